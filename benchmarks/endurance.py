@@ -11,7 +11,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +100,7 @@ def endure(runner: PolicyRunner, queries: int, watts: Callable[[], float] | None
     each = max(1, queries // _READINGS)
     runner.run(each)  # fills the pipeline
     began = time.perf_counter()
-    with meter.running() if meter else _nothing():
+    with meter.running() if meter else nullcontext():
         for _ in range(_READINGS):
             frames.append([query.frame_ms for query in runner.run(each)])
             used, memory_of = memory_in_use()
@@ -120,11 +120,6 @@ def endure(runner: PolicyRunner, queries: int, watts: Callable[[], float] | None
         "joules_per_query": None if meter is None else meter.joules / counted,
         "mean_watts": None if meter is None else meter.joules / seconds,
     }
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:

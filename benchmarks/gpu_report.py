@@ -26,7 +26,7 @@ NOT_MEASURED = "Not measured on a GPU yet."
 
 
 def report(folder: Path) -> str:
-    """All tables of a folder of results; says so if there are none."""
+    """All tables of a folder of results, or `NOT_MEASURED`."""
     sections = [
         *_sections(folder, "roofline_*.json", _roofline),
         *_modes(folder),
@@ -180,7 +180,7 @@ def _opening(record: Mapping[str, Any]) -> str:
 
 
 def draw_reference(record: Mapping[str, Any], path: Path) -> None:
-    """Draw frames of the published code beside ours: a bar at the median, a mark for every turn."""
+    """Plot frame times of the published code and ours: a bar at the median, a mark for every turn."""
     import matplotlib as mpl
 
     codes = list(dict.fromkeys(row["code"] for row in record["rows"]))

@@ -6,6 +6,7 @@ is of existing intervals: if all episodes agree, a bootstrap has none.
 
 import dataclasses
 import functools
+import itertools
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -93,54 +94,48 @@ def simulate(scale: float = 1.0) -> Iterator[Rate]:
 
 def wilson(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
     """Intervals of a success rate."""
-    for rate in RATES:
-        for n in SIZES:
-            drawn = rng.binomial(n, rate, _times(20_000, scale)).tolist()
-            interval = functools.cache(functools.partial(wilson_95, trials=n))
-            yield _coverage(
-                "success rate (Wilson)", f"rate {rate:g}", n, (interval(each) for each in drawn), rate
-            )
+    for rate, n in itertools.product(RATES, SIZES):
+        drawn = rng.binomial(n, rate, _times(20_000, scale)).tolist()
+        interval = functools.cache(functools.partial(wilson_95, trials=n))
+        yield _coverage(
+            "success rate (Wilson)", f"rate {rate:g}", n, (interval(each) for each in drawn), rate
+        )
 
 
 def tango(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
     """Intervals of a paired difference of success rates."""
-    for gap, discordant in _pair_truths((0.0, -MARGIN, -0.2)):
-        for n in SIZES:
-            drawn = _draw_pairs(rng, n, gap, discordant, _times(20_000, scale))
-            found = (_interval(*pair, n) for pair in drawn)
-            yield _coverage("paired difference (Tango)", _say_pairs(gap, discordant), n, found, gap)
+    for (gap, discordant), n in itertools.product(_pair_truths((0.0, -MARGIN, -0.2)), SIZES):
+        drawn = _draw_pairs(rng, n, gap, discordant, _times(20_000, scale))
+        found = (_interval(*pair, n) for pair in drawn)
+        yield _coverage("paired difference (Tango)", _say_pairs(gap, discordant), n, found, gap)
 
 
 def texts(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
     """Intervals of a percentage of texts: 8 to 30 an episode, and episodes differ (correlation 1/9)."""
-    for rate in RATES:
-        for n in SIZES:
-            found = (
-                _ends(percentage(_shares(rng, *_episodes(rng, n, rate))))
-                for _ in range(_bootstraps(n, scale))
-            )
-            yield _coverage("texts (bootstrap)", f"rate {rate:g}", n, found, 100 * rate)
+    for rate, n in itertools.product(RATES, SIZES):
+        found = (
+            _ends(percentage(_shares(rng, *_episodes(rng, n, rate)))) for _ in range(_bootstraps(n, scale))
+        )
+        yield _coverage("texts (bootstrap)", f"rate {rate:g}", n, found, 100 * rate)
 
 
 def text_differences(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
     """Intervals of the difference of two percentages of texts over the same episodes."""
-    for rate in RATES:
-        for n in SIZES:
-            found = (_drawn_difference(rng, n, rate) for _ in range(_bootstraps(n, scale)))
-            of = f"rate {rate:g} and {0.8 * rate:g}"
-            yield _coverage("difference of texts (bootstrap)", of, n, found, 20 * rate)
+    for rate, n in itertools.product(RATES, SIZES):
+        found = (_drawn_difference(rng, n, rate) for _ in range(_bootstraps(n, scale)))
+        of = f"rate {rate:g} and {0.8 * rate:g}"
+        yield _coverage("difference of texts (bootstrap)", of, n, found, 20 * rate)
 
 
 def times(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
     """Intervals of the ratio of times to success, and their verdicts."""
     kinds = {1.0: (Verdict.INFERIOR, Verdict.SUPERIOR), 1 + TIME_MARGIN / 100: (Verdict.NON_INFERIOR,)}
-    for ratio, wrong in kinds.items():
-        for n in SIZES:
-            found = [time_ratio(_timed(rng, n, ratio)) for _ in range(_bootstraps(n, scale))]
-            of = f"ratio {ratio:g}"
-            yield _coverage("time ratio (bootstrap)", of, n, (each and each.ci95 for each in found), ratio)
-            judged = [judgement.verdict for each in found if (judgement := judge_time(each))]
-            yield _share(f"time called {_say(wrong)}", of, n, [verdict in wrong for verdict in judged])
+    for (ratio, wrong), n in itertools.product(kinds.items(), SIZES):
+        found = [time_ratio(_timed(rng, n, ratio)) for _ in range(_bootstraps(n, scale))]
+        of = f"ratio {ratio:g}"
+        yield _coverage("time ratio (bootstrap)", of, n, (each and each.ci95 for each in found), ratio)
+        judged = [judgement.verdict for each in found if (judgement := judge_time(each))]
+        yield _share(f"time called {_say(wrong)}", of, n, [verdict in wrong for verdict in judged])
 
 
 def bench_ratios(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
@@ -152,35 +147,32 @@ def bench_ratios(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
 
 def curves(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
     """The band of success over time at the times by which a half and all of the successes are expected."""
-    for rate in RATES:
-        for n in SIZES:
-            drawn = [_curve_bands(rng, n, rate) for _ in range(_times(500, scale))]
-            for place, part in enumerate((0.5, 1.0)):
-                of = f"rate {rate:g}, {100 * part:g} % of it by then"
-                bands = (bands[place] for bands in drawn)
-                yield _coverage("success by a time (Wilson)", of, n, bands, 100 * rate * part)
+    for rate, n in itertools.product(RATES, SIZES):
+        drawn = [_curve_bands(rng, n, rate) for _ in range(_times(500, scale))]
+        for place, part in enumerate((0.5, 1.0)):
+            of = f"rate {rate:g}, {100 * part:g} % of it by then"
+            bands = (bands[place] for bands in drawn)
+            yield _coverage("success by a time (Wilson)", of, n, bands, 100 * rate * part)
 
 
 def verdicts(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
     """Rates at which identical runs are told apart, and runs at the margin are called non-inferior."""
-    for gap, discordant in _pair_truths(_WRONG):
-        for n in SIZES:
-            drawn = _draw_pairs(rng, n, gap, discordant, _times(20_000, scale))
-            wrong = [verdict_of(_interval(*pair, n), MARGIN) in _WRONG[gap] for pair in drawn]
-            yield _share(f"called {_say(_WRONG[gap])}", _say_pairs(gap, discordant), n, wrong)
+    for (gap, discordant), n in itertools.product(_pair_truths(_WRONG), SIZES):
+        drawn = _draw_pairs(rng, n, gap, discordant, _times(20_000, scale))
+        wrong = [verdict_of(_interval(*pair, n), MARGIN) in _WRONG[gap] for pair in drawn]
+        yield _share(f"called {_say(_WRONG[gap])}", _say_pairs(gap, discordant), n, wrong)
 
 
 def holm_verdicts(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
     """Rates at which any of several suites of equal size has a wrong verdict."""
-    for gap, wrong in _WRONG.items():
-        for n in SIZES:
-            pairs = _draw_pairs(rng, n, gap, 0.1, _times(2000, scale) * SUITES)
-            drawn = (PairCounts(only_a=a, only_b=b, pairs=n) for a, b in pairs)
-            found = [
-                not set(wrong).isdisjoint(corrected_verdicts(suites, MARGIN))
-                for suites in zip(*[drawn] * SUITES, strict=True)
-            ]
-            yield _share(f"any of {SUITES} suites {_say(wrong)}", _say_pairs(gap, 0.1), n, found)
+    for (gap, wrong), n in itertools.product(_WRONG.items(), SIZES):
+        pairs = _draw_pairs(rng, n, gap, 0.1, _times(2000, scale) * SUITES)
+        drawn = (PairCounts(only_a=a, only_b=b, pairs=n) for a, b in pairs)
+        found = [
+            not set(wrong).isdisjoint(corrected_verdicts(suites, MARGIN))
+            for suites in zip(*[drawn] * SUITES, strict=True)
+        ]
+        yield _share(f"any of {SUITES} suites {_say(wrong)}", _say_pairs(gap, 0.1), n, found)
 
 
 def _times(repetitions: int, scale: float) -> int:
@@ -194,7 +186,7 @@ def _bootstraps(n: int, scale: float) -> int:
 
 def _coverage(what: str, of: str, n: int, intervals: Iterable[Interval | None], truth: float) -> Rate:
     found = list(intervals)
-    # Where rounding puts an end at the truth itself, it covers it.
+    # The tolerance is for rounding at a bound.
     covered = [each.low - 1e-9 <= truth <= each.high + 1e-9 for each in found if each is not None]
     return dataclasses.replace(_share(what, of, n, covered), without=len(found) - len(covered))
 

@@ -17,11 +17,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 from benchmarks.record import record
-from configs.errors import UsageError
+from configs.exits import exit_code_of
 from eval.bench.ratios import paired_ratio
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.bootstrap import load_libero, use_assets
@@ -33,15 +34,8 @@ RESULTS = Path(__file__).parent / "results" / "libero_loop.json"
 SEED, SETTLE_STEPS, CAMERA_SIZE = 7, 10, 256
 
 
-def main() -> int:
-    try:
-        return _compare(_options())
-    except UsageError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
-
-
-def _compare(options: argparse.Namespace) -> int:
+def main() -> None:
+    options = _options()
     task = get_task(options.suite, options.task_id)
     assets = find_assets(options.assets)
     actions = _actions(options.steps, options.replan_steps)
@@ -67,11 +61,10 @@ def _compare(options: argparse.Namespace) -> int:
         "renderer": os.environ["MUJOCO_GL"],
     }
     record("libero_loop", result, options.output)
-    return 0
 
 
 def _time_resets(sim: LiberoSim, usual: Any, task: LiberoTask) -> dict[str, float]:
-    """Reset both to the same moment; seconds of each."""
+    """Reset both to the same state; returns the seconds of each."""
     seconds = dict.fromkeys(["usual reset", "our reset"], 0.0)
     with _timed(seconds, "usual reset"):
         usual_reset(usual, task)
@@ -82,9 +75,9 @@ def _time_resets(sim: LiberoSim, usual: Any, task: LiberoTask) -> dict[str, floa
 
 
 def _race(sim: LiberoSim, usual: Any, chunks: np.ndarray) -> list[dict[str, float]]:
-    """Seconds of both loops for the same episode, chunk by chunk in turn; a row for each chunk.
+    """Run both loops on the same episode, chunk by chunk in turn; returns seconds, one row per chunk.
 
-    The usual pictures are those of one observation, and the usual steps everything else.
+    The usual loop's pictures are counted once per query, all other time as steps.
 
     Raises:
         AssertionError: A picture or a state at a query differs.
@@ -109,7 +102,7 @@ def _race(sim: LiberoSim, usual: Any, chunks: np.ndarray) -> list[dict[str, floa
 
 
 def _compared(rows: Sequence[Mapping[str, float]], usual: str, ours: str, *, each: int) -> dict[str, Any]:
-    """Median milliseconds of one of `each` in a chunk, usual and ours, and their ratio with its intervals."""
+    """Median milliseconds of one of `each` in a chunk, usual and ours, and their ratio with intervals."""
     usual_s, our_s = [row[usual] for row in rows], [row[ours] for row in rows]
     return {
         "usual_ms": round(1000 * float(np.median(usual_s)) / each, 2),
@@ -119,7 +112,7 @@ def _compared(rows: Sequence[Mapping[str, float]], usual: str, ours: str, *, eac
 
 
 def usual_reset(usual: Any, task: LiberoTask, init_id: int = 0) -> Mapping[str, np.ndarray]:
-    """What the usual environment shows at the beginning of an episode."""
+    """Reset the usual environment to the start of an episode; returns its observation."""
     usual.seed(SEED)
     usual.reset()
     seen = usual.set_init_state(get_init_state(task, init_id))
@@ -143,7 +136,7 @@ def usual_env(task: LiberoTask, assets: AssetSet) -> Iterator[Any]:
 
 
 def _actions(steps: int, replan_steps: int) -> np.ndarray:
-    """Chunks of a slow wander, as a policy's actions are: [chunk, replan_steps, 7]."""
+    """Chunks of a smooth random walk, [chunk, replan_steps, 7]."""
     random = np.random.default_rng(0)
     wander = np.repeat(random.uniform(-0.5, 0.5, (steps // 20 + 1, 7)), 20, axis=0)[:steps]
     return (wander + random.normal(0, 0.05, (steps, 7))).reshape(-1, replan_steps, 7)
@@ -165,11 +158,8 @@ def _rendering_timed(simulator: Any, row: dict[str, float]) -> Iterator[None]:
         with _timed(row, "usual rendering"):
             return render(*args, **kwargs)
 
-    simulator.render = timed
-    try:
+    with mock.patch.object(simulator, "render", timed):
         yield
-    finally:
-        simulator.render = render
 
 
 def _options() -> argparse.Namespace:
@@ -191,4 +181,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code_of(main))

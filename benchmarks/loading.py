@@ -38,11 +38,9 @@ MID = dataclasses.replace(
     siglip=dataclasses.replace(PI05_LIBERO.siglip, width=576, num_heads=8, mlp_dim=2152, depth=14),
     vocab_size=65_536,
 )
-"""A sixth of π0.5, with about its proportions: the largest stack of layers holds a third of everything."""
+"""A sixth of π0.5 with similar proportions: the largest stack of layers is a third of all parameters."""
 
 _BY_ORBAX = "orbax float32 to bfloat16, by Orbax itself"
-_OPENED = "safetensors bfloat16, prepared for serving"
-_DRAWN = "random weights, prepared for serving"
 
 SIZES: Mapping[str, Pi05Config] = {"mid": MID, **PRESETS}
 
@@ -60,18 +58,8 @@ def _compare(size: str, scratch: Path) -> dict[str, Any]:
     ours, published = scratch / "ours.safetensors", scratch / "published"
     _apart(_write, published, config)
     _apart(_convert, published, ours, config)
-    sources = {
-        "orbax float32 to bfloat16": published,
-        "orbax float32 to bfloat16, onto the device": published,
-        _BY_ORBAX: published,
-        "safetensors bfloat16": ours,
-        "safetensors bfloat16, onto the device": ours,
-        _OPENED: ours,
-        _DRAWN: ours,
-    }
-    if config == PI05_LIBERO:
-        del sources[_BY_ORBAX]
-    measured = {way: _apart(_measure, way, source, config) for way, source in sources.items()}
+    ways = [way for way in _ways(published, ours, config) if way != _BY_ORBAX or config != PI05_LIBERO]
+    measured = {way: _apart(_measure, way, published, ours, config) for way in ways}
     for figures in measured.values():
         figures["peak_over_bf16_size"] = round(figures["peak_bytes"] / (2 * count), 3)
     return {
@@ -87,16 +75,16 @@ def _compare(size: str, scratch: Path) -> dict[str, Any]:
 
 
 def _apart(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function returns in a process of its own."""
+    """Call a function in its own process."""
     with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
         return process.submit(function, *arguments).result()
 
 
-def _measure(way: str, source: Path, config: Pi05Config) -> dict[str, Any]:
-    """Seconds, and the peak of this process's resident memory above that of the libraries."""
+def _measure(way: str, published: Path, ours: Path, config: Pi05Config) -> dict[str, Any]:
+    """Seconds, and peak resident memory of this process above that after imports."""
     for library in ("orbax.checkpoint", "tensorstore"):
         importlib.import_module(library)
-    load = _ways(source, config)[way]
+    load = _ways(published, ours, config)[way]
     jnp.zeros(1).block_until_ready()
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     before = _memory("VmRSS")
@@ -116,7 +104,8 @@ def _memory(name: str) -> int:
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
 
 
-def _ways(source: Path, config: Pi05Config) -> Mapping[str, Callable[[], Any]]:
+def _ways(published: Path, ours: Path, config: Pi05Config) -> Mapping[str, Callable[[], Any]]:
+    """Functions that load a checkpoint in Orbax's or our own format, or random weights."""
     from oxygen.weights import load
     from oxygen.weights.weights_source import load_weights
 
@@ -124,34 +113,29 @@ def _ways(source: Path, config: Pi05Config) -> Mapping[str, Callable[[], Any]]:
         import orbax.checkpoint as ocp
 
         with ocp.PyTreeCheckpointer() as checkpointer:
-            folder = (source / "params").resolve()
+            folder = (published / "params").resolve()
             item = {"params": checkpointer.metadata(folder).item_metadata["params"]}
             wanted = ocp.ArrayRestoreArgs(restore_type=np.ndarray, dtype=jnp.dtype(DTYPE))
             restore_args = jax.tree.map(lambda _: wanted, item)
             return checkpointer.restore(folder, ocp.args.PyTreeRestore(item=item, restore_args=restore_args))
 
-    def ours(device: Any = None) -> Any:
-        return load(source, config, dtype=DTYPE, device=device)
+    def loaded(source: Path, *, on_device: bool = False) -> Any:
+        return load(source, config, dtype=DTYPE, device=jax.devices()[0] if on_device else None)
 
-    def onto_device() -> Any:
-        return ours(jax.devices()[0])
-
-    def opened() -> Any:
-        return load_weights(ours, dataclasses.replace(config, dtype=DTYPE))
-
+    served = dataclasses.replace(config, dtype=DTYPE)
     return {
-        "orbax float32 to bfloat16": ours,
-        "orbax float32 to bfloat16, onto the device": onto_device,
+        "orbax float32 to bfloat16": lambda: loaded(published),
+        "orbax float32 to bfloat16, onto the device": lambda: loaded(published, on_device=True),
         _BY_ORBAX: by_orbax,
-        "safetensors bfloat16": ours,
-        "safetensors bfloat16, onto the device": onto_device,
-        _OPENED: opened,
-        _DRAWN: lambda: load_weights(0, dataclasses.replace(config, dtype=DTYPE)),
+        "safetensors bfloat16": lambda: loaded(ours),
+        "safetensors bfloat16, onto the device": lambda: loaded(ours, on_device=True),
+        "safetensors bfloat16, prepared for serving": lambda: load_weights(lambda: loaded(ours), served),
+        "random weights, prepared for serving": lambda: load_weights(0, served),
     }
 
 
 def _write(folder: Path, config: Pi05Config) -> None:
-    """A checkpoint as Orbax lays it out, one array in memory at a time."""
+    """Write a checkpoint in Orbax's layout, one array in memory at a time."""
     import tensorstore
 
     inner = folder / "params"
@@ -181,7 +165,6 @@ def _write(folder: Path, config: Pi05Config) -> None:
 
 
 def _convert(source: Path, target: Path, config: Pi05Config) -> None:
-    """Convert to safetensors, for any configuration."""
     from oxygen.weights.checkpoint import Stored
     from oxygen.weights.loading import open_checkpoint
     from oxygen.weights.safetensors import write_safetensors
@@ -194,7 +177,7 @@ def _convert(source: Path, target: Path, config: Pi05Config) -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.loading", description=__doc__)
     parser.add_argument("--size", choices=SIZES, default="mid")
-    parser.add_argument("--scratch", type=Path, help="where the checkpoints are written; removed afterwards")
+    parser.add_argument("--scratch", type=Path, help="folder for temporary checkpoints")
     parser.add_argument("--output", type=Path, help="JSON; by default in benchmarks/results")
     return parser.parse_args()
 

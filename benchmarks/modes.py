@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.errors import UsageError
+from configs.exits import exit_code_of
 from eval.records.query_logs import QueryRecord, read_queries
 from eval.records.reader import read_episodes, read_identity
 from eval.records.schema import RunFolder
@@ -25,19 +26,14 @@ Bar = tuple[float, float]
 """Start and length, seconds."""
 
 
-def main() -> int:
+def main() -> None:
     options = _options()
     folders = [RunFolder(path) for path in options.runs]
-    try:
-        runs = {read_identity(folder).mode: folder for folder in folders}
-        common = set.intersection(*(set(read_episodes(folder)) for folder in folders))
-        if not common:
-            raise UsageError("the runs have no episode in common; name the variants of one evaluation")
-        _draw(runs, min(common), seconds=options.seconds, path=options.output)
-    except UsageError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
-    return 0
+    runs = {read_identity(folder).mode: folder for folder in folders}
+    common = set.intersection(*(set(read_episodes(folder)) for folder in folders))
+    if not common:
+        raise UsageError("the runs have no episode in common; name the variants of one evaluation")
+    _draw(runs, min(common), seconds=options.seconds, path=options.output)
 
 
 def _draw(runs: dict[str, RunFolder], key: EpisodeKey, *, seconds: float, path: Path) -> None:
@@ -62,7 +58,7 @@ def _draw(runs: dict[str, RunFolder], key: EpisodeKey, *, seconds: float, path: 
 
 
 def _draw_mode(panel: Any, place: int, mode: str, queries: Sequence[QueryRecord], *, hz: float) -> None:
-    """Four lanes: until actions come, language, texts from request to delivery, what the robot executes."""
+    """Draw four lanes: action latency, decoding, texts from request to delivery, executed chunks."""
     tops = {lane: place + number * _LANE for number, lane in enumerate(_LANES)}
     height, colour = 0.85 * _LANE, COLOURS[mode]
     acting, speaking = zip(*(_computed(query, mode, hz) for query in queries), strict=True)
@@ -76,19 +72,15 @@ def _draw_mode(panel: Any, place: int, mode: str, queries: Sequence[QueryRecord]
     for kind, face in (("new", colour), ("continued", _CONTINUED), ("held", _HELD)):
         bars = [bar for of, bar in _executed(queries, hz) if of == kind]
         panel.broken_barh(bars, (tops["robot"], height), color=face, alpha=0.75, linewidth=0)
-    panel.text(-0.01, place + 0.1, mode, ha="right", color=colour, weight="bold", transform=_left(panel))
+    at_left = panel.get_yaxis_transform()  # x in axes coordinates, y in data coordinates
+    panel.text(-0.01, place + 0.1, mode, ha="right", color=colour, weight="bold", transform=at_left)
     for lane in _LANES[1:]:
         low = tops[lane] + height / 2
-        panel.text(-0.01, low, lane, ha="right", va="center", color=_TEXT, fontsize=8, transform=_left(panel))
-
-
-def _left(panel: Any) -> Any:
-    """Places across the panel, from 0 to 1, and down its values."""
-    return panel.get_yaxis_transform()
+        panel.text(-0.01, low, lane, ha="right", va="center", color=_TEXT, fontsize=8, transform=at_left)
 
 
 def _computed(query: QueryRecord, mode: str, hz: float) -> tuple[Bar, Bar]:
-    """When the actions of a query are computed, and when its language is: after them, but for `parallel`."""
+    """Intervals in which a query's actions and its language are computed."""
     assert query.latency is not None
     start, until = query.step / hz, query.latency.actions_ms / 1e3
     first = 0.0 if mode == "parallel" else until
@@ -97,7 +89,6 @@ def _computed(query: QueryRecord, mode: str, hz: float) -> tuple[Bar, Bar]:
 
 
 def _texts(queries: Sequence[QueryRecord], hz: float) -> Iterator[Bar]:
-    """Request and delivery of every delivered text, seconds."""
     for query in queries:
         for delivery in query.delivered:
             yield queries[delivery.text.requested_query].step / hz, delivery.step / hz
@@ -127,11 +118,13 @@ def _legend() -> list[Any]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("runs", type=Path, nargs="+", help="folders of runs, a mode each, from top to bottom")
-    parser.add_argument("--seconds", type=float, default=2.0, help="how much of the episode")
+    parser.add_argument(
+        "runs", type=Path, nargs="+", help="folders of runs, one per mode, from top to bottom"
+    )
+    parser.add_argument("--seconds", type=float, default=2.0, help="length of the timeline")
     parser.add_argument("--output", type=Path, default=PLOT)
     return parser.parse_args()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code_of(main))

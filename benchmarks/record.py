@@ -3,10 +3,19 @@
 import json
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from eval.bench.ratios import paired_ratio
 from eval.records import provenance
+
+
+def ratio_columns(name: str, reference: Sequence[float], own: Sequence[float]) -> dict[str, Any]:
+    """The paired ratio of two configurations' times and its interval, as columns of a row."""
+    ratio = paired_ratio(reference, own)
+    bounds = ratio.ci95
+    return {name: ratio.value, f"{name}_ci95": None if bounds is None else (bounds.low, bounds.high)}
 
 
 def record(benchmark: str, row: dict[str, Any], output: Path) -> None:

@@ -1,8 +1,7 @@
-"""`python -m benchmarks.scale`: episodes per hour over the number of worlds that are played at once.
+"""`python -m benchmarks.scale`: episodes per hour by the number of parallel worlds.
 
-The same episodes of LIBERO with the same policy, in turns: one world in the process of the policy, several in
-worker processes, and on a local Ray cluster where Ray is installed. From the parts of one world's time
-follows what a machine with more cores and a GPU would do.
+Plays the same LIBERO episodes in turns: one world in the policy's process, several in worker processes, and
+on a local Ray cluster if Ray is installed. A model predicts the rate on more cores and a GPU.
 """
 
 import argparse
@@ -18,7 +17,7 @@ from typing import Any
 
 from benchmarks.record import record
 from benchmarks.scale_run import play
-from configs.errors import UsageError
+from configs.exits import exit_code_of
 from configs.load import load
 from configs.profile import ProfileConfig
 from sim_envs.libero.assets import find_assets
@@ -29,52 +28,39 @@ SERIAL, RAY = "serial:1", "ray:2"
 _MS_PER_HOUR = 3.6e6
 
 
-def main() -> int:
+def main() -> None:
     options = _options()
-    try:
-        find_assets(options.assets)
-    except UsageError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
+    find_assets(options.assets)
     has_ray = importlib.util.find_spec("ray") is not None and 2 in options.num_envs
     players = [SERIAL, *(f"processes:{n}" for n in options.num_envs), *([RAY] if has_ray else [])]
     turns = [{player: _played(player, options) for player in players} for _ in range(options.turns)]
+    pairs = [(player, SERIAL) for player in players if player.startswith("processes")]
+    pairs += [(RAY, "processes:2")] if has_ray else []
+    rate = "episodes_per_hour"
     found = {player: _median([turn[player] for turn in turns]) for player in players}
     row = {
         "assets": options.assets,
         "episodes": options.episodes,
         "turns": options.turns,
         "players": found,
-        "ratios": {name: _ratios(turns, *pair) for name, pair in _pairs(players).items()},
+        "ratios": {
+            f"{one} over {other}": [round(turn[one][rate] / turn[other][rate], 3) for turn in turns]
+            for one, other in pairs
+        },
         "model": model(found[SERIAL], cores=os.cpu_count() or 1),
     }
     record("scale", row, options.output)
     _plot(row, options.plot)
-    return 0
-
-
-def _pairs(players: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """What is compared with what."""
-    processes = [player for player in players if player.startswith("processes")]
-    several = {f"{player} over {SERIAL}": (player, SERIAL) for player in processes}
-    return {**several, **({f"{RAY} over processes:2": (RAY, "processes:2")} if RAY in players else {})}
-
-
-def _ratios(turns: Sequence[Mapping[str, Any]], one: str, other: str) -> list[float]:
-    """Of episodes per hour, turn by turn."""
-    key = "episodes_per_hour"
-    return [round(turn[one][key] / turn[other][key], 3) for turn in turns]
 
 
 def _played(player: str, options: argparse.Namespace) -> dict[str, Any]:
-    """One measurement, in a process of its own."""
+    """One measurement, in its own process."""
     what = {"episodes": options.episodes, "steps": options.steps, "assets": options.assets}
     with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
         return process.submit(play, player, **what).result()
 
 
 def _median(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The medians of some runs' figures."""
     first = runs[0]
     return {
         name: _median([run[name] for run in runs])
@@ -85,11 +71,11 @@ def _median(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def model(serial: Mapping[str, Any], *, cores: int) -> dict[str, Any]:
-    """What N worlds do in an hour, by the parts of one world's time.
+    """Predict episodes per hour of N worlds from the time per query of one world.
 
-    A query takes a world's work (physics, rendering, records) and the model's. Both are work of a core where
-    the policy is on the CPU. With a GPU one core is the driver's, and the model's time is that of a profile,
-    which is of one robot: a batch is taken to cost as much as its robots one by one.
+    A query costs world time (physics, rendering, records) and model time, both on a core if the policy is on
+    the CPU. With a GPU, one core is the driver's, and model time is that of a latency profile of one robot:
+    batching is assumed to save nothing.
     """
     queries_per_episode = serial["queries"] / serial["episodes_ended"]
     query_ms = _MS_PER_HOUR / serial["episodes_per_hour"] / queries_per_episode
@@ -118,7 +104,7 @@ def model(serial: Mapping[str, Any], *, cores: int) -> dict[str, Any]:
 
 
 def _plot(row: Mapping[str, Any], path: Path) -> None:
-    """Episodes per hour over N, measured and by the model."""
+    """Plot episodes per hour over N, measured and predicted."""
     import matplotlib as mpl
 
     mpl.use("agg")
@@ -157,4 +143,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code_of(main))

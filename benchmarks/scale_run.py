@@ -1,4 +1,4 @@
-"""Plays the episodes of `benchmarks.scale` once, and measures what it took."""
+"""Plays the episodes of `benchmarks.scale` once, and measures time and memory."""
 
 import contextlib
 import json
@@ -21,11 +21,11 @@ from eval.rollout.executors.choice import batch_size_for, choose_executor
 SUITE = "libero_object"
 _LOOK_EVERY_S = 0.5
 _PARTS = {"physics": "advance", "rendering": "observe", "model": "frame"}
-"""What the shares call a part, and what the query log does."""
+"""Name of each part of a query to its stage in the query log."""
 
 
 class _Stopwatch(EvaluationConsole):
-    """Notes when episodes end."""
+    """Records when episodes end."""
 
     def __init__(self, *what: Any) -> None:
         super().__init__(*what)
@@ -37,7 +37,7 @@ class _Stopwatch(EvaluationConsole):
 
 
 def play(player: str, *, episodes: int, steps: int, assets: str) -> dict[str, Any]:
-    """One run of `serial:1`, `processes:N` or `ray:N`."""
+    """Play one run by `serial:1`, `processes:N` or `ray:N`."""
     executor, _, number = player.partition(":")
     worlds = int(number)
     config = RunConfig(
@@ -88,9 +88,9 @@ def _rate(ended: list[tuple[float, int]], worlds: int) -> dict[str, Any]:
 
 
 def shares(logs: Sequence[Path], wall_s: float) -> dict[str, float]:
-    """Of a world's time in some episodes, whose query logs are given, the share that each part takes.
+    """Share of each part in a world's time, from the query logs of its episodes.
 
-    What is in no query is waiting, and the beginnings and ends of episodes.
+    Time outside of queries is waiting, reset and records.
     """
     totals = dict.fromkeys(_PARTS, 0.0)
     for log in logs:
@@ -104,7 +104,7 @@ def shares(logs: Sequence[Path], wall_s: float) -> dict[str, float]:
 
 @contextlib.contextmanager
 def _memory_watched() -> Iterator[dict[str, float]]:
-    """The most memory of this process, and of the largest of those that have a world, MB resident."""
+    """Measure the peak resident memory of this process and of the largest worker, MB."""
     most = {"driver": 0.0, "worker": 0.0}
     over = threading.Event()
 

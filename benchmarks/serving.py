@@ -1,7 +1,7 @@
-"""`python -m benchmarks.serving`: queries per second of a policy server over the number of its clients.
+"""`python -m benchmarks.serving`: queries per second of a policy server by the number of clients.
 
-The clients query as fast as they are answered: all at once, in one batch of as many robots; and for
-comparison one at a time, on a server for one robot. Both in turns, on the machine of the server.
+Clients send the next query as soon as the last is answered: all at once, in one batch of as many robots; and,
+for comparison, one after the other on a server for one robot. Both in turns, on the server's machine.
 """
 
 import argparse
@@ -9,9 +9,9 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,18 +42,12 @@ def main() -> None:
                 "ratios": [round(batched / single, 3) for single, batched in turns],
             }
         )
-    about = {
-        "policy": options.policy,
-        "mode": options.mode,
-        "queries": options.queries,
-        "turns": options.turns,
-    }
+    about = {name: getattr(options, name) for name in ("policy", "mode", "queries", "turns")}
     record("serving", {"benchmark": "serving", **about, "rows": rows}, options.output)
 
 
 @contextmanager
 def _server(robots: int, options: argparse.Namespace) -> Iterator[str]:
-    """The address of a server."""
     what = ["--policy", options.policy, "--mode", options.mode, "--robots", str(robots), "--port", "0"]
     command = [sys.executable, "-m", "oxygen.serve", *what, "--batch-window-ms", "50"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -64,7 +58,7 @@ def _server(robots: int, options: argparse.Namespace) -> Iterator[str]:
 
 
 def _one_at_a_time(url: str, clients: int, queries: int) -> float:
-    """Queries per second of clients that take turns."""
+    """Queries per second of clients one after the other."""
     began = time.perf_counter()
     for _ in range(clients):
         _play(url, queries)
@@ -72,7 +66,6 @@ def _one_at_a_time(url: str, clients: int, queries: int) -> float:
 
 
 def _rates(url: str, clients: int, queries: int) -> float:
-    """Queries per second of clients at once."""
     with ThreadPoolExecutor(clients) as pool:
         began = time.perf_counter()
         list(pool.map(lambda _: _play(url, queries), range(clients)))
@@ -81,13 +74,11 @@ def _rates(url: str, clients: int, queries: int) -> float:
 
 def _play(url: str, queries: int) -> None:
     request = pack(_observation())
-    with ExitStack() as resources:
-        connection = resources.enter_context(connect(url, compression=None, max_size=None, proxy=None))
+    with connect(url, compression=None, max_size=None, proxy=None) as connection:
         connection.recv()
         for _ in range(queries):
             connection.send(request)
-            answer = connection.recv()
-            assert "actions" in unpack(answer)
+            assert "actions" in unpack(connection.recv())
 
 
 def _observation() -> dict[str, Any]:
@@ -100,7 +91,7 @@ def _observation() -> dict[str, Any]:
     }
 
 
-def _options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving", description=__doc__)
     parser.add_argument("--policy", default="tiny", help="one for LIBERO")
     parser.add_argument("--mode", default="unified")
@@ -108,7 +99,7 @@ def _options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--queries", type=int, default=30, help="of each client")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--output", type=Path, default=RESULTS)
-    return parser.parse_args(arguments)
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

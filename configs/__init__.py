@@ -1,1 +1,1 @@
-"""Presets as data (YAML), the schema that checks them, and what all command lines share."""
+"""Presets (YAML) and their schemas, and code shared by all command lines."""

@@ -7,11 +7,11 @@ from configs.errors import UsageError
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ActionPrefix:
-    """The actions of a policy's last chunk that are under way.
+    """The actions of the last chunk that the robot executes until the next chunk is ready.
 
     Attributes:
-        first: Index of the one that is executed as the observation is taken.
-        delay: Actions, from that one on, that are expected to be executed until the next chunk has come.
+        first: Index of the action executed at the time of the observation.
+        delay: Expected number of them, including the first.
     """
 
     first: int

@@ -1,4 +1,4 @@
-"""What every command line here shares: one-line errors with exit code 2, lists, and how options are spelt."""
+"""Shared by all command lines: one-line errors with exit code 2, list options, formatting of options."""
 
 import re
 import sys
@@ -19,15 +19,15 @@ from configs.validation import invalid
 ValueT = TypeVar("ValueT")
 
 MOST_NUMBERS = 100_000
-"""What a range may hold: more than any suite has states, and few enough to be written down."""
+"""Limit on the numbers of one range."""
 
 
 def run_app(app: App, arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command line and exit as `configs.exits.exit_code_of` says.
 
     Args:
-        app: The commands. What they return is the exit code; None counts as 0.
-        arguments: What to parse instead of the process's own arguments.
+        app: The commands, which return the exit code; None counts as 0.
+        arguments: Arguments to parse; the process's own if None.
     """
     app.config = (_check_tokens,)
 
@@ -44,7 +44,7 @@ def run_app(app: App, arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def usage_error(error: CycloptsError) -> UsageError:
-    """What was wrong with the arguments, in one line with a remedy."""
+    """Convert cyclopts' error to one line with a remedy."""
     remedy = "See --help."
     if isinstance(error.__cause__, pydantic.ValidationError):
         return invalid(error.__cause__, "the command line")
@@ -57,7 +57,7 @@ def usage_error(error: CycloptsError) -> UsageError:
 
 
 def _check_tokens(_app: App, _commands: Sequence[str], arguments: ArgumentCollection) -> None:
-    """Refuse empty values, homes that do not exist, and fractions, which cyclopts would round."""
+    """Refuse empty values, unknown home folders, and fractions, which cyclopts would round."""
     for argument in arguments:
         kinds = kinds_of(argument.hint)
         is_whole = argument.parameter.converter is None and kinds == {int}
@@ -99,7 +99,7 @@ def _numbers(given: Sequence[str]) -> tuple[int, ...]:
 
 
 def _range(piece: str) -> range:
-    """`7` is 7 alone, `0-9` is 0 to 9 with both ends."""
+    """Parse `7` or `0-9`, which includes both ends."""
     match = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", piece)
     if match is None:
         raise UsageError(f"{piece!r} is neither a number (7) nor a range (0-9)")
@@ -114,7 +114,7 @@ def _range(piece: str) -> range:
 
 
 def words(option: str, value: Any) -> list[str]:
-    """An option as the command line takes it, word by word."""
+    """An option as command-line arguments."""
     flag = "--" + option.replace("_", "-")
     if value is True:
         return [flag]
@@ -123,12 +123,12 @@ def words(option: str, value: Any) -> list[str]:
 
 
 def spelt(option: str, value: Any) -> str:
-    """An option as the command line takes it: `--init-ids 3 5`, `--resume`."""
+    """An option as typed on a command line: `--init-ids 3 5`, `--resume`."""
     return " ".join(words(option, value))
 
 
 def ranges(numbers: Iterable[int]) -> list[str]:
-    """Whole numbers as `Numbers` reads them, in short: `0-3`, `7`."""
+    """Whole numbers as ranges that `Numbers` reads: `0-3`, `7`."""
     runs: list[list[int]] = []
     for number in sorted(set(numbers)):
         if runs and runs[-1][-1] == number - 1:
@@ -154,7 +154,7 @@ def read_kwargs(pairs: Sequence[str]) -> dict[str, Any]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.isidentifier():
-            raise UsageError(f"policy argument {pair!r} is no pair; write key=value, such as scale=0.5")
+            raise UsageError(f"policy argument {pair!r}: write key=value, such as scale=0.5")
         if key in kwargs:
             raise UsageError(f"policy argument {key!r} is given twice; give it once")
         kwargs[key] = _scalar(key, value)
@@ -175,12 +175,8 @@ def _scalar(key: str, text: str) -> str | int | float | bool | None:
     )
 
 
-def _unless_none(names: tuple[str, ...]) -> tuple[str, ...]:
-    return () if names == ("none",) else names
-
-
 def _list_option(read: Callable[[Sequence[str]], Any]) -> tuple[Parameter, pydantic.BeforeValidator]:
-    """How a list is read on a command line, and where it is a field of a model also from YAML."""
+    """Parse a list alike from a command line and from YAML."""
 
     def convert(_: type, tokens: Sequence[Token]) -> Any:
         return read([token.value for token in tokens])
@@ -201,15 +197,15 @@ def _list_option(read: Callable[[Sequence[str]], Any]) -> tuple[Parameter, pydan
 Words = Annotated[
     tuple[str, ...], Parameter(consume_multiple=(1, None), negative_iterable=(), show_default=False)
 ]
-"""A list of words as they are given: `--policy-kwargs a=1 b=2`."""
+"""A list of words, unchanged: `--policy-kwargs a=1 b=2`."""
 
 Several = Annotated[tuple[ValueT, ...], *_list_option(_names)]
-"""A list: `--mode a b`, `--mode a --mode b` and `--mode a,b` are one; doubles count once."""
+"""A list without duplicates: `--mode a b`, `--mode a --mode b` and `--mode a,b` are equivalent."""
 
 Names = Several[str]
 
-NamesOrNone = Annotated[Names, pydantic.AfterValidator(_unless_none)]
+NamesOrNone = Annotated[Names, pydantic.AfterValidator(lambda names: () if names == ("none",) else names)]
 """A list of words; `none` is the empty one."""
 
 Numbers = Annotated[tuple[int, ...], *_list_option(_numbers)]
-"""A list of whole numbers from 0 on, likewise, with ranges that include both ends: `--task-ids 0-3,7`."""
+"""Likewise of whole numbers from 0, with ranges that include both ends: `--task-ids 0-3,7`."""

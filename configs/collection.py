@@ -9,21 +9,21 @@ from configs.cli import Names, Numbers
 from configs.motion import MotionText
 from configs.schema import Count, Dtype, ImageStorage, Pixels, Preset, SettleSteps
 
-WHAT = Parameter(group=Group("What to play", sort_key=1))
-PROTOCOL = Parameter(group=Group("How it is played", sort_key=2))
-OUTPUT = Parameter(group=Group("How it is written", sort_key=3))
+WHAT = Parameter(group=Group("Episodes", sort_key=1))
+PROTOCOL = Parameter(group=Group("Protocol", sort_key=2))
+OUTPUT = Parameter(group=Group("Output", sort_key=3))
 
 
 class CollectConfig(Preset):
     """The options of `python -m eval.collect`, on its command line or in a YAML file.
 
     Attributes:
-        suites: Task suites, several if you like, by name or as YAML files.
+        suites: Task suites, by name or as YAML files.
         task_ids: Tasks of every suite, as `0 3 7`, `0,3,7` or `0-4`. Default: all.
         num_trials_per_task: Episodes per task and seed, one per stored initial state. Default: 50.
         init_ids: Which initial states, instead of the first `num_trials_per_task` stored ones. A suite may
             have drawn ones beyond those.
-        seeds: Every task and initial state is played once with each. Default: 7.
+        seeds: Seeds; every task and initial state is played once with each. Default: 7.
         policy: The policy that acts: expert, tiny, pi05_libero, …; a checkpoint's folder; or a YAML file.
         random_weights: Random weights instead of the policy's checkpoint.
         dtype: The policy's compute type. Default: its own.
@@ -38,12 +38,12 @@ class CollectConfig(Preset):
         max_steps: Step limit of an episode. Default: the suite's published limit.
         variation: Variation of scenes between episodes, 0 (none) to 1, if the suite has it. Default: the
             suite's.
-        motion: How what is to be grasped moves until it is touched: none, shuttle:SPEED[,PERIOD] (to and fro)
-            or drift:SPEED (along a line), in cm/s and s, such as shuttle:3. Default: the suite's, none.
+        motion: Motion of the object to grasp until it is touched: none, shuttle:SPEED[,PERIOD] (to and fro)
+            or drift:SPEED (along a line), in cm/s and s, such as shuttle:3. Default: the suite's.
         keep_failures: Also keep failed episodes, for their texts; their actions are not training targets.
         image_size: Height of the images, pixels. Default: the suite's own.
         images: Image storage: png (lossless) or video (smaller).
-        horizon: Control steps in an action chunk, of which our own training needs as many as the model has.
+        horizon: Control steps in an action chunk; `eval.train` needs at least the model's horizon.
     """
 
     suites: Annotated[Names, WHAT, Parameter(name="--suite")] = ()

@@ -1,4 +1,4 @@
-"""A console that shows text of policies, tasks and records as text."""
+"""A console that escapes control characters in text of policies, tasks and records."""
 
 from typing import Any
 
@@ -7,16 +7,16 @@ from rich.errors import MarkupError
 from rich.text import Text
 
 _DIRECTIONS = (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-"""Characters that reverse the text after them."""
+"""Characters that change the direction of text."""
 _SURROGATES = range(0xD800, 0xE000)
-"""Halves of characters, which UTF-8 cannot encode."""
+"""Not encodable in UTF-8."""
 _CONTROL: dict[int, int | str] = {
     **{code: 0x2400 + code for code in range(32) if code not in (9, 10)},
     127: 0x2421,
     **{code: f"\\x{code:x}" for code in range(128, 160)},
     **{code: f"\\u{code:04x}" for code in (*_DIRECTIONS, *_SURROGATES)},
 }
-"""Control characters to the symbols of Unicode for them, others to their escapes."""
+"""Control characters to their Unicode symbols, others to escapes."""
 
 
 def visible_text(text: str) -> str:
@@ -31,7 +31,7 @@ class TextConsole(Console):
         super().__init__(highlight=False, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Text without control characters; text that is no markup is shown as it is."""
+        """Text without control characters; invalid markup is shown literally."""
         try:
             return super().render_str(visible_text(text), **options)
         except MarkupError:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 
 _LONGEST_WORD, _LONGEST_LINE = 300, 900
-"""Characters of a message. Longer ones are cut, so that it never prints a whole file."""
+"""Limits of a message, characters; longer ones are cut."""
 
 
 class UsageError(ValueError):
@@ -16,7 +16,7 @@ class UsageError(ValueError):
 
 
 def _one_line(message: str) -> str:
-    """The message in one line of printable characters, with what is too long cut."""
+    """The message in one line of printable characters, truncated."""
     cut = re.sub(rf"(\S{{{_LONGEST_WORD // 3}}})\S{{{_LONGEST_WORD},}}", r"\1…", " ".join(message.split()))
     shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in cut)
     return shown if len(shown) <= _LONGEST_LINE else f"{shown[: _LONGEST_LINE - 1]}…"

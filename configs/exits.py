@@ -1,4 +1,4 @@
-"""Exit codes of commands, and the one place where an error becomes one line."""
+"""Exit codes of commands, and the conversion of errors to one line."""
 
 import argparse
 import errno
@@ -13,7 +13,7 @@ from configs.errors import UsageError
 from configs.signals import ends_at_once
 
 FAILED = 1
-"""Exit code if nobody reads the output any more."""
+"""Exit code if the output pipe is closed."""
 INPUT_ERROR = 2
 """Exit code for bad input."""
 INTERRUPTED = 130
@@ -21,7 +21,7 @@ INTERRUPTED = 130
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _READS_ENVIRONMENT = ("jax._src.config", "jax._src.xla_bridge")
-"""Modules of JAX that fail if one of its environment variables is wrong."""
+"""Modules of JAX that raise if one of its environment variables is invalid."""
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -53,15 +53,15 @@ def exit_code_of(command: Callable[[], int | None]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the last flush fails, too
         return FAILED
     except (OSError, RuntimeError, ValueError) as error:
-        refusal = _refusal(error)
-        if refusal is None:
+        usage_error = _as_usage_error(error)
+        if usage_error is None:
             raise
-        sys.stderr.write(f"error: {refusal}\n")
+        sys.stderr.write(f"error: {usage_error}\n")
         return INPUT_ERROR
 
 
-def _refusal(error: OSError | RuntimeError | ValueError) -> UsageError | None:
-    """What is wrong with the input; None if the error is our own."""
+def _as_usage_error(error: OSError | RuntimeError | ValueError) -> UsageError | None:
+    """The error as a usage error; None if it is a bug."""
     if isinstance(error, UsageError):
         return error
     if isinstance(error, OSError) and (error.filename is not None or is_disk_full(error)):
@@ -75,7 +75,6 @@ def is_disk_full(error: BaseException) -> bool:
 
 
 def _raised_in(error: Exception) -> str:
-    """The module that raised an error."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     return str(frame.f_globals["__name__"])
 

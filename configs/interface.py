@@ -22,7 +22,7 @@ class Rotation(enum.StrEnum):
 
 
 class Motion(enum.StrEnum):
-    """What a channel of an action commands."""
+    """Kind of command of an action channel."""
 
     RELATIVE = "relative"
     """A change from where the robot is."""
@@ -48,9 +48,9 @@ class Channels:
     """A named group of consecutive state values.
 
     Attributes:
-        name: What they are.
-        size: How many.
-        unit: What each is measured in; 1 where it is a share of some range.
+        name: Name of the group.
+        size: Number of values.
+        unit: Unit of each; 1 for a fraction of a range.
     """
 
     name: str
@@ -70,9 +70,9 @@ class ActionChannels(Channels):
     """A named group of consecutive action values.
 
     Attributes:
-        motion: What they ask for.
-        hold: What keeps the robot as it is.
-        state: The channels of the state that they are held at; of a last command, before there is one.
+        motion: What they command.
+        hold: Their value in a hold action.
+        state: State channels to hold at; for `LAST_COMMAND`, until the first command.
     """
 
     motion: Motion
@@ -83,8 +83,8 @@ class ActionChannels(Channels):
         super().__post_init__()
         if (self.hold is Hold.STATE and self.state is None) or (self.hold is Hold.ZERO and self.state):
             raise UsageError(
-                f"action channels {self.name!r} hold {self.hold.value}, with state {self.state!r}: name the "
-                "state channels exactly if they are held there"
+                f"action channels {self.name!r} hold {self.hold.value}, with state {self.state!r}: name "
+                "state channels if, and only if, these are held"
             )
 
     def __str__(self) -> str:
@@ -120,8 +120,8 @@ class Camera:
 
     Attributes:
         name: Its key among the images.
-        size: Height and width in pixels; None where any will do.
-        rotated_deg: By how much the image was turned after it was taken.
+        size: Height and width, pixels; None for any.
+        rotated_deg: Rotation of the image after capture, degrees.
     """
 
     name: str
@@ -140,7 +140,7 @@ class ObservationSpec:
     Attributes:
         cameras: The cameras, in the policy's order.
         state: The channels of proprioception, in order.
-        rotation: What stands for a rotation in the state.
+        rotation: Representation of rotations in the state.
     """
 
     cameras: tuple[Camera, ...]
@@ -158,19 +158,12 @@ class ObservationSpec:
 
     def channels(self, name: str) -> Channels:
         """The state channels with a name."""
-        for part in self.state:
-            if part.name == name:
-                return part
-        raise unknown("state channels", name, [part.name for part in self.state])
+        return _find("state channels", self.state, name)[0]
 
     def read(self, state: np.ndarray, name: str) -> np.ndarray:
         """The values of the state channels with a name."""
-        start = 0
-        for part in self.state:
-            if part.name == name:
-                return state[start : start + part.size]
-            start += part.size
-        raise unknown("state channels", name, [part.name for part in self.state])
+        part, start = _find("state channels", self.state, name)
+        return state[start : start + part.size]
 
     @property
     def camera_names(self) -> tuple[str, ...]:
@@ -183,10 +176,10 @@ class ActionSpec:
     """Conventions of actions.
 
     Attributes:
-        channels: The numbers of an action, in order.
-        rotation: What stands for a rotation among them.
+        channels: The channels of an action, in order.
+        rotation: Representation of rotations in an action.
         grippers: The range of every gripper.
-        limits: The least and the most that any channel may be; None where actions are not to be clipped.
+        limits: Minimum and maximum of all channels; None if actions are not clipped.
         control_hz: Actions per second.
     """
 
@@ -223,28 +216,23 @@ class ActionSpec:
 
     @property
     def holds_state(self) -> bool:
-        """Whether a channel is held at the current state, which must be read for it."""
+        """Whether a hold action depends on the current state."""
         return any(part.hold is Hold.STATE for part in self.channels)
 
     def channel(self, name: str) -> int:
-        """Where the channels called `name` begin."""
-        start = 0
-        for part in self.channels:
-            if part.name == name:
-                return start
-            start += part.size
-        raise unknown("action channels", name, [part.name for part in self.channels])
+        """Index of the first of the channels called `name`."""
+        return _find("action channels", self.channels, name)[1]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Interface:
-    """The conventions of one side: what it observes or is shown, what actions it gives or takes.
+    """The conventions of a policy or an environment.
 
     Attributes:
-        name: Whose they are, for messages.
-        observation: What is observed.
-        action: What an action says.
-        horizon: Actions that a policy answers a query with; None for an environment.
+        name: Name of the policy or environment, for messages.
+        observation: Conventions of observations.
+        action: Conventions of actions.
+        horizon: Actions per query of a policy; None for an environment.
     """
 
     name: str
@@ -276,6 +264,16 @@ class Interface:
                 action[places] = openings[part.name]
             start += part.size
         return action
+
+
+def _find(what: str, parts: Sequence[Channels], name: str) -> tuple[Channels, int]:
+    """The channels with a name, and the index of their first value."""
+    start = 0
+    for part in parts:
+        if part.name == name:
+            return part, start
+        start += part.size
+    raise unknown(what, name, [part.name for part in parts])
 
 
 def _each_named_once(what: str, names: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Whether the interfaces of a policy and an environment agree."""
+"""Compares the interfaces of a policy and an environment."""
 
 import dataclasses
 
@@ -9,10 +9,10 @@ from configs.interface import Interface
 def compare(policy: Interface, env: Interface) -> None:
     """Check that the conventions of a policy and an environment agree.
 
-    The environment may have more cameras than the policy looks through.
+    The environment may have cameras that the policy does not use.
 
     Raises:
-        UsageError: Names the first convention that differs, and what each side means by it.
+        UsageError: Names the first convention that differs, and both values.
     """
     for label, wanted, given in [*_cameras(policy, env), *_conventions(policy, env)]:
         if wanted != given:
@@ -27,7 +27,7 @@ def _cameras(policy: Interface, env: Interface) -> list[tuple[str, object, objec
     pairs: list[tuple[str, object, object]] = []
     for camera in policy.observation.cameras:
         if camera.name not in there:
-            lacks = f"policy {policy.name!r} looks through what environment {env.name!r} lacks"
+            lacks = f"policy {policy.name!r} needs a camera that environment {env.name!r} lacks"
             raise UsageError(f"{lacks}: {unknown('camera', camera.name, there)}")
         given = there[camera.name]
         wanted = dataclasses.replace(camera, size=camera.size or given.size)

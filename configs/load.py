@@ -1,4 +1,4 @@
-"""Reads presets by name or path; errors in them are one line."""
+"""Reads presets by name or path, and merges command-line options over them."""
 
 import functools
 from collections.abc import Mapping
@@ -6,8 +6,6 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, TypeVar
-
-import pydantic
 
 from configs.collection import CollectConfig
 from configs.errors import UsageError, unknown
@@ -18,45 +16,33 @@ from configs.reading import parse_yaml, read_text
 from configs.schema import PolicyConfig, Preset, SuiteConfig
 from configs.sweep import SweepConfig
 from configs.training import TrainConfig
-from configs.validation import invalid
+from configs.validation import check
 from configs.variants import VariantsConfig
 
 PresetT = TypeVar("PresetT", bound=Preset)
 
-_FOLDER_OF: dict[type[Preset], str] = {
-    SuiteConfig: "suites",
-    LanguageTaskConfig: "language_tasks",
-    PolicyConfig: "policies",
-    VariantsConfig: "runs",
-    SweepConfig: "sweeps",
-    CollectConfig: "collections",
-    TrainConfig: "trainings",
-    PipelineConfig: "pipelines",
-    ProfileConfig: "profiles",
+_KINDS: dict[type[Preset], tuple[str, str]] = {
+    SuiteConfig: ("suite", "suites"),
+    LanguageTaskConfig: ("language task", "language_tasks"),
+    PolicyConfig: ("policy", "policies"),
+    VariantsConfig: ("config", "runs"),
+    SweepConfig: ("config", "sweeps"),
+    CollectConfig: ("config", "collections"),
+    TrainConfig: ("config", "trainings"),
+    PipelineConfig: ("pipeline", "pipelines"),
+    ProfileConfig: ("profile", "profiles"),
 }
-_KIND_OF: dict[type[Preset], str] = {
-    SuiteConfig: "suite",
-    LanguageTaskConfig: "language task",
-    PolicyConfig: "policy",
-    VariantsConfig: "config",
-    SweepConfig: "config",
-    CollectConfig: "config",
-    TrainConfig: "config",
-    PipelineConfig: "pipeline",
-    ProfileConfig: "profile",
-}
+"""Schema to its name in messages and the folder of its presets."""
+
+_ALTERNATIVES = {"num_trials_per_task": "init_ids", "init_ids": "num_trials_per_task"}
+"""Options that both select initial states; one on the command line replaces either of a preset."""
 
 
 @functools.cache
 def names(schema: type[Preset]) -> tuple[str, ...]:
     """Names of the bundled presets of one kind, sorted."""
-    return tuple(
-        sorted(
-            file.name.removesuffix(".yaml")
-            for file in _folder(schema).iterdir()
-            if file.name.endswith(".yaml")
-        )
-    )
+    files = (file.name for file in _folder(schema).iterdir())
+    return tuple(sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml")))
 
 
 def load(schema: type[PresetT], name: str) -> PresetT:
@@ -79,24 +65,37 @@ def read_mapping(schema: type[Preset], name: str) -> dict[str, Any]:
     elif name in names(schema):
         path = _folder(schema) / f"{name}.yaml"
     else:
-        raise unknown(_KIND_OF[schema], name, names(schema), remedy="Or give the path of a YAML file.")
+        raise unknown(_KINDS[schema][0], name, names(schema), remedy="Or give the path of a YAML file.")
     content = parse_yaml(read_text(path), name)
     if not isinstance(content, dict):
         raise UsageError(f"{name}: holds {type(content).__name__}, should hold `key: value` lines")
     return content
 
 
-def check(schema: type[PresetT], content: Mapping[str, Any], *, source: str) -> PresetT:
-    """Check `content` against a schema.
+def overlay(schema: type[Preset], preset: str | None, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge command-line options over a preset, which is checked; the result is not.
+
+    Args:
+        schema: Of the preset.
+        preset: Its name, or the path of a YAML file; None for none.
+        flags: The options on the command line. `init_ids` replaces `num_trials_per_task`, and vice versa.
 
     Raises:
-        UsageError: Names the first key or value that is wrong, the allowed ones and the source.
+        UsageError: There is no such preset, it does not fit the schema, or trials and initial states are
+            given in the same place.
     """
-    try:
-        return schema.model_validate(dict(content))
-    except pydantic.ValidationError as error:
-        raise invalid(error, source, schema) from error
+    below = {} if preset is None else read_mapping(schema, preset)
+    check(schema, below, source=preset or "")
+    for given in (below, flags):
+        if given.keys() >= _ALTERNATIVES.keys():
+            trials, states = (given[key] for key in _ALTERNATIVES)
+            raise UsageError(
+                f"`num_trials_per_task` is {trials} and `init_ids` is {states}: a trial is an initial state; "
+                "give --num-trials-per-task for the first ones, or --init-ids for those of your choice"
+            )
+    replaced = {_ALTERNATIVES[key] for key in flags if key in _ALTERNATIVES}
+    return {**{key: value for key, value in below.items() if key not in replaced}, **flags}
 
 
 def _folder(schema: type[Preset]) -> Traversable:
-    return resources.files("configs") / _FOLDER_OF[schema]
+    return resources.files("configs") / _KINDS[schema][1]

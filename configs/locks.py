@@ -8,9 +8,9 @@ from pathlib import Path
 from configs.errors import UsageError
 
 LOCK = ".lock"
-"""The file that is locked; it stays behind."""
+"""The locked file, which is not removed."""
 YOUNG_S = 60.0
-"""Age below which a folder without a lock is not left over: its process may not have locked it yet."""
+"""Age below which a folder without a lock is not stale: its process may not have locked it yet."""
 
 
 @contextlib.contextmanager
@@ -26,6 +26,6 @@ def locked(folder: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UsageError(
-                f"another process is still at {folder.name}; wait for it, or stop it first"
+                f"another process is using {folder.name}; wait for it, or stop it first"
             ) from None
         yield

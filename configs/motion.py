@@ -43,7 +43,7 @@ class Drift:
 
 
 def parse_motion(text: str) -> Shuttle | Drift | None:
-    """What a motion's spelling means; None if nothing moves.
+    """Parse a motion; None if nothing moves.
 
     Args:
         text: `none`, `shuttle:SPEED[,PERIOD]` (a period of 4 s if none is given) or `drift:SPEED`, in cm/s
@@ -98,8 +98,8 @@ def _within(text: str, what: str, number: str, bounds: tuple[float, float], unit
     return value
 
 
-def _spelt_out(text: str) -> str:
-    """The one spelling of a motion, so that runs of the same have the same protocol."""
+def _canonical(text: str) -> str:
+    """The canonical spelling of a motion, so that equal motions have equal protocols."""
     match parse_motion(text):
         case None:
             return NONE
@@ -109,5 +109,5 @@ def _spelt_out(text: str) -> str:
             return f"drift:{100 * speed:.6g}"
 
 
-MotionText = Annotated[str, BeforeValidator(lambda value: _spelt_out(str(value)))]
-"""A motion as `parse_motion` reads it, in its one spelling."""
+MotionText = Annotated[str, BeforeValidator(lambda value: _canonical(str(value)))]
+"""A motion as `parse_motion` reads it, in canonical spelling."""

@@ -10,18 +10,17 @@ from configs.errors import UsageError
 
 
 def usable_folder(path: Path, option: str) -> Path:
-    """The path, if there is a folder that can be written, or one can be made.
+    """Check that a folder is writable, or can be created; returns the path.
 
     Raises:
-        UsageError: What is there, or above it, is a file, a link to nothing, or not writable; or a name is
-            too long.
+        UsageError: It, or a parent, is a file, a broken link or not writable; or a name is too long.
     """
     try:
         nearest = next(each for each in (path, *path.absolute().parents) if _exists(each))
         for part in path.absolute().relative_to(nearest.absolute()).parts:
             _exists(nearest / part)  # refuses names that are too long
         if not nearest.is_dir():
-            what = "a link to nothing" if nearest.is_symlink() else "no folder"
+            what = "a broken link" if nearest.is_symlink() else "no folder"
             raise UsageError(f"{option} {str(path)!r}: {nearest} is {what}; give another")
         Path(tempfile.mkdtemp(prefix=".", dir=nearest)).rmdir()
     except (OSError, ValueError) as error:
@@ -32,7 +31,7 @@ def usable_folder(path: Path, option: str) -> Path:
 
 
 def usable_file(path: Path, option: str) -> Path:
-    """The path, if a file can be written there.
+    """Check that a file can be written; returns the path.
 
     Raises:
         UsageError: It is a folder, or its folder cannot be used.
@@ -40,7 +39,7 @@ def usable_file(path: Path, option: str) -> Path:
     if path.is_dir() or not path.name:
         raise UsageError(f"{option} {str(path)!r} is a folder; give a file")
     if path.is_symlink() and not path.exists():
-        raise UsageError(f"{option} {str(path)!r} is a link to nothing; give another")
+        raise UsageError(f"{option} {str(path)!r} is a broken link; give another")
     usable_folder(path.parent, option)
     try:
         _exists(path)
@@ -50,7 +49,7 @@ def usable_file(path: Path, option: str) -> Path:
 
 
 def regular(path: Path) -> Path:
-    """The path, unless it is a pipe or a device, which may never end.
+    """Refuse pipes and devices, which may never end; returns the path.
 
     Raises:
         OSError: It is one, or does not exist.
@@ -61,8 +60,14 @@ def regular(path: Path) -> Path:
     return path
 
 
+def cache_folder(variable: str, name: str) -> Path:
+    """The folder in an environment variable, else `oxygen-eval/NAME` in the user's cache."""
+    users = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(os.environ.get(variable) or f"{users}/oxygen-eval/{name}").expanduser()
+
+
 def refuse_home(given: str, value: str, *, literal: bool) -> None:
-    """Refuse `~name` without such a home, and where it would be taken `literal`ly any `~`."""
+    """Refuse `~name` if there is no such user; if it would be taken `literal`ly, any `~`."""
     try:
         home = Path(value).expanduser()
     except RuntimeError:
@@ -72,7 +77,7 @@ def refuse_home(given: str, value: str, *, literal: bool) -> None:
 
 
 def _exists(path: Path) -> bool:
-    """Whether something is there, be it a link to nothing.
+    """Whether the path exists, even as a broken link.
 
     Raises:
         OSError: The name is too long.

@@ -7,20 +7,20 @@ from pydantic import Field
 from configs.schema import Dtype, Name, Preset
 
 Origin = Literal["published", "derived", "computed", "measured"]
-"""Where a number comes from: a publication; arithmetic on published numbers; the model's sizes and the
-device's peaks; a measurement of this project."""
+"""Origin of a number: a publication; arithmetic on published numbers; a roofline model of the device; a
+measurement of this project."""
 Line = Annotated[str, Field(pattern=r"^[^\n]+$")]
 Milliseconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Slowdown = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 
 
 class StageTime(Preset):
-    """How long a stage takes.
+    """Latency of a stage.
 
     Attributes:
         ms: Milliseconds.
-        kind: Where the number comes from.
-        source: The same in words, one line.
+        kind: Origin of the number.
+        source: Its source in words, one line.
     """
 
     ms: Milliseconds
@@ -29,13 +29,13 @@ class StageTime(Preset):
 
 
 class ParallelSlowdown(Preset):
-    """How much longer everything takes in mode `parallel`, where two processes share the device.
+    """Slowdown in mode `parallel`, where two processes share the device.
 
     Attributes:
-        action: What the action latency is multiplied by.
-        decode: What the time of the language is multiplied by, its prefills included.
-        kind: Where the numbers come from.
-        source: The same in words, one line.
+        action: Factor of the action latency.
+        decode: Factor of the language's time, its prefills included.
+        kind: Origin of the numbers.
+        source: Their source in words, one line.
     """
 
     action: Slowdown
@@ -45,22 +45,22 @@ class ParallelSlowdown(Preset):
 
 
 class ProfileConfig(Preset):
-    """What a device takes for a query of one robot.
+    """Latencies of a device for a query of one robot.
 
     Attributes:
         name: Name of the profile.
         device: The device, in words.
-        dtype: What the policy computes in.
+        dtype: Compute type of the policy.
         model: Configuration of the policy.
-        source: Where the numbers come from on the whole, one line.
+        source: Source of the profile, one line.
         host: Preprocessing and copies; part of the action latency.
         prefill: The prefix of an observation, images included.
-        denoise: All steps of the flow.
-        guided_denoise: The same, guided towards actions under way (`--overlap rtc`); None if unknown.
-        fork: Beginning new requests in their slots, as many as one program takes.
-        text_prefill: A prefill of the language's own, as in mode `isolated`; that of the actions if None.
-        decode: A decode step, by the size of its batch.
-        parallel: What mode `parallel` costs; None if unknown.
+        denoise: All denoising steps.
+        guided_denoise: The same with guidance (`--overlap rtc`); None if unknown.
+        fork: One fork of new requests into their slots.
+        text_prefill: A separate prefill of a text, as in mode `isolated`; equal to `prefill` if None.
+        decode: A decode step, by batch size.
+        parallel: Slowdown in mode `parallel`; None if unknown.
         jitter: Standard deviation of the logarithm of the factor that a query's times are multiplied by.
     """
 

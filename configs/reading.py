@@ -1,4 +1,4 @@
-"""Reads text, JSON and YAML that people or other programs wrote; what cannot be read is a one-line error."""
+"""Reads text, JSON, YAML and `.npz` files of users; errors are one line."""
 
 import json
 import math
@@ -34,7 +34,7 @@ _NPZ_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""What zipfile and NumPy raise for damaged files."""
+"""Raised by zipfile and NumPy for damaged files."""
 
 
 def read_text(path: Path | Traversable) -> str:

@@ -1,4 +1,4 @@
-"""Schemas of presets: suites, policies, runs. Unknown keys are errors."""
+"""Schemas of presets: suites, policies, runs."""
 
 import re
 from typing import Annotated, Any, Literal, Self
@@ -86,15 +86,14 @@ class SuiteConfig(Preset):
         settle_steps: Control steps of the hold action before the first query, while objects settle.
         trials_per_task: Episodes per task, one per stored initial state.
         control_hz: Control steps per simulated second.
-        camera_size: Height of a camera image, pixels; its width, too, unless the world has other proportions.
+        camera_size: Height of a camera image, pixels; also the width of square images.
         replan_steps: Control steps between two queries.
-        variation: How much its scenes vary between episodes beyond their initial states, 0 to 1; None if they
-            cannot.
+        variation: Variation of scenes between episodes beyond initial states, 0 to 1; None if unsupported.
         motion: Motion of the object to grasp until it is touched, as `configs.motion.parse_motion` reads it;
             None if nothing can move.
-        test_init_ids: The first and the last of the initial states that are kept for measuring a policy:
-            demonstrations of them are not collected.
-        environment: What else its class takes.
+        test_init_ids: First and last of the initial states reserved for evaluation; no demonstrations of them
+            are collected.
+        environment: Further arguments of the class.
     """
 
     name: Name
@@ -116,8 +115,8 @@ class PolicyConfig(Preset):
 
     Attributes:
         name: Name of the policy.
-        kind: `oxygen` is a vision-language-action model served by the engine; `python` a class, `websocket` a
-            server, both of one's own; the others are scripted.
+        kind: `oxygen` is a vision-language-action model served by the engine; `python` a user's class;
+            `websocket` a server; the others are scripted.
         description: One line for tables.
         target: For `python` the class, as `package.module:Class` or `file.py:Class`; for `websocket` the URL.
         kwargs: Keyword arguments of `python` and `websocket`.
@@ -127,10 +126,9 @@ class PolicyConfig(Preset):
         embodiment: The robot it was trained on: prompt, state, actions.
         weights: Its checkpoint: a folder or a URL; random weights if None.
         weights_seed: The seed of random weights.
-        norm_stats: Statistics of its robot, where the checkpoint has none: a `norm_stats.json` or its URL.
+        norm_stats: Normalisation statistics, if the checkpoint has none: a `norm_stats.json` or its URL.
         tokenizer: The SentencePiece model its checkpoint was trained with: a file or a URL.
-        language_tasks: The language tasks it has learnt, by name, with the suffix that asked for each; empty
-            if none; None if unknown.
+        language_tasks: Name to prompt suffix of the language tasks it was trained on; None if unknown.
     """
 
     name: Name
@@ -149,7 +147,7 @@ class PolicyConfig(Preset):
     language_tasks: dict[Name, str] | None = None
 
     @model_validator(mode="after")
-    def _has_a_model_exactly_if_it_needs_one(self) -> Self:
+    def _is_consistent(self) -> Self:
         if (self.kind == "oxygen") != ((self.model or self.checkpoint) is not None):
             raise ValueError("`model` or `checkpoint` is for policies of kind `oxygen`, and these need one")
         if self.speaks is not None and self.kind in ("oxygen", "python", "websocket"):
@@ -160,7 +158,7 @@ class PolicyConfig(Preset):
         if self.checkpoint is not None and said:
             raise ValueError(f"`checkpoint` has a card that says `{min(said)}`: give one of them")
         if (self.model is None) != (self.embodiment is None):
-            raise ValueError("`model` and `embodiment` belong together: say which robot its numbers are of")
+            raise ValueError("`model` and `embodiment` belong together: give both or neither")
         if (self.weights is None) != (self.tokenizer is None):
             raise ValueError("`weights` and `tokenizer` belong together: give both or neither")
         return self
@@ -268,32 +266,33 @@ class RunConfig(ScheduledConfig):
     mode: Mode = "unified"
 
     @model_validator(mode="after")
-    def _waits_only_where_time_passes(self) -> Self:
-        if self.clock == "paused" and self.while_waiting == "hold":
-            raise ValueError("`while_waiting` is hold, but no time passes on clock paused; choose a clock")
-        if self.clock == "paused" and self.overlap != "skip":
-            raise ValueError(
-                f"`overlap` is {self.overlap}, but no time passes on clock paused; choose a clock"
-            )
+    def _check_clock(self) -> Self:
+        needs_clock = {
+            "while_waiting": self.while_waiting == "hold",
+            "overlap": self.overlap != "skip",
+            "replan_steps": self.replan_steps == "asap",
+        }
+        for name, needed in needs_clock.items():
+            if needed and self.clock == "paused":
+                value = getattr(self, name)
+                raise ValueError(f"`{name}` is {value}, but no time passes on clock paused; choose a clock")
         if self.while_waiting == "hold" and self.overlap != "skip":
             raise ValueError(
-                f"`overlap` is {self.overlap}, but with `while_waiting` hold no chunk goes on that a new one "
-                "could overlap; use continue"
+                f"`overlap` is {self.overlap}, but with `while_waiting` hold there is no overlap of chunks; "
+                "use continue"
             )
-        if self.clock == "paused" and self.replan_steps == "asap":
-            raise ValueError("`replan_steps` is asap, but no time passes on clock paused; choose a clock")
         return self
 
     @model_validator(mode="after")
-    def _has_a_deadline_only_where_one_can_be_kept(self) -> Self:
+    def _check_deadline(self) -> Self:
         if self.deadline_ms is not None and self.mode != "unified":
             raise ValueError(
-                f"`deadline_ms` is {self.deadline_ms:g} in mode {self.mode}, which decodes no tokens by the "
-                "frame; use it with mode unified"
+                f"`deadline_ms` is {self.deadline_ms:g} in mode {self.mode}, which has no token budget; "
+                "use it with mode unified"
             )
         if self.deadline_ms is not None and self.clock not in ("paused", "measured"):
             raise ValueError(
-                f"`deadline_ms` is {self.deadline_ms:g} on clock {self.clock}, but a deadline is kept by "
-                "what this machine takes; use `tokens_per_frame`, or clock measured"
+                f"`deadline_ms` is {self.deadline_ms:g} on clock {self.clock}, but it applies to measured "
+                "times; use `tokens_per_frame`, or clock measured"
             )
         return self

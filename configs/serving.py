@@ -10,22 +10,21 @@ from configs.schema import Count, Dtype, Mode, Preset, Tokens
 
 
 class ServeConfig(Preset):
-    """What to serve, and where.
+    """The options of `python -m oxygen.serve`.
 
     Attributes:
         policy: A policy with a model: a preset's name (tiny, pi05_libero), a YAML file, or a checkpoint's
             folder.
-        host: The address to listen at; 0.0.0.0 for all.
-        port: The port; 0 for a free one.
-        robots: Connections that can have a robot at once; they share one batch of the model.
-        batch_window_ms: How long a query may wait for those of other robots.
+        host: Address to listen at; 0.0.0.0 for all.
+        port: Port; 0 for a free one.
+        robots: Maximal number of concurrent robots, which share one batch of the model.
+        batch_window_ms: Maximal time that a query waits for those of other robots.
         mode: How actions and language are scheduled.
-        language_tasks: Texts to generate beside the actions; those that the policy has learnt if not given;
-            none for no texts.
+        language_tasks: Texts to generate beside actions, or `none`. Default: those the policy was trained on.
         text_every: Request a text of each language task at every N-th query. Default: as in its preset.
         tokens_per_frame: In mode unified, language tokens decoded per query and text.
         replan_steps: Actions of a chunk that vla-eval's clients execute (5 as in openpi's LIBERO).
-        dtype: Data type of the computation; the policy's own if not given.
+        dtype: Data type of the computation. Default: the policy's own.
         random_weights: Random weights instead of the policy's checkpoint, to measure latency.
         api_key_env: The environment variable with the key that clients must send.
     """

@@ -15,9 +15,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def ends_at_once() -> Iterator[None]:
     """While entered, SIGINT and SIGTERM end the process, with 128 plus their number as the exit code.
 
-    Python runs a signal's handler between two of its own instructions only, and compiling a model is one
-    instruction of many seconds. So a thread waits for the signals, too. What takes them over for a while,
-    with records that it wants to leave whole, also takes the wake-up descriptor (`eval.rollout.interrupts`).
+    Python runs signal handlers between bytecode instructions only, and compiling a model is one instruction
+    of many seconds. So a thread waits for the signals, too. Code that handles them itself for a while must
+    also replace the wake-up descriptor (`eval.rollout.interrupts`).
     """
     waiting, noting = socket.socketpair()
     noting.setblocking(False)

@@ -20,14 +20,14 @@ def temporary_folder(prefix: str) -> Path:
     """
     for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         with contextlib.suppress(OSError):  # another user's, or gone already
-            _remove_if_left(folder)
+            _remove_if_stale(folder)
     folder = Path(tempfile.mkdtemp(prefix=prefix))
     fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_SH)  # open until the process ends
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
-def _remove_if_left(folder: Path) -> None:
+def _remove_if_stale(folder: Path) -> None:
     """Remove a folder that no process has locked.
 
     Raises:

@@ -1,12 +1,26 @@
-"""What pydantic finds wrong with a preset or with options, as a one-line error."""
+"""Checks presets and options against their schema; pydantic's errors become one line."""
 
 import reprlib
-from collections.abc import Sequence
-from typing import Any, get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from configs.errors import UsageError, unknown
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+def check(schema: type[ModelT], content: Mapping[str, Any], *, source: str) -> ModelT:
+    """Check `content` against a schema.
+
+    Raises:
+        UsageError: Names the first key or value that is wrong, the allowed ones and the source.
+    """
+    try:
+        return schema.model_validate(dict(content))
+    except ValidationError as error:
+        raise invalid(error, source, schema) from error
 
 
 def invalid(error: ValidationError, source: str, schema: type[BaseModel] | None = None) -> UsageError:
@@ -15,7 +29,7 @@ def invalid(error: ValidationError, source: str, schema: type[BaseModel] | None 
     Args:
         error: What pydantic raised.
         source: Where the values came from: a file, or the command line.
-        schema: What they were held against; needed to name the keys nearest to an unknown one.
+        schema: Their schema; needed to name the keys nearest to an unknown one.
     """
     problem = error.errors()[0]
     where = ".".join(str(part) for part in problem["loc"])

@@ -1,13 +1,13 @@
 """The schema of an evaluation: the same episodes in one mode, or in several that are compared."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from configs.cli import Several
 from configs.schema import SERVING, Mode, RunConfig, ScheduledConfig
-from configs.validation import invalid
+from configs.validation import check
 
 
 class VariantsConfig(ScheduledConfig):
@@ -34,25 +34,19 @@ class VariantsConfig(ScheduledConfig):
         Raises:
             UsageError: Options contradict each other.
         """
-        shared = self.model_dump(exclude={"mode", "against", "deadline_ms"})
-        return tuple(
-            _run({**shared, "mode": mode, "deadline_ms": self.deadline_ms if keeps else None})
-            for mode in self.modes
-            for keeps in [mode == "unified" or "unified" not in self.modes]
-        )
+        runs, shared = [], self.model_dump(exclude={"against"})
+        for mode in self.modes:
+            deadline_ms = self.deadline_ms if mode == "unified" or "unified" not in self.modes else None
+            options = {**shared, "mode": mode, "deadline_ms": deadline_ms}
+            runs.append(check(RunConfig, options, source="the command line"))
+        return tuple(runs)
 
     @classmethod
     def of(cls, variants: Sequence[RunConfig]) -> Self:
         """Reconstruct the configuration from its runs."""
-        deadline_ms = next(
-            (variant.deadline_ms for variant in variants if variant.deadline_ms is not None), None
-        )
-        modes = {"mode": tuple(variant.mode for variant in variants), "deadline_ms": deadline_ms}
+        deadlines = [variant.deadline_ms for variant in variants if variant.deadline_ms is not None]
+        modes = {
+            "mode": tuple(variant.mode for variant in variants),
+            "deadline_ms": next(iter(deadlines), None),
+        }
         return cls.model_validate({**variants[0].model_dump(), **modes})
-
-
-def _run(options: dict[str, Any]) -> RunConfig:
-    try:
-        return RunConfig.model_validate(options)
-    except ValidationError as error:
-        raise invalid(error, "the command line", RunConfig) from error

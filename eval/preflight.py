@@ -41,8 +41,10 @@ def preflight(
         output_dir: Folder that runs are written to.
         json: Also write the results to this file.
     """
-    from configs.load import check  # slow: --help needs none of these
-    from configs.overlay import overlay
+    from configs.load import (
+        check,  # slow: --help needs none of these
+        overlay,
+    )
     from configs.schema import RunConfig
     from configs.variants import VariantsConfig
     from eval.records.json_files import write_json

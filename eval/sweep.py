@@ -7,8 +7,7 @@ from cyclopts import App, Parameter
 
 from configs.cli import Names, run_app
 from configs.errors import UsageError
-from configs.load import check
-from configs.overlay import overlay
+from configs.load import check, overlay
 from configs.paths import usable_folder
 from configs.schema import OUTPUT, SCALE, WHAT
 from configs.sweep import GridConfig, SweepConfig

@@ -1,6 +1,6 @@
-"""Shape-typed annotations: jaxtyping's where it is installed, else stand-ins that say nothing.
+"""Shape-typed annotations: jaxtyping's if it is installed, else stand-ins without checks.
 
-JAX is imported by those who name its arrays, and not by what works on NumPy's alone.
+JAX is imported only when `Array` is, so that code on NumPy arrays does not need it.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ else:
     except ImportError:
 
         class _Unchecked:
-            """Takes the same subscripts as a jaxtyping type and promises nothing."""
+            """Takes the same subscripts as a jaxtyping type."""
 
             def __class_getitem__(cls, item: object) -> object:
                 return Any
@@ -32,8 +32,8 @@ else:
 
         return Array
 
-# `Leaf` is an array in a pytree that programs take. JAX rebuilds such pytrees around whatever stands for an
-# array (shapes, donation marks), so at run time anything goes there; functions check what they are given.
+# `Leaf` is an array in a pytree. JAX also puts other objects there (shapes, donation marks), so it is not
+# checked at run time.
 
 Params = Mapping[str, Any]
 """A nested dictionary of arrays, in openpi's layout: `params["PaliGemma"]["llm"]["layers"]…`."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.candidates`: each stage as it is served and in other ways, in turns.
+"""`python -m benchmarks.candidates`: alternatives to each serving stage, measured in turns.
 
 Denoise and prefill of one robot, and decode steps of 1 and of N texts, each in a pool of that many slots.
 Other attentions, XLA's options and int8 decode weights; an alternative that the device cannot run is left out
@@ -22,11 +22,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.candidates.alternatives import SERVED, Alternative, of_decode, of_denoise, of_prefill
-from benchmarks.record import write_record
+from benchmarks.record import ratio_columns, write_record
 from eval.bench.measurement import run_order
 from eval.bench.model_under_test import ModelUnderTest, find_model
 from eval.bench.peaks import find_peaks
-from eval.bench.ratios import paired_ratio
 from eval.bench.roofline import stage_costs
 from eval.bench.serving import SUFFIX, Bench
 from oxygen.model import int8
@@ -115,7 +114,7 @@ def _all_tokens(limit: int, program: Callable[..., Any], inputs: tuple[Any, ...]
 
 
 def measure(stage: Stage, weights: Weights, repetitions: int) -> list[dict[str, Any]]:
-    """A row for each alternative: its time in each turn, and its result beside that of serving."""
+    """A row for each alternative: its times, and its result compared with that of serving."""
     programs, left_out = _compiled(stage, weights)
     results = {name: _turn(stage, program)[0] for name, program in programs.items()}  # and warms up
     taken: dict[str, list[float]] = {name: [] for name in programs}
@@ -124,7 +123,13 @@ def measure(stage: Stage, weights: Weights, repetitions: int) -> list[dict[str, 
         for index in run_order(len(names), repetition):
             taken[names[index]].append(_turn(stage, programs[names[index]])[1])
     rows = [
-        {**_timed(taken[SERVED], taken[name]), **_compared(results[SERVED], results[name])} for name in names
+        {
+            "ms": taken[name],
+            "ms_median": statistics.median(taken[name]),
+            **ratio_columns("served_over_this", taken[SERVED], taken[name]),
+            **_compared(results[SERVED], results[name]),
+        }
+        for name in names
     ]
     measured = dict(zip(names, rows, strict=True))
     return [
@@ -168,19 +173,8 @@ def _compiled(stage: Stage, weights: Weights) -> tuple[dict[str, Callable[..., A
     return programs, left_out
 
 
-def _timed(served: Sequence[float], own: Sequence[float]) -> dict[str, Any]:
-    ratio = paired_ratio(served, own)
-    bounds = ratio.ci95
-    return {
-        "ms": own,
-        "ms_median": statistics.median(own),
-        "served_over_this": ratio.value,
-        "served_over_this_ci95": None if bounds is None else (bounds.low, bounds.high),
-    }
-
-
 def _compared(served: Any, own: Any) -> dict[str, Any]:
-    """Whether all bits are equal; else the largest difference by the largest value, or equal tokens."""
+    """Equality to the bit; share of equal tokens, or the maximal difference relative to the maximum."""
     pairs = [
         (np.asarray(a), np.asarray(b))
         for a, b in zip(jax.tree.leaves(served), jax.tree.leaves(own), strict=True)

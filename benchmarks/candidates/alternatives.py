@@ -1,4 +1,4 @@
-"""Ways to compile each stage: as it is served, with another attention, other options or int8 weights."""
+"""Alternatives for each stage: as served, other attention, other compiler options, int8 weights."""
 
 import dataclasses
 import functools
@@ -35,7 +35,7 @@ class Alternative:
         name: For tables.
         program: The function to compile; its first argument is the weights.
         options: Compiler options beside those of serving; None for none at all.
-        needs_gpu: Whether it says nothing, or does not run, elsewhere.
+        needs_gpu: Whether it runs, or makes sense, only on a GPU.
         int8: Whether it takes int8 weights.
     """
 

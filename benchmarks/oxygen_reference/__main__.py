@@ -12,21 +12,21 @@ before it returns the actions, so that its actions take the whole frame.
 import argparse
 import contextlib
 import dataclasses
+import functools
 import itertools
 import json
 import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from benchmarks.record import write_record
+from benchmarks.record import ratio_columns, write_record
 from eval.bench.measurement import run_order
 from eval.bench.model_under_test import ModelUnderTest, find_model
 from eval.bench.policy_runner import PolicyRunner
-from eval.bench.ratios import paired_ratio
 from eval.bench.serving import Bench
 from eval.bench.workloads import BenchConfiguration, Workload
 from oxygen.model.compile_cache import use_compile_cache
@@ -36,36 +36,21 @@ _CAMERAS = (2, 3)
 _CHILD = Path(__file__).with_name("published.py")
 
 
-class FrameTimer(Protocol):
-    """Times frames of one configuration, back to back; the device is idle before and after."""
-
-    def frames_ms(self, count: int) -> Sequence[float]:
-        """Milliseconds of each frame."""
+FrameTimer = Callable[[int], Sequence[float]]
+"""Runs that many frames of one configuration, back to back; returns the milliseconds of each."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Ours:
-    """Frames of this project's engine."""
-
-    runner: PolicyRunner
-
-    def frames_ms(self, count: int) -> Sequence[float]:
-        """See `FrameTimer`."""
-        return [query.frame_ms for query in self.runner.run(count)]
+def _time_ours(runner: PolicyRunner, count: int) -> Sequence[float]:
+    return [query.frame_ms for query in runner.run(count)]
 
 
-@dataclasses.dataclass(frozen=True)
-class Published:
-    """Frames of the published code; `process` serves them."""
-
-    process: subprocess.Popen[str]
-    setting: str
-    tokens_per_frame: int
-
-    def frames_ms(self, count: int) -> Sequence[float]:
-        """See `FrameTimer`."""
-        request = {"setting": self.setting, "tokens_per_frame": self.tokens_per_frame, "frames": count}
-        return _answer(self.process, request)["frame_ms"]
+def _time_published(
+    process: subprocess.Popen[str], configuration: BenchConfiguration, count: int
+) -> Sequence[float]:
+    isolated = configuration.mode is Mode.ISOLATED
+    setting = "isolated" if isolated else "continuous_batching"
+    k = 0 if isolated else configuration.min_decode_steps
+    return _answer(process, {"setting": setting, "tokens_per_frame": k, "frames": count})["frame_ms"]
 
 
 def _answer(process: subprocess.Popen[str], request: Any) -> dict[str, Any]:
@@ -135,17 +120,28 @@ def measure(options: argparse.Namespace, model: ModelUnderTest) -> Iterator[dict
     with contextlib.ExitStack() as stack:
         process, about = stack.enter_context(published(options, model))
         timers: dict[tuple[str, BenchConfiguration], FrameTimer] = {
-            ("published", one): Published(process, *_setting(one)) for one in configurations
+            ("published", one): functools.partial(_time_published, process, one) for one in configurations
         }
         for cameras in _CAMERAS:
             workload = Workload.steady(
                 denoise_steps=model.config.denoise_steps, text_tokens=options.text_tokens, cameras=cameras
             )
             prepared = stack.enter_context(bench.prepare(workload, configurations, queries))
-            timers |= {(f"{cameras} cameras", one.configuration): Ours(one) for one in prepared.runners}
+            for one in prepared.runners:
+                timers[f"{cameras} cameras", one.configuration] = functools.partial(_time_ours, one)
         about |= {"commit": _commit(options.checkout)}
         for repetitions, frames in enumerate(in_turns(timers, fills, options), 1):
-            rows = [_row(which, one, frames) for which, one in frames]
+            rows = [
+                {
+                    "code": which,
+                    "mode": one.mode.value,
+                    "tokens_per_frame": one.tokens_per_frame,
+                    "frame_ms": own,
+                    "frame_ms_median": statistics.median(own),
+                    **ratio_columns("published_over_this", frames["published", one], own),
+                }
+                for (which, one), own in frames.items()
+            ]
             yield {"repetitions": repetitions, "published": about, "rows": rows}
 
 
@@ -153,12 +149,6 @@ def _frames_to_fill(configuration: BenchConfiguration, text_tokens: int) -> int:
     """Frames until a text ends for every one that begins, and one more."""
     k = configuration.tokens_per_frame
     return 2 if k is None else 1 + -(-text_tokens // k)
-
-
-def _setting(configuration: BenchConfiguration) -> tuple[str, int]:
-    if configuration.mode is Mode.ISOLATED:
-        return "isolated", 0
-    return "continuous_batching", configuration.min_decode_steps
 
 
 def in_turns(
@@ -172,32 +162,13 @@ def in_turns(
     """
     names = list(timers)
     for (_, configuration), timer in timers.items():
-        timer.frames_ms(fills[configuration])
+        timer(fills[configuration])
     frames: dict[tuple[str, BenchConfiguration], list[float]] = {name: [] for name in names}
     for repetition in range(options.repetitions):
         for index in run_order(len(names), repetition):
-            run = timers[names[index]].frames_ms(1 + options.queries)
+            run = timers[names[index]](1 + options.queries)
             frames[names[index]].append(statistics.fmean(itertools.islice(run, 1, None)))
         yield frames
-
-
-def _row(
-    which: str,
-    configuration: BenchConfiguration,
-    frames: dict[tuple[str, BenchConfiguration], list[float]],
-) -> dict[str, Any]:
-    own = frames[which, configuration]
-    ratio = paired_ratio(frames["published", configuration], own)
-    bounds = ratio.ci95
-    return {
-        "code": which,
-        "mode": configuration.mode.value,
-        "tokens_per_frame": configuration.tokens_per_frame,
-        "frame_ms": own,
-        "frame_ms_median": statistics.median(own),
-        "published_over_this": ratio.value,
-        "published_over_this_ci95": None if bounds is None else (bounds.low, bounds.high),
-    }
 
 
 def _commit(checkout: Path) -> str | None:

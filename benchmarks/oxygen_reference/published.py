@@ -89,7 +89,6 @@ def _policy(checkout: str, sizes: dict[str, Any]) -> Any:
 
 
 def _random(shapes: Any, dtype: str) -> Any:
-    """Random parameters of a tree's shapes, in `dtype`."""
     leaves, tree = jax.tree.flatten(shapes)
     random = np.random.default_rng(0)
     return jax.tree.unflatten(

@@ -7,8 +7,7 @@ from cyclopts import App, Parameter
 
 from configs.cli import run_app
 from configs.collection import OUTPUT, WHAT, CollectConfig
-from configs.load import check
-from configs.overlay import overlay
+from configs.load import check, overlay
 from configs.paths import usable_folder
 from sim_envs.gl import require_backend
 

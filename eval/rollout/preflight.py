@@ -12,7 +12,7 @@ from configs.schema import RunConfig
 from eval.policies.resolved import resolve_policy
 from eval.records import provenance
 from eval.rollout.plan import check_playable, make_plan
-from oxygen.model.compile_cache import CACHE_VARIABLE, cache_folder
+from oxygen.model.compile_cache import CACHE_VARIABLE, default_cache
 from sim_envs.gl import context_class, gpu_count, require_backend
 from sim_envs.memory import WORLD_MB, available_mb, check_memory
 from sim_envs.preflight import CheckResult, Status, check_machine
@@ -27,7 +27,7 @@ def quick_checks(output_dir: Path, *, num_envs: int) -> Iterator[CheckResult]:
     yield _attempt("output folder", lambda: _writable(output_dir, "--output-dir"))
     yield _disk(output_dir)
     yield _attempt("memory", lambda: _memory(num_envs))
-    cache = functools.partial(_writable, cache_folder(), CACHE_VARIABLE)
+    cache = functools.partial(_writable, default_cache(), CACHE_VARIABLE)
     yield _attempt("compile cache", cache, otherwise=Status.WARN)
 
 

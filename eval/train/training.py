@@ -35,7 +35,6 @@ from oxygen.training.demonstrations import Demonstrations
 from oxygen.training.recipe import CHECKPOINTS, Recipe
 from oxygen.training.run import TrainingConfig, train
 from oxygen.training.samples import Mixture
-from oxygen.training.sources import samples_of
 from oxygen.training.trainer import Schedule
 from sim_envs.suite import Suite, load_object, open_suite, suite_names
 
@@ -64,7 +63,7 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
     if options.texts_only:
         _check_same_policy(options, training, tokenizer)
     _check_rollouts(options, training, rollouts)
-    mixture = Mixture(tuple(samples_of(Demonstrations(data), training.model) for data in options.data))
+    mixture = Mixture(tuple(Demonstrations(data).samples(training.model) for data in options.data))
     console = TextConsole()
     console.print(
         f"[bold]{options.model}[/] on {len(mixture)} frames of {', '.join(options.data)} → {folder}",

@@ -1,7 +1,7 @@
 """Attention of the action tokens to the prefix's KV cache and to themselves, in several implementations.
 
-They compute the same and differ in their last bits, so that a policy always uses one: `DEFAULT`, on every
-device. `benchmarks.candidates` measures the others.
+They differ in rounding, so a policy uses `DEFAULT` on every device. `benchmarks.candidates` measures the
+others.
 """
 
 import dataclasses
@@ -15,8 +15,8 @@ from oxygen.model import gemma
 from oxygen.typing import Array, Bool, Float, Leaf
 
 Implementation: TypeAlias = Literal["matmul", "xla", "cudnn"]
-"""`matmul`: matrix products over a cache in their layout; the others are those of
-`jax.nn.dot_product_attention`. `cudnn` needs a GPU and bfloat16."""
+"""`matmul`: matrix products over a transposed cache; others: `jax.nn.dot_product_attention`. `cudnn` needs a
+GPU and bfloat16."""
 
 DEFAULT: Implementation = "matmul"
 
@@ -28,7 +28,7 @@ class CachedLayer:
     Attributes:
         k: [batch, kv_head, dim, position] for `matmul`, else [batch, position, kv_head, dim].
         v: [batch, kv_head, position, dim] for `matmul`, else as `k`.
-        implementation: What reads it.
+        implementation: The attention that reads it.
     """
 
     k: Leaf

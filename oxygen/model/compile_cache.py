@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from configs.errors import UsageError
-from configs.paths import usable_folder
+from configs.paths import cache_folder, usable_folder
 
 CACHE_VARIABLE = "OXYGEN_COMPILE_CACHE"
 
@@ -34,7 +34,7 @@ def use_compile_cache(directory: Path | None = None) -> Path:
     configured = jax.config.values["jax_compilation_cache_dir"]
     if directory is None and configured:
         return Path(configured)
-    path = usable_folder((directory or cache_folder()) / processor(), f"{CACHE_VARIABLE} or XDG_CACHE_HOME")
+    path = usable_folder((directory or default_cache()) / processor(), f"{CACHE_VARIABLE} or XDG_CACHE_HOME")
     jax.config.update("jax_compilation_cache_dir", str(path))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
@@ -42,7 +42,7 @@ def use_compile_cache(directory: Path | None = None) -> Path:
 
 
 def _check_xla_flags() -> None:
-    """Start JAX in a child process, since an unknown flag ends a process instead of raising."""
+    """Start JAX in a child process, since an unknown flag aborts the process."""
     probe = subprocess.run(
         [sys.executable, "-c", "import jax; jax.devices()"],
         env={**os.environ, "JAX_PLATFORMS": "cpu"},
@@ -53,16 +53,12 @@ def _check_xla_flags() -> None:
     )
     if probe.returncode != 0 and "XLA_FLAGS" in probe.stderr:
         said = next(line for line in probe.stderr.splitlines() if "XLA_FLAGS" in line)
-        raise UsageError(f"{said.rpartition('] ')[2]}: remove what XLA does not know, or unset XLA_FLAGS")
+        raise UsageError(f"{said.rpartition('] ')[2]}: remove unknown flags, or unset XLA_FLAGS")
 
 
-def cache_folder() -> Path:
-    """The default folder: `OXYGEN_COMPILE_CACHE`, else one in the user's cache."""
-    chosen = os.environ.get(CACHE_VARIABLE)
-    if chosen:
-        return Path(chosen).expanduser()
-    users = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(users).expanduser() / "oxygen-eval" / "compiled"
+def default_cache() -> Path:
+    """The default folder: `OXYGEN_COMPILE_CACHE`, else `oxygen-eval/compiled` in the user's cache."""
+    return cache_folder(CACHE_VARIABLE, "compiled")
 
 
 def processor() -> str:

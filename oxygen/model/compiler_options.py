@@ -1,7 +1,7 @@
-"""XLA's options for the serving programs, by platform. Set here and nowhere else.
+"""XLA's options for the serving programs, by platform.
 
-They go to the compiler with each program, not through the environment: so an option that XLA does not know is
-an error instead of the end of the process, and a benchmark can compile one program in several ways.
+They are passed to the compiler with each program, not through the environment: an unknown option then raises
+instead of aborting the process, and a benchmark can compile one program in several ways.
 """
 
 import os
@@ -19,16 +19,13 @@ and other options."""
 
 def compiler_options(platform: str) -> Options:
     """The options for programs on a platform (JAX's name of it), without those that `XLA_FLAGS` sets."""
-    chosen = _set_by_user()
-    return {name: value for name, value in GPU.items() if name not in chosen} if platform == "gpu" else {}
+    if platform != "gpu":
+        return {}
+    flags = shlex.split(os.environ.get("XLA_FLAGS", ""))  # `--name` or `--name=value`
+    chosen = {flag.lstrip("-").partition("=")[0].strip() for flag in flags}
+    return {name: value for name, value in GPU.items() if name not in chosen}
 
 
 def describe_compilation(platform: str) -> dict[str, Any]:
     """`XLA_FLAGS` and the options of the serving programs, for manifests and rows."""
     return {"flags": os.environ.get("XLA_FLAGS", ""), "options": dict(compiler_options(platform))}
-
-
-def _set_by_user() -> set[str]:
-    """Names of the flags in `XLA_FLAGS`, which are `--name` or `--name=value`."""
-    flags = shlex.split(os.environ.get("XLA_FLAGS", ""))
-    return {flag.lstrip("-").partition("=")[0].strip() for flag in flags}

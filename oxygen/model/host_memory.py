@@ -1,4 +1,4 @@
-"""Host arrays whose memory is given back part by part, while the rest is still needed."""
+"""Host arrays whose memory can be released part by part."""
 
 import math
 import mmap
@@ -10,7 +10,7 @@ _PAGE_BYTES = mmap.PAGESIZE
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-    """An array of pages of its own, aligned as XLA wants it, so that a CPU device does not copy it."""
+    """An array in its own memory pages, aligned so that a CPU device does not copy it."""
     size = math.prod(shape)
     # Shared memory, mmap's default, is not freed by `release`.
     private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
@@ -19,7 +19,7 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def release(part: Any) -> None:
-    """Give a part's memory back to the system; its numbers become zeros.
+    """Return a part's memory to the system; its values become zeros.
 
     Frees whole pages, and only of arrays made by `empty`; has no effect on others.
     """

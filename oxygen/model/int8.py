@@ -10,7 +10,6 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from oxygen.model.layers import Layer
 from oxygen.model.pi05 import Weights
 from oxygen.typing import Array, Float, Float32, Leaf
 
@@ -59,10 +58,9 @@ def for_decoding(weights: Weights) -> Weights:
     """
     return dataclasses.replace(
         weights,
-        trunk=tuple(_layer(layer) for layer in weights.trunk),
+        trunk=tuple(
+            dataclasses.replace(layer, **{name: quantised(getattr(layer, name)) for name in _MATRICES})
+            for layer in weights.trunk
+        ),
         text_head=quantised(weights.embedding.T),
     )
-
-
-def _layer(layer: Layer) -> Layer:
-    return dataclasses.replace(layer, **{name: quantised(getattr(layer, name)) for name in _MATRICES})

@@ -13,7 +13,7 @@ import numpy as np
 from oxygen.typing import Array, Float, Int32, Leaf, Params
 
 Copied = Callable[[np.ndarray], None]
-"""Called with each layer of a parameter on the host once it has been copied; may free it."""
+"""Called with each host layer of a parameter after it has been copied; may free it."""
 
 
 @flax.struct.dataclass

@@ -97,17 +97,14 @@ def random_params(config: Pi05Config, seed: int, dtype: str = "float32") -> Para
     makes an untrained action expert ignore its input.)
     """
     wanted = shapes(config)
-
-    def drawn(path: str) -> Float[np.ndarray, "..."]:
-        return _drawn(seed, path, wanted[path], jnp.dtype(dtype))
-
     order = sorted(wanted, key=lambda path: -math.prod(wanted[path]))  # the largest takes longest
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        return nested(dict(zip(order, pool.map(drawn, order), strict=True)))
+        drawn = pool.map(lambda path: _drawn(seed, path, wanted[path], jnp.dtype(dtype)), order)
+        return nested(dict(zip(order, drawn, strict=True)))
 
 
 def _drawn(seed: int, path: str, shape: Shape, dtype: np.dtype[Any]) -> Float[np.ndarray, "..."]:
-    """One parameter, drawn and cast piece by piece: in float32 the largest has five gigabytes."""
+    """One parameter, drawn and cast piece by piece: in float32 the largest has 5 GB."""
     array, rng = host_memory.empty(shape, dtype), _generator(seed, path)
     flat, deviation = array.reshape(-1), np.float32(_deviation(path, shape))
     for start in range(0, flat.size, _DRAWN_AT_ONCE):

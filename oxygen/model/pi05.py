@@ -6,7 +6,7 @@ one prefill serves the actions and any number of texts. Sources: π0.5 (arXiv 25
 """
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -112,7 +112,8 @@ def consume(params: dict[str, Any], config: Pi05Config) -> Weights:
 
 def weights_at(params: Params, config: Pi05Config, times: Float32[Array, " step"]) -> Weights:
     """Like `prepare`, with given flow times: step `n` is at `times[n]`. Differentiable."""
-    return _weights(_opened(params), config, times, copied=lambda _: None)
+    copied_dicts = jax.tree.map(lambda leaf: leaf, dict(params))
+    return _weights(copied_dicts, config, times, copied=lambda _: None)
 
 
 def _weights(
@@ -136,11 +137,6 @@ def _weights(
         head_dim=config.trunk.head_dim,
     )
     return jax.device_put(weights)
-
-
-def _opened(tree: Params) -> dict[str, Any]:
-    """A copy of the tree's dictionaries with the same arrays."""
-    return {key: _opened(value) if isinstance(value, Mapping) else value for key, value in tree.items()}
 
 
 @jax.jit

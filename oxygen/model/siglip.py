@@ -1,4 +1,4 @@
-"""SigLIP's vision tower in flax: uint8 images in, one embedding per patch out, as wide as the trunk."""
+"""SigLIP's vision tower in flax: uint8 images to one embedding per patch, of the trunk's width."""
 
 import math
 
@@ -41,7 +41,7 @@ class MlpBlock(nn.Module):
 
 
 class Projection(nn.Module):
-    """A dense layer onto heads or from them: its parameters alone, as a matrix [in, out] and a bias [out]."""
+    """The parameters of a dense layer to or from heads, as a matrix [in, out] and a bias [out]."""
 
     rows: tuple[int, ...]
     columns: tuple[int, ...]
@@ -55,13 +55,13 @@ class Projection(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """Attention of an image's tokens to each other; flax's parameters, one product for all projections."""
+    """Self-attention with flax's parameters and one matrix product for all projections."""
 
     heads: int
 
     @nn.compact
     def __call__(self, x: Float[Array, "batch token width"]) -> Float[Array, "batch token width"]:
-        """Let every token see all others."""
+        """Full attention among the tokens of an image."""
         batch, tokens, width = x.shape
         by_head = (self.heads, width // self.heads)
         into = [Projection((width,), by_head, name=name)(x.dtype) for name in ("query", "key", "value")]
@@ -75,7 +75,7 @@ class SelfAttention(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Attention and MLP, both pre-normed and residual. Returns tokens and nothing, as a scan wants."""
+    """Attention and MLP, both pre-normed and residual. Returns (tokens, None), as `nn.scan` requires."""
 
     config: SiglipConfig
 
@@ -83,7 +83,7 @@ class EncoderBlock(nn.Module):
     def __call__(
         self, x: Float[Array, "batch token width"], _: None = None
     ) -> tuple[Float[Array, "batch token width"], None]:
-        """Let the tokens of an image see each other."""
+        """Apply the block."""
         normed = LayerNorm(name="LayerNorm_0")(x)
         x = x + SelfAttention(self.config.num_heads, name="MultiHeadDotProductAttention_0")(normed)
         normed = LayerNorm(name="LayerNorm_1")(x)
@@ -91,7 +91,7 @@ class EncoderBlock(nn.Module):
 
 
 class Encoder(nn.Module):
-    """The blocks, scanned so that their parameters are stacked along the first axis, and a last norm."""
+    """The blocks, scanned over parameters stacked along the first axis, and a final norm."""
 
     config: SiglipConfig
 
@@ -118,7 +118,7 @@ class PatchEmbedding(nn.Module):
     def __call__(
         self, pixels: Float[Array, "batch side side channel"]
     ) -> Float[Array, "batch row row width"]:
-        """Embed each square of the image, or of what an embedding before left."""
+        """Embed each patch of an image or of a feature map."""
         patch, channels = self.patch, pixels.shape[-1]
         kernel = self.param("kernel", nn.initializers.lecun_normal(), (patch, patch, channels, self.width))
         bias = self.param("bias", nn.initializers.zeros, (self.width,)).astype(jnp.float32)
@@ -129,13 +129,13 @@ class PatchEmbedding(nn.Module):
 
 
 class Stem(nn.Module):
-    """What comes before the last patch embedding: small squares, merged four by four."""
+    """The stages before the last patch embedding: small patches, merged 2x2."""
 
     config: SiglipConfig
 
     @nn.compact
     def __call__(self, pixels: Float[Array, "batch side side 3"]) -> Float[Array, "batch row row channel"]:
-        """Embed and merge; images as they are where there are no stages."""
+        """Embed and merge; returns the images unchanged if there are no stages."""
         patch = self.config.patch >> len(self.config.stem)
         for stage, width in enumerate(self.config.stem):
             pixels = nn.gelu(PatchEmbedding(patch, width, name=f"stage_{stage}")(pixels))

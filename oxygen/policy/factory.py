@@ -41,7 +41,8 @@ def create_vector_policy(
         UsageError: The parts do not fit together.
     """
     engine = engine or EngineConfig()
-    config = _with_one_bucket(config) if engine.robots > 1 else config
+    if engine.robots > 1:  # the padding of a prompt must not depend on other robots
+        config = dataclasses.replace(config, prompt_buckets=(config.max_prompt,))
     check_fits(tokenizer, config)
     check_draws(tasks, config.vocab_size)
     transform = transform or untrained(LIBERO)
@@ -61,11 +62,6 @@ def create_vector_policy(
     policy = VectorPolicy(parts, engine)
     _warm_up(policy)
     return policy
-
-
-def _with_one_bucket(config: Pi05Config) -> Pi05Config:
-    """Keep only the longest bucket, so that the padding of a prompt does not depend on other robots."""
-    return dataclasses.replace(config, prompt_buckets=(config.max_prompt,))
 
 
 def _warm_up(policy: VectorPolicy) -> None:

@@ -1,4 +1,4 @@
-"""What a policy returns beside actions: the reply to a query, its texts, and the tail of an episode.
+"""A policy's output beside actions: the reply to a query, its texts, and the tail of an episode.
 
 Needs no JAX, so that policies without a model, and readers of records, can use it.
 """
@@ -103,7 +103,7 @@ class Reply:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tail:
-    """What was outstanding when an episode ended.
+    """The unfinished and unreported rest of an episode at its end.
 
     Attributes:
         cancelled: Number of cancelled requests.

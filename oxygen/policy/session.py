@@ -10,8 +10,7 @@ from oxygen.model.guidance import Guidance
 from oxygen.policy.reply import Reply, Tail, TextFinished, TextRequest, TextTimes
 from oxygen.robots.tokenizer import Tokenizer
 from oxygen.serving.engine import CompletedStep
-from oxygen.serving.requests import Request, RequestState
-from oxygen.serving.robot_work import jobs_of_robot, work_of_robot
+from oxygen.serving.requests import DecodeJob, DecodeWork, Request, RequestState
 from oxygen.serving.runner import ProgramSizes
 from oxygen.typing import Float32
 
@@ -96,7 +95,7 @@ class Session:
         return reply
 
     def tail(self, cancelled: Sequence[Request], compiles: int) -> Tail:
-        """What is outstanding at the end of the episode."""
+        """The unfinished and unreported rest of the episode."""
         finished, dropped, tokens = self._collected()
         return Tail(
             cancelled=len(cancelled),
@@ -118,8 +117,14 @@ class Session:
             dropped=dropped,
             tokens=tokens,
             tokens_per_frame=texts.step.decode_steps,
-            work=texts.work if self._alone is None else work_of_robot(texts, self._robot, self._alone),
+            work=self._work(texts),
         )
+
+    def _work(self, texts: CompletedStep) -> tuple[DecodeWork, ...]:
+        if self._alone is None:
+            return texts.work
+        jobs = _jobs_of_robot(texts.step.plan.jobs, self._robot)
+        return tuple(_work_alone(job, texts, self._robot, self._alone) for job in jobs)
 
     def _collected(self) -> tuple[tuple[TextFinished, ...], tuple[TextRequest, ...], int]:
         """Texts finished, requests dropped and tokens decoded since the last call."""
@@ -130,7 +135,7 @@ class Session:
     def _text(self, request: Request, texts: CompletedStep) -> TextFinished:
         jobs = texts.step.plan.jobs
         job = (
-            request.job if self._alone is None else jobs_of_robot(jobs, self._robot).index(jobs[request.job])
+            request.job if self._alone is None else _jobs_of_robot(jobs, self._robot).index(jobs[request.job])
         )
         tokens = request.tokens[:-1] if request.stopped else request.tokens
         return TextFinished(
@@ -158,3 +163,22 @@ class Session:
             for request in requests
             if request.robot == self._robot
         )
+
+
+def _jobs_of_robot(jobs: Sequence[DecodeJob], robot: int) -> list[DecodeJob]:
+    return [job for job in jobs if any(request.robot == robot for request in job.rows)]
+
+
+def _work_alone(job: DecodeJob, texts: CompletedStep, robot: int, alone: ProgramSizes) -> DecodeWork:
+    """The work of a decode job if its robot were served alone, by programs of those sizes."""
+    rows = [request for request in job.rows if request.robot == robot]
+    new = sum(request.robot == robot for request in job.new)
+    if job.to_the_end:  # a stop token is noticed one step later, a limit at once
+        steps = min(1 + max(len(request.tokens) for request in rows), max(each.limit for each in rows))
+        batch = alone.batch_of(1 if job.own_prefill else len(rows))
+    else:
+        before = {request: len(request.tokens) - texts.new_tokens.get(request, 0) for request in rows}
+        steps = min(texts.step.decode_steps, max(each.limit - before[each] for each in rows))
+        batch = alone.rows[-1]
+    fork = alone.forks[0] if job.own_prefill else alone.forks[-1]
+    return DecodeWork(prefills=int(job.own_prefill), forks=-(-new // fork), steps=steps, batch=batch)

@@ -18,7 +18,7 @@ from oxygen.robots.transforms import Transform
 from oxygen.serving.engine import Engine, EngineStep
 from oxygen.serving.engine_config import EngineConfig, check_serves, sizes_for
 from oxygen.serving.language import LanguageTask, tokenized
-from oxygen.serving.runner import ProgramSizes, Runner
+from oxygen.serving.runner import Runner
 from oxygen.serving.scheduler import Mode, Scheduler
 from oxygen.serving.second_process import RemoteTextDecoder
 from oxygen.serving.text_decoder import LocalTextDecoder, TextDecoder
@@ -59,42 +59,37 @@ class VectorPolicy:
     so texts of two modes may differ where two tokens are almost equally likely.
 
     A query is one `act`, which returns the actions as soon as they are ready, then one `settle`, which
-    returns the rest. In modes `unified` and `parallel`, texts are decoded while the caller does something
+    returns the reply. In modes `unified` and `parallel`, texts are decoded while the caller does something
     else in between; in `isolated` and `shared`, in `settle`.
 
     Independent robots (`EngineConfig.independent`) run different episodes at their own pace: which of them
     have a query in one step does not affect their replies.
+
+    Attributes:
+        parts: The components of the policy.
+        engine: How it is served.
+        runner: Its compiled programs, without episode state.
+        transform: Conversion of the robots' observations and actions.
     """
 
     def __init__(self, parts: PolicyParts, engine: EngineConfig) -> None:
         check_serves(engine, parts.runner.sizes)
-        self._parts = parts
-        self._engine_config = engine
-        decoder = _text_decoder(parts, engine)
-        self._engine = Engine(parts.runner, _scheduler(parts, engine), decoder, engine.budget)
-        self._alone = _sizes_alone(parts, engine)
+        self.parts, self.engine = parts, engine
+        self.runner, self.transform = parts.runner, parts.transform
+        tasks = [tokenized(task, parts.tokenizer) for task in parts.tasks]
+        scheduler = Scheduler(
+            mode=engine.mode,
+            tasks=tasks,
+            slots=engine.slots,
+            rows=engine.rows,
+            robots=engine.robots,
+            independent=engine.independent,
+        )
+        self._engine = Engine(parts.runner, scheduler, _text_decoder(parts, engine), engine.budget)
+        several = engine.independent and engine.robots > 1
+        self._alone = sizes_for(engine.alone, tasks) if several else None
         self._sessions = [self._new_session(robot) for robot in range(engine.robots)]
         self._delivered_s = 0.0
-
-    @property
-    def engine(self) -> EngineConfig:
-        """How the policy is served."""
-        return self._engine_config
-
-    @property
-    def parts(self) -> PolicyParts:
-        """The components of the policy."""
-        return self._parts
-
-    @property
-    def runner(self) -> Runner:
-        """Its compiled programs, without episode state."""
-        return self._parts.runner
-
-    @property
-    def transform(self) -> Transform:
-        """Conversion of the robots' observations and actions."""
-        return self._parts.transform
 
     @property
     def compiles_after_warm_up(self) -> int:
@@ -107,7 +102,7 @@ class VectorPolicy:
         Raises:
             UsageError: `engine` exceeds the compiled programs.
         """
-        return VectorPolicy(self._parts, engine)
+        return VectorPolicy(self.parts, engine)
 
     def with_tasks(self, tasks: Sequence[LanguageTask], engine: EngineConfig) -> "VectorPolicy":
         """The same policy with other language tasks, sharing weights, prefill and denoise programs.
@@ -117,13 +112,13 @@ class VectorPolicy:
         Raises:
             UsageError: `engine` has another number of robots.
         """
-        sizes = sizes_for(engine, [tokenized(task, self._parts.tokenizer) for task in tasks])
+        sizes = sizes_for(engine, [tokenized(task, self.parts.tokenizer) for task in tasks])
         if sizes.robots != self.runner.sizes.robots:
             raise UsageError(
                 f"robots is {sizes.robots}; the programs were compiled for {self.runner.sizes.robots}"
             )
         runner = self.runner if sizes == self.runner.sizes else self.runner.resized(sizes)
-        return VectorPolicy(dataclasses.replace(self._parts, runner=runner, tasks=tuple(tasks)), engine)
+        return VectorPolicy(dataclasses.replace(self.parts, runner=runner, tasks=tuple(tasks)), engine)
 
     def reset(self, robot: int, episode_seed: int, first_query: int = 0) -> None:
         """Start an episode of a robot: cancel its requests, count its request ids from 0.
@@ -188,7 +183,7 @@ class VectorPolicy:
         return self._sessions[robot].tail(self._engine.cancel(robot), self.compiles_after_warm_up)
 
     def close(self) -> None:
-        """End the second process of mode `parallel`; the other modes have none."""
+        """End the second process of mode `parallel`, if any."""
         self._engine.close()
 
     def _settle(self) -> None:
@@ -204,7 +199,7 @@ class VectorPolicy:
         ]
         if not any(prefixes):
             return None
-        if not self._engine_config.guided:
+        if not self.engine.guided:
             raise UsageError("an observation has an `action_prefix`; serve the policy with `guided=True`")
         nothing = Guidance.none((1, self.runner.config.horizon, self.runner.config.action_dim))
         return Guidance.stacked(
@@ -215,8 +210,8 @@ class VectorPolicy:
         )
 
     def _new_session(self, robot: int, first_query: int = 0) -> Session:
-        names = [task.name for task in self._parts.tasks]
-        tokenizer = self._parts.tokenizer
+        names = [task.name for task in self.parts.tasks]
+        tokenizer = self.parts.tokenizer
         return Session(robot, names, tokenizer, alone=self._alone, first_query=first_query)
 
     def _inputs(self, observations: Observations) -> ModelInput:
@@ -225,7 +220,7 @@ class VectorPolicy:
                 f"{len(observations)} observations for {len(self._sessions)} robots: give one for each, None "
                 "for a robot without a query, and at least one"
             )
-        config, tokenizer = self.runner.config, self._parts.tokenizer
+        config, tokenizer = self.runner.config, self.parts.tokenizer
         return batched(
             [None if one is None else self.transform.inputs(one, tokenizer, config) for one in observations],
             config,
@@ -240,24 +235,6 @@ def _timings_ms(step: EngineStep, ready_s: float, delivered_s: float, *, guided:
         "action": delivered_s - step.arrived_s,
     }
     return {stage: 1e3 * duration for stage, duration in seconds.items()}
-
-
-def _scheduler(parts: PolicyParts, engine: EngineConfig) -> Scheduler:
-    return Scheduler(
-        mode=engine.mode,
-        tasks=[tokenized(task, parts.tokenizer) for task in parts.tasks],
-        slots=engine.slots,
-        rows=engine.rows,
-        robots=engine.robots,
-        independent=engine.independent,
-    )
-
-
-def _sizes_alone(parts: PolicyParts, engine: EngineConfig) -> ProgramSizes | None:
-    """Program shapes for serving one of several independent robots alone; None for other policies."""
-    if not engine.independent or engine.robots == 1:
-        return None
-    return sizes_for(engine.alone, [tokenized(task, parts.tokenizer) for task in parts.tasks])
 
 
 def _text_decoder(parts: PolicyParts, engine: EngineConfig) -> TextDecoder | None:

@@ -1,1 +1,1 @@
-"""Policies by name: presets and checkpoint cards read and loaded. Needs pydantic, like all of `configs`."""
+"""Policies by name: reads presets and checkpoint cards, and loads them. Needs pydantic."""

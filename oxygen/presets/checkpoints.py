@@ -1,11 +1,11 @@
-"""Checkpoints that training wrote: what they say of themselves, and what to say where there is none."""
+"""Reads the records of training checkpoints; errors for folders that are no checkpoints."""
 
 import dataclasses
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from flax.traverse_util import flatten_dict
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
@@ -19,7 +19,7 @@ from oxygen.weights.loading import SINGLE_FILE
 from oxygen.weights.orbax import METADATA
 
 _NEARBY = ("*", *(f"{above}{CHECKPOINTS}/*" for above in ("", "*/", "*/*/", "*/*/*/")))
-"""Where checkpoints are looked for, seen from the nearest folder that exists."""
+"""Patterns of checkpoints, relative to the nearest existing folder."""
 
 
 class _Record(TypedDict):
@@ -36,18 +36,18 @@ class _Record(TypedDict):
 _RECORD = TypeAdapter(_Record)
 
 _SERVED_ONLY = frozenset({"noise_scale"})
-"""What training makes no use of, and may be another in serving."""
+"""Settings of inference, which may change after training."""
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """What the training says of itself, in a checkpoint's `training.json`.
+    """Read a checkpoint's `training.json`.
 
     Raises:
-        UsageError: It is not there, or damaged.
+        UsageError: It is missing or damaged.
     """
     file = folder / RECORD
     if not file.is_file():
-        raise UsageError(f"{folder} is no checkpoint that training wrote: it has no {RECORD}")
+        raise UsageError(f"{folder} is no training checkpoint: it has no {RECORD}")
     record = read_json_object(file)
     try:
         _RECORD.validate_python(record)
@@ -57,10 +57,10 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 
 def check_sizes(folder: Path, model: str) -> None:
-    """Refuse a checkpoint of other sizes than its model has in this code.
+    """Refuse a checkpoint whose model configuration has changed since training.
 
-    Weights tell their shapes; what no shape tells, such as the number of denoising steps, would be served
-    as it never was trained.
+    Shapes are checked when the weights are loaded; this also covers sizes that no shape shows, such as the
+    number of denoising steps.
 
     Args:
         folder: The checkpoint.
@@ -70,25 +70,16 @@ def check_sizes(folder: Path, model: str) -> None:
         UsageError: Names the first size that differs.
     """
     if not (folder / RECORD).is_file() and (folder / CONFIG_FILE).is_file():
-        return  # converted: only its shapes are known, and compared when it is read
-    ours = _flattened(json.loads(json.dumps(dataclasses.asdict(preset(model)))))
-    theirs = _flattened(read_record(folder)["model"])
+        return  # converted: only its shapes are known
+    ours = flatten_dict(json.loads(json.dumps(dataclasses.asdict(preset(model)))), sep=".")
+    theirs = flatten_dict(read_record(folder)["model"], sep=".")
     for size in (size for size in ours if size in theirs and size not in _SERVED_ONLY):
         value = ours[size]
         if theirs[size] != value:
             raise UsageError(
                 f"{folder} was trained with {size} {theirs[size]}; {model!r} now has {value}. "
-                "Train it anew, or use the code that trained it"
+                "Train it again, or use the code that trained it"
             )
-
-
-def _flattened(content: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """Flatten nested mappings to dotted paths."""
-    leaves: dict[str, Any] = {}
-    for key, value in content.items():
-        whole = f"{path}{key}"
-        leaves |= _flattened(value, f"{whole}.") if isinstance(value, Mapping) else {whole: value}
-    return leaves
 
 
 def no_checkpoint(source: str, folder: Path) -> UsageError:
@@ -101,21 +92,20 @@ def no_checkpoint(source: str, folder: Path) -> UsageError:
         return UsageError(f"{source} is the folder of a training; give its newest checkpoint: {newest}")
     if _holds_weights(folder):
         return UsageError(
-            f"{source} holds weights, but no {CARD} that says whose. Convert them "
+            f"{source} has weights, but no {CARD}. Convert them "
             f"(python -m oxygen.tools.convert {source} TARGET --model pi05_libero) and give TARGET, or give "
-            f"a YAML file that names them (weights: {source}): docs/policies.md shows one"
+            f"a YAML file with `weights: {source}`: docs/policies.md has an example"
         )
-    lacks = f"{source} is no checkpoint that training wrote: it has no {CARD}"
+    lacks = f"{source} is no training checkpoint: it has no {CARD}"
     return UsageError(f"{lacks}. {_nearest_to(folder)}")
 
 
 def _holds_weights(folder: Path) -> bool:
-    """Whether a folder is a checkpoint of openpi's, or of this project's format."""
     return any((folder / file).is_file() for file in (f"params/{METADATA}", METADATA, SINGLE_FILE))
 
 
 def _newest_of(training: Path) -> Path | None:
-    """The latest checkpoint of a training, by its folder or by that of its checkpoints."""
+    """The latest checkpoint in a training's folder, or in its folder of checkpoints."""
     cards = (training.glob(f"{inside}step_*[0-9]/{CARD}") for inside in (f"{CHECKPOINTS}/", ""))
     return max((card.parent for found in cards for card in found), default=None)
 
@@ -125,5 +115,5 @@ def _nearest_to(folder: Path) -> str:
     patterns = _NEARBY if there != there.parent.resolve() else ()  # not through the whole disk
     known = [card.parent for pattern in patterns for card in there.glob(f"{pattern}/{CARD}")]
     if not known:
-        return f"Training leaves them in its --output-dir, as {CHECKPOINTS}/step_…"
+        return f"Training writes checkpoints to {CHECKPOINTS}/step_… in its --output-dir"
     return f"Nearest: {', '.join(nearest_first(folder, known)[:3])}"

@@ -20,25 +20,20 @@ def language_task(config: LanguageTaskConfig) -> LanguageTask:
         UsageError: Its options are inconsistent.
     """
     return LanguageTask(
-        name=config.name,
-        prompt=config.prompt,
+        **config.model_dump(exclude={"arrivals", "sampling"}),
         arrivals=_arrivals(config.arrivals),
-        max_tokens=config.max_tokens,
-        priority=config.priority,
-        sampling=Sampling(temperature=config.sampling.temperature, top_k=config.sampling.top_k),
-        stop=config.stop,
+        sampling=Sampling(**config.sampling.model_dump()),
     )
 
 
 def _arrivals(config: ArrivalsConfig) -> Arrivals:
+    options = config.model_dump(exclude={"kind", "arrivals"})
     match config:
         case EveryNConfig():
-            return EveryN(config.n)
+            return EveryN(**options)
         case BurstConfig():
-            return Burst(n=config.n, every=config.every)
+            return Burst(**options)
         case PoissonConfig():
-            return Poisson(rate=config.rate, seed=config.seed)
+            return Poisson(**options)
         case RandomLengthConfig():
-            return RandomLength(
-                arrivals=_arrivals(config.arrivals), least=config.least, most=config.most, seed=config.seed
-            )
+            return RandomLength(arrivals=_arrivals(config.arrivals), **options)

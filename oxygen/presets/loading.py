@@ -1,4 +1,4 @@
-"""Loads a policy with a model: its weights, tokenizer and statistics, behind the engine."""
+"""Loads a policy with a model: weights, tokenizer, normalisation statistics, engine."""
 
 import dataclasses
 import functools
@@ -29,12 +29,12 @@ def load_policy(
     Args:
         policy: Its preset or card.
         tasks: The language tasks.
-        engine: How it is served.
-        dtype: Data type of its computation; the model's own if None.
-        random_weights: Leave its weights, tokenizer and statistics out.
+        engine: The engine's configuration.
+        dtype: Compute type; the model's own if None.
+        random_weights: Use random weights, without the checkpoint, its tokenizer and its statistics.
 
     Raises:
-        UsageError: Its checkpoint is not to be had, or not its own.
+        UsageError: The checkpoint is unavailable or does not fit the model.
     """
     model = model_config(policy.model or policy.name)
     model = dataclasses.replace(model, dtype=dtype or model.dtype)
@@ -51,7 +51,6 @@ def load_policy(
 
 
 def _transform(policy: PolicyConfig, *, trained: bool) -> Transform:
-    """The robot's way in and out: with the checkpoint's statistics, or without any for random weights."""
     robot = embodiment(str(policy.embodiment))
     if not trained:
         return untrained(robot)

@@ -1,4 +1,4 @@
-"""Policies with a model: presets, and checkpoints by their cards; what texts they have learnt."""
+"""Finds policies with a model, by preset or checkpoint, and checks which texts they have learnt."""
 
 import hashlib
 import os
@@ -37,7 +37,7 @@ def completed(preset: PolicyConfig) -> PolicyConfig:
 
 
 def learnt_tasks(policy: PolicyConfig) -> tuple[str, ...]:
-    """The presets of language tasks that a policy was trained on, with the same prompts."""
+    """Names of the language task presets that a policy was trained on."""
     learnt = (policy.language_tasks or {}).items()
     known = names(LanguageTaskConfig)
     return tuple(
@@ -48,7 +48,7 @@ def learnt_tasks(policy: PolicyConfig) -> tuple[str, ...]:
 def check_learnt(policy: PolicyConfig, tasks: Sequence[LanguageTaskConfig]) -> None:
     """Reject language tasks and prompts that the policy was not trained on.
 
-    A policy trained on none accepts all: its texts are noise, useful as a load.
+    A policy trained on none accepts all: its texts are noise, useful for measurements.
 
     Raises:
         UsageError: A task or prompt was not in its training.
@@ -96,10 +96,8 @@ def of_checkpoint(source: str) -> PolicyConfig:
     policy = load(PolicyConfig, str(card))
     check_sizes(folder, policy.model or policy.name)
     beside = {"tokenizer": policy.tokenizer, "norm_stats": policy.norm_stats}
-    found = {key: _seen_from(folder, place) for key, place in beside.items()}
-    return policy.model_copy(update={"weights": source, **found})
-
-
-def _seen_from(folder: Path, place: str | None) -> str | None:
-    """Resolve a path of a card relative to its folder; URLs are kept."""
-    return place if place is None or "://" in place else str(folder / place)
+    absolute = {
+        key: place if place is None or "://" in place else str(folder / place)
+        for key, place in beside.items()
+    }
+    return policy.model_copy(update={"weights": source, **absolute})

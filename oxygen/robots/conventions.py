@@ -41,7 +41,7 @@ LIBERO = Interface(
         control_hz=20.0,
     ),
 )
-"""A Panda under robosuite's OSC_POSE: deltas as shares of the controller's largest step (5 cm, 0.5 rad)."""
+"""A Panda under robosuite's OSC_POSE: deltas as fractions of its maximal step (5 cm, 0.5 rad)."""
 
 DROID = Interface(
     name="DROID policy",
@@ -64,7 +64,7 @@ DROID = Interface(
         control_hz=15.0,
     ),
 )
-"""A Franka of the DROID platform: joint velocities as shares of its largest, the gripper as a position."""
+"""A Franka of the DROID platform: normalised joint velocities, gripper position."""
 
 DROID_JOINT_POSITION = dataclasses.replace(
     DROID,
@@ -85,4 +85,4 @@ DROID_JOINT_POSITION = dataclasses.replace(
         limits=None,
     ),
 )
-"""The same Franka told where its joints are to be, as openpi's `*_droid_jointpos*` policies do."""
+"""The same Franka with joint position actions, as in openpi's `*_droid_jointpos*` policies."""

@@ -35,20 +35,15 @@ def resize_with_pad(
     return padded
 
 
-def stretched(image: UInt8[np.ndarray, "height width 3"], side: int) -> UInt8[np.ndarray, "side side 3"]:
-    """Resize to a square without keeping the aspect ratio, by Pillow's bilinear filter."""
-    if image.shape[:2] == (side, side):
-        return image
-    from PIL import Image
-
-    return np.asarray(Image.fromarray(image).resize((side, side), resample=Image.Resampling.BILINEAR))
-
-
 def squared(
     image: UInt8[np.ndarray, "height width 3"], side: int, resize: str
 ) -> UInt8[np.ndarray, "side side 3"]:
-    """Resize to a square as `Pi05Config.resize` says."""
-    return stretched(image, side) if resize == "stretch" else resize_with_pad(image, side)
+    """Resize to a square by Pillow's bilinear filter: `pad` or `stretch`, see `Pi05Config.resize`."""
+    if resize == "pad" or image.shape[:2] == (side, side):
+        return resize_with_pad(image, side)
+    from PIL import Image
+
+    return np.asarray(Image.fromarray(image).resize((side, side), resample=Image.Resampling.BILINEAR))
 
 
 def rgb(image: Any, name: str) -> UInt8[np.ndarray, "height width 3"]:

@@ -46,13 +46,13 @@ class QuantileNorm:
     q99: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        low, high = _finite_and_as_many("quantiles", q01=self.q01, q99=self.q99)
+        low, high = _finite_arrays("quantiles", q01=self.q01, q99=self.q99)
         with np.errstate(over="ignore"):
             width = high - low
         if not (np.isfinite(width) & (width >= 0)).all():
             worst = int(np.argmin(np.isfinite(width) & (width >= 0)))
             raise UsageError(
-                f"quantiles q01 {low[worst]} and q99 {high[worst]} (channel {worst}) are no range"
+                f"quantiles q01 {low[worst]} and q99 {high[worst]} (channel {worst}) are not a range"
             )
 
     @property
@@ -89,7 +89,7 @@ class ZScoreNorm:
     std: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        _, deviation = _finite_and_as_many("moments", mean=self.mean, std=self.std)
+        _, deviation = _finite_arrays("moments", mean=self.mean, std=self.std)
         if (deviation < 0).any():
             raise UsageError(
                 f"standard deviation {deviation.min()} (channel {deviation.argmin()}) is negative"
@@ -170,7 +170,7 @@ def read_norms(
     try:
         content = json.loads(regular(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is no readable JSON: {str(error)[:200]}") from None
+        raise UsageError(f"{path} is not readable JSON: {str(error)[:200]}") from None
     stats = _member(content, "norm_stats", str(path))
     return RobotNorms(
         state=_norm(stats, "state", state, kind, path), actions=_norm(stats, "actions", actions, kind, path)
@@ -204,12 +204,12 @@ def _numbers(values: Any, size: int, where: str) -> tuple[float, ...]:
     try:
         return tuple(float(value) for value in values[:size])
     except OverflowError:
-        raise UsageError(f"{where} holds an integer that no float can hold") from None
+        raise UsageError(f"{where} holds an integer too large for a float") from None
 
 
-def _finite_and_as_many(what: str, **columns: Sequence[float]) -> list[np.ndarray]:
+def _finite_arrays(what: str, **columns: Sequence[float]) -> list[np.ndarray]:
     arrays = [np.array(values, np.float64) for values in columns.values()]
     if len({len(array) for array in arrays}) > 1 or not all(np.isfinite(array).all() for array in arrays):
         told = " and ".join(f"{name} {reprlib.repr(values)}" for name, values in columns.items())
-        raise UsageError(f"{what} {told} must be as many finite numbers")
+        raise UsageError(f"{what} {told} must have the same number of channels, all finite")
     return arrays

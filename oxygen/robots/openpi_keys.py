@@ -1,4 +1,4 @@
-"""openpi's names for what a robot observes: `observation/…` for images and state, and `prompt`."""
+"""openpi's keys of observations: `observation/…` for images and state, and `prompt`."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ PROMPT = "prompt"
 """The key of the instruction."""
 
 LONGEST_PROMPT = 10_000
-"""Characters of an instruction; no model reads as many."""
+"""Limit on the characters of an instruction."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -97,7 +97,7 @@ class OpenpiKeys:
 
 
 def keys_for(interface: Interface) -> OpenpiKeys:
-    """The keys of a robot that openpi has none for: `observation/` and the names in its interface."""
+    """Default keys of a robot: `observation/` and the names in its interface."""
     seen = interface.observation
     return OpenpiKeys(
         interface=interface,
@@ -122,14 +122,14 @@ ROBOTS = {
 """As openpi's `examples/libero` and `examples/droid` send them."""
 
 ASSUMED = ROBOTS["libero"]
-"""The keys of a policy that does not say which robot it is for."""
+"""The keys of a policy that does not declare its robot."""
 
 
 def keys_of(robot: str) -> OpenpiKeys:
-    """The keys of a robot that openpi has an example for.
+    """The keys of a robot in openpi's examples.
 
     Raises:
-        UsageError: There is none of that name.
+        UsageError: There is no such robot.
     """
     if robot not in ROBOTS:
         raise unknown("embodiment", robot, ROBOTS)
@@ -137,22 +137,15 @@ def keys_of(robot: str) -> OpenpiKeys:
 
 
 def keys_of_policy(interface: Interface, cameras: tuple[str, ...]) -> OpenpiKeys:
-    """The keys of a policy's requests: openpi's if it has its robot, else the names in its interface.
-
-    Args:
-        interface: The policy's conventions.
-        cameras: The cameras it uses.
-    """
+    """The keys of a policy's requests: openpi's for its robot, if any, else the default ones."""
     keys = keys_for(interface)
     for known in ROBOTS.values():
-        if _same_robot(known.interface, interface) and {*cameras} <= {*known.images.values()}:
+        of_known, of_policy = (
+            (each.observation.state, each.action.channels) for each in (known.interface, interface)
+        )
+        if of_known == of_policy and {*cameras} <= {*known.images.values()}:
             keys = dataclasses.replace(known, interface=interface)
     return dataclasses.replace(keys, images={f"observation/{camera}": camera for camera in cameras})
-
-
-def _same_robot(known: Interface, other: Interface) -> bool:
-    a, b = ((each.observation.state, each.action.channels) for each in (known, other))
-    return a == b
 
 
 def _value(request: Mapping[str, Any], key: str) -> Any:

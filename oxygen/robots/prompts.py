@@ -1,8 +1,9 @@
 """Prompt formats of the published policies, as in openpi's tokenizer."""
 
+import abc
 import dataclasses
 import warnings
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,24 +14,26 @@ from oxygen.typing import Float64, Int32, Int64
 STATE_BINS = 256
 
 
-@runtime_checkable
-class Prompt(Protocol):
+class Prompt(abc.ABC):
     """Encodes an instruction, and optionally the state, as the tokens that follow the images."""
 
     template: ClassVar[str]
     """The prompt with named placeholders, for records."""
 
+    @abc.abstractmethod
     def encode(
         self, language: Any, state: Float64[np.ndarray, " channel"], tokenizer: Tokenizer
     ) -> list[int]:
         """All tokens of the prompt; `state` is normalised."""
 
     def tail(self, state: Float64[np.ndarray, " channel"]) -> int:
-        """Number of last tokens that are kept when a prompt is truncated."""
+        """Last tokens that are kept when a prompt is truncated: none, as in openpi."""
+        del state
+        return 0
 
 
 @dataclasses.dataclass(frozen=True)
-class InstructionPrompt:
+class InstructionPrompt(Prompt):
     """The instruction and a separate line break, without the state: `pi05_libero`."""
 
     template: ClassVar[str] = "<bos>{language}\\n"
@@ -42,14 +45,9 @@ class InstructionPrompt:
         del state
         return [tokenizer.bos, *tokenizer.encode(clean_prompt(language)), *tokenizer.encode("\n")]
 
-    def tail(self, state: Float64[np.ndarray, " channel"]) -> int:
-        """None, as in openpi."""
-        del state
-        return 0
-
 
 @dataclasses.dataclass(frozen=True)
-class StatePrompt:
+class StatePrompt(Prompt):
     """The instruction and the state as text: all other π0.5 policies."""
 
     template: ClassVar[str] = "<bos>Task: {language}, State: {state in 256 bins};\\nAction: "
@@ -65,14 +63,9 @@ class StatePrompt:
         """BOS and the text."""
         return [tokenizer.bos, *tokenizer.encode(self.text(language, state))]
 
-    def tail(self, state: Float64[np.ndarray, " channel"]) -> int:
-        """None, as in openpi, which loses the state first; 200 tokens are rarely exceeded."""
-        del state
-        return 0
-
 
 @dataclasses.dataclass(frozen=True)
-class CompactStatePrompt:
+class CompactStatePrompt(Prompt):
     """The instruction, a line break, and one token per state channel, for small models.
 
     Each of `StatePrompt`'s 256 bins is encoded as one of the vocabulary's byte-fallback tokens, instead of

@@ -49,9 +49,9 @@ class SentencePieceTokenizer:
         try:
             self._model: Any = sentencepiece.SentencePieceProcessor(model_proto=serialized)
         except RuntimeError:
-            raise UsageError(f"{len(serialized)} bytes are no SentencePiece model") from None
+            raise UsageError(f"{len(serialized)} bytes are not a SentencePiece model") from None
         if min(self.bos, self.eos) < 0:
-            raise UsageError("the SentencePiece model lacks a begin or an end token; the policy needs both")
+            raise UsageError("the SentencePiece model needs a BOS and an EOS token")
 
     @property
     def vocab_size(self) -> int:
@@ -81,7 +81,7 @@ class SentencePieceTokenizer:
         """
         token = int(self._model.piece_to_id(f"<0x{value:02X}>"))
         if not self._model.is_byte(token):
-            raise UsageError("the SentencePiece model has no tokens for bytes, which this prompt is made of")
+            raise UsageError("the SentencePiece model has no byte tokens, which this prompt format needs")
         return token
 
     def encode(self, text: str) -> list[int]:

@@ -138,21 +138,17 @@ class Transform:
         length = np.array([len(tokens)], np.int32)
         return ModelInput(images=images[None], prompt=tokens[None], length=length)
 
-    def outputs(self, actions: Float[np.ndarray, "horizon model"]) -> Float64[np.ndarray, "horizon action"]:
-        """Convert normalised actions to the robot's channels and units. NaN and infinity are kept."""
-        restored = self.norms.actions.restore(actions[:, : self.norms.actions.size])
-        return self._commanded(restored)
-
     def targets(
-        self, actions: Float[np.ndarray, "horizon action"], model_dim: int
-    ) -> Float64[np.ndarray, "horizon model"]:
+        self, actions: Float[np.ndarray, "*batch action"], model_dim: int
+    ) -> Float64[np.ndarray, "*batch model"]:
         """The model's training targets: actions normalised, then padded with zeros."""
         normalised = self.norms.actions.normalise(actions)
-        return np.pad(normalised, ((0, 0), (0, model_dim - normalised.shape[1])))
+        room = model_dim - normalised.shape[-1]
+        return np.pad(normalised, [*[(0, 0)] * (normalised.ndim - 1), (0, room)])
 
-    def _commanded(
-        self, actions: Float64[np.ndarray, "horizon action"]
-    ) -> Float64[np.ndarray, "horizon action"]:
+    def outputs(self, actions: Float[np.ndarray, "horizon model"]) -> Float64[np.ndarray, "horizon action"]:
+        """Convert normalised actions to the robot's channels and units. NaN and infinity are kept."""
+        actions = self.norms.actions.restore(actions[:, : self.norms.actions.size])
         spec, above = self.embodiment.interface.action, self.embodiment.closes_above
         for gripper in spec.grippers if above is not None else ():
             column = spec.channel(gripper.name)

@@ -1,1 +1,1 @@
-"""Policies over the network: openpi's WebSocket protocol."""
+"""Policy servers: the WebSocket protocols of openpi, RoboArena and vla-evaluation-harness."""

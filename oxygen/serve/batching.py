@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -14,13 +14,13 @@ from oxygen.policy.reply import Reply, Tail
 
 Result = TypeVar("Result")
 
-_PATIENCE_S = 1.0
-"""For the row of a client that has just gone, and maybe come back."""
+_FREE_ROW_TIMEOUT_S = 1.0
+"""Time to wait for the row of a client that has just disconnected, or reconnects."""
 
 
 @runtime_checkable
 class BatchedPolicy(Protocol):
-    """What is served: the methods of `VectorPolicy` that the server calls, from one thread."""
+    """The methods of `VectorPolicy` that the server calls, from one thread."""
 
     def reset(self, robot: int, episode_seed: int, first_query: int = 0) -> None:
         """Start an episode of a robot."""
@@ -32,7 +32,7 @@ class BatchedPolicy(Protocol):
         """Stage times of a robot's last query until its actions."""
 
     def settle(self) -> Sequence[Reply | None]:
-        """The rest of each query."""
+        """The reply to each query."""
 
     def finish(self, robot: int) -> Tail:
         """End a robot's episode."""
@@ -49,7 +49,7 @@ class Acted:
     Attributes:
         actions: [horizon, action], in the robot's units.
         timings_ms: The policy's stages until then, and `queue`: waiting for the batch.
-        settled: Becomes the rest of the query.
+        settled: Future reply to the query.
     """
 
     actions: np.ndarray
@@ -85,28 +85,28 @@ class Batcher:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="inference")
 
     async def take_robot(self) -> int:
-        """A row of the batch that no connection has, or that one gives back in this moment.
+        """Reserve a free row of the batch, or one that is given back within a second.
 
         Raises:
             NoFreeRobotError: There is none.
         """
         try:
-            return await asyncio.wait_for(self._free.get(), _PATIENCE_S)
+            return await asyncio.wait_for(self._free.get(), _FREE_ROW_TIMEOUT_S)
         except TimeoutError:
             taken = f"all {self._robots} robots are" if self._robots > 1 else "the only robot is"
             said = f"{taken} taken; try later, or start the server with more --robots"
             raise NoFreeRobotError(said) from None
 
     async def give_back(self, robot: int) -> None:
-        """End a robot's episode; another connection may have its row."""
-        self._rest(robot)
-        with contextlib.suppress(Exception):  # told to the connection whose query failed
+        """End a robot's episode and free its row."""
+        self._deactivate(robot)
+        with contextlib.suppress(Exception):  # already sent to the client whose query failed
             await self._run(self._policy.finish, robot)
         self._free.put_nowait(robot)
 
     async def start_episode(self, robot: int, seed: int, first_query: int = 0) -> Tail:
         """End a robot's episode and start another one; returns what was outstanding."""
-        self._rest(robot)
+        self._deactivate(robot)
 
         def restart() -> Tail:
             tail = self._policy.finish(robot)
@@ -116,7 +116,7 @@ class Batcher:
         return await self._run(restart)
 
     async def act(self, robot: int, observation: Mapping[str, Any]) -> Acted:
-        """Answer a query, which must have been checked: an error in one would fail its whole batch."""
+        """Answer a valid query; an invalid one would fail its whole batch."""
         loop = asyncio.get_running_loop()
         self._active.add(robot)
         query = _Query(
@@ -132,7 +132,7 @@ class Batcher:
     async def serve(self) -> None:
         """Run batches until cancelled."""
         while True:
-            await self._until_due()
+            await self._wait_until_due()
             queries, self._waiting = self._waiting, {}
             await self._answer(queries)
 
@@ -140,23 +140,23 @@ class Batcher:
         """Wait for the thread."""
         self._thread.shutdown()
 
-    async def _until_due(self) -> None:
+    async def _wait_until_due(self) -> None:
         while not self._waiting:
-            await self._change(None)
+            await self._wait_for_change(None)
         due_s = min(query.arrived_s for query in self._waiting.values()) + self._window_s
         while self._active - self._waiting.keys():
             left_s = due_s - asyncio.get_running_loop().time()
             if left_s <= 0:
                 return
-            await self._change(left_s)
+            await self._wait_for_change(left_s)
 
-    async def _change(self, most_s: float | None) -> None:
+    async def _wait_for_change(self, most_s: float | None) -> None:
         self._changed.clear()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), most_s)
 
     async def _answer(self, queries: Mapping[int, _Query]) -> None:
-        """Answer queries with their actions at once, then with the rest."""
+        """Answer queries with their actions, then with their replies."""
         began_s = asyncio.get_running_loop().time()
 
         def act() -> dict[int, tuple[np.ndarray, Mapping[str, float]]]:
@@ -175,38 +175,34 @@ class Batcher:
             for robot, query in queries.items():
                 chunk, stages_ms = acted[robot]
                 timings_ms = {"queue": 1e3 * (began_s - query.arrived_s), **stages_ms}
-                _tell(query.acted, Acted(actions=chunk, timings_ms=timings_ms, settled=query.settled))
+                _set_result(query.acted, Acted(actions=chunk, timings_ms=timings_ms, settled=query.settled))
             replies = await self._run(self._policy.settle)
-        except Exception as error:  # noqa: BLE001 - told to every connection concerned
+        except Exception as error:  # noqa: BLE001 - sent to every client in the batch
             for query in queries.values():
-                _fail(query.acted, error)
-                _fail(query.settled, error)
-            await self._start_afresh(queries)
+                _set_exception(query.acted, error)
+                _set_exception(query.settled, error)
+            for robot in queries:  # an unsettled query would block all others
+                with contextlib.suppress(Exception):  # if it fails again, the next query reports it
+                    await self._run(self._policy.reset, robot, 0)
             return
         for robot, query in queries.items():
-            _tell(query.settled, replies[robot])
-
-    async def _start_afresh(self, robots: Iterable[int]) -> None:
-        """After a failure: a query that was not settled would refuse all others."""
-        for robot in robots:
-            with contextlib.suppress(Exception):  # a policy that fails again says so with the next query
-                await self._run(self._policy.reset, robot, 0)
+            _set_result(query.settled, replies[robot])
 
     async def _run(self, function: Callable[..., Result], *arguments: Any) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
-    def _rest(self, robot: int) -> None:
-        """No batch waits for this robot until its next query."""
+    def _deactivate(self, robot: int) -> None:
+        """Do not wait for this robot until its next query."""
         self._active.discard(robot)
         self._changed.set()
 
 
-def _tell(future: asyncio.Future[Result], result: Result) -> None:
+def _set_result(future: asyncio.Future[Result], result: Result) -> None:
     if not future.done():
         future.set_result(result)
 
 
-def _fail(future: asyncio.Future[Any], error: Exception) -> None:
+def _set_exception(future: asyncio.Future[Any], error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
-        future.exception()  # its connection may have gone: asyncio need not say that nobody asked
+        future.exception()  # no warning from asyncio if its connection is closed

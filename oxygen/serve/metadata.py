@@ -1,4 +1,4 @@
-"""What a policy server declares about its policy."""
+"""The metadata of a policy server."""
 
 import dataclasses
 import json
@@ -8,13 +8,13 @@ from configs.interface import Interface, Motion
 from oxygen.robots.openpi_keys import OpenpiKeys
 
 VERSION = 1
-"""Of the `oxygen_eval` fields in metadata, requests and replies."""
+"""Version of the `oxygen_eval` fields in metadata, requests and replies."""
 EXTENSION = "oxygen_eval"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Declaration:
-    """What is served.
+    """The served policy.
 
     Attributes:
         keys: Keys of the robot's requests.
@@ -23,7 +23,7 @@ class Declaration:
         weights_sha256: SHA-256 of the weights; None if they are random or not a file in our format.
         mode: How actions and language are scheduled.
         language_tasks: The language tasks.
-        robots: Connections that can have a robot at once.
+        robots: Maximal number of concurrent robots.
     """
 
     keys: OpenpiKeys

@@ -14,25 +14,25 @@ _ARRAY, _SCALAR = b"__ndarray__", b"__npgeneric__"
 _DATA, _DTYPE, _SHAPE = b"data", b"dtype", b"shape"
 
 _REFUSED_KINDS = "OVc"
-"""Objects, which would have to be unpickled, structures, and complex numbers: as in openpi."""
+"""Objects (which need pickle), structures and complex numbers, as in openpi."""
 
 _VLA_EVAL, _VLA_EVAL_IMAGE, _MSGPACK_NUMPY = "__ndarray__", "__image__", b"nd"
 
 _FORMATS = {"png": "PNG", "jpeg": "JPEG"}
 
 MAX_PIXELS = 4096 * 4096
-"""Of a compressed image, which says how many before it is decompressed."""
+"""Limit on compressed images, checked before decompression."""
 
 
 class MessageError(ValueError):
-    """The bytes are no message of this protocol."""
+    """The bytes are not a message of this protocol."""
 
 
 def pack(message: Any) -> bytes:
-    """A message as bytes: maps, lists, strings, bytes, numbers, and NumPy's arrays and scalars.
+    """Encode a message of maps, lists, strings, bytes, numbers, and NumPy arrays and scalars.
 
     Raises:
-        TypeError: It holds something else, or an array of objects, structures or complex numbers.
+        TypeError: It has values of other types, or arrays of objects, structures or complex numbers.
     """
     packed = msgpack.packb(message, default=_encoded)
     assert packed is not None, "msgpack packs whole messages"
@@ -40,10 +40,10 @@ def pack(message: Any) -> bytes:
 
 
 def unpack(data: bytes) -> Any:
-    """The message in some bytes. Its arrays are views of them and cannot be written to.
+    """Decode a message. Its arrays are read-only views of `data`.
 
     Raises:
-        MessageError: They are no msgpack, or an array in them is not what it says it is.
+        MessageError: It is not msgpack, or an array is inconsistent with its declared type and shape.
     """
     try:
         return msgpack.unpackb(data, object_hook=_decoded)
@@ -51,7 +51,7 @@ def unpack(data: bytes) -> Any:
         raise
     except (ValueError, TypeError) as error:
         said = str(error) or type(error).__name__
-        raise MessageError(f"{len(data)} bytes that are no msgpack: {said}") from error
+        raise MessageError(f"{len(data)} bytes that are not msgpack: {said}") from error
 
 
 def _encoded(value: Any) -> dict[bytes, Any]:

@@ -17,7 +17,7 @@ _ENDPOINTS = ("infer", "reset")
 
 
 class OpenpiDialect:
-    """Metadata first, then an answer to each observation. An error is a text, and closes the connection."""
+    """Sends metadata, then an answer to each observation. Errors are text, and close the connection."""
 
     closes_on_error = True
 
@@ -34,8 +34,8 @@ class OpenpiDialect:
         """The answer to a request.
 
         Raises:
-            MessageError: It is no message of this protocol.
-            UsageError: Its observation or its fields are wrong, or there is no free robot.
+            MessageError: It is not a message of this protocol.
+            UsageError: Its observation or fields are invalid, or there is no free robot.
         """
         request = _request(message)
         endpoint = request.pop("endpoint", "infer")
@@ -49,14 +49,16 @@ class OpenpiDialect:
             return "reset successful"
         if about.get("poll"):
             await self._robot.settle()
-            return pack(_rest(self._robot.take_replies()))
+            replies = self._robot.take_replies()
+            timing = dict(replies[-1].timings_ms) if replies else {}
+            return pack({**_language(replies), "server_timing": timing})
         if about and not request:
             return await self._ended(place)
         observation = self._declaration.keys.read(request)
         return self.acted(await self._robot.act(observation, place))
 
     def failed(self, line: str) -> str:
-        """The message that says what was wrong."""
+        """The error message."""
         return line
 
     def acted(self, acted: Acted) -> bytes:
@@ -73,7 +75,7 @@ class OpenpiDialect:
         return pack(answer)
 
     async def _end_other_session(self, session: Any) -> None:
-        """Another session of RoboArena's is another episode."""
+        """End the episode if RoboArena's session id has changed."""
         session = None if session is None else str(session)
         if None not in (session, self._session) and session != self._session:
             await self._robot.end_episode()
@@ -81,7 +83,7 @@ class OpenpiDialect:
 
     async def _ended(self, place: QueryPosition) -> bytes:
         if not place.restart:
-            raise UsageError(f"a request with nothing but {EXTENSION}: give an observation, reset or poll")
+            raise UsageError(f"a request with only {EXTENSION}: give an observation, reset or poll")
         tail = await self._robot.end_episode()
         rest = Reply(timings_ms={}, finished=tail.finished, dropped=tail.dropped, tokens=tail.tokens)
         replies = [rest] if tail.reply is None else [tail.reply, rest]
@@ -89,7 +91,7 @@ class OpenpiDialect:
 
 
 class RoboArenaDialect(OpenpiDialect):
-    """openpi's protocol with RoboArena's metadata; its clients accept no other fields there."""
+    """openpi's protocol with RoboArena's metadata."""
 
     def greeting(self) -> bytes:
         """The metadata."""
@@ -97,10 +99,10 @@ class RoboArenaDialect(OpenpiDialect):
 
 
 def read_position(about: Any) -> QueryPosition:
-    """Where a query stands, by a request's field `oxygen_eval`.
+    """Parse the position of a query in a request's field `oxygen_eval`.
 
     Raises:
-        UsageError: A part of it is unknown or of another type.
+        UsageError: A field is unknown or of another type.
     """
     if not isinstance(about, dict):
         raise UsageError(f"{EXTENSION} is {type(about).__name__}; give a map")
@@ -117,7 +119,7 @@ def read_position(about: Any) -> QueryPosition:
 
 
 def _seed(episode: Any) -> int | None:
-    """The seed of an episode, given itself or by the episode's key."""
+    """The seed of an episode, given directly or as the episode's key."""
     if episode is None or type(episode) is int:
         return None if episode is None else episode % 2**64
     if not isinstance(episode, dict) or set(episode) != set(_EPISODE):
@@ -136,12 +138,8 @@ def _request(message: bytes | str) -> dict[str, Any]:
     return request
 
 
-def _rest(replies: Sequence[Reply]) -> dict[str, Any]:
-    return {**_language(replies), "server_timing": dict(replies[-1].timings_ms) if replies else {}}
-
-
 def _language(replies: Sequence[Reply]) -> dict[str, Any]:
-    """Texts that have finished, and what else became of requests for texts."""
+    """Finished texts, requested and dropped texts, and the number of tokens."""
 
     def named(requests: Sequence[Any]) -> list[Mapping[str, Any]]:
         return [{"task": each.task, "request_id": each.request_id, "query": each.query} for each in requests]

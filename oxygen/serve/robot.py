@@ -1,4 +1,4 @@
-"""The robot of one connection: its row in the batch, its episode, and texts that are still to be sent."""
+"""The robot of one connection: its row in the batch, its episode, and unsent texts."""
 
 import asyncio
 import dataclasses
@@ -10,12 +10,12 @@ from oxygen.serve.batching import Acted, Batcher
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QueryPosition:
-    """Where a query stands.
+    """Position of a query.
 
     Attributes:
-        seed: Of the episode; None for the one in progress.
-        query: Number of the query in it; None for the next.
-        restart: Whether the episode starts anew.
+        seed: Seed of its episode; None for the current one.
+        query: Number of the query in the episode; None for the next.
+        restart: Whether to restart the episode.
     """
 
     seed: int | None = None
@@ -69,10 +69,10 @@ class ConnectedRobot:
             await self._unsent[-1]
 
     def take_replies(self) -> list[Reply]:
-        """What queries have brought beside their actions, and was not yet sent.
+        """Return the replies that are ready and not yet sent.
 
         Raises:
-            Exception: The texts of a query failed with it.
+            Exception: Decoding the texts of a query failed.
         """
         settled = [each for each in self._unsent if each.done()]
         self._unsent = [each for each in self._unsent if not each.done()]
@@ -93,5 +93,5 @@ class ConnectedRobot:
 
 
 def text_message(text: TextFinished) -> dict[str, Any]:
-    """A text as it is sent: its fields, and `query`, whose observation it describes."""
+    """A text as a message: its fields, and `query`, whose observation it describes."""
     return {**dataclasses.asdict(text), "query": text.requested_query, "finished": True}

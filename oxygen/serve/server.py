@@ -1,4 +1,4 @@
-"""The WebSocket server: paths, limits, keys, health, errors, and an orderly end."""
+"""The WebSocket server: paths, limits, API key, health checks, errors, graceful shutdown."""
 
 import asyncio
 import contextlib
@@ -37,10 +37,10 @@ class ServerLimits:
     """Limits of a server.
 
     Attributes:
-        message_mib: Size of a message.
-        connections: Connections at once.
-        idle_s: Time between two messages of a client, after which its connection is closed.
-        send_s: Time in which a client must read an answer.
+        message_mib: Size of a message, MiB.
+        connections: Concurrent connections.
+        idle_s: Timeout between two messages of a client, s.
+        send_s: Timeout for a client to read an answer, s.
     """
 
     message_mib: float = 64
@@ -85,19 +85,19 @@ class ConnectionServer:
         return tuple(self._dialects)
 
     def stop(self) -> None:
-        """Answer the queries in progress, then end. Thread-safe only through the event loop."""
+        """Answer the queries in progress, then end. Not thread-safe: call it in the event loop."""
         self._stopping.set()
 
     async def run(self, host: str, port: int, *, started: Callable[[int], None]) -> None:
         """Serve until `stop()`.
 
         Args:
-            host: The address to listen at.
+            host: The address to listen on.
             port: The port; 0 for a free one.
             started: Called with the port when the server accepts connections.
 
         Raises:
-            UsageError: The port cannot be had.
+            UsageError: The port is not available.
         """
         batches = asyncio.create_task(self._batcher.serve())
         try:
@@ -112,7 +112,7 @@ class ConnectionServer:
 
     async def _listening(self, host: str, port: int) -> Server:
         wire = logging.getLogger("oxygen.serve.wire")
-        wire.setLevel(logging.CRITICAL)  # every broken handshake is a traceback there
+        wire.setLevel(logging.CRITICAL)  # it logs a traceback for every failed handshake
         try:
             return await serve(
                 self._serve,
@@ -121,7 +121,7 @@ class ConnectionServer:
                 process_request=self._answer_http,
                 compression=None,
                 max_size=int(self._limits.message_mib * 2**20),
-                ping_interval=None,  # a client that computes in its event loop does not answer
+                ping_interval=None,  # a client that computes in its event loop does not answer pings
                 close_timeout=_CLOSE_S,
                 logger=wire,
             )
@@ -136,7 +136,7 @@ class ConnectionServer:
         if path in _HEALTH:
             return connection.respond(HTTPStatus.OK, _HEALTH[path])
         if not self._is_authorised(request):
-            return connection.respond(HTTPStatus.UNAUTHORIZED, "the key is wrong or absent\n")
+            return connection.respond(HTTPStatus.UNAUTHORIZED, "the API key is wrong or missing\n")
         if path not in self._dialects:
             return connection.respond(HTTPStatus.NOT_FOUND, f"{unknown('path', path, self.paths)}\n")
         if len(self._connections) >= self._limits.connections:
@@ -150,7 +150,6 @@ class ConnectionServer:
         return hmac.compare_digest(given.encode(), f"Api-Key {self._api_key}".encode())
 
     async def _serve(self, connection: ServerConnection) -> None:
-        """Serve a connection until it ends."""
         assert connection.request is not None, "the handshake is done"
         _keep_alive(connection)
         robot = ConnectedRobot(self._batcher)
@@ -174,19 +173,19 @@ class ConnectionServer:
         async for message in self._messages(connection):
             try:
                 answer = await dialect.answer(message)
-            except Exception as error:  # noqa: BLE001 - told to the client; a failure also to the log
-                line, code = _told(error, _name(connection))
+            except Exception as error:  # noqa: BLE001 - sent to the client; a failure is also logged
+                line, code = _error_message(error, _name(connection))
                 await self._send(connection, dialect.failed(line))
                 if dialect.closes_on_error:
-                    await connection.close(code, "the text before says why")
+                    await connection.close(code, "see the last message")
                     return
                 continue
             if answer is not None:
                 await self._send(connection, answer)
-        await connection.close(_GOING_AWAY, "the server is shutting down, or the client was silent")
+        await connection.close(_GOING_AWAY, "the server is shutting down, or the client was idle")
 
     async def _messages(self, connection: ServerConnection) -> AsyncIterator[bytes | str]:
-        """A client's messages until the server stops, or the client is silent for too long."""
+        """A client's messages until the server stops or the client is idle for too long."""
         while not self._stopping.is_set():
             received = asyncio.ensure_future(connection.recv())
             stopped = asyncio.ensure_future(self._stopping.wait())
@@ -208,7 +207,7 @@ class ConnectionServer:
         await asyncio.wait_for(connection.send(message), self._limits.send_s)
 
 
-def _told(error: Exception, client: str) -> tuple[str, int]:
+def _error_message(error: Exception, client: str) -> tuple[str, int]:
     """The one-line message for a client about an error, and the close code of its connection."""
     if isinstance(error, UsageError | MessageError):
         line = str(error)[:_LONGEST_LINE]
@@ -225,7 +224,7 @@ def _name(connection: ServerConnection) -> str:
 
 
 def _keep_alive(connection: ServerConnection) -> None:
-    """Detect within minutes that a client's machine has gone, without pings."""
+    """Detect within minutes that a client's machine is down, without pings."""
     connected: socket.socket = connection.transport.get_extra_info("socket")
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):

@@ -1,4 +1,4 @@
-"""Opens a policy and serves it until a signal ends it."""
+"""Loads a policy and serves it until SIGTERM or Ctrl-C."""
 
 import asyncio
 import ipaddress
@@ -30,7 +30,7 @@ def open_served(preset: PolicyConfig, options: ServeConfig) -> tuple[VectorPolic
     """Load, compile and warm up a policy.
 
     Raises:
-        UsageError: It has not learnt a language task, or its checkpoint is not to be had.
+        UsageError: It has not learnt a language task, or its checkpoint is unavailable.
     """
     tasks = _tasks(preset, options)
     rows = options.robots * texts_in_progress(tasks, options.tokens_per_frame)
@@ -94,7 +94,7 @@ async def run_server(
 
 
 def _stop(loop: asyncio.AbstractEventLoop, server: ConnectionServer, number: int) -> None:
-    """End in order; the next signal ends at once."""
+    """Shut down gracefully; the next signal ends the process."""
     server.stop()
     loop.remove_signal_handler(number)
     signal.signal(number, signal.SIG_DFL)

@@ -15,7 +15,7 @@ from oxygen.serve.robot import ConnectedRobot, QueryPosition, text_message
 VERSION = 1
 _IMAGES = {"observation/image": "agentview", "observation/wrist_image": "wrist"}
 _WANTED = {"send_wrist_image": True, "send_state": True, "quat_no_antipodal": True}
-"""Asks its LIBERO benchmark for openpi's observations, whose axis-angles keep the quaternion's sign."""
+"""Requests openpi's observations, whose axis-angles keep the quaternion's sign."""
 
 _ACTION_SPEC = {
     "position": {"name": "position", "dims": 3, "format": "delta_xyz", "range": [-1, 1]},
@@ -31,7 +31,7 @@ _OBSERVATION_SPEC = {
 
 
 class VlaEvalDialect:
-    """Serves LIBERO's policies. The chunk is kept here; an error is a message, and ends nothing."""
+    """Serves policies for LIBERO. Chunks are buffered here; errors do not close the connection."""
 
     closes_on_error = False
 
@@ -47,11 +47,11 @@ class VlaEvalDialect:
         """The client speaks first."""
 
     async def answer(self, message: bytes | str) -> bytes | None:
-        """The answer to a message; None where the protocol has none.
+        """The answer to a message; None if the protocol has none.
 
         Raises:
-            MessageError: It is no message of this protocol.
-            UsageError: Its type, order or observation is wrong, or there is no free robot.
+            MessageError: It is not a message of this protocol.
+            UsageError: Its type, order or observation is invalid, or there is no free robot.
         """
         kind, payload = self._read(message)
         if kind == "hello":
@@ -70,7 +70,7 @@ class VlaEvalDialect:
         return await self._acted(payload)
 
     def failed(self, line: str) -> bytes:
-        """The message that says what was wrong."""
+        """The error message."""
         return self._message("error", {"error": line})
 
     def _read(self, message: bytes | str) -> tuple[str, Mapping[str, Any]]:
@@ -114,7 +114,7 @@ class VlaEvalDialect:
 
 
 def _as_openpi(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Its observation in openpi's keys. Both turn LIBERO's images by 180°."""
+    """Convert an observation to openpi's keys. Both protocols rotate LIBERO's images by 180°."""
     images = payload.get("images")
     if not isinstance(images, dict):
         raise UsageError("the observation has no `images`, a map of agentview and wrist")

@@ -207,7 +207,7 @@ def decode_slot_by_slot(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
 
     def one(_: None, of_row: tuple[Array, Array, Array]) -> tuple[None, Array]:
         slot, q, seen = of_row
-        k, v = kv_pool.row(held, slot)
+        k, v = (jax.lax.dynamic_index_in_dim(leaf, slot, keepdims=False) for leaf in (held.k, held.v))
         return None, gemma.attention_single_row(q, gemma.KeyValues(k=k, v=v, mask=seen))
 
     _, heads = jax.lax.scan(one, None, (tokens.slot, tokens.q, seen), unroll=_SLOTS_UNROLLED)
@@ -217,7 +217,7 @@ def decode_slot_by_slot(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
 def decode_all_at_once(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
     """For other devices with few slots in use: in one batch, with a copy of one layer of these slots."""
     held = kv_pool.append_all(held, (tokens.slot, tokens.position), tokens.k, tokens.v)
-    k, v = kv_pool.rows(held, tokens.slot)
+    k, v = held.k[tokens.slot], held.v[tokens.slot]
     seen = _up_to(_following(tokens.position, tokens.q.shape[1]), v.shape[1])
     return gemma.attention_transposed(tokens.q, k, v.transpose(0, 2, 1, 3), seen), held
 

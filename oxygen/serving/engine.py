@@ -119,7 +119,7 @@ class Engine:
         assert self._step is None, "settle() comes before the next act()"
         started_s = self._clock()
         prefix = self._runner.prefill(inputs)
-        actions = self._drawn(prefix, queries, guidance)
+        chunks = self._denoise(prefix, queries, guidance)
         plan = self._scheduler.plan(queries)
         for request in plan.requested:
             request.requested_s, request.requested_busy_s = arrived_s, self._busy_s
@@ -128,12 +128,12 @@ class Engine:
             self._decoder.begin(inputs, plan.jobs, prefix, steps)
         jax.block_until_ready(prefix.k[-1])
         prefilled_s = self._clock()
-        chunks = actions.on_host()
+        actions = _on_host(chunks, guidance)
         actions_ready_s = self._clock()
         self._acting_ms.add(1e3 * (actions_ready_s - arrived_s))
         self._step = EngineStep(
             plan=plan,
-            actions=chunks,
+            actions=actions,
             arrived_s=arrived_s,
             started_s=started_s,
             prefilled_s=prefilled_s,
@@ -188,15 +188,16 @@ class Engine:
         if self._decoder is not None:
             self._decoder.close()
 
-    def _drawn(self, prefix: Prefix, queries: Mapping[int, int], guidance: Guidance | None) -> "_Chunks":
-        """Queue the denoising: one program, or both if only some robots are guided."""
+    def _denoise(self, prefix: Prefix, queries: Mapping[int, int], guidance: Guidance | None) -> list[Array]:
+        """Queue the denoising: guided chunks, plain ones, or both if only some robots are guided."""
         numbers = [queries.get(robot, 0) for robot in range(self._runner.sizes.robots)]
         origins = prefix, self._scheduler.seeds, numbers
-        if guidance is None:
-            return _Chunks(plain=self._runner.denoise(*origins))
-        guides = guidance.guides
-        plain = None if all(guides[robot] for robot in queries) else self._runner.denoise(*origins)
-        return _Chunks(plain=plain, guided=self._runner.guided_denoise(*origins, guidance), guides=guides)
+        chunks = [] if guidance is None else [self._runner.guided_denoise(*origins, guidance)]
+        if guidance is None or not all(guidance.guides[robot] for robot in queries):
+            chunks.append(self._runner.denoise(*origins))
+        for chunk in chunks:
+            chunk.copy_to_host_async()
+        return chunks
 
     def _finished(self, step: EngineStep) -> DecodeResult:
         """Wait for the text decoder and record the time of decode steps."""
@@ -220,28 +221,9 @@ class Engine:
         return 0, 0
 
 
-class _Chunks:
-    """Every robot's chunk, being copied to the host."""
-
-    def __init__(
-        self, *, plain: Array | None, guided: Array | None = None, guides: np.ndarray | None = None
-    ) -> None:
-        """Start the copies.
-
-        Args:
-            plain: Chunks without guidance; None if every robot with a query is guided.
-            guided: Chunks with guidance; None if no robot is guided.
-            guides: Which robots are guided, [robot].
-        """
-        self._plain, self._guided, self._guides = plain, guided, guides
-        for chunks in (plain, guided):
-            if chunks is not None:
-                chunks.copy_to_host_async()
-
-    def on_host(self) -> Float32[np.ndarray, "robot horizon action"]:
-        """Wait for them."""
-        if self._guided is None:
-            return np.asarray(self._plain)
-        if self._plain is None or self._guides is None:
-            return np.asarray(self._guided)
-        return np.where(self._guides[:, None, None], np.asarray(self._guided), np.asarray(self._plain))
+def _on_host(chunks: list[Array], guidance: Guidance | None) -> Float32[np.ndarray, "robot horizon action"]:
+    """Wait for the chunks of `Engine._denoise`; returns every robot's, guided or not."""
+    on_host = [np.asarray(each) for each in chunks]
+    if guidance is None or len(on_host) == 1:
+        return on_host[0]
+    return np.where(guidance.guides[:, None, None], *on_host)

@@ -15,7 +15,7 @@ _FIVE_TOKENS = FixedTokens(5)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EngineConfig:
-    """How a policy is served.
+    """Configuration of the serving engine.
 
     Attributes:
         mode: How language is scheduled beside the actions.

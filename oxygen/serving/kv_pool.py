@@ -136,19 +136,6 @@ def append_all(layer: KvLayer, at: tuple[Array, Array], k: Array, v: Array) -> K
     )
 
 
-def row(layer: KvLayer, slot: Int32[Array, ""]) -> tuple[Array, Array]:
-    """One slot: keys [kv_head, dim, position], values [position, kv_head, dim]."""
-    return (
-        jax.lax.dynamic_index_in_dim(layer.k, slot, keepdims=False),
-        jax.lax.dynamic_index_in_dim(layer.v, slot, keepdims=False),
-    )
-
-
-def rows(layer: KvLayer, slots: Int32[Array, " row"]) -> tuple[Array, Array]:
-    """The same of many slots, [row, ...] each: a copy."""
-    return layer.k[slots], layer.v[slots]
-
-
 def start(
     texts: DecodeState,
     slots: Int32[Array, " row"],

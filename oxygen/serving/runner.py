@@ -243,7 +243,6 @@ class Runner:
         return dataclasses.replace(acting, fork=forks, decode=decodes)
 
     def _acting(self, weights: Weights) -> Programs:
-        """Compile the programs for actions."""
         robots = self.sizes.robots
         words = jax.ShapeDtypeStruct((robots, 2), jnp.uint32)
         which = jax.ShapeDtypeStruct((robots,), jnp.uint32)

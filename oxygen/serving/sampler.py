@@ -32,7 +32,8 @@ class SamplingInputs:
 
     def draws(self) -> "SamplingState":
         """Derive the keys."""
-        return SamplingState(key=_request_keys(self.origin), temperature=self.temperature, top_k=self.top_k)
+        keys = jax.vmap(lambda data: jax.random.key_data(_folded(_TEXTS, *data)))(self.origin)
+        return SamplingState(key=keys, temperature=self.temperature, top_k=self.top_k)
 
 
 @flax.struct.dataclass
@@ -59,10 +60,6 @@ def noise(
         return jax.random.normal(_folded(_NOISE, words[0], words[1], which), shape, jnp.float32)
 
     return jax.vmap(of_one)(seed, query)
-
-
-def _request_keys(origin: UInt32[Array, "row 4"]) -> UInt32[Array, "row 2"]:
-    return jax.vmap(lambda data: jax.random.key_data(_folded(_TEXTS, *data)))(origin)
 
 
 def _folded(root: int, *data: Array) -> Array:

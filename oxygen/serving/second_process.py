@@ -35,10 +35,6 @@ _COMPILE_CACHE = (
 )
 
 
-def _compile_cache() -> Mapping[str, Any]:
-    return {name: jax.config.values[name] for name in _COMPILE_CACHE}
-
-
 class SecondProcessError(RuntimeError):
     """The second process failed or died."""
 
@@ -65,7 +61,8 @@ class RemoteTextDecoder:
         """
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
-        arguments = (theirs, _compile_cache(), config, weights, sizes)
+        compile_cache = {name: jax.config.values[name] for name in _COMPILE_CACHE}
+        arguments = (theirs, compile_cache, config, weights, sizes)
         # A daemon ends with its parent, even without close().
         self._process = context.Process(target=_serve, args=arguments, name="language", daemon=True)
         self._process.start()
@@ -122,7 +119,6 @@ def _end(process: BaseProcess, pipe: connection.Connection) -> None:
 
 
 def _serve(pipe: connection.Connection, compile_cache: Mapping[str, Any], *model: Any) -> None:
-    """Main function of the second process: compile, then decode steps until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both processes; the first one handles it
     threading.Thread(target=_die_with_parent, daemon=True).start()
     try:

@@ -161,18 +161,16 @@ class LocalTextDecoder:
         first step and the limits.
         """
         self._fork(self._runner.prefill(source) if isinstance(source, ModelInput) else source, new)
-        steps = self._decode_to_the_end(job)
-        self._note(job, forks=len(new), steps=steps)
-
-    def _decode_to_the_end(self, job: DecodeJob) -> int:
-        """Returns the number of decode steps."""
+        steps = job.steps
         for written in range(job.steps):
             before = self._texts
             self._decode(job)
             if _can_tell(job, written) and self._all_ended(job, before):
-                return written + 1
-        self._all_ended(job, self._texts)
-        return job.steps
+                steps = written + 1
+                break
+        else:
+            self._all_ended(job, self._texts)
+        self._note(job, forks=len(new), steps=steps)
 
     def _note(self, job: DecodeJob, *, forks: int, steps: int) -> None:
         batch = self._runner.sizes.batch_of(job.batch)
@@ -201,7 +199,6 @@ def _can_tell(job: DecodeJob, written: int) -> bool:
 
 
 def _done_at(texts: DecodeState, clock: Callable[[], float]) -> float:
-    """Wait for the device and return the time."""
     jax.block_until_ready(texts.written)
     return clock()
 

@@ -15,7 +15,7 @@ from oxygen.robots.tokenizer import load as load_tokenizer
 from oxygen.robots.transforms import embodiment
 from oxygen.weights import layout
 from oxygen.weights.card import CARD, CONFIG_FILE, RECORD, TOKENIZER, card_text
-from oxygen.weights.checkpoint import Checkpoint, Stored
+from oxygen.weights.checkpoint import Stored
 from oxygen.weights.loading import DTYPES, SINGLE_FILE, open_checkpoint
 from oxygen.weights.safetensors import SUFFIX, write_safetensors
 from oxygen.weights.source import fetch
@@ -42,13 +42,13 @@ def convert(
         target: A new `.safetensors` file; or a new folder for `model.safetensors`, `config.json` (the model
             configuration), the source's `assets` (norm stats) and, if the policy is known, its card.
         dtype: `float32` or `bfloat16`; None keeps every tensor's own.
-        model: The policy that it is, or was fine-tuned from. Default: the one whose shapes it has; of
-            several, the one for whose robot the source has norm stats.
+        model: The policy, or the one it was fine-tuned from. Default: the only one with these shapes; of
+            several, the only one for whose robot the source has norm stats.
         robot: The embodiment. Default: that policy's.
         tokenizer: The SentencePiece model: a file or a URL. Default: that policy's.
 
     Returns:
-        The file of tensors.
+        The safetensors file.
 
     Raises:
         UsageError: The source cannot be read or fits no known configuration, or the target exists.
@@ -62,19 +62,26 @@ def convert(
     local = fetch(source)
     _check_card(local)
     checkpoint = open_checkpoint(local)
-    fits = _fitting(checkpoint, source)
+    fits = [PRESETS[name] for name in layout.fitting(checkpoint.tensors)]
+    layout.check(checkpoint.tensors, fits[0] if fits else layout.nearest(checkpoint.tensors), str(source))
     if model is not None and model not in [config.name for config in fits]:
-        raise unknown("model", model, [config.name for config in fits], remedy=f"{source} fits no other.")
+        raise unknown("model", model, [config.name for config in fits], remedy=f"{source} fits only these.")
     single = target.suffix == SUFFIX
     draft = target.with_name(f"{target.name}.partial")
-    _remove(draft)
+    shutil.rmtree(draft, ignore_errors=True)  # left by an interrupted conversion
+    draft.unlink(missing_ok=True)
     draft.parent.mkdir(parents=True, exist_ok=True)
     if not single:
         draft.mkdir()
         _copy_beside(local, draft)
-        _write_card(draft, model or _whose(fits, draft), robot, tokenizer, name=target.name)
+        _write_card(draft, model or _likely_model(fits, draft), robot, tokenizer, name=target.name)
         (draft / CONFIG_FILE).write_text(json.dumps(_description(source, fits), indent=2) + "\n")
-    _write(checkpoint, draft if single else draft / SINGLE_FILE, dtype, fits)
+    tensors = {
+        path: Stored(shape=tensor.shape, dtype=dtype or tensor.dtype)
+        for path, tensor in checkpoint.tensors.items()
+    }
+    names = {"fits": " ".join(config.name for config in fits)}
+    write_safetensors(draft if single else draft / SINGLE_FILE, tensors, checkpoint.read, names)
     draft.rename(target)
     return target if single else target / SINGLE_FILE
 
@@ -91,28 +98,12 @@ def _check_card(local: Path) -> None:
 
 
 def _home(local: Path) -> Path:
-    """The folder of a checkpoint's card and norm stats, which lie beside `params`."""
+    """The folder of a checkpoint's card and norm stats, beside `params`."""
     return local.parent if local.name == "params" else local
 
 
-def _fitting(checkpoint: Checkpoint, source: str | Path) -> list[Pi05Config]:
-    fits = layout.fitting(checkpoint.tensors)
-    layout.check(
-        checkpoint.tensors, PRESETS[fits[0]] if fits else layout.nearest(checkpoint.tensors), str(source)
-    )
-    return [PRESETS[name] for name in fits]
-
-
-def _write(checkpoint: Checkpoint, file: Path, dtype: str | None, fits: Sequence[Pi05Config]) -> None:
-    tensors = {
-        path: Stored(shape=tensor.shape, dtype=dtype or tensor.dtype)
-        for path, tensor in checkpoint.tensors.items()
-    }
-    write_safetensors(file, tensors, checkpoint.read, {"fits": " ".join(config.name for config in fits)})
-
-
 def _description(source: str | Path, fits: Sequence[Pi05Config]) -> Mapping[str, Any]:
-    """What `config.json` says: where the parameters are from, which configurations they fit, their sizes."""
+    """The content of `config.json`: source, fitting configurations and sizes."""
     sizes = dataclasses.asdict(fits[0])
     shaping = ("siglip", "trunk", "expert", "vocab_size", "image_size", "action_dim")
     return {
@@ -123,7 +114,7 @@ def _description(source: str | Path, fits: Sequence[Pi05Config]) -> Mapping[str,
 
 
 def _copy_beside(local: Path, draft: Path) -> None:
-    """Take along openpi's norm stats, which lie beside `params`, and the card that training wrote."""
+    """Copy openpi's norm stats, and the card, tokenizer and record that training wrote."""
     home = _home(local)
     if (home / _ASSETS).is_dir():
         shutil.copytree(home / _ASSETS, draft / _ASSETS)
@@ -132,8 +123,8 @@ def _copy_beside(local: Path, draft: Path) -> None:
             shutil.copyfile(home / name, draft / name)
 
 
-def _whose(fits: Sequence[Pi05Config], draft: Path) -> str | None:
-    """The policy of these parameters, guessed from their sizes and the norm stats beside them."""
+def _likely_model(fits: Sequence[Pi05Config], draft: Path) -> str | None:
+    """The policy with these sizes whose robot has norm stats here; None if there is not exactly one."""
     if len(fits) == 1:
         return fits[0].name
     presets = [_preset(config.name) for config in fits]
@@ -149,20 +140,19 @@ def _preset(name: str) -> "PolicyConfig":
 
 
 def _robot(preset: "PolicyConfig") -> str:
-    """The embodiment of a policy; its card says it where the preset names a checkpoint."""
+    """The embodiment of a policy, by its checkpoint's card if the preset refers to one."""
     card = preset if preset.checkpoint is None else _preset(str(fetch(preset.checkpoint) / CARD))
     return str(card.embodiment)
 
 
 def _stats(draft: Path, robot: str) -> bool:
-    """Whether a robot's norm stats are there."""
     return (draft / _ASSETS / embodiment(robot).asset_id / FILE_NAME).is_file()
 
 
 def _write_card(
     draft: Path, model: str | None, robot: str | None, tokenizer: str | None, *, name: str
 ) -> None:
-    """Write the card, unless training has written one, or the policy or its vocabulary is unknown."""
+    """Write a card, unless there is one, or the policy or its tokenizer is unknown."""
     if model is None or (draft / CARD).is_file():
         return
     preset = _preset(model)
@@ -185,13 +175,6 @@ def _write_card(
 
 
 def _only_stats(draft: Path) -> str | None:
-    """The norm stats of a robot under another name, where they are the only ones."""
+    """The only norm stats, under whatever asset id; None if there are none or several."""
     found = list((draft / _ASSETS).rglob(FILE_NAME))
     return str(found[0].relative_to(draft)) if len(found) == 1 else None
-
-
-def _remove(draft: Path) -> None:
-    """Remove what an interrupted conversion left."""
-    if draft.is_dir():
-        shutil.rmtree(draft)
-    draft.unlink(missing_ok=True)

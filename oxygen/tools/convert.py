@@ -1,4 +1,4 @@
-"""`python -m oxygen.tools.convert SOURCE TARGET`: any checkpoint of a known policy becomes safetensors."""
+"""`python -m oxygen.tools.convert SOURCE TARGET`: convert a checkpoint of a known policy to safetensors."""
 
 import argparse
 import sys
@@ -10,16 +10,16 @@ from configs.paths import usable_file
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Convert what the command line names; returns the exit code."""
+    """Run the command line; returns the exit code."""
     parser = OneLineParser(prog="python -m oxygen.tools.convert", description=__doc__)
     parser.add_argument("source", help="a checkpoint: openpi's folder, safetensors, or a URL of either")
     parser.add_argument("target", type=Path, help="a new folder, or a new .safetensors file")
-    parser.add_argument("--dtype", help="cast to float32 or bfloat16; by default every tensor keeps its type")
+    parser.add_argument("--dtype", help="float32 or bfloat16; default: each tensor's own")
     parser.add_argument(
-        "--model", help="the policy it is, or was fine-tuned from; by default what sizes and norm stats tell"
+        "--model", help="the policy, or the one it was fine-tuned from; default: by sizes and norm stats"
     )
-    parser.add_argument("--embodiment", help="the robot it acts in; by default that policy's own")
-    parser.add_argument("--tokenizer", help="a file or URL; by default that policy's own")
+    parser.add_argument("--embodiment", help="the robot; default: that policy's")
+    parser.add_argument("--tokenizer", help="a file or URL; default: that policy's")
     return exit_code_of(lambda: _run(parser.parse_args(arguments)))
 
 
@@ -27,6 +27,7 @@ def _run(options: argparse.Namespace) -> int:
     if not options.target.exists():
         usable_file(options.target, "the target")
     from oxygen.tools.conversion import convert  # JAX, which --help does not need
+    from oxygen.weights.card import CARD
 
     file = convert(
         options.source,
@@ -37,18 +38,11 @@ def _run(options: argparse.Namespace) -> int:
         tokenizer=options.tokenizer,
     )
     sys.stdout.write(f"{file}: {file.stat().st_size / 1e6:.1f} MB\n")
-    if file != options.target:
-        sys.stdout.write(_use_of(options.target))
+    if (options.target / CARD).is_file():
+        sys.stdout.write(f"The policy: python -m eval.libero --policy {options.target}\n")
+    elif file != options.target:
+        sys.stdout.write("No policy.yaml: give --model, and --tokenizer if that policy has none\n")
     return 0
-
-
-def _use_of(folder: Path) -> str:
-    """How to use a written folder."""
-    from oxygen.weights.card import CARD
-
-    if (folder / CARD).is_file():
-        return f"The policy: python -m eval.libero --policy {folder}\n"
-    return "No policy.yaml: name a --model whose parameters these are, and a --tokenizer if it has none\n"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Loads fixtures, which are reference outputs, and compares the model with them.
+"""Compares the model with fixtures: inputs and outputs of the reference implementation.
 
-A fixture holds inputs, a recipe for weights (`meta`), what the reference implementation computed, and how
-closely it must be met. Any configuration is built; absent cameras are dropped here, masked there.
+A fixture has inputs, a recipe for the weights (`meta`), the reference's outputs, and tolerances. Cameras that
+the reference masks are left out here.
 """
 
 import dataclasses
@@ -22,13 +22,6 @@ from oxygen.serving.new_requests import NewRequests
 from oxygen.typing import Array, Params
 
 _CAMERAS = ("base_0_rgb", "left_wrist_0_rgb", "right_wrist_0_rgb")
-_GROUPS = {  # of the tolerances: what is compared under them
-    "prefix_tokens": ("prefix_tokens",),
-    "kv": ("kv_k", "kv_v"),
-    "actions_1": ("actions_1",),
-    "actions_10": ("actions_10",),
-    "logits": ("logits",),
-}
 
 _embed = jax.jit(pi05.embed_prefix, static_argnames="config")
 _prefill = jax.jit(pi05.prefill)
@@ -43,8 +36,8 @@ class Check:
 
     Attributes:
         name: What was compared.
-        error: The largest absolute difference; for tokens, how many differ.
-        tolerance: The largest that passes; none where the fixture does not ask.
+        error: The largest absolute difference; for tokens, the number that differ.
+        tolerance: The largest error that passes; None if any does.
     """
 
     name: str
@@ -53,7 +46,7 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Whether the reference is met. NaN never is."""
+        """Whether the error is within the tolerance; never for NaN."""
         return self.tolerance is None or self.error <= self.tolerance
 
 
@@ -140,7 +133,8 @@ def compare(fixture: Fixture) -> list[Check]:
         UsageError: Its arrays do not belong to the configuration in its `meta`.
     """
     tolerances = fixture.meta["tolerance"]
-    limit_of = {name: tolerances.get(group) for group, names in _GROUPS.items() for name in names}
+    limit_of = {name: tolerances.get(name) for name in ("prefix_tokens", "actions_1", "actions_10", "logits")}
+    limit_of |= dict.fromkeys(("kv_k", "kv_v"), tolerances.get("kv"))
     limit_of["tokens"] = 0.0 if tolerances.get("tokens_equal") else None
     errors: dict[str, float] = {}
     try:

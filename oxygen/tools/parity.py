@@ -5,18 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from configs.errors import UsageError
-from configs.exits import exit_code_of
+from configs.exits import OneLineParser, exit_code_of
 
 
 def main(arguments: Sequence[str]) -> int:
     """Compare every fixture named on the command line; returns the exit code."""
-    if set(arguments) & {"-h", "--help"}:
-        sys.stdout.write(f"usage: python -m oxygen.tools.parity FIXTURE.npz [...]\n\n{__doc__}\n")
-        return 0
-    if not arguments:
-        sys.stderr.write("usage: python -m oxygen.tools.parity FIXTURE.npz [...]\n")
-        return 2
-    return exit_code_of(lambda: _run([Path(argument) for argument in arguments]))
+    parser = OneLineParser(prog="python -m oxygen.tools.parity", description=__doc__)
+    parser.add_argument("fixtures", type=Path, nargs="+", metavar="FIXTURE.npz")
+    return exit_code_of(lambda: _run(parser.parse_args(arguments).fixtures))
 
 
 def _run(files: Sequence[Path]) -> int:

@@ -1,6 +1,6 @@
 """Train the tiny policy's SentencePiece model: `python -m oxygen.tools.train_tokenizer [OUT]`.
 
-The corpus is the language of LIBERO's tasks, and sentences in which a robot would tell what it does and did.
+The corpus is the instructions of LIBERO's tasks, and sentences in which a robot narrates.
 """
 
 import importlib.resources
@@ -17,18 +17,18 @@ from configs.paths import usable_file
 _BUNDLED = Path(__file__).parents[1] / "assets/tiny.model"
 
 VOCAB_SIZE = 768
-"""256 bytes, so that any text can be spelled, a few marks, and pieces of words and whole words."""
+"""256 byte tokens, control tokens, and pieces of words."""
 
 _STATE = "Task: 0 1 2 3 4 5 6 7 8 9, State: ;"
 
 
 def tasks() -> list[str]:
-    """What LIBERO's 130 tasks ask for, in the words of their names and of their definitions."""
+    """The instructions of LIBERO's 130 tasks, by their names and by their definitions."""
     return _lines("libero_tasks.txt")
 
 
-def sayings() -> list[str]:
-    """What a robot says of itself; `{thing}` and `{place}` stand for what it says it of."""
+def templates() -> list[str]:
+    """Sentences in which a robot narrates, with placeholders `{thing}` and `{place}`."""
     return _lines("robot_sayings.txt")
 
 
@@ -37,7 +37,7 @@ def _lines(name: str) -> list[str]:
 
 
 def things(sentences: Sequence[str]) -> list[str]:
-    """The noun phrases of the tasks: what stands between one `the` and the next joint of the sentence."""
+    """The noun phrases of the tasks: from `the` to the next preposition or conjunction."""
     joint = r" (?:and|on|in|to|at|of|under|from|next|between)\b"
     found = set()
     for sentence in sentences:
@@ -52,8 +52,8 @@ def corpus() -> Iterator[str]:
     yield from sentences
     yield _STATE
     places = itertools.cycle(reversed(names))
-    for saying, name in itertools.product(sayings(), names):
-        yield saying.format(thing=name, place=next(places))
+    for template, name in itertools.product(templates(), names):
+        yield template.format(thing=name, place=next(places))
 
 
 def train() -> bytes:
@@ -83,7 +83,7 @@ def train() -> bytes:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the model to the given path, or to where the package keeps it."""
+    """Train and write the model; returns the exit code."""
     parser = OneLineParser(prog="python -m oxygen.tools.train_tokenizer", description=__doc__)
     parser.add_argument("out", type=Path, nargs="?", default=_BUNDLED, help=f"default: {_BUNDLED}")
     return exit_code_of(lambda: _write(parser.parse_args(arguments).out))

@@ -1,6 +1,5 @@
 """Training batches: demonstrations normalised, tokenised and shuffled."""
 
-import dataclasses
 import itertools
 from collections.abc import Sequence
 
@@ -17,7 +16,7 @@ from oxygen.serving.language import LanguageTask, stop_token
 from oxygen.training.forward import TextLayout
 from oxygen.training.recipe import Recipe
 from oxygen.training.samples import Mixture, shuffled_rows
-from oxygen.typing import Bool, Float32, Int32, Int64, Leaf
+from oxygen.typing import Int32, Int64, Leaf
 
 _LENGTH_MULTIPLE = 4
 """Text lengths are padded to a multiple of this, so that slightly longer texts need no recompilation."""
@@ -46,27 +45,16 @@ class Batch:
     text_mask: Leaf
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TextTargets:
-    """Inputs and next-token targets of one language task, for every frame.
-
-    Attributes:
-        task: Name of the language task.
-        tokens: Input tokens (suffix and text), padded, [frame, token].
-        targets: The next token at each position.
-        mask: Where the target enters the loss: from the suffix's last token to the stop token.
-    """
-
-    task: str
-    tokens: Int32[np.ndarray, "frame token"]
-    targets: Int32[np.ndarray, "frame token"]
-    mask: Bool[np.ndarray, "frame token"]
-
-
-def text_targets(task: LanguageTask, texts: Sequence[str], tokenizer: Tokenizer) -> TextTargets:
+def text_targets(
+    task: LanguageTask, texts: Sequence[str], tokenizer: Tokenizer
+) -> Int32[np.ndarray, "frame 3 token"]:
     """Tokenise texts as the engine decodes them: suffix, text, stop token.
 
     Texts are truncated to the task's `max_tokens`. An empty text contributes nothing to the loss.
+
+    Returns:
+        Input tokens, padded; the next token at each position; and the loss mask, 1 from the suffix's last
+        token to the stop token.
     """
     suffix = tokenizer.encode(task.prompt)
     stop = stop_token(task, tokenizer)
@@ -75,8 +63,7 @@ def text_targets(task: LanguageTask, texts: Sequence[str], tokenizer: Tokenizer)
     longest = max([1, *map(len, ended.values())]) + len(suffix) - 1
     width = -(-longest // _LENGTH_MULTIPLE) * _LENGTH_MULTIPLE
     rows = {text: _row(suffix, ended.get(text, []), width) for text in encoded}
-    tokens, targets, mask = (np.stack([rows[text][part] for text in texts]) for part in range(3))
-    return TextTargets(task=task.name, tokens=tokens, targets=targets, mask=mask.astype(bool))
+    return np.stack([rows[text] for text in texts])
 
 
 def _with_stop(tokens: Sequence[int], stop: int) -> list[int]:
@@ -85,7 +72,6 @@ def _with_stop(tokens: Sequence[int], stop: int) -> list[int]:
 
 
 def _row(suffix: Sequence[int], text: Sequence[int], width: int) -> Int32[np.ndarray, "3 token"]:
-    """Input tokens, next-token targets and loss mask of one text."""
     row = np.zeros((3, width), np.int32)
     whole = [*suffix, *text]
     row[0, : len(whole) - 1], row[1, : len(whole) - 1] = whole[:-1], whole[1:]
@@ -124,26 +110,29 @@ class TrainingBatches:
         self._prompt, self._tokenizer = transform.embodiment.prompt, tokenizer
         self._state = transform.norms.state.normalise(mixture.state)
         chunks = mixture.actions[:, : model.horizon]
-        self._actions = _padded(transform.norms.actions.normalise(chunks), model.action_dim)
+        self._actions = transform.targets(chunks, model.action_dim).astype(np.float32)
         self._valid = np.ascontiguousarray(mixture.valid[:, : model.horizon])
         self._frames_with_actions = np.flatnonzero(self._valid.any(axis=1))
         self._wordings = mixture.instructions
-        self._targets = tuple(text_targets(task, _texts_of(mixture, task), tokenizer) for task in tasks)
-        self.tasks = tuple(part.task for part in self._targets)
-        self.layout = TextLayout(tuple(part.tokens.shape[1] for part in self._targets))
+        texts = [text_targets(task, _texts_of(mixture, task), tokenizer) for task in tasks]
+        self._texts = np.concatenate([np.zeros((len(mixture), 3, 0), np.int32), *texts], axis=2)
+        self.tasks = tuple(task.name for task in tasks)
+        self.layout = TextLayout(tuple(part.shape[2] for part in texts))
 
     def batch(self, number: int) -> Batch:
         """Batch `number`, counted from 0."""
         rows = self._rows(number)
         prompt, length = self._prompts(rows, number)
-        with_text = rows[: self._recipe.rows_with_text]
+        tokens, targets, mask = self._texts[rows[: self._recipe.rows_with_text]].transpose(1, 0, 2)
         arrays = {
             "images": self._mixture.images(rows),
             "prompt": prompt,
             "length": length,
             "actions": self._actions[rows],
             "valid": self._valid[rows],
-            **{f"text_{part}": self._concatenated(part, with_text) for part in ("tokens", "targets", "mask")},
+            "text_tokens": tokens,
+            "text_targets": targets,
+            "text_mask": mask.astype(bool),
         }
         return Batch(**jax.device_put(arrays))
 
@@ -180,11 +169,6 @@ class TrainingBatches:
         drawn = rng.integers([len(choice) for choice in choices])
         return [choice[index] for choice, index in zip(choices, drawn, strict=True)]
 
-    def _concatenated(self, part: str, rows: Int64[np.ndarray, " row"]) -> np.ndarray:
-        """All tasks' texts along the token axis; no columns if there is no task."""
-        empty = np.zeros((len(rows), 0), bool if part == "mask" else np.int32)
-        return np.concatenate([empty, *(getattr(each, part)[rows] for each in self._targets)], axis=1)
-
 
 def _check_fits(mixture: Mixture, model: Pi05Config) -> None:
     cameras, side = mixture.parts[0].images.shape[1:3]
@@ -199,11 +183,6 @@ def _check_fits(mixture: Mixture, model: Pi05Config) -> None:
             f"demonstrations have chunks of {horizon} actions, {model.name} needs {model.horizon}; "
             "collect longer chunks"
         )
-
-
-def _padded(actions: np.ndarray, width: int) -> Float32[np.ndarray, "frame horizon model"]:
-    room = width - actions.shape[-1]
-    return np.pad(actions, ((0, 0), (0, 0), (0, room))).astype(np.float32)
 
 
 def _texts_of(mixture: Mixture, task: LanguageTask) -> tuple[str, ...]:

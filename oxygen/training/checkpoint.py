@@ -29,7 +29,7 @@ _NAME = "step_{:07d}"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PolicyMetadata:
-    """What a policy folder holds beside the parameters.
+    """Contents of a policy folder beside the parameters.
 
     Attributes:
         model: The model's sizes.
@@ -121,11 +121,8 @@ def restore(checkpoint: Path, template: TrainState) -> TrainState:
 
 def _write_tree(file: Path, tree: Any) -> None:
     arrays = _flat(tree)
-
-    def read(path: str, out: np.ndarray) -> None:
-        out[...] = arrays[path]
-
-    write_safetensors(file, {path: _stored(leaf) for path, leaf in arrays.items()}, read, {})
+    tensors = {path: _stored(leaf) for path, leaf in arrays.items()}
+    write_safetensors(file, tensors, lambda path, out: np.copyto(out, arrays[path]), {})
 
 
 def _flat(tree: Any) -> dict[str, Any]:

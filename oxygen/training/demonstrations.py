@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from configs.errors import UsageError
+from configs.errors import UsageError, unknown
+from oxygen.model.config import Pi05Config
 from oxygen.training import layout
 from oxygen.training.frame_images import FrameImages, PngImages, VideoImages, cached_pixels
+from oxygen.training.samples import Samples
 from oxygen.training.tables import as_array, read_columns, read_episodes, read_info
 from oxygen.typing import Bool, Float32, Int64, UInt8
 
@@ -104,18 +106,20 @@ class Demonstrations:
         Raises:
             UsageError: Says what is wrong with the folder.
         """
+        import pyarrow as pa
+
         self.path = Path(path)
         info = read_info(self.path)
         stored = read_episodes(self.path, info)
         self.fps = info.fps
         self.cameras = layout.cameras_of(info.features)
         names = [*layout.expected_dtypes()]
-        tables = [read_columns(file, names) for file in dict.fromkeys(episode.file for episode in stored)]
-        table = _concatenated(tables)
+        files = dict.fromkeys(episode.file for episode in stored)
+        table = pa.concat_tables([read_columns(file, names) for file in files])
         if not np.array_equal(table["index"].to_numpy(), np.arange(info.total_frames)):
             raise UsageError(f"{self.path}: the frames' column 'index' does not count from 0")
-        tasks = _read_tasks(self.path)
-        self.columns = _columns(table, info.features, tasks)
+        language = _instructions(self.path, table["task_index"].to_pylist())
+        self.columns = _columns(table, info.features, language)
         self.episodes = tuple(
             EpisodeSpan(
                 index=number,
@@ -181,14 +185,30 @@ class Demonstrations:
         """
         return cached_pixels(self.path, self._images, side, resize, cache or self.path / ".cache")
 
+    def samples(self, model: Pi05Config) -> Samples:
+        """All frames as training samples, with the images of the model's cameras at its size.
 
-def _concatenated(tables: list[Any]) -> Any:
-    import pyarrow as pa
+        Raises:
+            UsageError: A camera is missing.
+        """
+        for name in model.cameras:
+            if name not in self.cameras:
+                raise unknown("camera", name, self.cameras, remedy="The demonstrations have no others.")
+        images = self.pixels(model.image_size, model.resize)
+        if model.cameras != self.cameras:  # an index would copy the memory map
+            images = images[:, [self.cameras.index(name) for name in model.cameras]]
+        columns = self.columns
+        return Samples(
+            images=images,
+            state=columns.state,
+            actions=columns.action,
+            valid=~columns.padded,
+            language=columns.language,
+            texts={"narration": columns.narration, "memory": columns.memory},
+        )
 
-    return pa.concat_tables(tables)
 
-
-def _columns(table: Any, features: Mapping[str, Mapping[str, Any]], tasks: Mapping[int, str]) -> Columns:
+def _columns(table: Any, features: Mapping[str, Mapping[str, Any]], language: tuple[str, ...]) -> Columns:
     def array(name: str) -> np.ndarray:
         shape = tuple(features[name]["shape"])
         return as_array(table[name], () if shape == (1,) else shape)
@@ -200,33 +220,21 @@ def _columns(table: Any, features: Mapping[str, Mapping[str, Any]], tasks: Mappi
         step=array(layout.STEP),
         frame_index=array("frame_index"),
         episode_index=array("episode_index"),
-        language=tuple(_task(tasks, index) for index in table["task_index"].to_pylist()),
+        language=language,
         narration=tuple(table[layout.NARRATION].to_pylist()),
         memory=tuple(table[layout.MEMORY].to_pylist()),
         truth=tuple(table[layout.TRUTH].to_pylist()),
     )
 
 
-def _read_tasks(root: Path) -> dict[int, str]:
+def _instructions(root: Path, task_indices: list[int]) -> tuple[str, ...]:
     table = read_columns(root / layout.TASKS, ["task_index", "task"])
-    return dict(zip(table["task_index"].to_pylist(), table["task"].to_pylist(), strict=True))
-
-
-def _task(tasks: Mapping[int, str], index: int) -> str:
-    if index not in tasks:
-        raise UsageError(f"{layout.TASKS} has no task {index}, which a frame refers to")
-    return tasks[index]
+    tasks = dict(zip(table["task_index"].to_pylist(), table["task"].to_pylist(), strict=True))
+    if missing := set(task_indices) - tasks.keys():
+        raise UsageError(f"{layout.TASKS} has no task {min(missing)}, which a frame refers to")
+    return tuple(tasks[index] for index in task_indices)
 
 
 def _origin(table: Any, row: int) -> Origin:
-    def at(name: str) -> Any:
-        return table[name][row].as_py()
-
-    return Origin(
-        suite=at(layout.SUITE),
-        task_id=at(layout.TASK_ID),
-        init_id=at(layout.INIT_ID),
-        seed=at(layout.SEED),
-        assets=at(layout.ASSETS),
-        noise=at(layout.NOISE),
-    )
+    names = [field.name for field in dataclasses.fields(Origin)]
+    return Origin(**{name: table[layout.OWN + name][row].as_py() for name in names})

@@ -31,40 +31,29 @@ _DECODING_ERRORS = (OSError, SyntaxError, ValueError, TypeError, zlib.error)
 class FrameImages(abc.ABC):
     """The images of a dataset."""
 
-    def __init__(self, episodes: Sequence[EpisodeLocation], cameras: Sequence[str]) -> None:
-        self._episodes = episodes
-        self._cameras = cameras
-
-    @property
-    def n_frames(self) -> int:
-        """Frames of the dataset."""
-        return self._episodes[-1].stop if self._episodes else 0
-
-    @property
-    def n_episodes(self) -> int:
-        """Episodes of the dataset."""
-        return len(self._episodes)
+    def __init__(self, episodes: Sequence[EpisodeLocation]) -> None:
+        self.episodes = episodes
 
     @abc.abstractmethod
     def episode(self, episode: int) -> UInt8[np.ndarray, "frame camera height width 3"]:
         """The images of an episode's frames."""
 
-    @abc.abstractmethod
     def frame(self, episode: int, index: int) -> UInt8[np.ndarray, "camera height width 3"]:
         """The images of frame `index` of the dataset, which lies in `episode`."""
+        return self.episode(episode)[index - self.episodes[episode].start]
 
 
 class PngImages(FrameImages):
     """Images stored in the tables as PNG files."""
 
     def __init__(self, episodes: Sequence[EpisodeLocation], cameras: Sequence[str]) -> None:
-        super().__init__(episodes, cameras)
+        super().__init__(episodes)
         self._columns = [layout.IMAGES + camera for camera in cameras]
         self._rows = functools.lru_cache(maxsize=_EPISODES_KEPT)(self._read)
 
     def episode(self, episode: int) -> UInt8[np.ndarray, "frame camera height width 3"]:
         """The images of an episode's frames."""
-        stored = self._episodes[episode]
+        stored = self.episodes[episode]
         return np.stack([self.frame(episode, index) for index in range(stored.start, stored.stop)])
 
     def frame(self, episode: int, index: int) -> UInt8[np.ndarray, "camera height width 3"]:
@@ -73,7 +62,7 @@ class PngImages(FrameImages):
         Raises:
             UsageError: An image or the table is damaged.
         """
-        stored = self._episodes[episode]
+        stored = self.episodes[episode]
         row, table = index - stored.start, self._rows(episode)
         try:
             return np.stack([_decode_png(table[column][row]["bytes"].as_py()) for column in self._columns])
@@ -82,7 +71,7 @@ class PngImages(FrameImages):
 
     def _read(self, episode: int) -> "pa.Table":
         """The rows of an episode. `eval.collect` writes one row group per episode; other writers may not."""
-        stored = self._episodes[episode]
+        stored = self.episodes[episode]
         file = open_table(stored.file)
         first = 0
         with arrow_errors(stored.file):
@@ -98,7 +87,7 @@ class VideoImages(FrameImages):
     """Images stored in videos. Reading one frame decodes its episode; use `cached_pixels` for many."""
 
     def __init__(self, episodes: Sequence[EpisodeLocation], info: Info) -> None:
-        super().__init__(episodes, layout.cameras_of(info.features))
+        super().__init__(episodes)
         self._info = info
         self._decoded = functools.lru_cache(maxsize=1)(self._decode)
 
@@ -106,19 +95,12 @@ class VideoImages(FrameImages):
         """The images of an episode's frames."""
         return self._decoded(episode)
 
-    def frame(self, episode: int, index: int) -> UInt8[np.ndarray, "camera height width 3"]:
-        """The images of one frame."""
-        return self._decoded(episode)[index - self._episodes[episode].start]
-
     def _decode(self, episode: int) -> UInt8[np.ndarray, "frame camera height width 3"]:
-        stored = self._episodes[episode]
-        return np.stack([self._camera(stored, camera) for camera in self._cameras], axis=1)
-
-    def _camera(self, stored: EpisodeLocation, camera: str) -> UInt8[np.ndarray, "frame height width 3"]:
-        height, width, channels = self._info.features[layout.IMAGES + camera]["shape"]
-        path, start_s = stored.videos[camera]
-        shape = (stored.stop - stored.start, height, width, channels)
-        return _decode_video(path, start_s, fps=self._info.fps, shape=shape)
+        stored, decoded = self.episodes[episode], []
+        for camera, (path, start_s) in stored.videos.items():
+            shape = stored.stop - stored.start, *self._info.features[layout.IMAGES + camera]["shape"]
+            decoded.append(_decode_video(path, start_s, fps=self._info.fps, shape=shape))
+        return np.stack(decoded, axis=1)
 
 
 def _decode_png(png: bytes) -> UInt8[np.ndarray, "height width 3"]:
@@ -128,7 +110,7 @@ def _decode_png(png: bytes) -> UInt8[np.ndarray, "height width 3"]:
 
 
 def _decode_video(
-    path: Path, start_s: float, *, fps: float, shape: tuple[int, int, int, int]
+    path: Path, start_s: float, *, fps: float, shape: tuple[int, ...]
 ) -> UInt8[np.ndarray, "frame height width 3"]:
     """Decode `shape[0]` frames of a video, from a start time.
 
@@ -163,12 +145,12 @@ def cached_pixels(
 
 def _decode_all(images: FrameImages, side: int, resize: str, path: Path) -> None:
     partial = path.with_suffix(f".{os.getpid()}.partial")
-    shape = (images.n_frames, images.episode(0).shape[1], side, side, 3)
+    shape = (images.episodes[-1].stop, images.episode(0).shape[1], side, side, 3)
     header = {"descr": "|u1", "fortran_order": False, "shape": shape}
     try:
         with partial.open("wb") as file:  # not memory-mapped: a full disk would be a SIGBUS
             np.lib.format.write_array_header_1_0(file, header)
-            for episode in range(images.n_episodes):
+            for episode in range(len(images.episodes)):
                 for frame in images.episode(episode):
                     file.write(np.stack([squared(image, side, resize) for image in frame]).tobytes())
         partial.replace(path)

@@ -52,9 +52,7 @@ def _deviation(path: str, shape: Shape, config: Pi05Config) -> float:
 def _fan_in(path: str, shape: Shape) -> int:
     if path.endswith("embedding/kernel") or "/stem/" in path:
         return math.prod(shape[:3])
-    if "attn_vec_einsum" in path:
-        return math.prod(shape[-3:-1])
-    if path.endswith("out/kernel"):  # SigLIP's attention: [layer, head, dim, width]
+    if "attn_vec_einsum" in path or path.endswith("out/kernel"):  # [layer, head, dim, width]
         return math.prod(shape[-3:-1])
     if path.endswith(("query/kernel", "key/kernel", "value/kernel")):
         return shape[-3]

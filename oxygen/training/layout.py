@@ -83,18 +83,17 @@ def features(
     """
     return {
         **{
-            IMAGES + camera: {
-                "dtype": images,
-                "shape": [*size, 3],
-                "names": ["height", "width", "channels"],
-            }
+            IMAGES + camera: {"dtype": images, "shape": [*size, 3], "names": ["height", "width", "channels"]}
             for camera, size in cameras.items()
         },
         STATE: _vector(state_names),
         ACTION: _vector(action_names),
         CHUNK: {"dtype": "float32", "shape": [horizon, len(action_names)], "names": list(action_names)},
         PADDED: {"dtype": "bool", "shape": [horizon], "names": None},
-        **{name: _scalar(dtype) for name, dtype in (_OWN | _EVERY_DATASET).items()},
+        **{
+            name: {"dtype": dtype, "shape": [1], "names": None}
+            for name, dtype in (_OWN | _EVERY_DATASET).items()
+        },
     }
 
 
@@ -116,7 +115,3 @@ def expected_dtypes() -> dict[str, str]:
 
 def _vector(names: Sequence[str]) -> Feature:
     return {"dtype": "float32", "shape": [len(names)], "names": list(names)}
-
-
-def _scalar(dtype: str) -> Feature:
-    return {"dtype": dtype, "shape": [1], "names": None}

@@ -44,10 +44,6 @@ class TrainingLog:
             self._events.add_scalar(tag_of(name), value, step)
         self._events.flush()
 
-    def draw(self) -> None:
-        """Draw the curves."""
-        draw_curves(self._folder)
-
     def __enter__(self) -> "TrainingLog":
         return self
 
@@ -66,7 +62,6 @@ def tag_of(name: str) -> str:
 
 
 def _truncate(folder: Path, last: int) -> None:
-    """Drop the lines after a step, atomically."""
     file = folder / LINES
     partial = file.with_suffix(".partial")
     kept = [line for line in read_log(folder) if line["step"] <= last]

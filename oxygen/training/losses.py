@@ -64,28 +64,20 @@ class Objective:
         self, weights: pi05.Weights, prefix: Prefix, batch: Batch
     ) -> tuple[Float32[Array, ""], Metrics]:
         """The weighted loss of all texts, and each task's metrics."""
-        metrics = self._text_metrics(self._logits(weights, prefix, batch), batch) if self.tasks else {}
-        losses = (metrics[f"{task}_loss"] for task in self.tasks)
-        return self.recipe.text_weight * sum(losses, start=jnp.zeros(())), metrics
-
-    def _logits(
-        self, weights: pi05.Weights, prefix: Prefix, batch: Batch
-    ) -> Float32[Array, "row token vocab"]:
-        rows = len(batch.text_tokens)
-        text_prefix = jax.tree.map(lambda leaf: leaf[:rows], prefix)
+        total, metrics, start = jnp.zeros(()), {}, 0
+        if not self.tasks:
+            return total, metrics
+        text_prefix = jax.tree.map(lambda leaf: leaf[: len(batch.text_tokens)], prefix)
         if not self.recipe.texts_reach_prefix:
             text_prefix = jax.lax.stop_gradient(text_prefix)
-        return text_logits(weights, text_prefix, batch.text_tokens, self.layout)
-
-    def _text_metrics(self, logits: Float32[Array, "row token vocab"], batch: Batch) -> Metrics:
-        metrics: dict[str, Array] = {}
-        start = 0
+        logits = text_logits(weights, text_prefix, batch.text_tokens, self.layout)
         for task, length in zip(self.tasks, self.layout.lengths, strict=True):
             own = slice(start, start + length)
             found = text_loss(logits[:, own], batch.text_targets[:, own], batch.text_mask[:, own])
             metrics |= {f"{task}_{name}": value for name, value in found.items()}
+            total = total + found["loss"]
             start += length
-        return metrics
+        return self.recipe.text_weight * total, metrics
 
 
 def sample_flow_times(key: Array, shape: tuple[int, ...]) -> Float32[Array, "..."]:

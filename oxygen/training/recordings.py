@@ -1,4 +1,4 @@
-"""Recorded episodes with one action per control step, and the action chunks cut from them."""
+"""Recorded episodes with one action per control step."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from configs.errors import UsageError
-from oxygen.model.config import Pi05Config
-from oxygen.robots.images import camera_images
-from oxygen.typing import Bool, Float, Float32, Int64, UInt8
+from oxygen.typing import Float, UInt8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,29 +38,3 @@ class Recording:
     def __len__(self) -> int:
         """The number of control steps."""
         return len(self.actions)
-
-    def model_images(
-        self, steps: Int64[np.ndarray, " frame"], model: Pi05Config
-    ) -> UInt8[np.ndarray, "frame camera side side 3"]:
-        """The images of the model's cameras at some steps, resized as the policy resizes them.
-
-        Raises:
-            UsageError: A camera is missing, or its images are not RGB.
-        """
-
-        def at(step: int) -> np.ndarray:
-            images = {name: pixels[step] for name, pixels in self.images.items()}
-            return camera_images(images, model.cameras, model.image_size, resize=model.resize)
-
-        return np.stack([at(int(step)) for step in steps])
-
-    def chunks(
-        self, steps: Int64[np.ndarray, " frame"], horizon: int
-    ) -> tuple[Float32[np.ndarray, "frame horizon action"], Bool[np.ndarray, "frame horizon"]]:
-        """The action chunks that start at some steps, and which actions lie within the episode.
-
-        Past the end, the last action is repeated and marked invalid.
-        """
-        chunk_steps = steps[:, None] + np.arange(horizon)[None]
-        valid = chunk_steps < len(self)
-        return self.actions[np.minimum(chunk_steps, len(self) - 1)].astype(np.float32), valid

@@ -25,7 +25,6 @@ from oxygen.training.run_folder import DEMONSTRATIONS, OPTIONS, check_same_run, 
 from oxygen.training.samples import Mixture
 from oxygen.training.statistics import Statistics, measure, norms_of, read_statistics
 from oxygen.training.trainer import OnCheckpoint, Schedule, Trainer
-from oxygen.typing import Params
 from oxygen.weights import fetch, load
 
 
@@ -103,16 +102,15 @@ def train(
         run = {**training.identity(), DEMONSTRATIONS: mixture.fingerprint()}
         check_same_run(folder, run)
         trainer = _trainer(folder, training, mixture, tokenizer)
-        state = _state(trainer.checkpoints, training)
+        state = _state(folder / CHECKPOINTS, training)
         # After all checks: bad options leave no folder.
         write_run_file(folder, {**run, OPTIONS: training.options})
-        return trainer.run(state, schedule or Schedule(), on_checkpoint or _no_metrics)
+        return trainer.run(state, schedule or Schedule(), on_checkpoint or (lambda _step, _folder: {}))
 
 
 def _trainer(
     folder: Path, training: TrainingConfig, mixture: Mixture, tokenizer: SentencePieceTokenizer
 ) -> Trainer:
-    """The training loop of these parts, which are checked."""
     if not (training.recipe.texts_only or mixture.has_actions):
         raise UsageError("no action is valid in any frame, so there is nothing to train; see `valid`")
     robot = embodiment(training.embodiment)
@@ -149,17 +147,15 @@ def _statistics(checkpoints: Path, training: TrainingConfig, mixture: Mixture) -
     return read_statistics(newest or fetch(training.norm_stats), embodiment(training.embodiment))
 
 
-def _no_metrics(step: int, checkpoint: Path) -> Mapping[str, float]:
-    del step, checkpoint
-    return {}
-
-
 def _state(checkpoints: Path, training: TrainingConfig) -> TrainState:
-    """The newest checkpoint's state, or the initial one."""
     newest = checkpoint.newest(checkpoints)
-    if newest is None:
-        return init_state(_initial_params(training), training.recipe)
-    return checkpoint.restore(newest, _template(training))
+    if newest is not None:
+        return checkpoint.restore(newest, _template(training))
+    if training.start_from is None:
+        params = initial_params(training.model, training.recipe.seed)
+    else:
+        params = load(training.start_from, training.model, dtype="float32")
+    return init_state(params, training.recipe)
 
 
 def _template(training: TrainingConfig) -> TrainState:
@@ -167,9 +163,3 @@ def _template(training: TrainingConfig) -> TrainState:
     kinds = {path: jax.ShapeDtypeStruct(shape, jnp.float32) for path, shape in shapes(training.model).items()}
     template: TrainState = jax.eval_shape(lambda params: init_state(params, training.recipe), nested(kinds))
     return template
-
-
-def _initial_params(training: TrainingConfig) -> Params:
-    if training.start_from is None:
-        return initial_params(training.model, training.recipe.seed)
-    return load(training.start_from, training.model, dtype="float32")

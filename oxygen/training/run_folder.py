@@ -86,9 +86,8 @@ def _read(file: Path) -> dict[str, Any] | None:
         raise UsageError(f"{error}; remove the damaged file, or use another folder") from None
 
 
-def _leaves(content: Any, path: str = "") -> dict[str, Any]:
-    """Values by their dotted paths."""
-    if isinstance(content, dict) and content:
-        parts = [_leaves(value, f"{path}.{key}" if path else key) for key, value in content.items()]
-        return {name: value for part in parts for name, value in part.items()}
-    return {path: content}
+def _leaves(content: Mapping[str, Any]) -> dict[str, Any]:
+    from flax.traverse_util import empty_node, flatten_dict  # JAX, which --help does not need
+
+    flat = flatten_dict(dict(content), keep_empty_nodes=True, sep=".")
+    return {path: {} if leaf is empty_node else leaf for path, leaf in flat.items()}

@@ -10,6 +10,7 @@ import numpy as np
 
 from configs.errors import UsageError
 from oxygen.model.config import Pi05Config
+from oxygen.robots.images import camera_images
 from oxygen.training.recordings import Recording
 from oxygen.typing import Bool, Float32, Int64, UInt8
 
@@ -38,7 +39,8 @@ class Samples:
     texts: Mapping[str, tuple[str, ...]]
 
     def __post_init__(self) -> None:
-        lengths = [len(column) for column in self._columns()]
+        columns = self.images, self.state, self.actions, self.valid, self.language, *self.texts.values()
+        lengths = [len(column) for column in columns]
         if not self.state.size or len(set(lengths)) > 1:
             raise UsageError(f"samples have columns of {lengths} rows; all need the same number, at least 1")
         _check_images(self.images)
@@ -82,19 +84,19 @@ class Samples:
         """The number of frames."""
         return len(self.state)
 
-    def _columns(self) -> list[Sequence[object] | np.ndarray]:
-        arrays: list[Sequence[object] | np.ndarray] = [self.images, self.state, self.actions, self.valid]
-        return [*arrays, self.language, *self.texts.values()]
-
 
 def _frames_of(episode: Recording, model: Pi05Config, every: int) -> Samples:
-    steps = np.arange(0, len(episode), every)
-    actions, valid = episode.chunks(steps, model.horizon)
+    """Frames with action chunks; past the end, the last action is repeated and marked invalid."""
+    steps, last = np.arange(0, len(episode), every), len(episode) - 1
+    chunk_steps = steps[:, None] + np.arange(model.horizon)[None]
+    at_steps = [{name: pixels[step] for name, pixels in episode.images.items()} for step in steps]
     return Samples(
-        images=episode.model_images(steps, model),
+        images=np.stack(
+            [camera_images(at, model.cameras, model.image_size, resize=model.resize) for at in at_steps]
+        ),
         state=episode.state[steps].astype(np.float32),
-        actions=actions,
-        valid=valid,
+        actions=episode.actions[np.minimum(chunk_steps, last)].astype(np.float32),
+        valid=chunk_steps <= last,
         language=(episode.language,) * len(steps),
         texts={task: tuple(texts[int(step)] for step in steps) for task, texts in episode.texts.items()},
     )
@@ -213,13 +215,8 @@ def shuffled_rows(seed: int, batch: int, size: int, total: int) -> Int64[np.ndar
     """
     first = batch * size
     draws = np.arange(first, first + size)
-    return np.concatenate(
-        [
-            _shuffled(seed, int(epoch), total)[draws[draws // total == epoch] % total]
-            for epoch in np.unique(draws // total)
-        ]
-    )
-
-
-def _shuffled(seed: int, epoch: int, total: int) -> Int64[np.ndarray, " frame"]:
-    return np.random.Generator(np.random.PCG64([seed, epoch])).permutation(total)
+    parts = []
+    for epoch in np.unique(draws // total):
+        shuffled = np.random.Generator(np.random.PCG64([seed, int(epoch)])).permutation(total)
+        parts.append(shuffled[draws[draws // total == epoch] % total])
+    return np.concatenate(parts)

@@ -72,7 +72,7 @@ _OTHERS = (
 
 
 def _nearest_to(root: Path) -> str:
-    """Suggests datasets nearby, or how to collect one."""
+    """Suggest the nearest datasets, or how to collect one."""
     existing = next(folder for folder in (root, *root.parents) if folder.is_dir())
     patterns = [
         f"{above}{layout.INFO}" for above in ("", "*/", "*/*/") if existing != existing.parent.resolve()
@@ -141,7 +141,10 @@ def read_episodes(root: Path, info: Info) -> tuple[EpisodeLocation, ...]:
             f"{root}: {len(episodes)} episodes and {frames} frames, but {layout.INFO} says "
             f"{info.total_episodes} and {info.total_frames}"
         )
-    _check_rows(rows)
+    for path, expected in rows.items():
+        found = open_table(path).metadata.num_rows
+        if found != expected:
+            raise UsageError(f"{path}: {found} rows, the episodes need {expected}")
     return tuple(episodes)
 
 
@@ -157,34 +160,20 @@ def _episode_columns(info: Info) -> list[str]:
 def _stored_episode(
     root: Path, info: Info, entry: Mapping[str, Any], rows: Mapping[Path, int]
 ) -> EpisodeLocation:
-    file = root / info.data_path.format(
-        chunk_index=entry["data/chunk_index"], file_index=entry["data/file_index"]
-    )
+    place = {name: entry[f"data/{name}"] for name in ("chunk_index", "file_index")}
+    file, videos = root / info.data_path.format(**place), {}
+    for camera in layout.cameras_of(info.features) if info.video_path else ():
+        key = layout.IMAGES + camera
+        place = {name: entry[f"videos/{key}/{name}"] for name in ("chunk_index", "file_index")}
+        video = root / str(info.video_path).format(video_key=key, **place)
+        videos[camera] = (video, entry[f"videos/{key}/from_timestamp"])
     return EpisodeLocation(
         start=entry["dataset_from_index"],
         stop=entry["dataset_to_index"],
         file=file,
         row=rows.get(file, 0),
-        videos={} if info.video_path is None else _videos(root, info, entry, info.video_path),
+        videos=videos,
     )
-
-
-def _videos(root: Path, info: Info, entry: Mapping[str, Any], pattern: str) -> dict[str, tuple[Path, float]]:
-    found = {}
-    for camera in layout.cameras_of(info.features):
-        key = layout.IMAGES + camera
-        chunk, file = entry[f"videos/{key}/chunk_index"], entry[f"videos/{key}/file_index"]
-        path = root / pattern.format(video_key=key, chunk_index=chunk, file_index=file)
-        found[camera] = (path, entry[f"videos/{key}/from_timestamp"])
-    return found
-
-
-def _check_rows(rows: Mapping[Path, int]) -> None:
-    """Check that every table has as many rows as its episodes."""
-    for path, expected in rows.items():
-        found = open_table(path).metadata.num_rows
-        if found != expected:
-            raise UsageError(f"{path}: {found} rows, the episodes need {expected}")
 
 
 def _files(root: Path, pattern: str) -> Iterator[Path]:

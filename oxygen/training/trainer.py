@@ -12,7 +12,7 @@ import numpy as np
 from configs.errors import UsageError
 from oxygen.training import checkpoint
 from oxygen.training.batches import TrainingBatches
-from oxygen.training.logs import TrainingLog, read_log
+from oxygen.training.logs import TrainingLog, draw_curves, read_log
 from oxygen.training.losses import Metrics, Objective
 from oxygen.training.optimiser import Step, TrainState, make_step
 from oxygen.training.recipe import CHECKPOINTS
@@ -52,15 +52,11 @@ class Trainer:
         metadata: checkpoint.PolicyMetadata,
     ) -> None:
         self._folder = folder
+        self._checkpoints = folder / CHECKPOINTS
         self._objective = objective
         self._batches = batches
         self._metadata = metadata
         self._step: Step = make_step(objective)
-
-    @property
-    def checkpoints(self) -> Path:
-        """Folder of the checkpoints."""
-        return self._folder / CHECKPOINTS
 
     def run(self, state: TrainState, schedule: Schedule, on_checkpoint: OnCheckpoint) -> TrainState:
         """Train from a state to the recipe's last step or a stop request, and end with a checkpoint.
@@ -76,8 +72,9 @@ class Trainer:
         """
         step, last = int(state.step), self._objective.recipe.steps
         with TrainingLog(self._folder, resumed_at=step) as log:
-            newest = checkpoint.newest(self.checkpoints)
-            if newest is not None and not _has_checkpoint_metrics(self._folder, step):
+            newest = checkpoint.newest(self._checkpoints)
+            logged = any(line["step"] == step and "loss" not in line for line in read_log(self._folder))
+            if newest is not None and not logged:
                 self._log(log, step, on_checkpoint(step, newest), schedule)
             window = _Window()
             while step < last:
@@ -90,9 +87,9 @@ class Trainer:
                 if saving or step % schedule.log_every == 0:
                     self._log(log, step, self._finite_means(window, step), schedule)
                 if saving:
-                    saved = checkpoint.save(self.checkpoints, state, self._metadata)
+                    saved = checkpoint.save(self._checkpoints, state, self._metadata)
                     self._log(log, step, on_checkpoint(step, saved), schedule)
-                    log.draw()
+                    draw_curves(self._folder)
                     window = _Window()
                 if ending:
                     break
@@ -100,30 +97,23 @@ class Trainer:
 
     def _finite_means(self, window: "_Window", step: int) -> dict[str, float]:
         """The window's means; raises if one is not finite."""
-        means = window.close(self._objective.recipe.batch)
+        recipe = self._objective.recipe
+        means = window.close(recipe.batch)
         for name, value in means.items():
             if not math.isfinite(value):
-                raise self._diverged(name, value, step)
+                good = checkpoint.newest(self._checkpoints)
+                left = f"the last good checkpoint is {good} (--start-from)" if good else "nothing was saved"
+                raise UsageError(
+                    f"the training has diverged by step {step}: {name} is {value}. Start again in another "
+                    f"folder, with --learning-rate below {recipe.learning_rate:g}; {left}"
+                )
         return means
-
-    def _diverged(self, name: str, value: float, step: int) -> UsageError:
-        good = checkpoint.newest(self.checkpoints)
-        return UsageError(
-            f"the training has diverged by step {step}: {name} is {value}. Start again in another folder, "
-            f"with --learning-rate below {self._objective.recipe.learning_rate:g}; "
-            + ("nothing was saved" if good is None else f"the last good checkpoint is {good} (--start-from)")
-        )
 
     @staticmethod
     def _log(log: TrainingLog, step: int, metrics: Mapping[str, float], schedule: Schedule) -> None:
         if metrics:
             log.write(step, metrics)
             schedule.on_log(step, metrics)
-
-
-def _has_checkpoint_metrics(folder: Path, step: int) -> bool:
-    """Whether the log holds `on_checkpoint` metrics of a step."""
-    return any(line["step"] == step and "loss" not in line for line in read_log(folder))
 
 
 class _Window:

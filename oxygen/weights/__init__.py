@@ -1,4 +1,4 @@
-"""Checkpoints: where they come from, whether they fit, and reading them within the memory they need."""
+"""Checkpoints: downloading, checking, and reading them tensor by tensor."""
 
 from oxygen.weights.loading import load
 from oxygen.weights.source import fetch

@@ -1,4 +1,4 @@
-"""The policy card: a preset (`policy.yaml`) in the folder of its weights, which makes the folder a policy."""
+"""The policy card, a preset (`policy.yaml`) beside the weights, and the other files of a policy folder."""
 
 import json
 from collections.abc import Mapping
@@ -6,11 +6,10 @@ from typing import Any
 
 CARD = "policy.yaml"
 TOKENIZER = "tokenizer.model"
-"""The vocabulary's file name in a policy folder."""
 CONFIG_FILE = "config.json"
-"""The description of converted weights in a policy folder."""
+"""Describes converted weights."""
 RECORD = "training.json"
-"""The training's record in a policy folder."""
+"""The training's record."""
 
 
 def card_text(content: Mapping[str, Any]) -> str:

@@ -16,12 +16,7 @@ PIECE_BYTES = 1 << 20
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Stored:
-    """Shape and type of a stored tensor.
-
-    Attributes:
-        shape: Its shape.
-        dtype: NumPy's name of its type, or `bfloat16`.
-    """
+    """Shape of a stored tensor, and NumPy's name of its type, or `bfloat16`."""
 
     shape: Shape
     dtype: str
@@ -33,22 +28,22 @@ class Checkpoint(Protocol):
 
     @property
     def tensors(self) -> Mapping[str, Stored]:
-        """Every tensor by its path, `/`-joined, as openpi names it."""
+        """Tensors by openpi's `/`-joined paths."""
 
     def read(self, path: str, out: Float[np.ndarray, "..."]) -> None:
         """Fill `out`, contiguous and of the tensor's shape, casting to its type piece by piece.
 
         Raises:
-            UsageError: The tensor cannot be read: the file is cut short or damaged.
+            UsageError: The file is truncated or damaged.
         """
 
 
 @runtime_checkable
 class Stream(Protocol):
-    """A source of bytes, such as a file opened without a buffer of its own."""
+    """A source of bytes, such as an unbuffered file."""
 
     def readinto(self, buffer: memoryview, /) -> int | None:
-        """Fill some of `buffer` from its start; returns how many bytes, none at the end."""
+        """Fill some of `buffer` from its start; returns the number of bytes, 0 at the end."""
 
 
 def fill(out: Float[np.ndarray, "..."], stream: Stream, dtype: str) -> None:

@@ -1,4 +1,4 @@
-"""Checksums as stores state them, and whether a file has the one stated."""
+"""Checksums of remote files as stores publish them, and of local files."""
 
 import base64
 import binascii
@@ -10,44 +10,40 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-_AT_ONCE = 1 << 20
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Checksum:
-    """A sum over a file's bytes: its kind, `sha256`, `md5` or `crc32c`, and its value in hexadecimal."""
+    """A file's checksum: its kind, `sha256`, `md5` or `crc32c`, and its value in hexadecimal."""
 
     kind: str
     value: str
 
     def of(self, file: Path) -> str | None:
-        """The sum of this kind over `file`; None where this machine cannot work it out."""
+        """The checksum of this kind of `file`; None if the package for it is not installed."""
         if self.kind == "crc32c" and importlib.util.find_spec("google_crc32c") is None:
             return None
-        running = _running(self.kind)
+        running: Any
+        if self.kind == "crc32c":
+            import google_crc32c
+
+            running = google_crc32c.Checksum()
+        else:
+            running = hashlib.new(self.kind, usedforsecurity=False)
         with file.open("rb") as stream:
-            while piece := stream.read(_AT_ONCE):
+            while piece := stream.read(1 << 20):
                 running.update(piece)
         return str(running.digest().hex())
 
 
-def _running(kind: str) -> Any:
-    if kind == "crc32c":
-        import google_crc32c
-
-        return google_crc32c.Checksum()
-    return hashlib.new(kind, usedforsecurity=False)
-
-
 def of_bucket_object(entry: Mapping[str, Any]) -> Checksum | None:
-    """What Google Cloud Storage states about an object; files uploaded in parts have no MD5."""
+    """The checksum in Google Cloud Storage's metadata; files uploaded in parts have no MD5."""
     return _decoded("md5", entry.get("md5Hash")) or _decoded("crc32c", entry.get("crc32c"))
 
 
 def of_headers(headers: Iterable[tuple[str, str]]) -> Checksum | None:
-    """What a web server states about a file: the strongest sum in its headers, redirects included.
+    """The strongest checksum in a web server's headers, redirects included.
 
-    An ETag is a sum only where it is a SHA-256, as Hugging Face's are; elsewhere it may be anything.
+    An ETag counts only if it is a SHA-256, as Hugging Face's are; elsewhere it may be anything.
     """
     found: dict[str, Checksum | None] = {}
     for name, value in headers:

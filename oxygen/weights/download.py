@@ -5,13 +5,13 @@ import contextlib
 import fcntl
 import json
 import shutil
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from configs.errors import UsageError
 from oxygen.weights.partial_file import Part, write_atomically
-from oxygen.weights.progress import Advance, progress
 from oxygen.weights.store import RemoteFile, Store
 
 AT_ONCE = 4
@@ -21,20 +21,22 @@ TRIES = 5
 _FIRST_WAIT_S = 0.5
 _PIECE_BYTES = 1 << 20
 
+Advance = Callable[[int], None]
+"""Called with the number of new bytes, from any thread; negative if some must be downloaded again."""
+
 
 def complete(url: str, target: Path) -> None:
     """Download `url` to `target`. Does not use the network if `target` is complete.
 
     Raises:
-        UsageError: The store cannot be reached or has no such thing, the disk is full, or a file differs
-            from its checksum.
+        UsageError: The store cannot be reached or has no such file, the disk is full, or a checksum differs.
     """
     if _is_complete(target):
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _only_one(target):
+    with _locked(target):
         if not _is_complete(target):  # no other process has done it
-            _Copy(url, target).make()
+            _Download(url, target).run()
 
 
 def _marker(target: Path) -> Path:
@@ -51,14 +53,35 @@ def _is_complete(target: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _only_one(target: Path) -> Iterator[None]:
-    """Lock the download against other processes."""
+def _locked(target: Path) -> Iterator[None]:
+    """Wait until no other process downloads to `target`."""
     with target.with_name(f"{target.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-class _Copy:
+@contextlib.contextmanager
+def _progress_bar(url: str, total_bytes: int) -> Iterator[Advance]:
+    """A progress bar on standard error, if it is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich import progress
+    from rich.console import Console
+
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.DownloadColumn(),
+        progress.TransferSpeedColumn(),
+        progress.TimeRemainingColumn(),
+    )
+    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(url, total=total_bytes)
+        yield lambda count: bar.advance(task, count)
+
+
+class _Download:
     """One download, with a flag that stops all files when one fails."""
 
     def __init__(self, url: str, target: Path) -> None:
@@ -67,11 +90,11 @@ class _Copy:
         self._store = Store()
         self._stop = threading.Event()
 
-    def make(self) -> None:
+    def run(self) -> None:
         files = self._listing()
         parts = [Part(file=file, path=self._target / file.name) for file in files]
-        self._check_room(sum(part.missing for part in parts if not part.path.exists()))
-        with progress(self._url, sum(file.size for file in files)) as advance:
+        self._check_disk_space(sum(part.missing for part in parts if not part.path.exists()))
+        with _progress_bar(self._url, sum(file.size for file in files)) as advance:
             self._get_all(parts, advance)
         write_atomically(
             _marker(self._target),
@@ -92,10 +115,10 @@ class _Copy:
     def _unreachable(self, error: Exception) -> UsageError:
         return UsageError(
             f"{self._url} cannot be reached ({type(error).__name__}: {str(error)[:200]}), and {self._target} "
-            f"does not hold all of it. Connect and try again (it goes on where it stopped), or give a folder"
+            f"is incomplete. Connect and try again (the download resumes), or give a folder"
         )
 
-    def _check_room(self, missing: int) -> None:
+    def _check_disk_space(self, missing: int) -> None:
         free = shutil.disk_usage(self._target.parent).free
         if missing > free:
             raise UsageError(
@@ -125,7 +148,7 @@ class _Copy:
             try:
                 self._append(part, advance)
             except FileNotFoundError:
-                raise UsageError(f"{part.file.url} is listed, but not there") from None
+                raise UsageError(f"{part.file.url} is listed, but does not exist") from None
             except self._store.failures as error:
                 failures = 1 if part.missing < before else failures + 1
                 if failures == TRIES:
@@ -135,7 +158,6 @@ class _Copy:
             part.finish()
 
     def _append(self, part: Part, advance: Advance) -> None:
-        """Request the missing bytes and append them."""
         begun = part.begun
         stream, start = self._store.stream(part.file, begun)
         advance(start - begun)

@@ -1,4 +1,4 @@
-"""Whether a checkpoint holds a configuration's parameters: every key used, none missing, shapes equal."""
+"""Checks that a checkpoint has exactly the parameters of a model configuration, with equal shapes."""
 
 import functools
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ _wanted = functools.cache(params.shapes)
 
 
 def openpi_paths(stored: Iterable[KeyPath]) -> dict[str, KeyPath]:
-    """openpi's `/`-joined paths to the keys a checkpoint uses for them.
+    """Map openpi's `/`-joined paths to a checkpoint's keys.
 
     Training saves parameters under `params`, sometimes beside other state, and `nnx.State` puts `value`
     behind every key; openpi undoes both when it restores (`restore_params` in its `models/model.py`).
@@ -33,17 +33,17 @@ def openpi_paths(stored: Iterable[KeyPath]) -> dict[str, KeyPath]:
 
 
 def check(found: Mapping[str, Stored], config: Pi05Config, source: str) -> None:
-    """Compare what a checkpoint holds with what `config` needs, shapes and all. Reads no tensor.
+    """Check a checkpoint's tensors against the parameters of `config`. Reads no tensor.
 
     Raises:
-        UsageError: They differ, or something is not stored as floating-point numbers. Names the first keys
-            that differ and the nearest known configuration.
+        UsageError: Paths or shapes differ, or a tensor is not floating-point. Names the first differing paths
+            and the nearest known configuration.
     """
     differences = _differences(found, _wanted(config))
     if differences:
         raise UsageError(
             f"{source} does not hold the parameters of {config.name!r}: {'; '.join(differences)}. "
-            f"{_likeness(found)}"
+            f"{_nearest_hint(found)}"
         )
     for path, tensor in sorted(found.items()):
         if tensor.dtype not in _FLOATS:
@@ -51,12 +51,12 @@ def check(found: Mapping[str, Stored], config: Pi05Config, source: str) -> None:
 
 
 def fitting(found: Mapping[str, Stored]) -> list[str]:
-    """The known configurations whose parameters these are exactly."""
+    """Known configurations with exactly these parameters."""
     return [name for name, preset in PRESETS.items() if not _differences(found, _wanted(preset))]
 
 
 def nearest(found: Mapping[str, Stored]) -> Pi05Config:
-    """The known configuration that has the most parameters in common with `found`."""
+    """The known configuration with the most parameters in common with `found`."""
     return max(PRESETS.values(), key=lambda preset: _agreeing(found, _wanted(preset)))
 
 
@@ -83,7 +83,7 @@ def _listed(paths: list[str]) -> str:
     return ", ".join(paths[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def _likeness(found: Mapping[str, Stored]) -> str:
+def _nearest_hint(found: Mapping[str, Stored]) -> str:
     fits = fitting(found)
     if fits:
         return f"It holds those of {' or '.join(map(repr, fits))}"

@@ -1,4 +1,4 @@
-"""Load a policy's parameters: find the checkpoint, check every key, then read and cast tensor by tensor."""
+"""Loads a policy's parameters: finds the checkpoint, checks all shapes, reads and casts tensor by tensor."""
 
 import concurrent.futures
 import math
@@ -21,9 +21,9 @@ from oxygen.weights.source import fetch
 
 DTYPES = ("float32", "bfloat16")
 AT_ONCE = 4
-"""Tensors read at a time. Most of it is decompression, a gigabyte a second on one core."""
+"""Tensors read in parallel. Most of the time is decompression, at 1 GB/s per core."""
 SINGLE_FILE = f"model{SUFFIX}"
-"""What a folder in our format calls its tensors."""
+"""The tensors in a folder of our format."""
 
 Placement: TypeAlias = jax.Device | jax.sharding.Sharding
 
@@ -31,23 +31,22 @@ Placement: TypeAlias = jax.Device | jax.sharding.Sharding
 def load(
     source: str | Path, config: Pi05Config, *, dtype: str | None = None, device: Placement | None = None
 ) -> Params:
-    """A policy's parameters, in openpi's tree.
+    """Load a policy's parameters, in openpi's tree.
 
     Args:
         source: A checkpoint folder as openpi publishes it (or its `params`), a safetensors file, a folder
-            with `model.safetensors`, or a URL of any of these (`gs://`, `https://`), which a cache keeps.
-        config: What the parameters must fit.
-        dtype: What all of them are cast to while they are read, `float32` or `bfloat16`; by default what
-            `config` computes in. (openpi too casts every parameter to bfloat16 before it serves a policy.)
-        device: Where each goes as soon as it is read. None leaves them in host memory, as NumPy arrays.
+            with `model.safetensors`, or a URL of any of these (`gs://`, `https://`), which is cached.
+        config: The model configuration.
+        dtype: `float32` or `bfloat16`, to which all are cast while they are read; by default the compute type
+            of `config`. (openpi also casts every parameter to bfloat16 for serving.)
+        device: Destination of each tensor. None leaves them in host memory, as NumPy arrays.
 
     Returns:
         The tree. Host memory peaks at its size plus a few pieces of 1 MiB, or at its four largest tensors
-        when everything goes to a device with memory of its own.
+        if `device` has its own memory.
 
     Raises:
-        UsageError: The checkpoint is absent, unreachable, damaged, or holds something else than `config`'s
-            parameters; then the message names the first keys that differ and the nearest configuration.
+        UsageError: The checkpoint is missing, unreachable or damaged, or does not fit `config`.
     """
     dtype = dtype or config.dtype
     if dtype not in DTYPES:
@@ -58,7 +57,7 @@ def load(
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """Open a checkpoint on disk, of whichever format it has. Reads no tensor.
+    """Open a checkpoint on disk, of any supported format. Reads no tensor.
 
     Raises:
         UsageError: There is none, or it is damaged.
@@ -84,7 +83,7 @@ _WANTED = (
 
 
 def _neighbours(path: Path) -> str:
-    """What lies where the checkpoint was looked for, if anything does."""
+    """The most similar names in the folder of a missing checkpoint, for an error message."""
     if not path.parent.is_dir():
         return ""
     names = nearest_first(path.name, (entry.name for entry in path.parent.iterdir()))[:3]
@@ -92,7 +91,7 @@ def _neighbours(path: Path) -> str:
 
 
 def _read(checkpoint: Checkpoint, dtype: np.dtype[Any], device: Placement | None) -> dict[str, Any]:
-    """Every tensor, the largest first: what is needed beside it then falls due while little is held."""
+    """Read every tensor, the largest first: temporary memory peaks while few tensors are held."""
 
     def read(path: str) -> Any:
         array = host_memory.empty(checkpoint.tensors[path].shape, dtype)

@@ -1,7 +1,7 @@
 """Orbax checkpoints as openpi publishes them: zarr arrays in one OCDBT store, or in a folder each.
 
-Read through TensorStore, as Orbax itself does, but array by array and chunk by chunk, so that little is held
-in the type it is stored in. Large chunks are decompressed as a stream (`zstd_chunk`).
+Read through TensorStore, as by Orbax, but array by array and chunk by chunk, to save memory. Large chunks are
+decompressed as a stream (`zstd_chunk`).
 """
 
 import contextlib
@@ -23,20 +23,13 @@ from oxygen.weights.checkpoint import PIECE_BYTES, Stored, fill
 from oxygen.weights.layout import KeyPath, openpi_paths
 
 METADATA = "_METADATA"
-_AGAIN = "Fetch it again"
 _LARGE_BYTES = 1 << 26
 _ONE_LARGE = threading.Lock()  # TensorStore holds a whole chunk twice; several tensors are read at a time
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OrbaxFolder:
-    """An opened checkpoint.
-
-    Attributes:
-        folder: Where it is.
-        tensors: What it holds.
-        arrays: Every tensor's open TensorStore.
-    """
+    """An opened checkpoint: its tensors, and an open TensorStore of each."""
 
     folder: Path
     tensors: Mapping[str, Stored]
@@ -53,17 +46,19 @@ class OrbaxFolder:
 
 
 def open_orbax(folder: Path) -> OrbaxFolder:
-    """Read which arrays a checkpoint holds, and their shapes.
+    """Read the paths and shapes of a checkpoint's arrays.
 
     Args:
-        folder: The folder with `_METADATA` in it.
+        folder: The folder that contains `_METADATA`.
 
     Raises:
         UsageError: It cannot be read, or holds something other than arrays.
     """
-    metadata = _metadata(folder)
-    paths = openpi_paths(metadata.keys)
-    opened = {path: _open(folder, metadata, keys) for path, keys in paths.items()}  # all at once
+    import tensorstore
+
+    specs = _tensorstore_specs(folder)
+    paths = openpi_paths(specs)
+    opened = {path: tensorstore.open(specs[keys], open=True, read=True) for path, keys in paths.items()}
     arrays = {}
     for path, future in opened.items():
         try:
@@ -74,35 +69,23 @@ def open_orbax(folder: Path) -> OrbaxFolder:
     return OrbaxFolder(folder=folder, tensors=tensors, arrays=arrays)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Metadata:
-    """What Orbax notes about a checkpoint.
-
-    Attributes:
-        keys: The path of every array.
-        ocdbt: Whether the arrays lie in one OCDBT store.
-        driver: The arrays' format, `zarr` or `zarr3`.
-        complete: Whether chunks of nothing but zeros were written too, so that an absent one is a loss.
-    """
-
-    keys: tuple[KeyPath, ...]
-    ocdbt: bool
-    driver: str
-    complete: bool
-
-
-def _metadata(folder: Path) -> _Metadata:
+def _tensorstore_specs(folder: Path) -> dict[KeyPath, dict[str, Any]]:
+    """TensorStore's spec of every array, by its path, from Orbax's metadata."""
     try:
         document = json.loads((folder / METADATA).read_bytes())
-        leaves = document["tree_metadata"].values()
-        return _Metadata(
-            keys=tuple(_key_path(leaf) for leaf in leaves),
-            ocdbt=bool(document.get("use_ocdbt", (folder / "manifest.ocdbt").exists())),
-            driver="zarr3" if document.get("use_zarr3") else "zarr",
-            complete=bool(document.get("store_array_data_equal_to_fill_value")),
-        )
+        spec: dict[str, Any] = {"driver": "zarr3" if document.get("use_zarr3") else "zarr"}
+        if document.get("store_array_data_equal_to_fill_value"):  # an absent chunk is a loss, not zeros
+            spec["fill_missing_data_reads"] = False
+        in_one_store = document.get("use_ocdbt", (folder / "manifest.ocdbt").exists())
+        keys = [_key_path(leaf) for leaf in document["tree_metadata"].values()]
     except (OSError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise _damaged(folder, METADATA, error) from None
+    base = {"driver": "file", "path": f"{folder}/"}
+    if in_one_store:
+        stores = {path: {"driver": "ocdbt", "base": base, "path": f"{'.'.join(path)}/"} for path in keys}
+    else:
+        stores = {path: {"driver": "file", "path": f"{folder}/{'.'.join(path)}/"} for path in keys}
+    return {path: {**spec, "kvstore": store} for path, store in stores.items()}
 
 
 def _key_path(leaf: Mapping[str, Any]) -> KeyPath:
@@ -113,21 +96,8 @@ def _key_path(leaf: Mapping[str, Any]) -> KeyPath:
     return path
 
 
-def _open(folder: Path, metadata: _Metadata, keys: KeyPath) -> Any:
-    import tensorstore
-
-    name = ".".join(keys)
-    kvstore: dict[str, Any] = {"driver": "file", "path": f"{folder}/{name}/"}
-    if metadata.ocdbt:
-        kvstore = {"driver": "ocdbt", "base": {"driver": "file", "path": f"{folder}/"}, "path": f"{name}/"}
-    spec: dict[str, Any] = {"driver": metadata.driver, "kvstore": kvstore}
-    if metadata.complete:
-        spec["fill_missing_data_reads"] = False
-    return tensorstore.open(spec, open=True, read=True)
-
-
 def _regions(array: Any) -> Iterator[zstd_chunk.Region]:
-    """An array's parts: one chunk each where they are large, else as many as make up a few pieces."""
+    """Partition an array into regions of one large chunk, or of small ones that make up a few MiB."""
     step = list(array.chunk_layout.read_chunk.shape)
     for axis in reversed(range(len(step))):
         step_bytes = math.prod(step) * array.dtype.numpy_dtype.itemsize
@@ -155,4 +125,4 @@ def _read_region(array: Any, region: zstd_chunk.Region, out: Float[np.ndarray, "
 
 def _damaged(folder: Path, what: str, error: Exception) -> UsageError:
     reason = (str(error).splitlines() or [""])[0][:200]
-    return UsageError(f"{folder} cannot be read at {what} ({type(error).__name__}: {reason}). {_AGAIN}")
+    return UsageError(f"{folder} cannot be read at {what} ({type(error).__name__}: {reason}). Fetch it again")

@@ -73,7 +73,7 @@ class Part:
         if wrong is not None:
             self._partial.unlink()
             raise UsageError(
-                f"{self.file.url} came damaged ({wrong}, not as its store states) and was removed; try again"
+                f"{self.file.url} was damaged in transit ({wrong}) and has been removed; try again"
             )
         self._partial.replace(self.path)
         self._version.unlink()

@@ -1,6 +1,6 @@
-"""Safetensors: a JSON header, then the tensors' bytes, one after another. Read and written piece by piece.
+"""Safetensors files, read and written piece by piece, cast on the way.
 
-The format is huggingface's; its package wants whole tensors in memory, and here they are cast as they pass.
+Hugging Face's own package needs whole tensors in memory.
 """
 
 import dataclasses
@@ -44,13 +44,7 @@ _NAMES = {name: code for code, name in _TYPES.items()}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SafetensorsFile:
-    """An opened file.
-
-    Attributes:
-        file: Where it is.
-        tensors: What it holds.
-        offsets: Where each tensor begins, in bytes from the start of the file.
-    """
+    """An opened file: its tensors, and the offset of each, bytes from the start of the file."""
 
     file: Path
     tensors: Mapping[str, Stored]
@@ -73,7 +67,7 @@ def open_safetensors(file: Path) -> SafetensorsFile:
     """Read a file's header and check it against the file's size.
 
     Raises:
-        UsageError: It is not a safetensors file, or cut short.
+        UsageError: It is not a safetensors file, or truncated.
     """
     size = file.stat().st_size
     header, begin = _header(file, size)
@@ -93,7 +87,7 @@ def open_safetensors(file: Path) -> SafetensorsFile:
 
 
 def _header(file: Path, size: int) -> tuple[dict[str, Any], int]:
-    """The JSON header, and where the tensors' bytes begin."""
+    """The JSON header, and its end in the file."""
     with regular(file).open("rb") as stream:
         length = int.from_bytes(stream.read(_LENGTH_BYTES), "little")
         if not 2 <= length <= min(_MAX_HEADER_BYTES, size - _LENGTH_BYTES):
@@ -109,7 +103,7 @@ def _header(file: Path, size: int) -> tuple[dict[str, Any], int]:
 
 
 def _stored(entry: Mapping[str, Any]) -> tuple[Stored, tuple[int, int]]:
-    """A header's entry, and the range of its bytes."""
+    """A header entry's tensor, and the range of its bytes."""
     shape = tuple(index(size) for size in entry["shape"])
     first, last = (index(offset) for offset in entry["data_offsets"])
     dtype = _TYPES[entry["dtype"]]
@@ -127,10 +121,10 @@ def write_safetensors(
     """Write a file, holding one tensor at a time.
 
     Args:
-        file: Where to; it must not exist yet.
-        tensors: What it is to hold.
+        file: The file, which must not exist.
+        tensors: Shapes and types by path.
         read: Fills an array with the tensor of a path, as `Checkpoint.read` does.
-        metadata: What to note in the header.
+        metadata: Metadata of the header.
     """
     # The widest types come first, so that every tensor is aligned to its own type.
     order = sorted(tensors, key=lambda path: (-jnp.dtype(tensors[path].dtype).itemsize, path))

@@ -1,10 +1,10 @@
-"""Where a source lies on this disk: paths as they are, what is bundled, URLs in a cache filled on demand."""
+"""Resolves a checkpoint source to a local path: a path, a bundled checkpoint, or a cached URL."""
 
-import os
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from configs.errors import UsageError, unknown
+from configs.paths import cache_folder
 from oxygen.weights import download
 
 CACHE_VARIABLE = "OXYGEN_CACHE"
@@ -14,23 +14,22 @@ SCHEMES = ("gs", "https", "http", BUNDLED)
 
 
 def fetch(source: str | Path) -> Path:
-    """The local file or folder of a source, whole.
+    """Return the local path of a source, downloaded if necessary.
 
     Args:
         source: A path; `bundled://NAME`; or a URL of a file or a folder. A folder on the web must list its
-            files (as in a public bucket or a web server's index). State of training beside parameters is
-            left out.
+            files (as in a public bucket or a web server's index). Training state beside the parameters is
+            not downloaded.
 
     Raises:
-        UsageError: The URL is of no kind known here, or is neither in the cache nor to be had; or what came
-            is not what its store says it has.
+        UsageError: The URL's scheme is unknown, it cannot be downloaded, or a checksum differs.
     """
     text = str(source)
     scheme, separator, _ = text.partition("://")
     if not separator:
         return Path(text).expanduser()
     if scheme not in SCHEMES:
-        raise unknown("kind of URL", scheme, SCHEMES, remedy="A folder or file is given by its plain path.")
+        raise unknown("kind of URL", scheme, SCHEMES, remedy="Local files have no scheme.")
     if scheme == BUNDLED:
         return bundled(text.removeprefix(f"{BUNDLED}://"))
     target = cached(text)
@@ -39,12 +38,12 @@ def fetch(source: str | Path) -> Path:
 
 
 def bundled(name: str) -> Path:
-    """The folder of a checkpoint that ships with the package, whether it is there or not."""
+    """The folder of a bundled checkpoint, which may not exist."""
     return Path(__file__).parents[1] / "assets" / name
 
 
 def cached(url: str) -> Path:
-    """Where in the cache a URL's copy belongs, whether it is there or not."""
+    """The path of a URL in the cache, which may not exist."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -56,13 +55,6 @@ def cached(url: str) -> Path:
         below[-1] = quote(f"?{parts.query}", safe="") + below[-1]  # the suffix stays last
     if any(part in (".", "..", "") for part in below):
         raise UsageError(f"{url} is no plain path: it has an empty part, '.' or '..'")
-    return cache().joinpath(parts.scheme, quote(parts.netloc, safe=""), *below)
-
-
-def cache() -> Path:
-    """The folder of downloads: `OXYGEN_CACHE`, else `oxygen-eval/checkpoints` in the user's cache."""
-    chosen = os.environ.get(CACHE_VARIABLE)
-    if chosen:
-        return Path(chosen).expanduser()
-    users = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(users).expanduser() / "oxygen-eval" / "checkpoints"
+    return cache_folder(CACHE_VARIABLE, "checkpoints").joinpath(
+        parts.scheme, quote(parts.netloc, safe=""), *below
+    )

@@ -1,7 +1,7 @@
-"""What lies behind a URL: the files of a public bucket or of a web server, their sizes and checksums.
+"""Lists and reads remote files, in public buckets and on web servers, with sizes and checksums.
 
-Both are read over HTTP through fsspec. Google's own client is not used for buckets: it looks for credentials
-first, which a public one does not ask for, and fails on machines that have none.
+Both are read over HTTP through fsspec. gcsfs is not used: it requires credentials, which public buckets do
+not need.
 """
 
 import dataclasses
@@ -17,21 +17,21 @@ from oxygen.weights import checksum
 from oxygen.weights.checksum import Checksum
 
 CONNECT_S = 10.0
-"""Seconds to wait for a connection, and for each piece of an answer six times that."""
+"""Timeout of a connection, s; reads have six times that."""
 _IDENTITY = {"Accept-Encoding": "identity"}
-_SKIPPED = "train_state"  # optimizer and averages: twice the parameters' size, and no policy reads them
+_SKIPPED = "train_state"  # optimiser and EMA: twice the parameters' size, and no policy reads them
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RemoteFile:
-    """A file to be had.
+    """A remote file.
 
     Attributes:
-        name: Its path below the URL that was asked for; empty if that is the file itself.
-        url: Where its bytes are.
-        size: How many there are.
-        checksum: What its store says of them, if anything.
-        version: What changes when the file does.
+        name: Its path below the requested URL; empty if that is the file itself.
+        url: Its URL.
+        size: Bytes.
+        checksum: The store's checksum, if any.
+        version: Changes when the file does.
     """
 
     name: str
@@ -42,11 +42,11 @@ class RemoteFile:
 
     def __post_init__(self) -> None:
         if ".." in PurePosixPath(self.name).parts or self.name.startswith("/"):
-            raise UsageError(f"{self.url} has the name {self.name!r}, which leads out of its folder")
+            raise UsageError(f"{self.url} has the name {self.name!r}, which is outside its folder")
 
 
 class Store:
-    """A connection to wherever URLs lead."""
+    """Lists and opens files at URLs."""
 
     def __init__(self) -> None:
         try:
@@ -56,18 +56,18 @@ class Store:
             raise UsageError(
                 f"downloading needs fsspec and aiohttp ({error}): install 'fsspec[http]', or give a folder"
             ) from None
-        patience = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=6 * CONNECT_S)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=6 * CONNECT_S)
         self.failures = (OSError, ValueError, aiohttp.ClientError)
-        """What goes wrong on the way: no network, a broken connection, an answer that is no answer."""
+        """Errors of the network or of malformed replies."""
         self._files: Any = fsspec.filesystem(
-            "https", encoded=True, client_kwargs={"timeout": patience, "trust_env": True}
+            "https", encoded=True, client_kwargs={"timeout": timeout, "trust_env": True}
         )
 
     def files(self, url: str) -> list[RemoteFile]:
         """The file at `url`, or every file below it.
 
         Raises:
-            One of `failures`: The store cannot be reached, or has no such thing.
+            One of `failures`: The store cannot be reached, or has no such file.
         """
         parts = urlsplit(url)
         path = parts.path.strip("/")
@@ -82,7 +82,7 @@ class Store:
         ]
 
     def stream(self, file: RemoteFile, start: int) -> tuple[Any, int]:
-        """A file's bytes, from `start` on if the server can do that; and where they really begin."""
+        """Open a file from byte `start` if the server supports ranges; returns the actual start, too."""
         headers = {**_IDENTITY, "Range": f"bytes={start}-"} if start else _IDENTITY
         stream = self._files.open(file.url, block_size=0, size=file.size, headers=headers)
         return stream, start if stream.r.status == 206 else 0
@@ -115,7 +115,7 @@ class Store:
         headers = sync(self._files.loop, _headers, self._files, url)
         sizes = [int(value) for key, value in headers if key.lower() == "content-length"]
         if not sizes:
-            raise ValueError(f"{url} comes without its size")
+            raise ValueError(f"{url} has no Content-Length")
         tags = [value for key, value in headers if key.lower() in ("etag", "last-modified")]
         return RemoteFile(
             name=name,
@@ -127,7 +127,7 @@ class Store:
 
 
 async def _headers(files: Any, url: str) -> list[tuple[str, str]]:
-    """The headers of every answer on the way to a file, the last one's last."""
+    """The headers of all responses, redirects first."""
     session = await files.set_session()
     async with session.head(url, allow_redirects=True, headers=_IDENTITY) as answer:
         if answer.status == 404:

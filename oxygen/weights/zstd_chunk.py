@@ -1,7 +1,7 @@
 """Large compressed chunks of zarr arrays, decompressed as a stream.
 
 Orbax writes an array that one process holds as one chunk: 4.8 GB for the largest layer stack of π0.5.
-TensorStore would hold it compressed and decompressed before it casts. A stream needs a few pieces.
+TensorStore would hold it compressed and decompressed before casting. A stream needs a few pieces of 1 MiB.
 """
 
 import importlib.util
@@ -14,15 +14,15 @@ Region = tuple[slice, ...]
 
 
 def open_chunk(array: Any, region: Region) -> Stream | None:
-    """The numbers of a chunk, in the type they are stored in and in C order.
+    """Open a chunk as a stream of its numbers, in the stored type and C order.
 
     Args:
         array: An open TensorStore.
         region: The part of it that the chunk holds.
 
     Returns:
-        None where TensorStore itself should read the chunk: it is small, absent, cut off at the array's
-        edge, or not simply compressed with zstandard; or that package is not installed.
+        None if TensorStore should read the chunk: it is small, absent, cut off at the array's edge, or not
+        plain zstandard in C order; or the package zstandard is not installed.
     """
     chunk = array.chunk_layout.read_chunk.shape
     size = math.prod(chunk) * array.dtype.numpy_dtype.itemsize
@@ -33,8 +33,14 @@ def open_chunk(array: Any, region: Region) -> Stream | None:
     if not _is_plain_zstd(stored):
         return None
     index = (axis.start // step for axis, step in zip(region, chunk, strict=True))
-    value = _Value(array.kvstore, stored["dimension_separator"].join(map(str, index)))
-    return value.decompressed() if value.exists() else None
+    key = stored["dimension_separator"].join(map(str, index))
+    if array.kvstore.read(key, byte_range=slice(0, 1)).result().state != "value":
+        return None
+    import zstandard
+
+    decompressor: Any = zstandard.ZstdDecompressor()  # its types ask for more of a file than it reads
+    reader: Stream = decompressor.stream_reader(_ValueFile(array.kvstore, key), read_size=PIECE_BYTES)
+    return reader
 
 
 def _is_plain_zstd(stored: dict[str, Any]) -> bool:
@@ -47,29 +53,19 @@ def _is_plain_zstd(stored: dict[str, Any]) -> bool:
     )
 
 
-class _Value:
-    """A value of a TensorStore key-value store, as a file that is read from start to end."""
+class _ValueFile:
+    """A value of a TensorStore key-value store as a sequential file."""
 
     def __init__(self, kvstore: Any, key: str) -> None:
         self._kvstore = kvstore
         self._key = key
         self._at = 0
 
-    def exists(self) -> bool:
-        return bool(self._kvstore.read(self._key, byte_range=slice(0, 1)).result().state == "value")
-
-    def decompressed(self) -> Stream:
-        import zstandard
-
-        decompressor: Any = zstandard.ZstdDecompressor()  # its types ask for more of a file than it reads
-        reader: Stream = decompressor.stream_reader(self, read_size=PIECE_BYTES)
-        return reader
-
     def read(self, size: int) -> bytes:
-        """The next bytes; fewer than `size` at the end alone."""
+        """The next `size` bytes, or those left."""
         try:
             piece = self._range(self._at, self._at + size)
-        except ValueError:  # it ends before that, and TensorStore has no other way to say so
+        except ValueError:  # TensorStore's error for a range beyond the end
             piece = self._range(self._at, None)
         self._at += len(piece)
         return piece

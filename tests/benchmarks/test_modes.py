@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from benchmarks import modes
+from configs.exits import exit_code_of
 from eval.records.query_logs import read_queries
 from tests.eval.factory import RunBuilder, asked, episode, key, query, said
 
@@ -28,7 +29,7 @@ def call(monkeypatch, tmp_path):
     def run(*runs):
         paths = [str(run.path) for run in runs]
         monkeypatch.setattr(sys, "argv", ["modes", *paths, "--output", str(tmp_path / "modes.svg")])
-        return modes.main()
+        return exit_code_of(modes.main)
 
     return run
 

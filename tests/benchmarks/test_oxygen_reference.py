@@ -10,21 +10,20 @@ from oxygen.serving.scheduler import Mode
 ISOLATED = BenchConfiguration(mode=Mode.ISOLATED)
 
 
-class FakeTimer:
+def timer(name, ms, log):
     """Frames of a fixed length, after a first one that is longer."""
 
-    def __init__(self, name, ms, log):
-        self.name, self.ms, self.log = name, ms, log
+    def frames_ms(count):
+        log.append((name, count))
+        return [1000.0, *[ms] * (count - 1)]
 
-    def frames_ms(self, count):
-        self.log.append((self.name, count))
-        return [1000.0, *[self.ms] * (count - 1)]
+    return frames_ms
 
 
 def test_turns_alternate_and_every_repetition_can_be_kept():
     log = []
     published, ours = ("published", ISOLATED), ("ours", ISOLATED)
-    timers = {which: FakeTimer(which[0], ms, log) for which, ms in ((published, 8.0), (ours, 4.0))}
+    timers = {which: timer(which[0], ms, log) for which, ms in ((published, 8.0), (ours, 4.0))}
     options = argparse.Namespace(repetitions=2, queries=3)
     kept = [copy.deepcopy(each) for each in in_turns(timers, {ISOLATED: 5}, options)]
     assert kept == [{published: [8.0], ours: [4.0]}, {published: [8.0] * 2, ours: [4.0] * 2}]

@@ -170,8 +170,8 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
     for path, why in {
         tmp_path / "file": "is no folder",
         tmp_path / "file" / "a": "file is no folder",
-        tmp_path / "link": "is a link to nothing",
-        tmp_path / "link" / "a" / "b": "link is a link to nothing",
+        tmp_path / "link": "is a broken link",
+        tmp_path / "link" / "a" / "b": "link is a broken link",
     }.items():
         with pytest.raises(UsageError, match=f"--output-dir .*{why}; give another"):
             usable_folder(path, "--output-dir")

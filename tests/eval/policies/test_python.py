@@ -240,9 +240,9 @@ def test_arguments_are_yaml_scalars(pair, value):
 @pytest.mark.parametrize(
     ("pairs", "why"),
     [
-        (["scale"], "'scale' is no pair"),
-        (["=3"], "'=3' is no pair"),
-        (["my-scale=3"], "'my-scale=3' is no pair"),
+        (["scale"], "'scale': write key=value"),
+        (["=3"], "'=3': write key=value"),
+        (["my-scale=3"], "'my-scale=3': write key=value"),
         (["x=1", "x=2"], "'x' is given twice"),
         (["x=[1, 2]"], "give a number"),
         (["x={"], "give a number"),

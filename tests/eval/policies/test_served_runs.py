@@ -64,7 +64,7 @@ def at_second_query(wrong):
         ({"actions": WITH_NAN}, "invalid_action", "action 2 holds nan in dimension 3"),
         ({"actions": ACTIONS[:, :6]}, "invalid_action", r"shape (10, 6), should have (at least 5, 7)"),
         ("no such endpoint", "error", "failed, with this text: no such endpoint"),
-        (b"\x81\xa7actions\xc4", "error", "no msgpack"),
+        (b"\x81\xa7actions\xc4", "error", "not msgpack"),
         (lambda: time.sleep(1.2), "error", "not answered a query within 1 s"),
     ],
 )

@@ -75,7 +75,7 @@ def test_a_run_belongs_to_one_process_at_a_time(tmp_path):
     folder = RunFolder(tmp_path / "run")
     with (
         folder.claimed(),
-        pytest.raises(UsageError, match="another process is still at run"),
+        pytest.raises(UsageError, match="another process is using run"),
         folder.claimed(),
     ):
         pass

@@ -118,7 +118,7 @@ def test_a_task_with_another_prompt_is_refused(folder, tmp_path):
 )
 def test_a_checkpoint_of_a_model_that_has_changed_since_is_refused(folder, monkeypatch, change, message):
     monkeypatch.setitem(PRESETS, "tiny", dataclasses.replace(TINY, **change))
-    with pytest.raises(UsageError, match=f"was trained with {message}.*Train it anew"):
+    with pytest.raises(UsageError, match=f"was trained with {message}.*Train it again"):
         resolve_policy(RunConfig(policy=str(folder), language_tasks=()))
 
 

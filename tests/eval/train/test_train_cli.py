@@ -193,7 +193,7 @@ with here.in_a_world_without_physics():
 def test_a_second_process_is_refused(command, tmp_path):
     assert command(tmp_path, "--minutes", "1e-9") == 0
     before = sorted(tmp_path.rglob("*"))
-    with locked(tmp_path), pytest.raises(UsageError, match="another process is still at"):
+    with locked(tmp_path), pytest.raises(UsageError, match="another process is using"):
         resume(tmp_path)
     assert sorted(tmp_path.rglob("*")) == before
 

@@ -60,11 +60,11 @@ def test_unit_norms_leave_numbers_as_they_are():
 
 
 NONSENSE = [
-    (QuantileNorm, "as many finite", {"q01": (0.0,), "q99": (1.0, 2.0)}),
-    (QuantileNorm, "as many finite", {"q01": (float("nan"),), "q99": (1.0,)}),
-    (QuantileNorm, "no range", {"q01": (0.0, 1.0), "q99": (1.0, 0.5)}),
-    (QuantileNorm, "no range", {"q01": (-1.7e308,), "q99": (1.7e308,)}),
-    (ZScoreNorm, "as many finite", {"mean": (0.0,), "std": (float("inf"),)}),
+    (QuantileNorm, "same number of channels", {"q01": (0.0,), "q99": (1.0, 2.0)}),
+    (QuantileNorm, "same number of channels", {"q01": (float("nan"),), "q99": (1.0,)}),
+    (QuantileNorm, "not a range", {"q01": (0.0, 1.0), "q99": (1.0, 0.5)}),
+    (QuantileNorm, "not a range", {"q01": (-1.7e308,), "q99": (1.7e308,)}),
+    (ZScoreNorm, "same number of channels", {"mean": (0.0,), "std": (float("inf"),)}),
     (ZScoreNorm, "negative", {"mean": (0.0, 0.0), "std": (1.0, -1.0)}),
 ]
 
@@ -114,9 +114,9 @@ def test_padding_to_the_models_width_is_cut_off(tmp_path):
 
 
 DAMAGED = {
-    "no JSON": ("{", "no readable JSON"),
-    "nested beyond reason": ("[" * 200_000, "no readable JSON"),
-    "an integer of many digits": ("9" * 5000, "no readable JSON"),
+    "no JSON": ("{", "not readable JSON"),
+    "nested beyond reason": ("[" * 200_000, "not readable JSON"),
+    "an integer of many digits": ("9" * 5000, "not readable JSON"),
     "a list": ("[]", "'norm_stats'"),
     "no statistics": ({}, "lacks 'norm_stats'"),
     "another robot": ({"norm_stats": {"state": stats_of(8)}}, "lacks 'actions'.*'state'"),
@@ -139,11 +139,11 @@ DAMAGED = {
     ),
     "a huge integer": (
         {"norm_stats": {"state": stats_of(8, q99=[10**400] * 8), "actions": stats_of(7)}},
-        "no float",
+        "too large for a float",
     ),
     "turned round": (
         {"norm_stats": {"state": stats_of(8, q01=[9.0] * 8), "actions": stats_of(7)}},
-        "state: quantiles .* no range",
+        "state: quantiles .* not a range",
     ),
 }
 
@@ -159,7 +159,7 @@ def test_a_damaged_file_says_what_is_wrong_in_one_line(tmp_path, content, why):
 def test_an_absent_file_or_one_that_is_no_text_is_refused(tmp_path):
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe{}")
     for name in ("absent.json", "bytes.json", "."):
-        with pytest.raises(UsageError, match="no readable JSON"):
+        with pytest.raises(UsageError, match="not readable JSON"):
             read_norms(tmp_path / name, state=8, actions=7)
 
 

@@ -66,7 +66,7 @@ def test_a_vocabulary_without_bytes_is_one_line():
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(["abc"]), model_writer=model, vocab_size=7, minloglevel=2
     )
-    with pytest.raises(UsageError, match="no tokens for bytes"):
+    with pytest.raises(UsageError, match="no byte tokens"):
         tokenizer.SentencePieceTokenizer(model.getvalue()).byte(7)
 
 

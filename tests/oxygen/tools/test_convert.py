@@ -11,7 +11,7 @@ import yaml
 from oxygen.model import params
 from oxygen.model.config import PI05_BASE, PI05_DROID, PI05_LIBERO, TINY
 from oxygen.robots.norms import FILE_NAME
-from oxygen.tools.conversion import _whose
+from oxygen.tools.conversion import _likely_model
 from oxygen.tools.convert import main
 from oxygen.weights import load
 from oxygen.weights.card import CARD, RECORD, TOKENIZER
@@ -47,7 +47,7 @@ def test_a_published_checkpoint_becomes_a_folder_that_loads_alike(published, ori
     assert main([str(published), str(tmp_path / "ours")]) == 0
     said, no_policy = capsys.readouterr().out.splitlines()
     assert said == f"{tmp_path}/ours/model.safetensors: 9.7 MB"
-    assert no_policy.startswith("No policy.yaml: name a --model")
+    assert no_policy.startswith("No policy.yaml: give --model")
     assert_equal(load(tmp_path / "ours", TINY), original, "float32")
     description = json.loads((tmp_path / "ours/config.json").read_text())
     assert description["fits"] == ["tiny", "tiny_droid"]
@@ -146,7 +146,7 @@ def test_of_policies_of_equal_sizes_the_norm_stats_tell_which_it_is(stats, whose
     file = tmp_path / "assets" / stats / FILE_NAME
     file.parent.mkdir(parents=True)
     file.touch()
-    assert _whose([PI05_LIBERO, PI05_DROID, PI05_BASE], tmp_path) == whose
+    assert _likely_model([PI05_LIBERO, PI05_DROID, PI05_BASE], tmp_path) == whose
 
 
 def test_what_training_says_of_a_checkpoint_goes_along(original, tmp_path):

@@ -89,5 +89,5 @@ def test_curves_are_drawn_while_the_training_goes_on(tmp_path):
     assert draw_curves(tmp_path) is None
     with TrainingLog(tmp_path, resumed_at=0) as log:
         log.write(20, NUMBERS)
-        log.draw()
+        draw_curves(tmp_path)
         assert (tmp_path / CURVES).read_bytes().startswith(b"\x89PNG")

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from configs.errors import UsageError
 from oxygen.robots.transforms import LIBERO, LIBERO_STATE, Transform
 from oxygen.training.batches import TrainingBatches, text_targets
+from oxygen.training.demonstrations import Demonstrations
 from oxygen.training.recipe import Recipe
 from oxygen.training.samples import Mixture, shuffled_rows
-from oxygen.training.sources import samples_of
 from oxygen.training.statistics import measure, norms_of
 from tests.oxygen.training.conftest import MODEL, RECIPE, TASKS, VOCABULARY, samples
 
@@ -194,17 +194,18 @@ def test_rows_without_texts_are_frames_that_have_actions():
 
 def test_a_long_text_is_truncated_to_max_tokens():
     task = dataclasses.replace(TASKS[0], max_tokens=3)
-    learnt = text_targets(task, ["Grasping the alphabet soup."], VOCABULARY)
-    assert learnt.mask.sum() == 3
-    assert VOCABULARY.eos not in learnt.targets[learnt.mask]
+    _, targets, mask = text_targets(task, ["Grasping the alphabet soup."], VOCABULARY)[0]
+    assert mask.sum() == 3
+    assert VOCABULARY.eos not in targets[mask == 1]
 
 
 def test_targets_end_with_the_stop_token():
     line_break, full_stop = (VOCABULARY.encode(stop)[0] for stop in ("\n", "."))
     ends = {None: [full_stop, VOCABULARY.eos], "\n": [full_stop, line_break], ".": [full_stop]}
     for stop, last in ends.items():
-        learnt = text_targets(dataclasses.replace(TASKS[0], stop=stop), ["Grasping the soup."], VOCABULARY)
-        message = learnt.targets[learnt.mask].tolist()
+        task = dataclasses.replace(TASKS[0], stop=stop)
+        _, targets, mask = text_targets(task, ["Grasping the soup."], VOCABULARY)[0]
+        message = targets[mask == 1].tolist()
         assert message[-len(last) :] == last
         assert message.count(last[-1]) == 1
 
@@ -252,8 +253,8 @@ class Recorded:
 
 
 def test_samples_have_the_models_cameras_in_its_order():
-    part = samples_of(Recorded(), MODEL)
+    part = Demonstrations.samples(Recorded(), MODEL)
     np.testing.assert_array_equal(part.images, samples(6).images[:, ::-1])
     np.testing.assert_array_equal(part.valid, samples(6).valid)
     with pytest.raises(UsageError, match="'left'"):
-        samples_of(Recorded(), dataclasses.replace(MODEL, cameras=("left",)))
+        Demonstrations.samples(Recorded(), dataclasses.replace(MODEL, cameras=("left",)))

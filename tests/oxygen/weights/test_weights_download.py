@@ -93,7 +93,7 @@ def test_a_later_try_goes_on_where_the_first_gave_up(server, content):
     server.cuts = [3_000_000] + [0] * 99
     url = f"{server.url}/model.bin"
     partial = cached(url).with_name("model.bin.partial")
-    with pytest.raises(UsageError, match="goes on where it stopped"):
+    with pytest.raises(UsageError, match="the download resumes"):
         fetch(url)
     begun = partial.stat().st_size
     assert 0 < begun <= 3_000_000
@@ -127,7 +127,7 @@ def test_what_was_begun_of_another_version_is_begun_again(server, content):
 def test_a_file_with_another_checksum_is_refused_and_removed(server, content, where, kind):
     server.sums["model.bin"] = {"md5": base64.b64encode(bytes(16)).decode(), "sha256": "0" * 64}[kind]
     url = f"{where.replace('server', server.url)}/model.bin"
-    with pytest.raises(UsageError, match=f"came damaged .its {kind} is .* instead of 00000"):
+    with pytest.raises(UsageError, match=f"was damaged in transit .its {kind} is .* instead of 00000"):
         fetch(url)
     assert not cached(url).exists()
     assert not list(cached(url).parent.glob("*.partial"))
@@ -145,7 +145,7 @@ def test_files_finished_by_a_try_that_failed_are_not_asked_for_again(server, con
     (server.root / "folder/b.bin").write_bytes(b"b" * 100)
     (server.root / "folder/empty").touch()
     server.sums["b.bin"] = base64.b64encode(bytes(16)).decode()
-    with pytest.raises(UsageError, match="came damaged"):
+    with pytest.raises(UsageError, match="was damaged in transit"):
         fetch("gs://bucket/folder")
     server.sums.clear()
     whole = fetch("gs://bucket/folder")
