@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 from jaxtyping import Float64
 
-from sim_envs.scripted.gripper import PANDA, GripperShape
+from sim_envs.scripted.gripper import PANDA
 from sim_envs.scripted.poses import Pose
 from sim_envs.scripted.surfaces import HeightMap, Points, box_surface
 
@@ -42,7 +42,6 @@ class Underside:
         opening: float,
         widest: float | None = None,
         held: Points | None = None,
-        shape: GripperShape = PANDA,
     ) -> "Underside":
         """The underside of a gripper and the object that it holds.
 
@@ -51,9 +50,8 @@ class Underside:
             opening: Distance between the finger pads (m).
             widest: Largest distance (m), if the fingers are going to open.
             held: Points on the held object.
-            shape: Shape of the gripper.
         """
-        points = gripper_surface(opening=opening, widest=widest, shape=shape) @ gripper.rotation.T
+        points = gripper_surface(opening=opening, widest=widest) @ gripper.rotation.T
         if held is not None:
             points = np.concatenate([points, held - gripper.position])
         return cls.around(points)
@@ -100,22 +98,22 @@ class Terrain:
         return place
 
 
-def gripper_surface(*, opening: float, widest: float | None = None, shape: GripperShape = PANDA) -> Points:
+def gripper_surface(*, opening: float, widest: float | None = None) -> Points:
     """Points on fingers and hand in the frame of the grip site; arguments as for `Underside.of`."""
-    inner, more = opening / 2, ((widest or opening) / 2) - shape.inner
-    thick = shape.tip - shape.thick
+    inner, more = opening / 2, ((widest or opening) / 2) - PANDA.inner
+    thick = PANDA.tip - PANDA.thick
     return np.concatenate(
         [
-            *_fingers((inner, shape.outer + more), (thick, shape.tip), shape=shape),
-            *_fingers((inner, shape.thick_outer + more), (-shape.palm, thick), shape=shape),
-            _box(shape.hand, (-shape.back, -shape.palm)),
+            *_fingers((inner, PANDA.outer + more), (thick, PANDA.tip)),
+            *_fingers((inner, PANDA.thick_outer + more), (-PANDA.palm, thick)),
+            _box(PANDA.hand, (-PANDA.back, -PANDA.palm)),
         ]
     )
 
 
-def _fingers(across: tuple[float, float], along: tuple[float, float], *, shape: GripperShape) -> list[Points]:
+def _fingers(across: tuple[float, float], along: tuple[float, float]) -> list[Points]:
     """Both fingers between an inner and an outer face and between two distances along the hand's axis."""
-    middle, half = sum(across) / 2, ((across[1] - across[0]) / 2, shape.half_width)
+    middle, half = sum(across) / 2, ((across[1] - across[0]) / 2, PANDA.half_width)
     return [_box(half, along) + np.array([side * middle, 0.0, 0.0]) for side in (-1, 1)]
 
 

@@ -171,7 +171,7 @@ class _Room:
             return []
         reach = _FINGERS_REACH + max(np.abs(pose.position - poses[0].position).max() for pose in poses)
         points = near(self._closely, poses[0].position, float(reach))
-        return [pose for pose in poses if fingers_have_room(pose, opening, points, margin=0.0)]
+        return [pose for pose in poses if fingers_have_room(pose, opening, points)]
 
 
 def backed_off(pose: Pose, distance: float) -> Pose:
