@@ -156,6 +156,4 @@ class ReachabilityCheck:
         mujoco.mj_kinematics(self._model, self._data)
 
     def _pose(self) -> Pose:
-        site = self._arm.site
-        rotation = self._data.site_xmat[site].reshape(3, 3).copy()
-        return Pose(position=self._data.site_xpos[site].copy(), rotation=rotation)
+        return Pose.of(self._data.site(self._arm.site))

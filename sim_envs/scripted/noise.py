@@ -13,7 +13,6 @@ from jaxtyping import Float64
 
 from configs.errors import UsageError
 from sim_envs.scripted.motion import GripperMotion, Waypoint
-from sim_envs.scripted.poses import Pose
 from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey
 
@@ -65,9 +64,7 @@ class MotionVariation:
     def path(self, path: Sequence[Waypoint]) -> list[Waypoint]:
         """The shifted waypoints."""
         return [
-            dataclasses.replace(
-                point, pose=Pose(position=point.pose.position + shift, rotation=point.pose.rotation)
-            )
+            dataclasses.replace(point, pose=point.pose.shifted(shift))
             for point, shift in zip(path, self.shifts, strict=True)
         ]
 

@@ -7,9 +7,10 @@ from jaxtyping import Float64
 from typing_extensions import override
 
 from sim_envs.libero.conventions import LIBERO_INTERFACE
-from sim_envs.libero.experts.scene import ExpertScene, Simulator
+from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.libero.experts.skills import achieve, require_skills
 from sim_envs.libero.experts.steering import CONTROL_SECONDS, ArmModel, GripperState, Plan
+from sim_envs.libero.sim import LiberoSim
 from sim_envs.scripted.motion import GripperMotion, MotionOutcome, Waypoint, progress
 from sim_envs.scripted.noise import ExpertNoise, MotionVariation, checked_level
 from sim_envs.scripted.policy import HORIZON, ScriptedPolicy
@@ -31,7 +32,7 @@ class Expert(ScriptedPolicy):
     noise level.
     """
 
-    def __init__(self, sim: Simulator, noise: float = 0.0) -> None:
+    def __init__(self, sim: LiberoSim, noise: float = 0.0) -> None:
         """Bind to a simulator, which is only read.
 
         Args:
@@ -39,8 +40,7 @@ class Expert(ScriptedPolicy):
             noise: Variation of pace and path, and frequency of mistakes, from 0 (none) to 1.
 
         Raises:
-            NoSkillError: The task has a goal that no skill achieves.
-            UsageError: The noise is not between 0 and 1.
+            UsageError: No skill achieves one of the goals, or the noise is not between 0 and 1.
         """
         self._sim = sim
         self._level = checked_level(noise)

@@ -86,7 +86,7 @@ def ways_to_hold(scene: ExpertScene, joint: FixtureJoint, by: float) -> Iterator
     tries.sort(key=lambda found: found[1])
     for going in (room.beside_all, room.beside_fixtures):
         for pose, _ in tries:
-            coming = [backed_off(pose, back) for back in (STAND_OFF, STAND_OFF / 2, 0.0)]
+            coming = [pose.backed_off(back) for back in (STAND_OFF, STAND_OFF / 2, 0.0)]
             way = [joint.carried(pose, by * part) for part in (0.5, 1.0)]
             if has_room(coming, FULLY_OPEN, room.before, margin=_MARGIN) and has_room(
                 way, FULLY_OPEN / 2, going, margin=_MARGIN
@@ -111,7 +111,7 @@ class Push:
     def before(self, joint: FixtureJoint, by: float) -> Pose:
         """Where the hand comes down."""
         way = math.copysign(1.0, by) * joint.direction_at(self.spot)
-        return Pose(position=self.pose.position - self.back * way, rotation=self.pose.rotation)
+        return self.pose.shifted(-self.back * way)
 
     def after(self, joint: FixtureJoint, by: float) -> Pose:
         """The hand's pose, not rotated, after a displacement of the joint."""
@@ -174,11 +174,6 @@ class _Room:
         return [pose for pose in poses if fingers_have_room(pose, opening, points)]
 
 
-def backed_off(pose: Pose, distance: float) -> Pose:
-    """This pose moved back by a distance (m) against its approach direction."""
-    return Pose(position=pose.position - distance * pose.rotation[:, 2], rotation=pose.rotation)
-
-
 def _around(box: Box) -> Iterator[Pose]:
     """Every way to put the fingers on two sides of a box."""
     longest = int(np.argmax(box.half))
@@ -195,7 +190,7 @@ def _around(box: Box) -> Iterator[Pose]:
                 if approach[2] < _STEEP:
                     pose = Pose(position=box.pose.position, rotation=_rotation(closing, approach))
                     back = max(0.0, _depth(box, approach) - _DEEPEST)
-                    yield from (backed_off(pose, back + more) for more in _SHALLOWER)
+                    yield from (pose.backed_off(back + more) for more in _SHALLOWER)
 
 
 def _support(box: Box, direction: Vector3) -> float:

@@ -43,8 +43,9 @@ def insert(scene: ExpertScene, thing: str, plan: Insertion) -> Skill:
     if holds(scene, thing):
         yield _carry(scene, thing, plan)
     if holds(scene, thing):
-        yield _enter(scene, thing, plan)
-        yield _lower(scene, thing)
+        yield _moving(scene, thing, Phase.PLACE, (Waypoint(pose=plan.inside, near=0.008),))
+        down = scene.gripper.at_height(scene.gripper.position[2] - _DOWN)
+        yield _moving(scene, thing, Phase.PLACE, (Waypoint(pose=down),))
     yield let_go(scene, Phase.PLACE)
     yield _leave(scene, plan)
 
@@ -71,18 +72,9 @@ def _carry(scene: ExpertScene, thing: str, plan: Insertion) -> GripperMotion:
     return _moving(scene, thing, Phase.CARRY, path)
 
 
-def _enter(scene: ExpertScene, thing: str, plan: Insertion) -> GripperMotion:
-    return _moving(scene, thing, Phase.PLACE, (Waypoint(pose=plan.inside, near=0.008),))
-
-
-def _lower(scene: ExpertScene, thing: str) -> GripperMotion:
-    down = scene.gripper.at_height(scene.gripper.position[2] - _DOWN)
-    return _moving(scene, thing, Phase.PLACE, (Waypoint(pose=down),))
-
-
 def _leave(scene: ExpertScene, plan: Insertion) -> GripperMotion:
-    start, out = scene.gripper, plan.outside.position - plan.inside.position
-    path = (Waypoint(pose=Pose(position=start.position + out, rotation=start.rotation), near=_CORNER),)
+    start = scene.gripper
+    path = (Waypoint(pose=start.shifted(plan.outside.position - plan.inside.position), near=_CORNER),)
     return GripperMotion(phase=Phase.RETREAT, path=lambda: path, grip=OPEN, steps=time_for(start, path))
 
 

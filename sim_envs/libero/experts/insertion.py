@@ -91,10 +91,12 @@ def insertions(scene: ExpertScene, thing: str, target: str) -> Iterator[Insertio
     region = scene.region(target)
     assert region is not None
     frame, reach, body = scene.pose(thing), scene.reach(), scene.body(thing)
-    ways = [way for heading in _ways_into(region) if (way := _Way(scene, thing, region, heading)).is_open()]
+    first = _heading(region.pose.rotation[:, 0])
+    headings = [first + 2 * np.pi * way / _WAYS for way in range(_WAYS)]
+    ways = [way for heading in headings if (way := _Way(scene, thing, region, heading)).is_open()]
     for grasp in _grasps(scene, thing) if ways else ():
         taking = frame.after(grasp.pose)
-        before = _drawn_back(taking, _BACK)
+        before = taking.backed_off(_BACK)
         arm = reach.along([before, taking], beside=body)
         if arm is None:
             continue
@@ -128,7 +130,7 @@ class _Way:
     def end(self, taking: Pose) -> Pose | None:
         """Where a gripper ends that took the thing like this, if it gets in, heading along the way."""
         grip = taking.seen_from(self._frame)
-        rotation = _about_up(self._heading - _heading_of(taking)) @ self._frame.rotation
+        rotation = _about_up(self._heading - _heading(taking.rotation[:, 2])) @ self._frame.rotation
         hand = Pose(position=np.zeros(3), rotation=rotation).after(grip)
         end = self._end(rotation, hand.to_world(gripper_surface(opening=2 * PANDA.inner)))
         return None if end is None else end.after(grip)
@@ -203,23 +205,13 @@ def _best_different(grasps: Sequence[Grasp]) -> list[Grasp]:
     return kept
 
 
-def _ways_into(region: Box) -> list[float]:
-    first = region.pose.rotation[:, 0]
-    start = float(np.arctan2(first[1], first[0]))
-    return [start + 2 * np.pi * way / _WAYS for way in range(_WAYS)]
-
-
 def _half_along(region: Box, axis: Vector3) -> float:
     """Half the extent (m) of a region along an axis of the world."""
     return float(np.abs(axis @ region.pose.rotation) @ region.half)
 
 
-def _drawn_back(pose: Pose, distance: float) -> Pose:
-    return Pose(position=pose.position - distance * pose.rotation[:, 2], rotation=pose.rotation)
-
-
-def _heading_of(gripper: Pose) -> float:
-    return float(np.arctan2(gripper.rotation[1, 2], gripper.rotation[0, 2]))
+def _heading(direction: Vector3) -> float:
+    return float(np.arctan2(direction[1], direction[0]))
 
 
 def _about_up(angle: float) -> Matrix3:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from sim_envs.libero.experts.reaching import here, stay
 from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.libero.experts.spots import Spots
 from sim_envs.libero.experts.steering import CONTROL_SECONDS
@@ -88,9 +89,7 @@ def holds(scene: ExpertScene, thing: str) -> bool:
 
 def let_go(scene: ExpertScene, phase: Phase) -> GripperMotion:
     """Open the fingers where they are."""
-    return GripperMotion(
-        phase=phase, path=_here(scene), grip=OPEN, steps=_OPENING_STEPS, dwell=_OPENING_STEPS
-    )
+    return stay(scene, phase, OPEN, _OPENING_STEPS)
 
 
 def _approach(scene: ExpertScene, thing: str, grasp: Grasp) -> GripperMotion:
@@ -118,7 +117,7 @@ def close(scene: ExpertScene, thing: str) -> GripperMotion:
     """Close the fingers until both touch a thing, which they follow until one does."""
     return GripperMotion(
         phase=Phase.GRASP,
-        path=_here(scene) if scene.predicted_motion(thing) is None else _with(scene, thing),
+        path=here(scene) if scene.predicted_motion(thing) is None else _with(scene, thing),
         grip=CLOSED,
         steps=_CLOSING_STEPS,
         dwell=_CLOSING_STEPS,
@@ -128,7 +127,7 @@ def close(scene: ExpertScene, thing: str) -> GripperMotion:
 
 def squeeze(scene: ExpertScene) -> GripperMotion:
     """Let the force grow before lifting: it does for a while after the fingers have met the thing."""
-    return GripperMotion(phase=Phase.GRASP, path=_here(scene), grip=CLOSED, steps=_SQUEEZE, dwell=_SQUEEZE)
+    return stay(scene, Phase.GRASP, CLOSED, _SQUEEZE)
 
 
 def _underside(scene: ExpertScene, thing: str) -> Underside:
@@ -256,12 +255,6 @@ def _with(scene: ExpertScene, thing: str) -> Callable[[], Sequence[Waypoint]]:
         return (Waypoint(pose=here, near=np.inf, aligned=np.inf, ahead=ahead),)
 
     return path
-
-
-def _here(scene: ExpertScene) -> Callable[[], Sequence[Waypoint]]:
-    """A path that is at its end from the start."""
-    path = (Waypoint(pose=scene.gripper, near=np.inf, aligned=np.inf),)
-    return lambda: path
 
 
 def time_for(start: Pose, path: Sequence[Waypoint]) -> int:

@@ -1,7 +1,7 @@
-"""Motions to a pose with any hand rotation, and away from it."""
+"""Motions to a pose with any hand rotation, at it, and away from it."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -40,9 +40,19 @@ def reach(scene: ExpertScene, end: Pose, before: Pose, grip: float) -> GripperMo
 def leave(scene: ExpertScene, way: Vector3, grip: float) -> GripperMotion:
     """Move away by a vector (m), keeping the rotation."""
     start = scene.gripper
-    away = Pose(position=start.position + way, rotation=start.rotation)
-    path = (Waypoint(pose=away, near=_CORNER, aligned=np.pi),)
+    path = (Waypoint(pose=start.shifted(way), near=_CORNER, aligned=np.pi),)
     return GripperMotion(phase=Phase.RETREAT, path=lambda: path, grip=grip, steps=time_for(start, path))
+
+
+def stay(scene: ExpertScene, phase: Phase, grip: float, steps: int) -> GripperMotion:
+    """Hold still for some control steps while the fingers open or close."""
+    return GripperMotion(phase=phase, path=here(scene), grip=grip, steps=steps, dwell=steps)
+
+
+def here(scene: ExpertScene) -> Callable[[], Sequence[Waypoint]]:
+    """A path that stays at the gripper's current pose."""
+    path = (Waypoint(pose=scene.gripper, near=np.inf, aligned=np.inf),)
+    return lambda: path
 
 
 def time_for(start: Pose, path: Sequence[Waypoint]) -> int:

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float64
 from scipy.spatial import KDTree
 
-from sim_envs.libero.experts.scene import ExpertScene, Goal
+from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.scripted.clearance import XY, Terrain, Underside
 from sim_envs.scripted.surfaces import Points
 
@@ -104,12 +104,11 @@ class Spots:
 
 def _still_to_come(scene: ExpertScene, thing: str, target: str) -> Sequence[str]:
     """What else is to be brought to a target and is not yet there."""
-    return [goal.arguments[0] for goal in scene.goals if _brings_another(goal, thing, target, scene)]
-
-
-def _brings_another(goal: Goal, thing: str, target: str, scene: ExpertScene) -> bool:
-    others = len(goal.arguments) == 2 and goal.arguments[1] == target and goal.arguments[0] != thing
-    return others and not scene.satisfied(goal)
+    return [
+        goal.arguments[0]
+        for goal in scene.goals
+        if goal.arguments[1:] == (target,) and goal.arguments[0] != thing and not scene.satisfied(goal)
+    ]
 
 
 def _grid(half: Float64[np.ndarray, " 2"]) -> Float64[np.ndarray, "n 2"]:

@@ -9,20 +9,12 @@ import numpy as np
 from sim_envs.libero.experts.scene import Goal
 from sim_envs.libero.truth.items import GROUNDS, Hulls, find_items, owners, sides
 from sim_envs.libero.truth.names import Names
-from sim_envs.truth.ground_truth import ELSEWHERE, Phase
+from sim_envs.truth.ground_truth import ELSEWHERE
 from sim_envs.truth.places import phrase
 from sim_envs.truth.scene import GoalTarget, Item, TruthScene, Vector3
 
 _FLAT = 0.01
 """Objects stand on regions up to this half height (m), and in higher ones."""
-
-
-_WANTED = {
-    "open": Phase.OPEN,
-    "close": Phase.CLOSE,
-    "turnon": Phase.TURN_ON,
-    "turnoff": Phase.TURN_OFF,
-}
 
 
 class LiberoScene(TruthScene):
@@ -95,7 +87,7 @@ class LiberoScene(TruthScene):
             gate = part if goal.predicate == "in" else None
             return GoalTarget(number=number, item=self._by_name[goal.arguments[0]], place=noun, gate=gate)
         assert part is not None, f"{goal} is about nothing that opens or turns on"
-        return GoalTarget(number=number, item=part, wanted=_WANTED[goal.predicate])
+        return GoalTarget(number=number, item=part, wanted=goal.phase)
 
     def _regions_around(self, item: Item) -> list[str]:
         found = []
