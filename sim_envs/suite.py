@@ -5,13 +5,13 @@ import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from configs.errors import UsageError, unknown
 from configs.interface import Interface
 from configs.load import check, load, names
 from configs.motion import NONE
-from configs.schema import SuiteConfig, Wordings
+from configs.schema import Preset, SuiteConfig, Wordings
 from sim_envs.scripted.policy import ScriptedPolicy
 from sim_envs.world import EpisodeKey, World
 
@@ -137,6 +137,52 @@ class Suite(Protocol):
             world: A world that this suite has opened.
             noise: Variation of pace and path, and frequency of mistakes, from 0 to 1.
         """
+
+
+EnvironmentT = TypeVar("EnvironmentT", bound=Preset)
+
+
+class ConfiguredSuite(Generic[EnvironmentT]):
+    """Base of suites whose YAML describes their environments, with no choice of assets.
+
+    By default an instruction has one wording, and there is no expert.
+
+    Attributes:
+        environment_type: Schema of the protocol's `environment`.
+        protocol: The suite's protocol.
+        environment: Its `environment`.
+        assets: None.
+    """
+
+    environment_type: type[EnvironmentT]
+
+    def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
+        """Check the `environment` of a protocol.
+
+        Raises:
+            UsageError: It is invalid, or assets are named.
+        """
+        if assets != "auto":
+            raise UsageError(f"assets {assets!r}: {protocol.name} brings its own; leave them out")
+        source = f"environment of suite {protocol.name}"
+        self.environment = check(self.environment_type, protocol.environment, source=source)
+        self.protocol = protocol
+        self.assets = None
+
+    def training_wordings(self) -> Mapping[str, Sequence[str]]:
+        """See `Suite`."""
+        return {}
+
+    def expert(self, world: World, *, noise: float = 0.0) -> ScriptedPolicy | None:  # noqa: ARG002
+        """See `Suite`."""
+        return None
+
+    def _enumerated(self, tasks: Iterable[tuple[str, str]]) -> tuple[Task, ...]:
+        """Tasks by name and instruction, in order of task id."""
+        return tuple(
+            Task(suite=self.protocol.name, task_id=task_id, name=name, language=language)
+            for task_id, (name, language) in enumerate(tasks)
+        )
 
 
 SuiteFactory = Callable[..., Suite]

@@ -9,9 +9,9 @@ import numpy as np
 
 from sim_envs.libero.assets import AssetSet
 from sim_envs.libero.bootstrap import load_libero, use_assets
+from sim_envs.libero.conventions import CONTROL_HZ
 from sim_envs.libero.tasks import LiberoTask
 
-CONTROL_HZ = 20.0
 _PLACEMENT_ATTEMPTS = 100
 
 T = TypeVar("T")

@@ -1,19 +1,18 @@
 """LIBERO's suites: 130 tasks with stored initial states, under the published protocol."""
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
-from configs.interface import Interface
 from configs.motion import NONE, parse_motion
 from configs.schema import SuiteConfig, Wordings
+from sim_envs.eef_interface import delta_eef_interface
 from sim_envs.gl import require_backend
 from sim_envs.libero.assets import find_assets
 from sim_envs.libero.bootstrap import PINNED_VERSIONS, check_versions
-from sim_envs.libero.conventions import LIBERO_INTERFACE
+from sim_envs.libero.conventions import CONTROL_HZ
 from sim_envs.libero.tasks import FIRST_DRAWN, LiberoTask, get_task, init_states, list_tasks
 from sim_envs.libero.wordings import wording_of, wordings
 from sim_envs.preflight import CheckResult
@@ -36,7 +35,9 @@ class LiberoSuite:
             UsageError: There is no such suite or asset source.
         """
         self.protocol = protocol
-        self.interface = _seen_at(protocol.camera_size)
+        self.interface = delta_eef_interface(
+            "LIBERO", camera_size=protocol.camera_size, control_hz=CONTROL_HZ
+        )
         self._tasks = list_tasks(protocol.name)
         self._asset_set = find_assets(assets)
         self.assets = Assets(name=self._asset_set.name, digest=self._asset_set.digest)
@@ -120,10 +121,3 @@ class LiberoSuite:
         said = {task.language: wordings(task.language, name) for task in self._tasks}
         canonical = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return {"name": name, "digest": hashlib.sha256(canonical.encode()).hexdigest()[:16]}
-
-
-def _seen_at(camera_size: int) -> Interface:
-    """LIBERO's interface with square images of a side length in pixels."""
-    seen, size = LIBERO_INTERFACE.observation, (camera_size, camera_size)
-    cameras = tuple(dataclasses.replace(camera, size=size) for camera in seen.cameras)
-    return dataclasses.replace(LIBERO_INTERFACE, observation=dataclasses.replace(seen, cameras=cameras))

@@ -21,7 +21,7 @@ SUITES = ("libero_spatial", "libero_object", "libero_goal", "libero_10", "libero
 """The suites in the order of the literature."""
 
 FIRST_DRAWN = 1000
-"""Initial states from this id on are sampled, see `is_drawn`."""
+"""Initial states from this id on are sampled by LIBERO's placement."""
 
 
 class LiberoTask(Task):
@@ -76,11 +76,6 @@ def instruction(name: str) -> str:
     `KITCHEN_SCENE4_put_the_bowl…` → `put the bowl…`: names of LIBERO-100 begin with their scene.
     """
     return re.sub(r"^[A-Z][A-Z_]*_SCENE\d+_", "", name).replace("_", " ")
-
-
-def is_drawn(init_id: int) -> bool:
-    """Whether an initial state is not stored, but sampled by LIBERO's placement."""
-    return init_id >= FIRST_DRAWN
 
 
 @functools.lru_cache(maxsize=16)
