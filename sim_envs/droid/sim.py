@@ -1,20 +1,29 @@
 """DROID's station as a world: `advance` runs physics only, `observe` renders."""
 
+import mujoco
 import numpy as np
 from jaxtyping import Float64, UInt8
 from typing_extensions import override
 
-from sim_envs.droid.cameras import CAMERAS, DroidCameras
 from sim_envs.droid.control import CONTROL_HZ, Control
+from sim_envs.droid.conventions import EXTERIOR_IMAGE, WRIST_IMAGE, image_size
+from sim_envs.droid.robot import WRIST_CAMERA
 from sim_envs.droid.rubric import Rubric
+from sim_envs.droid.scene import EXTERIOR_CAMERA
 from sim_envs.droid.station import Station
 from sim_envs.droid.task_file import TaskConfig
 from sim_envs.droid.truth import DroidScene
+from sim_envs.rendering import Cameras
 from sim_envs.truth.ground_truth import Truth
 from sim_envs.truth.tracker import TruthTracker
 from sim_envs.world import AdvanceResult, Observation, World, checked_actions
 
 ACTION_SIZE = 8
+
+_CAMERAS = {EXTERIOR_IMAGE: EXTERIOR_CAMERA, WRIST_IMAGE: WRIST_CAMERA}
+"""Policies' camera names to the model's."""
+
+_VISUAL_GROUP = 1
 
 
 class DroidSim(World):
@@ -44,7 +53,10 @@ class DroidSim(World):
         self.task = task
         self.station = Station(task, control, variation=variation)
         self.rubric = Rubric(task, self.station.data)
-        self._cameras = DroidCameras(self.station.model, height=image_height)
+        option = mujoco.MjvOption()
+        option.geomgroup[:] = [group == _VISUAL_GROUP for group in range(len(option.geomgroup))]
+        option.sitegroup[:] = 0
+        self._cameras = Cameras(self.station.model, _CAMERAS, size=image_size(image_height), option=option)
         self._tracker: TruthTracker | None = None
         self._closed = False
 
@@ -71,13 +83,14 @@ class DroidSim(World):
     @override
     def observe(self) -> Observation:
         state = self.policy_state()
-        images = {camera: self._cameras.take(self.station.data, camera) for camera in CAMERAS}
+        images = {camera: self.render(camera) for camera in _CAMERAS}
         return Observation(images=images, state=state, language=self.task.instruction)
 
     @override
     def render(self, camera: str) -> UInt8[np.ndarray, "height width 3"]:
         self._require_reset()
-        return self._cameras.take(self.station.data, camera)
+        self._cameras.capture(self.station.data)
+        return np.ascontiguousarray(self._cameras.draw(camera)[::-1])
 
     @override
     def truth(self) -> Truth:

@@ -8,7 +8,7 @@ import numpy as np
 
 from configs.errors import UsageError
 from configs.motion import Drift, Shuttle
-from sim_envs.libero.cameras import CAMERAS
+from sim_envs.libero.conventions import CAMERAS
 from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.libero.libero_env import read_problem
 from sim_envs.libero.tasks import LiberoTask

@@ -13,14 +13,14 @@ from configs.motion import Drift, Shuttle
 from sim_envs.libero.arm import ArmController
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.bootstrap import use_assets
-from sim_envs.libero.cameras import CAMERAS, Cameras
 from sim_envs.libero.contacts import ContactChecker
-from sim_envs.libero.conventions import CONTROL_HZ
+from sim_envs.libero.conventions import CAMERAS, CONTROL_HZ
 from sim_envs.libero.libero_env import ResetState, build_env, numpy_seed, reset_env
 from sim_envs.libero.moving import movers
 from sim_envs.libero.tasks import FIRST_DRAWN, LiberoTask, get_init_state
 from sim_envs.libero.truth.scene import LiberoScene
 from sim_envs.moving.mover import Mover
+from sim_envs.rendering import Cameras
 from sim_envs.scripted.motion import PredictedMotion
 from sim_envs.truth.ground_truth import Truth
 from sim_envs.truth.tracker import TruthTracker
@@ -34,6 +34,7 @@ _REST_NOISE = 0.02
 """Standard deviation (rad) of each joint of the resting arm over LIBERO's stored initial states; robosuite's
 default."""
 
+_COLLISION_GROUP, _VISUAL_GROUP = 0, 1
 _PHYSICS_STEPS = 25
 _EXPOSED_STEP = 23
 """Index of the physics step after which robosuite's sensors sample, given LIBERO's order of calls."""
@@ -82,7 +83,9 @@ class LiberoSim(World):
         self._data: mujoco.MjData = self.env.sim.data._data
         self.env.check_contact = ContactChecker(self._model, self._data)
         self._blank = ResetState.of(self.env)
-        self._cameras = Cameras(self._model, size=camera_size)
+        option = mujoco.MjvOption()
+        option.geomgroup[_COLLISION_GROUP], option.geomgroup[_VISUAL_GROUP] = 0, 1
+        self._cameras = Cameras(self._model, CAMERAS, size=(camera_size, camera_size), option=option)
         self._motion = motion
         self._movers: Mapping[str, Mover] = {}
         self._arm: ArmController | None = None
@@ -123,13 +126,14 @@ class LiberoSim(World):
     @override
     def observe(self) -> Observation:
         state = self.policy_state()
-        images = {camera: self._cameras.develop(camera) for camera in CAMERAS}
+        images = {camera: self.render(camera) for camera in CAMERAS}
         return Observation(images=images, state=state, language=self.task.language)
 
     @override
     def render(self, camera: str) -> UInt8[np.ndarray, "height width 3"]:
         self._reset_arm()
-        return self._cameras.develop(camera)
+        # Rotated by 180°, as in the training data of published policies.
+        return np.ascontiguousarray(self._cameras.draw(camera, cull=True)[::-1, ::-1])
 
     @override
     def truth(self) -> Truth:
