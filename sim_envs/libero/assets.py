@@ -5,7 +5,6 @@ import functools
 import hashlib
 import os
 import types
-from collections.abc import Iterable
 from pathlib import Path
 
 from configs.errors import UsageError, unknown
@@ -56,23 +55,6 @@ class AssetSet:
             total.update(hashlib.sha256((self.path / name).read_bytes()).digest())
         return total.hexdigest()[:12]
 
-    def require(self, categories: Iterable[str], *, by: str) -> None:
-        """Refuse a task whose objects are not in the set.
-
-        Args:
-            categories: LIBERO's names for the kinds of objects and fixtures.
-            by: What needs them, in words.
-
-        Raises:
-            UsageError: Some are missing; they are named.
-        """
-        missing = _generator().missing_for(categories) if self.name == STANDINS else []
-        if missing:
-            raise UsageError(
-                f"{by} needs {', '.join(missing)}, for which there are no stand-ins: "
-                "use LIBERO's own assets, with --assets PATH or --assets download"
-            )
-
 
 def find_assets(source: str | os.PathLike[str] | None = None) -> AssetSet:
     """The asset tree that `source` names.
@@ -110,7 +92,7 @@ def _at_hand() -> AssetSet:
 
 def _generated() -> AssetSet:
     try:
-        return AssetSet(name=STANDINS, path=_generator().build())
+        return AssetSet(name=STANDINS, path=standins_module().build())
     except OSError as error:
         raise UsageError(
             f"cannot write the stand-in assets to {str(error.filename)!r}: {error.strerror}; set "
@@ -118,13 +100,13 @@ def _generated() -> AssetSet:
         ) from None
 
 
-def _generator() -> types.ModuleType:
-    """What generates the stand-ins. It imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback.
+def standins_module() -> types.ModuleType:
+    """The generator of the stand-in assets.
 
     Raises:
-        UsageError: MUJOCO_GL is wrong.
+        UsageError: MUJOCO_GL is invalid.
     """
-    choose_backend()
+    choose_backend()  # importing MuJoCo with an invalid one would raise a traceback
     from sim_envs.libero import standins
 
     return standins

@@ -6,6 +6,7 @@ import importlib.metadata
 import importlib.util
 import io
 import logging
+import runpy
 import sys
 import threading
 import types
@@ -139,17 +140,12 @@ def _silence_robosuite() -> None:
         return
     spec = importlib.util.find_spec("robosuite")
     assert spec is not None
-    assert spec.submodule_search_locations
-    file = Path(next(iter(spec.submodule_search_locations)), "macros.py")
-    macros_spec = importlib.util.spec_from_file_location("robosuite.macros", file)
-    assert macros_spec is not None
-    assert macros_spec.loader is not None
-    macros = importlib.util.module_from_spec(macros_spec)
-    macros_spec.loader.exec_module(macros)
-    macros.CONSOLE_LOGGING_LEVEL = None  # pyrefly: ignore[missing-attribute]
-    macros.FILE_LOGGING_LEVEL = None  # pyrefly: ignore[missing-attribute]
-    # Which renderer is used is for gl.py to say, also in robosuite.
-    macros.MUJOCO_GPU_RENDERING = False  # pyrefly: ignore[missing-attribute]
+    assert spec.origin is not None
+    settings = runpy.run_path(str(Path(spec.origin).with_name("macros.py")))
+    settings |= {"CONSOLE_LOGGING_LEVEL": None, "FILE_LOGGING_LEVEL": None}
+    settings["MUJOCO_GPU_RENDERING"] = False  # `gl.py` chooses the renderer, also for robosuite
+    macros = types.ModuleType("robosuite.macros")
+    vars(macros).update(settings, __name__=macros.__name__)
     sys.modules["robosuite.macros"] = macros
-    # Its absence is what robosuite warns about.
+    # robosuite warns if this module is missing.
     sys.modules.setdefault("robosuite.macros_private", types.ModuleType("robosuite.macros_private"))

@@ -1,6 +1,5 @@
 """robosuite's `check_contact`, used by success predicates, on geom ids instead of names."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import mujoco
@@ -36,17 +35,12 @@ class ContactChecker:
         return bool((first & second[:, ::-1]).any())
 
     def _mask(self, geoms: Any) -> Bool[np.ndarray, " geom"]:
-        names = _names(geoms)
+        if not isinstance(geoms, str | list | tuple):
+            geoms = geoms.contact_geoms
+        names = (geoms,) if isinstance(geoms, str) else tuple(geoms)
         if names not in self._masks:
             mask = np.zeros(self._model.ngeom, np.bool_)
             numbers = [mujoco.mj_name2id(self._model, mujoco.mjtObj.mjOBJ_GEOM, name) for name in names]
             mask[[number for number in numbers if number >= 0]] = True
             self._masks[names] = mask
         return self._masks[names]
-
-
-def _names(geoms: Any) -> tuple[str, ...]:
-    if isinstance(geoms, str):
-        return (geoms,)
-    names: Sequence[str] = geoms if isinstance(geoms, list | tuple) else geoms.contact_geoms
-    return tuple(names)

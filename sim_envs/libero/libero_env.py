@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from sim_envs.libero.assets import AssetSet
+from configs.errors import UsageError
+from sim_envs.libero.assets import STANDINS, AssetSet, standins_module
 from sim_envs.libero.bootstrap import load_libero, use_assets
 from sim_envs.libero.conventions import CONTROL_HZ
 from sim_envs.libero.tasks import LiberoTask
@@ -55,12 +56,20 @@ class ResetState:
 
 
 def require_assets(task: LiberoTask, assets: AssetSet) -> None:
-    """Check that the asset set has the task's objects, before anything is built.
+    """Check that the asset set has the task's objects and fixtures, before anything is built.
 
     Raises:
-        UsageError: Names them.
+        UsageError: Some are missing.
     """
-    assets.require(_categories(task), by=f"{task.suite} task {task.task_id}")
+    if assets.name != STANDINS:
+        return
+    problem = read_problem(task)
+    missing = standins_module().missing_for([*problem["objects"], *problem["fixtures"]])
+    if missing:
+        raise UsageError(
+            f"{task.suite} task {task.task_id} needs {', '.join(missing)}, for which there are no stand-ins: "
+            "use LIBERO's own assets, with --assets PATH or --assets download"
+        )
 
 
 def build_env(task: LiberoTask, assets: AssetSet) -> Any:
@@ -108,13 +117,6 @@ def reset_env(env: Any, blank: ResetState) -> None:
     _until_placed(attempt)
     env.sim.forward()
     env.visualize(vis_settings=dict.fromkeys(env._visualizations, False))
-
-
-def _categories(task: LiberoTask) -> Iterator[str]:
-    """Of the task's objects and fixtures. Read when they are asked for: a whole tree never asks."""
-    problem = read_problem(task)
-    yield from problem["objects"]
-    yield from problem["fixtures"]
 
 
 def read_problem(task: LiberoTask) -> dict[str, Any]:

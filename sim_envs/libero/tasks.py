@@ -2,10 +2,10 @@
 states."""
 
 import functools
-import importlib.util
 import io
 import pickle
 import re
+import runpy
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -105,12 +105,7 @@ def get_init_state(task: LiberoTask, init_id: int) -> Float64[np.ndarray, " stat
 def _task_map() -> dict[str, list[str]]:
     """LIBERO's own list of tasks. Its package imports torch, the file that holds the list imports nothing."""
     file = package_root() / "benchmark" / "libero_suite_task_map.py"
-    spec = importlib.util.spec_from_file_location("_libero_suite_task_map", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.libero_task_map
+    return runpy.run_path(str(file))["libero_task_map"]
 
 
 def _read_torch_array(file: Path) -> np.ndarray:

@@ -139,34 +139,6 @@ _IS_NO_SHORT_COMMAND = re.compile(r"\b(?:go|goes|and (?:place|put|set) (?:it|the
 """In a clause that tells what goes where, or has an `and` of its own: beside it, `then` joins better."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Clause:
-    """One clause of an instruction.
-
-    Attributes:
-        text: In the benchmark's words.
-        parts: What fills the gaps of its frames.
-        frames: Other ways to say it.
-    """
-
-    text: str
-    parts: Mapping[str, str]
-    frames: ClauseTemplates
-
-    @property
-    def training(self) -> tuple[str, ...]:
-        """The clause as training says it, the benchmark's words first."""
-        return tuple(dict.fromkeys((self.text, *self._filled(self.frames.training))))
-
-    @property
-    def held_out(self) -> tuple[str, ...]:
-        """The clause as training never says it."""
-        return self._filled(self.frames.held_out)
-
-    def _filled(self, frames: Sequence[str]) -> tuple[str, ...]:
-        return tuple(frame.format_map(self.parts) for frame in frames)
-
-
 def wordings(instruction: str, name: Wordings) -> tuple[str, ...]:
     """The wordings of an instruction in one of the sets, none twice.
 
@@ -194,7 +166,8 @@ def wording_of(key: EpisodeKey, instruction: str, name: Wordings) -> str:
     return choice[(key.init_id + key.task_id + key.seed) % len(choice)]
 
 
-def _clause(text: str, instruction: str) -> Clause:
+def _clause(text: str, instruction: str) -> ClauseTemplates:
+    """The wordings of a clause; its own comes first in training."""
     matches = ((rule.fullmatch(text), frames) for rule, frames in _RULES)
     parts, frames = next(((match.groupdict(), frames) for match, frames in matches if match), (None, None))
     if parts is None or frames is None:
@@ -204,7 +177,10 @@ def _clause(text: str, instruction: str) -> Clause:
         )
     several = parts["thing"].startswith(("both ", "them"))
     grammar = {"it": "them", "goes": "go"} if several else {"it": "it", "goes": "goes"}
-    return Clause(text=text, parts={**parts, **grammar}, frames=_fitting(frames, parts))
+    frames, words = _fitting(frames, parts), {**parts, **grammar}
+    training = [frame.format_map(words) for frame in frames.training]
+    held_out = [frame.format_map(words) for frame in frames.held_out]
+    return ClauseTemplates(training=tuple(dict.fromkeys([text, *training])), held_out=tuple(held_out))
 
 
 def _fitting(frames: ClauseTemplates, parts: Mapping[str, str]) -> ClauseTemplates:
