@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float64
 
-from sim_envs.droid.control import GRIPPER_SPEED
+from sim_envs.droid.control import GRIPPER_SPEED, Joints
 from sim_envs.droid.machines import ConveyorShape, RampShape, TurntableShape
 from sim_envs.droid.rubric import Rubric
 from sim_envs.droid.station import Station
+from sim_envs.scripted.poses import Vector3
 
 FASTEST = 0.9
 """Maximal joint velocity (rad/s) of the expert."""
@@ -27,9 +27,6 @@ _OPENING = 0.085
 
 _OFF = 0.005
 """An object this far (m) below its carrier's surface is no longer carried."""
-
-Vector3 = Float64[np.ndarray, " 3"]
-Joints = Float64[np.ndarray, " 7"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

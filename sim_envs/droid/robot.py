@@ -1,11 +1,9 @@
 """The robot as an MJCF tree: a Panda with a Robotiq 2F-85 and a wrist camera, of robosuite's meshes.
 
-Kinematics and meshes are those of the installed robosuite package (MIT licence); they are read where they
-lie, never copied. Masses and inertias are the ones identified on a real Panda (Gaz et al., RA-L 2019) and
-Robotiq's; robosuite's own are round numbers.
+Kinematics and meshes are read from the installed robosuite package (MIT licence). Masses and inertias are
+those identified on a real Panda (Gaz et al., RA-L 2019), and Robotiq's; robosuite's own are round numbers.
 """
 
-import copy
 import importlib.util
 import math
 from pathlib import Path
@@ -19,31 +17,31 @@ GRIP_SITE = "grip_site"
 WRIST_CAMERA = "wrist"
 
 STIFFNESS = (40.0, 30.0, 50.0, 25.0, 35.0, 25.0, 10.0)
-"""Of each joint, Nm/rad: DROID's joint impedance controller."""
+"""Stiffness of each joint (Nm/rad) in DROID's joint impedance controller."""
 
 DAMPING = (4.0, 6.0, 5.0, 5.0, 3.0, 2.0, 1.0)
-"""Of each joint, Nm s/rad: likewise."""
+"""Damping of each joint (Nm s/rad) in the same controller."""
 
 MAX_TORQUE = (87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0)
-"""Of each joint, Nm: the Panda's limits."""
+"""The Panda's torque limits, Nm."""
 
 MAX_VELOCITY = (2.175, 2.175, 2.175, 2.175, 2.61, 2.61, 2.61)
-"""Of each joint, rad/s: likewise."""
+"""The Panda's velocity limits, rad/s."""
 
 FRICTION = (0.3, 0.3, 0.3, 0.3, 0.2, 0.15, 0.1)
-"""Dry friction of each joint that Franka's own compensation leaves, Nm: chosen, a third of what was
-identified without it. It lets the arm hold an object of 50 g without sinking."""
+"""Dry friction of each joint (Nm), with Franka's compensation: a third of that identified without it, so that
+the arm holds an object of 50 g without sinking."""
 
 GRIPPER_CLOSED = 0.8
-"""Angle of the finger joint at which the pads meet, rad; 0 is fully open, 85 mm."""
+"""Angle (rad) of the finger joint at which the pads meet; 0 is fully open, 85 mm."""
 
 MAX_GRIP_TORQUE = 5.0
-"""Nm of both fingers together: about 25 N at each pad."""
+"""Torque (Nm) of both fingers together: about 25 N at each pad."""
 
 _ARMATURE = 0.1
 _LENS_OFFSET, _LENS_SIDE, _LENS_FORWARD, _LENS_TILT = 0.074, -0.031, 0.011, math.radians(18.2)
-"""The left lens: away from the gripper's axis, to the left, along the axis (m), and turned towards it (rad).
-sim-evals' numbers, read as what they mean for the picture; see docs/droid.md."""
+"""Position (m) of the left lens away from the gripper's axis, to the left and along the axis, and its tilt
+(rad) towards the axis, so that images match those of sim-evals; see docs/droid.md."""
 _WRIST_FOVY = 56.7
 
 _INERTIALS = {  # mass (kg), centre of mass (m), xx yy zz xy xz yz (kg m²)
@@ -85,27 +83,20 @@ _INERTIALS = {  # mass (kg), centre of mass (m), xx yy zz xy xz yz (kg m²)
     ),
     "robotiq_85_adapter_link": ("0.95", "0.01 0 0.035", "0.0006 0.0006 0.0003 0 0 0"),
 }
-"""The gripper's base has the wrist camera with it."""
+"""Inertial properties. Those of the gripper's base include the wrist camera."""
 
-MIMICS = (  # joint, and its angle as a multiple of the finger joint's
+MIMICS = (
     ("right_outer_knuckle_joint", 1),
     ("left_inner_knuckle_joint", 1),
     ("right_inner_knuckle_joint", 1),
     ("left_inner_finger_joint", -1),
     ("right_inner_finger_joint", -1),
 )
-"""The 2F-85's linkage is a parallelogram: the fingertips stay parallel."""
+"""Joints, and their angles as multiples of the finger joint's: the 2F-85's linkage is a parallelogram, so the
+fingertips stay parallel."""
 
 ROBOT_CONTYPE, ROBOT_CONAFFINITY = "1", "2"
-"""The robot meets what is in the scene, not itself."""
-
-
-def assets_root() -> Path:
-    """The models of the installed robosuite, found without importing it."""
-    spec = importlib.util.find_spec("robosuite")
-    assert spec is not None
-    assert spec.submodule_search_locations
-    return Path(next(iter(spec.submodule_search_locations)), "models", "assets")
+"""The robot collides with the scene, not with itself."""
 
 
 def add_robot(root: ET.Element) -> None:
@@ -127,8 +118,11 @@ def add_robot(root: ET.Element) -> None:
 
 
 def _model(name: str) -> ET.Element:
-    """One of robosuite's models, with absolute paths; without the mesh that it names but does not bring."""
-    path = assets_root() / name
+    """One of robosuite's models, with absolute paths and without the mesh whose file is missing."""
+    spec = importlib.util.find_spec("robosuite")  # without importing it
+    assert spec is not None
+    assert spec.origin is not None
+    path = Path(spec.origin).with_name("models") / "assets" / name
     root = ET.parse(path).getroot()
     assets = _of(root, "asset")
     for mesh in assets.findall("mesh"):
@@ -151,7 +145,7 @@ def _section(root: ET.Element, name: str) -> ET.Element:
 
 
 def _mount(base: ET.Element, hand: ET.Element) -> None:
-    """Put the gripper on the flange, as DROID does: the fingers open along the y axis of the last link."""
+    """Mount the gripper on the flange, as DROID does: the fingers open along the y axis of the last link."""
     flange = base.find(".//body[@name='link7']")
     assert flange is not None
     for body in flange.findall("body"):
@@ -169,14 +163,14 @@ def _mount(base: ET.Element, hand: ET.Element) -> None:
 
 
 def _wrist_camera() -> ET.Element:
-    """Looks along the gripper's axis and towards it; the gripper is at the picture's lower edge."""
+    """A camera that looks along the gripper's axis; the gripper is at the lower edge of the image."""
     up = f"{math.cos(_LENS_TILT):.6f} 0 {math.sin(_LENS_TILT):.6f}"
     place = f"{_LENS_OFFSET} {_LENS_SIDE} {_LENS_FORWARD}"
     return ET.Element("camera", name=WRIST_CAMERA, pos=place, xyaxes=f"0 1 0 {up}", fovy=str(_WRIST_FOVY))
 
 
 def _camera_housing() -> list[ET.Element]:
-    """What the exterior camera sees of a ZED mini and its bracket."""
+    """The visible geoms of a ZED mini and its bracket."""
     common = {"type": "box", "group": "1", "contype": "0", "conaffinity": "0", "mass": "0"}
     parts = [
         ("0.013 0.062 0.012", f"{_LENS_OFFSET} 0 {_LENS_FORWARD - 0.02}"),
@@ -207,7 +201,7 @@ def _tune_joint(joint: ET.Element) -> None:
         return
     joint.attrib |= {"armature": "0.002", "damping": "0.1"}
     if name not in (FINGER_JOINT, "right_outer_knuckle_joint"):
-        joint.set("limited", "false")  # what drives them is limited
+        joint.set("limited", "false")  # the driving joints are limited
 
 
 def _tune_geom(geom: ET.Element) -> None:
@@ -223,7 +217,7 @@ def _tune_geom(geom: ET.Element) -> None:
 def _add_couplings(root: ET.Element) -> None:
     equality = _section(root, "equality")
     for joint, ratio in MIMICS:
-        coupling = copy.copy({"joint1": joint, "joint2": FINGER_JOINT, "polycoef": f"0 {ratio} 0 0 0"})
+        coupling = {"joint1": joint, "joint2": FINGER_JOINT, "polycoef": f"0 {ratio} 0 0 0"}
         ET.SubElement(equality, "joint", coupling, solref="0.005 1", solimp="0.95 0.99 0.001")
     tendon = ET.SubElement(_section(root, "tendon"), "fixed", name="fingers")
     for joint in (FINGER_JOINT, "right_outer_knuckle_joint"):
@@ -231,7 +225,7 @@ def _add_couplings(root: ET.Element) -> None:
 
 
 def _add_actuators(root: ET.Element) -> None:
-    """Springs and dampers whose rest positions are the controls: integrated implicitly, hence stable."""
+    """Add springs and dampers whose rest positions are the controls; implicit integration is stable."""
     actuators = _section(root, "actuator")
     for joint, stiffness, damping, torque in zip(ARM_JOINTS, STIFFNESS, DAMPING, MAX_TORQUE, strict=True):
         spring = {"gainprm": f"{stiffness}", "biastype": "affine", "biasprm": f"0 {-stiffness} {-damping}"}

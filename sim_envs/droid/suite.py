@@ -62,7 +62,8 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
 
     def instruction(self, key: EpisodeKey, wordings: Wordings) -> str:
         """The task's instruction, or one of its other wordings, in rotation."""
-        choice = _wordings(self._tasks[key.task_id], wordings)
+        task = self._tasks[key.task_id]
+        choice = (task.instruction,) if wordings == "benchmark" else getattr(task.wordings, wordings)
         return choice[(key.init_id + key.task_id + key.seed) % len(choice)]
 
     def training_wordings(self) -> Mapping[str, Sequence[str]]:
@@ -115,16 +116,6 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
 
         assert isinstance(world, DroidSim), "the world was not opened by this suite"
         return DroidExpert(world, noise=noise)
-
-
-def _wordings(task: TaskConfig, wordings: Wordings) -> Sequence[str]:
-    match wordings:
-        case "benchmark":
-            return (task.instruction,)
-        case "training":
-            return task.wordings.training
-        case "held_out":
-            return task.wordings.held_out
 
 
 def _digest(task: TaskConfig) -> str:
