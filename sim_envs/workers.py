@@ -160,7 +160,7 @@ class _Worker:
 
     @property
     def ends(self) -> tuple[Connection, int]:
-        """What to wait for: messages, and the process's exit."""
+        """The connection and the process's sentinel, for `multiprocessing.connection.wait`."""
         return self._connection, self._process.sentinel
 
     def mark_ready(self) -> None:

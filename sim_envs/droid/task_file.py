@@ -211,7 +211,7 @@ class TaskConfig(Preset):
         return self
 
     def _unfit_carrier(self, name: str) -> str | None:
-        """What is wrong with an object's carrier; None if nothing."""
+        """Describes what is wrong with an object's carrier; None if nothing."""
         thing = self.objects[name]
         if thing.carrier is None:
             return None
@@ -242,7 +242,7 @@ class TaskConfig(Preset):
         return str(unknown(what, missing[0], self.objects)) if missing else None
 
     def _misfit(self, criterion: Criterion) -> str | None:
-        """What is wrong with the shapes of a criterion; None if nothing."""
+        """Describes what is wrong with the shapes of a criterion; None if nothing."""
         shape = self.objects[criterion.object].shape
         if isinstance(criterion, InsideCriterion):
             target = self.objects[criterion.target].shape

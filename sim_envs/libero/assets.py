@@ -37,9 +37,8 @@ class AssetSet:
     """A complete asset tree. Results of different trees are not comparable.
 
     Attributes:
-        name: Where it came from, in a word that results can show: `hf-libero` for LIBERO's own distribution,
-            `standins` for ours, else the name of the folder.
-        path: The folder that holds `scenes`, `articulated_objects` and the rest.
+        name: `hf-libero` for LIBERO's own distribution, `standins` for ours, else the name of the folder.
+        path: The folder with `scenes`, `articulated_objects` and the rest.
     """
 
     name: str
@@ -47,7 +46,7 @@ class AssetSet:
 
     @functools.cached_property
     def digest(self) -> str:
-        """12 hexadecimal digits that change with any file's name or content."""
+        """The first 12 hexadecimal digits of a SHA-256 over names and contents of all files."""
         total = hashlib.sha256()
         names = (file.relative_to(self.path) for file in self.path.rglob("*") if file.is_file())
         for name in sorted(name for name in names if not _is_bookkeeping(name)):
@@ -60,13 +59,13 @@ def find_assets(source: str | os.PathLike[str] | None = None) -> AssetSet:
     """The asset tree that `source` names.
 
     Args:
-        source: A folder; `standins` for ours, generated unless they are there already; `download` for
-            hf-libero's own download (what is already there is not fetched again); `auto` or None for the
-            first that exists of the folder in `OXYGEN_LIBERO_ASSETS`, the one inside the installed hf-libero
-            package, and an earlier download, else for the stand-ins. The set's name says which it is.
+        source: A folder; `standins` for ours, generated once; `download` for hf-libero's download, which
+            skips files that exist; `auto` or None for the first that exists of the folder in
+            `OXYGEN_LIBERO_ASSETS`, the one in the installed hf-libero package, and an earlier download, else
+            the stand-ins.
 
     Raises:
-        UsageError: The folder is no asset tree, or a download failed; the one line says what to do.
+        UsageError: The folder is no asset tree, or a download failed.
     """
     if source is None or source == "auto":
         return _at_hand()
@@ -127,10 +126,7 @@ def _folder(path: Path, said_by: str) -> AssetSet:
 
 
 def _downloaded() -> AssetSet:
-    """What hf-libero downloads, from and to where it does.
-
-    (Its own function passes an option that current Hugging Face clients no longer know.)
-    """
+    """Download the assets as hf-libero does, whose own function fails with current Hugging Face clients."""
     load_libero()
     from huggingface_hub import snapshot_download
     from libero.libero.utils.download_utils import HF_ASSETS_REPO_ID
@@ -149,15 +145,15 @@ def _downloaded() -> AssetSet:
 
 
 def _download_cache() -> Path:
-    """Where hf-libero puts its download (`libero.libero.utils.download_utils`)."""
+    """The folder of hf-libero's download (`libero.libero.utils.download_utils`)."""
     return Path.home() / ".cache" / "libero" / "assets"
 
 
 def _missing_parts(path: Path) -> list[str]:
-    """The parts that are not there, or empty."""
+    """The parts that are missing or empty."""
     return [part for part in _PARTS if not any((path / part).glob("*"))]
 
 
 def _is_bookkeeping(file: Path) -> bool:
-    """Whether download clients keep it for themselves (`.cache`, `.gitattributes`)."""
+    """Whether it belongs to a download client (`.cache`, `.gitattributes`)."""
     return any(part.startswith(".") for part in file.parts)

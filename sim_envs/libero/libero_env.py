@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class SimulationError(RuntimeError):
-    """LIBERO cannot set up the episode."""
+    """LIBERO could not set up the episode."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,10 +27,8 @@ class ResetState:
     """State that episodes change in an environment and LIBERO's own reset does not restore.
 
     Attributes:
-        property_samplers: Samplers of joint positions (open drawers); LIBERO appends to them at each reset,
-            so that its second episode draws other random numbers than its first.
-        arrays: Arrays of the compiled model: where fixtures stand before they are placed (what is placed on
-            one is placed relative to that), which sites are visible.
+        property_samplers: Samplers of joint positions (open drawers), to which LIBERO appends at each reset.
+        arrays: Arrays of the compiled model: poses of fixtures before placement, and visibility of sites.
     """
 
     property_samplers: list[Any]
@@ -38,7 +36,7 @@ class ResetState:
 
     @classmethod
     def of(cls, env: Any) -> "ResetState":
-        """The state right after compilation, told from that after construction, which placed the fixtures."""
+        """The state right after compilation; construction has already placed the fixtures."""
         model = env.sim.model._model
         arrays = {name: getattr(model, name).copy() for name in ("body_pos", "body_quat", "site_rgba")}
         for fixture in env.fixtures_dict.values():
@@ -100,9 +98,9 @@ def build_env(task: LiberoTask, assets: AssetSet) -> Any:
 
 
 def reset_env(env: Any, blank: ResetState) -> None:
-    """What LIBERO's hard reset does, but with the model compiled before.
+    """Reset as LIBERO's hard reset does, without recompiling the model.
 
-    Every `forward` counts, also those that change nothing but the constraint solver's next starting point.
+    Every `forward` is needed: each changes the constraint solver's warm start.
     """
     blank.restore(env)
 
@@ -111,7 +109,7 @@ def reset_env(env: Any, blank: ResetState) -> None:
         env._load_model()
         env.sim.reset()
         env.sim.forward()
-        env.sim.forward()  # LIBERO opens its renderer here, which does the same.
+        env.sim.forward()  # in LIBERO, by opening the renderer
         env._reset_internal()
 
     _until_placed(attempt)

@@ -1,4 +1,4 @@
-"""Skills for drawers, doors and knobs: pull, turn and push."""
+"""Skills for drawers, doors and knobs: pull and push."""
 
 import functools
 import itertools
@@ -22,16 +22,16 @@ _BEYOND = {True: 0.012, False: 0.12}
 """Overshoot of the hand's target (m for slides, rad for hinges), since the arm is compliant."""
 
 _INSIDE = 0.25
-"""Which part of the wanted range is crossed before its value is good enough."""
+"""Margin within the goal's range, as a fraction of that range."""
 
 _DEEPEST_INSIDE = {True: 0.015, False: 0.3}
-"""But no more of it than this (m of a slide, rad of a hinge)."""
+"""Maximal margin (m for slides, rad for hinges)."""
 
 _ANOTHER = (0.01, 0.2)
-"""Poses this much apart (m, rad) are different tries."""
+"""Poses at least this far apart (m, rad) are different attempts."""
 
 _WAYS = 8
-"""How many ways to push are looked for, of which those that have failed are left out."""
+"""Number of candidate pushes, including those that have failed."""
 
 _CLOSING_STEPS, _OPENING_STEPS = 20, 8
 
@@ -97,11 +97,11 @@ def _differs(pose: Pose, tried: Sequence[Pose]) -> bool:
 
 
 def _along(scene: ExpertScene, goal: Goal, pose_after: Callable[[float], Pose]) -> GripperMotion:
-    """Lead the hand along a joint until it is where the goal wants it.
+    """Move the hand along a joint until its value satisfies the goal.
 
     Args:
         scene: The scene.
-        goal: What the motion is for.
+        goal: The goal of the motion.
         pose_after: Maps a displacement of the joint from its current value to the hand's pose.
     """
     begin = _joint(scene, goal)

@@ -18,7 +18,7 @@ from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey
 
 _HOLD = np.tile(LIBERO_INTERFACE.hold_action(np.empty(8), None), (HORIZON, 1))
-"""Stands still with an open gripper."""
+"""Holds still with an open gripper."""
 
 _STILL = (0.002, 0.02)
 _STILL_STEPS = 4

@@ -23,49 +23,49 @@ RESTING = downward(math.pi / 2)
 """Rotation of the hand of the resting arm."""
 
 _CLOSE_BEHIND = 0.015
-"""How far (m) before the part the hand comes down where there is no room for more."""
+"""Distance (m) behind the part at which the hand descends if there is no room for more."""
 
 STAND_OFF = 0.06
-"""How far (m) before the part the hand stops on its way there."""
+"""Distance (m) from the part at which the hand stops before it approaches."""
 
 _WIDEST = 0.066
-"""Thickest part (m) that is grasped: the open fingers are 0.076 apart."""
+"""Maximal thickness (m) of a grasped part: the open fingers are 0.076 apart."""
 
 _DEEPEST = 0.022
-"""How far (m) a part reaches from the grip site towards the palm, at most."""
+"""Maximal extent (m) of a part from the grip site towards the palm."""
 
 _SHALLOWER = (0.0, 0.004)
-"""A hand that finds no room with its pads on the middle (m) may hold on by the fingertips."""
+"""Offsets (m) of the grasp: with the middle of the pads, or only with the fingertips."""
 
 _MARGIN = 0.001
 _STEEP = 0.2
-"""Hands that point upwards by more than this sine are not considered: the arm would obstruct itself."""
+"""Maximal sine of a hand's upward angle: beyond it the arm would obstruct itself."""
 
 _FAN = np.arange(24) * math.pi / 12
 _TILTS = np.deg2rad([0.0, 15.0, -15.0, 30.0, -30.0])
 _LEANS = np.deg2rad([0.0, 15.0, 30.0, 45.0, 60.0])
 _SPOTS = (0.0, 0.75, -0.75)
-"""Where on a face it is pushed, as parts of half its sides."""
+"""Contact points on a face, as fractions of half its sides."""
 
 _TOUCH = 0.001
 _AGAINST = 0.9
-"""Cosine from which on a face looks against the way that the part has to go."""
+"""Minimal cosine between a face's normal and the direction opposite to the part's motion."""
 
 _LEVER_WORTH = 4.0
-"""Radians of turning the hand that a metre of lever is worth."""
+"""Cost of a metre of lever, in radians of hand rotation."""
 
 _MOST_STRAIN = 2.2
-"""The hand is not turned further (rad) from rest."""
+"""Maximal rotation (rad) of the hand from rest."""
 
 _GRIP_WORTH = 20.0
-"""Radians of turning the hand that a metre of what lies between the pads is worth."""
+"""Value of a metre of material between the pads, in radians of hand rotation."""
 
 _LONG_ENOUGH = 0.03
 
 _REACH = 0.45
 _FINGERS_REACH = 0.065
 _FINE, _COARSE = 0.003, 0.007
-"""Cells (m) in which the surroundings are looked at: around the fingers, and around the rest of the hand."""
+"""Cells (m) to which surroundings are thinned: around the fingers, and around the rest of the hand."""
 
 
 def ways_to_hold(scene: ExpertScene, joint: FixtureJoint, by: float) -> Iterator[Pose]:
@@ -109,7 +109,7 @@ class Push:
     back: float = STAND_OFF
 
     def before(self, joint: FixtureJoint, by: float) -> Pose:
-        """Where the hand comes down."""
+        """The pose at which the hand descends."""
         way = math.copysign(1.0, by) * joint.direction_at(self.spot)
         return self.pose.shifted(-self.back * way)
 
@@ -175,7 +175,7 @@ class _Room:
 
 
 def _around(box: Box) -> Iterator[Pose]:
-    """Every way to put the fingers on two sides of a box."""
+    """Grasps with the fingers on two opposite sides of a box."""
     longest = int(np.argmax(box.half))
     for side in (axis for axis in range(3) if axis != longest):
         for tilt in _TILTS:
@@ -194,23 +194,23 @@ def _around(box: Box) -> Iterator[Pose]:
 
 
 def _support(box: Box, direction: Vector3) -> float:
-    """How far (m) a box reaches from its middle in a direction."""
+    """Half the extent (m) of a box along a direction."""
     return float(np.abs(direction @ box.pose.rotation) @ box.half)
 
 
 def _gripped(box: Box, pose: Pose) -> float:
-    """How far (m) a box reaches to either side of the pads' middle: a short one turns between them."""
+    """Half the length (m) of the material between the pads, where more is no better; short parts slip."""
     return min(_support(box, pose.rotation[:, 1]), _LONG_ENOUGH)
 
 
 def _depth(box: Box, direction: Vector3) -> float:
-    """How far (m) below the surface the middle of a box is, seen along a direction."""
+    """Depth (m) of a box's center below its surface along a direction."""
     cosines = np.abs(direction @ box.pose.rotation)
     return float((box.half / np.maximum(cosines, 1e-9)).min())
 
 
 def _spots(box: Box, joint: FixtureJoint, sign: float) -> Iterator[Vector3]:
-    """Places on the face of a box that looks against the way it has to go."""
+    """Contact points on the face of a box opposite to its direction of motion."""
     way = sign * joint.direction_at(box.pose.position)
     cosines = way @ box.pose.rotation
     axis = int(np.argmax(np.abs(cosines)))
@@ -225,7 +225,7 @@ def _spots(box: Box, joint: FixtureJoint, sign: float) -> Iterator[Vector3]:
 
 
 def _fists(spot: Vector3, way: Vector3) -> Iterator[Pose]:
-    """Closed hands that touch a spot from behind, upright or leaning back, with either side of a finger."""
+    """Poses of closed hands that touch a point from behind, with different tilts and sides of a finger."""
     flat = np.array([way[0], way[1], 0.0]) / max(float(np.hypot(way[0], way[1])), 1e-9)
     across = np.cross(np.array([0.0, 0.0, 1.0]), flat)
     for lean in _LEANS:
@@ -241,12 +241,12 @@ def _rotation(closing: Vector3, approach: Vector3) -> Matrix3:
 
 
 def _nearest_half_turn(rotation: Matrix3) -> Matrix3:
-    """Of the two rotations that are the same to a symmetric gripper, the one nearer to rest."""
+    """The rotation or its equivalent for a symmetric gripper, whichever is nearer to rest."""
     return min((rotation, rotation @ np.diag([-1.0, -1.0, 1.0])), key=_turned)
 
 
 def _turned(rotation: Matrix3) -> float:
-    """How far (rad) a hand is turned from rest."""
+    """Rotation (rad) of a hand from rest."""
     return math.acos(min(1.0, max(-1.0, (float(np.sum(rotation * RESTING)) - 1) / 2)))
 
 
@@ -257,11 +257,11 @@ def _turned_the_short_way(pose: Pose, joint: FixtureJoint, by: float) -> Pose:
 
 
 def _strain(pose: Pose, joint: FixtureJoint, by: float) -> float:
-    """How far (rad) from rest the hand is turned at most, from start to end."""
+    """Maximal rotation (rad) of the hand from rest, over start and end."""
     return max(_turned(pose.rotation), _turned(joint.carried(pose, by).rotation))
 
 
 def _push_cost(push: Push, joint: FixtureJoint) -> float:
-    """Turning the hand costs; so does a spot off the middle of a slide, or near the axis of a hinge."""
+    """Cost of rotating the hand, and of a point off the middle of a slide or near the axis of a hinge."""
     lever = float(np.linalg.norm(np.cross(joint.axis, push.spot - joint.anchor)[:2]))
     return _turned(push.pose.rotation) + _LEVER_WORTH * (lever if joint.slides else -lever)

@@ -15,20 +15,20 @@ from sim_envs.scripted.poses import Pose
 from sim_envs.truth.ground_truth import Phase
 
 _MARGIN = 0.02
-"""Room (m) left under what travels."""
+"""Clearance (m) below the hand and the held object."""
 
 _CORNER = 0.015
-"""Corners on the way are cut this much (m), which is less than the margin."""
+"""Position tolerance (m) of waypoints on the way; less than the margin."""
 
 _DOWN = 0.03
-"""How far (m) a thing is lowered at most before it is let go: it stops at the ground."""
+"""Distance (m) by which an object is lowered before release, unless the ground stops it."""
 
 _TURN_STRIDE = 0.3
-"""Angle (rad) between the turns looked at when the gripper turns as it travels."""
+"""Spacing (rad) of the rotations checked when the gripper rotates on its way."""
 
 
 def insertion(scene: ExpertScene, thing: str, target: str, tried: Sequence[Grasp]) -> Insertion | None:
-    """How to insert an object from the side; None if that is not needed, or all grasps were tried."""
+    """An insertion of an object from the side; None if none is needed, or all grasps were tried."""
     if not is_roofed(scene, target) or holds(scene, thing):
         return None
     plans = insertions(scene, thing, target)
@@ -90,7 +90,7 @@ def _moving(scene: ExpertScene, thing: str, phase: Phase, path: Sequence[Waypoin
 
 
 def _travel_height(scene: ExpertScene, end: Pose, held: str | None = None) -> float:
-    """How high the gripper travels to a place above another pose, turning on the way."""
+    """Height (m) at which the gripper moves above another pose, rotating on the way."""
     start, hidden = scene.gripper, [held] if held else []
     local = start.to_local(scene.surface(held)) if held else np.zeros((0, 3))
     terrain = Terrain(scene.surroundings(*hidden), start=start.position[:2], end=end.position[:2])
@@ -102,7 +102,7 @@ def _travel_height(scene: ExpertScene, end: Pose, held: str | None = None) -> fl
 
 
 def _turning(start: Pose, end: Pose) -> list[Pose]:
-    """Poses at one place, turned from one to another in small steps."""
+    """Poses at the start's position, rotating towards the end in small steps."""
     turn = start.twist_to(end) * np.repeat([0.0, 1.0], 3)
     shares = np.linspace(0.0, 1.0, int(np.linalg.norm(turn) / _TURN_STRIDE) + 2)
     return [start.moved(share * turn) for share in shares]

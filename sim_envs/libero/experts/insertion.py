@@ -20,22 +20,22 @@ from sim_envs.scripted.surfaces import Points
 _TILTS = np.radians(np.arange(30.0, 91.0, 15.0))
 _HEADINGS = np.radians(np.arange(-180.0, 180.0, 30.0))
 _PER_TURN = 2
-"""Grasps of each rotation that are looked at closely: the best."""
+"""Number of grasps checked for each rotation."""
 
 _WAYS = 4
-"""Ways into a region that are looked at: across its sides."""
+"""Number of directions into a region that are checked: across its sides."""
 
 _HOVER = 0.012
-"""Height (m) above the ground at which a thing is moved in; points stand for neighbours 5 mm away."""
+"""Height (m) above the ground at which an object is inserted; surface points are 5 mm apart."""
 
 _FROM_THE_EDGE = 0.012
-"""How far (m) inside a region's edge the middle of a thing is brought at least."""
+"""Minimal distance (m) of an object's position from the region's edge."""
 
 _FROM_THE_BACK = 0.01
-"""Room (m) left before what ends the way in."""
+"""Clearance (m) at the end of the insertion."""
 
 _ASIDE = (0.015, 0.005, 0.0)
-"""Room (m) left at both sides, if there is so much; else the next."""
+"""Clearances (m) at both sides, tried in this order."""
 
 _SPACING = 0.01
 
@@ -43,16 +43,16 @@ _UP = np.array([0.0, 0.0, 1.0])
 
 _COLUMN = 0.012
 _CEILING = 0.02
-"""What is over the middle of a region, this near (m) in the plan and this much (m) higher, is a ceiling."""
+"""Surfaces at this horizontal distance (m) of a region's center, this far (m) above, are a ceiling."""
 
 _FLAT = 0.01
-"""Regions less high than twice this (m) are surfaces, which lie in what they are the top of."""
+"""Regions up to this half height (m) are surfaces."""
 
 _BACK = 0.06
-"""How far (m) before a grasp the gripper is in line with it."""
+"""Distance (m) before a grasp at which the gripper is in line with it."""
 
 _FARTHEST_OUT = 0.4
-"""How far (m) before its end a way in may begin."""
+"""Maximal length (m) of an insertion."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ class Insertion:
 
 
 def is_roofed(scene: ExpertScene, target: str) -> bool:
-    """Whether a fixture is over the middle of a region, so that nothing gets into it from above."""
+    """Whether a fixture covers the middle of a region, so that objects cannot be put in from above."""
     region = scene.region(target)
     if region is None or _half_along(region, _UP) < _FLAT:
         return False
@@ -110,12 +110,12 @@ def insertions(scene: ExpertScene, thing: str, target: str) -> Iterator[Insertio
 
 
 class _Way:
-    """A straight way into a region, level and towards one heading."""
+    """A straight, horizontal path into a region along one heading."""
 
     def __init__(self, scene: ExpertScene, thing: str, region: Box, heading: float) -> None:
         self._region, self._heading = region, heading
         self._along = np.array([np.cos(heading), np.sin(heading), 0.0])
-        # Rows: what is across the way, up, and against the way, which takes the place of up.
+        # Rows: across the path, up, and against the path, which replaces up in the height map.
         self._aside = np.array([-self._along[1], self._along[0], 0.0])
         self._turn = np.stack([self._aside, np.cross(-self._along, self._aside), -self._along])
         self._frame, self._thing = scene.pose(thing), scene.surface(thing)
@@ -124,11 +124,11 @@ class _Way:
         self._terrain = Terrain(self._surroundings @ self._turn.T, start=middle, end=middle)
 
     def is_open(self) -> bool:
-        """Whether the thing, as it is turned now, can get in alone."""
+        """Whether the object alone fits in, with its current rotation."""
         return self._end(self._frame.rotation, np.zeros((0, 3))) is not None
 
     def end(self, taking: Pose) -> Pose | None:
-        """Where a gripper ends that took the thing like this, if it gets in, heading along the way."""
+        """The final gripper pose for a grasp, rotated to point along the path; None if it does not fit."""
         grip = taking.seen_from(self._frame)
         rotation = _about_up(self._heading - _heading(taking.rotation[:, 2])) @ self._frame.rotation
         hand = Pose(position=np.zeros(3), rotation=rotation).after(grip)
@@ -136,7 +136,7 @@ class _Way:
         return None if end is None else end.after(grip)
 
     def begin(self, inside: Pose, taking: Pose) -> Pose:
-        """Where the gripper is when what it holds is out of the way of what comes from above."""
+        """The gripper pose before the insertion, at which the held object can be reached from above."""
         held = inside.to_world(taking.to_local(self._thing))
         underside = Underside.of(inside, opening=2 * PANDA.inner, held=held)
         end, height = inside.position[:2], inside.position[2]
@@ -150,11 +150,11 @@ class _Way:
         return Pose(position=np.array([*start, height]), rotation=inside.rotation)
 
     def _end(self, rotation: Matrix3, hand: Points) -> Pose | None:
-        """The thing's pose at the end of the way, if it gets into the region.
+        """The object's pose at the end of the path; None if it does not fit into the region.
 
         Args:
-            rotation: The thing's.
-            hand: Points that come with it, from its own position, in world axes.
+            rotation: Rotation of the object.
+            hand: Points of the hand relative to the object's position, in world axes.
         """
         thing = self._frame.to_local(self._thing) @ rotation.T
         height = self._ground(thing) + _HOVER
@@ -176,7 +176,7 @@ class _Way:
         return None
 
     def _ground(self, thing: Points) -> float:
-        """How high the thing's own position is when it stands in the region."""
+        """Height (m) of the object's position when it stands in the region."""
         middle = self._region.pose.position
         low = self._surroundings[self._surroundings[:, 2] < middle[2]]
         terrain = Terrain(low, start=middle[:2], end=middle[:2])
@@ -184,7 +184,7 @@ class _Way:
 
 
 def _grasps(scene: ExpertScene, thing: str) -> list[Grasp]:
-    """Tilted grasps from all around, best first."""
+    """Tilted grasps from all headings, best first."""
     frame, center = scene.pose(thing), scene.center_of_mass(thing)
     surface, surroundings = scene.surface(thing), scene.surroundings(thing)
     found: list[Grasp] = []

@@ -55,8 +55,7 @@ class FixtureJoint:
 
 
 def read_joint(env: Any, name: str) -> FixtureJoint | None:
-    """The joint that opens, closes or turns what LIBERO calls `name`: a drawer's region, or a fixture with
-    one moving part. None if there is no such joint."""
+    """The joint of a drawer's region, or of a fixture with one moving part; None if there is none."""
     region = env.object_sites_dict.get(name)
     names = list(region.joints or ()) if region is not None else _joints_of_fixture(env, name)
     if len(names) != 1:
@@ -75,7 +74,7 @@ def read_joint(env: Any, name: str) -> FixtureJoint | None:
 
 
 def read_container(env: Any, region: str) -> FixtureJoint | None:
-    """The joint to be opened before anything can go into a region: a drawer's own, or the fixture's door."""
+    """The joint that opens a region: of its drawer, or of its fixture's door; None if always open."""
     joint = read_joint(env, region)
     if joint is None and region in env.object_sites_dict:
         joint = read_joint(env, getattr(env.object_sites_dict[region], "parent_name", None) or "")
@@ -83,7 +82,7 @@ def read_container(env: Any, region: str) -> FixtureJoint | None:
 
 
 def wanted_range(env: Any, predicate: str, joint: FixtureJoint) -> tuple[float, float] | None:
-    """Between which values of the joint a predicate holds, by LIBERO's own table; None if it has none."""
+    """The range of joint values in which a predicate holds, as LIBERO defines it; None if undefined."""
     table = env.get_object(joint.fixture).object_properties["articulation"]
     values = table.get(_RANGES[predicate])
     return (float(min(values)), float(max(values))) if values else None

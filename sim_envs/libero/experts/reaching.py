@@ -1,4 +1,4 @@
-"""Motions to a pose with any hand rotation, at it, and away from it."""
+"""Motions to a pose with any hand rotation, away from it, and waiting."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from sim_envs.scripted.poses import Pose, Vector3
 from sim_envs.truth.ground_truth import Phase
 
 _MARGIN = 0.03
-"""Room (m) left under the hand as it travels."""
+"""Clearance (m) below the hand on its way."""
 
 _CORNER = 0.015
 _METRES_PER_STEP = 0.008

@@ -104,7 +104,7 @@ class ExpertScene:
 
     @property
     def mobility(self) -> Float64[np.ndarray, "6 6"]:
-        """How the grip site accelerates (m/s², rad/s²) per unit of wrench (N, Nm) on it: J M⁻¹ Jᵀ."""
+        """Acceleration of the grip site (m/s², rad/s²) per wrench (N, Nm) on it: J M⁻¹ Jᵀ."""
         size = self._model.nv
         jacobian, inertia = np.zeros((6, size)), np.zeros((size, size))
         mujoco.mj_jacSite(self._model, self._data, jacobian[:3], jacobian[3:], self._grip_site)
@@ -124,13 +124,13 @@ class ExpertScene:
         return bool(self._env._eval_predicate([goal.predicate, *goal.arguments]))
 
     def position(self, name: str) -> Vector3:
-        """Where a thing or a region is (m), by the point that LIBERO's predicates look at."""
+        """Position (m) of an object or region that LIBERO's predicates use."""
         if name in self._env.object_sites_dict:
             return self._data.site(name).xpos.copy()
         return self.pose(name).position
 
     def region(self, name: str) -> Box | None:
-        """The box of a region, as LIBERO's predicates see it; None for a thing."""
+        """The box of a region that LIBERO's predicates use; None for an object."""
         if name not in self._env.object_sites_dict:
             return None
         half = np.asarray(self._env.object_sites_dict[name].size, np.float64)
@@ -141,58 +141,58 @@ class ExpertScene:
         return ReachabilityCheck(self._model, self._data, self._arm)
 
     def body(self, name: str) -> int:
-        """The number of a thing's body in MuJoCo's model."""
+        """Id of an object's body."""
         return int(self._env.obj_body_id[name])
 
     @property
     def movable(self) -> frozenset[str]:
-        """The things that can be carried; fixtures cannot."""
+        """Names of the movable objects, without fixtures."""
         return frozenset(self._env.objects_dict)
 
     def owner(self, name: str) -> str:
-        """The thing that a region is part of; a thing's own name; `` for regions of the floor or a table."""
+        """The object that a region belongs to; an object's own name; empty for regions of floor or table."""
         region = self._env.object_sites_dict.get(name)
         return name if region is None else region.parent_name or ""
 
     def pose(self, name: str) -> Pose:
-        """The pose of a thing."""
+        """The pose of an object."""
         return Pose.of(self._data.body(self.body(name)))
 
     def center_of_mass(self, name: str) -> Vector3:
-        """The centre of mass of a thing (m)."""
+        """The center of mass of an object (m)."""
         return self._data.subtree_com[self.body(name)].copy()
 
     def surface(self, name: str) -> Points:
-        """Points on a thing's collision surface, in world coordinates."""
+        """Points on an object's collision surface, in world coordinates."""
         return self._surface_of({self._root(name)})
 
     def surroundings(self, *without: str) -> Points:
-        """Points on all collision surfaces but the robot's and those of the things named."""
+        """Points on all collision surfaces except those of the robot and the named objects."""
         hidden = {self._root(name) for name in without}
         return self._surface_of(set(self._model.body_rootid.tolist()) - hidden)
 
     def joint(self, name: str) -> FixtureJoint | None:
-        """The joint behind a drawer's region, or behind a fixture with one moving part; None if none."""
+        """See `joints.read_joint`."""
         return read_joint(self._env, name)
 
     def container(self, region: str) -> FixtureJoint | None:
-        """The joint that has to be open before anything can go into a region; None if it is always open."""
+        """See `joints.read_container`."""
         return read_container(self._env, region)
 
     def wanted(self, predicate: str, joint: FixtureJoint) -> tuple[float, float] | None:
-        """Between which values of a joint `open`, `close`, `turnon` or `turnoff` holds; None if nowhere."""
+        """See `joints.wanted_range`."""
         return wanted_range(self._env, predicate, joint)
 
     def part_boxes(self, joint: FixtureJoint) -> list[Box]:
-        """The collision shapes of what a joint moves, each by its bounding box."""
+        """Bounding boxes of the collision shapes of the part that a joint moves."""
         return self._collisions.boxes(self._moved_by(joint))
 
     def part_surface(self, joint: FixtureJoint) -> Points:
-        """Points on the surface of what a joint moves, in world coordinates."""
+        """Points on the surface of the part that a joint moves, in world coordinates."""
         return self._collisions.surface(self._moved_by(joint))
 
     def surroundings_of_part(self, joint: FixtureJoint) -> Points:
-        """Points on all surfaces but the robot's and those of what a joint moves."""
+        """Points on all surfaces except those of the robot and the part that a joint moves."""
         return self._collisions.surface(set(range(self._model.nbody)) - self._moved_by(joint))
 
     def fixtures_beside(self, joint: FixtureJoint) -> Points:

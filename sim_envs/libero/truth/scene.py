@@ -46,7 +46,7 @@ class LiberoScene(TruthScene):
         return min(items, key=lambda item: distances[item.index])
 
     def satisfied(self, target: GoalTarget) -> bool:
-        """Whether a goal holds, by LIBERO's own predicate. Does not change the simulation."""
+        """As in the base class, by LIBERO's predicates."""
         goal = self._goals[target.number]
         if goal.predicate not in ("turnon", "turnoff"):
             return bool(self._env._eval_predicate([goal.predicate, *goal.arguments]))
@@ -69,10 +69,7 @@ class LiberoScene(TruthScene):
         return bool(np.all(np.abs(position - center)[:2] <= half + margin))
 
     def location(self, item: Item) -> str:
-        """Where a thing is: in or on a region, on another thing, on the table; else `elsewhere`.
-
-        By LIBERO's predicates; its goals come first, so that facts agree with success.
-        """
+        """As in the base class, by LIBERO's predicates."""
         for target in self.targets:
             if target.item is item and target.place is not None and self.satisfied(target):
                 return phrase(target.place)
