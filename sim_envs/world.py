@@ -1,7 +1,7 @@
 """The world contract: episode keys, observations, and the methods of a simulator."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -30,6 +30,10 @@ class EpisodeKey:
 
     def __str__(self) -> str:
         return f"{self.suite}.{self.task_id}.{self.init_id}.{self.seed}"
+
+    def choose(self, wordings: Sequence[str]) -> str:
+        """The wording of the episode's instruction, in rotation, the same for all policies and modes."""
+        return wordings[(self.init_id + self.task_id + self.seed) % len(wordings)]
 
     def digest(self) -> int:
         """A 64-bit hash of the key, the same on every machine and in every process."""

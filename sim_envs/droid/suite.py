@@ -63,8 +63,7 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
     def instruction(self, key: EpisodeKey, wordings: Wordings) -> str:
         """The task's instruction, or one of its other wordings, in rotation."""
         task = self._tasks[key.task_id]
-        choice = (task.instruction,) if wordings == "benchmark" else getattr(task.wordings, wordings)
-        return choice[(key.init_id + key.task_id + key.seed) % len(choice)]
+        return task.instruction if wordings == "benchmark" else key.choose(getattr(task.wordings, wordings))
 
     def training_wordings(self) -> Mapping[str, Sequence[str]]:
         """The training wordings of every instruction."""

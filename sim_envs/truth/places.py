@@ -68,7 +68,9 @@ UPPER_SHELF, LOWER_SHELF = "cabinet shelf", "space under the shelf"
 
 _THING_NOUNS = tuple(sorted(set(THINGS.values())))
 _FIXTURE_NOUNS = tuple(sorted(set(FIXTURES.values())))
-_LANDMARKS = (*_THING_NOUNS, *_FIXTURE_NOUNS)
+_BESIDE = frozenset(
+    f"{side} of the {landmark}" for side in _SIDES for landmark in (*_THING_NOUNS, *_FIXTURE_NOUNS)
+)
 
 MOVABLE = frozenset(
     [*_THING_NOUNS, *(f"{qualifier} {noun}" for qualifier in QUALIFIERS for noun in _THING_NOUNS)]
@@ -76,8 +78,7 @@ MOVABLE = frozenset(
 """Nouns of movable objects."""
 
 PLACES = frozenset(
-    [*MOVABLE, *_FIXTURE_NOUNS, *DRAWERS, *_COMPARTMENTS, *_TOPS, UPPER_SHELF, LOWER_SHELF]
-    + [f"{side} of the {landmark}" for side in _SIDES for landmark in _LANDMARKS]
+    [*MOVABLE, *_FIXTURE_NOUNS, *DRAWERS, *_COMPARTMENTS, *_TOPS, UPPER_SHELF, LOWER_SHELF, *_BESIDE]
 )
 """Nouns of places."""
 
@@ -93,24 +94,12 @@ _INSIDE = frozenset(
         *(noun for noun in MOVABLE if noun.endswith(("bowl", "mug", "basket", "tray"))),
     ]
 )
-_BESIDE = frozenset(f"{side} of the {landmark}" for side in _SIDES for landmark in _LANDMARKS)
-
-
-def beside(side: str, landmark: str) -> str:
-    """The place beside a landmark: `right`, `plate` → `right of the plate`."""
-    return f"{side} of the {landmark}"
-
-
-def _preposition(place: str) -> str:
-    if place in _BESIDE:
-        return "to"
-    return "in" if place in _INSIDE else "on"
-
-
 HOUSEHOLD = Nouns(
     movable=MOVABLE,
     parts=frozenset(PARTS),
-    places=frozenset((place, _preposition(place)) for place in PLACES),
+    places=frozenset(
+        (place, "to" if place in _BESIDE else "in" if place in _INSIDE else "on") for place in PLACES
+    ),
 )
 """The default vocabulary."""
 

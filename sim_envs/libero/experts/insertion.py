@@ -43,7 +43,7 @@ _UP = np.array([0.0, 0.0, 1.0])
 
 _COLUMN = 0.012
 _CEILING = 0.02
-"""Surfaces at this horizontal distance (m) of a region's center, this far (m) above, are a ceiling."""
+"""Surfaces within this horizontal distance (m) of a region's center, this far (m) above, are a ceiling."""
 
 _FLAT = 0.01
 """Regions up to this half height (m) are surfaces."""

@@ -9,14 +9,6 @@ from scipy.spatial.transform import Rotation
 
 from sim_envs.scripted.poses import Pose, Vector3
 
-_RANGES = {
-    "open": "default_open_ranges",
-    "close": "default_close_ranges",
-    "turnon": "default_turnon_ranges",
-    "turnoff": "default_turnoff_ranges",
-}
-"""LIBERO's property for the joint range of each predicate."""
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FixtureJoint:
@@ -57,11 +49,12 @@ class FixtureJoint:
 def read_joint(env: Any, name: str) -> FixtureJoint | None:
     """The joint of a drawer's region, or of a fixture with one moving part; None if there is none."""
     region = env.object_sites_dict.get(name)
-    names = list(region.joints or ()) if region is not None else _joints_of_fixture(env, name)
+    owner = env.fixtures_dict.get(name) if region is None else region
+    names = list(owner.joints or ()) if owner is not None else []
     if len(names) != 1:
         return None
     model, data = env.sim.model._model, env.sim.data._data
-    joint = int(mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_JOINT, names[0]))
+    joint = model.joint(names[0]).id
     return FixtureJoint(
         name=names[0],
         fixture=name if region is None else region.parent_name,
@@ -84,9 +77,5 @@ def read_container(env: Any, region: str) -> FixtureJoint | None:
 def wanted_range(env: Any, predicate: str, joint: FixtureJoint) -> tuple[float, float] | None:
     """The range of joint values in which a predicate holds, as LIBERO defines it; None if undefined."""
     table = env.get_object(joint.fixture).object_properties["articulation"]
-    values = table.get(_RANGES[predicate])
+    values = table.get(f"default_{predicate}_ranges")
     return (float(min(values)), float(max(values))) if values else None
-
-
-def _joints_of_fixture(env: Any, name: str) -> list[str]:
-    return list(env.fixtures_dict[name].joints) if name in env.fixtures_dict else []
