@@ -44,7 +44,7 @@ def main(
         file: The image to write.
         suite: The suites. Default: droid_tabletop.
         task_ids: Tasks of every suite. Default: all.
-        assets: Asset sets, from left to right: folders, or names of sources (standins, download, auto).
+        assets: Asset sets, from left to right: folders, or sources (standins, download, auto).
     """
     if file.suffix.lower() not in _SUFFIXES:
         raise unknown("image format", file.suffix, _SUFFIXES, remedy=f"In {str(file)!r}.")

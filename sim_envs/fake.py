@@ -15,7 +15,7 @@ from sim_envs.truth.ground_truth import HELD, CompletedAction, Fact, Memory, Nar
 from sim_envs.world import AdvanceResult, EpisodeKey, Observation
 
 _CLOSE, _LIFT, _LOWER, _DONE = 3, 6, 9, 12
-"""Control steps at which the ground-truth narration changes phase."""
+"""Control steps at which the phase of the ground truth changes."""
 
 
 @dataclasses.dataclass

@@ -84,7 +84,7 @@ def run_in_workers(
         runner: Runs the jobs; a copy is sent to every worker.
         queue: The jobs.
         workers: Number of processes.
-        check: Called several times a second; an exception from it stops the workers.
+        check: Called several times per second; its exceptions stop the workers.
         handler: Answers requests of the workers.
         timeout_s: A worker whose job takes longer is replaced.
 

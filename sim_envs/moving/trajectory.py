@@ -19,7 +19,7 @@ _LONGEST = 0.2
 """Longest drift (m): the object stays within sight and reach."""
 
 _LEAST = 0.01
-"""An object with less free space (m) than this does not move."""
+"""Minimal free space (m) of an object that moves."""
 
 _DIRECTIONS = 24
 

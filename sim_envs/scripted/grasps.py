@@ -1,9 +1,8 @@
 """Grasp search from the shapes of an object and its surroundings.
 
-There is no table of objects: collision surfaces are point clouds, and the gripper is tried at every position
-and rotation. A grasp is feasible if both open fingers and the palm are free of collisions and material is
-between the pads. So a can is grasped across its middle, a carton by its narrow side, a bowl by its rim, and a
-mug from the side by its handle.
+Objects are point clouds of their collision surfaces. A gripper pose is feasible if open fingers and palm are
+free of collisions and material is between the pads: a can is grasped across its middle, a carton across its
+narrow side, a bowl by its rim, and a mug from the side by its handle.
 """
 
 import dataclasses
@@ -195,5 +194,5 @@ class _View:
         ]
 
     def _touched_at(self, end: float, touched: Points) -> float:
-        """Where across its width a finger from one end first touches the object."""
+        """Offset (m) across the closing direction at which a finger first touches the object."""
         return float(touched[np.abs(touched[:, 0] - end) < _FLAT, 1].mean())

@@ -22,7 +22,7 @@ _SLOWEST = 0.5
 """Largest reduction of the pace at level 1, as a fraction."""
 
 _ROOMY = 0.015
-"""Waypoints with at least this position tolerance (m) may be shifted."""
+"""Minimal position tolerance (m) of waypoints that may be shifted."""
 
 _ASIDE, _HIGHER = 0.015, 0.06
 """Shift (m) of such a waypoint at level 1: standard deviation sideways, maximum upwards."""

@@ -1,6 +1,6 @@
 """The default vocabulary: LIBERO's nouns, as in its instructions.
 
-It is the default because records do not name it, and are graded again without a simulator.
+Records do not name it, and are graded again without a simulator.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ THINGS: Mapping[str, str] = {
     "wooden_tray": "tray",
     "yellow_book": "book",
 }
-"""Category of a movable object to its noun."""
+"""Maps the category of a movable object to its noun."""
 
 FIXTURES: Mapping[str, str] = {
     "desk_caddy": "caddy",
@@ -51,10 +51,10 @@ FIXTURES: Mapping[str, str] = {
     "wooden_cabinet": "cabinet",
     "wooden_two_layer_shelf": "shelf",
 }
-"""Category of a fixture to its noun."""
+"""Maps the category of a fixture to its noun."""
 
 QUALIFIERS = ("left", "right", "front", "middle", "back", "other")
-"""Distinguish objects of one noun, as in LIBERO's instructions: as seen from opposite the robot."""
+"""Distinguish objects of one noun, as in LIBERO's instructions: seen from opposite the robot."""
 
 LEVELS = ("top", "middle", "bottom")
 DRAWERS = tuple(f"{level} drawer of the cabinet" for level in LEVELS)

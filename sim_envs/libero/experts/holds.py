@@ -1,8 +1,7 @@
 """Finds grasps and pushes for the moving part of a fixture, from its shape and joint alone.
 
-There is no table of handles: every box of the part is tried from many directions, and the hand must be free
-of collisions before, during and after the motion. So a drawer is pulled by its bar, a door by its handle, and
-a knob is turned by its ridge.
+Every box of the part is tried from many directions; the hand must be free of collisions before, during and
+after the motion: a drawer is pulled by its bar, a door by its handle, and a knob is turned by its ridge.
 """
 
 import dataclasses
