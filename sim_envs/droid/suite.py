@@ -1,7 +1,5 @@
 """DROID's suites: tabletop tasks from YAML files, with joint velocity or joint position control."""
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
@@ -13,10 +11,10 @@ from configs.schema import Preset, SuiteConfig, Wordings
 from sim_envs.droid.control import CONTROL_HZ, Control
 from sim_envs.droid.conventions import interface
 from sim_envs.droid.placement import FIRST_DRAWN, STORED, draw
-from sim_envs.droid.task_file import TaskConfig, load_task
+from sim_envs.droid.task_file import load_task
 from sim_envs.gl import choose_backend, require_backend
 from sim_envs.scripted.policy import ScriptedPolicy
-from sim_envs.suite import ConfiguredSuite, InitIds, Task
+from sim_envs.suite import ConfiguredSuite, InitIds, Task, digest
 from sim_envs.world import EpisodeKey, World
 
 _PINNED = {"mujoco": "3.2.3", "robosuite": "1.4.0"}
@@ -100,7 +98,7 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
         return {
             "versions": {package: version(package) for package in _PINNED},
             "control": self.environment.control.value,
-            "tasks": {task.name: _digest(task) for task in self._tasks},
+            "tasks": {task.name: digest(task.model_dump(mode="json")) for task in self._tasks},
             **others,
         }
 
@@ -115,8 +113,3 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
 
         assert isinstance(world, DroidSim), "the world was not opened by this suite"
         return DroidExpert(world, noise=noise)
-
-
-def _digest(task: TaskConfig) -> str:
-    canonical = json.dumps(task.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()[:16]

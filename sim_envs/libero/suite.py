@@ -1,7 +1,5 @@
 """LIBERO's suites: 130 tasks with stored initial states, under the published protocol."""
 
-import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
@@ -17,7 +15,7 @@ from sim_envs.libero.tasks import FIRST_DRAWN, LiberoTask, init_states, list_tas
 from sim_envs.libero.wordings import wordings as wordings_of
 from sim_envs.preflight import CheckResult
 from sim_envs.scripted.policy import ScriptedPolicy
-from sim_envs.suite import Assets, InitIds, Task
+from sim_envs.suite import Assets, InitIds, Task, digest
 from sim_envs.world import EpisodeKey, World
 
 
@@ -116,5 +114,4 @@ class LiberoSuite:
     def _describe_wordings(self, name: Wordings) -> dict[str, str]:
         """The name of the wordings, and a digest of all of them."""
         said = {task.language: wordings_of(task.language, name) for task in self._tasks}
-        canonical = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-        return {"name": name, "digest": hashlib.sha256(canonical.encode()).hexdigest()[:16]}
+        return {"name": name, "digest": digest(said)}

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 import numpy as np
 from jaxtyping import Float64
 
-from sim_envs.scripted.clearance import Underside
 from sim_envs.scripted.gripper import PANDA
 from sim_envs.scripted.poses import Pose, Vector3
 from sim_envs.scripted.surfaces import Points, box_surface
@@ -49,11 +48,11 @@ def has_room(poses: Iterable[Pose], opening: float, obstacles: Points, *, margin
     return not any(_is_hit(pose.to_local(obstacles), bounds) for pose in poses)
 
 
-def underside(pose: Pose, opening: float) -> Underside:
+def hand_underside(pose: Pose, opening: float) -> Points:
     """The underside of a hand with any rotation."""
     corners = hand_bounds(opening)
     points = [box_surface((high - low) / 2, _SPACING) + (high + low) / 2 for low, high in corners]
-    return Underside(points=np.concatenate(points) @ pose.rotation.T)
+    return np.concatenate(points) @ pose.rotation.T
 
 
 def fingers_have_room(pose: Pose, opening: float, obstacles: Points) -> bool:

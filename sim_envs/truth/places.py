@@ -82,9 +82,6 @@ PLACES = frozenset(
 )
 """Nouns of places."""
 
-SUBJECTS = MOVABLE | frozenset(PARTS)
-"""Nouns of everything that can be acted on."""
-
 _INSIDE = frozenset(
     [
         *DRAWERS,

@@ -7,7 +7,7 @@ import numpy as np
 from sim_envs.libero.experts.insertion import Insertion, insertions, is_roofed
 from sim_envs.libero.experts.pick_and_place import close, holds, let_go, squeeze, time_for
 from sim_envs.libero.experts.scene import ExpertScene
-from sim_envs.scripted.clearance import Terrain, Underside
+from sim_envs.scripted.clearance import Terrain, underside_of
 from sim_envs.scripted.grasps import Grasp
 from sim_envs.scripted.gripper import PANDA
 from sim_envs.scripted.motion import CLOSED, OPEN, GripperMotion, Skill, Waypoint
@@ -95,7 +95,7 @@ def _travel_height(scene: ExpertScene, end: Pose, held: str | None = None) -> fl
     local = start.to_local(scene.surface(held)) if held else np.zeros((0, 3))
     terrain = Terrain(scene.surroundings(*hidden), start=start.position[:2], end=end.position[:2])
     undersides = (
-        Underside.of(pose, opening=2 * PANDA.inner, held=pose.to_world(local))
+        underside_of(pose, opening=2 * PANDA.inner, held=pose.to_world(local))
         for pose in _turning(start, end)
     )
     return max(map(terrain.lowest_along, undersides)) + _MARGIN

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from sim_envs.libero.experts.scene import ExpertScene
-from sim_envs.scripted.clearance import Terrain, Underside, gripper_surface
+from sim_envs.scripted.clearance import Terrain, gripper_surface, lowest_points, underside_of
 from sim_envs.scripted.grasps import Grasp, grasps_turned
 from sim_envs.scripted.gripper import PANDA, pointing
 from sim_envs.scripted.kinematics import HeldObject
@@ -138,7 +138,7 @@ class _Way:
     def begin(self, inside: Pose, taking: Pose) -> Pose:
         """The gripper pose before the insertion, at which the held object can be reached from above."""
         held = inside.to_world(taking.to_local(self._thing))
-        underside = Underside.of(inside, opening=2 * PANDA.inner, held=held)
+        underside = underside_of(inside, opening=2 * PANDA.inner, held=held)
         end, height = inside.position[:2], inside.position[2]
         start = end - _FARTHEST_OUT * self._along[:2]
         terrain = Terrain(self._surroundings, start=start, end=end)
@@ -158,11 +158,11 @@ class _Way:
         """
         thing = self._frame.to_local(self._thing) @ rotation.T
         height = self._ground(thing) + _HOVER
-        underside = Underside.around(np.concatenate([thing, hand]) @ self._turn.T)
+        underside = lowest_points(np.concatenate([thing, hand]) @ self._turn.T)
         position = self._nearest_to_the_middle(underside, height)
         return None if position is None else Pose(position=position, rotation=rotation)
 
-    def _nearest_to_the_middle(self, underside: Underside, height: float) -> Vector3 | None:
+    def _nearest_to_the_middle(self, underside: Points, height: float) -> Vector3 | None:
         middle = self._turn @ self._region.pose.position
         wide, deep = (_half_along(self._region, axis) - _FROM_THE_EDGE for axis in (self._aside, self._along))
         level = float((self._turn @ np.array([0.0, 0.0, height]))[1])
@@ -180,7 +180,7 @@ class _Way:
         middle = self._region.pose.position
         low = self._surroundings[self._surroundings[:, 2] < middle[2]]
         terrain = Terrain(low, start=middle[:2], end=middle[:2])
-        return terrain.lowest(Underside.around(thing), middle[:2])
+        return terrain.lowest(lowest_points(thing), middle[:2])
 
 
 def _grasps(scene: ExpertScene, thing: str) -> list[Grasp]:

@@ -9,11 +9,12 @@ from sim_envs.libero.experts.reaching import here, stay
 from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.libero.experts.spots import Spots
 from sim_envs.libero.experts.steering import CONTROL_SECONDS
-from sim_envs.scripted.clearance import XY, Terrain, Underside
+from sim_envs.scripted.clearance import XY, Terrain, underside_of
 from sim_envs.scripted.grasps import Grasp, grasps_from_above
 from sim_envs.scripted.gripper import PANDA, downward
 from sim_envs.scripted.motion import CLOSED, OPEN, GripperMotion, Skill, Waypoint
 from sim_envs.scripted.poses import Pose, Vector3
+from sim_envs.scripted.surfaces import Points
 from sim_envs.truth.ground_truth import Phase
 
 _CORNER = 0.015
@@ -97,7 +98,7 @@ def _approach(scene: ExpertScene, thing: str, grasp: Grasp) -> GripperMotion:
     goal = _grasp_pose(scene, thing, grasp).shifted(met)
     obstacles = np.concatenate([scene.surroundings(), scene.surface(thing) + met])
     terrain = Terrain(obstacles, start=start.position[:2], end=goal.position[:2])
-    height = terrain.lowest_along(Underside.of(goal, opening=2 * PANDA.inner)) + _MARGIN
+    height = terrain.lowest_along(underside_of(goal, opening=2 * PANDA.inner)) + _MARGIN
     up = start.at_height(max(start.position[2], height))
 
     def path() -> Sequence[Waypoint]:
@@ -130,9 +131,9 @@ def squeeze(scene: ExpertScene) -> GripperMotion:
     return stay(scene, Phase.GRASP, CLOSED, _SQUEEZE)
 
 
-def _underside(scene: ExpertScene, thing: str) -> Underside:
+def _underside(scene: ExpertScene, thing: str) -> Points:
     """The underside of gripper and held object, with room for the fingers to open."""
-    return Underside.of(
+    return underside_of(
         scene.gripper, opening=scene.opening, widest=2 * PANDA.inner, held=scene.surface(thing)
     )
 
@@ -141,7 +142,7 @@ def _carry(scene: ExpertScene, thing: str, target: str, spot: XY) -> GripperMoti
     start = scene.gripper
     end = _over(scene, thing, target, spot)
     terrain = Terrain(scene.surroundings(thing), start=start.position[:2], end=end.position[:2])
-    underside = Underside.of(start, opening=scene.opening, held=scene.surface(thing))
+    underside = underside_of(start, opening=scene.opening, held=scene.surface(thing))
     height = terrain.lowest_along(underside) + _MARGIN
     low = start.position[2] + _OFF_THE_GROUND
     free = terrain.nearest_open(underside, start.position[:2], low)

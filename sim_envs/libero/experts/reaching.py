@@ -7,7 +7,7 @@ import numpy as np
 
 from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.scripted.clearance import Terrain
-from sim_envs.scripted.hand import FULLY_OPEN, underside
+from sim_envs.scripted.hand import FULLY_OPEN, hand_underside
 from sim_envs.scripted.motion import GripperMotion, Waypoint
 from sim_envs.scripted.poses import Pose, Vector3
 from sim_envs.truth.ground_truth import Phase
@@ -25,7 +25,7 @@ def reach(scene: ExpertScene, end: Pose, before: Pose, grip: float) -> GripperMo
     """Move above all obstacles to a pose in front of the part, then straight to the part."""
     start = scene.gripper
     terrain = Terrain(scene.surroundings(), start=start.position[:2], end=before.position[:2])
-    shapes = [underside(pose, FULLY_OPEN) for pose in (start, end)]
+    shapes = [hand_underside(pose, FULLY_OPEN) for pose in (start, end)]
     height = max(terrain.lowest_along(shape) for shape in shapes) + _MARGIN
     height = max(height, before.position[2])
     path = (

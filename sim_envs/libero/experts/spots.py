@@ -7,7 +7,7 @@ from jaxtyping import Float64
 from scipy.spatial import KDTree
 
 from sim_envs.libero.experts.scene import ExpertScene
-from sim_envs.scripted.clearance import XY, Terrain, Underside
+from sim_envs.scripted.clearance import XY, Terrain
 from sim_envs.scripted.surfaces import Points
 
 _FROM_THE_EDGE = 0.01
@@ -28,14 +28,14 @@ _AROUND = np.array([[np.cos(a), np.sin(a)] for a in np.arange(8) * np.pi / 4])
 class Spots:
     """Candidate placements of a held object on a target."""
 
-    def __init__(self, scene: ExpertScene, thing: str, target: str, underside: Underside) -> None:
+    def __init__(self, scene: ExpertScene, thing: str, target: str, underside: Points) -> None:
         """Prepare the search.
 
         Args:
             scene: The scene.
             thing: The held object.
             target: An object or region.
-            underside: Underside of gripper and held object, relative to the grip site.
+            underside: Points of gripper and held object, relative to the grip site.
         """
         self._scene, self._thing, self._target, self._underside = scene, thing, target, underside
         self._middle = scene.position(target)[:2]
