@@ -15,7 +15,7 @@ STANDINS = "standins"
 """Name and source of the assets that need no download."""
 
 ENVIRONMENT_VARIABLE = "OXYGEN_LIBERO_ASSETS"
-"""Environment variable with the folder of the asset tree, for commands that do not name it."""
+"""Environment variable with the folder of the asset tree, the default of `--assets`."""
 
 _PARTS = (
     "articulated_objects",
@@ -27,8 +27,8 @@ _PARTS = (
 _SOURCES = ("auto", STANDINS, "download")
 
 _HOW = (
-    f"give its folder with --assets PATH or {ENVIRONMENT_VARIABLE}=PATH, let hf-libero fetch it with "
-    f"--assets download, or do without it with --assets {STANDINS}"
+    f"give its folder with --assets PATH or {ENVIRONMENT_VARIABLE}=PATH, download it with --assets download, "
+    f"or use --assets {STANDINS}"
 )
 
 

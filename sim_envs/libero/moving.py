@@ -64,8 +64,8 @@ def require_movable(tasks: Iterable[LiberoTask], motion: str, others: Sequence[L
     can = [str(task.task_id) for task in others if movable(read_problem(task))]
     numbers = ", ".join(str(task.task_id) for task in still)
     raise UsageError(
-        f"motion {motion}: in {still[0].suite}, what is to be grasped cannot move in task {numbers}: it "
-        "stands in or on something, or nothing is to be grasped; "
+        f"motion {motion}: in {still[0].suite} task {numbers}, the object to be grasped cannot move: it is "
+        "in or on another object, or nothing is grasped; "
         + (f"give --task-ids {' '.join(can)}" if can else "give another suite, or leave out --motion")
     )
 

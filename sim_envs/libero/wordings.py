@@ -162,8 +162,8 @@ def _clause(text: str, instruction: str) -> ClauseTemplates:
     parts, frames = next(((match.groupdict(), frames) for match, frames in matches if match), (None, None))
     if parts is None or frames is None:
         raise UsageError(
-            f"no other words for {text!r} in {instruction!r}: it is none of LIBERO's instructions; "
-            "give the wordings benchmark"
+            f"no other wordings of {text!r} in {instruction!r}, which is none of LIBERO's instructions: use "
+            "the wordings benchmark"
         )
     several = parts["thing"].startswith(("both ", "them"))
     grammar = {"it": "them", "goes": "go"} if several else {"it": "it", "goes": "goes"}

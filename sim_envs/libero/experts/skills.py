@@ -102,7 +102,7 @@ def skill_for(goal: Goal) -> Callable[[ExpertScene, Goal], Skill]:
     """
     if goal.predicate not in SKILLS:
         raise UsageError(
-            f"no scripted skill achieves {goal}; there are skills for {', '.join(SKILLS)}: use another policy"
+            f"no scripted skill achieves {goal}; skills: {', '.join(SKILLS)}. Use another policy"
         )
     return SKILLS[goal.predicate]
 
@@ -118,4 +118,4 @@ def require_skills(env: Any) -> None:
             continue
         joint = read_joint(env, goal.arguments[0])
         if joint is None or wanted_range(env, goal.predicate, joint) is None:
-            raise UsageError(f"{goal} is about nothing that moves on one joint: use another policy")
+            raise UsageError(f"{goal}: {goal.arguments[0]} has no joint for it; use another policy")

@@ -83,7 +83,7 @@ class LiberoScene(TruthScene):
         if goal.predicate in ("in", "on"):
             gate = part if goal.predicate == "in" else None
             return GoalTarget(number=number, item=self._by_name[goal.arguments[0]], place=noun, gate=gate)
-        assert part is not None, f"{goal} is about nothing that opens or turns on"
+        assert part is not None, f"{goal}: no part opens or turns on"
         return GoalTarget(number=number, item=part, wanted=goal.phase)
 
     def _regions_around(self, item: Item) -> list[str]:
