@@ -44,7 +44,7 @@ class CarrierMotion:
     axis: Vector3
 
     @property
-    def is_over(self) -> bool:
+    def at_rest(self) -> bool:
         """Whether the object is at rest."""
         return not self.velocity.any() and self.rate == 0
 
@@ -60,7 +60,7 @@ class CarrierMotion:
 
     def times(self, earliest: float) -> Sequence[float]:
         """Candidate interception times, in seconds from now; only the earliest if it is at rest."""
-        return (earliest,) if self.is_over else tuple(np.arange(earliest, earliest + _WITHIN, _STEP))
+        return (earliest,) if self.at_rest else tuple(np.arange(earliest, earliest + _WITHIN, _STEP))
 
 
 def carrier_motion(station: Station, name: str) -> CarrierMotion:

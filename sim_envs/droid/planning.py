@@ -136,7 +136,7 @@ def _carry(station: Station, move: Carry) -> Iterator[JointWaypoint]:
                 yield from rise(reach, hand, grip=float(held))
                 if not held:
                     yield from pick(reach, grasp, station.model.body(move.object).id)
-                yield from place(reach, drop, None if ride.is_over else station.data.time + seconds)
+                yield from place(reach, drop, None if ride.at_rest else station.data.time + seconds)
                 return
     raise UsageError(
         f"the expert cannot reach {move.object!r} and {move.target!r} of task {station.task.name}"

@@ -132,7 +132,7 @@ def _add_room(world: ET.Element) -> None:
 
 def _object(name: str, thing: ObjectConfig | Distractor) -> ET.Element:
     body = ET.Element("body", name=name)
-    if not thing.stands_fast:
+    if not thing.is_fixed:
         ET.SubElement(body, "freejoint", name=name)
     pieces = thing.shape.pieces()
     mass = thing.mass / sum(piece.volume for piece in pieces)

@@ -128,7 +128,7 @@ class Station:
             turned = cos, -sin, cos, sin
             length, radius = thing.shape.extent[2], thing.shape.extent[0] / 2
             at += np.array([-np.cos(place.yaw) * length / 2, -np.sin(place.yaw) * length / 2, radius])
-        if thing.stands_fast:
+        if thing.is_fixed:
             body = self.model.body(name).id
             self.model.body_pos[body], self.model.body_quat[body] = at, turned
         else:

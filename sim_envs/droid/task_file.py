@@ -75,7 +75,7 @@ class ObjectConfig(Preset):
         return self
 
     @property
-    def stands_fast(self) -> bool:
+    def is_fixed(self) -> bool:
         """Whether it cannot be moved."""
         return isinstance(self.shape, Articulated | Painted)
 
@@ -220,7 +220,7 @@ class TaskConfig(Preset):
         shape, problem = self.objects[thing.carrier].shape, None
         if not isinstance(shape, Machine):
             problem = "only a conveyor, turntable or ramp carries objects"
-        elif thing.stands_fast or thing.lying:
+        elif thing.is_fixed or thing.lying:
             problem = "a carried object must be movable and standing"
         elif isinstance(shape, RampShape) and not isinstance(thing.shape, SphereShape):
             problem = f"only a sphere rolls, not a {thing.shape.kind}"

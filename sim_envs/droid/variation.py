@@ -80,14 +80,14 @@ class Distractor:
         mass: kg.
         friction: Sliding friction coefficient.
         color: Red, green, blue, until an episode has another.
-        stands_fast: Whether it cannot be moved.
+        is_fixed: Whether it cannot be moved.
     """
 
     shape: Shape
     mass: float
     friction: float = 0.8
     color: Color = (0.6, 0.6, 0.6)
-    stands_fast: bool = False
+    is_fixed: bool = False
 
 
 _DISTRACTORS: Mapping[str, Distractor] = {

@@ -117,13 +117,13 @@ def parse_memory(text: str, nouns: Nouns | None = None) -> Memory | None:
     """Parse a memory; None if a part matches no wording, or two parts are about the same subject."""
     nouns = nouns or HOUSEHOLD
     pieces = [piece.strip() for piece in _plain(text).split(_SEPARATOR.strip())]
-    said = [_read_piece(piece, nouns) for piece in pieces if piece not in _NOTHING_DONE]
-    done = [item for item in said if isinstance(item, CompletedAction)]
-    told = {item.subject: item for item in said if isinstance(item, Fact)}
-    if len(done) + len(told) < len(said):
+    parsed = [_read_piece(piece, nouns) for piece in pieces if piece not in _NOTHING_DONE]
+    done = [item for item in parsed if isinstance(item, CompletedAction)]
+    facts = {item.subject: item for item in parsed if isinstance(item, Fact)}
+    if len(done) + len(facts) < len(parsed):
         return None
     try:
-        return Memory(done=tuple(done), facts=frozenset({**resulting_facts(done, nouns), **told}.values()))
+        return Memory(done=tuple(done), facts=frozenset({**resulting_facts(done, nouns), **facts}.values()))
     except ValueError:
         return None
 

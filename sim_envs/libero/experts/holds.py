@@ -75,19 +75,19 @@ def ways_to_hold(scene: ExpertScene, joint: FixtureJoint, by: float) -> Iterator
         joint: The joint.
         by: Displacement of the joint while it is held.
     """
-    room = _Room(scene, joint)
+    obstacles = _Obstacles(scene, joint)
     tries = []
     for box in scene.part_boxes(joint):
-        poses = [_turned_the_short_way(pose, joint, by) for pose in _around(box)]
+        poses = [_with_less_strain(pose, joint, by) for pose in _grasps_of(box)]
         poses = [pose for pose in poses if _strain(pose, joint, by) < _MOST_STRAIN]
-        free = room.with_fingers_free(poses, FULLY_OPEN)
+        free = obstacles.with_fingers_free(poses, FULLY_OPEN)
         tries += [(pose, _strain(pose, joint, by) - _GRIP_WORTH * _gripped(box, pose)) for pose in free]
     tries.sort(key=lambda found: found[1])
-    for going in (room.beside_all, room.beside_fixtures):
+    for going in (obstacles.beside_all, obstacles.beside_fixtures):
         for pose, _ in tries:
             coming = [pose.backed_off(back) for back in (STAND_OFF, STAND_OFF / 2, 0.0)]
             way = [joint.carried(pose, by * part) for part in (0.5, 1.0)]
-            if has_room(coming, FULLY_OPEN, room.before, margin=_MARGIN) and has_room(
+            if has_room(coming, FULLY_OPEN, obstacles.before, margin=_MARGIN) and has_room(
                 way, FULLY_OPEN / 2, going, margin=_MARGIN
             ):
                 yield pose
@@ -130,19 +130,19 @@ def ways_to_push(scene: ExpertScene, joint: FixtureJoint, by: float) -> Iterator
         joint: The joint.
         by: Displacement of the joint.
     """
-    room = _Room(scene, joint)
+    obstacles = _Obstacles(scene, joint)
     sign = math.copysign(1.0, by)
     tries: list[Push] = []
     for box in scene.part_boxes(joint):
-        for spot in _spots(box, joint, sign):
-            poses = list(_fists(spot, sign * joint.direction_at(spot)))
-            tries += [Push(pose=pose, spot=spot) for pose in room.with_fingers_free(poses, 0.0)]
+        for spot in _contact_points(box, joint, sign):
+            poses = list(_closed_hands(spot, sign * joint.direction_at(spot)))
+            tries += [Push(pose=pose, spot=spot) for pose in obstacles.with_fingers_free(poses, 0.0)]
     tries.sort(key=lambda push: _push_cost(push, joint))
     for before, going, back in (
-        (room.before, room.beside_all, STAND_OFF),
-        (room.before, room.beside_fixtures, STAND_OFF),
-        (room.before, room.beside_fixtures, _CLOSE_BEHIND),
-        (room.beside_fixtures, room.beside_fixtures, _CLOSE_BEHIND),
+        (obstacles.before, obstacles.beside_all, STAND_OFF),
+        (obstacles.before, obstacles.beside_fixtures, STAND_OFF),
+        (obstacles.before, obstacles.beside_fixtures, _CLOSE_BEHIND),
+        (obstacles.beside_fixtures, obstacles.beside_fixtures, _CLOSE_BEHIND),
     ):
         for push in (dataclasses.replace(push, back=back) for push in tries):
             after = [push.after(joint, by * part) for part in (0.5, 1.0)]
@@ -152,7 +152,7 @@ def ways_to_push(scene: ExpertScene, joint: FixtureJoint, by: float) -> Iterator
                 yield push
 
 
-class _Room:
+class _Obstacles:
     """Obstacles of the hand before and during the part's motion."""
 
     def __init__(self, scene: ExpertScene, joint: FixtureJoint) -> None:
@@ -173,7 +173,7 @@ class _Room:
         return [pose for pose in poses if fingers_have_room(pose, opening, points)]
 
 
-def _around(box: Box) -> Iterator[Pose]:
+def _grasps_of(box: Box) -> Iterator[Pose]:
     """Grasps with the fingers on two opposite sides of a box."""
     longest = int(np.argmax(box.half))
     for side in (axis for axis in range(3) if axis != longest):
@@ -208,7 +208,7 @@ def _depth(box: Box, direction: Vector3) -> float:
     return float((box.half / np.maximum(cosines, 1e-9)).min())
 
 
-def _spots(box: Box, joint: FixtureJoint, sign: float) -> Iterator[Vector3]:
+def _contact_points(box: Box, joint: FixtureJoint, sign: float) -> Iterator[Vector3]:
     """Contact points on the face of a box opposite to its direction of motion."""
     way = sign * joint.direction_at(box.pose.position)
     cosines = way @ box.pose.rotation
@@ -223,14 +223,14 @@ def _spots(box: Box, joint: FixtureJoint, sign: float) -> Iterator[Vector3]:
         yield box.pose.to_world(local)
 
 
-def _fists(spot: Vector3, way: Vector3) -> Iterator[Pose]:
+def _closed_hands(spot: Vector3, way: Vector3) -> Iterator[Pose]:
     """Poses of closed hands that touch a point from behind, with different tilts and sides of a finger."""
     flat = np.array([way[0], way[1], 0.0]) / max(float(np.hypot(way[0], way[1])), 1e-9)
     across = np.cross(np.array([0.0, 0.0, 1.0]), flat)
     for lean in _LEANS:
         approach = math.sin(lean) * flat - math.cos(lean) * np.array([0.0, 0.0, 1.0])
         for closing, half in ((np.cross(across, approach), FIST_HALF[0]), (across, FIST_HALF[1])):
-            rotation = _nearest_half_turn(_rotation(closing, approach))
+            rotation = _nearest_to_rest(_rotation(closing, approach))
             gap = half * math.cos(lean) + PANDA.tip * math.sin(lean) + _TOUCH
             yield Pose(position=spot - gap * flat, rotation=rotation)
 
@@ -239,7 +239,7 @@ def _rotation(closing: Vector3, approach: Vector3) -> Matrix3:
     return np.stack([closing, np.cross(approach, closing), approach], axis=1)
 
 
-def _nearest_half_turn(rotation: Matrix3) -> Matrix3:
+def _nearest_to_rest(rotation: Matrix3) -> Matrix3:
     """The rotation or its equivalent for a symmetric gripper, whichever is nearer to rest."""
     return min((rotation, rotation @ np.diag([-1.0, -1.0, 1.0])), key=_turned)
 
@@ -249,7 +249,7 @@ def _turned(rotation: Matrix3) -> float:
     return math.acos(min(1.0, max(-1.0, (float(np.sum(rotation * RESTING)) - 1) / 2)))
 
 
-def _turned_the_short_way(pose: Pose, joint: FixtureJoint, by: float) -> Pose:
+def _with_less_strain(pose: Pose, joint: FixtureJoint, by: float) -> Pose:
     halves: Sequence[Matrix3] = (pose.rotation, pose.rotation @ np.diag([-1.0, -1.0, 1.0]))
     poses = [Pose(position=pose.position, rotation=half) for half in halves]
     return min(poses, key=lambda pose: _strain(pose, joint, by))

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sim_envs.libero.experts.insertion import Insertion, insertions, is_roofed
-from sim_envs.libero.experts.pick_and_place import close, holds, let_go, squeeze, time_for
+from sim_envs.libero.experts.insertion import Insertion, insertions, is_covered
+from sim_envs.libero.experts.pick_and_place import close, holds, release, squeeze, time_for
 from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.scripted.clearance import Terrain, underside_of
 from sim_envs.scripted.grasps import Grasp
@@ -29,7 +29,7 @@ _TURN_STRIDE = 0.3
 
 def insertion(scene: ExpertScene, thing: str, target: str, tried: Sequence[Grasp]) -> Insertion | None:
     """An insertion of an object from the side; None if none is needed, or all grasps were tried."""
-    if not is_roofed(scene, target) or holds(scene, thing):
+    if not is_covered(scene, target) or holds(scene, thing):
         return None
     plans = insertions(scene, thing, target)
     return next((plan for plan in plans if all(plan.grasp.differs_from(other) for other in tried)), None)
@@ -46,7 +46,7 @@ def insert(scene: ExpertScene, thing: str, plan: Insertion) -> Skill:
         yield _moving(scene, thing, Phase.PLACE, (Waypoint(pose=plan.inside, near=0.008),))
         down = scene.gripper.at_height(scene.gripper.position[2] - _DOWN)
         yield _moving(scene, thing, Phase.PLACE, (Waypoint(pose=down),))
-    yield let_go(scene, Phase.PLACE)
+    yield release(scene, Phase.PLACE)
     yield _leave(scene, plan)
 
 
@@ -57,7 +57,7 @@ def _approach(scene: ExpertScene, plan: Insertion) -> GripperMotion:
         Waypoint(pose=start.at_height(height), near=_CORNER, aligned=np.pi),
         Waypoint(pose=plan.before.at_height(height), near=0.02),
         Waypoint(pose=plan.before, near=0.01),
-        Waypoint(pose=plan.taking),
+        Waypoint(pose=plan.grasping),
     )
     return GripperMotion(phase=Phase.APPROACH, path=lambda: path, grip=OPEN, steps=time_for(start, path))
 

@@ -62,19 +62,19 @@ class Insertion:
     Attributes:
         grasp: The grasp, in the object's frame.
         before: Gripper pose in line with the grasp.
-        taking: Gripper pose at the grasp.
+        grasping: Gripper pose at the grasp.
         outside: Gripper pose in front of the region, at insertion height.
         inside: Gripper pose at the end of the insertion.
     """
 
     grasp: Grasp
     before: Pose
-    taking: Pose
+    grasping: Pose
     outside: Pose
     inside: Pose
 
 
-def is_roofed(scene: ExpertScene, target: str) -> bool:
+def is_covered(scene: ExpertScene, target: str) -> bool:
     """Whether a fixture covers the middle of a region, so that objects cannot be put in from above."""
     region = scene.region(target)
     if region is None or _half_along(region, _UP) < _FLAT:
@@ -93,23 +93,23 @@ def insertions(scene: ExpertScene, thing: str, target: str) -> Iterator[Insertio
     frame, reach, body = scene.pose(thing), scene.reach(), scene.body(thing)
     first = _heading(region.pose.rotation[:, 0])
     headings = [first + 2 * np.pi * way / _WAYS for way in range(_WAYS)]
-    ways = [way for heading in headings if (way := _Way(scene, thing, region, heading)).is_open()]
+    ways = [way for heading in headings if (way := _InsertionPath(scene, thing, region, heading)).is_open()]
     for grasp in _grasps(scene, thing) if ways else ():
-        taking = frame.after(grasp.pose)
-        before = taking.backed_off(_BACK)
-        arm = reach.along([before, taking], beside=body)
+        grasping = frame.after(grasp.pose)
+        before = grasping.backed_off(_BACK)
+        arm = reach.along([before, grasping], beside=body)
         if arm is None:
             continue
-        holding = HeldObject(body=body, grip=frame.seen_from(taking))
+        holding = HeldObject(body=body, grip=frame.seen_from(grasping))
         for way in ways:
-            if (inside := way.end(taking)) is None:
+            if (inside := way.end(grasping)) is None:
                 continue
-            outside = way.begin(inside, taking)
+            outside = way.begin(inside, grasping)
             if reach.along([outside, inside], start=arm, holding=holding) is not None:
-                yield Insertion(grasp=grasp, before=before, taking=taking, outside=outside, inside=inside)
+                yield Insertion(grasp=grasp, before=before, grasping=grasping, outside=outside, inside=inside)
 
 
-class _Way:
+class _InsertionPath:
     """A straight, horizontal path into a region along one heading."""
 
     def __init__(self, scene: ExpertScene, thing: str, region: Box, heading: float) -> None:
@@ -127,17 +127,17 @@ class _Way:
         """Whether the object alone fits in, with its current rotation."""
         return self._end(self._frame.rotation, np.zeros((0, 3))) is not None
 
-    def end(self, taking: Pose) -> Pose | None:
+    def end(self, grasping: Pose) -> Pose | None:
         """The final gripper pose for a grasp, rotated to point along the path; None if it does not fit."""
-        grip = taking.seen_from(self._frame)
-        rotation = _about_up(self._heading - _heading(taking.rotation[:, 2])) @ self._frame.rotation
+        grip = grasping.seen_from(self._frame)
+        rotation = _about_up(self._heading - _heading(grasping.rotation[:, 2])) @ self._frame.rotation
         hand = Pose(position=np.zeros(3), rotation=rotation).after(grip)
         end = self._end(rotation, hand.to_world(gripper_surface(opening=2 * PANDA.inner)))
         return None if end is None else end.after(grip)
 
-    def begin(self, inside: Pose, taking: Pose) -> Pose:
+    def begin(self, inside: Pose, grasping: Pose) -> Pose:
         """The gripper pose before the insertion, at which the held object can be reached from above."""
-        held = inside.to_world(taking.to_local(self._thing))
+        held = inside.to_world(grasping.to_local(self._thing))
         underside = underside_of(inside, opening=2 * PANDA.inner, held=held)
         end, height = inside.position[:2], inside.position[2]
         start = end - _FARTHEST_OUT * self._along[:2]

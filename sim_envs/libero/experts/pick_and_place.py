@@ -79,7 +79,7 @@ def place(scene: ExpertScene, thing: str, target: str) -> Skill:
     if not holds(scene, thing):
         return
     yield _lower(scene, thing, target, spot)
-    yield let_go(scene, Phase.PLACE)
+    yield release(scene, Phase.PLACE)
     yield _retreat(scene)
 
 
@@ -88,13 +88,13 @@ def holds(scene: ExpertScene, thing: str) -> bool:
     return scene.fingers_touching(thing) == 2
 
 
-def let_go(scene: ExpertScene, phase: Phase) -> GripperMotion:
+def release(scene: ExpertScene, phase: Phase) -> GripperMotion:
     """Open the fingers without moving the hand."""
     return stay(scene, phase, OPEN, _OPENING_STEPS)
 
 
 def _approach(scene: ExpertScene, thing: str, grasp: Grasp) -> GripperMotion:
-    start, met = scene.gripper, _meeting(scene, thing)
+    start, met = scene.gripper, _predicted_shift(scene, thing)
     goal = _grasp_pose(scene, thing, grasp).shifted(met)
     obstacles = np.concatenate([scene.surroundings(), scene.surface(thing) + met])
     terrain = Terrain(obstacles, start=start.position[:2], end=goal.position[:2])
@@ -118,7 +118,7 @@ def close(scene: ExpertScene, thing: str) -> GripperMotion:
     """Close the fingers until both touch an object, following it while it moves by itself."""
     return GripperMotion(
         phase=Phase.GRASP,
-        path=here(scene) if scene.predicted_motion(thing) is None else _with(scene, thing),
+        path=here(scene) if scene.predicted_motion(thing) is None else _following(scene, thing),
         grip=CLOSED,
         steps=_CLOSING_STEPS,
         dwell=_CLOSING_STEPS,
@@ -140,7 +140,7 @@ def _underside(scene: ExpertScene, thing: str) -> Points:
 
 def _carry(scene: ExpertScene, thing: str, target: str, spot: XY) -> GripperMotion:
     start = scene.gripper
-    end = _over(scene, thing, target, spot)
+    end = _pose_above(scene, thing, target, spot)
     terrain = Terrain(scene.surroundings(thing), start=start.position[:2], end=end.position[:2])
     underside = underside_of(start, opening=scene.opening, held=scene.surface(thing))
     height = terrain.lowest_along(underside) + _MARGIN
@@ -149,7 +149,7 @@ def _carry(scene: ExpertScene, thing: str, target: str, spot: XY) -> GripperMoti
     out = Pose(position=np.array([*free, low]), rotation=start.rotation)
 
     def path() -> Sequence[Waypoint]:
-        over = Pose(position=_over(scene, thing, target, spot).position, rotation=start.rotation)
+        over = Pose(position=_pose_above(scene, thing, target, spot).position, rotation=start.rotation)
         return (
             Waypoint(pose=out, near=0.005, aligned=np.pi),
             Waypoint(pose=out.at_height(height), near=_CORNER, aligned=np.pi),
@@ -167,12 +167,12 @@ def _carry(scene: ExpertScene, thing: str, target: str, spot: XY) -> GripperMoti
 
 def _lower(scene: ExpertScene, thing: str, target: str, spot: XY) -> GripperMotion:
     start = scene.gripper
-    end = _over(scene, thing, target, spot)
+    end = _pose_above(scene, thing, target, spot)
     terrain = Terrain(scene.surroundings(thing), start=start.position[:2], end=end.position[:2])
     underside = _underside(scene, thing)
 
     def path() -> Sequence[Waypoint]:
-        over = Pose(position=_over(scene, thing, target, spot).position, rotation=start.rotation)
+        over = Pose(position=_pose_above(scene, thing, target, spot).position, rotation=start.rotation)
         return (Waypoint(pose=over.at_height(terrain.lowest(underside, over.position[:2]) + _DROP)),)
 
     return GripperMotion(
@@ -195,7 +195,7 @@ def _best_grasp(scene: ExpertScene, thing: str, tried: Sequence[Grasp]) -> Grasp
 
     The second attempt repeats the grasp, since a policy that imitates cannot see how often it has tried.
     """
-    met = _meeting(scene, thing)
+    met = _predicted_shift(scene, thing)
     frame, center = scene.pose(thing).shifted(met), scene.center_of_mass(thing) + met
     found = grasps_from_above(
         scene.surface(thing) + met, scene.surroundings(thing), frame=frame, center_of_mass=center
@@ -228,14 +228,14 @@ def _grasp_pose(scene: ExpertScene, thing: str, grasp: Grasp) -> Pose:
     return Pose(position=frame.to_world(grasp.pose.position), rotation=downward(yaw))
 
 
-def _over(scene: ExpertScene, thing: str, target: str, spot: XY) -> Pose:
+def _pose_above(scene: ExpertScene, thing: str, target: str, spot: XY) -> Pose:
     """The gripper pose at which the held object is at a spot of the target."""
     gripper = scene.gripper
     offset = gripper.position - scene.position(thing) + np.array([*spot, 0.0])
     return Pose(position=scene.position(target) + offset, rotation=gripper.rotation)
 
 
-def _meeting(scene: ExpertScene, thing: str) -> Vector3:
+def _predicted_shift(scene: ExpertScene, thing: str) -> Vector3:
     """Predicted displacement (m) of a moving object by the time the gripper reaches it."""
     ahead = scene.predicted_motion(thing)
     if ahead is None:
@@ -244,7 +244,7 @@ def _meeting(scene: ExpertScene, thing: str) -> Vector3:
     return ahead(way / _METRES_PER_STEP * CONTROL_SECONDS + _LOWERING_S)
 
 
-def _with(scene: ExpertScene, thing: str) -> Callable[[], Sequence[Waypoint]]:
+def _following(scene: ExpertScene, thing: str) -> Callable[[], Sequence[Waypoint]]:
     """A path that stays at the gripper's pose relative to an object while it moves by itself."""
     offset = scene.gripper.position - scene.pose(thing).position
 

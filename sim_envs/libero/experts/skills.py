@@ -7,7 +7,7 @@ from configs.errors import UsageError
 from sim_envs.libero.experts.articulated import pull, push
 from sim_envs.libero.experts.insert import insert, insertion
 from sim_envs.libero.experts.joints import read_joint, wanted_range
-from sim_envs.libero.experts.pick_and_place import let_go, pick, place
+from sim_envs.libero.experts.pick_and_place import pick, place, release
 from sim_envs.libero.experts.push import is_pushed, slide
 from sim_envs.libero.experts.scene import ExpertScene, Goal
 from sim_envs.scripted.grasps import Grasp
@@ -23,15 +23,15 @@ def achieve(scene: ExpertScene) -> Skill:
     Goals are checked again after each skill, since a skill may undo another goal.
     """
     while True:
-        missing = [goal for goal in in_working_order(scene.goals, scene) if not scene.satisfied(goal)]
+        missing = [goal for goal in ordered_goals(scene.goals, scene) if not scene.satisfied(goal)]
         if missing:
             goal = opening_for(missing[0], scene) or missing[0]
             yield from skill_for(goal)(scene, goal)
         else:
-            yield let_go(scene, Phase.DONE)
+            yield release(scene, Phase.DONE)
 
 
-def in_working_order(goals: Sequence[Goal], scene: ExpertScene) -> list[Goal]:
+def ordered_goals(goals: Sequence[Goal], scene: ExpertScene) -> list[Goal]:
     """The goals in the given order, except that each follows those that have to come first.
 
     An object goes in before its container is closed, and an object that carries another is moved before the

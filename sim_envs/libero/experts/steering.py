@@ -64,7 +64,7 @@ class ArmModel:
         robosuite's controller decouples forces and torques separately, so that a coupled spring remains,
         integrated here exactly over a control step.
         """
-        mobility = _without_dead_ends(mobility)
+        mobility = _regularized(mobility)
         inertia = np.zeros((6, 6))
         inertia[:3, :3] = np.linalg.inv(mobility[:3, :3])
         inertia[3:, 3:] = np.linalg.inv(mobility[3:, 3:])
@@ -104,11 +104,11 @@ class ArmModel:
         error *= np.minimum(1.0, pace * _FARTHEST / np.maximum(norms, 1e-12))[:, None]
         delta = self.gain @ np.concatenate([error.ravel(), -state.velocity])
         if velocity is not None:
-            steady, kept = self._travelling(velocity)
+            steady, kept = self._steady_state(velocity)
             delta += self.gain[:, 6:] @ steady + kept
         return delta / max(1.0, np.abs(delta / ACTION_SCALE).max())
 
-    def _travelling(self, velocity: Vector3) -> tuple[Vector6, Vector6]:
+    def _steady_state(self, velocity: Vector3) -> tuple[Vector6, Vector6]:
         """Velocity at the start of each step, and delta, with which the gripper follows a moving target."""
         moves = np.block(
             [
@@ -120,7 +120,7 @@ class ArmModel:
         steady, delta = np.split(np.linalg.solve(moves, way), 2)
         return steady, delta
 
-    def foresee(self, state: GripperState, delta: Vector6) -> GripperState:
+    def predict(self, state: GripperState, delta: Vector6) -> GripperState:
         """Predict the gripper's state one control step after a delta is commanded, without contacts."""
         moved = self.moved_by_velocity @ state.velocity + self.moved_by_delta @ delta
         velocity = self.velocity_kept @ state.velocity + self.velocity_by_delta @ delta
@@ -137,7 +137,7 @@ class ArmModel:
             target = path[min(counts[step], len(path) - 1)]
             velocity = target.velocity_after(now, over=CONTROL_SECONDS)
             deltas[step] = self.delta_towards(target.after(now).pose, state, pace=pace, velocity=velocity)
-            state = self.foresee(state, deltas[step])
+            state = self.predict(state, deltas[step])
             counts[step + 1] = progress([each.after(then) for each in path], state.pose, int(counts[step]))
         return Plan(deltas=deltas, passed=counts)
 
@@ -160,7 +160,7 @@ class Plan:
         return np.clip(np.concatenate([self.deltas / ACTION_SCALE, grips], axis=1), -1.0, 1.0)
 
 
-def _without_dead_ends(mobility: Matrix6) -> Matrix6:
+def _regularized(mobility: Matrix6) -> Matrix6:
     along, directions = np.linalg.eigh(mobility)
     if along[0] >= _LEAST_MOBILITY:
         return mobility

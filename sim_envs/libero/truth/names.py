@@ -50,7 +50,7 @@ class Names:
             alike[THINGS[category]].append(name)
         things: dict[str, str] = {}
         for noun, names in alike.items():
-            things |= _told_apart(noun, names, problem, instruction)
+            things |= _distinguished(noun, names, problem, instruction)
         return cls(
             things={name: things[name] for name in objects},
             fixtures={name: FIXTURES[category] for name, category in fixtures.items()},
@@ -107,7 +107,7 @@ def _by_name(groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
     return {name: category for category, names in groups.items() for name in names}
 
 
-def _told_apart(
+def _distinguished(
     noun: str, names: Sequence[str], problem: Mapping[str, Any], instruction: str
 ) -> dict[str, str]:
     """Distinguish objects of one noun: the one in the goal and the other, or by their relative positions."""

@@ -7,7 +7,7 @@ import pytest
 
 from sim_envs.libero.assets import AssetSet
 from sim_envs.libero.experts.expert import Expert
-from sim_envs.libero.experts.insertion import insertions, is_roofed
+from sim_envs.libero.experts.insertion import insertions, is_covered
 from sim_envs.libero.experts.scene import ExpertScene, Goal
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import get_task
@@ -81,7 +81,7 @@ def test_two_pots_stand_beside_each_other_on_one_stove(
 def test_what_has_a_ceiling_is_told_from_what_is_open_above(
     open_sim: OpenSim, task_id: int, target: str, roofed: bool
 ) -> None:
-    assert is_roofed(ExpertScene(open_sim(task_id).env), target) is roofed
+    assert is_covered(ExpertScene(open_sim(task_id).env), target) is roofed
 
 
 @pytest.mark.slow

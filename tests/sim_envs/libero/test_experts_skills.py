@@ -11,7 +11,7 @@ from sim_envs.libero.assets import AssetSet
 from sim_envs.libero.experts.expert import Expert
 from sim_envs.libero.experts.joints import FixtureJoint
 from sim_envs.libero.experts.scene import ExpertScene, Goal
-from sim_envs.libero.experts.skills import SKILLS, in_working_order, opening_for, require_skills
+from sim_envs.libero.experts.skills import SKILLS, opening_for, ordered_goals, require_skills
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import get_task
 from sim_envs.scripted.motion import GripperMotion, Waypoint
@@ -153,7 +153,7 @@ class _Containers(ExpertScene):
 )
 def test_goals_are_worked_through_in_an_order_that_can_succeed(given: list[str], expected: list[str]) -> None:
     goals = [_goal(*text.split()) for text in given]
-    assert in_working_order(goals, _Containers()) == [_goal(*text.split()) for text in expected]
+    assert ordered_goals(goals, _Containers()) == [_goal(*text.split()) for text in expected]
 
 
 def _roll(sim: LiberoSim, expert: Expert, queries: int) -> np.ndarray:
