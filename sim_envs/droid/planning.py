@@ -29,7 +29,6 @@ from sim_envs.droid.waypoints import (
     place,
     reach_of,
     rise,
-    solved,
 )
 from sim_envs.scripted.kinematics import ReachabilityCheck
 from sim_envs.scripted.poses import Pose
@@ -175,9 +174,9 @@ def _bar(station: Station, move: StoppedCriterion) -> Iterator[JointWaypoint]:
     for before in _BEFORE_LINE:
         for closing in closings:
             there = down_at(start + (length - before) * way, _BAR_HEIGHT, closing)
-            joints = reach.along([there], start=RESET_JOINTS)
-            if joints is not None:
-                yield JointWaypoint(joints=joints, grip=0.0, not_before=math.inf)
+            path = reach.along([there], start=RESET_JOINTS)
+            if path is not None:
+                yield JointWaypoint(joints=path[0], grip=0.0, not_before=math.inf)
                 return
     raise UsageError(f"the expert cannot reach the way of {move.object!r} of task {station.task.name}")
 
@@ -200,7 +199,7 @@ def _grasps(station: Station, reach: ReachabilityCheck, name: str, height: float
             down = reach.along(descent(pose), start=RESET_JOINTS, beside=beside)
             if down is None:
                 continue
-            arrives = duration([station.joints, *solved(reach, descent(pose), beside)])
+            arrives = duration([station.joints, *down])
             if speed == 0:
                 yield TimedGrasp(pose=pose, closing=closing, closes=None, lifted=arrives + takes)
             elif arrives < seconds - max(takes, (footprint(shape) + _FINGER) / speed):

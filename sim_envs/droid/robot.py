@@ -44,46 +44,18 @@ _LENS_OFFSET, _LENS_SIDE, _LENS_FORWARD, _LENS_TILT = 0.074, -0.031, 0.011, math
 (rad) towards the axis, so that images match those of sim-evals; see docs/droid.md."""
 _WRIST_FOVY = 56.7
 
-_INERTIALS = {  # mass (kg), centre of mass (m), xx yy zz xy xz yz (kg m²)
-    "link0": ("0.629769", "-0.041018 -0.00014 0.049974", "0.00315 0.00388 0.004285 8.29e-7 0.00015 8.23e-6"),
-    "link1": (
-        "4.970684",
-        "0.003875 0.002081 -0.04762",
-        "0.70337 0.70661 0.009117 -0.000139 0.006772 0.019169",
-    ),
-    "link2": (
-        "0.646926",
-        "-0.003141 -0.02872 0.003495",
-        "0.007962 0.02811 0.025995 -0.003925 0.010254 0.000704",
-    ),
-    "link3": (
-        "3.228604",
-        "0.027518 0.039252 -0.066502",
-        "0.037242 0.036155 0.01083 -0.004761 -0.011396 -0.012805",
-    ),
-    "link4": (
-        "3.587895",
-        "-0.05317 0.104419 0.027454",
-        "0.025853 0.019552 0.028323 0.007796 -0.001332 0.008641",
-    ),
-    "link5": (
-        "1.225946",
-        "-0.011953 0.041065 -0.038437",
-        "0.035549 0.029474 0.008627 -0.002117 -0.004037 0.000229",
-    ),
-    "link6": (
-        "1.666555",
-        "0.060149 -0.014117 -0.010517",
-        "0.001964 0.004354 0.005433 0.000109 -0.001158 0.000341",
-    ),
-    "link7": (
-        "0.735522",
-        "0.010517 -0.004252 0.061597",
-        "0.012516 0.010027 0.004815 -0.000428 -0.001196 -0.000741",
-    ),
-    "robotiq_85_adapter_link": ("0.95", "0.01 0 0.035", "0.0006 0.0006 0.0003 0 0 0"),
-}
-"""Inertial properties. Those of the gripper's base include the wrist camera."""
+_INERTIALS = """
+link0    0.629769 -0.041018 -0.00014 0.049974   0.00315 0.00388 0.004285 8.29e-7 0.00015 8.23e-6
+link1    4.970684 0.003875 0.002081 -0.04762    0.70337 0.70661 0.009117 -0.000139 0.006772 0.019169
+link2    0.646926 -0.003141 -0.02872 0.003495   0.007962 0.02811 0.025995 -0.003925 0.010254 0.000704
+link3    3.228604 0.027518 0.039252 -0.066502   0.037242 0.036155 0.01083 -0.004761 -0.011396 -0.012805
+link4    3.587895 -0.05317 0.104419 0.027454    0.025853 0.019552 0.028323 0.007796 -0.001332 0.008641
+link5    1.225946 -0.011953 0.041065 -0.038437  0.035549 0.029474 0.008627 -0.002117 -0.004037 0.000229
+link6    1.666555 0.060149 -0.014117 -0.010517  0.001964 0.004354 0.005433 0.000109 -0.001158 0.000341
+link7    0.735522 0.010517 -0.004252 0.061597   0.012516 0.010027 0.004815 -0.000428 -0.001196 -0.000741
+robotiq_85_adapter_link 0.95 0.01 0 0.035       0.0006 0.0006 0.0003 0 0 0
+"""
+"""Body, mass (kg), center of mass (m), inertia xx yy zz xy xz yz (kg m²). The last has the wrist camera."""
 
 MIMICS = (
     ("right_outer_knuckle_joint", 1),
@@ -180,13 +152,13 @@ def _camera_housing() -> list[ET.Element]:
 
 
 def _tune_bodies(base: ET.Element) -> None:
+    inertials = {name: numbers for name, *numbers in map(str.split, _INERTIALS.strip().splitlines())}
     for body in base.iter("body"):
         body.set("gravcomp", "1")
-        inertial = body.find("inertial")
-        if body.attrib["name"] in _INERTIALS:
-            assert inertial is not None
-            mass, place, inertia = _INERTIALS[body.attrib["name"]]
-            inertial.attrib = {"mass": mass, "pos": place, "fullinertia": inertia}
+        if body.attrib["name"] in inertials:
+            mass, *numbers = inertials[body.attrib["name"]]
+            center, inertia = " ".join(numbers[:3]), " ".join(numbers[3:])
+            _of(body, "inertial").attrib = {"mass": mass, "pos": center, "fullinertia": inertia}
     for joint in base.iter("joint"):
         _tune_joint(joint)
     for geom in base.iter("geom"):

@@ -69,7 +69,7 @@ def rise(reach: ReachabilityCheck, hand: Pose, *, grip: float) -> Iterator[Joint
     """Move straight up, unless the hand is already high."""
     above = reach.along([hand.at_height(_TRAVEL)]) if hand.position[2] < _TRAVEL - 0.04 else None
     if above is not None:
-        yield JointWaypoint(joints=above, grip=grip)
+        yield JointWaypoint(joints=above[0], grip=grip)
 
 
 def pick(reach: ReachabilityCheck, grasp: TimedGrasp, beside: int) -> Iterator[JointWaypoint]:
@@ -101,11 +101,8 @@ def place(reach: ReachabilityCheck, drop: Pose, when: float | None) -> Iterator[
 
 def solved(reach: ReachabilityCheck, poses: Sequence[Pose], beside: int | None) -> list[Joints]:
     """Joint positions for poses that are known to be reachable in sequence."""
-    path: list[Joints] = []
-    for pose in poses:
-        joints = reach.along([pose], start=path[-1] if path else RESET_JOINTS, beside=beside)
-        assert joints is not None, "the same poses were reached before"
-        path.append(joints)
+    path = reach.along(poses, start=RESET_JOINTS, beside=beside)
+    assert path is not None, "the same poses were reached before"
     return path
 
 

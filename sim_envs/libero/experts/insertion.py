@@ -105,7 +105,7 @@ def insertions(scene: ExpertScene, thing: str, target: str) -> Iterator[Insertio
             if (inside := way.end(grasping)) is None:
                 continue
             outside = way.begin(inside, grasping)
-            if reach.along([outside, inside], start=arm, holding=holding) is not None:
+            if reach.along([outside, inside], start=arm[-1], holding=holding) is not None:
                 yield Insertion(grasp=grasp, before=before, grasping=grasping, outside=outside, inside=inside)
 
 
