@@ -79,7 +79,7 @@ class PhysicsError(RuntimeError):
 class World(Protocol):
     """A simulator with one task loaded. `advance` runs physics only; `observe` and `render` render.
 
-    Before the first `reset`, the other methods raise a RuntimeError. It belongs to the thread that made it.
+    `reset` comes before any other method. A world belongs to the thread that made it.
     """
 
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:

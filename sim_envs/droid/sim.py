@@ -19,6 +19,7 @@ from sim_envs.truth.tracker import TruthTracker
 from sim_envs.world import AdvanceResult, Observation, World, checked_actions
 
 ACTION_SIZE = 8
+"""Seven joint velocities or positions, see `Control`, and the gripper (above 0.5 closes)."""
 
 _CAMERAS = {EXTERIOR_IMAGE: EXTERIOR_CAMERA, WRIST_IMAGE: WRIST_CAMERA}
 """Policies' camera names to the model's."""

@@ -3,7 +3,6 @@
 from sim_envs.eef_interface import delta_eef_interface
 
 CONTROL_HZ = 20.0
-
 CAMERAS = {"image": "agentview", "wrist_image": "robot0_eye_in_hand"}
 """Policies' camera names to LIBERO's."""
 

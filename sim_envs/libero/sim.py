@@ -27,6 +27,8 @@ from sim_envs.truth.tracker import TruthTracker
 from sim_envs.world import AdvanceResult, EpisodeKey, Observation, PhysicsError, World, checked_actions
 
 ACTION_SIZE = 7
+"""End-effector delta (position, axis-angle) and gripper (-1 open, +1 close), clipped to [-1, 1]."""
+
 SETTLE_ACTION = np.array([0.0, 0, 0, 0, 0, 0, -1])
 """Holds still with an open gripper."""
 
