@@ -26,7 +26,7 @@ from configs.exits import exit_code_of
 from eval.bench.ratios import paired_ratio
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.bootstrap import load_libero, use_assets
-from sim_envs.libero.cameras import CAMERAS
+from sim_envs.libero.conventions import CAMERAS
 from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
 from sim_envs.libero.tasks import LiberoTask, get_init_state, get_task
 

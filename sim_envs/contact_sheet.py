@@ -4,6 +4,7 @@ python -m sim_envs.contact_sheet docs/droid.jpg
 python -m sim_envs.contact_sheet docs/standins.jpg --suite libero_object --assets standins PATH
 """
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -43,7 +44,7 @@ def main(
         file: The image to write.
         suite: The suites. Default: droid_tabletop.
         task_ids: Tasks of every suite. Default: all.
-        assets: Asset sets, from left to right: folders, or names of sources (standins, download, auto).
+        assets: Asset sets, from left to right: folders, or sources (standins, download, auto).
     """
     if file.suffix.lower() not in _SUFFIXES:
         raise unknown("image format", file.suffix, _SUFFIXES, remedy=f"In {str(file)!r}.")
@@ -69,12 +70,9 @@ def _tile(sets: list[Suite], task: Task) -> Image.Image:
 def _views(suite: Suite, task: Task) -> list[np.ndarray]:
     """The camera images of initial state 0 after settling."""
     suite.check([task])
-    world = suite.open(task)
-    try:
+    with contextlib.closing(suite.open(task)) as world:
         world.reset(init_id=0, seed=7, settle_steps=suite.protocol.settle_steps)
         return list(world.observe().images.values())
-    finally:
-        world.close()
 
 
 def _sheet(tiles: Mapping[str, Image.Image]) -> Image.Image:

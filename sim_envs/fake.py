@@ -1,34 +1,21 @@
 """A suite and a world without physics, for tests and policy development."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float64, UInt8
 from pydantic import Field
 
-from configs.errors import UsageError
-from configs.interface import (
-    ActionChannels,
-    ActionSpec,
-    Camera,
-    Channels,
-    Gripper,
-    Hold,
-    Interface,
-    Motion,
-    ObservationSpec,
-    Rotation,
-)
-from configs.load import check
 from configs.schema import Preset, SuiteConfig, Wordings
-from sim_envs.suite import InitIds, Task
+from sim_envs.eef_interface import delta_eef_interface
+from sim_envs.suite import ConfiguredSuite, InitIds, Task
 from sim_envs.truth.ground_truth import HELD, CompletedAction, Fact, Memory, Narration, Phase, Truth, Verb
 from sim_envs.world import AdvanceResult, EpisodeKey, Observation
 
 _CLOSE, _LIFT, _LOWER, _DONE = 3, 6, 9, 12
-"""Control steps at which the ground-truth narration changes phase."""
+"""Control steps at which the phase of the ground truth changes."""
 
 
 @dataclasses.dataclass
@@ -121,7 +108,7 @@ class FakeEnvironment(Preset):
     fails_at: int | None = None
 
 
-class FakeSuite:
+class FakeSuite(ConfiguredSuite[FakeEnvironment]):
     """Tasks of `FakeWorld`. Implements `sim_envs.suite.Suite`.
 
     Its interface is that of relative end-effector control, so that the bundled policy fits.
@@ -141,28 +128,19 @@ class FakeSuite:
         replan_steps=5,
     )
 
+    environment_type = FakeEnvironment
+
     def __init__(self, protocol: SuiteConfig = published, *, assets: str = "auto") -> None:
-        """Open the suite.
-
-        Args:
-            protocol: The suite's protocol; its `environment` follows `FakeEnvironment`.
-            assets: Only `auto`.
-
-        Raises:
-            UsageError: Invalid `environment`, or assets are named.
-        """
-        if assets != "auto":
-            raise UsageError(f"assets {assets!r}: a fake suite has none; leave them out")
-        self.protocol = protocol
-        self.environment = check(FakeEnvironment, protocol.environment, source=f"suite {protocol.name}")
-        self.interface = _interface(protocol)
-        self.assets = None
+        """Open the suite; see `ConfiguredSuite`."""
+        super().__init__(protocol, assets=assets)
+        self.interface = delta_eef_interface(
+            protocol.name, camera_size=protocol.camera_size, control_hz=protocol.control_hz
+        )
 
     def tasks(self) -> tuple[Task, ...]:
         """One task per instruction."""
-        return tuple(
-            Task(suite=self.protocol.name, task_id=number, name=f"task_{number}", language=instruction)
-            for number, instruction in enumerate(self.environment.instructions)
+        return self._enumerated(
+            (f"task_{number}", text) for number, text in enumerate(self.environment.instructions)
         )
 
     def init_ids(self, task: Task) -> InitIds:
@@ -172,10 +150,6 @@ class FakeSuite:
     def instruction(self, key: EpisodeKey, wordings: Wordings) -> str:
         """The task's instruction, for any wordings."""
         return self.environment.instructions[key.task_id]
-
-    def training_wordings(self) -> Mapping[str, Sequence[str]]:
-        """Empty: every instruction has one wording."""
-        return {}
 
     def check(self, tasks: Iterable[Task]) -> None:
         """Do nothing: there are no requirements."""
@@ -192,36 +166,3 @@ class FakeSuite:
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:
         """The `environment`."""
         return self.environment.model_dump(mode="json")
-
-    def expert(self, world: object, *, noise: float = 0.0) -> None:
-        """None: there is no expert."""
-        return
-
-
-def _interface(protocol: SuiteConfig) -> Interface:
-    size = (protocol.camera_size, protocol.camera_size)
-    return Interface(
-        name=protocol.name,
-        observation=ObservationSpec(
-            cameras=tuple(Camera(name=name, size=size, rotated_deg=180) for name in ("image", "wrist_image")),
-            state=(
-                Channels(name="eef_position", size=3, unit="m"),
-                Channels(name="eef_rotation", size=3, unit="rad"),
-                Channels(name="gripper_joints", size=2, unit="m"),
-            ),
-            rotation=Rotation.AXIS_ANGLE,
-        ),
-        action=ActionSpec(
-            channels=(
-                ActionChannels(name="eef_position", size=3, unit="1", motion=Motion.RELATIVE, hold=Hold.ZERO),
-                ActionChannels(name="eef_rotation", size=3, unit="1", motion=Motion.RELATIVE, hold=Hold.ZERO),
-                ActionChannels(
-                    name="gripper", size=1, unit="1", motion=Motion.ABSOLUTE, hold=Hold.LAST_COMMAND
-                ),
-            ),
-            rotation=Rotation.AXIS_ANGLE,
-            grippers=(Gripper(name="gripper", open=-1.0, closed=1.0),),
-            limits=(-1.0, 1.0),
-            control_hz=protocol.control_hz,
-        ),
-    )

@@ -77,20 +77,16 @@ def rendering_device(worker: int) -> int | None:
 
     `MUJOCO_EGL_DEVICE_ID`, if set, applies to all of them.
     """
-    devices = _rendering_devices()
+    gpus = gpu_count()
+    if gpus < 2 or os.environ.get("MUJOCO_EGL_DEVICE_ID") or choose_backend() != "egl":
+        return None
+    devices = [device for device in range(gpus) if _failure("egl", device) is None]
     return devices[worker % len(devices)] if devices else None
 
 
 def gpu_count() -> int:
     """Number of NVIDIA GPUs of this machine."""
     return len(list(Path("/dev").glob("nvidia[0-9]*")))
-
-
-def _rendering_devices() -> tuple[int, ...]:
-    gpus = gpu_count()
-    if gpus < 2 or os.environ.get("MUJOCO_EGL_DEVICE_ID") or choose_backend() != "egl":
-        return ()
-    return tuple(device for device in range(gpus) if _failure("egl", device) is None)
 
 
 def context_class() -> Callable[[int, int], Any]:
@@ -111,23 +107,19 @@ def context_class() -> Callable[[int, int], Any]:
 
 
 def _chosen() -> str:
-    backend = choose_backend()
-    if backend is None:
-        raise _no_backend()
-    return backend
-
-
-def _no_backend() -> UsageError:
-    """The error with its remedy: unset a variable that disables rendering, or install a backend."""
+    """The rendering backend, or an error: unset a variable that disables rendering, or install a backend."""
+    chosen = choose_backend()
+    if chosen is not None:
+        return chosen
     found: dict[str, str] = {}
     for backend in _candidates():
         reason = _failure(backend)
         if reason is None:
-            return UsageError(f"{_NO_OPENGL}: MUJOCO_GL is {os.environ['MUJOCO_GL']!r}; unset it")
+            raise UsageError(f"{_NO_OPENGL}: MUJOCO_GL is {os.environ['MUJOCO_GL']!r}; unset it")
         found[backend] = reason
     reasons = "; ".join(f"{each}: {reason}" for each, reason in found.items())
     set_by = " and ".join(name for name in ("MUJOCO_GL", "PYOPENGL_PLATFORM") if os.environ.get(name))
-    return UsageError(
+    raise UsageError(
         f"{_NO_OPENGL}: install EGL (libegl1) or OSMesa (libosmesa6), and unset {set_by} ({reasons})"
     )
 

@@ -99,14 +99,7 @@ class GymAction(Preset):
 
     def channels(self) -> ActionChannels:
         """The channels for the interface."""
-        return ActionChannels(
-            name=self.name,
-            size=self.size,
-            unit=self.unit,
-            motion=self.motion,
-            hold=Hold[self.hold.upper()],
-            state=self.state,
-        )
+        return ActionChannels(**self.model_dump(exclude={"hold"}), hold=Hold[self.hold.upper()])
 
 
 class GymGripper(Preset):

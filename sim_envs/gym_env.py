@@ -15,7 +15,6 @@ from jaxtyping import UInt8
 from configs.errors import UsageError, unknown
 from configs.interface import Interface
 from sim_envs.suite import Suite, Task, open_suite
-from sim_envs.world import Observation
 
 OBS_TYPES = ("flat", "pixels", "state", "pixels_agent_pos")
 """Observation formats: cameras and `state` in one dictionary; `pixels` only; the state array only; `pixels`
@@ -82,7 +81,8 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
         _check_choices(opened.interface, obs_type, control_mode, render_mode, render_camera)
         if init_id is not None:
             opened.init_ids(task).check(init_id, task)
-        self._max_steps = _step_limit(max_steps, opened.protocol.max_steps)
+        # Libraries that step an environment without Gymnasium's time limit read this attribute.
+        self._max_episode_steps = _step_limit(max_steps, opened.protocol.max_steps)
         self._truncates = max_steps is not None
         self._suite, self._task, self._init_id = opened, task, init_id
         self._obs_type, self._render_camera = obs_type, render_camera
@@ -92,13 +92,9 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
         self.render_mode = render_mode
         self.metadata = {**self.metadata, "render_fps": round(opened.interface.action.control_hz)}
         self.observation_space = _observation_space(opened.interface, obs_type)
-        self.action_space = _action_space(opened.interface)
+        low, high = opened.interface.action.limits or (-np.inf, np.inf)
+        self.action_space = spaces.Box(low, high, (opened.interface.action.size,), np.float32)
         self.world = opened.open(task)
-
-    @property
-    def _max_episode_steps(self) -> int:
-        """The step limit, for libraries that step an environment without Gymnasium's time limit."""
-        return self._max_steps
 
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
@@ -129,7 +125,7 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
         """
         success = self.world.advance(np.asarray(action, np.float64)[None]).success
         self._steps += 1
-        truncated = self._truncates and not success and self._steps >= self._max_steps
+        truncated = self._truncates and not success and self._steps >= self._max_episode_steps
         return self._observe(), float(success), success, truncated, self._info(is_success=success)
 
     def render(self) -> UInt8[np.ndarray, "height width 3"] | None:
@@ -159,7 +155,8 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
             chosen = self._render_camera
             shown = observation.images.values() if chosen is None else [observation.images[chosen]]
             self._picture = _side_by_side(list(shown))
-        return _formatted(observation, self._obs_type)
+        images = {name: image.copy() for name, image in observation.images.items()}
+        return _arranged(self._obs_type, images, observation.state)
 
     def _info(self, *, is_success: bool) -> dict[str, Any]:
         return {"is_success": is_success, "language": self.task_description, "steps": self._steps}
@@ -212,30 +209,21 @@ def _observation_space(interface: Interface, obs_type: str) -> spaces.Space[Any]
         camera.name: spaces.Box(0, 255, (*camera.size, 3), np.uint8) for camera in spec.cameras if camera.size
     }
     state = spaces.Box(-np.inf, np.inf, (spec.state_size,), np.float64)
-    return {
-        "flat": lambda: spaces.Dict({**images, "state": state}),
-        "pixels": lambda: spaces.Dict({"pixels": spaces.Dict(images)}),
-        "state": lambda: state,
-        "pixels_agent_pos": lambda: spaces.Dict({"pixels": spaces.Dict(images), "agent_pos": state}),
-    }[obs_type]()
+    arranged = _arranged(obs_type, spaces.Dict(images), state)
+    return spaces.Dict(arranged) if isinstance(arranged, dict) else arranged
 
 
-def _action_space(interface: Interface) -> spaces.Box:
-    low, high = interface.action.limits or (-np.inf, np.inf)
-    return spaces.Box(low, high, (interface.action.size,), np.float32)
-
-
-def _formatted(observation: Observation, obs_type: str) -> Any:
-    images = {name: image.copy() for name, image in observation.images.items()}
+def _arranged(obs_type: str, images: Mapping[str, Any], state: Any) -> Any:
+    """Images and state, or their spaces, in an observation format."""
     match obs_type:
         case "flat":
-            return {**images, "state": observation.state}
+            return {**images, "state": state}
         case "pixels":
             return {"pixels": images}
         case "state":
-            return observation.state
+            return state
         case _:
-            return {"pixels": images, "agent_pos": observation.state}
+            return {"pixels": images, "agent_pos": state}
 
 
 def _side_by_side(images: list[UInt8[np.ndarray, "_ _ 3"]]) -> UInt8[np.ndarray, "height width 3"]:

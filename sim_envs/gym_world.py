@@ -1,59 +1,37 @@
 """Gymnasium environments as worlds, described by a suite's YAML."""
 
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import gymnasium
 import numpy as np
 from jaxtyping import Float64, UInt8
+from typing_extensions import override
 
 from configs.errors import UsageError, unknown
 from configs.interface import Camera
-from configs.load import check
 from configs.schema import SuiteConfig, Wordings
 from sim_envs.gl import choose_backend, require_backend
 from sim_envs.gym_config import RENDER, GymEnvironment, GymState
-from sim_envs.suite import InitIds, Task, load_object
+from sim_envs.suite import ConfiguredSuite, InitIds, Task, load_object
 from sim_envs.world import AdvanceResult, EpisodeKey, Observation, PhysicsError, World, checked_actions
 
 
-class GymSuite:
-    """Gymnasium environments that share an interface. Implements `sim_envs.suite.Suite`.
+class GymSuite(ConfiguredSuite[GymEnvironment]):
+    """Gymnasium environments that share an interface. Implements `sim_envs.suite.Suite`."""
 
-    Attributes:
-        protocol: The suite's protocol.
-        interface: The interface that its YAML declares.
-        assets: None: the environments bring their own.
-        environment: The configuration of the environments.
-    """
+    environment_type = GymEnvironment
 
     def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
-        """Open the suite.
-
-        Args:
-            protocol: The suite's protocol; its `environment` follows `GymEnvironment`.
-            assets: Only `auto`.
-
-        Raises:
-            UsageError: Invalid `environment`, or assets are named.
-        """
-        if assets != "auto":
-            raise UsageError(f"assets {assets!r}: {protocol.name} brings its own; leave them out")
-        self.environment = check(
-            GymEnvironment, protocol.environment, source=f"environment of suite {protocol.name}"
-        )
-        self.protocol = protocol
+        """Open the suite; see `ConfiguredSuite`."""
+        super().__init__(protocol, assets=assets)
         self.interface = self.environment.interface(protocol)
-        self.assets = None
 
     def tasks(self) -> tuple[Task, ...]:
         """All tasks, in the YAML's order."""
-        return tuple(
-            Task(suite=self.protocol.name, task_id=number, name=task.name, language=task.instruction)
-            for number, task in enumerate(self.environment.tasks)
-        )
+        return self._enumerated((task.name, task.instruction) for task in self.environment.tasks)
 
     def init_ids(self, task: Task) -> InitIds:
         """Stored states, as many as the YAML declares."""
@@ -64,10 +42,6 @@ class GymSuite:
         if wordings != "benchmark":
             raise UsageError(f"wordings {wordings!r}: {self.protocol.name} has only 'benchmark'")
         return self.environment.tasks[key.task_id].instruction
-
-    def training_wordings(self) -> Mapping[str, Sequence[str]]:
-        """Empty: every instruction has one wording."""
-        return {}
 
     def check(self, tasks: Iterable[Task]) -> None:
         """Check packages, environment ids, and the renderer if MuJoCo is used."""
@@ -99,10 +73,6 @@ class GymSuite:
         versions = {package: version(package) for package in ("gymnasium", *self.environment.packages)}
         return {**self.environment.model_dump(mode="json", include=fields), "versions": versions}
 
-    def expert(self, world: World, *, noise: float = 0.0) -> None:
-        """None: there is no expert."""
-        return
-
     def _load(self) -> None:
         """Import the module that registers the environments."""
         try:
@@ -124,36 +94,26 @@ class GymSuite:
             raise unknown("Gymnasium environment", name, gymnasium.registry)
 
 
-class GymWorld:
-    """One Gymnasium environment. Implements `sim_envs.world.World`.
+class GymWorld(World):
+    """One Gymnasium environment.
 
     An environment that terminates or truncates without success is no longer stepped: control steps pass,
     nothing moves, and the episode ends at the protocol's limit. `advance` itself renders nothing, but
-    environments with images in their observations render them at every step.
+    environments with images in their observations render them at every step. A UsageError is raised for
+    actions, states and images that differ from the declared ones.
 
     Attributes:
         env: The environment, for controllers with privileged access.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], *, suite: GymSuite, language: str) -> None:
-        """Wrap an environment, and close it with the world.
-
-        Args:
-            env: The environment, made without Gymnasium's time limit.
-            suite: Its suite.
-            language: The instruction.
-
-        Raises:
-            UsageError: Its action space differs from the declared one.
-        """
+        """Wrap an environment of a suite, made without Gymnasium's time limit. The world closes it."""
         self.env = env
         self._config = suite.environment
         self._interface = suite.interface
         self._language = language
         diverged = self._config.physics_error
-        self._diverged: tuple[type[Exception], ...] = (
-            () if diverged is None else (load_object(diverged, what="physics_error"),)
-        )
+        self._diverged = load_object(diverged, what="physics_error") if diverged else ()
         self._observed: Any = None
         self._finished = self._solved = self._closed = False
         self._last: Float64[np.ndarray, " action"] | None = None
@@ -162,13 +122,8 @@ class GymWorld:
         if not isinstance(space, gymnasium.spaces.Box) or space.shape != (size,):
             raise UsageError(f"{self._interface.name} declares {size} action channels, but takes {space}")
 
+    @override
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
-        """Seed and reset the environment, then run hold actions for `settle_steps`.
-
-        Raises:
-            UsageError: Its observations differ from the declared ones.
-            PhysicsError: The physics diverged.
-        """
         self._require_open()
         number = int(np.random.SeedSequence((init_id, seed)).generate_state(1)[0])
         self._observed, _ = self.env.reset(seed=number)
@@ -178,14 +133,8 @@ class GymWorld:
             if not self._finished:
                 self._control_step(self._interface.hold_action(self._state(), self._last))
 
+    @override
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
-        """Run the actions, one control step each, clipped to the limits if any; stop at success.
-
-        Raises:
-            ValueError: An action has the wrong size or is not finite; nothing was run.
-            PhysicsError: The physics diverged.
-            RuntimeError: Not reset yet.
-        """
         actions = checked_actions(actions, size=self._interface.action.size)
         self._require_reset()
         for taken, action in enumerate(actions, start=1):
@@ -195,24 +144,14 @@ class GymWorld:
                 return AdvanceResult(steps=taken, success=True)
         return AdvanceResult(steps=len(actions), success=False)
 
+    @override
     def observe(self) -> Observation:
-        """Return the last observation; `render` cameras are rendered now.
-
-        Raises:
-            UsageError: An image differs from the declared one.
-            RuntimeError: Not reset yet.
-        """
         self._require_reset()
         images = {name: self.render(name) for name in self._interface.observation.camera_names}
         return Observation(images=images, state=self._state(), language=self._language)
 
+    @override
     def render(self, camera: str) -> UInt8[np.ndarray, "height width 3"]:
-        """The camera's image in the last observation; a `render` camera is rendered now.
-
-        Raises:
-            UsageError: It differs from the declared one.
-            RuntimeError: Not reset yet.
-        """
         self._require_reset()
         number = self._interface.observation.camera_names.index(camera)
         return self._image(self._config.cameras[number].key, self._interface.observation.cameras[number])

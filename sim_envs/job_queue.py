@@ -8,7 +8,7 @@ JobT = TypeVar("JobT")
 
 
 class JobQueue(Generic[JobT]):
-    """The jobs that no worker has started.
+    """Jobs that no worker has started.
 
     Loading a task takes seconds, so a worker gets episodes of the task that it has loaded. When none are
     left, it switches to the task with the most remaining episodes per worker. The same worker runs all jobs
@@ -27,10 +27,10 @@ class JobQueue(Generic[JobT]):
         """Queue the jobs.
 
         Args:
-            jobs: In the order in which they are to be played.
-            task: What has to be loaded for a job.
-            episode: What jobs that belong together share.
-            on_begin: Told when a worker is given a job.
+            jobs: The jobs, in the order in which they should run.
+            task: Maps a job to the task that it needs loaded.
+            episode: Maps a job to its episode.
+            on_begin: Called with worker and job when a worker gets a job.
         """
         episodes: dict[Hashable, deque[JobT]] = {}
         for job in jobs:
@@ -73,6 +73,6 @@ class JobQueue(Generic[JobT]):
         return left[task].popleft()
 
     def _stolen_job(self) -> deque[JobT]:
-        """The last job of the started episode with the most jobs left; empty if none has any."""
+        """The last job of the started episode with the most jobs left; empty if there is none."""
         longest = max(self._begun.values(), key=len, default=None)
         return deque([longest.pop()]) if longest else deque()

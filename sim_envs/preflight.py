@@ -1,5 +1,6 @@
 """Checks that a suite's worlds run correctly on this machine."""
 
+import contextlib
 import dataclasses
 import enum
 import time
@@ -61,13 +62,10 @@ class PreflightSuite(Protocol):
 
 def check_machine(suite: Suite) -> Iterator[CheckResult]:
     """Run a suite's first task, then the suite's own checks if it has any."""
-    world = suite.open(suite.tasks()[0])
-    try:
+    with contextlib.closing(suite.open(suite.tasks()[0])) as world:
         yield _rendering(world)
         yield _physics(world, suite)
         yield _determinism(world, suite)
-    finally:
-        world.close()
     if isinstance(suite, PreflightSuite):
         yield from suite.preflight()
 

@@ -3,6 +3,7 @@
 import atexit
 import functools
 import weakref
+from collections.abc import Mapping
 from typing import Any
 
 import mujoco
@@ -115,3 +116,53 @@ class View:
         for geom, kept in zip(geoms, seen, strict=True):
             if not kept:
                 geom.type = mujoco.mjtGeom.mjGEOM_NONE
+
+
+class Cameras:
+    """Cameras of one model. They share an OpenGL context, which the first image opens.
+
+    Capturing at every control step and drawing only the images that are used saves most of the rendering.
+    """
+
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        cameras: Mapping[str, str],
+        *,
+        size: tuple[int, int],
+        option: mujoco.MjvOption,
+    ) -> None:
+        """Set up cameras.
+
+        Args:
+            model: The compiled model.
+            cameras: Maps names of images to the model's cameras.
+            size: Height and width of images, pixels.
+            option: The groups of geoms and sites to draw.
+        """
+        self._model, self._size, self._option = model, size, option
+        self._views = {name: View(model, camera) for name, camera in cameras.items()}
+        self._renderer: Renderer | None = None
+
+    def capture(self, data: mujoco.MjData) -> None:
+        """Capture the current scenes, replacing the previous ones."""
+        for view in self._views.values():
+            view.capture(self._model, data, self._option)
+
+    def draw(self, camera: str, *, cull: bool = False) -> UInt8[np.ndarray, "height width 3"]:
+        """Draw a camera's captured scene, culled first if the image is square. Rows run upwards.
+
+        Raises:
+            UsageError: No rendering backend works on this machine.
+        """
+        if self._renderer is None:
+            self._renderer = Renderer(self._model, height=self._size[0], width=self._size[1])
+        if cull:
+            self._views[camera].cull()
+        return self._renderer.draw(self._views[camera].scene)
+
+    def close(self) -> None:
+        """Free the OpenGL context and its memory, if it was opened."""
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None

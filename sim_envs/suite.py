@@ -1,17 +1,19 @@
 """The task suite contract: tasks, initial states, instructions, and opening worlds."""
 
 import dataclasses
+import hashlib
 import importlib
 import inspect
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from configs.errors import UsageError, unknown
 from configs.interface import Interface
 from configs.load import check, load, names
 from configs.motion import NONE
-from configs.schema import SuiteConfig, Wordings
+from configs.schema import Preset, SuiteConfig, Wordings
 from sim_envs.scripted.policy import ScriptedPolicy
 from sim_envs.world import EpisodeKey, World
 
@@ -139,6 +141,52 @@ class Suite(Protocol):
         """
 
 
+EnvironmentT = TypeVar("EnvironmentT", bound=Preset)
+
+
+class ConfiguredSuite(Generic[EnvironmentT]):
+    """Base of suites whose YAML describes their environments, with no choice of assets.
+
+    By default an instruction has one wording, and there is no expert.
+
+    Attributes:
+        environment_type: Schema of the protocol's `environment`.
+        protocol: The suite's protocol.
+        environment: Its `environment`.
+        assets: None.
+    """
+
+    environment_type: type[EnvironmentT]
+
+    def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
+        """Check the `environment` of a protocol.
+
+        Raises:
+            UsageError: It is invalid, or assets are named.
+        """
+        if assets != "auto":
+            raise UsageError(f"assets {assets!r}: {protocol.name} brings its own; leave them out")
+        source = f"environment of suite {protocol.name}"
+        self.environment = check(self.environment_type, protocol.environment, source=source)
+        self.protocol = protocol
+        self.assets = None
+
+    def training_wordings(self) -> Mapping[str, Sequence[str]]:
+        """See `Suite`."""
+        return {}
+
+    def expert(self, world: World, *, noise: float = 0.0) -> ScriptedPolicy | None:  # noqa: ARG002
+        """See `Suite`."""
+        return None
+
+    def _enumerated(self, tasks: Iterable[tuple[str, str]]) -> tuple[Task, ...]:
+        """Tasks by name and instruction, in order of task id."""
+        return tuple(
+            Task(suite=self.protocol.name, task_id=task_id, name=name, language=language)
+            for task_id, (name, language) in enumerate(tasks)
+        )
+
+
 SuiteFactory = Callable[..., Suite]
 """Opens a suite: `Factory(protocol, assets="auto")`. Entry points have their protocol in `published`."""
 
@@ -191,6 +239,12 @@ def open_suite(name: str, *, assets: str = "auto", **overrides: Any) -> Suite:
             f"world of suite {name} is {protocol.world!r}, which opens no suite: {error}"
         ) from None
     return factory(config, assets=assets)
+
+
+def digest(content: Any) -> str:
+    """The first 16 hexadecimal digits of the SHA-256 of JSON content."""
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
 def load_object(path: str, *, what: str) -> Any:

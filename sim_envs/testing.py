@@ -10,7 +10,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -28,12 +28,9 @@ _STEPS = 6
 """Control steps of each test episode."""
 
 
-@runtime_checkable
-class Solver(Protocol):
-    """Solves a world that has just been reset; for `check_world`."""
-
-    def __call__(self, world: Any) -> Actions:
-        """Return actions that reach success before the last one. May first edit the simulator state."""
+Solver = Callable[[Any], Actions]
+"""Maps a world that has just been reset to actions that reach success before the last one. May first edit the
+simulator state."""
 
 
 def check_suite(
@@ -68,8 +65,7 @@ def check_suite(
     suite.check(chosen)
     for task in chosen:
         ids = suite.init_ids(task)
-        world = suite.open(task)
-        try:
+        with contextlib.closing(suite.open(task)) as world:
             check_world(
                 world,
                 suite.interface,
@@ -78,8 +74,6 @@ def check_suite(
                 hold_tolerances=hold_tolerances,
                 renders_every_step=renders_every_step,
             )
-        finally:
-            world.close()
 
 
 def check_world(

@@ -17,7 +17,7 @@ JobT_contra = TypeVar("JobT_contra", contravariant=True)
 ResultT_co = TypeVar("ResultT_co", covariant=True)
 
 OUT_OF_MEMORY = errno.ENOMEM
-"""Exit code of a worker whose job raised MemoryError; its replacement starts with free memory."""
+"""Exit code of a worker whose job raised MemoryError."""
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -101,24 +101,20 @@ class WorkerFailed:
 
 
 def run_worker(runner: JobRunner[Any, Any], number: int, connection: Connection, parent: int) -> None:
-    """The main function of a worker process."""
+    """Run jobs from the connection until it is closed: the main function of a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     with contextlib.suppress(OrphanedError, KeyboardInterrupt):
         _end_with(parent)
         try:
-            serve(runner, PipeConnection(number, connection))
+            parent_connection = PipeConnection(number, connection)
+            with runner.open(parent_connection) as run:
+                parent_connection.send(WorkerReady())
+                while True:
+                    parent_connection.send(JobFinished(run(parent_connection.receive())))
         except MemoryError:
             sys.exit(OUT_OF_MEMORY)
         except Exception as error:  # noqa: BLE001 - the process boundary: the parent raises it again
             connection.send(WorkerFailed(_sendable(error)))
-
-
-def serve(runner: JobRunner[Any, Any], connection: PipeConnection) -> None:
-    """Run jobs from the connection until it is closed."""
-    with runner.open(connection) as run:
-        connection.send(WorkerReady())
-        while True:
-            connection.send(JobFinished(run(connection.receive())))
 
 
 def _end_with(parent: int) -> None:

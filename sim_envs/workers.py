@@ -6,7 +6,6 @@ dies or hangs is replaced, and its job is retried once.
 
 import contextlib
 import dataclasses
-import math
 import multiprocessing
 import os
 import pickle
@@ -59,23 +58,6 @@ class RequestHandler(Protocol):
         """Do one unit of pending work, if any. Returns the seconds until more may be due."""
 
 
-class _NoRequests:
-    """The handler of workers that send no requests."""
-
-    def handle(self, worker: int, message: Any, answer: Callable[[object], None]) -> None:
-        del answer
-        raise AssertionError(f"worker {worker} sent {message!r}, but there is no request handler")
-
-    def job_ended(self, worker: int) -> None:
-        pass
-
-    def poll(self) -> float:
-        return math.inf
-
-
-_NO_REQUESTS = _NoRequests()
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LostJob:
     """A job that failed because its worker died or hung twice, or because no worker could start.
@@ -93,7 +75,7 @@ def run_in_workers(
     *,
     workers: int,
     check: Callable[[], None],
-    handler: RequestHandler = _NO_REQUESTS,
+    handler: RequestHandler,
     timeout_s: float = TIMEOUT_S,
 ) -> Generator[tuple[JobT, ResultT | LostJob], None, None]:
     """Run jobs in worker processes; yield each job with its result as it completes, in any order.
@@ -102,7 +84,7 @@ def run_in_workers(
         runner: Runs the jobs; a copy is sent to every worker.
         queue: The jobs.
         workers: Number of processes.
-        check: Called several times a second; an exception from it stops the workers.
+        check: Called several times per second; its exceptions stop the workers.
         handler: Answers requests of the workers.
         timeout_s: A worker whose job takes longer is replaced.
 
@@ -178,7 +160,7 @@ class _Worker:
 
     @property
     def ends(self) -> tuple[Connection, int]:
-        """What to wait for: messages, and the process's exit."""
+        """The connection and the process's sentinel, for `multiprocessing.connection.wait`."""
         return self._connection, self._process.sentinel
 
     def mark_ready(self) -> None:

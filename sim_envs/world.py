@@ -1,7 +1,7 @@
 """The world contract: episode keys, observations, and the methods of a simulator."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -30,6 +30,10 @@ class EpisodeKey:
 
     def __str__(self) -> str:
         return f"{self.suite}.{self.task_id}.{self.init_id}.{self.seed}"
+
+    def choose(self, wordings: Sequence[str]) -> str:
+        """The wording of the episode's instruction, in rotation, the same for all policies and modes."""
+        return wordings[(self.init_id + self.task_id + self.seed) % len(wordings)]
 
     def digest(self) -> int:
         """A 64-bit hash of the key, the same on every machine and in every process."""
@@ -73,23 +77,45 @@ class PhysicsError(RuntimeError):
 
 @runtime_checkable
 class World(Protocol):
-    """A simulator with one task loaded. `advance` runs physics only; `observe` and `render` render."""
+    """A simulator with one task loaded. `advance` runs physics only; `observe` and `render` render.
+
+    `reset` comes before any other method. A world belongs to the thread that made it.
+    """
 
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
-        """Reseed, load initial state `init_id` and let it settle for `settle_steps`. Renders nothing."""
+        """Reseed, load an initial state and let it settle. Renders nothing.
+
+        Args:
+            init_id: Id of the initial state.
+            seed: Determines everything that the initial state does not.
+            settle_steps: Control steps of holding still with an open gripper.
+
+        Raises:
+            UsageError: Unknown initial state.
+            PhysicsError: The physics diverged.
+        """
 
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
         """Run each action for one control step, without rendering; stop at success.
 
         Raises:
+            ValueError: An action has the wrong size or is not finite; nothing was run.
             PhysicsError: The physics diverged.
         """
 
     def observe(self) -> Observation:
-        """Render the cameras once and read the state."""
+        """Render the cameras once and read the state.
+
+        Raises:
+            UsageError: No rendering backend works on this machine.
+        """
 
     def render(self, camera: str) -> UInt8[np.ndarray, "height width 3"]:
-        """The image of one camera as in `observe`, for videos. Changes nothing."""
+        """The image of one camera as in `observe`, for videos. Changes nothing.
+
+        Raises:
+            UsageError: No rendering backend works on this machine.
+        """
 
     def truth(self) -> Truth | None:
         """The ground truth for language at this step, or None. Never given to a policy."""

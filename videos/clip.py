@@ -68,18 +68,14 @@ def save_clip(
     Raises:
         VideoError: It exceeds the limit even at the lowest quality.
     """
-    height = round(width * pictures[0].shape[0] / pictures[0].shape[1])
-    scaled = [
-        Image.fromarray(cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA))
-        for picture in pictures
-    ]
+    scaled = [_scaled(picture, width) for picture in pictures]
     for quality in _QUALITIES:
         content = _animation(scaled, format="webp", duration=list(milliseconds), quality=quality, method=4)
         if len(content) <= most_bytes:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
             return
-    raise VideoError(f"{len(pictures)} images of {width}x{height} exceed {most_bytes} bytes")
+    raise VideoError(f"{len(pictures)} images of {width}x{scaled[0].height} exceed {most_bytes} bytes")
 
 
 def to_gif(video: Path, *, fps: float, width: int) -> tuple[bytes, tuple[int, int]]:
@@ -97,22 +93,14 @@ def to_gif(video: Path, *, fps: float, width: int) -> tuple[bytes, tuple[int, in
         VideoError: The file is not a video.
     """
     stream = cv2.VideoCapture(str(video))
-    kept: list[Image.Image] = []
-    try:
-        rate = stream.get(cv2.CAP_PROP_FPS)
-        every = max(1, round(rate / fps))
-        size = _fitting(stream, width)
-        frame = 0
-        while stream.grab():
-            if frame % every == 0:
-                picture = cv2.resize(stream.retrieve()[1], size, interpolation=cv2.INTER_AREA)
-                kept.append(Image.fromarray(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB)))
-            frame += 1
-    finally:
-        stream.release()
+    rate = stream.get(cv2.CAP_PROP_FPS)
+    stream.release()
+    every = max(1, round(rate / fps))
+    frames = itertools.islice(iterate_pictures(video), 0, None, every)
+    kept = [_scaled(picture, min(width, picture.shape[1])) for picture in frames]
     if not kept:
         raise VideoError(f"{video} cannot be read")
-    return _animation(kept, format="gif", duration=round(1000 * every / rate)), size
+    return _animation(kept, format="gif", duration=round(1000 * every / rate)), kept[0].size
 
 
 def _animation(pictures: Sequence[Image.Image], **options: Any) -> bytes:
@@ -122,8 +110,6 @@ def _animation(pictures: Sequence[Image.Image], **options: Any) -> bytes:
     return content.getvalue()
 
 
-def _fitting(stream: cv2.VideoCapture, width: int) -> tuple[int, int]:
-    """Width and height of a video's frames, scaled down to a width."""
-    wide, high = stream.get(cv2.CAP_PROP_FRAME_WIDTH), stream.get(cv2.CAP_PROP_FRAME_HEIGHT)
-    scale = min(1.0, width / max(wide, 1.0))
-    return round(scale * wide), round(scale * high)
+def _scaled(picture: Picture, width: int) -> Image.Image:
+    size = (width, round(width * picture.shape[0] / picture.shape[1]))
+    return Image.fromarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA))

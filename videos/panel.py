@@ -130,7 +130,7 @@ def _numbers_block(caption: Caption) -> Image.Image:
     """Simulated time and latency in two columns, and the clock."""
     block = Image.new("RGB", (theme.SIDEBAR_TEXT, theme.NUMBERS_HEIGHT), theme.CARD)
     draw = ImageDraw.Draw(block)
-    latency = say_milliseconds(caption.latencies[-1].actions_ms) if caption.latencies else "—"
+    latency = format_milliseconds(caption.latencies[-1].actions_ms) if caption.latencies else "—"
     of = "s" if caption.limit_s is None else f"of {caption.limit_s:.3g} s"
     columns = ((0, "time", f"{caption.time_s:.2f}", of), (176, "latency", latency, "ms"))
     font = load_font(28, bold=True)
@@ -146,7 +146,7 @@ def _numbers_block(caption: Caption) -> Image.Image:
     return block
 
 
-def say_milliseconds(milliseconds: float) -> str:
+def format_milliseconds(milliseconds: float) -> str:
     """Milliseconds with one decimal below 100, none above; at most four digits, so that the unit fits."""
     if milliseconds >= 9999.5:
         return ">9999"

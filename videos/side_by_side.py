@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw
 from videos import theme
 from videos.caption import Caption
 from videos.latencies import draw_latencies
-from videos.panel import draw_progress, say_milliseconds
+from videos.panel import draw_progress, format_milliseconds
 from videos.shapes import draw_label, round_mask
 from videos.text import clean, cut, fit, load_font
 from videos.text_blocks import draw_heading, draw_narration
@@ -34,10 +34,10 @@ class Side:
     """One of the two episodes at one time.
 
     Attributes:
-        name: What tells it from the other, such as its mode.
-        view: The camera image of its video's frame, as `first_camera` cuts it out.
-        caption: Its caption. Once it has ended, that of its end.
-        outcome: How it ended; None while it runs.
+        name: Its label, such as the mode.
+        view: The first camera's image in its video, see `first_camera`.
+        caption: Its caption; the last one after its end.
+        outcome: Its outcome; None while it runs.
     """
 
     name: str
@@ -50,7 +50,7 @@ def first_camera(frame: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray
     """The first camera's image of a video's frame.
 
     Raises:
-        ValueError: The frame has another layout, that of another version.
+        ValueError: The frame has the layout of another version.
     """
     if frame.shape[0] != theme.HEIGHT:
         raise ValueError(f"its frames are {frame.shape[0]} pixels high, and this version's {theme.HEIGHT}")
@@ -94,7 +94,7 @@ def _draw_side(canvas: Image.Image, left: int, side: Side) -> None:
 
 
 def _queries(caption: Caption) -> Image.Image:
-    """The timeline without its legend; the strip of latencies where no time passes during queries."""
+    """The timeline without its legend; the strip of latencies if simulated time stops during queries."""
     if caption.timeline is None:
         return draw_latencies(caption.latencies, caption.mode)
     timeline = draw_timeline(caption.timeline, caption.mode, time_s=caption.time_s)
@@ -122,7 +122,7 @@ def _draw_numbers(draw: ImageDraw.ImageDraw, left: int, caption: Caption) -> Non
     for row, (label, value) in enumerate((("actions", latest.actions_ms), ("next query", latest.busy_ms))):
         top, font = _CARD_TOP + 16 + row * 54, load_font(20, bold=True)
         draw_label(draw, left, top, label)
-        text = say_milliseconds(value)
+        text = format_milliseconds(value)
         draw.text((left, top + 38), text, theme.TEXT, font, anchor="ls")
         unit = (left + round(font.getlength(text)) + 5, top + 38)
         draw.text(unit, "ms", theme.MUTED, load_font(14), anchor="ls")

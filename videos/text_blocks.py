@@ -76,7 +76,7 @@ def draw_memory(parts: tuple[tuple[str, Mark | None], ...], height: int) -> Imag
 
 
 def _newest_that_fit(items: list[list[str]], height: int) -> int:
-    """How many of the last items fit below the line for omitted ones."""
+    """Number of items, counted from the last, that fit below the line for omitted ones."""
     room = height - 32
     for count, lines in enumerate(reversed(items)):
         room -= len(lines) * _MEMORY_LINE + _MEMORY_GAP

@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Float64
 
 from configs.errors import UsageError
-from sim_envs.droid.control import CONTROL_HZ, MAX_STEP, Control
-from sim_envs.droid.interception import FASTEST, Joints
+from sim_envs.droid.control import CONTROL_HZ, MAX_STEP, Control, Joints
+from sim_envs.droid.interception import FASTEST
 from sim_envs.droid.noise import JointNoise
 from sim_envs.droid.planning import Carry, Move, has_lost, is_done, moves, planned
 from sim_envs.droid.robot import DAMPING, FRICTION, STIFFNESS

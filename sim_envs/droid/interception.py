@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float64
 
-from sim_envs.droid.control import GRIPPER_SPEED
+from sim_envs.droid.control import GRIPPER_SPEED, Joints
 from sim_envs.droid.machines import ConveyorShape, RampShape, TurntableShape
 from sim_envs.droid.rubric import Rubric
 from sim_envs.droid.station import Station
+from sim_envs.scripted.poses import Vector3
 
 FASTEST = 0.9
 """Maximal joint velocity (rad/s) of the expert."""
@@ -27,9 +27,6 @@ _OPENING = 0.085
 
 _OFF = 0.005
 """An object this far (m) below its carrier's surface is no longer carried."""
-
-Vector3 = Float64[np.ndarray, " 3"]
-Joints = Float64[np.ndarray, " 7"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,7 +44,7 @@ class CarrierMotion:
     axis: Vector3
 
     @property
-    def is_over(self) -> bool:
+    def at_rest(self) -> bool:
         """Whether the object is at rest."""
         return not self.velocity.any() and self.rate == 0
 
@@ -63,7 +60,7 @@ class CarrierMotion:
 
     def times(self, earliest: float) -> Sequence[float]:
         """Candidate interception times, in seconds from now; only the earliest if it is at rest."""
-        return (earliest,) if self.is_over else tuple(np.arange(earliest, earliest + _WITHIN, _STEP))
+        return (earliest,) if self.at_rest else tuple(np.arange(earliest, earliest + _WITHIN, _STEP))
 
 
 def carrier_motion(station: Station, name: str) -> CarrierMotion:

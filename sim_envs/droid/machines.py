@@ -1,4 +1,4 @@
-"""Shapes that move by themselves and carry objects: conveyor, turntable, ramp. Lengths in m."""
+"""Machines that carry objects: conveyor, turntable, ramp. Lengths in m."""
 
 import math
 from typing import Literal
@@ -9,19 +9,19 @@ from configs.schema import Preset
 from sim_envs.droid.pieces import Drive, Length, MovingPart, Piece, about_y
 
 _ROLLER, _PITCH = 0.011, 0.0235
-"""Radius of a conveyor's rollers, and the distance of their axes."""
+"""Radius of a conveyor's rollers, and the distance between their axes."""
 
 _RAIL = 0.012
-"""Width of the rails at both sides of a conveyor."""
+"""Width of the rails on both sides of a conveyor."""
 
 _BOX_LENGTH, _BOX_ROOM, _SHEET = 0.14, 0.11, 0.006
-"""Of the covered box at a conveyor's end: its length, the height of its mouth, its walls."""
+"""The covered box at a conveyor's end: length, height of its opening, wall thickness."""
 
 _INERTIA = 2e-4
-"""Of a roller's motor, kg m²: it is at full speed after some hundredths of a second, without a jerk."""
+"""Armature of a roller's motor (kg m²): full speed takes a few hundredths of a second."""
 
 _ACROSS = (math.sqrt(0.5), math.sqrt(0.5), 0.0, 0.0)
-"""Turns the axis of a capsule from z to y."""
+"""Quaternion that turns the axis of a capsule from z to y."""
 
 _DISC = 0.015
 """Thickness of a turntable's disc."""
@@ -33,20 +33,20 @@ _SEAT = 0.13
 """Length of a ramp behind its gate."""
 
 _GATE_THICK, _GATE_HEIGHT, _GATE_DROP = 0.006, 0.06, 0.065
-"""Of that gate: its thickness, how far it stands out, how far it sinks."""
+"""The gate: thickness, height above the slope, and distance by which it sinks."""
 
 _SLACK = 0.001
-"""Room between the gate, the ramp, and what is put there."""
+"""Gap between the gate, the ramp and the ball."""
 
 Spot = tuple[float, float, float]
 
 
 class ConveyorShape(Preset):
-    """Driven rollers that carry things along x into a covered box, out of which nothing can be taken.
+    """Driven rollers that carry objects along x into a covered box, from which they cannot be taken.
 
     Attributes:
-        size: Along x, with the box; along y, between the rails; height of the rollers' top.
-        speed: m/s.
+        size: Length along x, with the box; width along y, between the rails; height of the rollers' top.
+        speed: Speed of the rollers' surface, m/s.
     """
 
     kind: Literal["conveyor"]
@@ -79,23 +79,23 @@ class ConveyorShape(Preset):
         )
 
     def seat(self, x: float, y: float, half: float) -> Spot:
-        """Where something stands that is put at (x, y)."""
+        """The initial position of an object at (x, y)."""
         del half
         return x, y, self.size[2]
 
     @property
     def extent(self) -> tuple[float, float, float]:
-        """Its sides along x, y, z, with the box."""
+        """Size of the bounding box along x, y, z, with the covered box."""
         length, width, height = self.size
         return length, width + 2 * _RAIL, height + _BOX_ROOM
 
     @property
     def end(self) -> float:
-        """Where the rollers end, along x."""
+        """The x coordinate at which the rollers end."""
         return self.size[0] / 2 - _BOX_LENGTH
 
     def _rollers(self) -> dict[str, float]:
-        """Names, and places along x."""
+        """Maps each roller to its x coordinate."""
         start = -self.size[0] / 2
         count = int((self.end - start) / _PITCH)
         return {f"roller{number}": start + (number + 0.5) * _PITCH for number in range(count)}
@@ -123,9 +123,9 @@ class TurntableShape(Preset):
     """A disc that turns about z, counterclockwise seen from above.
 
     Attributes:
-        radius: Of the disc.
-        height: Of its top.
-        turn_rate: degrees/s.
+        radius: Radius of the disc.
+        height: Height of its top.
+        turn_rate: Angular velocity, degrees/s.
     """
 
     kind: Literal["turntable"]
@@ -151,24 +151,24 @@ class TurntableShape(Preset):
         )
 
     def seat(self, x: float, y: float, half: float) -> Spot:
-        """Where something stands that is put at (x, y)."""
+        """The initial position of an object at (x, y)."""
         del half
         return x, y, self.height
 
     @property
     def extent(self) -> tuple[float, float, float]:
-        """Its sides along x, y, z."""
+        """Size of the bounding box along x, y, z."""
         return 2 * self.radius, 2 * self.radius, self.height
 
 
 class RampShape(Preset):
-    """A slope with lips, down along x to the table; a gate at its top sinks and lets roll what is there.
+    """A slope with lips, down along x to the table. A gate at its top sinks and releases a ball.
 
     Attributes:
-        width: Between the lips.
-        height: Of the slope at the gate.
-        angle: Of the slope, degrees.
-        delay: When the gate sinks, s after the beginning of the episode.
+        width: Width between the lips.
+        height: Height of the slope at the gate.
+        angle: Angle of the slope, degrees.
+        delay: Time from the beginning of the episode until the gate sinks, s.
     """
 
     kind: Literal["ramp"]
@@ -213,7 +213,7 @@ class RampShape(Preset):
         )
 
     def seat(self, x: float, y: float, half: float) -> Spot:
-        """Where a ball lies, y off the middle, x from the gate (up the slope is negative)."""
+        """The initial position of a ball; x from the gate (negative: up the slope), y from the middle."""
         slope = math.radians(self.angle)
         at = self._gate - _GATE_THICK / 2 - _SLACK - half + x
         return at, y, self._surface(at) + half / math.cos(slope) - half
@@ -225,12 +225,12 @@ class RampShape(Preset):
 
     @property
     def extent(self) -> tuple[float, float, float]:
-        """Its sides along x, y, z; the gate may stand out above."""
+        """Size of the bounding box along x, y, z, without the gate."""
         return *self.size, self._surface(-self.size[0] / 2) + _LIP
 
     @property
     def _gate(self) -> float:
-        """Where the gate is, along x."""
+        """The gate's x coordinate."""
         return _SEAT - self.size[0] / 2
 
     def _surface(self, x: float) -> float:
@@ -238,7 +238,7 @@ class RampShape(Preset):
         return (self.size[0] / 2 - x) * math.tan(math.radians(self.angle))
 
     def _lying(self, half: Spot, *, y: float, above: float) -> Piece:
-        """A box along the slope, its middle so far off the slope's surface."""
+        """A box along the slope, whose center is at a height `above` the slope's surface."""
         slope = math.radians(self.angle)
         place = (above * math.sin(slope), y, self._surface(0.0) + above * math.cos(slope))
         return Piece(type="box", size=half, pos=place, quat=about_y(slope))

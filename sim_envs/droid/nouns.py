@@ -49,7 +49,7 @@ def is_thing(task: TaskConfig, name: str) -> bool:
     """Whether an object is an item as a whole: it is movable, or the rubric mentions it."""
     thing = task.objects[name]
     wanted = any(criterion.object == name for criterion in task.rubric)
-    return not isinstance(thing.shape, DrawerShape) and (wanted or not thing.stands_fast)
+    return not isinstance(thing.shape, DrawerShape) and (wanted or not thing.is_fixed)
 
 
 def _preposition(task: TaskConfig, name: str) -> str:

@@ -1,4 +1,4 @@
-"""What shapes are composed of: convex pieces, some of which belong to parts that move. Lengths in m."""
+"""Convex pieces and moving parts, of which shapes are composed. Lengths in m."""
 
 import dataclasses
 import math
@@ -17,14 +17,14 @@ _UNTURNED: Quaternion = (1.0, 0.0, 0.0, 0.0)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Piece:
-    """One convex piece, as MuJoCo takes it.
+    """One convex piece, with MuJoCo's parameters of a geom.
 
     Attributes:
-        type: MuJoCo's name of the primitive.
-        size: Its half sizes, m, in MuJoCo's order.
-        pos: Its centre in the shape's frame (or its part's), m.
-        quat: Its rotation there.
-        part: The moving part that it belongs to, in whose frame it is; none if it is empty.
+        type: The type of the geom.
+        size: Half sizes, m.
+        pos: Center in the frame of the shape, or of its moving part, m.
+        quat: Rotation in that frame.
+        part: Name of the moving part that it belongs to; empty if none.
     """
 
     type: Literal["box", "cylinder", "capsule", "sphere"]
@@ -35,7 +35,7 @@ class Piece:
 
     @property
     def volume(self) -> float:
-        """Cubic metres."""
+        """Volume, m³."""
         match self.type:
             case "box":
                 return 8 * self.size[0] * self.size[1] * self.size[2]
@@ -48,14 +48,14 @@ class Piece:
 
 
 class RoundShape(Preset):
-    """What all shapes that are round about z have."""
+    """Base of shapes that are round about z."""
 
     radius: Length
     height: Length
 
     @property
     def extent(self) -> tuple[float, float, float]:
-        """Its sides along x, y, z."""
+        """Size of the bounding box along x, y, z."""
         return 2 * self.radius, 2 * self.radius, self.height
 
 
@@ -64,11 +64,11 @@ class Drive:
     """A motor of a moving part. Its target is 0 until it starts.
 
     Attributes:
-        keeps: What it keeps at its target: the joint's velocity, or its position.
+        keeps: Whether it controls the joint's velocity or its position.
         target: m or rad, per second for a velocity.
-        gain: Force (N) or torque (Nm) per unit of what is missing.
-        limit: The greatest force (N) or torque (Nm).
-        delay: When it starts, s after the beginning of the episode.
+        gain: Force (N) or torque (Nm) per unit of error.
+        limit: Maximal force (N) or torque (Nm).
+        delay: Time from the beginning of the episode until it starts, s.
     """
 
     keeps: Literal["velocity", "position"]
@@ -83,15 +83,15 @@ class MovingPart:
     """A part of a shape that slides or turns.
 
     Attributes:
-        name: What its pieces name as their part.
-        joint: How it moves.
-        axis: Along or about which axis of the shape.
-        pos: Where its frame is in the shape's, m.
-        span: How far (m or rad) it moves at most, from 0; None without end.
+        name: Name of the part.
+        joint: Type of its joint.
+        axis: Axis of the joint in the shape's frame.
+        pos: Origin of its frame in the shape's frame, m.
+        span: Range of the joint (m or rad); None if unlimited.
         damping: N s/m or Nm s/rad.
         dry_friction: N or Nm.
-        armature: What its motor adds to its inertia, kg or kg m².
-        drive: What moves it; None if it moves when pushed.
+        armature: Inertia that the motor adds, kg or kg m².
+        drive: Its motor; None if it has none.
     """
 
     name: str
@@ -106,7 +106,7 @@ class MovingPart:
 
 
 def open_box(size: tuple[float, float, float], wall: float) -> tuple[Piece, ...]:
-    """A bottom and four walls; `size` along x, y, z."""
+    """A bottom and four walls, of this size along x, y, z."""
     x, y, z = size
     bottom = Piece(type="box", size=(x / 2, y / 2, wall / 2), pos=(0.0, 0.0, wall / 2))
     sides = [
@@ -120,17 +120,17 @@ def open_box(size: tuple[float, float, float], wall: float) -> tuple[Piece, ...]
 
 
 def about_z(angle: float) -> Quaternion:
-    """A turn by an angle (rad)."""
+    """A rotation about z by an angle (rad)."""
     return math.cos(angle / 2), 0.0, 0.0, math.sin(angle / 2)
 
 
 def about_y(angle: float) -> Quaternion:
-    """A turn by an angle (rad)."""
+    """A rotation about y by an angle (rad)."""
     return math.cos(angle / 2), 0.0, math.sin(angle / 2), 0.0
 
 
 def times(a: Quaternion, b: Quaternion) -> Quaternion:
-    """One turn after another, `b` first."""
+    """The product of two quaternions: the rotation `b`, then `a`."""
     (aw, ax, ay, az), (bw, bx, by, bz) = a, b
     return (
         aw * bw - ax * bx - ay * by - az * bz,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import itertools
 import math
 from collections.abc import Mapping
 
@@ -91,13 +92,11 @@ def _carried(place: Placement, carrier: Placement, thing: ObjectConfig, on: Obje
 
 def _crowded(objects: Mapping[str, ObjectConfig], placed: Mapping[str, Placement]) -> tuple[str, str] | None:
     """Two objects that are too close; None if there are none. Carriers and their objects are exempt."""
-    names = list(objects)
-    for number, one in enumerate(names):
-        for other in names[number + 1 :]:
-            if one == objects[other].carrier or other == objects[one].carrier:
-                continue
-            if _room(objects[one], placed[one], objects[other], placed[other]) < _GAP:
-                return one, other
+    for one, other in itertools.combinations(objects, 2):
+        if one == objects[other].carrier or other == objects[one].carrier:
+            continue
+        if _room(objects[one], placed[one], objects[other], placed[other]) < _GAP:
+            return one, other
     return None
 
 

@@ -8,6 +8,7 @@ from jaxtyping import Float64
 
 from configs.errors import UsageError
 from sim_envs.droid.interception import carrier_motion, closing_time, duration, ramp_exit
+from sim_envs.droid.robot import GRIP_SITE
 from sim_envs.droid.rubric import ObjectPose, Rubric
 from sim_envs.droid.shapes import BananaShape, BinShape, BoxShape, Shape, Vessel, footprint
 from sim_envs.droid.station import RESET_JOINTS, Station
@@ -24,12 +25,10 @@ from sim_envs.droid.waypoints import (
     TimedGrasp,
     descent,
     down_at,
-    hand_of,
     pick,
     place,
     reach_of,
     rise,
-    solved,
 )
 from sim_envs.scripted.kinematics import ReachabilityCheck
 from sim_envs.scripted.poses import Pose
@@ -41,22 +40,22 @@ _LOWEST = 0.021
 """Height (m) of the grip site at which closed fingertips keep off the table."""
 
 _BELOW_TOP = 0.03
-"""How far (m) below the top of a tall thing it is grasped."""
+"""Depth (m) below the top at which tall objects are grasped."""
 
 _DROP = 0.004
-"""Height (m) from which something is let go onto a target."""
+"""Height (m) from which an object is dropped onto a target."""
 
 _INTO = 0.3
-"""Share of a vessel's depth that something is lowered into it."""
+"""Fraction of a vessel's depth by which an object is lowered into it."""
 
 _UNDER_WAY = 4.0
-"""Seconds from having grasped something to being over the place to put it, at most."""
+"""Maximal time (s) from a grasp until the hand is above the target."""
 
 _FINGER = 0.03
-"""Room (m) that a finger takes up in the way of what comes in between them."""
+"""Thickness (m) of a finger along the path of an object that moves in between the fingers."""
 
 _OBLIQUE = 0.5
-"""Cosine of the angle to its way that the fingers may close in upon a moving thing."""
+"""Maximal cosine of the angle between the closing direction and a moving object's velocity."""
 
 _HELD = 0.045
 """An object between the fingers is held if its center is within this distance (m) of the grip site."""
@@ -71,7 +70,7 @@ _BAR_HEIGHT = 0.035
 """Height (m) of the grip site when blocking a ball."""
 
 _BEFORE_LINE = (0.12, 0.17, 0.22, 0.27, 0.32)
-"""Where (m before the line) it may do so, best first."""
+"""Distances (m) from the line at which a ball may be blocked, best first."""
 
 
 Carry = InsideCriterion | OnCriterion
@@ -82,7 +81,7 @@ def moves(task: TaskConfig) -> tuple[Move, ...]:
     """The moves of a task.
 
     Raises:
-        UsageError: Something else is asked for, or a thing is too wide to be grasped.
+        UsageError: It has other goals, or an object is too wide for the gripper.
     """
     found = tuple(each for each in task.rubric if isinstance(each, Move))
     others = {
@@ -107,7 +106,7 @@ def _width(shape: Shape) -> float:
 
 
 def planned(station: Station, move: Move) -> Iterator[JointWaypoint]:
-    """The waypoints of one move, from where everything is now.
+    """The waypoints of one move, from the current state.
 
     Raises:
         UsageError: The arm cannot reach them.
@@ -121,12 +120,14 @@ def _carry(station: Station, move: Carry) -> Iterator[JointWaypoint]:
     thing, target = rubric.pose(move.object), rubric.pose(move.target)
     height = max(_LOWEST, min(thing.middle[2], thing.high[2] - _BELOW_TOP))
     middle, along = _spot(station.task, move, target)
-    hand = hand_of(station)
+    hand = _hand(station)
     held = _is_held(station, hand, thing)
-    for grasp in [_held_grasp(hand)] if held else _grasps(station, reach, move.object, height):
+    held_grasp = TimedGrasp(pose=hand, closing=_heading(hand), closes=None, lifted=0.0)
+    for grasp in [held_grasp] if held else _grasps(station, reach, move.object, height):
         closing = grasp.closing
         over = _release_height(station.task, move, target) + float(grasp.pose.position[2] - thing.low[2])
-        turned = closing if along is None else _nearest(closing - _heading(thing) + along)
+        # Of two opposite closing directions, the one with the smaller wrist rotation.
+        turned = closing if along is None else (closing - _heading(thing) + along) % math.pi
         ride = carrier_motion(station, move.target)
         for seconds in ride.times(grasp.lifted + _UNDER_WAY):
             drop = down_at(ride.after(middle, seconds), over, turned)
@@ -134,7 +135,7 @@ def _carry(station: Station, move: Carry) -> Iterator[JointWaypoint]:
                 yield from rise(reach, hand, grip=float(held))
                 if not held:
                     yield from pick(reach, grasp, station.model.body(move.object).id)
-                yield from place(reach, drop, None if ride.is_over else station.data.time + seconds)
+                yield from place(reach, drop, None if ride.at_rest else station.data.time + seconds)
                 return
     raise UsageError(
         f"the expert cannot reach {move.object!r} and {move.target!r} of task {station.task.name}"
@@ -151,7 +152,7 @@ def has_lost(station: Station, move: Carry, goal: JointWaypoint) -> bool:
     if goal.grip == 0.0 or goal.grips:
         return False
     thing = Rubric(station.task, station.data).pose(move.object)
-    return float(np.linalg.norm(hand_of(station).position - thing.middle)) > _LOST
+    return float(np.linalg.norm(_hand(station).position - thing.middle)) > _LOST
 
 
 def _is_held(station: Station, hand: Pose, thing: ObjectPose) -> bool:
@@ -159,9 +160,8 @@ def _is_held(station: Station, hand: Pose, thing: ObjectPose) -> bool:
     return near and _CLOSED_ON_SOMETHING[0] < station.gripper < _CLOSED_ON_SOMETHING[1]
 
 
-def _held_grasp(hand: Pose) -> TimedGrasp:
-    closing = math.atan2(hand.rotation[1, 0], hand.rotation[0, 0])
-    return TimedGrasp(pose=hand, closing=closing, closes=None, lifted=0.0)
+def _hand(station: Station) -> Pose:
+    return Pose.of(station.data.site(GRIP_SITE))
 
 
 def _bar(station: Station, move: StoppedCriterion) -> Iterator[JointWaypoint]:
@@ -174,9 +174,9 @@ def _bar(station: Station, move: StoppedCriterion) -> Iterator[JointWaypoint]:
     for before in _BEFORE_LINE:
         for closing in closings:
             there = down_at(start + (length - before) * way, _BAR_HEIGHT, closing)
-            joints = reach.along([there], start=RESET_JOINTS)
-            if joints is not None:
-                yield JointWaypoint(joints=joints, grip=0.0, not_before=math.inf)
+            path = reach.along([there], start=RESET_JOINTS)
+            if path is not None:
+                yield JointWaypoint(joints=path[0], grip=0.0, not_before=math.inf)
                 return
     raise UsageError(f"the expert cannot reach the way of {move.object!r} of task {station.task.name}")
 
@@ -192,13 +192,14 @@ def _grasps(station: Station, reach: ReachabilityCheck, name: str, height: float
         speed = float(np.linalg.norm(velocity))
         closings = _closing_angles(shape, _heading(thing) + ride.rate * seconds)
         if speed > 0:
-            closings = _across(closings, math.atan2(velocity[1], velocity[0]))
+            way = math.atan2(velocity[1], velocity[0])  # along which the object moves in between the fingers
+            closings = [angle for angle in closings if abs(math.cos(angle - way)) < _OBLIQUE]
         for closing in closings:
             pose = down_at(middle, height, closing)
             down = reach.along(descent(pose), start=RESET_JOINTS, beside=beside)
             if down is None:
                 continue
-            arrives = duration([station.joints, *solved(reach, descent(pose), beside)])
+            arrives = duration([station.joints, *down])
             if speed == 0:
                 yield TimedGrasp(pose=pose, closing=closing, closes=None, lifted=arrives + takes)
             elif arrives < seconds - max(takes, (footprint(shape) + _FINGER) / speed):
@@ -207,7 +208,7 @@ def _grasps(station: Station, reach: ReachabilityCheck, name: str, height: float
 
 
 def _release_height(task: TaskConfig, move: InsideCriterion | OnCriterion, target: ObjectPose) -> float:
-    """Height (m) of the underside of a thing when it is let go."""
+    """Height (m) of an object's underside when it is released."""
     shape = task.objects[move.target].shape
     if isinstance(move, InsideCriterion):
         assert isinstance(shape, Vessel)
@@ -219,9 +220,9 @@ def _release_height(task: TaskConfig, move: InsideCriterion | OnCriterion, targe
 def _spot(
     task: TaskConfig, move: InsideCriterion | OnCriterion, target: ObjectPose
 ) -> tuple[Float64[np.ndarray, " 3"], float | None]:
-    """Where on a target to put something, m, and the direction (rad) that a long thing is to have there.
+    """Where on a target to place an object (m), and the direction (rad) that a long object should have there.
 
-    What goes into one bin is spread along it.
+    Objects for the same bin are spread along it.
     """
     shape = task.objects[move.target].shape
     if not isinstance(shape, BinShape):
@@ -235,13 +236,9 @@ def _spot(
     return target.middle + offset * along, math.atan2(along[1], along[0]) if is_long else None
 
 
-def _heading(pose: ObjectPose) -> float:
+def _heading(pose: Pose) -> float:
+    """Direction (rad) of the pose's x axis, seen from above."""
     return math.atan2(pose.rotation[1, 0], pose.rotation[0, 0])
-
-
-def _nearest(angle: float) -> float:
-    """The closing direction (rad), of two opposite ones, with the smaller wrist rotation."""
-    return angle % math.pi
 
 
 def _closing_angles(shape: Shape, heading: float) -> list[float]:
@@ -257,8 +254,3 @@ def _least_turn(angles: Sequence[float]) -> list[float]:
     """Closing directions (rad) and their opposites, smallest wrist rotation first."""
     turns = [(angle + turn + math.pi) % (2 * math.pi) - math.pi for angle in angles for turn in (0, math.pi)]
     return sorted(turns, key=lambda angle: abs(angle - math.pi / 2))
-
-
-def _across(closings: Sequence[float], way: float) -> list[float]:
-    """The closing directions that let an object with this heading move in between the fingers."""
-    return [angle for angle in closings if abs(math.cos(angle - way)) < _OBLIQUE]

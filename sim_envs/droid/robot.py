@@ -1,11 +1,9 @@
 """The robot as an MJCF tree: a Panda with a Robotiq 2F-85 and a wrist camera, of robosuite's meshes.
 
-Kinematics and meshes are those of the installed robosuite package (MIT licence); they are read where they
-lie, never copied. Masses and inertias are the ones identified on a real Panda (Gaz et al., RA-L 2019) and
-Robotiq's; robosuite's own are round numbers.
+Kinematics and meshes are read from the installed robosuite package (MIT licence). Masses and inertias are
+those identified on a real Panda (Gaz et al., RA-L 2019), and Robotiq's; robosuite's own are round numbers.
 """
 
-import copy
 import importlib.util
 import math
 from pathlib import Path
@@ -19,93 +17,58 @@ GRIP_SITE = "grip_site"
 WRIST_CAMERA = "wrist"
 
 STIFFNESS = (40.0, 30.0, 50.0, 25.0, 35.0, 25.0, 10.0)
-"""Of each joint, Nm/rad: DROID's joint impedance controller."""
+"""Stiffness of each joint (Nm/rad) in DROID's joint impedance controller."""
 
 DAMPING = (4.0, 6.0, 5.0, 5.0, 3.0, 2.0, 1.0)
-"""Of each joint, Nm s/rad: likewise."""
+"""Damping of each joint (Nm s/rad) in the same controller."""
 
 MAX_TORQUE = (87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0)
-"""Of each joint, Nm: the Panda's limits."""
+"""The Panda's torque limits, Nm."""
 
 MAX_VELOCITY = (2.175, 2.175, 2.175, 2.175, 2.61, 2.61, 2.61)
-"""Of each joint, rad/s: likewise."""
+"""The Panda's velocity limits, rad/s."""
 
 FRICTION = (0.3, 0.3, 0.3, 0.3, 0.2, 0.15, 0.1)
-"""Dry friction of each joint that Franka's own compensation leaves, Nm: chosen, a third of what was
-identified without it. It lets the arm hold an object of 50 g without sinking."""
+"""Dry friction of each joint (Nm), with Franka's compensation: a third of that identified without it, so that
+the arm holds an object of 50 g without sinking."""
 
 GRIPPER_CLOSED = 0.8
-"""Angle of the finger joint at which the pads meet, rad; 0 is fully open, 85 mm."""
+"""Angle (rad) of the finger joint at which the pads meet; 0 is fully open, 85 mm."""
 
 MAX_GRIP_TORQUE = 5.0
-"""Nm of both fingers together: about 25 N at each pad."""
+"""Torque (Nm) of both fingers together: about 25 N at each pad."""
 
 _ARMATURE = 0.1
 _LENS_OFFSET, _LENS_SIDE, _LENS_FORWARD, _LENS_TILT = 0.074, -0.031, 0.011, math.radians(18.2)
-"""The left lens: away from the gripper's axis, to the left, along the axis (m), and turned towards it (rad).
-sim-evals' numbers, read as what they mean for the picture; see docs/droid.md."""
+"""Position (m) of the left lens away from the gripper's axis, to the left and along the axis, and its tilt
+(rad) towards the axis, so that images match those of sim-evals; see docs/droid.md."""
 _WRIST_FOVY = 56.7
 
-_INERTIALS = {  # mass (kg), centre of mass (m), xx yy zz xy xz yz (kg m²)
-    "link0": ("0.629769", "-0.041018 -0.00014 0.049974", "0.00315 0.00388 0.004285 8.29e-7 0.00015 8.23e-6"),
-    "link1": (
-        "4.970684",
-        "0.003875 0.002081 -0.04762",
-        "0.70337 0.70661 0.009117 -0.000139 0.006772 0.019169",
-    ),
-    "link2": (
-        "0.646926",
-        "-0.003141 -0.02872 0.003495",
-        "0.007962 0.02811 0.025995 -0.003925 0.010254 0.000704",
-    ),
-    "link3": (
-        "3.228604",
-        "0.027518 0.039252 -0.066502",
-        "0.037242 0.036155 0.01083 -0.004761 -0.011396 -0.012805",
-    ),
-    "link4": (
-        "3.587895",
-        "-0.05317 0.104419 0.027454",
-        "0.025853 0.019552 0.028323 0.007796 -0.001332 0.008641",
-    ),
-    "link5": (
-        "1.225946",
-        "-0.011953 0.041065 -0.038437",
-        "0.035549 0.029474 0.008627 -0.002117 -0.004037 0.000229",
-    ),
-    "link6": (
-        "1.666555",
-        "0.060149 -0.014117 -0.010517",
-        "0.001964 0.004354 0.005433 0.000109 -0.001158 0.000341",
-    ),
-    "link7": (
-        "0.735522",
-        "0.010517 -0.004252 0.061597",
-        "0.012516 0.010027 0.004815 -0.000428 -0.001196 -0.000741",
-    ),
-    "robotiq_85_adapter_link": ("0.95", "0.01 0 0.035", "0.0006 0.0006 0.0003 0 0 0"),
-}
-"""The gripper's base has the wrist camera with it."""
+_INERTIALS = """
+link0    0.629769 -0.041018 -0.00014 0.049974   0.00315 0.00388 0.004285 8.29e-7 0.00015 8.23e-6
+link1    4.970684 0.003875 0.002081 -0.04762    0.70337 0.70661 0.009117 -0.000139 0.006772 0.019169
+link2    0.646926 -0.003141 -0.02872 0.003495   0.007962 0.02811 0.025995 -0.003925 0.010254 0.000704
+link3    3.228604 0.027518 0.039252 -0.066502   0.037242 0.036155 0.01083 -0.004761 -0.011396 -0.012805
+link4    3.587895 -0.05317 0.104419 0.027454    0.025853 0.019552 0.028323 0.007796 -0.001332 0.008641
+link5    1.225946 -0.011953 0.041065 -0.038437  0.035549 0.029474 0.008627 -0.002117 -0.004037 0.000229
+link6    1.666555 0.060149 -0.014117 -0.010517  0.001964 0.004354 0.005433 0.000109 -0.001158 0.000341
+link7    0.735522 0.010517 -0.004252 0.061597   0.012516 0.010027 0.004815 -0.000428 -0.001196 -0.000741
+robotiq_85_adapter_link 0.95 0.01 0 0.035       0.0006 0.0006 0.0003 0 0 0
+"""
+"""Body, mass (kg), center of mass (m), inertia xx yy zz xy xz yz (kg m²). The last has the wrist camera."""
 
-MIMICS = (  # joint, and its angle as a multiple of the finger joint's
+MIMICS = (
     ("right_outer_knuckle_joint", 1),
     ("left_inner_knuckle_joint", 1),
     ("right_inner_knuckle_joint", 1),
     ("left_inner_finger_joint", -1),
     ("right_inner_finger_joint", -1),
 )
-"""The 2F-85's linkage is a parallelogram: the fingertips stay parallel."""
+"""Joints, and their angles as multiples of the finger joint's: the 2F-85's linkage is a parallelogram, so the
+fingertips stay parallel."""
 
 ROBOT_CONTYPE, ROBOT_CONAFFINITY = "1", "2"
-"""The robot meets what is in the scene, not itself."""
-
-
-def assets_root() -> Path:
-    """The models of the installed robosuite, found without importing it."""
-    spec = importlib.util.find_spec("robosuite")
-    assert spec is not None
-    assert spec.submodule_search_locations
-    return Path(next(iter(spec.submodule_search_locations)), "models", "assets")
+"""The robot collides with the scene, not with itself."""
 
 
 def add_robot(root: ET.Element) -> None:
@@ -127,8 +90,11 @@ def add_robot(root: ET.Element) -> None:
 
 
 def _model(name: str) -> ET.Element:
-    """One of robosuite's models, with absolute paths; without the mesh that it names but does not bring."""
-    path = assets_root() / name
+    """One of robosuite's models, with absolute paths and without the mesh whose file is missing."""
+    spec = importlib.util.find_spec("robosuite")  # without importing it
+    assert spec is not None
+    assert spec.origin is not None
+    path = Path(spec.origin).with_name("models") / "assets" / name
     root = ET.parse(path).getroot()
     assets = _of(root, "asset")
     for mesh in assets.findall("mesh"):
@@ -151,7 +117,7 @@ def _section(root: ET.Element, name: str) -> ET.Element:
 
 
 def _mount(base: ET.Element, hand: ET.Element) -> None:
-    """Put the gripper on the flange, as DROID does: the fingers open along the y axis of the last link."""
+    """Mount the gripper on the flange, as DROID does: the fingers open along the y axis of the last link."""
     flange = base.find(".//body[@name='link7']")
     assert flange is not None
     for body in flange.findall("body"):
@@ -169,14 +135,14 @@ def _mount(base: ET.Element, hand: ET.Element) -> None:
 
 
 def _wrist_camera() -> ET.Element:
-    """Looks along the gripper's axis and towards it; the gripper is at the picture's lower edge."""
+    """A camera that looks along the gripper's axis; the gripper is at the lower edge of the image."""
     up = f"{math.cos(_LENS_TILT):.6f} 0 {math.sin(_LENS_TILT):.6f}"
     place = f"{_LENS_OFFSET} {_LENS_SIDE} {_LENS_FORWARD}"
     return ET.Element("camera", name=WRIST_CAMERA, pos=place, xyaxes=f"0 1 0 {up}", fovy=str(_WRIST_FOVY))
 
 
 def _camera_housing() -> list[ET.Element]:
-    """What the exterior camera sees of a ZED mini and its bracket."""
+    """The visible geoms of a ZED mini and its bracket."""
     common = {"type": "box", "group": "1", "contype": "0", "conaffinity": "0", "mass": "0"}
     parts = [
         ("0.013 0.062 0.012", f"{_LENS_OFFSET} 0 {_LENS_FORWARD - 0.02}"),
@@ -186,13 +152,13 @@ def _camera_housing() -> list[ET.Element]:
 
 
 def _tune_bodies(base: ET.Element) -> None:
+    inertials = {name: numbers for name, *numbers in map(str.split, _INERTIALS.strip().splitlines())}
     for body in base.iter("body"):
         body.set("gravcomp", "1")
-        inertial = body.find("inertial")
-        if body.attrib["name"] in _INERTIALS:
-            assert inertial is not None
-            mass, place, inertia = _INERTIALS[body.attrib["name"]]
-            inertial.attrib = {"mass": mass, "pos": place, "fullinertia": inertia}
+        if body.attrib["name"] in inertials:
+            mass, *numbers = inertials[body.attrib["name"]]
+            center, inertia = " ".join(numbers[:3]), " ".join(numbers[3:])
+            _of(body, "inertial").attrib = {"mass": mass, "pos": center, "fullinertia": inertia}
     for joint in base.iter("joint"):
         _tune_joint(joint)
     for geom in base.iter("geom"):
@@ -207,7 +173,7 @@ def _tune_joint(joint: ET.Element) -> None:
         return
     joint.attrib |= {"armature": "0.002", "damping": "0.1"}
     if name not in (FINGER_JOINT, "right_outer_knuckle_joint"):
-        joint.set("limited", "false")  # what drives them is limited
+        joint.set("limited", "false")  # the driving joints are limited
 
 
 def _tune_geom(geom: ET.Element) -> None:
@@ -223,7 +189,7 @@ def _tune_geom(geom: ET.Element) -> None:
 def _add_couplings(root: ET.Element) -> None:
     equality = _section(root, "equality")
     for joint, ratio in MIMICS:
-        coupling = copy.copy({"joint1": joint, "joint2": FINGER_JOINT, "polycoef": f"0 {ratio} 0 0 0"})
+        coupling = {"joint1": joint, "joint2": FINGER_JOINT, "polycoef": f"0 {ratio} 0 0 0"}
         ET.SubElement(equality, "joint", coupling, solref="0.005 1", solimp="0.95 0.99 0.001")
     tendon = ET.SubElement(_section(root, "tendon"), "fixed", name="fingers")
     for joint in (FINGER_JOINT, "right_outer_knuckle_joint"):
@@ -231,7 +197,7 @@ def _add_couplings(root: ET.Element) -> None:
 
 
 def _add_actuators(root: ET.Element) -> None:
-    """Springs and dampers whose rest positions are the controls: integrated implicitly, hence stable."""
+    """Add springs and dampers whose rest positions are the controls; implicit integration is stable."""
     actuators = _section(root, "actuator")
     for joint, stiffness, damping, torque in zip(ARM_JOINTS, STIFFNESS, DAMPING, MAX_TORQUE, strict=True):
         spring = {"gainprm": f"{stiffness}", "biastype": "affine", "biasprm": f"0 {-stiffness} {-damping}"}

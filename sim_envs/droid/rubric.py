@@ -21,6 +21,7 @@ from sim_envs.droid.task_file import (
     TaskConfig,
     UprightCriterion,
 )
+from sim_envs.scripted.poses import Pose
 
 _OPEN = 0.1
 """The gripper counts as open below this."""
@@ -39,19 +40,15 @@ _BELOW_RIM = 0.35
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ObjectPose:
-    """The current pose and bounds of an object.
+class ObjectPose(Pose):
+    """The pose of an object, whose origin is the center of its underside, and its bounds.
 
     Attributes:
-        position: The origin of its frame (the center of its underside), m.
-        rotation: Its axes, as columns.
         low: Lower corner of its axis-aligned bounding box, m.
         high: Upper corner of it, m.
         corners: Corners of its oriented bounding box, m.
     """
 
-    position: Float64[np.ndarray, " 3"]
-    rotation: Float64[np.ndarray, "3 3"]
     low: Float64[np.ndarray, " 3"]
     high: Float64[np.ndarray, " 3"]
     corners: Float64[np.ndarray, "8 3"]
@@ -112,16 +109,9 @@ class Rubric:
 
     def pose(self, name: str) -> ObjectPose:
         """The current pose of an object."""
-        body = self.data.body(name)
-        rotation = body.xmat.reshape(3, 3).copy()
-        points = body.xpos + corners(self._task.objects[name].shape) @ rotation.T
-        return ObjectPose(
-            position=body.xpos.copy(),
-            rotation=rotation,
-            low=points.min(axis=0),
-            high=points.max(axis=0),
-            corners=points,
-        )
+        pose = Pose.of(self.data.body(name))
+        points = pose.to_world(corners(self._task.objects[name].shape))
+        return ObjectPose(**vars(pose), low=points.min(axis=0), high=points.max(axis=0), corners=points)
 
     def _lasts(self, number: int, criterion: Criterion, gripper: float) -> bool:
         """Whether a criterion holds, and has held for the required time."""
@@ -138,9 +128,11 @@ class Rubric:
         """Whether a criterion holds now; `gripper` as for `judge`."""
         match criterion:
             case ReachCriterion():
-                return self._distance(criterion.object) < criterion.within
+                way = self.data.site(GRIP_SITE).xpos - self.pose(criterion.object).middle
+                return float(np.linalg.norm(way)) < criterion.within
             case LiftCriterion():
-                return self._risen(criterion.object) > criterion.by
+                start = self._start[criterion.object].position[2]
+                return float(self.pose(criterion.object).position[2] - start) > criterion.by
             case OpenedCriterion():
                 return float(self.data.joint(slide_joint(criterion.object)).qpos[0]) >= criterion.by
             case OnCriterion(let_go=False) | StoppedCriterion():
@@ -156,20 +148,14 @@ class Rubric:
             case StoppedCriterion():
                 return self._is_stopped(criterion)
             case OnCriterion():
-                return self._rests(criterion)
+                return rests(self.pose(criterion.object), self.pose(criterion.target), criterion.share)
             case InsideCriterion():
-                return self._is_inside(criterion)
+                shape = self._task.objects[criterion.target].shape
+                assert isinstance(shape, Vessel)
+                return is_inside(self.pose(criterion.object), self.pose(criterion.target), shape)
             case _:
-                return self._stands(criterion.object)
-
-    def _distance(self, name: str) -> float:
-        return float(np.linalg.norm(self.data.site(GRIP_SITE).xpos - self.pose(name).middle))
-
-    def _risen(self, name: str) -> float:
-        return float(self.pose(name).position[2] - self._start[name].position[2])
-
-    def _rests(self, criterion: OnCriterion) -> bool:
-        return rests(self.pose(criterion.object), self.pose(criterion.target), criterion.share)
+                pose = self.pose(criterion.object)
+                return bool(pose.is_upright and abs(pose.low[2]) < _RESTING)
 
     def _is_stopped(self, criterion: StoppedCriterion) -> bool:
         line, start = self.pose(criterion.line), self._start[criterion.object].middle
@@ -181,15 +167,6 @@ class Rubric:
         is_slow = np.linalg.norm(velocity[3:]) < criterion.slower
         has_come = np.linalg.norm(now - start) > criterion.moved
         return bool(is_slow and has_come and ahead[0] * ahead[1] > 0)
-
-    def _is_inside(self, criterion: InsideCriterion) -> bool:
-        shape = self._task.objects[criterion.target].shape
-        assert isinstance(shape, Vessel)
-        return is_inside(self.pose(criterion.object), self.pose(criterion.target), shape)
-
-    def _stands(self, name: str) -> bool:
-        pose = self.pose(name)
-        return bool(pose.is_upright and abs(pose.low[2]) < _RESTING)
 
 
 def rests(one: ObjectPose, target: ObjectPose, share: float) -> bool:

@@ -1,6 +1,6 @@
 """A task's scene as one MuJoCo model: room, table, robot, objects, exterior camera."""
 
-import math
+from collections.abc import Iterable
 from xml.etree import ElementTree as ET
 
 import mujoco
@@ -13,30 +13,30 @@ from sim_envs.droid.task_file import ObjectConfig, TaskConfig
 from sim_envs.droid.variation import TABLE_COLOR, Distractor, distractors
 
 PHYSICS_STEPS = 40
-"""In a control step."""
+"""Physics steps per control step."""
 
 EXTERIOR_CAMERA = "exterior"
 _EXTERIOR = {"pos": "0.05 0.57 0.66", "quat": "-0.393 -0.195 0.399 0.805", "fovy": "71.5"}
 """sim-evals' exterior camera, in the frame of the robot's base: over its left shoulder."""
 
 _TABLE_GREY = 0.8
-"""Brightness of the texture of a table that is tinted."""
+"""Brightness of the texture of a tinted table."""
 
 _TABLE = {"pos": "0.32 0 -0.02", "size": "0.58 0.75 0.02"}
 _SCENE_CONTYPE, _SCENE_CONAFFINITY = "2", "3"
-"""Objects and table meet each other and the robot."""
+"""Objects and table collide with each other and the robot."""
 
 _TORSIONAL, _ROLLING = 0.005, 0.001
 """Torsional and rolling friction, m."""
 
 
 def part_name(name: str, part: MovingPart) -> str:
-    """What a moving part of that object, its joint and its motor are called in the model."""
+    """The model's name of an object's moving part, of its joint and of its motor."""
     return f"{name}_{part.name}"
 
 
 def slide_joint(name: str) -> str:
-    """The joint by which the drawer of that object slides."""
+    """The model's name of the joint of an object's drawer."""
     return f"{name}_drawer"
 
 
@@ -45,8 +45,8 @@ def build_model(task: TaskConfig, *, varies: bool = False) -> mujoco.MjModel:
 
     Args:
         task: The task.
-        varies: Whether it is to be varied: with a table that takes any tint, and distractors, which wait
-            below the floor without weight.
+        varies: Whether to prepare variation: a table that can be tinted, and weightless distractors below
+            the floor.
     """
     root = _tree(task)
     if varies:
@@ -55,9 +55,9 @@ def build_model(task: TaskConfig, *, varies: bool = False) -> mujoco.MjModel:
 
 
 def _prepare_variation(root: ET.Element, task: TaskConfig) -> None:
-    """Change nothing that a camera sees, and next to nothing in the physics."""
+    """Prepare for variation without changing an image, and with hardly a change of the physics."""
     (option,) = root.iterfind("option")
-    option.set("jacobian", "sparse")  # waiting bodies cost little then
+    option.set("jacobian", "sparse")  # hidden bodies then cost little
     (texture,) = root.iterfind("asset/texture[@name='wood']")
     (material,) = root.iterfind("asset/material[@name='wood']")
     for part in ("rgb1", "rgb2", "markrgb"):
@@ -77,7 +77,7 @@ def _tree(task: TaskConfig) -> ET.Element:
     ET.SubElement(root, "compiler", angle="radian", autolimits="false")
     step = {"timestep": repr(1 / (CONTROL_HZ * PHYSICS_STEPS)), "integrator": "implicitfast"}
     option = ET.SubElement(root, "option", step, cone="elliptic", impratio="10")
-    ET.SubElement(option, "flag", multiccd="enable")  # or cylinders stand on one point
+    ET.SubElement(option, "flag", multiccd="enable")  # otherwise cylinders stand on one point
     ET.SubElement(root, "size", memory="64M")
     ET.SubElement(root, "statistic", center="0.4 0 0.2", extent="1.2")
     _add_looks(root)
@@ -132,7 +132,7 @@ def _add_room(world: ET.Element) -> None:
 
 def _object(name: str, thing: ObjectConfig | Distractor) -> ET.Element:
     body = ET.Element("body", name=name)
-    if not thing.stands_fast:
+    if not thing.is_fixed:
         ET.SubElement(body, "freejoint", name=name)
     pieces = thing.shape.pieces()
     mass = thing.mass / sum(piece.volume for piece in pieces)
@@ -160,7 +160,7 @@ def _moving_part(name: str, thing: ObjectConfig | Distractor, part: MovingPart, 
 
 
 def _add_drives(root: ET.Element, name: str, thing: ObjectConfig) -> None:
-    """Motors; what they move does not rub against the rest of its object, or the table."""
+    """Add motors. The parts that they move do not collide with the rest of the object, or the table."""
     if not isinstance(thing.shape, Articulated):
         return
     actuators, contact = ET.SubElement(root, "actuator"), ET.SubElement(root, "contact")
@@ -177,7 +177,7 @@ def _add_drives(root: ET.Element, name: str, thing: ObjectConfig) -> None:
 
 
 def _geom(piece: Piece, thing: ObjectConfig | Distractor, mass: float) -> ET.Element:
-    meets = not isinstance(thing.shape, Painted)
+    collides = not isinstance(thing.shape, Painted)
     shade = 0.75 if piece.part else 1.0
     own_rolling = thing.rolling if isinstance(thing, ObjectConfig) else None
     priority = {} if own_rolling is None else {"priority": "1"}
@@ -191,23 +191,13 @@ def _geom(piece: Piece, thing: ObjectConfig | Distractor, mass: float) -> ET.Ele
         mass=f"{mass:.9f}",
         rgba=f"{_numbers(channel * shade for channel in thing.color)} 1",
         friction=f"{thing.friction} {_TORSIONAL} {_ROLLING if own_rolling is None else own_rolling}",
-        condim="4" if piece.type == "box" or piece.part else "6",  # what is round rolls to rest
-        contype=_SCENE_CONTYPE if meets else "0",
-        conaffinity=_SCENE_CONAFFINITY if meets else "0",
+        condim="4" if piece.type == "box" or piece.part else "6",  # rolling friction stops round objects
+        contype=_SCENE_CONTYPE if collides else "0",
+        conaffinity=_SCENE_CONAFFINITY if collides else "0",
         group="1",
         solref="0.006 1",
     )
 
 
-def _numbers(values: object) -> str:
-    assert not isinstance(values, str)
-    return " ".join(f"{value:.9g}" for value in values)  # pyrefly: ignore
-
-
-def upright_quaternion(yaw: float, *, lying: bool) -> tuple[float, float, float, float]:
-    """The rotation of an object that stands, or lies with its axis along x, turned by `yaw` (rad)."""
-    cos, sin = math.cos(yaw / 2), math.sin(yaw / 2)
-    if not lying:
-        return cos, 0.0, 0.0, sin
-    half = math.sqrt(0.5)  # a quarter turn about y first
-    return cos * half, -sin * half, cos * half, sin * half
+def _numbers(values: Iterable[float]) -> str:
+    return " ".join(f"{value:.9g}" for value in values)

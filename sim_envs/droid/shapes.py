@@ -1,7 +1,4 @@
-"""The shapes that objects are made of.
-
-A shape stands on its bottom: the origin of its frame is the middle of its underside, z is up. Lengths in m.
-"""
+"""Shapes of objects. The origin of a shape's frame is the center of its underside, z is up. Lengths in m."""
 
 import dataclasses
 import math
@@ -32,12 +29,12 @@ class BoxShape(Preset):
 
     @property
     def extent(self) -> tuple[float, float, float]:
-        """Its sides along x, y, z."""
+        """Size of the bounding box along x, y, z."""
         return self.size
 
 
 class CylinderShape(RoundShape):
-    """An upright cylinder: a can, a plate, a board that is round."""
+    """An upright cylinder: a can, a plate, a round board."""
 
     kind: Literal["cylinder"]
 
@@ -59,12 +56,12 @@ class SphereShape(Preset):
 
     @property
     def extent(self) -> tuple[float, float, float]:
-        """Its sides along x, y, z."""
+        """Size of the bounding box along x, y, z."""
         return 2 * self.radius, 2 * self.radius, 2 * self.radius
 
 
 class BananaShape(Preset):
-    """A lying arc of capsules; `length` along x, bent in the plane by `bend` degrees from end to end."""
+    """An arc of capsules lying along x, bent in the plane by `bend` degrees from end to end."""
 
     kind: Literal["banana"]
     length: Length
@@ -95,14 +92,14 @@ class BananaShape(Preset):
 
     @property
     def extent(self) -> tuple[float, float, float]:
-        """Its sides along x, y, z."""
+        """Size of the bounding box along x, y, z."""
         turn = math.radians(self.bend)
         sag = (self.length - 2 * self.radius) / 2 * math.tan(turn / 4)
         return self.length, sag + 2 * self.radius, 2 * self.radius
 
 
 class DrawerShape(Preset):
-    """A cabinet with one drawer that slides out along -x by a bar; `size` along x, y, z. It stands fast."""
+    """A fixed cabinet with one drawer, which slides out along -x and has a bar; `size` along x, y, z."""
 
     kind: Literal["drawer"]
     size: tuple[Length, Length, Length]
@@ -147,7 +144,7 @@ class DrawerShape(Preset):
 
     @property
     def extent(self) -> tuple[float, float, float]:
-        """Its sides along x, y, z, the bar and the open drawer counted on both sides."""
+        """Size of the bounding box along x, y, z; bar and open drawer count on both sides."""
         return self.size[0] + 2 * (self.travel + 0.05), self.size[1], self.size[2]
 
 
@@ -163,7 +160,7 @@ class MarkShape(Preset):
 
     @property
     def extent(self) -> tuple[float, float, float]:
-        """Its sides along x, y, z."""
+        """Size of the bounding box along x, y, z."""
         return 2 * self.radius, 2 * self.radius, 0.001
 
 
@@ -180,7 +177,7 @@ class LineShape(Preset):
 
     @property
     def extent(self) -> tuple[float, float, float]:
-        """Its sides along x, y, z."""
+        """Size of the bounding box along x, y, z."""
         return *self.size, 0.001
 
 
@@ -202,27 +199,27 @@ Shape = Annotated[
     Field(discriminator="kind"),
 ]
 Vessel = BowlShape | MugShape | BinShape
-"""Shapes that something can be in."""
+"""Shapes that can contain objects."""
 
 Painted = MarkShape | LineShape
-"""Shapes that nothing touches."""
+"""Shapes without collisions."""
 
 Machine = ConveyorShape | TurntableShape | RampShape
-"""Shapes that move by themselves, and carry other objects."""
+"""Shapes that carry objects."""
 
 Articulated = DrawerShape | Machine
-"""Shapes with parts that move; all else of them stands fast."""
+"""Shapes with moving parts; they cannot be moved as a whole."""
 
 
 def footprint(shape: Shape) -> float:
-    """Radius (m) of a circle about its middle that a standing shape does not leave."""
+    """Radius (m) of a circle about its center that contains a standing shape."""
     x, y, _ = shape.extent
     is_round = isinstance(shape, RoundShape | SphereShape | MarkShape)
     return max(x, y) / 2 if is_round else math.hypot(x, y) / 2
 
 
 def corners(shape: Shape) -> Float64[np.ndarray, "8 3"]:
-    """The corners of its extent in its own frame, m."""
+    """The corners of the bounding box in the shape's frame, m."""
     x, y, z = shape.extent
     return np.array(
         [(sx * x / 2, sy * y / 2, sz * z) for sx in (-1, 1) for sy in (-1, 1) for sz in (0, 1)], np.float64

@@ -1,27 +1,38 @@
 """DROID's station as a world: `advance` runs physics only, `observe` renders."""
 
+import mujoco
 import numpy as np
 from jaxtyping import Float64, UInt8
+from typing_extensions import override
 
-from sim_envs.droid.cameras import CAMERAS, DroidCameras
 from sim_envs.droid.control import CONTROL_HZ, Control
+from sim_envs.droid.conventions import EXTERIOR_IMAGE, WRIST_IMAGE, image_size
+from sim_envs.droid.robot import WRIST_CAMERA
 from sim_envs.droid.rubric import Rubric
+from sim_envs.droid.scene import EXTERIOR_CAMERA
 from sim_envs.droid.station import Station
 from sim_envs.droid.task_file import TaskConfig
 from sim_envs.droid.truth import DroidScene
+from sim_envs.rendering import Cameras
 from sim_envs.truth.ground_truth import Truth
 from sim_envs.truth.tracker import TruthTracker
-from sim_envs.world import AdvanceResult, Observation, checked_actions
+from sim_envs.world import AdvanceResult, Observation, World, checked_actions
 
 ACTION_SIZE = 8
+"""Seven joint velocities or positions, see `Control`, and the gripper (above 0.5 closes)."""
+
+_CAMERAS = {EXTERIOR_IMAGE: EXTERIOR_CAMERA, WRIST_IMAGE: WRIST_CAMERA}
+"""Policies' camera names to the model's."""
+
+_VISUAL_GROUP = 1
 
 
-class DroidSim:
-    """A simulator with one task. Implements `sim_envs.world.World`.
+class DroidSim(World):
+    """A simulator with one task.
 
-    A trajectory is a function of (task, control, variation, init_id, seed, actions); for stored initial
-    states the seed does not matter. An instance belongs to the thread that made it. A process with an
-    instance must not fork.
+    A trajectory is a function of (task, control, variation, init_id, seed, actions). Initial states below
+    `placement.STORED` are the same for every seed; those from `placement.FIRST_DRAWN` on are sampled from id
+    and seed. A process with an instance must not fork.
 
     Attributes:
         task: The task.
@@ -43,36 +54,23 @@ class DroidSim:
         self.task = task
         self.station = Station(task, control, variation=variation)
         self.rubric = Rubric(task, self.station.data)
-        self._cameras = DroidCameras(self.station.model, height=image_height)
+        option = mujoco.MjvOption()
+        option.geomgroup[:] = [group == _VISUAL_GROUP for group in range(len(option.geomgroup))]
+        option.sitegroup[:] = 0
+        self._cameras = Cameras(self.station.model, _CAMERAS, size=image_size(image_height), option=option)
         self._tracker: TruthTracker | None = None
         self._closed = False
 
+    @override
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
-        """Load an initial state and let it settle. Renders nothing.
-
-        Args:
-            init_id: Below `placement.STORED`, a state that is the same for every seed; from
-                `placement.FIRST_DRAWN` on, one sampled from id and seed.
-            seed: See `init_id`.
-            settle_steps: Control steps of holding still with an open gripper.
-        """
         self._require_open()
         self.station.reset(init_id=init_id, seed=seed, settle_steps=settle_steps)
         self.rubric.begin()
         scene = DroidScene(self.task, self.station.model, self.rubric)
         self._tracker = TruthTracker(scene, control_hz=CONTROL_HZ)
 
+    @override
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
-        """Run the actions, one control step each, without rendering, and stop at success.
-
-        Args:
-            actions: One action per row: seven joint velocities or positions, and the gripper (> 0.5 closes).
-
-        Raises:
-            ValueError: The shape is not [n, 8] or a value is not finite; nothing was run.
-            PhysicsError: The physics diverged.
-            RuntimeError: Not reset yet.
-        """
         actions = checked_actions(actions, size=ACTION_SIZE)
         tracker = self._require_reset()
         for taken, action in enumerate(actions, start=1):
@@ -83,58 +81,36 @@ class DroidSim:
                 return AdvanceResult(steps=taken, success=True)
         return AdvanceResult(steps=len(actions), success=False)
 
+    @override
     def observe(self) -> Observation:
-        """Render both cameras once and read the proprioception.
-
-        Raises:
-            UsageError: No rendering backend works on this machine.
-            RuntimeError: Not reset yet.
-        """
         state = self.policy_state()
-        images = {camera: self._cameras.take(self.station.data, camera) for camera in CAMERAS}
+        images = {camera: self.render(camera) for camera in _CAMERAS}
         return Observation(images=images, state=state, language=self.task.instruction)
 
+    @override
     def render(self, camera: str) -> UInt8[np.ndarray, "height width 3"]:
-        """Render one camera, as `observe` would.
-
-        Raises:
-            UsageError: No rendering backend works on this machine.
-            RuntimeError: Not reset yet.
-        """
         self._require_reset()
-        return self._cameras.take(self.station.data, camera)
+        self._cameras.capture(self.station.data)
+        return np.ascontiguousarray(self._cameras.draw(camera)[::-1])
 
+    @override
     def truth(self) -> Truth:
-        """The ground truth for language at this step. Does not change the simulation.
-
-        Raises:
-            RuntimeError: Not reset yet.
-        """
         return self._require_reset().truth()
 
+    @override
     def progress(self) -> float:
-        """Fraction of the rubric's criteria that have been met so far.
-
-        Raises:
-            RuntimeError: Not reset yet.
-        """
         self._require_reset()
         return self.rubric.progress
 
     def policy_state(self) -> Float64[np.ndarray, " 8"]:
-        """The state as in `observe`, without rendering: seven joints (rad), gripper (1 closed).
-
-        Raises:
-            RuntimeError: Not reset yet.
-        """
+        """The state as in `observe`, without rendering: seven joints (rad), gripper (1 closed)."""
         self._require_reset()
         return np.append(self.station.joints, self.station.gripper)
 
+    @override
     def close(self) -> None:
-        """Release the renderer. A second call does nothing."""
-        if not self._closed:
-            self._closed = True
-            self._cameras.close()
+        self._closed = True
+        self._cameras.close()
 
     def __enter__(self) -> "DroidSim":
         return self

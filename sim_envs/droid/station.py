@@ -1,6 +1,7 @@
 """The physics of one task: initial states and control steps."""
 
 import copy
+import math
 from collections.abc import Mapping
 
 import mujoco
@@ -8,10 +9,10 @@ import numpy as np
 from jaxtyping import Float64
 
 from sim_envs.droid.control import Control, arm_target, gripper_target
-from sim_envs.droid.pieces import Drive
+from sim_envs.droid.pieces import Drive, about_z
 from sim_envs.droid.placement import Placement, draw
 from sim_envs.droid.robot import ARM_JOINTS, FINGER_JOINT, GRIPPER_CLOSED
-from sim_envs.droid.scene import PHYSICS_STEPS, build_model, part_name, upright_quaternion
+from sim_envs.droid.scene import PHYSICS_STEPS, build_model, part_name
 from sim_envs.droid.shapes import Articulated
 from sim_envs.droid.task_file import ObjectConfig, TaskConfig
 from sim_envs.droid.varied_scene import VariedScene
@@ -121,12 +122,13 @@ class Station:
         mujoco.mj_camlight(self.model, self.data)
 
     def _put(self, name: str, thing: ObjectConfig, place: Placement) -> None:
-        turned = upright_quaternion(place.yaw, lying=thing.lying)
-        at = np.array([place.x, place.y, place.z])
-        if thing.lying:  # its underside is at the rear end, its axis half its width above the table
+        turned, at = about_z(place.yaw), np.array([place.x, place.y, place.z])
+        if thing.lying:  # a quarter turn about y first: the underside is at the rear end
+            cos, _, _, sin = (math.sqrt(0.5) * part for part in turned)
+            turned = cos, -sin, cos, sin
             length, radius = thing.shape.extent[2], thing.shape.extent[0] / 2
             at += np.array([-np.cos(place.yaw) * length / 2, -np.sin(place.yaw) * length / 2, radius])
-        if thing.stands_fast:
+        if thing.is_fixed:
             body = self.model.body(name).id
             self.model.body_pos[body], self.model.body_quat[body] = at, turned
         else:

@@ -1,7 +1,5 @@
 """DROID's suites: tabletop tasks from YAML files, with joint velocity or joint position control."""
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
@@ -9,15 +7,14 @@ from typing import Any
 from pydantic import Field
 
 from configs.errors import UsageError
-from configs.load import check
 from configs.schema import Preset, SuiteConfig, Wordings
 from sim_envs.droid.control import CONTROL_HZ, Control
 from sim_envs.droid.conventions import interface
 from sim_envs.droid.placement import FIRST_DRAWN, STORED, draw
-from sim_envs.droid.task_file import TaskConfig, load_task
+from sim_envs.droid.task_file import load_task
 from sim_envs.gl import choose_backend, require_backend
 from sim_envs.scripted.policy import ScriptedPolicy
-from sim_envs.suite import InitIds, Task
+from sim_envs.suite import ConfiguredSuite, InitIds, Task, digest
 from sim_envs.world import EpisodeKey, World
 
 _PINNED = {"mujoco": "3.2.3", "robosuite": "1.4.0"}
@@ -36,43 +33,26 @@ class DroidEnvironment(Preset):
     tasks: tuple[str, ...] = Field(min_length=1)
 
 
-class DroidSuite:
-    """Tasks on DROID's station. Implements `sim_envs.suite.Suite`.
+class DroidSuite(ConfiguredSuite[DroidEnvironment]):
+    """Tasks on DROID's station, with robosuite's meshes. Implements `sim_envs.suite.Suite`."""
 
-    Attributes:
-        protocol: The suite's protocol.
-        interface: Cameras, state and actions.
-        assets: None: the robot's meshes come with robosuite, everything else is in the task files.
-    """
+    environment_type = DroidEnvironment
 
     def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
-        """Read the tasks.
-
-        Args:
-            protocol: The suite's protocol; its `environment` follows `DroidEnvironment`.
-            assets: Only `auto`.
+        """Read the tasks; see `ConfiguredSuite`.
 
         Raises:
             UsageError: Invalid `environment` or task file, or assets are named.
         """
-        if assets != "auto":
-            raise UsageError(f"assets {assets!r}: {protocol.name} brings its own; leave them out")
+        super().__init__(protocol, assets=assets)
         if protocol.control_hz != CONTROL_HZ:
             raise UsageError(f"control_hz is {protocol.control_hz:g}, but DROID's is {CONTROL_HZ:g}")
-        self._environment = check(
-            DroidEnvironment, protocol.environment, source=f"environment of suite {protocol.name}"
-        )
-        self.protocol = protocol
-        self.interface = interface(self._environment.control, image_height=protocol.camera_size)
-        self.assets = None
-        self._tasks = tuple(load_task(name) for name in self._environment.tasks)
+        self.interface = interface(self.environment.control, image_height=protocol.camera_size)
+        self._tasks = tuple(load_task(name) for name in self.environment.tasks)
 
     def tasks(self) -> tuple[Task, ...]:
         """All tasks, in the YAML's order."""
-        return tuple(
-            Task(suite=self.protocol.name, task_id=number, name=task.name, language=task.instruction)
-            for number, task in enumerate(self._tasks)
-        )
+        return self._enumerated((task.name, task.instruction) for task in self._tasks)
 
     def init_ids(self, task: Task) -> InitIds:
         """Stored states, the same for every seed; from 1000 on, states sampled from id and seed."""
@@ -80,8 +60,8 @@ class DroidSuite:
 
     def instruction(self, key: EpisodeKey, wordings: Wordings) -> str:
         """The task's instruction, or one of its other wordings, in rotation."""
-        choice = _wordings(self._tasks[key.task_id], wordings)
-        return choice[(key.init_id + key.task_id + key.seed) % len(choice)]
+        task = self._tasks[key.task_id]
+        return task.instruction if wordings == "benchmark" else key.choose(getattr(task.wordings, wordings))
 
     def training_wordings(self) -> Mapping[str, Sequence[str]]:
         """The training wordings of every instruction."""
@@ -107,7 +87,7 @@ class DroidSuite:
 
         return DroidSim(
             self._tasks[task.task_id],
-            control=self._environment.control,
+            control=self.environment.control,
             image_height=self.protocol.camera_size,
             variation=self.protocol.variation or 0.0,
         )
@@ -117,8 +97,8 @@ class DroidSuite:
         others = {} if wordings == "benchmark" else {"wordings": wordings}
         return {
             "versions": {package: version(package) for package in _PINNED},
-            "control": self._environment.control.value,
-            "tasks": {task.name: _digest(task) for task in self._tasks},
+            "control": self.environment.control.value,
+            "tasks": {task.name: digest(task.model_dump(mode="json")) for task in self._tasks},
             **others,
         }
 
@@ -133,18 +113,3 @@ class DroidSuite:
 
         assert isinstance(world, DroidSim), "the world was not opened by this suite"
         return DroidExpert(world, noise=noise)
-
-
-def _wordings(task: TaskConfig, wordings: Wordings) -> Sequence[str]:
-    match wordings:
-        case "benchmark":
-            return (task.instruction,)
-        case "training":
-            return task.wordings.training
-        case "held_out":
-            return task.wordings.held_out
-
-
-def _digest(task: TaskConfig) -> str:
-    canonical = json.dumps(task.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()[:16]

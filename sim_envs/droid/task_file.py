@@ -75,7 +75,7 @@ class ObjectConfig(Preset):
         return self
 
     @property
-    def stands_fast(self) -> bool:
+    def is_fixed(self) -> bool:
         """Whether it cannot be moved."""
         return isinstance(self.shape, Articulated | Painted)
 
@@ -211,7 +211,7 @@ class TaskConfig(Preset):
         return self
 
     def _unfit_carrier(self, name: str) -> str | None:
-        """What is wrong with an object's carrier; None if nothing."""
+        """Describes what is wrong with an object's carrier; None if nothing."""
         thing = self.objects[name]
         if thing.carrier is None:
             return None
@@ -220,7 +220,7 @@ class TaskConfig(Preset):
         shape, problem = self.objects[thing.carrier].shape, None
         if not isinstance(shape, Machine):
             problem = "only a conveyor, turntable or ramp carries objects"
-        elif thing.stands_fast or thing.lying:
+        elif thing.is_fixed or thing.lying:
             problem = "a carried object must be movable and standing"
         elif isinstance(shape, RampShape) and not isinstance(thing.shape, SphereShape):
             problem = f"only a sphere rolls, not a {thing.shape.kind}"
@@ -242,7 +242,7 @@ class TaskConfig(Preset):
         return str(unknown(what, missing[0], self.objects)) if missing else None
 
     def _misfit(self, criterion: Criterion) -> str | None:
-        """What is wrong with the shapes of a criterion; None if nothing."""
+        """Describes what is wrong with the shapes of a criterion; None if nothing."""
         shape = self.objects[criterion.object].shape
         if isinstance(criterion, InsideCriterion):
             target = self.objects[criterion.target].shape

@@ -1,6 +1,7 @@
 """Samples variations of camera, lights, table and distractors from (task, init id, seed, strength)."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 
@@ -53,10 +54,10 @@ _UNLIKE = 0.25
 
 MOST_DISTRACTORS = 2
 _X, _Y = (0.28, 0.84), (-0.50, 0.46)
-"""Where distractors may stand, m: on the table and before the exterior camera,"""
+"""Ranges (m) in which distractors may stand: on the table, visible to the exterior camera."""
 
 _BACK, _SIDE = 0.62, 0.26
-"""and beyond this x or this far from the middle, m."""
+"""They also have to be beyond this x or this far from the middle, m."""
 
 _CLEARANCE = 0.08
 """Minimal distance (m) of a distractor from objects, and from straight paths between them and the gripper."""
@@ -79,14 +80,14 @@ class Distractor:
         mass: kg.
         friction: Sliding friction coefficient.
         color: Red, green, blue, until an episode has another.
-        stands_fast: Whether it cannot be moved.
+        is_fixed: Whether it cannot be moved.
     """
 
     shape: Shape
     mass: float
     friction: float = 0.8
     color: Color = (0.6, 0.6, 0.6)
-    stands_fast: bool = False
+    is_fixed: bool = False
 
 
 _DISTRACTORS: Mapping[str, Distractor] = {
@@ -208,8 +209,8 @@ def _out_of_the_way(
         for name, center in centers.items()
     )
     ends = [_START, *centers.values()]
-    ways = [(one, other) for number, one in enumerate(ends) for other in ends[number + 1 :]]
-    return clear and all(_distance(at, *way) > radius + _CLEARANCE for way in ways)
+    paths = itertools.combinations(ends, 2)
+    return clear and all(_distance(at, *path) > radius + _CLEARANCE for path in paths)
 
 
 def _distance(

@@ -4,25 +4,20 @@ import mujoco
 import numpy as np
 from jaxtyping import Float64
 
-from sim_envs.droid.scene import EXTERIOR_CAMERA, upright_quaternion
+from sim_envs.droid.pieces import about_z
+from sim_envs.droid.scene import EXTERIOR_CAMERA
 from sim_envs.droid.task_file import TaskConfig
 from sim_envs.droid.variation import TABLE_COLOR, distractors, draw_variation
 
 _HIDDEN_GROUP = 5
-"""Of geoms; the cameras show another one alone."""
+"""Group of hidden geoms, which the cameras do not draw."""
 
 
 class VariedScene:
     """A scene with variation between episodes."""
 
     def __init__(self, task: TaskConfig, model: mujoco.MjModel, *, strength: float) -> None:
-        """Vary a scene that was built with distractors.
-
-        Args:
-            task: The task.
-            model: Its compiled scene, relative to whose current values it is varied.
-            strength: Above 0, at most 1.
-        """
+        """Vary a scene built with `varies`, relative to its current values; `strength` is at most 1."""
         self._task, self._model, self._strength = task, model, strength
         self._camera = model.camera(EXTERIOR_CAMERA).id
         self._pos = model.cam_pos[self._camera].copy()
@@ -37,7 +32,7 @@ class VariedScene:
         self._bodies = {name: model.body(name).id for name in distractors(task)}
 
     def apply(self, data: mujoco.MjData, *, init_id: int, seed: int) -> None:
-        """Vary the scene for an episode. `data` has just been reset, and has to be recomputed."""
+        """Vary the scene for an episode. `data` has just been reset; call `mj_forward` afterwards."""
         model = self._model
         varied = draw_variation(
             self._task, init_id=init_id, seed=seed, strength=self._strength, lights=model.nlight
@@ -54,7 +49,7 @@ class VariedScene:
             self._hide(name)
         for name, place in varied.places.items():
             self._show(name, varied.colors[name])
-            data.joint(name).qpos[:] = [place.x, place.y, 0.0, *upright_quaternion(place.yaw, lying=False)]
+            data.joint(name).qpos[:] = [place.x, place.y, 0.0, *about_z(place.yaw)]
 
     def _hide(self, name: str) -> None:
         """Make a distractor weightless, invisible and free of collisions."""

@@ -1,4 +1,4 @@
-"""Shapes with an inside, or a hole, composed of thin convex pieces. Lengths in m, as in `shapes`."""
+"""Shapes with an opening, composed of thin convex pieces. Lengths in m, as in `shapes`."""
 
 import dataclasses
 import math
@@ -8,15 +8,15 @@ from configs.schema import Preset
 from sim_envs.droid.pieces import Length, Piece, RoundShape, about_y, about_z, open_box, times
 
 _AROUND = 16
-"""Pieces of a round wall."""
+"""Number of pieces of a round wall."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Opening:
-    """The room inside a vessel.
+    """The space inside a vessel.
 
     Attributes:
-        half: Half its sides along x and y, m; of a round one, its radius twice.
+        half: Half its sides along x and y, m; the radius, twice, if it is round.
         round: Whether it is round.
         floor: Height of its floor, m.
         rim: Height of its rim, m.
@@ -42,13 +42,13 @@ class BowlShape(RoundShape):
 
     @property
     def opening(self) -> Opening:
-        """Its inside."""
+        """The space inside."""
         inner = self.radius - self.wall
         return Opening(half=(inner, inner), round=True, floor=self.wall, rim=self.height)
 
 
 class MugShape(Preset):
-    """An upright mug with a handle along x; `radius` is that of its outer wall."""
+    """An upright mug with a handle along x; `radius` is the outer one."""
 
     kind: Literal["mug"]
     radius: Length
@@ -74,13 +74,13 @@ class MugShape(Preset):
 
     @property
     def opening(self) -> Opening:
-        """Its inside."""
+        """The space inside."""
         inner = self.radius - self.wall
         return Opening(half=(inner, inner), round=True, floor=self.wall, rim=self.height)
 
     @property
     def extent(self) -> tuple[float, float, float]:
-        """Its sides along x, y, z; the handle counts on both sides."""
+        """Size of the bounding box along x, y, z; the handle counts on both sides."""
         return 2 * (self.radius + self.handle + 0.005), 2 * self.radius, self.height
 
 
@@ -108,13 +108,13 @@ class BinShape(Preset):
 
     @property
     def opening(self) -> Opening:
-        """Its inside."""
+        """The space inside."""
         x, y = (side / 2 - self.wall for side in self.size[:2])
         return Opening(half=(x, y), round=False, floor=self.wall, rim=self.size[2])
 
     @property
     def extent(self) -> tuple[float, float, float]:
-        """Its sides along x, y, z."""
+        """Size of the bounding box along x, y, z."""
         return self.size
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from jaxtyping import Float64
 
-from sim_envs.droid.interception import Joints
+from sim_envs.droid.control import Joints
 from sim_envs.droid.robot import ARM_JOINTS, FINGER_JOINT, GRIP_SITE, MIMICS
 from sim_envs.droid.station import RESET_JOINTS, Station
 from sim_envs.scripted.kinematics import ArmJoints, ReachabilityCheck
@@ -17,16 +17,16 @@ _TRAVEL = 0.18
 """Height (m) of the grip site above the table on the way."""
 
 _ABOVE = 0.14
-"""How far (m) above the place where it grasps or lets go the hand comes and goes, at least."""
+"""Minimal height (m) from which the hand descends to a grasp or a release, and to which it rises again."""
 
 _NEAR, _BY = 0.012, 0.06
-"""A waypoint is passed when all joints are so close, rad: where it matters, and on the way."""
+"""Tolerances (rad) of all joints at waypoints: of grasps and releases, and on the way."""
 
 _HOVER, _LOWERING = 0.03, 0.8
-"""Where something waits above (m) what comes under it, and how long (s) it takes from there."""
+"""Height (m) above a moving target at which the hand waits, and the time (s) it takes to lower from there."""
 
 _LETTING_GO = 0.4
-"""Seconds that the gripper takes to let go of something that it squeezes."""
+"""Seconds that the gripper takes to release an object."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,17 +65,11 @@ class TimedGrasp:
     lifted: float
 
 
-def hand_of(station: Station) -> Pose:
-    """The pose of the grip site now."""
-    site = station.data.site(GRIP_SITE)
-    return Pose(position=site.xpos.copy(), rotation=site.xmat.reshape(3, 3).copy())
-
-
 def rise(reach: ReachabilityCheck, hand: Pose, *, grip: float) -> Iterator[JointWaypoint]:
     """Move straight up, unless the hand is already high."""
     above = reach.along([hand.at_height(_TRAVEL)]) if hand.position[2] < _TRAVEL - 0.04 else None
     if above is not None:
-        yield JointWaypoint(joints=above, grip=grip)
+        yield JointWaypoint(joints=above[0], grip=grip)
 
 
 def pick(reach: ReachabilityCheck, grasp: TimedGrasp, beside: int) -> Iterator[JointWaypoint]:
@@ -107,11 +101,8 @@ def place(reach: ReachabilityCheck, drop: Pose, when: float | None) -> Iterator[
 
 def solved(reach: ReachabilityCheck, poses: Sequence[Pose], beside: int | None) -> list[Joints]:
     """Joint positions for poses that are known to be reachable in sequence."""
-    path: list[Joints] = []
-    for pose in poses:
-        joints = reach.along([pose], start=path[-1] if path else RESET_JOINTS, beside=beside)
-        assert joints is not None, "the same poses were reached before"
-        path.append(joints)
+    path = reach.along(poses, start=RESET_JOINTS, beside=beside)
+    assert path is not None, "the same poses were reached before"
     return path
 
 

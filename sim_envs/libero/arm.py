@@ -1,11 +1,10 @@
-"""robosuite's OSC_POSE arm controller and gripper, bit for bit, without what no trajectory depends on.
+"""robosuite's OSC_POSE arm controller and gripper, faster and equal bit for bit.
 
 robosuite 1.4.0 calls `mj_forward` three times per physics step: before the controller, inside it, and in
-`mj_step`. Positions and velocities are the same in all three, so their stages (collision detection above all)
-need computing once. The constraint solver has to run three times all the same: each run starts from the
-result of the one before, and the last bits of a trajectory depend on it.
-
-Arrays are written in place, in robosuite's memory order: the last bit of a matrix product may depend on it.
+`mj_step`. Positions and velocities are the same in all three, so their stages, such as collision detection,
+run only once here. The constraint solver still runs three times: each run is warm-started from the previous
+one, on which the last bits of a trajectory depend. They may also depend on the memory order of matrices, so
+arrays are written in place, in robosuite's order.
 """
 
 import math
@@ -38,9 +37,8 @@ _NONE_SKIPPED = int(mujoco.mjtStage.mjSTAGE_NONE)
 class ArmController:
     """The controller, robot and gripper of a robosuite environment, from one reset to the next.
 
-    The controller's own state (goal, last readings) is in robosuite's objects, so that code which reads it
-    there (a privileged controller, say) finds what it would find in robosuite. Its buffers of recent readings
-    are not kept.
+    The controller's state (goal, last readings) is in robosuite's objects, as in robosuite, except for its
+    buffers of recent readings.
     """
 
     def __init__(self, env: Any) -> None:
@@ -53,7 +51,7 @@ class ArmController:
         data: mujoco.MjData = env.sim.data._data
         self._controller, self._model, self._data, self._law = controller, model, data, control_utils
         self._site = model.site(controller.eef_name).id
-        # Views into MuJoCo's memory and scratch space, since looking an array up costs as much as using it.
+        # Views into MuJoCo's memory and scratch space: looking up an array costs as much as using it.
         self._arm = _run(controller.qvel_index)
         self._qvel, self._arm_bias = data.qvel, data.qfrc_bias[self._arm]
         self._arm_qpos, self._arm_qvel = data.qpos[_run(controller.qpos_index)], data.qvel[self._arm]
@@ -66,8 +64,7 @@ class ArmController:
         self._fingers = _Fingers(robot, model, data)
         self._jacobian = np.zeros((6, model.nv))
         self._mass = np.zeros((model.nv, model.nv))
-        # robosuite's controller acts in the first physics step after a reset on what it read while the robot
-        # stood in its default pose.
+        # In the first physics step after a reset, robosuite's controller uses readings of the default pose.
         self._reads = bool(controller.new_update)
         controller.new_update = False
         for name in _READINGS:
@@ -77,11 +74,11 @@ class ArmController:
         self._force, self._turn = np.split(self._wrench, 2)
 
     def physics_step(self, action: Float64[np.ndarray, " 7"], *, new_goal: bool) -> None:
-        """One step of `model.opt.timestep` seconds under the action.
+        """Run one physics step under an action.
 
         Args:
-            action: ArmController deltas and gripper; what exceeds [-1, 1] is clipped.
-            new_goal: Whether this is the first physics step of the action, which sets the arm's goal.
+            action: End-effector deltas and gripper, clipped to [-1, 1].
+            new_goal: Whether this is the first physics step of the action, which sets the goal.
         """
         mujoco.mj_forwardSkip(self._model, self._data, _NONE_SKIPPED, 1)
         if self._reads:
@@ -97,8 +94,7 @@ class ArmController:
         mujoco.mj_step2(self._model, self._data)
 
     def policy_state(self) -> Float64[np.ndarray, " 8"]:
-        """End-effector position (m) and axis-angle (rad), finger joints (m), as LIBERO's sensors read them
-        now."""
+        """End-effector position (m) and axis-angle (rad), and finger joints (m), as LIBERO's sensors."""
         orientation = _axis_angle(self._hand_quaternion)
         return np.concatenate([self._site_position, orientation, self._finger_qpos])
 
@@ -144,7 +140,7 @@ class ArmController:
         return torques
 
     def _damped(self, error: Vector3, velocity: Vector3, stiffness: Vector3, damping: Vector3) -> Vector3:
-        """Acceleration of a spring and a damper, in place of the error."""
+        """Acceleration of a spring and a damper; overwrites the error."""
         error *= stiffness
         np.negative(velocity, out=self._brake)
         self._brake *= damping
@@ -153,7 +149,7 @@ class ArmController:
 
 
 class _Fingers:
-    """The gripper's motors, which robosuite moves by a hundredth of their range per physics step."""
+    """The gripper's motors. robosuite moves them by a hundredth of their range per physics step."""
 
     def __init__(self, robot: Any, model: mujoco.MjModel, data: mujoco.MjData) -> None:
         motors = _run(robot._ref_joint_gripper_actuator_indexes)
@@ -180,7 +176,7 @@ class _Fingers:
 
 
 def _run(indexes: Sequence[int]) -> slice:
-    """The slice of indexes that follow each other, as a Panda's do: it is read without a copy."""
+    """The slice of consecutive indices, which reads an array without a copy."""
     run = slice(indexes[0], indexes[-1] + 1)
     assert list(indexes) == list(range(run.start, run.stop)), indexes
     return run

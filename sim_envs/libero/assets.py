@@ -5,7 +5,6 @@ import functools
 import hashlib
 import os
 import types
-from collections.abc import Iterable
 from pathlib import Path
 
 from configs.errors import UsageError, unknown
@@ -16,7 +15,7 @@ STANDINS = "standins"
 """Name and source of the assets that need no download."""
 
 ENVIRONMENT_VARIABLE = "OXYGEN_LIBERO_ASSETS"
-"""Environment variable with the folder of the asset tree, for commands that do not name it."""
+"""Environment variable with the folder of the asset tree, the default of `--assets`."""
 
 _PARTS = (
     "articulated_objects",
@@ -28,8 +27,8 @@ _PARTS = (
 _SOURCES = ("auto", STANDINS, "download")
 
 _HOW = (
-    f"give its folder with --assets PATH or {ENVIRONMENT_VARIABLE}=PATH, let hf-libero fetch it with "
-    f"--assets download, or do without it with --assets {STANDINS}"
+    f"give its folder with --assets PATH or {ENVIRONMENT_VARIABLE}=PATH, download it with --assets download, "
+    f"or use --assets {STANDINS}"
 )
 
 
@@ -38,9 +37,8 @@ class AssetSet:
     """A complete asset tree. Results of different trees are not comparable.
 
     Attributes:
-        name: Where it came from, in a word that results can show: `hf-libero` for LIBERO's own distribution,
-            `standins` for ours, else the name of the folder.
-        path: The folder that holds `scenes`, `articulated_objects` and the rest.
+        name: `hf-libero` for LIBERO's own distribution, `standins` for ours, else the name of the folder.
+        path: The folder with `scenes`, `articulated_objects` and the rest.
     """
 
     name: str
@@ -48,7 +46,7 @@ class AssetSet:
 
     @functools.cached_property
     def digest(self) -> str:
-        """12 hexadecimal digits that change with any file's name or content."""
+        """The first 12 hexadecimal digits of a SHA-256 over names and contents of all files."""
         total = hashlib.sha256()
         names = (file.relative_to(self.path) for file in self.path.rglob("*") if file.is_file())
         for name in sorted(name for name in names if not _is_bookkeeping(name)):
@@ -56,35 +54,18 @@ class AssetSet:
             total.update(hashlib.sha256((self.path / name).read_bytes()).digest())
         return total.hexdigest()[:12]
 
-    def require(self, categories: Iterable[str], *, by: str) -> None:
-        """Refuse a task whose objects are not in the set.
-
-        Args:
-            categories: LIBERO's names for the kinds of objects and fixtures.
-            by: What needs them, in words.
-
-        Raises:
-            UsageError: Some are missing; they are named.
-        """
-        missing = _generator().missing_for(categories) if self.name == STANDINS else []
-        if missing:
-            raise UsageError(
-                f"{by} needs {', '.join(missing)}, for which there are no stand-ins: "
-                "use LIBERO's own assets, with --assets PATH or --assets download"
-            )
-
 
 def find_assets(source: str | os.PathLike[str] | None = None) -> AssetSet:
     """The asset tree that `source` names.
 
     Args:
-        source: A folder; `standins` for ours, generated unless they are there already; `download` for
-            hf-libero's own download (what is already there is not fetched again); `auto` or None for the
-            first that exists of the folder in `OXYGEN_LIBERO_ASSETS`, the one inside the installed hf-libero
-            package, and an earlier download, else for the stand-ins. The set's name says which it is.
+        source: A folder; `standins` for ours, generated once; `download` for hf-libero's download, which
+            skips files that exist; `auto` or None for the first that exists of the folder in
+            `OXYGEN_LIBERO_ASSETS`, the one in the installed hf-libero package, and an earlier download, else
+            the stand-ins.
 
     Raises:
-        UsageError: The folder is no asset tree, or a download failed; the one line says what to do.
+        UsageError: The folder is no asset tree, or a download failed.
     """
     if source is None or source == "auto":
         return _at_hand()
@@ -110,7 +91,7 @@ def _at_hand() -> AssetSet:
 
 def _generated() -> AssetSet:
     try:
-        return AssetSet(name=STANDINS, path=_generator().build())
+        return AssetSet(name=STANDINS, path=standins_module().build())
     except OSError as error:
         raise UsageError(
             f"cannot write the stand-in assets to {str(error.filename)!r}: {error.strerror}; set "
@@ -118,13 +99,13 @@ def _generated() -> AssetSet:
         ) from None
 
 
-def _generator() -> types.ModuleType:
-    """What generates the stand-ins. It imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback.
+def standins_module() -> types.ModuleType:
+    """The generator of the stand-in assets.
 
     Raises:
-        UsageError: MUJOCO_GL is wrong.
+        UsageError: MUJOCO_GL is invalid.
     """
-    choose_backend()
+    choose_backend()  # importing MuJoCo with an invalid one would raise a traceback
     from sim_envs.libero import standins
 
     return standins
@@ -145,10 +126,7 @@ def _folder(path: Path, said_by: str) -> AssetSet:
 
 
 def _downloaded() -> AssetSet:
-    """What hf-libero downloads, from and to where it does.
-
-    (Its own function passes an option that current Hugging Face clients no longer know.)
-    """
+    """Download the assets as hf-libero does, whose own function fails with current Hugging Face clients."""
     load_libero()
     from huggingface_hub import snapshot_download
     from libero.libero.utils.download_utils import HF_ASSETS_REPO_ID
@@ -167,15 +145,15 @@ def _downloaded() -> AssetSet:
 
 
 def _download_cache() -> Path:
-    """Where hf-libero puts its download (`libero.libero.utils.download_utils`)."""
+    """The folder of hf-libero's download (`libero.libero.utils.download_utils`)."""
     return Path.home() / ".cache" / "libero" / "assets"
 
 
 def _missing_parts(path: Path) -> list[str]:
-    """The parts that are not there, or empty."""
+    """The parts that are missing or empty."""
     return [part for part in _PARTS if not any((path / part).glob("*"))]
 
 
 def _is_bookkeeping(file: Path) -> bool:
-    """Whether download clients keep it for themselves (`.cache`, `.gitattributes`)."""
+    """Whether it belongs to a download client (`.cache`, `.gitattributes`)."""
     return any(part.startswith(".") for part in file.parts)

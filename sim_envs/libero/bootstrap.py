@@ -6,6 +6,7 @@ import importlib.metadata
 import importlib.util
 import io
 import logging
+import runpy
 import sys
 import threading
 import types
@@ -49,10 +50,10 @@ def check_versions() -> None:
         try:
             found = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
-            found = "not there"
+            found = "missing"
         if found != wanted:
             raise UsageError(
-                f"{package} is {found}, but LIBERO's scores hold for {wanted} only: run `make setup`"
+                f"{package} is {found}, but LIBERO's scores are valid for {wanted} only: run `make setup`"
             )
 
 
@@ -60,8 +61,8 @@ def check_versions() -> None:
 def load_libero() -> types.ModuleType:
     """LIBERO's `envs` module, imported once per process.
 
-    Left alone, the import asks a question on standard input, prints advice, writes a log under /tmp, changes
-    the process's warning filters and creates `~/.libero`; here it does none of these.
+    By default the import prompts on standard input, prints, writes a log under /tmp, changes the process's
+    warning filters and creates `~/.libero`; here it does none of these.
 
     Raises:
         UsageError: LIBERO is missing or of another version.
@@ -78,10 +79,7 @@ def load_libero() -> types.ModuleType:
 
 @contextlib.contextmanager
 def use_assets(folder: Path) -> Iterator[None]:
-    """Make LIBERO build its models from the asset tree at `folder` inside the context.
-
-    A tree may bring robosuite's models along, in `robosuite`; LIBERO's own does not.
-    """
+    """Make LIBERO use the asset tree at `folder`, and its `robosuite` folder if any, in the context."""
     load_libero()
     import libero.libero as package
     import robosuite.models as robot_package
@@ -99,9 +97,9 @@ def use_assets(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _private_libero_config() -> Iterator[None]:
-    """Write the config file without which importing LIBERO prompts.
+    """Write the configuration file without which importing LIBERO prompts.
 
-    The folder lives as long as the process, since LIBERO reads the file again whenever it looks up a path.
+    The folder exists as long as the process, since LIBERO reads the file for every path.
     """
     folder = temporary_folder("oxygen-eval-config-")
     root = package_root()
@@ -131,25 +129,20 @@ def _quiet() -> Iterator[None]:
 
 
 def _silence_robosuite() -> None:
-    """Load robosuite's settings ahead of robosuite, which otherwise opens /tmp/robosuite.log first.
+    """Load robosuite's settings before robosuite, without its log file /tmp/robosuite.log.
 
-    (That file belongs to the first user on the machine; the import fails for all others.)
+    The file belongs to the first user on the machine, and the import fails for all others.
     """
     if "robosuite" in sys.modules:
         return
     spec = importlib.util.find_spec("robosuite")
     assert spec is not None
-    assert spec.submodule_search_locations
-    file = Path(next(iter(spec.submodule_search_locations)), "macros.py")
-    macros_spec = importlib.util.spec_from_file_location("robosuite.macros", file)
-    assert macros_spec is not None
-    assert macros_spec.loader is not None
-    macros = importlib.util.module_from_spec(macros_spec)
-    macros_spec.loader.exec_module(macros)
-    macros.CONSOLE_LOGGING_LEVEL = None  # pyrefly: ignore[missing-attribute]
-    macros.FILE_LOGGING_LEVEL = None  # pyrefly: ignore[missing-attribute]
-    # Which renderer is used is for gl.py to say, also in robosuite.
-    macros.MUJOCO_GPU_RENDERING = False  # pyrefly: ignore[missing-attribute]
+    assert spec.origin is not None
+    settings = runpy.run_path(str(Path(spec.origin).with_name("macros.py")))
+    settings |= {"CONSOLE_LOGGING_LEVEL": None, "FILE_LOGGING_LEVEL": None}
+    settings["MUJOCO_GPU_RENDERING"] = False  # `gl.py` chooses the renderer, also for robosuite
+    macros = types.ModuleType("robosuite.macros")
+    vars(macros).update(settings, __name__=macros.__name__)
     sys.modules["robosuite.macros"] = macros
-    # Its absence is what robosuite warns about.
+    # robosuite warns if this module is missing.
     sys.modules.setdefault("robosuite.macros_private", types.ModuleType("robosuite.macros_private"))

@@ -1,6 +1,5 @@
 """robosuite's `check_contact`, used by success predicates, on geom ids instead of names."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import mujoco
@@ -11,8 +10,8 @@ from jaxtyping import Bool
 class ContactChecker:
     """Equivalent to robosuite's `MujocoEnv.check_contact`, but twenty times faster.
 
-    robosuite goes through all contacts in Python and looks names up in lists; here each group of geoms
-    becomes a mask over the model's geoms, made when the group is first asked about.
+    robosuite iterates over contacts in Python and searches lists of names; here each group of geoms is a
+    cached mask over the model's geoms.
     """
 
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData) -> None:
@@ -22,10 +21,10 @@ class ContactChecker:
         self._masks: dict[tuple[str, ...], Bool[np.ndarray, " geom"]] = {}
 
     def __call__(self, geoms_1: Any, geoms_2: Any = None) -> bool:
-        """Whether any geom of the first group touches any of the second (any at all if None).
+        """Whether a geom of the first group touches one of the second, or any geom if None.
 
         Args:
-            geoms_1: Name of a geom, names, or a robosuite model, whose contact geoms count.
+            geoms_1: Name of a geom, names, or a robosuite model, which stands for its contact geoms.
             geoms_2: Likewise, or None.
         """
         pairs = self._data.contact.geom
@@ -36,17 +35,12 @@ class ContactChecker:
         return bool((first & second[:, ::-1]).any())
 
     def _mask(self, geoms: Any) -> Bool[np.ndarray, " geom"]:
-        names = _names(geoms)
+        if not isinstance(geoms, str | list | tuple):
+            geoms = geoms.contact_geoms
+        names = (geoms,) if isinstance(geoms, str) else tuple(geoms)
         if names not in self._masks:
             mask = np.zeros(self._model.ngeom, np.bool_)
             numbers = [mujoco.mj_name2id(self._model, mujoco.mjtObj.mjOBJ_GEOM, name) for name in names]
             mask[[number for number in numbers if number >= 0]] = True
             self._masks[names] = mask
         return self._masks[names]
-
-
-def _names(geoms: Any) -> tuple[str, ...]:
-    if isinstance(geoms, str):
-        return (geoms,)
-    names: Sequence[str] = geoms if isinstance(geoms, list | tuple) else geoms.contact_geoms
-    return tuple(names)

@@ -7,18 +7,19 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from sim_envs.libero.assets import AssetSet
+from configs.errors import UsageError
+from sim_envs.libero.assets import STANDINS, AssetSet, standins_module
 from sim_envs.libero.bootstrap import load_libero, use_assets
+from sim_envs.libero.conventions import CONTROL_HZ
 from sim_envs.libero.tasks import LiberoTask
 
-CONTROL_HZ = 20.0
 _PLACEMENT_ATTEMPTS = 100
 
 T = TypeVar("T")
 
 
 class SimulationError(RuntimeError):
-    """LIBERO cannot set up the episode."""
+    """LIBERO could not set up the episode."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,10 +27,8 @@ class ResetState:
     """State that episodes change in an environment and LIBERO's own reset does not restore.
 
     Attributes:
-        property_samplers: Samplers of joint positions (open drawers); LIBERO appends to them at each reset,
-            so that its second episode draws other random numbers than its first.
-        arrays: Arrays of the compiled model: where fixtures stand before they are placed (what is placed on
-            one is placed relative to that), which sites are visible.
+        property_samplers: Samplers of joint positions (open drawers), to which LIBERO appends at each reset.
+        arrays: Arrays of the compiled model: poses of fixtures before placement, and visibility of sites.
     """
 
     property_samplers: list[Any]
@@ -37,7 +36,7 @@ class ResetState:
 
     @classmethod
     def of(cls, env: Any) -> "ResetState":
-        """The state right after compilation, told from that after construction, which placed the fixtures."""
+        """The state right after compilation; construction has already placed the fixtures."""
         model = env.sim.model._model
         arrays = {name: getattr(model, name).copy() for name in ("body_pos", "body_quat", "site_rgba")}
         for fixture in env.fixtures_dict.values():
@@ -55,12 +54,20 @@ class ResetState:
 
 
 def require_assets(task: LiberoTask, assets: AssetSet) -> None:
-    """Check that the asset set has the task's objects, before anything is built.
+    """Check that the asset set has the task's objects and fixtures, before anything is built.
 
     Raises:
-        UsageError: Names them.
+        UsageError: Some are missing.
     """
-    assets.require(_categories(task), by=f"{task.suite} task {task.task_id}")
+    if assets.name != STANDINS:
+        return
+    problem = read_problem(task)
+    missing = standins_module().missing_for([*problem["objects"], *problem["fixtures"]])
+    if missing:
+        raise UsageError(
+            f"{task.suite} task {task.task_id} needs {', '.join(missing)}, for which there are no stand-ins: "
+            "use LIBERO's own assets, with --assets PATH or --assets download"
+        )
 
 
 def build_env(task: LiberoTask, assets: AssetSet) -> Any:
@@ -91,9 +98,9 @@ def build_env(task: LiberoTask, assets: AssetSet) -> Any:
 
 
 def reset_env(env: Any, blank: ResetState) -> None:
-    """What LIBERO's hard reset does, but with the model compiled before.
+    """Reset as LIBERO's hard reset does, without recompiling the model.
 
-    Every `forward` counts, also those that change nothing but the constraint solver's next starting point.
+    Every `forward` is needed: each changes the constraint solver's warm start.
     """
     blank.restore(env)
 
@@ -102,19 +109,12 @@ def reset_env(env: Any, blank: ResetState) -> None:
         env._load_model()
         env.sim.reset()
         env.sim.forward()
-        env.sim.forward()  # LIBERO opens its renderer here, which does the same.
+        env.sim.forward()  # in LIBERO, by opening the renderer
         env._reset_internal()
 
     _until_placed(attempt)
     env.sim.forward()
     env.visualize(vis_settings=dict.fromkeys(env._visualizations, False))
-
-
-def _categories(task: LiberoTask) -> Iterator[str]:
-    """Of the task's objects and fixtures. Read when they are asked for: a whole tree never asks."""
-    problem = read_problem(task)
-    yield from problem["objects"]
-    yield from problem["fixtures"]
 
 
 def read_problem(task: LiberoTask) -> dict[str, Any]:

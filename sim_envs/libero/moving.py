@@ -8,7 +8,7 @@ import numpy as np
 
 from configs.errors import UsageError
 from configs.motion import Drift, Shuttle
-from sim_envs.libero.cameras import CAMERAS
+from sim_envs.libero.conventions import CAMERAS
 from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.libero.libero_env import read_problem
 from sim_envs.libero.tasks import LiberoTask
@@ -29,7 +29,7 @@ _SIGHT = 0.9
 
 
 def movable(problem: Mapping[str, Any]) -> list[str]:
-    """The things that are to be put somewhere and stand on the table or the floor at first.
+    """The objects that the goals require to be moved and that initially stand on the table or floor.
 
     Args:
         problem: A parsed BDDL problem, as LIBERO's `robosuite_parse_problem` returns it.
@@ -51,12 +51,12 @@ def require_movable(tasks: Iterable[LiberoTask], motion: str, others: Sequence[L
     """Check that every task has an object that can move.
 
     Args:
-        tasks: The tasks that are to be played.
-        motion: How things are to move, as `--motion` spells it.
+        tasks: The tasks to be run.
+        motion: The motion, in the syntax of `--motion`.
         others: All tasks of the suite.
 
     Raises:
-        UsageError: Names them, and those in which something can.
+        UsageError: Some tasks have none; the message names the suite's tasks that do.
     """
     still = [task for task in tasks if not movable(read_problem(task))]
     if not still:
@@ -64,19 +64,19 @@ def require_movable(tasks: Iterable[LiberoTask], motion: str, others: Sequence[L
     can = [str(task.task_id) for task in others if movable(read_problem(task))]
     numbers = ", ".join(str(task.task_id) for task in still)
     raise UsageError(
-        f"motion {motion}: in {still[0].suite}, what is to be grasped cannot move in task {numbers}: it "
-        "stands in or on something, or nothing is to be grasped; "
+        f"motion {motion}: in {still[0].suite} task {numbers}, the object to be grasped cannot move: it is "
+        "in or on another object, or nothing is grasped; "
         + (f"give --task-ids {' '.join(can)}" if can else "give another suite, or leave out --motion")
     )
 
 
 def movers(env: Any, motion: Shuttle | Drift, key: EpisodeKey) -> dict[str, Mover]:
-    """What moves in an episode, by name; that which has no room stays.
+    """The movers of an episode, by name of the object; objects without free space do not move.
 
     Args:
         env: LIBERO's environment, reset and settled.
-        motion: How.
-        key: The episode: its directions and phases are a function of it.
+        motion: The kind of motion.
+        key: The episode, which determines directions and phases.
     """
     scene, model, data = ExpertScene(env), env.sim.model._model, env.sim.data._data
     found: dict[str, Mover] = {}
@@ -95,9 +95,9 @@ def movers(env: Any, motion: Shuttle | Drift, key: EpisodeKey) -> dict[str, Move
 def _in_reach_and_sight(
     scene: ExpertScene, model: Any, data: Any, start: Vector3
 ) -> Callable[[Vector3], bool]:
-    """Whether something may go to a place (m): where the arm does well and the camera in front sees it.
+    """Whether an object may move to a position (m): within reach of the arm and in view of the front camera.
 
-    What begins nearer to the robot, or farther from it, may go as near and as far as it begins.
+    An object that starts outside the range of reach may stay at its initial distance.
     """
     base, camera = scene.base.position[:2], model.camera(CAMERAS["image"]).id
     away = float(np.linalg.norm(start[:2] - base))

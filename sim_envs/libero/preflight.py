@@ -18,14 +18,14 @@ from sim_envs.preflight import CheckResult, Status
 REFERENCE = Path(__file__).parent / "reference.npz"
 
 _SUITE, _TASK_ID = "libero_spatial", 5
-"""Its bowl stands on a ramekin. With MuJoCo from 3.4 on it slips off while the scene settles."""
+"""Its bowl stands on a ramekin; with MuJoCo 3.4 and later it slips off while the scene settles."""
 _BOWL_ON_RAMEKIN = ("on", "akita_black_bowl_1", "glazed_rim_porcelain_ramekin_1")
 _CAMERA_SIZE = 64
 _SEED, _SETTLE_STEPS, _STEPS = 7, 10, 20
 _RECORD_EVERY = 5
 """Control steps between two recorded states."""
 _IMAGE_TOLERANCE = 2.0
-"""Mean difference in grey levels; renderers differ, simulators must not."""
+"""Mean difference in grey levels between renderers."""
 _PINNED = "install the versions that requirements.lock names"
 
 

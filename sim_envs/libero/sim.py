@@ -6,52 +6,50 @@ from collections.abc import Mapping
 import mujoco
 import numpy as np
 from jaxtyping import Float64, UInt8
+from typing_extensions import override
 
 from configs.errors import UsageError
 from configs.motion import Drift, Shuttle
 from sim_envs.libero.arm import ArmController
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.bootstrap import use_assets
-from sim_envs.libero.cameras import CAMERAS, Cameras
 from sim_envs.libero.contacts import ContactChecker
-from sim_envs.libero.libero_env import (
-    CONTROL_HZ,
-    ResetState,
-    build_env,
-    numpy_seed,
-    reset_env,
-)
+from sim_envs.libero.conventions import CAMERAS, CONTROL_HZ
+from sim_envs.libero.libero_env import ResetState, build_env, numpy_seed, reset_env
 from sim_envs.libero.moving import movers
-from sim_envs.libero.tasks import LiberoTask, get_init_state, is_drawn
+from sim_envs.libero.tasks import FIRST_DRAWN, LiberoTask, get_init_state
 from sim_envs.libero.truth.scene import LiberoScene
 from sim_envs.moving.mover import Mover
+from sim_envs.rendering import Cameras
 from sim_envs.scripted.motion import PredictedMotion
 from sim_envs.truth.ground_truth import Truth
 from sim_envs.truth.tracker import TruthTracker
-from sim_envs.world import AdvanceResult, EpisodeKey, Observation, PhysicsError, checked_actions
+from sim_envs.world import AdvanceResult, EpisodeKey, Observation, PhysicsError, World, checked_actions
 
 ACTION_SIZE = 7
+"""End-effector delta (position, axis-angle) and gripper (-1 open, +1 close), clipped to [-1, 1]."""
+
 SETTLE_ACTION = np.array([0.0, 0, 0, 0, 0, 0, -1])
-"""Stand still with an open gripper."""
+"""Holds still with an open gripper."""
 
 _REST_NOISE = 0.02
 """Standard deviation (rad) of each joint of the resting arm over LIBERO's stored initial states; robosuite's
 default."""
 
+_COLLISION_GROUP, _VISUAL_GROUP = 0, 1
 _PHYSICS_STEPS = 25
 _EXPOSED_STEP = 23
-"""robosuite's sensors sample at a phase of their own: in LIBERO's order of calls, after the 24th of 25
-physics steps."""
+"""Index of the physics step after which robosuite's sensors sample, given LIBERO's order of calls."""
 
 
-class LiberoSim:
-    """A simulator with one LIBERO task. Implements `sim_envs.world.World`.
+class LiberoSim(World):
+    """A simulator with one LIBERO task.
 
     The model is compiled once; a reset restores it. A trajectory is a function of (task, motion, init_id,
     seed, actions). Without motion and from a stored initial state it equals the one of LIBERO's own
-    `OffScreenRenderEnv`, reseeded and reset before the episode, bit for bit.
-
-    An instance belongs to the thread that made it. A process with an instance must not fork.
+    `OffScreenRenderEnv`, reseeded and reset before the episode, bit for bit. Initial states from
+    `tasks.FIRST_DRAWN` on are sampled from id and seed by LIBERO's own placement; in stored ones the seed
+    determines the poses of fixtures. A process with an instance must not fork.
 
     Attributes:
         task: The task.
@@ -82,12 +80,14 @@ class LiberoSim:
         self.assets = assets if isinstance(assets, AssetSet) else find_assets(assets)
         self.env = build_env(task, self.assets)
         self._model: mujoco.MjModel = self.env.sim.model._model
-        # Nothing reads the gripper's force sensors, which MuJoCo would compute anew in every physics step.
+        # Nobody reads the gripper's force sensors, which MuJoCo would compute in every physics step.
         self._model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_SENSOR
         self._data: mujoco.MjData = self.env.sim.data._data
         self.env.check_contact = ContactChecker(self._model, self._data)
         self._blank = ResetState.of(self.env)
-        self._cameras = Cameras(self._model, size=camera_size)
+        option = mujoco.MjvOption()
+        option.geomgroup[_COLLISION_GROUP], option.geomgroup[_VISUAL_GROUP] = 0, 1
+        self._cameras = Cameras(self._model, CAMERAS, size=(camera_size, camera_size), option=option)
         self._motion = motion
         self._movers: Mapping[str, Mover] = {}
         self._arm: ArmController | None = None
@@ -95,23 +95,15 @@ class LiberoSim:
         self._state: Float64[np.ndarray, " 8"] = np.empty(8)
         self._closed = False
 
+    @override
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
-        """Reseed, reset as LIBERO does, load the initial state and let it settle. No image is rendered.
-
-        Args:
-            init_id: Index of a stored initial state; from `tasks.FIRST_DRAWN` on, a state that LIBERO's own
-                placement samples from id and seed.
-            seed: Determines what a stored state does not contain: the poses of fixtures.
-            settle_steps: Control steps of holding still with an open gripper, while objects come to rest.
-
-        Raises:
-            UsageError: Unknown initial state.
-        """
         self._require_open()
-        if is_drawn(init_id):
+        if init_id >= FIRST_DRAWN:
             self._draw(seed, init_id)
         else:
-            self._restore(self._stored(init_id), seed)
+            state = self._stored(init_id)
+            self._reset_env(seed)
+            self.env.sim.set_state_from_flattened(state)
         self.env.sim.forward()
         self._judge()
         self._tracker, self._movers = None, {}
@@ -124,18 +116,8 @@ class LiberoSim:
             self._movers = movers(self.env, self._motion, key)
         self._tracker = TruthTracker(LiberoScene(self.env, self.task.language), control_hz=CONTROL_HZ)
 
+    @override
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
-        """Run the actions, one control step each, without rendering, and stop at success.
-
-        Args:
-            actions: One action per row: end-effector delta (position, axis-angle) and gripper (-1 open, +1
-                close). The controller clips them to [-1, 1].
-
-        Raises:
-            ValueError: The shape is not [n, 7] or a value is not finite; nothing was run.
-            PhysicsError: The physics diverged.
-            RuntimeError: Not reset yet.
-        """
         actions = checked_actions(actions, size=ACTION_SIZE)
         arm = self._reset_arm()
         for taken, action in enumerate(actions, start=1):
@@ -143,59 +125,37 @@ class LiberoSim:
                 return AdvanceResult(steps=taken, success=True)
         return AdvanceResult(steps=len(actions), success=False)
 
+    @override
     def observe(self) -> Observation:
-        """Render both cameras once and read the proprioception, as LIBERO's last control step would have
-        shown them.
-
-        Raises:
-            UsageError: Nothing can render on this machine.
-            RuntimeError: Not reset yet.
-        """
         state = self.policy_state()
-        images = {camera: self._cameras.develop(camera) for camera in CAMERAS}
+        images = {camera: self.render(camera) for camera in CAMERAS}
         return Observation(images=images, state=state, language=self.task.language)
 
+    @override
     def render(self, camera: str) -> UInt8[np.ndarray, "height width 3"]:
-        """Render one camera, as `observe` would.
-
-        Raises:
-            UsageError: Nothing can render on this machine.
-            RuntimeError: Not reset yet.
-        """
         self._reset_arm()
-        return self._cameras.develop(camera)
+        # Rotated by 180°, as in the training data of published policies.
+        return np.ascontiguousarray(self._cameras.draw(camera, cull=True)[::-1, ::-1])
 
+    @override
     def truth(self) -> Truth:
-        """The simulator's own account of this moment; reading it changes nothing.
-
-        Raises:
-            RuntimeError: Not reset yet.
-        """
         self._reset_arm()
         assert self._tracker is not None
         return self._tracker.truth()
 
+    @override
     def progress(self) -> float:
-        """The share of the goal's predicates that hold now.
-
-        Raises:
-            RuntimeError: Not reset yet.
-        """
         self._reset_arm()
         goals = self.env.parsed_problem["goal_state"]
         return sum(bool(self.env._eval_predicate(goal)) for goal in goals) / len(goals)
 
     def predicted_motion(self, thing: str) -> PredictedMotion | None:
-        """How far a thing that moves by itself will have come; None if it does not move by itself."""
+        """The predicted motion of an object; None if it does not move by itself."""
         mover = self._movers.get(thing)
         return mover.ahead if mover is not None and mover.leads else None
 
     def policy_state(self) -> Float64[np.ndarray, " 8"]:
-        """What `observe` returns as state, without rendering: eef position, axis-angle, two finger joints.
-
-        Raises:
-            RuntimeError: Not reset yet.
-        """
+        """The state as in `observe`, without rendering: position (m), axis-angle (rad), two fingers (m)."""
         self._reset_arm()
         return self._state.copy()
 
@@ -203,8 +163,8 @@ class LiberoSim:
         """MuJoCo's state as LIBERO stores it: time, joint positions, joint velocities."""
         return np.concatenate([[self._data.time], self._data.qpos, self._data.qvel])
 
+    @override
     def close(self) -> None:
-        """Release the simulator and its renderer. A second call does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -212,8 +172,7 @@ class LiberoSim:
         self._movers = {}
         self._cameras.close()
         self.env.close()
-        # LIBERO's objects refer to each other in circles, and hold on to the compiled model's hundred
-        # megabytes.
+        # LIBERO's objects are in reference cycles with the compiled model, which takes 100 MB.
         del self.env, self._model, self._data, self._cameras
         gc.collect()
 
@@ -224,7 +183,7 @@ class LiberoSim:
         self.close()
 
     def _stored(self, init_id: int) -> Float64[np.ndarray, " state"]:
-        """A stored initial state that fits the model."""
+        """A stored initial state, after checking that it fits the model."""
         state = get_init_state(self.task, init_id)
         needed = 1 + self._model.nq + self._model.nv
         if len(state) != needed:
@@ -234,16 +193,14 @@ class LiberoSim:
             )
         return state
 
-    def _restore(self, state: Float64[np.ndarray, " state"], seed: int) -> None:
+    def _reset_env(self, seed: int) -> None:
         with use_assets(self.assets.path), numpy_seed(seed):
             reset_env(self.env, self._blank)
-        self.env.sim.set_state_from_flattened(state)
 
     def _draw(self, *numbers: int) -> None:
-        """Things where LIBERO's placement puts them, and the arm near its rest, as in the stored states."""
-        for_things, for_arm = np.random.SeedSequence(numbers).generate_state(2)
-        with use_assets(self.assets.path), numpy_seed(int(for_things)):
-            reset_env(self.env, self._blank)
+        """Sample a state: objects by LIBERO's placement, the arm near its resting position."""
+        for_objects, for_arm = np.random.SeedSequence(numbers).generate_state(2)
+        self._reset_env(int(for_objects))
         joints = self.env.robots[0]._ref_joint_pos_indexes
         self._data.qpos[joints] += np.random.default_rng(for_arm).normal(scale=_REST_NOISE, size=len(joints))
 
@@ -258,7 +215,7 @@ class LiberoSim:
             raise RuntimeError("the simulator is closed")
 
     def _control_step(self, arm: ArmController, action: Float64[np.ndarray, " 7"]) -> bool:
-        """One control step; whether the task's goal holds after it."""
+        """Run one control step. Returns whether the task's goal holds after it."""
         for step in range(_PHYSICS_STEPS):
             arm.physics_step(action, new_goal=step == 0)
             for mover in self._movers.values():
@@ -275,7 +232,7 @@ class LiberoSim:
         return success
 
     def _judge(self) -> bool:
-        """LIBERO's success predicate, and what it shows of it (a burner that glows)."""
+        """Evaluate LIBERO's success predicate, and update what it displays (a glowing burner)."""
         success = bool(self.env._check_success())
         self.env._post_process()
         return success

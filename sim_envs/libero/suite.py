@@ -1,24 +1,21 @@
 """LIBERO's suites: 130 tasks with stored initial states, under the published protocol."""
 
-import dataclasses
-import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
-from configs.interface import Interface
 from configs.motion import NONE, parse_motion
 from configs.schema import SuiteConfig, Wordings
+from sim_envs.eef_interface import delta_eef_interface
 from sim_envs.gl import require_backend
 from sim_envs.libero.assets import find_assets
 from sim_envs.libero.bootstrap import PINNED_VERSIONS, check_versions
-from sim_envs.libero.conventions import LIBERO_INTERFACE
-from sim_envs.libero.tasks import FIRST_DRAWN, LiberoTask, get_task, init_states, list_tasks
-from sim_envs.libero.wordings import wording_of, wordings
+from sim_envs.libero.conventions import CONTROL_HZ
+from sim_envs.libero.tasks import FIRST_DRAWN, LiberoTask, init_states, list_tasks
+from sim_envs.libero.wordings import wordings as wordings_of
 from sim_envs.preflight import CheckResult
 from sim_envs.scripted.policy import ScriptedPolicy
-from sim_envs.suite import Assets, InitIds, Task
+from sim_envs.suite import Assets, InitIds, Task, digest
 from sim_envs.world import EpisodeKey, World
 
 
@@ -36,7 +33,9 @@ class LiberoSuite:
             UsageError: There is no such suite or asset source.
         """
         self.protocol = protocol
-        self.interface = _seen_at(protocol.camera_size)
+        self.interface = delta_eef_interface(
+            "LIBERO", camera_size=protocol.camera_size, control_hz=CONTROL_HZ
+        )
         self._tasks = list_tasks(protocol.name)
         self._asset_set = find_assets(assets)
         self.assets = Assets(name=self._asset_set.name, digest=self._asset_set.digest)
@@ -47,24 +46,23 @@ class LiberoSuite:
 
     def init_ids(self, task: Task) -> InitIds:
         """Stored states; from 1000 on, states sampled by LIBERO's own placement."""
-        return InitIds(stored=len(init_states(self._own(task))), drawn_from=FIRST_DRAWN)
+        return InitIds(stored=len(init_states(self._tasks[task.task_id])), drawn_from=FIRST_DRAWN)
 
     def instruction(self, key: EpisodeKey, wordings: Wordings) -> str:
         """The benchmark's instruction, or one of its training or held-out wordings."""
-        return wording_of(key, self._tasks[key.task_id].language, wordings)
+        return key.choose(wordings_of(self._tasks[key.task_id].language, wordings))
 
     def training_wordings(self) -> Mapping[str, tuple[str, ...]]:
         """The training wordings of the suite's instructions."""
-        return {task.language: wordings(task.language, "training") for task in self._tasks}
+        return {task.language: wordings_of(task.language, "training") for task in self._tasks}
 
     def check(self, tasks: Iterable[Task]) -> None:
-        """Refuse other versions than the pinned ones, missing assets, a machine that cannot render, and tasks
-        in which nothing can move although something is to."""
+        """Check versions, renderer and assets, and with `--motion` that the tasks have an object to move."""
         check_versions()
-        require_backend()  # before anything imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback
+        require_backend()  # first: importing MuJoCo with an invalid MUJOCO_GL raises a traceback
         from sim_envs.libero.libero_env import require_assets
 
-        own = [self._own(task) for task in tasks]
+        own = [self._tasks[task.task_id] for task in tasks]
         for task in own:
             require_assets(task, self._asset_set)
         self._require_movable(own)
@@ -73,9 +71,10 @@ class LiberoSuite:
         """Open a simulator of the task."""
         from sim_envs.libero.sim import LiberoSim  # imports MuJoCo
 
-        self._require_movable([self._own(task)])
+        own = self._tasks[task.task_id]
+        self._require_movable([own])
         return LiberoSim(
-            self._own(task),
+            own,
             assets=self._asset_set,
             camera_size=self.protocol.camera_size,
             motion=parse_motion(self.protocol.motion or NONE),
@@ -112,18 +111,7 @@ class LiberoSuite:
 
             require_movable(tasks, motion, self._tasks)
 
-    def _own(self, task: Task) -> LiberoTask:
-        return get_task(task.suite, task.task_id)
-
     def _describe_wordings(self, name: Wordings) -> dict[str, str]:
         """The name of the wordings, and a digest of all of them."""
-        said = {task.language: wordings(task.language, name) for task in self._tasks}
-        canonical = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-        return {"name": name, "digest": hashlib.sha256(canonical.encode()).hexdigest()[:16]}
-
-
-def _seen_at(camera_size: int) -> Interface:
-    """LIBERO's interface with square images of a side length in pixels."""
-    seen, size = LIBERO_INTERFACE.observation, (camera_size, camera_size)
-    cameras = tuple(dataclasses.replace(camera, size=size) for camera in seen.cameras)
-    return dataclasses.replace(LIBERO_INTERFACE, observation=dataclasses.replace(seen, cameras=cameras))
+        said = {task.language: wordings_of(task.language, name) for task in self._tasks}
+        return {"name": name, "digest": digest(said)}

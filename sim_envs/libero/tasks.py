@@ -1,11 +1,10 @@
-"""LIBERO's 130 tasks as data: suites in LIBERO's own order, instructions, problem files, stored initial
-states."""
+"""LIBERO's 130 tasks: suites, instructions, problem files and stored initial states."""
 
 import functools
-import importlib.util
 import io
 import pickle
 import re
+import runpy
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -18,23 +17,22 @@ from sim_envs.libero.bootstrap import package_root
 from sim_envs.suite import Task
 
 SUITES = ("libero_spatial", "libero_object", "libero_goal", "libero_10", "libero_90")
-"""The suites in the order of the literature."""
+"""The suites, in the order of publications."""
 
 FIRST_DRAWN = 1000
-"""Initial states from this id on are sampled, see `is_drawn`."""
+"""Initial states from this id on are sampled by LIBERO's placement."""
 
 
 class LiberoTask(Task):
-    """One of LIBERO's tasks, in its task order 0, the one that is used for evaluation.
+    """One of LIBERO's tasks, in task order 0, which is used for evaluation.
 
-    Its name is the stem of its files. Its instruction is the one that LIBERO's benchmark gives to policies,
-    derived from the name; the problem file holds a wording of its own, which published policies were not
-    trained on.
+    Its name is the stem of its files. Its instruction is derived from the name, as in LIBERO's benchmark; the
+    problem file has another wording, on which published policies were not trained.
     """
 
     @property
     def bddl_file(self) -> Path:
-        """The problem: scene, objects, regions, goal."""
+        """The BDDL problem: scene, objects, regions, goal."""
         return package_root() / "bddl_files" / self.suite / f"{self.name}.bddl"
 
     @property
@@ -52,10 +50,12 @@ def list_tasks(suite: str) -> tuple[LiberoTask, ...]:
     """
     if suite not in SUITES:
         raise unknown("suite", suite, SUITES)
-    return tuple(
-        LiberoTask(suite=suite, task_id=task_id, name=name, language=instruction(name))
-        for task_id, name in enumerate(_task_map()[suite])
-    )
+    tasks = []
+    for task_id, name in enumerate(_task_map()[suite]):
+        # Names of LIBERO-100 begin with their scene: `KITCHEN_SCENE4_put_the_bowl…` → `put the bowl…`.
+        language = re.sub(r"^[A-Z][A-Z_]*_SCENE\d+_", "", name).replace("_", " ")
+        tasks.append(LiberoTask(suite=suite, task_id=task_id, name=name, language=language))
+    return tuple(tasks)
 
 
 def get_task(suite: str, task_id: int) -> LiberoTask:
@@ -68,19 +68,6 @@ def get_task(suite: str, task_id: int) -> LiberoTask:
     if not 0 <= task_id < len(tasks):
         raise UsageError(f"{suite} has no task {task_id}: its task ids are 0 to {len(tasks) - 1}")
     return tasks[task_id]
-
-
-def instruction(name: str) -> str:
-    """The benchmark's instruction of a task, by the task's name.
-
-    `KITCHEN_SCENE4_put_the_bowl…` → `put the bowl…`: names of LIBERO-100 begin with their scene.
-    """
-    return re.sub(r"^[A-Z][A-Z_]*_SCENE\d+_", "", name).replace("_", " ")
-
-
-def is_drawn(init_id: int) -> bool:
-    """Whether an initial state is not stored, but sampled by LIBERO's placement."""
-    return init_id >= FIRST_DRAWN
 
 
 @functools.lru_cache(maxsize=16)
@@ -108,19 +95,13 @@ def get_init_state(task: LiberoTask, init_id: int) -> Float64[np.ndarray, " stat
 
 @functools.cache
 def _task_map() -> dict[str, list[str]]:
-    """LIBERO's own list of tasks. Its package imports torch, the file that holds the list imports nothing."""
+    """LIBERO's own list of tasks. Its package imports torch, the file with the list imports nothing."""
     file = package_root() / "benchmark" / "libero_suite_task_map.py"
-    spec = importlib.util.spec_from_file_location("_libero_suite_task_map", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.libero_task_map
+    return runpy.run_path(str(file))["libero_task_map"]
 
 
 def _read_torch_array(file: Path) -> np.ndarray:
-    """The NumPy array that torch pickled into a zip, without torch and without running what a pickle may
-    contain."""
+    """Read a NumPy array that torch pickled into a zip, without torch and without executing the pickle."""
     with zipfile.ZipFile(file) as archive:
         member = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
         array = _ArrayUnpickler(io.BytesIO(archive.read(member))).load()
@@ -130,7 +111,7 @@ def _read_torch_array(file: Path) -> np.ndarray:
 
 
 class _ArrayUnpickler(pickle.Unpickler):
-    """Builds NumPy arrays and nothing else."""
+    """Unpickles only NumPy arrays."""
 
     _ALLOWED = frozenset(
         {

@@ -1,8 +1,8 @@
-"""LIBERO's instructions in other words: some to train on, others that training never shows.
+"""Wordings of LIBERO's instructions, for training and held out.
 
-An instruction is one clause or two. Each clause names a verb, a thing and perhaps a place; frames put other
-verbs around the same thing and place, so nouns never change. The frames that are held out put together verbs
-that training has shown in other frames: what is new in them is the wording, not the vocabulary.
+An instruction has one or two clauses, each with a verb, an object and perhaps a place. Templates change the
+verb and the order, never the nouns. Held-out templates recombine verbs of the training templates: their
+wording is new, their vocabulary is not.
 """
 
 import dataclasses
@@ -12,12 +12,11 @@ from collections.abc import Mapping, Sequence
 
 from configs.errors import UsageError
 from configs.schema import Wordings
-from sim_envs.world import EpisodeKey
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClauseTemplates:
-    """Ways to say one clause, with gaps for its parts."""
+    """Wordings of a clause, or templates of them."""
 
     training: tuple[str, ...]
     held_out: tuple[str, ...]
@@ -51,7 +50,7 @@ _MOVE_WHAT_IS_SOMEWHERE = ClauseTemplates(
         "{place} {goes} {thing}",
     ),
 )
-"""For `the black bowl on the stove`, whose own place must not be taken for the one it goes to."""
+"""For `the black bowl on the stove`, whose place must not be mistaken for the target."""
 _MOVE_WHAT_IS_AT_A_SIDE = ClauseTemplates(
     training=(
         "pick up {thing} and place {it} {place}",
@@ -66,7 +65,7 @@ _MOVE_WHAT_IS_AT_A_SIDE = ClauseTemplates(
         "take {thing} and set {it} {place}",
     ),
 )
-"""For `the book on the left`, which after a verb of placing would say where the book is to be."""
+"""For `the book on the left`, which after a verb of placing would be the target."""
 _MOVE_TO_IT = ClauseTemplates(
     training=(
         "put {thing} {place}",
@@ -76,7 +75,7 @@ _MOVE_TO_IT = ClauseTemplates(
     ),
     held_out=("set {thing} {place}", "{place} place {thing}", "{place} {goes} {thing}"),
 )
-"""For `on it`, which cannot bear a second `it` beside it."""
+"""For the target `on it`, next to which another `it` would be ambiguous."""
 _MOVE_THEM = ClauseTemplates(
     training=("place them {place}", "put them {place}", "they go {place}", "{place} set them"),
     held_out=("set them {place}", "{place} place them", "{place} they go"),
@@ -136,46 +135,18 @@ _RULES = (
 _IS_AT_A_SIDE = re.compile(r" (?:at|in|on) the (?:back|front|left|right|middle)$")
 _IS_SOMEWHERE = re.compile(r" (?:at|between|from|in|next to|on) ")
 _IS_NO_SHORT_COMMAND = re.compile(r"\b(?:go|goes|and (?:place|put|set) (?:it|them))\b")
-"""In a clause that tells what goes where, or has an `and` of its own: beside it, `then` joins better."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Clause:
-    """One clause of an instruction.
-
-    Attributes:
-        text: In the benchmark's words.
-        parts: What fills the gaps of its frames.
-        frames: Other ways to say it.
-    """
-
-    text: str
-    parts: Mapping[str, str]
-    frames: ClauseTemplates
-
-    @property
-    def training(self) -> tuple[str, ...]:
-        """The clause as training says it, the benchmark's words first."""
-        return tuple(dict.fromkeys((self.text, *self._filled(self.frames.training))))
-
-    @property
-    def held_out(self) -> tuple[str, ...]:
-        """The clause as training never says it."""
-        return self._filled(self.frames.held_out)
-
-    def _filled(self, frames: Sequence[str]) -> tuple[str, ...]:
-        return tuple(frame.format_map(self.parts) for frame in frames)
+"""Matches clauses with `goes` or with an `and` of their own, which are joined by `then`."""
 
 
 def wordings(instruction: str, name: Wordings) -> tuple[str, ...]:
-    """The wordings of an instruction in one of the sets, none twice.
+    """The wordings of an instruction in one of the sets, without duplicates.
 
     Args:
-        instruction: As LIBERO's benchmark gives it to policies, see `sim_envs.libero.tasks`.
-        name: Which set. `training` begins with the benchmark's own, `held_out` has none of either.
+        instruction: The benchmark's instruction, see `sim_envs.libero.tasks`.
+        name: The set. `training` begins with the benchmark's instruction; `held_out` shares none with it.
 
     Raises:
-        UsageError: The instruction is not put together as LIBERO's are.
+        UsageError: The instruction does not have the form of LIBERO's.
     """
     if name == "benchmark":
         return (instruction,)
@@ -185,26 +156,21 @@ def wordings(instruction: str, name: Wordings) -> tuple[str, ...]:
     return (instruction, *_joined([clause.training for clause in clauses])[1:])
 
 
-def wording_of(key: EpisodeKey, instruction: str, name: Wordings) -> str:
-    """The wording of an episode: a function of its key, so that all policies and modes get the same.
-
-    The wordings take turns from one initial state to the next, and each task begins with another one.
-    """
-    choice = wordings(instruction, name)
-    return choice[(key.init_id + key.task_id + key.seed) % len(choice)]
-
-
-def _clause(text: str, instruction: str) -> Clause:
+def _clause(text: str, instruction: str) -> ClauseTemplates:
+    """The wordings of a clause; its own comes first in training."""
     matches = ((rule.fullmatch(text), frames) for rule, frames in _RULES)
     parts, frames = next(((match.groupdict(), frames) for match, frames in matches if match), (None, None))
     if parts is None or frames is None:
         raise UsageError(
-            f"no other words for {text!r} in {instruction!r}: it is none of LIBERO's instructions; "
-            "give the wordings benchmark"
+            f"no other wordings of {text!r} in {instruction!r}, which is none of LIBERO's instructions: use "
+            "the wordings benchmark"
         )
     several = parts["thing"].startswith(("both ", "them"))
     grammar = {"it": "them", "goes": "go"} if several else {"it": "it", "goes": "goes"}
-    return Clause(text=text, parts={**parts, **grammar}, frames=_fitting(frames, parts))
+    frames, words = _fitting(frames, parts), {**parts, **grammar}
+    training = [frame.format_map(words) for frame in frames.training]
+    held_out = [frame.format_map(words) for frame in frames.held_out]
+    return ClauseTemplates(training=tuple(dict.fromkeys([text, *training])), held_out=tuple(held_out))
 
 
 def _fitting(frames: ClauseTemplates, parts: Mapping[str, str]) -> ClauseTemplates:
@@ -218,7 +184,7 @@ def _fitting(frames: ClauseTemplates, parts: Mapping[str, str]) -> ClauseTemplat
 
 
 def _joined(ways: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """One clause after the other: the i-th way of each; of a clause that has fewer, the first ones again."""
+    """Join the i-th wordings of all clauses; those of clauses with fewer wordings repeat."""
     return tuple(
         functools.reduce(_then, (of_clause[index % len(of_clause)] for of_clause in ways))
         for index in range(max(map(len, ways)))

@@ -1,4 +1,4 @@
-"""How far an object can move on its support without coming near other objects or an edge."""
+"""Free space of an object on its support: the distance to other objects and edges."""
 
 import math
 from collections.abc import Callable

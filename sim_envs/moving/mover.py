@@ -28,7 +28,7 @@ class Mover:
             trajectory: Its trajectory.
         """
         joint = int(model.body_jntadr[body])
-        assert model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE, "only what is free can move by itself"
+        assert model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE, "only a free body can be moved"
         self._data, self._trajectory = data, trajectory
         self._pose = data.qpos[model.jnt_qposadr[joint] : model.jnt_qposadr[joint] + 7]
         self._velocity = data.qvel[model.jnt_dofadr[joint] : model.jnt_dofadr[joint] + 6]

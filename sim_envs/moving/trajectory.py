@@ -19,7 +19,7 @@ _LONGEST = 0.2
 """Longest drift (m): the object stays within sight and reach."""
 
 _LEAST = 0.01
-"""An object with less free space (m) than this does not move."""
+"""Minimal free space (m) of an object that moves."""
 
 _DIRECTIONS = 24
 
@@ -36,14 +36,14 @@ class Trajectory(abc.ABC):
 
     def offset(self, seconds: float) -> Vector3:
         """Displacement (m) after a time."""
-        return self.way * self.place(max(seconds, 0.0))
+        return self.way * self.distance(max(seconds, 0.0))
 
     def velocity(self, seconds: float) -> Vector3:
         """Velocity (m/s) after a time."""
         return self.way * self.speed(max(seconds, 0.0))
 
     @abc.abstractmethod
-    def place(self, seconds: float) -> float:
+    def distance(self, seconds: float) -> float:
         """Distance along the direction (m)."""
 
     @abc.abstractmethod
@@ -66,7 +66,7 @@ class ShuttleTrajectory(Trajectory):
     phase: float
 
     @override
-    def place(self, seconds: float) -> float:
+    def distance(self, seconds: float) -> float:
         return self.amplitude * (math.sin(self._angle(seconds)) - math.sin(self.phase))
 
     @override
@@ -91,7 +91,7 @@ class DriftTrajectory(Trajectory):
     cruise: float
 
     @override
-    def place(self, seconds: float) -> float:
+    def distance(self, seconds: float) -> float:
         return self.cruise * (_eased(seconds) - _eased(seconds - self.length / self.cruise))
 
     @override
@@ -120,12 +120,12 @@ def sample_trajectory(
     ways = [np.array([math.cos(angle), math.sin(angle), 0.0]) for angle in angles]
     match motion:
         case Shuttle():
-            return _swing(motion, room, ways, phase)
+            return _sample_shuttle(motion, room, ways, phase)
         case Drift():
-            return _line(motion, room, ways)
+            return _sample_drift(motion, room, ways)
 
 
-def _swing(motion: Shuttle, room: FreeSpace, ways: list[Vector3], phase: float) -> Trajectory | None:
+def _sample_shuttle(motion: Shuttle, room: FreeSpace, ways: list[Vector3], phase: float) -> Trajectory | None:
     wanted = motion.speed * motion.period / math.pi
 
     def width(way: Vector3) -> float:
@@ -143,7 +143,7 @@ def _swing(motion: Shuttle, room: FreeSpace, ways: list[Vector3], phase: float) 
     return ShuttleTrajectory(way=way, amplitude=amplitude, period=motion.period, phase=begins)
 
 
-def _line(motion: Drift, room: FreeSpace, ways: list[Vector3]) -> Trajectory | None:
+def _sample_drift(motion: Drift, room: FreeSpace, ways: list[Vector3]) -> Trajectory | None:
     way = _first_with(_LONGEST, lambda way: room.along(way, _LONGEST), ways)
     length = room.along(way, _LONGEST)
     if length < _LEAST:

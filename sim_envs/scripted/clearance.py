@@ -1,11 +1,9 @@
 """The height at which the gripper passes over obstacles, and how low it can descend among them."""
 
-import dataclasses
-
 import numpy as np
 from jaxtyping import Float64
 
-from sim_envs.scripted.gripper import PANDA, GripperShape
+from sim_envs.scripted.gripper import PANDA
 from sim_envs.scripted.poses import Pose
 from sim_envs.scripted.surfaces import HeightMap, Points, box_surface
 
@@ -24,44 +22,21 @@ _DIRECTIONS = 24
 XY = Float64[np.ndarray, " 2"]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Underside:
-    """The lower surface of what moves.
+def underside_of(
+    gripper: Pose, *, opening: float, widest: float | None = None, held: Points | None = None
+) -> Points:
+    """The lowest points of a gripper and its held object, relative to the grip site, in world axes.
 
-    Attributes:
-        points: Its lowest points, relative to the grip site, in world axes.
+    Args:
+        gripper: Pose of the grip site.
+        opening: Distance between the finger pads (m).
+        widest: Largest distance (m), if the fingers are going to open.
+        held: Points on the held object.
     """
-
-    points: Points
-
-    @classmethod
-    def of(
-        cls,
-        gripper: Pose,
-        *,
-        opening: float,
-        widest: float | None = None,
-        held: Points | None = None,
-        shape: GripperShape = PANDA,
-    ) -> "Underside":
-        """The underside of a gripper and the object that it holds.
-
-        Args:
-            gripper: Pose of the grip site.
-            opening: Distance between the finger pads (m).
-            widest: Largest distance (m), if the fingers are going to open.
-            held: Points on the held object.
-            shape: Shape of the gripper.
-        """
-        points = gripper_surface(opening=opening, widest=widest, shape=shape) @ gripper.rotation.T
-        if held is not None:
-            points = np.concatenate([points, held - gripper.position])
-        return cls.around(points)
-
-    @classmethod
-    def around(cls, points: Points) -> "Underside":
-        """The underside of an object, from points on it."""
-        return cls(points=_lowest_per_cell(points))
+    points = gripper_surface(opening=opening, widest=widest) @ gripper.rotation.T
+    if held is not None:
+        points = np.concatenate([points, held - gripper.position])
+    return lowest_points(points)
 
 
 class Terrain:
@@ -74,20 +49,20 @@ class Terrain:
         # Widened, since the surface between sampled points is missing.
         self._tops = tops.widened()
 
-    def lowest(self, underside: Underside, place: XY) -> float:
+    def lowest(self, underside: Points, place: XY) -> float:
         """Lowest height (m) of the grip site above a position without contact."""
-        cells = self._tops.cells_of(underside.points[:, :2] + place)
+        cells = self._tops.cells_of(underside[:, :2] + place)
         tops = self._tops.top[cells[:, 0], cells[:, 1]]
-        return float((tops - underside.points[:, 2]).max())
+        return float((tops - underside[:, 2]).max())
 
-    def lowest_along(self, underside: Underside) -> float:
+    def lowest_along(self, underside: Points) -> float:
         """Lowest height (m) of the grip site from start to end without contact."""
         way = self._end - self._start
         count = int(np.ceil(np.linalg.norm(way) / _STRIDE)) + 2
         places = self._start + np.linspace(0.0, 1.0, count)[:, None] * way
         return max(self.lowest(underside, place) for place in places)
 
-    def nearest_open(self, underside: Underside, place: XY, height: float) -> XY:
+    def nearest_open(self, underside: Points, place: XY, height: float) -> XY:
         """The nearest position with nothing above what moves at a height (m).
 
         The given position if there is none within `_WAY_OUT`.
@@ -100,22 +75,22 @@ class Terrain:
         return place
 
 
-def gripper_surface(*, opening: float, widest: float | None = None, shape: GripperShape = PANDA) -> Points:
-    """Points on fingers and hand in the frame of the grip site; arguments as for `Underside.of`."""
-    inner, more = opening / 2, ((widest or opening) / 2) - shape.inner
-    thick = shape.tip - shape.thick
+def gripper_surface(*, opening: float, widest: float | None = None) -> Points:
+    """Points on fingers and hand in the frame of the grip site; arguments as for `underside_of`."""
+    inner, more = opening / 2, ((widest or opening) / 2) - PANDA.inner
+    thick = PANDA.tip - PANDA.thick
     return np.concatenate(
         [
-            *_fingers((inner, shape.outer + more), (thick, shape.tip), shape=shape),
-            *_fingers((inner, shape.thick_outer + more), (-shape.palm, thick), shape=shape),
-            _box(shape.hand, (-shape.back, -shape.palm)),
+            *_fingers((inner, PANDA.outer + more), (thick, PANDA.tip)),
+            *_fingers((inner, PANDA.thick_outer + more), (-PANDA.palm, thick)),
+            _box(PANDA.hand, (-PANDA.back, -PANDA.palm)),
         ]
     )
 
 
-def _fingers(across: tuple[float, float], along: tuple[float, float], *, shape: GripperShape) -> list[Points]:
+def _fingers(across: tuple[float, float], along: tuple[float, float]) -> list[Points]:
     """Both fingers between an inner and an outer face and between two distances along the hand's axis."""
-    middle, half = sum(across) / 2, ((across[1] - across[0]) / 2, shape.half_width)
+    middle, half = sum(across) / 2, ((across[1] - across[0]) / 2, PANDA.half_width)
     return [_box(half, along) + np.array([side * middle, 0.0, 0.0]) for side in (-1, 1)]
 
 
@@ -126,7 +101,7 @@ def _box(half: tuple[float, float], along: tuple[float, float]) -> Points:
     return surface + np.array([0.0, 0.0, (high + low) / 2])
 
 
-def _lowest_per_cell(points: Points) -> Points:
+def lowest_points(points: Points) -> Points:
     """The lowest point of each horizontal cell."""
     order = np.argsort(points[:, 2], kind="stable")
     cells = np.floor(points[order, :2] / _CELL).astype(np.int64)

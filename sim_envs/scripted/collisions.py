@@ -9,10 +9,13 @@ import numpy as np
 from jaxtyping import Int64
 
 from sim_envs.scripted.poses import Box, Pose
-from sim_envs.scripted.surfaces import Points, box_surface, plane_surface
+from sim_envs.scripted.surfaces import Points, box_surface, rectangle
 
 _FINE_SPACING = 0.004
 _COARSE_SPACING = 0.008
+_PLANE_REACH = 1.0
+"""Half the side (m) of the square that replaces an infinite plane; larger than the arm's reach."""
+
 _FINE_EXTENT = 0.3
 """Boxes longer than this (m) are sampled coarsely; fingers are wider than the coarse spacing."""
 
@@ -65,7 +68,8 @@ class Collisions:
 def _geom_surface(model: Any, geom: int) -> Points:
     """Points on the surface of a geom, in its body's frame."""
     if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_PLANE:
-        points = plane_surface(_COARSE_SPACING)
+        half = (_PLANE_REACH, _PLANE_REACH)
+        points = rectangle(center=(0.0, 0.0), half=half, height=0.0, spacing=_COARSE_SPACING)
     else:
         center, half = model.geom_aabb[geom, :3], model.geom_aabb[geom, 3:]
         spacing = _FINE_SPACING if 2 * half.max() < _FINE_EXTENT else _COARSE_SPACING

@@ -10,7 +10,9 @@ from sim_envs.scripted.poses import Matrix3
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GripperShape:
-    """A parallel gripper; metres from the grip site. z points out of the hand, x from finger to finger.
+    """A parallel gripper, m from the grip site: z points out of the hand, x from finger to finger.
+
+    The defaults are the extent of robosuite's collision geoms of Franka's hand.
 
     Attributes:
         tip: Distance of the fingertips beyond the grip site.
@@ -26,33 +28,20 @@ class GripperShape:
         back: Distance of the back of the hand behind the grip site.
     """
 
-    tip: float
-    palm: float
-    pad_high: float
-    pad_half_width: float
-    inner: float
-    outer: float
-    thick: float
-    thick_outer: float
-    half_width: float
-    hand: tuple[float, float]
-    back: float
+    tip: float = 0.0092
+    palm: float = 0.031
+    pad_high: float = 0.0208
+    pad_half_width: float = 0.008
+    inner: float = 0.038
+    outer: float = 0.054
+    thick: float = 0.035
+    thick_outer: float = 0.0655
+    half_width: float = 0.0105
+    hand: tuple[float, float] = (0.104, 0.032)
+    back: float = 0.123
 
 
-PANDA = GripperShape(
-    tip=0.0092,
-    palm=0.031,
-    pad_high=0.0208,
-    pad_half_width=0.008,
-    inner=0.038,
-    outer=0.054,
-    thick=0.035,
-    thick_outer=0.0655,
-    half_width=0.0105,
-    hand=(0.104, 0.032),
-    back=0.123,
-)
-"""Franka's hand: the extent of robosuite's collision geoms."""
+PANDA = GripperShape()
 
 
 def downward(yaw: float) -> Matrix3:

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 from jaxtyping import Float64
 
-from sim_envs.scripted.clearance import Underside
-from sim_envs.scripted.gripper import PANDA, GripperShape
+from sim_envs.scripted.gripper import PANDA
 from sim_envs.scripted.poses import Pose, Vector3
 from sim_envs.scripted.surfaces import Points, box_surface
 
@@ -28,17 +27,17 @@ _Bounds = Float64[np.ndarray, "boxes 2 3"]
 
 
 @functools.cache
-def hand_bounds(opening: float, shape: GripperShape = PANDA) -> _Bounds:
+def hand_bounds(opening: float) -> _Bounds:
     """Lower and upper corners (m) of boxes around fingers, hand and wrist, in the grip site's frame."""
     inner = opening / 2
-    thin, thick = shape.outer - shape.inner, shape.thick_outer - shape.inner
-    hand_top, wrist_top = -shape.palm - _HAND_DEPTH, -shape.palm - _HAND_DEPTH - _WRIST_DEPTH
+    thin, thick = PANDA.outer - PANDA.inner, PANDA.thick_outer - PANDA.inner
+    hand_top, wrist_top = -PANDA.palm - _HAND_DEPTH, -PANDA.palm - _HAND_DEPTH - _WRIST_DEPTH
     fingers = [
-        _finger(side, inner, inner + thickness, (-shape.palm, top), shape.half_width)
-        for side in (-1, 1)
-        for thickness, top in ((thin, shape.tip), (thick, shape.tip - shape.thick))
+        [(low, -PANDA.half_width, -PANDA.palm), (high, PANDA.half_width, top)]
+        for thickness, top in ((thin, PANDA.tip), (thick, PANDA.tip - PANDA.thick))
+        for low, high in ((-inner - thickness, -inner), (inner, inner + thickness))
     ]
-    hand = [(-shape.hand[0], -shape.hand[1], hand_top), (shape.hand[0], shape.hand[1], -shape.palm)]
+    hand = [(-PANDA.hand[0], -PANDA.hand[1], hand_top), (PANDA.hand[0], PANDA.hand[1], -PANDA.palm)]
     wrist = [(-_WRIST_HALF, -_WRIST_HALF, wrist_top), (_WRIST_HALF, _WRIST_HALF, hand_top)]
     return np.array([*fingers, hand, wrist])
 
@@ -49,17 +48,16 @@ def has_room(poses: Iterable[Pose], opening: float, obstacles: Points, *, margin
     return not any(_is_hit(pose.to_local(obstacles), bounds) for pose in poses)
 
 
-def underside(pose: Pose, opening: float) -> Underside:
+def hand_underside(pose: Pose, opening: float) -> Points:
     """The underside of a hand with any rotation."""
     corners = hand_bounds(opening)
     points = [box_surface((high - low) / 2, _SPACING) + (high + low) / 2 for low, high in corners]
-    return Underside(points=np.concatenate(points) @ pose.rotation.T)
+    return np.concatenate(points) @ pose.rotation.T
 
 
-def fingers_have_room(pose: Pose, opening: float, obstacles: Points, *, margin: float) -> bool:
-    """Whether all obstacles keep the margin (m) to the fingers; a cheap first check."""
-    bounds = hand_bounds(opening)[:_FINGER_BOXES] + np.array([[-margin], [margin]])
-    return not _is_hit(pose.to_local(obstacles), bounds)
+def fingers_have_room(pose: Pose, opening: float, obstacles: Points) -> bool:
+    """Whether no obstacle is within the fingers; a cheap first check."""
+    return not _is_hit(pose.to_local(obstacles), hand_bounds(opening)[:_FINGER_BOXES])
 
 
 def thinned(points: Points, cell: float) -> Points:
@@ -74,17 +72,9 @@ def near(points: Points, center: Vector3, reach: float) -> Points:
     return points[np.all(np.abs(points - center) < reach, axis=1)]
 
 
-def _finger(
-    side: int, inner: float, outer: float, depth: tuple[float, float], half_width: float
-) -> list[tuple[float, float, float]]:
-    low, high = sorted((side * inner, side * outer))
-    return [(low, -half_width, depth[0]), (high, half_width, depth[1])]
-
-
 def _is_hit(points: Points, bounds: _Bounds) -> bool:
     x, y, z = points.T
-    for low, high in bounds:
-        inside = (x > low[0]) & (x < high[0]) & (y > low[1]) & (y < high[1]) & (z > low[2]) & (z < high[2])
-        if inside.any():
-            return True
-    return False
+    return any(
+        ((x > low[0]) & (x < high[0]) & (y > low[1]) & (y < high[1]) & (z > low[2]) & (z < high[2])).any()
+        for low, high in bounds
+    )

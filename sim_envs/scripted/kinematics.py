@@ -85,8 +85,8 @@ class ReachabilityCheck:
         start: Joints | None = None,
         beside: int | None = None,
         holding: HeldObject | None = None,
-    ) -> Joints | None:
-        """The joint positions (rad) after moving the gripper through poses in sequence.
+    ) -> list[Joints] | None:
+        """The joint positions (rad) for gripper poses in sequence.
 
         None if a pose cannot be reached from the previous one, or has a collision.
 
@@ -96,13 +96,14 @@ class ReachabilityCheck:
             beside: Id of a body that the arm may touch.
             holding: The held object; the arm may touch it, but it may touch nothing else.
         """
+        path: list[Joints] = []
         joints = self._start if start is None else start
         for pose in poses:
             reached = self._solved(pose, joints)
             if reached is None or self._touches(reached, beside, holding):
                 return None
-            joints = reached
-        return joints
+            path.append(joints := reached)
+        return path
 
     def _solved(self, pose: Pose, joints: Joints) -> Joints | None:
         """Inverse kinematics by damped least squares within the joint limits."""
@@ -156,6 +157,4 @@ class ReachabilityCheck:
         mujoco.mj_kinematics(self._model, self._data)
 
     def _pose(self) -> Pose:
-        site = self._arm.site
-        rotation = self._data.site_xmat[site].reshape(3, 3).copy()
-        return Pose(position=self._data.site_xpos[site].copy(), rotation=rotation)
+        return Pose.of(self._data.site(self._arm.site))

@@ -13,7 +13,6 @@ from jaxtyping import Float64
 
 from configs.errors import UsageError
 from sim_envs.scripted.motion import GripperMotion, Waypoint
-from sim_envs.scripted.poses import Pose
 from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey
 
@@ -23,12 +22,12 @@ _SLOWEST = 0.5
 """Largest reduction of the pace at level 1, as a fraction."""
 
 _ROOMY = 0.015
-"""Waypoints with at least this position tolerance (m) may be shifted."""
+"""Minimal position tolerance (m) of waypoints that may be shifted."""
 
 _ASIDE, _HIGHER = 0.015, 0.06
 """Shift (m) of such a waypoint at level 1: standard deviation sideways, maximum upwards."""
 
-_TREMBLE = np.array([0.1, 0.1, 0.1, 0.03, 0.03, 0.03, 0.0])
+_JITTER = np.array([0.1, 0.1, 0.1, 0.03, 0.03, 0.03, 0.0])
 """Standard deviation of the noise on every executed action at level 1."""
 
 _DISTURBED = 0.08
@@ -37,8 +36,8 @@ _DISTURBED = 0.08
 _MISSED = 0.3
 """Probability per query that closing fingers open instead, at level 1."""
 
-_LONGEST = 2
-"""Queries that a disturbance lasts, at most."""
+_QUERIES = 2
+"""Maximal duration of a disturbance, in queries."""
 
 _DRIFT = (0.2, 0.7)
 """Range of the offset that a drift adds to every action."""
@@ -65,9 +64,7 @@ class MotionVariation:
     def path(self, path: Sequence[Waypoint]) -> list[Waypoint]:
         """The shifted waypoints."""
         return [
-            dataclasses.replace(
-                point, pose=Pose(position=point.pose.position + shift, rotation=point.pose.rotation)
-            )
+            dataclasses.replace(point, pose=point.pose.shifted(shift))
             for point, shift in zip(path, self.shifts, strict=True)
         ]
 
@@ -100,15 +97,15 @@ class ExpertNoise:
 
     def disturb(self, actions: Actions, phase: Phase) -> tuple[Actions, bool]:
         """The actions with noise, and whether a disturbance is active."""
-        self._begin_perhaps(phase)
-        trembling = actions + self._level * _TREMBLE * self._draws.normal(size=actions.shape)
+        self._maybe_begin(phase)
+        noisy = actions + self._level * _JITTER * self._draws.normal(size=actions.shape)
         if self._left == 0:
-            return np.clip(trembling, -1.0, 1.0), False
+            return np.clip(noisy, -1.0, 1.0), False
         self._left -= 1
-        return np.clip(self._disturbed(trembling), -1.0, 1.0), True
+        return np.clip(self._disturbed(noisy), -1.0, 1.0), True
 
-    def _begin_perhaps(self, phase: Phase) -> None:
-        chance, kind, length = self._draws.uniform(), self._draws.integers(2), self._draws.integers(_LONGEST)
+    def _maybe_begin(self, phase: Phase) -> None:
+        chance, kind, length = self._draws.uniform(), self._draws.integers(2), self._draws.integers(_QUERIES)
         way, size = self._draws.normal(size=3), self._draws.uniform(*_DRIFT)
         if self._left:
             return

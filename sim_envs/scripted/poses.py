@@ -1,6 +1,7 @@
 """Rigid poses and boxes."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
@@ -22,6 +23,11 @@ class Pose:
 
     position: Vector3
     rotation: Matrix3
+
+    @classmethod
+    def of(cls, view: Any) -> "Pose":
+        """The current pose of a body or site: `Pose.of(data.body(name))`."""
+        return cls(position=view.xpos.copy(), rotation=view.xmat.reshape(3, 3).copy())
 
     def to_world(self, points: Float64[np.ndarray, "*n 3"]) -> Float64[np.ndarray, "*n 3"]:
         """Transform points from this frame to the world."""
@@ -46,6 +52,10 @@ class Pose:
     def shifted(self, way: Vector3) -> "Pose":
         """This pose translated by a vector (m) in world axes."""
         return Pose(position=self.position + way, rotation=self.rotation)
+
+    def backed_off(self, distance: float) -> "Pose":
+        """This gripper pose moved back by a distance (m) against its approach direction."""
+        return self.shifted(-distance * self.rotation[:, 2])
 
     def moved(self, twist: Vector6) -> "Pose":
         """This pose after a translation (m) and a rotation about its origin (rad), in world axes."""

@@ -8,9 +8,6 @@ from scipy import ndimage
 
 Points = Float64[np.ndarray, "_ 3"]
 
-_PLANE_REACH = 1.0
-"""Half the side (m) of the square that replaces an infinite plane; larger than the arm's reach."""
-
 _NOTHING = -1e6
 """Height (m) of cells without points."""
 
@@ -34,11 +31,6 @@ def rectangle(
     axes = [_evenly(c - h, c + h, spacing) for c, h in zip(center, half, strict=True)]
     x, y = np.meshgrid(*axes, indexing="ij")
     return np.stack([x.ravel(), y.ravel(), np.full(x.size, height)], axis=-1)
-
-
-def plane_surface(spacing: float) -> Points:
-    """Points of the plane z = 0 within `_PLANE_REACH` of the origin."""
-    return rectangle(center=(0.0, 0.0), half=(_PLANE_REACH, _PLANE_REACH), height=0.0, spacing=spacing)
 
 
 def _evenly(low: float, high: float, spacing: float) -> Float64[np.ndarray, " _"]:

@@ -15,14 +15,14 @@ HOLD_S = 0.3
 """Shortest duration of a phase."""
 
 _LOOK_AHEAD_S, _LOOK_BACK_S = 0.4, 0.25
-_ASK_EVERY = 3
+_QUERY_EVERY = 3
 _LIFTED, _MOVED, _SLIDING, _TURNING = 0.015, 0.02, 0.005, 0.03
 """Thresholds since grasping: lift (m), horizontal motion (m). Within `_LOOK_BACK_S`: sliding (m), fraction of
 joint travel."""
 
-_OVER, _LEFT_BEHIND, _NEARER = 0.03, 0.12, 0.01
-"""Distance (m) to its place within which an object counts as being placed; distance from a released object
-at which the retreat ends; approach to it that ends the retreat earlier."""
+_OVER, _LEFT_BEHIND, _APPROACHED = 0.03, 0.12, 0.01
+"""Distances (m): from the target, within which an object is being placed; from a released object, at which
+the retreat ends; and by which the gripper approaches it again, which ends the retreat earlier."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,16 +56,16 @@ class Debouncer:
     def __init__(self, value: Narration, *, control_hz: float) -> None:
         self.value = value
         self._confirm, self._hold = round(CONFIRM_S * control_hz), round(HOLD_S * control_hz)
-        self._next, self._seen, self._told = value, 0, self._hold
+        self._candidate, self._repeats, self._since_change = value, 0, self._hold
 
     def update(self, value: Narration) -> Narration:
         """Process the value of one more control step; `done` passes at once."""
-        self._seen = self._seen + 1 if value == self._next else 1
-        self._next = value
-        self._told += 1
-        believed = self._seen >= self._confirm and self._told > self._hold
-        if value != self.value and (believed or value.phase is Phase.DONE):
-            self.value, self._told = value, 1
+        self._repeats = self._repeats + 1 if value == self._candidate else 1
+        self._candidate = value
+        self._since_change += 1
+        confirmed = self._repeats >= self._confirm and self._since_change > self._hold
+        if value != self.value and (confirmed or value.phase is Phase.DONE):
+            self.value, self._since_change = value, 1
         return self.value
 
 
@@ -83,11 +83,11 @@ class PhaseTracker:
         self._lost_after = round(CONFIRM_S * control_hz)
         self._past: deque[RawState] = deque(maxlen=round(_LOOK_BACK_S * control_hz) + 1)
         self._touches: deque[GripperContacts] = deque(maxlen=self._past.maxlen)
-        self._loose = 0
-        self._left: Item | None = None
-        self._left_at = 0.0
-        self._bound_for: Item | None = None
-        self._asked = 0
+        self._loose_steps = 0
+        self._released: Item | None = None
+        self._released_at = 0.0
+        self._approached: Item | None = None
+        self._queries = 0
         self.grip: GraspState | None = None
         self.touch = GripperContacts(any=frozenset(), both=frozenset())
         self.sliding: Item | None = None
@@ -101,8 +101,12 @@ class PhaseTracker:
         self._follow_grip()
         if not missing:
             return Narration(phase=Phase.DONE)
-        ways = (self._of_grip, self._of_part, self._of_touch)
-        return next((told for way in ways if (told := way(missing))), None) or self._of_way(missing)
+        return (
+            self._while_holding(missing)
+            or self._at_part(missing)
+            or self._while_touching(missing)
+            or self._in_free_space(missing)
+        )
 
     def travelled(self, item: Item) -> float:
         """Distance (m) that an object has moved within `_LOOK_BACK_S`."""
@@ -118,25 +122,25 @@ class PhaseTracker:
     def _follow_grip(self) -> None:
         if self.grip is not None:
             held = self.grip.item.index
-            self._loose = 0 if held in self.touch.both else self._loose + 1
-            if self._loose < self._lost_after and held in self.touch.any:
+            self._loose_steps = 0 if held in self.touch.both else self._loose_steps + 1
+            if self._loose_steps < self._lost_after and held in self.touch.any:
                 self.grip = self.grip.at(self._past[-1].positions[held])
                 return
-            self._leave(self.grip.item)
+            self._release(self.grip.item)
             self.grip = None
         things = [item for item in self._scene.things if item.index in self.touch.both and not item.too_wide]
         if things:
             start = self._past[-1].positions[things[0].index]
-            self.grip, self._loose = GraspState(item=things[0], start=start), 0
+            self.grip, self._loose_steps = GraspState(item=things[0], start=start), 0
 
-    def _leave(self, item: Item) -> None:
+    def _release(self, item: Item) -> None:
         """Start the retreat from an item."""
-        self._left, self._left_at = item, self._gap(item)
+        self._released, self._released_at = item, self._gap(item)
 
     def _gap(self, item: Item) -> float:
         return _length(self._past[-1].positions[item.index] - self._past[-1].gripper)
 
-    def _of_grip(self, missing: Sequence[GoalTarget]) -> Narration | None:
+    def _while_holding(self, missing: Sequence[GoalTarget]) -> Narration | None:
         if self.grip is None:
             return None
         item, target = self.grip.item, self._target(self.grip.item, missing)
@@ -155,14 +159,14 @@ class PhaseTracker:
             None,
         )
 
-    def _of_part(self, missing: Sequence[GoalTarget]) -> Narration | None:
+    def _at_part(self, missing: Sequence[GoalTarget]) -> Narration | None:
         """The phase while touching a part: by its motion, else by its goal."""
         for number, item in enumerate(self._scene.parts):
             if item.index not in self.touch.any:
                 continue
-            phase = self._turning(item, number) or _wanted_of(item, missing)
+            phase = self._turning(item, number) or _phase_for(item, missing)
             if phase is not None:
-                self._leave(item)
+                self._release(item)
                 return Narration(phase=phase, object=item.noun)
         return None
 
@@ -175,12 +179,12 @@ class PhaseTracker:
         there, back = (Phase.TURN_ON, Phase.TURN_OFF) if joint.switches else (Phase.OPEN, Phase.CLOSE)
         return there if way > 0 else back
 
-    def _of_touch(self, missing: Sequence[GoalTarget]) -> Narration | None:
+    def _while_touching(self, missing: Sequence[GoalTarget]) -> Narration | None:
         """The phase while touching an object without grasping it: retreat, push, or grasp."""
         for item in self._scene.things if self.touch.any else ():
             if item.index not in self.touch.any:
                 continue
-            if item is self._left:
+            if item is self._released:
                 return Narration(phase=Phase.RETREAT, object=item.noun)
             wanted = any(target.item is item for target in missing)
             if self._pushed(item) > _SLIDING or (item.too_wide and wanted):
@@ -190,29 +194,29 @@ class PhaseTracker:
                 return Narration(phase=Phase.GRASP, object=item.noun)
         return None
 
-    def _of_way(self, missing: Sequence[GoalTarget]) -> Narration:
+    def _in_free_space(self, missing: Sequence[GoalTarget]) -> Narration:
         """The phase while touching nothing: retreat or approach."""
-        if self._left is not None:
-            gap = self._gap(self._left)
-            if self._left_at - _NEARER < gap < self._left_at + _LEFT_BEHIND:
-                return Narration(phase=Phase.RETREAT, object=self._left.noun)
-            self._left = None
-        wishes = [target.item for target in missing]
-        wishes += [
+        if self._released is not None:
+            gap = self._gap(self._released)
+            if self._released_at - _APPROACHED < gap < self._released_at + _LEFT_BEHIND:
+                return Narration(phase=Phase.RETREAT, object=self._released.noun)
+            self._released = None
+        wanted = [target.item for target in missing]
+        wanted += [
             target.gate for target in missing if target.gate and self._scene.state(target.gate) != "open"
         ]
-        return Narration(phase=Phase.APPROACH, object=self._heading(wishes).noun)
+        return Narration(phase=Phase.APPROACH, object=self._heading(wanted).noun)
 
-    def _heading(self, wishes: Sequence[Item]) -> Item:
+    def _heading(self, wanted: Sequence[Item]) -> Item:
         """The item that the gripper approaches; updated only every few steps, since it is expensive."""
-        if len(wishes) == 1:
-            return wishes[0]
-        self._asked += 1
-        if self._bound_for is None or self._bound_for not in wishes or self._asked % _ASK_EVERY == 0:
+        if len(wanted) == 1:
+            return wanted[0]
+        self._queries += 1
+        if self._approached is None or self._approached not in wanted or self._queries % _QUERY_EVERY == 0:
             here, before = self._past[-1].gripper, self._past[0].gripper
             ahead = here + _LOOK_AHEAD_S / _LOOK_BACK_S * (here - before)
-            self._bound_for = self._scene.nearest(wishes, ahead)
-        return self._bound_for
+            self._approached = self._scene.nearest(wanted, ahead)
+        return self._approached
 
 
 def _moving(phase: Phase, item: Item, target: GoalTarget | None) -> Narration:
@@ -221,7 +225,7 @@ def _moving(phase: Phase, item: Item, target: GoalTarget | None) -> Narration:
     return Narration(phase=phase, object=item.noun, target=target.place)
 
 
-def _wanted_of(item: Item, missing: Sequence[GoalTarget]) -> Phase | None:
+def _phase_for(item: Item, missing: Sequence[GoalTarget]) -> Phase | None:
     """The phase that a goal requires of a part."""
     for target in missing:
         if target.item is item:

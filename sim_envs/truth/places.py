@@ -1,6 +1,6 @@
 """The default vocabulary: LIBERO's nouns, as in its instructions.
 
-It is the default because records do not name it, and are graded again without a simulator.
+Records do not name it, and are graded again without a simulator.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ THINGS: Mapping[str, str] = {
     "wooden_tray": "tray",
     "yellow_book": "book",
 }
-"""Category of a movable object to its noun."""
+"""Maps the category of a movable object to its noun."""
 
 FIXTURES: Mapping[str, str] = {
     "desk_caddy": "caddy",
@@ -51,10 +51,10 @@ FIXTURES: Mapping[str, str] = {
     "wooden_cabinet": "cabinet",
     "wooden_two_layer_shelf": "shelf",
 }
-"""Category of a fixture to its noun."""
+"""Maps the category of a fixture to its noun."""
 
 QUALIFIERS = ("left", "right", "front", "middle", "back", "other")
-"""Distinguish objects of one noun, as in LIBERO's instructions: as seen from opposite the robot."""
+"""Distinguish objects of one noun, as in LIBERO's instructions: seen from opposite the robot."""
 
 LEVELS = ("top", "middle", "bottom")
 DRAWERS = tuple(f"{level} drawer of the cabinet" for level in LEVELS)
@@ -68,7 +68,9 @@ UPPER_SHELF, LOWER_SHELF = "cabinet shelf", "space under the shelf"
 
 _THING_NOUNS = tuple(sorted(set(THINGS.values())))
 _FIXTURE_NOUNS = tuple(sorted(set(FIXTURES.values())))
-_LANDMARKS = (*_THING_NOUNS, *_FIXTURE_NOUNS)
+_BESIDE = frozenset(
+    f"{side} of the {landmark}" for side in _SIDES for landmark in (*_THING_NOUNS, *_FIXTURE_NOUNS)
+)
 
 MOVABLE = frozenset(
     [*_THING_NOUNS, *(f"{qualifier} {noun}" for qualifier in QUALIFIERS for noun in _THING_NOUNS)]
@@ -76,13 +78,9 @@ MOVABLE = frozenset(
 """Nouns of movable objects."""
 
 PLACES = frozenset(
-    [*MOVABLE, *_FIXTURE_NOUNS, *DRAWERS, *_COMPARTMENTS, *_TOPS, UPPER_SHELF, LOWER_SHELF]
-    + [f"{side} of the {landmark}" for side in _SIDES for landmark in _LANDMARKS]
+    [*MOVABLE, *_FIXTURE_NOUNS, *DRAWERS, *_COMPARTMENTS, *_TOPS, UPPER_SHELF, LOWER_SHELF, *_BESIDE]
 )
 """Nouns of places."""
-
-SUBJECTS = MOVABLE | frozenset(PARTS)
-"""Nouns of everything that can be acted on."""
 
 _INSIDE = frozenset(
     [
@@ -93,24 +91,12 @@ _INSIDE = frozenset(
         *(noun for noun in MOVABLE if noun.endswith(("bowl", "mug", "basket", "tray"))),
     ]
 )
-_BESIDE = frozenset(f"{side} of the {landmark}" for side in _SIDES for landmark in _LANDMARKS)
-
-
-def beside(side: str, landmark: str) -> str:
-    """The place beside a landmark: `right`, `plate` → `right of the plate`."""
-    return f"{side} of the {landmark}"
-
-
-def _preposition(place: str) -> str:
-    if place in _BESIDE:
-        return "to"
-    return "in" if place in _INSIDE else "on"
-
-
 HOUSEHOLD = Nouns(
     movable=MOVABLE,
     parts=frozenset(PARTS),
-    places=frozenset((place, _preposition(place)) for place in PLACES),
+    places=frozenset(
+        (place, "to" if place in _BESIDE else "in" if place in _INSIDE else "on") for place in PLACES
+    ),
 )
 """The default vocabulary."""
 

@@ -71,10 +71,10 @@ class TruthTracker:
             for index in self._phases.touch.any:
                 self._touched.pop(index, None)
                 self._touched[index] = None
-            self._note_moves()
+            self._record_moves()
         self._waiting.clear()
-        self._note_parts()
-        self._note_set_downs(solved=solved)
+        self._record_parts()
+        self._record_placements(solved=solved)
 
     def _subjects(self) -> list[Item]:
         """Items with facts: those of the goals, and the most recently touched of other changed ones."""
@@ -92,24 +92,24 @@ class TruthTracker:
         if item.articulation is not None:
             return self._scene.state(item)
         where = self._scene.location(item)
-        return HELD if self._holds(item) and not self._is_where_it_should_be(item) else where
+        return HELD if self._holds(item) and not self._is_at_target(item) else where
 
     def _holds(self, item: Item) -> bool:
         grip = self._phases.grip
         return grip is not None and grip.item is item
 
-    def _is_where_it_should_be(self, item: Item) -> bool:
+    def _is_at_target(self, item: Item) -> bool:
         targets = [target for target in self._scene.targets if target.item is item]
         return any(self._scene.satisfied(target) for target in targets)
 
-    def _note_parts(self) -> None:
+    def _record_parts(self) -> None:
         for item in self._scene.parts:
             state = self._scene.state(item)
             if state in _CHANGES and state != self._settled[item.index]:
                 self._settled[item.index] = state
-                self._note(CompletedAction(verb=_CHANGES[state], subject=item.noun))
+                self._record(CompletedAction(verb=_CHANGES[state], subject=item.noun))
 
-    def _note_moves(self) -> None:
+    def _record_moves(self) -> None:
         """Record which objects are being carried or pushed."""
         grip, sliding = self._phases.grip, self._phases.sliding
         if grip is not None and grip.moved:
@@ -117,23 +117,23 @@ class TruthTracker:
         elif sliding is not None:
             self._moving[sliding.index] = Verb.PUSHED
 
-    def _note_set_downs(self, *, solved: bool) -> None:
+    def _record_placements(self, *, solved: bool) -> None:
         """Complete moves of objects that have come to rest; at success, of all."""
         for index, verb in list(self._moving.items()):
             item = self._scene.items[index]
             free = not self._holds(item) and index not in self._phases.touch.any
             if solved or (free and self._phases.travelled(item) < _AT_REST):
-                self._note_set_down(item, verb)
+                self._record_placement(item, verb)
 
-    def _note_set_down(self, item: Item, verb: Verb) -> None:
+    def _record_placement(self, item: Item, verb: Verb) -> None:
         place = self._places.get(self._scene.location(item))
         if place is None:
             return
         del self._moving[item.index]
-        if verb is Verb.PUT or self._is_where_it_should_be(item):
-            self._note(CompletedAction(verb=verb, subject=item.noun, place=place))
+        if verb is Verb.PUT or self._is_at_target(item):
+            self._record(CompletedAction(verb=verb, subject=item.noun, place=place))
 
-    def _note(self, action: CompletedAction) -> None:
+    def _record(self, action: CompletedAction) -> None:
         """Add a completed action; it replaces the same action, or an earlier move of the same object."""
         again = [key for key in self._done if key[1] == action.subject and _replaces(action.verb, key[0])]
         for key in again:

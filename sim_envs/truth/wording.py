@@ -6,7 +6,7 @@ be graded. `nouns` is the world's vocabulary; None stands for `places.HOUSEHOLD`
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from sim_envs.truth.ground_truth import (
     STATES,
@@ -53,7 +53,7 @@ _NARRATIONS_WITH_TARGET: Mapping[Phase, Sequence[str]] = {
         "Shoving the {object} {where}.",
     ),
 }
-_DEEDS: Mapping[Verb, Sequence[str]] = {
+_ACTIONS: Mapping[Verb, Sequence[str]] = {
     Verb.PUT: ("put the {subject} {where}", "placed the {subject} {where}", "put {subject} {where}"),
     Verb.PUSHED: ("pushed the {subject} {where}", "slid the {subject} {where}", "pushed {subject} {where}"),
     Verb.OPENED: ("opened the {subject}", "pulled open the {subject}", "opened {subject}"),
@@ -79,7 +79,7 @@ def narrate(narration: Narration, wording: int = 0, nouns: Nouns | None = None) 
     return templates[narration.phase][wording % WORDINGS].format(
         object=narration.object,
         target=narration.target,
-        where=None if narration.target is None else (nouns or HOUSEHOLD).phrase(narration.target),
+        where=narration.target and (nouns or HOUSEHOLD).phrase(narration.target),
     )
 
 
@@ -102,32 +102,30 @@ def remember(memory: Memory, wording: int = 0, nouns: Nouns | None = None) -> st
         nouns: The world's vocabulary.
     """
     which, nouns = wording % WORDINGS, nouns or HOUSEHOLD
-    completed_actions = [_deed_in_words(action, which, nouns) for action in memory.done] or [
-        _NOTHING_DONE[which]
+    actions = [
+        _ACTIONS[action.verb][which].format(
+            subject=action.subject, where=action.place and nouns.phrase(action.place)
+        )
+        for action in memory.done
     ]
     news = memory.facts - frozenset(resulting_facts(memory.done, nouns).values())
     facts = [_FACTS[which].format(subject=fact.subject, state=fact.state) for fact in sorted(news)]
-    return _SEPARATOR.join([*completed_actions, *facts])
+    return _SEPARATOR.join([*(actions or [_NOTHING_DONE[which]]), *facts])
 
 
 def parse_memory(text: str, nouns: Nouns | None = None) -> Memory | None:
     """Parse a memory; None if a part matches no wording, or two parts are about the same subject."""
     nouns = nouns or HOUSEHOLD
     pieces = [piece.strip() for piece in _plain(text).split(_SEPARATOR.strip())]
-    said = [_read_piece(piece, nouns) for piece in pieces if piece not in _NOTHING_DONE]
-    done = [item for item in said if isinstance(item, CompletedAction)]
-    told = {item.subject: item for item in said if isinstance(item, Fact)}
-    if len(done) + len(told) < len(said):
+    parsed = [_read_piece(piece, nouns) for piece in pieces if piece not in _NOTHING_DONE]
+    done = [item for item in parsed if isinstance(item, CompletedAction)]
+    facts = {item.subject: item for item in parsed if isinstance(item, Fact)}
+    if len(done) + len(facts) < len(parsed):
         return None
     try:
-        return Memory(done=tuple(done), facts=frozenset({**resulting_facts(done, nouns), **told}.values()))
+        return Memory(done=tuple(done), facts=frozenset({**resulting_facts(done, nouns), **facts}.values()))
     except ValueError:
         return None
-
-
-def _deed_in_words(action: CompletedAction, wording: int, nouns: Nouns) -> str:
-    where = None if action.place is None else nouns.phrase(action.place)
-    return _DEEDS[action.verb][wording].format(subject=action.subject, where=where)
 
 
 def _narration(phase: Phase, words: Mapping[str, str], nouns: Nouns) -> Narration | None:
@@ -151,24 +149,16 @@ def _objects_of(phase: Phase, nouns: Nouns) -> frozenset[str]:
 
 def _read_piece(piece: str, nouns: Nouns) -> CompletedAction | Fact | None:
     """Parse one part of a memory; None if it matches no wording."""
-    return next(_read_deeds(piece, nouns), None) or next(_read_facts(piece, nouns), None)
-
-
-def _read_deeds(piece: str, nouns: Nouns) -> Iterator[CompletedAction]:
-    for verb, pattern in _DEED_PATTERNS:
-        match = pattern.fullmatch(piece)
-        if match is None:
-            continue
-        subject, place = match["subject"], nouns.phrases.get(match.groupdict().get("where", ""))
-        if subject in (nouns.movable if verb.moves else nouns.parts) and (place is not None) == verb.moves:
-            yield CompletedAction(verb=verb, subject=subject, place=place)
-
-
-def _read_facts(piece: str, nouns: Nouns) -> Iterator[Fact]:
+    for verb, pattern in _ACTION_PATTERNS:
+        if match := pattern.fullmatch(piece):
+            subject, place = match["subject"], nouns.phrases.get(match.groupdict().get("where", ""))
+            subjects = nouns.movable if verb.moves else nouns.parts
+            if subject in subjects and (place is not None) == verb.moves:
+                return CompletedAction(verb=verb, subject=subject, place=place)
     for pattern in _FACT_PATTERNS:
-        match = pattern.fullmatch(piece)
-        if match is not None and _can_be(match["subject"], match["state"], nouns):
-            yield Fact(subject=match["subject"], state=match["state"])
+        if (match := pattern.fullmatch(piece)) and _can_be(match["subject"], match["state"], nouns):
+            return Fact(subject=match["subject"], state=match["state"])
+    return None
 
 
 def _can_be(subject: str, state: str, nouns: Nouns) -> bool:
@@ -181,17 +171,13 @@ def _plain(text: str) -> str:
     return " ".join(text.casefold().split()).removesuffix(".").strip()
 
 
-def _alternatives(words: Sequence[str]) -> str:
-    return "|".join(map(re.escape, words))
-
-
 _WHERE = "(?:in|on|to) the .+"
 _FIELDS = {
     "object": ".+?",
     "subject": ".+?",
     "target": ".+",
     "where": _WHERE,
-    "state": f"{_alternatives(STATES)}|{_WHERE}",
+    "state": "|".join([*map(re.escape, STATES), _WHERE]),
 }
 
 
@@ -207,5 +193,5 @@ _NARRATION_PATTERNS = [
     for phase, ways in templates.items()
     for template in ways
 ]
-_DEED_PATTERNS = [(verb, _pattern(template)) for verb, ways in _DEEDS.items() for template in ways]
+_ACTION_PATTERNS = [(verb, _pattern(template)) for verb, ways in _ACTIONS.items() for template in ways]
 _FACT_PATTERNS = [_pattern(template) for template in _FACTS]

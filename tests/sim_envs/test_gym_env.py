@@ -13,9 +13,9 @@ from gymnasium.utils.env_checker import check_env
 from configs.errors import UsageError
 from configs.load import load, names
 from configs.schema import SuiteConfig
+from sim_envs import NAMESPACE, register
 from sim_envs.fake import FakeSuite
 from sim_envs.gym_env import SuiteEnv
-from sim_envs.registration import NAMESPACE, register
 
 REACHER = f"{NAMESPACE}/gym_reacher-v0"
 INFINITE = "ignore:.*A Box observation space (minimum|maximum) value is"
@@ -139,7 +139,7 @@ def test_all_cameras_are_rendered_side_by_side_unless_one_is_chosen(fake: str) -
         ({"control_mode": "absolute"}, "unknown control mode 'absolute'; did you mean 'relative'"),
         ({"render_mode": "human"}, "did you mean 'rgb_array'"),
         ({"render_camera": "wrist"}, "did you mean 'wrist_image'"),
-        ({"assets": "standins"}, "has none"),
+        ({"assets": "standins"}, "brings its own"),
     ],
 )
 def test_wrong_arguments_are_one_line(fake: str, arguments: dict, complaint: str) -> None:

@@ -2,11 +2,13 @@
 
 import contextlib
 import dataclasses
+import math
 import os
 import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -65,7 +67,10 @@ class DeviceReporter:
 
 def results_of(runner, jobs, *, workers):
     queue = JobQueue(jobs, task=lambda job: job, episode=lambda job: job)
-    return dict(run_in_workers(runner, queue, workers=workers, check=lambda: None, timeout_s=1.0))
+    handler = SimpleNamespace(poll=lambda: math.inf, job_ended=lambda worker: None, handle=pytest.fail)
+    return dict(
+        run_in_workers(runner, queue, workers=workers, check=lambda: None, handler=handler, timeout_s=1.0)
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from sim_envs.libero.bootstrap import load_libero
 from sim_envs.libero.tasks import SUITES, LiberoTask, list_tasks
 from sim_envs.libero.truth.names import Names
 from sim_envs.truth.ground_truth import ELSEWHERE, HELD, CompletedAction, Fact, Memory, Narration, Phase, Verb
-from sim_envs.truth.places import DRAWERS, MOVABLE, PARTS, PLACES, SUBJECTS, phrase
+from sim_envs.truth.places import DRAWERS, HOUSEHOLD, MOVABLE, PARTS, PLACES, phrase
 
 ALL_TASKS = [task for suite in SUITES for task in list_tasks(suite)]
 
@@ -50,7 +50,7 @@ def narrations(draw: st.DrawFn) -> Narration:
         return Narration(phase=phase, object=draw(_THINGS), target=draw(st.none() | _PLACES))
     if phase is Phase.PLACE:
         return Narration(phase=phase, object=draw(_THINGS), target=draw(_PLACES))
-    return Narration(phase=phase, object=draw(st.sampled_from(sorted(SUBJECTS))))
+    return Narration(phase=phase, object=draw(st.sampled_from(sorted(HOUSEHOLD.subjects))))
 
 
 def completed_actions() -> st.SearchStrategy[CompletedAction]:
@@ -78,7 +78,7 @@ def states(subject: str) -> st.SearchStrategy[str]:
 def memories(draw: st.DrawFn) -> dict[str, Any]:
     """What a memory is made of: its run-time check draws at random, which strategies must not."""
     done = tuple(draw(st.lists(completed_actions(), max_size=4, unique=True)))
-    others = draw(st.lists(st.sampled_from(sorted(SUBJECTS)), max_size=3))
+    others = draw(st.lists(st.sampled_from(sorted(HOUSEHOLD.subjects)), max_size=3))
     subjects = dict.fromkeys([*(action.subject for action in done), *others])
     facts = (Fact(subject=subject, state=draw(states(subject))) for subject in subjects)
     return {"done": done, "facts": frozenset(facts)}

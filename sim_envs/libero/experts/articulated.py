@@ -1,14 +1,15 @@
-"""Skills for drawers, doors and knobs: pull, turn and push."""
+"""Skills for drawers, doors and knobs: pull and push."""
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from sim_envs.libero.experts.holds import STAND_OFF, Push, backed_off, ways_to_hold, ways_to_push
+from sim_envs.libero.experts.holds import STAND_OFF, ways_to_hold, ways_to_push
 from sim_envs.libero.experts.joints import FixtureJoint
-from sim_envs.libero.experts.reaching import leave, reach, time_for
+from sim_envs.libero.experts.reaching import leave, reach, stay, time_for
 from sim_envs.libero.experts.scene import ExpertScene, Goal
 from sim_envs.scripted.motion import CLOSED, OPEN, GripperMotion, Skill, Waypoint
 from sim_envs.scripted.poses import Pose
@@ -21,26 +22,18 @@ _BEYOND = {True: 0.012, False: 0.12}
 """Overshoot of the hand's target (m for slides, rad for hinges), since the arm is compliant."""
 
 _INSIDE = 0.25
-"""Which part of the wanted range is crossed before its value is good enough."""
+"""Margin within the goal's range, as a fraction of that range."""
 
 _DEEPEST_INSIDE = {True: 0.015, False: 0.3}
-"""But no more of it than this (m of a slide, rad of a hinge)."""
+"""Maximal margin (m for slides, rad for hinges)."""
 
 _ANOTHER = (0.01, 0.2)
-"""Poses this much apart (m, rad) are different tries."""
+"""Poses at least this far apart (m, rad) are different attempts."""
 
 _WAYS = 8
-"""How many ways to push are looked for, of which those that have failed are left out."""
+"""Number of candidate pushes, including those that have failed."""
 
-_CLOSING_STEPS = 20
-
-PHASES = {
-    "open": Phase.OPEN,
-    "close": Phase.CLOSE,
-    "turnon": Phase.TURN_ON,
-    "turnoff": Phase.TURN_OFF,
-}
-"""The phase of the expert for each predicate."""
+_CLOSING_STEPS, _OPENING_STEPS = 20, 8
 
 
 def pull(scene: ExpertScene, goal: Goal) -> Skill:
@@ -53,10 +46,10 @@ def pull(scene: ExpertScene, goal: Goal) -> Skill:
             yield from push(scene, goal)
             return
         tried.append(hold)
-        yield reach(scene, hold, backed_off(hold, STAND_OFF), OPEN)
-        yield _close_fingers(scene)
-        yield _lead(scene, goal)
-        yield _let_go(scene)
+        yield reach(scene, hold, hold.backed_off(STAND_OFF), OPEN)
+        yield stay(scene, Phase.GRASP, CLOSED, _CLOSING_STEPS)
+        yield _along(scene, goal, functools.partial(_joint(scene, goal).carried, scene.gripper))
+        yield stay(scene, Phase.RETREAT, OPEN, _OPENING_STEPS)
         yield leave(scene, -STAND_OFF * scene.gripper.rotation[:, 2], OPEN)
 
 
@@ -69,12 +62,12 @@ def push(scene: ExpertScene, goal: Goal) -> Skill:
         fresh = [way for way in ways if _differs(way.pose, tried)]
         if not fresh:
             tried.clear()
-            yield _let_go(scene)
+            yield stay(scene, Phase.RETREAT, OPEN, _OPENING_STEPS)
             continue
         tried.append(fresh[0].pose)
         before = fresh[0].before(joint, travel)
         yield reach(scene, before, before, CLOSED)
-        yield _shove(scene, goal, fresh[0])
+        yield _along(scene, goal, functools.partial(fresh[0].after, _joint(scene, goal)))
         yield leave(scene, before.position - fresh[0].pose.position, CLOSED)
 
 
@@ -103,35 +96,19 @@ def _differs(pose: Pose, tried: Sequence[Pose]) -> bool:
     return all(np.linalg.norm(t[:3]) > _ANOTHER[0] or np.linalg.norm(t[3:]) > _ANOTHER[1] for t in twists)
 
 
-def _close_fingers(scene: ExpertScene) -> GripperMotion:
-    steps = _CLOSING_STEPS
-    return GripperMotion(phase=Phase.GRASP, path=_here(scene), grip=CLOSED, steps=steps, dwell=steps)
-
-
-def _lead(scene: ExpertScene, goal: Goal) -> GripperMotion:
-    """Move the held part along its joint."""
-    begin, held = _joint(scene, goal), scene.gripper
-    return _along(scene, goal, lambda by: begin.carried(held, by))
-
-
-def _shove(scene: ExpertScene, goal: Goal, push: Push) -> GripperMotion:
-    """Push the part along its joint."""
-    begin = _joint(scene, goal)
-    return _along(scene, goal, lambda by: push.after(begin, by))
-
-
 def _along(scene: ExpertScene, goal: Goal, pose_after: Callable[[float], Pose]) -> GripperMotion:
-    """Lead the hand along a joint until it is where the goal wants it.
+    """Move the hand along a joint until its value satisfies the goal.
 
     Args:
         scene: The scene.
-        goal: What the motion is for.
+        goal: The goal of the motion.
         pose_after: Maps a displacement of the joint from its current value to the hand's pose.
     """
     begin = _joint(scene, goal)
     aim = begin.value + _travel(scene, goal)
     beyond = math.copysign(_BEYOND[begin.slides], aim - begin.value)
     farthest = np.inf if begin.slides else _AHEAD
+    end = pose_after(aim - begin.value)
 
     def path() -> Sequence[Waypoint]:
         value = _joint(scene, goal).value
@@ -139,23 +116,9 @@ def _along(scene: ExpertScene, goal: Goal, pose_after: Callable[[float], Pose]) 
         return (Waypoint(pose=pose_after(value + ahead - begin.value), near=0.0, aligned=0.0),)
 
     return GripperMotion(
-        phase=PHASES[goal.predicate],
+        phase=goal.phase,
         path=path,
         grip=CLOSED,
-        steps=_time_along(begin, pose_after(aim - begin.value), aim),
+        steps=time_for(begin.carried(end, begin.value - aim), (Waypoint(pose=end),)),
         interrupted=lambda: (_joint(scene, goal).value - aim) * beyond >= 0.0,
     )
-
-
-def _let_go(scene: ExpertScene) -> GripperMotion:
-    return GripperMotion(phase=Phase.RETREAT, path=_here(scene), grip=OPEN, steps=8, dwell=8)
-
-
-def _here(scene: ExpertScene) -> Callable[[], Sequence[Waypoint]]:
-    path = (Waypoint(pose=scene.gripper, near=np.inf, aligned=np.inf),)
-    return lambda: path
-
-
-def _time_along(joint: FixtureJoint, end: Pose, aim: float) -> int:
-    begin = joint.carried(end, joint.value - aim)
-    return time_for(begin, (Waypoint(pose=end),))

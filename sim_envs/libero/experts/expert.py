@@ -7,9 +7,10 @@ from jaxtyping import Float64
 from typing_extensions import override
 
 from sim_envs.libero.conventions import LIBERO_INTERFACE
-from sim_envs.libero.experts.scene import ExpertScene, Simulator
+from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.libero.experts.skills import achieve, require_skills
 from sim_envs.libero.experts.steering import CONTROL_SECONDS, ArmModel, GripperState, Plan
+from sim_envs.libero.sim import LiberoSim
 from sim_envs.scripted.motion import GripperMotion, MotionOutcome, Waypoint, progress
 from sim_envs.scripted.noise import ExpertNoise, MotionVariation, checked_level
 from sim_envs.scripted.policy import HORIZON, ScriptedPolicy
@@ -17,7 +18,7 @@ from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey
 
 _HOLD = np.tile(LIBERO_INTERFACE.hold_action(np.empty(8), None), (HORIZON, 1))
-"""Stands still with an open gripper."""
+"""Holds still with an open gripper."""
 
 _STILL = (0.002, 0.02)
 _STILL_STEPS = 4
@@ -31,7 +32,7 @@ class Expert(ScriptedPolicy):
     noise level.
     """
 
-    def __init__(self, sim: Simulator, noise: float = 0.0) -> None:
+    def __init__(self, sim: LiberoSim, noise: float = 0.0) -> None:
         """Bind to a simulator, which is only read.
 
         Args:
@@ -39,77 +40,76 @@ class Expert(ScriptedPolicy):
             noise: Variation of pace and path, and frequency of mistakes, from 0 (none) to 1.
 
         Raises:
-            NoSkillError: The task has a goal that no skill achieves.
-            UsageError: The noise is not between 0 and 1.
+            UsageError: No skill achieves one of the goals, or the noise is not between 0 and 1.
         """
         self._sim = sim
         self._level = checked_level(noise)
         self._noise: ExpertNoise | None = None
         require_skills(sim.env)
-        self._playing: _Playing | None = None
+        self._episode: _ExpertEpisode | None = None
 
     @property
     def phase(self) -> Phase:
         """The phase at the last query."""
-        return self._playing.phase if self._playing else Phase.APPROACH
+        return self._episode.phase if self._episode else Phase.APPROACH
 
     @override
     def reset(self, key: EpisodeKey) -> None:
-        self._playing = None
+        self._episode = None
         self._noise = ExpertNoise(self._level, key) if self._level > 0.0 else None
 
     @override
     def query(self, state: Float64[np.ndarray, " state"]) -> Float64[np.ndarray, "horizon 7"]:
         del state  # it reads the simulator
-        if self._playing is None:
-            self._playing = _Playing(ExpertScene(self._sim.env, self._sim.predicted_motion), self._noise)
-        return self._playing.chunk()
+        if self._episode is None:
+            scene = ExpertScene(self._sim.env, self._sim.predicted_motion)
+            self._episode = _ExpertEpisode(scene, self._noise)
+        return self._episode.chunk()
 
     @property
     @override
     def intended(self) -> Float64[np.ndarray, "horizon 7"]:
-        return self._playing.intended if self._playing else _HOLD.copy()
+        return self._episode.intended if self._episode else _HOLD.copy()
 
 
-class _Playing:
+class _ExpertEpisode:
     """One episode: the current skill and motion."""
 
     def __init__(self, scene: ExpertScene, noise: ExpertNoise | None) -> None:
         self._scene = scene
         self._noise = noise
         self._skill = achieve(scene)
-        self._begun = self._begin(next(self._skill))
+        self._active = self._begin(next(self._skill))
         self.intended = _HOLD.copy()
 
     @property
     def phase(self) -> Phase:
-        return self._begun.motion.phase
+        return self._active.motion.phase
 
     def chunk(self) -> Float64[np.ndarray, "horizon 7"]:
         """Continue with the next motion if the current one has ended, and plan the next steps."""
-        while (outcome := self._begun.outcome()) is not None:
-            self._begun = self._begin(self._skill.send(outcome))
-        self.intended = self._begun.actions()
+        while (outcome := self._active.outcome()) is not None:
+            self._active = self._begin(self._skill.send(outcome))
+        self.intended = self._active.actions()
         if self._noise is None:
             return self.intended
-        executed, astray = self._noise.disturb(self._begun.varied_actions(), self.phase)
-        if astray:
-            self._begun.forget_plan()
+        executed, disturbed = self._noise.disturb(self._active.varied_actions(), self.phase)
+        if disturbed:
+            self._active.forget_plan()
         return executed
 
-    def _begin(self, motion: GripperMotion) -> "_Begun":
-        return _Begun(self._scene, motion, self._noise.motion_variation(motion) if self._noise else None)
+    def _begin(self, motion: GripperMotion) -> "_ActiveMotion":
+        variation = self._noise.motion_variation(motion) if self._noise else None
+        return _ActiveMotion(self._scene, motion, variation)
 
 
-class _Begun:
-    """A motion in progress."""
+class _ActiveMotion:
+    """A motion in progress, with its plan."""
 
-    def __init__(
-        self, scene: ExpertScene, motion: GripperMotion, motion_variation: MotionVariation | None
-    ) -> None:
+    def __init__(self, scene: ExpertScene, motion: GripperMotion, variation: MotionVariation | None) -> None:
         self.motion = motion
         self._scene = scene
-        self._variation = motion_variation
+        self._variation = variation
         self._began = self._planned = scene.seconds
         self._arrived: float | None = None
         self._plan: Plan | None = None

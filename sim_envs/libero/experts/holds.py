@@ -1,8 +1,7 @@
 """Finds grasps and pushes for the moving part of a fixture, from its shape and joint alone.
 
-There is no table of handles: every box of the part is tried from many directions, and the hand must be free
-of collisions before, during and after the motion. So a drawer is pulled by its bar, a door by its handle, and
-a knob is turned by its ridge.
+Every box of the part is tried from many directions; the hand must be free of collisions before, during and
+after the motion: a drawer is pulled by its bar, a door by its handle, and a knob is turned by its ridge.
 """
 
 import dataclasses
@@ -23,49 +22,49 @@ RESTING = downward(math.pi / 2)
 """Rotation of the hand of the resting arm."""
 
 _CLOSE_BEHIND = 0.015
-"""How far (m) before the part the hand comes down where there is no room for more."""
+"""Distance (m) behind the part at which the hand descends if there is no room for more."""
 
 STAND_OFF = 0.06
-"""How far (m) before the part the hand stops on its way there."""
+"""Distance (m) from the part at which the hand stops before it approaches."""
 
 _WIDEST = 0.066
-"""Thickest part (m) that is grasped: the open fingers are 0.076 apart."""
+"""Maximal thickness (m) of a grasped part: the open fingers are 0.076 apart."""
 
 _DEEPEST = 0.022
-"""How far (m) a part reaches from the grip site towards the palm, at most."""
+"""Maximal extent (m) of a part from the grip site towards the palm."""
 
 _SHALLOWER = (0.0, 0.004)
-"""A hand that finds no room with its pads on the middle (m) may hold on by the fingertips."""
+"""Offsets (m) of the grasp: with the middle of the pads, or only with the fingertips."""
 
 _MARGIN = 0.001
 _STEEP = 0.2
-"""Hands that point upwards by more than this sine are not considered: the arm would obstruct itself."""
+"""Maximal sine of a hand's upward angle: beyond it the arm would obstruct itself."""
 
 _FAN = np.arange(24) * math.pi / 12
 _TILTS = np.deg2rad([0.0, 15.0, -15.0, 30.0, -30.0])
 _LEANS = np.deg2rad([0.0, 15.0, 30.0, 45.0, 60.0])
 _SPOTS = (0.0, 0.75, -0.75)
-"""Where on a face it is pushed, as parts of half its sides."""
+"""Contact points on a face, as fractions of half its sides."""
 
 _TOUCH = 0.001
 _AGAINST = 0.9
-"""Cosine from which on a face looks against the way that the part has to go."""
+"""Minimal cosine between a face's normal and the direction opposite to the part's motion."""
 
 _LEVER_WORTH = 4.0
-"""Radians of turning the hand that a metre of lever is worth."""
+"""Cost of a metre of lever, in radians of hand rotation."""
 
 _MOST_STRAIN = 2.2
-"""The hand is not turned further (rad) from rest."""
+"""Maximal rotation (rad) of the hand from rest."""
 
 _GRIP_WORTH = 20.0
-"""Radians of turning the hand that a metre of what lies between the pads is worth."""
+"""Value of a metre of material between the pads, in radians of hand rotation."""
 
 _LONG_ENOUGH = 0.03
 
 _REACH = 0.45
 _FINGERS_REACH = 0.065
 _FINE, _COARSE = 0.003, 0.007
-"""Cells (m) in which the surroundings are looked at: around the fingers, and around the rest of the hand."""
+"""Cells (m) to which surroundings are thinned: around the fingers, and around the rest of the hand."""
 
 
 def ways_to_hold(scene: ExpertScene, joint: FixtureJoint, by: float) -> Iterator[Pose]:
@@ -76,19 +75,19 @@ def ways_to_hold(scene: ExpertScene, joint: FixtureJoint, by: float) -> Iterator
         joint: The joint.
         by: Displacement of the joint while it is held.
     """
-    room = _Room(scene, joint)
+    obstacles = _Obstacles(scene, joint)
     tries = []
     for box in scene.part_boxes(joint):
-        poses = [_turned_the_short_way(pose, joint, by) for pose in _around(box)]
+        poses = [_with_less_strain(pose, joint, by) for pose in _grasps_of(box)]
         poses = [pose for pose in poses if _strain(pose, joint, by) < _MOST_STRAIN]
-        free = room.with_fingers_free(poses, FULLY_OPEN)
+        free = obstacles.with_fingers_free(poses, FULLY_OPEN)
         tries += [(pose, _strain(pose, joint, by) - _GRIP_WORTH * _gripped(box, pose)) for pose in free]
     tries.sort(key=lambda found: found[1])
-    for going in (room.beside_all, room.beside_fixtures):
+    for going in (obstacles.beside_all, obstacles.beside_fixtures):
         for pose, _ in tries:
-            coming = [backed_off(pose, back) for back in (STAND_OFF, STAND_OFF / 2, 0.0)]
+            coming = [pose.backed_off(back) for back in (STAND_OFF, STAND_OFF / 2, 0.0)]
             way = [joint.carried(pose, by * part) for part in (0.5, 1.0)]
-            if has_room(coming, FULLY_OPEN, room.before, margin=_MARGIN) and has_room(
+            if has_room(coming, FULLY_OPEN, obstacles.before, margin=_MARGIN) and has_room(
                 way, FULLY_OPEN / 2, going, margin=_MARGIN
             ):
                 yield pose
@@ -109,9 +108,9 @@ class Push:
     back: float = STAND_OFF
 
     def before(self, joint: FixtureJoint, by: float) -> Pose:
-        """Where the hand comes down."""
+        """The pose at which the hand descends."""
         way = math.copysign(1.0, by) * joint.direction_at(self.spot)
-        return Pose(position=self.pose.position - self.back * way, rotation=self.pose.rotation)
+        return self.pose.shifted(-self.back * way)
 
     def after(self, joint: FixtureJoint, by: float) -> Pose:
         """The hand's pose, not rotated, after a displacement of the joint."""
@@ -131,19 +130,19 @@ def ways_to_push(scene: ExpertScene, joint: FixtureJoint, by: float) -> Iterator
         joint: The joint.
         by: Displacement of the joint.
     """
-    room = _Room(scene, joint)
+    obstacles = _Obstacles(scene, joint)
     sign = math.copysign(1.0, by)
     tries: list[Push] = []
     for box in scene.part_boxes(joint):
-        for spot in _spots(box, joint, sign):
-            poses = list(_fists(spot, sign * joint.direction_at(spot)))
-            tries += [Push(pose=pose, spot=spot) for pose in room.with_fingers_free(poses, 0.0)]
+        for spot in _contact_points(box, joint, sign):
+            poses = list(_closed_hands(spot, sign * joint.direction_at(spot)))
+            tries += [Push(pose=pose, spot=spot) for pose in obstacles.with_fingers_free(poses, 0.0)]
     tries.sort(key=lambda push: _push_cost(push, joint))
     for before, going, back in (
-        (room.before, room.beside_all, STAND_OFF),
-        (room.before, room.beside_fixtures, STAND_OFF),
-        (room.before, room.beside_fixtures, _CLOSE_BEHIND),
-        (room.beside_fixtures, room.beside_fixtures, _CLOSE_BEHIND),
+        (obstacles.before, obstacles.beside_all, STAND_OFF),
+        (obstacles.before, obstacles.beside_fixtures, STAND_OFF),
+        (obstacles.before, obstacles.beside_fixtures, _CLOSE_BEHIND),
+        (obstacles.beside_fixtures, obstacles.beside_fixtures, _CLOSE_BEHIND),
     ):
         for push in (dataclasses.replace(push, back=back) for push in tries):
             after = [push.after(joint, by * part) for part in (0.5, 1.0)]
@@ -153,7 +152,7 @@ def ways_to_push(scene: ExpertScene, joint: FixtureJoint, by: float) -> Iterator
                 yield push
 
 
-class _Room:
+class _Obstacles:
     """Obstacles of the hand before and during the part's motion."""
 
     def __init__(self, scene: ExpertScene, joint: FixtureJoint) -> None:
@@ -171,16 +170,11 @@ class _Room:
             return []
         reach = _FINGERS_REACH + max(np.abs(pose.position - poses[0].position).max() for pose in poses)
         points = near(self._closely, poses[0].position, float(reach))
-        return [pose for pose in poses if fingers_have_room(pose, opening, points, margin=0.0)]
+        return [pose for pose in poses if fingers_have_room(pose, opening, points)]
 
 
-def backed_off(pose: Pose, distance: float) -> Pose:
-    """This pose moved back by a distance (m) against its approach direction."""
-    return Pose(position=pose.position - distance * pose.rotation[:, 2], rotation=pose.rotation)
-
-
-def _around(box: Box) -> Iterator[Pose]:
-    """Every way to put the fingers on two sides of a box."""
+def _grasps_of(box: Box) -> Iterator[Pose]:
+    """Grasps with the fingers on two opposite sides of a box."""
     longest = int(np.argmax(box.half))
     for side in (axis for axis in range(3) if axis != longest):
         for tilt in _TILTS:
@@ -195,27 +189,27 @@ def _around(box: Box) -> Iterator[Pose]:
                 if approach[2] < _STEEP:
                     pose = Pose(position=box.pose.position, rotation=_rotation(closing, approach))
                     back = max(0.0, _depth(box, approach) - _DEEPEST)
-                    yield from (backed_off(pose, back + more) for more in _SHALLOWER)
+                    yield from (pose.backed_off(back + more) for more in _SHALLOWER)
 
 
 def _support(box: Box, direction: Vector3) -> float:
-    """How far (m) a box reaches from its middle in a direction."""
+    """Half the extent (m) of a box along a direction."""
     return float(np.abs(direction @ box.pose.rotation) @ box.half)
 
 
 def _gripped(box: Box, pose: Pose) -> float:
-    """How far (m) a box reaches to either side of the pads' middle: a short one turns between them."""
+    """Half the length (m) of the material between the pads, where more is no better; short parts slip."""
     return min(_support(box, pose.rotation[:, 1]), _LONG_ENOUGH)
 
 
 def _depth(box: Box, direction: Vector3) -> float:
-    """How far (m) below the surface the middle of a box is, seen along a direction."""
+    """Depth (m) of a box's center below its surface along a direction."""
     cosines = np.abs(direction @ box.pose.rotation)
     return float((box.half / np.maximum(cosines, 1e-9)).min())
 
 
-def _spots(box: Box, joint: FixtureJoint, sign: float) -> Iterator[Vector3]:
-    """Places on the face of a box that looks against the way it has to go."""
+def _contact_points(box: Box, joint: FixtureJoint, sign: float) -> Iterator[Vector3]:
+    """Contact points on the face of a box opposite to its direction of motion."""
     way = sign * joint.direction_at(box.pose.position)
     cosines = way @ box.pose.rotation
     axis = int(np.argmax(np.abs(cosines)))
@@ -229,14 +223,14 @@ def _spots(box: Box, joint: FixtureJoint, sign: float) -> Iterator[Vector3]:
         yield box.pose.to_world(local)
 
 
-def _fists(spot: Vector3, way: Vector3) -> Iterator[Pose]:
-    """Closed hands that touch a spot from behind, upright or leaning back, with either side of a finger."""
+def _closed_hands(spot: Vector3, way: Vector3) -> Iterator[Pose]:
+    """Poses of closed hands that touch a point from behind, with different tilts and sides of a finger."""
     flat = np.array([way[0], way[1], 0.0]) / max(float(np.hypot(way[0], way[1])), 1e-9)
     across = np.cross(np.array([0.0, 0.0, 1.0]), flat)
     for lean in _LEANS:
         approach = math.sin(lean) * flat - math.cos(lean) * np.array([0.0, 0.0, 1.0])
         for closing, half in ((np.cross(across, approach), FIST_HALF[0]), (across, FIST_HALF[1])):
-            rotation = _nearest_half_turn(_rotation(closing, approach))
+            rotation = _nearest_to_rest(_rotation(closing, approach))
             gap = half * math.cos(lean) + PANDA.tip * math.sin(lean) + _TOUCH
             yield Pose(position=spot - gap * flat, rotation=rotation)
 
@@ -245,28 +239,28 @@ def _rotation(closing: Vector3, approach: Vector3) -> Matrix3:
     return np.stack([closing, np.cross(approach, closing), approach], axis=1)
 
 
-def _nearest_half_turn(rotation: Matrix3) -> Matrix3:
-    """Of the two rotations that are the same to a symmetric gripper, the one nearer to rest."""
+def _nearest_to_rest(rotation: Matrix3) -> Matrix3:
+    """The rotation or its equivalent for a symmetric gripper, whichever is nearer to rest."""
     return min((rotation, rotation @ np.diag([-1.0, -1.0, 1.0])), key=_turned)
 
 
 def _turned(rotation: Matrix3) -> float:
-    """How far (rad) a hand is turned from rest."""
+    """Rotation (rad) of a hand from rest."""
     return math.acos(min(1.0, max(-1.0, (float(np.sum(rotation * RESTING)) - 1) / 2)))
 
 
-def _turned_the_short_way(pose: Pose, joint: FixtureJoint, by: float) -> Pose:
+def _with_less_strain(pose: Pose, joint: FixtureJoint, by: float) -> Pose:
     halves: Sequence[Matrix3] = (pose.rotation, pose.rotation @ np.diag([-1.0, -1.0, 1.0]))
     poses = [Pose(position=pose.position, rotation=half) for half in halves]
     return min(poses, key=lambda pose: _strain(pose, joint, by))
 
 
 def _strain(pose: Pose, joint: FixtureJoint, by: float) -> float:
-    """How far (rad) from rest the hand is turned at most, from start to end."""
+    """Maximal rotation (rad) of the hand from rest, over start and end."""
     return max(_turned(pose.rotation), _turned(joint.carried(pose, by).rotation))
 
 
 def _push_cost(push: Push, joint: FixtureJoint) -> float:
-    """Turning the hand costs; so does a spot off the middle of a slide, or near the axis of a hinge."""
+    """Cost of rotating the hand, and of a point off the middle of a slide or near the axis of a hinge."""
     lever = float(np.linalg.norm(np.cross(joint.axis, push.spot - joint.anchor)[:2]))
     return _turned(push.pose.rotation) + _LEVER_WORTH * (lever if joint.slides else -lever)

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sim_envs.libero.experts.insertion import Insertion, insertions, is_roofed
-from sim_envs.libero.experts.pick_and_place import close, holds, let_go, squeeze, time_for
+from sim_envs.libero.experts.insertion import Insertion, insertions, is_covered
+from sim_envs.libero.experts.pick_and_place import close, holds, release, squeeze, time_for
 from sim_envs.libero.experts.scene import ExpertScene
-from sim_envs.scripted.clearance import Terrain, Underside
+from sim_envs.scripted.clearance import Terrain, underside_of
 from sim_envs.scripted.grasps import Grasp
 from sim_envs.scripted.gripper import PANDA
 from sim_envs.scripted.motion import CLOSED, OPEN, GripperMotion, Skill, Waypoint
@@ -15,21 +15,21 @@ from sim_envs.scripted.poses import Pose
 from sim_envs.truth.ground_truth import Phase
 
 _MARGIN = 0.02
-"""Room (m) left under what travels."""
+"""Clearance (m) below the hand and the held object."""
 
 _CORNER = 0.015
-"""Corners on the way are cut this much (m), which is less than the margin."""
+"""Position tolerance (m) of waypoints on the way; less than the margin."""
 
 _DOWN = 0.03
-"""How far (m) a thing is lowered at most before it is let go: it stops at the ground."""
+"""Distance (m) by which an object is lowered before release, unless the ground stops it."""
 
 _TURN_STRIDE = 0.3
-"""Angle (rad) between the turns looked at when the gripper turns as it travels."""
+"""Spacing (rad) of the rotations checked when the gripper rotates on its way."""
 
 
 def insertion(scene: ExpertScene, thing: str, target: str, tried: Sequence[Grasp]) -> Insertion | None:
-    """How to insert an object from the side; None if that is not needed, or all grasps were tried."""
-    if not is_roofed(scene, target) or holds(scene, thing):
+    """An insertion of an object from the side; None if none is needed, or all grasps were tried."""
+    if not is_covered(scene, target) or holds(scene, thing):
         return None
     plans = insertions(scene, thing, target)
     return next((plan for plan in plans if all(plan.grasp.differs_from(other) for other in tried)), None)
@@ -43,9 +43,10 @@ def insert(scene: ExpertScene, thing: str, plan: Insertion) -> Skill:
     if holds(scene, thing):
         yield _carry(scene, thing, plan)
     if holds(scene, thing):
-        yield _enter(scene, thing, plan)
-        yield _lower(scene, thing)
-    yield let_go(scene, Phase.PLACE)
+        yield _moving(scene, thing, Phase.PLACE, (Waypoint(pose=plan.inside, near=0.008),))
+        down = scene.gripper.at_height(scene.gripper.position[2] - _DOWN)
+        yield _moving(scene, thing, Phase.PLACE, (Waypoint(pose=down),))
+    yield release(scene, Phase.PLACE)
     yield _leave(scene, plan)
 
 
@@ -56,7 +57,7 @@ def _approach(scene: ExpertScene, plan: Insertion) -> GripperMotion:
         Waypoint(pose=start.at_height(height), near=_CORNER, aligned=np.pi),
         Waypoint(pose=plan.before.at_height(height), near=0.02),
         Waypoint(pose=plan.before, near=0.01),
-        Waypoint(pose=plan.taking),
+        Waypoint(pose=plan.grasping),
     )
     return GripperMotion(phase=Phase.APPROACH, path=lambda: path, grip=OPEN, steps=time_for(start, path))
 
@@ -71,18 +72,9 @@ def _carry(scene: ExpertScene, thing: str, plan: Insertion) -> GripperMotion:
     return _moving(scene, thing, Phase.CARRY, path)
 
 
-def _enter(scene: ExpertScene, thing: str, plan: Insertion) -> GripperMotion:
-    return _moving(scene, thing, Phase.PLACE, (Waypoint(pose=plan.inside, near=0.008),))
-
-
-def _lower(scene: ExpertScene, thing: str) -> GripperMotion:
-    down = scene.gripper.at_height(scene.gripper.position[2] - _DOWN)
-    return _moving(scene, thing, Phase.PLACE, (Waypoint(pose=down),))
-
-
 def _leave(scene: ExpertScene, plan: Insertion) -> GripperMotion:
-    start, out = scene.gripper, plan.outside.position - plan.inside.position
-    path = (Waypoint(pose=Pose(position=start.position + out, rotation=start.rotation), near=_CORNER),)
+    start = scene.gripper
+    path = (Waypoint(pose=start.shifted(plan.outside.position - plan.inside.position), near=_CORNER),)
     return GripperMotion(phase=Phase.RETREAT, path=lambda: path, grip=OPEN, steps=time_for(start, path))
 
 
@@ -98,19 +90,19 @@ def _moving(scene: ExpertScene, thing: str, phase: Phase, path: Sequence[Waypoin
 
 
 def _travel_height(scene: ExpertScene, end: Pose, held: str | None = None) -> float:
-    """How high the gripper travels to a place above another pose, turning on the way."""
+    """Height (m) at which the gripper moves above another pose, rotating on the way."""
     start, hidden = scene.gripper, [held] if held else []
     local = start.to_local(scene.surface(held)) if held else np.zeros((0, 3))
     terrain = Terrain(scene.surroundings(*hidden), start=start.position[:2], end=end.position[:2])
     undersides = (
-        Underside.of(pose, opening=2 * PANDA.inner, held=pose.to_world(local))
+        underside_of(pose, opening=2 * PANDA.inner, held=pose.to_world(local))
         for pose in _turning(start, end)
     )
     return max(map(terrain.lowest_along, undersides)) + _MARGIN
 
 
 def _turning(start: Pose, end: Pose) -> list[Pose]:
-    """Poses at one place, turned from one to another in small steps."""
+    """Poses at the start's position, rotating towards the end in small steps."""
     turn = start.twist_to(end) * np.repeat([0.0, 1.0], 3)
     shares = np.linspace(0.0, 1.0, int(np.linalg.norm(turn) / _TURN_STRIDE) + 2)
     return [start.moved(share * turn) for share in shares]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from sim_envs.libero.experts.scene import ExpertScene
-from sim_envs.scripted.clearance import Terrain, Underside, gripper_surface
+from sim_envs.scripted.clearance import Terrain, gripper_surface, lowest_points, underside_of
 from sim_envs.scripted.grasps import Grasp, grasps_turned
 from sim_envs.scripted.gripper import PANDA, pointing
 from sim_envs.scripted.kinematics import HeldObject
@@ -20,22 +20,22 @@ from sim_envs.scripted.surfaces import Points
 _TILTS = np.radians(np.arange(30.0, 91.0, 15.0))
 _HEADINGS = np.radians(np.arange(-180.0, 180.0, 30.0))
 _PER_TURN = 2
-"""Grasps of each rotation that are looked at closely: the best."""
+"""Number of grasps checked for each rotation."""
 
 _WAYS = 4
-"""Ways into a region that are looked at: across its sides."""
+"""Number of directions into a region that are checked: across its sides."""
 
 _HOVER = 0.012
-"""Height (m) above the ground at which a thing is moved in; points stand for neighbours 5 mm away."""
+"""Height (m) above the ground at which an object is inserted; surface points are 5 mm apart."""
 
 _FROM_THE_EDGE = 0.012
-"""How far (m) inside a region's edge the middle of a thing is brought at least."""
+"""Minimal distance (m) of an object's position from the region's edge."""
 
 _FROM_THE_BACK = 0.01
-"""Room (m) left before what ends the way in."""
+"""Clearance (m) at the end of the insertion."""
 
 _ASIDE = (0.015, 0.005, 0.0)
-"""Room (m) left at both sides, if there is so much; else the next."""
+"""Clearances (m) at both sides, tried in this order."""
 
 _SPACING = 0.01
 
@@ -43,16 +43,16 @@ _UP = np.array([0.0, 0.0, 1.0])
 
 _COLUMN = 0.012
 _CEILING = 0.02
-"""What is over the middle of a region, this near (m) in the plan and this much (m) higher, is a ceiling."""
+"""Surfaces within this horizontal distance (m) of a region's center, this far (m) above, are a ceiling."""
 
 _FLAT = 0.01
-"""Regions less high than twice this (m) are surfaces, which lie in what they are the top of."""
+"""Regions up to this half height (m) are surfaces."""
 
 _BACK = 0.06
-"""How far (m) before a grasp the gripper is in line with it."""
+"""Distance (m) before a grasp at which the gripper is in line with it."""
 
 _FARTHEST_OUT = 0.4
-"""How far (m) before its end a way in may begin."""
+"""Maximal length (m) of an insertion."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,20 +62,20 @@ class Insertion:
     Attributes:
         grasp: The grasp, in the object's frame.
         before: Gripper pose in line with the grasp.
-        taking: Gripper pose at the grasp.
+        grasping: Gripper pose at the grasp.
         outside: Gripper pose in front of the region, at insertion height.
         inside: Gripper pose at the end of the insertion.
     """
 
     grasp: Grasp
     before: Pose
-    taking: Pose
+    grasping: Pose
     outside: Pose
     inside: Pose
 
 
-def is_roofed(scene: ExpertScene, target: str) -> bool:
-    """Whether a fixture is over the middle of a region, so that nothing gets into it from above."""
+def is_covered(scene: ExpertScene, target: str) -> bool:
+    """Whether a fixture covers the middle of a region, so that objects cannot be put in from above."""
     region = scene.region(target)
     if region is None or _half_along(region, _UP) < _FLAT:
         return False
@@ -91,29 +91,31 @@ def insertions(scene: ExpertScene, thing: str, target: str) -> Iterator[Insertio
     region = scene.region(target)
     assert region is not None
     frame, reach, body = scene.pose(thing), scene.reach(), scene.body(thing)
-    ways = [way for heading in _ways_into(region) if (way := _Way(scene, thing, region, heading)).is_open()]
+    first = _heading(region.pose.rotation[:, 0])
+    headings = [first + 2 * np.pi * way / _WAYS for way in range(_WAYS)]
+    ways = [way for heading in headings if (way := _InsertionPath(scene, thing, region, heading)).is_open()]
     for grasp in _grasps(scene, thing) if ways else ():
-        taking = frame.after(grasp.pose)
-        before = _drawn_back(taking, _BACK)
-        arm = reach.along([before, taking], beside=body)
+        grasping = frame.after(grasp.pose)
+        before = grasping.backed_off(_BACK)
+        arm = reach.along([before, grasping], beside=body)
         if arm is None:
             continue
-        holding = HeldObject(body=body, grip=frame.seen_from(taking))
+        holding = HeldObject(body=body, grip=frame.seen_from(grasping))
         for way in ways:
-            if (inside := way.end(taking)) is None:
+            if (inside := way.end(grasping)) is None:
                 continue
-            outside = way.begin(inside, taking)
-            if reach.along([outside, inside], start=arm, holding=holding) is not None:
-                yield Insertion(grasp=grasp, before=before, taking=taking, outside=outside, inside=inside)
+            outside = way.begin(inside, grasping)
+            if reach.along([outside, inside], start=arm[-1], holding=holding) is not None:
+                yield Insertion(grasp=grasp, before=before, grasping=grasping, outside=outside, inside=inside)
 
 
-class _Way:
-    """A straight way into a region, level and towards one heading."""
+class _InsertionPath:
+    """A straight, horizontal path into a region along one heading."""
 
     def __init__(self, scene: ExpertScene, thing: str, region: Box, heading: float) -> None:
         self._region, self._heading = region, heading
         self._along = np.array([np.cos(heading), np.sin(heading), 0.0])
-        # Rows: what is across the way, up, and against the way, which takes the place of up.
+        # Rows: across the path, up, and against the path, which replaces up in the height map.
         self._aside = np.array([-self._along[1], self._along[0], 0.0])
         self._turn = np.stack([self._aside, np.cross(-self._along, self._aside), -self._along])
         self._frame, self._thing = scene.pose(thing), scene.surface(thing)
@@ -122,21 +124,21 @@ class _Way:
         self._terrain = Terrain(self._surroundings @ self._turn.T, start=middle, end=middle)
 
     def is_open(self) -> bool:
-        """Whether the thing, as it is turned now, can get in alone."""
+        """Whether the object alone fits in, with its current rotation."""
         return self._end(self._frame.rotation, np.zeros((0, 3))) is not None
 
-    def end(self, taking: Pose) -> Pose | None:
-        """Where a gripper ends that took the thing like this, if it gets in, heading along the way."""
-        grip = taking.seen_from(self._frame)
-        rotation = _about_up(self._heading - _heading_of(taking)) @ self._frame.rotation
+    def end(self, grasping: Pose) -> Pose | None:
+        """The final gripper pose for a grasp, rotated to point along the path; None if it does not fit."""
+        grip = grasping.seen_from(self._frame)
+        rotation = _about_up(self._heading - _heading(grasping.rotation[:, 2])) @ self._frame.rotation
         hand = Pose(position=np.zeros(3), rotation=rotation).after(grip)
         end = self._end(rotation, hand.to_world(gripper_surface(opening=2 * PANDA.inner)))
         return None if end is None else end.after(grip)
 
-    def begin(self, inside: Pose, taking: Pose) -> Pose:
-        """Where the gripper is when what it holds is out of the way of what comes from above."""
-        held = inside.to_world(taking.to_local(self._thing))
-        underside = Underside.of(inside, opening=2 * PANDA.inner, held=held)
+    def begin(self, inside: Pose, grasping: Pose) -> Pose:
+        """The gripper pose before the insertion, at which the held object can be reached from above."""
+        held = inside.to_world(grasping.to_local(self._thing))
+        underside = underside_of(inside, opening=2 * PANDA.inner, held=held)
         end, height = inside.position[:2], inside.position[2]
         start = end - _FARTHEST_OUT * self._along[:2]
         terrain = Terrain(self._surroundings, start=start, end=end)
@@ -148,19 +150,19 @@ class _Way:
         return Pose(position=np.array([*start, height]), rotation=inside.rotation)
 
     def _end(self, rotation: Matrix3, hand: Points) -> Pose | None:
-        """The thing's pose at the end of the way, if it gets into the region.
+        """The object's pose at the end of the path; None if it does not fit into the region.
 
         Args:
-            rotation: The thing's.
-            hand: Points that come with it, from its own position, in world axes.
+            rotation: Rotation of the object.
+            hand: Points of the hand relative to the object's position, in world axes.
         """
         thing = self._frame.to_local(self._thing) @ rotation.T
         height = self._ground(thing) + _HOVER
-        underside = Underside.around(np.concatenate([thing, hand]) @ self._turn.T)
+        underside = lowest_points(np.concatenate([thing, hand]) @ self._turn.T)
         position = self._nearest_to_the_middle(underside, height)
         return None if position is None else Pose(position=position, rotation=rotation)
 
-    def _nearest_to_the_middle(self, underside: Underside, height: float) -> Vector3 | None:
+    def _nearest_to_the_middle(self, underside: Points, height: float) -> Vector3 | None:
         middle = self._turn @ self._region.pose.position
         wide, deep = (_half_along(self._region, axis) - _FROM_THE_EDGE for axis in (self._aside, self._along))
         level = float((self._turn @ np.array([0.0, 0.0, height]))[1])
@@ -174,15 +176,15 @@ class _Way:
         return None
 
     def _ground(self, thing: Points) -> float:
-        """How high the thing's own position is when it stands in the region."""
+        """Height (m) of the object's position when it stands in the region."""
         middle = self._region.pose.position
         low = self._surroundings[self._surroundings[:, 2] < middle[2]]
         terrain = Terrain(low, start=middle[:2], end=middle[:2])
-        return terrain.lowest(Underside.around(thing), middle[:2])
+        return terrain.lowest(lowest_points(thing), middle[:2])
 
 
 def _grasps(scene: ExpertScene, thing: str) -> list[Grasp]:
-    """Tilted grasps from all around, best first."""
+    """Tilted grasps from all headings, best first."""
     frame, center = scene.pose(thing), scene.center_of_mass(thing)
     surface, surroundings = scene.surface(thing), scene.surroundings(thing)
     found: list[Grasp] = []
@@ -203,23 +205,13 @@ def _best_different(grasps: Sequence[Grasp]) -> list[Grasp]:
     return kept
 
 
-def _ways_into(region: Box) -> list[float]:
-    first = region.pose.rotation[:, 0]
-    start = float(np.arctan2(first[1], first[0]))
-    return [start + 2 * np.pi * way / _WAYS for way in range(_WAYS)]
-
-
 def _half_along(region: Box, axis: Vector3) -> float:
     """Half the extent (m) of a region along an axis of the world."""
     return float(np.abs(axis @ region.pose.rotation) @ region.half)
 
 
-def _drawn_back(pose: Pose, distance: float) -> Pose:
-    return Pose(position=pose.position - distance * pose.rotation[:, 2], rotation=pose.rotation)
-
-
-def _heading_of(gripper: Pose) -> float:
-    return float(np.arctan2(gripper.rotation[1, 2], gripper.rotation[0, 2]))
+def _heading(direction: Vector3) -> float:
+    return float(np.arctan2(direction[1], direction[0]))
 
 
 def _about_up(angle: float) -> Matrix3:

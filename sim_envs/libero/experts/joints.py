@@ -9,14 +9,6 @@ from scipy.spatial.transform import Rotation
 
 from sim_envs.scripted.poses import Pose, Vector3
 
-_RANGES = {
-    "open": "default_open_ranges",
-    "close": "default_close_ranges",
-    "turnon": "default_turnon_ranges",
-    "turnoff": "default_turnoff_ranges",
-}
-"""LIBERO's property for the joint range of each predicate."""
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FixtureJoint:
@@ -55,14 +47,14 @@ class FixtureJoint:
 
 
 def read_joint(env: Any, name: str) -> FixtureJoint | None:
-    """The joint that opens, closes or turns what LIBERO calls `name`: a drawer's region, or a fixture with
-    one moving part. None if there is no such joint."""
+    """The joint of a drawer's region, or of a fixture with one moving part; None if there is none."""
     region = env.object_sites_dict.get(name)
-    names = list(region.joints or ()) if region is not None else _joints_of_fixture(env, name)
+    owner = env.fixtures_dict.get(name) if region is None else region
+    names = list(owner.joints or ()) if owner is not None else []
     if len(names) != 1:
         return None
     model, data = env.sim.model._model, env.sim.data._data
-    joint = int(mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_JOINT, names[0]))
+    joint = model.joint(names[0]).id
     return FixtureJoint(
         name=names[0],
         fixture=name if region is None else region.parent_name,
@@ -75,7 +67,7 @@ def read_joint(env: Any, name: str) -> FixtureJoint | None:
 
 
 def read_container(env: Any, region: str) -> FixtureJoint | None:
-    """The joint to be opened before anything can go into a region: a drawer's own, or the fixture's door."""
+    """The joint that opens a region: of its drawer, or of its fixture's door; None if always open."""
     joint = read_joint(env, region)
     if joint is None and region in env.object_sites_dict:
         joint = read_joint(env, getattr(env.object_sites_dict[region], "parent_name", None) or "")
@@ -83,11 +75,7 @@ def read_container(env: Any, region: str) -> FixtureJoint | None:
 
 
 def wanted_range(env: Any, predicate: str, joint: FixtureJoint) -> tuple[float, float] | None:
-    """Between which values of the joint a predicate holds, by LIBERO's own table; None if it has none."""
+    """The range of joint values in which a predicate holds, as LIBERO defines it; None if undefined."""
     table = env.get_object(joint.fixture).object_properties["articulation"]
-    values = table.get(_RANGES[predicate])
+    values = table.get(f"default_{predicate}_ranges")
     return (float(min(values)), float(max(values))) if values else None
-
-
-def _joints_of_fixture(env: Any, name: str) -> list[str]:
-    return list(env.fixtures_dict[name].joints) if name in env.fixtures_dict else []

@@ -13,25 +13,25 @@ from sim_envs.scripted.poses import Pose, Vector3
 from sim_envs.truth.ground_truth import Phase
 
 _FLAT = 0.035
-"""A thing lower than this (m) has no wall to be taken by."""
+"""Objects lower than this (m) have no wall to grasp."""
 
 _PRESS = 0.008
 """Commanded depth (m) of the fingertips below the inside of the object, so that it moves along."""
 
 _CLOSE_ENOUGH = 0.008
-"""How near the middle of its spot (m) a thing is left."""
+"""Distance (m) from the target at which sliding ends."""
 
 _AHEAD = 0.025
 """Commanded lead (m) of the fingers: small enough that they do not climb a rim."""
 
 _SLIPPED = 0.07
-"""Farther than this (m) from its middle the fingers no longer move a thing."""
+"""Distance (m) from the object's center beyond which the fingers have slipped off."""
 
 _STEPS = 200
-"""Control steps after which sliding is begun anew."""
+"""Control steps after which sliding starts again."""
 
 _MIDDLE = 0.02
-"""How far (m) around its middle a thing's surface is looked at."""
+"""Radius (m) around the object's center in which its inside is searched."""
 
 _UP = 0.08
 
@@ -48,7 +48,7 @@ def is_pushed(scene: ExpertScene, goal: Goal) -> bool:
 
 
 def slide(scene: ExpertScene, goal: Goal) -> Skill:
-    """Slide the first argument to the middle of the second, as often as it takes."""
+    """Slide the first argument to the middle of the second, retrying until the goal holds."""
     while not scene.satisfied(goal):
         thing, target = goal.arguments
         spot = _inside(scene, thing)
@@ -59,7 +59,7 @@ def slide(scene: ExpertScene, goal: Goal) -> Skill:
 
 
 def _inside(scene: ExpertScene, thing: str) -> Vector3:
-    """The top of a thing's surface at its middle (m)."""
+    """Top of the object's surface at its center (m)."""
     surface, middle = scene.surface(thing), scene.center_of_mass(thing)
     under = surface[np.linalg.norm(surface[:, :2] - middle[:2], axis=1) < _MIDDLE]
     return np.array([*middle[:2], under[:, 2].max() if len(under) else middle[2]])

@@ -1,19 +1,19 @@
-"""Motions to a pose with any hand rotation, and away from it."""
+"""Motions to a pose with any hand rotation, away from it, and waiting."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.scripted.clearance import Terrain
-from sim_envs.scripted.hand import FULLY_OPEN, underside
+from sim_envs.scripted.hand import FULLY_OPEN, hand_underside
 from sim_envs.scripted.motion import GripperMotion, Waypoint
 from sim_envs.scripted.poses import Pose, Vector3
 from sim_envs.truth.ground_truth import Phase
 
 _MARGIN = 0.03
-"""Room (m) left under the hand as it travels."""
+"""Clearance (m) below the hand on its way."""
 
 _CORNER = 0.015
 _METRES_PER_STEP = 0.008
@@ -25,7 +25,7 @@ def reach(scene: ExpertScene, end: Pose, before: Pose, grip: float) -> GripperMo
     """Move above all obstacles to a pose in front of the part, then straight to the part."""
     start = scene.gripper
     terrain = Terrain(scene.surroundings(), start=start.position[:2], end=before.position[:2])
-    shapes = [underside(pose, FULLY_OPEN) for pose in (start, end)]
+    shapes = [hand_underside(pose, FULLY_OPEN) for pose in (start, end)]
     height = max(terrain.lowest_along(shape) for shape in shapes) + _MARGIN
     height = max(height, before.position[2])
     path = (
@@ -40,9 +40,19 @@ def reach(scene: ExpertScene, end: Pose, before: Pose, grip: float) -> GripperMo
 def leave(scene: ExpertScene, way: Vector3, grip: float) -> GripperMotion:
     """Move away by a vector (m), keeping the rotation."""
     start = scene.gripper
-    away = Pose(position=start.position + way, rotation=start.rotation)
-    path = (Waypoint(pose=away, near=_CORNER, aligned=np.pi),)
+    path = (Waypoint(pose=start.shifted(way), near=_CORNER, aligned=np.pi),)
     return GripperMotion(phase=Phase.RETREAT, path=lambda: path, grip=grip, steps=time_for(start, path))
+
+
+def stay(scene: ExpertScene, phase: Phase, grip: float, steps: int) -> GripperMotion:
+    """Hold still for some control steps while the fingers open or close."""
+    return GripperMotion(phase=phase, path=here(scene), grip=grip, steps=steps, dwell=steps)
+
+
+def here(scene: ExpertScene) -> Callable[[], Sequence[Waypoint]]:
+    """A path that stays at the gripper's current pose."""
+    path = (Waypoint(pose=scene.gripper, near=np.inf, aligned=np.inf),)
+    return lambda: path
 
 
 def time_for(start: Pose, path: Sequence[Waypoint]) -> int:

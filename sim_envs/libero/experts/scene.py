@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -15,22 +15,14 @@ from sim_envs.scripted.kinematics import ArmJoints, ReachabilityCheck
 from sim_envs.scripted.motion import PredictedMotion
 from sim_envs.scripted.poses import Box, Pose, Vector3, Vector6
 from sim_envs.scripted.surfaces import Points
-from sim_envs.world import AdvanceResult
+from sim_envs.truth.ground_truth import Phase
 
-
-@runtime_checkable
-class Simulator(Protocol):
-    """A simulator with one of LIBERO's tasks loaded."""
-
-    @property
-    def env(self) -> Any:
-        """The wrapped LIBERO environment (`BDDLBaseDomain`)."""
-
-    def predicted_motion(self, thing: str) -> PredictedMotion | None:
-        """The predicted motion of an object; None if it does not move by itself."""
-
-    def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
-        """Run the actions, one control step each, and stop at success."""
+_PHASES = {
+    "open": Phase.OPEN,
+    "close": Phase.CLOSE,
+    "turnon": Phase.TURN_ON,
+    "turnoff": Phase.TURN_OFF,
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,6 +39,11 @@ class Goal:
 
     def __str__(self) -> str:
         return f"{self.predicate}({', '.join(self.arguments)})"
+
+    @property
+    def phase(self) -> Phase:
+        """The phase that opens, closes or switches the part."""
+        return _PHASES[self.predicate]
 
     @classmethod
     def all_of(cls, env: Any) -> "tuple[Goal, ...]":
@@ -74,10 +71,12 @@ class ExpertScene:
         self._env = env
         self._model = env.sim.model._model
         self._data = env.sim.data._data
-        self._grip_site = self._id(mujoco.mjtObj.mjOBJ_SITE, env.robots[0].controller.eef_name)
+        self._grip_site = self._model.site(env.robots[0].controller.eef_name).id
         self._robot_root = int(self._model.body_rootid[self._model.site_bodyid[self._grip_site]])
         fingers = env.robots[0].gripper.important_geoms
-        self._fingers = [self._geom_ids(fingers[side]) for side in ("left_finger", "right_finger")]
+        self._fingers = [
+            {self._model.geom(name).id for name in fingers[side]} for side in ("left_finger", "right_finger")
+        ]
         self.goals = Goal.all_of(env)
 
     @property
@@ -88,15 +87,12 @@ class ExpertScene:
     @property
     def base(self) -> Pose:
         """The pose of the robot's base."""
-        rotation = self._data.xmat[self._robot_root].reshape(3, 3).copy()
-        return Pose(position=self._data.xpos[self._robot_root].copy(), rotation=rotation)
+        return Pose.of(self._data.body(self._robot_root))
 
     @property
     def gripper(self) -> Pose:
         """The pose of the grip site: z points out of the hand, x from finger to finger."""
-        site = self._grip_site
-        rotation = self._data.site_xmat[site].reshape(3, 3).copy()
-        return Pose(position=self._data.site_xpos[site].copy(), rotation=rotation)
+        return Pose.of(self._data.site(self._grip_site))
 
     @property
     def gripper_velocity(self) -> Vector6:
@@ -108,7 +104,7 @@ class ExpertScene:
 
     @property
     def mobility(self) -> Float64[np.ndarray, "6 6"]:
-        """How the grip site accelerates (m/s², rad/s²) per unit of wrench (N, Nm) on it: J M⁻¹ Jᵀ."""
+        """Acceleration of the grip site (m/s², rad/s²) per wrench (N, Nm) on it: J M⁻¹ Jᵀ."""
         size = self._model.nv
         jacobian, inertia = np.zeros((6, size)), np.zeros((size, size))
         mujoco.mj_jacSite(self._model, self._data, jacobian[:3], jacobian[3:], self._grip_site)
@@ -128,90 +124,82 @@ class ExpertScene:
         return bool(self._env._eval_predicate([goal.predicate, *goal.arguments]))
 
     def position(self, name: str) -> Vector3:
-        """Where a thing or a region is (m), by the point that LIBERO's predicates look at."""
+        """Position (m) of an object or region that LIBERO's predicates use."""
         if name in self._env.object_sites_dict:
-            site = self._id(mujoco.mjtObj.mjOBJ_SITE, name)
-            return self._data.site_xpos[site].copy()
+            return self._data.site(name).xpos.copy()
         return self.pose(name).position
 
     def region(self, name: str) -> Box | None:
-        """The box of a region, as LIBERO's predicates see it; None for a thing."""
+        """The box of a region that LIBERO's predicates use; None for an object."""
         if name not in self._env.object_sites_dict:
             return None
-        rotation = self._data.site_xmat[self._id(mujoco.mjtObj.mjOBJ_SITE, name)].reshape(3, 3).copy()
         half = np.asarray(self._env.object_sites_dict[name].size, np.float64)
-        return Box(pose=Pose(position=self.position(name), rotation=rotation), half=half)
+        return Box(pose=Pose.of(self._data.site(name)), half=half)
 
     def reach(self) -> ReachabilityCheck:
         """A reachability check on a copy of the current state."""
         return ReachabilityCheck(self._model, self._data, self._arm)
 
     def body(self, name: str) -> int:
-        """The number of a thing's body in MuJoCo's model."""
+        """Id of an object's body."""
         return int(self._env.obj_body_id[name])
 
     @property
     def movable(self) -> frozenset[str]:
-        """The things that can be carried; fixtures cannot."""
+        """Names of the movable objects, without fixtures."""
         return frozenset(self._env.objects_dict)
 
     def owner(self, name: str) -> str:
-        """The thing that a region is part of; a thing's own name; `` for regions of the floor or a table."""
+        """The object that a region belongs to; an object's own name; empty for regions of floor or table."""
         region = self._env.object_sites_dict.get(name)
         return name if region is None else region.parent_name or ""
 
     def pose(self, name: str) -> Pose:
-        """The pose of a thing."""
-        body = self._env.obj_body_id[name]
-        rotation = self._data.xmat[body].reshape(3, 3).copy()
-        return Pose(position=self._data.xpos[body].copy(), rotation=rotation)
+        """The pose of an object."""
+        return Pose.of(self._data.body(self.body(name)))
 
     def center_of_mass(self, name: str) -> Vector3:
-        """The centre of mass of a thing (m)."""
-        return self._data.subtree_com[self._env.obj_body_id[name]].copy()
+        """The center of mass of an object (m)."""
+        return self._data.subtree_com[self.body(name)].copy()
 
     def surface(self, name: str) -> Points:
-        """Points on a thing's collision surface, in world coordinates."""
+        """Points on an object's collision surface, in world coordinates."""
         return self._surface_of({self._root(name)})
 
     def surroundings(self, *without: str) -> Points:
-        """Points on all collision surfaces but the robot's and those of the things named."""
+        """Points on all collision surfaces except those of the robot and the named objects."""
         hidden = {self._root(name) for name in without}
-        return self._surface_of({int(root) for root in self._model.body_rootid} - hidden)
+        return self._surface_of(set(self._model.body_rootid.tolist()) - hidden)
 
     def joint(self, name: str) -> FixtureJoint | None:
-        """The joint behind a drawer's region, or behind a fixture with one moving part; None if none."""
+        """See `joints.read_joint`."""
         return read_joint(self._env, name)
 
     def container(self, region: str) -> FixtureJoint | None:
-        """The joint that has to be open before anything can go into a region; None if it is always open."""
+        """See `joints.read_container`."""
         return read_container(self._env, region)
 
     def wanted(self, predicate: str, joint: FixtureJoint) -> tuple[float, float] | None:
-        """Between which values of a joint `open`, `close`, `turnon` or `turnoff` holds; None if nowhere."""
+        """See `joints.wanted_range`."""
         return wanted_range(self._env, predicate, joint)
 
     def part_boxes(self, joint: FixtureJoint) -> list[Box]:
-        """The collision shapes of what a joint moves, each by its bounding box."""
+        """Bounding boxes of the collision shapes of the part that a joint moves."""
         return self._collisions.boxes(self._moved_by(joint))
 
     def part_surface(self, joint: FixtureJoint) -> Points:
-        """Points on the surface of what a joint moves, in world coordinates."""
+        """Points on the surface of the part that a joint moves, in world coordinates."""
         return self._collisions.surface(self._moved_by(joint))
 
     def surroundings_of_part(self, joint: FixtureJoint) -> Points:
-        """Points on all surfaces but the robot's and those of what a joint moves."""
+        """Points on all surfaces except those of the robot and the part that a joint moves."""
         return self._collisions.surface(set(range(self._model.nbody)) - self._moved_by(joint))
 
     def fixtures_beside(self, joint: FixtureJoint) -> Points:
-        """Those of them that stay where they are: on bodies that no free joint carries."""
-        free = {
-            int(self._model.jnt_bodyid[free])
-            for free in np.flatnonzero(self._model.jnt_type == mujoco.mjtJoint.mjJNT_FREE)
-        }
-        roots = {int(root) for root in self._model.body_rootid} - free
-        fixed = {body for body in range(self._model.nbody) if int(self._model.body_rootid[body]) in roots}
-        return self._collisions.surface(fixed - self._moved_by(joint))
+        """Points on the surroundings of the part that are fixed, not on movable objects."""
+        free = self._model.jnt_bodyid[self._model.jnt_type == mujoco.mjtJoint.mjJNT_FREE]
+        fixed = np.flatnonzero(~np.isin(self._model.body_rootid, free))
+        return self._collisions.surface(set(fixed.tolist()) - self._moved_by(joint))
 
     def fingers_touching(self, name: str) -> int:
         """Number of fingers that touch an object: 0, 1 or 2."""
@@ -228,30 +216,20 @@ class ExpertScene:
     @functools.cached_property
     def _arm(self) -> ArmJoints:
         robot = self._env.robots[0]
-        joints = [self._joint(name) for name in robot.robot_joints]
-        ranges = self._model.jnt_range[[self._joint(name) for name in robot.gripper.joints]]
+        low, high = np.array([self._model.joint(name).range for name in robot.gripper.joints]).T
         return ArmJoints(
             root=self._robot_root,
             site=self._grip_site,
             qpos=np.asarray(robot._ref_joint_pos_indexes),
             dof=np.asarray(robot._ref_joint_vel_indexes),
             fingers=np.asarray(robot._ref_gripper_joint_pos_indexes),
-            open=np.where(np.abs(ranges[:, 0]) > np.abs(ranges[:, 1]), *ranges.T),
-            limits=self._model.jnt_range[joints],
+            open=np.where(np.abs(low) > np.abs(high), low, high),
+            limits=np.array([self._model.joint(name).range for name in robot.robot_joints]),
             resting=np.asarray(robot.controller.initial_joint),
         )
 
-    def _id(self, kind: Any, name: str) -> int:
-        return int(mujoco.mj_name2id(self._model, kind, name))
-
-    def _joint(self, name: str) -> int:
-        return self._id(mujoco.mjtObj.mjOBJ_JOINT, name)
-
-    def _geom_ids(self, names: list[str]) -> frozenset[int]:
-        return frozenset(self._id(mujoco.mjtObj.mjOBJ_GEOM, name) for name in names)
-
     def _root(self, name: str) -> int:
-        return int(self._model.body_rootid[self._env.obj_body_id[name]])
+        return int(self._model.body_rootid[self.body(name)])
 
     def _moved_by(self, joint: FixtureJoint) -> set[int]:
         """The bodies that a joint moves."""
@@ -262,5 +240,5 @@ class ExpertScene:
         return moved
 
     def _surface_of(self, roots: set[int]) -> Points:
-        bodies = {body for body in range(self._model.nbody) if int(self._model.body_rootid[body]) in roots}
-        return self._collisions.surface(bodies)
+        bodies = np.flatnonzero(np.isin(self._model.body_rootid, list(roots)))
+        return self._collisions.surface(set(bodies.tolist()))

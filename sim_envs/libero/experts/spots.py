@@ -6,21 +6,21 @@ import numpy as np
 from jaxtyping import Float64
 from scipy.spatial import KDTree
 
-from sim_envs.libero.experts.scene import ExpertScene, Goal
-from sim_envs.scripted.clearance import XY, Terrain, Underside
+from sim_envs.libero.experts.scene import ExpertScene
+from sim_envs.scripted.clearance import XY, Terrain
 from sim_envs.scripted.surfaces import Points
 
 _FROM_THE_EDGE = 0.01
-"""How far (m) inside a region's edge the middle of a thing is kept."""
+"""Minimal distance (m) of an object's position from the region's edge."""
 
 _SPACING = 0.01
-"""Distance (m) between the spots that are looked at."""
+"""Distance (m) between candidate spots."""
 
 _LEVEL = 0.01
-"""A spot is as low as another if things come down no more than this (m) above it."""
+"""Spots whose heights differ by up to this (m) count as level."""
 
 _GAPS = (0.02, 0.012, 0.006, 0.0)
-"""Room (m) left between things, if there is so much; else the next."""
+"""Clearances (m) between objects, tried in this order."""
 
 _AROUND = np.array([[np.cos(a), np.sin(a)] for a in np.arange(8) * np.pi / 4])
 
@@ -28,14 +28,14 @@ _AROUND = np.array([[np.cos(a), np.sin(a)] for a in np.arange(8) * np.pi / 4])
 class Spots:
     """Candidate placements of a held object on a target."""
 
-    def __init__(self, scene: ExpertScene, thing: str, target: str, underside: Underside) -> None:
-        """Look at a target.
+    def __init__(self, scene: ExpertScene, thing: str, target: str, underside: Points) -> None:
+        """Prepare the search.
 
         Args:
             scene: The scene.
-            thing: What is held.
-            target: A thing or region.
-            underside: Of the gripper and what it holds, relative to the grip site.
+            thing: The held object.
+            target: An object or region.
+            underside: Points of gripper and held object, relative to the grip site.
         """
         self._scene, self._thing, self._target, self._underside = scene, thing, target, underside
         self._middle = scene.position(target)[:2]
@@ -45,11 +45,7 @@ class Spots:
         self._everything = self._terrain(scene.surroundings(thing))
 
     def best(self) -> XY:
-        """Where the thing's own position should come to be, from the target's middle (m).
-
-        The middle, where nothing else is or is to be; else the nearest spot with room; the middle if there
-        is none.
-        """
+        """The object's position relative to the target's center (m): the nearest free spot, if any."""
         region = self._scene.region(self._target)
         if region is None:
             return np.zeros(2)
@@ -68,11 +64,7 @@ class Spots:
         return self._middle + self._offset + spot
 
     def _level(self, spots: Float64[np.ndarray, "n 2"]) -> list[XY]:
-        """The spots where the thing comes down as low as in the middle, from the middle outwards.
-
-        Among spots that are as near, the one farther from the robot comes first, for the arm is then behind
-        what it has set down.
-        """
+        """Spots as low as the center, nearest first; of equally near ones, those farther from the robot."""
         lowest = self._fixed.lowest(self._underside, self._place(np.zeros(2))) + _LEVEL
         away = self._middle - self._scene.base.position[:2]
         distance = np.round(np.linalg.norm(spots, axis=1), 6)
@@ -82,7 +74,7 @@ class Spots:
         ]
 
     def _is_free(self, spot: XY, gap: float) -> bool:
-        """Whether nothing that moves is in the way, within a gap (m)."""
+        """Whether no movable object is within a gap (m)."""
         return all(
             self._everything.lowest(self._underside, self._place(spot) + step)
             <= self._fixed.lowest(self._underside, self._place(spot) + step) + _LEVEL
@@ -90,7 +82,7 @@ class Spots:
         )
 
     def _leaves_room(self, spot: XY, gap: float) -> bool:
-        """Whether what is still to come to this target has room on the other side of the middle."""
+        """Whether the other objects for this target still fit on the other side of its center."""
         mine = self._footprint(self._thing) + spot
         return all(
             _apart(mine, self._footprint(other) - spot) > gap
@@ -98,26 +90,25 @@ class Spots:
         )
 
     def _footprint(self, thing: str) -> Float64[np.ndarray, "n 2"]:
-        """A thing's points in the plan, about its own position."""
+        """An object's points in the horizontal plane, relative to its position."""
         return self._scene.surface(thing)[:, :2] - self._scene.position(thing)[:2]
 
 
 def _still_to_come(scene: ExpertScene, thing: str, target: str) -> Sequence[str]:
-    """What else is to be brought to a target and is not yet there."""
-    return [goal.arguments[0] for goal in scene.goals if _brings_another(goal, thing, target, scene)]
-
-
-def _brings_another(goal: Goal, thing: str, target: str, scene: ExpertScene) -> bool:
-    others = len(goal.arguments) == 2 and goal.arguments[1] == target and goal.arguments[0] != thing
-    return others and not scene.satisfied(goal)
+    """Other objects that goals require at a target and that are not yet there."""
+    return [
+        goal.arguments[0]
+        for goal in scene.goals
+        if goal.arguments[1:] == (target,) and goal.arguments[0] != thing and not scene.satisfied(goal)
+    ]
 
 
 def _grid(half: Float64[np.ndarray, " 2"]) -> Float64[np.ndarray, "n 2"]:
-    """Evenly spaced spots of a rectangle about the origin, which is one of them."""
+    """Evenly spaced spots in a rectangle about the origin, including the origin."""
     axes = [np.arange(-int(h / _SPACING), int(h / _SPACING) + 1) * _SPACING for h in half]
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
 
 
 def _apart(one: Float64[np.ndarray, "n 2"], other: Float64[np.ndarray, "m 2"]) -> float:
-    """The distance (m) between two clouds in the plan."""
+    """Distance (m) between two point sets in the plane."""
     return float(KDTree(one).query(other)[0].min())

@@ -13,18 +13,18 @@ from sim_envs.scripted.poses import Pose, Vector3, Vector6
 Matrix6 = Float64[np.ndarray, "6 6"]
 
 ACTION_SCALE = np.array([0.05, 0.05, 0.05, 0.5, 0.5, 0.5])
-"""Metres and radians per control step that an action of 1 asks for (robosuite's osc_pose.json)."""
+"""Metres and radians per control step at an action of 1 (robosuite's osc_pose.json)."""
 
 CONTROL_SECONDS = 0.05
 _STIFFNESS = 150.0
 _DAMPING = 2 * _STIFFNESS**0.5
 
 _LEAST_MOBILITY = 1e-3
-"""Acceleration per wrench, along any direction, is taken to be at least this (1/kg, 1/(kg m²)). With its
-elbow stretched the arm cannot move one way at all, and there is no best delta for that."""
+"""Minimal acceleration per wrench (1/kg, 1/(kg m²)) along any direction: a stretched arm cannot move in one
+direction, for which the regulator has no solution."""
 
 _FARTHEST = np.array([0.06, 0.3])
-"""Larger errors (m, rad) are steered at as if they were this large: the gripper travels at full speed."""
+"""Errors (m, rad) are clipped to this, at which the gripper moves at full speed."""
 
 _ERROR_COST = np.repeat([1.0, 0.05], 3)
 _VELOCITY_COST = np.repeat([1e-3, 1e-5], 3)
@@ -61,10 +61,10 @@ class ArmModel:
     def near(cls, mobility: Matrix6) -> "ArmModel":
         """The model for an arm whose gripper accelerates by `mobility @ wrench`.
 
-        robosuite's controller divides forces and torques each by their own inertia, as if they did not meet
-        in the arm. They do; what is left is a coupled spring, here integrated exactly over a control step.
+        robosuite's controller decouples forces and torques separately, so that a coupled spring remains,
+        integrated here exactly over a control step.
         """
-        mobility = _without_dead_ends(mobility)
+        mobility = _regularized(mobility)
         inertia = np.zeros((6, 6))
         inertia[:3, :3] = np.linalg.inv(mobility[:3, :3])
         inertia[3:, 3:] = np.linalg.inv(mobility[3:, 3:])
@@ -91,28 +91,25 @@ class ArmModel:
     def delta_towards(
         self, target: Pose, state: GripperState, *, pace: float = 1.0, velocity: Vector3 | None = None
     ) -> Vector6:
-        """The delta to command now; no part exceeds an action of 1.
+        """The delta (m, rad) to command now, at most that of an action of 1.
 
         Args:
-            target: Where to go.
-            state: Where the gripper is.
-            pace: Share of full speed.
-            velocity: Of the target (m/s); None if it stands.
-
-        Returns:
-            Metres, radians.
+            target: The target pose.
+            state: The gripper's state.
+            pace: Fraction of full speed.
+            velocity: Velocity of the target (m/s); None if it is fixed.
         """
         error = state.pose.twist_to(target).reshape(2, 3)
         norms = np.linalg.norm(error, axis=1)
         error *= np.minimum(1.0, pace * _FARTHEST / np.maximum(norms, 1e-12))[:, None]
         delta = self.gain @ np.concatenate([error.ravel(), -state.velocity])
         if velocity is not None:
-            steady, kept = self._travelling(velocity)
+            steady, kept = self._steady_state(velocity)
             delta += self.gain[:, 6:] @ steady + kept
         return delta / max(1.0, np.abs(delta / ACTION_SCALE).max())
 
-    def _travelling(self, velocity: Vector3) -> tuple[Vector6, Vector6]:
-        """How fast a gripper is at the start of each step, and the delta, if both keep it with a target."""
+    def _steady_state(self, velocity: Vector3) -> tuple[Vector6, Vector6]:
+        """Velocity at the start of each step, and delta, with which the gripper follows a moving target."""
         moves = np.block(
             [
                 [self.moved_by_velocity, self.moved_by_delta],
@@ -123,8 +120,8 @@ class ArmModel:
         steady, delta = np.split(np.linalg.solve(moves, way), 2)
         return steady, delta
 
-    def foresee(self, state: GripperState, delta: Vector6) -> GripperState:
-        """Where the gripper will be one control step after a delta is commanded, if nothing is in its way."""
+    def predict(self, state: GripperState, delta: Vector6) -> GripperState:
+        """Predict the gripper's state one control step after a delta is commanded, without contacts."""
         moved = self.moved_by_velocity @ state.velocity + self.moved_by_delta @ delta
         velocity = self.velocity_kept @ state.velocity + self.velocity_by_delta @ delta
         return GripperState(pose=state.pose.moved(moved), velocity=velocity)
@@ -140,7 +137,7 @@ class ArmModel:
             target = path[min(counts[step], len(path) - 1)]
             velocity = target.velocity_after(now, over=CONTROL_SECONDS)
             deltas[step] = self.delta_towards(target.after(now).pose, state, pace=pace, velocity=velocity)
-            state = self.foresee(state, deltas[step])
+            state = self.predict(state, deltas[step])
             counts[step + 1] = progress([each.after(then) for each in path], state.pose, int(counts[step]))
         return Plan(deltas=deltas, passed=counts)
 
@@ -158,12 +155,12 @@ class Plan:
     passed: Int64[np.ndarray, " steps+1"]
 
     def actions(self, grip: float) -> Float64[np.ndarray, "steps 7"]:
-        """LIBERO's actions, with one command to the fingers throughout."""
+        """LIBERO's actions, with a constant gripper command."""
         grips = np.full((len(self.deltas), 1), grip)
         return np.clip(np.concatenate([self.deltas / ACTION_SCALE, grips], axis=1), -1.0, 1.0)
 
 
-def _without_dead_ends(mobility: Matrix6) -> Matrix6:
+def _regularized(mobility: Matrix6) -> Matrix6:
     along, directions = np.linalg.eigh(mobility)
     if along[0] >= _LEAST_MOBILITY:
         return mobility

@@ -10,7 +10,7 @@ from sim_envs.libero.truth.names import Names
 from sim_envs.truth.scene import HAND, LEFT, NOTHING, RIGHT, Articulation, Item, Vector3
 
 GROUNDS = {"table": -2, "floor": -3}
-"""Owners of geoms that belong to no item: the table or floor, or anything else."""
+"""Owners of the geoms of table and floor."""
 
 
 class Hulls:
@@ -47,13 +47,9 @@ def find_items(env: Any, model: mujoco.MjModel, names: Names) -> list[Item]:
         found.append(Item(index=len(found), name=name, noun=noun, body=root))
     for name in names.fixtures:
         ranges = getattr(env.get_object(name), "object_properties", {}).get("articulation", {})
-        for joint in _joints(env, name, ranges):
+        for joint in env.get_object(name).joints if any(ranges.values()) else ():
             found.append(_part(model, names, len(found), name, joint, ranges))
     return found
-
-
-def _joints(env: Any, fixture: str, ranges: dict[str, Sequence[float]]) -> list[str]:
-    return list(env.get_object(fixture).joints) if any(ranges.values()) else []
 
 
 def _part(
@@ -65,11 +61,8 @@ def _part(
     ranges: dict[str, Sequence[float]],
 ) -> Item:
     switches = "default_turnon_ranges" in ranges
-    start, end = (
-        (ranges["default_turnoff_ranges"], ranges["default_turnon_ranges"])
-        if switches
-        else (ranges["default_close_ranges"], ranges["default_open_ranges"])
-    )
+    off, on = ("turnoff", "turnon") if switches else ("close", "open")
+    start, end = ranges[f"default_{off}_ranges"], ranges[f"default_{on}_ranges"]
     number = model.joint(joint).id
     return Item(
         index=index,
@@ -86,19 +79,16 @@ def _part(
 
 
 def owners(model: mujoco.MjModel, items: Sequence[Item]) -> np.ndarray:
-    """Maps a geom to the index of its item, or to a negative owner."""
+    """Maps a geom to the index of its item, or to a negative number: `NOTHING`, or one of `GROUNDS`."""
     owner = np.full(model.nbody, GROUNDS["floor"])
     of_body = {item.body: item.index for item in items}
     for body in range(1, model.nbody):
         parent = model.body_parentid[body]
-        inherited = owner[parent] if parent else _owner_of_root(model.body(body).name)
-        owner[body] = of_body.get(body, inherited)
+        name = model.body(body).name
+        ground = next((owner for noun, owner in GROUNDS.items() if noun in name), NOTHING)
+        owner[body] = of_body.get(body, owner[parent] if parent else ground)
     collides = (model.geom_contype | model.geom_conaffinity) != 0
     return np.where(collides, owner[model.geom_bodyid], NOTHING)
-
-
-def _owner_of_root(body: str) -> int:
-    return next((owner for noun, owner in GROUNDS.items() if noun in body), NOTHING)
 
 
 def sides(env: Any, model: mujoco.MjModel) -> np.ndarray:

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from sim_envs.truth.places import FIXTURES, LEVELS, LOWER_SHELF, THINGS, UPPER_SHELF, beside
+from sim_envs.truth.places import FIXTURES, LEVELS, LOWER_SHELF, THINGS, UPPER_SHELF
 
 _POSITION_WORDS = re.compile(r"\b(left|right|front|back|middle|both)\b")
 _ZONE = re.compile(r"(\w+)_(left|right|front|back)_region")
 _ACROSS = {2: ("left", "right"), 3: ("left", "middle", "right")}
 _ALONG = {2: ("back", "front"), 3: ("back", "middle", "front")}
-"""LIBERO's words for alike things, by growing y and by growing x: as someone opposite the robot sees them."""
+"""LIBERO's words for objects of one noun, by increasing y and x: as seen from opposite the robot."""
 
 _GROUNDS = ("table", "floor")
 
@@ -24,9 +24,9 @@ class Names:
     """The nouns of one task.
 
     Attributes:
-        things: LIBERO's name of a movable thing to its noun; no two share one.
-        fixtures: LIBERO's name of a fixture to its noun.
-        categories: LIBERO's name of a thing or fixture to its category.
+        things: Maps LIBERO's name of a movable object to its noun, which is unique.
+        fixtures: Maps LIBERO's name of a fixture to its noun.
+        categories: Maps LIBERO's name of an object or fixture to its category.
     """
 
     things: Mapping[str, str]
@@ -42,7 +42,7 @@ class Names:
             instruction: The instruction; decides how similar objects are distinguished.
 
         Raises:
-            KeyError: The problem holds a thing whose category has no noun.
+            KeyError: The category of an object has no noun.
         """
         objects, fixtures = _by_name(problem["objects"]), _by_name(problem["fixtures"])
         alike: defaultdict[str, list[str]] = defaultdict(list)
@@ -50,7 +50,7 @@ class Names:
             alike[THINGS[category]].append(name)
         things: dict[str, str] = {}
         for noun, names in alike.items():
-            things |= _told_apart(noun, names, problem, instruction)
+            things |= _distinguished(noun, names, problem, instruction)
         return cls(
             things={name: things[name] for name in objects},
             fixtures={name: FIXTURES[category] for name, category in fixtures.items()},
@@ -63,7 +63,7 @@ class Names:
         return next(noun for noun in self.fixtures.values() if noun in _GROUNDS)
 
     def place(self, name: str) -> str:
-        """The noun of a thing, a fixture, or a region of a thing, a fixture or the table."""
+        """The noun of an object, a fixture, or a region of an object, a fixture or the table."""
         nouns = {**self.things, **self.fixtures}
         if name in nouns:
             return nouns[name]
@@ -91,7 +91,7 @@ class Names:
         return noun
 
     def _zone(self, region: str) -> str:
-        """A rectangle of the table, by what it is beside: `stove_front_region` → `front of the stove`."""
+        """A region of the table, by its landmark: `stove_front_region` → `front of the stove`."""
         match = _ZONE.fullmatch(region)
         if match is None:
             return self.ground
@@ -100,17 +100,17 @@ class Names:
             for name, noun in {**self.things, **self.fixtures}.items()
             if f"_{self.categories[name]}".endswith(f"_{match[1]}")
         )
-        return beside(match[2], landmark)
+        return f"{match[2]} of the {landmark}"
 
 
 def _by_name(groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
     return {name: category for category, names in groups.items() for name in names}
 
 
-def _told_apart(
+def _distinguished(
     noun: str, names: Sequence[str], problem: Mapping[str, Any], instruction: str
 ) -> dict[str, str]:
-    """Alike things by name: the one that is meant and the other, or by how they stand to each other."""
+    """Distinguish objects of one noun: the one in the goal and the other, or by their relative positions."""
     if len(names) == 1:
         return {names[0]: noun}
     meant = {argument for goal in problem["goal_state"] for argument in goal[1:]} & set(names)

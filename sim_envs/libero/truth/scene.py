@@ -9,20 +9,12 @@ import numpy as np
 from sim_envs.libero.experts.scene import Goal
 from sim_envs.libero.truth.items import GROUNDS, Hulls, find_items, owners, sides
 from sim_envs.libero.truth.names import Names
-from sim_envs.truth.ground_truth import ELSEWHERE, Phase
+from sim_envs.truth.ground_truth import ELSEWHERE
 from sim_envs.truth.places import phrase
 from sim_envs.truth.scene import GoalTarget, Item, TruthScene, Vector3
 
 _FLAT = 0.01
 """Objects stand on regions up to this half height (m), and in higher ones."""
-
-
-_WANTED = {
-    "open": Phase.OPEN,
-    "close": Phase.CLOSE,
-    "turnon": Phase.TURN_ON,
-    "turnoff": Phase.TURN_OFF,
-}
 
 
 class LiberoScene(TruthScene):
@@ -54,7 +46,7 @@ class LiberoScene(TruthScene):
         return min(items, key=lambda item: distances[item.index])
 
     def satisfied(self, target: GoalTarget) -> bool:
-        """Whether a goal holds, by LIBERO's own predicate. Does not change the simulation."""
+        """As in the base class, by LIBERO's predicates."""
         goal = self._goals[target.number]
         if goal.predicate not in ("turnon", "turnoff"):
             return bool(self._env._eval_predicate([goal.predicate, *goal.arguments]))
@@ -77,10 +69,7 @@ class LiberoScene(TruthScene):
         return bool(np.all(np.abs(position - center)[:2] <= half + margin))
 
     def location(self, item: Item) -> str:
-        """Where a thing is: in or on a region, on another thing, on the table; else `elsewhere`.
-
-        By LIBERO's predicates; its goals come first, so that facts agree with success.
-        """
+        """As in the base class, by LIBERO's predicates."""
         for target in self.targets:
             if target.item is item and target.place is not None and self.satisfied(target):
                 return phrase(target.place)
@@ -94,8 +83,8 @@ class LiberoScene(TruthScene):
         if goal.predicate in ("in", "on"):
             gate = part if goal.predicate == "in" else None
             return GoalTarget(number=number, item=self._by_name[goal.arguments[0]], place=noun, gate=gate)
-        assert part is not None, f"{goal} is about nothing that opens or turns on"
-        return GoalTarget(number=number, item=part, wanted=_WANTED[goal.predicate])
+        assert part is not None, f"{goal}: no part opens or turns on"
+        return GoalTarget(number=number, item=part, wanted=goal.phase)
 
     def _regions_around(self, item: Item) -> list[str]:
         found = []

@@ -123,7 +123,7 @@ def test_the_arm_goes_where_it_is_foreseen_to_go(open_sim: OpenSim) -> None:
         plan = arm.follow((Waypoint(pose=target),), state, passed=0, steps=5)
         sim.advance(plan.actions(-1.0))
         for delta in plan.deltas:
-            state = arm.foresee(state, delta)
+            state = arm.predict(state, delta)
         assert np.linalg.norm(scene.gripper.position - state.pose.position) < 0.005
     assert np.linalg.norm(scene.gripper.twist_to(target)[:3]) < 0.001
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim_envs.scripted.clearance import Terrain, Underside
+from sim_envs.scripted.clearance import Terrain, underside_of
 from sim_envs.scripted.grasps import Grasp, grasps_from_above, grasps_turned
 from sim_envs.scripted.gripper import PANDA, downward, pointing
 from sim_envs.scripted.poses import Pose
@@ -80,7 +80,7 @@ def test_a_tilted_gripper_heads_where_it_is_told_and_closes_level(heading: float
 
 def test_a_tilted_gripper_is_seen_from_below_with_the_whole_of_its_hand() -> None:
     pose = Pose(position=np.zeros(3), rotation=pointing(0.0, np.pi / 2))
-    lowest = Underside.of(pose, opening=0.076).points
+    lowest = underside_of(pose, opening=0.076)
     assert lowest[:, 2].min() == pytest.approx(-PANDA.hand[1], abs=1e-6)
     assert lowest[:, 0].min() == pytest.approx(-PANDA.back, abs=0.003)
     assert lowest[:, 0].max() == pytest.approx(PANDA.tip, abs=0.003)
@@ -163,7 +163,7 @@ def test_a_height_map_keeps_the_top_of_what_stands_in_a_cell() -> None:
 
 def test_the_gripper_comes_down_to_what_is_below_it_and_travels_over_what_is_on_its_way() -> None:
     wall = box(0.01, 0.2, 0.1)
-    underside = Underside.of(Pose(position=np.zeros(3), rotation=downward(np.pi / 2)), opening=0.076)
+    underside = underside_of(Pose(position=np.zeros(3), rotation=downward(np.pi / 2)), opening=0.076)
     start, end = np.array([-0.2, 0.0]), np.array([0.2, 0.0])
     terrain = Terrain(np.concatenate([FLOOR, wall]), start=start, end=end)
     assert terrain.lowest(underside, end) == pytest.approx(PANDA.tip, abs=1e-6)
@@ -172,7 +172,7 @@ def test_the_gripper_comes_down_to_what_is_below_it_and_travels_over_what_is_on_
 
 def test_what_is_held_counts_as_part_of_the_gripper() -> None:
     pose = Pose(position=np.array([0.0, 0.0, 0.3]), rotation=downward(np.pi / 2))
-    underside = Underside.of(pose, opening=0.03, held=box(0.02, 0.02, 0.05) + np.array([0.0, 0.0, 0.2]))
+    underside = underside_of(pose, opening=0.03, held=box(0.02, 0.02, 0.05) + np.array([0.0, 0.0, 0.2]))
     here = np.zeros(2)
     assert Terrain(FLOOR, start=here, end=here).lowest(underside, here) == pytest.approx(0.1, abs=1e-6)
 
@@ -180,7 +180,7 @@ def test_what_is_held_counts_as_part_of_the_gripper() -> None:
 def test_what_lies_under_a_roof_is_pulled_out_before_it_is_lifted() -> None:
     roof = rectangle(center=(0.0, -0.1), half=(0.1, 0.1), height=0.2, spacing=0.008)
     pose = Pose(position=np.array([0.0, 0.02, 0.08]), rotation=downward(0.0))
-    underside = Underside.of(pose, opening=0.04, held=box(0.02, 0.04, 0.04, at=(0.0, 0.02)))
+    underside = underside_of(pose, opening=0.04, held=box(0.02, 0.04, 0.04, at=(0.0, 0.02)))
     here = pose.position[:2]
     terrain = Terrain(np.concatenate([FLOOR, roof]), start=here, end=here)
     out = terrain.nearest_open(underside, here, height=0.085)
@@ -192,6 +192,6 @@ def test_what_lies_under_a_roof_is_pulled_out_before_it_is_lifted() -> None:
 
 def test_fingers_that_will_open_need_more_room() -> None:
     pose = Pose(position=np.zeros(3), rotation=downward(0.0))
-    closed, opening = (Underside.of(pose, opening=0.02, widest=widest) for widest in (None, 0.076))
-    assert np.ptp(closed.points[closed.points[:, 2] < 0, 0]) == pytest.approx(0.02 + 0.032, abs=0.004)
-    assert np.ptp(opening.points[opening.points[:, 2] < 0, 0]) == pytest.approx(0.108, abs=0.004)
+    closed, opening = (underside_of(pose, opening=0.02, widest=widest) for widest in (None, 0.076))
+    assert np.ptp(closed[closed[:, 2] < 0, 0]) == pytest.approx(0.02 + 0.032, abs=0.004)
+    assert np.ptp(opening[opening[:, 2] < 0, 0]) == pytest.approx(0.108, abs=0.004)

@@ -7,7 +7,7 @@ import pytest
 
 from sim_envs.libero.assets import AssetSet
 from sim_envs.libero.experts.expert import Expert
-from sim_envs.libero.experts.insertion import insertions, is_roofed
+from sim_envs.libero.experts.insertion import insertions, is_covered
 from sim_envs.libero.experts.scene import ExpertScene, Goal
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import get_task
@@ -81,7 +81,7 @@ def test_two_pots_stand_beside_each_other_on_one_stove(
 def test_what_has_a_ceiling_is_told_from_what_is_open_above(
     open_sim: OpenSim, task_id: int, target: str, roofed: bool
 ) -> None:
-    assert is_roofed(ExpertScene(open_sim(task_id).env), target) is roofed
+    assert is_covered(ExpertScene(open_sim(task_id).env), target) is roofed
 
 
 @pytest.mark.slow
@@ -101,7 +101,7 @@ def test_the_arm_reaches_what_is_near_and_free(open_sim: OpenSim) -> None:
     near, far, in_the_table = (here.moved(np.array([*step, 0.0, 0.0, 0.0])) for step in steps)
     there = reach.along([here, near])
     assert there is not None
-    assert reach.along([here], start=there) is not None
+    assert reach.along([here], start=there[-1]) is not None
     assert reach.along([far]) is None
     assert reach.along([in_the_table]) is None
 

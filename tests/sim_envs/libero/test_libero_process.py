@@ -103,7 +103,7 @@ from sim_envs.libero.bootstrap import load_libero
 load_libero()
 """
     done = _run(code)
-    assert "mujoco is 3.8.1, but LIBERO's scores hold for 3.2.3 only" in done.stderr.splitlines()[-1]
+    assert "mujoco is 3.8.1, but LIBERO's scores are valid for 3.2.3 only" in done.stderr.splitlines()[-1]
 
 
 def test_no_torch_is_imported() -> None:
