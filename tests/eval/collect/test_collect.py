@@ -19,7 +19,7 @@ from eval.collect.store import EpisodeStore
 from oxygen.training.demonstrations import Demonstrations
 from sim_envs.truth.ground_truth import Fact
 from sim_envs.truth.wording import parse_memory, parse_narration
-from sim_envs.worker_process import PipeConnection, serve
+from sim_envs.worker_process import PipeConnection
 from tests.eval.collect.collecting import (
     BROKEN,
     DIVERGING,
@@ -147,8 +147,9 @@ def test_a_policy_that_cannot_be_opened_is_the_users_error(tmp_path):
         collect(tmp_path, source=source)
     context = CollectionContext(source=source, store=EpisodeStore(tmp_path), config=config())
     _, theirs = multiprocessing.Pipe()
-    with pytest.raises(UsageError, match="no such weights"):
-        serve(DemonstrationPlayer(context=context, source=None), PipeConnection(0, theirs))
+    player = DemonstrationPlayer(context=context, source=None)
+    with pytest.raises(UsageError, match="no such weights"), player.open(PipeConnection(0, theirs)):
+        pass
 
 
 def test_without_a_success_there_is_no_dataset(tmp_path, capsys):

@@ -156,7 +156,7 @@ def test_a_replay_tells_the_policy_what_it_was_told(policy, tmp_path):
     ("options", "problem"),
     [
         ({"overlap": "rtc"}, "no time passes on clock paused"),
-        ({"overlap": "blend", "clock": "fixed:1", "while_waiting": "hold"}, "no chunk goes on"),
+        ({"overlap": "blend", "clock": "fixed:1", "while_waiting": "hold"}, "there is no overlap of chunks"),
         ({"overlap": "rct", "clock": "fixed:1"}, "'skip', 'blend' or 'rtc'"),
     ],
 )
