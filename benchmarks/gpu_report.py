@@ -128,7 +128,7 @@ def _reference(record: Mapping[str, Any]) -> str:
         ("code", "mode", "frame, ms", "published / this"),
         (
             (
-                _say_code(row),
+                _format_code(row),
                 _label(row),
                 f"{row['frame_ms_median']:.2f}",
                 _with_interval(row["published_over_this"], row["published_over_this_ci95"]),
@@ -192,7 +192,7 @@ def draw_reference(record: Mapping[str, Any], path: Path) -> None:
         for row in record["rows"]:
             number = codes.index(row["code"])
             at = labels.index(_label(row)) + (number - (len(codes) - 1) / 2) * width
-            name = _say_code(row) if _label(row) == labels[0] else None
+            name = _format_code(row) if _label(row) == labels[0] else None
             axes.bar(
                 at, row["frame_ms_median"], 0.9 * width, color=OTHER_COLOURS[number], alpha=0.75, label=name
             )
@@ -204,7 +204,7 @@ def draw_reference(record: Mapping[str, Any], path: Path) -> None:
         figure.savefig(path, bbox_inches="tight")
 
 
-def _say_code(row: Mapping[str, Any]) -> str:
+def _format_code(row: Mapping[str, Any]) -> str:
     return row["code"] if row["code"] == "published" else f"ours, {row['code']}"
 
 

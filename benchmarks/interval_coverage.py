@@ -107,7 +107,7 @@ def tango(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
     for (gap, discordant), n in itertools.product(_pair_truths((0.0, -MARGIN, -0.2)), SIZES):
         drawn = _draw_pairs(rng, n, gap, discordant, _times(20_000, scale))
         found = (_interval(*pair, n) for pair in drawn)
-        yield _coverage("paired difference (Tango)", _say_pairs(gap, discordant), n, found, gap)
+        yield _coverage("paired difference (Tango)", _format_pairs(gap, discordant), n, found, gap)
 
 
 def texts(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
@@ -135,7 +135,7 @@ def times(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
         of = f"ratio {ratio:g}"
         yield _coverage("time ratio (bootstrap)", of, n, (each and each.ci95 for each in found), ratio)
         judged = [judgement.verdict for each in found if (judgement := judge_time(each))]
-        yield _share(f"time called {_say(wrong)}", of, n, [verdict in wrong for verdict in judged])
+        yield _share(f"time called {_format(wrong)}", of, n, [verdict in wrong for verdict in judged])
 
 
 def bench_ratios(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
@@ -160,7 +160,7 @@ def verdicts(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
     for (gap, discordant), n in itertools.product(_pair_truths(_WRONG), SIZES):
         drawn = _draw_pairs(rng, n, gap, discordant, _times(20_000, scale))
         wrong = [verdict_of(_interval(*pair, n), MARGIN) in _WRONG[gap] for pair in drawn]
-        yield _share(f"called {_say(_WRONG[gap])}", _say_pairs(gap, discordant), n, wrong)
+        yield _share(f"called {_format(_WRONG[gap])}", _format_pairs(gap, discordant), n, wrong)
 
 
 def holm_verdicts(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
@@ -172,7 +172,7 @@ def holm_verdicts(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
             not set(wrong).isdisjoint(corrected_verdicts(suites, MARGIN))
             for suites in zip(*[drawn] * SUITES, strict=True)
         ]
-        yield _share(f"any of {SUITES} suites {_say(wrong)}", _say_pairs(gap, 0.1), n, found)
+        yield _share(f"any of {SUITES} suites {_format(wrong)}", _format_pairs(gap, 0.1), n, found)
 
 
 def _times(repetitions: int, scale: float) -> int:
@@ -196,7 +196,7 @@ def _share(what: str, of: str, n: int, happened: Sequence[bool]) -> Rate:
     return Rate(what=what, of=of, episodes=n, percent=round(percent, 2), repetitions=len(happened))
 
 
-def _say(verdicts: Iterable[Verdict]) -> str:
+def _format(verdicts: Iterable[Verdict]) -> str:
     return " or ".join(verdicts)
 
 
@@ -206,7 +206,7 @@ def _pair_truths(gaps: Iterable[float]) -> Iterator[tuple[float, float]]:
         yield from ((gap, discordant) for discordant in DISCORDANT if discordant >= abs(gap))
 
 
-def _say_pairs(gap: float, discordant: float) -> str:
+def _format_pairs(gap: float, discordant: float) -> str:
     return f"difference {gap:g}, discordant {discordant:g}"
 
 

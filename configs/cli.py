@@ -52,8 +52,8 @@ def usage_error(error: CycloptsError) -> UsageError:
         names = {name for argument in error.argument_collection if argument.parse for name in argument.names}
         given = error.token.keyword or error.token.value
         return unknown("option", given.split("=")[0], names, remedy=remedy)
-    said = " ".join(str(error).split()).removesuffix(".")
-    return UsageError(f"{said}. {remedy}")
+    message = " ".join(str(error).split()).removesuffix(".")
+    return UsageError(f"{message}. {remedy}")
 
 
 def _check_tokens(_app: App, _commands: Sequence[str], arguments: ArgumentCollection) -> None:
@@ -113,7 +113,7 @@ def _range(piece: str) -> range:
     return range(first, last + 1)
 
 
-def words(option: str, value: Any) -> list[str]:
+def option_arguments(option: str, value: Any) -> list[str]:
     """An option as command-line arguments."""
     flag = "--" + option.replace("_", "-")
     if value is True:
@@ -122,9 +122,9 @@ def words(option: str, value: Any) -> list[str]:
     return [flag, *(map(str, items) if items else ["none"])]
 
 
-def spelt(option: str, value: Any) -> str:
+def format_option(option: str, value: Any) -> str:
     """An option as typed on a command line: `--init-ids 3 5`, `--resume`."""
-    return " ".join(words(option, value))
+    return " ".join(option_arguments(option, value))
 
 
 def ranges(numbers: Iterable[int]) -> list[str]:
@@ -138,7 +138,7 @@ def ranges(numbers: Iterable[int]) -> list[str]:
     return ["-".join(map(str, run)) for run in runs]
 
 
-def counted(number: int, noun: str) -> str:
+def pluralize(number: int, noun: str) -> str:
     """`1 episode`, `2 episodes`, `3 queries`."""
     several = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     return f"{number} {noun if number == 1 else several}"

@@ -66,7 +66,7 @@ def parse_motion(text: str) -> Shuttle | Drift | None:
     raise unknown("motion", text, _FORMS, remedy=_UNITS)
 
 
-def say_motion(text: str) -> str:
+def format_motion(text: str) -> str:
     """A motion in words.
 
     Raises:

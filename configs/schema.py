@@ -136,7 +136,7 @@ class PolicyConfig(Preset):
     description: str = ""
     target: str | None = None
     kwargs: dict[str, Any] = Field(default_factory=dict)
-    speaks: Literal["truth"] | None = None
+    generates_text: Literal["truth"] | None = None
     checkpoint: str | None = None
     model: Name | None = None
     embodiment: Name | None = None
@@ -150,13 +150,13 @@ class PolicyConfig(Preset):
     def _is_consistent(self) -> Self:
         if (self.kind == "oxygen") != ((self.model or self.checkpoint) is not None):
             raise ValueError("`model` or `checkpoint` is for policies of kind `oxygen`, and these need one")
-        if self.speaks is not None and self.kind in ("oxygen", "python", "websocket"):
+        if self.generates_text is not None and self.kind in ("oxygen", "python", "websocket"):
             raise ValueError("`speaks` is for scripted policies; others speak for themselves")
         if (self.kind in ("python", "websocket")) != (self.target is not None):
             raise ValueError("`target` is for policies of kind `python` and `websocket`, and these need one")
-        said = self.model_fields_set - {"name", "kind", "description", "checkpoint"}
-        if self.checkpoint is not None and said:
-            raise ValueError(f"`checkpoint` has a card that says `{min(said)}`: give one of them")
+        fields = self.model_fields_set - {"name", "kind", "description", "checkpoint"}
+        if self.checkpoint is not None and fields:
+            raise ValueError(f"`checkpoint` has a card that says `{min(fields)}`: give one of them")
         if (self.model is None) != (self.embodiment is None):
             raise ValueError("`model` and `embodiment` belong together: give both or neither")
         if (self.weights is None) != (self.tokenizer is None):

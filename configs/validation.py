@@ -46,9 +46,9 @@ def invalid(error: ValidationError, source: str, schema: type[BaseModel] | None 
         allowed = problem["ctx"]["expected_tags"].replace("'", "").split(", ")
         return unknown(f"{where}: kind", problem["ctx"]["tag"], allowed, remedy=f"In {source}.")
     if problem["type"] == "value_error":
-        said = problem["msg"].removeprefix("Value error, ")
-        place = f"{where}: " if where and f"`{where}`" not in said else ""
-        return UsageError(f"{source}: {place}{said}")
+        message = problem["msg"].removeprefix("Value error, ")
+        place = f"{where}: " if where and f"`{where}`" not in message else ""
+        return UsageError(f"{source}: {place}{message}")
     where = where or "the whole"
     return UsageError(f"{source}: {where} is {reprlib.repr(problem['input'])}: {problem['msg'].lower()}")
 

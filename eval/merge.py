@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from configs.cli import counted, run_app
+from configs.cli import pluralize, run_app
 from configs.console import TextConsole
 from configs.errors import UsageError
 from configs.paths import usable_folder
@@ -44,7 +44,7 @@ def merge_runs(
         return
     console = TextConsole()
     for folder in merge([RunFolder(path.absolute()) for path in runs], output_dir):
-        count = counted(folder.read_manifest()["n_planned"], "episode")
+        count = pluralize(folder.read_manifest()["n_planned"], "episode")
         console.print(f"{count} → {folder.path}", soft_wrap=True, markup=False)
 
 

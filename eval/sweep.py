@@ -68,23 +68,23 @@ def sweep(  # noqa: PLR0913 - options that are not part of the configuration
     from eval.rollout.executors.choice import batch_size_for, choose_executor
     from eval.rollout.grid import cells_of
 
-    asked = overlay(SweepConfig, config, flags)
+    settings = overlay(SweepConfig, config, flags)
     if best_of is not None:
         if config is not None or varied:
             raise UsageError("--best-of takes its cells from a sweep; leave out --config and what varies")
-        asked = measure_best(SweepFolder(best_of), flags)
+        settings = measure_best(SweepFolder(best_of), flags)
     elif varied:
-        asked["grids"] = [{**grid, **varied} for grid in asked.get("grids", [{}])]
+        settings["grids"] = [{**grid, **varied} for grid in settings.get("grids", [{}])]
     how: Any = {
         "executor": choose_executor(num_envs=num_envs),
         "max_errors": max_errors,
         "monitor": with_log(SweepConsole, log),
     }
     if resume:
-        return run_sweep(find_unfinished_sweep(output_dir, asked), **how)
+        return run_sweep(find_unfinished_sweep(output_dir, settings), **how)
     whole = check(
         SweepConfig,
-        {"batch_size": batch_size_for(num_envs), **asked},
+        {"batch_size": batch_size_for(num_envs), **settings},
         source="the command line",
     )
     effective = {axis: values for axis, values in varied.items() if axis != "while_waiting"}  # by some cell

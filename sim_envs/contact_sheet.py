@@ -13,7 +13,7 @@ import numpy as np
 from cyclopts import App, Parameter
 from PIL import Image, ImageDraw
 
-from configs.cli import Names, Numbers, run_app, spelt
+from configs.cli import Names, Numbers, format_option, run_app
 from configs.errors import UsageError, unknown
 from configs.paths import usable_file
 from sim_envs.suite import Suite, Task, open_suite
@@ -57,7 +57,7 @@ def main(
         if not task_ids or task.task_id in task_ids
     }
     if not tiles:
-        raise UsageError(f"no task of {', '.join(suite)} is among {spelt('task_ids', task_ids)}")
+        raise UsageError(f"no task of {', '.join(suite)} is among {format_option('task_ids', task_ids)}")
     _sheet(tiles).save(file, quality=85, optimize=True)
 
 

@@ -9,7 +9,7 @@ from eval.bench.row import Row
 from eval.bench.table import by_label, heading, warnings_of, workload_of
 from eval.report.figures import COLOURS
 from eval.report.pages.charts import ChartLine, ChartPoint, chart_group, line_chart
-from eval.report.pages.reported_runs import say_code, say_machine
+from eval.report.pages.reported_runs import format_code, format_machine
 from eval.report.pages.site import write_page
 
 Measure = Callable[[Row], tuple[float, float, float] | None]
@@ -27,8 +27,10 @@ def write_bench_page(rows: Sequence[Row], folder: Path) -> Path:
         "Policy": f"{first.policy}, weights {first.weights}, {first.dtype}",
         "Device": first.device,
         "Queries": f"{first.repetitions} repetitions of {first.queries}",
-        "Machine": say_machine(first.hardware),
-        "Code": say_code({"git": {"commit": first.commit, "dirty": first.dirty}, "versions": first.versions}),
+        "Machine": format_machine(first.hardware),
+        "Code": format_code(
+            {"git": {"commit": first.commit, "dirty": first.dirty}, "versions": first.versions}
+        ),
         "Written": first.written_at,
         "Command": first.command,
     }

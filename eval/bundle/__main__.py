@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from configs.cli import Names, run_app, spelt
+from configs.cli import Names, format_option, run_app
 from configs.console import TextConsole
 from configs.errors import UsageError
 from configs.load import load
@@ -47,7 +47,7 @@ def main(
     if pipeline is not None:
         if checkpoint is not None:
             raise UsageError(
-                f"{spelt('pipeline', pipeline)} and the checkpoint {checkpoint}: give one of them"
+                f"{format_option('pipeline', pipeline)} and the checkpoint {checkpoint}: give one of them"
             )
         config = load(PipelineConfig, pipeline)
         checkpoint = last_checkpoint(config, Path(config.output_dir))

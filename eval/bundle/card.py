@@ -7,12 +7,12 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from configs.cli import ranges, spelt
+from configs.cli import format_option, ranges
 from configs.load import names
 from configs.pipeline import PipelineConfig
 from eval.bundle.provenance import read_bundle_manifest, trainings_of, unknowns
 from eval.bundle.results import TEST_STATES, BundledResult, read_results
-from eval.metrics.statistics import ends, wilson_95
+from eval.metrics.statistics import bounds, wilson_95
 from oxygen.presets.checkpoints import read_record
 from oxygen.weights.loading import SINGLE_FILE
 from oxygen.weights.safetensors import open_safetensors
@@ -62,7 +62,7 @@ def _row(result: BundledResult) -> dict[str, Any]:
     """A result as the table shows it."""
     successes = sum(solved for solved, _ in result.tasks.values())
     episodes = sum(graded for _, graded in result.tasks.values())
-    low, high = ends(wilson_95(successes, episodes), 100) or (0.0, 100.0)
+    low, high = bounds(wilson_95(successes, episodes), 100) or (0.0, 100.0)
     rates = {task: solved / of for task, (solved, of) in result.tasks.items() if of}
     least = min(rates.values())
     weakest = ", ".join(ranges(task for task, rate in rates.items() if rate == least))
@@ -70,7 +70,7 @@ def _row(result: BundledResult) -> dict[str, Any]:
     return {
         "suite": result.suite,
         "assets": result.assets.name,
-        "options": " ".join(spelt(name, value) for name, value in options),
+        "options": " ".join(format_option(name, value) for name, value in options),
         "success": f"{successes} of {episodes}: {100 * successes / episodes:.1f} % ({low:.1f} – {high:.1f})",
         "weakest": f"{weakest}: {100 * least:.0f} %",
         "texts": "; ".join(_scores(result, task) for task in _MEASURES if task in result.texts) or "–",

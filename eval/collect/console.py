@@ -8,7 +8,7 @@ from typing import Self
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from configs.cli import counted
+from configs.cli import pluralize
 from configs.collection import CollectConfig
 from configs.console import TextConsole
 from configs.motion import NONE
@@ -51,11 +51,11 @@ class CollectionConsole:
     def begin(self, jobs: Sequence[Job], *, done: int, workers: int) -> None:
         """Print how many episodes are done already, and show the bar for the others."""
         if done:
-            self._rich.print(f"Played before: {done} of {counted(done + len(jobs), 'episode')}.")
+            self._rich.print(f"Played before: {done} of {pluralize(done + len(jobs), 'episode')}.")
         if not jobs:
             return
         self._began = time.perf_counter()
-        self._bar = self._progress.add_task(counted(workers, "worker"), total=len(jobs), status="")
+        self._bar = self._progress.add_task(pluralize(workers, "worker"), total=len(jobs), status="")
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -74,13 +74,13 @@ class CollectionConsole:
         if not self._rich.is_terminal and time.monotonic() - self._logged >= _LOG_INTERVAL_S:
             self._logged = time.monotonic()
             (bar,) = self._progress.tasks
-            count = f"{len(self._reports)} of {counted(int(bar.total or 0), 'episode')}"
+            count = f"{len(self._reports)} of {pluralize(int(bar.total or 0), 'episode')}"
             self._rich.print(f"{count}, {self._status()}", soft_wrap=True)
 
     def interrupted(self) -> None:
         """Print how to resume."""
         self._rich.print(
-            f"Interrupted: {counted(len(self._reports), 'more episode')} kept. "
+            f"Interrupted: {pluralize(len(self._reports), 'more episode')} kept. "
             "The same command completes the rest."
         )
 
@@ -90,7 +90,7 @@ class CollectionConsole:
 
     def assembling(self, count: int) -> None:
         """Print that the dataset is being written."""
-        self._rich.print(f"Writing {counted(count, 'demonstration')} …")
+        self._rich.print(f"Writing {pluralize(count, 'demonstration')} …")
 
     def conclude(self, counts: Mapping[str, int], errors: int, sheet: Path) -> None:
         """Print a summary of the dataset."""
@@ -98,13 +98,13 @@ class CollectionConsole:
         files = [file for part in ("data", "meta", "videos") for file in (self._dataset / part).rglob("*")]
         size = sum(file.stat().st_size for file in files if file.is_file()) / kept / _MEGABYTE
         summary = [
-            f"[bold]{counted(kept, 'demonstration')}[/]",
-            counted(counts["frames"], "frame"),
+            f"[bold]{pluralize(kept, 'demonstration')}[/]",
+            pluralize(counts["frames"], "frame"),
             f"{size:.2f} MB each",
-            f"{counted(counts['failures'], 'episode')} failed{self._kept}",
+            f"{pluralize(counts['failures'], 'episode')} failed{self._kept}",
         ]
         if errors:
-            summary.append(f"[red]{counted(errors, 'error')}[/], which the same command tries again")
+            summary.append(f"[red]{pluralize(errors, 'error')}[/], which the same command tries again")
         self._rich.print(", ".join(summary))
         self._rich.print(f"Contact sheet: {sheet}", soft_wrap=True, markup=False, emoji=False)
 
@@ -117,5 +117,5 @@ class CollectionConsole:
             f"{frames:.1f} frames/s",
         ]
         if len(graded) < len(self._reports):
-            parts.append(f"[red]{counted(len(self._reports) - len(graded), 'error')}[/]")
+            parts.append(f"[red]{pluralize(len(self._reports) - len(graded), 'error')}[/]")
         return ", ".join(parts)

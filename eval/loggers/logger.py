@@ -52,5 +52,5 @@ def describe(run: Run) -> dict[str, Any]:
 def log_id(run: Run) -> str:
     """The id of a run's log: the same when it is resumed, another for runs that began in the same second."""
     manifest = run.folder.read_manifest()
-    said = json.dumps([manifest["started"], manifest["config"]], sort_keys=True)
-    return f"{run.folder.run_id}-{hashlib.sha256(said.encode()).hexdigest()[:8]}"
+    identity = json.dumps([manifest["started"], manifest["config"]], sort_keys=True)
+    return f"{run.folder.run_id}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"

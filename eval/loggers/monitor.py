@@ -118,9 +118,9 @@ class LoggingMonitor(Monitor):
             yield
         except Exception as error:  # noqa: BLE001 - libraries that talk to servers raise anything
             if not self._failed:
-                said = visible_text(" ".join(f"{type(error).__name__}: {error}".split()))
+                message = visible_text(" ".join(f"{type(error).__name__}: {error}".split()))
                 sys.stderr.write(
-                    f"--log {self._name} failed and has gaps ({said}); episodes are recorded as before\n"
+                    f"--log {self._name} failed and has gaps ({message}); episodes are recorded as before\n"
                 )
             self._failed = True
 

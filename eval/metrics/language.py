@@ -19,33 +19,33 @@ ORACLE = "oracle"
 """Finish reason of texts written from the truth."""
 
 
-def grade_narration(said: Narration, truth: Truth) -> Shares:
+def grade_narration(predicted: Narration, truth: Truth) -> Shares:
     """Scores of phase, object and target; `all` requires all three.
 
     A superfluous object or target counts only in `all`.
     """
     true = truth.narration
-    shares = {"phase": _hit(said.phase == true.phase), "all": _hit(said == true)}
+    shares = {"phase": _hit(predicted.phase == true.phase), "all": _hit(predicted == true)}
     if true.object is not None:
-        shares["object"] = _hit(said.object == true.object)
+        shares["object"] = _hit(predicted.object == true.object)
     if true.target is not None:
-        shares["target"] = _hit(said.target == true.target)
+        shares["target"] = _hit(predicted.target == true.target)
     return shares
 
 
-def grade_memory(said: Memory, truth: Truth) -> Shares:
+def grade_memory(predicted: Memory, truth: Truth) -> Shares:
     """Precision, recall and F1 over completed actions and facts, and the order of the actions.
 
     F1 is 2·correct / (said + true). `order` is the fraction of pairs of correctly remembered actions that are
     in the right order.
     """
-    told, true = _items(said), _items(truth.memory)
+    told, true = _items(predicted), _items(truth.memory)
     right = len(told & true)
     return {
         "precision": Share(hits=right, of=len(told)),
         "recall": Share(hits=right, of=len(true)),
         "f1": Share(hits=2 * right, of=len(told) + len(true)),
-        "order": _order(said.done, truth.memory.done),
+        "order": _order(predicted.done, truth.memory.done),
     }
 
 
@@ -54,10 +54,10 @@ def grade_memory_part(text: str, truth: Truth) -> Share | None:
 
     "Nothing done yet" is one item.
     """
-    said = parse_memory(text, truth.nouns)
-    if said is None:
+    predicted = parse_memory(text, truth.nouns)
+    if predicted is None:
         return None
-    return grade_memory(said, truth)["precision"] if _items(said) else _hit(not truth.memory.done)
+    return grade_memory(predicted, truth)["precision"] if _items(predicted) else _hit(not truth.memory.done)
 
 
 HEADLINES = {"narration": "all", "memory": "f1"}
@@ -123,8 +123,8 @@ class _TaskGrader:
 def grade_text(task: str, text: str, truth: Truth) -> Shares | None:
     """Score a text of a graded language task; None if it cannot be parsed with the world's nouns."""
     parse, grade = _GRADERS[task]
-    said = parse(text, truth.nouns)
-    return None if said is None else grade(said, truth)
+    predicted = parse(text, truth.nouns)
+    return None if predicted is None else grade(predicted, truth)
 
 
 _GRADERS: Mapping[str, tuple[Callable[..., Any], Callable[..., Shares]]] = {

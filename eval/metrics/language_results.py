@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from eval.metrics.language import HEADLINES
-from eval.metrics.statistics import cluster_bootstrap_95, ends
+from eval.metrics.statistics import bounds, cluster_bootstrap_95
 from eval.records.schema import EpisodeResult, Share, TextScores
 
 
@@ -84,7 +84,7 @@ def percentage(shares: Sequence[Share]) -> dict[str, Any] | None:
         return None
     return {
         "pc": 100 * float(hits.sum() / of.sum()),
-        "ci95": ends(cluster_bootstrap_95(_rate, hits, of), 100),
+        "ci95": bounds(cluster_bootstrap_95(_rate, hits, of), 100),
         "n": int(of.sum()),
     }
 
@@ -95,7 +95,7 @@ def difference(before: Sequence[Share], after: Sequence[Share]) -> dict[str, Any
     if not both:
         return None
     columns = (*_columns([pair[0] for pair in both]), *_columns([pair[1] for pair in both]))
-    return {"pc": 100 * float(_fall(*columns)), "ci95": ends(cluster_bootstrap_95(_fall, *columns), 100)}
+    return {"pc": 100 * float(_fall(*columns)), "ci95": bounds(cluster_bootstrap_95(_fall, *columns), 100)}
 
 
 def _columns(shares: Sequence[Share]) -> tuple[np.ndarray, np.ndarray]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.metrics.statistics import cluster_bootstrap_95, ends
+from eval.metrics.statistics import bounds, cluster_bootstrap_95
 from eval.records.schema import EpisodeResult, Outcome
 
 
@@ -21,4 +21,4 @@ def summarize_progress(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
         return {"pc_progress": None, "pc_progress_ci95": None}
     values = np.array(shares, np.float64)
     interval = cluster_bootstrap_95(np.mean, values, method="percentile")
-    return {"pc_progress": 100 * float(values.mean()), "pc_progress_ci95": ends(interval, 100)}
+    return {"pc_progress": 100 * float(values.mean()), "pc_progress_ci95": bounds(interval, 100)}

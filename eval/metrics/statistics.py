@@ -31,7 +31,7 @@ class Interval:
             raise ValueError(f"an interval from {self.low} to {self.high} runs backwards")
 
 
-def ends(interval: Interval | None, scale: float = 1.0) -> list[float] | None:
+def bounds(interval: Interval | None, scale: float = 1.0) -> list[float] | None:
     """The bounds, scaled, as a list for JSON; None without an interval."""
     return None if interval is None else [scale * interval.low, scale * interval.high]
 
@@ -91,10 +91,10 @@ def cluster_bootstrap_95(
             confidence_level=level,
             rng=np.random.default_rng(0),
         )
-    ends = np.array(found.confidence_interval)
-    if not np.isfinite(ends).all():
-        ends = np.quantile(found.bootstrap_distribution, [(1 - level) / 2, (1 + level) / 2])
-    low, high = ends.tolist()
+    bounds = np.array(found.confidence_interval)
+    if not np.isfinite(bounds).all():
+        bounds = np.quantile(found.bootstrap_distribution, [(1 - level) / 2, (1 + level) / 2])
+    low, high = bounds.tolist()
     return Interval(low=low, high=high) if high - low > _NO_WIDTH else None
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from eval.metrics.language_results import mean_staleness_ms, summarize_language
 from eval.metrics.progress import summarize_progress
 from eval.metrics.simulated_time import summarize_time
-from eval.metrics.statistics import ends, quantiles, wilson_95
+from eval.metrics.statistics import bounds, quantiles, wilson_95
 from eval.records.query_logs import QueryRecord, read_queries
 from eval.records.reader import read_episodes, read_identity
 from eval.records.schema import EpisodeResult, Outcome, RunFolder
@@ -76,7 +76,7 @@ def aggregate(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, 
         "n_invalid_actions": sum(episode.outcome is Outcome.INVALID_ACTION for episode in graded),
         "n_errors": len(episodes) - len(graded),
         "pc_success": 100 * successes / len(graded) if graded else None,
-        "pc_success_ci95": ends(wilson_95(successes, len(graded)), 100),
+        "pc_success_ci95": bounds(wilson_95(successes, len(graded)), 100),
         **summarize_progress(graded),
         "mean_steps": _mean([episode.steps for episode in graded]),
         **summarize_time(graded),

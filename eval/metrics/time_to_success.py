@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from eval.metrics.statistics import Interval, cluster_bootstrap_95, ends, wilson_95
+from eval.metrics.statistics import Interval, bounds, cluster_bootstrap_95, wilson_95
 from eval.metrics.success import graded_only, solved
 from eval.records.schema import EpisodeResult
 
@@ -79,6 +79,6 @@ def success_curve(results: Sequence[EpisodeResult]) -> list[CurvePoint]:
     at = sorted({0.0, *times.tolist(), max(lengths)})
     curve = []
     for seconds, count in zip(at, np.searchsorted(times, at, side="right").tolist(), strict=True):
-        low, high = ends(wilson_95(count, len(graded)), 100) or (0.0, 100.0)
+        low, high = bounds(wilson_95(count, len(graded)), 100) or (0.0, 100.0)
         curve.append(CurvePoint(seconds=seconds, percent=100 * count / len(graded), low=low, high=high))
     return curve

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from configs.cli import ranges, words
+from configs.cli import option_arguments, ranges
 from configs.errors import unknown
 from configs.load import names
 from configs.pipeline import CollectStep, PipelineConfig, PipelineStage
@@ -106,7 +106,7 @@ def _is_path(name: str) -> bool:
 def _options(asked: Mapping[str, Any]) -> tuple[str, ...]:
     """Options as command-line words, without those that are off or None."""
     given = {option: value for option, value in asked.items() if value is not None and value is not False}
-    return tuple(word for option, value in given.items() for word in words(option, _short(value)))
+    return tuple(word for option, value in given.items() for word in option_arguments(option, _short(value)))
 
 
 def _short(value: Any) -> Any:

@@ -9,7 +9,7 @@ from configs.errors import UsageError, unknown
 from configs.load import check, load, names
 from configs.schema import PolicyConfig, RunConfig
 from eval.records.run_folders import policy_name
-from oxygen.presets.policies import completed, is_a_place, learnt_tasks, of_checkpoint
+from oxygen.presets.policies import completed, is_a_place, of_checkpoint, trained_tasks
 from oxygen.weights import fetch
 from oxygen.weights.card import CARD
 
@@ -106,7 +106,7 @@ def requested_texts(policy: PolicyConfig, config: RunConfig) -> RequestedTexts:
     if asked is not None:
         noise = f"{policy.name} was not trained on texts: they will be noise, useful only as a load."
         return RequestedTexts(names=asked, remark=noise if asked and not trained else None)
-    names = learnt_tasks(policy)
+    names = trained_tasks(policy)
     return RequestedTexts(names=names, remark=_remark(policy.name, set(trained) - set(names), trained))
 
 

@@ -151,5 +151,5 @@ def _in_one_line(what: str) -> Iterator[None]:
         raise UsageError(f"{what}: {type(error).__name__}: {error}") from error
     except (Exception, SystemExit) as error:  # the user's code may raise anything
         where = traceback.extract_tb(error.__traceback__)[-1]
-        said = f"{type(error).__name__}: {error}"
-        raise UsageError(f"{what}: {said} ({Path(where.filename).name}, line {where.lineno})") from error
+        message = f"{type(error).__name__}: {error}"
+        raise UsageError(f"{what}: {message} ({Path(where.filename).name}, line {where.lineno})") from error

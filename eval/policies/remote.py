@@ -230,8 +230,8 @@ class RemotePolicy(OpenpiPolicy):
     def stages(self, answer: Mapping[str, Any], answer_ms: float) -> Mapping[str, float]:
         """`server` (as it reports) and `wire` (the rest), milliseconds; empty if it reports no time."""
         for timing in ("server_timing", "policy_timing"):
-            told = answer.get(timing)
-            infer_ms = told.get("infer_ms") if isinstance(told, Mapping) else None
+            timings = answer.get(timing)
+            infer_ms = timings.get("infer_ms") if isinstance(timings, Mapping) else None
             if isinstance(infer_ms, numbers.Real):
                 server_ms = min(max(0.0, float(infer_ms)), answer_ms)
                 return {"server": server_ms, "wire": answer_ms - server_ms}

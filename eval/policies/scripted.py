@@ -23,13 +23,13 @@ def open_scripted(policy: PolicyConfig, tasks: Sequence[LanguageTaskConfig], con
 
     With `speaks: truth` in its preset it writes texts from the ground truth, except in mode `actions`.
     """
-    speaks = policy.speaks == "truth" and config.mode != "actions"
+    generates_text = policy.generates_text == "truth" and config.mode != "actions"
 
     def in_world(suite: Suite, world: World) -> Scripted:
         return Scripted(
             suite.interface,
             lambda: scripted_policy(policy.kind, suite, world),
-            Oracle(tasks if speaks else (), world),
+            Oracle(tasks if generates_text else (), world),
         )
 
     return OpenPolicy(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
-from configs.cli import spelt
+from configs.cli import format_option
 from configs.errors import UsageError
 from configs.schema import Mode, RunConfig
 from eval.policies.names import read_policy
@@ -28,15 +28,15 @@ def refuse_unused_options(given: Mapping[str, Any], variants: Sequence[RunConfig
     for option in _CLOCK_OPTIONS:
         if option in given and variants[0].clock == "paused":
             raise UsageError(
-                f"{spelt(option, given[option])} is for clocks on which time passes while the policy "
+                f"{format_option(option, given[option])} is for clocks on which time passes while the policy "
                 "computes; leave it out, or choose one with --clock, such as profile:jetson-thor"
             )
     refuse_model_options(given, [variants[0].policy])
     resolved, modes = resolve_policy(variants[0]), [variant.mode for variant in variants]
     for option in _TEXT_OPTIONS:
         if given.get(option):  # an empty list asks for no texts
-            _refuse_in_modes(option, spelt(option, given[option]), modes)
-            _refuse_without_texts(spelt(option, given[option]), resolved)
+            _refuse_in_modes(option, format_option(option, given[option]), modes)
+            _refuse_without_texts(format_option(option, given[option]), resolved)
 
 
 def refuse_model_options(given: Mapping[str, Any], policies: Sequence[str]) -> None:
@@ -52,8 +52,8 @@ def refuse_model_options(given: Mapping[str, Any], policies: Sequence[str]) -> N
     unused = [option for option in _MODEL_OPTIONS if option in given]
     if unused and not any(read_policy(each).kind == "oxygen" for each in policies):
         raise UsageError(
-            f"{spelt(unused[0], given[unused[0]])} is for a policy with a model, and {policies[0]} is "
-            "scripted; leave it out, or choose another, such as --policy tiny"
+            f"{format_option(unused[0], given[unused[0]])} is for a policy with a model, and {policies[0]} "
+            "is scripted; leave it out, or choose another, such as --policy tiny"
         )
 
 
@@ -64,22 +64,23 @@ def unused_in(mode: Mode) -> frozenset[str]:
     return frozenset(_TEXT_OPTIONS if mode == "actions" else _BUDGET_OPTIONS)
 
 
-def _refuse_in_modes(option: str, said: str, modes: Sequence[Mode]) -> None:
+def _refuse_in_modes(option: str, option_text: str, modes: Sequence[Mode]) -> None:
     effective = [mode for mode in get_args(Mode) if option not in unused_in(mode)]
     if not set(modes) & set(effective):
         raise UsageError(
-            f"{said} is for mode {', '.join(effective)}, and this is {', '.join(modes)}; leave it out, or "
-            f"add a variant: --mode {' '.join([*modes, 'unified'])}"
+            f"{option_text} is for mode {', '.join(effective)}, and this is {', '.join(modes)}; leave it "
+            f"out, or add a variant: --mode {' '.join([*modes, 'unified'])}"
         )
 
 
-def _refuse_without_texts(said: str, resolved: ResolvedPolicy) -> None:
-    if resolved.policy.kind != "oxygen" and resolved.policy.speaks is None:
+def _refuse_without_texts(option_text: str, resolved: ResolvedPolicy) -> None:
+    if resolved.policy.kind != "oxygen" and resolved.policy.generates_text is None:
         raise UsageError(
-            f"{said}: policy {resolved.policy.name} generates no text; leave it out, or choose another, "
-            "such as --policy tiny or expert"
+            f"{option_text}: policy {resolved.policy.name} generates no text; leave it out, or choose "
+            "another, such as --policy tiny or expert"
         )
     if not resolved.tasks:
         raise UsageError(
-            f"{said} is for texts, and there are no language tasks; leave it out, or give --language-tasks"
+            f"{option_text} is for texts, and there are no language tasks; leave it out, or give "
+            "--language-tasks"
         )

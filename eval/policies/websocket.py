@@ -135,11 +135,11 @@ def _unheard(line: str) -> None:
     del line
 
 
-def _keys(url: str, served: object, said: str | None) -> OpenpiKeys | None:
+def _keys(url: str, served: object, requested: str | None) -> OpenpiKeys | None:
     """The keys of the robot that the server or the user names; None if neither does."""
-    if said is not None and served in tuple(ROBOTS) and said != served:
-        raise UsageError(f"{url} serves embodiment {served!r}; leave out embodiment={said}")
-    name = served if said is None else said
+    if requested is not None and served in tuple(ROBOTS) and requested != served:
+        raise UsageError(f"{url} serves embodiment {served!r}; leave out embodiment={requested}")
+    name = served if requested is None else requested
     return None if name is None else keys_of(str(name))
 
 

@@ -58,20 +58,20 @@ def protocol_hash(protocol: Mapping[str, Mapping[str, Any]]) -> str:
     return hash_of({suite: suite_hash(description) for suite, description in protocol.items()})
 
 
-def say_inputs(inputs: Mapping[str, Any]) -> str:
+def format_inputs(inputs: Mapping[str, Any]) -> str:
     """The inputs of a policy, in words."""
     return (
-        "; ".join(_say_input(name, value) for name, value in inputs.items() if value is not None)
+        "; ".join(_format_input(name, value) for name, value in inputs.items() if value is not None)
         or "not said"
     )
 
 
-def _say_input(name: str, value: Any) -> str:
+def _format_input(name: str, value: Any) -> str:
     words = name.replace("_", " ")
     if value is True:
         return words
     if isinstance(value, Mapping):  # a server's declaration; its interface is compared, not shown
-        return ", ".join(_say_input(key, each) for key, each in value.items() if key != "interface")
+        return ", ".join(_format_input(key, each) for key, each in value.items() if key != "interface")
     if name == "weights_sha256" and isinstance(value, str):
         return f"weights {value[:8]}"
     return f"{words} {', '.join(map(str, value)) if isinstance(value, list) else value}"

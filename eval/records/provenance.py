@@ -78,8 +78,8 @@ def _is_checkout(root: Path) -> bool:
     top, project = _git("rev-parse", "--show-toplevel"), root / "pyproject.toml"
     if top is None or Path(top).resolve() != root or not project.is_file():
         return False
-    said = tomllib.loads(project.read_text(encoding="utf-8"))
-    return bool(said.get("project", {}).get("name") == _PROJECT)
+    content = tomllib.loads(project.read_text(encoding="utf-8"))
+    return bool(content.get("project", {}).get("name") == _PROJECT)
 
 
 def _git(*arguments: str) -> str | None:

@@ -101,10 +101,10 @@ def _delivery(record: Mapping[str, Any], query: Mapping[str, Any]) -> Delivery:
 def _truth(record: Mapping[str, Any] | None) -> Truth | None:
     if record is None:
         return None
-    said, nouns = record["narration"], record.get("nouns")
+    narrated, nouns = record["narration"], record.get("nouns")
     done = [CompletedAction(**{**action, "verb": Verb(action["verb"])}) for action in record["done"]]
     return Truth(
-        narration=Narration(**{**said, "phase": Phase(said["phase"])}),
+        narration=Narration(**{**narrated, "phase": Phase(narrated["phase"])}),
         memory=Memory(done=tuple(done), facts=frozenset(Fact(**fact) for fact in record["facts"])),
         nouns=nouns
         and Nouns(

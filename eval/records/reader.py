@@ -157,24 +157,24 @@ def warn_skipped(folder: Path, why: UsageError | str) -> None:
 
 
 def _identity(manifest: _Manifest) -> RunIdentity:
-    said: dict[str, Any] = {
+    identity: dict[str, Any] = {
         field.name: getattr(manifest, field.name) for field in dataclasses.fields(RunIdentity)
     }
-    said["random_weights"] = manifest.random_weights or bool(manifest.config.get("random_weights"))
-    said["dtype"] = manifest.config.get("dtype")
+    identity["random_weights"] = manifest.random_weights or bool(manifest.config.get("random_weights"))
+    identity["dtype"] = manifest.config.get("dtype")
     options = ("margin", "time_margin", "clock", "while_waiting", "overlap")
-    said |= {name: manifest.config[name] for name in options if name in manifest.config}
+    identity |= {name: manifest.config[name] for name in options if name in manifest.config}
     if manifest.mode != "actions":
-        said |= {option: manifest.config.get(option) for option in ("text_every", "decode_weights")}
+        identity |= {option: manifest.config.get(option) for option in ("text_every", "decode_weights")}
     if manifest.mode == "unified":
-        said |= {option: manifest.config.get(option) for option in ("tokens_per_frame", "deadline_ms")}
+        identity |= {option: manifest.config.get(option) for option in ("tokens_per_frame", "deadline_ms")}
     if not manifest.protocol:  # only hashes are recorded
-        return _IDENTITY.validate_python(said)
+        return _IDENTITY.validate_python(identity)
     profiles = [world.get("clock", {}).get("profile", {}) for world in manifest.protocol.values()]
-    said["protocol_hash"] = protocol_hash(manifest.protocol)
-    said["clock_device"] = next((profile["device"] for profile in profiles if "device" in profile), None)
-    said["suite_hashes"] = {suite: suite_hash(world) for suite, world in manifest.protocol.items()}
-    return _IDENTITY.validate_python(said)
+    identity["protocol_hash"] = protocol_hash(manifest.protocol)
+    identity["clock_device"] = next((profile["device"] for profile in profiles if "device" in profile), None)
+    identity["suite_hashes"] = {suite: suite_hash(world) for suite, world in manifest.protocol.items()}
+    return _IDENTITY.validate_python(identity)
 
 
 def read_episodes(folder: RunFolder) -> dict[EpisodeKey, EpisodeResult]:

@@ -27,7 +27,7 @@ _FILE = "sweep.json"
 class _Record(TypedDict):
     """Fields of every sweep's record; a finished one has more."""
 
-    asked: dict[str, Any]
+    config: dict[str, Any]
     status: str
 
 
@@ -85,17 +85,17 @@ class SweepFolder:
             )
         return record
 
-    def asked(self) -> SweepConfig:
+    def config(self) -> SweepConfig:
         """The configuration.
 
         Raises:
             UsageError: The record cannot be read, or is of another version.
         """
-        return check(SweepConfig, self.read()["asked"], source=str(self.record_path))
+        return check(SweepConfig, self.read()["config"], source=str(self.record_path))
 
-    def write(self, asked: SweepConfig, *, status: str, **results: Any) -> None:
+    def write(self, config: SweepConfig, *, status: str, **results: Any) -> None:
         """Replace the record, whole or not at all."""
-        content = {"sweep": self.path.name, "status": status, "asked": asked.model_dump(mode="json")}
+        content = {"sweep": self.path.name, "status": status, "config": config.model_dump(mode="json")}
         write_json(self.record_path, {**content, **results})
 
     def runs(self) -> tuple[Run, ...]:
@@ -120,7 +120,7 @@ class SweepFolder:
             shutil.rmtree(self.path)
 
 
-def new_sweep(output_dir: Path, asked: SweepConfig) -> SweepFolder:
+def new_sweep(output_dir: Path, config: SweepConfig) -> SweepFolder:
     """A new folder for a sweep, with its configuration."""
     name = f"{dt.datetime.now().astimezone():%Y%m%d-%H%M%S}-sweep"
     for number in range(1, 1000):
@@ -129,7 +129,7 @@ def new_sweep(output_dir: Path, asked: SweepConfig) -> SweepFolder:
             folder.path.mkdir(parents=True)
         except FileExistsError:
             continue
-        folder.write(asked, status="running")
+        folder.write(config, status="running")
         return folder
     raise UsageError(f"{output_dir} holds a thousand sweeps of this second; give --output-dir another")
 
@@ -144,11 +144,11 @@ def find_unfinished_sweep(output_dir: Path, given: Mapping[str, Any]) -> SweepFo
     for path in sorted(output_dir.glob(f"*/{_FILE}"), reverse=True):
         folder = SweepFolder(path.parent)
         try:
-            status, asked = folder.read()["status"], folder.asked()
+            status, config = folder.read()["status"], folder.config()
         except UsageError as error:
             warn_skipped(folder.path, error)
             continue
-        if not _agrees(asked, given):
+        if not _agrees(config, given):
             continue
         if status != "complete":
             return folder
@@ -163,8 +163,8 @@ def find_unfinished_sweep(output_dir: Path, given: Mapping[str, Any]) -> SweepFo
     )
 
 
-def _agrees(asked: SweepConfig, given: Mapping[str, Any]) -> bool:
+def _agrees(config: SweepConfig, given: Mapping[str, Any]) -> bool:
     try:
-        return check(SweepConfig, {**asked.model_dump(), **given}, source="the command line") == asked
+        return check(SweepConfig, {**config.model_dump(), **given}, source="the command line") == config
     except UsageError:  # the options fit other sweeps, not this one
         return False

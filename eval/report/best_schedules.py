@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from configs.cli import spelt
+from configs.cli import format_option
 from configs.errors import UsageError
 from configs.sweep import AXES, CONDITIONS, GridConfig, SweepConfig
 from eval.records.sweep_folders import SweepFolder
-from eval.report.frontier import Row, group_by, speaks
+from eval.report.frontier import Row, generates_text, group_by
 
 
 def measure_best(folder: SweepFolder, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -24,11 +24,11 @@ def measure_best(folder: SweepFolder, given: Mapping[str, Any]) -> dict[str, Any
         UsageError: It is not complete, or `init_ids` are not given, or overlap with those of the other
             sweep.
     """
-    record, asked = folder.read_finished(), folder.asked()
-    _refuse_the_same_states(folder, asked, given)
+    record, config = folder.read_finished(), folder.config()
+    _refuse_the_same_states(folder, config, given)
     groups = group_by(record["cells"], [*CONDITIONS, "mode"])
     grids = [_grid(row["options"]) for group in groups for row in _best(group)]
-    whole = {**asked.model_dump(exclude={"batch_size"}), **given}  # that goes with the number of worlds
+    whole = {**config.model_dump(exclude={"batch_size"}), **given}  # that goes with the number of worlds
     return {**whole, "grids": grids, "chosen_on": record["sweep"]}
 
 
@@ -39,7 +39,7 @@ def _best(rows: Sequence[Row]) -> list[Row]:
     for row in by_rate:
         if not kept or _merit(row) > _merit(kept[-1]):
             kept.append(row)
-    return kept[::-1] if speaks(kept[0]) else [max(rows, key=_merit)]
+    return kept[::-1] if generates_text(kept[0]) else [max(rows, key=_merit)]
 
 
 def _merit(row: Row) -> tuple[float, float]:
@@ -52,16 +52,16 @@ def _grid(options: Mapping[str, Any]) -> dict[str, Any]:
     return grid.model_dump(exclude_none=True)
 
 
-def _refuse_the_same_states(folder: SweepFolder, asked: SweepConfig, given: Mapping[str, Any]) -> None:
+def _refuse_the_same_states(folder: SweepFolder, config: SweepConfig, given: Mapping[str, Any]) -> None:
     wanted: Sequence[int] = given.get("init_ids", ())
-    if not wanted or not asked.init_ids:
+    if not wanted or not config.init_ids:
         raise UsageError(
             f"--best-of {folder.path}: schedules are measured on other initial states than they are chosen "
             "on; name both with --init-ids"
         )
-    both = sorted(set(wanted) & set(asked.init_ids))
+    both = sorted(set(wanted) & set(config.init_ids))
     if both:
         raise UsageError(
-            f"{spelt('init_ids', both[:3])}: the schedules of {folder.path.name} were chosen on "
+            f"{format_option('init_ids', both[:3])}: the schedules of {folder.path.name} were chosen on "
             f"{'these' if len(both) > 1 else 'it'}; measure them on others"
         )

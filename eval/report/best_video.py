@@ -50,10 +50,10 @@ def find_best_video(run: RunFolder) -> BestVideo | None:
 
 def _stages(run: RunFolder, episode: EpisodeResult) -> tuple[tuple[int, int], str]:
     """Negative numbers of completed actions and of distinct stages, and the last new stage in words."""
-    told = [query.truth for query in read_queries(run, episode.key) if query.truth is not None]
-    stages = list(dict.fromkeys(truth.narration for truth in told))
-    done = len(told[-1].memory.done) if told else 0
-    return (-done, -len(stages)), narrate(stages[-1], nouns=told[-1].nouns) if stages else ""
+    truths = [query.truth for query in read_queries(run, episode.key) if query.truth is not None]
+    stages = list(dict.fromkeys(truth.narration for truth in truths))
+    done = len(truths[-1].memory.done) if truths else 0
+    return (-done, -len(stages)), narrate(stages[-1], nouns=truths[-1].nouns) if stages else ""
 
 
 def _sort_key(episode: EpisodeResult) -> tuple[float, int, int]:
@@ -70,5 +70,5 @@ def _narrations(episode: EpisodeResult) -> Share:
 
 def _describe(episode: EpisodeResult) -> str:
     right = _narrations(episode)
-    said = f"narration right {right.hits} times of {right.of}" if right.of else "no narration graded"
-    return f"{episode.language}, {said}, {episode.requests.finished} texts, {episode.steps} steps"
+    narrations = f"narration right {right.hits} times of {right.of}" if right.of else "no narration graded"
+    return f"{episode.language}, {narrations}, {episode.requests.finished} texts, {episode.steps} steps"

@@ -18,7 +18,7 @@ _OVERLAP = {
 }
 
 
-def say_clock(clock: str, while_waiting: str, *, overlap: str = "skip", device: str | None = None) -> str:
+def format_clock(clock: str, while_waiting: str, *, overlap: str = "skip", device: str | None = None) -> str:
     """The latency that a clock charges, and what the robot does in the meantime.
 
     Args:
@@ -29,12 +29,12 @@ def say_clock(clock: str, while_waiting: str, *, overlap: str = "skip", device: 
         device: The device of its profile, where that is known.
     """
     meanwhile = _WAITING.get(while_waiting, while_waiting) + _OVERLAP.get(overlap, f", {overlap}")
-    return f"{_say_latency(clock, device)}; {meanwhile}"
+    return f"{_format_latency(clock, device)}; {meanwhile}"
 
 
-def say_clock_of(run: RunIdentity) -> str:
+def format_clock_of(run: RunIdentity) -> str:
     """The clock of a recorded run in words; see `say_clock`."""
-    return say_clock(run.clock, run.while_waiting, overlap=run.overlap, device=run.clock_device)
+    return format_clock(run.clock, run.while_waiting, overlap=run.overlap, device=run.clock_device)
 
 
 def clock_label(run: RunIdentity | RunConfig) -> str:
@@ -44,7 +44,7 @@ def clock_label(run: RunIdentity | RunConfig) -> str:
     return ", ".join([run.clock, run.while_waiting, *([run.overlap] if run.overlap != "skip" else [])])
 
 
-def _say_latency(clock: str, device: str | None) -> str:
+def _format_latency(clock: str, device: str | None) -> str:
     kind, _, given = clock.partition(":")
     if kind == "fixed":
         actions, _, busy = given.partition(",")

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from configs.cli import counted
+from configs.cli import pluralize
 from configs.errors import UsageError
 from eval.metrics.action_difference import ActionDifference, EpisodeQueries, action_difference
 from eval.metrics.language import HEADLINES
@@ -104,7 +104,7 @@ def compare(run_a: RunFolder, run_b: RunFolder) -> Comparison:
     for run in identities:
         if run.status != "complete":
             raise UsageError(
-                f"{run.run_id} is {run.status}, of {counted(run.n_planned, 'episode')}; complete it with "
+                f"{run.run_id} is {run.status}, of {pluralize(run.n_planned, 'episode')}; complete it with "
                 "--resume, or give --partial to compare the episodes that both have"
             )
     return _compare(identities, (run_a, run_b), _pair_up(run_a, run_b))

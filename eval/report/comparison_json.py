@@ -4,7 +4,7 @@ import dataclasses
 import math
 from typing import Any
 
-from eval.metrics.statistics import ends
+from eval.metrics.statistics import bounds
 from eval.report.comparison import Comparison
 from eval.report.comparison_verdict import Judgements
 from eval.report.pair_table import PairTable
@@ -65,7 +65,7 @@ def _times_to_json(comparison: Comparison, judgements: Judgements) -> dict[str, 
     return {
         "n_pairs": times.n_pairs,
         "b_over_a": times.ratio,
-        "b_over_a_ci95": ends(times.ci95),
+        "b_over_a_ci95": bounds(times.ci95),
         "verdict": None if judgements.time is None else dataclasses.asdict(judgements.time),
     }
 
@@ -76,9 +76,9 @@ def _pairs_to_json(pairs: PairTable) -> dict[str, Any]:
         "n_pairs": pairs.graded,
         "pc_success_a": pairs.percent_a,
         "pc_success_b": pairs.percent_b,
-        "pc_success_ci95_a": ends(pairs.interval_a, 100),
-        "pc_success_ci95_b": ends(pairs.interval_b, 100),
+        "pc_success_ci95_a": bounds(pairs.interval_a, 100),
+        "pc_success_ci95_b": bounds(pairs.interval_b, 100),
         "difference": pairs.difference,
-        "difference_ci95": ends(pairs.difference_ci95),
+        "difference_ci95": bounds(pairs.difference_ci95),
         "mcnemar_p": pairs.mcnemar_p,
     }

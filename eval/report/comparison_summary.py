@@ -9,11 +9,11 @@ from eval.report.comparison_verdict import (
     MARGIN,
     TIME_MARGIN,
     Judgement,
+    format_between,
+    format_needed,
+    format_points,
+    format_times_interval,
     judge_all,
-    say_between,
-    say_needed,
-    say_points,
-    say_times_interval,
 )
 
 
@@ -33,14 +33,14 @@ def verdict_lines(
     judgements = judge_all(comparison, margin, time_margin)
     a, b = comparison.names
     lines = [f"{b} compared with {a}, clock {comparison.a.clock}:"]
-    lines.append(_line("success", judgements.success, _say_success(comparison, judgements.success)))
+    lines.append(_line("success", judgements.success, _format_success(comparison, judgements.success)))
     if judgements.time is not None:
-        lines.append(_line("time to success", judgements.time, _say_time(comparison, judgements.time)))
-    texts = "; ".join(_say_texts(comparison)).replace(" ms", " ms stale", 1)
+        lines.append(_line("time to success", judgements.time, _format_time(comparison, judgements.time)))
+    texts = "; ".join(_format_texts(comparison)).replace(" ms", " ms stale", 1)
     return [*lines, f"{'texts (points)':<15} {texts}"] if texts else lines
 
 
-def say_clock(comparison: Comparison) -> str | None:
+def format_clock(comparison: Comparison) -> str | None:
     """The clock in one line; None on clock `paused` if actions differ."""
     clock, waiting = comparison.a.clock, comparison.a.while_waiting
     if clock != PAUSED:
@@ -58,30 +58,30 @@ def _line(label: str, judgement: Judgement, numbers: str) -> str:
     return f"{label:<15} {judgement.verdict.value:<12} {numbers}".rstrip()
 
 
-def _say_success(comparison: Comparison, judgement: Judgement) -> str:
+def _format_success(comparison: Comparison, judgement: Judgement) -> str:
     interval, difference = comparison.overall.difference_ci95, comparison.overall.difference
     if judgement.verdict is Verdict.TOO_MANY_ERRORS or interval is None or difference is None:
         return ""
-    numbers = f"{say_points(difference)} points, {say_between(interval)}"
+    numbers = f"{format_points(difference)} points, {format_between(interval)}"
     if judgement.verdict is Verdict.INCONCLUSIVE:
         needed = judgement.episodes_needed
-        return f"{numbers}; {'none suffices' if needed is None else f'needs {say_needed(needed)}'}"
+        return f"{numbers}; {'none suffices' if needed is None else f'needs {format_needed(needed)}'}"
     return f"{numbers}, margin {judgement.margin:g}"
 
 
-def _say_time(comparison: Comparison, judgement: Judgement) -> str:
+def _format_time(comparison: Comparison, judgement: Judgement) -> str:
     times = comparison.time_ratio
     assert times is not None
-    return f"{times.ratio:.2f} times as long, {say_times_interval(times)}, margin {judgement.margin:g} %"
+    return f"{times.ratio:.2f} times as long, {format_times_interval(times)}, margin {judgement.margin:g} %"
 
 
-def _say_texts(comparison: Comparison) -> Iterator[str]:
+def _format_texts(comparison: Comparison) -> Iterator[str]:
     """Difference of accuracy on delivery for each language task, and the staleness in A and in B."""
     for texts in comparison.texts:
         found = next((each for each in texts.differences if each.when == "on_delivery"), None)
         if found is not None:
             line, staleness = (
-                f"{texts.task} {say_points(found.difference)}",
+                f"{texts.task} {format_points(found.difference)}",
                 comparison.staleness.get(found.task),
             )
             if staleness is None or staleness.a is None or staleness.b is None:

@@ -7,13 +7,13 @@ from rich.console import Console, Group
 from rich.markup import escape
 from rich.table import Table
 
-from configs.cli import counted
+from configs.cli import pluralize
 from eval.metrics.action_difference import ActionDifference
-from eval.records.protocol import say_inputs
+from eval.records.protocol import format_inputs
 from eval.records.reader import RunIdentity
 from eval.report.clock_words import MEASURED, PAUSED
 from eval.report.comparison import Comparison
-from eval.report.comparison_summary import say_clock
+from eval.report.comparison_summary import format_clock
 from eval.report.comparison_texts import TextPairs, Unpaired
 from eval.report.comparison_verdict import MARGIN, TIME_MARGIN, Judgements, judge_all
 from eval.report.labels import number
@@ -41,7 +41,7 @@ def show(
     _show_runs(comparison, console)
     console.print()
     console.print(_rates(comparison))
-    console.print(f"[dim]{_say_statistics(comparison)}[/]")
+    console.print(f"[dim]{_format_statistics(comparison)}[/]")
     console.print()
     console.print(_pairs(comparison, judgements))
     errors = comparison.overall.n_errors_a, comparison.overall.n_errors_b
@@ -51,13 +51,13 @@ def show(
     for judgement in filter(None, (judgements.success, judgements.time)):
         console.print(f"[bold]{escape(judgement.sentence)}[/]")
     if comparison.a.clock == PAUSED or comparison.actions.bitwise_equal:  # else not of the same moments
-        console.print(f"\n{_say_actions(comparison.actions)}")
-    if clock := say_clock(comparison):
+        console.print(f"\n{_format_actions(comparison.actions)}")
+    if clock := format_clock(comparison):
         console.print(f"[dim]{escape(clock)}[/]")
     if comparison.latency and comparison.a.clock in (PAUSED, MEASURED):
         console.print()
         console.print(_latencies(comparison))
-        console.print(f"[dim]{_say_turns(comparison)}[/]")
+        console.print(f"[dim]{_format_turns(comparison)}[/]")
     if comparison.texts:
         console.print()
         console.print(_texts(comparison.texts))
@@ -67,8 +67,10 @@ def _show_runs(comparison: Comparison, console: Console) -> None:
     for name, run in (("A", comparison.a), ("B", comparison.b)):
         console.print(_describe(name, run, comparison), soft_wrap=True)
     if comparison.partial:
-        a, b, common = comparison.a, comparison.b, counted(comparison.overall.n_episodes, "episode")
-        statuses = f"A is {a.status}, of {counted(a.n_planned, 'episode')}, B is {b.status}, of {b.n_planned}"
+        a, b, common = comparison.a, comparison.b, pluralize(comparison.overall.n_episodes, "episode")
+        statuses = (
+            f"A is {a.status}, of {pluralize(a.n_planned, 'episode')}, B is {b.status}, of {b.n_planned}"
+        )
         console.print(f"\n[yellow]Partial: only the {common} that both have; {escape(statuses)}.[/]")
 
 
@@ -80,7 +82,7 @@ def _describe(name: str, run: RunIdentity, comparison: Comparison) -> str:
     head = f"[bold]{name}[/]  {escape(run.run_id)}\n   [dim]{escape(what)}[/]"
     if comparison.a.policy_inputs == comparison.b.policy_inputs:
         return head
-    return f"{head}\n   [dim]sees {escape(say_inputs(run.policy_inputs))}[/]"
+    return f"{head}\n   [dim]sees {escape(format_inputs(run.policy_inputs))}[/]"
 
 
 def _rates(comparison: Comparison) -> Table:
@@ -121,26 +123,26 @@ def _texts(tasks: Sequence[TextPairs]) -> Group:
         between = "–" if text.interval is None else _between(*text.interval)
         what = f"{_MEASURES[text.task]}, {_WHEN[text.when]}"
         table.add_row(what, f"{text.a:.1f}", f"{text.b:.1f}", f"{text.difference:+.1f}", between)
-    notes = [f"[dim]{escape(_say_pairs(texts))}[/]" for texts in tasks]
+    notes = [f"[dim]{escape(_format_pairs(texts))}[/]" for texts in tasks]
     return Group(*([table] if table.row_count else []), *notes)
 
 
-def _say_pairs(texts: TextPairs) -> str:
+def _format_pairs(texts: TextPairs) -> str:
     """The numbers of paired texts and, by reason, of unpaired ones; oracles are named."""
-    alone = [_say_alone("A", "B", texts.only_a), _say_alone("B", "A", texts.only_b)]
+    alone = [_format_alone("A", "B", texts.only_a), _format_alone("B", "A", texts.only_b)]
     oracles = [name for name, oracle in (("A", texts.oracle_a), ("B", texts.oracle_b)) if oracle]
-    parts = [f"{texts.task}: {counted(texts.pairs, 'text')} graded in both", *filter(None, alone)]
+    parts = [f"{texts.task}: {pluralize(texts.pairs, 'text')} graded in both", *filter(None, alone)]
     if Unpaired.OTHER_MOMENT in texts.only_a:
         count_a, count_b = (
             texts.only_a[Unpaired.OTHER_MOMENT],
             texts.only_b[Unpaired.OTHER_MOMENT],
         )
-        parts = [f"{texts.task}: all {counted(count_a, 'graded text')} of A against all {count_b} of B"]
+        parts = [f"{texts.task}: all {pluralize(count_a, 'graded text')} of A against all {count_b} of B"]
     parts += [f"{name}'s are an oracle's" for name in oracles]
     return "; ".join(parts) + "."
 
 
-def _say_alone(name: str, other: str, texts: Mapping[Unpaired, int]) -> str:
+def _format_alone(name: str, other: str, texts: Mapping[Unpaired, int]) -> str:
     """Texts that only one run has, by the reason that the other has none."""
     reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(texts.items()))
     return f"only in {name} {sum(texts.values())} (in {other} {reasons})" if texts else ""
@@ -165,29 +167,29 @@ def _between(low: float, high: float) -> str:
     return f"{low:+.1f} to {high:+.1f}"
 
 
-def _say_statistics(comparison: Comparison) -> str:
-    said = "B minus A in points, with Tango's interval for pairs; p is McNemar's, exact"
+def _format_statistics(comparison: Comparison) -> str:
+    note = "B minus A in points, with Tango's interval for pairs; p is McNemar's, exact"
     suites = len(comparison.suite_p_values)
     if suites == 1:
-        return f"{said}."
-    return f"{said}; the {suites} suites' p and verdicts are corrected together (Holm)."
+        return f"{note}."
+    return f"{note}; the {suites} suites' p and verdicts are corrected together (Holm)."
 
 
-def _say_actions(actions: ActionDifference) -> str:
-    parts = [_say_largest(actions)]
+def _format_actions(actions: ActionDifference) -> str:
+    parts = [_format_largest(actions)]
     if actions.n_uneven and actions.first_uneven_counts:
         a, b = actions.first_uneven_counts
         parts.append(
-            f"numbers of queries differ in {counted(actions.n_uneven, 'episode')} "
+            f"numbers of queries differ in {pluralize(actions.n_uneven, 'episode')} "
             f"(first {actions.first_uneven}: {a} in A, {b} in B)"
         )
     return "Largest action difference: " + "; ".join(parts) + "."
 
 
-def _say_largest(actions: ActionDifference) -> str:
+def _format_largest(actions: ActionDifference) -> str:
     if actions.largest is None:
         return "unknown, the runs recorded no common query"
-    over = f"over {counted(actions.n_queries, 'query')}"
+    over = f"over {pluralize(actions.n_queries, 'query')}"
     if actions.bitwise_equal:
         return f"[green]0, bitwise equal[/] {over}"
     if actions.largest == 0:
@@ -196,7 +198,7 @@ def _say_largest(actions: ActionDifference) -> str:
     return f"[yellow]{size}[/] {over}, first reached in {actions.key}, query {actions.query}"
 
 
-def _say_turns(comparison: Comparison) -> str:
+def _format_turns(comparison: Comparison) -> str:
     if comparison.in_turns:
         return (
             "The runs alternated episode by episode, so slow drift of the machine affects both; short "

@@ -176,14 +176,14 @@ def _texts(task: str, queries: Sequence[QueryRecord]) -> dict[_When, _Text]:
     }
 
 
-def _graded(task: str, said: str, *, oracle: bool, truths: tuple[Truth | None, Truth | None]) -> _Text:
-    at_request, on_delivery = (_headline(task, said, truth) for truth in truths)
+def _graded(task: str, generated: str, *, oracle: bool, truths: tuple[Truth | None, Truth | None]) -> _Text:
+    at_request, on_delivery = (_headline(task, generated, truth) for truth in truths)
     if at_request is None or on_delivery is None:
         return _Text(reason=Unpaired.NOT_GRADED, oracle=oracle)
     return _Text(reason=None, oracle=oracle, at_request=at_request, on_delivery=on_delivery)
 
 
 @functools.lru_cache(maxsize=4096)  # texts and truths repeat over queries
-def _headline(task: str, said: str, truth: Truth | None) -> Share | None:
-    shares = None if truth is None else grade_text(task, said, truth)
+def _headline(task: str, generated: str, truth: Truth | None) -> Share | None:
+    shares = None if truth is None else grade_text(task, generated, truth)
     return None if shares is None else shares.get(HEADLINES[task], _NOTHING)

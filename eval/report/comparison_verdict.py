@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
-from configs.cli import counted
+from configs.cli import pluralize
 from configs.errors import UsageError
 from eval.metrics.error_budget import ERROR_BUDGET, exceeds
 from eval.metrics.noninferiority import Verdict, corrected_verdicts, episodes_needed, verdict_of
@@ -85,16 +85,17 @@ def judge(pairs: PairTable, margin: float = MARGIN, *, a: str = "A", b: str = "B
         raise UsageError(f"a margin of {margin:g} points; give one above 0 and below 100, such as {MARGIN:g}")
     interval, difference = pairs.difference_ci95, pairs.difference
     if interval is None or difference is None or _has_too_many_errors(pairs):
-        errors, total = max(pairs.n_errors_a, pairs.n_errors_b), counted(pairs.n_episodes, "episode")
+        errors, total = max(pairs.n_errors_a, pairs.n_errors_b), pluralize(pairs.n_episodes, "episode")
         sentence = f"No verdict: {errors} of {total} ended in an error, more than {ERROR_BUDGET:g} %."
         return Judgement(verdict=Verdict.TOO_MANY_ERRORS, margin=margin, sentence=sentence)
     verdict = verdict_of(interval, margin)
-    numbers = f"{say_points(difference)} points, {say_between(interval)}, {counted(pairs.graded, 'episode')}"
+    episodes = pluralize(pairs.graded, "episode")
+    numbers = f"{format_points(difference)} points, {format_between(interval)}, {episodes}"
     lead = _lead(verdict, interval, a, b, f"(margin {margin:g} points)")
     if verdict is not Verdict.INCONCLUSIVE:
         return Judgement(verdict=verdict, margin=margin, sentence=f"{lead}: {numbers}.")
     needed = episodes_needed(pairs.counts, margin / 100)
-    enough = "no number of" if needed is None else say_needed(needed)
+    enough = "no number of" if needed is None else format_needed(needed)
     sentence = f"{lead}: {numbers}; {enough} episodes would settle it."
     return Judgement(verdict=verdict, margin=margin, sentence=sentence, episodes_needed=needed)
 
@@ -117,11 +118,11 @@ def judge_time(
         raise UsageError(f"a time margin of {margin:g} %; give one above 0, such as {TIME_MARGIN:g}")
     if times is None:
         return None
-    numbers = f"{times.ratio:.2f} times as long, {say_times_interval(times)}"
-    numbers += f", {counted(times.n_pairs, 'episode')} solved by both"
+    numbers = f"{times.ratio:.2f} times as long, {format_times_interval(times)}"
+    numbers += f", {pluralize(times.n_pairs, 'episode')} solved by both"
     how = f"in time to success (margin {margin:g} %)"
     if times.ci95 is None:
-        lead, verdict = _say_open(a, b, how), Verdict.INCONCLUSIVE
+        lead, verdict = _format_open(a, b, how), Verdict.INCONCLUSIVE
     else:
         gain = Interval(low=-math.log(times.ci95.high), high=-math.log(times.ci95.low))
         verdict = verdict_of(gain, math.log1p(margin / 100))
@@ -146,32 +147,32 @@ def _lead(verdict: Verdict, gain: Interval, a: str, b: str, how: str) -> str:
     if verdict is Verdict.INCONCLUSIVE:
         if worse:
             return f"{b} is worse than {a} {how}, but by how much is inconclusive"
-        return _say_open(a, b, how)
+        return _format_open(a, b, how)
     though = ", though worse" if worse and verdict is Verdict.NON_INFERIOR else ""
     return f"{b} is {verdict} to {a} {how}{though}"
 
 
-def _say_open(a: str, b: str, how: str) -> str:
+def _format_open(a: str, b: str, how: str) -> str:
     return f"Whether {b} is non-inferior to {a} {how} is inconclusive"
 
 
-def say_needed(episodes: int) -> str:
+def format_needed(episodes: int) -> str:
     """The number of episodes needed, rounded up to two digits."""
     unit = 10 ** max(0, len(str(episodes)) - 2)
     return f"about {math.ceil(episodes / unit) * unit}"
 
 
-def say_points(value: float) -> str:
+def format_points(value: float) -> str:
     """A difference with its sign, such as `−1.1`."""
     return f"{value:+.1f}".replace("-", "−")
 
 
-def say_between(interval: Interval) -> str:
+def format_between(interval: Interval) -> str:
     """An interval of a difference."""
-    return f"95 % {say_points(interval.low)} to {say_points(interval.high)}"
+    return f"95 % {format_points(interval.low)} to {format_points(interval.high)}"
 
 
-def say_times_interval(times: TimeRatio) -> str:
+def format_times_interval(times: TimeRatio) -> str:
     """The interval of a ratio, or that there is none."""
     if times.ci95 is None:
         return "no interval"

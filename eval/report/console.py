@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column
 from rich.text import Text
 
-from configs.cli import counted
+from configs.cli import pluralize
 from configs.console import TextConsole
 from configs.errors import UsageError
 from configs.motion import NONE
@@ -28,7 +28,7 @@ from eval.report.comparison_summary import verdict_lines
 from eval.report.comparison_tables import show
 from eval.report.pages.run_report import REPORT, write_report
 from eval.report.plain_text import visible
-from eval.report.tables import run_table, say_results, table_notes, tasks_table, variants_table
+from eval.report.tables import format_results, run_table, table_notes, tasks_table, variants_table
 from eval.rollout.monitor import Monitor
 from eval.rollout.plan import EpisodePlan
 from sim_envs.world import EpisodeKey
@@ -78,7 +78,7 @@ class EvaluationConsole(Monitor):
 
     def _heading(self) -> str:
         modes = ", ".join(f"[bold]{run.config.mode}[/]" for run in self._runs)
-        episodes = f"{counted(len(self._plan.keys), 'episode')}{' each' if len(self._runs) > 1 else ''}"
+        episodes = f"{pluralize(len(self._plan.keys), 'episode')}{' each' if len(self._runs) > 1 else ''}"
         names = dict.fromkeys(suite.assets.name for suite in self._plan.suites.values() if suite.assets)
         assets = f", assets {escape(', '.join(names))}" if names else ""
         timing = _time_in_words(self._runs[0].config)
@@ -117,8 +117,8 @@ class EvaluationConsole(Monitor):
             self._reported = time.monotonic()
             (bar,) = self._progress.tasks
             left = "" if bar.time_remaining is None else f", {dt.timedelta(seconds=bar.time_remaining)} left"
-            self._say(
-                f"{bar.completed:.0f} of {counted(int(bar.total or 0), 'episode')}, {self._status()}{left}"
+            self._format(
+                f"{bar.completed:.0f} of {pluralize(int(bar.total or 0), 'episode')}, {self._status()}{left}"
             )
 
     def resumed(self, variant: int, result: EpisodeResult) -> None:
@@ -130,7 +130,7 @@ class EvaluationConsole(Monitor):
         """Print what is recorded and how to resume."""
         total = len(self._plan.keys) * len(self._runs)
         self._rich.print(
-            f"Interrupted: {sum(map(len, self._results))} of {counted(total, 'episode')} are recorded in "
+            f"Interrupted: {sum(map(len, self._results))} of {pluralize(total, 'episode')} are recorded in "
             f"{self._where()}. The same command with --resume completes them.",
             markup=False,
             emoji=False,
@@ -143,26 +143,26 @@ class EvaluationConsole(Monitor):
         else:
             self._show_variants({run.config.mode: of for run, of in zip(self._runs, results, strict=True)})
         for run in self._runs:
-            self._say(f"Records, texts and videos: {run.folder.path}")
+            self._format(f"Records, texts and videos: {run.folder.path}")
         self._write_report()
         if any(result["overall"]["n_errors"] for result in results):
-            self._say("The same command with --resume retries the episodes that were errors.")
+            self._format("The same command with --resume retries the episodes that were errors.")
         self._name_best_video()
         for line in self._verdict_lines:
-            self._say(line)
+            self._format(line)
 
     def _show_run(self, results: Results) -> None:
         title = f"{self._policy}, mode {self._runs[0].config.mode}"
         self._rich.print(run_table(title, results, width=self._rich.width))
-        self._dim(*table_notes([results]), *say_results(results["overall"]))
+        self._dim(*table_notes([results]), *format_results(results["overall"]))
 
     def _show_variants(self, variants: Mapping[str, Results]) -> None:
-        title = f"{self._policy}, {counted(len(self._plan.keys), 'episode')}: solved in each mode"
+        title = f"{self._policy}, {pluralize(len(self._plan.keys), 'episode')}: solved in each mode"
         self._rich.print(tasks_table(title, variants, width=self._rich.width))
         self._rich.print(variants_table(variants, width=self._rich.width))
         self._dim(*table_notes(list(variants.values())))
         for mode, results in variants.items():
-            self._dim(*(f"{mode}: {line}" for line in say_results(results["overall"])))
+            self._dim(*(f"{mode}: {line}" for line in format_results(results["overall"])))
         declared = self._runs[0].config
         margins = {"margin": declared.margin, "time_margin": declared.time_margin}
         for run in self._runs[1:]:
@@ -180,19 +180,19 @@ class EvaluationConsole(Monitor):
             return
         folders = [run.folder.path for run in self._runs]
         try:
-            self._say(f"Report: {write_report(folders, folders[0] / REPORT)}")
+            self._format(f"Report: {write_report(folders, folders[0] / REPORT)}")
         except UsageError as error:  # the records are complete without it
-            self._say(f"No report: {error}")
+            self._format(f"No report: {error}")
 
     def _name_best_video(self) -> None:
         """Name the best video, of mode `unified` if it is among the variants."""
         run = next((run for run in self._runs if run.config.mode == "unified"), self._runs[-1])
         best = find_best_video(run.folder) if run.config.video == "all" else None
         if best is not None:
-            self._say(f"\n{best.why}")
-            self._say(str(best.path))
+            self._format(f"\n{best.why}")
+            self._format(str(best.path))
 
-    def _say(self, line: str) -> None:
+    def _format(self, line: str) -> None:
         """Print without markup or line breaks."""
         self._rich.print(visible(line), soft_wrap=True, markup=False, emoji=False)
 
@@ -229,7 +229,7 @@ class EvaluationConsole(Monitor):
         errors = sum(result.outcome is Outcome.ERROR for results in self._results for result in results)
         hours = max(time.perf_counter() - self._began, 1e-3) / 3600
         return [
-            *([counted(errors, "error")] if errors else []),
+            *([pluralize(errors, "error")] if errors else []),
             *([f"{self._played / hours:.0f} episodes/h"] if self._played else []),
         ]
 

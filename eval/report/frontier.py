@@ -35,7 +35,7 @@ def find_frontier(rows: Sequence[Row], *, chosen: bool = False) -> list[dict[str
         were.
     """
     found = []
-    for steps in group_by([row for row in rows if speaks(row)], [*CONDITIONS, "mode"]):
+    for steps in group_by([row for row in rows if generates_text(row)], [*CONDITIONS, "mode"]):
         rates = [row["options"]["text_every"] for row in steps]
         if all(row["success"] for row in steps) and (chosen or len(set(rates)) == len(rates) > 1):
             found.append(
@@ -44,7 +44,7 @@ def find_frontier(rows: Sequence[Row], *, chosen: bool = False) -> list[dict[str
     return found
 
 
-def speaks(row: Row) -> bool:
+def generates_text(row: Row) -> bool:
     """Whether the cell generates texts at a configured rate."""
     options = row["options"]
     return options["mode"] != "actions" and options["text_every"] is not None

@@ -10,10 +10,10 @@ from pydantic import TypeAdapter
 from configs.errors import UsageError
 from eval.metrics.error_budget import ERROR_BUDGET, exceeds
 from eval.metrics.success import summarize
-from eval.records.protocol import say_inputs
+from eval.records.protocol import format_inputs
 from eval.records.reader import read_episodes, read_identity, require_runs, warn_skipped
 from eval.records.schema import RunFolder
-from eval.report.clock_words import PAUSED, clock_label, say_clock_of
+from eval.report.clock_words import PAUSED, clock_label, format_clock_of
 from eval.report.leaderboard_rows import (
     BoardColumn,
     Entry,
@@ -136,7 +136,7 @@ def _tables(entries: Sequence[Entry]) -> dict[str, list[RankedTable]]:
 def _table(entries: Sequence[Entry]) -> RankedTable:
     texts, is_timed = graded_tasks(entries), any(entry.row.query_hz is not None for entry in entries)
     columns = columns_of(entries, texts, is_timed=is_timed)
-    inputs = {policy_label(entry, entries): say_inputs(entry.run.policy_inputs) for entry in entries}
+    inputs = {policy_label(entry, entries): format_inputs(entry.run.policy_inputs) for entry in entries}
     return RankedTable(
         title=_title(entries),
         texts=texts,
@@ -155,7 +155,7 @@ def _title(entries: Sequence[Entry]) -> str:
     between = str(states[0]) if len(states) == 1 else f"{states[0]}–{states[-1]}"
     runs = {clock_label(entry.run): entry.run for entry in entries}
     clocks = [
-        f"clock `{in_markdown_code(run.clock)}` ({say_clock_of(run)})" for _, run in sorted(runs.items())
+        f"clock `{in_markdown_code(run.clock)}` ({format_clock_of(run)})" for _, run in sorted(runs.items())
     ]
     return (
         f"Protocol `{protocol}`, assets {names} ({assets[:8]}), episodes: {len(keys)}, tasks: {len(tasks)}, "

@@ -55,7 +55,7 @@ def merge_sweeps(shards: Sequence[SweepFolder], output_dir: Path) -> SweepFolder
     """
     for shard in shards:
         shard.read_finished()  # refuses others
-    whole, *others = (shard.asked().model_copy(update={"shard": None}) for shard in shards)
+    whole, *others = (shard.config().model_copy(update={"shard": None}) for shard in shards)
     for shard, other in zip(shards[1:], others, strict=True):
         if other != whole:
             raise UsageError(
@@ -138,9 +138,9 @@ def _joined(
     if missing := [key for key in planned if key not in found]:
         count = str(config.shard).partition("/")[2]
         by_shard = Counter(1 + key.digest() % int(count) for key in missing)
-        told = ", ".join(f"{number} of shard {shard}/{count}" for shard, number in sorted(by_shard.items()))
+        counts = ", ".join(f"{number} of shard {shard}/{count}" for shard, number in sorted(by_shard.items()))
         raise UsageError(
-            f"{len(missing)} episodes are missing ({told}); play them with --shard, or "
+            f"{len(missing)} episodes are missing ({counts}); play them with --shard, or "
             "complete a shard that was interrupted with --resume"
         )
     return whole, {key: found[key] for key in planned}

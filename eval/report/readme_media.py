@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from configs.cli import counted
+from configs.cli import pluralize
 from configs.errors import UsageError
 from eval.metrics.language import HEADLINES
 from eval.metrics.success import Results, summarize
@@ -14,7 +14,7 @@ from eval.records.attempts import attempts_of, seconds_played
 from eval.records.reader import RunIdentity, read_identity
 from eval.records.schema import Outcome, RunFolder
 from eval.report.best_video import BestVideo, find_best_video
-from eval.report.clock_words import MEASURED, PAUSED, say_clock_of
+from eval.report.clock_words import MEASURED, PAUSED, format_clock_of
 from eval.report.comparison import Comparison, compare
 from eval.report.comparison_verdict import judge_all
 from eval.report.labels import number
@@ -162,8 +162,8 @@ def _compared(media: ReadmeMedia) -> str:
     ends = "Texts are graded when they were requested → on delivery."
     own_latency = media.shown.clock in (PAUSED, MEASURED)
     played = f"{_machines(manifests[0], 'Measured' if own_latency else 'Played')}{_duration(manifests)}."
-    said = " ".join([*map(_say, comparisons), *_say_clock(media.shown), ends, played])
-    return f"{verdicts}\n\n{said}" if verdicts else said
+    note = " ".join([*map(_format, comparisons), *_format_clock(media.shown), ends, played])
+    return f"{verdicts}\n\n{note}" if verdicts else note
 
 
 def _verdicts(comparison: Comparison) -> list[str]:
@@ -174,11 +174,11 @@ def _verdicts(comparison: Comparison) -> list[str]:
     return [f"- {in_markdown(each.sentence)}" for each in (judged.success, judged.time) if each is not None]
 
 
-def _say_clock(run: RunIdentity) -> list[str]:
+def _format_clock(run: RunIdentity) -> list[str]:
     """A sentence on the charged latency; none on clock `paused`."""
     if run.clock == PAUSED:
         return []
-    return [f"Simulated time passes while the policy computes: {in_markdown(say_clock_of(run))}."]
+    return [f"Simulated time passes while the policy computes: {in_markdown(format_clock_of(run))}."]
 
 
 def _machines(manifest: Mapping[str, Any], played: str) -> str:
@@ -200,22 +200,23 @@ def _duration(manifests: Sequence[Mapping[str, Any]]) -> str:
     return f"{minutes // 60} h {minutes % 60} min {over}"
 
 
-def _say(comparison: Comparison) -> str:
+def _format(comparison: Comparison) -> str:
     pairs = comparison.overall
     turns = ", each played in both before the next" if comparison.in_turns else ""
-    same = f"the same {counted(pairs.graded, 'episode')}{turns}"
+    same = f"the same {pluralize(pairs.graded, 'episode')}{turns}"
     return (
         f"`{in_markdown_code(comparison.a.mode)}` and `{in_markdown_code(comparison.b.mode)}`: {same}; "
-        f"{_say_actions(comparison)}outcomes that differ in {pairs.only_a + pairs.only_b} of {pairs.graded}."
+        f"{_format_actions(comparison)}outcomes that differ in {pairs.only_a + pairs.only_b} of "
+        f"{pairs.graded}."
     )
 
 
-def _say_actions(comparison: Comparison) -> str:
+def _format_actions(comparison: Comparison) -> str:
     """Difference of the actions; empty on clocks that charge latency, where observations differ."""
     actions = comparison.actions
     if comparison.a.clock != PAUSED:
         return ""
-    queries = counted(actions.n_queries, "query")
+    queries = pluralize(actions.n_queries, "query")
     if actions.bitwise_equal:
         return f"actions equal bit for bit over all {queries}, "
     return f"actions that differ by up to {actions.largest} over {queries}, "

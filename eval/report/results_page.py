@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from configs.cli import counted
+from configs.cli import pluralize
 from configs.errors import UsageError
 from configs.load import load
 from configs.profile import ProfileConfig
@@ -14,7 +14,7 @@ from eval.report.marked_block import MarkedBlock
 from eval.report.plain_text import markdown_table
 from eval.report.sweep_plots import draw_sweep
 from eval.report.sweep_table import JUDGED_NOTE, NOTE, frontier_lines, to_markdown, verdicts_of
-from eval.report.sweep_words import say_cell, say_margins, say_value
+from eval.report.sweep_words import format_cell, format_margins, format_value
 
 _COMMAND = "python -m eval.results"
 RESULTS = MarkedBlock("results", _COMMAND)
@@ -67,32 +67,34 @@ def _summary(records: Sequence[Record]) -> str:
 
 
 def _frontier_of(record: Record) -> str:
-    lead = f"The largest text rate shown to be non-inferior to actions alone ({say_margins(record)}):"
-    return "\n".join([lead, "", *(f"- {line}" for line in frontier_lines(record)), "", _say_episodes(record)])
+    lead = f"The largest text rate shown to be non-inferior to actions alone ({format_margins(record)}):"
+    return "\n".join(
+        [lead, "", *(f"- {line}" for line in frontier_lines(record)), "", _format_episodes(record)]
+    )
 
 
 def _summary_of(record: Record) -> str:
     conditions = group_by(record["cells"], CONDITIONS)
-    cells = [{say_cell(row["options"], AXES): row for row in rows} for rows in conditions]
+    cells = [{format_cell(row["options"], AXES): row for row in rows} for rows in conditions]
     shown = [row for rows in cells for cell, row in rows.items() if all(cell in others for others in cells)]
-    varied = [axis for axis in AXES if len({say_value(axis, row["options"]) for row in shown} - {""}) > 1]
-    motions = [say_value("motion", rows[0]["options"]) for rows in group_by(shown, ["motion"])]
+    varied = [axis for axis in AXES if len({format_value(axis, row["options"]) for row in shown} - {""}) > 1]
+    motions = [format_value("motion", rows[0]["options"]) for rows in group_by(shown, ["motion"])]
     heads = ["device", "mode", *motions, "tokens/s"]
     table = []
     for rows in group_by(shown, [axis for axis in AXES if axis != "motion"]):
-        what = [rows[0]["device"] or rows[0]["options"]["clock"], say_cell(rows[0]["options"], varied)]
-        table.append([*what, *map(_say_outcome, rows), _say_rates(rows)])
-    note = _SUMMARY_NOTE.format(margins=say_margins(record))
-    return f"{markdown_table(heads, table)}\n\n{_say_episodes(record)} {note}"
+        what = [rows[0]["device"] or rows[0]["options"]["clock"], format_cell(rows[0]["options"], varied)]
+        table.append([*what, *map(_format_outcome, rows), _format_rates(rows)])
+    note = _SUMMARY_NOTE.format(margins=format_margins(record))
+    return f"{markdown_table(heads, table)}\n\n{_format_episodes(record)} {note}"
 
 
-def _say_rates(rows: Sequence[Row]) -> str:
+def _format_rates(rows: Sequence[Row]) -> str:
     """Tokens per simulated second in several conditions."""
-    said = sorted({round(row["tokens_per_simulated_s"] or 0) for row in rows})
-    return f"{said[0]}–{said[-1]}" if len(said) > 1 else str(said[0] or "none")
+    rates = sorted({round(row["tokens_per_simulated_s"] or 0) for row in rows})
+    return f"{rates[0]}–{rates[-1]}" if len(rates) > 1 else str(rates[0] or "none")
 
 
-def _say_outcome(row: Row) -> str:
+def _format_outcome(row: Row) -> str:
     """Episodes solved and seconds, each with its verdict."""
     times = row["time_to_success_s"]
     signs = verdicts_of(row)
@@ -101,7 +103,7 @@ def _say_outcome(row: Row) -> str:
 
 
 def _section(record: Record, figures: Sequence[str]) -> str:
-    lines = [f"## {_heading(record)}", "", _say_episodes(record), ""]
+    lines = [f"## {_heading(record)}", "", _format_episodes(record), ""]
     if record["frontier"]:
         lines += [*(f"- {line}" for line in frontier_lines(record)), ""]
     lines += [f"![{_heading(record)}]({name})\n" for name in figures]
@@ -117,18 +119,18 @@ def _heading(record: Record) -> str:
         subject = "Schedules" if "text_every" in varied else "Modes"
     else:
         subject = "Success over latency" if "clock" in varied else "Motion"
-    return f"{subject}, {', '.join(record['asked']['suites'])}"
+    return f"{subject}, {', '.join(record['config']['suites'])}"
 
 
-def _say_episodes(record: Record) -> str:
-    asked, cells = record["asked"], record["cells"]
-    states = asked["init_ids"]
+def _format_episodes(record: Record) -> str:
+    config, cells = record["config"], record["cells"]
+    states = config["init_ids"]
     where = f"initial states {states[0]} to {states[-1]}" if states else "stored initial states"
-    chosen = f" Schedules were chosen by `{asked['chosen_on']}`." if asked["chosen_on"] else ""
+    chosen = f" Schedules were chosen by `{config['chosen_on']}`." if config["chosen_on"] else ""
     return (
-        f"{record['provenance']['policy']} on {', '.join(asked['suites'])}, {where}, assets "
-        f"{record['provenance']['assets']['name']}: {counted(len(cells), 'cell')} of "
-        f"{counted(max(row['n_episodes'] for row in cells), 'episode')}.{chosen}"
+        f"{record['provenance']['policy']} on {', '.join(config['suites'])}, {where}, assets "
+        f"{record['provenance']['assets']['name']}: {pluralize(len(cells), 'cell')} of "
+        f"{pluralize(max(row['n_episodes'] for row in cells), 'episode')}.{chosen}"
     )
 
 

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from configs.cli import counted, ranges, spelt
+from configs.cli import format_option, pluralize, ranges
 from configs.errors import UsageError
 from eval.records.query_logs import read_queries
 from eval.records.reader import RunIdentity, read_episodes
@@ -47,7 +47,7 @@ class Filters:
     def __str__(self) -> str:
         numbers = (("task_ids", self.task_ids), ("init_ids", self.init_ids))
         options = [("suite", list(self.suites)), *((name, ranges(values)) for name, values in numbers)]
-        return " ".join(spelt(name, values) for name, values in options if values)
+        return " ".join(format_option(name, values) for name, values in options if values)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -178,7 +178,7 @@ def find_pair(run_a: RunFolder, run_b: RunFolder, filters: Filters) -> EpisodePa
     shown = [pair for pair in common if all(map(_is_shown, runs, pair))]
     if not shown:
         raise UsageError(
-            f"{run_a.run_id} and {run_b.run_id} have {counted(len(common), 'episode')} in common, and none "
+            f"{run_a.run_id} and {run_b.run_id} have {pluralize(len(common), 'episode')} in common, and none "
             "with a video in both; run them with --video all"
         )
     pair = min(shown, key=_sort_key)

@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from configs.cli import counted
+from configs.cli import pluralize
 from configs.errors import UsageError
 from eval.report.comparison import Comparison
 from eval.report.figures import COLOURS, OTHER_COLOURS, STYLE, new_figure
@@ -52,7 +52,7 @@ def _draw(panel: "Axes", comparison: Comparison) -> None:
     panel.set_xlim(0, end)
     panel.set_ylim(0, 101)
     panel.legend(frameon=False, loc="upper left")
-    episodes = counted(comparison.overall.graded, "episode")
+    episodes = pluralize(comparison.overall.graded, "episode")
     panel.set_title(f"Success over time, {episodes}, clock {comparison.a.clock}", loc="left")
 
 

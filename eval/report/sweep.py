@@ -9,7 +9,7 @@ import numpy as np
 from configs.motion import NONE
 from configs.sweep import AXES, CONDITIONS, SCHEDULE, SweepConfig
 from eval.metrics.noninferiority import Verdict
-from eval.metrics.statistics import cluster_bootstrap_95, ends
+from eval.metrics.statistics import bounds, cluster_bootstrap_95
 from eval.metrics.success import Results, graded_only
 from eval.metrics.time_to_success import time_ratio
 from eval.records.reader import read_episodes, read_identity
@@ -18,7 +18,7 @@ from eval.records.schema import EpisodeResult
 from eval.report.comparison_verdict import judge, judge_time
 from eval.report.frontier import find_frontier
 from eval.report.pair_table import outcomes_of
-from eval.report.sweep_words import say_value
+from eval.report.sweep_words import format_value
 from sim_envs.world import EpisodeKey
 
 _KEPT = (
@@ -51,14 +51,14 @@ class _Cell:
         return all(self.options.get(axis) == other.options.get(axis) for axis in axes)
 
 
-def summarize_sweep(asked: SweepConfig, runs: Sequence[Run], results: Sequence[Results]) -> dict[str, Any]:
+def summarize_sweep(config: SweepConfig, runs: Sequence[Run], results: Sequence[Results]) -> dict[str, Any]:
     """Summarize a sweep for `sweep.json`.
 
     A cell is compared with the one in mode `actions` under the same conditions: that with the same schedule,
     or the only one.
 
     Args:
-        asked: The sweep.
+        config: The sweep.
         runs: The runs of its cells.
         results: Their `results.json`.
 
@@ -67,13 +67,13 @@ def summarize_sweep(asked: SweepConfig, runs: Sequence[Run], results: Sequence[R
         differ; `frontier`; and `provenance`.
     """
     cells = [_cell(run, of) for run, of in zip(runs, results, strict=True)]
-    rows = [_row(cell, _reference(cell, cells), asked) for cell in cells]
-    said = {axis: {say_value(axis, cell.options) for cell in cells} - {""} for axis in AXES}
+    rows = [_row(cell, _reference(cell, cells), config) for cell in cells]
+    labels = {axis: {format_value(axis, cell.options) for cell in cells} - {""} for axis in AXES}
     manifest = runs[0].folder.read_manifest()
     return {
-        "varied": [axis for axis, values in said.items() if len(values) > 1],
+        "varied": [axis for axis, values in labels.items() if len(values) > 1],
         "cells": rows,
-        "frontier": find_frontier(rows, chosen=asked.chosen_on is not None),
+        "frontier": find_frontier(rows, chosen=config.chosen_on is not None),
         "provenance": {part: manifest.get(part) for part in _PROVENANCE},
         "finished": manifest.get("finished"),
     }
@@ -93,7 +93,7 @@ def _reference(cell: _Cell, cells: Sequence[_Cell]) -> _Cell | None:
     return alike[0] if alike else under[0] if len(under) == 1 else None
 
 
-def _row(cell: _Cell, reference: _Cell | None, asked: SweepConfig) -> dict[str, Any]:
+def _row(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict[str, Any]:
     overall = cell.results["overall"]
     seconds = [episode.success_s for episode in cell.episodes.values() if episode.success_s is not None]
     interval = cluster_bootstrap_95(np.mean, np.array(seconds), method="percentile") if seconds else None
@@ -102,29 +102,29 @@ def _row(cell: _Cell, reference: _Cell | None, asked: SweepConfig) -> dict[str, 
         "options": dict(cell.options),
         "device": read_identity(cell.run.folder).clock_device,
         **{name: overall[name] for name in _KEPT},
-        "time_to_success_ci95": ends(interval),
-        **_verdicts(cell, reference, asked),
+        "time_to_success_ci95": bounds(interval),
+        **_verdicts(cell, reference, config),
     }
 
 
-def _verdicts(cell: _Cell, reference: _Cell | None, asked: SweepConfig) -> dict[str, Any]:
+def _verdicts(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict[str, Any]:
     if reference is None:
         return {"against": None, "success": None, "time": None}
     pairs = [(each, cell.episodes[key]) for key, each in reference.episodes.items() if key in cell.episodes]
     outcomes, times = outcomes_of(pairs), time_ratio([pair for pair in pairs if len(graded_only(pair)) == 2])
     names = {"a": "actions", "b": cell.options["mode"]}
-    success, time = judge(outcomes, asked.margin, **names), judge_time(times, asked.time_margin, **names)
+    success, time = judge(outcomes, config.margin, **names), judge_time(times, config.time_margin, **names)
     return {
         "against": reference.run.folder.run_id,
         "success": {
             "verdict": success.verdict.value,
             "difference": outcomes.difference,
-            "ci95": ends(outcomes.difference_ci95),
+            "ci95": bounds(outcomes.difference_ci95),
             "episodes_needed": success.episodes_needed,
         },
         "time": {
             "verdict": Verdict.INCONCLUSIVE.value if time is None else time.verdict.value,
             "ratio": None if times is None else times.ratio,
-            "ci95": None if times is None else ends(times.ci95),
+            "ci95": None if times is None else bounds(times.ci95),
         },
     }

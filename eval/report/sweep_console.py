@@ -5,7 +5,7 @@ from itertools import chain
 
 from rich.markup import escape
 
-from configs.cli import counted
+from configs.cli import pluralize
 from eval.metrics.success import Results
 from eval.report.console import EvaluationConsole, success_rate
 from sim_envs.world import EpisodeKey
@@ -21,8 +21,8 @@ class SweepConsole(EvaluationConsole):
         """Print nothing: the results of a sweep are printed together."""
 
     def _heading(self) -> str:
-        cells = counted(len(self._runs), "cell")
-        episodes = counted(len(self._plan.keys), "episode")
+        cells = pluralize(len(self._runs), "cell")
+        episodes = pluralize(len(self._plan.keys), "episode")
         return f"{self._policy}: {cells} of {episodes} each → {escape(self._where())}"
 
     def _where(self) -> str:

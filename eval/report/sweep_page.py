@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from configs.cli import counted
+from configs.cli import pluralize
 from configs.sweep import CONDITIONS
 from eval.records.sweep_folders import SweepFolder
 from eval.report.figures import COLOURS
-from eval.report.frontier import Record, Row, group_by, is_judged, speaks
+from eval.report.frontier import Record, Row, generates_text, group_by, is_judged
 from eval.report.pages.charts import ChartLine, ChartPoint, chart_group, line_chart
-from eval.report.pages.reported_runs import say_code, say_machine
+from eval.report.pages.reported_runs import format_code, format_machine
 from eval.report.pages.run_report import REPORT
 from eval.report.pages.site import write_page
 from eval.report.sweep_series import (
@@ -25,7 +25,7 @@ from eval.report.sweep_series import (
     success_of,
 )
 from eval.report.sweep_table import all_columns_of, episodes_of, frontier_lines
-from eval.report.sweep_words import say_condition, say_margins, say_value
+from eval.report.sweep_words import format_condition, format_margins, format_value
 
 _HEADINGS = {
     "text_every": "text every (queries)",
@@ -69,21 +69,21 @@ def write_sweep_page(folder: SweepFolder, record: Record, page_folder: Path | No
 
 
 def _title(record: Record) -> str:
-    suites = ", ".join(record["asked"]["suites"])
-    cells, episodes = counted(len(record["cells"]), "cell"), counted(episodes_of(record), "episode")
+    suites = ", ".join(record["config"]["suites"])
+    cells, episodes = pluralize(len(record["cells"]), "cell"), pluralize(episodes_of(record), "episode")
     return f"{record['provenance']['policy']} on {suites}: {cells} of {episodes}"
 
 
 def _facts(record: Record) -> dict[str, str]:
-    asked, provenance = record["asked"], record["provenance"]
+    config, provenance = record["config"], record["provenance"]
     weights = provenance.get("weights_sha256")
     return {
         "Policy": f"{provenance['policy']}{f', weights {weights[:12]}' if weights else ''}",
         "Assets": provenance["assets"]["name"] if provenance.get("assets") else "none",
-        "Margins": say_margins(record),
-        "Schedules chosen on": asked["chosen_on"] or "these episodes",
-        "Machine": say_machine(provenance.get("hardware") or {}),
-        "Code": say_code(provenance),
+        "Margins": format_margins(record),
+        "Schedules chosen on": config["chosen_on"] or "these episodes",
+        "Machine": format_machine(provenance.get("hardware") or {}),
+        "Code": format_code(provenance),
         "Finished": str(record.get("finished") or "not recorded"),
         "Command": str(provenance["command"]),
     }
@@ -101,7 +101,7 @@ def _cell(row: Row, record: Record, link: str | None) -> dict[str, Any]:
         **row,
         "link": link,
         "colour": COLOURS[row["options"]["mode"]],
-        "options": [say_value(axis, row["options"]) for axis in all_columns_of(record)],
+        "options": [format_value(axis, row["options"]) for axis in all_columns_of(record)],
         "seconds": seconds_of(row),
         "charged_ms": row["charged_ms"] or {},
         "verdicts": [None if row[on] is None else row[on]["verdict"] for on in ("success", "time")],
@@ -113,9 +113,9 @@ def _charts(record: Record) -> list[dict[str, Any]]:
     over_latency = _both(latency_lines(record, least=2), latency_of, "latency until the actions (ms)")
     found = chart_group("over latency", *over_latency)
     for rows in group_by(record["cells"], CONDITIONS):
-        if any(map(speaks, rows)):
+        if any(map(generates_text, rows)):
             over_rate = _both(_rate_lines(rows), rate_of, "tokens per simulated second", hollow=True)
-            where = say_condition(rows[0]["options"], record["varied"])
+            where = format_condition(rows[0]["options"], record["varied"])
             found += chart_group(f"over text rate, {where}; hollow: not shown to be non-inferior", *over_rate)
     return found
 
@@ -133,7 +133,7 @@ def _both(
 
 def _rate_lines(rows: Sequence[Row]) -> list[CellLine]:
     """A line per mode; that of mode `actions`, which says nothing, is at a rate of 0."""
-    shown = [row for row in rows if speaks(row) or row["options"]["mode"] == "actions"]
+    shown = [row for row in rows if generates_text(row) or row["options"]["mode"] == "actions"]
     return [
         CellLine(label=mode, colour=COLOURS[mode], rows=sorted(line, key=rate_of))
         for line in group_by(shown, ["mode"])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from configs.sweep import CONDITIONS
 from eval.report.figures import COLOURS, STYLE, new_figure
-from eval.report.frontier import Record, Row, group_by, speaks
+from eval.report.frontier import Record, Row, generates_text, group_by
 from eval.report.sweep_series import (
     Value,
     is_non_inferior,
@@ -16,7 +16,7 @@ from eval.report.sweep_series import (
     seconds_of,
     success_of,
 )
-from eval.report.sweep_words import say_cell, say_condition
+from eval.report.sweep_words import format_cell, format_condition
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,7 +84,7 @@ def _cells_figure(record: Record) -> "Figure | None":
     else:
         beside, down = [None], list(CONDITIONS)
     rows = group_by(record["cells"], down)
-    labels = [list(dict.fromkeys(_say_row(row, record) for row in cells)) for cells in rows]
+    labels = [list(dict.fromkeys(_format_row(row, record) for row in cells)) for cells in rows]
     heights = [0.3 * len(names) + 0.7 for names in labels]
     figure = new_figure(2.6 + 3.3 * (1 + len(beside)), sum(heights) + 0.9)
     axes = figure.subplots(
@@ -93,9 +93,9 @@ def _cells_figure(record: Record) -> "Figure | None":
     for panels, cells, names in zip(axes, rows, labels, strict=True):
         for clock, left, right in zip(beside, panels[::2], panels[1::2], strict=True):
             shown = [row for row in cells if clock in (None, row["options"]["clock"])]
-            _cell_rows(left, right, {names.index(_say_row(row, record)): row for row in shown})
+            _cell_rows(left, right, {names.index(_format_row(row, record)): row for row in shown})
             if shown:
-                left.set_title(say_condition(shown[0]["options"], record["varied"]))
+                left.set_title(format_condition(shown[0]["options"], record["varied"]))
         panels[0].set_yticks(range(len(names)), names)
         panels[0].set_ylim(len(names) - 0.5, -0.5)
     longest = max((each[2] for row in record["cells"] if (each := seconds_of(row))), default=1.0)
@@ -120,15 +120,15 @@ def _cell_rows(left: "Axes", right: "Axes", rows: Mapping[int, Row]) -> None:
                 panel.errorbar(middle, place, xerr=[[middle - low], [high - middle]], **style)
 
 
-def _say_row(row: Row, record: Record) -> str:
-    return say_cell(row["options"], record["varied"])
+def _format_row(row: Row, record: Record) -> str:
+    return format_cell(row["options"], record["varied"])
 
 
 def _frontier_figure(record: Record) -> "Figure | None":
     """A row for every condition: success and time over tokens per second; filled where non-inferior."""
     if not record["frontier"]:
         return None
-    conditions = [rows for rows in group_by(record["cells"], CONDITIONS) if any(map(speaks, rows))]
+    conditions = [rows for rows in group_by(record["cells"], CONDITIONS) if any(map(generates_text, rows))]
     figure = new_figure(10.4, 3.4 * len(conditions) + 0.6)
     panels = figure.subplots(len(conditions), 2, squeeze=False, sharex=True)
     for (left, right), rows in zip(panels, conditions, strict=True):
@@ -137,9 +137,9 @@ def _frontier_figure(record: Record) -> "Figure | None":
                 if row["options"]["mode"] == "actions" and (measured := value(row)) is not None:
                     panel.axhspan(*measured[1:], color=COLOURS["actions"], alpha=0.18, linewidth=0)
                     panel.axhline(measured[0], color=COLOURS["actions"], linewidth=1.2, label="actions")
-            for line in group_by([row for row in rows if speaks(row)], ["mode"]):
+            for line in group_by([row for row in rows if generates_text(row)], ["mode"]):
                 _rate_line(panel, line, value)
-        left.set_title(say_condition(rows[0]["options"], record["varied"]))
+        left.set_title(format_condition(rows[0]["options"], record["varied"]))
         left.set_ylim(-2, 102)
         left.set_ylabel("episodes solved (%)")
         right.set_ylim(0, 1.1 * max([1.0, *(each[2] for row in rows if (each := seconds_of(row)))]))

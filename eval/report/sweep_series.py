@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from configs.sweep import CONDITIONS
 from eval.report.figures import COLOURS, OTHER_COLOURS
 from eval.report.frontier import GOOD_ENOUGH, Record, Row, group_by
-from eval.report.sweep_words import say_cell, say_condition
+from eval.report.sweep_words import format_cell, format_condition
 
 Value = Callable[[Row], tuple[float, float, float] | None]
 """Maps a row to a value and the bounds of its interval; None if it has none."""
@@ -69,6 +69,6 @@ def is_non_inferior(row: Row) -> bool:
 
 def _label(row: Row, varied: Sequence[str], *, with_mode: bool) -> str:
     axes = [axis for axis in varied if axis != "clock"]
-    said = say_cell(row["options"], axes, with_mode=with_mode)
-    where = say_condition(row["options"], axes) if set(axes) & set(CONDITIONS) else ""
-    return ", ".join(filter(None, (said, where))) or row["options"]["mode"]
+    cell = format_cell(row["options"], axes, with_mode=with_mode)
+    where = format_condition(row["options"], axes) if set(axes) & set(CONDITIONS) else ""
+    return ", ".join(filter(None, (cell, where))) or row["options"]["mode"]

@@ -6,13 +6,13 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from configs.cli import counted
+from configs.cli import pluralize
 from configs.sweep import CONDITIONS
 from eval.metrics.noninferiority import Verdict
 from eval.report.frontier import Record, Row, group_by, is_judged
 from eval.report.labels import number
 from eval.report.plain_text import markdown_table
-from eval.report.sweep_words import HEADINGS, say_cell, say_condition, say_value
+from eval.report.sweep_words import HEADINGS, format_cell, format_condition, format_value
 
 SIGNS = {
     Verdict.SUPERIOR.value: "+",
@@ -39,18 +39,18 @@ def sweep_table(record: Record) -> Table:
     """The cells of a finished sweep, a section per condition."""
     rows, axes = record["cells"], columns_of(record)
     judged = is_judged(record)
-    told = numbers_in(record)
+    numbers = numbers_in(record)
     table = Table(title=_title(record), title_justify="left", box=box.SIMPLE_HEAD, padding=0)
     for axis in axes:
         table.add_column(HEADINGS.get(axis, axis), no_wrap=True)
-    for name in (*told, *(_VERDICTS if judged else ())):
+    for name in (*numbers, *(_VERDICTS if judged else ())):
         table.add_column(name, justify="right", no_wrap=True)
     for group in group_by(rows, CONDITIONS):
         if not set(axes) & set(CONDITIONS):
-            table.add_row(f"[bold]{say_condition(group[0]['options'], record['varied'])}")
+            table.add_row(f"[bold]{format_condition(group[0]['options'], record['varied'])}")
         for row in group:
-            options = [say_value(axis, row["options"]) for axis in axes]
-            table.add_row(*options, *_cells(told, row), *(verdicts_of(row) if judged else ()))
+            options = [format_value(axis, row["options"]) for axis in axes]
+            table.add_row(*options, *_cells(numbers, row), *(verdicts_of(row) if judged else ()))
         table.add_section()
     return table
 
@@ -64,13 +64,13 @@ def columns_of(record: Record) -> list[str]:
 
 def numbers_in(record: Record) -> list[str]:
     """The headings of the numbers; the text rate only if there are texts."""
-    speaks = any(row["tokens_per_simulated_s"] for row in record["cells"])
-    return [*_NUMBERS, *([_RATE] if speaks else [])]
+    generates_text = any(row["tokens_per_simulated_s"] for row in record["cells"])
+    return [*_NUMBERS, *([_RATE] if generates_text else [])]
 
 
 def _cells(headings: Sequence[str], row: Row) -> list[str]:
     times, charged = row["time_to_success_s"], row["charged_ms"] or {}
-    said = {
+    text = {
         "solved": f"{row['n_success']}/{row['n_episodes']}",
         "s": number(times and times["mean"], ".1f"),
         "actions": number(charged.get("actions"), ".0f"),
@@ -78,13 +78,13 @@ def _cells(headings: Sequence[str], row: Row) -> list[str]:
         "held": number(row["pc_held"], ".0f") + " %",
         _RATE: number(row["tokens_per_simulated_s"], ".1f"),
     }
-    return [said[heading] for heading in headings]
+    return [text[heading] for heading in headings]
 
 
 def _title(record: Record) -> str:
     rows, policy = record["cells"], record["provenance"]["policy"]
     mode = "" if "mode" in record["varied"] else f", mode {rows[0]['options']['mode']}"
-    return f"{policy}{mode}: {counted(len(rows), 'cell')}, {counted(episodes_of(record), 'episode')} each"
+    return f"{policy}{mode}: {pluralize(len(rows), 'cell')}, {pluralize(episodes_of(record), 'episode')} each"
 
 
 def episodes_of(record: Record) -> int:
@@ -99,23 +99,22 @@ def verdicts_of(row: Row) -> list[str]:
 
 def frontier_lines(record: Record) -> list[str]:
     """The frontier in words: for every mode and condition the largest non-inferior text rate."""
-    return [_say_frontier(found, record) for found in record["frontier"]]
+    return [_format_frontier(found, record) for found in record["frontier"]]
 
 
-def _say_frontier(found: Mapping[str, Any], record: Record) -> str:
+def _format_frontier(found: Mapping[str, Any], record: Record) -> str:
     options, varied = found["options"], record["varied"]
-    where = f"{say_condition(options, varied)}, {options['mode']}"
+    where = f"{format_condition(options, varied)}, {options['mode']}"
     open_in = "time to success" if found["ended_by"] == "time" else "success"
     if found["cell"] is None:
         least = "the lowest of " if found["rates"] > 1 else ""
-        return (
-            f"{where}: non-inferiority in {open_in} is not shown at {least}{counted(found['rates'], 'rate')}."
-        )
-    how = say_cell(found["cell"], varied, with_mode=False)
-    said = f"{where}: {found['tokens_per_s']:.1f} tokens/s" + (f" ({how})" if how else "")
+        rates = pluralize(found["rates"], "rate")
+        return f"{where}: non-inferiority in {open_in} is not shown at {least}{rates}."
+    how = format_cell(found["cell"], varied, with_mode=False)
+    text = f"{where}: {found['tokens_per_s']:.1f} tokens/s" + (f" ({how})" if how else "")
     if found["ended_by"] is None:
-        return f"{said}, the largest rate tried."
-    return f"{said}; at the next rate non-inferiority in {open_in} is not shown."
+        return f"{text}, the largest rate tried."
+    return f"{text}; at the next rate non-inferiority in {open_in} is not shown."
 
 
 def all_columns_of(record: Record) -> list[str]:
@@ -126,12 +125,12 @@ def all_columns_of(record: Record) -> list[str]:
 
 def to_markdown(record: Record) -> str:
     """The table in Markdown."""
-    axes, told, judged = all_columns_of(record), numbers_in(record), is_judged(record)
-    heads = [*(HEADINGS.get(axis, axis) for axis in axes), *told, *(_VERDICTS if judged else ())]
+    axes, numbers, judged = all_columns_of(record), numbers_in(record), is_judged(record)
+    heads = [*(HEADINGS.get(axis, axis) for axis in axes), *numbers, *(_VERDICTS if judged else ())]
     rows = [
         [
-            *(say_value(axis, row["options"]) for axis in axes),
-            *_cells(told, row),
+            *(format_value(axis, row["options"]) for axis in axes),
+            *_cells(numbers, row),
             *(verdicts_of(row) if judged else ()),
         ]
         for row in record["cells"]

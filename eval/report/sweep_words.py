@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from configs.motion import say_motion
+from configs.motion import format_motion
 from configs.sweep import CONDITIONS
 from eval.report.frontier import Record
 
@@ -29,32 +29,32 @@ _WORDS = {
 """Values of axes in labels; an empty value stands for all others."""
 
 
-def say_value(axis: str, options: Mapping[str, Any]) -> str:
+def format_value(axis: str, options: Mapping[str, Any]) -> str:
     """The value of an option in a cell; empty if it has no effect in the cell."""
     value, mode = options.get(axis), options["mode"]
     idle = (axis == "tokens_per_frame" and mode != "unified") or (axis == "text_every" and mode == "actions")
     if axis == "motion":
-        return say_motion(str(value))
+        return format_motion(str(value))
     return "" if idle else str("default" if value is None else value).removeprefix("profile:")
 
 
-def say_condition(options: Mapping[str, Any], varied: Sequence[str]) -> str:
+def format_condition(options: Mapping[str, Any], varied: Sequence[str]) -> str:
     """The condition of a cell: clock and motion, as far as they vary."""
-    told = [axis for axis in CONDITIONS if axis in varied] or list(CONDITIONS[:1])
-    return ", ".join(filter(None, (say_value(axis, options) for axis in told)))
+    shown = [axis for axis in CONDITIONS if axis in varied] or list(CONDITIONS[:1])
+    return ", ".join(filter(None, (format_value(axis, options) for axis in shown)))
 
 
-def say_cell(options: Mapping[str, Any], varied: Sequence[str], *, with_mode: bool = True) -> str:
+def format_cell(options: Mapping[str, Any], varied: Sequence[str], *, with_mode: bool = True) -> str:
     """The mode, then other axes that vary except conditions, such as `unified, k=1, text every 4 queries`."""
     parts = [str(options["mode"])] if with_mode else []
     for axis in varied:
-        said = say_value(axis, options)
-        if axis not in (*CONDITIONS, "mode") and said:
-            parts.append(_WORDS.get((axis, said)) or _WORDS.get((axis, ""), "{}").format(said))
+        text = format_value(axis, options)
+        if axis not in (*CONDITIONS, "mode") and text:
+            parts.append(_WORDS.get((axis, text)) or _WORDS.get((axis, ""), "{}").format(text))
     return ", ".join(parts)
 
 
-def say_margins(record: Record) -> str:
+def format_margins(record: Record) -> str:
     """The declared margins of a sweep."""
-    asked = record["asked"]
-    return f"{asked['margin']:g} points of success, {asked['time_margin']:g} % of time to success"
+    config = record["config"]
+    return f"{config['margin']:g} points of success, {config['time_margin']:g} % of time to success"

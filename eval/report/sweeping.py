@@ -43,9 +43,9 @@ def run_sweep(
         UsageError: As `run_evaluation`; a new sweep that is refused before its first episode leaves nothing.
         KeyboardInterrupt: All records are on disk.
     """
-    asked = folder.asked()
+    config = folder.config()
     with folder.claimed():
-        runs = folder.runs() or tuple(new_run(folder.path, cell) for cell in cells_of(asked))
+        runs = folder.runs() or tuple(new_run(folder.path, cell) for cell in cells_of(config))
         try:
             results = run_evaluation(*runs, monitor=monitor, max_errors=max_errors, executor=executor)
         except BaseException:
@@ -66,9 +66,9 @@ def conclude(folder: SweepFolder, results: Sequence[Results]) -> dict[str, Any]:
         The record.
     """
     failed = any(each["overall"]["n_errors"] for each in results)
-    asked = folder.asked()
-    summary = summarize_sweep(asked, folder.runs(), results)
-    folder.write(asked, status="errors" if failed else "complete", **summary)
+    config = folder.config()
+    summary = summarize_sweep(config, folder.runs(), results)
+    folder.write(config, status="errors" if failed else "complete", **summary)
     record = folder.read()
     draw_sweep(record, folder.path)
     write_sweep_page(folder, record)

@@ -7,10 +7,10 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from configs.cli import counted
+from configs.cli import pluralize
 from eval.metrics.language import HEADLINES
 from eval.metrics.success import Results
-from eval.report.clock_words import PAUSED, say_clock
+from eval.report.clock_words import PAUSED, format_clock
 from eval.report.labels import shortened
 from eval.report.table_columns import (
     Column,
@@ -128,11 +128,11 @@ def table_notes(runs: Sequence[Results]) -> list[str]:
     rows = [results["overall"] for results in runs]
     clock: str = runs[0]["clock"]
     time = [_TIME_NOTE] if any(map(is_timed, rows)) else []
-    time += [_say_progress(rows)] if any(row["pc_progress"] is not None for row in rows) else []
+    time += [_format_progress(rows)] if any(row["pc_progress"] is not None for row in rows) else []
     if clock == PAUSED:
         notes = [" ".join([*time, _MEASURED_NOTE, _ERRORS_NOTE])]
     else:
-        words = say_clock(
+        words = format_clock(
             clock,
             runs[0]["while_waiting"],
             overlap=runs[0].get("overlap", "skip"),
@@ -157,7 +157,7 @@ def _text_notes(rows: Sequence[Mapping[str, Any]], clock: str) -> list[str]:
     return notes
 
 
-def _say_progress(rows: Sequence[Mapping[str, Any]]) -> str:
+def _format_progress(rows: Sequence[Mapping[str, Any]]) -> str:
     """The note on progress, with its interval if there is one run."""
     interval = rows[0]["pc_progress_ci95"] if len(rows) == 1 else None
     if interval is None:
@@ -165,13 +165,13 @@ def _say_progress(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"{_PROGRESS_NOTE[:-1]} (95 %: {interval[0]:.1f}–{interval[1]:.1f})."
 
 
-def say_results(row: Mapping[str, Any]) -> list[str]:
+def format_results(row: Mapping[str, Any]) -> list[str]:
     """Lines below a table: invalid actions if any, and the texts of each language task."""
-    count = f"{row['n_invalid_actions']} of {counted(row['n_episodes'], 'episode')}"
+    count = f"{row['n_invalid_actions']} of {pluralize(row['n_episodes'], 'episode')}"
     invalid = f"invalid actions: {count} ended in actions that could not be executed, unsolved."
     return [
         *([invalid] if row["n_invalid_actions"] else []),
-        *(_say_task(row, task) for task in row["texts"]),
+        *(_format_task(row, task) for task in row["texts"]),
     ]
 
 
@@ -186,11 +186,11 @@ def _cells(columns: Sequence[Column], row: Mapping[str, Any]) -> list[str]:
     return [column.cell(row) for column in columns]
 
 
-def _say_task(row: Mapping[str, Any], task: str) -> str:
+def _format_task(row: Mapping[str, Any], task: str) -> str:
     """Graded texts of a language task, their accuracy and their staleness."""
     scores = row["texts"][task]
     graded = scores["n_texts"] - scores["n_not_graded"]
-    line = f"{task}: {graded} of {counted(scores['n_texts'], 'text')} graded"
+    line = f"{task}: {graded} of {pluralize(scores['n_texts'], 'text')} graded"
     if not graded:
         return f"{line}; what cannot be read is in no score (docs/language.md)."
     requested, delivered = (

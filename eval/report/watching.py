@@ -122,7 +122,7 @@ class WatchedEvaluation:
         """The last records of all variants, interleaved."""
         turns = itertools.zip_longest(*(reversed(of_run[-_SHOWN:]) for of_run in episodes))
         rows = [
-            {**self._name(number), "episode": _say_episode(result.key), **shown(result)}
+            {**self._name(number), "episode": _format_episode(result.key), **shown(result)}
             for turn in turns
             for number, result in enumerate(turn)
             if result is not None
@@ -211,7 +211,7 @@ def _row(run: FollowedRun) -> dict[str, Any]:
     }
 
 
-def _say_episode(key: EpisodeKey) -> str:
+def _format_episode(key: EpisodeKey) -> str:
     return _cut(f"{key.suite}, task {key.task_id}, init {key.init_id}, seed {key.seed}")
 
 
@@ -239,7 +239,7 @@ def _shown_playing(number: int, run: FollowedRun, episode: PlayingEpisode) -> di
     world = _mapping(_mapping(run.manifest.get("protocol")).get(key.suite))
     steps = _number(query.get("step")), _number(query.get("steps"))
     return {
-        "episode": _say_episode(key),
+        "episode": _format_episode(key),
         "picture": f"picture/{number}/{quote(str(key), safe='')}.jpg?at={episode.pictured}",
         "step": None if None in steps else sum(each for each in steps if each is not None),
         "max_steps": _number(_mapping(world.get("suite")).get("max_steps")),

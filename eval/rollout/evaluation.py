@@ -91,7 +91,7 @@ def run_evaluation(
     if not 1 <= max_errors <= _MOST_ERRORS:
         raise UsageError(f"--max-errors is {max_errors}: give 1 to {_MOST_ERRORS}")
     configs = [run.config for run in runs]
-    require_quick_checks(runs[0].folder.path.parent, num_envs=executor.num_envs, notify=_say)
+    require_quick_checks(runs[0].folder.path.parent, num_envs=executor.num_envs, notify=_format)
     _refuse_shared_time(configs, executor)
     plans = make_plans(configs)
     resolved = resolve_policy(configs[0])
@@ -102,10 +102,10 @@ def run_evaluation(
         check_overlap(plan, config.overlap, policy=name, guidable=resolved.policy.kind == "oxygen")
     clocks = [find_clock(config, plan.keys) for config, plan in zip(configs, plans, strict=True)]
     if remark := resolved.remark_for(configs):
-        _say(remark)
-    policies = [limited(policy, limit_s) for policy in executor.open_policies(resolved, configs, _say)]
+        _format(remark)
+    policies = [limited(policy, limit_s) for policy in executor.open_policies(resolved, configs, _format)]
     for remark in dict.fromkeys(policy.remark for policy in policies if policy.remark):
-        _say(remark)
+        _format(remark)
     if resolved.interface is None:  # its conventions are known only now
         _check_playable(plans, policy=name, interface=policies[0].interface, horizon=policies[0].horizon)
     described = []
@@ -129,7 +129,7 @@ def run_evaluation(
         return _play(variants, prepared, executor, ErrorLimit(shown, max_errors))
 
 
-def _say(line: str) -> None:
+def _format(line: str) -> None:
     TextConsole(markup=False).print(line, soft_wrap=True)
 
 

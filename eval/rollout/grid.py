@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from configs.cli import spelt
+from configs.cli import format_option
 from configs.errors import UsageError
 from configs.load import check
 from configs.schema import RunConfig
@@ -26,7 +26,9 @@ def cells_of(asked: SweepConfig) -> tuple[RunConfig, ...]:
     found: dict[str, RunConfig] = {}
     for grid in asked.grids:
         for options in grid.combinations():
-            spelling = " ".join(spelt(option, value) for option, value in options.items()) or "the sweep"
+            spelling = (
+                " ".join(format_option(option, value) for option, value in options.items()) or "the sweep"
+            )
             cell = check(RunConfig, _effective({**shared, **options}), source=spelling)
             found.setdefault(cell.model_dump_json(), cell)
             if len(found) > _MOST_CELLS:

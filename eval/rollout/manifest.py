@@ -8,7 +8,7 @@ from configs.schema import RunConfig
 from eval.policies.base import OpenPolicy
 from eval.policies.resolved import ResolvedPolicy
 from eval.records import provenance
-from eval.records.protocol import describe_suite, protocol_hash, say_inputs, suite_hash
+from eval.records.protocol import describe_suite, format_inputs, protocol_hash, suite_hash
 from eval.records.run_folders import Run, policy_name
 from eval.rollout.clock import Clock, PausedClock
 from eval.rollout.plan import EpisodePlan
@@ -69,8 +69,8 @@ def refuse_mixed_records(run: Run, now: Mapping[str, Any]) -> None:
         )
     if before["policy_inputs"] != now["policy_inputs"]:
         raise UsageError(
-            f"{run.folder.run_id} showed its policy {say_inputs(before['policy_inputs'])}, this is "
-            f"{say_inputs(now['policy_inputs'])}; start a new run without --resume"
+            f"{run.folder.run_id} showed its policy {format_inputs(before['policy_inputs'])}, this is "
+            f"{format_inputs(now['policy_inputs'])}; start a new run without --resume"
         )
     weights, other = before["weights_sha256"], now["weights_sha256"]
     if weights != other:

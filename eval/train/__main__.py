@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from configs.cli import run_app, spelt
+from configs.cli import format_option, run_app
 from configs.errors import UsageError
 from configs.load import check, read_mapping
 from configs.paths import usable_folder
@@ -54,8 +54,8 @@ def train(
     idle = [option for option in flags if option.startswith("eval_") and option != "eval_suite"]
     if idle and not options.eval_suite:
         raise UsageError(
-            f"{spelt(idle[0], flags[idle[0]])} has no effect without rollouts; leave it out, or name suites "
-            "with --eval-suite"
+            f"{format_option(idle[0], flags[idle[0]])} has no effect without rollouts; leave it out, or name "
+            "suites with --eval-suite"
         )
     if options.eval_suite:
         require_backend()  # before anything imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from configs.cli import spelt
+from configs.cli import format_option
 from configs.console import TextConsole
 from configs.errors import UsageError
 from configs.exits import INTERRUPTED
@@ -200,13 +200,13 @@ def _check_same_policy(
         if chosen[option] != value:
             raise UsageError(
                 f"--texts-only, but {options.start_from} has {option} {value}, not {chosen[option]}: give "
-                f"{spelt(option, value)}"
+                f"{format_option(option, value)}"
             )
     start_tokenizer = tokenizers.load(policy.tokenizer) if policy.tokenizer else tokenizers.tiny()
     if start_tokenizer.serialized != tokenizer.serialized:
         raise UsageError(
             f"--texts-only, but {options.start_from} has another vocabulary: give "
-            f"{spelt('tokenizer', policy.tokenizer or 'tiny')}"
+            f"{format_option('tokenizer', policy.tokenizer or 'tiny')}"
         )
 
 

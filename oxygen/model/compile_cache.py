@@ -52,8 +52,8 @@ def _check_xla_flags() -> None:
         check=False,
     )
     if probe.returncode != 0 and "XLA_FLAGS" in probe.stderr:
-        said = next(line for line in probe.stderr.splitlines() if "XLA_FLAGS" in line)
-        raise UsageError(f"{said.rpartition('] ')[2]}: remove unknown flags, or unset XLA_FLAGS")
+        message = next(line for line in probe.stderr.splitlines() if "XLA_FLAGS" in line)
+        raise UsageError(f"{message.rpartition('] ')[2]}: remove unknown flags, or unset XLA_FLAGS")
 
 
 def default_cache() -> Path:

@@ -94,11 +94,13 @@ def attention_transposed(
 
 
 def _products(
-    spelt: str, rows: Float[Array, "matrix row inner"], of_heads: Float[Array, "batch kv_head inner column"]
+    format_option: str,
+    rows: Float[Array, "matrix row inner"],
+    of_heads: Float[Array, "batch kv_head inner column"],
 ) -> Float32[Array, "matrix row column"]:
     """Batched matrix product over rows and KV heads, accumulated in float32."""
     matrices = of_heads.reshape(-1, *of_heads.shape[2:])
-    return jnp.einsum(spelt, rows, matrices, preferred_element_type=jnp.float32)
+    return jnp.einsum(format_option, rows, matrices, preferred_element_type=jnp.float32)
 
 
 def attention_single_row(

@@ -36,7 +36,7 @@ def completed(preset: PolicyConfig) -> PolicyConfig:
     return of_checkpoint(preset.checkpoint).model_copy(update=named)
 
 
-def learnt_tasks(policy: PolicyConfig) -> tuple[str, ...]:
+def trained_tasks(policy: PolicyConfig) -> tuple[str, ...]:
     """Names of the language task presets that a policy was trained on."""
     learnt = (policy.language_tasks or {}).items()
     known = names(LanguageTaskConfig)

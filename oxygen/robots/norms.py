@@ -210,6 +210,6 @@ def _numbers(values: Any, size: int, where: str) -> tuple[float, ...]:
 def _finite_arrays(what: str, **columns: Sequence[float]) -> list[np.ndarray]:
     arrays = [np.array(values, np.float64) for values in columns.values()]
     if len({len(array) for array in arrays}) > 1 or not all(np.isfinite(array).all() for array in arrays):
-        told = " and ".join(f"{name} {reprlib.repr(values)}" for name, values in columns.items())
-        raise UsageError(f"{what} {told} must have the same number of channels, all finite")
+        listed = " and ".join(f"{name} {reprlib.repr(values)}" for name, values in columns.items())
+        raise UsageError(f"{what} {listed} must have the same number of channels, all finite")
     return arrays

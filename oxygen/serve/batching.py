@@ -94,8 +94,8 @@ class Batcher:
             return await asyncio.wait_for(self._free.get(), _FREE_ROW_TIMEOUT_S)
         except TimeoutError:
             taken = f"all {self._robots} robots are" if self._robots > 1 else "the only robot is"
-            said = f"{taken} taken; try later, or start the server with more --robots"
-            raise NoFreeRobotError(said) from None
+            message = f"{taken} taken; try later, or start the server with more --robots"
+            raise NoFreeRobotError(message) from None
 
     async def give_back(self, robot: int) -> None:
         """End a robot's episode and free its row."""

@@ -50,8 +50,8 @@ def unpack(data: bytes) -> Any:
     except MessageError:
         raise
     except (ValueError, TypeError) as error:
-        said = str(error) or type(error).__name__
-        raise MessageError(f"{len(data)} bytes that are not msgpack: {said}") from error
+        reason = str(error) or type(error).__name__
+        raise MessageError(f"{len(data)} bytes that are not msgpack: {reason}") from error
 
 
 def _encoded(value: Any) -> dict[bytes, Any]:

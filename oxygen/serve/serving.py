@@ -5,7 +5,7 @@ import ipaddress
 import signal
 import sys
 
-from configs.cli import counted
+from configs.cli import pluralize
 from configs.language_task import EveryNConfig, LanguageTaskConfig
 from configs.load import load
 from configs.schema import PolicyConfig
@@ -13,7 +13,7 @@ from configs.serving import ServeConfig
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.presets.language_tasks import language_task
 from oxygen.presets.loading import load_policy
-from oxygen.presets.policies import check_learnt, learnt_tasks, weights_sha256
+from oxygen.presets.policies import check_learnt, trained_tasks, weights_sha256
 from oxygen.robots.openpi_keys import keys_of_policy
 from oxygen.serve.batching import Batcher
 from oxygen.serve.metadata import Declaration
@@ -61,7 +61,7 @@ def _tasks(preset: PolicyConfig, options: ServeConfig) -> list[LanguageTask]:
     if options.mode == "actions":
         return []
     asked = options.language_tasks
-    names = learnt_tasks(preset) if asked is None else () if asked == ("none",) else asked
+    names = trained_tasks(preset) if asked is None else () if asked == ("none",) else asked
     tasks = [load(LanguageTaskConfig, name) for name in names]
     if not options.random_weights:
         check_learnt(preset, tasks)
@@ -83,7 +83,7 @@ async def run_server(
 
     def started(port: int) -> None:
         paths = ", ".join(server.paths)
-        robots = counted(options.robots, "robot")
+        robots = pluralize(options.robots, "robot")
         sys.stdout.write(f"{declaration.model} for {robots} at ws://{options.host}:{port} ({paths})\n")
         if api_key is None and not _is_loopback(options.host):
             warning = "anyone who reaches this address can use the policy: set --api-key-env"

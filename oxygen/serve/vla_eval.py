@@ -106,8 +106,8 @@ class VlaEvalDialect:
             acted = await self._robot.act(self._declaration.keys.read(_as_openpi(payload)), QueryPosition())
             self._chunk.extend(acted.actions[: self._replan_steps])
         texts = [text_message(text) for reply in self._robot.take_replies() for text in reply.finished]
-        said = {"texts": texts} if texts else {}
-        return self._message("action", {"actions": _array(self._chunk.popleft()), **said})
+        extra = {"texts": texts} if texts else {}
+        return self._message("action", {"actions": _array(self._chunk.popleft()), **extra})
 
     def _message(self, kind: str, payload: Mapping[str, Any]) -> bytes:
         return pack({"type": kind, "payload": payload, "seq": self._seq, "timestamp": time.time()})

@@ -83,8 +83,8 @@ class LiberoSuite:
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:
         """The pinned versions, and a digest of wordings other than the benchmark's."""
         versions = {package: version(package) for package in PINNED_VERSIONS}
-        said = {} if wordings == "benchmark" else {"wordings": self._describe_wordings(wordings)}
-        return {"versions": versions, **said}
+        described = {} if wordings == "benchmark" else {"wordings": self._describe_wordings(wordings)}
+        return {"versions": versions, **described}
 
     def preflight(self) -> Iterator[CheckResult]:
         """Replay reference control steps and let a scene settle."""
@@ -113,5 +113,5 @@ class LiberoSuite:
 
     def _describe_wordings(self, name: Wordings) -> dict[str, str]:
         """The name of the wordings, and a digest of all of them."""
-        said = {task.language: wordings_of(task.language, name) for task in self._tasks}
-        return {"name": name, "digest": digest(said)}
+        described = {task.language: wordings_of(task.language, name) for task in self._tasks}
+        return {"name": name, "digest": digest(described)}

@@ -20,7 +20,7 @@ def asked(monkeypatch) -> list[SweepConfig]:
     """What the command line would have played."""
     found: list[SweepConfig] = []
     monkeypatch.setattr(
-        "eval.report.sweeping.run_sweep", lambda folder, **how: found.append(folder.asked()) or 0
+        "eval.report.sweeping.run_sweep", lambda folder, **how: found.append(folder.config()) or 0
     )
     return found
 

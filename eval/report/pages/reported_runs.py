@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from configs.cli import counted, ranges
+from configs.cli import pluralize, ranges
 from configs.errors import UsageError
 from configs.motion import NONE
-from eval.records.protocol import say_inputs
+from eval.records.protocol import format_inputs
 from eval.records.reader import RunIdentity, read_episodes, read_identity, require_runs
 from eval.records.schema import EpisodeResult, Outcome, RunFolder
-from eval.report.clock_words import PAUSED, say_clock_of
+from eval.report.clock_words import PAUSED, format_clock_of
 from eval.report.figures import COLOURS, OTHER_COLOURS
 from sim_envs.world import EpisodeKey
 
@@ -40,10 +40,10 @@ class ReportedRun:
         """Why the run is not complete; None if it is."""
         notes = []
         if self.identity.status != "complete":
-            planned = counted(self.identity.n_planned, "planned episode")
+            planned = pluralize(self.identity.n_planned, "planned episode")
             notes.append(f"{self.identity.status}: {len(self.episodes)} of {planned} are recorded")
         if errors := sum(each.outcome is Outcome.ERROR for each in self.episodes.values()):
-            notes.append(f"{counted(errors, 'episode')} ended in an error and are not graded")
+            notes.append(f"{pluralize(errors, 'episode')} ended in an error and are not graded")
         return "; ".join(notes) or None
 
 
@@ -80,14 +80,15 @@ def facts(run: ReportedRun) -> dict[str, str]:
         "Policy": ", ".join(part for part in (identity.policy, identity.weights, identity.dtype) if part),
         "Mode": identity.mode,
         **{
-            f"Protocol of {suite}": _say_suite(world) for suite, world in manifest.get("protocol", {}).items()
+            f"Protocol of {suite}": _format_suite(world)
+            for suite, world in manifest.get("protocol", {}).items()
         },
-        "Episodes": _say_episodes(run),
-        "Clock": f"{identity.clock}: {_STILL if identity.clock == PAUSED else say_clock_of(identity)}",
+        "Episodes": _format_episodes(run),
+        "Clock": f"{identity.clock}: {_STILL if identity.clock == PAUSED else format_clock_of(identity)}",
         "Assets": str(identity.assets),
-        "Policy's inputs": say_inputs(identity.policy_inputs),
-        "Machine": say_machine(manifest.get("hardware", {})),
-        "Code": say_code(manifest),
+        "Policy's inputs": format_inputs(identity.policy_inputs),
+        "Machine": format_machine(manifest.get("hardware", {})),
+        "Code": format_code(manifest),
         "Started": str(manifest.get("started", "not recorded")),
         "Command": str(manifest.get("command", "not recorded")),
         "Records": str(run.folder.path),
@@ -111,13 +112,13 @@ def colours_of(runs: Sequence[RunIdentity]) -> list[str]:
     return [OTHER_COLOURS[number % len(OTHER_COLOURS)] for number in range(len(runs))]
 
 
-def _say_suite(world: Mapping[str, Any]) -> str:
+def _format_suite(world: Mapping[str, Any]) -> str:
     suite = world["suite"]
     motion = suite.get("motion")
     parts = [
-        f"at most {counted(suite['max_steps'], 'control step')} at {suite['control_hz']:g} Hz",
-        f"{counted(suite['settle_steps'], 'settle step')} before",
-        f"a query every {counted(suite['replan_steps'], 'control step')}",
+        f"at most {pluralize(suite['max_steps'], 'control step')} at {suite['control_hz']:g} Hz",
+        f"{pluralize(suite['settle_steps'], 'settle step')} before",
+        f"a query every {pluralize(suite['replan_steps'], 'control step')}",
         f"cameras of {suite['camera_size']} pixels",
         *([] if motion in (None, NONE) else [f"motion {motion}"]),
         *([f"{world['initial_states']} initial states"] if "initial_states" in world else []),
@@ -125,26 +126,26 @@ def _say_suite(world: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _say_episodes(run: ReportedRun) -> str:
+def _format_episodes(run: ReportedRun) -> str:
     keys = run.episodes.keys()
     if not keys:
         return "none yet"
     tasks = len({(key.suite, key.task_id) for key in keys})
     states = ", ".join(ranges(key.init_id for key in keys))
     seeds = ", ".join(ranges(key.seed for key in keys))
-    return f"{len(keys)}: {counted(tasks, 'task')}, initial states {states}, seed {seeds}"
+    return f"{len(keys)}: {pluralize(tasks, 'task')}, initial states {states}, seed {seeds}"
 
 
-def say_machine(hardware: Mapping[str, Any]) -> str:
+def format_machine(hardware: Mapping[str, Any]) -> str:
     """Processor, cores and accelerators of a machine, as recorded."""
     if not hardware:
         return "not recorded"
     devices = ", ".join(hardware.get("accelerators", ()))
-    cores = counted(hardware.get("cores") or 0, "core")
+    cores = pluralize(hardware.get("cores") or 0, "core")
     return ", ".join(part for part in (hardware.get("processor"), cores, devices) if part)
 
 
-def say_code(manifest: Mapping[str, Any]) -> str:
+def format_code(manifest: Mapping[str, Any]) -> str:
     """Commit and versions, as recorded."""
     git, versions = manifest.get("git", {}), manifest.get("versions", {})
     commit = git.get("commit")

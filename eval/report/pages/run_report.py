@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from configs.cli import counted
+from configs.cli import pluralize
 from configs.errors import UsageError
 from eval.metrics.error_budget import exceeds
 from eval.metrics.language import HEADLINES
@@ -122,29 +122,29 @@ def _video(run: ReportedRun, episode: EpisodeResult, folder: Path, number: int) 
 def _verdicts(runs: Sequence[ReportedRun]) -> list[str]:
     """One sentence per comparison with the first run, or per run if there is one."""
     if len(runs) == 1:
-        return [_say_rate(runs[0])]
-    said, (reference, *others) = [], runs
+        return [_format_rate(runs[0])]
+    sentences, (reference, *others) = [], runs
     for run in others:
         try:
             done = all(each.identity.status == "complete" for each in (reference, run))
             comparison = (compare if done else compare_common)(reference.folder, run.folder)
             judged = judge_all(comparison, reference.identity.margin, reference.identity.time_margin)
         except UsageError as error:
-            said.append(f"{run.label} is not compared with {reference.label}: {error}.")
+            sentences.append(f"{run.label} is not compared with {reference.label}: {error}.")
             continue
-        said.append(judged.success.sentence)
+        sentences.append(judged.success.sentence)
         if judged.time is not None:
-            said.append(judged.time.sentence)
-    return said
+            sentences.append(judged.time.sentence)
+    return sentences
 
 
-def _say_rate(run: ReportedRun) -> str:
+def _format_rate(run: ReportedRun) -> str:
     solved_rate, total = rate_of(list(run.episodes.values())), len(run.episodes)
     errors = total - (solved_rate["of"] if solved_rate else 0)
     if solved_rate is None or exceeds(errors, total):
-        return f"No verdict: {errors} of {counted(total, 'episode')} ended in an error."
+        return f"No verdict: {errors} of {pluralize(total, 'episode')} ended in an error."
     return (
-        f"{run.label} solved {solved_rate['hits']} of {counted(solved_rate['of'], 'episode')}: "
+        f"{run.label} solved {solved_rate['hits']} of {pluralize(solved_rate['of'], 'episode')}: "
         "{percent:.1f} %, 95 % {low:.1f} to {high:.1f}.".format(**solved_rate)
     )
 
@@ -153,8 +153,8 @@ def _shared_facts(runs: Sequence[ReportedRun]) -> dict[str, list[tuple[str | Non
     """Facts by name: once if all runs agree, else with each run's label."""
     each = [facts(run) for run in runs]
     found: dict[str, list[tuple[str | None, str]]] = {}
-    for name in dict.fromkeys(name for said in each for name in said):
-        values = [(run.label, said.get(name, "–")) for run, said in zip(runs, each, strict=True)]
+    for name in dict.fromkeys(name for sentences in each for name in sentences):
+        values = [(run.label, sentences.get(name, "–")) for run, sentences in zip(runs, each, strict=True)]
         agree = len({value for _, value in values}) == 1
         found[name] = [(None, values[0][1])] if agree else [*values]
     return found

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from configs.cli import spelt
+from configs.cli import format_option
 from configs.errors import UsageError, unknown
 from eval.rollout.executors.executor import Executor
 from eval.rollout.executors.processes import Processes
@@ -78,8 +78,8 @@ def _refuse_with_serial(given: Mapping[str, Any]) -> None:
     for option, value in given.items():
         if value is not None:
             raise UsageError(
-                f"{spelt(option, value)} needs worker processes, and executor serial runs one world in "
-                "this process; leave it out, or add --executor processes"
+                f"{format_option(option, value)} needs worker processes, and executor serial runs one world "
+                "in this process; leave it out, or add --executor processes"
             )
 
 

@@ -65,8 +65,8 @@ class RayCluster:
             actor.remote(functools.partial(open_policies, resolved, variants, worlds=worlds), worlds)
             for worlds in shares
         ]
-        told, *_ = [_got(service.opened.remote()) for service in self._services]
-        return [OpenPolicy(**each, in_world=_elsewhere, close=self._close) for each in told]
+        described, *_ = [_got(service.opened.remote()) for service in self._services]
+        return [OpenPolicy(**each, in_world=_elsewhere, close=self._close) for each in described]
 
     def _close(self) -> None:
         while self._services:

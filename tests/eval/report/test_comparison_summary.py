@@ -9,7 +9,7 @@ import pytest
 from configs.errors import UsageError
 from eval.records.schema import TextScores
 from eval.report.comparison import compare
-from eval.report.comparison_summary import say_clock, verdict_lines
+from eval.report.comparison_summary import format_clock, verdict_lines
 from sim_envs.truth.ground_truth import Narration, Phase
 from sim_envs.truth.wording import narrate
 from tests.eval.conftest import evaluate
@@ -56,7 +56,7 @@ def test_the_verdicts_are_four_short_lines(tmp_path):
     assert re.fullmatch(r"time to success +superior +0\.50 times as long, 95 % .*, margin 10 %", lines[2])
     assert lines[3] == "texts (points)  narration −33.3, 800→400 ms stale"
     assert max(map(len, lines)) <= 80
-    assert say_clock(compare(a, b)) == "Clock: profile:jetson-thor, continue while waiting, overlap rtc."
+    assert format_clock(compare(a, b)) == "Clock: profile:jetson-thor, continue while waiting, overlap rtc."
 
 
 def test_what_is_inconclusive_says_how_many_episodes_it_takes_and_fits(tmp_path):
@@ -78,9 +78,9 @@ def test_margins_are_the_readers(tmp_path):
 def test_under_a_paused_clock_equal_actions_say_nothing_about_latency(tmp_path):
     a, b = run(tmp_path / "a", "isolated", seconds=8.0), run(tmp_path / "b", "unified", seconds=8.0)
     other = run(tmp_path / "c", "unified", seconds=8.0, actions=0.25)
-    assert "alike by construction" in say_clock(compare(a, b))
-    assert "--clock" in say_clock(compare(a, b))
-    assert say_clock(compare(a, other)) is None
+    assert "alike by construction" in format_clock(compare(a, b))
+    assert "--clock" in format_clock(compare(a, b))
+    assert format_clock(compare(a, other)) is None
 
 
 def test_errors_allow_no_verdict_on_time_either(tmp_path):

@@ -62,7 +62,7 @@ def record():
     return {
         "sweep": "20260101-000000-sweep",
         "status": "complete",
-        "asked": {
+        "config": {
             "margin": 5.0,
             "time_margin": 10.0,
             "suites": ["libero_object"],

@@ -72,7 +72,7 @@ def test_eval_report_makes_it_again(finished, tmp_path, capsys):  # noqa: F811
 
 
 def test_an_unfinished_sweep_is_one_line(finished, capsys):  # noqa: F811
-    finished.write(finished.asked(), status="running")
+    finished.write(finished.config(), status="running")
     with pytest.raises(SystemExit) as stopped:
         run_app(app, [str(finished.path)])
     assert stopped.value.code == 2

@@ -117,11 +117,11 @@ def test_interrupted_and_resumed_it_equals_one_that_was_not(tmp_path, policy):
 
 
 def test_shards_joined_are_the_sweep_that_was_not_divided(tmp_path, policy):
-    asked = SMALL.model_copy(update={"init_ids": tuple(range(6))})
-    whole = new_sweep(tmp_path / "whole", asked)
+    config = SMALL.model_copy(update={"init_ids": tuple(range(6))})
+    whole = new_sweep(tmp_path / "whole", config)
     run_sweep(whole)
     shards = [
-        new_sweep(tmp_path / share[0], asked.model_copy(update={"shard": share})) for share in ("2/2", "1/2")
+        new_sweep(tmp_path / share[0], config.model_copy(update={"shard": share})) for share in ("2/2", "1/2")
     ]
     run_sweep(shards[0])
     with pytest.raises(UsageError, match="the sweep is not complete"):
@@ -129,10 +129,10 @@ def test_shards_joined_are_the_sweep_that_was_not_divided(tmp_path, policy):
     run_sweep(shards[1])
     joined = merge_sweeps(shards, tmp_path / "joined")
     assert timeless(joined) == timeless(whole)
-    assert joined.read_finished()["asked"] == whole.read()["asked"]
+    assert joined.read_finished()["config"] == whole.read()["config"]
     with pytest.raises(UsageError, match="is no shard"):
         merge_sweeps([whole], tmp_path / "refused")
-    other = new_sweep(tmp_path, asked.model_copy(update={"max_steps": 19, "shard": "2/2"}))
+    other = new_sweep(tmp_path, config.model_copy(update={"max_steps": 19, "shard": "2/2"}))
     run_sweep(other)
     with pytest.raises(UsageError, match="they differ in more than --shard"):
         merge_sweeps([shards[1], other], tmp_path / "refused")
@@ -150,9 +150,9 @@ def test_a_kill_before_the_first_run_began_leaves_a_sweep_that_resume_begins(tmp
 
 
 def test_what_is_refused_before_the_first_episode_leaves_no_folder(tmp_path, policy):
-    asked = SMALL.model_copy(update={"task_ids": (77,)})
+    config = SMALL.model_copy(update={"task_ids": (77,)})
     with pytest.raises(UsageError, match="has no task 77"):
-        run_sweep(new_sweep(tmp_path, asked))
+        run_sweep(new_sweep(tmp_path, config))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -168,15 +168,15 @@ def test_errors_are_played_again(tmp_path, policy):
 
 def test_the_best_schedules_are_measured_on_other_states_and_have_a_frontier(whole, tmp_path, policy, capsys):
     assert whole.read()["frontier"] == []
-    asked = SweepConfig(**measure_best(whole, {"init_ids": (2, 3, 4)}))
-    assert asked.chosen_on == whole.path.name
-    folder = new_sweep(tmp_path / "second", asked)
+    config = SweepConfig(**measure_best(whole, {"init_ids": (2, 3, 4)}))
+    assert config.chosen_on == whole.path.name
+    folder = new_sweep(tmp_path / "second", config)
     again = measure_best(whole, {"init_ids": (2, 3, 4), "max_steps": 20})
     assert find_unfinished_sweep(tmp_path / "second", again) == folder
     run_sweep(folder)
     record = folder.read()
     assert {row["options"]["clock"] for row in record["cells"]} == set(GRID["clock"])
-    assert record["asked"]["init_ids"] == [2, 3, 4]
+    assert record["config"]["init_ids"] == [2, 3, 4]
     assert [found["options"]["clock"] for found in record["frontier"]] == GRID["clock"]
     assert {found["ended_by"] for found in record["frontier"]} == {"success"}, "three episodes show nothing"
     assert (folder.path / "sweep_frontier.png").stat().st_size > 10_000

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from eval.metrics.success import summarize
 from eval.records.schema import Share, TextScores
-from eval.report.tables import run_table, say_results, table_notes, tasks_table, variants_table
+from eval.report.tables import format_results, run_table, table_notes, tasks_table, variants_table
 from sim_envs.libero.tasks import list_tasks
 from tests.eval.factory import RunBuilder, episode, key, query
 
@@ -206,4 +206,4 @@ def test_texts_are_the_same_only_where_modes_query_at_the_same_moments(tmp_path,
 )
 def test_a_line_says_how_right_texts_were_and_how_stale(tmp_path, task, scores, line):
     results = play(tmp_path / "run", "measured", outcomes="s", **{task: scores})
-    assert say_results(results["overall"]) == [f"{task}: {line}"]
+    assert format_results(results["overall"]) == [f"{task}: {line}"]
