@@ -18,7 +18,7 @@ from configs.validation import invalid
 
 ValueT = TypeVar("ValueT")
 
-MOST_NUMBERS = 100_000
+MAX_NUMBERS = 100_000
 """Limit on the numbers of one range."""
 
 
@@ -106,9 +106,9 @@ def _range(piece: str) -> range:
     first, last = int(match[1]), int(match[2] or match[1])
     if last < first:
         raise UsageError(f"the range {piece!r} runs backwards: write {last}-{first}")
-    if last - first >= MOST_NUMBERS:
+    if last - first >= MAX_NUMBERS:
         raise UsageError(
-            f"the range {piece!r} holds {last - first + 1} numbers; at most {MOST_NUMBERS} may be given"
+            f"the range {piece!r} holds {last - first + 1} numbers; at most {MAX_NUMBERS} may be given"
         )
     return range(first, last + 1)
 

@@ -15,13 +15,13 @@ from configs.paths import regular
 if TYPE_CHECKING:
     import numpy as np
 
-_MOST_BYTES = 1_000_000
+_MAX_BYTES = 1_000_000
 """Size limit of a YAML file."""
-_MOST_VALUES = 100_000
+_MAX_VALUES = 100_000
 """Limit on the values of a YAML document, with anchors expanded."""
-_MOST_LEVELS = 100
+_MAX_LEVELS = 100
 """Limit on the nesting of a YAML document."""
-_MOST_NPZ_BYTES = 2**33
+_MAX_NPZ_BYTES = 2**33
 """Size limit of an array in an `.npz` file."""
 _NPZ_ERRORS = (
     OSError,
@@ -92,21 +92,21 @@ def parse_yaml(text: str, source: str) -> Any:
     """
     import yaml  # the policy alone does without it
 
-    if len(text) > _MOST_BYTES:
-        raise UsageError(f"{source}: {len(text)} characters, at most {_MOST_BYTES} are read")
+    if len(text) > _MAX_BYTES:
+        raise UsageError(f"{source}: {len(text)} characters, at most {_MAX_BYTES} are read")
     try:
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         depth = 0
         for event in yaml.parse(text, loader):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > _MOST_LEVELS:  # the loader in C would overflow its stack
-                raise ValueError(f"more than {_MOST_LEVELS} levels")
+            if depth > _MAX_LEVELS:  # the loader in C would overflow its stack
+                raise ValueError(f"more than {_MAX_LEVELS} levels")
         content = yaml.load(text, loader)
         values = _count(content, {})
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         raise UsageError(f"{source}: not YAML: {_reason(error)}") from None
-    if values > _MOST_VALUES:
-        raise UsageError(f"{source}: {values:.0e} values with anchors expanded, at most {_MOST_VALUES}")
+    if values > _MAX_VALUES:
+        raise UsageError(f"{source}: {values:.0e} values with anchors expanded, at most {_MAX_VALUES}")
     return content
 
 
@@ -136,7 +136,7 @@ def _check_array(stream: IO[bytes], member: zipfile.ZipInfo) -> None:
     header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
     shape, _, dtype = header(stream)
     claimed = math.prod(shape) * dtype.itemsize
-    if dtype.hasobject or min(shape, default=0) < 0 or claimed > min(member.file_size, _MOST_NPZ_BYTES):
+    if dtype.hasobject or min(shape, default=0) < 0 or claimed > min(member.file_size, _MAX_NPZ_BYTES):
         raise ValueError(f"{member.filename} claims {claimed} bytes and has {member.file_size}")
 
 

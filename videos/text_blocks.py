@@ -17,20 +17,20 @@ _MARK_WIDTH = 128
 
 
 def draw_heading(
-    label: str, shown_text: CaptionText | None, time_s: float, *, width: int, ground: theme.Rgb
+    label: str, text: CaptionText | None, time_s: float, *, width: int, ground: theme.Rgb
 ) -> Image.Image:
     """The heading of a text: its name, its grade, and the age of the observation that it describes."""
     block = Image.new("RGB", (width, theme.HEADING_HEIGHT), ground)
     draw = ImageDraw.Draw(block)
     right = draw_label(draw, 0, 2, label) + 14
-    if shown_text is None:
+    if text is None:
         return block
     middle = 9
-    if shown_text.mark is not None:
-        sign, colour = theme.MARKS[shown_text.mark]
-        draw.text((right, middle), f"{sign} {shown_text.mark}", colour, load_font(15, bold=True), anchor="lm")
+    if text.mark is not None:
+        sign, colour = theme.MARKS[text.mark]
+        draw.text((right, middle), f"{sign} {text.mark}", colour, load_font(15, bold=True), anchor="lm")
         right += _MARK_WIDTH
-    age = f"{max(0.0, time_s - shown_text.seen_s):.1f} s old"
+    age = f"{max(0.0, time_s - text.seen_s):.1f} s old"
     draw.text((right, middle), age, theme.DIMMED, load_font(15), anchor="lm")
     return block
 

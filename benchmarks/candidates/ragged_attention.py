@@ -19,7 +19,7 @@ from oxygen.typing import Array, Float, Int32
 
 _BLOCK, _SPLITS = 64, 8
 """Positions of a step, and programs that share a text's positions."""
-_LEAST_ROWS = 16
+_MIN_ROWS = 16
 """Of a matrix product on tensor cores."""
 _MASKED = -1e30
 
@@ -42,7 +42,7 @@ def _attend(
     rows, heads, dim = q.shape
     kv_heads, positions = held.k.shape[1], held.k.shape[3]
     group = heads // kv_heads
-    padded = max(_LEAST_ROWS, pl.next_power_of_2(group))
+    padded = max(_MIN_ROWS, pl.next_power_of_2(group))
     grouped = jnp.pad(q.reshape(rows, kv_heads, group, dim), ((0, 0), (0, 0), (0, padded - group), (0, 0)))
     parts = (rows, kv_heads, _SPLITS, padded)
     out, total, top = pl.pallas_call(

@@ -22,7 +22,7 @@ from oxygen.serving.scheduler import Mode
 
 T = TypeVar("T")
 
-_MOST = 100_000
+_MAX = 100_000
 """Limit of every whole number."""
 _DEFAULTS: dict[str, Any] = {
     "policy": "small",
@@ -176,8 +176,8 @@ def _converted(piece: str, what: str, kind: Callable[[str], T]) -> T:
         value = kind(piece)
     except ValueError:
         raise UsageError(f"{what}: {piece!r} is not a number") from None
-    if isinstance(value, int) and value > _MOST:
-        raise UsageError(f"{what}: {piece} is too large; at most {_MOST}")
+    if isinstance(value, int) and value > _MAX:
+        raise UsageError(f"{what}: {piece} is too large; at most {_MAX}")
     return value
 
 

@@ -20,7 +20,7 @@ from oxygen.weights.card import CARD, RECORD, TOKENIZER
 from oxygen.weights.loading import SINGLE_FILE
 from oxygen.weights.safetensors import open_safetensors
 
-MOST_BYTES = 16_000_000
+MAX_BYTES = 16_000_000
 """Size limit, since every installation of the package downloads it."""
 
 
@@ -73,6 +73,6 @@ def _served(checkpoint: Path) -> list[str]:
         open_safetensors(checkpoint / SINGLE_FILE).tensors, preset(str(policy.model)), str(checkpoint)
     )
     size = sum((checkpoint / path).stat().st_size for path in files)
-    if size > MOST_BYTES:
-        raise UsageError(f"{checkpoint} has {size} bytes to serve; at most {MOST_BYTES} are bundled")
+    if size > MAX_BYTES:
+        raise UsageError(f"{checkpoint} has {size} bytes to serve; at most {MAX_BYTES} are bundled")
     return files

@@ -40,7 +40,7 @@ from oxygen.presets.policies import weights_sha256
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
 
-_MOST_WORKERS = 4096
+_MAX_WORKERS = 4096
 
 INCOMPLETE = 1
 """Exit code when an episode was an error, or none was kept."""
@@ -52,8 +52,8 @@ def worker_count(given: int | None) -> int:
     Raises:
         UsageError: Fewer than one was given.
     """
-    if given is not None and not 1 <= given <= _MOST_WORKERS:
-        raise UsageError(f"--workers is {given}: give 1 to {_MOST_WORKERS}")
+    if given is not None and not 1 <= given <= _MAX_WORKERS:
+        raise UsageError(f"--workers is {given}: give 1 to {_MAX_WORKERS}")
     return given or len(os.sched_getaffinity(0))
 
 

@@ -39,12 +39,12 @@ def grade_memory(predicted: Memory, truth: Truth) -> Shares:
     F1 is 2·correct / (said + true). `order` is the fraction of pairs of correctly remembered actions that are
     in the right order.
     """
-    told, true = _items(predicted), _items(truth.memory)
-    right = len(told & true)
+    items, true = _items(predicted), _items(truth.memory)
+    right = len(items & true)
     return {
-        "precision": Share(hits=right, of=len(told)),
+        "precision": Share(hits=right, of=len(items)),
         "recall": Share(hits=right, of=len(true)),
-        "f1": Share(hits=2 * right, of=len(told) + len(true)),
+        "f1": Share(hits=2 * right, of=len(items) + len(true)),
         "order": _order(predicted.done, truth.memory.done),
     }
 
@@ -141,7 +141,7 @@ def _items(memory: Memory) -> frozenset[Any]:
     return frozenset(memory.done) | memory.facts
 
 
-def _order(told: Sequence[CompletedAction], true: Sequence[CompletedAction]) -> Share:
-    both = [true.index(action) for action in told if action in true]
+def _order(predicted: Sequence[CompletedAction], true: Sequence[CompletedAction]) -> Share:
+    both = [true.index(action) for action in predicted if action in true]
     pairs = list(combinations(both, 2))
     return Share(hits=sum(first < second for first, second in pairs), of=len(pairs))

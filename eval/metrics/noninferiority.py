@@ -9,7 +9,7 @@ from eval.metrics.statistics import Interval, holm, paired_score, paired_varianc
 
 _ONE_SIDED = 0.025
 _POWER = 0.8
-_MOST_EPISODES = 1_000_000
+_MAX_EPISODES = 1_000_000
 """Above this, no number of episodes is reported."""
 
 
@@ -112,6 +112,6 @@ def episodes_needed(counts: PairCounts, margin: float) -> int | None:
     observed = discordant - difference**2
     root = float(norm.isf(_ONE_SIDED)) * math.sqrt(at_margin) + float(norm.ppf(_POWER)) * math.sqrt(observed)
     distance = abs(difference + margin)
-    if root > distance * math.sqrt(_MOST_EPISODES):
+    if root > distance * math.sqrt(_MAX_EPISODES):
         return None
     return math.ceil((root / distance) ** 2)

@@ -39,7 +39,7 @@ _PACE_S = 300.0
 """Window of the estimate of the remaining time."""
 _REPORT_EVERY_S = 60.0
 """Interval of progress lines where output is not a terminal."""
-_MOST_WORLDS = 8
+_MAX_WORLDS = 8
 """Number of worlds whose episodes are shown."""
 
 
@@ -117,7 +117,7 @@ class EvaluationConsole(Monitor):
             self._reported = time.monotonic()
             (bar,) = self._progress.tasks
             left = "" if bar.time_remaining is None else f", {dt.timedelta(seconds=bar.time_remaining)} left"
-            self._format(
+            self._print(
                 f"{bar.completed:.0f} of {pluralize(int(bar.total or 0), 'episode')}, {self._status()}{left}"
             )
 
@@ -143,13 +143,13 @@ class EvaluationConsole(Monitor):
         else:
             self._show_variants({run.config.mode: of for run, of in zip(self._runs, results, strict=True)})
         for run in self._runs:
-            self._format(f"Records, texts and videos: {run.folder.path}")
+            self._print(f"Records, texts and videos: {run.folder.path}")
         self._write_report()
         if any(result["overall"]["n_errors"] for result in results):
-            self._format("The same command with --resume retries the episodes that were errors.")
+            self._print("The same command with --resume retries the episodes that were errors.")
         self._name_best_video()
         for line in self._verdict_lines:
-            self._format(line)
+            self._print(line)
 
     def _show_run(self, results: Results) -> None:
         title = f"{self._policy}, mode {self._runs[0].config.mode}"
@@ -180,19 +180,19 @@ class EvaluationConsole(Monitor):
             return
         folders = [run.folder.path for run in self._runs]
         try:
-            self._format(f"Report: {write_report(folders, folders[0] / REPORT)}")
+            self._print(f"Report: {write_report(folders, folders[0] / REPORT)}")
         except UsageError as error:  # the records are complete without it
-            self._format(f"No report: {error}")
+            self._print(f"No report: {error}")
 
     def _name_best_video(self) -> None:
         """Name the best video, of mode `unified` if it is among the variants."""
         run = next((run for run in self._runs if run.config.mode == "unified"), self._runs[-1])
         best = find_best_video(run.folder) if run.config.video == "all" else None
         if best is not None:
-            self._format(f"\n{best.why}")
-            self._format(str(best.path))
+            self._print(f"\n{best.why}")
+            self._print(str(best.path))
 
-    def _format(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         """Print without markup or line breaks."""
         self._rich.print(visible(line), soft_wrap=True, markup=False, emoji=False)
 
@@ -206,13 +206,13 @@ class EvaluationConsole(Monitor):
     def _worlds(self) -> list[Text]:
         """A line for the episode of each world."""
         now, lines = time.perf_counter(), []
-        for world, (variant, key, began) in sorted(dict(self._playing).items())[:_MOST_WORLDS]:
+        for world, (variant, key, began) in sorted(dict(self._playing).items())[:_MAX_WORLDS]:
             mode = f", {self._runs[variant].config.mode}" if len(self._runs) > 1 else ""
             lasts = dt.timedelta(seconds=int(now - began))
             lines.append(
                 f"  world {world}: {key.suite} task {key.task_id}, init {key.init_id}{mode}, {lasts}"
             )
-        more = len(self._playing) - _MOST_WORLDS
+        more = len(self._playing) - _MAX_WORLDS
         return [Text(line) for line in [*lines, *([f"  and {more} more"] if more > 0 else [])]]
 
     def _status(self) -> str:

@@ -28,7 +28,7 @@ CLIP_BYTES = 2_000_000
 """Width in pixels and maximum size of the clip."""
 
 _PICTURES_HZ = 10
-_MOST_PICTURES = 120
+_MAX_PICTURES = 120
 """Long episodes have fewer pictures a second."""
 _LAST_MS = 2500
 """Duration of the last picture, which shows the outcome, milliseconds."""
@@ -103,7 +103,7 @@ def write_pictures(media: ReadmeMedia, *, still: Path, clip: Path) -> None:
         control_hz, last = suite_field(folder, episode.key, "control_hz"), episode.steps - 1
     else:
         control_hz, last = media.pair.control_hz, media.pair.frames - 1
-    apart = max(1, round(control_hz / _PICTURES_HZ), math.ceil(last / _MOST_PICTURES))
+    apart = max(1, round(control_hz / _PICTURES_HZ), math.ceil(last / _MAX_PICTURES))
     frames = [*range(apart // 2, last, apart), last]
     if media.pair is None:
         pictures = read_pictures(media.best.path, frames)
@@ -162,7 +162,7 @@ def _compared(media: ReadmeMedia) -> str:
     ends = "Texts are graded when they were requested → on delivery."
     own_latency = media.shown.clock in (PAUSED, MEASURED)
     played = f"{_machines(manifests[0], 'Measured' if own_latency else 'Played')}{_duration(manifests)}."
-    note = " ".join([*map(_format, comparisons), *_format_clock(media.shown), ends, played])
+    note = " ".join([*map(_format_comparison, comparisons), *_format_clock(media.shown), ends, played])
     return f"{verdicts}\n\n{note}" if verdicts else note
 
 
@@ -200,7 +200,7 @@ def _duration(manifests: Sequence[Mapping[str, Any]]) -> str:
     return f"{minutes // 60} h {minutes % 60} min {over}"
 
 
-def _format(comparison: Comparison) -> str:
+def _format_comparison(comparison: Comparison) -> str:
     pairs = comparison.overall
     turns = ", each played in both before the next" if comparison.in_turns else ""
     same = f"the same {pluralize(pairs.graded, 'episode')}{turns}"

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_LEAST_LATENCIES = 3
+_MIN_LATENCIES = 3
 """Fewer points make no curve."""
 _STYLES = ("-", "--", ":", "-.")
 _APART = 0.006
 """Offset between lines, as a share of the largest latency, so that their intervals do not overlap."""
-_MOST_CELLS = 60
+_MAX_CELLS = 60
 """Larger sweeps have no figure of cells."""
-_MOST_BESIDE = 3
+_MAX_BESIDE = 3
 """Clocks side by side; with more of them, every condition is a row of panels."""
 
 
@@ -54,7 +54,7 @@ def draw_sweep(record: Record, folder: Path, *, stem: str = "sweep") -> list[Pat
 
 def _latency_figure(record: Record) -> "Figure | None":
     """A line for every combination of options but the clock."""
-    lines = latency_lines(record, least=_LEAST_LATENCIES)
+    lines = latency_lines(record, least=_MIN_LATENCIES)
     if not lines:
         return None
     figure = new_figure(7.6, 6.4)
@@ -76,10 +76,10 @@ def _latency_figure(record: Record) -> "Figure | None":
 
 def _cells_figure(record: Record) -> "Figure | None":
     """A pair of panels for every condition, clocks side by side; a row for every cell."""
-    if "mode" not in record["varied"] or len(record["cells"]) > _MOST_CELLS:
+    if "mode" not in record["varied"] or len(record["cells"]) > _MAX_CELLS:
         return None
     clocks = [rows[0]["options"]["clock"] for rows in group_by(record["cells"], ["clock"])]
-    if len(clocks) <= _MOST_BESIDE:
+    if len(clocks) <= _MAX_BESIDE:
         beside, down = clocks, [axis for axis in CONDITIONS if axis != "clock"]
     else:
         beside, down = [None], list(CONDITIONS)

@@ -16,7 +16,7 @@ Row = Mapping[str, Any]
 
 TEXT_HEADINGS = {"narration": "narr.", "memory": "mem."}
 
-_LEAST_ROOM = 11
+_MIN_ROOM = 11
 """Minimum width of the first column, characters."""
 
 
@@ -56,7 +56,7 @@ def fitting_columns(rows: Sequence[Row], *, clock: str, width: int, label: int) 
 
 def first_column_room(columns: Sequence[Column], width: int) -> int:
     """Width left for the first column, characters."""
-    return max(_LEAST_ROOM, width - sum(column.width + 1 for column in columns) - 3)
+    return max(_MIN_ROOM, width - sum(column.width + 1 for column in columns) - 3)
 
 
 def empty_table(title: str | None, first: str, columns: Sequence[Column], width: int) -> Table:

@@ -27,7 +27,7 @@ _VARIANT_WIDTH = 8
 _ID_WIDTH = 3
 """Characters of a task's number and the space after it."""
 
-_LEAST_LABEL = 13
+_MIN_LABEL = 13
 """Minimum width of a task's label, characters."""
 
 _TIME_NOTE = "time: median simulated seconds to success, of the episodes that a row solved."
@@ -45,7 +45,7 @@ _RIGHT = {"narration": "{} right", "memory": "F1 {}"}
 
 def run_table(title: str, results: Results, *, width: int) -> Table:
     """One run: a row per task, a row per suite, and a total if there are several suites."""
-    columns = fitting_columns([results["overall"]], clock=results["clock"], width=width, label=_LEAST_LABEL)
+    columns = fitting_columns([results["overall"]], clock=results["clock"], width=width, label=_MIN_LABEL)
     table = empty_table(title, "task", columns, width)
     for suite, row in results["per_suite"].items():
         tasks = [task for task in results["per_task"] if task["task_group"] == suite]

@@ -27,7 +27,7 @@ _POLL_S = 0.5
 """Interval at which the runs' folders are read while a page is open."""
 _QUIET_S = 15.0
 """Interval of keep-alive comments, which reveal closed connections."""
-_MOST_PAGES = 32
+_MAX_PAGES = 32
 _FILES = {
     "style.css": "text/css",
     "tables.js": "text/javascript",
@@ -119,7 +119,7 @@ class WatchServer:
         return web.Response(body=page, content_type="text/html", charset="utf-8")
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        if self._pages >= _MOST_PAGES:
+        if self._pages >= _MAX_PAGES:
             raise web.HTTPServiceUnavailable(text="too many pages are open\n")
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)

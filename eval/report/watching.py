@@ -23,7 +23,7 @@ _POINTS = 200
 """Points of a plot."""
 _SHOWN = 20
 """Maximum number of errors, ended episodes and problems on the page."""
-_MOST_WORLDS = 64
+_MAX_WORLDS = 64
 _LONGEST_TEXT, _LONGEST_TRACEBACK = 500, 20_000
 """Characters."""
 _LARGEST = 1e15
@@ -89,7 +89,7 @@ class WatchedEvaluation:
                 {**self._name(number), **_shown_playing(number, run, episode)}
                 for number, run in enumerate(self.runs)
                 for episode in run.playing
-            ][:_MOST_WORLDS],
+            ][:_MAX_WORLDS],
             "ended": self._newest([list(run.episodes.values()) for run in self.runs], _ended),
             "errors": self._newest(failed, _error),
             "n_errors": sum(map(len, failed)),

@@ -29,7 +29,7 @@ from eval.rollout.monitor import MAX_ERRORS, ErrorLimit, Monitor, MonitorFactory
 from eval.rollout.plan import EpisodePlan, check_overlap, check_playable, make_plans
 from eval.rollout.preflight import require_quick_checks
 
-_MOST_ERRORS = 1_000_000
+_MAX_ERRORS = 1_000_000
 NOTHING_GRADED = 1
 """Exit code of a run in which every episode was an error."""
 
@@ -88,10 +88,10 @@ def run_evaluation(
             consecutive errors.
         KeyboardInterrupt: All records are on disk.
     """
-    if not 1 <= max_errors <= _MOST_ERRORS:
-        raise UsageError(f"--max-errors is {max_errors}: give 1 to {_MOST_ERRORS}")
+    if not 1 <= max_errors <= _MAX_ERRORS:
+        raise UsageError(f"--max-errors is {max_errors}: give 1 to {_MAX_ERRORS}")
     configs = [run.config for run in runs]
-    require_quick_checks(runs[0].folder.path.parent, num_envs=executor.num_envs, notify=_format)
+    require_quick_checks(runs[0].folder.path.parent, num_envs=executor.num_envs, notify=_print)
     _refuse_shared_time(configs, executor)
     plans = make_plans(configs)
     resolved = resolve_policy(configs[0])
@@ -102,10 +102,10 @@ def run_evaluation(
         check_overlap(plan, config.overlap, policy=name, guidable=resolved.policy.kind == "oxygen")
     clocks = [find_clock(config, plan.keys) for config, plan in zip(configs, plans, strict=True)]
     if remark := resolved.remark_for(configs):
-        _format(remark)
-    policies = [limited(policy, limit_s) for policy in executor.open_policies(resolved, configs, _format)]
+        _print(remark)
+    policies = [limited(policy, limit_s) for policy in executor.open_policies(resolved, configs, _print)]
     for remark in dict.fromkeys(policy.remark for policy in policies if policy.remark):
-        _format(remark)
+        _print(remark)
     if resolved.interface is None:  # its conventions are known only now
         _check_playable(plans, policy=name, interface=policies[0].interface, horizon=policies[0].horizon)
     described = []
@@ -129,7 +129,7 @@ def run_evaluation(
         return _play(variants, prepared, executor, ErrorLimit(shown, max_errors))
 
 
-def _format(line: str) -> None:
+def _print(line: str) -> None:
     TextConsole(markup=False).print(line, soft_wrap=True)
 
 

@@ -11,7 +11,7 @@ from configs.sweep import AXES, SweepConfig
 from eval.policies.unused_options import unused_in
 from eval.rollout.clock_choice import find_clock
 
-_MOST_CELLS = 1000
+_MAX_CELLS = 1000
 
 
 def cells_of(asked: SweepConfig) -> tuple[RunConfig, ...]:
@@ -31,8 +31,8 @@ def cells_of(asked: SweepConfig) -> tuple[RunConfig, ...]:
             )
             cell = check(RunConfig, _effective({**shared, **options}), source=spelling)
             found.setdefault(cell.model_dump_json(), cell)
-            if len(found) > _MOST_CELLS:
-                raise UsageError(f"a sweep of more than {_MOST_CELLS} cells; give fewer values")
+            if len(found) > _MAX_CELLS:
+                raise UsageError(f"a sweep of more than {_MAX_CELLS} cells; give fewer values")
     if len(found) == 1:
         axes = ", ".join("--" + axis.replace("_", "-") for axis in AXES)
         raise UsageError(f"a sweep of one cell: give several values of at least one of {axes}")

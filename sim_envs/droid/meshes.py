@@ -11,7 +11,7 @@ from jaxtyping import Float32, Int32
 _KEPT = 0.15
 """Fraction of a mesh's triangles that is kept; rendering then takes 0.56 times as long."""
 
-_LEAST = 400
+_MIN = 400
 """Meshes with at most this many triangles are not simplified."""
 
 
@@ -28,9 +28,9 @@ def simplify_visual_meshes(assets: ET.Element) -> None:
 def _simplified(path: Path) -> dict[str, str] | None:
     """The `vertex` and `face` attributes of the simplified mesh; None if it is already small."""
     vertices, faces = _read_obj(path)
-    if len(faces) <= _LEAST:
+    if len(faces) <= _MIN:
         return None
-    count = max(_LEAST, round(len(faces) * _KEPT))
+    count = max(_MIN, round(len(faces) * _KEPT))
     vertices, faces = fast_simplification.simplify(vertices, faces, target_count=count)
     return {
         "vertex": " ".join(f"{number:.6g}" for number in vertices.ravel()),

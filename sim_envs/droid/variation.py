@@ -52,7 +52,7 @@ _COLORS: Sequence[Color] = (
 _UNLIKE = 0.25
 """Minimal RGB distance of a distractor's colour from those of the task's objects."""
 
-MOST_DISTRACTORS = 2
+MAX_DISTRACTORS = 2
 _X, _Y = (0.28, 0.84), (-0.50, 0.46)
 """Ranges (m) in which distractors may stand: on the table, visible to the exterior camera."""
 
@@ -157,7 +157,7 @@ def draw_variation(task: TaskConfig, *, init_id: int, seed: int, strength: float
     other = np.array(_TABLE_COLORS)[draws.integers(len(_TABLE_COLORS))]
     plain = np.array(TABLE_COLOR)
     table = plain + strength * draws.uniform() * (other - plain)
-    count = int((MOST_DISTRACTORS + 1) * strength * draws.uniform())
+    count = int((MAX_DISTRACTORS + 1) * strength * draws.uniform())
     places = _places(task, draw(task, init_id=init_id, seed=seed), count, draws)
     colors = _unlike(task)
     chosen = draws.permutation(len(colors))
@@ -230,4 +230,4 @@ def _unlike(task: TaskConfig) -> Sequence[Color]:
         return min(float(np.linalg.norm(np.array(color) - each)) for each in taken)
 
     unlike = sum(distance(color) > _UNLIKE for color in _COLORS)
-    return sorted(_COLORS, key=distance, reverse=True)[: max(unlike, MOST_DISTRACTORS)]
+    return sorted(_COLORS, key=distance, reverse=True)[: max(unlike, MAX_DISTRACTORS)]

@@ -19,7 +19,7 @@ _LEVEL = 0.006
 _CLEARANCE = 0.03
 """Distance (m) kept from other objects and edges, enough for a finger."""
 
-_LEAST_CLEARANCE = 0.004
+_MIN_CLEARANCE = 0.004
 """An object that starts nearer than this (m) can only move away."""
 
 _ROUNDED = 0.002
@@ -63,9 +63,9 @@ class FreeSpace:
     def _is_free(self, step: Vector3) -> bool:
         if not self._may_be_at(self._center + step):
             return False
-        needed = max(min(self._at_first - _ROUNDED, _CLEARANCE), _LEAST_CLEARANCE)
-        if self._at_first < _LEAST_CLEARANCE:
-            needed = min(self._at_first + float(np.linalg.norm(step)) / 2, _LEAST_CLEARANCE)
+        needed = max(min(self._at_first - _ROUNDED, _CLEARANCE), _MIN_CLEARANCE)
+        if self._at_first < _MIN_CLEARANCE:
+            needed = min(self._at_first + float(np.linalg.norm(step)) / 2, _MIN_CLEARANCE)
         return self._clearance(step) >= needed
 
     def _clearance(self, step: Vector3) -> float:

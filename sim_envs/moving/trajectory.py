@@ -18,7 +18,7 @@ RISE_S = 0.5
 _LONGEST = 0.2
 """Longest drift (m): the object stays within sight and reach."""
 
-_LEAST = 0.01
+_MIN = 0.01
 """Minimal free space (m) of an object that moves."""
 
 _DIRECTIONS = 24
@@ -133,7 +133,7 @@ def _sample_shuttle(motion: Shuttle, room: FreeSpace, ways: list[Vector3], phase
 
     way = _first_with(wanted, width, ways)
     amplitude = width(way) / 2
-    if 2 * amplitude < _LEAST:
+    if 2 * amplitude < _MIN:
         return None
     # The initial phase is shifted as far as the free space on both sides requires.
     behind = amplitude * (1 + math.sin(phase))
@@ -146,7 +146,7 @@ def _sample_shuttle(motion: Shuttle, room: FreeSpace, ways: list[Vector3], phase
 def _sample_drift(motion: Drift, room: FreeSpace, ways: list[Vector3]) -> Trajectory | None:
     way = _first_with(_LONGEST, lambda way: room.along(way, _LONGEST), ways)
     length = room.along(way, _LONGEST)
-    if length < _LEAST:
+    if length < _MIN:
         return None
     return DriftTrajectory(way=way, length=length, cruise=min(motion.speed, length / RISE_S))
 

@@ -13,7 +13,7 @@ _MOVED = 0.05
 _AT_REST = 0.002
 """An object that moves less than this (m) in a quarter of a second is at rest."""
 
-_MOST_WAITING = 8
+_MAX_WAITING = 8
 """Most control steps between two updates: fewer than it takes to open and close a drawer."""
 
 _CHANGES = {"open": Verb.OPENED, "closed": Verb.CLOSED, "on": Verb.TURNED_ON, "off": Verb.TURNED_OFF}
@@ -45,7 +45,7 @@ class TruthTracker:
     def step(self, *, solved: bool) -> None:
         """Record one control step, and whether the task is solved now."""
         self._waiting.append(self._scene.capture())
-        if solved or len(self._waiting) == _MOST_WAITING:
+        if solved or len(self._waiting) == _MAX_WAITING:
             self._catch_up(solved=solved)
 
     def truth(self) -> Truth:

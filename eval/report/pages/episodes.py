@@ -33,7 +33,7 @@ def episode_data(
         ],
         "spans": list(_spans(queries)),
         "texts": _texts(queries),
-        "truths": [[query.step, *_format(query.truth)] for query in queries if query.truth is not None],
+        "truths": [[query.step, *_format_truth(query.truth)] for query in queries if query.truth is not None],
     }
 
 
@@ -100,13 +100,13 @@ def _mark(task: str, text: str, truth: Truth | None) -> dict[str, Any] | None:
         return None
     shares = grade_text(task, text, truth)
     score = None if shares is None else shares.get(HEADLINES[task], Share())
-    narration, memory = _format(truth)
+    narration, memory = _format_truth(truth)
     percent = (
         100 * score.hits / score.of if score and score.of else 100.0
     )  # an empty text about nothing is right
     return {"truth": memory if task == "memory" else narration, "score": None if score is None else percent}
 
 
-def _format(truth: Truth) -> tuple[str, str]:
+def _format_truth(truth: Truth) -> tuple[str, str]:
     """The truth as a narration and as a memory."""
     return narrate(truth.narration, nouns=truth.nouns), remember(truth.memory, nouns=truth.nouns)

@@ -153,8 +153,8 @@ def _shared_facts(runs: Sequence[ReportedRun]) -> dict[str, list[tuple[str | Non
     """Facts by name: once if all runs agree, else with each run's label."""
     each = [facts(run) for run in runs]
     found: dict[str, list[tuple[str | None, str]]] = {}
-    for name in dict.fromkeys(name for sentences in each for name in sentences):
-        values = [(run.label, sentences.get(name, "–")) for run, sentences in zip(runs, each, strict=True)]
+    for name in dict.fromkeys(name for row in each for name in row):
+        values = [(run.label, row.get(name, "–")) for run, row in zip(runs, each, strict=True)]
         agree = len({value for _, value in values}) == 1
         found[name] = [(None, values[0][1])] if agree else [*values]
     return found

@@ -11,7 +11,7 @@ from eval.rollout.executors.serial import SERIAL
 from sim_envs.memory import WORLD_MB, check_memory
 from sim_envs.workers import TIMEOUT_S
 
-_MOST_ENVS = 4096
+_MAX_ENVS = 4096
 _LONGEST_S = 1_000_000
 
 EXECUTORS = ("serial", "processes", "ray")
@@ -39,8 +39,8 @@ def choose_executor(
     name = executor or ("serial" if num_envs == 1 else "processes")
     if name not in EXECUTORS:
         raise unknown("executor", name, EXECUTORS)
-    if not 1 <= num_envs <= _MOST_ENVS:
-        raise UsageError(f"--num-envs is {num_envs}: give 1 to {_MOST_ENVS}")
+    if not 1 <= num_envs <= _MAX_ENVS:
+        raise UsageError(f"--num-envs is {num_envs}: give 1 to {_MAX_ENVS}")
     if ray_address is not None and name != "ray":
         raise UsageError(
             f"--ray-address {ray_address} is for --executor ray, and this is {name}; leave it out"

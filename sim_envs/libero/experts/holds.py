@@ -53,7 +53,7 @@ _AGAINST = 0.9
 _LEVER_WORTH = 4.0
 """Cost of a metre of lever, in radians of hand rotation."""
 
-_MOST_STRAIN = 2.2
+_MAX_STRAIN = 2.2
 """Maximal rotation (rad) of the hand from rest."""
 
 _GRIP_WORTH = 20.0
@@ -79,7 +79,7 @@ def ways_to_hold(scene: ExpertScene, joint: FixtureJoint, by: float) -> Iterator
     tries = []
     for box in scene.part_boxes(joint):
         poses = [_with_less_strain(pose, joint, by) for pose in _grasps_of(box)]
-        poses = [pose for pose in poses if _strain(pose, joint, by) < _MOST_STRAIN]
+        poses = [pose for pose in poses if _strain(pose, joint, by) < _MAX_STRAIN]
         free = obstacles.with_fingers_free(poses, FULLY_OPEN)
         tries += [(pose, _strain(pose, joint, by) - _GRIP_WORTH * _gripped(box, pose)) for pose in free]
     tries.sort(key=lambda found: found[1])

@@ -50,7 +50,7 @@ _TRIES_OF_A_GRASP = 2
 _REACH_COST = 0.15
 """Cost of a grasp per metre from the robot's base: a stretched arm is less agile."""
 
-_LEAST_YAW = np.radians(-25.0)
+_MIN_YAW = np.radians(-25.0)
 """Lower end (rad) of the half turn of closing directions; the resting arm's is at a right angle."""
 
 _METRES_PER_STEP = 0.012
@@ -224,7 +224,7 @@ def _grasp_pose(scene: ExpertScene, thing: str, grasp: Grasp) -> Pose:
     """
     frame = scene.pose(thing)
     x = frame.rotation @ grasp.pose.rotation[:, 0]
-    yaw = _LEAST_YAW + (np.arctan2(x[1], x[0]) - _LEAST_YAW) % np.pi
+    yaw = _MIN_YAW + (np.arctan2(x[1], x[0]) - _MIN_YAW) % np.pi
     return Pose(position=frame.to_world(grasp.pose.position), rotation=downward(yaw))
 
 

@@ -19,7 +19,7 @@ CONTROL_SECONDS = 0.05
 _STIFFNESS = 150.0
 _DAMPING = 2 * _STIFFNESS**0.5
 
-_LEAST_MOBILITY = 1e-3
+_MIN_MOBILITY = 1e-3
 """Minimal acceleration per wrench (1/kg, 1/(kg m²)) along any direction: a stretched arm cannot move in one
 direction, for which the regulator has no solution."""
 
@@ -162,9 +162,9 @@ class Plan:
 
 def _regularized(mobility: Matrix6) -> Matrix6:
     along, directions = np.linalg.eigh(mobility)
-    if along[0] >= _LEAST_MOBILITY:
+    if along[0] >= _MIN_MOBILITY:
         return mobility
-    return (directions * np.maximum(along, _LEAST_MOBILITY)) @ directions.T
+    return (directions * np.maximum(along, _MIN_MOBILITY)) @ directions.T
 
 
 def _regulator(

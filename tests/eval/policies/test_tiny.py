@@ -12,7 +12,7 @@ from configs.errors import UsageError
 from configs.language_task import LanguageTaskConfig
 from configs.load import load
 from configs.schema import RunConfig
-from eval.bundle.bundling import MOST_BYTES
+from eval.bundle.bundling import MAX_BYTES
 from eval.bundle.card import CARD_FILE, render
 from eval.bundle.provenance import read_bundle_manifest, trainings_of, unknowns
 from eval.libero import app
@@ -45,7 +45,7 @@ def test_the_files_are_those_of_the_manifest_and_no_more_than_may_be_shipped(fol
     manifest = read_bundle_manifest(folder)
     there = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*") if file.is_file()}
     assert set(there) == set(manifest.files) | {"manifest.json", "results.json", CARD_FILE}
-    assert sum(file.stat().st_size for file in there.values()) <= MOST_BYTES
+    assert sum(file.stat().st_size for file in there.values()) <= MAX_BYTES
     for path, digest in manifest.files.items():
         assert hashlib.sha256(there[path].read_bytes()).hexdigest() == digest
 
