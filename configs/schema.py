@@ -120,7 +120,7 @@ class PolicyConfig(Preset):
         description: One line for tables.
         target: For `python` the class, as `package.module:Class` or `file.py:Class`; for `websocket` the URL.
         kwargs: Keyword arguments of `python` and `websocket`.
-        speaks: For scripted policies, `truth`: writes texts from the ground truth. No texts if None.
+        generates_text: `truth` for a scripted policy that writes texts from the ground truth; None for none.
         checkpoint: For `oxygen`, a checkpoint of training, a folder or a URL; its card has all fields below.
         model: For `oxygen` without `checkpoint`, the model configuration.
         embodiment: The robot it was trained on: prompt, state, actions.
@@ -151,7 +151,7 @@ class PolicyConfig(Preset):
         if (self.kind == "oxygen") != ((self.model or self.checkpoint) is not None):
             raise ValueError("`model` or `checkpoint` is for policies of kind `oxygen`, and these need one")
         if self.generates_text is not None and self.kind in ("oxygen", "python", "websocket"):
-            raise ValueError("`speaks` is for scripted policies; others speak for themselves")
+            raise ValueError("`generates_text` is for scripted policies only")
         if (self.kind in ("python", "websocket")) != (self.target is not None):
             raise ValueError("`target` is for policies of kind `python` and `websocket`, and these need one")
         fields = self.model_fields_set - {"name", "kind", "description", "checkpoint"}

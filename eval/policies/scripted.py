@@ -21,7 +21,7 @@ from sim_envs.world import EpisodeKey, Observation, World
 def open_scripted(policy: PolicyConfig, tasks: Sequence[LanguageTaskConfig], config: RunConfig) -> OpenPolicy:
     """Open the suite's expert, or a baseline.
 
-    With `speaks: truth` in its preset it writes texts from the ground truth, except in mode `actions`.
+    With `generates_text: truth` in its preset it writes true texts; none in mode `actions`.
     """
     generates_text = policy.generates_text == "truth" and config.mode != "actions"
 

@@ -81,8 +81,8 @@ def test_the_oracle_says_nothing_that_has_no_truth_and_nothing_unasked():
 
 
 def test_only_scripted_policies_can_be_told_to_speak():
-    wrong = {"name": "x", "kind": "oxygen", "description": "x", "model": "tiny", "speaks": "truth"}
-    with pytest.raises(UsageError, match="others speak for themselves"):
+    wrong = {"name": "x", "kind": "oxygen", "description": "x", "model": "tiny", "generates_text": "truth"}
+    with pytest.raises(UsageError, match="for scripted policies only"):
         check(PolicyConfig, wrong, source="x")
 
 

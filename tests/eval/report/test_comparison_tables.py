@@ -72,12 +72,12 @@ def test_every_row_is_one_line(printed, row):
 
 
 def test_where_one_run_was_silent_there_is_no_table_of_language(tmp_path):
-    generates_text = RunBuilder.at(tmp_path / "a")
+    talking = RunBuilder.at(tmp_path / "a")
     line = {"requested": [asked(0)], "finished": [said(0, RIGHT)], "truth": TRUTH}
-    generates_text.add(episode(key(0)), query(0, texts=line))
+    talking.add(episode(key(0)), query(0, texts=line))
     silent = RunBuilder.at(tmp_path / "b").add(episode(key(0)), query(0))
     file = io.StringIO()
-    show(compare(generates_text.folder, silent.folder), Console(file=file, width=80, highlight=False))
+    show(compare(talking.folder, silent.folder), Console(file=file, width=80, highlight=False))
     assert "language (%)" not in file.getvalue()
     assert "only in A 1 (in B 1 never requested)" in file.getvalue()
 
