@@ -109,8 +109,8 @@ def build_app(
             return exit_code(run_evaluation(*unfinished, **how))
         is_demo = demo is not None and preset is None and flags.keys() <= _DEMO_OPTIONS
         defaults_here = {**(defaults or {}), "batch_size": batch_size_for(num_envs)}
-        asked = {**defaults_here, **overlay(VariantsConfig, demo if is_demo else preset, flags)}
-        variants = check(VariantsConfig, asked, source="the command line").variants()
+        merged = {**defaults_here, **overlay(VariantsConfig, demo if is_demo else preset, flags)}
+        variants = check(VariantsConfig, merged, source="the command line").variants()
         refuse_unused_options(flags, variants)
         if is_demo:
             sys.stdout.write(_DEMO.format(preset=demo))

@@ -64,23 +64,23 @@ def _checkpoint(folder: Path, stage: PipelineStage) -> Path:
 
 
 def _collecting(step: CollectStep, stages: Mapping[str, str], folder: Path) -> tuple[str, ...]:
-    asked = step.model_dump(exclude_unset=True)
-    asked["suite"] = asked.pop("suites", ())
-    asked["output"] = str(folder / step.output)
-    for option in asked.keys() & {"policy", "learner"}:
-        asked[option] = _policy(asked[option], stages)
-    return ("eval.collect", *_options(asked))
+    options = step.model_dump(exclude_unset=True)
+    options["suite"] = options.pop("suites", ())
+    options["output"] = str(folder / step.output)
+    for option in options.keys() & {"policy", "learner"}:
+        options[option] = _policy(options[option], stages)
+    return ("eval.collect", *_options(options))
 
 
 def _training(
     stage: PipelineStage, stages: Mapping[str, str], datasets: Iterable[str], folder: Path
 ) -> tuple[str, ...]:
-    asked = stage.train.model_dump(exclude_unset=True)
-    asked["data"] = [_dataset(name, datasets, folder) for name in stage.train.data]
+    options = stage.train.model_dump(exclude_unset=True)
+    options["data"] = [_dataset(name, datasets, folder) for name in stage.train.data]
     if stage.train.start_from is not None:
-        asked["start_from"] = _policy(stage.train.start_from, stages)
+        options["start_from"] = _policy(stage.train.start_from, stages)
     resume = ("--resume",) if (folder / stage.name / RUN_FILE).is_file() else ()
-    return ("eval.train", *_options({**asked, "output_dir": str(folder / stage.name)}), *resume)
+    return ("eval.train", *_options({**options, "output_dir": str(folder / stage.name)}), *resume)
 
 
 def _policy(name: str, stages: Mapping[str, str]) -> str:
@@ -103,9 +103,9 @@ def _is_path(name: str) -> bool:
     return os.sep in name or ":" in name
 
 
-def _options(asked: Mapping[str, Any]) -> tuple[str, ...]:
+def _options(options: Mapping[str, Any]) -> tuple[str, ...]:
     """Options as command-line words, without those that are off or None."""
-    given = {option: value for option, value in asked.items() if value is not None and value is not False}
+    given = {option: value for option, value in options.items() if value is not None and value is not False}
     return tuple(word for option, value in given.items() for word in option_arguments(option, _short(value)))
 
 

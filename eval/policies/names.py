@@ -97,15 +97,15 @@ class RequestedTexts:
 
 def requested_texts(policy: PolicyConfig, config: RunConfig) -> RequestedTexts:
     """The language tasks of a run. Default: those the policy was trained on."""
-    asked = config.language_tasks
+    requested = config.language_tasks
     if policy.kind in ("python", "websocket"):
-        return RequestedTexts(names=() if asked is None else asked)
+        return RequestedTexts(names=() if requested is None else requested)
     if policy.weights is None or config.random_weights:
-        return RequestedTexts(names=_DEFAULT_TASKS if asked is None else asked)
+        return RequestedTexts(names=_DEFAULT_TASKS if requested is None else requested)
     trained = policy.language_tasks or {}
-    if asked is not None:
+    if requested is not None:
         noise = f"{policy.name} was not trained on texts: they will be noise, useful only as a load."
-        return RequestedTexts(names=asked, remark=noise if asked and not trained else None)
+        return RequestedTexts(names=requested, remark=noise if requested and not trained else None)
     names = trained_tasks(policy)
     return RequestedTexts(names=names, remark=_remark(policy.name, set(trained) - set(names), trained))
 

@@ -83,15 +83,15 @@ class OpenpiPolicy:
         """
         began = time.perf_counter()
         query = self.query(observation)
-        asked = time.perf_counter()
+        sent = time.perf_counter()
         self.answer = self._policy.infer(query)
         actions, limits = _actions(self.answer), self.interface.action.limits
         if self.keys.clips and limits:
             actions = actions.clip(*limits)
         ended = time.perf_counter()
         self.timings_ms = {
-            "preprocess": 1e3 * (asked - began),
-            **self.stages(self.answer, 1e3 * (ended - asked)),
+            "preprocess": 1e3 * (sent - began),
+            **self.stages(self.answer, 1e3 * (ended - sent)),
             "action": 1e3 * (ended - began),
         }
         return actions

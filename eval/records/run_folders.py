@@ -150,8 +150,8 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
     Raises:
         UsageError: There is no unfinished evaluation with these options.
     """
-    asked = check(VariantsConfig, given, source="the command line")
-    modes = asked.modes if given.keys() & {"mode", "against"} else ()
+    options = check(VariantsConfig, given, source="the command line")
+    modes = options.modes if given.keys() & {"mode", "against"} else ()
     others = {option: value for option, value in given.items() if option not in {"mode", "against"}}
     finished = []
     for variants in _evaluations_newest_first(output_dir):

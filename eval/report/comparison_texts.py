@@ -163,16 +163,16 @@ def _texts(task: str, queries: Sequence[QueryRecord]) -> dict[_When, _Text]:
         for truths in [(queries[text.requested_query].truth, delivery.truth)]
     }
     dropped = {text.request_id for query in queries for text in query.dropped if text.task == task}
-    asked: defaultdict[int, list[int]] = defaultdict(list)
+    request_ids: defaultdict[int, list[int]] = defaultdict(list)
     for query in queries:
         for text in query.requested:
             if text.task == task:
-                asked[text.query].append(text.request_id)
+                request_ids[text.query].append(text.request_id)
     return {
         (query, place): finished.get(request)
         or _Text(reason=Unpaired.DROPPED if request in dropped else Unpaired.CUT_OFF)
-        for query, requests in asked.items()
-        for place, request in enumerate(sorted(requests))
+        for query, ids in request_ids.items()
+        for place, request in enumerate(sorted(ids))
     }
 
 

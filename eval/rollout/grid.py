@@ -14,7 +14,7 @@ from eval.rollout.clock_choice import find_clock
 _MAX_CELLS = 1000
 
 
-def cells_of(asked: SweepConfig) -> tuple[RunConfig, ...]:
+def cells_of(sweep: SweepConfig) -> tuple[RunConfig, ...]:
     """One run per distinct cell, in the order of the grids.
 
     Options without effect in a cell keep their default, so that equivalent cells become one run.
@@ -22,9 +22,9 @@ def cells_of(asked: SweepConfig) -> tuple[RunConfig, ...]:
     Raises:
         UsageError: A cell is invalid, two clocks are the same, or there is one cell or too many.
     """
-    shared = asked.model_dump(exclude={"grids", "chosen_on"})
+    shared = sweep.model_dump(exclude={"grids", "chosen_on"})
     found: dict[str, RunConfig] = {}
-    for grid in asked.grids:
+    for grid in sweep.grids:
         for options in grid.combinations():
             spelling = (
                 " ".join(format_option(option, value) for option, value in options.items()) or "the sweep"

@@ -99,9 +99,9 @@ def make_plans(variants: Sequence[RunConfig]) -> list[EpisodePlan]:
     made: dict[tuple[tuple[str, Any], ...], EpisodePlan] = {}
     plans = []
     for config in variants:
-        asked = tuple(overridden(config).items())
-        made[asked] = made.get(asked) or make_plan(config)
-        plans.append(made[asked])
+        overrides = tuple(overridden(config).items())
+        made[overrides] = made.get(overrides) or make_plan(config)
+        plans.append(made[overrides])
     return plans
 
 

@@ -112,10 +112,10 @@ const viewer = (() => {
   function describe(text) {
     const line = (words, attributes = {}) => element("div", attributes, words);
     const lines = [];
-    const asked = `${text.task}, requested at ${time(text.requested / open.hz)}`;
-    if (text.state !== "finished") return [line(`${asked}: ${text.state === "dropped" ? "dropped, no slot was free" : "not delivered before the end"}`)];
+    const request = `${text.task}, requested at ${time(text.requested / open.hz)}`;
+    if (text.state !== "finished") return [line(`${request}: ${text.state === "dropped" ? "dropped, no slot was free" : "not delivered before the end"}`)];
     const late = (1000 * (text.until - text.requested)) / open.hz;
-    lines.push(line(`“${text.text}”`), line(`${asked}, delivered ${late.toFixed(0)} ms later${text.oracle ? ", by the oracle" : ""}`, { class: "when" }));
+    lines.push(line(`“${text.text}”`), line(`${request}, delivered ${late.toFixed(0)} ms later${text.oracle ? ", by the oracle" : ""}`, { class: "when" }));
     for (const [moment, mark] of [["when requested", text.at_request], ["on delivery", text.on_delivery]]) {
       const { name, words } = verdict(mark);
       lines.push(element("div", { class: "truth" }, element("span", { class: name }, words), ` ${moment}${mark ? `; the truth was “${mark.truth}”` : ""}`));

@@ -28,8 +28,8 @@ SEEN = {
 }
 
 
-class Afforded:
-    """What the deadline leaves time for, frame by frame."""
+class StepBudget:
+    """Decode steps that fit the deadline, by frame."""
 
     def __init__(self, steps):
         self._steps = iter(steps)
@@ -49,7 +49,7 @@ def replies(config, steps):
         transform=untrained(LIBERO),
         weights=None,
     )
-    policy = VectorPolicy(parts, dataclasses.replace(engine, budget=Afforded(steps)))
+    policy = VectorPolicy(parts, dataclasses.replace(engine, budget=StepBudget(steps)))
     return [answered(policy) for _ in steps]
 
 
