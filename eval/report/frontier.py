@@ -51,7 +51,7 @@ def generates_text(row: Row) -> bool:
 
 
 def is_judged(record: Record) -> bool:
-    """Whether a cell is compared with mode `actions`."""
+    """Whether a cell is compared with another one."""
     return any(row["success"] for row in record["cells"])
 
 

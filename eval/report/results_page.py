@@ -116,10 +116,16 @@ def _heading(record: Record) -> str:
     if record["frontier"]:
         subject = "Text rate without a measurable loss"
     elif "mode" in varied:
-        subject = "Schedules" if "text_every" in varied else "Modes"
+        subject = "Schedules" if "text_every" in varied else _modes_heading(record)
     else:
         subject = "Success over latency" if "clock" in varied else "Motion"
+        subject += " and overlap" if "overlap" in varied else ""
     return f"{subject}, {', '.join(record['config']['suites'])}"
+
+
+def _modes_heading(record: Record) -> str:
+    motions = {format_value("motion", row["options"]): None for row in record["cells"]}
+    return "Modes" if len(motions) == 1 else f"Modes by motion ({', '.join(motions)})"
 
 
 def _format_episodes(record: Record) -> str:

@@ -86,10 +86,13 @@ def _cell(run: Run, results: Results) -> _Cell:
 
 
 def _reference(cell: _Cell, cells: Sequence[_Cell]) -> _Cell | None:
+    """Mode `actions` with the same schedule; for `actions` with another overlap, the same with `skip`."""
     under = [each for each in cells if each.options["mode"] == "actions" and each.shares(cell, CONDITIONS)]
-    alike = [each for each in under if each.shares(cell, [a for a in SCHEDULE if a != "tokens_per_frame"])]
+    ignored = ("tokens_per_frame", "overlap") if cell in under else ("tokens_per_frame",)
+    alike = [each for each in under if each.shares(cell, [axis for axis in SCHEDULE if axis not in ignored])]
     if cell in under:
-        return None
+        plain = [each for each in alike if each.options["overlap"] == "skip" != cell.options["overlap"]]
+        return plain[0] if plain else None
     return alike[0] if alike else under[0] if len(under) == 1 else None
 
 

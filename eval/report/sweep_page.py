@@ -110,7 +110,7 @@ def _cell(row: Row, record: Record, link: str | None) -> dict[str, Any]:
 
 def _charts(record: Record) -> list[dict[str, Any]]:
     """Success and time over latency, and for every condition over text rate."""
-    over_latency = _both(latency_lines(record, least=2), latency_of, "latency until the actions (ms)")
+    over_latency = _both(latency_lines(record), latency_of, "latency until the actions (ms)")
     found = chart_group("over latency", *over_latency)
     for rows in group_by(record["cells"], CONDITIONS):
         if any(map(generates_text, rows)):

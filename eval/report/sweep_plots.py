@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MIN_LATENCIES = 3
-"""Fewer points make no curve."""
+"""A sweep whose lines all have fewer points has no curve."""
 _STYLES = ("-", "--", ":", "-.")
 _APART = 0.006
 """Offset between lines, as a share of the largest latency, so that their intervals do not overlap."""
@@ -54,8 +54,8 @@ def draw_sweep(record: Record, folder: Path, *, stem: str = "sweep") -> list[Pat
 
 def _latency_figure(record: Record) -> "Figure | None":
     """A line for every combination of options but the clock."""
-    lines = latency_lines(record, least=_MIN_LATENCIES)
-    if not lines:
+    lines = latency_lines(record)
+    if max((len(line.rows) for line in lines), default=0) < _MIN_LATENCIES:
         return None
     figure = new_figure(7.6, 6.4)
     above, below = figure.subplots(2, 1, sharex=True)

@@ -21,11 +21,11 @@ class CellLine:
     rows: Sequence[Row]
 
 
-def latency_lines(record: Record, *, least: int) -> list[CellLine]:
-    """A line for every combination of options but the clock that has at least so many latencies."""
+def latency_lines(record: Record) -> list[CellLine]:
+    """A line for every combination of options but the clock that has several latencies."""
     others = [axis for axis in record["varied"] if axis != "clock"]
     groups = [sorted(group, key=latency_of) for group in group_by(record["cells"], others)]
-    groups = [group for group in groups if len(set(map(latency_of, group))) >= least]
+    groups = [group for group in groups if len(set(map(latency_of, group))) > 1]
     modes = [group[0]["options"]["mode"] for group in groups]
     told_apart = len(set(modes)) == len(groups) > 1
     return [

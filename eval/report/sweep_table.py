@@ -30,8 +30,8 @@ NOTE = (
     "simulated second. held: control steps in which the robot is held still."
 )
 JUDGED_NOTE = (
-    "succ., time: verdicts on success and time to success beside mode actions; + superior, "
-    "= non-inferior, − inferior, ? inconclusive."
+    "succ., time: verdicts on success and time to success beside mode actions (of that mode itself: beside "
+    "overlap skip); + superior, = non-inferior, − inferior, ? inconclusive."
 )
 
 

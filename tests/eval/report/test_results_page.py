@@ -122,6 +122,15 @@ def test_the_documents_have_what_the_records_say(tmp_path, monkeypatch):
         assert page.read_text() == before
 
 
+def test_a_heading_says_what_varies():
+    records = {name: SweepFolder.at(RECORDS / f"sweep_{name}.json").read_finished() for name in SWEEPS}
+    headings = {name: results_page._heading(record) for name, record in records.items()}
+    assert headings["spatial"] == "Modes, libero_spatial"
+    assert headings["moving"] == "Modes by motion (to and fro at 3 cm/s, drifting at 1.5 cm/s), libero_object"
+    assert headings["spatial_latency"] == "Success over latency and overlap, libero_spatial"
+    assert headings["frontier"] == "Text rate without a measurable loss, libero_object"
+
+
 def test_a_page_without_a_block_is_left_alone(record, tmp_path):
     page = tmp_path / "page.md"
     page.write_text("# Mine\n")

@@ -97,6 +97,20 @@ def test_a_cell_is_held_against_actions_with_the_same_schedule_under_the_same_cl
             assert row["success"]["difference"] == 0
 
 
+def test_actions_with_another_overlap_are_held_against_skip_with_the_same_schedule(tmp_path, policy):
+    grid = GridConfig(clock=["fixed:50,50"], mode=["actions"], replan_steps=[2, 5], overlap=["skip", "blend"])
+    folder = new_sweep(tmp_path, ASKED.model_copy(update={"grids": (grid,)}))
+    run_sweep(folder)
+    rows = {row["run"]: row for row in folder.read()["cells"]}
+    assert len(rows) == 4
+    for row in rows.values():
+        if row["options"]["overlap"] == "skip":
+            assert row["against"] is row["success"] is None
+        else:
+            assert rows[row["against"]]["options"] == {**row["options"], "overlap": "skip"}
+            assert row["success"]["difference"] == 0
+
+
 def test_interrupted_and_resumed_it_equals_one_that_was_not(tmp_path, policy):
     uninterrupted, folder = new_sweep(tmp_path / "once", SMALL), new_sweep(tmp_path / "again", SMALL)
     run_sweep(uninterrupted)
