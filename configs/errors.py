@@ -30,20 +30,20 @@ def nearest_first(value: object, allowed: Iterable[object]) -> list[str]:
 
 
 def unknown(
-    kind: str, value: object, allowed: Iterable[object], *, remedy: str = "", most: int = 8
+    kind: str, value: object, allowed: Iterable[object], *, remedy: str = "", max_shown: int = 8
 ) -> UsageError:
     """The error for a name that is not among the `allowed` ones.
 
     Args:
         kind: What the value names, in words ("suite", "policy").
         value: What was given.
-        allowed: Every valid name; the nearest `most` are printed.
+        allowed: Every valid name; the nearest `max_shown` are printed.
         remedy: What to do, if naming the nearest one does not say it already.
     """
     names = nearest_first(value, allowed)
     if not names:
         return UsageError(f"unknown {kind} {str(value)!r}: there is none to choose from. {remedy}")
-    listed = ", ".join(names[:most]) + (f", … ({len(names)} in all)" if len(names) > most else "")
+    listed = ", ".join(names[:max_shown]) + (f", … ({len(names)} in all)" if len(names) > max_shown else "")
     return UsageError(
         f"unknown {kind} {str(value)!r}; did you mean {names[0]!r}? Allowed: {listed}. {remedy}"
     )

@@ -31,12 +31,12 @@ class PoissonConfig(Preset):
 
 
 class RandomLengthConfig(Preset):
-    """Texts arrive as in `arrivals`, each with a random limit of `least` to `most` tokens."""
+    """Texts arrive as in `arrivals`, each with a random limit of `min_tokens` to `max_tokens` tokens."""
 
     kind: Literal["random_length"]
     arrivals: EveryNConfig | BurstConfig | PoissonConfig = Field(discriminator="kind")
-    least: Tokens
-    most: Tokens
+    min_tokens: Tokens
+    max_tokens: Tokens
     seed: Seed = 0
 
 

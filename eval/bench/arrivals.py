@@ -53,4 +53,4 @@ def _with_lengths(arrivals: Arrivals, lengths: str) -> Arrivals:
     match = re.fullmatch(r"(\d+)-(\d+)", lengths)
     if match is None:
         raise UsageError(f"{lengths!r} is no range of lengths; write @8-30")
-    return RandomLength(arrivals=arrivals, least=int(match[1]), most=int(match[2]), seed=_SEED)
+    return RandomLength(arrivals=arrivals, min_tokens=int(match[1]), max_tokens=int(match[2]), seed=_SEED)

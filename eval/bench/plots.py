@@ -51,7 +51,7 @@ def _speedup(workloads: Sequence[Sequence[Row]]) -> "Figure":
 def _bars(panel: "Axes", rows: Sequence[Row]) -> None:
     panel.set_title(heading(rows[0]))
     panel.axvline(1.0, color="#999999", linewidth=0.8, zorder=0)
-    most = 1.0
+    longest = 1.0
     for place, row in enumerate(rows):
         value = row.speedup_over_isolated or math.nan
         low, high = row.speedup_ci95 or (value, value)
@@ -62,11 +62,11 @@ def _bars(panel: "Axes", rows: Sequence[Row]) -> None:
                 [row.predicted_speedup] * 2, [place - 0.36, place + 0.36], color="black", linewidth=2.4
             )
         end = max(value, high, row.predicted_speedup or 0.0)
-        most = max(most, end)
+        longest = max(longest, end)
         panel.annotate(f"{value:.2f}×", (end, place), xytext=(7, 0), textcoords="offset points", va="center")
     panel.set_yticks(range(len(rows)), [row_label(row) for row in rows])
     panel.set_ylim(len(rows) - 0.5, -0.5)
-    panel.set_xlim(0, 1.14 * most)
+    panel.set_xlim(0, 1.14 * longest)
     panel.tick_params(axis="y", length=0)
     panel.spines["left"].set_visible(False)
 

@@ -77,5 +77,5 @@ def decode_growth(decode_ms: Sequence[Mapping[int, float]]) -> Ratio | None:
     sizes = sorted(decode_ms[0])
     if len(sizes) < 2:
         return None
-    least, *_, most = sizes
-    return paired_ratio([times[most] for times in decode_ms], [times[least] for times in decode_ms])
+    smallest, *_, largest = sizes
+    return paired_ratio([times[largest] for times in decode_ms], [times[smallest] for times in decode_ms])

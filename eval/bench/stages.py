@@ -49,9 +49,9 @@ class StageTimer:
 
     def _fork(self, texts: int) -> Any:
         """Start texts in the first slots, a full fork at a time."""
-        most = self._runner.sizes.forks[-1]
-        for start in range(0, texts, most):
-            slots = range(start, min(start + most, texts))
+        batch = self._runner.sizes.forks[-1]
+        for start in range(0, texts, batch):
+            slots = range(start, min(start + batch, texts))
             new = self._runner.new_requests([self._request(slot) for slot in slots])
             self._pool, self._texts = self._runner.fork(self._prefix, new, self._pool, self._texts)
         return self._texts

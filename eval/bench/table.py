@@ -91,8 +91,8 @@ def workload_of(row: Row) -> tuple[object, ...]:
 def heading(row: Row) -> str:
     """Describes a row's workload."""
     robots = robots_label(row.robots, row.cameras)
-    most = capacity_label(row.slots, row.rows)
-    return f"N = {row.text_tokens}, {row.arrivals}, {row.denoise_steps} denoise steps, {robots}{most}"
+    capacity = capacity_label(row.slots, row.rows)
+    return f"N = {row.text_tokens}, {row.arrivals}, {row.denoise_steps} denoise steps, {robots}{capacity}"
 
 
 def _table(
@@ -173,7 +173,7 @@ def print_roofline(stages: Sequence[StageCost], peaks: Peaks, title: str, consol
 
 def print_growth(rows: Sequence[int], growth: Ratio, console: Console) -> None:
     """Print how a decode step grows from the smallest batch to the largest."""
-    least, *_, most = rows
+    smallest, *_, largest = rows
     bounds = growth.ci95
     interval = "" if bounds is None else f" (95 %: {bounds.low:.2f}–{bounds.high:.2f})"
-    console.print(f"decode {most} takes {growth.value:.2f} times as long as decode {least}{interval}.")
+    console.print(f"decode {largest} takes {growth.value:.2f} times as long as decode {smallest}{interval}.")

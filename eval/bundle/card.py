@@ -64,15 +64,15 @@ def _row(result: BundledResult) -> dict[str, Any]:
     episodes = sum(graded for _, graded in result.tasks.values())
     low, high = bounds(wilson_95(successes, episodes), 100) or (0.0, 100.0)
     rates = {task: solved / of for task, (solved, of) in result.tasks.items() if of}
-    least = min(rates.values())
-    weakest = ", ".join(ranges(task for task, rate in rates.items() if rate == least))
+    lowest = min(rates.values())
+    weakest = ", ".join(ranges(task for task, rate in rates.items() if rate == lowest))
     options = [("mode", result.mode), ("init_ids", ranges(result.init_ids)), *sorted(result.options.items())]
     return {
         "suite": result.suite,
         "assets": result.assets.name,
         "options": " ".join(format_option(name, value) for name, value in options),
         "success": f"{successes} of {episodes}: {100 * successes / episodes:.1f} % ({low:.1f} – {high:.1f})",
-        "weakest": f"{weakest}: {100 * least:.0f} %",
+        "weakest": f"{weakest}: {100 * lowest:.0f} %",
         "texts": "; ".join(_scores(result, task) for task in _MEASURES if task in result.texts) or "–",
         "latency": " / ".join(f"{result.latency_ms[stage]:.0f}" for stage in ("action", "frame")),
     }

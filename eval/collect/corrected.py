@@ -93,5 +93,5 @@ class CorrectedLearner:
 
     def _length(self, turn: tuple[int, int]) -> int:
         """Queries of the next turn, drawn log-uniformly."""
-        least, most = turn
-        return int(np.exp(self._draws.uniform(np.log(least), np.log(most + 1))))
+        shortest, longest = turn
+        return int(np.exp(self._draws.uniform(np.log(shortest), np.log(longest + 1))))

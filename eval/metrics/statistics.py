@@ -128,10 +128,10 @@ def mcnemar_exact(only_a: int, only_b: int) -> float:
 def holm(p_values: Sequence[float]) -> list[float]:
     """The p-values of several tests, corrected for their number (Holm 1979), in the same order."""
     corrected = [0.0] * len(p_values)
-    least = 0.0
+    floor = 0.0
     for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        least = max(least, min(1.0, (len(p_values) - rank) * p_values[place]))
-        corrected[place] = least
+        floor = max(floor, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = floor
     return corrected
 
 

@@ -80,13 +80,13 @@ def is_timed(row: Row) -> bool:
 
 
 def _columns(rows: Sequence[Row], clock: str) -> list[Column]:
-    most = max((row["n_episodes"] for row in rows), default=0)
+    largest = max((row["n_episodes"] for row in rows), default=0)
     tasks = [task for task in TEXT_HEADINGS if any(is_graded(row, task) for row in rows)]
     progress = [_PROGRESS] if any(row["pc_progress"] is not None for row in rows) else []
     errors = Column(heading="errors", width=6, cell=lambda row: str(row["n_errors"]))
     charged = _CHARGED if any(row["staleness_ms"] is not None for row in rows) else _CHARGED[:-1]
     return [
-        Column(heading="n", width=max(2, len(str(most))), cell=lambda row: str(row["n_episodes"])),
+        Column(heading="n", width=max(2, len(str(largest))), cell=lambda row: str(row["n_episodes"])),
         Column(heading="success", width=7, cell=lambda row: number(row["pc_success"], ".1f", " %")),
         Column(heading="95 %", width=10, cell=_interval),
         *progress,

@@ -25,20 +25,22 @@ class Overlap(enum.StrEnum):
     """As `skip`, and guide denoising towards the old chunk (real-time chunking)."""
 
 
-def validated_actions(actions: object, *, least: int, width: int) -> Float64[np.ndarray, "horizon action"]:
+def validated_actions(
+    actions: object, *, min_actions: int, width: int
+) -> Float64[np.ndarray, "horizon action"]:
     """`actions` as an array that can be executed.
 
     Raises:
         BadAnswerError: They are no numbers.
-        ActionError: Fewer than `least` actions, another width, or numbers that are not finite.
+        ActionError: Fewer than `min_actions` actions, another width, or numbers that are not finite.
     """
     try:
         array = np.asarray(actions).astype(np.float64, casting="same_kind")
     except (TypeError, ValueError) as error:
         what = f"{type(actions).__name__} ({error})"
         raise BadAnswerError(f"the policy's actions are {what}; give numbers [horizon, action]") from error
-    if array.ndim != 2 or array.shape[1] != width or array.shape[0] < least:
-        raise ActionError(f"actions have shape {array.shape}, should have (at least {least}, {width})")
+    if array.ndim != 2 or array.shape[1] != width or array.shape[0] < min_actions:
+        raise ActionError(f"actions have shape {array.shape}, should have (at least {min_actions}, {width})")
     if not np.isfinite(array).all():
         row, column = np.argwhere(~np.isfinite(array))[0]
         raise ActionError(

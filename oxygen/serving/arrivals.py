@@ -111,27 +111,28 @@ class Poisson:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RandomLength:
-    """Wraps other arrivals; each request gets a token limit drawn uniformly from `least` to `most`."""
+    """Wraps other arrivals; each request gets a random limit of `min_tokens` to `max_tokens` tokens."""
 
     arrivals: Arrivals
-    least: int
-    most: int
+    min_tokens: int
+    max_tokens: int
     seed: int
 
     def __post_init__(self) -> None:
         _at_least(0, "RandomLength", seed=self.seed)
-        _at_least(1, "RandomLength", least=self.least)
-        _at_least(self.least, "RandomLength", most=self.most)
+        _at_least(1, "RandomLength", min_tokens=self.min_tokens)
+        _at_least(self.min_tokens, "RandomLength", max_tokens=self.max_tokens)
 
     @property
     def longest(self) -> int:
         """See `Arrivals`."""
-        return self.most
+        return self.max_tokens
 
     def due(self, robot: int, query: int) -> Sequence[int | None]:
         """See `Arrivals`."""
         count = len(self.arrivals.due(robot, query))
-        drawn = _rng(self.seed, robot, query, 1).integers(self.least, self.most, count, endpoint=True)
+        random = _rng(self.seed, robot, query, 1)
+        drawn = random.integers(self.min_tokens, self.max_tokens, count, endpoint=True)
         return tuple(int(limit) for limit in drawn)
 
     def within(self, queries: int) -> int:

@@ -80,27 +80,27 @@ class Deadline:
     Attributes:
         ms: Time from one query to the next, milliseconds.
         reserve: Fraction of it left free, since measured costs and times are means.
-        least: Minimal decode steps, so that every text ends: used before the first measurement, and when
+        min_steps: Minimal decode steps, so that every text ends: used before the first measurement, and when
             nothing fits.
     """
 
     ms: float
     _: dataclasses.KW_ONLY
     reserve: float = 0.1
-    least: int = 1
+    min_steps: int = 1
 
     def __post_init__(self) -> None:
         if not 0 < self.ms < math.inf:
             raise UsageError(f"the deadline is {self.ms} ms; it must be a number above 0")
         if not 0 <= self.reserve < 1:
             raise UsageError(f"the deadline's reserve is {self.reserve}; it must be from 0 to below 1")
-        if self.least < 1:
-            raise UsageError(f"the deadline's least is {self.least} steps; it must be at least 1")
+        if self.min_steps < 1:
+            raise UsageError(f"the deadline's min_steps is {self.min_steps}; it must be at least 1")
 
     def steps(self, *, batch: int, spent_ms: float, costs: DecodeCosts) -> int:
         """See `Budget`."""
         step_ms = costs.step_ms(batch)
         if not step_ms:
-            return self.least
+            return self.min_steps
         left = self.ms * (1 - self.reserve) - spent_ms
-        return max(self.least, math.floor(left / step_ms))
+        return max(self.min_steps, math.floor(left / step_ms))

@@ -14,8 +14,11 @@ from oxygen.serving.arrivals import Burst, EveryN, Poisson, RandomLength
         ("every:4", EveryN(4)),
         ("burst:4:8", Burst(n=4, every=8)),
         ("poisson:0.5", Poisson(rate=0.5, seed=7)),
-        ("every:2@8-30", RandomLength(arrivals=EveryN(2), least=8, most=30, seed=7)),
-        ("poisson:2@3-3", RandomLength(arrivals=Poisson(rate=2.0, seed=7), least=3, most=3, seed=7)),
+        ("every:2@8-30", RandomLength(arrivals=EveryN(2), min_tokens=8, max_tokens=30, seed=7)),
+        (
+            "poisson:2@3-3",
+            RandomLength(arrivals=Poisson(rate=2.0, seed=7), min_tokens=3, max_tokens=3, seed=7),
+        ),
     ],
 )
 def test_arrivals_are_parsed(text, arrivals):
@@ -39,7 +42,7 @@ def test_arrivals_are_parsed(text, arrivals):
         ("burst:65537:1", "at most 65536"),
         ("poisson:often", "number"),
         ("every:1@", "@8-30"),
-        ("every:1@30-8", "most"),
+        ("every:1@30-8", "max_tokens"),
         ("every:1@8", "@8-30"),
         ("every:__import__('os').getpid()", "number"),
     ],

@@ -23,6 +23,11 @@ def read(tmp_path):
     return of
 
 
+def random_length(min_tokens, max_tokens):
+    inner = {"kind": "every_n", "n": 1}
+    return {"kind": "random_length", "arrivals": inner, "min_tokens": min_tokens, "max_tokens": max_tokens}
+
+
 @pytest.mark.parametrize(
     ("content", "arrivals"),
     [
@@ -30,8 +35,8 @@ def read(tmp_path):
         ({"kind": "burst", "n": 2, "every": 8}, Burst(n=2, every=8)),
         ({"kind": "poisson", "rate": 0.5, "seed": 3}, Poisson(rate=0.5, seed=3)),
         (
-            {"kind": "random_length", "arrivals": {"kind": "every_n", "n": 2}, "least": 4, "most": 9},
-            RandomLength(arrivals=EveryN(2), least=4, most=9, seed=0),
+            random_length(4, 9) | {"arrivals": {"kind": "every_n", "n": 2}},
+            RandomLength(arrivals=EveryN(2), min_tokens=4, max_tokens=9, seed=0),
         ),
     ],
 )
@@ -54,11 +59,6 @@ def test_a_text_ends_with_the_vocabularys_end_token_unless_the_task_says_otherwi
         stop_token(read(stop="done"), vocabulary)
 
 
-def random_length(least, most):
-    inner = {"kind": "every_n", "n": 1}
-    return {"kind": "random_length", "arrivals": inner, "least": least, "most": most}
-
-
 @pytest.mark.parametrize(
     ("content", "parts"),
     [
@@ -67,25 +67,11 @@ def random_length(least, most):
         ({"arrivals": {"kind": "burst", "n": 1, "evry": 2}}, ["arrivals.burst.ev"]),
         ({"arrivals": {"kind": "poisson", "rate": -1}}, ["arrivals.poisson.rate", "-1"]),
         (
-            {
-                "arrivals": {
-                    "kind": "random_length",
-                    "arrivals": {"kind": "every_n", "n": 1},
-                    "least": 9,
-                    "most": 4,
-                }
-            },
-            ["most is 4"],
+            {"arrivals": random_length(9, 4)},
+            ["max_tokens is 4"],
         ),
         (
-            {
-                "arrivals": {
-                    "kind": "random_length",
-                    "arrivals": {"kind": "every_n", "n": 1},
-                    "least": 9,
-                    "most": 40,
-                }
-            },
+            {"arrivals": random_length(9, 40)},
             ["up to 40 tokens", "max_tokens is 9"],
         ),
         ({"sampling": {"temperature": -1}}, ["sampling.temperature", "-1"]),

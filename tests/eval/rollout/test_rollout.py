@@ -121,20 +121,20 @@ def test_actions_that_are_not_finite_or_have_a_wrong_shape_never_reach_the_simul
 @pytest.mark.parametrize("actions", [np.zeros(7), np.zeros((10, 7, 1)), [[0.0] * 7]])
 def test_actions_of_another_shape_are_refused(actions):
     with pytest.raises(ActionError, match="shape"):
-        validated_actions(actions, least=5, width=7)
+        validated_actions(actions, min_actions=5, width=7)
 
 
 @pytest.mark.parametrize("actions", ["no actions", None, np.zeros((10, 7), complex), [[0.0], [0.0, 1.0]]])
 def test_what_is_no_numbers_is_a_bad_answer(actions):
     with pytest.raises(BadAnswerError, match="give numbers"):
-        validated_actions(actions, least=5, width=7)
+        validated_actions(actions, min_actions=5, width=7)
 
 
 def test_a_nan_is_refused_even_beyond_what_would_be_executed():
     actions = np.zeros((10, 7))
     actions[9, 6] = np.nan
     with pytest.raises(ActionError, match="action 9 holds nan in dimension 6"):
-        validated_actions(actions, least=5, width=7)
+        validated_actions(actions, min_actions=5, width=7)
 
 
 def timed(latency: str, *, waiting: str = "continue", world: FakeWorld | None = None, **limits):

@@ -28,8 +28,8 @@ arrivals = st.one_of(
     st.builds(
         RandomLength,
         arrivals=st.builds(Poisson, rate=st.floats(0.2, 1.5), seed=st.integers(0, 99)),
-        least=st.integers(1, 3),
-        most=st.integers(3, 7),
+        min_tokens=st.integers(1, 3),
+        max_tokens=st.integers(3, 7),
         seed=st.just(0),
     ),
 )

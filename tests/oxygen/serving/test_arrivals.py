@@ -42,7 +42,7 @@ def test_chance_is_the_same_every_time_and_another_for_every_robot_and_seed():
 
 def test_random_lengths_fill_their_range_and_change_nothing_about_when():
     inner = Burst(n=2, every=5)
-    arrivals = RandomLength(arrivals=inner, least=3, most=6, seed=1)
+    arrivals = RandomLength(arrivals=inner, min_tokens=3, max_tokens=6, seed=1)
     limits = [limit for query in QUERIES for limit in arrivals.due(0, query)]
     assert set(limits) == {3, 4, 5, 6}
     assert counts(arrivals) == counts(inner)
@@ -52,7 +52,7 @@ def test_random_lengths_fill_their_range_and_change_nothing_about_when():
 
 def test_lengths_and_numbers_drawn_with_one_seed_are_independent():
     plain = Poisson(rate=1.0, seed=1)
-    drawn = RandomLength(arrivals=plain, least=1, most=9, seed=1)
+    drawn = RandomLength(arrivals=plain, min_tokens=1, max_tokens=9, seed=1)
     of_lone = [drawn.due(0, query)[0] for query in QUERIES if len(plain.due(0, query)) == 1]
     assert set(of_lone) == set(range(1, 10))
 
@@ -80,8 +80,8 @@ def test_room_for_poisson_is_rarely_too_little():
         (lambda: Poisson(rate=0.0, seed=1), "Poisson: rate is 0.0"),
         (lambda: Poisson(rate=math.inf, seed=1), "Poisson: rate is inf"),
         (
-            lambda: RandomLength(arrivals=EveryN(1), least=5, most=4, seed=0),
-            "most is 4; it must be at",
+            lambda: RandomLength(arrivals=EveryN(1), min_tokens=5, max_tokens=4, seed=0),
+            "max_tokens is 4; it must be at",
         ),
     ],
 )

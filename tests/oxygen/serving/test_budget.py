@@ -96,7 +96,7 @@ def test_costs_are_kept_apart_by_the_size_of_the_batch():
         (lambda: Deadline(0.0), "the deadline is 0.0 ms"),
         (lambda: Deadline(math.nan), "the deadline is nan ms"),
         (lambda: Deadline(10.0, reserve=1.0), "reserve is 1.0"),
-        (lambda: Deadline(10.0, least=0), "least is 0"),
+        (lambda: Deadline(10.0, min_steps=0), "min_steps is 0"),
     ],
 )
 def test_budgets_that_make_no_sense_are_refused(make, message):

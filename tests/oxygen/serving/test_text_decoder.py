@@ -36,7 +36,7 @@ def test_a_text_that_nothing_ends_early_is_read_back_at_its_first_token_and_at_i
 
 
 def test_texts_of_unequal_lengths_are_read_back_where_one_of_them_ends():
-    arrivals = RandomLength(arrivals=Burst(n=3, every=1), least=2, most=9, seed=1)
+    arrivals = RandomLength(arrivals=Burst(n=3, every=1), min_tokens=2, max_tokens=9, seed=1)
     limits = sorted(set(arrivals.due(0, 0)))
     assert len(limits) > 1
     _, read, result = decoded(Mode.SHARED, arrivals=arrivals, stop_token=NEVER)

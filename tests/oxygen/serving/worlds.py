@@ -20,7 +20,11 @@ regular = st.one_of(
     st.builds(Poisson, rate=st.floats(0.1, 3), seed=st.integers(0, 99)),
 )
 random_length = st.builds(
-    RandomLength, arrivals=regular, least=st.integers(1, 3), most=st.integers(3, LONGEST), seed=st.just(0)
+    RandomLength,
+    arrivals=regular,
+    min_tokens=st.integers(1, 3),
+    max_tokens=st.integers(3, LONGEST),
+    seed=st.just(0),
 )
 wanted = st.fixed_dictionaries(
     {
