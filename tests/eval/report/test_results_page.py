@@ -14,7 +14,18 @@ from eval.report.results_page import RESULTS, SUMMARY, write_page
 from tests.eval.report.test_frontier import ACTIONS, row
 
 ROOT = Path(__file__).resolve().parents[3]
-SWEEPS = ("frontier", "modes", "latency", "schedules")
+SWEEPS = (
+    "frontier",
+    "moving",
+    "modes",
+    "speeds",
+    "spatial",
+    "spatial_latency",
+    "latency",
+    "overlap",
+    "motions",
+    "schedules",
+)
 RECORDS = ROOT / "benchmarks" / "results"
 
 
