@@ -204,6 +204,9 @@ Several = Annotated[tuple[ValueT, ...], *_list_option(_names)]
 
 Names = Several[str]
 
+RepeatableNames = Annotated[tuple[str, ...], *_list_option(lambda given: tuple(_pieces(given)))]
+"""Likewise, with duplicates."""
+
 NamesOrNone = Annotated[Names, pydantic.AfterValidator(lambda names: () if names == ("none",) else names)]
 """A list of words; `none` is the empty one."""
 

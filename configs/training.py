@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from cyclopts import Group, Parameter
 from pydantic import Field, model_validator
 
-from configs.cli import Names, NamesOrNone, Numbers
+from configs.cli import Names, NamesOrNone, Numbers, RepeatableNames
 from configs.schema import Count, Mode, Preset, Robots, Seed, Whole, Wordings
 
 WHAT = Parameter(group=Group("What to train", sort_key=1))
@@ -26,7 +26,7 @@ class TrainConfig(Preset):
     Options that are None take the defaults of `oxygen.training.recipe.Recipe`, or of the model.
 
     Attributes:
-        data: Folders of demonstrations; several are mixed, each by its number of frames.
+        data: Folders of demonstrations, mixed by their numbers of frames. One named twice counts twice.
         model: The model configuration: tiny, tiny_droid, small, pi05_libero, pi05_base, ….
         embodiment: The robot: its observations and actions (libero, libero_state, libero_compact, droid,
             droid_compact). Default: libero_compact and droid_compact for tiny and tiny_droid, which read
@@ -70,7 +70,7 @@ class TrainConfig(Preset):
         log_every: Steps between two lines of the log.
     """
 
-    data: Annotated[Names, WHAT] = ()
+    data: Annotated[RepeatableNames, WHAT] = ()
     model: Annotated[str, WHAT] = "tiny"
     embodiment: Annotated[str | None, WHAT] = None
     language_tasks: Annotated[NamesOrNone, WHAT] = ("narration", "memory")

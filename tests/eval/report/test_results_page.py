@@ -24,6 +24,7 @@ SWEEPS = (
     "latency",
     "overlap",
     "motions",
+    "motions_trained",
     "schedules",
 )
 RECORDS = ROOT / "benchmarks" / "results"

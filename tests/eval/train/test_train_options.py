@@ -79,6 +79,11 @@ def test_rollouts_use_the_given_wordings(options, wordings, asked):
     assert options.wordings == "training"
 
 
+def test_demonstrations_that_are_named_twice_count_twice(asked):
+    run(["--data", "own", "own,moving"])
+    assert asked[0].data == ("own", "own", "moving")
+
+
 def test_every_field_of_the_recipe_is_an_option(asked):
     named = {field.name for field in dataclasses.fields(Recipe)} & TrainConfig.model_fields.keys()
     numbers = {name: 0.25 for name in named if isinstance(getattr(Recipe(steps=1), name), float)}
