@@ -66,7 +66,7 @@ def _latency_figure(record: Record) -> "Figure | None":
             _line(panel, line.rows, value, x=lambda row, apart=apart: latency_of(row) + apart, **style)
     above.set_ylabel("episodes solved (%)")
     above.set_ylim(-2, 102)
-    above.legend(frameon=False)
+    figure.legend(*above.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
     below.set_ylabel("mean time to success (s)")
     below.set_ylim(bottom=0)
     below.set_xlabel("latency until the actions (ms)")
