@@ -55,7 +55,7 @@ def summarize_sweep(config: SweepConfig, runs: Sequence[Run], results: Sequence[
     """Summarize a sweep for `sweep.json`.
 
     A cell is compared with the one in mode `actions` under the same conditions: that with the same schedule,
-    or the only one.
+    or the only one. A cell of `actions` with another overlap is compared with the same one with `skip`.
 
     Args:
         config: The sweep.
@@ -86,13 +86,11 @@ def _cell(run: Run, results: Results) -> _Cell:
 
 
 def _reference(cell: _Cell, cells: Sequence[_Cell]) -> _Cell | None:
-    """Mode `actions` with the same schedule; for `actions` with another overlap, the same with `skip`."""
     under = [each for each in cells if each.options["mode"] == "actions" and each.shares(cell, CONDITIONS)]
-    ignored = ("tokens_per_frame", "overlap") if cell in under else ("tokens_per_frame",)
-    alike = [each for each in under if each.shares(cell, [axis for axis in SCHEDULE if axis not in ignored])]
     if cell in under:
-        plain = [each for each in alike if each.options["overlap"] == "skip" != cell.options["overlap"]]
-        return plain[0] if plain else None
+        plain = {**cell.options, "overlap": "skip"}
+        return next((each for each in under if each is not cell and each.options == plain), None)
+    alike = [each for each in under if each.shares(cell, [a for a in SCHEDULE if a != "tokens_per_frame"])]
     return alike[0] if alike else under[0] if len(under) == 1 else None
 
 
