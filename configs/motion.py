@@ -74,10 +74,10 @@ def format_motion(text: str) -> str:
     """
     match parse_motion(text):
         case None:
-            return "standing"
+            return "static"
         case Shuttle(speed=speed, period=period):
             often = "" if period == _PERIOD else f", period {period:g} s"
-            return f"to and fro at {100 * speed:g} cm/s{often}"
+            return f"oscillating at {100 * speed:g} cm/s{often}"
         case Drift(speed=speed):
             return f"drifting at {100 * speed:g} cm/s"
 

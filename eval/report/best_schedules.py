@@ -8,13 +8,15 @@ from configs.errors import UsageError
 from configs.sweep import AXES, CONDITIONS, GridConfig, SweepConfig
 from eval.records.sweep_folders import SweepFolder
 from eval.report.frontier import Row, generates_text, group_by
+from eval.report.sweep_series import rate_of
 
 
 def measure_best(folder: SweepFolder, given: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration of a sweep that measures the best schedules of another one.
 
     Cells are ordered by success rate, then by mean time to success. For each condition the best cell of mode
-    `actions` is selected, and of any other mode the Pareto front of text rate and this order, by text rate.
+    `actions` is selected, and of any other mode the Pareto front of text rate and this order, by text rate,
+    and the best cell with the rarest texts.
 
     Args:
         folder: The other sweep.
@@ -33,13 +35,16 @@ def measure_best(folder: SweepFolder, given: Mapping[str, Any]) -> dict[str, Any
 
 
 def _best(rows: Sequence[Row]) -> list[Row]:
-    """The Pareto front of tokens per second and merit among the cells of a mode, ascending."""
-    kept: list[Row] = []
-    by_rate = sorted(rows, key=lambda row: (row["tokens_per_simulated_s"] or 0.0, _merit(row)), reverse=True)
-    for row in by_rate:
-        if not kept or _merit(row) > _merit(kept[-1]):
-            kept.append(row)
-    return kept[::-1] if generates_text(kept[0]) else [max(rows, key=_merit)]
+    """The cells of a mode to measure, by tokens per second."""
+    if not all(map(generates_text, rows)):
+        return [max(rows, key=_merit)]
+    front: list[Row] = []
+    for row in sorted(rows, key=lambda row: (rate_of(row), _merit(row)), reverse=True):
+        if not front or _merit(row) > _merit(front[-1]):
+            front.append(row)
+    rarest = max(row["options"]["text_every"] for row in rows)
+    gentlest = max((row for row in rows if row["options"]["text_every"] == rarest), key=_merit)
+    return sorted(front if gentlest in front else [*front, gentlest], key=rate_of)
 
 
 def _merit(row: Row) -> tuple[float, float]:

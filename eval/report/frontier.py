@@ -1,5 +1,6 @@
 """The frontier of a sweep: the largest text rate at which actions are still non-inferior."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,9 +31,9 @@ def find_frontier(rows: Sequence[Row], *, chosen: bool = False) -> list[dict[str
 
     Returns:
         Per condition and mode: `options` of the condition and `mode`; `tokens_per_s`, tokens per simulated
-        second at that rate, 0 if none was shown; `cell`, the options that reach it, and their `run`; `rates`,
-        how many were tried; `ended_by`, what was not shown at the next rate: `success` or `time`, None if all
-        were.
+        second at that rate, 0 if none was shown; `cell`, the options that reach it, their `run`, and whether
+        its episodes are `identical` to those of `actions`; `rates`, how many were tried; `next`, the first
+        rate that was not shown (`tokens_per_s`) with its verdicts on `success` and `time`, None if all were.
     """
     found = []
     for steps in group_by([row for row in rows if generates_text(row)], [*CONDITIONS, "mode"]):
@@ -50,6 +51,11 @@ def generates_text(row: Row) -> bool:
     return options["mode"] != "actions" and options["text_every"] is not None
 
 
+def is_non_inferior(row: Row) -> bool:
+    """Whether the cell is non-inferior to mode `actions` in success and in time to success."""
+    return bool(row["success"]) and all(row[on]["verdict"] in GOOD_ENOUGH for on in ("success", "time"))
+
+
 def is_judged(record: Record) -> bool:
     """Whether a cell is compared with another one."""
     return any(row["success"] for row in record["cells"])
@@ -64,12 +70,8 @@ def group_by(rows: Sequence[Row], axes: Sequence[str]) -> list[list[Row]]:
 
 
 def _climb(steps: Sequence[Row]) -> dict[str, Any]:
-    best, ended_by = None, None
-    for row in steps:
-        ended_by = next((by for by in ("success", "time") if row[by]["verdict"] not in GOOD_ENOUGH), None)
-        if ended_by is not None:
-            break
-        best = row
+    shown = list(itertools.takewhile(is_non_inferior, steps))
+    best, after = (shown or [None])[-1], next(iter(steps[len(shown) :]), None)
     options = steps[0]["options"]
     return {
         "options": {axis: options.get(axis) for axis in (*CONDITIONS, "mode")},
@@ -77,6 +79,11 @@ def _climb(steps: Sequence[Row]) -> dict[str, Any]:
         "tokens_per_s": best["tokens_per_simulated_s"] if best else 0.0,
         "cell": best["options"] if best else None,
         "run": best["run"] if best else None,
+        "identical": bool(best and best["success"].get("identical")),
         "rates": len(steps),
-        "ended_by": ended_by,
+        "next": after
+        and {
+            "tokens_per_s": after["tokens_per_simulated_s"],
+            **{on: after[on]["verdict"] for on in ("success", "time")},
+        },
     }

@@ -13,7 +13,15 @@ from eval.report.frontier import Record, Row, group_by
 from eval.report.marked_block import MarkedBlock
 from eval.report.plain_text import markdown_table
 from eval.report.sweep_plots import draw_sweep
-from eval.report.sweep_table import JUDGED_NOTE, NOTE, frontier_lines, to_markdown, verdicts_of
+from eval.report.sweep_table import (
+    JUDGED_NOTE,
+    NOTE,
+    SIGNS_NOTE,
+    TEXTS_NOTE,
+    frontier_lines,
+    to_markdown,
+    verdicts_of,
+)
 from eval.report.sweep_words import format_cell, format_margins, format_value
 
 _COMMAND = "python -m eval.results"
@@ -24,8 +32,8 @@ SUMMARY = MarkedBlock("summary of results", _COMMAND)
 
 
 _SUMMARY_NOTE = (
-    "A cell has the episodes solved and the mean simulated seconds to success, each with its verdict beside "
-    "mode `actions` on the same device ({margins}): + superior, = non-inferior, − inferior, ? inconclusive."
+    "A cell has the episodes solved and the mean simulated seconds to success, each with its verdict "
+    f"compared with mode `actions` on the same device ({{margins}}): {SIGNS_NOTE}."
 )
 
 
@@ -47,7 +55,7 @@ def write_page(records: Sequence[Record], page: Path) -> list[Path]:
         return [page]
     RESULTS.replaced(text, "")  # refused before anything is written
     page.parent.mkdir(parents=True, exist_ok=True)
-    parts, written = [f"In the tables: {NOTE} {JUDGED_NOTE}\n", _profiles(records)], []
+    parts, written = [f"In the tables: {NOTE} {TEXTS_NOTE} {JUDGED_NOTE}\n", _profiles(records)], []
     for number, record in enumerate(records, start=1):
         figures = draw_sweep(record, page.parent, stem=f"{page.stem}_{number}")
         parts.append(_section(record, [figure.name for figure in figures]))

@@ -8,6 +8,7 @@ import numpy as np
 
 from configs.motion import NONE
 from configs.sweep import AXES, CONDITIONS, SCHEDULE, SweepConfig
+from eval.metrics.language import HEADLINES
 from eval.metrics.noninferiority import Verdict
 from eval.metrics.statistics import bounds, cluster_bootstrap_95
 from eval.metrics.success import Results, graded_only
@@ -63,8 +64,10 @@ def summarize_sweep(config: SweepConfig, runs: Sequence[Run], results: Sequence[
         results: Their `results.json`.
 
     Returns:
-        `cells`, each with its options, its results, and its verdicts; `varied`, the options in which they
-        differ; `frontier`; and `provenance`.
+        `cells`, each with its options, its results (`pc_right_on_delivery` has each language task's headline
+        measure, percent; `texts_per_simulated_s` counts delivered texts), and its verdicts (`identical` if
+        every episode ended alike in the same control step; `only_actions` and `only_cell`, episodes that one
+        of the two solved); `varied`, the options in which they differ; `frontier`; and `provenance`.
     """
     cells = [_cell(run, of) for run, of in zip(runs, results, strict=True)]
     rows = [_row(cell, _reference(cell, cells), config) for cell in cells]
@@ -103,9 +106,20 @@ def _row(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict[str,
         "options": dict(cell.options),
         "device": read_identity(cell.run.folder).clock_device,
         **{name: overall[name] for name in _KEPT},
+        "texts_per_simulated_s": _texts_per_second(cell),
+        "pc_right_on_delivery": {
+            task: texts["on_delivery"].get(HEADLINES[task], {}).get("pc")
+            for task, texts in overall["texts"].items()
+        },
         "time_to_success_ci95": bounds(interval),
         **_verdicts(cell, reference, config),
     }
+
+
+def _texts_per_second(cell: _Cell) -> float:
+    episodes = cell.episodes.values()
+    seconds = sum(episode.simulated_s or 0.0 for episode in episodes)
+    return sum(scores.texts for episode in episodes for scores in episode.texts.values()) / (seconds or 1.0)
 
 
 def _verdicts(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict[str, Any]:
@@ -113,12 +127,16 @@ def _verdicts(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict
         return {"against": None, "success": None, "time": None}
     pairs = [(each, cell.episodes[key]) for key, each in reference.episodes.items() if key in cell.episodes]
     outcomes, times = outcomes_of(pairs), time_ratio([pair for pair in pairs if len(graded_only(pair)) == 2])
+    alike = [(a.outcome, a.steps) == (b.outcome, b.steps) for a, b in pairs]
     names = {"a": "actions", "b": cell.options["mode"]}
     success, time = judge(outcomes, config.margin, **names), judge_time(times, config.time_margin, **names)
     return {
         "against": reference.run.folder.run_id,
         "success": {
             "verdict": success.verdict.value,
+            "identical": all(alike),
+            "only_actions": outcomes.only_a,
+            "only_cell": outcomes.only_b,
             "difference": outcomes.difference,
             "ci95": bounds(outcomes.difference_ci95),
             "episodes_needed": success.episodes_needed,

@@ -9,7 +9,7 @@ from configs.cli import pluralize
 from configs.sweep import CONDITIONS
 from eval.records.sweep_folders import SweepFolder
 from eval.report.figures import COLOURS
-from eval.report.frontier import Record, Row, generates_text, group_by, is_judged
+from eval.report.frontier import Record, Row, generates_text, group_by, is_judged, is_non_inferior
 from eval.report.pages.charts import ChartLine, ChartPoint, chart_group, line_chart
 from eval.report.pages.reported_runs import format_code, format_machine
 from eval.report.pages.run_report import REPORT
@@ -17,14 +17,13 @@ from eval.report.pages.site import write_page
 from eval.report.sweep_series import (
     CellLine,
     Value,
-    is_non_inferior,
     latency_lines,
     latency_of,
     rate_of,
     seconds_of,
     success_of,
 )
-from eval.report.sweep_table import all_columns_of, episodes_of, frontier_lines
+from eval.report.sweep_table import all_columns_of, episodes_of, frontier_lines, text_columns
 from eval.report.sweep_words import format_condition, format_margins, format_value
 
 _HEADINGS = {
@@ -33,6 +32,7 @@ _HEADINGS = {
     "replan_steps": "replan (steps)",
     "while_waiting": "while waiting",
 }
+_TEXT_HEADINGS = {"texts/s": "texts per s", "late": "late (s)"}
 _MEASURES: Mapping[str, tuple[Value, bool]] = {
     "episodes solved (%)": (success_of, True),
     "mean time to success (s)": (seconds_of, False),
@@ -55,13 +55,20 @@ def write_sweep_page(folder: SweepFolder, record: Record, page_folder: Path | No
         UsageError: The folder cannot be written.
     """
     target = folder.path / REPORT if page_folder is None else page_folder
-    cells = record["cells"]
+    cells, texts = record["cells"], text_columns(record)
     content = {
         "title": _title(record),
         "sentences": frontier_lines(record),
         "facts": _facts(record),
         "axes": [_HEADINGS.get(axis, axis) for axis in all_columns_of(record)],
-        "cells": [_cell(row, record, _link(folder, row, target)) for row in cells],
+        "cells": [
+            {
+                **_cell(row, record, _link(folder, row, target)),
+                "texts": [values[place] for values in texts.values()],
+            }
+            for place, row in enumerate(cells)
+        ],
+        "text_headings": [_TEXT_HEADINGS.get(name, f"{name} (%)") for name in texts],
         "is_judged": is_judged(record),
         "plots": {"charts": _charts(record)},
     }
@@ -104,14 +111,22 @@ def _cell(row: Row, record: Record, link: str | None) -> dict[str, Any]:
         "options": [format_value(axis, row["options"]) for axis in all_columns_of(record)],
         "seconds": seconds_of(row),
         "charged_ms": row["charged_ms"] or {},
-        "verdicts": [None if row[on] is None else row[on]["verdict"] for on in ("success", "time")],
+        "verdicts": [_verdict(row, on) for on in ("success", "time")],
     }
+
+
+def _verdict(row: Row, on: str) -> str | None:
+    if row[on] is None:
+        return None
+    return "identical" if row["success"].get("identical") else row[on]["verdict"]
 
 
 def _charts(record: Record) -> list[dict[str, Any]]:
     """Success and time over latency, and for every condition over text rate."""
-    over_latency = _both(latency_lines(record), latency_of, "latency until the actions (ms)")
-    found = chart_group("over latency", *over_latency)
+    found: list[dict[str, Any]] = []
+    for motion, lines in latency_lines(record).items():
+        over_latency = _both(lines, latency_of, "latency until the actions (ms)")
+        found += chart_group(f"over latency, {motion}", *over_latency)
     for rows in group_by(record["cells"], CONDITIONS):
         if any(map(generates_text, rows)):
             over_rate = _both(_rate_lines(rows), rate_of, "tokens per simulated second", hollow=True)

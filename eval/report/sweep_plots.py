@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from configs.sweep import CONDITIONS
 from eval.report.figures import COLOURS, STYLE, new_figure
-from eval.report.frontier import Record, Row, generates_text, group_by
+from eval.report.frontier import Record, Row, generates_text, group_by, is_non_inferior
 from eval.report.sweep_series import (
     Value,
-    is_non_inferior,
     latency_lines,
     latency_of,
     rate_of,
@@ -53,23 +52,27 @@ def draw_sweep(record: Record, folder: Path, *, stem: str = "sweep") -> list[Pat
 
 
 def _latency_figure(record: Record) -> "Figure | None":
-    """A line for every combination of options but the clock."""
-    lines = latency_lines(record)
-    if max((len(line.rows) for line in lines), default=0) < _MIN_LATENCIES:
+    """Success above time to success, a column for every motion; a line for every other combination."""
+    motions = latency_lines(record)
+    if max((len(line.rows) for lines in motions.values() for line in lines), default=0) < _MIN_LATENCIES:
         return None
-    figure = new_figure(7.6, 6.4)
-    above, below = figure.subplots(2, 1, sharex=True)
-    for place, line in enumerate(lines):
-        style = {"label": line.label, "color": line.colour, "linestyle": _STYLES[place % len(_STYLES)]}
-        apart = _APART * (place - (len(lines) - 1) / 2) * max(map(latency_of, line.rows))
-        for panel, value in ((above, success_of), (below, seconds_of)):
-            _line(panel, line.rows, value, x=lambda row, apart=apart: latency_of(row) + apart, **style)
-    above.set_ylabel("episodes solved (%)")
-    above.set_ylim(-2, 102)
-    figure.legend(*above.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
-    below.set_ylabel("mean time to success (s)")
-    below.set_ylim(bottom=0)
-    below.set_xlabel("latency until the actions (ms)")
+    figure = new_figure(2.6 + 4.6 * len(motions), 6.4)
+    panels = figure.subplots(2, len(motions), sharex=True, sharey="row", squeeze=False)
+    for (above, below), (motion, lines) in zip(panels.T, motions.items(), strict=True):
+        for place, line in enumerate(lines):
+            style = {"label": line.label, "color": line.colour, "linestyle": _STYLES[place % len(_STYLES)]}
+            apart = _APART * (place - (len(lines) - 1) / 2) * max(map(latency_of, line.rows))
+            for panel, value in ((above, success_of), (below, seconds_of)):
+                _line(panel, line.rows, value, x=lambda row, apart=apart: latency_of(row) + apart, **style)
+        above.set_title(motion)
+        below.set_xlabel("latency until the actions (ms)")
+    panels[0][0].set_ylabel("episodes solved (%)")
+    panels[0][0].set_ylim(-4, 102)
+    panels[1][0].set_ylabel("mean time to success (s)")
+    panels[1][0].set_ylim(bottom=0)
+    found = [zip(*above.get_legend_handles_labels(), strict=True) for above in panels[0]]
+    handles = {label: handle for each in found for handle, label in each}
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=3, frameon=False)
     _title(figure, "Success over latency", record)
     return figure
 
@@ -100,7 +103,7 @@ def _cells_figure(record: Record) -> "Figure | None":
         panels[0].set_ylim(len(names) - 0.5, -0.5)
     longest = max((each[2] for row in record["cells"] if (each := seconds_of(row))), default=1.0)
     for left, right in zip(axes[-1][::2], axes[-1][1::2], strict=True):
-        left.set_xlim(-2, 102)
+        left.set_xlim(-2, 108)  # apart from the first number of the next panel
         right.set_xlim(0, 1.05 * longest)
         left.set_xlabel("episodes solved (%)")
         right.set_xlabel("mean time to success (s)")
@@ -130,21 +133,22 @@ def _frontier_figure(record: Record) -> "Figure | None":
         return None
     conditions = [rows for rows in group_by(record["cells"], CONDITIONS) if any(map(generates_text, rows))]
     figure = new_figure(10.4, 3.4 * len(conditions) + 0.6)
-    panels = figure.subplots(len(conditions), 2, squeeze=False, sharex=True)
+    panels = figure.subplots(len(conditions), 2, squeeze=False, sharex=True, sharey="col")
+    margin, longer = record["config"]["margin"], 1 + record["config"]["time_margin"] / 100
     for (left, right), rows in zip(panels, conditions, strict=True):
         for panel, value in ((left, success_of), (right, seconds_of)):
             for row in rows:
                 if row["options"]["mode"] == "actions" and (measured := value(row)) is not None:
                     panel.axhspan(*measured[1:], color=COLOURS["actions"], alpha=0.18, linewidth=0)
                     panel.axhline(measured[0], color=COLOURS["actions"], linewidth=1.2, label="actions")
+                    limit = measured[0] - margin if panel is left else measured[0] * longer
+                    panel.axhline(limit, color="#333333", linewidth=0.9, linestyle=":", label="margin")
             for line in group_by([row for row in rows if generates_text(row)], ["mode"]):
                 _rate_line(panel, line, value)
         left.set_title(format_condition(rows[0]["options"], record["varied"]))
-        left.set_ylim(-2, 102)
         left.set_ylabel("episodes solved (%)")
-        right.set_ylim(0, 1.1 * max([1.0, *(each[2] for row in rows if (each := seconds_of(row)))]))
         right.set_ylabel("mean time to success (s)")
-        left.legend(frameon=False, loc="lower left")
+    panels[0][0].legend(frameon=False, loc="lower right")
     for panel in panels[-1]:
         panel.set_xlim(left=0)
         panel.set_xlabel("tokens per simulated second")

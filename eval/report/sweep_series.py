@@ -3,10 +3,9 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from configs.sweep import CONDITIONS
 from eval.report.figures import COLOURS, OTHER_COLOURS
-from eval.report.frontier import GOOD_ENOUGH, Record, Row, group_by
-from eval.report.sweep_words import format_cell, format_condition
+from eval.report.frontier import Record, Row, group_by
+from eval.report.sweep_words import format_cell, format_value
 
 Value = Callable[[Row], tuple[float, float, float] | None]
 """Maps a row to a value and the bounds of its interval; None if it has none."""
@@ -14,28 +13,32 @@ Value = Callable[[Row], tuple[float, float, float] | None]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CellLine:
-    """Cells that differ in their clock alone, by latency."""
+    """Cells that differ in their clock or text rate alone, by latency or rate."""
 
     label: str
     colour: str
     rows: Sequence[Row]
 
 
-def latency_lines(record: Record) -> list[CellLine]:
-    """A line for every combination of options but the clock that has several latencies."""
+def latency_lines(record: Record) -> dict[str, list[CellLine]]:
+    """Maps each motion to lines: one for every combination of other options that has several latencies.
+
+    Lines of several motions that differ in nothing else have the same label and colour.
+    """
     others = [axis for axis in record["varied"] if axis != "clock"]
     groups = [sorted(group, key=latency_of) for group in group_by(record["cells"], others)]
     groups = [group for group in groups if len(set(map(latency_of, group))) > 1]
-    modes = [group[0]["options"]["mode"] for group in groups]
-    told_apart = len(set(modes)) == len(groups) > 1
-    return [
-        CellLine(
-            label=_label(group[0], record["varied"], with_mode=len(set(modes)) > 1),
-            colour=COLOURS[mode] if told_apart else OTHER_COLOURS[place % len(OTHER_COLOURS)],
-            rows=group,
-        )
-        for place, (group, mode) in enumerate(zip(groups, modes, strict=True))
-    ]
+    modes = dict.fromkeys(group[0]["options"]["mode"] for group in groups)
+    labels = [format_cell(group[0]["options"], others, with_mode=len(modes) > 1) for group in groups]
+    told_apart = len(modes) == len(set(labels)) > 1
+    places = {label: place for place, label in enumerate(dict.fromkeys(labels))}
+    found: dict[str, list[CellLine]] = {}
+    for group, label in zip(groups, labels, strict=True):
+        mode = group[0]["options"]["mode"]
+        colour = COLOURS[mode] if told_apart else OTHER_COLOURS[places[label] % len(OTHER_COLOURS)]
+        motion = format_value("motion", group[0]["options"])
+        found.setdefault(motion, []).append(CellLine(label=label or mode, colour=colour, rows=group))
+    return found
 
 
 def latency_of(row: Row) -> float:
@@ -60,15 +63,3 @@ def seconds_of(row: Row) -> tuple[float, float, float] | None:
         return None
     mean = row["time_to_success_s"]["mean"]
     return mean, *(row["time_to_success_ci95"] or (mean, mean))
-
-
-def is_non_inferior(row: Row) -> bool:
-    """Whether the cell is non-inferior to mode `actions` in success and in time to success."""
-    return bool(row["success"]) and all(row[on]["verdict"] in GOOD_ENOUGH for on in ("success", "time"))
-
-
-def _label(row: Row, varied: Sequence[str], *, with_mode: bool) -> str:
-    axes = [axis for axis in varied if axis != "clock"]
-    cell = format_cell(row["options"], axes, with_mode=with_mode)
-    where = format_condition(row["options"], axes) if set(axes) & set(CONDITIONS) else ""
-    return ", ".join(filter(None, (cell, where))) or row["options"]["mode"]

@@ -8,30 +8,41 @@ from rich.table import Table
 
 from configs.cli import pluralize
 from configs.sweep import CONDITIONS
+from eval.metrics.language import HEADLINES
 from eval.metrics.noninferiority import Verdict
 from eval.report.frontier import Record, Row, group_by, is_judged
 from eval.report.labels import number
 from eval.report.plain_text import markdown_table
 from eval.report.sweep_words import HEADINGS, format_cell, format_condition, format_value
 
-SIGNS = {
-    Verdict.SUPERIOR.value: "+",
-    Verdict.NON_INFERIOR.value: "=",
-    Verdict.INFERIOR.value: "−",
+_SIGNS = {
+    Verdict.SUPERIOR.value: ">",
+    Verdict.NON_INFERIOR.value: "≥",
+    Verdict.INFERIOR.value: "≪",
     Verdict.INCONCLUSIVE.value: "?",
     Verdict.TOO_MANY_ERRORS.value: "err",
 }
+_IDENTICAL, _WORSE = "=", "<"
+SIGNS_NOTE = (
+    "> superior, ≥ non-inferior, = identical in every episode, ? inconclusive, < worse by an inconclusive "
+    "amount, ≪ inferior"
+)
+"""What the signs of verdicts mean."""
 _NUMBERS = ("solved", "s", "actions", "busy", "held")
 _RATE = "tok/s"
 _VERDICTS = ("succ.", "time")
 NOTE = (
     "solved: episodes. s: mean simulated seconds to success. actions, busy: milliseconds that the clock "
-    "charges until the actions come and until the next query can start, mean. tok/s: tokens decoded per "
-    "simulated second. held: control steps in which the robot is held still."
+    "charges until the actions arrive and until the next query can start, mean. held: control steps in which "
+    "the robot is held still. tok/s: tokens decoded per simulated second."
+)
+TEXTS_NOTE = (
+    "texts/s: texts delivered per simulated second. late: mean seconds from request to delivery. narration: "
+    "texts that are right on delivery (%). memory: F1 of its items on delivery (%)."
 )
 JUDGED_NOTE = (
-    "succ., time: verdicts on success and time to success beside mode actions (of that mode itself: beside "
-    "overlap skip); + superior, = non-inferior, − inferior, ? inconclusive."
+    "succ., time: verdicts on success and time to success compared with mode actions (of that mode itself: "
+    f"compared with overlap skip): {SIGNS_NOTE}."
 )
 
 
@@ -68,6 +79,21 @@ def numbers_in(record: Record) -> list[str]:
     return [*_NUMBERS, *([_RATE] if generates_text else [])]
 
 
+def text_columns(record: Record) -> dict[str, list[float | None]]:
+    """Heading to values, a value per cell: texts per second, seconds until delivery, and what is right.
+
+    Columns without a value, as in sweeps without texts, are absent.
+    """
+    rows = record["cells"]
+    tasks = dict.fromkeys(task for row in rows for task in row.get("pc_right_on_delivery", {}))
+    columns = {
+        "texts/s": [row.get("texts_per_simulated_s") or None for row in rows],
+        "late": [row["staleness_ms"] and row["staleness_ms"] / 1e3 for row in rows],
+        **{task: [row.get("pc_right_on_delivery", {}).get(task) for row in rows] for task in tasks},
+    }
+    return {heading: values for heading, values in columns.items() if any(values)}
+
+
 def _cells(headings: Sequence[str], row: Row) -> list[str]:
     times, charged = row["time_to_success_s"], row["charged_ms"] or {}
     text = {
@@ -94,7 +120,17 @@ def episodes_of(record: Record) -> int:
 
 def verdicts_of(row: Row) -> list[str]:
     """The signs of a row's verdicts on success and on time."""
-    return ["" if row[on] is None else SIGNS[row[on]["verdict"]] for on in ("success", "time")]
+    return ["" if row[on] is None else _sign(row, on) for on in ("success", "time")]
+
+
+def _sign(row: Row, on: str) -> str:
+    verdict, interval = row[on]["verdict"], row[on].get("ci95")
+    if row["success"].get("identical"):
+        return _IDENTICAL
+    if verdict == Verdict.INCONCLUSIVE and interval:
+        worse = interval[1] < 0 if on == "success" else interval[0] > 1
+        return _WORSE if worse else _SIGNS[verdict]
+    return _SIGNS[verdict]
 
 
 def frontier_lines(record: Record) -> list[str]:
@@ -105,16 +141,16 @@ def frontier_lines(record: Record) -> list[str]:
 def _format_frontier(found: Mapping[str, Any], record: Record) -> str:
     options, varied = found["options"], record["varied"]
     where = f"{format_condition(options, varied)}, {options['mode']}"
-    open_in = "time to success" if found["ended_by"] == "time" else "success"
+    after = found["next"] and (
+        f"{found['next']['tokens_per_s']:.1f} tokens/s, success is {found['next']['success']} and time to "
+        f"success {found['next']['time']}."
+    )
     if found["cell"] is None:
-        least = "the lowest of " if found["rates"] > 1 else ""
-        rates = pluralize(found["rates"], "rate")
-        return f"{where}: non-inferiority in {open_in} is not shown at {least}{rates}."
+        return f"{where}: none of {pluralize(found['rates'], 'rate')}; at the lowest, {after}"
     how = format_cell(found["cell"], varied, with_mode=False)
-    text = f"{where}: {found['tokens_per_s']:.1f} tokens/s" + (f" ({how})" if how else "")
-    if found["ended_by"] is None:
-        return f"{text}, the largest rate tried."
-    return f"{text}; at the next rate non-inferiority in {open_in} is not shown."
+    same = ", with the same actions in every episode" if found["identical"] else ""
+    text = f"{where}: {found['tokens_per_s']:.1f} tokens/s" + (f" ({how})" if how else "") + same
+    return f"{text}; at the next, {after}" if after else f"{text}, the largest rate tried."
 
 
 def all_columns_of(record: Record) -> list[str]:
@@ -126,13 +162,15 @@ def all_columns_of(record: Record) -> list[str]:
 def to_markdown(record: Record) -> str:
     """The table in Markdown."""
     axes, numbers, judged = all_columns_of(record), numbers_in(record), is_judged(record)
-    heads = [*(HEADINGS.get(axis, axis) for axis in axes), *numbers, *(_VERDICTS if judged else ())]
+    texts = text_columns(record)
+    heads = [*(HEADINGS.get(axis, axis) for axis in axes), *numbers, *texts, *(_VERDICTS if judged else ())]
     rows = [
         [
             *(format_value(axis, row["options"]) for axis in axes),
             *_cells(numbers, row),
+            *(number(values[place], ".0f" if name in HEADLINES else ".1f") for name, values in texts.items()),
             *(verdicts_of(row) if judged else ()),
         ]
-        for row in record["cells"]
+        for place, row in enumerate(record["cells"])
     ]
     return markdown_table(heads, rows)

@@ -19,20 +19,23 @@ ACTIONS = {**row(1, mode="actions"), "success": None, "time": None}
 
 def only(rows):
     (found,) = find_frontier([ACTIONS, *rows])
-    return found["tokens_per_s"], found["cell"] and found["cell"]["text_every"], found["ended_by"]
+    after = found["next"] and (found["next"]["success"], found["next"]["time"])
+    return found["tokens_per_s"], found["cell"] and found["cell"]["text_every"], after
 
 
 def test_it_is_the_largest_rate_before_the_first_that_is_not_shown():
-    assert only([row(1, time="inferior"), row(2), row(4), row(8, success="superior")]) == (20.0, 2, "time")
+    rows = [row(1, time="inferior"), row(2), row(4), row(8, success="superior")]
+    assert only(rows) == (20.0, 2, ("non-inferior", "inferior"))
 
 
 def test_a_larger_rate_behind_one_that_fails_does_not_count():
-    assert only([row(1), row(2), row(4, success="inconclusive"), row(8)]) == (5.0, 8, "success")
+    rows = [row(1), row(2), row(4, success="inconclusive"), row(8)]
+    assert only(rows) == (5.0, 8, ("inconclusive", "non-inferior"))
 
 
 def test_all_rates_may_be_shown_and_none():
     assert only([row(2), row(1)]) == (40.0, 1, None)
-    assert only([row(2, success="inferior"), row(1)]) == (0.0, None, "success")
+    assert only([row(2, success="inferior"), row(1)]) == (0.0, None, ("inferior", "non-inferior"))
 
 
 def test_modes_and_devices_have_one_each():
@@ -53,7 +56,8 @@ def test_a_mode_whose_schedule_is_not_chosen_has_none():
 def test_chosen_schedules_are_tested_in_their_order():
     rows = [row(2, replan_steps=5), row(4, replan_steps="asap"), row(1, time="inconclusive"), row(1)]
     (found,) = find_frontier(rows, chosen=True)
-    assert (found["cell"]["replan_steps"], found["rates"], found["ended_by"]) == ("asap", 4, "time")
+    assert (found["cell"]["replan_steps"], found["rates"]) == ("asap", 4)
+    assert found["next"] == {"tokens_per_s": 40.0, "success": "non-inferior", "time": "inconclusive"}
 
 
 def test_without_actions_to_be_held_against_there_is_none():

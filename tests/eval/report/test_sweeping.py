@@ -78,7 +78,7 @@ def test_the_table_fits_eighty_columns(whole, capsys, monkeypatch):
     assert len(table) == CELLS
     assert max(map(len, table)) <= 80
     assert "fixed:50,200" in printed
-    assert "succ., time: verdicts on success and time to success beside mode actions" in " ".join(
+    assert "succ., time: verdicts on success and time to success compared with mode actions" in " ".join(
         printed.split()
     )
 
@@ -192,9 +192,9 @@ def test_the_best_schedules_are_measured_on_other_states_and_have_a_frontier(who
     assert {row["options"]["clock"] for row in record["cells"]} == set(GRID["clock"])
     assert record["config"]["init_ids"] == [2, 3, 4]
     assert [found["options"]["clock"] for found in record["frontier"]] == GRID["clock"]
-    assert {found["ended_by"] for found in record["frontier"]} == {"success"}, "three episodes show nothing"
+    assert {found["next"]["success"] for found in record["frontier"]} == {"inconclusive"}, "too few episodes"
     assert (folder.path / "sweep_frontier.png").stat().st_size > 10_000
-    assert "non-inferiority in success is not shown at" in " ".join(capsys.readouterr().out.split())
+    assert ": none of 2 rates; at the lowest, " in " ".join(capsys.readouterr().out.split())
 
 
 def test_what_is_measured_is_what_no_other_cell_beats_in_tokens_and_in_merit(finished):
@@ -209,10 +209,13 @@ def test_what_is_measured_is_what_no_other_cell_beats_in_tokens_and_in_merit(fin
     finished.record_path.write_text(json.dumps(record))
     grids = measure_best(finished, {"init_ids": (5,)})["grids"]
     chosen = [(g["mode"][0], g.get("text_every", [None])[0], g["while_waiting"][0]) for g in grids]
-    of_a_clock = [("actions", None, "continue"), ("isolated", 1, "continue"), ("isolated", 1, "hold")]
-    assert chosen == of_a_clock * 2, (
-        "every second query is beaten in both; at every query each is best in one"
-    )
+    of_a_clock = [
+        ("actions", None, "continue"),
+        ("isolated", 2, "continue"),  # beaten in both, but the rarest texts
+        ("isolated", 1, "continue"),
+        ("isolated", 1, "hold"),
+    ]
+    assert chosen == of_a_clock * 2
 
 
 @pytest.mark.parametrize(
