@@ -38,7 +38,7 @@ class CollectConfig(Preset):
         max_steps: Step limit of an episode. Default: the suite's published limit.
         variation: Variation of scenes between episodes, 0 (none) to 1, if the suite has it. Default: the
             suite's.
-        motion: Motion of the object to grasp until it is touched: none, shuttle:SPEED[,PERIOD] (to and fro)
+        motion: Motion of the object to grasp until it is touched: none, shuttle:SPEED[,PERIOD] (oscillating)
             or drift:SPEED (along a line), in cm/s and s, such as shuttle:3. Default: the suite's.
         keep_failures: Also keep failed episodes, for their texts; their actions are not training targets.
         image_size: Height of the images, pixels. Default: the suite's own.

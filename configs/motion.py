@@ -20,7 +20,7 @@ _PERIOD = 4.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shuttle:
-    """To and fro on a line, as a pendulum.
+    """Oscillation on a line, sinusoidal.
 
     Attributes:
         speed: Maximum speed, reached in the middle of the line, m/s.

@@ -232,7 +232,7 @@ class ScheduledConfig(EpisodesConfig):
     """The options that a sweep can vary, but for the mode.
 
     Attributes:
-        text_every: Request a text of each language task at every N-th query. Default: as in its preset.
+        text_every: Request a text of each language task at every N-th query. Default: each task's own rate.
         tokens_per_frame: In mode unified, tokens decoded per query for each running text.
         clock: How simulated time passes while the policy computes: paused (not at all), fixed:A,B
             (milliseconds until the actions, until the next query), profile:NAME or profile:FILE.yaml (a
@@ -243,7 +243,7 @@ class ScheduledConfig(EpisodesConfig):
             denoising towards that (real-time chunking).
         replan_steps: Control steps between two queries, or asap: as soon as the policy is free. Default: the
             suite's.
-        motion: Motion of the object to grasp until it is touched: none, shuttle:SPEED[,PERIOD] (to and fro)
+        motion: Motion of the object to grasp until it is touched: none, shuttle:SPEED[,PERIOD] (oscillating)
             or drift:SPEED (along a line), in cm/s and s, such as shuttle:3. Default: the suite's.
     """
 

@@ -42,7 +42,7 @@ class GridConfig(Preset):
         motion: none, shuttle:SPEED[,PERIOD] or drift:SPEED (cm/s, s). Default: none.
         mode: How actions and language are scheduled. Default: unified.
         text_every: Request a text of each language task at every N-th query. For no texts use mode actions.
-            Default: as in its preset.
+            Default: each task's own rate.
         tokens_per_frame: In mode unified, tokens decoded per query for each running text. Default: 5.
         replan_steps: Control steps between two queries, or asap. Default: the suite's.
         while_waiting: What the robot does until new actions are available. Default: continue.

@@ -62,10 +62,19 @@ def test_neither_company_nor_mode_changes_a_bit(guidable, observe):
     assert not np.array_equal(both[0], free[0])
     assert ["guided_denoise" in each for each in stages] == [True, False]
     assert ["denoise" in each for each in stages] == [False, True]
-    for mode in (Mode.UNIFIED, Mode.SHARED, Mode.ISOLATED):
+    for mode in (Mode.UNIFIED, Mode.SHARED, Mode.ISOLATED, Mode.PARALLEL):
         again, _ = second_chunks(guidable, first, guided, mode)
         assert all(map(np.array_equal, again, both)), mode
     assert guidable.compiles_after_warm_up == 0
+
+
+def test_a_query_without_an_old_chunk_is_answered_as_without_guidance(guidable, observe):
+    """That is why overlap `rtc` equals `skip` where nothing overlaps."""
+    engine = dataclasses.replace(guidable.engine, guided=False)
+    plain = create_vector_policy(SMALL, weights=0, tokenizer=tokenizer.tiny(), tasks=TASKS, engine=engine)
+    first, second = [observe(0), observe(1)], [observe(2), observe(3)]
+    expected, _ = second_chunks(plain, first, second)
+    assert all(map(np.array_equal, second_chunks(guidable, first, second)[0], expected))
 
 
 def test_what_is_not_under_way_is_refused(guidable, policy, observe):
