@@ -28,7 +28,6 @@ SIGNS_NOTE = (
     "amount, ≪ inferior"
 )
 """What the signs of verdicts mean."""
-_NUMBERS = ("solved", "s", "actions", "busy", "held")
 _RATE = "tok/s"
 _VERDICTS = ("succ.", "time")
 NOTE = (
@@ -49,19 +48,18 @@ JUDGED_NOTE = (
 def sweep_table(record: Record) -> Table:
     """The cells of a finished sweep, a section per condition."""
     rows, axes = record["cells"], columns_of(record)
-    judged = is_judged(record)
     numbers = numbers_in(record)
     table = Table(title=_title(record), title_justify="left", box=box.SIMPLE_HEAD, padding=0)
     for axis in axes:
         table.add_column(HEADINGS.get(axis, axis), no_wrap=True)
-    for name in (*numbers, *(_VERDICTS if judged else ())):
+    for name in numbers:
         table.add_column(name, justify="right", no_wrap=True)
     for group in group_by(rows, CONDITIONS):
         if not set(axes) & set(CONDITIONS):
             table.add_row(f"[bold]{format_condition(group[0]['options'], record['varied'])}")
         for row in group:
             options = [format_value(axis, row["options"]) for axis in axes]
-            table.add_row(*options, *_cells(numbers, row), *(verdicts_of(row) if judged else ()))
+            table.add_row(*options, *_cells(numbers, row))
         table.add_section()
     return table
 
@@ -74,9 +72,10 @@ def columns_of(record: Record) -> list[str]:
 
 
 def numbers_in(record: Record) -> list[str]:
-    """The headings of the numbers; the text rate only if there are texts."""
-    generates_text = any(row["tokens_per_simulated_s"] for row in record["cells"])
-    return [*_NUMBERS, *([_RATE] if generates_text else [])]
+    """The headings of results: verdicts only if a cell has one, the text rate only if there are texts."""
+    verdicts = _VERDICTS if is_judged(record) else ()
+    rate = [_RATE] if any(row["tokens_per_simulated_s"] for row in record["cells"]) else []
+    return ["solved", "s", *verdicts, "actions", "busy", "held", *rate]
 
 
 def text_columns(record: Record) -> dict[str, list[float | None]]:
@@ -99,6 +98,7 @@ def _cells(headings: Sequence[str], row: Row) -> list[str]:
     text = {
         "solved": f"{row['n_success']}/{row['n_episodes']}",
         "s": number(times and times["mean"], ".1f"),
+        **dict(zip(_VERDICTS, verdicts_of(row), strict=True)),
         "actions": number(charged.get("actions"), ".0f"),
         "busy": number(charged.get("busy"), ".0f"),
         "held": number(row["pc_held"], ".0f") + " %",
@@ -161,15 +161,13 @@ def all_columns_of(record: Record) -> list[str]:
 
 def to_markdown(record: Record) -> str:
     """The table in Markdown."""
-    axes, numbers, judged = all_columns_of(record), numbers_in(record), is_judged(record)
-    texts = text_columns(record)
-    heads = [*(HEADINGS.get(axis, axis) for axis in axes), *numbers, *texts, *(_VERDICTS if judged else ())]
+    axes, numbers, texts = all_columns_of(record), numbers_in(record), text_columns(record)
+    heads = [*(HEADINGS.get(axis, axis) for axis in axes), *numbers, *texts]
     rows = [
         [
             *(format_value(axis, row["options"]) for axis in axes),
             *_cells(numbers, row),
             *(number(values[place], ".0f" if name in HEADLINES else ".1f") for name, values in texts.items()),
-            *(verdicts_of(row) if judged else ()),
         ]
         for place, row in enumerate(record["cells"])
     ]
