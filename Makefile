@@ -9,7 +9,7 @@ endif
 # Always cache bytecode: every process imports two thousand modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-all check bench bench-gpu lock train-tiny bundle-tiny train-tiny-droid bundle-tiny-droid
+.PHONY: setup demo test test-all check results bench bench-gpu lock train-tiny bundle-tiny train-tiny-droid bundle-tiny-droid
 .DEFAULT_GOAL := check
 
 setup: .venv/.synced
@@ -37,6 +37,24 @@ check: setup
 	.venv/bin/lint-imports
 	.venv/bin/vulture
 	$(PYTHON) scripts/check_architecture.py
+
+# Runs every sweep of docs/results.md, in hours on two cores, and writes runs/results/results.md. The same command resumes.
+SWEEPS := best moving modes speeds spatial spatial_latency latency motions
+RUN_SWEEP = $(PYTHON) -m eval.sweep --output-dir runs/results/$* --num-envs 2 \
+	$$(ls -d runs/results/$*/*-sweep >/dev/null 2>&1 && echo --resume)
+
+results: $(SWEEPS:%=runs/results/%.done)
+	$(PYTHON) -m eval.results runs/results/*/*-sweep --page runs/results/results.md
+
+runs/results/best.done: runs/results/%.done: runs/results/frontier.done
+	$(RUN_SWEEP) --best-of $$(ls -d runs/results/frontier/*-sweep) --init-ids 510100-510119
+	@touch $@
+
+runs/results/%.done: | setup
+	$(RUN_SWEEP) --config $*
+	@touch $@
+
+.SECONDARY:
 
 # Trains a bundled policy in the stages of configs/pipelines, in hours on two cores. The same command resumes.
 train-tiny train-tiny-droid: train-%: setup

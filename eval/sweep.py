@@ -43,9 +43,9 @@ def sweep(  # noqa: PLR0913 - options that are not part of the configuration
         axes: What varies.
         options: What is the same in every cell.
         profiles: The same as --clock profile:NAME, by name alone.
-        config: A YAML file, or the name of a preset (frontier, modes, moving, speeds, latency, spatial,
-            spatial_latency). Its `grids` are lists of values; an option that varies replaces the preset's
-            values in every grid.
+        config: A YAML file, or the name of a preset (frontier, modes, moving, speeds, motions, latency,
+            spatial, spatial_latency). Its `grids` are lists of values; an option that varies replaces the
+            preset's values in every grid.
         best_of: A finished sweep: evaluate the best schedules of each clock and mode on other initial states
             (--init-ids), and report the highest text rate that is non-inferior to mode actions.
         num_envs: Parallel worlds, each in its own process.
