@@ -13,8 +13,8 @@ _WAITING = {
 
 _OVERLAP = {
     "skip": "",
-    "blend": ", which the new one then takes over from little by little",
-    "rtc": ", and the new one is guided towards it",
+    "blend": ", and is averaged with the new chunk where they overlap",
+    "rtc": ", towards which the new one is guided",
 }
 
 
@@ -33,7 +33,7 @@ def format_clock(clock: str, while_waiting: str, *, overlap: str = "skip", devic
 
 
 def format_clock_of(run: RunIdentity) -> str:
-    """The clock of a recorded run in words; see `say_clock`."""
+    """The clock of a recorded run in words; see `format_clock`."""
     return format_clock(run.clock, run.while_waiting, overlap=run.overlap, device=run.clock_device)
 
 
@@ -50,16 +50,9 @@ def _format_latency(clock: str, device: str | None) -> str:
         actions, _, busy = given.partition(",")
         then = f"the next query can start after {busy} ms" if busy else "the next query can start then"
         return f"actions come {actions} ms after the observation, and {then}"
-    served_by = f"as {_with_article(device)} would serve it" if device else f"as profile {given} says"
-    speeds = {
-        "profile": served_by,
-        "measured": "as fast as this machine",
-        "replay": f"as recorded in {given}",
+    times = {
+        "profile": f"profile {given} says" + (f" ({device})" if device else ""),
+        "measured": "on this machine",
+        "replay": f"recorded in {given}",
     }
-    return f"the policy runs {speeds.get(kind, clock)}"
-
-
-def _with_article(device: str) -> str:
-    """`a Jetson AGX Thor`, `an H200`: the article fits initials that are spelled out."""
-    spelt_out = not device[1:2].islower()
-    return f"{'an' if device[0] in ('AEFHILMNORSX' if spelt_out else 'AEIOUaeiou') else 'a'} {device}"
+    return f"each query takes as long as {times.get(kind, clock)}"

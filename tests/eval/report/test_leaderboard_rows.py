@@ -162,8 +162,8 @@ def test_a_recording_and_its_replay_share_a_table_and_say_which_is_which(tmp_pat
         "a": "unified, measured, continue",
         "b": "unified, replay:runs/a, continue",
     }
-    assert "the policy runs as fast as this machine" in markdown
-    assert "the policy runs as recorded in runs/a" in markdown
+    assert "each query takes as long as on this machine" in markdown
+    assert "each query takes as long as recorded in runs/a" in markdown
 
 
 def test_other_clocks_are_other_tables_and_a_profile_names_its_device(tmp_path):
@@ -182,5 +182,5 @@ def test_other_clocks_are_other_tables_and_a_profile_names_its_device(tmp_path):
         timed(tmp_path / name, protocol=protocol, config={"clock": clock})
     markdown = leaderboard([tmp_path])
     assert [len(rows) for rows in tables(markdown)["libero_object"]] == [1, 1]
-    assert "the policy runs as a Jetson AGX Thor would serve it; until new actions arrive" in markdown
+    assert "each query takes as long as profile jetson-thor says (Jetson AGX Thor); until new" in markdown
     assert markdown.count(", clock `") == 1

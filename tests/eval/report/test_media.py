@@ -119,8 +119,8 @@ def test_a_run_under_a_clock_shows_what_was_charged_and_says_by_which_device(run
         "| `isolated` | 4 of 4 | 51 – 100 % | 8.0 s | 1.50 Hz | 75.0 → 25.0 % | – | 750 ms |",
         "| `unified` | 4 of 4 | 51 – 100 % | 4.0 s | 3.00 Hz | 75.0 → 25.0 % | – | 750 ms |",
         "each played in both before the next; outcomes that differ in 0 of 4.",
-        "Simulated time passes while the policy computes: the policy runs as a Jetson AGX Thor would",
-        "would serve it; until new actions arrive, the robot continues with the previous chunk.",
+        "while the policy computes: each query takes as long as profile jetson-thor says",
+        "says (Jetson AGX Thor); until new actions arrive, the robot continues with the previous chunk.",
         "Played on ",
     ):
         assert part in printed
