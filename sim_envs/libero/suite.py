@@ -13,6 +13,7 @@ from sim_envs.libero.bootstrap import PINNED_VERSIONS, check_versions
 from sim_envs.libero.conventions import CONTROL_HZ
 from sim_envs.libero.tasks import FIRST_DRAWN, LiberoTask, init_states, list_tasks
 from sim_envs.libero.wordings import wordings as wordings_of
+from sim_envs.moving.movable import require_movable
 from sim_envs.preflight import CheckResult
 from sim_envs.scripted.policy import ScriptedPolicy
 from sim_envs.suite import Assets, InitIds, Task, digest
@@ -107,9 +108,9 @@ class LiberoSuite:
     def _require_movable(self, tasks: Sequence[LiberoTask]) -> None:
         motion = self.protocol.motion or NONE
         if parse_motion(motion) is not None:
-            from sim_envs.libero.moving import require_movable
+            from sim_envs.libero.moving import can_move
 
-            require_movable(tasks, motion, self._tasks)
+            require_movable(tasks, motion, self._tasks, can_move)
 
     def _describe_wordings(self, name: Wordings) -> dict[str, str]:
         """The name of the wordings, and a digest of all of them."""

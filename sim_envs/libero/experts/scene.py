@@ -56,6 +56,11 @@ class ExpertScene:
     """Read access to one episode of a LIBERO environment.
 
     LIBERO may rebuild MuJoCo's model at a reset, so every episode needs a new instance.
+
+    Attributes:
+        predicted_motion: Maps an object to its predicted motion; None if it does not move by itself.
+        robot_root: Id of the robot's root body.
+        goals: The goals of the task.
     """
 
     def __init__(
@@ -72,7 +77,7 @@ class ExpertScene:
         self._model = env.sim.model._model
         self._data = env.sim.data._data
         self._grip_site = self._model.site(env.robots[0].controller.eef_name).id
-        self._robot_root = int(self._model.body_rootid[self._model.site_bodyid[self._grip_site]])
+        self.robot_root = int(self._model.body_rootid[self._model.site_bodyid[self._grip_site]])
         fingers = env.robots[0].gripper.important_geoms
         self._fingers = [
             {self._model.geom(name).id for name in fingers[side]} for side in ("left_finger", "right_finger")
@@ -87,7 +92,7 @@ class ExpertScene:
     @property
     def base(self) -> Pose:
         """The pose of the robot's base."""
-        return Pose.of(self._data.body(self._robot_root))
+        return Pose.of(self._data.body(self.robot_root))
 
     @property
     def gripper(self) -> Pose:
@@ -211,14 +216,14 @@ class ExpertScene:
 
     @functools.cached_property
     def _collisions(self) -> Collisions:
-        return Collisions(self._model, self._data, robot=self._robot_root)
+        return Collisions(self._model, self._data, robot=self.robot_root)
 
     @functools.cached_property
     def _arm(self) -> ArmJoints:
         robot = self._env.robots[0]
         low, high = np.array([self._model.joint(name).range for name in robot.gripper.joints]).T
         return ArmJoints(
-            root=self._robot_root,
+            root=self.robot_root,
             site=self._grip_site,
             qpos=np.asarray(robot._ref_joint_pos_indexes),
             dof=np.asarray(robot._ref_joint_vel_indexes),
