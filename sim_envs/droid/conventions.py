@@ -14,6 +14,9 @@ from configs.interface import (
 )
 from sim_envs.droid.control import CONTROL_HZ, Control
 
+ASPECT = 16 / 9
+"""Width of an image over its height."""
+
 EXTERIOR_IMAGE, WRIST_IMAGE = "exterior_image_1_left", "wrist_image_left"
 
 _ARM = {
@@ -34,7 +37,7 @@ _LIMITS = {Control.JOINT_VELOCITY: (-1.0, 1.0), Control.JOINT_POSITION: None}
 
 def image_size(height: int) -> tuple[int, int]:
     """Height and width of an image, in the proportions of DROID's cameras (16 to 9)."""
-    return height, round(height * 16 / 9)
+    return height, round(height * ASPECT)
 
 
 def interface(control: Control, *, image_height: int) -> Interface:

@@ -29,6 +29,9 @@ _PATIENCE = 60
 _EAGERNESS = 4.0
 """Proportional gain from joint error to velocity, 1/s."""
 
+_LEAD_S = 1 / _EAGERNESS
+"""Time by which the joints lag behind a moving goal, s."""
+
 _BRAKE_S = np.array([0.15, 0.15, 0.12, 0.1, 0.0, 0.0, 0.0])
 """Lead (rad) of each joint's target per velocity error (rad/s); the light joints need none."""
 
@@ -121,7 +124,9 @@ class DroidExpert:
         if not path:
             move, waited = next((each for each in self._moves if not is_done(station, each)), None), 0
             path = () if move is None else _planned(station, move, again=progress.move is not None)
-        goal = path[0] if path else JointWaypoint(joints=station.joints.copy(), grip=0.0)
+        goal = (
+            path[0].after(station, _LEAD_S) if path else JointWaypoint(joints=station.joints.copy(), grip=0.0)
+        )
         return _Progress(move=move, path=path, waited=waited + 1, gripper=station.gripper), goal
 
 
@@ -140,7 +145,7 @@ def _planned(station: Station, move: Move, *, again: bool) -> tuple[JointWaypoin
 
 
 def _is_passed(station: Station, progress: _Progress) -> bool:
-    goal = progress.path[0]
+    goal = progress.path[0].after(station, 0.0)
     if station.data.time < goal.not_before:
         return False
     if progress.waited >= _PATIENCE:

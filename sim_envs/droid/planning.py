@@ -134,7 +134,8 @@ def _carry(station: Station, move: Carry) -> Iterator[JointWaypoint]:
             if reach.along(descent(drop), start=RESET_JOINTS) is not None:
                 yield from rise(reach, hand, grip=float(held))
                 if not held:
-                    yield from pick(reach, grasp, station.model.body(move.object).id)
+                    for each in pick(reach, grasp, station.model.body(move.object).id):
+                        yield each.following(station, move.object)
                 yield from place(reach, drop, None if ride.at_rest else station.data.time + seconds)
                 return
     raise UsageError(
@@ -184,7 +185,7 @@ def _bar(station: Station, move: StoppedCriterion) -> Iterator[JointWaypoint]:
 def _grasps(station: Station, reach: ReachabilityCheck, name: str, height: float) -> Iterator[TimedGrasp]:
     """Feasible grasps that the arm reaches in time, earliest first."""
     thing, shape = Rubric(station.task, station.data).pose(name), station.task.objects[name].shape
-    ride, beside = carrier_motion(station, name), station.model.body(name).id
+    ride = carrier_motion(station, name)
     now, takes = station.data.time, closing_time(_width(shape))
     for seconds in ride.times(0.0):
         middle = ride.after(thing.middle, seconds)
@@ -196,15 +197,26 @@ def _grasps(station: Station, reach: ReachabilityCheck, name: str, height: float
             closings = [angle for angle in closings if abs(math.cos(angle - way)) < _OBLIQUE]
         for closing in closings:
             pose = down_at(middle, height, closing)
-            down = reach.along(descent(pose), start=RESET_JOINTS, beside=beside)
-            if down is None:
+            arrives = _arrival(station, reach, name, pose)
+            if arrives is None:
                 continue
-            arrives = duration([station.joints, *down])
             if speed == 0:
                 yield TimedGrasp(pose=pose, closing=closing, closes=None, lifted=arrives + takes)
             elif arrives < seconds - max(takes, (footprint(shape) + _FINGER) / speed):
                 closes = now + seconds - takes
                 yield TimedGrasp(pose=pose, closing=closing, closes=closes, lifted=seconds)
+
+
+def _arrival(station: Station, reach: ReachabilityCheck, name: str, pose: Pose) -> float | None:
+    """Seconds until the hand is at a grasp; None if it cannot reach it, now or where the object then is."""
+    beside, mover = station.model.body(name).id, station.movers.get(name)
+    down = reach.along(descent(pose), start=RESET_JOINTS, beside=beside)
+    if down is None:
+        return None
+    arrives = duration([station.joints, *down])
+    if mover is not None and mover.leads:
+        down = reach.along(descent(pose.shifted(mover.ahead(arrives))), start=RESET_JOINTS, beside=beside)
+    return None if down is None else arrives
 
 
 def _release_height(task: TaskConfig, move: InsideCriterion | OnCriterion, target: ObjectPose) -> float:

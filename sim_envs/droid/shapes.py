@@ -15,6 +15,9 @@ from sim_envs.droid.vessels import BinShape, BowlShape, MugShape, RingShape
 
 _DRAWER = "drawer"
 
+_WIDEST = 0.085
+"""The gripper's stroke, m."""
+
 
 class BoxShape(Preset):
     """A block; `size` along x, y, z."""
@@ -209,6 +212,12 @@ Machine = ConveyorShape | TurntableShape | RampShape
 
 Articulated = DrawerShape | Machine
 """Shapes with moving parts; they cannot be moved as a whole."""
+
+
+def is_too_wide(shape: Shape) -> bool:
+    """Whether a shape is a solid too wide for the gripper."""
+    solid = isinstance(shape, BoxShape | CylinderShape | SphereShape)  # others have a rim to grasp, or an arc
+    return solid and min(shape.extent[:2]) > _WIDEST
 
 
 def footprint(shape: Shape) -> float:

@@ -5,6 +5,7 @@ import numpy as np
 from jaxtyping import Float64, UInt8
 from typing_extensions import override
 
+from configs.motion import Drift, Shuttle
 from sim_envs.droid.control import CONTROL_HZ, Control
 from sim_envs.droid.conventions import EXTERIOR_IMAGE, WRIST_IMAGE, image_size
 from sim_envs.droid.robot import WRIST_CAMERA
@@ -30,9 +31,9 @@ _VISUAL_GROUP = 1
 class DroidSim(World):
     """A simulator with one task.
 
-    A trajectory is a function of (task, control, variation, init_id, seed, actions). Initial states below
-    `placement.STORED` are the same for every seed; those from `placement.FIRST_DRAWN` on are sampled from id
-    and seed. A process with an instance must not fork.
+    A trajectory is a function of (task, control, variation, motion, init_id, seed, actions). Initial states
+    below `placement.STORED` are the same for every seed; those from `placement.FIRST_DRAWN` on are sampled
+    from id and seed. A process with an instance must not fork.
 
     Attributes:
         task: The task.
@@ -41,7 +42,13 @@ class DroidSim(World):
     """
 
     def __init__(
-        self, task: TaskConfig, *, control: Control, image_height: int = 180, variation: float = 0.0
+        self,
+        task: TaskConfig,
+        *,
+        control: Control,
+        image_height: int = 180,
+        variation: float = 0.0,
+        motion: Shuttle | Drift | None = None,
     ) -> None:
         """Build and compile the task's scene. No renderer is opened before the first `observe`.
 
@@ -50,9 +57,10 @@ class DroidSim(World):
             control: The control mode.
             image_height: Image height, pixels.
             variation: Variation of camera, lights, table and distractors between episodes, 0 to 1.
+            motion: Motion of objects to be grasped, until they are touched; None for no motion.
         """
         self.task = task
-        self.station = Station(task, control, variation=variation)
+        self.station = Station(task, control, variation=variation, motion=motion)
         self.rubric = Rubric(task, self.station.data)
         option = mujoco.MjvOption()
         option.geomgroup[:] = [group == _VISUAL_GROUP for group in range(len(option.geomgroup))]

@@ -8,7 +8,9 @@ import mujoco
 import numpy as np
 from jaxtyping import Float64
 
+from configs.motion import Drift, Shuttle
 from sim_envs.droid.control import Control, arm_target, gripper_target
+from sim_envs.droid.moving import movers
 from sim_envs.droid.pieces import Drive, about_z
 from sim_envs.droid.placement import Placement, draw
 from sim_envs.droid.robot import ARM_JOINTS, FINGER_JOINT, GRIPPER_CLOSED
@@ -16,6 +18,7 @@ from sim_envs.droid.scene import PHYSICS_STEPS, build_model, part_name
 from sim_envs.droid.shapes import Articulated
 from sim_envs.droid.task_file import ObjectConfig, TaskConfig
 from sim_envs.droid.varied_scene import VariedScene
+from sim_envs.moving.mover import Mover
 from sim_envs.world import PhysicsError
 
 RESET_JOINTS = np.array([0, -np.pi / 5, 0, -4 * np.pi / 5, 0, 3 * np.pi / 5, 0])
@@ -38,15 +41,24 @@ class Station:
         data: Its state.
         qpos: Indices of the arm's joints in `qpos`.
         dof: Indices of the arm's joints in `qvel`.
+        movers: Movers of the episode by name of the object.
     """
 
-    def __init__(self, task: TaskConfig, control: Control, *, variation: float = 0.0) -> None:
+    def __init__(
+        self,
+        task: TaskConfig,
+        control: Control,
+        *,
+        variation: float = 0.0,
+        motion: Shuttle | Drift | None = None,
+    ) -> None:
         """Build and compile the scene.
 
         Args:
             task: The task.
             control: The control mode.
             variation: Variation of the scene between episodes, 0 to 1; at 0 nothing is added to it.
+            motion: Motion of objects to be grasped, until they are touched; None for no motion.
         """
         self.task, self.control = task, control
         self.model = build_model(task, varies=variation > 0)
@@ -58,6 +70,8 @@ class Station:
         self._drives = _drives(task, self.model)
         self._gripper_target = 0.0
         self._begun: float | None = None
+        self._motion = motion
+        self.movers: Mapping[str, Mover] = {}
 
     @property
     def joints(self) -> Float64[np.ndarray, " 7"]:
@@ -78,13 +92,15 @@ class Station:
         """An independent copy of the current state."""
         twin = copy.copy(self)
         twin.data = copy.copy(self.data)
+        twin.movers = {name: mover.copy(twin.data) for name, mover in self.movers.items()}
         return twin
 
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
         """Load an initial state and hold still for `settle_steps`.
 
-        The drives of machines start only then, or after their delay.
+        The drives of machines start only then, or after their delay; so does motion.
         """
+        self.movers = {}
         mujoco.mj_resetData(self.model, self.data)
         if self._varied is not None:
             self._varied.apply(self.data, init_id=init_id, seed=seed)
@@ -96,6 +112,8 @@ class Station:
         for _ in range(settle_steps):
             self._drive(RESET_JOINTS, 0.0)
         self._begun = self.data.time
+        if self._motion is not None:
+            self.movers = movers(self.task, self.data, self._motion, init_id=init_id, seed=seed)
 
     def step(self, action: Float64[np.ndarray, " 8"]) -> None:
         """Run one control step.
@@ -113,7 +131,11 @@ class Station:
         for motor, drive in self._drives.items():
             runs = self._begun is not None and self.data.time - self._begun >= drive.delay
             self.data.ctrl[motor] = drive.target if runs else 0.0
-        mujoco.mj_step(self.model, self.data, PHYSICS_STEPS)
+        at_once = 1 if self.movers else PHYSICS_STEPS
+        for _ in range(PHYSICS_STEPS // at_once):
+            mujoco.mj_step(self.model, self.data, at_once)
+            for mover in self.movers.values():
+                mover.lead()
         if any(self.data.warning[kind].number for kind in _DIVERGED):
             raise PhysicsError(f"MuJoCo's state diverged in task {self.task.name}")
         # After mj_step, poses are those before the last integration.

@@ -7,12 +7,14 @@ from typing import Any
 from pydantic import Field
 
 from configs.errors import UsageError
+from configs.motion import NONE, parse_motion
 from configs.schema import Preset, SuiteConfig, Wordings
 from sim_envs.droid.control import CONTROL_HZ, Control
 from sim_envs.droid.conventions import interface
 from sim_envs.droid.placement import FIRST_DRAWN, STORED, draw
 from sim_envs.droid.task_file import load_task
 from sim_envs.gl import choose_backend, require_backend
+from sim_envs.moving.movable import require_movable
 from sim_envs.scripted.policy import ScriptedPolicy
 from sim_envs.suite import ConfiguredSuite, InitIds, Task, digest
 from sim_envs.world import EpisodeKey, World
@@ -68,7 +70,8 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
         return {task.instruction: task.wordings.training for task in self._tasks}
 
     def check(self, tasks: Iterable[Task]) -> None:
-        """Check package versions, the renderer, and that every task's objects can be placed."""
+        """Check versions and renderer, that objects can be placed, and with `--motion` that one can move."""
+        tasks = list(tasks)
         for package, pinned in _PINNED.items():
             if version(package) != pinned:
                 raise UsageError(
@@ -76,6 +79,7 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
                     f"uv pip install {package}=={pinned}"
                 )
         require_backend()
+        self._require_movable(tasks)
         for task in tasks:
             for init_id in range(STORED):
                 draw(self._tasks[task.task_id], init_id=init_id, seed=0)
@@ -85,11 +89,13 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
         choose_backend()  # MuJoCo reads the choice on import
         from sim_envs.droid.sim import DroidSim
 
+        self._require_movable([task])
         return DroidSim(
             self._tasks[task.task_id],
             control=self.environment.control,
             image_height=self.protocol.camera_size,
             variation=self.protocol.variation or 0.0,
+            motion=parse_motion(self.protocol.motion or NONE),
         )
 
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:
@@ -113,3 +119,12 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
 
         assert isinstance(world, DroidSim), "the world was not opened by this suite"
         return DroidExpert(world, noise=noise)
+
+    def _require_movable(self, tasks: Sequence[Task]) -> None:
+        motion = self.protocol.motion or NONE
+        if parse_motion(motion) is not None:
+            from sim_envs.droid.moving import movable
+
+            require_movable(
+                tasks, motion, self.tasks(), lambda task: bool(movable(self._tasks[task.task_id]))
+            )

@@ -10,7 +10,7 @@ from sim_envs.droid.nouns import GROUND, drawer_noun_of, is_thing, noun_of, noun
 from sim_envs.droid.robot import GRIP_SITE
 from sim_envs.droid.rubric import Rubric, is_inside, rests
 from sim_envs.droid.scene import slide_joint
-from sim_envs.droid.shapes import BoxShape, CylinderShape, DrawerShape, MarkShape, Shape, SphereShape, Vessel
+from sim_envs.droid.shapes import DrawerShape, MarkShape, Vessel, is_too_wide
 from sim_envs.droid.task_file import (
     Criterion,
     InsideCriterion,
@@ -32,9 +32,6 @@ from sim_envs.truth.scene import (
     TruthScene,
     Vector3,
 )
-
-_WIDEST = 0.085
-"""The gripper's stroke, m."""
 
 _OPEN = 0.75
 """Fraction of its travel from which a drawer without a criterion counts as open."""
@@ -202,7 +199,7 @@ def _items(task: TaskConfig, model: mujoco.MjModel) -> list[Item]:
     found: list[Item] = []
     for name, thing in task.objects.items():
         if is_thing(task, name):
-            wide = _is_too_wide(thing.shape)
+            wide = is_too_wide(thing.shape)
             body = int(model.body(name).id)
             found.append(Item(index=len(found), name=name, noun=noun_of(name), body=body, too_wide=wide))
     for name, thing in task.objects.items():
@@ -222,11 +219,6 @@ def _drawer(task: TaskConfig, model: mujoco.MjModel, index: int, name: str, shap
         body=int(model.jnt_bodyid[joint.id]),
         articulation=Articulation(address=int(joint.qposadr[0]), start=0.0, end=end, switches=False),
     )
-
-
-def _is_too_wide(shape: Shape) -> bool:
-    solid = isinstance(shape, BoxShape | CylinderShape | SphereShape)  # others have a rim to grasp, or an arc
-    return solid and min(shape.extent[:2]) > _WIDEST
 
 
 def _owners(model: mujoco.MjModel, items: Sequence[Item]) -> np.ndarray:

@@ -11,7 +11,7 @@ from sim_envs.droid.control import Joints
 from sim_envs.droid.robot import ARM_JOINTS, FINGER_JOINT, GRIP_SITE, MIMICS
 from sim_envs.droid.station import RESET_JOINTS, Station
 from sim_envs.scripted.kinematics import ArmJoints, ReachabilityCheck
-from sim_envs.scripted.poses import Pose
+from sim_envs.scripted.poses import Pose, Vector3
 
 _TRAVEL = 0.18
 """Height (m) of the grip site above the table on the way."""
@@ -39,6 +39,7 @@ class JointWaypoint:
         near: Tolerance of all joints, rad.
         grips: Whether to wait there until the gripper has stopped.
         not_before: Simulated time (s) until which to wait there.
+        follows: The object that the waypoint moves with, and its displacement (m) at `joints`; None if fixed.
     """
 
     joints: Joints
@@ -46,6 +47,21 @@ class JointWaypoint:
     near: float = _BY
     grips: bool = False
     not_before: float = 0.0
+    follows: tuple[str, Vector3] | None = None
+
+    def following(self, station: Station, name: str) -> "JointWaypoint":
+        """The waypoint, moving with an object from now on if that moves by itself."""
+        mover = station.movers.get(name)
+        return dataclasses.replace(self, follows=(name, mover.offset())) if mover and mover.leads else self
+
+    def after(self, station: Station, seconds: float) -> "JointWaypoint":
+        """The waypoint some seconds from now; the arm stays if it cannot follow."""
+        if self.follows is None:
+            return self
+        name, start = self.follows
+        way = station.movers[name].offset(seconds) - start
+        joints = reach_of(station).shifted(self.joints, way)
+        return dataclasses.replace(self, joints=station.joints.copy() if joints is None else joints)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,7 @@
 """Moves a free body of a MuJoCo model along a trajectory until it is touched."""
 
+import copy
+
 import mujoco
 import numpy as np
 
@@ -29,31 +31,45 @@ class Mover:
         """
         joint = int(model.body_jntadr[body])
         assert model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE, "only a free body can be moved"
-        self._data, self._trajectory = data, trajectory
-        self._pose = data.qpos[model.jnt_qposadr[joint] : model.jnt_qposadr[joint] + 7]
-        self._velocity = data.qvel[model.jnt_dofadr[joint] : model.jnt_dofadr[joint] + 6]
+        self._trajectory = trajectory
+        self._qpos, self._dof = int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint])
+        self._bind(data)
         roots = model.body_rootid[model.geom_bodyid]
         self._own = roots == model.body_rootid[body]
         self._fixed = model.body_weldid[model.geom_bodyid] == 0
         self._start: np.ndarray | None = None
         self._began = 0.0
-        self._touched = False
+        self._touched: float | None = None
         self.lead()
+
+    def copy(self, data: mujoco.MjData) -> "Mover":
+        """An independent mover of a copy of the state."""
+        twin = copy.copy(self)
+        twin._bind(data)
+        return twin
 
     @property
     def leads(self) -> bool:
         """Whether the body follows the trajectory now."""
-        return self._start is not None and not self._touched
+        return self._start is not None and self._touched is None
 
     def ahead(self, seconds: float) -> Vector3:
         """The displacement (m) in the next `seconds`, if nothing touches the body."""
-        now = self._data.time - self._began
-        return self._trajectory.offset(now + seconds) - self._trajectory.offset(now)
+        return self.offset(seconds) - self.offset()
+
+    def offset(self, seconds: float = 0.0) -> Vector3:
+        """The displacement (m) since the start, `seconds` from now; once touched, that at the touch."""
+        if self._start is None:
+            return np.zeros(3)
+        if self._touched is not None:
+            return self._trajectory.offset(self._touched - self._began)
+        return self._trajectory.offset(self._data.time - self._began + seconds)
 
     def lead(self) -> None:
         """Set the body's pose and velocity; call it after every physics step."""
-        self._touched = self._touched or self._is_touched()
-        if self._touched:
+        if self._touched is None and self._is_touched():
+            self._touched = self._data.time
+        if self._touched is not None:
             return
         if self._start is None:
             if not self._is_at_rest():
@@ -63,6 +79,11 @@ class Mover:
         self._pose[:] = self._start
         self._pose[:3] += self._trajectory.offset(seconds)
         self._velocity[:3], self._velocity[3:] = self._trajectory.velocity(seconds), 0.0
+
+    def _bind(self, data: mujoco.MjData) -> None:
+        self._data = data
+        self._pose = data.qpos[self._qpos : self._qpos + 7]
+        self._velocity = data.qvel[self._dof : self._dof + 6]
 
     def _is_at_rest(self) -> bool:
         fast = np.linalg.norm(self._velocity.reshape(2, 3), axis=1)

@@ -8,7 +8,7 @@ import mujoco
 import numpy as np
 from jaxtyping import Float64, Int
 
-from sim_envs.scripted.poses import Pose, Vector6
+from sim_envs.scripted.poses import Pose, Vector3, Vector6
 
 Joints = Float64[np.ndarray, " joints"]
 
@@ -104,6 +104,11 @@ class ReachabilityCheck:
                 return None
             path.append(joints := reached)
         return path
+
+    def shifted(self, joints: Joints, way: Vector3) -> Joints | None:
+        """The joint positions (rad) that translate the gripper by `way` (m); None if it cannot reach."""
+        self._move(joints)
+        return self._solved(self._pose().shifted(way), joints)
 
     def _solved(self, pose: Pose, joints: Joints) -> Joints | None:
         """Inverse kinematics by damped least squares within the joint limits."""

@@ -60,8 +60,10 @@ def test_a_contact_ends_the_trajectory_for_good(data):
     play(data, 3.0, mover)
     assert not mover.leads
     assert data.qpos[0] == pytest.approx(0.07, abs=0.005)  # stopped by the post
+    end = mover.offset()
     play(data, 3.0, mover)
     assert np.abs(data.qvel[:6]).max() < 0.01
+    np.testing.assert_array_equal(mover.offset(1.0), end)
 
 
 def test_the_trajectory_starts_when_the_body_is_at_rest(data):
