@@ -114,7 +114,7 @@ def _section(record: Record, figures: Sequence[str]) -> str:
     lines = [f"## {_heading(record)}", "", _format_episodes(record), ""]
     if record["frontier"]:
         lines += [*(f"- {line}" for line in frontier_lines(record)), ""]
-    lines += [f"![{_heading(record)}]({name})\n" for name in figures]
+    lines += [f"![{_heading(record)}: {Path(name).stem.rpartition('_')[2]}]({name})\n" for name in figures]
     lines += [to_markdown(record), "", "```", _command(record), "```", ""]
     return "\n".join(lines)
 
@@ -125,9 +125,10 @@ def _heading(record: Record) -> str:
         subject = "Text rate without a measurable loss"
     elif "mode" in varied:
         subject = "Schedules" if "text_every" in varied else _modes_heading(record)
+    elif "clock" in varied:
+        subject = "Success over latency" + (" and overlap" if "overlap" in varied else "")
     else:
-        subject = "Success over latency" if "clock" in varied else "Motion"
-        subject += " and overlap" if "overlap" in varied else ""
+        subject = f"Motion, {Path(record['provenance']['policy']).name}"
     return f"{subject}, {', '.join(record['config']['suites'])}"
 
 

@@ -31,8 +31,8 @@ SIGNS_NOTE = (
 _RATE = "tok/s"
 _VERDICTS = ("succ.", "time")
 NOTE = (
-    "solved: episodes. s: mean simulated seconds to success. actions, busy: milliseconds that the clock "
-    "charges until the actions arrive and until the next query can start, mean. held: control steps in which "
+    "solved: episodes. s: mean simulated seconds to success. act, busy: milliseconds that the clock "
+    "charges until actions arrive and until the next query can start, mean. held: control steps in which "
     "the robot is held still. tok/s: tokens decoded per simulated second."
 )
 TEXTS_NOTE = (
@@ -75,7 +75,7 @@ def numbers_in(record: Record) -> list[str]:
     """The headings of results: verdicts only if a cell has one, the text rate only if there are texts."""
     verdicts = _VERDICTS if is_judged(record) else ()
     rate = [_RATE] if any(row["tokens_per_simulated_s"] for row in record["cells"]) else []
-    return ["solved", "s", *verdicts, "actions", "busy", "held", *rate]
+    return ["solved", "s", *verdicts, "act", "busy", "held", *rate]
 
 
 def text_columns(record: Record) -> dict[str, list[float | None]]:
@@ -99,10 +99,10 @@ def _cells(headings: Sequence[str], row: Row) -> list[str]:
         "solved": f"{row['n_success']}/{row['n_episodes']}",
         "s": number(times and times["mean"], ".1f"),
         **dict(zip(_VERDICTS, verdicts_of(row), strict=True)),
-        "actions": number(charged.get("actions"), ".0f"),
+        "act": number(charged.get("actions"), ".0f"),
         "busy": number(charged.get("busy"), ".0f"),
         "held": number(row["pc_held"], ".0f") + " %",
-        _RATE: number(row["tokens_per_simulated_s"], ".1f"),
+        _RATE: number(row["tokens_per_simulated_s"], ".0f"),
     }
     return [text[heading] for heading in headings]
 
