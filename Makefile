@@ -38,23 +38,23 @@ check: setup
 	.venv/bin/vulture
 	$(PYTHON) scripts/check_architecture.py
 
-# Runs every sweep of docs/results.md, in hours on two cores, and writes runs/results/results.md. The same command resumes.
+# Runs the sweeps of docs/results.md, in hours on two cores, and writes runs/results/results.md. The same command
+# resumes; without its folder, a sweep is run anew.
 SWEEPS := best moving modes speeds spatial spatial_latency latency motions
-RUN_SWEEP = $(PYTHON) -m eval.sweep --output-dir runs/results/$* --num-envs 2 \
+RUN_SWEEP = $(PYTHON) -m eval.results runs/results/$*/*-sweep >/dev/null 2>&1 || \
+	$(PYTHON) -m eval.sweep --output-dir runs/results/$* --num-envs 2 \
 	$$(ls -d runs/results/$*/*-sweep >/dev/null 2>&1 && echo --resume)
 
-results: $(SWEEPS:%=runs/results/%.done)
-	$(PYTHON) -m eval.results runs/results/*/*-sweep --page runs/results/results.md
+results: $(SWEEPS:%=run-sweep-%)
+	$(PYTHON) -m eval.results $(SWEEPS:%=runs/results/%/*-sweep) --page runs/results/results.md
 
-runs/results/best.done: runs/results/%.done: runs/results/frontier.done
-	$(RUN_SWEEP) --best-of $$(ls -d runs/results/frontier/*-sweep) --init-ids 510100-510119
-	@touch $@
+run-sweep-best: run-sweep-%: run-sweep-frontier
+	$(RUN_SWEEP) --best-of runs/results/frontier/*-sweep --init-ids 510100-510111
 
-runs/results/%.done: | setup
+run-sweep-%: setup
 	$(RUN_SWEEP) --config $*
-	@touch $@
 
-.SECONDARY:
+.NOTPARALLEL: results
 
 # Trains a bundled policy in the stages of configs/pipelines, in hours on two cores. The same command resumes.
 train-tiny train-tiny-droid: train-%: setup

@@ -7,8 +7,7 @@ from configs.cli import format_option
 from configs.errors import UsageError
 from configs.sweep import AXES, CONDITIONS, GridConfig, SweepConfig
 from eval.records.sweep_folders import SweepFolder
-from eval.report.frontier import Row, generates_text, group_by
-from eval.report.sweep_series import rate_of
+from eval.report.frontier import Row, generates_text, group_by, rate_of
 
 
 def measure_best(folder: SweepFolder, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,14 +35,15 @@ def measure_best(folder: SweepFolder, given: Mapping[str, Any]) -> dict[str, Any
 
 def _best(rows: Sequence[Row]) -> list[Row]:
     """The cells of a mode to measure, by tokens per second."""
-    if not all(map(generates_text, rows)):
+    texts = [row for row in rows if generates_text(row)]
+    if not texts:
         return [max(rows, key=_merit)]
     front: list[Row] = []
-    for row in sorted(rows, key=lambda row: (rate_of(row), _merit(row)), reverse=True):
+    for row in sorted(texts, key=lambda row: (rate_of(row), _merit(row)), reverse=True):
         if not front or _merit(row) > _merit(front[-1]):
             front.append(row)
-    rarest = max(row["options"]["text_every"] for row in rows)
-    gentlest = max((row for row in rows if row["options"]["text_every"] == rarest), key=_merit)
+    rarest = max(row["options"]["text_every"] for row in texts)
+    gentlest = max((row for row in texts if row["options"]["text_every"] == rarest), key=_merit)
     return sorted(front if gentlest in front else [*front, gentlest], key=rate_of)
 
 

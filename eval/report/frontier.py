@@ -61,6 +61,11 @@ def is_judged(record: Record) -> bool:
     return any(row["success"] for row in record["cells"])
 
 
+def rate_of(row: Row) -> float:
+    """Tokens per simulated second."""
+    return row["tokens_per_simulated_s"] or 0.0
+
+
 def group_by(rows: Sequence[Row], axes: Sequence[str]) -> list[list[Row]]:
     """Group rows by some options, in order of first appearance."""
     groups: dict[tuple[str, ...], list[Row]] = {}
@@ -71,7 +76,8 @@ def group_by(rows: Sequence[Row], axes: Sequence[str]) -> list[list[Row]]:
 
 def _climb(steps: Sequence[Row]) -> dict[str, Any]:
     shown = list(itertools.takewhile(is_non_inferior, steps))
-    best, after = (shown or [None])[-1], next(iter(steps[len(shown) :]), None)
+    best = shown[-1] if shown else None
+    after = steps[len(shown)] if len(shown) < len(steps) else None
     options = steps[0]["options"]
     return {
         "options": {axis: options.get(axis) for axis in (*CONDITIONS, "mode")},
@@ -83,7 +89,7 @@ def _climb(steps: Sequence[Row]) -> dict[str, Any]:
         "rates": len(steps),
         "next": after
         and {
-            "tokens_per_s": after["tokens_per_simulated_s"],
+            "tokens_per_s": rate_of(after),
             **{on: after[on]["verdict"] for on in ("success", "time")},
         },
     }

@@ -18,11 +18,12 @@ from eval.report.sweep_table import (
     NOTE,
     SIGNS_NOTE,
     TEXTS_NOTE,
+    episodes_of,
     frontier_lines,
     to_markdown,
     verdicts_of,
 )
-from eval.report.sweep_words import format_cell, format_margins, format_value
+from eval.report.sweep_words import HEADINGS, format_cell, format_margins, format_value
 
 _COMMAND = "python -m eval.results"
 RESULTS = MarkedBlock("results", _COMMAND)
@@ -127,8 +128,10 @@ def _heading(record: Record) -> str:
         subject = "Schedules" if "text_every" in varied else _modes_heading(record)
     elif "clock" in varied:
         subject = "Success over latency" + (" and overlap" if "overlap" in varied else "")
-    else:
+    elif "motion" in varied:
         subject = f"Motion, {Path(record['provenance']['policy']).name}"
+    else:
+        subject = ", ".join(HEADINGS.get(axis, axis) for axis in varied).capitalize()
     return f"{subject}, {', '.join(record['config']['suites'])}"
 
 
@@ -145,7 +148,7 @@ def _format_episodes(record: Record) -> str:
     return (
         f"{record['provenance']['policy']} on {', '.join(config['suites'])}, {where}, assets "
         f"{record['provenance']['assets']['name']}: {pluralize(len(cells), 'cell')} of "
-        f"{pluralize(max(row['n_episodes'] for row in cells), 'episode')}.{chosen}"
+        f"{pluralize(episodes_of(record), 'episode')}.{chosen}"
     )
 
 

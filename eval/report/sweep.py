@@ -16,7 +16,7 @@ from eval.metrics.time_to_success import time_ratio
 from eval.records.reader import read_episodes, read_identity
 from eval.records.run_folders import Run
 from eval.records.schema import EpisodeResult
-from eval.report.comparison_verdict import judge, judge_time
+from eval.report.comparison_verdict import Judgement, judge, judge_time
 from eval.report.frontier import find_frontier
 from eval.report.pair_table import outcomes_of
 from eval.report.sweep_words import format_value
@@ -66,8 +66,9 @@ def summarize_sweep(config: SweepConfig, runs: Sequence[Run], results: Sequence[
     Returns:
         `cells`, each with its options, its results (`pc_right_on_delivery` has each language task's headline
         measure, percent; `texts_per_simulated_s` counts delivered texts), and its verdicts (`identical` if
-        every episode ended alike in the same control step; `only_actions` and `only_cell`, episodes that one
-        of the two solved); `varied`, the options in which they differ; `frontier`; and `provenance`.
+        every episode had its queries and its end in the same control steps; `only_reference` and `only_cell`,
+        episodes that one of the two solved); `varied`, the options in which they differ; `frontier`; and
+        `provenance`.
     """
     cells = [_cell(run, of) for run, of in zip(runs, results, strict=True)]
     rows = [_row(cell, _reference(cell, cells), config) for cell in cells]
@@ -116,10 +117,23 @@ def _row(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict[str,
     }
 
 
-def _texts_per_second(cell: _Cell) -> float:
-    episodes = cell.episodes.values()
+def _texts_per_second(cell: _Cell) -> float | None:
+    episodes = graded_only(list(cell.episodes.values()))
     seconds = sum(episode.simulated_s or 0.0 for episode in episodes)
-    return sum(scores.texts for episode in episodes for scores in episode.texts.values()) / (seconds or 1.0)
+    texts = sum(scores.texts for episode in episodes for scores in episode.texts.values())
+    return texts / seconds if seconds else None
+
+
+def _course(episode: EpisodeResult) -> tuple[Any, ...]:
+    """What two episodes with the same actions at the same times have in common."""
+    waiting = episode.held_steps, episode.continued_steps, episode.skipped_actions
+    return episode.outcome, episode.steps, episode.queries, *waiting
+
+
+def _time_verdict(success: Judgement, time: Judgement | None) -> Verdict:
+    if success.verdict is Verdict.TOO_MANY_ERRORS:
+        return success.verdict
+    return Verdict.INCONCLUSIVE if time is None else time.verdict
 
 
 def _verdicts(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict[str, Any]:
@@ -127,22 +141,22 @@ def _verdicts(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict
         return {"against": None, "success": None, "time": None}
     pairs = [(each, cell.episodes[key]) for key, each in reference.episodes.items() if key in cell.episodes]
     outcomes, times = outcomes_of(pairs), time_ratio([pair for pair in pairs if len(graded_only(pair)) == 2])
-    alike = [(a.outcome, a.steps) == (b.outcome, b.steps) for a, b in pairs]
     names = {"a": "actions", "b": cell.options["mode"]}
     success, time = judge(outcomes, config.margin, **names), judge_time(times, config.time_margin, **names)
     return {
         "against": reference.run.folder.run_id,
         "success": {
             "verdict": success.verdict.value,
-            "identical": all(alike),
-            "only_actions": outcomes.only_a,
+            "identical": outcomes.graded == len(pairs) > 0
+            and all(_course(a) == _course(b) for a, b in pairs),
+            "only_reference": outcomes.only_a,
             "only_cell": outcomes.only_b,
             "difference": outcomes.difference,
             "ci95": bounds(outcomes.difference_ci95),
             "episodes_needed": success.episodes_needed,
         },
         "time": {
-            "verdict": Verdict.INCONCLUSIVE.value if time is None else time.verdict.value,
+            "verdict": _time_verdict(success, time).value,
             "ratio": None if times is None else times.ratio,
             "ci95": None if times is None else bounds(times.ci95),
         },

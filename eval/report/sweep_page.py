@@ -9,7 +9,7 @@ from configs.cli import pluralize
 from configs.sweep import CONDITIONS
 from eval.records.sweep_folders import SweepFolder
 from eval.report.figures import COLOURS
-from eval.report.frontier import Record, Row, generates_text, group_by, is_judged, is_non_inferior
+from eval.report.frontier import Record, Row, generates_text, group_by, is_judged, is_non_inferior, rate_of
 from eval.report.pages.charts import ChartLine, ChartPoint, chart_group, line_chart
 from eval.report.pages.reported_runs import format_code, format_machine
 from eval.report.pages.run_report import REPORT
@@ -19,11 +19,10 @@ from eval.report.sweep_series import (
     Value,
     latency_lines,
     latency_of,
-    rate_of,
     seconds_of,
     success_of,
 )
-from eval.report.sweep_table import all_columns_of, episodes_of, frontier_lines, text_columns
+from eval.report.sweep_table import all_columns_of, episodes_of, frontier_lines, is_identical, text_columns
 from eval.report.sweep_words import format_condition, format_margins, format_value
 
 _HEADINGS = {
@@ -118,7 +117,7 @@ def _cell(row: Row, record: Record, link: str | None) -> dict[str, Any]:
 def _verdict(row: Row, on: str) -> str | None:
     if row[on] is None:
         return None
-    return "identical" if row["success"].get("identical") else row[on]["verdict"]
+    return "identical" if is_identical(row) else row[on]["verdict"]
 
 
 def _charts(record: Record) -> list[dict[str, Any]]:
@@ -126,7 +125,8 @@ def _charts(record: Record) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for motion, lines in latency_lines(record).items():
         over_latency = _both(lines, latency_of, "latency until the actions (ms)")
-        found += chart_group(f"over latency, {motion}", *over_latency)
+        where = f", {motion}" if "motion" in record["varied"] else ""
+        found += chart_group(f"over latency{where}", *over_latency)
     for rows in group_by(record["cells"], CONDITIONS):
         if any(map(generates_text, rows)):
             over_rate = _both(_rate_lines(rows), rate_of, "tokens per simulated second", hollow=True)

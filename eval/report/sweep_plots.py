@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from configs.sweep import CONDITIONS
 from eval.report.figures import COLOURS, STYLE, new_figure
-from eval.report.frontier import Record, Row, generates_text, group_by, is_non_inferior
+from eval.report.frontier import Record, Row, generates_text, group_by, is_non_inferior, rate_of
 from eval.report.sweep_series import (
     Value,
     latency_lines,
     latency_of,
-    rate_of,
     seconds_of,
     success_of,
 )
+from eval.report.sweep_table import episodes_of
 from eval.report.sweep_words import format_cell, format_condition
 
 if TYPE_CHECKING:
@@ -59,12 +59,13 @@ def _latency_figure(record: Record) -> "Figure | None":
     figure = new_figure(2.6 + 4.6 * len(motions), 6.4)
     panels = figure.subplots(2, len(motions), sharex=True, sharey="row", squeeze=False)
     for (above, below), (motion, lines) in zip(panels.T, motions.items(), strict=True):
-        for place, line in enumerate(lines):
-            style = {"label": line.label, "color": line.colour, "linestyle": _STYLES[place % len(_STYLES)]}
-            apart = _APART * (place - (len(lines) - 1) / 2) * max(map(latency_of, line.rows))
+        for line in lines:
+            dashes = _STYLES[line.place % len(_STYLES)]
+            style = {"label": line.label, "color": line.colour, "linestyle": dashes}
+            apart = _APART * (line.place - (len(lines) - 1) / 2) * max(map(latency_of, line.rows))
             for panel, value in ((above, success_of), (below, seconds_of)):
                 _line(panel, line.rows, value, x=lambda row, apart=apart: latency_of(row) + apart, **style)
-        above.set_title(motion)
+        above.set_title(motion if "motion" in record["varied"] else "")
         below.set_xlabel("latency until the actions (ms)")
     panels[0][0].set_ylabel("episodes solved (%)")
     panels[0][0].set_ylim(-4, 102)
@@ -189,8 +190,10 @@ def _line(
 
 
 def _title(figure: "Figure", text: str, record: Record) -> None:
-    episodes = max(row["n_episodes"] for row in record["cells"])
     policy = record["provenance"]["policy"]
     figure.suptitle(
-        f"{text}\n{policy}, {episodes} episodes a cell, 95 % intervals", x=0.01, ha="left", fontsize=12
+        f"{text}\n{policy}, {episodes_of(record)} episodes a cell, 95 % intervals",
+        x=0.01,
+        ha="left",
+        fontsize=12,
     )

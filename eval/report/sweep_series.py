@@ -13,10 +13,11 @@ Value = Callable[[Row], tuple[float, float, float] | None]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CellLine:
-    """Cells that differ in their clock or text rate alone, by latency or rate."""
+    """Cells that differ in their clock or text rate alone; `place` is that of the label."""
 
     label: str
     colour: str
+    place: int = 0
     rows: Sequence[Row]
 
 
@@ -37,7 +38,9 @@ def latency_lines(record: Record) -> dict[str, list[CellLine]]:
         mode = group[0]["options"]["mode"]
         colour = COLOURS[mode] if told_apart else OTHER_COLOURS[places[label] % len(OTHER_COLOURS)]
         motion = format_value("motion", group[0]["options"])
-        found.setdefault(motion, []).append(CellLine(label=label or mode, colour=colour, rows=group))
+        found.setdefault(motion, []).append(
+            CellLine(label=label or mode, colour=colour, place=places[label], rows=group)
+        )
     return found
 
 
@@ -45,11 +48,6 @@ def latency_of(row: Row) -> float:
     """Mean milliseconds until the actions that the clock charges."""
     charged: Mapping[str, float] = row["charged_ms"] or {}
     return charged.get("actions", 0.0)
-
-
-def rate_of(row: Row) -> float:
-    """Tokens per simulated second."""
-    return row["tokens_per_simulated_s"] or 0.0
 
 
 def success_of(row: Row) -> tuple[float, float, float] | None:

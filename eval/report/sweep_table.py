@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich import box
+from rich.console import Group
 from rich.table import Table
 
 from configs.cli import pluralize
@@ -24,8 +25,8 @@ _SIGNS = {
 }
 _IDENTICAL, _WORSE = "=", "<"
 SIGNS_NOTE = (
-    "> superior, ≥ non-inferior, = identical in every episode, ? inconclusive, < worse by an inconclusive "
-    "amount, ≪ inferior"
+    "> superior, ≥ non-inferior, ? inconclusive, < worse by an inconclusive amount, ≪ inferior; a "
+    "fact rather than a verdict: = every episode took the same course"
 )
 """What the signs of verdicts mean."""
 _RATE = "tok/s"
@@ -45,23 +46,22 @@ JUDGED_NOTE = (
 )
 
 
-def sweep_table(record: Record) -> Table:
-    """The cells of a finished sweep, a section per condition."""
-    rows, axes = record["cells"], columns_of(record)
-    numbers = numbers_in(record)
-    table = Table(title=_title(record), title_justify="left", box=box.SIMPLE_HEAD, padding=0)
-    for axis in axes:
-        table.add_column(HEADINGS.get(axis, axis), no_wrap=True)
-    for name in numbers:
-        table.add_column(name, justify="right", no_wrap=True)
-    for group in group_by(rows, CONDITIONS):
-        if not set(axes) & set(CONDITIONS):
-            table.add_row(f"[bold]{format_condition(group[0]['options'], record['varied'])}")
-        for row in group:
-            options = [format_value(axis, row["options"]) for axis in axes]
-            table.add_row(*options, *_cells(numbers, row))
-        table.add_section()
-    return table
+def sweep_table(record: Record) -> Group:
+    """The cells of a finished sweep: a table, or one for every condition."""
+    axes, numbers = columns_of(record), numbers_in(record)
+    apart = not set(axes) & set(CONDITIONS)
+    tables: list[str | Table] = [f"[italic]{_title(record)}"]
+    for rows in group_by(record["cells"], CONDITIONS if apart else ()):
+        title = f"[bold]{format_condition(rows[0]['options'], record['varied'])}" if apart else None
+        table = Table(title=title, title_justify="left", title_style="", box=box.SIMPLE_HEAD, padding=0)
+        for axis in axes:
+            table.add_column(HEADINGS.get(axis, axis), no_wrap=True)
+        for name in numbers:
+            table.add_column(name, justify="right", no_wrap=True)
+        for row in rows:
+            table.add_row(*(format_value(axis, row["options"]) for axis in axes), *_cells(numbers, row))
+        tables.append(table)
+    return Group(*tables)
 
 
 def columns_of(record: Record) -> list[str]:
@@ -86,11 +86,13 @@ def text_columns(record: Record) -> dict[str, list[float | None]]:
     rows = record["cells"]
     tasks = dict.fromkeys(task for row in rows for task in row.get("pc_right_on_delivery", {}))
     columns = {
-        "texts/s": [row.get("texts_per_simulated_s") or None for row in rows],
-        "late": [row["staleness_ms"] and row["staleness_ms"] / 1e3 for row in rows],
+        "texts/s": [row.get("texts_per_simulated_s") for row in rows],
+        "late": [None if row["staleness_ms"] is None else row["staleness_ms"] / 1e3 for row in rows],
         **{task: [row.get("pc_right_on_delivery", {}).get(task) for row in rows] for task in tasks},
     }
-    return {heading: values for heading, values in columns.items() if any(values)}
+    if not tasks and not any(columns["late"]):
+        return {}
+    return {name: values for name, values in columns.items() if any(value is not None for value in values)}
 
 
 def _cells(headings: Sequence[str], row: Row) -> list[str]:
@@ -101,7 +103,7 @@ def _cells(headings: Sequence[str], row: Row) -> list[str]:
         **dict(zip(_VERDICTS, verdicts_of(row), strict=True)),
         "act": number(charged.get("actions"), ".0f"),
         "busy": number(charged.get("busy"), ".0f"),
-        "held": number(row["pc_held"], ".0f") + " %",
+        "held": number(row["pc_held"], ".0f", " %"),
         _RATE: number(row["tokens_per_simulated_s"], ".0f"),
     }
     return [text[heading] for heading in headings]
@@ -123,9 +125,14 @@ def verdicts_of(row: Row) -> list[str]:
     return ["" if row[on] is None else _sign(row, on) for on in ("success", "time")]
 
 
+def is_identical(row: Row) -> bool:
+    """Whether every episode took the same course as that of the cell it is compared with."""
+    return bool(row["success"] and row["success"].get("identical"))
+
+
 def _sign(row: Row, on: str) -> str:
     verdict, interval = row[on]["verdict"], row[on].get("ci95")
-    if row["success"].get("identical"):
+    if is_identical(row):
         return _IDENTICAL
     if verdict == Verdict.INCONCLUSIVE and interval:
         worse = interval[1] < 0 if on == "success" else interval[0] > 1
@@ -148,7 +155,7 @@ def _format_frontier(found: Mapping[str, Any], record: Record) -> str:
     if found["cell"] is None:
         return f"{where}: none of {pluralize(found['rates'], 'rate')}; at the lowest, {after}"
     how = format_cell(found["cell"], varied, with_mode=False)
-    same = ", with the same actions in every episode" if found["identical"] else ""
+    same = ", each episode as in mode actions" if found["identical"] else ""
     text = f"{where}: {found['tokens_per_s']:.1f} tokens/s" + (f" ({how})" if how else "") + same
     return f"{text}; at the next, {after}" if after else f"{text}, the largest rate tried."
 

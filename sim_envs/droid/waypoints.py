@@ -55,13 +55,15 @@ class JointWaypoint:
         return dataclasses.replace(self, follows=(name, mover.offset())) if mover and mover.leads else self
 
     def after(self, station: Station, seconds: float) -> "JointWaypoint":
-        """The waypoint some seconds from now; the arm stays if it cannot follow."""
+        """The waypoint some seconds from now; the arm waits while it cannot follow."""
         if self.follows is None:
             return self
         name, start = self.follows
         way = station.movers[name].offset(seconds) - start
         joints = reach_of(station).shifted(self.joints, way)
-        return dataclasses.replace(self, joints=station.joints.copy() if joints is None else joints)
+        if joints is None:
+            return dataclasses.replace(self, joints=station.joints.copy(), not_before=math.inf)
+        return dataclasses.replace(self, joints=joints)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,9 @@ from eval import results
 from eval.records.sweep_folders import SweepFolder
 from eval.report import results_page
 from eval.report.results_page import RESULTS, SUMMARY, write_page
+from eval.report.sweep_plots import draw_sweep
+from eval.report.sweep_series import latency_lines
+from eval.report.sweep_table import text_columns
 from tests.eval.report.test_frontier import ACTIONS, row
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -106,6 +109,19 @@ def test_the_page_has_the_figures_the_table_and_the_command(record, tmp_path):
     assert len(figures) == 2
 
 
+def test_signs_tell_a_loss_from_an_open_question_and_equality_from_both(record, tmp_path):
+    row = record["cells"][1]
+    for success, time, shown in (
+        ({"ci95": [-20.0, -2.0]}, {"ci95": [1.02, 1.3]}, "| < | < |"),
+        ({"ci95": [-20.0, 2.0]}, {"ci95": [0.98, 1.3]}, "| ? | ? |"),
+        ({"ci95": [-7.0, 7.0], "identical": True}, {"ci95": [1.0, 1.0]}, "| = | = |"),
+    ):
+        row["success"] = {"verdict": "inconclusive", **success}
+        row["time"] = {"verdict": "inconclusive", **time}
+        page, *_ = write_page([record], tmp_path / "results.md")
+        assert shown in page.read_text()
+
+
 def test_a_page_that_exists_keeps_its_own_text(record, tmp_path):
     page = tmp_path / "page.md"
     page.write_text(f"# Mine\n\n{RESULTS.written('stale')}\n\nThe rest.\n")
@@ -166,3 +182,43 @@ def test_an_unfinished_sweep_is_no_result(record, tmp_path):
     file.write_text(json.dumps({**record, "status": "running"}))
     with pytest.raises(UsageError, match="is not complete"):
         SweepFolder.at(file).read_finished()
+
+
+def test_columns_of_texts_are_shown_if_a_cell_has_texts_even_if_all_are_wrong(record):
+    assert text_columns(record) == {}
+    silent, *talking = record["cells"]
+    for each in talking:
+        each |= {
+            "staleness_ms": 400.0,
+            "texts_per_simulated_s": 2.0,
+            "pc_right_on_delivery": {"narration": 0.0},
+        }
+    assert text_columns(record) == {
+        "texts/s": [None, 2.0, 2.0],
+        "late": [None, 0.4, 0.4],
+        "narration": [None, 0.0, 0.0],
+    }
+    assert silent["staleness_ms"] is None
+
+
+def test_a_line_over_latency_has_one_label_and_colour_in_every_motion(record, tmp_path):
+    actions = record["cells"][0]
+    record |= {"varied": ["clock", "motion", "while_waiting"], "frontier": []}
+    record["cells"] = [
+        {
+            **actions,
+            "charged_ms": {"actions": latency, "busy": latency},
+            "options": {**actions["options"], "motion": motion, "while_waiting": waiting},
+        }
+        for motion, waits in (("none", ("continue", "hold")), ("shuttle:3", ("hold",)))
+        for waiting in waits
+        for latency in (0.0, 100.0, 200.0)
+    ]
+    lines = latency_lines(record)
+    assert {motion: [line.label for line in each] for motion, each in lines.items()} == {
+        "static": ["continue", "hold"],
+        "oscillating at 3 cm/s": ["hold"],
+    }
+    (_, hold), (again,) = lines.values()
+    assert (hold.colour, hold.place) == (again.colour, again.place)
+    assert [path.name for path in draw_sweep(record, tmp_path)] == ["sweep_latency.png"]
