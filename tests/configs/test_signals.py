@@ -8,6 +8,9 @@ import time
 import pytest
 
 _STARTING = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has background commands ignore it
+
 from cyclopts import App
 from configs.cli import run_app
 app = App(name="demo")
@@ -38,9 +41,12 @@ def test_a_signal_ends_a_starting_command_at_once_and_without_a_traceback(busy, 
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout.readline() == "started\n"
-        process.send_signal(number)
-        began = time.monotonic()
-        assert process.wait(timeout=10) == 128 + number
-        assert time.monotonic() - began < 2
-        assert process.stderr.read() == ""
+        try:
+            assert process.stdout.readline() == "started\n"
+            process.send_signal(number)
+            began = time.monotonic()
+            assert process.wait(timeout=10) == 128 + number
+            assert time.monotonic() - began < 2
+            assert process.stderr.read() == ""
+        finally:
+            process.kill()

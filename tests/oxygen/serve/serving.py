@@ -1,6 +1,7 @@
 """A policy server in a thread, for tests; and a double of the policy whose actions say what it was asked."""
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -129,7 +130,8 @@ class PolicyServerThread:
         assert not self._thread.is_alive(), "it has not ended"
 
     def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._server.stop)
+        with contextlib.suppress(RuntimeError):  # its loop has ended already
+            self._loop.call_soon_threadsafe(self._server.stop)
 
     def connect(self, path: str = "/", **options: Any) -> ClientConnection:
         """A connection that has said nothing."""
