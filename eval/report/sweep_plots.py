@@ -73,7 +73,8 @@ def _latency_figure(record: Record) -> "Figure | None":
     panels[1][0].set_ylim(bottom=0)
     found = [zip(*above.get_legend_handles_labels(), strict=True) for above in panels[0]]
     handles = {label: handle for each in found for handle, label in each}
-    figure.legend(handles.values(), handles, loc="outside lower center", ncols=3, frameon=False)
+    columns = 1 + len(motions)
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=columns, frameon=False)
     _title(figure, "Success over latency", record)
     return figure
 
