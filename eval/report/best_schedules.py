@@ -43,8 +43,8 @@ def _best(rows: Sequence[Row]) -> list[Row]:
         if not front or _merit(row) > _merit(front[-1]):
             front.append(row)
     rarest = max(row["options"]["text_every"] for row in texts)
-    gentlest = max((row for row in texts if row["options"]["text_every"] == rarest), key=_merit)
-    return sorted(front if gentlest in front else [*front, gentlest], key=rate_of)
+    best_of_rarest = max((row for row in texts if row["options"]["text_every"] == rarest), key=_merit)
+    return sorted(front if best_of_rarest in front else [*front, best_of_rarest], key=rate_of)
 
 
 def _merit(row: Row) -> tuple[float, float]:

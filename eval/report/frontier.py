@@ -61,6 +61,11 @@ def is_judged(record: Record) -> bool:
     return any(row["success"] for row in record["cells"])
 
 
+def is_identical(row: Row) -> bool:
+    """Whether every episode took the same course as in the cell that it is compared with."""
+    return bool(row["success"] and row["success"].get("identical"))
+
+
 def rate_of(row: Row) -> float:
     """Tokens per simulated second."""
     return row["tokens_per_simulated_s"] or 0.0
@@ -85,7 +90,7 @@ def _climb(steps: Sequence[Row]) -> dict[str, Any]:
         "tokens_per_s": best["tokens_per_simulated_s"] if best else 0.0,
         "cell": best["options"] if best else None,
         "run": best["run"] if best else None,
-        "identical": bool(best and best["success"].get("identical")),
+        "identical": best is not None and is_identical(best),
         "rates": len(steps),
         "next": after
         and {

@@ -9,7 +9,16 @@ from configs.cli import pluralize
 from configs.sweep import CONDITIONS
 from eval.records.sweep_folders import SweepFolder
 from eval.report.figures import COLOURS
-from eval.report.frontier import Record, Row, generates_text, group_by, is_judged, is_non_inferior, rate_of
+from eval.report.frontier import (
+    Record,
+    Row,
+    generates_text,
+    group_by,
+    is_identical,
+    is_judged,
+    is_non_inferior,
+    rate_of,
+)
 from eval.report.pages.charts import ChartLine, ChartPoint, chart_group, line_chart
 from eval.report.pages.reported_runs import format_code, format_machine
 from eval.report.pages.run_report import REPORT
@@ -22,7 +31,7 @@ from eval.report.sweep_series import (
     seconds_of,
     success_of,
 )
-from eval.report.sweep_table import all_columns_of, episodes_of, frontier_lines, is_identical, text_columns
+from eval.report.sweep_table import all_columns_of, episodes_of, frontier_lines, text_columns
 from eval.report.sweep_words import format_condition, format_margins, format_value
 
 _HEADINGS = {

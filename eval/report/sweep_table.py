@@ -11,7 +11,7 @@ from configs.cli import pluralize
 from configs.sweep import CONDITIONS
 from eval.metrics.language import HEADLINES
 from eval.metrics.noninferiority import Verdict
-from eval.report.frontier import Record, Row, group_by, is_judged
+from eval.report.frontier import Record, Row, group_by, is_identical, is_judged
 from eval.report.labels import number
 from eval.report.plain_text import markdown_table
 from eval.report.sweep_words import HEADINGS, format_cell, format_condition, format_value
@@ -123,11 +123,6 @@ def episodes_of(record: Record) -> int:
 def verdicts_of(row: Row) -> list[str]:
     """The signs of a row's verdicts on success and on time."""
     return ["" if row[on] is None else _sign(row, on) for on in ("success", "time")]
-
-
-def is_identical(row: Row) -> bool:
-    """Whether every episode took the same course as that of the cell it is compared with."""
-    return bool(row["success"] and row["success"].get("identical"))
 
 
 def _sign(row: Row, on: str) -> str:

@@ -5,15 +5,15 @@ import enum
 import numpy as np
 from jaxtyping import Float64
 
-from sim_envs.droid.robot import DAMPING, MAX_VELOCITY, STIFFNESS
+from sim_envs.droid.robot import DAMPING, GRIPPER_STROKE, MAX_VELOCITY, STIFFNESS
 
 CONTROL_HZ = 15.0
 
 MAX_STEP = 0.2
 """Lead (rad) of a joint's target at a velocity of 1; the joint moves by less in a step."""
 
-GRIPPER_SPEED = 0.05 / 0.085
-"""Speed of the gripper as a fraction of its range per second: 5 cm/s of 8.5 cm."""
+GRIPPER_SPEED = 0.05 / GRIPPER_STROKE
+"""Speed of the gripper as a fraction of its range per second: 5 cm/s."""
 
 _CLOSES_ABOVE = 0.5
 _GRIPPER_LEAD = 0.1

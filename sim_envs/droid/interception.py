@@ -9,6 +9,7 @@ import numpy as np
 
 from sim_envs.droid.control import GRIPPER_SPEED, Joints
 from sim_envs.droid.machines import ConveyorShape, RampShape, TurntableShape
+from sim_envs.droid.robot import GRIPPER_STROKE
 from sim_envs.droid.rubric import Rubric
 from sim_envs.droid.station import Station
 from sim_envs.scripted.poses import Vector3
@@ -21,9 +22,6 @@ _PASSING, _SETTLING = 0.2, 1.0
 
 _STEP, _WITHIN = 0.25, 12.0
 """Spacing of candidate interception times, and their range (s)."""
-
-_OPENING = 0.085
-"""Opening of the gripper, m."""
 
 _OFF = 0.005
 """An object this far (m) below its carrier's surface is no longer carried."""
@@ -94,7 +92,7 @@ def ramp_exit(station: Station, name: str) -> tuple[Vector3, Vector3]:
 
 def closing_time(width: float) -> float:
     """Seconds until the closing gripper touches an object of a width (m)."""
-    return max(0.0, 1 - width / _OPENING) / GRIPPER_SPEED
+    return max(0.0, 1 - width / GRIPPER_STROKE) / GRIPPER_SPEED
 
 
 def duration(path: Sequence[Joints]) -> float:

@@ -32,6 +32,9 @@ FRICTION = (0.3, 0.3, 0.3, 0.3, 0.2, 0.15, 0.1)
 """Dry friction of each joint (Nm), with Franka's compensation: a third of that identified without it, so that
 the arm holds an object of 50 g without sinking."""
 
+GRIPPER_STROKE = 0.085
+"""Greatest distance between the fingertips, m."""
+
 GRIPPER_CLOSED = 0.8
 """Angle (rad) of the finger joint at which the pads meet; 0 is fully open, 85 mm."""
 

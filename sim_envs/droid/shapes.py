@@ -11,12 +11,10 @@ from pydantic import Field
 from configs.schema import Preset
 from sim_envs.droid.machines import ConveyorShape, RampShape, TurntableShape
 from sim_envs.droid.pieces import Length, MovingPart, Piece, RoundShape, about_y, about_z, open_box, times
+from sim_envs.droid.robot import GRIPPER_STROKE
 from sim_envs.droid.vessels import BinShape, BowlShape, MugShape, RingShape
 
 _DRAWER = "drawer"
-
-_WIDEST = 0.085
-"""The gripper's stroke, m."""
 
 
 class BoxShape(Preset):
@@ -217,7 +215,7 @@ Articulated = DrawerShape | Machine
 def is_too_wide(shape: Shape) -> bool:
     """Whether a shape is a solid too wide for the gripper."""
     solid = isinstance(shape, BoxShape | CylinderShape | SphereShape)  # others have a rim to grasp, or an arc
-    return solid and min(shape.extent[:2]) > _WIDEST
+    return solid and min(shape.extent[:2]) > GRIPPER_STROKE
 
 
 def footprint(shape: Shape) -> float:

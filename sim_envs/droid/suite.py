@@ -79,7 +79,7 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
                     f"uv pip install {package}=={pinned}"
                 )
         require_backend()
-        self._require_movable(tasks)
+        require_movable(tasks, self.protocol.motion, self.tasks(), self._can_move)
         for task in tasks:
             for init_id in range(STORED):
                 draw(self._tasks[task.task_id], init_id=init_id, seed=0)
@@ -89,7 +89,7 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
         choose_backend()  # MuJoCo reads the choice on import
         from sim_envs.droid.sim import DroidSim
 
-        self._require_movable([task])
+        require_movable([task], self.protocol.motion, self.tasks(), self._can_move)
         return DroidSim(
             self._tasks[task.task_id],
             control=self.environment.control,
@@ -120,11 +120,7 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
         assert isinstance(world, DroidSim), "the world was not opened by this suite"
         return DroidExpert(world, noise=noise)
 
-    def _require_movable(self, tasks: Sequence[Task]) -> None:
-        motion = self.protocol.motion or NONE
-        if parse_motion(motion) is not None:
-            from sim_envs.droid.moving import movable
+    def _can_move(self, task: Task) -> bool:
+        from sim_envs.droid.moving import movable
 
-            require_movable(
-                tasks, motion, self.tasks(), lambda task: bool(movable(self._tasks[task.task_id]))
-            )
+        return bool(movable(self._tasks[task.task_id]))

@@ -1,6 +1,6 @@
 """LIBERO's suites: 130 tasks with stored initial states, under the published protocol."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -66,14 +66,14 @@ class LiberoSuite:
         own = [self._tasks[task.task_id] for task in tasks]
         for task in own:
             require_assets(task, self._asset_set)
-        self._require_movable(own)
+        require_movable(own, self.protocol.motion, self._tasks, _can_move)
 
     def open(self, task: Task) -> World:
         """Open a simulator of the task."""
         from sim_envs.libero.sim import LiberoSim  # imports MuJoCo
 
         own = self._tasks[task.task_id]
-        self._require_movable([own])
+        require_movable([own], self.protocol.motion, self._tasks, _can_move)
         return LiberoSim(
             own,
             assets=self._asset_set,
@@ -105,14 +105,13 @@ class LiberoSuite:
         assert isinstance(world, LiberoSim), "a suite's expert is bound to worlds that the suite opened"
         return Expert(world, noise)
 
-    def _require_movable(self, tasks: Sequence[LiberoTask]) -> None:
-        motion = self.protocol.motion or NONE
-        if parse_motion(motion) is not None:
-            from sim_envs.libero.moving import can_move
-
-            require_movable(tasks, motion, self._tasks, can_move)
-
     def _describe_wordings(self, name: Wordings) -> dict[str, str]:
         """The name of the wordings, and a digest of all of them."""
         described = {task.language: wordings_of(task.language, name) for task in self._tasks}
         return {"name": name, "digest": digest(described)}
+
+
+def _can_move(task: LiberoTask) -> bool:
+    from sim_envs.libero.moving import can_move  # slow: the experts' scene
+
+    return can_move(task)
