@@ -22,7 +22,7 @@ _PROVENANCE = ("started", "finished", "config", "weights_sha256", "git", "versio
 
 
 @app.default
-def main(  # noqa: PLR0913 - one parameter per option of the command line
+def main(
     run_a: Path,
     run_b: Path,
     /,

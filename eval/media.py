@@ -23,7 +23,7 @@ app = App(name="python -m eval.media", version_flags=[])
 
 
 @app.default
-def main(  # noqa: PLR0913 - one parameter per option of the command line
+def main(
     run: Path,
     other: Path | None = None,
     /,

@@ -42,7 +42,7 @@ def build_app(
     app = App(name=f"python -m {module}", help=about, default_parameter=Parameter(negative=""))
 
     @app.default
-    def evaluate(  # noqa: PLR0913 - options that are not part of the configuration
+    def evaluate(
         *,
         options: Annotated[VariantsConfig, Parameter(name="*")] = VariantsConfig(),  # noqa: B008 - frozen
         policy_kwargs: Annotated[Words, WHAT] = (),

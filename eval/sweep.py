@@ -24,7 +24,7 @@ app = App(
 
 
 @app.default
-def sweep(  # noqa: PLR0913 - options that are not part of the configuration
+def sweep(
     *,
     axes: Annotated[GridConfig, Parameter(name="*")] = GridConfig(),  # noqa: B008 - frozen
     options: Annotated[SweepConfig, Parameter(name="*")] = SweepConfig(),  # noqa: B008 - frozen

@@ -35,7 +35,7 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012  (Gymnasium's)
 
-    def __init__(  # noqa: PLR0913  (arguments of `gymnasium.make`)
+    def __init__(
         self,
         suite: str,
         *,

@@ -71,7 +71,7 @@ class Query:
     timings_ms: Mapping[str, float]
 
 
-def rollout(  # noqa: PLR0913 - an episode, its clock and its recording
+def rollout(
     world: World,
     policy: Policy,
     key: EpisodeKey,

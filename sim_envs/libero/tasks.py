@@ -110,7 +110,7 @@ def _read_torch_array(file: Path) -> np.ndarray:
     return array
 
 
-class _ArrayUnpickler(pickle.Unpickler):
+class _ArrayUnpickler(pickle.Unpickler):  # noqa: S301 - it is what makes unpickling safe
     """Unpickles only NumPy arrays."""
 
     _ALLOWED = frozenset(
