@@ -4,11 +4,10 @@ import dataclasses
 import functools
 import hashlib
 import os
-import types
 from pathlib import Path
 
 from configs.errors import UsageError, unknown
-from sim_envs.gl import choose_backend
+from sim_envs.libero import standins
 from sim_envs.libero.bootstrap import load_libero, package_root
 
 STANDINS = "standins"
@@ -59,7 +58,7 @@ def find_assets(source: str | os.PathLike[str] | None = None) -> AssetSet:
     """The asset tree that `source` names.
 
     Args:
-        source: A folder; `standins` for ours, generated once; `download` for hf-libero's download, which
+        source: A folder; `standins` for ours, unpacked once; `download` for hf-libero's download, which
             skips files that exist; `auto` or None for the first that exists of the folder in
             `OXYGEN_LIBERO_ASSETS`, the one in the installed hf-libero package, and an earlier download, else
             the stand-ins.
@@ -70,7 +69,7 @@ def find_assets(source: str | os.PathLike[str] | None = None) -> AssetSet:
     if source is None or source == "auto":
         return _at_hand()
     if source == STANDINS:
-        return _generated()
+        return _standins()
     if source == "download":
         return _downloaded()
     if not Path(source).expanduser().exists() and Path(source).name == source:
@@ -86,29 +85,17 @@ def _at_hand() -> AssetSet:
     for path in (package_root() / "assets", _download_cache()):
         if not _missing_parts(path):
             return AssetSet(name="hf-libero", path=path.resolve())
-    return _generated()
+    return _standins()
 
 
-def _generated() -> AssetSet:
+def _standins() -> AssetSet:
     try:
-        return AssetSet(name=STANDINS, path=standins_module().build())
+        return AssetSet(name=STANDINS, path=standins.unpack())
     except OSError as error:
         raise UsageError(
             f"cannot write the stand-in assets to {str(error.filename)!r}: {error.strerror}; set "
             "XDG_CACHE_HOME to another folder"
         ) from None
-
-
-def standins_module() -> types.ModuleType:
-    """The generator of the stand-in assets.
-
-    Raises:
-        UsageError: MUJOCO_GL is invalid.
-    """
-    choose_backend()  # importing MuJoCo with an invalid one would raise a traceback
-    from sim_envs.libero import standins
-
-    return standins
 
 
 def _folder(path: Path, said_by: str) -> AssetSet:

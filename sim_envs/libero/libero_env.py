@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from configs.errors import UsageError
-from sim_envs.libero.assets import STANDINS, AssetSet, standins_module
+from sim_envs.libero.assets import STANDINS, AssetSet
 from sim_envs.libero.bootstrap import load_libero, use_assets
 from sim_envs.libero.conventions import CONTROL_HZ
+from sim_envs.libero.standins import missing_for
 from sim_envs.libero.tasks import LiberoTask
 
 _PLACEMENT_ATTEMPTS = 100
@@ -62,7 +63,7 @@ def require_assets(task: LiberoTask, assets: AssetSet) -> None:
     if assets.name != STANDINS:
         return
     problem = read_problem(task)
-    missing = standins_module().missing_for([*problem["objects"], *problem["fixtures"]])
+    missing = missing_for([*problem["objects"], *problem["fixtures"]], assets.path)
     if missing:
         raise UsageError(
             f"{task.suite} task {task.task_id} needs {', '.join(missing)}, for which there are no stand-ins: "
