@@ -49,7 +49,8 @@ class ProfileConfig(Preset):
 
     Attributes:
         name: Name of the profile.
-        device: The device, in words.
+        device: The device, in words; unless its times were measured here, followed by their kind: as
+            published, or roofline.
         dtype: Compute type of the policy.
         model: Configuration of the policy.
         source: Source of the profile, one line.
@@ -59,6 +60,8 @@ class ProfileConfig(Preset):
         guided_denoise: The same with guidance (`--overlap rtc`); None if unknown.
         fork: One fork of new requests into their slots.
         text_prefill: A separate prefill of a text, as in mode `isolated`; equal to `prefill` if None.
+        stack: Stacking the caches of texts into a batch and splitting it, once per decode job, by batch size;
+            nothing if empty, as in engines that decode in place.
         decode: A decode step, by batch size.
         parallel: Slowdown in mode `parallel`; None if unknown.
         jitter: Standard deviation of the logarithm of the factor that a query's times are multiplied by.
@@ -75,6 +78,7 @@ class ProfileConfig(Preset):
     guided_denoise: StageTime | None = None
     fork: StageTime
     text_prefill: StageTime | None = None
+    stack: dict[Annotated[int, Field(gt=0)], StageTime] = Field(default_factory=dict)
     decode: dict[Annotated[int, Field(gt=0)], StageTime] = Field(min_length=1)
     parallel: ParallelSlowdown | None = None
     jitter: float = Field(default=0.0, ge=0, allow_inf_nan=False)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from configs.cli import Names, NamesOrNone, Numbers
 from configs.motion import MotionText
 
-Mode = Literal["actions", "isolated", "shared", "unified", "parallel"]
+Mode = Literal["actions", "isolated", "interleaved", "shared", "unified", "parallel"]
 VideoChoice = Literal["none", "failures", "all"]
 Wordings = Literal["benchmark", "training", "held_out"]
 WhileWaiting = Literal["continue", "hold"]
@@ -233,7 +233,7 @@ class ScheduledConfig(EpisodesConfig):
 
     Attributes:
         text_every: Request a text of each language task at every N-th query. Default: each task's own rate.
-        tokens_per_frame: In mode unified, tokens decoded per query for each running text.
+        tokens_per_frame: In modes unified and interleaved, tokens decoded per query for each running text.
         clock: How simulated time passes while the policy computes: paused (not at all), fixed:A,B
             (milliseconds until the actions, until the next query), profile:NAME or profile:FILE.yaml (a
             device profile), measured (this machine), or replay:RUN (a recorded run).
@@ -287,7 +287,7 @@ class RunConfig(ScheduledConfig):
     def _check_deadline(self) -> Self:
         if self.deadline_ms is not None and self.mode != "unified":
             raise ValueError(
-                f"`deadline_ms` is {self.deadline_ms:g} in mode {self.mode}, which has no token budget; "
+                f"`deadline_ms` is {self.deadline_ms:g} in mode {self.mode}, which has no deadline; "
                 "use it with mode unified"
             )
         if self.deadline_ms is not None and self.clock not in ("paused", "measured"):

@@ -22,7 +22,7 @@ class ServeConfig(Preset):
         mode: How actions and language are scheduled.
         language_tasks: Texts to generate beside actions, or `none`. Default: those the policy was trained on.
         text_every: Request a text of each language task at every N-th query. Default: each task's own rate.
-        tokens_per_frame: In mode unified, language tokens decoded per query and text.
+        tokens_per_frame: In modes unified and interleaved, language tokens decoded per query and text.
         replan_steps: Actions of a chunk that vla-eval's clients execute (5 as in openpi's LIBERO).
         dtype: Data type of the computation. Default: the policy's own.
         random_weights: Random weights instead of the policy's checkpoint, to measure latency.

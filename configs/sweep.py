@@ -43,7 +43,8 @@ class GridConfig(Preset):
         mode: How actions and language are scheduled. Default: unified.
         text_every: Request a text of each language task at every N-th query. For no texts use mode actions.
             Default: each task's own rate.
-        tokens_per_frame: In mode unified, tokens decoded per query for each running text. Default: 5.
+        tokens_per_frame: In modes unified and interleaved, tokens decoded per query for each running text.
+            Default: 5.
         replan_steps: Control steps between two queries, or asap. Default: the suite's.
         while_waiting: What the robot does until new actions are available. Default: continue.
         overlap: How a new chunk replaces the previous one. Default: skip.

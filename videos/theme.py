@@ -16,6 +16,7 @@ MUTED: Rgb = (128, 137, 154)
 MODE_COLOURS: Mapping[str, Rgb] = {
     "actions": (122, 130, 146),
     "isolated": (213, 94, 0),
+    "interleaved": (0, 138, 106),
     "shared": (160, 118, 0),
     "parallel": (184, 92, 152),
     "unified": (0, 128, 200),

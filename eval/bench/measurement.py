@@ -5,8 +5,8 @@ Latencies, the same in every mode. The loop has no simulator: each query follows
 - *Action latency*: from the start of a query until its actions are on the host.
 - *Frame latency*: from the start of a query until the start of the next one, when all language of the query
   has been decoded and read back. It is the period of the control loop in its steady state, host time
-  included. In `isolated`, `shared` and `parallel` the language of a query is its whole texts; in `unified` it
-  is k tokens of every running text. The first query of each run is not counted.
+  included. In `isolated`, `shared` and `parallel` the language of a query is its whole texts; in `unified`
+  and `interleaved` it is k tokens of every running text. The first query of each run is not counted.
 - *First token*, *whole request*: from the start of the query that requests a text until the host knows its
   first, or its last, token. Runs of other configurations in between are not counted.
 """
@@ -36,7 +36,7 @@ class QueryTimes:
         action_ms: Action latency.
         frame_ms: Frame latency.
         tokens: Tokens decoded, of all robots.
-        decode_steps: Decode steps of the frame in mode `unified`; 0 in the other modes.
+        decode_steps: Decode steps of each text in modes `unified` and `interleaved`; 0 in the other modes.
         submitted: Texts requested in this query.
         dropped: Texts dropped in this query.
         finished: Texts finished in this query.

@@ -138,10 +138,11 @@ def _refuse_ignored_options(given: argparse.Namespace) -> None:
 def _refuse_frames_without_unified(given: argparse.Namespace, modes: Sequence[str]) -> None:
     for name in ("tokens_per_frame", "deadline_ms"):
         values = getattr(given, name)
-        if values and Mode.UNIFIED not in modes:
+        effective = [Mode.UNIFIED] if name == "deadline_ms" else [Mode.UNIFIED, Mode.INTERLEAVED]
+        if values and not set(effective) & set(modes):
             raise UsageError(
-                f"{_flag(name)} {' '.join(values)} is for mode unified, and --modes is {' '.join(modes)}; "
-                "leave it out, or add unified"
+                f"{_flag(name)} {' '.join(values)} is for mode {' or '.join(effective)}, and --modes is "
+                f"{' '.join(modes)}; leave it out, or add unified"
             )
 
 
@@ -242,7 +243,7 @@ def _add_lists(group: argparse._ArgumentGroup) -> None:
         "modes": ("MODE", "ways of scheduling"),
         "denoise_steps": ("N", "Euler steps of the flow"),
         "text_tokens": ("N", "tokens of a text"),
-        "tokens_per_frame": ("K", "tokens a frame decodes in mode unified"),
+        "tokens_per_frame": ("K", "tokens of each text per frame in modes unified and interleaved"),
         "robots": ("N", "robots served at once"),
         "arrivals": ("WHEN", "when texts are requested: every:1, burst:4:8, poisson:0.5, any with @8-30"),
         "deadline_ms": ("MS", "in mode unified, decode what fits before it instead of --tokens-per-frame"),

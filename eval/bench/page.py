@@ -65,7 +65,7 @@ def _charts(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def _over_budget(workload: Sequence[Row], measure: Measure, y: str) -> dict[str, Any] | None:
-    """The modes over the token budget of `unified`; modes without one are level lines."""
+    """The modes over the token budget; modes without one are level lines."""
     budgets = [budget for row in workload if (budget := _budget(row)) is not None]
     ends = (min(budgets), max(budgets)) if budgets else (1.0, 1.0)
     lines = []

@@ -72,7 +72,8 @@ class Row(WorkloadInfo):
         mode: How language was scheduled.
         denoise_steps: Euler steps of the flow.
         text_tokens: Tokens of a text, N.
-        tokens_per_frame: Decode steps in a frame of `unified`, k; None in other modes, and by deadline.
+        tokens_per_frame: Decode steps of each text in a frame of `unified` or `interleaved`, k; None in other
+            modes, and by deadline.
         deadline_ms: Deadline of a frame of `unified`, instead of k.
         robots: Observations in a query.
         arrivals: When texts are requested.
@@ -87,7 +88,8 @@ class Row(WorkloadInfo):
         chunks_per_s: Action chunks of all robots.
         actions_per_s: The same times the horizon, as OxyGen's paper counts.
         tokens_per_s: Text tokens of all robots.
-        decode_steps_per_frame: Mean decode steps of a frame of `unified`; None in other modes.
+        decode_steps_per_frame: Mean decode steps of each text in a frame of `unified` or `interleaved`; None
+            in other modes.
         deadline_missed_fraction: Fraction of frames longer than the deadline; None without one.
         requests_submitted, requests_finished, requests_dropped: Texts in the counted queries.
         decode_batch: Batch size of the decode program; None if nothing is decoded.

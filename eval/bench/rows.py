@@ -119,7 +119,7 @@ def _totals(
         "chunks_per_s": robots * len(queries) / seconds,
         "actions_per_s": horizon * robots * len(queries) / seconds,
         "tokens_per_s": sum(query.tokens for query in queries) / seconds,
-        "decode_steps_per_frame": steps if configuration.mode is Mode.UNIFIED else None,
+        "decode_steps_per_frame": steps if configuration.mode in (Mode.UNIFIED, Mode.INTERLEAVED) else None,
         "deadline_missed_fraction": missed,
         "requests_submitted": sum(query.submitted for query in queries),
         "requests_finished": len(texts),

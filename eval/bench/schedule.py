@@ -20,7 +20,7 @@ class QueryPrograms:
     Attributes:
         prefills: Prefills, the one for the actions included.
         decode_steps: Decode steps, of any batch size.
-        texts: The most texts in one batch.
+        texts: The most texts in one batch; in mode `interleaved`, all unfinished ones.
     """
 
     prefills: int
@@ -36,6 +36,8 @@ def programs_by_query(
     match configuration.mode:
         case Mode.UNIFIED:
             return _across_queries(new, configuration.min_decode_steps)
+        case Mode.INTERLEAVED:
+            return _interleaved(new, configuration.min_decode_steps)
         case Mode.SHARED:
             return [_shared(texts) for texts in new]
         case Mode.ACTIONS:
@@ -62,6 +64,33 @@ def _shared(by_robot: Sequence[Sequence[int]]) -> QueryPrograms:
     return QueryPrograms(prefills=1, decode_steps=max(lengths, default=0), texts=len(lengths))
 
 
+def _interleaved(new: Sequence[Sequence[Sequence[int]]], k: int) -> list[QueryPrograms]:
+    """Each query decodes k tokens of every unfinished text, one text of each robot at a time.
+
+    New texts, which follow the unfinished ones, have a prefill each, or one with those of the other robots.
+    """
+    queries, left = [], [list[int]() for _ in new[0]]
+    for by_robot in new:
+        begun = [len(own) for own in left]
+        left = [own + list(lengths) for own, lengths in zip(left, by_robot, strict=True)]
+        rounds = range(max(map(len, left)))
+        queries.append(
+            QueryPrograms(
+                prefills=1
+                + sum(
+                    any(old <= turn < len(own) for old, own in zip(begun, left, strict=True))
+                    for turn in rounds
+                ),
+                decode_steps=sum(
+                    min(k, max(own[turn] for own in left if turn < len(own))) for turn in rounds
+                ),
+                texts=sum(map(len, left)),
+            )
+        )
+        left = [[length - k for length in own if length > k] for own in left]
+    return queries
+
+
 def _across_queries(new: Sequence[Sequence[Sequence[int]]], k: int) -> list[QueryPrograms]:
     """Each query decodes k tokens of every unfinished text; `new` has the lengths by query and robot."""
     queries, left = [], list[int]()
@@ -79,7 +108,7 @@ def is_predictable(workload: Workload, configuration: BenchConfiguration, querie
     if configuration.mode is Mode.ACTIONS:
         return True
     unfinished = max_new_requests(workload, queries)
-    if configuration.mode is Mode.UNIFIED:
+    if configuration.mode in (Mode.UNIFIED, Mode.INTERLEAVED):
         unfinished = max(query.texts for query in programs_by_query(workload, configuration, queries))
     batch = unfinished if configuration.mode in (Mode.UNIFIED, Mode.SHARED) else 0
     return unfinished <= (workload.slots or unfinished) and batch <= (workload.rows or batch)
@@ -90,10 +119,10 @@ def max_queries_per_text(workload: Workload, configuration: BenchConfiguration) 
 
     With fewer rows than slots, a text may have to wait while those in all other slots are decoded.
     """
-    if configuration.mode is not Mode.UNIFIED:
+    if configuration.mode not in (Mode.UNIFIED, Mode.INTERLEAVED):
         return 1
     decoded = math.ceil(workload.text_tokens / configuration.min_decode_steps)
-    if workload.rows is None:
+    if configuration.mode is Mode.INTERLEAVED or workload.rows is None:
         return decoded
     slots = workload.slots or max(
         query.texts for query in programs_by_query(workload, configuration, 2 * decoded)

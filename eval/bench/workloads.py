@@ -101,7 +101,8 @@ class BenchConfiguration:
 
     Attributes:
         mode: How language is scheduled.
-        tokens_per_frame: Decode steps in a frame of mode `unified`; None in other modes, and by deadline.
+        tokens_per_frame: Decode steps of each text in a frame of modes `unified` and `interleaved`; None in
+            other modes, and by deadline.
         deadline_ms: Deadline of a frame in mode `unified`, instead of `tokens_per_frame`; milliseconds.
     """
 
@@ -111,7 +112,7 @@ class BenchConfiguration:
 
     @property
     def min_decode_steps(self) -> int:
-        """The fewest decode steps of a frame in mode `unified`; a deadline guarantees one."""
+        """The fewest decode steps of a text in a frame; a deadline guarantees one."""
         return self.tokens_per_frame or 1
 
     def __str__(self) -> str:
@@ -119,7 +120,7 @@ class BenchConfiguration:
 
 
 def configuration_label(mode: str, tokens_per_frame: int | None, deadline_ms: float | None) -> str:
-    """The mode, and the token budget of `unified`."""
+    """The mode, and its token budget, if any."""
     if deadline_ms is not None:
         return f"{mode}, {deadline_ms:g} ms"
     return mode if tokens_per_frame is None else f"{mode}, k = {tokens_per_frame}"
@@ -129,7 +130,8 @@ def configuration_label(mode: str, tokens_per_frame: int | None, deadline_ms: fl
 class WorkloadGrid:
     """The values of each axis; all combinations are measured.
 
-    Deadlines, if any, replace tokens per frame. Without `cameras` the policy's number is used.
+    Deadlines, if any, replace the tokens per frame of `unified`. Without `cameras` the policy's number is
+    used.
     `slots` and `rows` are the same in all workloads.
     """
 
@@ -156,16 +158,20 @@ class WorkloadGrid:
         self.workloads()  # each checks itself
 
     def configurations(self, text_tokens: int) -> list[BenchConfiguration]:
-        """The modes in order; `unified` once for each deadline, or else each k of at most `text_tokens`."""
+        """The modes in order; those with a token budget once for each k of at most `text_tokens`.
+
+        If there are deadlines, `unified` once for each instead.
+        """
         ks = sorted({min(k, text_tokens) for k in self.tokens_per_frame})
-        unified = [BenchConfiguration(mode=Mode.UNIFIED, deadline_ms=ms) for ms in self.deadline_ms] or [
-            BenchConfiguration(mode=Mode.UNIFIED, tokens_per_frame=k) for k in ks
-        ]
-        return [
-            configuration
-            for mode in self.modes
-            for configuration in (unified if mode == Mode.UNIFIED else [BenchConfiguration(mode=Mode(mode))])
-        ]
+        found = []
+        for mode in map(Mode, self.modes):
+            if mode is Mode.UNIFIED and self.deadline_ms:
+                found += [BenchConfiguration(mode=mode, deadline_ms=ms) for ms in self.deadline_ms]
+            elif mode in (Mode.UNIFIED, Mode.INTERLEAVED):
+                found += [BenchConfiguration(mode=mode, tokens_per_frame=k) for k in ks]
+            else:
+                found.append(BenchConfiguration(mode=mode))
+        return found
 
     def workloads(self) -> list[tuple[Workload, list[BenchConfiguration]]]:
         """All workloads with their configurations."""

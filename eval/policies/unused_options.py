@@ -59,9 +59,15 @@ def refuse_model_options(given: Mapping[str, Any], policies: Sequence[str]) -> N
 
 def unused_in(mode: Mode) -> frozenset[str]:
     """Names of the options in `RunConfig` that have no effect in a mode."""
-    if mode == "unified":
-        return frozenset()
-    return frozenset(_TEXT_OPTIONS if mode == "actions" else _BUDGET_OPTIONS)
+    match mode:
+        case "unified":
+            return frozenset()
+        case "interleaved":
+            return frozenset({"deadline_ms"})
+        case "actions":
+            return frozenset(_TEXT_OPTIONS)
+        case _:
+            return frozenset(_BUDGET_OPTIONS)
 
 
 def _refuse_in_modes(option: str, option_text: str, modes: Sequence[Mode]) -> None:

@@ -47,8 +47,8 @@ class RunIdentity:
         decode_weights: Data type of the weights that decode texts; None for that of the computation, and in
             mode `actions`.
         text_every: Queries between text requests; None if the preset decides, or in mode `actions`.
-        tokens_per_frame: In mode `unified`, tokens decoded per query for each running text; with a deadline,
-            the size of the compiled batch. None in other modes.
+        tokens_per_frame: In modes `unified` and `interleaved`, tokens decoded per query for each running
+            text; with a deadline, the size of the compiled batch. None in other modes.
         deadline_ms: In mode `unified`, latency budget of a query, milliseconds; None without one.
         clock: Value of `--clock`.
         while_waiting: Value of `--while-waiting`.
@@ -166,7 +166,7 @@ def _identity(manifest: _Manifest) -> RunIdentity:
     identity |= {name: manifest.config[name] for name in options if name in manifest.config}
     if manifest.mode != "actions":
         identity |= {option: manifest.config.get(option) for option in ("text_every", "decode_weights")}
-    if manifest.mode == "unified":
+    if manifest.mode in ("interleaved", "unified"):
         identity |= {option: manifest.config.get(option) for option in ("tokens_per_frame", "deadline_ms")}
     if not manifest.protocol:  # only hashes are recorded
         return _IDENTITY.validate_python(identity)

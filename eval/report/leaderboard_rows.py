@@ -131,13 +131,13 @@ def policy_label(entry: Entry, entries: Sequence[Entry]) -> str:
 
 def _mode_label(entry: Entry, entries: Sequence[Entry]) -> str:
     """Mode; token budget and clock only if they differ within the table."""
-    run, unified = entry.run, [other.run for other in entries if other.run.mode == "unified"]
+    run, alike = entry.run, [other.run for other in entries if other.run.mode == entry.run.mode]
     parts = [run.mode]
     if run.text_every is not None:
         parts.append("a text every " + ("query" if run.text_every == 1 else f"{run.text_every} queries"))
-    if run.mode == "unified" and len({other.tokens_per_frame for other in unified}) > 1:
+    if len({other.tokens_per_frame for other in alike}) > 1:
         parts.append("k not said" if run.tokens_per_frame is None else f"k = {run.tokens_per_frame}")
-    if run.mode == "unified" and len({other.deadline_ms for other in unified}) > 1:
+    if len({other.deadline_ms for other in alike}) > 1:
         parts.append("no deadline" if run.deadline_ms is None else f"{run.deadline_ms:g} ms")
     if len({clock_label(other.run) for other in entries}) > 1:
         parts.append(clock_label(run))

@@ -32,7 +32,8 @@ _WORDS = {
 def format_value(axis: str, options: Mapping[str, Any]) -> str:
     """The value of an option in a cell; empty if it has no effect in the cell."""
     value, mode = options.get(axis), options["mode"]
-    idle = (axis == "tokens_per_frame" and mode != "unified") or (axis == "text_every" and mode == "actions")
+    whole = mode not in ("interleaved", "unified")  # texts are decoded to their end, if there are any
+    idle = (axis == "tokens_per_frame" and whole) or (axis == "text_every" and mode == "actions")
     if axis == "motion":
         return format_motion(str(value))
     return "" if idle else str("default" if value is None else value).removeprefix("profile:")

@@ -1,18 +1,18 @@
 """Latency of a query from the engine's work and a device profile. Imports no simulator and no model.
 
-Actions come first: host, prefill, denoising. The decode jobs follow in order, each with its prefills, forks
-and decode steps. In mode `parallel` the jobs start with the query in a second process, and the query ends
-when both are done.
+Actions come first: host, prefill, denoising. The decode jobs follow in order, each with its prefills, forks,
+stacking and decode steps. In mode `parallel` the jobs start with the query in a second process, and the query
+ends when both are done.
 """
 
 import hashlib
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from configs.errors import UsageError
-from configs.profile import ProfileConfig
+from configs.profile import ProfileConfig, StageTime
 from configs.schema import Mode
 from oxygen.serving.requests import DecodeWork
 from sim_envs.world import EpisodeKey
@@ -56,7 +56,6 @@ class LatencyModel:
             )
         self._profile = profile
         self._slowdown = language
-        self._sizes = sorted(profile.decode)
         self.action_ms = acting * (profile.host.ms + profile.prefill.ms + denoise.ms)
         self._language_from_ms = 0.0 if mode == "parallel" else self.action_ms
 
@@ -76,26 +75,32 @@ class LatencyModel:
         return self._language_from_ms + before + self._job_ms(work[job], steps)
 
     def decode_ms(self, batch: int) -> float:
-        """One decode step on an otherwise idle device.
-
-        Piecewise linear in the batch sizes of the profile, extrapolated above the largest; constant below the
-        smallest.
-        """
-        times, sizes = self._profile.decode, self._sizes
-        if batch <= sizes[0] or len(sizes) == 1:
-            return times[sizes[0]].ms
-        above = next((size for size in sizes if size >= batch), sizes[-1])
-        below = sizes[sizes.index(above) - 1]
-        slope = (times[above].ms - times[below].ms) / (above - below)
-        if batch > above:  # measurement noise must not make a larger batch faster
-            return times[above].ms + max(0.0, slope) * (batch - above)
-        return times[below].ms + slope * (batch - below)
+        """One decode step on an otherwise idle device."""
+        return _at(self._profile.decode, batch)
 
     def _job_ms(self, job: DecodeWork, steps: int) -> float:
         """A decode job up to `steps` of its steps."""
         prefill = self._profile.text_prefill or self._profile.prefill
-        begun = job.prefills * prefill.ms + job.forks * self._profile.fork.ms
+        stack_ms = _at(self._profile.stack, job.batch) if self._profile.stack else 0.0
+        begun = job.prefills * prefill.ms + job.forks * self._profile.fork.ms + stack_ms
         return self._slowdown * (begun + steps * self.decode_ms(job.batch))
+
+
+def _at(times: Mapping[int, StageTime], batch: int) -> float:
+    """Milliseconds at a batch size.
+
+    Piecewise linear in the batch sizes of the profile, extrapolated above the largest; constant below the
+    smallest.
+    """
+    sizes = sorted(times)
+    if batch <= sizes[0] or len(sizes) == 1:
+        return times[sizes[0]].ms
+    above = next((size for size in sizes if size >= batch), sizes[-1])
+    below = sizes[sizes.index(above) - 1]
+    slope = (times[above].ms - times[below].ms) / (above - below)
+    if batch > above:  # measurement noise must not make a larger batch faster
+        return times[above].ms + max(0.0, slope) * (batch - above)
+    return times[below].ms + slope * (batch - below)
 
 
 def jitter(profile: ProfileConfig, key: EpisodeKey, query: int) -> float:

@@ -87,7 +87,7 @@ class Reply:
         finished: Texts finished since the previous reply.
         dropped: Requests dropped since the previous reply because no slot was free.
         tokens: Tokens decoded since the previous reply, including stop tokens.
-        tokens_per_frame: Decode steps of the query in mode `unified`; else 0.
+        tokens_per_frame: Decode steps of each text in modes `unified` and `interleaved`; else 0.
         work: Work of the query's decode jobs, in order, besides one prefill and one denoising; None if the
             policy does not report it.
     """

@@ -179,6 +179,7 @@ def _work_alone(job: DecodeJob, texts: CompletedStep, robot: int, alone: Program
     else:
         before = {request: len(request.tokens) - texts.new_tokens.get(request, 0) for request in rows}
         steps = min(texts.step.decode_steps, max(each.limit - before[each] for each in rows))
-        batch = alone.rows[-1]
+        batch = alone.batch_of(1) if job.own_prefill else alone.rows[-1]
     fork = alone.forks[0] if job.own_prefill else alone.forks[-1]
-    return DecodeWork(prefills=int(job.own_prefill), forks=-(-new // fork), steps=steps, batch=batch)
+    prefills = int(job.own_prefill and new > 0)
+    return DecodeWork(prefills=prefills, forks=-(-new // fork), steps=steps, batch=batch)

@@ -60,7 +60,7 @@ class VectorPolicy:
 
     A query is one `act`, which returns the actions as soon as they are ready, then one `settle`, which
     returns the reply. In modes `unified` and `parallel`, texts are decoded while the caller does something
-    else in between; in `isolated` and `shared`, in `settle`.
+    else in between; in the others, in `settle`.
 
     Independent robots (`EngineConfig.independent`) run different episodes at their own pace: which of them
     have a query in one step does not affect their replies.

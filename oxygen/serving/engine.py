@@ -32,7 +32,7 @@ class EngineStep:
         started_s: When the step started.
         prefilled_s: When the prefix was ready.
         actions_ready_s: When the actions were on the host.
-        decode_steps: Decode steps queued behind the actions, in mode `unified`; else 0.
+        decode_steps: Decode steps of each text, in modes `unified` and `interleaved`; else 0.
         decode_batch: Size of their batch.
     """
 
@@ -81,7 +81,7 @@ class Engine:
             runner: The compiled programs.
             scheduler: Plans the texts; without a decoder it must plan none.
             decoder: Decodes the texts.
-            budget: Decode steps of a step in mode `unified`.
+            budget: Decode steps of a step in modes `unified` and `interleaved`.
             clock: Returns the time in seconds.
         """
         self._runner = runner
@@ -211,14 +211,14 @@ class Engine:
         return decoded
 
     def _budgeted(self, plan: StepPlan, arrived_s: float) -> tuple[int, int]:
-        """Decode steps to queue behind the actions, and the size of their batch."""
-        for job in plan.jobs:
-            if not job.to_the_end:
-                batch = self._runner.sizes.batch_of(job.batch)
-                spent_ms = max(1e3 * (self._clock() - arrived_s), self._acting_ms.value or 0.0)
-                steps = self._budget.steps(batch=batch, spent_ms=spent_ms, costs=self._costs)
-                return min(steps, job.steps), batch
-        return 0, 0
+        """Decode steps of each job that does not run to its end, and the size of its batch."""
+        budgeted = [job for job in plan.jobs if not job.to_the_end]
+        if not budgeted:
+            return 0, 0
+        batch = self._runner.sizes.batch_of(budgeted[0].batch)
+        spent_ms = max(1e3 * (self._clock() - arrived_s), self._acting_ms.value or 0.0)
+        steps = self._budget.steps(batch=batch, spent_ms=spent_ms, costs=self._costs)
+        return min(steps, max(job.steps for job in budgeted)), batch
 
 
 def _on_host(chunks: list[Array], guidance: Guidance | None) -> Float32[np.ndarray, "robot horizon action"]:

@@ -19,13 +19,14 @@ class EngineConfig:
 
     Attributes:
         mode: How language is scheduled beside the actions.
-        budget: In mode `unified`, decode steps in an engine step.
+        budget: In modes `unified` and `interleaved`, decode steps of each text in an engine step.
         slots: Maximal active requests; the KV pool's memory is proportional to it. Every language task of
             every robot needs at least one. With `ample_slots`, the newest request of every task always gets
             one, even if texts wait for a row.
         rows: Requests decoded in one batch; others wait in their slots. Mode `unified` always decodes this
-            many, `isolated` one of each robot, `shared` those requested together. Logits differ in their last
-            bits between batch sizes, and so may texts where two tokens are almost equally likely.
+            many, `isolated` and `interleaved` one of each robot, `shared` those requested together. Logits
+            differ in their last bits between batch sizes, and so may texts where two tokens are almost
+            equally likely.
         robots: Observations in one batch.
         independent: Whether each robot is served as if it were alone: its texts are decoded only in its own
             queries, at batch sizes that do not depend on other robots, and its replies report its own work.
@@ -63,8 +64,8 @@ class EngineConfig:
 def sizes_for(engine: EngineConfig, tasks: Sequence[TokenizedTask]) -> ProgramSizes:
     """The shapes to compile, so that every mode has forks and decode batches no larger than it needs.
 
-    `isolated` and `parallel` decode one text of each robot at a time, `shared` all new requests of a query,
-    `unified` the engine's rows.
+    `isolated`, `interleaved` and `parallel` decode one text of each robot at a time, `shared` all new
+    requests of a query, `unified` the engine's rows.
     """
     new = max(1, engine.robots * sum(task.arrivals.within(1) for task in tasks))
     drawn = [task.sampling for task in tasks if not task.sampling.greedy]

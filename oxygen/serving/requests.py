@@ -105,7 +105,7 @@ class DecodeJob:
     Attributes:
         new: Requests to fork into their slots.
         rows: Requests to decode.
-        own_prefill: Whether the new requests get their own prefill instead of the actions' one.
+        own_prefill: Whether new requests, if any, get their own prefill instead of the actions' one.
         batch: Minimal size of the decode batch. Fixed for all jobs of a mode, since logits depend on it in
             their last bits.
         steps: Decode steps that the longest text still needs.

@@ -6,7 +6,7 @@ and waits for a row of the decode batch: the slots are the queue, and bound its 
 
 Order. In mode `unified`, the first requests of the queue get the rows of a step. The queue is in order of
 arrival, with a task's priority as a head start in steps. A request without a row keeps its KV slot and
-continues later.
+continues later. In mode `interleaved`, all requests are decoded in this order, one of each robot at a time.
 
 No starvation. Only requests that arrive within D steps of a request can overtake it (D: the largest priority
 minus its own). At most S - 1 others hold slots; each needs a row for at most L steps (the longest limit over
@@ -37,6 +37,8 @@ class Mode(enum.StrEnum):
     """No texts: the baseline for latency and actions."""
     ISOLATED = "isolated"
     """Every request has its own prefill and is decoded to its end, one by one, before the next query."""
+    INTERLEAVED = "interleaved"
+    """Every request has its own prefill; each query decodes a few tokens of all of them, one by one."""
     SHARED = "shared"
     """Requests share the actions' prefill and are decoded to their end in one batch before the next query."""
     UNIFIED = "unified"
@@ -209,6 +211,8 @@ class Scheduler:
         match self._mode:
             case Mode.UNIFIED:
                 return self._continuous(new, queries)
+            case Mode.INTERLEAVED:
+                return [self._in_turn(part) for part in _some_of_each_robot(self._going(queries), 1)]
             case Mode.SHARED if self._independent and self._robots > 1:
                 share = self._together
                 rounds = _some_of_each_robot(new, share)
@@ -228,8 +232,7 @@ class Scheduler:
         return max(1, min(requested, self._rows // self._robots))
 
     def _continuous(self, new: Sequence[Request], queries: Container[int]) -> list[DecodeJob]:
-        going = [each for each in self._active if not self._independent or each.robot in queries]
-        rows = sorted(going, key=lambda request: request.order)[: self._rows]
+        rows = self._going(queries)[: self._rows]
         if not rows:
             return []
         return [
@@ -242,6 +245,22 @@ class Scheduler:
                 to_the_end=False,
             )
         ]
+
+    def _going(self, queries: Container[int]) -> list[Request]:
+        """The requests that this step may decode, in the order of the queue."""
+        going = [each for each in self._active if not self._independent or each.robot in queries]
+        return sorted(going, key=lambda request: request.order)
+
+    def _in_turn(self, rows: Sequence[Request]) -> DecodeJob:
+        """A few tokens of at most one request of each robot."""
+        return DecodeJob(
+            new=tuple(request for request in rows if request.state is RequestState.WAITING),
+            rows=tuple(rows),
+            own_prefill=True,
+            batch=self._robots,
+            steps=max(request.limit - len(request.tokens) for request in rows),
+            to_the_end=False,
+        )
 
     def _release(self, request: Request, state: RequestState) -> None:
         request.state = state

@@ -25,8 +25,8 @@ class DecodeResult:
 
     Attributes:
         tokens: Slot to all tokens decoded there since its request started, for every decoded slot.
-        first_token_s: Slot to the time of its first token, in seconds of the clock; only for jobs that run to
-            their end.
+        first_token_s: Slot to the time of its first token, in seconds of the clock; for jobs that do not run
+            to their end, the time at which the job was done.
         finished_s: Likewise, the time of its last token.
         began_s: When the jobs started, if after the actions were delivered; else 0.
         done_s: When the device finished all jobs.
@@ -67,8 +67,9 @@ class TextDecoder(Protocol):
 class LocalTextDecoder:
     """Decodes with the runner of the actions, behind the actions.
 
-    Jobs with a step budget are queued behind the actions at once; a thread records when the device is done.
-    Jobs that run to their end are driven by the host, in `finish`.
+    Jobs with a step budget that share the actions' prefix are queued behind the actions at once; the others
+    start in `finish`, so that no prefill of theirs delays the actions. A thread records when the device is
+    done with a job; jobs that run to their end are driven by the host.
     """
 
     def __init__(
@@ -92,36 +93,41 @@ class LocalTextDecoder:
         self._jobs: Sequence[DecodeJob] = ()
         self._left: list[Callable[[], None]] = []
         self._work: list[DecodeWork] = []
-        self._queued: Future[float] | None = None
+        self._queued: list[tuple[DecodeJob, Future[float]]] = []
         self._first_token_s: dict[int, float] = {}
         self._finished_s: dict[int, float] = {}
 
     def begin(self, inputs: ModelInput, jobs: Sequence[DecodeJob], prefix: Prefix | None, steps: int) -> None:
-        """Queue the jobs with a step budget; for the others, only send the new requests."""
-        self._jobs, self._left, self._work, self._queued = jobs, [], [], None
+        """Queue the jobs that share the prefix and have a budget; for others, only send the new requests."""
+        self._jobs, self._left, self._work, self._queued = jobs, [], [], []
         self._first_token_s, self._finished_s = {}, {}
         for job in jobs:
             new = self._sent(job)
+            source = inputs if job.own_prefill else prefix
             if job.to_the_end:
-                source = inputs if job.own_prefill else prefix
                 self._left.append(functools.partial(self._run_to_the_end, job, new, source))
+            elif job.own_prefill:
+                self._left.append(functools.partial(self._queue, job, new, source, steps))
             else:
-                self._queue(job, new, prefix, steps)
+                self._queue(job, new, source, steps)
 
     def finish(self) -> DecodeResult:
-        """Run the jobs that run to their end, then read the tokens back."""
+        """Run the jobs that are left, then read the tokens back."""
         began_s = self._clock() if self._left else 0.0
         for run in self._left:
             run()
         self._left = []  # frees their prefixes
-        done_s = self._queued.result() if self._queued else _done_at(self._texts, self._clock)
+        for job, done in self._queued:
+            known_s = dict.fromkeys(job.slots, done.result())
+            self._first_token_s |= known_s
+            self._finished_s |= known_s
         slots = [slot for job in self._jobs for slot in job.slots]
         return DecodeResult(
             tokens=_read(self._texts, slots),
             first_token_s=self._first_token_s,
             finished_s=self._finished_s,
             began_s=began_s,
-            done_s=done_s,
+            done_s=max(self._finished_s.values()) if self._queued else _done_at(self._texts, self._clock),
             work=tuple(self._work),
         )
 
@@ -138,19 +144,26 @@ class LocalTextDecoder:
             for first in range(0, len(job.new), size)
         ]
 
-    def _fork(self, prefix: Prefix | None, new: Sequence[NewRequests]) -> None:
+    def _fork(self, source: ModelInput | Prefix | None, new: Sequence[NewRequests]) -> None:
+        """Start new requests, if any, from a prefix, or from observations after a prefill."""
+        if not new:
+            return
+        prefix = self._runner.prefill(source) if isinstance(source, ModelInput) else source
         assert prefix is not None, "jobs without a prefill of their own follow the actions' prefix"
         for some in new:
             self._pool, self._texts = self._runner.fork(prefix, some, self._pool, self._texts)
 
-    def _queue(self, job: DecodeJob, new: Sequence[NewRequests], prefix: Prefix | None, steps: int) -> None:
-        self._fork(prefix, new)
+    def _queue(
+        self, job: DecodeJob, new: Sequence[NewRequests], source: ModelInput | Prefix | None, steps: int
+    ) -> None:
+        """Decode at most `steps` tokens of each text, without waiting for the device."""
+        self._fork(source, new)
         steps = min(steps, job.steps)
         for _ in range(steps):
             self._decode(job)
         self._note(job, forks=len(new), steps=steps)
         self._texts.written.copy_to_host_async()
-        self._queued = self._waiting.submit(_done_at, self._texts, self._clock)
+        self._queued.append((job, self._waiting.submit(_done_at, self._texts, self._clock)))
 
     def _run_to_the_end(
         self, job: DecodeJob, new: Sequence[NewRequests], source: ModelInput | Prefix | None
@@ -160,7 +173,7 @@ class LocalTextDecoder:
         Tokens are read only after steps that can start or end a text: without a stop token, these are the
         first step and the limits.
         """
-        self._fork(self._runner.prefill(source) if isinstance(source, ModelInput) else source, new)
+        self._fork(source, new)
         steps = job.steps
         for written in range(job.steps):
             before = self._texts
@@ -174,7 +187,8 @@ class LocalTextDecoder:
 
     def _note(self, job: DecodeJob, *, forks: int, steps: int) -> None:
         batch = self._runner.sizes.batch_of(job.batch)
-        self._work.append(DecodeWork(prefills=int(job.own_prefill), forks=forks, steps=steps, batch=batch))
+        prefills = int(job.own_prefill and bool(job.new))
+        self._work.append(DecodeWork(prefills=prefills, forks=forks, steps=steps, batch=batch))
 
     def _all_ended(self, job: DecodeJob, texts: DecodeState) -> bool:
         """Record first-token and finish times; returns whether all texts are complete."""

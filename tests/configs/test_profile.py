@@ -54,6 +54,11 @@ def test_decode_steps_are_by_the_size_of_a_batch_and_at_least_one(wrong):
     assert "decode" in _refused(PROFILE | {"decode": wrong})
 
 
+def test_stacking_takes_a_finite_time_by_the_size_of_a_batch():
+    assert "stack.1.ms" in _refused(PROFILE | {"stack": {1: _TIME | {"ms": -1}}})
+    assert "stack" in _refused(PROFILE | {"stack": {0: _TIME}})
+
+
 def test_every_number_says_where_it_comes_from():
     assert "did you mean 'measured'" in _refused(PROFILE | {"host": _TIME | {"kind": "measure"}})
     assert "host.source" in _refused(PROFILE | {"host": _TIME | {"source": "two\nlines"}})

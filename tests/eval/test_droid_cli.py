@@ -35,7 +35,11 @@ def test_with_nothing_chosen_the_demo_runs(monkeypatch):
     assert call("--mode", "unified") == 0
     assert call("--init-ids", "7") == 0
     isolated, unified, own = runs
-    assert (isolated.mode, unified.mode, unified.clock) == ("isolated", "unified", "profile:jetson-thor")
+    assert (isolated.mode, unified.mode, unified.clock) == (
+        "isolated",
+        "unified",
+        "profile:jetson-thor-roofline",
+    )
     assert (unified.policy, unified.suites) == (own.policy, own.suites) == ("tiny_droid", ("droid_tabletop",))
     assert len(unified.task_ids) * len(unified.init_ids) == 9
     assert own.clock == "paused"

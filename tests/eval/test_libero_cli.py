@@ -44,7 +44,7 @@ def test_with_nothing_chosen_the_demo_runs(started):
         suites=("libero_object",),
         init_ids=(40,),
         assets="standins",
-        clock="profile:jetson-thor",
+        clock="profile:jetson-thor-roofline",
         video="all",
         video_every=1,
     )

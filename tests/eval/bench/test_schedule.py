@@ -65,6 +65,18 @@ def test_isolated_prefills_for_every_text_and_takes_robots_side_by_side():
     assert query == QueryPrograms(prefills=4, decode_steps=90, texts=2)
 
 
+def test_interleaved_prefills_for_new_texts_and_decodes_k_tokens_of_each_running_one():
+    queries = programs_by_query(workload(), configuration("interleaved", 12), 4)
+    assert queries == [
+        QueryPrograms(prefills=2, decode_steps=12, texts=1),
+        QueryPrograms(prefills=2, decode_steps=24, texts=2),
+        QueryPrograms(prefills=2, decode_steps=12 + 12 + 6, texts=3),
+        QueryPrograms(prefills=2, decode_steps=12 + 12 + 6, texts=3),
+    ]
+    of_two = programs_by_query(workload(robots=2), configuration("interleaved", 12), 3)[-1]
+    assert of_two == QueryPrograms(prefills=2, decode_steps=12 + 12 + 6, texts=6)
+
+
 @settings(max_examples=40)
 @given(
     arrivals_text=st.sampled_from(["every:1", "every:3", "burst:4:8", "poisson:0.7", "poisson:1.2@2-17"]),
@@ -87,6 +99,9 @@ def test_every_mode_decodes_every_requested_token(arrivals_text, robots, k):
     assert sum(query.texts for query in unified) == sum(-(-length // k) for length in texts)
     assert unified[-1] == QueryPrograms(prefills=1, decode_steps=0, texts=0)
     if robots == 1:
+        interleaved = programs_by_query(asked, configuration("interleaved", k), queries + 17)
+        assert sum(query.decode_steps for query in interleaved) == sum(texts)
+        assert sum(query.prefills for query in interleaved) == queries + 17 + len(texts)
         isolated = programs_by_query(asked, configuration("isolated"), queries)
         assert sum(query.decode_steps for query in isolated) == sum(texts)
         assert sum(query.prefills for query in isolated) == queries + len(texts)
@@ -103,6 +118,8 @@ def test_every_mode_decodes_every_requested_token(arrivals_text, robots, k):
         ({"slots": 30, "rows": 29}, "unified", 1, False),
         ({"slots": 3, "rows": 3}, "unified", 10, True),
         ({"slots": 1, "rows": 1}, "isolated", None, True),
+        ({"slots": 3, "rows": 1}, "interleaved", 10, True),
+        ({"slots": 2}, "interleaved", 10, False),
         ({"slots": 1, "rows": 1}, "actions", None, True),
     ],
 )
@@ -134,9 +151,9 @@ def test_with_few_rows_a_text_may_wait_for_those_in_all_other_slots():
     assert schedule.max_queries_per_text(few, configuration("shared")) == 1
 
 
-def test_deadlines_replace_k():
+def test_deadlines_replace_k_of_unified():
     grid = WorkloadGrid(
-        modes=("actions", "unified"),
+        modes=("actions", "interleaved", "unified"),
         denoise_steps=(10,),
         text_tokens=(30,),
         tokens_per_frame=(1, 5),
@@ -144,7 +161,13 @@ def test_deadlines_replace_k():
         arrivals=(("every:1", parse_arrivals("every:1")),),
         deadline_ms=(50.0, 100.5),
     )
-    assert [str(one) for one in grid.configurations(30)] == ["actions", "unified, 50 ms", "unified, 100.5 ms"]
+    assert [str(one) for one in grid.configurations(30)] == [
+        "actions",
+        "interleaved, k = 1",
+        "interleaved, k = 5",
+        "unified, 50 ms",
+        "unified, 100.5 ms",
+    ]
 
 
 def test_the_grid_has_all_combinations_and_k_is_an_axis_of_unified_only():

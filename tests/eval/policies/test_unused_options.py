@@ -21,11 +21,14 @@ from eval.policies.unused_options import refuse_unused_options, unused_in
         ),
         (
             {"mode": "actions", "language_tasks": ("narration", "memory")},
-            ["--language-tasks narration memory is for mode isolated, shared, unified", "this is actions;"],
+            [
+                "--language-tasks narration memory is for mode isolated, interleaved, shared, unified",
+                "this is actions;",
+            ],
         ),
         (
             {"mode": ("shared", "parallel"), "tokens_per_frame": 2},
-            ["--tokens-per-frame 2 is for mode unified", "--mode shared parallel unified"],
+            ["--tokens-per-frame 2 is for mode interleaved, unified", "--mode shared parallel unified"],
         ),
         (
             {"tokens_per_frame": 2, "language_tasks": ()},

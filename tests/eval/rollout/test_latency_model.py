@@ -83,6 +83,24 @@ def test_unified_pays_for_the_steps_of_the_query():
     assert model.text_ms([_work(steps=5, batch=10)], job=0, steps=3) == 123 + 5 + 3 * 16
 
 
+def test_stacking_is_paid_once_per_job_however_many_tokens_it_decodes():
+    stack = {1: _time(0.0), 4: _time(12.0), 10: _time(30.0)}
+    model = LatencyModel(_profile(stack=stack), "unified")
+    assert model.busy_ms([_work(steps=1, batch=4)]) == 123 + 5 + 12 + 7
+    assert model.busy_ms([_work(steps=3, batch=4)]) == 123 + 5 + 12 + 3 * 7
+    assert model.busy_ms([_work(steps=1, batch=2)]) == 123 + 5 + 4 + 6
+    isolated = [LatencyModel(each, "isolated") for each in (_profile(stack=stack), _profile())]
+    assert isolated[0].busy_ms(_TWO_TEXTS) == isolated[1].busy_ms(_TWO_TEXTS)
+
+
+def test_interleaved_pays_for_one_prefill_per_new_text_and_k_steps_of_each_running_one():
+    model = LatencyModel(_profile(text_prefill=_time(70.0)), "interleaved")
+    work = [_work(prefills=1, steps=2), _work(forks=0, steps=2), _work(forks=0, steps=1)]
+    assert model.action_ms == 123
+    assert model.busy_ms(work) == 123 + 70 + 5 + 2 * 6 + 2 * 6 + 6
+    assert model.text_ms(work, job=1, steps=1) == 123 + 70 + 5 + 2 * 6 + 6
+
+
 def test_a_text_waits_for_the_jobs_before_its_own_and_not_for_the_rest_of_its_own():
     model = LatencyModel(_profile(), "isolated")
     assert model.text_ms(_TWO_TEXTS, job=1, steps=3) == 123 + (100 + 5 + 10 * 6) + (100 + 5 + 3 * 6)
@@ -107,7 +125,7 @@ def test_other_modes_do_not_pay_for_parallel():
 def test_a_mode_that_a_profile_cannot_price_is_refused():
     with pytest.raises(UsageError) as caught:
         LatencyModel(_profile(), "parallel")
-    for word in ("'abacus'", "mode parallel", "actions, isolated, shared, unified"):
+    for word in ("'abacus'", "mode parallel", "actions, isolated, interleaved, shared, unified"):
         assert word in str(caught.value)
 
 

@@ -5,6 +5,7 @@ from typing import get_args
 
 import pytest
 
+from configs.errors import UsageError
 from configs.load import load, names
 from configs.profile import ProfileConfig
 from configs.schema import Mode
@@ -20,10 +21,11 @@ from oxygen.serving.requests import DecodeWork
 from oxygen.serving.runner import ProgramSizes
 
 _ROWS = Path(__file__).resolve().parents[3] / "benchmarks/results/bench_small.jsonl"
+_CLOCKS = Path(__file__).resolve().parents[3] / "docs/clocks.md"
 _REACHED = 1.3
 """realtime-vla reaches 73 to 83 % of the roofline."""
 _PEAKS = {
-    "jetson-thor": Peaks(flops_per_s=258e12, bytes_per_s=273e9, source="NVIDIA's data sheet"),
+    "jetson-thor-roofline": Peaks(flops_per_s=258e12, bytes_per_s=273e9, source="NVIDIA's data sheet"),
     "h200": Peaks(flops_per_s=790e12, bytes_per_s=4.3e12, source="as measured, docs/bench.md"),
     "rtx4090-roofline": published("NVIDIA GeForce RTX 4090", "bfloat16"),
 }
@@ -50,21 +52,119 @@ def test_every_shipped_profile_prices_every_mode_it_claims(name):
     assert prices["unified"].action_ms == prices["isolated"].action_ms
 
 
-def test_the_rtx_4090_prices_the_published_queries_as_they_were_published():
+@pytest.mark.parametrize("overlap", ["skip", "rtc"])
+@pytest.mark.parametrize("name", names(ProfileConfig))
+def test_guided_denoising_is_charged_or_refused(name, overlap):
+    profile = load(ProfileConfig, name)
+    if overlap == "rtc" and profile.guided_denoise is None:
+        with pytest.raises(UsageError, match="cannot price overlap rtc"):
+            LatencyModel(profile, "unified", guided=True)
+    else:
+        extra = LatencyModel(profile, "unified", guided=overlap == "rtc").action_ms
+        assert (extra > LatencyModel(profile, "unified").action_ms) == (overlap == "rtc")
+
+
+def _isolated_ms(name, tokens):
+    job = DecodeWork(prefills=1, forks=1, steps=tokens, batch=1)
+    return LatencyModel(load(ProfileConfig, name), "isolated").busy_ms([job])
+
+
+def _frame_ms(name, k, batch):
+    job = DecodeWork(prefills=0, forks=1, steps=k, batch=batch)
+    return LatencyModel(load(ProfileConfig, name), "unified").busy_ms([job])
+
+
+def _stacked(k, batch):
+    """The share of stacking and splitting in a frame, percent."""
+    return 100 * load(ProfileConfig, "rtx4090").stack[batch].ms / _frame_ms("rtx4090", k, batch)
+
+
+def test_the_rtx_4090_is_the_solution_of_what_is_published():
     profile = load(ProfileConfig, "rtx4090")
-    isolated = LatencyModel(profile, "isolated").busy_ms([_TEXT])
-    unified = LatencyModel(profile, "unified").busy_ms([_FRAME])
-    assert isolated == pytest.approx(523, abs=1e-9)
-    assert unified == pytest.approx(142, abs=1e-9)
-    assert round(isolated / unified, 1) == 3.7
-    assert {profile.decode[1].kind, profile.prefill.kind, profile.denoise.kind} == {"derived"}
+    assert profile.prefill.ms == 47.66
+    assert _isolated_ms("rtx4090", 30) == pytest.approx(10e3 / 19.1, abs=0.1)
+    assert 30e3 / _isolated_ms("rtx4090", 30) == pytest.approx(57, abs=0.5)
+    assert _frame_ms("rtx4090", 1, 30) == pytest.approx(10e3 / 70.5, abs=0.1)
+    assert 30e3 / _frame_ms("rtx4090", 1, 30) == pytest.approx(213, rel=0.01)
+    assert round(_isolated_ms("rtx4090", 30) / _frame_ms("rtx4090", 1, 30), 1) == 3.7
+    assert _stacked(1, 30) == pytest.approx(35.65, abs=0.05)
+    assert _stacked(5, 6) == pytest.approx(9.64, abs=0.05)
 
 
-def test_its_prefill_and_denoising_are_split_as_their_floors_are():
-    profile, needed = load(ProfileConfig, "rtx4090"), _needed()
-    floors = {stage: _PEAKS["rtx4090-roofline"].floor_ms(needed[stage]) for stage in ("prefill", "denoise")}
-    share = profile.prefill.ms / (profile.prefill.ms + profile.denoise.ms)
-    assert share == pytest.approx(floors["prefill"] / sum(floors.values()), rel=0.02)
+def test_the_jetson_thor_is_the_solution_of_the_two_published_bounds():
+    profile = load(ProfileConfig, "jetson-thor")
+    assert 30e3 / _frame_ms("jetson-thor", 1, 30) == pytest.approx(100, rel=1e-3)
+    assert _isolated_ms("jetson-thor", 30) / _frame_ms("jetson-thor", 1, 30) == pytest.approx(3.3, rel=1e-3)
+    roofline = load(ProfileConfig, "jetson-thor-roofline")
+    for stage in ("prefill", "denoise", "guided_denoise"):
+        share = getattr(profile, stage).ms / getattr(roofline, stage).ms
+        assert share == pytest.approx(profile.decode[1].ms / roofline.decode[1].ms, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["rtx4090", "jetson-thor", "oxygen-libero"])
+def test_larger_batches_decode_slower_as_their_floors_do(name):
+    decode, floor = load(ProfileConfig, name).decode, load(ProfileConfig, "rtx4090-roofline").decode
+    assert decode[30].ms / decode[1].ms == pytest.approx(floor[30].ms / floor[1].ms, rel=2e-3)
+
+
+@pytest.mark.parametrize("name", names(ProfileConfig))
+def test_the_kind_of_a_profile_is_in_its_name_and_with_its_device(name):
+    device = load(ProfileConfig, name).device
+    assert name.endswith("-roofline") == ("roofline" in device and name != "h200")
+    origins = {"rtx4090": "as published", "jetson-thor": "as published", "h200": "roofline"}
+    assert device.endswith(origins.get(name, ""))
+
+
+_FIGURES = (
+    ("isolated, N = 20, no adapter", "439.3", "rtx4090", lambda name: [_isolated_ms(name, 20)]),
+    ("k = 5, 4 texts, no adapter", "215.6", "rtx4090", lambda name: [_frame_ms(name, 5, 4)]),
+    ("isolated, N = 20", "461.7", "oxygen-libero", lambda name: [_isolated_ms(name, 20)]),
+    ("k = 5, 4 texts", "217.7", "oxygen-libero", lambda name: [_frame_ms(name, 5, 4)]),
+    ("k = 5, 5 texts", "238.6", "oxygen-libero", lambda name: [_frame_ms(name, 5, 5)]),
+    ("k = 5, 5 texts", "238.6", "rtx4090", lambda name: [_frame_ms(name, 5, 5)]),
+    ("k = 5, 1 text, resumed", "193.5", "oxygen-libero", lambda name: [_frame_ms(name, 5, 1)]),
+    *(
+        (
+            f"k = {k}, N ≤ 20",
+            figures,
+            "oxygen-libero",
+            lambda name, k=k: [_frame_ms(name, k, 1), _frame_ms(name, k, -(-20 // k))],
+        )
+        for k, figures in enumerate(("172–191", "187–194", "197–198", "209–212", "219"), start=1)
+    ),
+    ("isolated, N ≤ 20", "328–376", "oxygen-libero", lambda name: [_isolated_ms(name, n) for n in (5, 20)]),
+)
+"""Published milliseconds that no profile was derived from: workload, figure, profile, prediction."""
+
+
+def test_the_docs_compare_the_profiles_with_every_other_published_figure():
+    docs = _CLOCKS.read_text(encoding="utf-8")
+    for workload, figure, name, predict in _FIGURES:
+        predicted = predict(name)
+        shown = "–".join(dict.fromkeys(f"{ms:.0f}" for ms in predicted))
+        if len(predicted) == 1:
+            error = 100 * (predicted[0] / float(figure) - 1)
+            shown += f" ({error:+.0f} %)".replace("-", "−")
+        assert f"| {workload} | {figure} | `{name}` | {shown} |" in docs
+
+
+def test_the_docs_have_the_prices_of_every_profile():
+    docs = _CLOCKS.read_text(encoding="utf-8")
+    for name in names(ProfileConfig):
+        assert f"\n{_priced(name)} |" in docs, _priced(name)
+
+
+def _priced(name):
+    """The row of the docs, up to the source."""
+    profile = load(ProfileConfig, name)
+    guided = LatencyModel(profile, "unified", guided=True).action_ms if profile.guided_denoise else None
+    prices = [
+        LatencyModel(profile, "actions").action_ms,
+        guided,
+        _isolated_ms(name, 30),
+        *(_frame_ms(name, k, 30 // k) for k in (1, 3, 5)),
+    ]
+    return f"| `{name}` | " + " | ".join("–" if ms is None else f"{ms:.3g}" for ms in prices)
 
 
 @pytest.mark.parametrize("name", _PEAKS)

@@ -62,7 +62,7 @@ def test_neither_company_nor_mode_changes_a_bit(guidable, observe):
     assert not np.array_equal(both[0], free[0])
     assert ["guided_denoise" in each for each in stages] == [True, False]
     assert ["denoise" in each for each in stages] == [False, True]
-    for mode in (Mode.UNIFIED, Mode.SHARED, Mode.ISOLATED, Mode.PARALLEL):
+    for mode in (Mode.UNIFIED, Mode.INTERLEAVED, Mode.SHARED, Mode.ISOLATED, Mode.PARALLEL):
         again, _ = second_chunks(guidable, first, guided, mode)
         assert all(map(np.array_equal, again, both)), mode
     assert guidable.compiles_after_warm_up == 0

@@ -17,7 +17,7 @@ from oxygen.serving.scheduler import Mode
 from tests.oxygen.conftest import SMALL
 from tests.oxygen.serving.scenarios import ROBOTS, TASKS, frames, seed_of
 
-MODES = (Mode.UNIFIED, Mode.SHARED, Mode.ISOLATED)
+MODES = (Mode.UNIFIED, Mode.INTERLEAVED, Mode.SHARED, Mode.ISOLATED)
 arrivals = st.one_of(
     st.builds(EveryN, st.integers(1, 3)),
     st.builds(Burst, n=st.integers(1, 2), every=st.integers(1, 4)),

@@ -55,7 +55,7 @@ def test_actions_are_equal_bit_for_bit_with_and_without_language(episodes, mode)
 def test_a_text_is_the_same_in_every_mode(episodes):
     alone = episodes[Mode.ISOLATED].texts
     assert len({text.text for text in alone.values()}) > len(alone) / 2, "too alike to prove anything"
-    for mode in (Mode.SHARED, Mode.UNIFIED, Mode.PARALLEL):
+    for mode in (Mode.INTERLEAVED, Mode.SHARED, Mode.UNIFIED, Mode.PARALLEL):
         for request_id, text in episodes[mode].texts.items():
             same = ("task", "requested_query", "text", "tokens", "reason")
             for field in same:
@@ -77,26 +77,31 @@ def test_a_text_is_the_same_over_any_step_boundaries_and_in_any_company(
 def test_the_reply_says_what_was_computed_for_its_texts(episodes, mode):
     for reply in episodes[mode].replies:
         assert reply.work is not None
-        new, own = len(reply.requested), mode in (Mode.ISOLATED, Mode.PARALLEL)
-        assert [job.prefills for job in reply.work] == [int(own)] * len(reply.work)
+        new, own = len(reply.requested), mode in (Mode.ISOLATED, Mode.INTERLEAVED, Mode.PARALLEL)
+        assert sum(job.prefills for job in reply.work) == (new if own else 0)
         match mode:
             case Mode.ACTIONS:
                 assert not reply.work
             case Mode.UNIFIED:
                 assert [job.steps for job in reply.work] == [reply.tokens_per_frame] * len(reply.work)
                 assert sum(job.forks for job in reply.work) == bool(new)
+            case Mode.INTERLEAVED:
+                assert len(reply.work) >= new
+                assert {job.batch for job in reply.work} == {1}
+                assert max(job.steps for job in reply.work) == reply.tokens_per_frame
+                assert [job.forks for job in reply.work] == [job.prefills for job in reply.work]
             case Mode.SHARED:
                 assert len(reply.work) == bool(new)
             case _:
                 assert [(job.forks, job.batch) for job in reply.work] == [(1, 1)] * new
 
 
-@pytest.mark.parametrize("mode", [Mode.ISOLATED, Mode.SHARED, Mode.PARALLEL, Mode.UNIFIED])
+@pytest.mark.parametrize("mode", [mode for mode in Mode if mode is not Mode.ACTIONS])
 def test_a_text_says_after_which_decode_step_of_which_job_it_was_known(episodes, mode):
     for reply in episodes[mode].replies:
         for text in reply.finished:
             assert 1 <= text.job_steps <= reply.work[text.job].steps
-            if mode is not Mode.UNIFIED:
+            if mode not in (Mode.INTERLEAVED, Mode.UNIFIED):
                 assert text.job_steps == text.tokens
             assert 0 < text.after_ms <= text.latency_ms + 1e-6
 

@@ -64,7 +64,7 @@ def test_actions_are_equal_bit_for_bit_whatever_is_said_beside_them(
 ):
     without = play(served(policy, Mode.ACTIONS), scenario.frames, observe).actions
     texts = {}
-    for mode in (Mode.UNIFIED, Mode.SHARED, Mode.ISOLATED, Mode.PARALLEL):
+    for mode in (Mode.UNIFIED, Mode.INTERLEAVED, Mode.SHARED, Mode.ISOLATED, Mode.PARALLEL):
         with served_by(second_process if mode is Mode.PARALLEL else None):
             other = served(policy, mode, scenario, rows=scenario.rows)
         log = play(other, scenario.frames, observe)

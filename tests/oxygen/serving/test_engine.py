@@ -57,6 +57,19 @@ def test_the_latency_of_actions_is_what_their_caller_waits(observe, mode):
         assert (60 if mode is Mode.UNIFIED else 0) <= reply.timings_ms["action"] <= waited_ms
 
 
+def test_interleaved_prefills_follow_the_actions(observe):
+    runner = FakeRunner()
+    policy = policy_of(runner, Mode.INTERLEAVED)
+    policy.act([observe(0)])
+    assert runner.queued == ["prefill", "denoise"]
+    policy.settle()
+    assert runner.queued == ["prefill", "denoise", "prefill", "fork", "decode", "decode", "decode"]
+    runner.queued.clear()
+    answered(policy, observe(1))
+    new = ["prefill", "fork", "decode", "decode", "decode"]
+    assert runner.queued == ["prefill", "denoise", "decode", "decode", "decode", *new]
+
+
 @pytest.mark.parametrize("mode", [Mode.ISOLATED, Mode.SHARED])
 def test_texts_that_run_to_their_end_are_decoded_in_settle(observe, mode):
     """And are no part of their latency."""
@@ -116,7 +129,8 @@ def test_no_time_contains_what_the_caller_did_between_act_and_settle(observe, mo
         policy.act([observe(number)])
         time.sleep(0.3)
         (reply,) = policy.settle()
-        steps = {Mode.ACTIONS: 0, Mode.UNIFIED: 3}.get(mode, 11)
+        running = min(number + 1, 4)  # of 11 tokens each, so a text takes four queries
+        steps = {Mode.ACTIONS: 0, Mode.UNIFIED: 3, Mode.INTERLEAVED: 3 * running}.get(mode, 11)
         assert 15 * steps <= reply.timings_ms["decode"] < 20 * steps + 40
         assert reply.timings_ms["frame"] == reply.timings_ms["action"] + reply.timings_ms["decode"]
         latencies_ms += [text.latency_ms for text in reply.finished]

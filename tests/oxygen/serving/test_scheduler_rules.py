@@ -41,6 +41,28 @@ def test_isolated_robots_go_side_by_side_one_text_of_each_at_a_time():
     assert [job.batch for job in plan.jobs] == [3, 3]
 
 
+def test_interleaved_requests_have_a_prefill_each_and_get_a_few_tokens_one_by_one():
+    scheduler = scheduler_of(Mode.INTERLEAVED, slots=4, rows=1)
+    first = scheduler.plan({0: 0}).jobs
+    scheduler.commit({job.slots[0]: (5, 5) for job in first})
+    second = scheduler.plan({0: 1}).jobs
+    assert [(len(job.new), job.steps) for job in first] == [(1, 4), (1, 6)]
+    assert [(len(job.new), job.steps) for job in second] == [(0, 2), (1, 4), (0, 4)], "by priority"
+    for job in (*first, *second):
+        assert job.own_prefill
+        assert not job.to_the_end
+        assert len(job.rows) == job.batch == 1
+
+
+def test_interleaved_robots_go_side_by_side_with_new_and_running_texts():
+    scheduler = scheduler_of(Mode.INTERLEAVED, robots=2, slots=8, rows=2)
+    scheduler.plan({0: 0})
+    scheduler.commit({})
+    jobs = scheduler.plan({0: 1, 1: 1}).jobs
+    assert [[request.robot for request in job.rows] for job in jobs] == [[0, 1], [0], [0]]
+    assert [[request.robot for request in job.new] for job in jobs] == [[1], [0], []]
+
+
 def test_shared_requests_run_in_one_batch_of_their_number_to_the_end_of_the_longest():
     (job,) = scheduler_of(Mode.SHARED, slots=4, rows=4).plan({0: 0}).jobs
     assert job.to_the_end
