@@ -38,18 +38,16 @@ check: setup
 	.venv/bin/vulture
 	$(PYTHON) scripts/check_architecture.py
 
-# Runs the sweeps of docs/results.md, in hours on two cores, and writes runs/results/results.md. The same command
-# resumes; without its folder, a sweep is run anew.
-SWEEPS := best moving modes speeds spatial spatial_latency latency motions
+# Runs the sweeps of docs/results.md, in hours on two cores, and puts their records and numbers into the documentation.
+# The same command resumes; without its folder, a sweep is run anew.
+SWEEPS := surface surface_spatial spatial_latency modes motions
 RUN_SWEEP = $(PYTHON) -m eval.results runs/results/$*/*-sweep >/dev/null 2>&1 || \
 	$(PYTHON) -m eval.sweep --output-dir runs/results/$* --num-envs 2 \
 	$$(ls -d runs/results/$*/*-sweep >/dev/null 2>&1 && echo --resume)
 
 results: $(SWEEPS:%=run-sweep-%)
-	$(PYTHON) -m eval.results $(SWEEPS:%=runs/results/%/*-sweep) --page runs/results/results.md
-
-run-sweep-best: run-sweep-%: run-sweep-frontier
-	$(RUN_SWEEP) --best-of runs/results/frontier/*-sweep --init-ids 510100-510111
+	for sweep in $(SWEEPS); do cp runs/results/$$sweep/*-sweep/sweep.json benchmarks/results/sweep_$$sweep.json; done
+	$(PYTHON) -m scripts.pages
 
 run-sweep-%: setup
 	$(RUN_SWEEP) --config $*

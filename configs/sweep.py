@@ -92,12 +92,10 @@ class SweepConfig(EpisodesConfig):
     Attributes:
         video: Episodes to record.
         grids: Grids whose cells form the sweep. An axis given beside them holds in those that do not have it.
-        chosen_on: The sweep whose results selected these cells; None if there was none.
     """
 
     video: Annotated[VideoChoice, OUTPUT] = "none"
     grids: Annotated[tuple[GridConfig, ...], Parameter(parse=False), Field(min_length=1)] = (GridConfig(),)
-    chosen_on: Annotated[str | None, Parameter(parse=False)] = None
 
     @model_validator(mode="before")
     @classmethod

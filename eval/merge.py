@@ -1,4 +1,4 @@
-"""`python -m eval.merge`: join runs or sweeps that each played a shard of the same episodes."""
+"""`python -m eval.merge`: join runs or sweeps that each played a share of the same episodes."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,8 +14,8 @@ from eval.records.sweep_folders import SweepFolder
 
 app = App(
     name="python -m eval.merge",
-    help="Join runs or sweeps that each played a share of the same episodes (--shard) into one.\n\nThe "
-    "result has the records that one run of all episodes would have.",
+    help="Join runs or sweeps that each played a share of the episodes (--shard, or other --init-ids) into "
+    "one.\n\nThe result has the records that one run of all episodes would have.",
 )
 
 
@@ -23,7 +23,7 @@ app = App(
 def merge_runs(
     *runs: Path, output_dir: Annotated[Path, Parameter(name=["--output-dir", "-o"])] = Path("runs")
 ) -> None:
-    """Join the shards, and write the results of the whole.
+    """Join the shares, and write the results of the whole.
 
     Args:
         runs: Folders of runs, or of sweeps; runs in several modes become a run in each.

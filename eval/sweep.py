@@ -6,7 +6,6 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from configs.cli import Names, run_app
-from configs.errors import UsageError
 from configs.load import check, overlay
 from configs.paths import usable_folder
 from configs.schema import OUTPUT, SCALE, WHAT
@@ -30,7 +29,6 @@ def sweep(
     options: Annotated[SweepConfig, Parameter(name="*")] = SweepConfig(),  # noqa: B008 - frozen
     profiles: Annotated[Names, WHAT] = (),
     config: Annotated[str | None, WHAT] = None,
-    best_of: Annotated[Path | None, WHAT] = None,
     num_envs: Annotated[int, SCALE] = 1,
     output_dir: Annotated[Path, OUTPUT] = Path("runs"),
     log: Annotated[str | None, OUTPUT] = None,
@@ -43,11 +41,9 @@ def sweep(
         axes: What varies.
         options: What is the same in every cell.
         profiles: The same as --clock profile:NAME, by name alone.
-        config: A YAML file, or the name of a preset (frontier, modes, moving, speeds, motions, latency,
-            spatial, spatial_latency). Its `grids` are lists of values; an option that varies replaces the
+        config: A YAML file, or the name of a preset (surface, surface_spatial, spatial_latency, modes,
+            motions). Its `grids` are lists of values; an option that varies replaces the
             preset's values in every grid.
-        best_of: A finished sweep: evaluate the best schedules of each clock and mode on other initial states
-            (--init-ids), and report the highest text rate that is non-inferior to mode actions.
         num_envs: Parallel worlds, each in its own process.
         output_dir: Parent of the sweep's folder.
         log: Log every cell's run while it goes on: tensorboard, wandb (extra [wandb]) or trackio (extra
@@ -62,19 +58,14 @@ def sweep(
     usable_folder(output_dir, "--output-dir")
     from eval.loggers.monitor import with_log
     from eval.policies.unused_options import refuse_unused_options
-    from eval.records.sweep_folders import SweepFolder, find_unfinished_sweep, new_sweep  # slow: statistics
-    from eval.report.best_schedules import measure_best
+    from eval.records.sweep_folders import find_unfinished_sweep, new_sweep  # slow: statistics
     from eval.report.sweep_console import SweepConsole
     from eval.report.sweeping import run_sweep
     from eval.rollout.executors.choice import batch_size_for, choose_executor
     from eval.rollout.grid import cells_of
 
     settings = overlay(SweepConfig, config, flags)
-    if best_of is not None:
-        if config is not None or varied:
-            raise UsageError("--best-of takes its cells from a sweep; leave out --config and what varies")
-        settings = measure_best(SweepFolder(best_of), flags)
-    elif varied:
+    if varied:
         settings["grids"] = [{**grid, **varied} for grid in settings.get("grids", [{}])]
     how: Any = {
         "executor": choose_executor(num_envs=num_envs),

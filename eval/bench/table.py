@@ -13,6 +13,7 @@ from eval.bench.roofline import StageCost
 from eval.bench.row import Row
 from eval.bench.workloads import capacity_label, configuration_label, robots_label
 from eval.report.labels import number
+from eval.rollout.timeline import steps_in
 
 WIDTH = 110
 """Width of the tables outside a terminal, in columns."""
@@ -25,9 +26,25 @@ _LEGEND = (
 )
 
 
+_CONTROL_HZ = 20.0
+_STEPS_NOTE = (
+    "a: until actions arrive. b: until the next query, or the replan steps if they are more. Find them on "
+    "the figure of docs/results.md."
+)
+
+
 def _k(row: Row) -> str:
     """Tokens per frame, or the deadline."""
     return number(row.tokens_per_frame, "d") if row.deadline_ms is None else f"{row.deadline_ms:g} ms"
+
+
+def _steps(row: Row) -> str:
+    """The (a, b) of a row's medians, and those of its 95 % quantiles if they differ."""
+    median, p95 = (
+        "({}, {})".format(*(steps_in(ms, _CONTROL_HZ) for ms in each))
+        for each in ((row.action_ms_p50, row.frame_ms_p50), (row.action_ms_p95, row.frame_ms_p95))
+    )
+    return median if median == p95 else f"{median} ({p95[1:-1]})"
 
 
 def _ms(value: float | None) -> str:
@@ -75,6 +92,9 @@ def print_rows(rows: Sequence[Row], console: Console) -> None:
         console.print(_table(workload, columns, title))
         console.print(_table(workload, _TAIL_COLUMNS))
     console.print(_LEGEND, style="dim")
+    if one_robot := [row for row in rows if row.robots == 1]:
+        steps = "; ".join(f"{row_label(row)}: {_steps(row)}" for row in one_robot)
+        console.print(f"(a, b) in control steps at {_CONTROL_HZ:g} Hz, medians (p95): {steps}. {_STEPS_NOTE}")
     if any(row.actions_equal for row in rows) and not _unequal(rows):
         console.print("The actions of all configurations of a workload are equal, bit for bit.", style="dim")
     for warning in warnings_of(rows):

@@ -7,6 +7,7 @@ actions are failures: they count in `n_invalid_actions` and `n_episodes`. A task
 benchmark's instruction, `wordings` those given to the policy.
 """
 
+import statistics
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -34,7 +35,9 @@ def summarize(run: Path) -> dict[str, Any]:
     """The content of `results.json`, from the run's files alone.
 
     Latency quantiles are wall times over all queries; stages without measurements are absent. `charged_ms` is
-    the mean simulated latency until the actions and until the next query; None on clock `paused`.
+    the mean simulated latency until the actions and until the next query can start. `control_steps` has
+    median, least and most of `a`, control steps until a query's actions arrive, and of `b`, control steps
+    until the next query. Both are None on clock `paused`.
 
     Raises:
         UsageError: A record cannot be read.
@@ -82,6 +85,7 @@ def aggregate(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, 
         **summarize_time(graded),
         "latency_ms": _latency(graded, timings),
         "charged_ms": _charged(graded, timings),
+        "control_steps": _control_steps(graded, timings),
         "tokens": tokens,
         "compiles_after_warm_up": max(compiles, default=None),
         "policy_s": policy_s,
@@ -101,6 +105,9 @@ def timings_of(queries: Iterable[QueryRecord]) -> dict[str, list[float]]:
         if query.latency is not None:
             timings["charged_actions"].append(query.latency.actions_ms)
             timings["charged_busy"].append(query.latency.busy_ms)
+            timings["a"].append(query.actions_step - query.step)
+            timings["b"].append(query.steps)
+    timings["b"] = timings["b"][:-1]  # the end of the episode cuts the last one
     return dict(timings)
 
 
@@ -118,6 +125,15 @@ def _charged(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, f
         for until in ("actions", "busy")
     }
     found = {until: ms for until, ms in charged.items() if ms is not None}
+    return found or None
+
+
+def _control_steps(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, Any] | None:
+    found = {}
+    for name in ("a", "b"):
+        steps = [step for episode in episodes for step in timings[episode.key].get(name, ())]
+        if steps:
+            found[name] = {"median": statistics.median(steps), "least": min(steps), "most": max(steps)}
     return found or None
 
 

@@ -2,9 +2,10 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+from jaxtyping import Float64
 
 from eval.metrics.statistics import Interval, bounds, cluster_bootstrap_95, wilson_95
 from eval.metrics.success import graded_only, solved
@@ -54,6 +55,14 @@ def time_ratio(pairs: Sequence[tuple[EpisodeResult, EpisodeResult]]) -> TimeRati
     if not len(logs):
         return None
     return TimeRatio(ratio=math.exp(logs.mean()), ci95=_interval(logs), n_pairs=len(logs))
+
+
+def restricted_seconds(
+    episodes: Iterable[EpisodeResult], limits_s: Mapping[str, float]
+) -> "Float64[np.ndarray, ' episode']":
+    """Simulated seconds to success of each graded episode; failures count as their suite's limit."""
+    graded = graded_only(list(episodes))
+    return np.array([limits_s[e.key.suite] if e.success_s is None else e.success_s for e in graded])
 
 
 def _interval(logs: np.ndarray) -> Interval | None:

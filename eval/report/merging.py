@@ -1,4 +1,4 @@
-"""Merges shards into one run, or into one sweep."""
+"""Merges shares of the same episodes, by `--shard` or by `--init-ids`, into one run or one sweep."""
 
 import shutil
 from collections import Counter
@@ -9,7 +9,7 @@ from typing import Any
 from configs.errors import UsageError
 from configs.load import check
 from configs.reading import read_json_object
-from configs.schema import RunConfig
+from configs.schema import EpisodesConfig, RunConfig
 from eval.metrics.success import summarize
 from eval.records.json_files import write_json
 from eval.records.protocol import protocol_hash
@@ -33,8 +33,8 @@ def merge(folders: Sequence[RunFolder], output_dir: Path) -> list[RunFolder]:
         output_dir: Parent of the merged runs' folders.
 
     Raises:
-        UsageError: Before anything is written: a run is no shard, two differ in more than their shares, have
-            an episode in common, or some of the episodes are missing.
+        UsageError: Before anything is written: two runs differ in more than their shares, have an episode in
+            common, or some of the episodes are missing.
     """
     modes: dict[str, list[RunFolder]] = {}
     for folder in folders:
@@ -55,12 +55,13 @@ def merge_sweeps(shards: Sequence[SweepFolder], output_dir: Path) -> SweepFolder
     """
     for shard in shards:
         shard.read_finished()  # refuses others
-    whole, *others = (shard.config().model_copy(update={"shard": None}) for shard in shards)
-    for shard, other in zip(shards[1:], others, strict=True):
-        if other != whole:
+    configs = [shard.config() for shard in shards]
+    whole = configs[0].model_copy(update=_whole(configs))
+    for shard, config in zip(shards, configs, strict=True):
+        if config.model_copy(update=_whole(configs)) != whole:
             raise UsageError(
-                f"{shards[0].path.name} and {shard.path.name} are not shards of one sweep: they differ in "
-                "more than --shard"
+                f"{shards[0].path.name} and {shard.path.name} are not shares of one sweep: they differ in "
+                "more than --shard and --init-ids"
             )
     cells = zip(*(shard.runs() for shard in shards), strict=True)
     merged = [_merged([run.folder for run in cell]) for cell in cells]
@@ -73,8 +74,20 @@ def merge_sweeps(shards: Sequence[SweepFolder], output_dir: Path) -> SweepFolder
 def _merged(shards: Sequence[RunFolder]) -> _Merged:
     manifests = {shard: shard.read_manifest() for shard in shards}
     _refuse_unlike(manifests)
-    config = check(RunConfig, manifests[shards[0]]["config"], source=str(shards[0].manifest_path))
-    return (*_joined(shards, config), list(manifests.values()))
+    configs = [
+        check(RunConfig, each["config"], source=str(folder.manifest_path))
+        for folder, each in manifests.items()
+    ]
+    whole = configs[0].model_copy(update=_whole(configs))
+    return whole, _joined(shards, whole, configs[0].shard), list(manifests.values())
+
+
+def _whole(shares: Sequence[EpisodesConfig]) -> dict[str, Any]:
+    """The options of the whole that may differ between its shares."""
+    return {
+        "shard": None,
+        "init_ids": tuple(dict.fromkeys(each for share in shares for each in share.init_ids)),
+    }
 
 
 def _write_all(merged: Sequence[_Merged], output_dir: Path) -> list[RunFolder]:
@@ -101,16 +114,15 @@ def _refuse_unlike(manifests: Mapping[RunFolder, Mapping[str, Any]]) -> None:
             if found[name] != value:
                 raise UsageError(
                     f"{folder.run_id} has {name} {found[name]!r}, {first.run_id} has {value!r}; join runs "
-                    "that differ in --shard alone"
+                    "that differ in --shard or --init-ids alone"
                 )
-    for folder, manifest in manifests.items():
-        if manifest["config"].get("shard") is None:
-            raise UsageError(f"{folder.run_id} is no shard: it was played without --shard; leave it out")
+    if not others:
+        raise UsageError(f"{first.run_id} is the only run of its mode; name those to join with it")
 
 
 def _identity(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that must be equal in all shards."""
-    config = {name: value for name, value in manifest["config"].items() if name != "shard"}
+    config = {name: value for name, value in manifest["config"].items() if name not in ("shard", "init_ids")}
     count = str(manifest["config"].get("shard")).partition("/")[2]
     return {
         "protocol": protocol_hash(manifest["protocol"]),
@@ -118,13 +130,14 @@ def _identity(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "weights": manifest.get("weights_sha256"),
         **config,
         "number of shards": count,
+        "initial states": "named" if manifest["config"]["init_ids"] else "stored",
     }
 
 
 def _joined(
-    shards: Sequence[RunFolder], config: RunConfig
-) -> tuple[RunConfig, dict[EpisodeKey, tuple[RunFolder, EpisodeResult]]]:
-    """The merged run's configuration, and its episodes in the order of the plan, each with its shard."""
+    shards: Sequence[RunFolder], whole: RunConfig, shard_of_first: str | None
+) -> dict[EpisodeKey, tuple[RunFolder, EpisodeResult]]:
+    """The merged run's episodes in the order of the plan, each with its shard."""
     found: dict[EpisodeKey, tuple[RunFolder, EpisodeResult]] = {}
     for shard in shards:
         for key, result in read_episodes(shard).items():
@@ -133,17 +146,16 @@ def _joined(
                     f"{found[key][0].run_id} and {shard.run_id} both have episode {key}; give each shard once"
                 )
             found[key] = shard, result
-    whole = config.model_copy(update={"shard": None})
     planned = make_plan(whole).keys
     if missing := [key for key in planned if key not in found]:
-        count = str(config.shard).partition("/")[2]
+        count = (shard_of_first or "1/1").partition("/")[2]
         by_shard = Counter(1 + key.digest() % int(count) for key in missing)
         counts = ", ".join(f"{number} of shard {shard}/{count}" for shard, number in sorted(by_shard.items()))
         raise UsageError(
             f"{len(missing)} episodes are missing ({counts}); play them with --shard, or "
             "complete a shard that was interrupted with --resume"
         )
-    return whole, {key: found[key] for key in planned}
+    return {key: found[key] for key in planned}
 
 
 def _merged_manifest(run: Run, shards: Sequence[Mapping[str, Any]], count: int) -> dict[str, Any]:

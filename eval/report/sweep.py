@@ -1,4 +1,4 @@
-"""Summarizes a sweep from the records of its runs: one row per cell, verdicts, and the frontier."""
+"""Summarizes a sweep from the records of its runs: one row per cell, with verdicts."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,11 @@ from eval.metrics.language import HEADLINES
 from eval.metrics.noninferiority import Verdict
 from eval.metrics.statistics import bounds, cluster_bootstrap_95
 from eval.metrics.success import Results, graded_only
-from eval.metrics.time_to_success import time_ratio
+from eval.metrics.time_to_success import restricted_seconds, time_ratio
 from eval.records.reader import read_episodes, read_identity
 from eval.records.run_folders import Run
-from eval.records.schema import EpisodeResult
+from eval.records.schema import EpisodeResult, Outcome
 from eval.report.comparison_verdict import Judgement, judge, judge_time
-from eval.report.frontier import find_frontier
 from eval.report.pair_table import outcomes_of
 from eval.report.sweep_words import format_value
 from sim_envs.world import EpisodeKey
@@ -33,9 +32,11 @@ _KEPT = (
     "query_hz",
     "pc_held",
     "charged_ms",
+    "control_steps",
     "staleness_ms",
     "tokens_per_simulated_s",
 )
+_OUTCOMES = {Outcome.SUCCESS: "1", Outcome.ERROR: "-"}
 _PROVENANCE = ("command", "policy", "weights_sha256", "assets", "git", "versions", "hardware")
 
 
@@ -64,11 +65,12 @@ def summarize_sweep(config: SweepConfig, runs: Sequence[Run], results: Sequence[
         results: Their `results.json`.
 
     Returns:
-        `cells`, each with its options, its results (`pc_right_on_delivery` has each language task's headline
+        `cells`, each with its options, its results (`restricted_mean_s` is the mean time to success in which
+        failures count as the limit; `outcomes` has a character per episode, in the order of their keys: 1 if
+        it was solved, 0 if not, - after an error; `pc_right_on_delivery` has each language task's headline
         measure, percent; `texts_per_simulated_s` counts delivered texts), and its verdicts (`identical` if
         every episode had its queries and its end in the same control steps; `only_reference` and `only_cell`,
-        episodes that one of the two solved); `varied`, the options in which they differ; `frontier`; and
-        `provenance`.
+        episodes that one of the two solved); `varied`, the options in which they differ; and `provenance`.
     """
     cells = [_cell(run, of) for run, of in zip(runs, results, strict=True)]
     rows = [_row(cell, _reference(cell, cells), config) for cell in cells]
@@ -77,7 +79,6 @@ def summarize_sweep(config: SweepConfig, runs: Sequence[Run], results: Sequence[
     return {
         "varied": [axis for axis, values in labels.items() if len(values) > 1],
         "cells": rows,
-        "frontier": find_frontier(rows, chosen=config.chosen_on is not None),
         "provenance": {part: manifest.get(part) for part in _PROVENANCE},
         "finished": manifest.get("finished"),
     }
@@ -102,6 +103,7 @@ def _row(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict[str,
     overall = cell.results["overall"]
     seconds = [episode.success_s for episode in cell.episodes.values() if episode.success_s is not None]
     interval = cluster_bootstrap_95(np.mean, np.array(seconds), method="percentile") if seconds else None
+    restricted = restricted_seconds(cell.episodes.values(), _limits_s(cell.run))
     return {
         "run": cell.run.folder.run_id,
         "options": dict(cell.options),
@@ -112,9 +114,20 @@ def _row(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict[str,
             task: texts["on_delivery"].get(HEADLINES[task], {}).get("pc")
             for task, texts in overall["texts"].items()
         },
+        "outcomes": "".join(
+            _OUTCOMES.get(episode.outcome, "0") for _, episode in sorted(cell.episodes.items())
+        ),
         "time_to_success_ci95": bounds(interval),
+        "restricted_mean_s": float(restricted.mean()) if len(restricted) else None,
+        "restricted_mean_ci95": bounds(cluster_bootstrap_95(np.mean, restricted, method="percentile")),
         **_verdicts(cell, reference, config),
     }
+
+
+def _limits_s(run: Run) -> dict[str, float]:
+    """Simulated seconds of the longest episode of each suite."""
+    protocol = run.folder.read_manifest()["protocol"]
+    return {name: each["suite"]["max_steps"] / each["suite"]["control_hz"] for name, each in protocol.items()}
 
 
 def _texts_per_second(cell: _Cell) -> float | None:

@@ -1,24 +1,13 @@
-"""The page of a sweep: its frontier, charts over latency and text rate, and a table of its cells."""
+"""The page of a sweep: charts over latency or over (a, b), and a table of its cells."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from configs.cli import pluralize
-from configs.sweep import CONDITIONS
 from eval.records.sweep_folders import SweepFolder
 from eval.report.figures import COLOURS
-from eval.report.frontier import (
-    Record,
-    Row,
-    generates_text,
-    group_by,
-    is_identical,
-    is_judged,
-    is_non_inferior,
-    rate_of,
-)
 from eval.report.pages.charts import ChartLine, ChartPoint, chart_group, line_chart
 from eval.report.pages.reported_runs import format_code, format_machine
 from eval.report.pages.run_report import REPORT
@@ -26,13 +15,23 @@ from eval.report.pages.site import write_page
 from eval.report.sweep_series import (
     CellLine,
     Value,
+    interval_of,
     latency_lines,
     latency_of,
+    restricted_of,
     seconds_of,
     success_of,
+    surface_lines,
 )
-from eval.report.sweep_table import all_columns_of, episodes_of, frontier_lines, text_columns
-from eval.report.sweep_words import format_condition, format_margins, format_value
+from eval.report.sweep_table import all_columns_of, episodes_of, text_columns
+from eval.report.sweep_words import (
+    Record,
+    Row,
+    format_margins,
+    format_value,
+    is_identical,
+    is_judged,
+)
 
 _HEADINGS = {
     "text_every": "text every (queries)",
@@ -41,11 +40,9 @@ _HEADINGS = {
     "while_waiting": "while waiting",
 }
 _TEXT_HEADINGS = {"texts/s": "texts per s", "late": "late (s)"}
-_MEASURES: Mapping[str, tuple[Value, bool]] = {
-    "episodes solved (%)": (success_of, True),
-    "mean time to success (s)": (seconds_of, False),
-}
-"""What charts show over latency and over text rate, and whether it is a percentage."""
+_SOLVED = ("episodes solved (%)", success_of)
+_TIME = ("mean time to success (s)", seconds_of)
+_RESTRICTED = ("restricted mean time (s)", restricted_of)
 
 
 def write_sweep_page(folder: SweepFolder, record: Record, page_folder: Path | None = None) -> Path:
@@ -66,7 +63,6 @@ def write_sweep_page(folder: SweepFolder, record: Record, page_folder: Path | No
     cells, texts = record["cells"], text_columns(record)
     content = {
         "title": _title(record),
-        "sentences": frontier_lines(record),
         "facts": _facts(record),
         "axes": [_HEADINGS.get(axis, axis) for axis in all_columns_of(record)],
         "cells": [
@@ -90,13 +86,12 @@ def _title(record: Record) -> str:
 
 
 def _facts(record: Record) -> dict[str, str]:
-    config, provenance = record["config"], record["provenance"]
+    provenance = record["provenance"]
     weights = provenance.get("weights_sha256")
     return {
         "Policy": f"{provenance['policy']}{f', weights {weights[:12]}' if weights else ''}",
         "Assets": provenance["assets"]["name"] if provenance.get("assets") else "none",
         "Margins": format_margins(record),
-        "Schedules chosen on": config["chosen_on"] or "these episodes",
         "Machine": format_machine(provenance.get("hardware") or {}),
         "Code": format_code(provenance),
         "Finished": str(record.get("finished") or "not recorded"),
@@ -130,48 +125,31 @@ def _verdict(row: Row, on: str) -> str | None:
 
 
 def _charts(record: Record) -> list[dict[str, Any]]:
-    """Success and time over latency, and for every condition over text rate."""
+    """Success and time over latency, and over b for every a."""
+    latency, interval = "latency until the actions (ms)", "control steps until the next query, b"
+    shown = (
+        (latency, latency_of, (_SOLVED, _TIME), latency_lines(record)),
+        (interval, interval_of, (_SOLVED, _RESTRICTED), surface_lines(record)),
+    )
     found: list[dict[str, Any]] = []
-    for motion, lines in latency_lines(record).items():
-        over_latency = _both(lines, latency_of, "latency until the actions (ms)")
-        where = f", {motion}" if "motion" in record["varied"] else ""
-        found += chart_group(f"over latency{where}", *over_latency)
-    for rows in group_by(record["cells"], CONDITIONS):
-        if any(map(generates_text, rows)):
-            over_rate = _both(_rate_lines(rows), rate_of, "tokens per simulated second", hollow=True)
-            where = format_condition(rows[0]["options"], record["varied"])
-            found += chart_group(f"over text rate, {where}; hollow: not shown to be non-inferior", *over_rate)
+    for name, x, measures, by_motion in shown:
+        for motion, lines in by_motion.items():
+            charts = [
+                line_chart(
+                    [_line(line, x, value) for line in lines], x=name, y=y, is_percent=value is success_of
+                )
+                for y, value in measures
+            ]
+            found += chart_group(
+                f"over {name}" + (f", {motion}" if "motion" in record["varied"] else ""), *charts
+            )
     return found
 
 
-def _both(
-    lines: Sequence[CellLine], x: Callable[[Row], float], name: str, *, hollow: bool = False
-) -> list[dict[str, Any] | None]:
-    return [
-        line_chart(
-            [_line(line, value, x, hollow=hollow) for line in lines], x=name, y=y, is_percent=is_percent
-        )
-        for y, (value, is_percent) in _MEASURES.items()
+def _line(line: CellLine, x: Callable[[Row], float], value: Value) -> ChartLine:
+    points = [
+        ChartPoint(x=x(row), y=measured[0], low=measured[1], high=measured[2])
+        for row in line.rows
+        if (measured := value(row)) is not None
     ]
-
-
-def _rate_lines(rows: Sequence[Row]) -> list[CellLine]:
-    """A line per mode; that of mode `actions`, which says nothing, is at a rate of 0."""
-    shown = [row for row in rows if generates_text(row) or row["options"]["mode"] == "actions"]
-    return [
-        CellLine(label=mode, colour=COLOURS[mode], rows=sorted(line, key=rate_of))
-        for line in group_by(shown, ["mode"])
-        for mode in [line[0]["options"]["mode"]]
-    ]
-
-
-def _line(line: CellLine, value: Value, x: Callable[[Row], float], *, hollow: bool) -> ChartLine:
-    """The points of a line; `hollow` where a cell is not shown to be non-inferior to mode `actions`."""
-    points = []
-    for row in line.rows:
-        measured = value(row)
-        if measured is not None:
-            middle, low, high = measured
-            filled = not hollow or row["success"] is None or is_non_inferior(row)
-            points.append(ChartPoint(x=x(row), y=middle, low=low, high=high, filled=filled))
     return ChartLine(label=line.label, colour=line.colour, points=points)

@@ -1,21 +1,24 @@
-"""The figures of a sweep: success over latency, success of each cell, and success over text rate."""
+"""The figures of a sweep: the surface over (a, b), success over latency, and success of each cell."""
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from configs.sweep import CONDITIONS
 from eval.report.figures import COLOURS, STYLE, new_figure
-from eval.report.frontier import Record, Row, generates_text, group_by, is_non_inferior, rate_of
 from eval.report.sweep_series import (
     Value,
+    interval_of,
     latency_lines,
     latency_of,
+    restricted_of,
     seconds_of,
     success_of,
+    surface_lines,
 )
 from eval.report.sweep_table import episodes_of
-from eval.report.sweep_words import format_cell, format_condition
+from eval.report.sweep_words import Record, Row, format_cell, format_condition, group_by
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,14 +35,23 @@ _MAX_BESIDE = 3
 """Clocks side by side; with more of them, every condition is a row of panels."""
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A device in a mode: its a and b in control steps, each with prices that are lower, right and higher."""
+
+    label: str
+    a: Sequence[int]
+    b: Sequence[int]
+
+
 def draw_sweep(record: Record, folder: Path, *, stem: str = "sweep") -> list[Path]:
     """Draw the figures that a finished sweep has cells for, as PNG files; returns their paths."""
     import matplotlib as mpl
 
     figures: Mapping[str, Callable[[Record], Figure | None]] = {
+        "surface": lambda record: draw_surface([record]),
         "latency": _latency_figure,
         "cells": _cells_figure,
-        "frontier": _frontier_figure,
     }
     written = []
     with mpl.rc_context(STYLE):
@@ -49,6 +61,71 @@ def draw_sweep(record: Record, folder: Path, *, stem: str = "sweep") -> list[Pat
                 written.append(folder / f"{stem}_{name}.png")
                 figure.savefig(written[-1], bbox_inches="tight")
     return written
+
+
+def draw_surface(records: Sequence[Record], marks: Sequence[Mark] = ()) -> "Figure | None":
+    """Success above restricted mean time over b, a column for every condition and a line for every a.
+
+    Args:
+        records: Sweeps of one policy.
+        marks: Drawn below the panels, each at its b and in the colour of its a.
+
+    Returns:
+        None if no line has enough points.
+    """
+    panels = [
+        (f"{', '.join(record['config']['suites'])}, {motion}", lines)
+        for record in records
+        for motion, lines in surface_lines(record).items()
+        if max(len(line.rows) for line in lines) >= _MIN_LATENCIES
+    ]
+    if not panels:
+        return None
+    strip = [0.28 * len(marks) + 0.3] if marks else []
+    figure = new_figure(2.2 + 3.2 * len(panels), 5.6 + sum(strip))
+    heights = [2.6, 2.6, *strip]
+    axes = figure.subplots(
+        len(heights), len(panels), sharex=True, sharey="row", squeeze=False, height_ratios=heights
+    )
+    for (above, below, *rest), (title, lines) in zip(axes.T, panels, strict=True):
+        for line in lines:
+            apart = _APART * 20 * (line.place - (len(lines) - 1) / 2)
+            style = {"label": line.label, "color": line.colour}
+            for panel, value in ((above, success_of), (below, restricted_of)):
+                _line(panel, line.rows, value, x=lambda row, apart=apart: interval_of(row) + apart, **style)
+        above.set_title(title)
+        for panel in rest:
+            _draw_marks(panel, marks, {line.label: line.colour for line in lines})
+        (below, *rest)[-1].set_xlabel("b: control steps until the next query")
+    axes[0][0].set_ylabel("episodes solved (%)")
+    axes[0][0].set_ylim(-2, 102)
+    axes[1][0].set_ylabel("restricted mean time (s)")
+    axes[1][0].set_ylim(bottom=0)
+    found = {
+        label: handle
+        for above in axes[0]
+        for handle, label in zip(*above.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(
+        [found[label] for label in sorted(found)],
+        sorted(found),
+        title="control steps until actions arrive",
+        loc="outside lower center",
+        ncols=len(found),
+        frameon=False,
+    )
+    _title(figure, "What acting depends on", records[0])
+    return figure
+
+
+def _draw_marks(panel: "Axes", marks: Sequence[Mark], colours: Mapping[str, str]) -> None:
+    for place, mark in enumerate(marks):
+        colour = colours.get(f"a = {mark.a[1]}", "#333333")
+        panel.plot([mark.b[0], mark.b[2]], [place, place], color=colour, linewidth=5, alpha=0.35)
+        panel.plot(mark.b[1], place, "D", color=colour, markersize=5)
+    panel.set_yticks(range(len(marks)), [f"{mark.label}: a = {mark.a[1]}" for mark in marks], fontsize=9)
+    panel.set_ylim(len(marks) - 0.5, -0.5)
+    panel.grid(axis="x", color="#e4e4e4", linewidth=0.8)
 
 
 def _latency_figure(record: Record) -> "Figure | None":
@@ -127,47 +204,6 @@ def _cell_rows(left: "Axes", right: "Axes", rows: Mapping[int, Row]) -> None:
 
 def _format_row(row: Row, record: Record) -> str:
     return format_cell(row["options"], record["varied"])
-
-
-def _frontier_figure(record: Record) -> "Figure | None":
-    """A row for every condition: success and time over tokens per second; filled where non-inferior."""
-    if not record["frontier"]:
-        return None
-    conditions = [rows for rows in group_by(record["cells"], CONDITIONS) if any(map(generates_text, rows))]
-    figure = new_figure(10.4, 3.4 * len(conditions) + 0.6)
-    panels = figure.subplots(len(conditions), 2, squeeze=False, sharex=True, sharey="col")
-    margin, longer = record["config"]["margin"], 1 + record["config"]["time_margin"] / 100
-    for (left, right), rows in zip(panels, conditions, strict=True):
-        for panel, value in ((left, success_of), (right, seconds_of)):
-            for row in rows:
-                if row["options"]["mode"] == "actions" and (measured := value(row)) is not None:
-                    panel.axhspan(*measured[1:], color=COLOURS["actions"], alpha=0.18, linewidth=0)
-                    panel.axhline(measured[0], color=COLOURS["actions"], linewidth=1.2, label="actions")
-                    limit = measured[0] - margin if panel is left else measured[0] * longer
-                    panel.axhline(limit, color="#333333", linewidth=0.9, linestyle=":", label="margin")
-            for line in group_by([row for row in rows if generates_text(row)], ["mode"]):
-                _rate_line(panel, line, value)
-        left.set_title(format_condition(rows[0]["options"], record["varied"]))
-        left.set_ylabel("episodes solved (%)")
-        right.set_ylabel("mean time to success (s)")
-    panels[0][0].legend(frameon=False, loc="lower right")
-    for panel in panels[-1]:
-        panel.set_xlim(left=0)
-        panel.set_xlabel("tokens per simulated second")
-    _title(figure, "Text rate: filled where non-inferior to mode actions", record)
-    return figure
-
-
-def _rate_line(panel: "Axes", rows: Sequence[Row], value: Value) -> None:
-    mode = rows[0]["options"]["mode"]
-    line = sorted(rows, key=rate_of)
-    _line(panel, line, value, x=rate_of, label=mode, color=COLOURS[mode])
-    for row in line:
-        measured = value(row)
-        if measured is not None:
-            face = COLOURS[mode] if is_non_inferior(row) else "white"
-            style = {"markersize": 8, "color": COLOURS[mode], "markerfacecolor": face, "zorder": 3}
-            panel.plot(rate_of(row), measured[0], "o", **style)
 
 
 def _line(

@@ -4,8 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from eval.report.figures import COLOURS, OTHER_COLOURS
-from eval.report.frontier import Record, Row, group_by
-from eval.report.sweep_words import format_cell, format_value
+from eval.report.sweep_words import Record, Row, format_cell, format_value, group_by
 
 Value = Callable[[Row], tuple[float, float, float] | None]
 """Maps a row to a value and the bounds of its interval; None if it has none."""
@@ -13,11 +12,11 @@ Value = Callable[[Row], tuple[float, float, float] | None]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CellLine:
-    """Cells that differ in their clock or text rate alone; `place` is that of the label."""
+    """Cells that differ in their clock alone; `place` is that of the label."""
 
     label: str
     colour: str
-    place: int = 0
+    place: int
     rows: Sequence[Row]
 
 
@@ -28,7 +27,7 @@ def latency_lines(record: Record) -> dict[str, list[CellLine]]:
     """
     others = [axis for axis in record["varied"] if axis != "clock"]
     groups = [sorted(group, key=latency_of) for group in group_by(record["cells"], others)]
-    groups = [group for group in groups if len(set(map(latency_of, group))) > 1]
+    groups = [group for group in groups if 1 < len(set(map(latency_of, group))) == len(group)]
     modes = dict.fromkeys(group[0]["options"]["mode"] for group in groups)
     labels = [format_cell(group[0]["options"], others, with_mode=len(modes) > 1) for group in groups]
     told_apart = len(modes) == len(set(labels)) > 1
@@ -42,6 +41,45 @@ def latency_lines(record: Record) -> dict[str, list[CellLine]]:
             CellLine(label=label or mode, colour=colour, place=places[label], rows=group)
         )
     return found
+
+
+def surface_lines(record: Record) -> dict[str, list[CellLine]]:
+    """Maps each motion to lines over b, one for every a: what an episode without texts of its own depends on.
+
+    Of cells in mode `actions` in which every query has the same a and b. They continue the previous chunk
+    while waiting, and skip what is late of a new one.
+    """
+    rule = {"mode": "actions", "while_waiting": "continue", "overlap": "skip"}
+    found: dict[str, dict[float, list[Row]]] = {}
+    for row in record["cells"]:
+        steps = row.get("control_steps") or {}
+        constant = len(steps) == 2 and all(each["least"] == each["most"] for each in steps.values())
+        if constant and all(row["options"][axis] == value for axis, value in rule.items()):
+            motion = format_value("motion", row["options"])
+            found.setdefault(motion, {}).setdefault(steps["a"]["median"], []).append(row)
+    return {
+        motion: [
+            CellLine(
+                label=f"a = {a:g}",
+                colour=OTHER_COLOURS[place % len(OTHER_COLOURS)],
+                place=place,
+                rows=sorted(rows, key=interval_of),
+            )
+            for place, (a, rows) in enumerate(sorted(by_a.items()))
+        ]
+        for motion, by_a in found.items()
+    }
+
+
+def interval_of(row: Row) -> float:
+    """b: control steps from a query to the next one, median."""
+    return row["control_steps"]["b"]["median"]
+
+
+def restricted_of(row: Row) -> tuple[float, float, float] | None:
+    """The mean time to success in which failures count as the limit, and the ends of its interval."""
+    mean = row.get("restricted_mean_s")
+    return None if mean is None else (mean, *(row["restricted_mean_ci95"] or (mean, mean)))
 
 
 def latency_of(row: Row) -> float:

@@ -1,7 +1,6 @@
-"""The table of a sweep: one row per cell, then the frontier in words."""
+"""The table of a sweep: one row per cell."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from rich import box
 from rich.console import Group
@@ -11,10 +10,18 @@ from configs.cli import pluralize
 from configs.sweep import CONDITIONS
 from eval.metrics.language import HEADLINES
 from eval.metrics.noninferiority import Verdict
-from eval.report.frontier import Record, Row, group_by, is_identical, is_judged
 from eval.report.labels import number
 from eval.report.plain_text import markdown_table
-from eval.report.sweep_words import HEADINGS, format_cell, format_condition, format_value
+from eval.report.sweep_words import (
+    HEADINGS,
+    Record,
+    Row,
+    format_condition,
+    format_value,
+    group_by,
+    is_identical,
+    is_judged,
+)
 
 _SIGNS = {
     Verdict.SUPERIOR.value: ">",
@@ -33,7 +40,8 @@ _RATE = "tok/s"
 _VERDICTS = ("succ.", "time")
 NOTE = (
     "solved: episodes. s: mean simulated seconds to success. act, busy: milliseconds that the clock "
-    "charges until actions arrive and until the next query can start, mean. held: control steps in which "
+    "charges until actions arrive and until the next query can start, mean. a, b: control steps until "
+    "actions arrive and until the next query, median. held: control steps in which "
     "the robot is held still. tok/s: tokens decoded per simulated second."
 )
 TEXTS_NOTE = (
@@ -75,7 +83,8 @@ def numbers_in(record: Record) -> list[str]:
     """The headings of results: verdicts only if a cell has one, the text rate only if there are texts."""
     verdicts = _VERDICTS if is_judged(record) else ()
     rate = [_RATE] if any(row["tokens_per_simulated_s"] for row in record["cells"]) else []
-    return ["solved", "s", *verdicts, "act", "busy", "held", *rate]
+    steps = ["a", "b"] if any(row.get("control_steps") for row in record["cells"]) else []
+    return ["solved", "s", *verdicts, "act", "busy", *steps, "held", *rate]
 
 
 def text_columns(record: Record) -> dict[str, list[float | None]]:
@@ -97,12 +106,14 @@ def text_columns(record: Record) -> dict[str, list[float | None]]:
 
 def _cells(headings: Sequence[str], row: Row) -> list[str]:
     times, charged = row["time_to_success_s"], row["charged_ms"] or {}
+    steps = row.get("control_steps") or {}
     text = {
         "solved": f"{row['n_success']}/{row['n_episodes']}",
         "s": number(times and times["mean"], ".1f"),
         **dict(zip(_VERDICTS, verdicts_of(row), strict=True)),
         "act": number(charged.get("actions"), ".0f"),
         "busy": number(charged.get("busy"), ".0f"),
+        **{name: number(steps[name]["median"] if name in steps else None, "g") for name in ("a", "b")},
         "held": number(row["pc_held"], ".0f", " %"),
         _RATE: number(row["tokens_per_simulated_s"], ".0f"),
     }
@@ -133,26 +144,6 @@ def _sign(row: Row, on: str) -> str:
         worse = interval[1] < 0 if on == "success" else interval[0] > 1
         return _WORSE if worse else _SIGNS[verdict]
     return _SIGNS[verdict]
-
-
-def frontier_lines(record: Record) -> list[str]:
-    """The frontier in words: for every mode and condition the largest non-inferior text rate."""
-    return [_format_frontier(found, record) for found in record["frontier"]]
-
-
-def _format_frontier(found: Mapping[str, Any], record: Record) -> str:
-    options, varied = found["options"], record["varied"]
-    where = f"{format_condition(options, varied)}, {options['mode']}"
-    after = found["next"] and (
-        f"{found['next']['tokens_per_s']:.1f} tokens/s, success is {found['next']['success']} and time to "
-        f"success {found['next']['time']}."
-    )
-    if found["cell"] is None:
-        return f"{where}: none of {pluralize(found['rates'], 'rate')}; at the lowest, {after}"
-    how = format_cell(found["cell"], varied, with_mode=False)
-    same = ", each episode as in mode actions" if found["identical"] else ""
-    text = f"{where}: {found['tokens_per_s']:.1f} tokens/s" + (f" ({how})" if how else "") + same
-    return f"{text}; at the next, {after}" if after else f"{text}, the largest rate tried."
 
 
 def all_columns_of(record: Record) -> list[str]:

@@ -1,11 +1,15 @@
-"""Labels of sweep cells: the options in which they differ."""
+"""Cells of a sweep: their groups, and labels of the options in which they differ."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from configs.motion import format_motion
 from configs.sweep import CONDITIONS
-from eval.report.frontier import Record
+
+Record = Mapping[str, Any]
+"""A finished sweep's `sweep.json`."""
+Row = Mapping[str, Any]
+"""A cell's row in it."""
 
 HEADINGS = {
     "clock": "clock",
@@ -27,6 +31,24 @@ _WORDS = {
     ("replan_steps", "default"): "replan as by default",
 }
 """Values of axes in labels; an empty value stands for all others."""
+
+
+def is_judged(record: Record) -> bool:
+    """Whether a cell is compared with another one."""
+    return any(row["success"] for row in record["cells"])
+
+
+def is_identical(row: Row) -> bool:
+    """Whether every episode took the same course as in the cell that it is compared with."""
+    return bool(row["success"] and row["success"].get("identical"))
+
+
+def group_by(rows: Sequence[Row], axes: Sequence[str]) -> list[list[Row]]:
+    """Group rows by some options, in order of first appearance."""
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(str(row["options"].get(axis)) for axis in axes), []).append(row)
+    return list(groups.values())
 
 
 def format_value(axis: str, options: Mapping[str, Any]) -> str:

@@ -7,13 +7,13 @@ from configs.console import TextConsole
 from eval.metrics.success import Results
 from eval.records.run_folders import new_run
 from eval.records.sweep_folders import SweepFolder
-from eval.report.frontier import is_judged
 from eval.report.pages.run_report import REPORT
 from eval.report.sweep import summarize_sweep
 from eval.report.sweep_console import SweepConsole
 from eval.report.sweep_page import write_sweep_page
 from eval.report.sweep_plots import draw_sweep
-from eval.report.sweep_table import JUDGED_NOTE, NOTE, frontier_lines, sweep_table
+from eval.report.sweep_table import JUDGED_NOTE, NOTE, sweep_table
+from eval.report.sweep_words import is_judged
 from eval.rollout.evaluation import exit_code, run_evaluation
 from eval.rollout.executors.executor import Executor
 from eval.rollout.executors.serial import SERIAL
@@ -76,13 +76,11 @@ def conclude(folder: SweepFolder, results: Sequence[Results]) -> dict[str, Any]:
 
 
 def show_sweep(folder: SweepFolder, record: Mapping[str, Any]) -> None:
-    """Print the table of a finished sweep, its frontier and the paths of its files."""
+    """Print the table of a finished sweep and the paths of its files."""
     rich = TextConsole()
     rich.print(sweep_table(record))
     for note in (NOTE, JUDGED_NOTE) if is_judged(record) else (NOTE,):
         rich.print(note, style="dim", markup=False)
-    for line in frontier_lines(record):
-        rich.print(line, markup=False)
     if record["status"] == "errors":
         rich.print("The same command with --resume retries the episodes that were errors.")
     page = folder.path / REPORT / "index.html"

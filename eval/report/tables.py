@@ -166,13 +166,29 @@ def _format_progress(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def format_results(row: Mapping[str, Any]) -> list[str]:
-    """Lines below a table: invalid actions if any, and the texts of each language task."""
+    """Lines below a table: (a, b) if time was charged, invalid actions if any, and the texts of each task."""
     count = f"{row['n_invalid_actions']} of {pluralize(row['n_episodes'], 'episode')}"
     invalid = f"invalid actions: {count} ended in actions that could not be executed, unsolved."
     return [
+        *([format_steps(row["control_steps"])] if row["control_steps"] else []),
         *([invalid] if row["n_invalid_actions"] else []),
         *(_format_task(row, task) for task in row["texts"]),
     ]
+
+
+def format_steps(steps: Mapping[str, Mapping[str, float]]) -> str:
+    """The (a, b) of a run in words: medians, with the range where queries differ."""
+    a, b = (_format_range(steps.get(name)) for name in ("a", "b"))
+    return (
+        f"(a, b) = ({a}, {b}) control steps until actions arrive, and until the next query (docs/clocks.md)."
+    )
+
+
+def _format_range(steps: Mapping[str, float] | None) -> str:
+    if steps is None:
+        return "–"
+    same = steps["least"] == steps["most"]
+    return f"{steps['median']:g}" + ("" if same else f" [{steps['least']:g} to {steps['most']:g}]")
 
 
 def _labels(tasks: Sequence[Mapping[str, Any]], room: int | None) -> list[str]:

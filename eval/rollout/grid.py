@@ -22,7 +22,7 @@ def cells_of(sweep: SweepConfig) -> tuple[RunConfig, ...]:
     Raises:
         UsageError: A cell is invalid, two clocks are the same, or there is one cell or too many.
     """
-    shared = sweep.model_dump(exclude={"grids", "chosen_on"})
+    shared = sweep.model_dump(exclude={"grids"})
     found: dict[str, RunConfig] = {}
     for grid in sweep.grids:
         for options in grid.combinations():

@@ -129,7 +129,7 @@ def without(words: list[str], flag: str) -> list[str]:
     return words[:start] + words[stop:]
 
 
-_NAMED_AS_PATHS = {"--config": "inputs", "--best-of": "inputs", "--data": "inputs", "--results": "inputs"}
+_NAMED_AS_PATHS = {"--config": "inputs", "--data": "inputs", "--results": "inputs"}
 _REPORTED = {("eval.preflight", None), ("oxygen.serve", "--host")}
 """Options, or a whole command, whose bad values are found out later than the rule asks."""
 
@@ -154,7 +154,7 @@ def _values(flag: str, hint: typing.Any) -> tuple[str, tuple[str, ...]]:
         return "numbers", INTEGERS
     if float in kinds:
         return "numbers", FLOATS
-    if Path in kinds and flag != "--best-of":
+    if Path in kinds:
         return "paths", OUTPUTS
     return "names", INPUTS if flag in _NAMED_AS_PATHS else NAMES
 

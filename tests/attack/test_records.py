@@ -203,7 +203,6 @@ OTHERS = {
     "sweeps/one/sweep.json": [
         "eval.results sweeps/one",
         "eval.sweep --resume --output-dir sweeps",
-        "eval.sweep --best-of sweeps/one --init-ids 1",
     ],
     "training/run.json": ["eval.train --resume --output-dir training"],
     "dataset/meta/info.json": ["eval.train --data dataset"],

@@ -15,7 +15,7 @@ from eval.report.pages.run_report import write_report
 from eval.report.sweep_page import write_sweep_page
 from tests.eval.bench.conftest import WORKLOAD, made_up  # noqa: F401 - a fixture
 from tests.eval.factory import RunBuilder, asked, episode, key, query, said
-from tests.eval.report.test_results_page import record  # noqa: F401 - a fixture
+from tests.eval.report.test_sweep_record import record  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.slow
 HOSTILE = "<img src=x onerror=alert(1)> \x1b[31m </script>"

@@ -51,7 +51,7 @@ def test_an_option_replaces_what_a_preset_says_in_every_grid(asked, tmp_path):
     call("--config", "modes", "--profiles", "h200", "--init-ids", "3", "--output-dir", str(tmp_path))
     assert asked[0].init_ids == (3,)
     assert {grid.clock for grid in asked[0].grids} == {("profile:h200",)}
-    assert asked[0].grids[-1].while_waiting == ("hold",)
+    assert asked[0].grids[-1].tokens_per_frame == (1, 5)
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,6 @@ def test_an_option_replaces_what_a_preset_says_in_every_grid(asked, tmp_path):
             "--clock measured fixed:0 --num-envs 2",
             ["--clock measured measures the latency of one robot's queries"],
         ),
-        ("--best-of nowhere", ["nowhere is not a sweep"]),
-        ("--best-of nowhere --mode actions unified", ["leave out --config and what varies"]),
         ("--clock fixed:0 fixed:9 --resume", ["nothing to resume"]),
         ("--motoin none", ["unknown option '--motoin'"]),
     ],

@@ -66,13 +66,12 @@ def distributions(runs: Sequence[ReportedRun], samples: Sequence[Samples]) -> li
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ChartPoint:
-    """A value with its interval, and whether its mark is filled."""
+    """A value with its interval."""
 
     x: float
     y: float
     low: float
     high: float
-    filled: bool = True
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -108,10 +107,7 @@ def line_chart(
                 "label": line.label,
                 "colour": line.colour,
                 "x": _distinct([point.x for point in line.points]),
-                **{
-                    name: [getattr(point, name) for point in line.points]
-                    for name in ("y", "low", "high", "filled")
-                },
+                **{name: [getattr(point, name) for point in line.points] for name in ("y", "low", "high")},
             }
             for line in shown
         ],

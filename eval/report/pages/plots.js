@@ -62,7 +62,7 @@
     return [low - margin, high + margin];
   };
 
-  // Lines with intervals and marks, which are hollow where a point is not filled.
+  // Lines with intervals and marks.
   function chart(place) {
     const group = data.charts[charts.selectedIndex], shown = group.charts[place.dataset.chart];
     place.hidden = !shown;
@@ -71,7 +71,7 @@
     place.setAttribute("aria-label", `${group.title}: ${y} over ${x}; the table has the values`);
     const value = (_, at) => (at === null || at === undefined ? "–" : at.toPrecision(3));
     const lines = series.map((each) => line(each, "", { value, width: 1.4 }));
-    const card = colour("--card"), dot = 4 * devicePixelRatio;
+    const dot = 4 * devicePixelRatio;
     const marks = (plot) => series.forEach((each, number) => {
       if (!plot.series[number + 1].show) return;
       const { ctx } = plot;
@@ -86,7 +86,7 @@
         ctx.stroke();
         ctx.beginPath();
         ctx.arc(across, up(each.y[place]), dot, 0, 2 * Math.PI);
-        ctx.fillStyle = each.filled[place] ? each.colour : card;
+        ctx.fillStyle = each.colour;
         ctx.fill();
         ctx.stroke();
       });

@@ -55,6 +55,17 @@ def test_the_second_table_has_the_tails_the_texts_and_the_memory(made_up):
     assert unified == ["unified", "100", "ms", *figures]
 
 
+def test_a_and_b_are_the_medians_in_whole_control_steps(made_up):
+    rows = [
+        dataclasses.replace(
+            row, action_ms_p50=50.0, frame_ms_p50=50.1, action_ms_p95=50.0, frame_ms_p95=250.0
+        )
+        for row in made_up()
+        if row.mode == "isolated"
+    ]
+    assert "20 Hz, medians (p95): isolated: (1, 2) (1, 5). a:" in " ".join(printed(rows).split())
+
+
 def test_every_workload_has_its_own_table(made_up):
     text = printed([*made_up(), *made_up(dataclasses.replace(WORKLOAD, robots=2))])
     assert "N = 30, every:1, 10 denoise steps, 1 robot of 2 cameras" in text

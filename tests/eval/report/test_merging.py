@@ -52,6 +52,21 @@ def test_joined_shards_are_the_run_that_was_not_divided(config, shards, tmp_path
     assert joined.results_path.is_file()
 
 
+def test_runs_of_other_initial_states_are_joined_as_shards_are(config, tmp_path):
+    (whole,) = played(tmp_path / "whole", config, executor=SERIAL)
+    halves = [
+        shard(config, None, tmp_path / str(ids[0]), init_ids=ids) for ids in ((0, 1, 2), (3, 4, 5, 6, 7))
+    ]
+    (joined,) = merge(halves, tmp_path / "joined")
+    assert timeless(whole) == timeless(Run(config=config, folder=joined))
+    assert joined.read_manifest()["config"] == whole.folder.read_manifest()["config"]
+    stored = shard(config, None, tmp_path / "stored", init_ids=())
+    with pytest.raises(UsageError, match="has initial states 'stored'"):
+        merge([halves[0], stored], tmp_path / "refused")
+    with pytest.raises(UsageError, match="both have episode"):
+        merge([halves[0], whole.folder], tmp_path / "refused")
+
+
 def test_modes_stay_apart_and_are_variants_of_one_evaluation(config, tmp_path):
     halves = [
         shard(config, share, tmp_path / mode / share[0], mode=mode)
@@ -72,8 +87,8 @@ def test_what_does_not_belong_together_is_refused_and_nothing_is_written(config,
     for given, said in (
         (shards[:2], r"episodes are missing \(\d of shard 3/3\); play them with --shard"),
         ([*shards, again], "both have episode .*; give each shard once"),
-        ([*shards[:2], longer], "has protocol .* join runs that differ in --shard alone"),
-        ([whole], "is no shard: it was played without --shard"),
+        ([*shards[:2], longer], "has protocol .* join runs that differ in --shard or --init-ids alone"),
+        ([whole], "is the only run of its mode"),
         ([*shards, whole], "has number of shards ''"),
     ):
         with pytest.raises(UsageError, match=said):

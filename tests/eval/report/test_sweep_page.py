@@ -42,24 +42,6 @@ def test_a_cell_links_to_its_report_if_it_has_one(finished, tmp_path):  # noqa: 
     assert (page.parent / link).resolve() == (run / "report" / "index.html").resolve()
 
 
-def test_charts_are_over_latency_and_over_text_rate(finished):  # noqa: F811
-    cells = finished.read()["cells"]
-    modes = {row["options"]["mode"] for row in cells}
-    charts = plots(finished.path / "report" / "index.html")
-    over_rate = [group for title, group in charts.items() if title.startswith("over text rate, fixed:50,200")]
-    assert len(charts) == 2  # latency until the actions does not differ, so there is no chart over it
-    ((solved, seconds),) = over_rate
-    assert {line["label"] for line in solved["series"]} == modes
-    assert solved["x"] == seconds["x"] == "tokens per simulated second"
-    assert sum(len(line["x"]) for line in solved["series"]) == CELLS / 2
-    hollow = [not filled for line in solved["series"] for filled in line["filled"]]
-    judged = [row for row in cells if row["success"] and row["options"]["clock"] == "fixed:50,200"]
-    good = {"superior", "non-inferior"}
-    assert sum(hollow) == sum(
-        not {row["success"]["verdict"], row["time"]["verdict"]} <= good for row in judged
-    )
-
-
 def test_eval_report_makes_it_again(finished, tmp_path, capsys):  # noqa: F811
     page = finished.path / "report" / "index.html"
     before = page.read_text()

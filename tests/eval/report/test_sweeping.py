@@ -1,4 +1,4 @@
-"""A sweep on worlds without physics: its record, what is held against what, resuming, and the second one."""
+"""A sweep on worlds without physics: its record, what is held against what, and resuming."""
 
 import json
 import re
@@ -10,7 +10,6 @@ from configs.errors import UsageError
 from configs.sweep import GridConfig, SweepConfig
 from eval.merge import merge_runs
 from eval.records.sweep_folders import SweepFolder, find_unfinished_sweep, new_sweep
-from eval.report.best_schedules import measure_best
 from eval.report.merging import merge_sweeps
 from eval.report.sweeping import run_sweep, show_sweep
 from eval.rollout.executors import serial
@@ -144,11 +143,11 @@ def test_shards_joined_are_the_sweep_that_was_not_divided(tmp_path, policy):
     joined = merge_sweeps(shards, tmp_path / "joined")
     assert timeless(joined) == timeless(whole)
     assert joined.read_finished()["config"] == whole.read()["config"]
-    with pytest.raises(UsageError, match="is no shard"):
+    with pytest.raises(UsageError, match="is the only run of its mode"):
         merge_sweeps([whole], tmp_path / "refused")
     other = new_sweep(tmp_path, config.model_copy(update={"max_steps": 19, "shard": "2/2"}))
     run_sweep(other)
-    with pytest.raises(UsageError, match="they differ in more than --shard"):
+    with pytest.raises(UsageError, match="they differ in more than --shard and"):
         merge_sweeps([shards[1], other], tmp_path / "refused")
     with pytest.raises(UsageError, match="some of these folders are sweeps and some are runs"):
         merge_runs(joined.path, joined.runs()[0].folder.path)
@@ -178,56 +177,3 @@ def test_errors_are_played_again(tmp_path, policy):
     policy.fails_at = None
     assert run_sweep(find_unfinished_sweep(tmp_path, {})) == 0
     assert folder.read()["status"] == "complete"
-
-
-def test_the_best_schedules_are_measured_on_other_states_and_have_a_frontier(whole, tmp_path, policy, capsys):
-    assert whole.read()["frontier"] == []
-    config = SweepConfig(**measure_best(whole, {"init_ids": (2, 3, 4)}))
-    assert config.chosen_on == whole.path.name
-    folder = new_sweep(tmp_path / "second", config)
-    again = measure_best(whole, {"init_ids": (2, 3, 4), "max_steps": 20})
-    assert find_unfinished_sweep(tmp_path / "second", again) == folder
-    run_sweep(folder)
-    record = folder.read()
-    assert {row["options"]["clock"] for row in record["cells"]} == set(GRID["clock"])
-    assert record["config"]["init_ids"] == [2, 3, 4]
-    assert [found["options"]["clock"] for found in record["frontier"]] == GRID["clock"]
-    assert {found["next"]["success"] for found in record["frontier"]} == {"inconclusive"}, "too few episodes"
-    assert (folder.path / "sweep_frontier.png").stat().st_size > 10_000
-    assert ": none of 2 rates; at the lowest, " in " ".join(capsys.readouterr().out.split())
-
-
-def test_what_is_measured_is_what_no_other_cell_beats_in_tokens_and_in_merit(finished):
-    record = finished.read()
-    for row in record["cells"]:
-        options = row["options"]
-        waits = options["while_waiting"] == "hold"
-        row["tokens_per_simulated_s"] = 0.0 if options["mode"] == "actions" else 20.0 / options["text_every"]
-        row["tokens_per_simulated_s"] += waits  # as if that left more time to speak
-        row["pc_success"] = 90.0 if options["text_every"] == 1 and waits else 100.0
-        row["time_to_success_s"]["mean"] = 5.0 if waits else 4.0
-    finished.record_path.write_text(json.dumps(record))
-    grids = measure_best(finished, {"init_ids": (5,)})["grids"]
-    chosen = [(g["mode"][0], g.get("text_every", [None])[0], g["while_waiting"][0]) for g in grids]
-    of_a_clock = [
-        ("actions", None, "continue"),
-        ("isolated", 2, "continue"),  # beaten in both, but the rarest texts
-        ("isolated", 1, "continue"),
-        ("isolated", 1, "hold"),
-    ]
-    assert chosen == of_a_clock * 2
-
-
-@pytest.mark.parametrize(
-    ("init_ids", "message"), [((1, 7), "were chosen on it"), ((), "name both with --init-ids")]
-)
-def test_schedules_are_not_measured_where_they_were_chosen(whole, init_ids, message):
-    with pytest.raises(UsageError, match=message):
-        measure_best(whole, {"init_ids": init_ids})
-
-
-def test_schedules_are_not_chosen_from_a_sweep_that_is_unfinished(tmp_path):
-    with pytest.raises(UsageError, match="is not complete; complete it with --resume"):
-        measure_best(new_sweep(tmp_path, ASKED), {"init_ids": (5,)})
-    with pytest.raises(UsageError, match="is not a sweep: it has no"):
-        measure_best(SweepFolder(tmp_path / "nowhere"), {"init_ids": (5,)})

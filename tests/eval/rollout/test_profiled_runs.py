@@ -3,6 +3,7 @@
 import pytest
 import yaml
 
+from configs.reading import read_json_object
 from configs.schema import RunConfig
 from eval.records.run_folders import find_unfinished, new_run
 from eval.rollout import episode
@@ -83,6 +84,40 @@ def test_guided_chunks_are_the_same_bits_in_any_company(play):
     assert sorted(records(together), key=str) == sorted(records(alone), key=str)
     guided = [record for record in records(alone) if "action_prefix" in record]
     assert len(guided) > 5
+
+
+@pytest.mark.parametrize("where", ["fake", pytest.param("libero_object", marks=pytest.mark.slow)])
+def test_schedules_of_one_a_and_b_play_one_episode_to_the_last_bit(where, play, suite, tmp_path):
+    """In any mode, on any clock, whether b is the price of a query or the steps between two."""
+    device = tmp_path / "device.yaml"
+    stage = {"kind": "computed", "source": "made up"}
+    prices = {"host": 0, "prefill": 30, "denoise": 30, "fork": 0}
+    profile = {stage_name: {"ms": ms, **stage} for stage_name, ms in prices.items()}
+    words = {"name": "device", "device": "a device", "dtype": "float32", "model": "tiny", "source": "made up"}
+    device.write_text(yaml.safe_dump({**words, **profile, "decode": {1: {"ms": 0.1, **stage}}}))
+    texts = {"clock": f"profile:{device}", "text_every": 1}
+    schedules = [
+        ("actions", {"clock": "fixed:100,150", "replan_steps": "asap"}),
+        ("actions", {"clock": "fixed:52,137", "replan_steps": 2}),
+        ("actions", {"clock": "fixed:100", "replan_steps": 3}),
+        ("isolated", {**texts, "replan_steps": "asap"}),  # 60 ms and two prefills more, and decoding
+        ("unified", {**texts, "replan_steps": 3}),
+    ]
+    world = {} if where == "fake" else {"suites": (where,), "assets": "standins", "task_ids": (0,)}
+    short = {} if where == "fake" else {"init_ids": (40,), "max_steps": 30}
+    runs = [play(mode, **{**how, **world, **short})[0] for mode, how in schedules]
+    results = [read_json_object(run.results_path)["overall"] for run in runs]
+    steps = {name: dict.fromkeys(("median", "least", "most"), count) for name, count in (("a", 2), ("b", 3))}
+    assert [result["control_steps"] for result in results] == [steps] * len(runs)
+    assert [courses(run) for run in runs[1:]] == [courses(runs[0])] * (len(runs) - 1)
+    assert [bool(result["tokens"]) for result in results] == [False, False, False, True, True]
+
+
+def courses(folder):
+    """What happened in each episode, and every action to the last bit."""
+    names = ("key", "outcome", "steps", "queries", "held_steps", "continued_steps", "skipped_actions")
+    names += ("step", "actions_step", "spans", "skipped", "actions")
+    return [{name: record[name] for name in names if name in record} for record in records(folder)]
 
 
 def test_modes_differ_when_time_is_charged(whole):

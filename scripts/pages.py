@@ -1,0 +1,149 @@
+"""Renders the numbers, tables and figures of the documentation from the records of sweeps.
+
+    python -m scripts.pages            # rewrites README, docs/results.md, docs/results/*.md and figures
+    python -m scripts.pages --check    # names the pages that say other than the records
+
+What stands between `<!--= EXPRESSION -->` and `<!--/-->` is the expression's value, and is replaced by it.
+Expressions are Jinja's; they know the records in `benchmarks/results` by name (`sweep_modes.json` is `modes`)
+and the functions in `FUNCTIONS`. Text outside is written by hand.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from jinja2 import Environment, StrictUndefined
+
+from eval.metrics.statistics import paired_difference_95
+from eval.report.figures import STYLE
+from eval.report.plain_text import markdown_table
+from eval.report.sweep_plots import draw_surface
+from eval.report.sweep_table import JUDGED_NOTE, NOTE, TEXTS_NOTE, episodes_of, to_markdown
+from eval.report.sweep_words import Record, Row, format_value
+from scripts.marks import KINDS, marks_of
+
+ROOT = Path(__file__).resolve().parents[1]
+RECORDS = ROOT / "benchmarks/results"
+_SPAN = re.compile(r"(<!--= (.+?) -->)(.*?)(<!--/-->)", re.DOTALL)
+
+
+def cell(record: Record, **options: Any) -> Row:
+    """The one cell with these options, spelt as in its table; `a` and `b` are control steps."""
+
+    def values(row: Row) -> dict[str, str]:
+        steps = {name: f"{each['median']:g}" for name, each in (row.get("control_steps") or {}).items()}
+        return {**{axis: format_value(axis, row["options"]) for axis in row["options"]}, **steps}
+
+    found = [
+        row
+        for row in record["cells"]
+        if {k: str(v) for k, v in options.items()}.items() <= values(row).items()
+    ]
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} cells have {options}; name one")
+    return found[0]
+
+
+def solved(row: Row) -> str:
+    """Episodes solved: `172 of 200`."""
+    return f"{row['n_success']} of {row['n_episodes']}"
+
+
+def percent(row: Row) -> str:
+    """The success rate with its interval: `86 % (95 %: 80 to 90)`."""
+    low, high = row["pc_success_ci95"]
+    return f"{row['pc_success']:.0f} % (95 %: {low:.0f} to {high:.0f})"
+
+
+def seconds(row: Row) -> str:
+    """The restricted mean time with its interval."""
+    low, high = row["restricted_mean_ci95"]
+    return f"{row['restricted_mean_s']:.1f} s (95 %: {low:.1f} to {high:.1f})"
+
+
+def difference(row: Row, other: Row) -> str:
+    """Success of the first cell minus that of the second, in the same episodes."""
+    pairs = [pair for pair in zip(other["outcomes"], row["outcomes"], strict=True) if "-" not in pair]
+    only_other, only_row = pairs.count(("1", "0")), pairs.count(("0", "1"))
+    interval = paired_difference_95(only_other, only_row, len(pairs))
+    assert interval is not None, "a finished sweep has graded episodes"
+    points = 100 * (only_row - only_other) / len(pairs)
+    found = f"{points:+.0f} points (95 %: {100 * interval.low:+.0f} to {100 * interval.high:+.0f}; "
+    return f"{found}{only_row} and {only_other} of {len(pairs)} episodes solved by one alone)".replace(
+        "-", "−"
+    )
+
+
+def table(record: Record) -> str:
+    """What was played, and a row for every cell."""
+    config, states = record["config"], record["config"]["init_ids"]
+    where = f"initial states {min(states)} to {max(states)}" if states else "stored initial states"
+    policy, assets = record["provenance"]["policy"], record["provenance"]["assets"]["name"]
+    return (
+        f"\n\n{policy} on {', '.join(config['suites'])}, {where}, assets {assets}: "
+        f"{len(record['cells'])} cells of {episodes_of(record)} episodes.\n\n{to_markdown(record)}\n\n"
+    )
+
+
+def legend() -> str:
+    """What the columns and signs of `table` mean."""
+    return f"\n\n{NOTE} {TEXTS_NOTE} {JUDGED_NOTE}\n\n"
+
+
+def marks(kind: str) -> str:
+    """(a, b) of every mode on the profiles of a kind, with prices 30 % lower and higher."""
+    rows = [
+        [mark.label, str(mark.a[1]), _range(mark.a), str(mark.b[1]), _range(mark.b)]
+        for mark in marks_of(KINDS[kind])
+    ]
+    return f"\n\n{markdown_table(['profile and mode', 'a', 'a ± 30 %', 'b', 'b ± 30 %'], rows)}\n\n"
+
+
+def _range(steps: Any) -> str:
+    return f"{steps[0]} to {steps[2]}"
+
+
+FUNCTIONS = {f.__name__: f for f in (cell, solved, percent, seconds, difference, table, legend, marks)}
+
+
+def rendered(text: str, records: Mapping[str, Record]) -> str:
+    """A page with the value of every expression."""
+    environment = Environment(undefined=StrictUndefined, autoescape=False)
+
+    def value(span: re.Match[str]) -> str:
+        evaluate = environment.compile_expression(span[2], undefined_to_none=False)
+        return f"{span[1]}{evaluate(**FUNCTIONS, **records)}{span[4]}"
+
+    return _SPAN.sub(value, text)
+
+
+def read_records() -> dict[str, Record]:
+    """The records by name."""
+    files = sorted(RECORDS.glob("sweep_*.json"))
+    return {file.stem.removeprefix("sweep_"): json.loads(file.read_text(encoding="utf-8")) for file in files}
+
+
+def main(*, check: bool) -> int:
+    """Write or check all pages; returns the exit code."""
+    records = read_records()
+    pages = [ROOT / "README.md", ROOT / "docs/results.md", *sorted((ROOT / "docs/results").glob("*.md"))]
+    texts = {page: page.read_text(encoding="utf-8") for page in pages}
+    new = {page: text for page in pages if (text := rendered(texts[page], records)) != texts[page]}
+    for page, text in new.items():
+        sys.stdout.write(f"{page.relative_to(ROOT)}\n")
+        if not check:
+            page.write_text(text, encoding="utf-8")
+    surfaces = [record for name, record in records.items() if name.startswith("surface")]
+    for kind, profiles in KINDS.items() if not check else ():
+        with mpl.rc_context(STYLE):
+            if figure := draw_surface(surfaces, marks_of(profiles)):
+                figure.savefig(ROOT / f"docs/surface_{kind}.png", bbox_inches="tight")
+    return int(check and bool(new))
+
+
+if __name__ == "__main__":
+    sys.exit(main(check="--check" in sys.argv[1:]))

@@ -1,0 +1,174 @@
+"""Tables and figures of a sweep's record, and the pages that show its numbers."""
+
+import json
+import math
+
+import pytest
+
+from configs.errors import UsageError
+from configs.load import load
+from configs.profile import ProfileConfig
+from eval import results
+from eval.report.sweep_plots import draw_sweep
+from eval.report.sweep_series import latency_lines, surface_lines
+from eval.report.sweep_table import text_columns, to_markdown
+from eval.rollout.latency_model import LatencyModel
+from oxygen.serving.requests import DecodeWork
+from oxygen.serving.scheduler import Mode
+from scripts import pages
+from scripts.marks import marks_of, steady_work
+
+CELLS = (("actions", 2, 5), ("actions", 2, 10), ("actions", 2, 15), ("unified", 2, 5))
+
+
+def row(mode, a, b):
+    judged = mode != "actions"
+    return {
+        "run": f"{mode}-{a}-{b}",
+        "device": None,
+        "options": {
+            "clock": f"fixed:{50 * a},{50 * b}",
+            "motion": "none",
+            "mode": mode,
+            "text_every": 1,
+            "tokens_per_frame": 5,
+            "replan_steps": "asap",
+            "while_waiting": "continue",
+            "overlap": "skip",
+        },
+        "n_episodes": 8,
+        "n_errors": 0,
+        "n_success": 6,
+        "outcomes": "11011011" if judged else "01111101",
+        "pc_success": 75.0,
+        "pc_success_ci95": [41.0, 93.0],
+        "time_to_success_s": {"mean": 4.5, "median": 4.0, "n": 6},
+        "time_to_success_ci95": [4.0, 5.0],
+        "restricted_mean_s": 6.9,
+        "restricted_mean_ci95": [5.0, 9.0],
+        "charged_ms": {"actions": 50.0 * a, "busy": 50.0 * b},
+        "control_steps": {
+            name: dict.fromkeys(("median", "least", "most"), steps) for name, steps in (("a", a), ("b", b))
+        },
+        "pc_held": 3.0,
+        "staleness_ms": None,
+        "tokens_per_simulated_s": 40.0 if judged else 0.0,
+        "success": {"verdict": "non-inferior"} if judged else None,
+        "time": {"verdict": "inferior"} if judged else None,
+    }
+
+
+@pytest.fixture
+def record():
+    return {
+        "sweep": "20260101-000000-sweep",
+        "status": "complete",
+        "config": {"margin": 5.0, "time_margin": 10.0, "suites": ["libero_object"], "init_ids": [3, 4]},
+        "varied": ["clock", "mode"],
+        "cells": [row(*each) for each in CELLS],
+        "provenance": {
+            "policy": "tiny",
+            "assets": {"name": "standins"},
+            "command": "python -m eval.sweep --output-dir /tmp/x --resume",
+        },
+    }
+
+
+def test_signs_tell_a_loss_from_an_open_question_and_equality_from_both(record):
+    assert "| unified | 6/8 | 4.5 | ≥ | ≪ | 100 | 250 | 2 | 5 | 3 % | 40 |" in to_markdown(record)
+    judged = record["cells"][-1]
+    for success, time, shown in (
+        ({"ci95": [-20.0, -2.0]}, {"ci95": [1.02, 1.3]}, "| < | < |"),
+        ({"ci95": [-20.0, 2.0]}, {"ci95": [0.98, 1.3]}, "| ? | ? |"),
+        ({"ci95": [-7.0, 7.0], "identical": True}, {"ci95": [1.0, 1.0]}, "| = | = |"),
+    ):
+        judged["success"] = {"verdict": "inconclusive", **success}
+        judged["time"] = {"verdict": "inconclusive", **time}
+        assert shown in to_markdown(record)
+
+
+def test_a_kept_record_is_as_good_as_the_folder(record, tmp_path, capsys):
+    file = tmp_path / "kept.json"
+    file.write_text(json.dumps(record))
+    results.main(file)
+    assert "fixed:100,750" in capsys.readouterr().out
+    file.write_text(json.dumps({**record, "status": "running"}))
+    with pytest.raises(UsageError, match="is not complete"):
+        results.main(file)
+
+
+def test_columns_of_texts_are_shown_if_a_cell_has_texts_even_if_all_are_wrong(record):
+    assert text_columns(record) == {}
+    record["cells"][-1] |= {
+        "staleness_ms": 400.0,
+        "texts_per_simulated_s": 2.0,
+        "pc_right_on_delivery": {"narration": 0.0},
+    }
+    silent = [None] * (len(CELLS) - 1)
+    assert text_columns(record) == {
+        "texts/s": [*silent, 2.0],
+        "late": [*silent, 0.4],
+        "narration": [*silent, 0.0],
+    }
+
+
+def test_a_line_over_latency_has_one_label_and_colour_in_every_motion(record, tmp_path):
+    actions = record["cells"][0]
+    record |= {"varied": ["clock", "motion", "while_waiting"]}
+    record["cells"] = [
+        {
+            **actions,
+            "control_steps": None,
+            "charged_ms": {"actions": latency, "busy": latency},
+            "options": {**actions["options"], "motion": motion, "while_waiting": waiting},
+        }
+        for motion, waits in (("none", ("continue", "hold")), ("shuttle:3", ("hold",)))
+        for waiting in waits
+        for latency in (0.0, 100.0, 200.0)
+    ]
+    lines = latency_lines(record)
+    assert {motion: [line.label for line in each] for motion, each in lines.items()} == {
+        "static": ["continue", "hold"],
+        "oscillating at 3 cm/s": ["hold"],
+    }
+    (_, hold), (again,) = lines.values()
+    assert (hold.colour, hold.place) == (again.colour, again.place)
+    assert [path.name for path in draw_sweep(record, tmp_path)] == ["sweep_latency.png"]
+
+
+def test_the_surface_has_a_line_over_b_for_every_a_of_cells_whose_queries_are_alike(record, tmp_path):
+    record["cells"] += [row("actions", 4, 5), row("actions", 8, 10)]
+    record["cells"][-1]["control_steps"]["b"]["most"] = 11
+    (lines,) = surface_lines(record).values()
+    assert [(line.label, len(line.rows)) for line in lines] == [("a = 2", 3), ("a = 4", 1)]
+    assert "sweep_surface.png" in [path.name for path in draw_sweep(record, tmp_path)]
+
+
+def test_a_mark_is_at_the_price_of_the_work_of_a_query_with_two_texts():
+    """Of 9 and 14 tokens, limited to 24 and 48; a stop token is noticed one step later."""
+    texts = [DecodeWork(prefills=1, forks=1, steps=steps, batch=1) for steps in (10, 15)]
+    assert steady_work(Mode.ISOLATED, 1) == texts
+    assert steady_work(Mode.SHARED, 1) == [DecodeWork(prefills=0, forks=1, steps=15, batch=2)]
+    assert steady_work(Mode.UNIFIED, 1) == [DecodeWork(prefills=0, forks=1, steps=1, batch=24 + 48)]
+    assert steady_work(Mode.UNIFIED, 5) == [DecodeWork(prefills=0, forks=1, steps=5, batch=5 + 10)]
+    profile = load(ProfileConfig, "two-core")
+    price = LatencyModel(profile, "isolated")
+    mark = next(mark for mark in marks_of(["two-core"]) if mark.label == "two-core isolated")
+    assert mark.a == [math.ceil(factor * price.action_ms / 50) for factor in (0.7, 1, 1.3)]
+    assert mark.b == [max(5, math.ceil(factor * price.busy_ms(texts) / 50)) for factor in (0.7, 1, 1.3)]
+
+
+def test_a_page_shows_what_its_expressions_say(record):
+    page = "It solves <!--= solved(cell(modes, mode='unified')) -->0 of 0<!--/--> here."
+    shown = pages.rendered(page, {"modes": record})
+    assert shown == page.replace("0 of 0", "6 of 8")
+    assert pages.rendered(shown, {"modes": record}) == shown
+    pair = "<!--= difference(cell(modes, mode='unified'), cell(modes, mode='actions', a=2, b=5)) --><!--/-->"
+    assert ">+0 points (95 %: −" in pages.rendered(pair, {"modes": record})
+    assert "; 2 and 2 of 8 episodes" in pages.rendered(pair, {"modes": record})
+    with pytest.raises(ValueError, match="3 cells have"):
+        pages.rendered("<!--= solved(cell(modes, mode='actions')) --><!--/-->", {"modes": record})
+
+
+def test_the_documentation_says_what_the_records_say():
+    assert pages.main(check=True) == 0
