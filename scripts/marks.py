@@ -7,7 +7,7 @@ requested in every query, as long as those of the bundled policy, and a query ev
 from collections.abc import Sequence
 from typing import get_args
 
-from configs.load import load, names
+from configs.load import load
 from configs.profile import ProfileConfig
 from configs.schema import Mode as ModeName
 from eval.report.sweep_plots import Mark
@@ -42,7 +42,6 @@ def marks_of(profiles: Sequence[str]) -> list[Mark]:
     return [
         _mark(load(ProfileConfig, profile), mode, k)
         for profile in profiles
-        if profile in names(ProfileConfig)
         for mode in shown
         for k in ((1, 5) if mode in _BUDGETED else (None,))
     ]
