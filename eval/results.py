@@ -10,7 +10,7 @@ from configs.errors import UsageError
 from configs.paths import usable_file
 from eval.records.sweep_folders import SweepFolder
 
-app = App(name="python -m eval.results", version_flags=[])
+app = App(name="python -m eval.results")
 
 
 @app.default
