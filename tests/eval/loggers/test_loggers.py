@@ -137,7 +137,7 @@ def test_a_logger_that_fails_loses_no_episode_and_is_reported_once(tmp_path, pol
 def test_a_missing_extra_is_one_line_with_its_remedy(name, monkeypatch):
     monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, f"eval.loggers.{name}", raising=False)
-    with pytest.raises(UsageError, match=rf"uv pip install 'oxygen-eval\[{name}\]'"):
+    with pytest.raises(UsageError, match=rf"uv pip install -e '\.\[{name}\]'"):
         with_log(EvaluationConsole, name)
 
 
