@@ -76,4 +76,4 @@ bench-gpu:
 	PYTHON=$(PYTHON) bash benchmarks/gpu.sh
 
 lock:
-	uv pip compile --universal --generate-hashes --no-annotate --upgrade pyproject.toml --group dev -o requirements.lock
+	uv pip compile --universal --generate-hashes --no-annotate --upgrade pyproject.toml --extra libero --extra train --group dev --group libero -o requirements.lock

@@ -34,7 +34,7 @@ SUITES = 4
 _WRONG = {0.0: (Verdict.INFERIOR, Verdict.SUPERIOR), -MARGIN: (Verdict.NON_INFERIOR, Verdict.SUPERIOR)}
 """True difference to the verdicts that are wrong then."""
 
-app = App(name="python -m benchmarks.interval_coverage", version_flags=[])
+app = App(name="python -m benchmarks.interval_coverage")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

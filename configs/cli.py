@@ -10,6 +10,7 @@ from typing import Annotated, Any, NoReturn, TypeVar, Union, get_args, get_origi
 import pydantic
 from cyclopts import UNSET, App, ArgumentCollection, CycloptsError, Parameter, Token, UnknownOptionError
 
+from configs import __version__
 from configs.errors import UsageError, unknown
 from configs.exits import exit_code_of
 from configs.paths import refuse_home
@@ -30,6 +31,7 @@ def run_app(app: App, arguments: Sequence[str] | None = None) -> NoReturn:
         arguments: Arguments to parse; the process's own if None.
     """
     app.config = (_check_tokens,)
+    app.version = __version__
 
     def command() -> int | None:
         try:

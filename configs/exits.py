@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
-from configs.errors import UsageError
+from configs.errors import UsageError, not_installed
 from configs.signals import ends_at_once
 
 FAILED = 1
@@ -22,6 +22,10 @@ INTERRUPTED = 130
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _READS_ENVIRONMENT = ("jax._src.config", "jax._src.xla_bridge")
 """Modules of JAX that raise if one of its environment variables is invalid."""
+
+
+_EXTRA_OF = {"optax": "train", "pyarrow": "train", "tensorboardX": "train"}
+"""Optional package to the extra that installs it, where a command needs it as a whole."""
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -52,7 +56,7 @@ def exit_code_of(command: Callable[[], int | None]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the last flush fails, too
         return FAILED
-    except (OSError, RuntimeError, ValueError) as error:
+    except (AssertionError, ModuleNotFoundError, OSError, RuntimeError, ValueError) as error:
         usage_error = _as_usage_error(error)
         if usage_error is None:
             raise
@@ -60,13 +64,15 @@ def exit_code_of(command: Callable[[], int | None]) -> int:
         return INPUT_ERROR
 
 
-def _as_usage_error(error: OSError | RuntimeError | ValueError) -> UsageError | None:
+def _as_usage_error(error: Exception) -> UsageError | None:
     """The error as a usage error; None if it is a bug."""
     if isinstance(error, UsageError):
         return error
+    if isinstance(error, ModuleNotFoundError) and error.name in _EXTRA_OF:
+        return not_installed(f"this command ({error.name})", _EXTRA_OF[error.name])
     if isinstance(error, OSError) and (error.filename is not None or is_disk_full(error)):
         return _unusable(error)
-    return _jax_does_not_start(error) if _raised_in(error) in _READS_ENVIRONMENT else None
+    return jax_does_not_start(error) if _raised_in(error) in _READS_ENVIRONMENT else None
 
 
 def is_disk_full(error: BaseException) -> bool:
@@ -79,7 +85,14 @@ def _raised_in(error: Exception) -> str:
     return str(frame.f_globals["__name__"])
 
 
-def _jax_does_not_start(error: Exception) -> UsageError:
+def jax_does_not_start(error: Exception) -> UsageError:
+    """JAX's error, with the variables that it names; none if a platform of `JAX_PLATFORMS` is missing."""
+    platforms = os.environ.get("JAX_PLATFORMS")
+    if platforms and (isinstance(error, AssertionError) or not str(error)):
+        return UsageError(
+            f"JAX does not start: JAX_PLATFORMS={platforms}, but that device or its plugin is missing: "
+            "unset JAX_PLATFORMS, or run uv pip install 'jax[cuda13]' for an NVIDIA GPU"
+        )
     names = [name for name in os.environ if name.startswith("JAX_") and name in str(error)]
     given = " and ".join(f"{name}={os.environ[name]}" for name in names) or "its environment variables"
     return UsageError(f"JAX does not start ({error}): correct or unset {given}")

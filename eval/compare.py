@@ -16,7 +16,7 @@ from eval.report.comparison_tables import show
 from eval.report.comparison_verdict import judge_all
 from eval.report.success_plot import draw_success_curves, png_path
 
-app = App(name="python -m eval.compare", version_flags=[])
+app = App(name="python -m eval.compare")
 
 _PROVENANCE = ("started", "finished", "config", "weights_sha256", "git", "versions", "hardware")
 

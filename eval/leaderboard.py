@@ -12,7 +12,7 @@ from eval.metrics.error_budget import ERROR_BUDGET
 from eval.report.leaderboard_formats import to_markdown, write_leaderboard
 from eval.report.leaderboard_tables import read_leaderboard
 
-app = App(name="python -m eval.leaderboard", version_flags=[])
+app = App(name="python -m eval.leaderboard")
 
 
 @app.default

@@ -19,7 +19,7 @@ from videos.mp4 import VideoError
 
 DEMO = MarkedBlock("demo", "python -m eval.media")
 
-app = App(name="python -m eval.media", version_flags=[])
+app = App(name="python -m eval.media")
 
 
 @app.default

@@ -15,7 +15,6 @@ app = App(
     name="python -m eval.preflight",
     help="Check versions, renderer, assets, policy, memory, disk and JAX, and run each suite for a few steps."
     "\n\nExit code: 0 if nothing fails, 1 if something does.",
-    version_flags=[],
 )
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -34,8 +33,8 @@ def preflight(
     """Print one line per check: ok, warn or fail, with the remedy.
 
     Args:
-        suite: Task suites. Default: those of the demo.
-        policy: The policy. Default: tiny.
+        suite: Task suites. Default: those of the demo; without LIBERO, of DROID's.
+        policy: The policy. Default: the demo's.
         assets: Source of the suites' assets. Default: auto; for the demo's suites, the demo's.
         num_envs: Number of parallel worlds that memory has to hold.
         output_dir: Folder that runs are written to.
@@ -48,14 +47,14 @@ def preflight(
     from configs.schema import RunConfig
     from configs.variants import VariantsConfig
     from eval.records.json_files import write_json
-    from eval.rollout.preflight import all_checks
+    from eval.rollout.preflight import all_checks, demo_preset
     from sim_envs.preflight import Status
 
     if json is not None:
         usable_file(json, "--json")
     given = {"suites": suite, "policy": policy, "assets": assets}
     flags = {name: value for name, value in given.items() if value is not None}
-    options = overlay(VariantsConfig, "demo" if suite is None else None, flags)
+    options = overlay(VariantsConfig, demo_preset() if suite is None else None, flags)
     chosen = {name: options[name] for name in given if name in options}
     config = check(RunConfig, chosen, source="the command line")
     console = TextConsole()

@@ -8,7 +8,7 @@ from configs.cli import run_app
 from configs.errors import UsageError
 from eval.records.sweep_folders import SweepFolder
 
-app = App(name="python -m eval.results", version_flags=[])
+app = App(name="python -m eval.results")
 
 
 @app.default

@@ -13,7 +13,6 @@ from configs.sweep import GridConfig, SweepConfig
 
 app = App(
     name="python -m eval.sweep",
-    version_flags=[],
     default_parameter=Parameter(negative=""),
     help="Run a policy in every cell of a grid: clocks, modes, text rates, schedules.\n\nAll cells play "
     "every episode in turns. A sweep can be interrupted at any time, and ends with a table, `sweep.json` and "

@@ -10,7 +10,7 @@ from configs.cli import run_app
 from configs.errors import UsageError
 from eval.report.plain_text import visible
 
-app = App(name="python -m eval.watch", version_flags=[])
+app = App(name="python -m eval.watch")
 
 
 @app.default

@@ -14,7 +14,10 @@ LIBERO_FREE = ("configs", "eval", "sim_envs", "videos")
 LIBERO_MODULES = ("sim_envs/libero/", "eval/libero.py")
 LIBERO_EXCEPTIONS: frozenset[str] = frozenset(
     [
+        "eval/__main__.py",  # the command
         "eval/records/provenance.py",  # the version of its package
+        "eval/rollout/preflight.py",  # whether it is installed
+        "eval/setup.py",  # installs it
         "eval/train/__main__.py",  # the default robot
         "eval/train/training.py",
     ]

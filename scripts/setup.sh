@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs uv, the system GL library and the locked environment. Idempotent.
+# Installs uv, the system GL library, the locked packages and this project, editable. Idempotent; what else is
+# installed, such as extras, stays.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -35,5 +36,6 @@ fi
 
 [ -x .venv/bin/python ] || "$UV" venv --quiet --python '>=3.11,<3.13' .venv
 say "installing the locked packages"
-"$UV" pip sync --quiet --python .venv/bin/python --require-hashes requirements.lock
+"$UV" pip install --quiet --python .venv/bin/python --require-hashes --requirements requirements.lock
+"$UV" pip install --quiet --python .venv/bin/python --no-deps --editable .
 say "ready"

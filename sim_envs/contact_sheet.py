@@ -25,7 +25,6 @@ _SUFFIXES = (".jpg", ".jpeg", ".png")
 app = App(
     name="python -m sim_envs.contact_sheet",
     help="Draw an initial state of each task of some suites, with one asset set or several side by side.",
-    version_flags=[],
 )
 
 

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from configs.errors import UsageError, unknown
+from configs.errors import UsageError, install_command, unknown
 from configs.interface import (
     ActionChannels,
     ActionSpec,
@@ -188,8 +188,9 @@ class GymEnvironment(Preset):
     @property
     def remedy(self) -> str:
         """The command that installs what the environments need."""
-        wanted = f"oxygen-eval[{self.extra}]" if self.extra else " ".join(self.packages) or str(self.module)
-        return f"uv pip install '{wanted}'"
+        if self.extra:
+            return install_command(self.extra)
+        return f"uv pip install '{' '.join(self.packages) or self.module}'"
 
     def interface(self, protocol: SuiteConfig) -> Interface:
         """The interface of the suite.

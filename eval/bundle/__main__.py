@@ -16,7 +16,6 @@ app = App(
     name="python -m eval.bundle",
     help="Put a trained checkpoint into the package as the policy named after its model, with results of "
     "recorded runs and a model card. Without a checkpoint, add results to the bundled one.",
-    version_flags=[],
 )
 
 

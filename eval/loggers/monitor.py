@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from configs.console import visible_text
-from configs.errors import UsageError, unknown
+from configs.errors import not_installed, unknown
 from eval.loggers.logger import LoggerFactory, RunLogger
 from eval.metrics.statistics import wilson_95
 from eval.metrics.success import solved
@@ -54,12 +54,9 @@ def choose_logger(name: str) -> LoggerFactory:
                 require_login()
                 return WandbLogger
     except ModuleNotFoundError as missing:
-        if missing.name != name:
+        if missing.name not in (name, "tensorboardX"):
             raise
-        raise UsageError(
-            f"--log {name} needs a package that is not installed: run uv pip install 'oxygen-eval[{name}]', "
-            f"or in a checkout uv pip install -e '.[{name}]'"
-        ) from None
+        raise not_installed(f"--log {name}", name) from None
     raise unknown("logger", name, ("tensorboard", "wandb", "trackio"))
 
 

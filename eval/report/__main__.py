@@ -10,7 +10,7 @@ from configs.cli import run_app
 from configs.errors import UsageError
 from configs.paths import usable_folder
 
-app = App(name="python -m eval.report", version_flags=[])
+app = App(name="python -m eval.report")
 
 
 @app.default

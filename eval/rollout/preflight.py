@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from configs.errors import UsageError
+from configs.exits import jax_does_not_start
 from configs.paths import usable_folder
 from configs.schema import RunConfig
 from eval.policies.resolved import resolve_policy
@@ -35,6 +36,7 @@ def all_checks(config: RunConfig, output_dir: Path, *, num_envs: int) -> Iterato
     """All checks: of the machine, and of the policy and each suite of `config`."""
     packages = [f"{package} {found}" for package, found in provenance.versions().items() if found]
     yield CheckResult.of("versions", ", ".join(packages))
+    yield _libero()
     yield _attempt("renderer", _renderer)
     yield from quick_checks(output_dir, num_envs=num_envs)
     yield _attempt("JAX", _jax)
@@ -79,6 +81,22 @@ def _attempt(
     return found if isinstance(found, CheckResult) else CheckResult.of(name, found)
 
 
+def demo_preset() -> str:
+    """The demo that this installation can play."""
+    return "demo" if provenance.versions()["hf-libero"] else "demo_droid"
+
+
+def _libero() -> CheckResult:
+    found = provenance.versions()["hf-libero"]
+    return CheckResult.of(
+        "LIBERO",
+        f"hf-libero {found}" if found else "not installed; its suites need it",
+        ok=found is not None,
+        remedy="run oxygen-eval setup libero",
+        otherwise=Status.WARN,
+    )
+
+
 def _renderer() -> CheckResult:
     backend = require_backend()
     from OpenGL import GL
@@ -121,10 +139,8 @@ def _jax() -> CheckResult:
         import jax
 
         devices = [f"{each.platform}: {each.device_kind}" for each in jax.devices()]
-    except RuntimeError as error:
-        detail = " ".join(str(error).split())[:200]
-        remedy = "unset JAX_PLATFORMS, or install the platform's jaxlib"
-        return CheckResult.of("JAX", detail, ok=False, remedy=remedy)
+    except (AssertionError, RuntimeError) as error:
+        raise jax_does_not_start(error) from None
     idle_gpu = gpu_count() > 0 and jax.default_backend() == "cpu"
     remedy = 'the GPU is not used: uv pip install "jax[cuda13]"'
     return CheckResult.of("JAX", ", ".join(devices), ok=not idle_gpu, remedy=remedy, otherwise=Status.WARN)

@@ -1,15 +1,16 @@
 """The robot as an MJCF tree: a Panda with a Robotiq 2F-85 and a wrist camera, of robosuite's meshes.
 
-Kinematics and meshes are read from the installed robosuite package (MIT licence). Masses and inertias are
-those identified on a real Panda (Gaz et al., RA-L 2019), and Robotiq's; robosuite's own are round numbers.
+Kinematics and meshes are those of robosuite (MIT licence), written by `scripts/vendor_droid_robot.py`.
+Masses and inertias are those identified on a real Panda (Gaz et al., RA-L 2019), and Robotiq's; robosuite's
+own are round numbers.
 """
 
-import importlib.util
 import math
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from sim_envs.droid.meshes import simplify_visual_meshes
+ROBOSUITE = "1.4.0"
+"""The version of robosuite whose robot this is."""
 
 ARM_JOINTS = tuple(f"joint{number}" for number in range(1, 8))
 FINGER_JOINT = "finger_joint"
@@ -76,11 +77,10 @@ ROBOT_CONTYPE, ROBOT_CONAFFINITY = "1", "2"
 
 def add_robot(root: ET.Element) -> None:
     """Add the robot, its base at the origin, with its assets, couplings and actuators to an MJCF tree."""
-    arm = _model("robots/panda/robot.xml")
-    gripper = _model("grippers/robotiq_gripper_85.xml")
+    arm = _model("panda")
+    gripper = _model("robotiq_2f85")
     assets = _section(root, "asset")
     assets.extend([*_of(arm, "asset"), *_of(gripper, "asset")])
-    simplify_visual_meshes(assets)
     base = _of(arm, "worldbody").find("body/body[@name='link0']")
     hand = _of(gripper, "worldbody").find("body")
     assert base is not None
@@ -93,18 +93,12 @@ def add_robot(root: ET.Element) -> None:
 
 
 def _model(name: str) -> ET.Element:
-    """One of robosuite's models, with absolute paths and without the mesh whose file is missing."""
-    spec = importlib.util.find_spec("robosuite")  # without importing it
-    assert spec is not None
-    assert spec.origin is not None
-    path = Path(spec.origin).with_name("models") / "assets" / name
-    root = ET.parse(path).getroot()
-    assets = _of(root, "asset")
-    for mesh in assets.findall("mesh"):
-        file = path.parent / mesh.attrib["file"]
-        mesh.set("file", str(file))
-        if not file.exists():
-            assets.remove(mesh)
+    """One of robosuite's models, with absolute paths."""
+    folder = Path(__file__).with_name("robot_model")
+    root = ET.parse(folder / f"{name}.xml").getroot()
+    for mesh in _of(root, "asset").findall("mesh"):
+        if "file" in mesh.attrib:
+            mesh.set("file", str(folder / mesh.attrib["file"]))
     return root
 
 

@@ -12,6 +12,7 @@ from configs.schema import Preset, SuiteConfig, Wordings
 from sim_envs.droid.control import CONTROL_HZ, Control
 from sim_envs.droid.conventions import interface
 from sim_envs.droid.placement import FIRST_DRAWN, STORED, draw
+from sim_envs.droid.robot import ROBOSUITE
 from sim_envs.droid.task_file import load_task
 from sim_envs.gl import choose_backend, require_backend
 from sim_envs.moving.movable import require_movable
@@ -19,8 +20,8 @@ from sim_envs.scripted.policy import ScriptedPolicy
 from sim_envs.suite import ConfiguredSuite, InitIds, Task, digest
 from sim_envs.world import EpisodeKey, World
 
-_PINNED = {"mujoco": "3.2.3", "robosuite": "1.4.0"}
-"""Physics is bit-identical only with these versions."""
+_MUJOCO = "3.2.3"
+"""Physics is bit-identical only with this version."""
 
 
 class DroidEnvironment(Preset):
@@ -72,12 +73,11 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
     def check(self, tasks: Iterable[Task]) -> None:
         """Check versions and renderer, that objects can be placed, and with `--motion` that one can move."""
         tasks = list(tasks)
-        for package, pinned in _PINNED.items():
-            if version(package) != pinned:
-                raise UsageError(
-                    f"{self.protocol.name} needs {package} {pinned}, but {version(package)} is installed: "
-                    f"uv pip install {package}=={pinned}"
-                )
+        if version("mujoco") != _MUJOCO:
+            raise UsageError(
+                f"{self.protocol.name} needs mujoco {_MUJOCO}, but {version('mujoco')} is installed: "
+                f"uv pip install mujoco=={_MUJOCO}"
+            )
         require_backend()
         require_movable(tasks, self.protocol.motion, self.tasks(), self._can_move)
         for task in tasks:
@@ -102,7 +102,7 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
         """Versions, control mode, a digest of every task, and wordings other than the benchmark's."""
         others = {} if wordings == "benchmark" else {"wordings": wordings}
         return {
-            "versions": {package: version(package) for package in _PINNED},
+            "versions": {"mujoco": version("mujoco"), "robosuite": ROBOSUITE},
             "control": self.environment.control.value,
             "tasks": {task.name: digest(task.model_dump(mode="json")) for task in self._tasks},
             **others,

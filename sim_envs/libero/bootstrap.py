@@ -36,7 +36,9 @@ def package_root() -> Path:
     """
     spec = importlib.util.find_spec("libero")
     if spec is None or not spec.submodule_search_locations:
-        raise UsageError("LIBERO is not installed: run `make setup`, or install hf-libero==0.1.4")
+        raise UsageError(
+            "LIBERO is not installed: run `oxygen-eval setup libero`, or `make setup` in a checkout"
+        )
     return Path(next(iter(spec.submodule_search_locations))) / "libero"
 
 
@@ -53,7 +55,8 @@ def check_versions() -> None:
             found = "missing"
         if found != wanted:
             raise UsageError(
-                f"{package} is {found}, but LIBERO's scores are valid for {wanted} only: run `make setup`"
+                f"{package} is {found}, but LIBERO's scores are valid for {wanted} only: run "
+                "`oxygen-eval setup libero`, or `make setup` in a checkout"
             )
 
 

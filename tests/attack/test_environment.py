@@ -26,7 +26,7 @@ WITHOUT_MUJOCO = ("eval.bench", "oxygen.serve")
 
 WRONG = {
     "JAX_ENABLE_X64": "banana",
-    "JAX_PLATFORMS": "foo",
+    "JAX_PLATFORMS": "cuda",
     "XLA_FLAGS": "--nonsense=1",
     "MUJOCO_GL": "foo",
     "XDG_CACHE_HOME": "/proc/x",

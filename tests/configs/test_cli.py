@@ -1,5 +1,7 @@
 """Every command line refuses bad input in one line, and takes its lists in whatever way people write them."""
 
+import importlib
+import sys
 from typing import Annotated, Literal
 
 import pytest
@@ -104,6 +106,18 @@ def test_a_usage_error_of_the_command_is_one_line_too(capsys):
         raise UsageError("no such\nthing")
 
     assert outcome(command, [], capsys) == (2, "", "error: no such thing\n")
+
+
+def test_a_missing_extra_is_one_line_with_its_remedy(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+
+    def command() -> None:
+        importlib.import_module("pyarrow")
+
+    code, out, err = outcome(command, [], capsys)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert "(pyarrow) needs a package that is not installed: run uv pip install -e '.[train]'" in err
 
 
 def test_ctrl_c_exits_with_130(capsys):

@@ -59,7 +59,7 @@ def test_libero_conforms(standins: AssetSet) -> None:
 
 @pytest.mark.parametrize("name", ["transfer_cube", "insertion"])
 def test_aloha_conforms(name: str) -> None:
-    pytest.importorskip("gym_aloha", reason="uv pip install 'oxygen-eval[aloha]'")
+    pytest.importorskip("gym_aloha", reason="uv pip install -e '.[aloha]'")
     suite = open_suite("gym_aloha")
     task_id = [task.name for task in suite.tasks()].index(name)
     tolerances = {"left_joints": 0.01, "right_joints": 0.01, "left_gripper": 0.01, "right_gripper": 0.01}

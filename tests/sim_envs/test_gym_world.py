@@ -224,7 +224,7 @@ def test_an_invalid_environment_is_one_line(environment: dict, complaint: str) -
 
 def test_missing_requirements_are_reported_with_the_remedy() -> None:
     suite = counter({"packages": ["no-such-package"], "extra": "aloha"})
-    with pytest.raises(UsageError, match=re.escape("run uv pip install 'oxygen-eval[aloha]'")):
+    with pytest.raises(UsageError, match=re.escape("run uv pip install -e '.[aloha]'")):
         suite.check(suite.tasks())
     suite = counter({"module": "no_such_module"})
     with pytest.raises(UsageError, match=re.escape("run uv pip install 'no_such_module'")):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from configs.cli import format_option
-from configs.errors import UsageError, unknown
+from configs.errors import UsageError, not_installed, unknown
 from eval.rollout.executors.executor import Executor
 from eval.rollout.executors.processes import Processes
 from eval.rollout.executors.serial import SERIAL
@@ -67,9 +67,7 @@ def _ray_cluster(num_envs: int, timeout_s: float, address: str) -> Executor:
     except ModuleNotFoundError as missing:
         if missing.name != "ray":
             raise
-        raise UsageError(
-            "executor ray needs a package that is not installed: run uv pip install 'oxygen-eval[ray]'"
-        ) from None
+        raise not_installed("executor ray", "ray") from None
     connect(address, worlds=num_envs)
     return RayCluster(num_envs=num_envs, timeout_s=timeout_s)
 

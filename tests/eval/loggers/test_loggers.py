@@ -137,7 +137,7 @@ def test_a_logger_that_fails_loses_no_episode_and_is_reported_once(tmp_path, pol
 def test_a_missing_extra_is_one_line_with_its_remedy(name, monkeypatch):
     monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, f"eval.loggers.{name}", raising=False)
-    with pytest.raises(UsageError, match=rf"uv pip install 'oxygen-eval\[{name}\]'"):
+    with pytest.raises(UsageError, match=rf"uv pip install -e '\.\[{name}\]'"):
         with_log(EvaluationConsole, name)
 
 
@@ -261,7 +261,7 @@ def wandb_records(file):
 
 @pytest.mark.filterwarnings("default")
 def test_wandb_itself_takes_it_offline(tmp_path, policy, monkeypatch):
-    pytest.importorskip("wandb", reason="uv pip install 'oxygen-eval[wandb]'")
+    pytest.importorskip("wandb", reason="uv pip install -e '.[wandb]'")
     from wandb.proto.wandb_internal_pb2 import Record
 
     monkeypatch.setenv("WANDB_MODE", "offline")
@@ -287,7 +287,7 @@ def test_wandb_itself_takes_it_offline(tmp_path, policy, monkeypatch):
 @pytest.mark.filterwarnings("default")
 def test_trackio_itself_takes_it(tmp_path, policy, monkeypatch):
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
-    pytest.importorskip("trackio", reason="uv pip install 'oxygen-eval[trackio]'")
+    pytest.importorskip("trackio", reason="uv pip install -e '.[trackio]'")
     from trackio.sqlite_storage import SQLiteStorage
 
     policy.interrupted_at = 1

@@ -24,7 +24,7 @@ from tests.eval.rollout.worker_worlds import (
     UnhurriedSuite,
 )
 
-ray = pytest.importorskip("ray", reason="uv pip install 'oxygen-eval[ray]'")
+ray = pytest.importorskip("ray", reason="uv pip install -e '.[ray]'")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200), pytest.mark.filterwarnings("default")]
 
 WORLDS = 3

@@ -1,0 +1,93 @@
+"""The wheel: light, complete, and called by `oxygen-eval` from any folder."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from configs import __version__
+from eval.__main__ import _COMMANDS
+from eval.setup import PINNED
+from sim_envs.libero.bootstrap import PINNED_VERSIONS
+from tests.attack.commands import CYCLOPTS
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+UV = shutil.which("uv", path=os.environ["PATH"] + f":{Path.home()}/.local/bin")
+CALL = "import sys; sys.path.append(sys.argv.pop(1)); from eval.__main__ import main; main()"
+"""What the console script does, with the checkout's packages last on the path."""
+
+
+def call(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    # As in the script's process, the current folder is not on the path (-P).
+    command = [sys.executable, "-P", "-c", CALL, str(ROOT), *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def test_the_wheel_requires_no_training_stack():
+    required = " ".join(PROJECT["project"]["dependencies"])
+    for heavy in ("torch", "libero", "robosuite", "bddl", "pyarrow", "transformers", "wandb", "ray"):
+        assert heavy not in required
+
+
+def test_a_checkout_and_the_setup_command_install_the_same_libero():
+    assert sorted(PINNED) == sorted(PROJECT["dependency-groups"]["libero"])
+    assert {f"{name}=={PINNED_VERSIONS[name]}" for name in ("hf-libero", "robosuite")} < {*PINNED}
+
+
+def test_the_script_does_not_import_folders_of_the_current_directory(tmp_path):
+    for name in ("eval", "configs"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise SystemExit('the wrong package')")
+    done = call("--version", cwd=tmp_path)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, __version__, "")
+    assert "--port" in call("serve", "--help", cwd=tmp_path).stdout
+
+
+def test_an_unknown_command_is_one_line(tmp_path):
+    done = call("liber", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "libero" in done.stderr
+
+
+def test_the_script_has_the_commands_of_the_modules():
+    modules = {module for module, _ in _COMMANDS.values()}
+    assert modules - {"eval.bench.__main__", "eval.setup"} < {*CYCLOPTS.values()}
+
+
+def test_help_imports_no_command(tmp_path):
+    program = "import sys; from eval.__main__ import app; app('--help', result_action='return_value'); "
+    program += "print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    imported = done.stdout.split()
+    assert "cyclopts" in imported
+    assert not {"jax", "numpy", "mujoco", "eval.run"} & {*imported}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(UV is None, reason="uv is not installed, which makes the environment")
+def test_the_wheel_runs_from_another_folder(tmp_path):
+    environment, dist = tmp_path / "environment", tmp_path / "dist"
+    python = environment / "bin" / "python"
+
+    def run(*command: object) -> str:
+        done = subprocess.run([*map(str, command)], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run(UV, "build", "--wheel", "--out-dir", dist, ROOT)
+    (wheel,) = dist.glob("*.whl")
+    run(UV, "venv", "--python", sys.executable, environment)
+    run(UV, "pip", "install", "--python", python, wheel)
+    assert "torch" not in run(UV, "pip", "list", "--python", python)
+    script = environment / "bin" / "oxygen-eval"
+    episode = "--policy noop --mode actions --task-ids 0 --init-ids 0 --max-steps 5"
+    run(script, "droid", *episode.split())
+    assert "--port" in run(python, "-m", "oxygen.serve", "--help")
