@@ -41,6 +41,13 @@ def test_with_nothing_chosen_the_demo_runs(monkeypatch):
     assert own.clock == "paused"
 
 
+def test_the_smoke_run_plays_one_short_episode(tmp_path):
+    assert call("--smoke", "--output-dir", str(tmp_path), "--no-report") == 0
+    (file,) = tmp_path.glob("*/results.json")
+    overall = json.loads(file.read_text())["overall"]
+    assert (overall["n_episodes"], overall["n_errors"]) == (1, 0)
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
