@@ -122,7 +122,9 @@ def build_app(
         refuse_unused_options(flags, variants)
         if is_demo:
             sys.stdout.write(_DEMO.format(preset=demo))
-        return exit_code(run_evaluation(*(new_run(output_dir, each) for each in variants), **how))
+        runs = [new_run(output_dir, each) for each in variants]
+        default_mode = merged.keys().isdisjoint({"mode", "against"})
+        return exit_code(run_evaluation(*runs, **how, default_mode=default_mode))
 
     return app
 

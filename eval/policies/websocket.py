@@ -103,7 +103,8 @@ def open_websocket(
     metadata = json.loads(json.dumps(client.metadata, default=str, skipkeys=True))  # as JSON types
     for_run = opened(policy, remark=remark, server_metadata=metadata)
     opener = functools.partial(open_websocket, url, kwargs, notify=_unheard)
-    return dataclasses.replace(for_run, close=client.close, opener=opener)
+    writes_texts = isinstance(policy, OxygenServerPolicy)
+    return dataclasses.replace(for_run, close=client.close, opener=opener, writes_texts=writes_texts)
 
 
 def _policy_of(
