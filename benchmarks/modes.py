@@ -15,7 +15,6 @@ from eval.report.figures import COLOURS, STYLE, new_figure
 from sim_envs.world import EpisodeKey
 from videos import theme
 
-PLOT = Path(__file__).parents[1] / "docs" / "modes.svg"
 _LANES = ("actions", "language", "texts", "robot")
 _LANE = 0.22
 """Height of a lane, where a mode has 1."""
@@ -122,7 +121,7 @@ def _options() -> argparse.Namespace:
         "runs", type=Path, nargs="+", help="folders of runs, one per mode, from top to bottom"
     )
     parser.add_argument("--seconds", type=float, default=2.0, help="length of the timeline")
-    parser.add_argument("--output", type=Path, default=PLOT)
+    parser.add_argument("--output", type=Path, default=Path("modes.svg"))
     return parser.parse_args()
 
 

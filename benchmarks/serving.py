@@ -48,7 +48,7 @@ def main() -> None:
 
 @contextmanager
 def _server(robots: int, options: argparse.Namespace) -> Iterator[str]:
-    what = ["--policy", options.policy, "--mode", options.mode, "--robots", str(robots), "--port", "0"]
+    what = ["--policy", options.policy, "--mode", options.mode, "--batch-size", str(robots), "--port", "0"]
     command = [sys.executable, "-m", "oxygen.serve", *what, "--batch-window-ms", "50"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

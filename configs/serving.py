@@ -1,12 +1,15 @@
 """Options of the policy server."""
 
-from typing import Annotated
+from typing import Annotated, Self
 
 from cyclopts import Parameter
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from configs.cli import Names
 from configs.schema import Count, Dtype, Mode, Preset, Tokens
+
+_ROBOTS = 8
+"""Default number of concurrent robots."""
 
 
 class ServeConfig(Preset):
@@ -17,8 +20,10 @@ class ServeConfig(Preset):
             folder.
         host: Address to listen at; 0.0.0.0 for all.
         port: Port; 0 for a free one.
-        robots: Maximal number of concurrent robots, which share one batch of the model.
-        batch_window_ms: Maximal time that a query waits for those of other robots.
+        robots: Maximal number of concurrent robots. Default: 8, or the batch size if that is larger; in mode
+            parallel, whose language has a process of its own, the batch size.
+        batch_size: Robots that share a batch of the model, padded; with 1, robots are served in turn.
+        batch_window_ms: Maximal time that a query waits for those of other robots in its batch.
         mode: How actions and language are scheduled.
         language_tasks: Texts to generate beside actions, or `none`. Default: those the policy was trained on.
         text_every: Request a text of each language task at every N-th query. Default: each task's own rate.
@@ -32,7 +37,8 @@ class ServeConfig(Preset):
     policy: str
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, lt=2**16)
-    robots: int = Field(default=1, gt=0, le=256)
+    robots: int | None = Field(default=None, gt=0, le=256)
+    batch_size: int = Field(default=1, gt=0, le=256)
     batch_window_ms: float = Field(default=10.0, ge=0, le=10_000, allow_inf_nan=False)
     mode: Mode = "unified"
     language_tasks: Names | None = None
@@ -42,3 +48,22 @@ class ServeConfig(Preset):
     dtype: Dtype | None = None
     random_weights: Annotated[bool, Parameter(negative="")] = False
     api_key_env: str | None = None
+
+    @property
+    def most_robots(self) -> int:
+        """Maximal number of concurrent robots."""
+        default = self.batch_size if self.mode == "parallel" else max(_ROBOTS, self.batch_size)
+        return self.robots or default
+
+    @model_validator(mode="after")
+    def _check_batches(self) -> Self:
+        if self.most_robots < self.batch_size:
+            raise ValueError(
+                f"`batch_size` is {self.batch_size} for {self.most_robots} robots; give at most that many"
+            )
+        if self.mode == "parallel" and self.most_robots > self.batch_size:
+            raise ValueError(
+                f"`robots` is {self.most_robots} in mode parallel, which serves one batch; give "
+                f"--batch-size {self.most_robots}"
+            )
+        return self

@@ -49,6 +49,8 @@ def invalid(error: ValidationError, source: str, schema: type[BaseModel] | None 
         message = problem["msg"].removeprefix("Value error, ")
         place = f"{where}: " if where and f"`{where}`" not in message else ""
         return UsageError(f"{source}: {place}{message}")
+    if problem["type"] == "missing":
+        return UsageError(f"{source}: {where} is missing: give it")
     where = where or "the whole"
     return UsageError(f"{source}: {where} is {reprlib.repr(problem['input'])}: {problem['msg'].lower()}")
 

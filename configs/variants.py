@@ -15,7 +15,8 @@ class VariantsConfig(ScheduledConfig):
 
     Attributes:
         mode: How actions and language are scheduled. Each of several modes is a variant: a run of its own.
-            All variants play each episode before the next, and are compared. Default: unified.
+            All variants play each episode before the next, and are compared. Default: unified, or actions for
+            a policy without texts.
         against: Another variant, the reference of the comparison. Default: the first in `mode`; in the demo,
             isolated.
     """

@@ -14,6 +14,7 @@ app = build_app(
     "anew for every seed, as many as you like.",
     defaults={"suites": ("droid_tabletop",), "policy": "tiny_droid"},
     demo="demo_droid",
+    smoke_preset="smoke_droid",
 )
 
 if __name__ == "__main__":

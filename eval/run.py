@@ -29,7 +29,12 @@ The demo: preset `{preset}`, since no option says what to run. Any that does, su
 
 
 def build_app(
-    module: str, about: str, *, defaults: Mapping[str, Any] | None = None, demo: str | None = None
+    module: str,
+    about: str,
+    *,
+    defaults: Mapping[str, Any] | None = None,
+    demo: str | None = None,
+    smoke_preset: str = "smoke",
 ) -> App:
     """The command line of an evaluation.
 
@@ -38,6 +43,7 @@ def build_app(
         about: The head of its help.
         defaults: Default options; flags and presets override them.
         demo: The preset that runs if no option selects what to run; None if a suite is required.
+        smoke_preset: The preset of `--smoke`.
     """
     app = App(name=f"python -m {module}", help=about, default_parameter=Parameter(negative=""))
 
@@ -64,8 +70,8 @@ def build_app(
         Args:
             options: What to run and how.
             policy_kwargs: Keyword arguments of a class or a server: key=value.
-            config: A YAML file with these options, or the name of a preset (demo, demo_droid, smoke).
-                Flags override it.
+            config: A YAML file with these options, or the name of a preset (demo, demo_droid, smoke,
+                smoke_droid). Flags override it.
             smoke: Run one short episode as an end-to-end check, in a minute on a laptop.
             num_envs: Parallel worlds, each in its own process. Does not affect records, except timings.
             executor: serial (default for one world): in this process; processes (default for several); or
@@ -93,7 +99,9 @@ def build_app(
         flags = options.model_dump(exclude_unset=True)
         if policy_kwargs:
             flags["policy_kwargs"] = read_kwargs(policy_kwargs)
-        preset = _preset_name(config, smoke=smoke)
+        if smoke and config is not None:
+            raise UsageError(f"--smoke and --config {config!r} are both presets: give one of them")
+        preset = smoke_preset if smoke else config
         playing = choose_executor(
             num_envs=num_envs, executor=executor, episode_timeout=episode_timeout, ray_address=ray_address
         )
@@ -114,15 +122,11 @@ def build_app(
         refuse_unused_options(flags, variants)
         if is_demo:
             sys.stdout.write(_DEMO.format(preset=demo))
-        return exit_code(run_evaluation(*(new_run(output_dir, each) for each in variants), **how))
+        runs = [new_run(output_dir, each) for each in variants]
+        default_mode = merged.keys().isdisjoint({"mode", "against"})
+        return exit_code(run_evaluation(*runs, **how, default_mode=default_mode))
 
     return app
-
-
-def _preset_name(config: str | None, *, smoke: bool) -> str | None:
-    if smoke and config is not None:
-        raise UsageError(f"--smoke and --config {config!r} are both presets: give one of them")
-    return "smoke" if smoke else config
 
 
 app = build_app(

@@ -3,15 +3,17 @@
 from eval.testing import check_policy
 
 def test_my_policy_keeps_the_contract():
-    check_policy(MyPolicy(), observation)
+    check_policy(MyPolicy, observation)
 """
 
 import copy
 import dataclasses
+from typing import Any
 
 import numpy as np
 
 from eval.policies.base import Policy
+from eval.policies.python import as_policy
 from oxygen.policy.reply import Reply, Tail
 from sim_envs.world import EpisodeKey, Observation
 
@@ -20,17 +22,20 @@ _OTHER = dataclasses.replace(_ONE, init_id=1)
 _QUERIES = 3
 
 
-def check_policy(policy: Policy, observation: Observation, *, replan_steps: int = 1) -> None:
+def check_policy(policy: Any, observation: Observation, *, replan_steps: int = 1) -> None:
     """Check that a policy conforms to the protocol.
 
     Args:
-        policy: The policy, ready to act.
+        policy: What `--policy` accepts in a file: an object with openpi's `infer` and `reset` or with the
+            methods of `Policy`, or a class or function that makes one.
         observation: A valid observation, such as `world.observe()`.
         replan_steps: Minimum number of actions per chunk.
 
     Raises:
         AssertionError: One line with the actual and the expected behaviour.
+        UsageError: It is no policy.
     """
+    policy = as_policy(policy)
     before = copy.deepcopy(observation)
     first = _episode(policy, _ONE, observation, replan_steps)
     assert np.array_equal(observation.state, before.state), "act() changed the observation's state"

@@ -132,6 +132,9 @@ class Suite(Protocol):
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:
         """Everything else that determines an episode, for the protocol hash: versions, settings, wordings."""
 
+    def expert_tasks(self) -> Sequence[Task]:
+        """The tasks that the expert plays, in order of task id; empty if the suite has no expert."""
+
     def expert(self, world: World, *, noise: float = 0.0) -> ScriptedPolicy | None:
         """A scripted policy with access to the world's simulator state; None if the suite has none.
 
@@ -174,6 +177,10 @@ class ConfiguredSuite(Generic[EnvironmentT]):
     def training_wordings(self) -> Mapping[str, Sequence[str]]:
         """See `Suite`."""
         return {}
+
+    def expert_tasks(self) -> Sequence[Task]:
+        """See `Suite`."""
+        return ()
 
     def expert(self, world: World, *, noise: float = 0.0) -> ScriptedPolicy | None:  # noqa: ARG002
         """See `Suite`."""

@@ -11,23 +11,53 @@ _BLOCK = re.compile(r"^```(?:python|yaml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"# (\S+\.(?:py|yaml))\n")
 
 
-def test_worlds_are_added_as_the_documentation_says(tmp_path):
-    """Blocks that begin with a file's name become that file; the others are run, one after the other."""
+def files_and_program(page: str, folder: Path) -> list[str]:
+    """Blocks that begin with a file's name become that file; the others are the program's."""
     program = []
-    for block in _BLOCK.findall((ROOT / "docs/worlds.md").read_text()):
+    for block in _BLOCK.findall((ROOT / page).read_text()):
         named = _FILE.match(block)
         if named:
-            (tmp_path / named[1]).write_text(block)
+            (folder / named[1]).write_text(block)
         else:
             program.append(block)
-    assert len(program) == 3
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", "\n".join(program)],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
+    return program
+
+
+def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", *arguments],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def test_worlds_are_added_as_the_documentation_says(tmp_path):
+    program = files_and_program("docs/worlds.md", tmp_path)
+    assert len(program) == 3
+    done = python(tmp_path, "-c", "\n".join(program))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "False reach the red ball with the fingertip\n"
+
+
+def test_the_classes_of_the_documentation_are_policies(tmp_path):
+    preset, program = files_and_program("docs/policies.md", tmp_path)
+    assert "kind: oxygen" in preset
+    done = python(tmp_path, "-c", program)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_droid_task_is_added_as_the_documentation_says(tmp_path):
+    assert files_and_program("docs/droid.md", tmp_path) == []
+    open_and_reset = """
+from sim_envs.suite import open_suite
+suite = open_suite("my_suite.yaml")
+assert suite.expert_tasks() == suite.tasks()
+world = suite.open(suite.tasks()[0])
+world.reset(init_id=0, seed=7, settle_steps=1)
+print(world.observe().language)
+"""
+    done = python(tmp_path, "-c", open_and_reset)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "put the cube on the plate\n", "")

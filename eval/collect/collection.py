@@ -34,7 +34,7 @@ from eval.records import provenance
 from eval.records.json_files import write_json
 from eval.records.schema import Outcome, RunFolder
 from eval.rollout.interrupts import Interrupts
-from eval.rollout.plan import check_playable, make_plan
+from eval.rollout.plan import check_expert, check_playable, make_plan
 from oxygen.model.compile_cache import use_compile_cache
 from oxygen.presets.policies import weights_sha256
 from oxygen.training import layout
@@ -88,6 +88,8 @@ def _check_policies(config: CollectConfig) -> None:
     if learning and learning.policy.kind != "oxygen":
         raise UsageError(f"--learner is {config.learner}, which has no weights; give a policy that has")
     plan = make_plan(acting)
+    if resolved.policy.kind == "expert":
+        check_expert(plan)
     for each in filter(None, (resolved, learning)):
         check_playable(plan, policy=each.policy.name, interface=each.interface, horizon=each.horizon)
 

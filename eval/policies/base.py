@@ -136,6 +136,7 @@ class OpenPolicy:
         in_world: Returns the policy for one episode; scripted policies read the world.
         groups: Batched policies for worlds in other processes, with at least as many rows as worlds.
         opener: Picklable; loads the policy in each worker where there are no `groups`.
+        writes_texts: Whether its replies may have texts.
         reports_work: Whether its replies report `Reply.work`, which profile clocks need.
         remark: One line to print before the first episode; None if there is nothing to say.
         close: Releases resources outside this process; idempotent.
@@ -147,6 +148,7 @@ class OpenPolicy:
     in_world: Callable[[Suite, World], Policy]
     groups: Sequence[BatchPolicy] = ()
     opener: Callable[[], "OpenPolicy"] | None = None
+    writes_texts: bool = True
     reports_work: bool = False
     remark: str | None = None
     close: Callable[[], None] = lambda: None

@@ -60,9 +60,9 @@ def open_engine(
         served = _Served(like, worlds=worlds)
         for place, variant in zip(sharing, group, strict=True):
             of_this = dataclasses.replace(engine, mode=Mode(variant.mode), budget=_budget(variant))
-            opened[place] = _opened(
-                served.groups_of(of_this), interface, like.transform.embodiment.prompt.template
-            )
+            prompt = like.transform.embodiment.prompt.template
+            policy = _opened(served.groups_of(of_this), interface, prompt)
+            opened[place] = dataclasses.replace(policy, writes_texts=bool(tasks))
     return [opened[place] for place in range(len(variants))]
 
 

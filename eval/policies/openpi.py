@@ -124,6 +124,7 @@ def opened(policy: OpenpiPolicy, *, remark: str | None, **inputs: Any) -> OpenPo
         horizon=policy.interface.horizon,
         inputs=inputs,
         in_world=lambda *_: policy,
+        writes_texts=False,
         remark=remark,
     )
 

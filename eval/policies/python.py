@@ -13,7 +13,7 @@ from typing import Any
 
 from configs.errors import UsageError, unknown
 from configs.interface import Interface
-from eval.policies.base import OpenPolicy, SingleRowBatch
+from eval.policies.base import OpenPolicy, Policy, SingleRowBatch
 from eval.policies.openpi import OpenpiPolicy, assumption, named, opened
 from oxygen.robots.openpi_keys import ASSUMED, OpenpiKeys, keys_for, keys_of
 from sim_envs.suite import load_object
@@ -41,6 +41,22 @@ def open_python(target: str, kwargs: Mapping[str, Any], *, worlds: int = 1) -> O
     return dataclasses.replace(first, groups=[group for each in (first, *others) for group in each.groups])
 
 
+def as_policy(given: Any) -> Policy:
+    """A policy as a `Policy`.
+
+    Args:
+        given: An object with openpi's methods or those of `Policy`, or a class or function that makes one.
+
+    Raises:
+        UsageError: It is neither.
+    """
+    made: Any = given() if inspect.isclass(given) or inspect.isfunction(given) else given
+    if all(hasattr(made, name) for name in _CONTRACT):
+        policy: Policy = made
+        return policy
+    return _adapted(made, type(made).__name__)[0]
+
+
 def _opened(policy: Any, target: str) -> OpenPolicy:
     if hasattr(policy, "act"):
         _check_has(policy, target, _CONTRACT)
@@ -54,13 +70,17 @@ def _opened(policy: Any, target: str) -> OpenPolicy:
             groups=(SingleRowBatch(policy),),
             reports_work=True,
         )
+    adapted, remark = _adapted(policy, target)
+    return dataclasses.replace(opened(adapted, remark=remark), groups=(SingleRowBatch(adapted),))
+
+
+def _adapted(policy: Any, target: str) -> tuple[OpenpiPolicy, str | None]:
+    """A policy with openpi's methods, and the remark to print on it."""
     _check_has(policy, target, _OPENPI)
     keys = _keys(policy, target)
     remedy = "for another, give the class an attribute `embodiment`, or an `interface`."
     remark = None if keys else assumption(target, remedy)
-    keys = named(keys or ASSUMED, target, getattr(policy, "horizon", None))
-    adapted = OpenpiPolicy(policy, keys)
-    return dataclasses.replace(opened(adapted, remark=remark), groups=(SingleRowBatch(adapted),))
+    return OpenpiPolicy(policy, named(keys or ASSUMED, target, getattr(policy, "horizon", None))), remark
 
 
 def _made(target: str, kwargs: Mapping[str, Any]) -> Any:

@@ -10,11 +10,10 @@ from configs.errors import unknown
 from configs.interface import Camera
 from configs.validation import invalid
 from eval.policies.remote import PolicyClient, RemotePolicy
-from oxygen.robots.conventions import DROID, DROID_JOINT_POSITION
 from oxygen.robots.openpi_keys import OpenpiKeys, keys_of
 from sim_envs.world import EpisodeKey, Observation
 
-_ACTIONS = {"joint_position": DROID_JOINT_POSITION, "joint_velocity": DROID}
+_ACTIONS = {"joint_velocity": "droid", "joint_position": "droid_jointpos"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,12 +46,12 @@ class RoboArenaMetadata:
         if self.action_space not in _ACTIONS:
             what, remedy = "action space of a RoboArena server:", "DROID's suites take no others."
             raise unknown(what, self.action_space, _ACTIONS, remedy=remedy)
-        interface = _ACTIONS[self.action_space]
+        keys = keys_of(_ACTIONS[self.action_space])
         cameras = tuple(Camera(name=name) for name in self._images.values())
-        observation = dataclasses.replace(interface.observation, cameras=cameras)
+        observation = dataclasses.replace(keys.interface.observation, cameras=cameras)
         return dataclasses.replace(
-            keys_of("droid"),
-            interface=dataclasses.replace(interface, observation=observation),
+            keys,
+            interface=dataclasses.replace(keys.interface, observation=observation),
             images=self._images,
             image_size=self.image_resolution,
         )

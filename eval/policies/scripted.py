@@ -37,6 +37,7 @@ def open_scripted(policy: PolicyConfig, tasks: Sequence[LanguageTaskConfig], con
         horizon=HORIZON,
         inputs={"privileged_state": True},
         in_world=in_world,
+        writes_texts=generates_text,
         opener=functools.partial(open_scripted, policy, tasks, config),
     )
 

@@ -103,7 +103,8 @@ def open_websocket(
     metadata = json.loads(json.dumps(client.metadata, default=str, skipkeys=True))  # as JSON types
     for_run = opened(policy, remark=remark, server_metadata=metadata)
     opener = functools.partial(open_websocket, url, kwargs, notify=_unheard)
-    return dataclasses.replace(for_run, close=client.close, opener=opener)
+    writes_texts = isinstance(policy, OxygenServerPolicy)
+    return dataclasses.replace(for_run, close=client.close, opener=opener, writes_texts=writes_texts)
 
 
 def _policy_of(
@@ -112,21 +113,22 @@ def _policy_of(
     """The policy, and a remark to print."""
     metadata = client.metadata
     if EXTENSION in metadata:
-        _refuse_embodiment(options, f"{url} declares its interface")
         declared = read_declared(metadata, url)
+        _refuse_other_embodiment(options, declared.keys.robot, f"{url} declares its interface")
         declared.check(url, modes, worlds)
         return OxygenServerPolicy(client, named(declared.keys, url, declared.horizon), declared), None
     if is_roboarena(metadata):
-        _refuse_embodiment(options, f"{url} is a RoboArena server, which is for DROID")
         roboarena = read_roboarena(metadata, url)
+        why = f"{url} is a RoboArena server, which is for DROID"
+        _refuse_other_embodiment(options, roboarena.keys.robot, why)
         return RoboArenaPolicy(client, named(roboarena.keys, url, metadata.get("horizon")), roboarena), None
     keys = _keys(url, metadata.get("embodiment"), options.embodiment)
     remark = None if keys else assumption(url, "for another robot, --policy-kwargs embodiment=NAME.")
     return RemotePolicy(client, named(keys or ASSUMED, url, metadata.get("horizon"))), remark
 
 
-def _refuse_embodiment(options: ServerOptions, why: str) -> None:
-    if options.embodiment is not None:
+def _refuse_other_embodiment(options: ServerOptions, served: str | None, why: str) -> None:
+    if options.embodiment not in (None, served):
         raise UsageError(f"{why}; leave out embodiment={options.embodiment}")
 
 

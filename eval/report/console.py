@@ -2,6 +2,7 @@
 
 import datetime as dt
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Self
 
@@ -39,6 +40,8 @@ _PACE_S = 300.0
 """Window of the estimate of the remaining time."""
 _REPORT_EVERY_S = 60.0
 """Interval of progress lines where output is not a terminal."""
+_FIRST_ESTIMATE = 3
+"""Number of episodes after which the end of the run is estimated."""
 _MAX_WORLDS = 8
 """Number of worlds whose episodes are shown."""
 
@@ -78,13 +81,19 @@ class EvaluationConsole(Monitor):
 
     def _heading(self) -> str:
         modes = ", ".join(f"[bold]{run.config.mode}[/]" for run in self._runs)
-        episodes = f"{pluralize(len(self._plan.keys), 'episode')}{' each' if len(self._runs) > 1 else ''}"
+        each = " each" if len(self._runs) > 1 else ""
+        episodes = f"{pluralize(len(self._plan.keys), 'episode')}{each} ({self._coverage()})"
         names = dict.fromkeys(suite.assets.name for suite in self._plan.suites.values() if suite.assets)
         assets = f", assets {escape(', '.join(names))}" if names else ""
         timing = _time_in_words(self._runs[0].config)
         return (
             f"[bold]{self._policy}[/] in mode {modes}, {episodes}{assets}{timing} → {escape(self._where())}"
         )
+
+    def _coverage(self) -> str:
+        """Number of tasks of each suite."""
+        tasks = Counter(task.protocol.name for task in self._plan.tasks)
+        return ", ".join(f"{pluralize(count, 'task')} of {escape(name)}" for name, count in tasks.items())
 
     def __enter__(self) -> Self:
         self._began = time.perf_counter()
@@ -113,9 +122,16 @@ class EvaluationConsole(Monitor):
             outcome = result.outcome.value.replace("_", " ")
             error = escape(visible(result.error))
             self._rich.print(f"[red]{outcome}[/] in {result.key}: {error}", emoji=False)
+        (bar,) = self._progress.tasks
+        if self._played == _FIRST_ESTIMATE and not bar.finished:
+            seconds = (time.perf_counter() - self._began) / self._played * (bar.remaining or 0)
+            left = dt.timedelta(seconds=round(seconds))
+            ends = dt.datetime.now().astimezone() + left
+            self._print(
+                f"At the pace of the first {self._played} episodes: {left} left, until {ends:%a %H:%M}"
+            )
         if not self._rich.is_terminal and time.monotonic() - self._reported >= _REPORT_EVERY_S:
             self._reported = time.monotonic()
-            (bar,) = self._progress.tasks
             left = "" if bar.time_remaining is None else f", {dt.timedelta(seconds=bar.time_remaining)} left"
             self._print(
                 f"{bar.completed:.0f} of {pluralize(int(bar.total or 0), 'episode')}, {self._status()}{left}"

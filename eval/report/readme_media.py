@@ -162,7 +162,13 @@ def _compared(media: ReadmeMedia) -> str:
     ends = "Texts are graded when they were requested → on delivery."
     own_latency = media.shown.clock in (PAUSED, MEASURED)
     played = f"{_machines(manifests[0], 'Measured' if own_latency else 'Played')}{_duration(manifests)}."
-    note = " ".join([*map(_format_comparison, comparisons), *_format_clock(media.shown), ends, played])
+    elsewhere = (
+        "Another processor may round the last bits otherwise, and a text differs where two tokens are almost "
+        "equally likely."
+    )
+    note = " ".join(
+        [*map(_format_comparison, comparisons), *_format_clock(media.shown), ends, played, elsewhere]
+    )
     return f"{verdicts}\n\n{note}" if verdicts else note
 
 

@@ -16,7 +16,7 @@ from eval.policies.resolved import resolve_policy
 from eval.policies.time_limit import limited, query_limit_s
 from eval.records.attempts import Attempt, attempt_record, past_attempts
 from eval.records.json_files import write_json
-from eval.records.run_folders import Run, begin, claimed
+from eval.records.run_folders import Run, begin, claimed, new_run
 from eval.records.schema import Outcome
 from eval.rollout.clock import Clock, ProfileClock
 from eval.rollout.clock_choice import find_clock
@@ -26,7 +26,7 @@ from eval.rollout.executors.serial import SERIAL
 from eval.rollout.interrupts import Interrupts
 from eval.rollout.manifest import describe_run, refuse_mixed_records
 from eval.rollout.monitor import MAX_ERRORS, ErrorLimit, Monitor, MonitorFactory, RepeatedErrorsError
-from eval.rollout.plan import EpisodePlan, check_overlap, check_playable, make_plans
+from eval.rollout.plan import EpisodePlan, check_expert, check_overlap, check_playable, make_plans
 from eval.rollout.preflight import require_quick_checks
 
 _MAX_ERRORS = 1_000_000
@@ -64,6 +64,7 @@ def run_evaluation(
     max_errors: int = MAX_ERRORS,
     executor: Executor = SERIAL,
     query_timeout_s: float | None = None,
+    default_mode: bool = False,
 ) -> list[Results]:
     """Run the remaining episodes of an evaluation, write its results, print them and compare the variants.
 
@@ -77,6 +78,7 @@ def run_evaluation(
         max_errors: Stop after this many consecutive errors.
         executor: Plays the episodes.
         query_timeout_s: Seconds that a call of a Python class may take; None for ten minutes.
+        default_mode: Whether the mode was not chosen; it is then `actions` for a policy without texts.
 
     Returns:
         The content of each variant's `results.json`.
@@ -96,6 +98,8 @@ def run_evaluation(
     plans = make_plans(configs)
     resolved = resolve_policy(configs[0])
     name = resolved.policy.name
+    if resolved.policy.kind == "expert":
+        check_expert(plans[0])
     limit_s = query_limit_s(resolved, query_timeout_s)
     _check_playable(plans, policy=name, interface=resolved.interface, horizon=resolved.horizon)
     for config, plan in zip(configs, plans, strict=True):
@@ -108,6 +112,10 @@ def run_evaluation(
         _print(remark)
     if resolved.interface is None:  # its conventions are known only now
         _check_playable(plans, policy=name, interface=policies[0].interface, horizon=policies[0].horizon)
+    if default_mode and not any(policy.writes_texts for policy in policies):
+        runs = tuple(
+            new_run(run.folder.path.parent, run.config.model_copy(update={"mode": "actions"})) for run in runs
+        )
     described = []
     for run, plan, policy, clock in zip(runs, plans, policies, clocks, strict=True):
         _check_priced(clock, policy, name)

@@ -5,6 +5,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+from configs.cli import ranges
 from configs.errors import UsageError
 from configs.interface import Interface
 from configs.interface_check import compare
@@ -142,6 +143,24 @@ def check_playable(
                 f"answers a query with {horizon} actions; give --replan-steps {horizon} or less"
             )
         suite.check([each.task for each in plan.tasks if each.suite is suite])
+
+
+def check_expert(plan: EpisodePlan) -> None:
+    """Reject tasks that the suite's expert cannot play.
+
+    Raises:
+        UsageError: Names them, and the ids of those that it plays.
+    """
+    for name, suite in plan.suites.items():
+        played = suite.expert_tasks()
+        if not played:
+            raise UsageError(f"suite {name} has no expert; choose another policy, such as noop")
+        beyond = [each.task for each in plan.tasks if each.suite is suite and each.task not in played]
+        if beyond:
+            raise UsageError(
+                f"the expert of {name} cannot play {', '.join(task.name for task in beyond)}; give "
+                f"--task-ids {' '.join(ranges(task.task_id for task in played))}, or another policy"
+            )
 
 
 def check_overlap(plan: EpisodePlan, rule: OverlapRule, *, policy: str, guidable: bool) -> None:

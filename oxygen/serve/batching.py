@@ -1,9 +1,9 @@
-"""Batches the queries of all connections into one vector policy, which runs in a thread of its own."""
+"""Runs the queries of all connections, in batches or in turn, in a thread of its own."""
 
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -66,43 +66,99 @@ class _Query:
 
 
 class Batcher:
-    """Runs queries in batches: when every active robot has one, or the first has waited for the window.
+    """Reserves rows of batches for robots; a row belongs to one robot until it is given back.
 
-    A robot is active from its first query until its episode ends. Its replies do not depend on the others,
-    which `VectorPolicy` with independent robots guarantees.
+    Each batch has a policy of its own. It is opened when a robot needs it, so few robots take no more memory
+    and time than a server for as many. Batches run one after the other, in one thread.
     """
 
-    def __init__(self, policy: BatchedPolicy, *, robots: int, window_s: float) -> None:
-        self._policy = policy
+    def __init__(
+        self, policies: Iterator[BatchedPolicy], *, robots: int, batch_size: int, window_s: float
+    ) -> None:
+        """Start without any batch.
+
+        Args:
+            policies: One for each batch, opened in the inference thread as robots need it.
+            robots: Maximal number of robots.
+            batch_size: Rows of a batch.
+            window_s: Time that a query waits for those of other robots in its batch.
+        """
+        self._policies = policies
         self._robots = robots
+        self._batch_size = batch_size
         self._window_s = window_s
-        self._free: asyncio.Queue[int] = asyncio.Queue()
-        for robot in range(robots):
-            self._free.put_nowait(robot)
-        self._active: set[int] = set()
-        self._waiting: dict[int, _Query] = {}
-        self._changed = asyncio.Event()
+        self._free: asyncio.PriorityQueue[int] = asyncio.PriorityQueue()  # the lowest first: fewest batches
+        for place in range(robots):
+            self._free.put_nowait(place)
+        self._batches: list[RobotBatch] = []
+        self._opening = asyncio.Lock()
+        self._serving: list[asyncio.Task[None]] = []
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="inference")
 
-    async def take_robot(self) -> int:
-        """Reserve a free row of the batch, or one that is given back within a second.
+    async def take_row(self) -> "Row":
+        """Reserve a free row, or one that is given back within a second.
 
         Raises:
             NoFreeRobotError: There is none.
         """
         try:
-            return await asyncio.wait_for(self._free.get(), _FREE_ROW_TIMEOUT_S)
+            place = await asyncio.wait_for(self._free.get(), _FREE_ROW_TIMEOUT_S)
         except TimeoutError:
             taken = f"all {self._robots} robots are" if self._robots > 1 else "the only robot is"
             message = f"{taken} taken; try later, or start the server with more --robots"
             raise NoFreeRobotError(message) from None
+        number, robot = divmod(place, self._batch_size)
+        try:
+            async with self._opening:
+                while len(self._batches) <= number:
+                    policy = await asyncio.get_running_loop().run_in_executor(
+                        self._thread, next, self._policies
+                    )
+                    batch = RobotBatch(
+                        policy, robots=self._batch_size, window_s=self._window_s, thread=self._thread
+                    )
+                    self._batches.append(batch)
+                    self._serving.append(asyncio.create_task(batch.serve()))
+        except BaseException:
+            self._free.put_nowait(place)
+            raise
+        return Row(batch=self._batches[number], robot=robot, place=place)
 
-    async def give_back(self, robot: int) -> None:
-        """End a robot's episode and free its row."""
+    async def give_back(self, row: "Row") -> None:
+        """End the episode of a row's robot, and free the row."""
+        await row.batch.end(row.robot)
+        self._free.put_nowait(row.place)
+
+    def close(self) -> None:
+        """Stop running batches, and wait for the thread."""
+        for task in self._serving:
+            task.cancel()
+        self._thread.shutdown()
+
+
+class RobotBatch:
+    """Runs queries in a batch: when every active robot has one, or the first has waited for the window.
+
+    A robot is active from its first query until its episode ends. Its replies do not depend on the others,
+    which `VectorPolicy` with independent robots guarantees.
+    """
+
+    def __init__(
+        self, policy: BatchedPolicy, *, robots: int, window_s: float, thread: ThreadPoolExecutor
+    ) -> None:
+        self._policy = policy
+        self._robots = robots
+        self._window_s = window_s
+        self._active: set[int] = set()
+        self._waiting: dict[int, _Query] = {}
+        self._changed = asyncio.Event()
+        self._thread = thread
+
+    async def end(self, robot: int) -> None:
+        """End a robot's episode."""
         self._deactivate(robot)
         with contextlib.suppress(Exception):  # already sent to the client whose query failed
             await self._run(self._policy.finish, robot)
-        self._free.put_nowait(robot)
 
     async def start_episode(self, robot: int, seed: int, first_query: int = 0) -> Tail:
         """End a robot's episode and start another one; returns what was outstanding."""
@@ -136,10 +192,6 @@ class Batcher:
             queries, self._waiting = self._waiting, {}
             await self._answer(queries)
 
-    def close(self) -> None:
-        """Wait for the thread."""
-        self._thread.shutdown()
-
     async def _wait_until_due(self) -> None:
         while not self._waiting:
             await self._wait_for_change(None)
@@ -157,21 +209,23 @@ class Batcher:
 
     async def _answer(self, queries: Mapping[int, _Query]) -> None:
         """Answer queries with their actions, then with their replies."""
-        began_s = asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time
 
-        def act() -> dict[int, tuple[np.ndarray, Mapping[str, float]]]:
+        def act() -> tuple[float, dict[int, tuple[np.ndarray, Mapping[str, float]]]]:
+            began_s = now()  # other batches may have been in the thread
             observations = [
                 queries[robot].observation if robot in queries else None for robot in range(self._robots)
             ]
             chunks = self._policy.act(observations)
-            return {
+            acted = {
                 robot: (chunk, self._policy.acted_ms(robot))
                 for robot, chunk in enumerate(chunks)
                 if chunk is not None
             }
+            return began_s, acted
 
         try:
-            acted = await self._run(act)
+            began_s, acted = await self._run(act)
             for robot, query in queries.items():
                 chunk, stages_ms = acted[robot]
                 timings_ms = {"queue": 1e3 * (began_s - query.arrived_s), **stages_ms}
@@ -195,6 +249,21 @@ class Batcher:
         """Do not wait for this robot until its next query."""
         self._active.discard(robot)
         self._changed.set()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row:
+    """A robot's row.
+
+    Attributes:
+        batch: Its batch.
+        robot: Its number in the batch.
+        place: Its number among the rows of all batches.
+    """
+
+    batch: RobotBatch
+    robot: int
+    place: int
 
 
 def _set_result(future: asyncio.Future[Result], result: Result) -> None:

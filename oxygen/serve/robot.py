@@ -5,7 +5,7 @@ import dataclasses
 from typing import Any
 
 from oxygen.policy.reply import Reply, Tail, TextFinished
-from oxygen.serve.batching import Acted, Batcher
+from oxygen.serve.batching import Acted, Batcher, Row
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class ConnectedRobot:
 
     def __init__(self, batcher: Batcher) -> None:
         self._batcher = batcher
-        self._row: int | None = None
+        self._row: Row | None = None
         self._seed = 0
         self._query = 0
         self._starts, self._has_acted = True, False
@@ -45,12 +45,12 @@ class ConnectedRobot:
             NoFreeRobotError: All rows of the batch are taken.
         """
         if self._row is None:
-            self._row = await self._batcher.take_robot()
+            self._row = await self._batcher.take_row()
         seed = self._seed if place.seed is None else place.seed
         query = self._query if place.query is None else place.query
         if self._starts or place.restart or (seed, query) != (self._seed, self._query):
             await self._start(seed, place.query or 0)
-        acted = await self._batcher.act(self._row, observation)
+        acted = await self._row.batch.act(self._row.robot, observation)
         self._query += 1
         self._has_acted = True
         self._unsent.append(acted.settled)
@@ -86,7 +86,7 @@ class ConnectedRobot:
 
     async def _start(self, seed: int, query: int) -> Tail:
         assert self._row is not None, "it has a row"
-        tail = await self._batcher.start_episode(self._row, seed, query)
+        tail = await self._row.batch.start_episode(self._row.robot, seed, query)
         self._seed, self._query, self._unsent = seed, query, []
         self._starts = self._has_acted = False
         return tail

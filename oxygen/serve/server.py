@@ -99,7 +99,6 @@ class ConnectionServer:
         Raises:
             UsageError: The port is not available.
         """
-        batches = asyncio.create_task(self._batcher.serve())
         try:
             async with await self._listening(host, port) as server:
                 started(next(iter(server.sockets)).getsockname()[1])
@@ -107,7 +106,6 @@ class ConnectionServer:
                 server.close(close_connections=False)
                 await server.wait_closed()
         finally:
-            batches.cancel()
             self._batcher.close()
 
     async def _listening(self, host: str, port: int) -> Server:

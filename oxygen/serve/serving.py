@@ -2,6 +2,7 @@
 
 import asyncio
 import ipaddress
+import itertools
 import signal
 import sys
 
@@ -33,14 +34,14 @@ def open_served(preset: PolicyConfig, options: ServeConfig) -> tuple[VectorPolic
         UsageError: It has not learnt a language task, or its checkpoint is unavailable.
     """
     tasks = _tasks(preset, options)
-    rows = options.robots * texts_in_progress(tasks, options.tokens_per_frame)
+    rows = options.batch_size * texts_in_progress(tasks, options.tokens_per_frame)
     engine = EngineConfig(
         mode=Mode(options.mode),
         budget=FixedTokens(options.tokens_per_frame),
         slots=rows,
         rows=rows,
-        robots=options.robots,
-        independent=options.robots > 1,
+        robots=options.batch_size,
+        independent=options.batch_size > 1,
     )
     random = options.random_weights
     policy = load_policy(preset, tasks=tasks, engine=engine, dtype=options.dtype, random_weights=random)
@@ -52,7 +53,7 @@ def open_served(preset: PolicyConfig, options: ServeConfig) -> tuple[VectorPolic
         weights_sha256=None if random else weights_sha256(preset),
         mode=options.mode,
         language_tasks=tuple(task.name for task in tasks),
-        robots=options.robots,
+        robots=options.most_robots,
     )
     return policy, declaration
 
@@ -75,7 +76,12 @@ async def run_server(
     policy: VectorPolicy, declaration: Declaration, options: ServeConfig, api_key: str | None
 ) -> None:
     """Serve until SIGTERM or Ctrl-C; queries in progress are answered first."""
-    batcher = Batcher(policy, robots=options.robots, window_s=options.batch_window_ms / 1e3)
+    batcher = Batcher(
+        itertools.chain([policy], (policy.with_engine(policy.engine) for _ in itertools.count())),
+        robots=options.most_robots,
+        batch_size=options.batch_size,
+        window_s=options.batch_window_ms / 1e3,
+    )
     server = ConnectionServer(batcher, declaration, api_key=api_key, replan_steps=options.replan_steps)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -83,7 +89,7 @@ async def run_server(
 
     def started(port: int) -> None:
         paths = ", ".join(server.paths)
-        robots = pluralize(options.robots, "robot")
+        robots = f"up to {pluralize(options.most_robots, 'robot')}, {_turns(options)},"
         sys.stdout.write(f"{declaration.model} for {robots} at ws://{options.host}:{port} ({paths})\n")
         if api_key is None and not _is_loopback(options.host):
             warning = "anyone who reaches this address can use the policy: set --api-key-env"
@@ -91,6 +97,11 @@ async def run_server(
         sys.stdout.flush()
 
     await server.run(options.host, options.port, started=started)
+
+
+def _turns(options: ServeConfig) -> str:
+    """How robots share the model."""
+    return "one after the other" if options.batch_size == 1 else f"in batches of {options.batch_size}"
 
 
 def _stop(loop: asyncio.AbstractEventLoop, server: ConnectionServer, number: int) -> None:

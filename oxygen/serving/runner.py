@@ -6,6 +6,7 @@ All modes call the same prefill and denoise programs, so their actions are equal
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ import numpy as np
 from jax.stages import Compiled, Lowered
 
 from configs.errors import UsageError
+from configs.stages import stage
 from oxygen.model import int8, pi05
 from oxygen.model.compile_counter import compile_counter
 from oxygen.model.compiler_options import compiler_options
@@ -118,7 +120,8 @@ class Runner:
         self._rows = functools.lru_cache(maxsize=4)(functools.partial(_rows, sizes.slots))
         counter = compile_counter()
         self.programs = self._compiled(like.programs if like else None)
-        self._run_everything_once()
+        with stage("running every program once"):
+            self._run_everything_once()
         self._ready = like._ready if like else _Ready()
         self._ready.compiles = counter.count
 
@@ -227,7 +230,15 @@ class Runner:
     def _compiled(self, acting: Programs | None) -> Programs:
         """Compile all programs that `acting` does not have, from shapes alone."""
         weights, decoding = jax.tree.map(_abstract, (self._weights, self._decode_weights))
-        acting = acting or self._acting(weights)
+        prompts = ", ".join(map(str, self.config.prompt_buckets))
+        if acting is None:
+            with stage(f"compiling prefill and denoising for prompts of {prompts} tokens"):
+                acting = self._acting(weights)
+        batches = ", ".join(map(str, self.sizes.rows))
+        with stage(f"compiling the decoding of texts in batches of {batches}"):
+            return self._with_texts(acting, weights, decoding)
+
+    def _with_texts(self, acting: Programs, weights: Any, decoding: Any) -> Programs:
         pool, texts = jax.eval_shape(self.empty)
         forks, decodes = {}, {}
         for bucket, prefill in acting.prefill.items():

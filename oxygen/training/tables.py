@@ -79,7 +79,7 @@ def _nearest_to(root: Path) -> str:
     ]
     known = [info.parents[1] for pattern in patterns for info in existing.glob(pattern)]
     if not known:
-        return f"Collect some: python -m eval.collect --suite libero_object --output {root}"
+        return f"Collect some: python -m eval.collect --config smoke --output {root}"
     return f"Nearest: {', '.join(nearest_first(root, known)[:3])}"
 
 

@@ -1,5 +1,6 @@
 """DROID's suites: tabletop tasks from YAML files, with joint velocity or joint position control."""
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
@@ -107,6 +108,17 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
             "tasks": {task.name: digest(task.model_dump(mode="json")) for task in self._tasks},
             **others,
         }
+
+    def expert_tasks(self) -> tuple[Task, ...]:
+        """The tasks of picking, placing and blocking."""
+        from sim_envs.droid.planning import moves  # imports MuJoCo
+
+        def can_play(task: Task) -> bool:
+            with contextlib.suppress(UsageError):
+                return bool(moves(self._tasks[task.task_id]))
+            return False
+
+        return tuple(task for task in self.tasks() if can_play(task))
 
     def expert(self, world: World, *, noise: float = 0.0) -> ScriptedPolicy | None:
         """The scripted expert.

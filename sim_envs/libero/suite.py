@@ -1,6 +1,6 @@
 """LIBERO's suites: 130 tasks with stored initial states, under the published protocol."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -92,6 +92,10 @@ class LiberoSuite:
         from sim_envs.libero.preflight import check_libero
 
         yield from check_libero(self._asset_set)
+
+    def expert_tasks(self) -> Sequence[Task]:
+        """All tasks."""
+        return self._tasks
 
     def expert(self, world: World, *, noise: float = 0.0) -> ScriptedPolicy:
         """The scripted expert, which reads LIBERO's own environment.

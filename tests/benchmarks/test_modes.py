@@ -1,6 +1,7 @@
 """The diagram of modes shows each run's queries as they were recorded."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +47,16 @@ def test_a_query_is_drawn_as_it_was_charged(tmp_path):
 def test_runs_of_several_modes_are_one_figure(tmp_path, call):
     assert call(*(recorded(tmp_path, mode, **TIMED) for mode in ("isolated", "unified"))) == 0
     assert "<svg" in (tmp_path / "modes.svg").read_text()
+
+
+def test_called_as_documented_it_writes_to_the_current_folder(tmp_path, monkeypatch):
+    run = recorded(tmp_path, "unified", **TIMED)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["modes", str(run.path)])
+    tracked = (Path(modes.__file__).parents[1] / "docs/modes.svg").read_bytes()
+    assert exit_code_of(modes.main) == 0
+    assert "<svg" in (tmp_path / "modes.svg").read_text()
+    assert (Path(modes.__file__).parents[1] / "docs/modes.svg").read_bytes() == tracked
 
 
 def test_runs_without_a_clock_are_one_line(tmp_path, call, capsys):

@@ -71,6 +71,12 @@ def test_values_out_of_range_are_told_in_one_line(content, complaint):
     assert "\n" not in str(caught.value)
 
 
+def test_a_missing_field_is_named():
+    with pytest.raises(UsageError) as caught:
+        check(PolicyConfig, {"kind": "noop"}, source="mine.yaml")
+    assert str(caught.value) == "mine.yaml: name is missing: give it"
+
+
 @pytest.mark.parametrize("content", ["- a\n- b\n", "key: [unclosed", "\x00"])
 def test_a_file_that_is_no_mapping_is_refused_in_one_line(tmp_path, content):
     path = tmp_path / "mine.yaml"

@@ -45,6 +45,32 @@ def test_with_nothing_chosen_the_demo_runs(monkeypatch):
     assert own.clock == "paused"
 
 
+def test_the_smoke_run_plays_one_short_episode(tmp_path):
+    assert call("--smoke", "--output-dir", str(tmp_path), "--no-report") == 0
+    (file,) = tmp_path.glob("*/results.json")
+    overall = json.loads(file.read_text())["overall"]
+    assert (overall["n_episodes"], overall["n_errors"]) == (1, 0)
+
+
+def test_tasks_that_the_expert_cannot_play_are_named_before_the_first_episode(tmp_path, capsys):
+    assert call("--policy", "expert", "--output-dir", str(tmp_path)) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert "cannot play push_box_to_mark, open_drawer, stand_bottle_up; give --task-ids" in err
+    played = err.split("--task-ids ")[1].split(",")[0].split()
+    assert not list(tmp_path.iterdir())
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("eval.rollout.executors.serial.Serial.play", lambda *_: iter(()))
+        call("--policy", "expert", "--task-ids", *played, "--output-dir", str(tmp_path))
+    assert list(tmp_path.iterdir()), "the ids that it gives are accepted"
+
+
+def test_a_suite_without_an_expert_says_so_at_once(tmp_path, capsys):
+    assert call("--policy", "expert", "--suite", "gym_reacher", "--output-dir", str(tmp_path)) == 2
+    assert "suite gym_reacher has no expert" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [

@@ -165,3 +165,34 @@ def test_a_policy_of_another_package_is_found_by_its_name_with_what_it_takes():
     found = read_policy("elsewhere", {"device": "cpu"})
     assert (found.name, found.kind, found.target) == ("elsewhere", "python", "their_package.policies:Policy")
     assert found.kwargs == {"device": "cpu"}
+
+
+OPENPI = """
+import numpy as np
+
+class Still:
+    embodiment = "libero"
+
+    def infer(self, obs):
+        return {"actions": np.zeros((10, 7))}
+
+    def reset(self):
+        pass
+"""
+
+
+@pytest.mark.parametrize(("given", "mode"), [([], "actions"), (["--mode", "unified"], "unified")])
+def test_a_policy_without_texts_runs_in_mode_actions_unless_one_is_chosen(
+    given, mode, tmp_path, monkeypatch, capsys
+):
+    without_physics(monkeypatch)
+    (tmp_path / "still.py").write_text(OPENPI)
+    one = ["--policy", f"{tmp_path / 'still.py'}:Still", "--suite", "libero_object", "--task-ids", "3"]
+    runs = ["--output-dir", str(tmp_path / "runs"), "--no-report"]
+    assert call(run.app, *one, "--num-trials-per-task", "4", *given, *runs) == 0
+    (folder,) = map(RunFolder, (tmp_path / "runs").iterdir())
+    assert folder.run_id.endswith(f"-{mode}")
+    assert folder.read_manifest()["config"]["mode"] == mode
+    heading, *lines = capsys.readouterr().out.splitlines()
+    assert heading.startswith(f"Still in mode {mode}, 4 episodes (1 task of libero_object)")
+    assert [line for line in lines if "At the pace of the first 3 episodes" in line]

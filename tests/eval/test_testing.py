@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from configs.errors import UsageError
 from configs.schema import PolicyConfig, RunConfig
 from eval.policies.opening import open_policies
 from eval.policies.python import open_python
@@ -42,6 +43,32 @@ def test_a_class_with_openpis_methods_keeps_the_contract(tmp_path):
     (tmp_path / "still.py").write_text(OPENPI)
     opened = open_python(f"{tmp_path / 'still.py'}:Still", {})
     check_policy(opened.in_world(libero_object(), world()), world().observe(), replan_steps=5)
+
+
+class Still:
+    """openpi's two methods."""
+
+    embodiment = "libero"
+
+    def infer(self, obs):
+        return {"actions": np.zeros((10, 7))}
+
+    def reset(self):
+        pass
+
+
+def made_still():
+    return Still()
+
+
+@pytest.mark.parametrize("given", [Still, Still(), made_still, FakePolicy])
+def test_what_the_command_line_accepts_is_accepted(given):
+    check_policy(given, world().observe(), replan_steps=5)
+
+
+def test_what_is_no_policy_is_one_line():
+    with pytest.raises(UsageError, match="policy dict lacks infer, reset"):
+        check_policy({}, world().observe())
 
 
 @pytest.mark.slow

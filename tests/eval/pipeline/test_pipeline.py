@@ -96,7 +96,7 @@ def changed(**changes) -> dict:
             "unknown key 'image_shfit'; did you mean 'image_shift'.*stages.0.train",
         ),
         (changed(collect=[{"sutes": "a", "output": "a"}]), "unknown key 'sutes'; did you mean 'suites'"),
-        (changed(collect=[{"suites": "a"}]), "stages.0.collect.0.output .*field required"),
+        (changed(collect=[{"suites": "a"}]), "stages.0.collect.0.output is missing"),
         (changed(train={"data": "dmos"}), "unknown dataset of this stage or an earlier one 'dmos'.*'demos'"),
         (changed(train={"start_from": "tny"}), "unknown policy or earlier stage 'tny'; did you mean 'tiny'"),
         (changed(train={"start_from": "one"}), "unknown policy or earlier stage 'one'"),

@@ -189,13 +189,18 @@ def test_the_interface_that_our_own_policies_declare_fits():
             "mode unified, and this run is in actions; give --mode unified",
         ),
         ({"robots": 2}, {"worlds": 4}, "serves 2 robots at once, and --num-envs is 4; give --num-envs 2"),
-        ({}, {"embodiment": "libero"}, "declares its interface; leave out embodiment=libero"),
+        ({}, {"embodiment": "droid"}, "declares its interface; leave out embodiment=droid"),
     ],
 )
 def test_a_server_that_was_not_started_for_this_run_is_one_line(declared, how, why):
     with serving(**declared) as server, pytest.raises(UsageError, match=why) as caught:
         opened(server, **how)
     assert "\n" not in str(caught.value)
+
+
+def test_the_embodiment_that_the_server_declares_may_be_named():
+    with serving() as server:
+        opened(server, embodiment="libero").close()
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,14 @@ def test_another_embodiment_is_refused():
         opened(server, embodiment="libero")
 
 
+@pytest.mark.parametrize(
+    ("space", "embodiment"), [("joint_velocity", "droid"), ("joint_position", "droid_jointpos")]
+)
+def test_the_embodiment_that_the_server_has_may_be_named(space, embodiment):
+    with roboarena(action_space=space) as server:
+        opened(server, embodiment=embodiment).close()
+
+
 def test_a_reset_that_fails_is_an_error_of_the_episode():
     with roboarena("Traceback (most recent call last): no session") as server:
         policy = opened(server)

@@ -90,7 +90,7 @@ def test_the_heading_names_clock_and_motion_unless_the_world_stands_still(
     run = new_run(tmp_path, CONFIG.model_copy(update={"suites": ("libero_goal",), **options}))
     evaluate(run)
     heading = capsys.readouterr().out.splitlines()[0]
-    assert heading.endswith(f"4 episodes, assets none{named} → {run.folder.path}")
+    assert heading.endswith(f"4 episodes (2 tasks of libero_goal), assets none{named} → {run.folder.path}")
 
 
 def test_one_episode_is_no_plural(tmp_path, policy, capsys):
@@ -99,7 +99,7 @@ def test_one_episode_is_no_plural(tmp_path, policy, capsys):
     )
     evaluate(new_run(tmp_path, config))
     printed = capsys.readouterr().out
-    assert "1 episode, assets" in printed
+    assert "1 episode (1 task of libero_goal), assets" in printed
     assert "1 episodes" not in printed
 
 

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -95,15 +95,17 @@ class PolicyServerThread:
 
     def __init__(
         self,
-        policy: BatchedPolicy,
+        policy: BatchedPolicy | Iterator[BatchedPolicy],
         declared: Declaration | None = None,
         *,
         robots: int = 1,
+        batch_size: int | None = None,
         window_s: float = 0.0,
         limits: ServerLimits | None = None,
         **options: Any,
     ) -> None:
-        self._policy, self._declared = policy, declared or declaration()
+        self._policies = policy if isinstance(policy, Iterator) else iter([policy])
+        self._declared, self._batch_size = declared or declaration(), batch_size or robots
         self._robots, self._window_s = robots, window_s
         self._options = {**options, "limits": limits or ServerLimits()}
         self._started = threading.Event()
@@ -111,7 +113,9 @@ class PolicyServerThread:
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
-        batcher = Batcher(self._policy, robots=self._robots, window_s=self._window_s)
+        batcher = Batcher(
+            self._policies, robots=self._robots, batch_size=self._batch_size, window_s=self._window_s
+        )
         self._server = ConnectionServer(batcher, self._declared, **self._options)
         await self._server.run("127.0.0.1", 0, started=self._listens)
 

@@ -96,6 +96,23 @@ def test_queries_within_the_window_share_a_batch_and_one_alone_waits_no_longer()
             assert alone["server_timing"]["queue"] < 400, "no other robot was active"
 
 
+def test_robots_in_turn_open_a_policy_each_as_they_come_and_the_lowest_free_one_again():
+    opened = []
+    policies = (opened.append(EchoPolicy()) or opened[-1] for _ in range(3))
+    with PolicyServerThread(policies, robots=3, batch_size=1) as server:
+        assert opened == []
+        for _ in range(2):
+            with server.client() as alone:
+                assert echoed(alone.ask(request()))[1] == 0
+        assert len(opened) == 1
+        with server.client() as first, server.client() as second:
+            first.ask(request())
+            assert echoed(second.ask(request())) == (0, 0)
+            assert echoed(second.ask(request())) == (0, 1)
+            assert echoed(first.ask(request())) == (0, 1)
+        assert [policy.batches for policy in opened] == [[1] * 4, [1] * 2]
+
+
 def test_the_metadata_declare_the_interface_as_it_is():
     interface = dataclasses.replace(conventions.DROID, name="echo", horizon=10)
     declared = declaration(conventions.DROID, robots=4)

@@ -8,6 +8,7 @@ import urllib.request
 import pytest
 
 from configs.cli import run_app
+from configs.serving import ServeConfig
 from oxygen.serve.__main__ import app
 from oxygen.serve.serving import _is_loopback
 
@@ -21,6 +22,8 @@ from oxygen.serve.serving import _is_loopback
         ("--policy no/such/folder", "there is no checkpoint at no/such/folder"),
         ("--policy tiny --port 70000", "port is '70000': input should be less than 65536"),
         ("--policy tiny --robots 0", "robots is '0'"),
+        ("--policy tiny --batch-size 4 --robots 2", "give at most that many"),
+        ("--policy tiny --mode parallel --robots 2", "give --batch-size 2"),
         ("--policy tiny --robots 1.5", "give a whole number"),
         ("--policy tiny --batch-window-ms -1", "batch_window_ms is '-1'"),
         ("--policy tiny --mode unifed", "did you mean 'unified'"),
@@ -71,3 +74,9 @@ def test_a_server_beyond_this_machine_warns_and_ends_in_order_on_sigterm():
         process.terminate()
         assert process.wait(60) == 0
         assert "--api-key-env" in process.stderr.read()
+
+
+def test_eight_robots_are_served_by_default():
+    assert ServeConfig(policy="tiny").most_robots == 8
+    assert ServeConfig(policy="tiny", batch_size=16).most_robots == 16
+    assert ServeConfig(policy="tiny", mode="parallel").most_robots == 1
