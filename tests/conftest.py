@@ -39,8 +39,7 @@ hypothesis.settings.register_profile("quick", deadline=None, max_examples=25)
 hypothesis.settings.register_profile("thorough", deadline=None)
 hypothesis.settings.load_profile("quick")
 
-# Shells start background commands with SIGINT ignored, and children inherit that: `make test-all &` must still
-# be able to interrupt the commands that tests start.
+# Shells start background commands with SIGINT ignored, and children inherit that; tests interrupt theirs.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No test cuts the power: waiting for the disk proves nothing.

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from configs.exits import INTERRUPTED
+from tests.eval.collect import collecting
 
 COMMANDS = {
     "eval.run": "--suite libero_object --policy tiny --mode actions unified --task-ids 0 --init-ids 0-9 "
@@ -17,6 +18,15 @@ COMMANDS = {
     "eval.collect": "--suite libero_object --task-ids 0 --init-ids 0-49 --assets standins --workers 2 "
     "--output {out}",
 }
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A handful of demonstrations, with images of the size of policy `tiny`."""
+    folder = tmp_path_factory.mktemp("data")
+    source = collecting.FakeDemonstrationSource(image_size=112)
+    assert collecting.collect(folder, source=source, image_size=112) == 0
+    return folder
 
 
 @pytest.mark.slow
