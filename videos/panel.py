@@ -86,7 +86,7 @@ def draw_moment(picture: UInt8[np.ndarray, "height width 3"], caption: Caption) 
 def _memories(caption: Caption) -> list[tuple[str, CaptionText | None, int, int]]:
     """Label, text, top and height of each memory in the sidebar, which they share equally."""
     height = theme.MEMORY_HEIGHT if caption.timeline is None else theme.MEMORY_HEIGHT_ABOVE_TIMELINE
-    shown = [("memory", caption.memory), ("textual memory", caption.textual_memory)]
+    shown = [("memory", caption.memory), ("goals", caption.textual_memory)]
     shown = [each for each in shown if each[1] is not None] or shown[:1]
     each_height = height // len(shown)
     return [

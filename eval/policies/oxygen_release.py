@@ -196,7 +196,8 @@ class OxygenReleasePolicy(RemotePolicy):
                 f"{len(self._running)}"
             )
         return Reply(
-            timings_ms={**self.timings_ms, "frame": self.timings_ms["action"]},
+            # The texts came with the actions: nothing is decoded after them.
+            timings_ms={**self.timings_ms, "decode": 0.0, "frame": self.timings_ms["action"]},
             requested=tuple(requested),
             finished=tuple(finished),
             tokens=tokens,

@@ -14,7 +14,7 @@ from eval.report.labels import number
 Row = Mapping[str, Any]
 """A row of results, as `eval.metrics.success.aggregate` makes it."""
 
-TEXT_HEADINGS = {"narration": "narr.", "memory": "mem.", "textual_memory": "t.mem."}
+TEXT_HEADINGS = {"narration": "narr.", "memory": "mem.", "textual_memory": "goals"}
 
 _MIN_ROOM = 11
 """Minimum width of the first column, characters."""

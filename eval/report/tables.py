@@ -148,7 +148,10 @@ def _text_notes(rows: Sequence[Mapping[str, Any]], clock: str) -> list[str]:
     notes = []
     if any(is_graded(row, task) for row, task in scores):
         when = "when a text was requested" if clock == PAUSED else "when a text was requested → on delivery"
-        notes.append(f"narr.: narrations wholly right, mem.: F1 of what is remembered, {when}.")
+        notes.append(
+            "narr.: narrations wholly right, mem.: F1 of what is remembered, goals: exact textual memories, "
+            f"{when}."
+        )
         if len(rows) > 1:
             compared = "; the same texts are compared below" if clock == PAUSED else ""
             notes.append(f"Each row is graded on the texts that it finished{compared}.")

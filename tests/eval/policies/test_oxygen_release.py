@@ -259,7 +259,8 @@ def test_charging_the_server_leaves_out_the_transport(tmp_path, monkeypatch):
         run = new_run(tmp_path, config(server, clock="measured", policy_kwargs=kwargs, num_trials_per_task=1))
         evaluate(run)
     (episode,) = run.folder.episodes().values()
-    assert [query.latency.actions_ms for query in read_queries(run.folder, episode.key)] == [0.04] * 2
+    latencies = [query.latency for query in read_queries(run.folder, episode.key)]
+    assert [(each.actions_ms, each.busy_ms) for each in latencies] == [(0.04, 0.04)] * 2
 
 
 def test_the_command_records_texts_and_a_video_and_resumes(tmp_path, monkeypatch, capsys):
