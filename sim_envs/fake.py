@@ -71,10 +71,11 @@ class FakeWorld:
         put = CompletedAction(verb=Verb.PUT, subject="black bowl", place="plate")
         if self.steps >= _DONE or self.steps == self.success_at:
             memory = Memory(done=(put,), facts=frozenset([put.resulting_fact()]))
-            return Truth(narration=Narration(phase=Phase.DONE), memory=memory)
+            reached = (put.resulting_fact(),)
+            return Truth(narration=Narration(phase=Phase.DONE), memory=memory, textual_memory=reached)
         state = "on the table" if self.steps < _LIFT else HELD
         memory = Memory(facts=frozenset([Fact(subject=put.subject, state=state)]))
-        return Truth(narration=_narration(self.steps), memory=memory)
+        return Truth(narration=_narration(self.steps), memory=memory, textual_memory=())
 
     def progress(self) -> float:
         """Steps taken as a fraction of those to success; 0 if there is no success."""

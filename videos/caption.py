@@ -14,7 +14,7 @@ class CaptionText:
         text: The text.
         seen_s: Simulated time of the observation that it describes.
         mark: Its grade on delivery; None if there is no ground truth.
-        parts: The parts of a memory, oldest first, with their grades.
+        parts: The parts of a memory or textual memory, oldest first, with their grades.
     """
 
     text: str
@@ -36,6 +36,7 @@ class Caption:
         latencies: The latest queries, oldest first, the current one included.
         narration: The latest narration; None if there is none.
         memory: The latest memory; None if there is none.
+        textual_memory: The latest textual memory; None if there is none.
         clock: The latency profile that is charged, e.g. `jetson-thor`; empty if none.
         timeline: The timeline; None if simulated time does not pass during queries.
     """
@@ -48,5 +49,6 @@ class Caption:
     latencies: tuple[QueryLatency, ...] = ()
     narration: CaptionText | None = None
     memory: CaptionText | None = None
+    textual_memory: CaptionText | None = None
     clock: str = ""
     timeline: QueryTimeline | None = None

@@ -9,7 +9,7 @@ from jaxtyping import UInt8
 from PIL import Image, ImageDraw
 
 from videos import theme
-from videos.caption import Caption
+from videos.caption import Caption, CaptionText
 from videos.latencies import draw_latencies
 from videos.shapes import draw_label, ring_mask, round_mask
 from videos.text import clean, cut, fit, load_font
@@ -40,10 +40,10 @@ def compose(
         _draw_outcome(canvas, outcome, cameras)
     left = _text_left(canvas.width)
     canvas.paste(draw_latencies(caption.latencies, caption.mode), (left, theme.LATENCIES_TOP))
-    height = theme.MEMORY_HEIGHT if caption.timeline is None else theme.MEMORY_HEIGHT_ABOVE_TIMELINE
-    parts = () if caption.memory is None else caption.memory.parts
     below = theme.HEADING_HEIGHT
-    canvas.paste(draw_memory(parts, height - below), (left, theme.MEMORY_TOP + below))
+    for _, text, top, height in _memories(caption):
+        parts = () if text is None else text.parts
+        canvas.paste(draw_memory(parts, height - below), (left, top + below))
     narration = "" if caption.narration is None else caption.narration.text
     block = draw_narration(narration, theme.cameras_width(cameras))
     canvas.paste(block, (theme.MARGIN, theme.NARRATION_TOP + below))
@@ -75,11 +75,24 @@ def draw_moment(picture: UInt8[np.ndarray, "height width 3"], caption: Caption) 
     _replace(picture, (theme.MARGIN, theme.PROGRESS_TOP), draw_progress(caption, width))
     narration = draw_heading("narration", caption.narration, time_s, width=width, ground=theme.BACKGROUND)
     _replace(picture, (theme.MARGIN, theme.NARRATION_TOP), narration)
-    memory = draw_heading("memory", caption.memory, time_s, width=theme.SIDEBAR_TEXT, ground=theme.CARD)
-    _replace(picture, (left, theme.MEMORY_TOP), memory)
+    for label, text, top, _ in _memories(caption):
+        heading = draw_heading(label, text, time_s, width=theme.SIDEBAR_TEXT, ground=theme.CARD)
+        _replace(picture, (left, top), heading)
     if caption.timeline is not None:
         timeline = draw_timeline(caption.timeline, caption.mode, time_s=time_s)
         _replace(picture, (left, theme.TIMELINE_TOP), timeline)
+
+
+def _memories(caption: Caption) -> list[tuple[str, CaptionText | None, int, int]]:
+    """Label, text, top and height of each memory in the sidebar, which they share equally."""
+    height = theme.MEMORY_HEIGHT if caption.timeline is None else theme.MEMORY_HEIGHT_ABOVE_TIMELINE
+    shown = [("memory", caption.memory), ("goals", caption.textual_memory)]
+    shown = [each for each in shown if each[1] is not None] or shown[:1]
+    each_height = height // len(shown)
+    return [
+        (label, text, theme.MEMORY_TOP + index * each_height, each_height)
+        for index, (label, text) in enumerate(shown)
+    ]
 
 
 def _replace(picture: UInt8[np.ndarray, "height width 3"], at: tuple[int, int], block: Image.Image) -> None:

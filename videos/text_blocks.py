@@ -48,7 +48,7 @@ def draw_narration(narration: str, width: int) -> Image.Image:
     return block
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=8)
 def draw_memory(parts: tuple[tuple[str, Mark | None], ...], height: int) -> Image.Image:
     """Draw the parts of the memory, oldest first; if not all fit, the newest and how many are omitted."""
     block = Image.new("RGB", (theme.SIDEBAR_TEXT, height), theme.CARD)

@@ -20,7 +20,7 @@ from oxygen.weights.safetensors import open_safetensors
 CARD_FILE = "MODEL_CARD.md"
 
 _TEMPLATE = importlib.resources.files("eval") / "bundle" / "model_card.md.j2"
-_MEASURES = {"narration": ("phase", "object", "target"), "memory": ("f1",)}
+_MEASURES = {"narration": ("phase", "object", "target"), "memory": ("f1",), "textual_memory": ("exact",)}
 """Measures of graded language tasks on the card; `results.json` has the others."""
 
 

@@ -18,6 +18,7 @@ from eval.rollout.interrupts import Interrupts
 from eval.rollout.rollout import Query, rollout
 from oxygen.training import layout
 from sim_envs.truth.ground_truth import Truth
+from sim_envs.truth.textual_memory import write_textual_memory
 from sim_envs.truth.wording import narrate, remember
 from sim_envs.world import World
 
@@ -125,7 +126,7 @@ def _language(queries: Sequence[Query]) -> dict[str, Any]:
 def _truth_columns(truth: Truth | None) -> dict[str, str]:
     """The language columns of one frame: texts in the first wording, and JSON; empty without ground truth."""
     if truth is None:
-        return dict.fromkeys((layout.NARRATION, layout.MEMORY, layout.TRUTH), "")
+        return dict.fromkeys((layout.NARRATION, layout.MEMORY, layout.TEXTUAL_MEMORY, layout.TRUTH), "")
     memory = {
         "done": [dataclasses.asdict(action) for action in truth.memory.done],
         "facts": [dataclasses.asdict(fact) for fact in sorted(truth.memory.facts)],
@@ -133,5 +134,8 @@ def _truth_columns(truth: Truth | None) -> dict[str, str]:
     return {
         layout.NARRATION: narrate(truth.narration, nouns=truth.nouns),
         layout.MEMORY: remember(truth.memory, nouns=truth.nouns),
+        layout.TEXTUAL_MEMORY: ""
+        if truth.textual_memory is None
+        else write_textual_memory(truth.textual_memory),
         layout.TRUTH: json.dumps({"narration": dataclasses.asdict(truth.narration), "memory": memory}),
     }

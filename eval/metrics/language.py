@@ -4,7 +4,7 @@ Texts are parsed by `sim_envs.truth.wording`; those that cannot be parsed are co
 are counts out of totals, so that episodes, tasks and suites add up.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
@@ -13,7 +13,8 @@ from eval.records.schema import Share, Shares, TextScores
 from eval.records.timing import Delivery
 from oxygen.policy.reply import TextFinished
 from sim_envs.truth.ground_truth import CompletedAction, Memory, Narration, Truth
-from sim_envs.truth.wording import parse_memory, parse_narration
+from sim_envs.truth.textual_memory import normalize, parse_textual_memory, write_textual_memory
+from sim_envs.truth.wording import narrate, parse_memory, parse_narration, remember
 
 ORACLE = "oracle"
 """Finish reason of texts written from the truth."""
@@ -49,19 +50,57 @@ def grade_memory(predicted: Memory, truth: Truth) -> Shares:
     }
 
 
-def grade_memory_part(text: str, truth: Truth) -> Share | None:
-    """Correct items out of those in one part of a memory; None if it cannot be parsed.
+def grade_textual_memory(text: str, truth: Truth) -> Shares | None:
+    """OxyGen's exact match and word F1, and F1 over predicates if it can be parsed; None without a truth.
+
+    The first two need no parser and score any text, as in OxyGen's evaluation.
+    """
+    true, predicted = truth.textual_memory, parse_textual_memory(text)
+    if true is None:
+        return None
+    sentence = write_textual_memory(true)
+    shares = {
+        "exact": _hit(normalize(text) == normalize(sentence)),
+        "words": Share(hits=_word_f1(text, sentence), of=1),
+    }
+    if predicted is not None:
+        right = (Counter(predicted) & Counter(true)).total()
+        shares["predicates"] = Share(hits=2 * right, of=len(predicted) + len(true))
+    return shares
+
+
+def _word_f1(text: str, true: str) -> float:
+    said, meant = (Counter(normalize(each).split()) for each in (text, true))
+    return 2 * (said & meant).total() / (said.total() + meant.total())
+
+
+def grade_part(task: str, text: str, truth: Truth) -> Share | None:
+    """Correct items out of those in one part of a memory or textual memory; None if it cannot be parsed.
 
     "Nothing done yet" is one item.
     """
+    if task == "textual_memory":
+        said, true = parse_textual_memory(text), truth.textual_memory
+        if said is None or true is None:
+            return None
+        return Share(hits=sum(fact in true for fact in said), of=len(said)) if said else _hit(not true)
     predicted = parse_memory(text, truth.nouns)
     if predicted is None:
         return None
     return grade_memory(predicted, truth)["precision"] if _items(predicted) else _hit(not truth.memory.done)
 
 
-HEADLINES = {"narration": "all", "memory": "f1"}
+HEADLINES = {"narration": "all", "memory": "f1", "textual_memory": "exact"}
 """The graded language tasks, and the measure shown for each in tables."""
+
+
+def true_text(task: str, truth: Truth, wording: int = 0) -> str | None:
+    """The text of a graded language task that is right; None if the world has no truth for it."""
+    if task == "narration":
+        return narrate(truth.narration, wording, truth.nouns)
+    if task == "memory":
+        return remember(truth.memory, wording, truth.nouns)
+    return None if truth.textual_memory is None else write_textual_memory(truth.textual_memory)
 
 
 class EpisodeGrader:
@@ -106,6 +145,8 @@ class _TaskGrader:
         if None in grades:
             self._counts["not_graded"] += 1
             return
+        if text.task == "textual_memory" and "predicates" not in (grades[0] or ()):
+            self._counts["not_graded"] += 1
         for grade, sums in zip(grades, (self._at_request, self._on_delivery), strict=True):
             assert grade is not None
             for measure, share in grade.items():
@@ -121,7 +162,9 @@ class _TaskGrader:
 
 
 def grade_text(task: str, text: str, truth: Truth) -> Shares | None:
-    """Score a text of a graded language task; None if it cannot be parsed with the world's nouns."""
+    """Score a text of a graded language task; None if it cannot be graded in this world."""
+    if task == "textual_memory":
+        return grade_textual_memory(text, truth)
     parse, grade = _GRADERS[task]
     predicted = parse(text, truth.nouns)
     return None if predicted is None else grade(predicted, truth)

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -41,6 +41,17 @@ class Policy(Protocol):
 
     def finish(self) -> Tail:
         """End the episode; cancels unfinished texts and returns their number."""
+
+
+@runtime_checkable
+class ChargesOwnTime(Protocol):
+    """A policy that reports what clock `measured` charges for its last `act`.
+
+    Attributes:
+        charged_ms: Milliseconds; None for the wall time.
+    """
+
+    charged_ms: float | None
 
 
 class BatchPolicy(Protocol):

@@ -23,7 +23,14 @@ from oxygen.robots.openpi_keys import OpenpiKeys
 from oxygen.serve.msgpack_numpy import MessageError, pack, unpack
 
 MAX_ANSWER_MIB = 64
-DECLARED = ("embodiment", "horizon", "oxygen_eval", "action_space", "n_external_cameras", "image_resolution")
+DECLARED = (
+    "embodiment",
+    "horizon",
+    "oxygen_eval",
+    *("action_space", "n_external_cameras", "image_resolution"),  # RoboArena's
+    *("effective_infer_api", "continuous_batching_request_mode", "adapter", "adapter_rank"),  # OxyGen's
+    *("language_steps_per_frame", "language_max_decoding_steps", "language_temperature"),
+)
 """The parts of a server's metadata that must not change during a run."""
 
 _TOO_BIG = 1009  # RFC 6455's close code for a message beyond the limit

@@ -1,4 +1,4 @@
-"""Opens the policy of a server (openpi's, RoboArena's or ours) by its address: `--policy ws://host:port`."""
+"""Opens the policy of a server (openpi's, RoboArena's, OxyGen's or ours) by its address: `--policy ws://host:port`."""
 
 import dataclasses
 import functools
@@ -14,12 +14,14 @@ from configs.errors import UsageError, unknown
 from configs.schema import Mode
 from eval.policies.base import OpenPolicy, PolicyLostError
 from eval.policies.openpi import assumption, named, opened
+from eval.policies.oxygen_release import OxygenReleasePolicy, is_oxygen_release, read_release
 from eval.policies.oxygen_server import EXTENSION, OxygenServerPolicy, read_declared
 from eval.policies.remote import PolicyClient, RemotePolicy
 from eval.policies.roboarena import RoboArenaPolicy, is_roboarena, read_roboarena
 from oxygen.robots.openpi_keys import ASSUMED, ROBOTS, OpenpiKeys, keys_of
 
 _DAY_S = 86400
+_CHARGES = ("round_trip", "server")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,16 +31,20 @@ class ServerOptions:
     Attributes:
         embodiment: Its robot, if its metadata names none.
         api_key_env: The environment variable with the key to send as `Authorization: Api-Key …`.
+        charge: What clock `measured` charges: the `round_trip`, or what OxyGen's `server` reports.
         timeout_s: Timeout of an answer, seconds; the first one compiles on many servers.
         connect_timeout_s: Timeout of connecting, seconds.
     """
 
     embodiment: str | None = None
     api_key_env: str | None = None
+    charge: str = "round_trip"
     timeout_s: float = 120.0
     connect_timeout_s: float = 60.0
 
     def __post_init__(self) -> None:
+        if self.charge not in _CHARGES:
+            raise unknown("value of policy argument 'charge'", str(self.charge), _CHARGES)
         for name in ("timeout_s", "connect_timeout_s"):
             value = getattr(self, name)
             if type(value) not in (int, float) or not 0 < value <= _DAY_S:
@@ -94,37 +100,47 @@ def open_websocket(
     )
     try:
         client.reset()
-        policy, remark = _policy_of(client, url, options, modes, worlds)
+        policy, remark, facts = _policy_of(client, url, options, modes, worlds)
     except PolicyLostError as error:
         raise UsageError(str(error)) from error
     except UsageError:
         client.close()
         raise
     metadata = json.loads(json.dumps(client.metadata, default=str, skipkeys=True))  # as JSON types
-    for_run = opened(policy, remark=remark, server_metadata=metadata)
+    for_run = opened(policy, remark=remark, server_metadata=metadata, **facts)
     opener = functools.partial(open_websocket, url, kwargs, notify=_unheard)
-    writes_texts = isinstance(policy, OxygenServerPolicy)
+    writes_texts = isinstance(policy, OxygenServerPolicy | OxygenReleasePolicy)
     return dataclasses.replace(for_run, close=client.close, opener=opener, writes_texts=writes_texts)
 
 
 def _policy_of(
     client: PolicyClient, url: str, options: ServerOptions, modes: Sequence[Mode], worlds: int
-) -> tuple[RemotePolicy, str | None]:
-    """The policy, and a remark to print."""
+) -> tuple[RemotePolicy, str | None, Mapping[str, Any]]:
+    """The policy, a remark to print, and what to record about the server."""
     metadata = client.metadata
+    if is_oxygen_release(metadata):
+        release = read_release(metadata, url)
+        release.check(url, modes)
+        keys = named(_keys(url, None, options.embodiment) or ASSUMED, url, metadata.get("horizon"))
+        charge_server = options.charge == "server"
+        policy = OxygenReleasePolicy(client, keys, release, charge_server=charge_server)
+        return policy, None, {"charge": options.charge, "remarks": release.remarks}
+    if options.charge == "server":
+        raise UsageError(f"charge=server is for OxyGen's own server, and {url} is another; leave it out")
     if EXTENSION in metadata:
         declared = read_declared(metadata, url)
         _refuse_other_embodiment(options, declared.keys.robot, f"{url} declares its interface")
         declared.check(url, modes, worlds)
-        return OxygenServerPolicy(client, named(declared.keys, url, declared.horizon), declared), None
+        return OxygenServerPolicy(client, named(declared.keys, url, declared.horizon), declared), None, {}
     if is_roboarena(metadata):
         roboarena = read_roboarena(metadata, url)
         why = f"{url} is a RoboArena server, which is for DROID"
         _refuse_other_embodiment(options, roboarena.keys.robot, why)
-        return RoboArenaPolicy(client, named(roboarena.keys, url, metadata.get("horizon")), roboarena), None
+        policy = RoboArenaPolicy(client, named(roboarena.keys, url, metadata.get("horizon")), roboarena)
+        return policy, None, {}
     keys = _keys(url, metadata.get("embodiment"), options.embodiment)
     remark = None if keys else assumption(url, "for another robot, --policy-kwargs embodiment=NAME.")
-    return RemotePolicy(client, named(keys or ASSUMED, url, metadata.get("horizon"))), remark
+    return RemotePolicy(client, named(keys or ASSUMED, url, metadata.get("horizon"))), remark, {}
 
 
 def _refuse_other_embodiment(options: ServerOptions, served: str | None, why: str) -> None:

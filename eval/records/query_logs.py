@@ -101,7 +101,7 @@ def _delivery(record: Mapping[str, Any], query: Mapping[str, Any]) -> Delivery:
 def _truth(record: Mapping[str, Any] | None) -> Truth | None:
     if record is None:
         return None
-    narrated, nouns = record["narration"], record.get("nouns")
+    narrated, nouns, reached = record["narration"], record.get("nouns"), record.get("textual_memory")
     done = [CompletedAction(**{**action, "verb": Verb(action["verb"])}) for action in record["done"]]
     return Truth(
         narration=Narration(**{**narrated, "phase": Phase(narrated["phase"])}),
@@ -112,4 +112,5 @@ def _truth(record: Mapping[str, Any] | None) -> Truth | None:
             parts=frozenset(nouns["parts"]),
             places=frozenset(nouns["places"].items()),
         ),
+        textual_memory=None if reached is None else tuple(Fact(**fact) for fact in reached),
     )

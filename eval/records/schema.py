@@ -49,9 +49,9 @@ def _is_inside(path: str) -> bool:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Share:
-    """A count out of a total."""
+    """A count out of a total; of scores between 0 and 1, their sum out of their number."""
 
-    hits: int = 0
+    hits: float = 0
     of: int = 0
 
     def __post_init__(self) -> None:

@@ -19,7 +19,11 @@ from eval.report.comparison_verdict import MARGIN, TIME_MARGIN, Judgements, judg
 from eval.report.labels import number
 from eval.report.pair_table import PairTable
 
-_MEASURES = {"narration": "narrations wholly right", "memory": "F1 of memory"}
+_MEASURES = {
+    "narration": "narrations wholly right",
+    "memory": "F1 of memory",
+    "textual_memory": "exact textual memories",
+}
 _WHEN = {"at_request": "when requested", "on_delivery": "on delivery"}
 
 

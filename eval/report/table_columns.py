@@ -14,7 +14,7 @@ from eval.report.labels import number
 Row = Mapping[str, Any]
 """A row of results, as `eval.metrics.success.aggregate` makes it."""
 
-TEXT_HEADINGS = {"narration": "narr.", "memory": "mem."}
+TEXT_HEADINGS = {"narration": "narr.", "memory": "mem.", "textual_memory": "goals"}
 
 _MIN_ROOM = 11
 """Minimum width of the first column, characters."""
@@ -71,7 +71,7 @@ def empty_table(title: str | None, first: str, columns: Sequence[Column], width:
 def is_graded(row: Row, task: str) -> bool:
     """Whether a text of the language task could be graded."""
     scores = row["texts"].get(task)
-    return scores is not None and scores["n_texts"] > scores["n_not_graded"]
+    return scores is not None and HEADLINES[task] in scores["at_request"]
 
 
 def is_timed(row: Row) -> bool:

@@ -39,7 +39,7 @@ _CHARGED_NOTE = "query: queries per simulated second. held: control steps in whi
 _STALE_NOTE = "stale: simulated time from a text's request to its delivery, mean."
 _ERRORS_NOTE = "Errors are counted separately, not as failures."
 
-_RIGHT = {"narration": "{} right", "memory": "F1 {}"}
+_RIGHT = {"narration": "{} right", "memory": "F1 {}", "textual_memory": "exact match {}"}
 """The headline measure of a language task in words."""
 
 
@@ -148,7 +148,10 @@ def _text_notes(rows: Sequence[Mapping[str, Any]], clock: str) -> list[str]:
     notes = []
     if any(is_graded(row, task) for row, task in scores):
         when = "when a text was requested" if clock == PAUSED else "when a text was requested → on delivery"
-        notes.append(f"narr.: narrations wholly right, mem.: F1 of what is remembered, {when}.")
+        notes.append(
+            "narr.: narrations wholly right, mem.: F1 of what is remembered, goals: exact textual memories, "
+            f"{when}."
+        )
         if len(rows) > 1:
             compared = "; the same texts are compared below" if clock == PAUSED else ""
             notes.append(f"Each row is graded on the texts that it finished{compared}.")
@@ -207,7 +210,7 @@ def _format_task(row: Mapping[str, Any], task: str) -> str:
     scores = row["texts"][task]
     graded = scores["n_texts"] - scores["n_not_graded"]
     line = f"{task}: {graded} of {pluralize(scores['n_texts'], 'text')} graded"
-    if not graded:
+    if not is_graded(row, task):
         return f"{line}; what cannot be read is in no score (docs/language.md)."
     requested, delivered = (
         f"{scores[when][HEADLINES[task]]['pc']:.1f} %" for when in ("at_request", "on_delivery")

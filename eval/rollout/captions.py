@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from eval.metrics.language import HEADLINES, grade_memory_part, grade_text
+from eval.metrics.language import HEADLINES, grade_part, grade_text
 from eval.records.query_logs import QueryRecord
 from eval.records.schema import Share
 from eval.records.timing import Delivery
@@ -61,14 +61,15 @@ class EpisodeCaptions:
             time_s=step / self._control_hz,
             narration=self._said.get("narration"),
             memory=self._said.get("memory"),
+            textual_memory=self._said.get("textual_memory"),
         )
 
     def _caption_text(self, delivery: Delivery) -> CaptionText:
         text, truth = delivery.text, delivery.truth
         pieces = [piece.strip() for piece in text.text.split(";") if piece.strip()]
         parts: list[tuple[str, Mark | None]] = [(piece, None) for piece in pieces]
-        if truth is not None and text.task == "memory":
-            parts = [(piece, _mark(grade_memory_part(piece, truth))) for piece in pieces]
+        if truth is not None and text.task != "narration":
+            parts = [(piece, _mark(grade_part(text.task, piece, truth))) for piece in pieces]
         return CaptionText(
             text=text.text,
             seen_s=self._issued[text.requested_query] / self._control_hz,

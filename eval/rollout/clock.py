@@ -27,7 +27,7 @@ class TimedQuery:
     Attributes:
         key: The episode.
         index: Number of the query in the episode.
-        act_ms: Wall time of `act`.
+        act_ms: Time of `act` to charge on clock `measured`: wall time, or what the policy reports.
         guided: Whether denoising was guided towards the chunk being executed.
         settle_ms: Wall time of `settle`; the reply's stage `decode` takes precedence.
         reply: The reply; None before `settle`.

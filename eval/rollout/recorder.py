@@ -207,6 +207,8 @@ def _truth_record(truth: Truth | None) -> dict[str, Any] | None:
         "done": [dataclasses.asdict(action) for action in truth.memory.done],
         "facts": [dataclasses.asdict(fact) for fact in sorted(truth.memory.facts)],
     }
+    if truth.textual_memory is not None:
+        record["textual_memory"] = [dataclasses.asdict(fact) for fact in truth.textual_memory]
     if nouns := truth.nouns:
         names = {"movable": sorted(nouns.movable), "parts": sorted(nouns.parts)}
         record["nouns"] = {**names, "places": dict(sorted(nouns.places))}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from configs.action_prefix import ActionPrefix
-from eval.policies.base import Policy
+from eval.policies.base import ChargesOwnTime, Policy
 from eval.records.timing import Delivery, Latency
 from eval.rollout.chunks import Overlap, validated_actions
 from eval.rollout.clock import PAUSED, Clock, PausedClock, TimedQuery
@@ -129,6 +129,8 @@ def rollout(
         act_began = time.perf_counter()
         actions = policy.act(observation)
         act_ms = 1e3 * (time.perf_counter() - act_began)
+        if isinstance(policy, ChargesOwnTime) and policy.charged_ms is not None:
+            act_ms = policy.charged_ms
         timed = TimedQuery(key=key, index=timeline.query, act_ms=act_ms, guided=prefix is not None)
         chunk = validated_actions(actions, min_actions=min_actions, width=suite.interface.action.size)
         timeline.actions_after(clock.latency(timed).actions_ms, horizon=len(chunk))

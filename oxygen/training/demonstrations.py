@@ -43,7 +43,8 @@ class Columns:
         language: The instruction.
         narration: Text on what is happening; empty if there is none.
         memory: Text on what has happened and the current state; empty if there is none.
-        truth: The facts behind both as JSON; empty if there are none.
+        textual_memory: Text on the goals reached; empty if there is none.
+        truth: The facts behind narration and memory as JSON; empty if there are none.
     """
 
     state: Float32[np.ndarray, "frame state"]
@@ -55,6 +56,7 @@ class Columns:
     language: tuple[str, ...]
     narration: tuple[str, ...]
     memory: tuple[str, ...]
+    textual_memory: tuple[str, ...]
     truth: tuple[str, ...]
 
 
@@ -72,6 +74,7 @@ class Frame:
     language: str
     narration: str
     memory: str
+    textual_memory: str
     truth: Mapping[str, Any] | None
 
 
@@ -113,7 +116,7 @@ class Demonstrations:
         stored = read_episodes(self.path, info)
         self.fps = info.fps
         self.cameras = layout.cameras_of(info.features)
-        names = [*layout.expected_dtypes()]
+        names = [*layout.expected_dtypes(), *({layout.TEXTUAL_MEMORY} & info.features.keys())]
         files = dict.fromkeys(episode.file for episode in stored)
         table = pa.concat_tables([read_columns(file, names) for file in files])
         if not np.array_equal(table["index"].to_numpy(), np.arange(info.total_frames)):
@@ -163,6 +166,7 @@ class Demonstrations:
             language=columns.language[index],
             narration=columns.narration[index],
             memory=columns.memory[index],
+            textual_memory=columns.textual_memory[index],
             truth=json.loads(columns.truth[index]) if columns.truth[index] else None,
         )
 
@@ -204,7 +208,11 @@ class Demonstrations:
             actions=columns.action,
             valid=~columns.padded,
             language=columns.language,
-            texts={"narration": columns.narration, "memory": columns.memory},
+            texts={
+                "narration": columns.narration,
+                "memory": columns.memory,
+                "textual_memory": columns.textual_memory,
+            },
         )
 
 
@@ -223,6 +231,9 @@ def _columns(table: Any, features: Mapping[str, Mapping[str, Any]], language: tu
         language=language,
         narration=tuple(table[layout.NARRATION].to_pylist()),
         memory=tuple(table[layout.MEMORY].to_pylist()),
+        textual_memory=tuple(table[layout.TEXTUAL_MEMORY].to_pylist())
+        if layout.TEXTUAL_MEMORY in table.column_names
+        else ("",) * len(table),
         truth=tuple(table[layout.TRUTH].to_pylist()),
     )
 

@@ -39,6 +39,8 @@ ASSETS = OWN + "assets"
 NOISE = OWN + "noise"
 NARRATION = OWN + "narration"
 MEMORY = OWN + "memory"
+TEXTUAL_MEMORY = OWN + "textual_memory"
+"""Absent from datasets collected before it existed."""
 TRUTH = OWN + "truth"
 
 _OWN = {
@@ -92,7 +94,7 @@ def features(
         PADDED: {"dtype": "bool", "shape": [horizon], "names": None},
         **{
             name: {"dtype": dtype, "shape": [1], "names": None}
-            for name, dtype in (_OWN | _EVERY_DATASET).items()
+            for name, dtype in (_OWN | {TEXTUAL_MEMORY: "string"} | _EVERY_DATASET).items()
         },
     }
 

@@ -147,11 +147,14 @@ class Truth:
         narration: What the robot is doing.
         memory: Completed actions and current facts.
         nouns: Vocabulary of the world; None for `places.HOUSEHOLD`.
+        textual_memory: The goals reached, in OxyGen's words (`sim_envs.truth.textual_memory`); None if the
+            world has none.
     """
 
     narration: Narration
     memory: Memory
     nouns: Nouns | None = None
+    textual_memory: tuple[Fact, ...] | None = None
 
 
 def resulting_facts(done: Iterable[CompletedAction], nouns: Nouns = HOUSEHOLD) -> dict[str, Fact]:

@@ -5,7 +5,7 @@ A world's scene names its objects and goals; `PhaseTracker` and `TruthTracker` i
 
 import abc
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import mujoco
 import numpy as np
@@ -13,6 +13,7 @@ from jaxtyping import Float64, Int32, Int64
 
 from sim_envs.truth.ground_truth import Phase
 from sim_envs.truth.nouns import Nouns
+from sim_envs.truth.textual_memory import GoalSentences
 
 LEFT, RIGHT, HAND = 1, 2, 4
 """Parts of the gripper, as bits: the fingers, and the rest of the hand."""
@@ -130,10 +131,12 @@ class TruthScene(abc.ABC):
         targets: The goals' targets, in the task's order.
         named: The items of the goals, without duplicates.
         nouns: Vocabulary of texts; None for `places.HOUSEHOLD`.
+        sentences: The goals in OxyGen's words, in the order of `targets`; None if the world has none.
     """
 
     targets: Sequence[GoalTarget]
     nouns: Nouns | None = None
+    sentences: GoalSentences | None = None
 
     def __init__(
         self,
@@ -203,6 +206,10 @@ class TruthScene(abc.ABC):
     def missing(self) -> list[GoalTarget]:
         """The targets of unsatisfied goals."""
         return [target for target in self.targets if not self.satisfied(target)]
+
+    def lifted(self) -> Collection[str]:
+        """The objects in `sentences.alike` that the gripper has lifted."""
+        return ()
 
     @abc.abstractmethod
     def satisfied(self, target: GoalTarget) -> bool:

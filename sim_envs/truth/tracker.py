@@ -6,6 +6,7 @@ from sim_envs.truth.ground_truth import HELD, CompletedAction, Fact, Memory, Tru
 from sim_envs.truth.phases import Debouncer, PhaseTracker
 from sim_envs.truth.places import HOUSEHOLD
 from sim_envs.truth.scene import Item, RawState, TruthScene
+from sim_envs.truth.textual_memory import GoalTracker
 
 _MOVED = 0.05
 """An object this far (m) from its initial position has been moved."""
@@ -40,11 +41,14 @@ class TruthTracker:
         self._done: dict[tuple[Verb, str], CompletedAction] = {}
         self._moving: dict[int, Verb] = {}
         self._touched: dict[int, None] = {}
+        self._goals = None if scene.sentences is None else GoalTracker(scene.sentences)
+        self._track_goals()
         self._steady = Debouncer(self._phases.update(start, self._scene.missing()), control_hz=control_hz)
 
     def step(self, *, solved: bool) -> None:
         """Record one control step, and whether the task is solved now."""
         self._waiting.append(self._scene.capture())
+        self._track_goals()
         if solved or len(self._waiting) == _MAX_WAITING:
             self._catch_up(solved=solved)
 
@@ -56,7 +60,17 @@ class TruthTracker:
         facts = frozenset(Fact(subject=item.noun, state=self._state(item)) for item in subjects)
         done = tuple(action for action in self._done.values() if action.subject in nouns)
         memory = Memory(done=done, facts=facts)
-        return Truth(narration=self._steady.value, memory=memory, nouns=self._scene.nouns)
+        return Truth(
+            narration=self._steady.value,
+            memory=memory,
+            nouns=self._scene.nouns,
+            textual_memory=None if self._goals is None else self._goals.facts(),
+        )
+
+    def _track_goals(self) -> None:
+        if self._goals is not None:
+            satisfied = [self._scene.satisfied(target) for target in self._scene.targets]
+            self._goals.step(satisfied, self._scene.lifted())
 
     def _catch_up(self, *, solved: bool) -> None:
         """Process the steps since the last update; in batches this is several times cheaper."""

@@ -101,6 +101,15 @@ def test_any_memory_stays_in_its_block(texts):
     assert within(changed(blank, drawn), MEMORY)
 
 
+def test_memory_and_textual_memory_share_the_sidebar():
+    both = dataclasses.replace(CAPTION, textual_memory=CAPTION.memory)
+    alone = dataclasses.replace(CAPTION, memory=None, textual_memory=CAPTION.memory)
+    blank = compose(cameras(), dataclasses.replace(CAPTION, memory=None))
+    assert within(changed(blank, compose(cameras(), both)), MEMORY)
+    assert within(changed(blank, compose(cameras(), alone)), MEMORY)
+    assert compose(cameras(), both).tobytes() != compose(cameras(), alone).tobytes()
+
+
 @few
 @given(task=anything, episode=anything)
 def test_any_title_stays_in_its_block(task, episode):

@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from eval.metrics.language import HEADLINES, ORACLE, grade_text
+from eval.metrics.language import HEADLINES, ORACLE, grade_text, true_text
 from eval.records.query_logs import QueryRecord
 from eval.records.schema import EpisodeResult, Share
 from eval.records.timing import Delivery
 from sim_envs.truth.ground_truth import Truth
-from sim_envs.truth.wording import narrate, remember
 
 
 def episode_data(
@@ -33,7 +32,7 @@ def episode_data(
         ],
         "spans": list(_spans(queries)),
         "texts": _texts(queries),
-        "truths": [[query.step, *_format_truth(query.truth)] for query in queries if query.truth is not None],
+        "truths": [[query.step, _format_truth(query.truth)] for query in queries if query.truth is not None],
     }
 
 
@@ -100,13 +99,13 @@ def _mark(task: str, text: str, truth: Truth | None) -> dict[str, Any] | None:
         return None
     shares = grade_text(task, text, truth)
     score = None if shares is None else shares.get(HEADLINES[task], Share())
-    narration, memory = _format_truth(truth)
     percent = (
         100 * score.hits / score.of if score and score.of else 100.0
     )  # an empty text about nothing is right
-    return {"truth": memory if task == "memory" else narration, "score": None if score is None else percent}
+    return {"truth": true_text(task, truth), "score": None if score is None else percent}
 
 
-def _format_truth(truth: Truth) -> tuple[str, str]:
-    """The truth as a narration and as a memory."""
-    return narrate(truth.narration, nouns=truth.nouns), remember(truth.memory, nouns=truth.nouns)
+def _format_truth(truth: Truth) -> str:
+    """What is true, in the words of every graded language task."""
+    texts = [(task.replace("_", " "), true_text(task, truth)) for task in HEADLINES]
+    return " ".join(f"{task.capitalize()}: “{text}”" for task, text in texts if text is not None)

@@ -134,7 +134,7 @@ const viewer = (() => {
       return element("li", { class: verdict(said.on_delivery).name }, ...describe(said), pending);
     });
     const truth = side.truths.filter(([at]) => at <= step).at(-1);
-    if (truth) items.push(element("li", { class: "truth" }, `Truth now: “${truth[1]}” Memory: “${truth[2]}”`));
+    if (truth) items.push(element("li", { class: "truth" }, `Truth now. ${truth[1]}`));
     const content = items.map((item) => item.textContent).join("\n");
     if (content !== side.said) { side.list.replaceChildren(...items); side.said = content; }
   }

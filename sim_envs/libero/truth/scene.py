@@ -7,11 +7,18 @@ import mujoco
 import numpy as np
 
 from sim_envs.libero.experts.scene import Goal
+from sim_envs.libero.truth.goal_sentences import goal_sentences
 from sim_envs.libero.truth.items import GROUNDS, Hulls, find_items, owners, sides
 from sim_envs.libero.truth.names import Names
 from sim_envs.truth.ground_truth import ELSEWHERE
 from sim_envs.truth.places import phrase
-from sim_envs.truth.scene import GoalTarget, Item, TruthScene, Vector3
+from sim_envs.truth.scene import LEFT, RIGHT, GoalTarget, Item, TruthScene, Vector3
+
+_LIFTED = 0.025
+"""Height (m) above its initial one from which a grasped object is lifted, in OxyGen's labels."""
+
+_FINGER_CLOSED = 0.03
+"""Finger position (m) below which one touching finger counts as a grasp, in OxyGen's labels."""
 
 _FLAT = 0.01
 """Objects stand on regions up to this half height (m), and in higher ones."""
@@ -35,6 +42,11 @@ class LiberoScene(TruthScene):
         self._by_name = {item.name: item for item in self.things}
         self._goals = Goal.all_of(env)
         self.targets = [self._target(number, goal) for number, goal in enumerate(self._goals)]
+        self.sentences = goal_sentences(self._goals, instruction)
+        alike = [self._by_name[name] for names in self.sentences.alike for name in names]
+        self._before_lift = {
+            item.name: (float(self._xpos[item.body][2]), self._neighbours(item)) for item in alike
+        }
         self._hulls = Hulls(self._model, self._owner, self.named)
         self._regions = [
             (name, site) for name, site in env.object_sites_dict.items() if hasattr(site, "parent_name")
@@ -55,6 +67,33 @@ class LiberoScene(TruthScene):
         if goal.predicate == "turnon":
             return self.joint(target.item) >= min(ranges["default_turnon_ranges"])
         return self.joint(target.item) < max(ranges["default_turnoff_ranges"])
+
+    def lifted(self) -> list[str]:
+        """As in the base class: grasped, and 25 mm higher or off everything that it stood on."""
+        fingers = self._qpos[self._env.robots[0]._ref_gripper_joint_pos_indexes]
+        narrow = bool((np.abs(fingers) < _FINGER_CLOSED).any())
+        found = []
+        for name, (height, supports) in self._before_lift.items():
+            item = self._by_name[name]
+            sides = self._fingers_at(item)
+            if sides == LEFT | RIGHT or (sides and narrow):
+                higher = self._xpos[item.body][2] - height > _LIFTED
+                if higher or (supports and not supports & self._neighbours(item)):
+                    found.append(name)
+        return found
+
+    def _fingers_at(self, item: Item) -> int:
+        """The fingers that touch an object, as bits."""
+        pairs = self._data.contact.geom
+        others = pairs[:, ::-1][self._owner[pairs] == item.index]
+        return int(np.bitwise_or.reduce(self._side[others] & (LEFT | RIGHT), initial=0))
+
+    def _neighbours(self, item: Item) -> frozenset[int]:
+        """The bodies that touch an object, without the gripper's."""
+        pairs = self._data.contact.geom
+        others = pairs[:, ::-1][self._owner[pairs] == item.index]
+        bodies = self._model.geom_bodyid[others[self._side[others] == 0]]
+        return frozenset(bodies.tolist()) - {item.body}
 
     def is_near(self, target: GoalTarget, position: Vector3, margin: float) -> bool:
         """Whether a position is above the place of a goal, within a margin (m)."""

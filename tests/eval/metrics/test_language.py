@@ -13,6 +13,7 @@ from eval.records.timing import Delivery
 from oxygen.policy.reply import TextFinished
 from sim_envs.truth.ground_truth import CompletedAction, Fact, Memory, Narration, Phase, Truth, Verb
 from sim_envs.truth.nouns import Nouns
+from sim_envs.truth.textual_memory import write_textual_memory
 from sim_envs.truth.wording import WORDINGS, narrate, remember
 from tests.eval.factory import episode, key
 from tests.sim_envs.vocabulary import memories, narrations
@@ -30,9 +31,13 @@ def remembered(*done: CompletedAction, **facts: str) -> Memory:
     return Memory(done=done, facts=frozenset(now.values()))
 
 
-def truth(narration: Narration | None = None, memory: Memory | None = None) -> Truth:
+def truth(
+    narration: Narration | None = None, memory: Memory | None = None, reached: tuple[Fact, ...] | None = ()
+) -> Truth:
     return Truth(
-        narration=narration or Narration(phase=Phase.DONE), memory=memory or remembered(milk="on the table")
+        narration=narration or Narration(phase=Phase.DONE),
+        memory=memory or remembered(milk="on the table"),
+        textual_memory=reached,
     )
 
 
@@ -67,6 +72,7 @@ def told(truths, wording: int) -> list[TextFinished]:
         for task, words in (
             ("narration", narrate(now.narration, wording)),
             ("memory", remember(now.memory, wording)),
+            ("textual_memory", write_textual_memory(now.textual_memory)),
         )
     ]
 
@@ -159,7 +165,7 @@ def test_a_text_that_comes_late_is_right_when_born_and_wrong_when_it_arrives():
 
 @pytest.mark.parametrize("words", ["", "xqz ;; the", "Carrying the spaceship.", "put the milk in the bas"])
 def test_a_text_outside_the_vocabulary_is_not_graded_and_not_zero(words):
-    for task in HEADLINES:
+    for task in ("narration", "memory"):
         scores = graded([truth()], [text(task, words, requested=0)])[task]
         assert (scores.texts, scores.not_graded) == (1, 1)
         assert scores.at_request == scores.on_delivery == {}
@@ -190,3 +196,42 @@ def test_scores_survive_the_record_and_records_without_them_still_load(tmp_path)
 def test_a_share_is_of_no_more_than_there_is(hits, of):
     with pytest.raises(ValueError, match="hits of"):
         Share(hits=hits, of=of)
+
+
+STOVE, POT = Fact(subject="stove", state="on"), Fact(subject="moka pot", state="on the stove")
+BOTH = "The stove is on; the moka pot is on the stove."
+
+
+@pytest.mark.parametrize(
+    ("words", "exact", "word_f1", "predicates"),
+    [
+        (BOTH, 1, 1.0, Share(hits=4, of=4)),
+        (f" {BOTH.upper().removesuffix('.')}", 1, 1.0, Share(hits=4, of=4)),
+        ("The stove is on.", 0, 2 * 4 / (4 + 11), Share(hits=2, of=3)),
+        ("The moka pot is on the stove; the stove is on.", 0, 2 * 9 / 22, Share(hits=4, of=4)),
+        ("No relevant task progress is visible yet.", 0, 2 * 1 / 18, Share(hits=0, of=2)),
+        ("The stove is on; the moka", 0, 2 * 6 / 17, None),
+        ("The moon is on.", 0, 2 * 3 / 15, None),
+        ("", 0, 0.0, None),
+    ],
+)
+def test_textual_memories_are_scored_as_oxygen_scores_them_and_by_predicates(
+    words, exact, word_f1, predicates
+):
+    shares = grade_text("textual_memory", words, truth(reached=(STOVE, POT)))
+    assert shares["exact"] == Share(hits=exact, of=1)
+    assert shares["words"].hits == pytest.approx(word_f1)
+    assert shares.get("predicates") == predicates
+
+
+def test_a_textual_memory_that_cannot_be_parsed_is_counted_and_wrong():
+    texts = [text("textual_memory", words, 0) for words in (BOTH, "The stove is on; the mo")]
+    scores = graded([truth(reached=(STOVE, POT))], texts)["textual_memory"]
+    assert (scores.texts, scores.not_graded) == (2, 1)
+    assert scores.at_request["exact"] == Share(hits=1, of=2)
+    assert scores.at_request["predicates"] == Share(hits=4, of=4)
+
+
+def test_without_goals_in_its_words_a_world_grades_no_textual_memory():
+    scores = graded([truth(reached=None)], [text("textual_memory", BOTH, 0)])["textual_memory"]
+    assert (scores.texts, scores.not_graded, scores.at_request) == (1, 1, {})

@@ -50,12 +50,12 @@ def spoken(tasks, queries=6, key=KEY):
 def test_every_text_is_born_and_finished_in_its_query_and_wholly_right():
     said, scores = spoken(TASKS)
     assert [[text.task for text in query] for query in said] == [
-        ["narration", "memory"],
-        ["narration"],
-        ["narration"],
-        ["narration"],
-        ["narration", "memory"],
-        ["narration"],
+        ["narration", "memory", "textual_memory"],
+        ["narration", "textual_memory"],
+        ["narration", "textual_memory"],
+        ["narration", "textual_memory"],
+        ["narration", "memory", "textual_memory"],
+        ["narration", "textual_memory"],
     ]
     for query, texts in enumerate(said):
         assert all(text.requested_query == text.finished_query == query for text in texts)

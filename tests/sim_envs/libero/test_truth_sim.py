@@ -108,6 +108,28 @@ def test_a_stove_is_on_or_off_and_success_makes_it_done(standing_in):
     assert truth.memory.done == (CompletedAction(verb=Verb.TURNED_ON, subject="stove"),)
 
 
+def test_a_reached_goal_is_told_after_three_control_steps_and_gone_at_once(standing_in):
+    sim, stove = standing_in("libero_10", 2), (Fact(subject="stove", state="on"),)
+    told = []
+    for position in (1.0, 1.0, 1.0, 0.0):
+        put_joint(sim, "flat_stove_1_button", position)
+        told.append(sim.truth().textual_memory)
+    assert told == [(), (), stove, ()]
+
+
+def test_two_pots_are_numbered_in_the_order_in_which_they_are_lifted(standing_in, monkeypatch):
+    sim = standing_in("libero_10", 8)
+    assert sim.truth().textual_memory == ()  # the stove has been on from the start
+    scene = sim._tracker._scene
+    sim.advance(np.repeat(STILL, 3, axis=0))
+    monkeypatch.setattr(scene, "lifted", lambda: ["moka_pot_2"])
+    sim.advance(np.repeat(STILL, 4, axis=0))
+    monkeypatch.setattr(scene, "lifted", list)
+    monkeypatch.setattr(scene, "satisfied", lambda target: target.number < 2)
+    sim.advance(np.repeat(STILL, 3, axis=0))
+    assert [fact.subject for fact in sim.truth().textual_memory] == ["moka pot", "first moka pot"]
+
+
 def test_a_microwave_opens_and_what_stands_on_the_floor_is_on_the_floor(standing_in):
     sim = standing_in("libero_10", 9)
     assert state_of(sim.truth(), "microwave") == "open"

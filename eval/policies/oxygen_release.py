@@ -1,0 +1,319 @@
+"""A policy behind the server that OxyGen's authors released: openpi's protocol, with texts in its answers.
+
+Not `python -m oxygen.serve`, which is this project's own (`eval.policies.oxygen_server`).
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from configs.errors import UsageError
+from configs.schema import Mode
+from configs.validation import invalid
+from eval.policies.base import BadAnswerError
+from eval.policies.remote import PolicyClient, RemotePolicy
+from oxygen.policy.reply import Reply, Tail, TextFinished, TextRequest
+from oxygen.robots.openpi_keys import OpenpiKeys
+from sim_envs.world import EpisodeKey, Observation
+
+TASK = "textual_memory"
+"""The language task of its texts."""
+
+InferApi = Literal["infer", "continuous_batching", "blocking_baseline", "shared_kv"]
+RequestMode = Literal["new_each_call", "resume_until_finished"]
+
+_MODES: Mapping[InferApi, Mode] = {
+    "infer": "actions",
+    "continuous_batching": "unified",
+    "blocking_baseline": "isolated",
+    "shared_kv": "shared",
+}
+_END, _PADDING = 1, 0
+"""Ids of PaliGemma's end token, and of what follows it until the end of a call."""
+
+_TIMINGS = {
+    "pre_proc_ms": "pre_proc",
+    "prefill_actions_ms": "prefill_actions",
+    "text_gen_ms": "text_gen",
+    "post_proc_ms": "post_proc",
+}
+"""Fields of `policy_timing` and the stages as which they are recorded."""
+
+_NOISE = (
+    "the server draws noise in the order of the calls of all its clients; runs cannot be repeated bit for bit"
+)
+_RESUMED = (
+    "a text describes the observation of the query that requested it; later queries continue it, without a "
+    "text of their own, and their stage text_gen includes prefill and denoising"
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReleaseMetadata:
+    """The server's metadata, as far as they are read.
+
+    Attributes:
+        effective_infer_api: How it computes actions and texts.
+        continuous_batching_request_mode: When it starts texts; only with continuous batching.
+        text_stop_condition: `eos`, or `fixed_length`.
+    """
+
+    effective_infer_api: InferApi
+    continuous_batching_request_mode: RequestMode | None = None
+    text_stop_condition: str = "eos"
+
+    @property
+    def resumes(self) -> bool:
+        """Whether a text delays the next one."""
+        return self.continuous_batching_request_mode == "resume_until_finished"
+
+    @property
+    def remarks(self) -> list[str]:
+        """Peculiarities of its texts and noise, for the record."""
+        return [_NOISE, *([_RESUMED] if self.resumes else [])]
+
+    def check(self, url: str, modes: Sequence[Mode]) -> None:
+        """Reject a run whose modes are not the server's.
+
+        Raises:
+            UsageError: Names both.
+        """
+        own = _MODES[self.effective_infer_api]
+        if any(mode != own for mode in modes):
+            raise UsageError(
+                f"{url} runs infer_api {self.effective_infer_api}, which is mode {own}, and this run is in "
+                f"{', '.join(dict.fromkeys(modes))}; give --mode {own}, or start the server with another "
+                "--execution"
+            )
+
+
+def is_oxygen_release(metadata: Mapping[str, Any]) -> bool:
+    """Whether metadata are those of OxyGen's server."""
+    return "effective_infer_api" in metadata
+
+
+def read_release(metadata: Mapping[str, Any], url: str) -> ReleaseMetadata:
+    """The metadata of OxyGen's server.
+
+    Raises:
+        UsageError: Unknown `effective_infer_api` or request mode.
+    """
+    try:
+        read = TypeAdapter(ReleaseMetadata).validate_python(dict(metadata))
+    except ValidationError as error:
+        raise invalid(error, f"metadata of {url}") from error
+    batches = read.effective_infer_api == "continuous_batching"
+    if batches != (read.continuous_batching_request_mode is not None):
+        raise UsageError(
+            f"metadata of {url}: effective_infer_api {read.effective_infer_api!r} with "
+            f"continuous_batching_request_mode {read.continuous_batching_request_mode!r}; exactly "
+            "'continuous_batching' has one"
+        )
+    return read
+
+
+class OxygenReleasePolicy(RemotePolicy):
+    """A policy behind OxyGen's server. Each episode has a connection of its own.
+
+    The server cancels the texts of a client when it disconnects, and knows no other end of an episode.
+
+    Attributes:
+        charged_ms: See `eval.policies.base.ChargesOwnTime`.
+    """
+
+    def __init__(
+        self, client: PolicyClient, keys: OpenpiKeys, metadata: ReleaseMetadata, *, charge_server: bool
+    ) -> None:
+        super().__init__(client, keys)
+        self.charged_ms: float | None = None
+        self._metadata = metadata
+        self._charge_server = charge_server
+        self._query = -1
+        self._busy_ms = 0.0
+        self._running: dict[int, _Running] = {}
+        self._ended: set[int] = set()
+
+    def reset(self, key: EpisodeKey) -> None:
+        """Connect anew."""
+        self.client.close()
+        super().reset(key)
+        self._query, self._busy_ms = -1, 0.0
+        self._running, self._ended = {}, set()
+
+    def act(self, observation: Observation) -> np.ndarray:
+        """See `Policy`.
+
+        Raises:
+            BadAnswerError: The answer has no actions, or lacks the time to charge.
+        """
+        self._query += 1
+        actions = super().act(observation)
+        if self._charge_server:
+            if "server" not in self.timings_ms:
+                raise BadAnswerError(
+                    "charge=server: the policy server's answer has no server_timing.infer_ms"
+                )
+            self.charged_ms = self.timings_ms["server"]
+        return actions
+
+    def stages(self, answer: Mapping[str, Any], answer_ms: float) -> Mapping[str, float]:
+        """As `RemotePolicy`, and the server's own stages, milliseconds."""
+        reported = answer.get("policy_timing")
+        timings = reported if isinstance(reported, Mapping) else {}
+        own = {
+            stage: float(timings[name])
+            for name, stage in _TIMINGS.items()
+            if isinstance(timings.get(name), int | float | np.number)
+        }
+        return {**super().stages(answer, answer_ms), **own}
+
+    def settle(self) -> Reply:
+        """The texts that came with the actions.
+
+        Raises:
+            BadAnswerError: They contradict each other or earlier ones.
+        """
+        before_ms, self._busy_ms = self._busy_ms, self._busy_ms + self.timings_ms["action"]
+        updates = self._updates()
+        numbers = [update.number for update in updates]
+        if len(set(numbers)) < len(numbers):
+            raise BadAnswerError(f"the policy server sent two updates of one text: requests {numbers}")
+        requested, finished, tokens = [], [], 0
+        for update in updates:
+            if update.created:
+                requested.append(self._begin(update, before_ms))
+            text = self._continue(update)
+            tokens += update.new_tokens
+            if text is not None:
+                finished.append(text)
+        said = self.answer.get("active_language_requests")
+        if said is not None and said != len(self._running):
+            raise BadAnswerError(
+                f"the policy server says that {said!r} texts are unfinished, and its updates leave "
+                f"{len(self._running)}"
+            )
+        return Reply(
+            # The texts came with the actions: nothing is decoded after them.
+            timings_ms={**self.timings_ms, "decode": 0.0, "frame": self.timings_ms["action"]},
+            requested=tuple(requested),
+            finished=tuple(finished),
+            tokens=tokens,
+        )
+
+    def finish(self) -> Tail:
+        """End the episode; the server cancels its texts when the connection closes."""
+        self.client.close()
+        return Tail(
+            cancelled=len(self._running), requests=tuple(each.request for each in self._running.values())
+        )
+
+    def _updates(self) -> "list[_Update]":
+        """The text updates of the last answer."""
+        api, answer = self._metadata.effective_infer_api, self.answer
+        if api == "infer":
+            return []
+        if self._metadata.resumes or (api == "shared_kv" and "language_updates" not in answer):
+            number = self._number(answer.get("request_id"))
+            return [self._read({**answer, "created_this_call": number not in {*self._running, *self._ended}})]
+        updates = answer.get("language_updates")
+        if not isinstance(updates, Iterable) or not all(isinstance(each, Mapping) for each in updates):
+            raise BadAnswerError(
+                f"the policy server's language_updates are {updates!r:.200}, not a list of maps"
+            )
+        return [self._read(each) for each in updates]
+
+    def _read(self, update: Mapping[str, Any]) -> "_Update":
+        """Check the form of an update."""
+        number = self._number(update.get("request_id"))
+        text = update.get("text")
+        whole, new = (_token_ids(update.get(name), number) for name in ("tokens_full", "tokens_this_frame"))
+        content = int(np.isin(whole, (_END, _PADDING), invert=True).sum())
+        blocking = self._metadata.effective_infer_api != "continuous_batching"
+        finished = blocking or update.get("is_finished") is True
+        if not isinstance(text, str) or (finished and content and not text):
+            raise BadAnswerError(f"the policy server sent {content} tokens of text {number}, and no text")
+        return _Update(
+            number=number,
+            text=text,
+            tokens=len(np.trim_zeros(whole, "b")),
+            new_tokens=len(np.trim_zeros(new, "b")),
+            stopped=bool((whole == _END).any()),
+            finished=finished,
+            created=update.get("created_this_call") is True,
+        )
+
+    def _number(self, request_id: object) -> int:
+        """The number in a request's id (`req_12`); the query's for texts that need none."""
+        if request_id is None and self._metadata.effective_infer_api != "continuous_batching":
+            return self._query
+        name, _, number = str(request_id).partition("_")
+        if name != "req" or not number.isdecimal():
+            raise BadAnswerError(
+                f"the policy server sent a text with request_id {request_id!r}, not req_<number>"
+            )
+        return int(number)
+
+    def _begin(self, update: "_Update", before_ms: float) -> TextRequest:
+        if update.number in self._ended or update.number in self._running:
+            raise BadAnswerError(f"the policy server started text {update.number} twice")
+        if self._metadata.resumes and self._running:
+            raise BadAnswerError(
+                f"the policy server started text {update.number}, and {next(iter(self._running))} is not "
+                "finished"
+            )
+        request = TextRequest(task=TASK, request_id=update.number, query=self._query)
+        self._running[update.number] = _Running(request=request, before_ms=before_ms)
+        return request
+
+    def _continue(self, update: "_Update") -> TextFinished | None:
+        """Follow a text; returns it when it is finished."""
+        if update.number not in self._running:
+            known = "has finished" if update.number in self._ended else "was never requested"
+            raise BadAnswerError(f"the policy server sent an update of text {update.number}, which {known}")
+        if not update.finished:
+            return None
+        running = self._running.pop(update.number)
+        self._ended.add(update.number)
+        stops = update.stopped and self._metadata.text_stop_condition == "eos"
+        return TextFinished(
+            task=TASK,
+            request_id=update.number,
+            requested_query=running.request.query,
+            finished_query=self._query,
+            text=update.text.strip(),
+            tokens=update.tokens,
+            reason="stop" if stops else "length",
+            latency_ms=self._busy_ms - running.before_ms,
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Running:
+    """An unfinished text, and the time that the policy had been busy before it was requested."""
+
+    request: TextRequest
+    before_ms: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Update:
+    """What an answer says about one text; `tokens` so far, `new_tokens` in this query."""
+
+    number: int
+    text: str
+    tokens: int
+    new_tokens: int
+    stopped: bool
+    finished: bool
+    created: bool
+
+
+def _token_ids(sent: object, number: int) -> np.ndarray:
+    """The token ids of a text, which may be missing."""
+    ids = np.ravel(np.asarray([] if sent is None else sent))
+    if len(ids) and ids.dtype.kind not in "iu":
+        raise BadAnswerError(f"the policy server sent tokens of text {number} that are no ids: {sent!r:.80}")
+    return ids.astype(np.int64)

@@ -1,0 +1,292 @@
+"""Texts, timings and errors of the server that OxyGen's authors released."""
+
+import pytest
+
+from configs.cli import run_app
+from configs.errors import UsageError
+from configs.exits import INPUT_ERROR
+from eval import libero
+from eval.policies.base import BadAnswerError, PolicyLostError
+from eval.policies.remote import PolicyServerError
+from eval.policies.websocket import open_websocket
+from eval.records.query_logs import read_queries
+from eval.records.run_folders import new_run
+from eval.records.schema import Outcome, RunFolder
+from sim_envs.fake import FakeWorld
+from sim_envs.world import EpisodeKey
+from tests.eval.conftest import CONFIG, evaluate
+from tests.eval.doubles import without_physics
+from tests.eval.policies.oxygen_release_server import TEXT, TOKENS, ReleaseServer
+
+KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
+MODES = {
+    "continuous_batching": "unified",
+    "blocking_baseline": "isolated",
+    "shared_kv": "shared",
+    "infer": "actions",
+}
+
+
+def opened(server, api="continuous_batching", **kwargs):
+    return open_websocket(
+        server.url, {"timeout_s": 5, **kwargs}, notify=pytest.fail, modes=[MODES[api]], worlds=1
+    )
+
+
+def played(server, queries, api="continuous_batching", episodes=1):
+    """Replies and tail of each episode."""
+    policy = opened(server, api)
+    acting, world = policy.in_world(None, None), FakeWorld()
+    found = []
+    try:
+        for _ in range(episodes):
+            acting.reset(KEY)
+            replies = []
+            for _ in range(queries):
+                acting.act(world.observe())
+                replies.append(acting.settle())
+            found.append((replies, acting.finish()))
+    finally:
+        policy.close()
+    return found
+
+
+def test_texts_of_every_call_are_staggered_and_keep_the_query_they_are_of():
+    with ReleaseServer("continuous_batching", "new_each_call", steps=3) as server:
+        ((replies, tail),) = played(server, 4)
+    assert [[text.request_id for text in reply.requested] for reply in replies] == [[0], [1], [2], [3]]
+    finished = [[(text.request_id, text.requested_query) for text in reply.finished] for reply in replies]
+    assert finished == [[], [], [(0, 0)], [(1, 1)]]
+    text = replies[2].finished[0]
+    assert (text.task, text.text, text.tokens, text.reason) == ("textual_memory", TEXT, len(TOKENS), "stop")
+    assert text.finished_query == 2
+    busy_ms = [reply.timings_ms["action"] for reply in replies]
+    assert text.latency_ms == pytest.approx(sum(busy_ms[:3]))
+    assert replies[3].finished[0].latency_ms == pytest.approx(sum(busy_ms[1:4]))
+    assert [reply.tokens for reply in replies] == [3, 6, 8, 8]  # padding after the end is not counted
+    assert [request.query for request in tail.requests] == [2, 3]
+    assert tail.cancelled == 2
+
+
+def test_a_resumed_text_is_of_the_observation_that_started_it():
+    with ReleaseServer("continuous_batching", "resume_until_finished", steps=3) as server:
+        ((replies, tail),) = played(server, 5)
+    assert [[text.request_id for text in reply.requested] for reply in replies] == [[0], [], [], [1], []]
+    assert [(text.requested_query, text.finished_query) for text in replies[2].finished] == [(0, 2)]
+    assert tail.cancelled == 1
+
+
+@pytest.mark.parametrize("api", ["blocking_baseline", "shared_kv"])
+def test_a_blocking_server_finishes_each_text_in_its_own_query(api):
+    with ReleaseServer(api) as server:
+        ((replies, tail),) = played(server, 3, api)
+    for query, reply in enumerate(replies):
+        (text,) = reply.finished
+        assert (text.requested_query, text.finished_query, text.text) == (query, query, TEXT)
+    assert tail.cancelled == 0
+
+
+def test_a_server_of_actions_sends_no_texts():
+    with ReleaseServer("infer") as server:
+        ((replies, _),) = played(server, 2, "infer")
+    assert all(reply.requested == reply.finished == () for reply in replies)
+
+
+def test_each_episode_has_a_connection_of_its_own_and_leaves_no_texts_behind():
+    with ReleaseServer(steps=3) as server:
+        (_, first), (replies, _) = played(server, 2, episodes=2)
+    assert first.cancelled == 2
+    assert [text.query for text in replies[0].requested] == [0]
+    assert ["req_1", "req_0"] in server.dropped
+    assert ["req_3", "req_2"] in server.dropped
+
+
+def test_its_own_timings_are_stages():
+    with ReleaseServer() as server:
+        ((replies, _),) = played(server, 1)
+    stages = replies[0].timings_ms
+    assert stages["prefill_actions"] == 60.0
+    assert stages["text_gen"] == 25.0
+    assert stages["server"] + stages["wire"] <= stages["action"]
+
+
+def test_what_is_peculiar_about_its_texts_and_noise_is_recorded():
+    with ReleaseServer(request_mode="resume_until_finished") as server:
+        policy = opened(server)
+        policy.close()
+    noise, resumed = policy.inputs["remarks"]
+    assert "noise" in noise
+    assert "text_gen includes prefill and denoising" in resumed
+    assert policy.inputs["charge"] == "round_trip"
+    assert policy.inputs["server_metadata"]["policy_seed"] == 7
+
+
+def updates(**changes):
+    """Change the first update of an answer."""
+
+    def edit(number, answer):
+        first, *others = answer["language_updates"]
+        return {**answer, "language_updates": [{**first, **changes}, *others]} if number == 1 else answer
+
+    return edit
+
+
+def twice(number, answer):
+    return {**answer, "language_updates": answer["language_updates"] * 2} if number else answer
+
+
+def repeat_first(number, answer):
+    """The second answer goes on with the first text, which has finished."""
+    first = {**answer["language_updates"][0], "request_id": "req_0", "created_this_call": False}
+    return {**answer, "language_updates": [first]} if number else answer
+
+
+@pytest.mark.parametrize(
+    ("edit", "steps", "said"),
+    [
+        (updates(created_this_call=False), 5, "update of text 1, which was never requested"),
+        (updates(request_id="req_0"), 5, r"two updates of one text: requests \[0, 0\]"),
+        (twice, 8, r"two updates of one text: requests \[1, 1\]"),
+        (repeat_first, 8, "update of text 0, which has finished"),
+        (updates(request_id="req_0"), 8, "started text 0 twice"),
+        (updates(text=None), 8, "sent 7 tokens of text 1, and no text"),
+        (updates(text=""), 8, "sent 7 tokens of text 1, and no text"),
+        (updates(request_id=None), 8, "request_id None, not req_<number>"),
+        (updates(tokens_full=["a"]), 8, "no ids"),
+        (lambda number, answer: {**answer, "active_language_requests": 4}, 8, "says that 4 texts are unfin"),
+        (lambda number, answer: {**answer, "language_updates": 3}, 8, "language_updates are 3"),
+    ],
+)
+def test_texts_that_contradict_each_other_are_refused_in_one_line(edit, steps, said):
+    with ReleaseServer(steps=steps, edit=edit) as server, pytest.raises(BadAnswerError, match=said) as error:
+        played(server, 2)
+    assert "\n" not in str(error.value)
+
+
+def test_a_new_text_before_the_end_of_a_resumed_one_is_refused():
+    def edit(number, answer):
+        return {**answer, "request_id": f"req_{number}"}
+
+    with (
+        ReleaseServer(request_mode="resume_until_finished", steps=3, edit=edit) as server,
+        pytest.raises(BadAnswerError, match="started text 1, and 0 is not finished"),
+    ):
+        played(server, 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"effective_infer_api": "magic"}, "effective_infer_api"),
+        ({"continuous_batching_request_mode": "sometimes"}, "continuous_batching_request_mode"),
+        ({"continuous_batching_request_mode": None}, "exactly 'continuous_batching' has one"),
+    ],
+)
+def test_metadata_that_are_unknown_are_refused(changes, said):
+    with ReleaseServer(**changes) as server, pytest.raises(UsageError, match=said):
+        opened(server)
+
+
+def test_a_run_in_another_mode_is_refused_with_the_mode_to_give():
+    with (
+        ReleaseServer("blocking_baseline") as server,
+        pytest.raises(UsageError, match="give --mode isolated"),
+    ):
+        opened(server)
+
+
+def test_charging_the_server_is_for_servers_that_say_what_they_computed():
+    with ReleaseServer() as server, pytest.raises(UsageError, match="Allowed: server, round_trip"):
+        opened(server, charge="sever")
+
+
+def test_a_server_that_changes_its_mode_between_episodes_ends_the_run():
+    with ReleaseServer() as server:
+        policy = opened(server)
+        acting = policy.in_world(None, None)
+        acting.reset(KEY)
+        server._metadata["continuous_batching_request_mode"] = "resume_until_finished"
+        with pytest.raises(PolicyLostError, match="'resume_until_finished', not 'new_each_call'"):
+            acting.reset(KEY)
+
+
+def failing(number, answer):
+    if number == 1:
+        raise FloatingPointError("the flow has diverged")
+    return answer
+
+
+def test_a_traceback_in_a_text_frame_is_an_error():
+    with ReleaseServer(edit=failing) as server, pytest.raises(PolicyServerError, match="has diverged"):
+        played(server, 2)
+
+
+def config(server, api="continuous_batching", **changes):
+    own = {"suites": ("libero_object",), "task_ids": (0,), "num_trials_per_task": 2, "mode": MODES[api]}
+    kwargs = {"timeout_s": 5, "connect_timeout_s": 1}
+    return CONFIG.model_copy(update={"policy": server.url, "policy_kwargs": kwargs, **own, **changes})
+
+
+def test_an_error_costs_its_episode_alone_and_texts_are_graded(tmp_path, monkeypatch):
+    without_physics(monkeypatch, lambda task: FakeWorld(success_at=18))
+    with ReleaseServer(edit=failing) as server:
+        run = new_run(tmp_path, config(server))
+        evaluate(run)
+    first, second = run.folder.episodes().values()
+    assert (first.outcome, second.outcome) == (Outcome.ERROR, Outcome.SUCCESS)
+    assert "diverged" in first.error
+    scores = second.texts["textual_memory"]
+    assert (scores.texts, scores.not_graded) == (second.requests.finished, 0) == (3, 0)
+    assert scores.at_request["exact"].hits == 3
+    assert scores.on_delivery["exact"].hits == 2  # the bowl is on the plate from step 12 on
+    queries = read_queries(run.folder, second.key)
+    assert [[each.text.requested_query for each in query.delivered] for query in queries] == [
+        [],
+        [0],
+        [1],
+        [2],
+    ]
+
+
+def test_charging_the_server_leaves_out_the_transport(tmp_path, monkeypatch):
+    without_physics(monkeypatch)
+
+    def edit(number, answer):
+        return {**answer, "server_timing": {"infer_ms": 40.0 * 1e-3}}
+
+    with ReleaseServer(edit=edit) as server:
+        kwargs = {"timeout_s": 5, "charge": "server"}
+        run = new_run(tmp_path, config(server, clock="measured", policy_kwargs=kwargs, num_trials_per_task=1))
+        evaluate(run)
+    (episode,) = run.folder.episodes().values()
+    latencies = [query.latency for query in read_queries(run.folder, episode.key)]
+    assert [(each.actions_ms, each.busy_ms) for each in latencies] == [(0.04, 0.04)] * 2
+
+
+def test_the_command_records_texts_and_a_video_and_resumes(tmp_path, monkeypatch, capsys):
+    without_physics(monkeypatch, lambda task: FakeWorld(success_at=18, image_size=64))
+
+    def edit(_, answer):
+        server._metadata["adapter"] = "another.npz"
+        return answer
+
+    with ReleaseServer(edit=edit) as server:
+        line = ["--policy", server.url, "--suite", "libero_object", "--task-ids", "0", "--max-steps", "20"]
+        line += ["--mode", "unified", "--output-dir", str(tmp_path), "--init-ids", "0-1", "--video", "all"]
+        with pytest.raises(SystemExit) as stopped:
+            run_app(libero.app, line)
+        assert stopped.value.code == INPUT_ERROR
+        last = capsys.readouterr().err.splitlines()[-1]
+        assert "has come back with adapter 'another.npz', not '/adapters/adapter_step_1500.npz'" in last
+        (folder,) = (RunFolder(path) for path in tmp_path.iterdir() if (path / "manifest.json").is_file())
+        assert len(folder.episodes()) == 1
+        server._metadata["adapter"] = "/adapters/adapter_step_1500.npz"
+        server._edit = lambda _, answer: answer
+        with pytest.raises(SystemExit) as stopped:
+            run_app(libero.app, [*line, "--resume"])
+        assert stopped.value.code == 0
+    episodes = folder.episodes().values()
+    assert [episode.outcome for episode in episodes] == [Outcome.SUCCESS] * 2
+    assert all((folder.path / episode.video).stat().st_size > 1000 for episode in episodes)
+    assert "textual_memory: 6 of 6 texts graded" in " ".join(capsys.readouterr().out.split())
+    assert any("noise" in remark for remark in folder.read_manifest()["policy_inputs"]["remarks"])

@@ -1,0 +1,64 @@
+"""Textual memory follows OxyGen's label rules."""
+
+import json
+
+import pytest
+
+from sim_envs.libero.experts.scene import Goal
+from sim_envs.libero.truth.goal_sentences import goal_sentences
+from sim_envs.truth.textual_memory import GoalTracker, parse_textual_memory, write_textual_memory
+
+pytestmark = pytest.mark.golden
+
+
+def load_golden(golden):
+    return json.loads((golden / "oxygen_textual_memory.json").read_text())
+
+
+def sentences_of(record):
+    goals = [Goal(predicate=goal["name"], arguments=tuple(goal["args"])) for goal in record["goals"]]
+    return goal_sentences(goals, record["instruction"])
+
+
+def test_every_subset_of_goals_of_all_tasks_reads_as_in_oxygens_labels(golden):
+    tasks = load_golden(golden)["tasks"]
+    assert len(tasks) == 40
+    for task in tasks:
+        sentences = sentences_of(task)
+        for case in task["sentences"]:
+            facts = sentences.facts(case["satisfied"], case["lifted"])
+            assert write_textual_memory(facts) == case["textual_memory"], task["name"]
+
+
+def test_parsing_inverts_writing_for_every_sentence(golden):
+    for task in load_golden(golden)["tasks"]:
+        for case in task["sentences"]:
+            facts = sentences_of(task).facts(case["satisfied"], case["lifted"])
+            assert parse_textual_memory(case["textual_memory"]) == facts
+            assert parse_textual_memory(case["textual_memory"].upper().removesuffix(".")) == facts
+
+
+def values_of(record):
+    return [value == "1" for value in record["values"]]
+
+
+def test_time_series_read_as_in_oxygens_labels_except_for_lifts_that_are_still_to_come(golden):
+    """OxyGen's labels name objects by the lifts of the whole trajectory; an episode knows the past alone."""
+    differing = {}
+    for series in load_golden(golden)["series"]:
+        sentences, expected = sentences_of(series), series["textual_memory"]
+        tracker = GoalTracker(sentences, stable_steps=series["stability_window"])
+        goals = [values_of(goal) for goal in series["goals"]]
+        lifts = {
+            each["args"][0]: values_of(each) for each in series["auxiliary"] if each["name"] == "picked_up"
+        }
+        texts = []
+        for frame in range(len(expected)):
+            lifted = [name for name, values in lifts.items() if values[frame]]
+            tracker.step([values[frame] for values in goals], lifted)
+            texts.append(write_textual_memory(tracker.facts()))
+        offline = [write_textual_memory(sentences.facts(each, tracker.lifted)) for each in series["reported"]]
+        assert offline == expected, series["name"]
+        frames = {frame for frame, text in enumerate(texts) if text != expected[frame]}
+        differing |= {series["name"]: frames} if frames else {}
+    assert differing == {"two pots, ordinal from a later lift": {12, 13, 14, 15}}
