@@ -1,6 +1,8 @@
 """Every command line refuses bad input in one line, and takes its lists in whatever way people write them."""
 
 import importlib
+import os
+import subprocess
 import sys
 from typing import Annotated, Literal
 
@@ -189,3 +191,18 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
     }.items():
         with pytest.raises(UsageError, match=f"--output-dir .*{why}; give another"):
             usable_folder(path, "--output-dir")
+
+
+@pytest.mark.parametrize("command", ["eval.bench", "eval.preflight"])
+def test_a_jax_platform_that_is_missing_is_one_line(command, tmp_path):
+    options = ["--quick"] if command == "eval.bench" else ["--suite=gym_reacher", "--policy=noop"]
+    done = subprocess.run(
+        [sys.executable, "-m", command, *options],
+        env={**os.environ, "JAX_PLATFORMS": "cuda", "XDG_CACHE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    (line,) = [line for line in (done.stdout + done.stderr).splitlines() if "JAX_PLATFORMS=cuda" in line]
+    assert "unset JAX_PLATFORMS" in line
+    assert "Traceback" not in done.stdout + done.stderr
