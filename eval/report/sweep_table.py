@@ -46,8 +46,7 @@ NOTE = (
 )
 TEXTS_NOTE = (
     "texts/s: texts delivered per simulated second. late: mean seconds from request to delivery. narration: "
-    "texts that are right on delivery (%). memory: F1 of its items on delivery (%). textual_memory: exact on "
-    "delivery (%)."
+    "texts that are right on delivery (%). memory: F1 of its items on delivery (%)."
 )
 JUDGED_NOTE = (
     "succ., time: verdicts on success and time to success compared with mode actions (of that mode itself: "

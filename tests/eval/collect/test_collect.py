@@ -16,8 +16,10 @@ from configs.errors import UsageError
 from eval.collect.collection import INCOMPLETE
 from eval.collect.playing import CollectionContext, DemonstrationPlayer
 from eval.collect.store import EpisodeStore
+from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
 from sim_envs.truth.ground_truth import Fact
+from sim_envs.truth.textual_memory import parse_textual_memory
 from sim_envs.truth.wording import parse_memory, parse_narration
 from sim_envs.worker_process import PipeConnection
 from tests.eval.collect.collecting import (
@@ -235,9 +237,20 @@ def test_frames_have_ground_truth_texts(tmp_path):
         truth = world.truth()
         assert parse_narration(frame.narration) == truth.narration
         assert parse_memory(frame.memory) == truth.memory
+        assert parse_textual_memory(frame.textual_memory) == truth.textual_memory
         assert frame.truth["narration"] == dataclasses.asdict(truth.narration)
         assert [Fact(**fact) for fact in frame.truth["memory"]["facts"]] == sorted(truth.memory.facts)
     assert first.narration != last.narration
+
+
+def test_datasets_collected_before_textual_memory_have_none(tmp_path):
+    collect(tmp_path, suites=("libero_goal",), task_ids=(0,), init_ids=(2,), replan_steps=4)
+    info = json.loads((tmp_path / layout.INFO).read_text())
+    del info["features"][layout.TEXTUAL_MEMORY]
+    (tmp_path / layout.INFO).write_text(json.dumps(info))
+    demonstrations = Demonstrations(tmp_path)
+    assert set(demonstrations.columns.textual_memory) == {""}
+    assert all(demonstrations.columns.memory)
 
 
 def test_every_frame_is_a_query(tmp_path):

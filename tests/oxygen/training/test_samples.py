@@ -244,6 +244,7 @@ class Recorded:
                 "language": part.language,
                 "narration": part.texts["narration"],
                 "memory": part.texts["memory"],
+                "textual_memory": ("",) * 6,
             },
         )
 
