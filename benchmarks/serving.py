@@ -2,6 +2,9 @@
 
 Clients send the next query as soon as the last is answered: all at once, in one batch of as many robots; and,
 for comparison, one after the other on a server for one robot. Both in turns, on the server's machine.
+
+Also the time of a single client's queries on servers for eight, one after the other and in one batch,
+relative to a server for one.
 """
 
 import argparse
@@ -28,7 +31,8 @@ def main() -> None:
     options = _options()
     rows = []
     for clients in options.clients:
-        with _server(1, options) as alone, _server(clients, options) as batched:
+        one, batch = ["--robots", "1"], ["--batch-size", str(clients)]
+        with _server(one, options) as alone, _server(batch, options) as batched:
             _rates(batched, clients, 2)  # warm, and every client has its robot
             turns = [
                 (_one_at_a_time(alone, clients, options.queries), _rates(batched, clients, options.queries))
@@ -42,13 +46,34 @@ def main() -> None:
                 "ratios": [round(batched / single, 3) for single, batched in turns],
             }
         )
+    alone = _single_client(options)
     about = {name: getattr(options, name) for name in ("policy", "mode", "queries", "turns")}
-    record("serving", {"benchmark": "serving", **about, "rows": rows}, options.output)
+    record("serving", {"benchmark": "serving", **about, "rows": rows, **alone}, options.output)
+
+
+def _single_client(options: argparse.Namespace) -> dict[str, Any]:
+    """Times of a single client's queries on servers for eight, relative to a server for one."""
+    one, in_turn, batch = ["--robots", "1"], ["--robots", "8"], ["--batch-size", "8"]
+    with (
+        _server(one, options) as alone,
+        _server(in_turn, options) as turns,
+        _server(batch, options) as batched,
+    ):
+        urls = (alone, turns, batched)
+        for url in urls:
+            _play(url, 2)
+        rates = [[_one_at_a_time(url, 1, options.queries) for url in urls] for _ in range(options.turns)]
+    return {
+        "single_client": {
+            "eight_in_turn": [round(base / rate, 3) for base, rate, _ in rates],
+            "batch_of_eight": [round(base / rate, 3) for base, _, rate in rates],
+        }
+    }
 
 
 @contextmanager
-def _server(robots: int, options: argparse.Namespace) -> Iterator[str]:
-    what = ["--policy", options.policy, "--mode", options.mode, "--batch-size", str(robots), "--port", "0"]
+def _server(share: list[str], options: argparse.Namespace) -> Iterator[str]:
+    what = ["--policy", options.policy, "--mode", options.mode, *share, "--port", "0"]
     command = [sys.executable, "-m", "oxygen.serve", *what, "--batch-window-ms", "50"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -95,7 +120,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving", description=__doc__)
     parser.add_argument("--policy", default="tiny", help="one for LIBERO")
     parser.add_argument("--mode", default="unified")
-    parser.add_argument("--clients", type=int, nargs="+", default=[1, 2, 4, 8])
+    parser.add_argument("--clients", type=int, nargs="*", default=[1, 2, 4, 8])
     parser.add_argument("--queries", type=int, default=30, help="of each client")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--output", type=Path, default=RESULTS)
