@@ -1,0 +1,154 @@
+"""`python -m benchmarks.clock`: a profile saved on this machine against clock `measured`, same episodes.
+
+For each policy: measures a profile (`eval.bench --save-profile`), plays episodes of the fake suite with
+`--clock measured` and with that profile, and compares simulated times by query and by episode. Nothing else
+should run on the machine; the record has its load.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.record import record
+from eval.records.json_files import write_json
+from eval.records.query_logs import QueryRecord, read_queries
+from eval.records.reader import find_runs, read_episodes, read_identity
+
+RESULTS = Path(__file__).parent / "results" / "clock.json"
+_MODES = ("isolated", "unified")
+_SUITE = {
+    "name": "counted",
+    "world": "sim_envs.fake:FakeSuite",
+    "max_steps": 120,
+    "settle_steps": 0,
+    "trials_per_task": 50,
+    "control_hz": 20,
+    "camera_size": 256,
+    "replan_steps": 5,
+}
+"""Nothing succeeds, so an episode is 6 s of simulated time."""
+
+Episodes = Sequence[Sequence[QueryRecord]]
+
+
+def main() -> None:
+    options = _options()
+    load, found = os.getloadavg(), {}
+    with tempfile.TemporaryDirectory() as folder:
+        for policy in options.policies:
+            found[policy] = _policy(policy, Path(folder), options)
+    row = {
+        "episodes": options.episodes,
+        "load_average": {"at_start": load, "at_end": os.getloadavg()},
+        "policies": found,
+    }
+    record("clock", row, options.output)
+
+
+def _policy(policy: str, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    suite, profile = folder / "counted.yaml", folder / f"{policy}.yaml"
+    write_json(suite, _SUITE)
+    arguments = ["--policy", policy, "--modes", *_MODES, "--tokens-per-frame", "5", "--repetitions"]
+    _run(
+        "bench",
+        *arguments,
+        "3",
+        "--queries",
+        "6",
+        "--output",
+        folder / f"{policy}.jsonl",
+        "--save-profile",
+        profile,
+    )
+    played: dict[str, dict[str, Episodes]] = {}
+    for clock in ("measured", f"profile:{profile}"):
+        output = folder / f"{policy}_runs" / clock.partition(":")[0]
+        play = ["--suite", suite, "--policy", policy, "--mode", *_MODES, "--clock", clock, "--video", "none"]
+        tasks = ["--language-tasks", "narration", "memory", "--num-trials-per-task", options.episodes]
+        _run("run", *play, *tasks, "--output-dir", output)
+        for run in find_runs([output]):
+            episodes = [read_queries(run, key) for key in sorted(read_episodes(run), key=str)]
+            played.setdefault(read_identity(run).mode, {})[clock.partition(":")[0]] = episodes
+    return {
+        mode: compared(observed=each["measured"], predicted=each["profile"])
+        for mode, each in sorted(played.items())
+    }
+
+
+def compared(*, observed: Episodes, predicted: Episodes) -> dict[str, Any]:
+    """Medians of both clocks and the error of the prediction, percent.
+
+    `episode` is the time that the policy is busy in the queries that an episode has on both clocks.
+    """
+    pairs = [
+        (one.latency, other.latency)
+        for mine, yours in zip(observed, predicted, strict=True)
+        for one, other in zip(mine, yours, strict=False)
+        if one.latency is not None and other.latency is not None
+    ]
+    busy = [
+        tuple(
+            sum(each.latency.busy_ms for each in side[: min(map(len, both))] if each.latency) for side in both
+        )
+        for both in zip(observed, predicted, strict=True)
+    ]
+    return {
+        "queries": len(pairs),
+        "actions": _error([(a.actions_ms, b.actions_ms) for a, b in pairs]),
+        "query": _error([(a.busy_ms, b.busy_ms) for a, b in pairs]),
+        "episode": _error([(a, b) for a, b in busy]),
+    }
+
+
+def _error(pairs: Sequence[tuple[float, float]]) -> Mapping[str, float]:
+    observed, predicted = (statistics.median(side) for side in zip(*pairs, strict=True))
+    error = 100 * (predicted / observed - 1)
+    return {
+        "observed_ms": round(observed, 2),
+        "predicted_ms": round(predicted, 2),
+        "error_percent": round(error, 1),
+    }
+
+
+def table(row: Mapping[str, Any]) -> str:
+    """The record as a Markdown table, and the load of the machine."""
+    lines = ["| policy | mode | until the actions | query | episode |", "|---|---|---|---|---|"]
+    for policy, modes in row["policies"].items():
+        for mode, found in modes.items():
+            cells = [
+                f"{each['observed_ms']:.0f} → {each['predicted_ms']:.0f} ({each['error_percent']:+.0f} %)"
+                for each in (found["actions"], found["query"], found["episode"])
+            ]
+            lines.append(f"| `{policy}` | `{mode}` | {' | '.join(cells)} |".replace("-", "−"))
+    start, end, cores = (
+        row["load_average"]["at_start"],
+        row["load_average"]["at_end"],
+        row["hardware"]["cores"],
+    )
+    lines += ["", f"Load average {start[0]:.0f} before and {end[0]:.0f} after, on {cores} cores."]
+    return "\n".join(lines)
+
+
+def _run(command: str, *arguments: object) -> None:
+    """Run a command of the product, its output on stderr."""
+    subprocess.run(
+        [sys.executable, "-m", f"eval.{command}", *map(str, arguments)], stdout=sys.stderr, check=True
+    )
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--policies", nargs="+", default=["tiny", "small"])
+    parser.add_argument("--episodes", type=int, default=5)
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
