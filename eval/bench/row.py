@@ -18,6 +18,7 @@ IDENTITY = (
     "text_tokens",
     "tokens_per_frame",
     "deadline_ms",
+    "adapter",
     "robots",
     "arrivals",
     "slots",
@@ -74,6 +75,7 @@ class Row(WorkloadInfo):
         text_tokens: Tokens of a text, N.
         tokens_per_frame: Decode steps in a frame of `unified`, k; None in other modes, and by deadline.
         deadline_ms: Deadline of a frame of `unified`, instead of k.
+        adapter: The mask of the texts' adapter, or `off`.
         robots: Observations in a query.
         arrivals: When texts are requested.
         slots, rows: Maximum unfinished texts, in total and in one batch; None without a limit.
@@ -187,6 +189,7 @@ class Row(WorkloadInfo):
     dirty: bool | None
     versions: Mapping[str, str | None]
     hardware: Mapping[str, Any]
+    adapter: str = "off"
 
     @property
     def identity(self) -> tuple[Any, ...]:
