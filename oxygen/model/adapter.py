@@ -87,6 +87,12 @@ def random_arrays(config: Pi05Config, *, rank: int, seed: int) -> dict[str, Floa
     }
 
 
+def initial_arrays(config: Pi05Config, *, rank: int, seed: int) -> dict[str, Float32[np.ndarray, "..."]]:
+    """An adapter to start training from: it changes nothing yet, as every second matrix is zero."""
+    drawn = random_arrays(config, rank=rank, seed=seed)
+    return {name: array if name.endswith("a") else np.zeros_like(array) for name, array in drawn.items()}
+
+
 @flax.struct.dataclass
 class LowRank:
     """A low-rank product per part of a matrix's columns, such as a head.

@@ -153,4 +153,7 @@ def of_checkpoint(source: str) -> PolicyConfig:
         key: place if place is None or "://" in place else str(folder / place)
         for key, place in beside.items()
     }
-    return policy.model_copy(update={"weights": source, **absolute})
+    if policy.adapter is None:
+        return policy.model_copy(update={"weights": source, **absolute})
+    beside_card = policy.adapter.model_copy(update={"file": str(folder / policy.adapter.file)})
+    return policy.model_copy(update={"adapter": beside_card, **absolute})
