@@ -16,6 +16,7 @@ WhileWaiting = Literal["continue", "hold"]
 OverlapRule = Literal["skip", "blend", "rtc"]
 Dtype = Literal["float32", "bfloat16"]
 DecodeWeights = Literal["int8"]
+AdapterMask = Literal["exact", "published"]
 ImageStorage = Literal["png", "video"]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
 
@@ -110,6 +111,31 @@ class SuiteConfig(Preset):
     environment: dict[str, Any] = Field(default_factory=dict)
 
 
+class AdapterConfig(Preset):
+    """A suffix adapter, which changes a model's texts but no action.
+
+    What is None is read from `adapter_config.json` beside the file, if it is there.
+
+    Attributes:
+        file: OxyGen's `.npz`: a file or a URL.
+        mask: What generated tokens see of the prefix: `exact` (all of it; the default) or `published` (what
+            OxyGen's own adapter was trained with).
+        alpha: Scale of the attention's products, times the rank. Default: the rank.
+        rank: Its rank, checked.
+        sha256: The file's checksum, checked.
+    """
+
+    file: str
+    mask: AdapterMask | None = None
+    alpha: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    rank: Count | None = None
+    sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
+
+
+def _adapter_of_file(value: Any) -> Any:
+    return {"file": value} if isinstance(value, str) else value
+
+
 class PolicyConfig(Preset):
     """A policy by name.
 
@@ -129,6 +155,7 @@ class PolicyConfig(Preset):
         norm_stats: Normalisation statistics, if the checkpoint has none: a `norm_stats.json` or its URL.
         tokenizer: The SentencePiece model its checkpoint was trained with: a file or a URL.
         language_tasks: Name to prompt suffix of the language tasks it was trained on; None if unknown.
+        adapter: For `oxygen`, a suffix adapter: a file, or an `AdapterConfig`.
     """
 
     name: Name
@@ -145,6 +172,7 @@ class PolicyConfig(Preset):
     norm_stats: str | None = None
     tokenizer: str | None = None
     language_tasks: dict[Name, str] | None = None
+    adapter: Annotated[AdapterConfig | None, BeforeValidator(_adapter_of_file)] = None
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
@@ -154,9 +182,20 @@ class PolicyConfig(Preset):
             raise ValueError("`generates_text` is for scripted policies only")
         if (self.kind in ("python", "websocket")) != (self.target is not None):
             raise ValueError("`target` is for policies of kind `python` and `websocket`, and these need one")
-        fields = self.model_fields_set - {"name", "kind", "description", "checkpoint"}
+        fields = self.model_fields_set - {
+            "name",
+            "kind",
+            "description",
+            "checkpoint",
+            "adapter",
+            "language_tasks",
+        }
         if self.checkpoint is not None and fields:
             raise ValueError(f"`checkpoint` has a card that says `{min(fields)}`: give one of them")
+        if self.adapter is not None and self.kind != "oxygen":
+            raise ValueError("`adapter` is for policies of kind `oxygen`")
+        if self.checkpoint is not None and self.language_tasks is not None and self.adapter is None:
+            raise ValueError("`checkpoint` has a card that says `language_tasks`: give one of them")
         if (self.model is None) != (self.embodiment is None):
             raise ValueError("`model` and `embodiment` belong together: give both or neither")
         if (self.weights is None) != (self.tokenizer is None):
@@ -182,6 +221,9 @@ class EpisodesConfig(Preset):
         dtype: Data type of the policy's computation. Default: the policy's.
         decode_weights: Data type of the weights that decode texts: int8 changes texts, but no action.
             Default: that of the computation.
+        adapter: A suffix adapter for the policy's texts, an .npz: changes texts, but no action.
+        adapter_mask: What its generated tokens see: exact (the whole prefix), or published (what OxyGen's own
+            adapter was trained with). Default: what the adapter's card says, else exact.
         language_tasks: Texts to generate beside actions, or `none`. Default: those the policy was trained on.
         deadline_ms: In mode unified, latency budget of a query: decode as many tokens as fit, by measured
             costs. The batch is sized for tokens_per_frame. Default: none.
@@ -212,6 +254,8 @@ class EpisodesConfig(Preset):
     random_weights: Annotated[bool, WHAT, Parameter(show_default=False)] = False
     dtype: Annotated[Dtype | None, WHAT] = None
     decode_weights: Annotated[DecodeWeights | None, WHAT] = None
+    adapter: Annotated[str | None, WHAT] = None
+    adapter_mask: Annotated[AdapterMask | None, WHAT] = None
     language_tasks: Annotated[NamesOrNone | None, SERVING] = None
     deadline_ms: Annotated[float | None, SERVING, Field(gt=0, le=3_600_000)] = None
     margin: Annotated[float, SERVING, Field(gt=0, lt=100)] = 5.0

@@ -6,7 +6,7 @@ from cyclopts import Parameter
 from pydantic import Field, model_validator
 
 from configs.cli import Names
-from configs.schema import Count, Dtype, Mode, Preset, Tokens
+from configs.schema import AdapterMask, Count, Dtype, Mode, Preset, Tokens
 
 _ROBOTS = 8
 """Default number of concurrent robots."""
@@ -30,6 +30,9 @@ class ServeConfig(Preset):
         tokens_per_frame: In modes unified and interleaved, language tokens decoded per query and text.
         replan_steps: Actions of a chunk that vla-eval's clients execute (5 as in openpi's LIBERO).
         dtype: Data type of the computation. Default: the policy's own.
+        adapter: A suffix adapter for the policy's texts, an .npz.
+        adapter_mask: What its generated tokens see: exact or published. Default: what its card says, else
+            exact.
         random_weights: Random weights instead of the policy's checkpoint, to measure latency.
         api_key_env: The environment variable with the key that clients must send.
     """
@@ -46,6 +49,8 @@ class ServeConfig(Preset):
     tokens_per_frame: Tokens = 5
     replan_steps: Count = 5
     dtype: Dtype | None = None
+    adapter: str | None = None
+    adapter_mask: AdapterMask | None = None
     random_weights: Annotated[bool, Parameter(negative="")] = False
     api_key_env: str | None = None
 

@@ -16,6 +16,7 @@ OUTPUT = Parameter(group=Group("Output", sort_key=4))
 Steps = Annotated[Whole, Field(gt=0, le=100_000_000)]
 WarmUp = Annotated[Whole, Field(ge=0, le=100_000_000)]
 Draws = Annotated[Whole, Field(gt=0, le=1024)]
+Rank = Annotated[Whole, Field(gt=0, le=1024)]
 Rate = Annotated[float, Field(ge=0, le=1_000_000)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 
@@ -32,7 +33,10 @@ class TrainConfig(Preset):
             droid_compact). Default: libero_compact and droid_compact for tiny and tiny_droid, which read
             their state in the prompt; droid for pi05_droid; libero for others.
         language_tasks: Texts to train beside actions, or `none`. Default: narration and memory.
-        start_from: Initial weights: a policy's name (tiny, pi05_base) or a checkpoint. Default: random ones.
+        start_from: Initial weights, or the policy of an adapter: a policy's name (tiny, pi05_base) or a
+            checkpoint. Default: random ones.
+        adapter: Train a suffix adapter of this rank for the texts of --policy, in OxyGen's layout, and
+            nothing else: its actions stay the same, bit for bit.
         texts_only: Train only weights of --start-from that do not affect actions, which stay the same, bit
             for bit.
         norm_stats: Normalisation of states and actions: measured (from these demonstrations), from-start (of
@@ -47,8 +51,9 @@ class TrainConfig(Preset):
         draws: Noises and flow times per sample, which share one prefix. Default: 4; none with --texts-only.
         text_rows: Samples of a batch whose texts are trained. Default: a quarter; all with --texts-only.
         text_weight: Loss weight of a language task, relative to the flow's.
-        optimiser: muon (default) or adamw.
-        learning_rate: Peak of the learning rate: linear warm-up, then cosine decay. Default: 0.002.
+        optimiser: muon (default) or adamw; --adapter takes adamw.
+        learning_rate: Peak of the learning rate: linear warm-up, then cosine decay. Default: 0.002; with
+            --adapter 0.001.
         last_rate: Final learning rate, relative to the peak.
         warm_up: Warm-up, in batches. Default: 200.
         weight_decay: Weight decay of matrices.
@@ -74,7 +79,8 @@ class TrainConfig(Preset):
     model: Annotated[str, WHAT] = "tiny"
     embodiment: Annotated[str | None, WHAT] = None
     language_tasks: Annotated[NamesOrNone, WHAT] = ("narration", "memory")
-    start_from: Annotated[str | None, WHAT] = None
+    start_from: Annotated[str | None, WHAT, Parameter(name=("--start-from", "--policy"))] = None
+    adapter: Annotated[Rank | None, WHAT] = None
     texts_only: Annotated[bool, WHAT] = False
     norm_stats: Annotated[str | None, WHAT] = None
     wordings: Annotated[Literal["training", "benchmark"], WHAT] = "training"
@@ -111,6 +117,25 @@ class TrainConfig(Preset):
     def _check_texts_only(self) -> "TrainConfig":
         if self.texts_only and self.draws is not None:
             raise ValueError(f"`draws` is {self.draws}, but it has no effect with `texts_only`; leave it out")
+        if self.adapter is not None:
+            self._check_adapter()
         if self.texts_only and self.norm_stats not in (None, "from-start"):
             raise ValueError(f"`norm_stats` is {self.norm_stats!r}, but with `texts_only` it is from-start")
         return self
+
+    def _check_adapter(self) -> None:
+        if self.start_from is None:
+            raise ValueError(
+                f"`adapter` {self.adapter} is for the texts of a policy: give --policy, such as tiny"
+            )
+        if not self.language_tasks or self.language_tasks == ("none",):
+            raise ValueError("`adapter` trains texts: name them with --language-tasks")
+        for option, allowed in {
+            "texts_only": (False,),
+            "draws": (None,),
+            "norm_stats": (None, "from-start"),
+        }.items():
+            if getattr(self, option) not in allowed:
+                raise ValueError(
+                    f"`{option}` is {getattr(self, option)}, which an adapter does not train; leave it out"
+                )

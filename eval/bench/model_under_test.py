@@ -8,6 +8,7 @@ from eval.bench.byte_tokenizer import SPECIAL_TOKENS
 from oxygen.model import config as model_configs
 from oxygen.model.config import Pi05Config
 from oxygen.weights import load as load_checkpoint
+from oxygen.weights.adapter import AdapterSource
 from oxygen.weights.weights_source import Loadable
 
 _SEED = 0
@@ -23,6 +24,7 @@ class ModelUnderTest:
         weights: The seed of random weights, or a function that loads them.
         weights_from: `random`, or their source.
         prompt_tokens: Tokens in the prompt, before padding.
+        adapter: Its adapter; None for a random one.
     """
 
     name: str
@@ -30,6 +32,7 @@ class ModelUnderTest:
     weights: Loadable
     weights_from: str
     prompt_tokens: int
+    adapter: AdapterSource | None = None
 
     @property
     def bucket(self) -> int:
@@ -66,10 +69,11 @@ def find_model(name: str, *, random_weights: bool, dtype: str | None, prompt_tok
         raise UsageError(f"--prompt-tokens {prompt_tokens}: at least {SPECIAL_TOKENS + 1}")
     if random_weights and name in model_configs.PRESETS:
         config, weights, weights_from = model_configs.preset(name), _SEED, "random"
+        adapter = None
     else:
-        config, weights, weights_from = _from_policy_preset(name, dtype)
+        config, weights, weights_from, adapter = _from_policy_preset(name, dtype)
     if random_weights:
-        weights, weights_from = _SEED, "random"
+        weights, weights_from, adapter = _SEED, "random", None
     used = config.bucket(prompt_tokens)
     return ModelUnderTest(
         name=name,
@@ -77,13 +81,17 @@ def find_model(name: str, *, random_weights: bool, dtype: str | None, prompt_tok
         weights=weights,
         weights_from=weights_from,
         prompt_tokens=prompt_tokens,
+        adapter=adapter,
     )
 
 
-def _from_policy_preset(name: str, dtype: str | None) -> tuple[Pi05Config, Loadable, str]:
-    """Sizes and weights of a YAML preset. Reading YAML needs a package that random weights do not."""
+def _from_policy_preset(
+    name: str, dtype: str | None
+) -> tuple[Pi05Config, Loadable, str, AdapterSource | None]:
+    """Sizes, weights and adapter of a YAML preset, which needs a package that random weights do not."""
     try:
         from eval.policies.names import read_policy
+        from oxygen.presets.loading import adapter_source
     except ModuleNotFoundError as error:
         raise UsageError(
             f"reading preset {name!r} needs {error.name}; install it, or measure "
@@ -95,5 +103,6 @@ def _from_policy_preset(name: str, dtype: str | None) -> tuple[Pi05Config, Loada
     config = model_configs.preset(preset.model)
     config = dataclasses.replace(config, dtype=dtype or config.dtype)
     if preset.weights is None:
-        return config, preset.weights_seed, "random"
-    return config, functools.partial(load_checkpoint, preset.weights, config), preset.weights
+        return config, preset.weights_seed, "random", None
+    loader = functools.partial(load_checkpoint, preset.weights, config)
+    return config, loader, preset.weights, adapter_source(preset)

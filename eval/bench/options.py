@@ -16,7 +16,7 @@ from configs.exits import OneLineParser
 from configs.paths import refuse_home
 from eval.bench.arrivals import parse_arrivals
 from eval.bench.profile import check_profile
-from eval.bench.workloads import WorkloadGrid
+from eval.bench.workloads import OFF, WorkloadGrid
 from eval.records import provenance
 from oxygen.serving.scheduler import Mode
 
@@ -32,6 +32,7 @@ _DEFAULTS: dict[str, Any] = {
     "tokens_per_frame": (1, 2, 5, 10, 30),
     "robots": (1,),
     "arrivals": ("every:1",),
+    "adapter": (OFF,),
     "repetitions": 8,
     "queries": 10,
     "prompt_tokens": 24,
@@ -39,7 +40,7 @@ _DEFAULTS: dict[str, Any] = {
 }
 _WHOLE_NUMBERS = ("denoise_steps", "text_tokens", "tokens_per_frame", "robots")
 _NOT_FOR_ROOFLINE = (
-    *("modes", "tokens_per_frame", "deadline_ms", "arrivals", "slots", "rows"),
+    *("modes", "tokens_per_frame", "deadline_ms", "arrivals", "slots", "rows", "adapter"),
     *("queries", "resume", "save_profile"),
 )
 _QUICK: dict[str, Any] = {
@@ -108,6 +109,7 @@ def read(arguments: Sequence[str]) -> Options:
         **{name: _once(chosen[name], name.replace("_", " "), int) for name in _WHOLE_NUMBERS},
         deadline_ms=_once(chosen.get("deadline_ms", ()), "deadline ms", float),
         cameras=_once(chosen.get("cameras", ()), "cameras", int),
+        adapter=_once(chosen["adapter"], "adapter", str),
         slots=given.slots,
         rows=given.rows,
     )
@@ -247,6 +249,7 @@ def _add_lists(group: argparse._ArgumentGroup) -> None:
         "robots": ("N", "robots served at once"),
         "arrivals": ("WHEN", "when texts are requested: every:1, burst:4:8, poisson:0.5, any with @8-30"),
         "deadline_ms": ("MS", "in mode unified, decode what fits before it instead of --tokens-per-frame"),
+        "adapter": ("MASK", "suffix adapter of texts: off, exact, published; random without its own"),
         "cameras": ("N", "images in an observation, at most twice the policy's number; default: that number"),
     }
     for name, (metavar, text) in axes.items():

@@ -18,6 +18,7 @@ IDENTITY = (
     "text_tokens",
     "tokens_per_frame",
     "deadline_ms",
+    "adapter",
     "robots",
     "arrivals",
     "slots",
@@ -75,6 +76,7 @@ class Row(WorkloadInfo):
         tokens_per_frame: Decode steps of each text in a frame of `unified` or `interleaved`, k; None in other
             modes, and by deadline.
         deadline_ms: Deadline of a frame of `unified`, instead of k.
+        adapter: The mask of the texts' adapter, or `off`.
         robots: Observations in a query.
         arrivals: When texts are requested.
         slots, rows: Maximum unfinished texts, in total and in one batch; None without a limit.
@@ -189,6 +191,7 @@ class Row(WorkloadInfo):
     dirty: bool | None
     versions: Mapping[str, str | None]
     hardware: Mapping[str, Any]
+    adapter: str = "off"
 
     @property
     def identity(self) -> tuple[Any, ...]:

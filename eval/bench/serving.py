@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from eval.bench.byte_tokenizer import ByteTokenizer, instruction
 from eval.bench.memory import bytes_by_program
@@ -12,7 +12,8 @@ from eval.bench.policy_runner import PolicyRunner, random_observations
 from eval.bench.rows import DecodeBatchSize
 from eval.bench.schedule import QueryPrograms, max_new_requests, programs_by_query
 from eval.bench.stages import ConfigurationStageTimer
-from eval.bench.workloads import BenchConfiguration, Workload
+from eval.bench.workloads import OFF, BenchConfiguration, Workload
+from oxygen.model.adapter import Mask
 from oxygen.model.config import Pi05Config
 from oxygen.model.pi05 import Weights
 from oxygen.policy.vector_policy import PolicyParts, VectorPolicy
@@ -23,6 +24,7 @@ from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import LanguageTask
 from oxygen.serving.runner import ProgramSizes, Runner
 from oxygen.serving.scheduler import Mode
+from oxygen.weights.adapter import AdapterSource
 from oxygen.weights.weights_source import load_weights
 
 _TEXT_PROMPT = "Say: "
@@ -73,12 +75,20 @@ class Bench:
             configuration: sizes_of(workload, configuration, queries) for configuration in configurations
         }
         by_size = self.runners(workload.denoise_steps, list(sizes.values()), cameras=workload.cameras)
-        runners = {configuration: by_size[size] for configuration, size in sizes.items()}
+        runners = {}
+        for configuration, size in sizes.items():
+            base, source = by_size[size], self._source(configuration)
+            if source is None:
+                runners[configuration] = base
+            else:
+                adapter = source.load(base.config, self.weights(workload.denoise_steps))
+                runners[configuration] = base.resized(size, adapter)
         with contextlib.ExitStack() as stack:
             policy_runners = []
             for configuration, runner in runners.items():
                 policy = VectorPolicy(
-                    self._parts(workload, runner), _engine(workload, configuration, runner.sizes)
+                    self._parts(workload, configuration, runner),
+                    _engine(workload, configuration, runner.sizes),
                 )
                 stack.callback(policy.close)
                 policy_runners.append(PolicyRunner(configuration, policy, self._observations(policy)))
@@ -112,7 +122,9 @@ class Bench:
         for sizes in every:
             if sizes not in compiled:
                 compiled[sizes] = (
-                    first.resized(sizes) if first else Runner(config, self.weights(denoise_steps), sizes)
+                    first.resized(sizes, None)
+                    if first
+                    else Runner(config, self.weights(denoise_steps), sizes)
                 )
             first = first or compiled[sizes]
         self._compiled = {sizes: compiled[sizes] for sizes in every}
@@ -126,7 +138,14 @@ class Bench:
             self._loaded = denoise_steps, load_weights(self._model.weights, config)
         return self._loaded[1]
 
-    def _parts(self, workload: Workload, runner: Runner) -> PolicyParts:
+    def _source(self, configuration: BenchConfiguration) -> AdapterSource | None:
+        if configuration.adapter == OFF:
+            return None
+        return dataclasses.replace(
+            self._model.adapter or AdapterSource(), mask=cast("Mask", configuration.adapter)
+        )
+
+    def _parts(self, workload: Workload, configuration: BenchConfiguration, runner: Runner) -> PolicyParts:
         task = LanguageTask(
             name="text", prompt=_TEXT_PROMPT, arrivals=workload.arrivals, max_tokens=workload.text_tokens
         )
@@ -136,6 +155,7 @@ class Bench:
             tasks=(task,),
             transform=_transform(self._model.config),
             weights=self._model.weights,
+            adapter=self._source(configuration),
         )
 
     def _program_bytes(self, configuration: BenchConfiguration, runner: Runner) -> dict[str, int] | None:

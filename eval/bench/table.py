@@ -11,7 +11,7 @@ from eval.bench.costs import Peaks
 from eval.bench.ratios import Ratio
 from eval.bench.roofline import StageCost
 from eval.bench.row import Row
-from eval.bench.workloads import capacity_label, configuration_label, robots_label
+from eval.bench.workloads import OFF, capacity_label, configuration_label, robots_label
 from eval.report.labels import number
 from eval.rollout.timeline import steps_in
 
@@ -55,6 +55,7 @@ def _ms(value: float | None) -> str:
 _COLUMNS: Mapping[str, Callable[[Row], str]] = {
     "mode": lambda row: row.mode,
     "k": _k,
+    "adapter": lambda row: row.adapter,
     "action\np50, ms": lambda row: _ms(row.action_ms_p50),
     "action\np95": lambda row: _ms(row.action_ms_p95),
     "frame\np50, ms": lambda row: _ms(row.frame_ms_p50),
@@ -70,6 +71,7 @@ _COLUMNS: Mapping[str, Callable[[Row], str]] = {
 _TAIL_COLUMNS: Mapping[str, Callable[[Row], str]] = {
     "mode": lambda row: row.mode,
     "k": _k,
+    "adapter": lambda row: row.adapter,
     "action\np99": lambda row: _ms(row.action_ms_p99),
     "frame\np99": lambda row: _ms(row.frame_ms_p99),
     "first\ntoken\np50": lambda row: _ms(row.first_token_ms_p50),
@@ -88,9 +90,12 @@ def print_rows(rows: Sequence[Row], console: Console) -> None:
         workload = list(group)
         first, is_wide = workload[0], console.width >= WIDTH
         title = f"{first.policy}, {first.dtype}, {first.device}: {heading(first)}"
-        columns = {name: cell for name, cell in _COLUMNS.items() if is_wide or name not in _WIDE_ONLY}
-        console.print(_table(workload, columns, title))
-        console.print(_table(workload, _TAIL_COLUMNS))
+        without = set() if is_wide else set(_WIDE_ONLY)
+        if all(row.adapter == OFF for row in workload):
+            without.add("adapter")
+        for number_, cells in enumerate((_COLUMNS, _TAIL_COLUMNS)):
+            columns = {name: cell for name, cell in cells.items() if name not in without}
+            console.print(_table(workload, columns, title if number_ == 0 else None))
     console.print(_LEGEND, style="dim")
     if one_robot := [row for row in rows if row.robots == 1]:
         steps = "; ".join(f"{row_label(row)}: {_steps(row)}" for row in one_robot)
@@ -133,7 +138,7 @@ def _unequal(rows: Sequence[Row]) -> list[Row]:
 
 def row_label(row: Row) -> str:
     """The mode and token budget of a row."""
-    return configuration_label(row.mode, row.tokens_per_frame, row.deadline_ms)
+    return configuration_label(row.mode, row.tokens_per_frame, row.deadline_ms, row.adapter)
 
 
 def by_label(rows: Sequence[Row]) -> dict[str, list[Row]]:

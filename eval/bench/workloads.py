@@ -9,6 +9,10 @@ from oxygen.serving.arrivals import Arrivals, EveryN
 from oxygen.serving.budget import Deadline
 from oxygen.serving.scheduler import Mode
 
+OFF = "off"
+"""A configuration without an adapter."""
+ADAPTERS = (OFF, "exact", "published")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Workload:
@@ -104,11 +108,13 @@ class BenchConfiguration:
         tokens_per_frame: Decode steps of each text in a frame of modes `unified` and `interleaved`; None in
             other modes, and by deadline.
         deadline_ms: Deadline of a frame in mode `unified`, instead of `tokens_per_frame`; milliseconds.
+        adapter: The mask of a suffix adapter that texts use; `off` for none.
     """
 
     mode: Mode
     tokens_per_frame: int | None = None
     deadline_ms: float | None = None
+    adapter: str = OFF
 
     @property
     def min_decode_steps(self) -> int:
@@ -116,14 +122,17 @@ class BenchConfiguration:
         return self.tokens_per_frame or 1
 
     def __str__(self) -> str:
-        return configuration_label(self.mode.value, self.tokens_per_frame, self.deadline_ms)
+        return configuration_label(self.mode.value, self.tokens_per_frame, self.deadline_ms, self.adapter)
 
 
-def configuration_label(mode: str, tokens_per_frame: int | None, deadline_ms: float | None) -> str:
-    """The mode, and its token budget, if any."""
+def configuration_label(
+    mode: str, tokens_per_frame: int | None, deadline_ms: float | None, adapter: str = OFF
+) -> str:
+    """The mode, its token budget, and the adapter, if any."""
+    beside = "" if adapter == OFF else f", adapter {adapter}"
     if deadline_ms is not None:
-        return f"{mode}, {deadline_ms:g} ms"
-    return mode if tokens_per_frame is None else f"{mode}, k = {tokens_per_frame}"
+        return f"{mode}, {deadline_ms:g} ms{beside}"
+    return f"{mode}{beside}" if tokens_per_frame is None else f"{mode}, k = {tokens_per_frame}{beside}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -143,10 +152,14 @@ class WorkloadGrid:
     arrivals: tuple[tuple[str, Arrivals], ...]
     deadline_ms: tuple[float, ...] = ()
     cameras: tuple[int, ...] = ()
+    adapter: tuple[str, ...] = (OFF,)
     slots: int | None = None
     rows: int | None = None
 
     def __post_init__(self) -> None:
+        for name in self.adapter:
+            if name not in ADAPTERS:
+                raise unknown("adapter", name, ADAPTERS)
         for name in self.modes:
             if name not in list(Mode):
                 raise unknown("mode", name, list(Mode))
@@ -171,7 +184,11 @@ class WorkloadGrid:
                 found += [BenchConfiguration(mode=mode, tokens_per_frame=k) for k in ks]
             else:
                 found.append(BenchConfiguration(mode=mode))
-        return found
+        return [
+            dataclasses.replace(configuration, adapter=adapter)
+            for configuration in found
+            for adapter in (self.adapter if configuration.mode is not Mode.ACTIONS else (OFF,))
+        ]
 
     def workloads(self) -> list[tuple[Workload, list[BenchConfiguration]]]:
         """All workloads with their configurations."""

@@ -103,6 +103,9 @@ def requested_texts(policy: PolicyConfig, config: RunConfig) -> RequestedTexts:
     if policy.weights is None or config.random_weights:
         return RequestedTexts(names=_DEFAULT_TASKS if requested is None else requested)
     trained = policy.language_tasks or {}
+    if policy.adapter is not None and policy.language_tasks is None:
+        remark = "The adapter has no card that names its texts: choose them with --language-tasks."
+        return RequestedTexts(names=requested or (), remark=None if requested else remark)
     if requested is not None:
         noise = f"{policy.name} was not trained on texts: they will be noise, useful only as a load."
         return RequestedTexts(names=requested, remark=noise if requested and not trained else None)

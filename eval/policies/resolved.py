@@ -10,7 +10,7 @@ from configs.schema import PolicyConfig, RunConfig
 from eval.policies.names import RequestedTexts, read_policy, requested_texts
 from oxygen.model import config as model_configs
 from oxygen.model.config import Pi05Config
-from oxygen.presets.policies import check_learnt
+from oxygen.presets.policies import check_learnt, chosen_adapter
 from oxygen.robots.transforms import embodiment
 from sim_envs.scripted.policy import HORIZON
 
@@ -72,7 +72,8 @@ def resolve_policy(config: RunConfig) -> ResolvedPolicy:
     Raises:
         UsageError: The policy or a language task does not exist, or the policy was not trained on it.
     """
-    policy = read_policy(config.policy, config.policy_kwargs)
+    named = read_policy(config.policy, config.policy_kwargs)
+    policy = chosen_adapter(named, config.adapter, config.adapter_mask)
     texts = requested_texts(policy, config)
     tasks = tuple(load(LanguageTaskConfig, name) for name in texts.names)
     check_learnt(policy, tasks)

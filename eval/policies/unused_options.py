@@ -10,9 +10,17 @@ from eval.policies.names import read_policy
 from eval.policies.resolved import ResolvedPolicy, resolve_policy
 
 _BUDGET_OPTIONS = ("tokens_per_frame", "deadline_ms")
-_TEXT_OPTIONS = ("language_tasks", "text_every", "decode_weights", *_BUDGET_OPTIONS)
+_ADAPTER_OPTIONS = ("adapter", "adapter_mask")
+_TEXT_OPTIONS = ("language_tasks", "text_every", "decode_weights", *_ADAPTER_OPTIONS, *_BUDGET_OPTIONS)
 _CLOCK_OPTIONS = ("while_waiting", "overlap")
-_MODEL_OPTIONS = ("random_weights", "dtype", "decode_weights", "batch_size", *_BUDGET_OPTIONS)
+_MODEL_OPTIONS = (
+    "random_weights",
+    "dtype",
+    "decode_weights",
+    "batch_size",
+    *_ADAPTER_OPTIONS,
+    *_BUDGET_OPTIONS,
+)
 
 
 def refuse_unused_options(given: Mapping[str, Any], variants: Sequence[RunConfig]) -> None:

@@ -46,6 +46,7 @@ class RunIdentity:
         dtype: Data type of the policy's computation; None for its default.
         decode_weights: Data type of the weights that decode texts; None for that of the computation, and in
             mode `actions`.
+        adapter: SHA-256 and mask of the adapter of its texts; None without one, and in mode `actions`.
         text_every: Queries between text requests; None if the preset decides, or in mode `actions`.
         tokens_per_frame: In modes `unified` and `interleaved`, tokens decoded per query for each running
             text; with a deadline, the size of the compiled batch. None in other modes.
@@ -75,6 +76,7 @@ class RunIdentity:
     random_weights: bool = False
     dtype: str | None = None
     decode_weights: str | None = None
+    adapter: Mapping[str, str] | None = None
     text_every: int | None = None
     tokens_per_frame: int | None = None
     deadline_ms: float | None = None
@@ -93,7 +95,12 @@ class RunIdentity:
         else:
             named = "" if self.weights_sha256 is None else f"weights {self.weights_sha256[:8]}"
         decoding = "" if self.decode_weights is None else f"texts in {self.decode_weights}"
-        return ", ".join(part for part in (named, decoding) if part) or None
+        beside = (
+            ""
+            if self.adapter is None
+            else f"adapter {self.adapter['sha256'][:8]} ({self.adapter['mask']} mask)"
+        )
+        return ", ".join(part for part in (named, beside, decoding) if part) or None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -162,6 +169,8 @@ def _identity(manifest: _Manifest) -> RunIdentity:
     }
     identity["random_weights"] = manifest.random_weights or bool(manifest.config.get("random_weights"))
     identity["dtype"] = manifest.config.get("dtype")
+    if manifest.mode == "actions":
+        identity["adapter"] = None
     options = ("margin", "time_margin", "clock", "while_waiting", "overlap")
     identity |= {name: manifest.config[name] for name in options if name in manifest.config}
     if manifest.mode != "actions":

@@ -12,7 +12,7 @@ from eval.records.protocol import describe_suite, format_inputs, protocol_hash, 
 from eval.records.run_folders import Run, policy_name
 from eval.rollout.clock import Clock, PausedClock
 from eval.rollout.plan import EpisodePlan
-from oxygen.presets.policies import weights_sha256
+from oxygen.presets.policies import adapter_identity, weights_sha256
 from sim_envs.blas import KERNELS, pin_kernels
 
 
@@ -34,6 +34,7 @@ def describe_run(
         "mode": config.mode,
         "policy": policy_name(config.policy),
         "weights_sha256": None if config.random_weights else weights_sha256(preset),
+        "adapter": None if config.random_weights else adapter_identity(preset),
         "random_weights": preset.kind == "oxygen" and (config.random_weights or not preset.weights),
         "assets": next(iter(protocol.values()))["assets"],
         "n_planned": len(plan.keys),
@@ -71,6 +72,12 @@ def refuse_mixed_records(run: Run, now: Mapping[str, Any]) -> None:
         raise UsageError(
             f"{run.folder.run_id} showed its policy {format_inputs(before['policy_inputs'])}, this is "
             f"{format_inputs(now['policy_inputs'])}; start a new run without --resume"
+        )
+    adapter, other = before.get("adapter"), now["adapter"]
+    if adapter != other:
+        raise UsageError(
+            f"{run.folder.run_id} was run with adapter {adapter and adapter['sha256'][:12]}, this has "
+            f"{other and other['sha256'][:12]}; put the first one back, or start a new run without --resume"
         )
     weights, other = before["weights_sha256"], now["weights_sha256"]
     if weights != other:

@@ -41,6 +41,9 @@ from sim_envs.suite import Suite, load_object, open_suite, suite_names
 _EMBODIMENTS = {"tiny": "libero_compact", "tiny_droid": "droid_compact", "pi05_droid": "droid"}
 """Default robots of models; `libero` for all others."""
 
+_ADAPTER_RATE = 1e-3
+"""Default learning rate of adapters."""
+
 
 def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = None) -> int:
     """Train, and print progress and how to resume.
@@ -57,6 +60,8 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
         UsageError: Demonstrations, model, robot, rollouts and options do not fit. Nothing is trained then.
     """
     began = time.monotonic()
+    if options.adapter is not None:
+        options = _of_policy(options)
     rollouts = rollouts_of(options)
     use_compile_cache()
     training, tokenizer = training_of(options), _tokenizer(options)
@@ -124,7 +129,42 @@ def training_of(options: TrainConfig) -> TrainingConfig:
         norm_stats=_norm_stats(options, start),
         wordings=_training_wordings(options.data) if options.wordings == "training" else {},
         options=options.model_dump(mode="json"),
+        base=None if options.adapter is None else _base_card(options),
     )
+
+
+def _adapted_policy(options: TrainConfig) -> PolicyConfig:
+    """The policy whose texts an adapter is trained for.
+
+    Raises:
+        UsageError: It has no model or no card, or has an adapter already.
+    """
+    policy = policy_of(str(options.start_from))
+    if policy is None or policy.kind != "oxygen" or policy.adapter is not None:
+        raise UsageError(
+            f"--policy {options.start_from}: an adapter needs a policy with a model, a card and no adapter "
+            "yet, such as tiny or pi05_libero"
+        )
+    return policy
+
+
+def _of_policy(options: TrainConfig) -> TrainConfig:
+    """The options with the model, robot and vocabulary of the adapter's policy."""
+    policy = _adapted_policy(options)
+    own = {"model": policy.model, "embodiment": policy.embodiment, "tokenizer": policy.tokenizer}
+    default = TrainConfig()
+    for option, value in own.items():
+        if getattr(options, option) not in (getattr(default, option), value):
+            raise UsageError(
+                f"{format_option(option, getattr(options, option))}, but {options.start_from} has {value}; "
+                "leave it out"
+            )
+    return options.model_copy(update=own)
+
+
+def _base_card(options: TrainConfig) -> dict[str, Any]:
+    """The fields of a card that repeat the adapter's policy."""
+    return _adapted_policy(options).model_dump(mode="json", exclude_none=True, exclude_defaults=True)
 
 
 def recipe_of(options: TrainConfig) -> Recipe:
@@ -136,7 +176,11 @@ def recipe_of(options: TrainConfig) -> Recipe:
     fields = [field.name for field in dataclasses.fields(Recipe) if field.name in TrainConfig.model_fields]
     given: dict[str, Any] = {name: getattr(options, name) for name in fields}
     if options.text_rows is None:
-        given["text_rows"] = options.batch if options.texts_only else max(1, options.batch // 4)
+        only_texts = options.texts_only or options.adapter is not None
+        given["text_rows"] = options.batch if only_texts else max(1, options.batch // 4)
+    if options.adapter is not None:
+        given["optimiser"] = options.optimiser or "adamw"
+        given["learning_rate"] = _ADAPTER_RATE if options.learning_rate is None else options.learning_rate
     return Recipe(**{name: value for name, value in given.items() if value is not None})
 
 
@@ -212,7 +256,8 @@ def _check_same_policy(
 
 def _norm_stats(options: TrainConfig, start: Start | None) -> str | None:
     """The source of the robot's statistics; None to measure them."""
-    choice = options.norm_stats or ("from-start" if options.texts_only else "measured")
+    only_texts = options.texts_only or options.adapter is not None
+    choice = options.norm_stats or ("from-start" if only_texts else "measured")
     if choice == "measured":
         return None
     if choice != "from-start":

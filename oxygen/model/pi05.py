@@ -44,6 +44,9 @@ class Weights:
         action_in, action_out: Projections of actions, `kernel` and `bias`, in float32.
         text_head: The projection to logits as an `int8.Int8Matrix`; None for the tied embedding.
         head_dim: Channels of an attention head.
+        stale_slots: What generated tokens see in place of the prompt, an `adapter.StaleSlots`; None if they
+            see the prompt.
+        logits_dtype: What logits are rounded to; they are float32 arrays in any case.
     """
 
     tower: Params
@@ -56,6 +59,8 @@ class Weights:
     action_out: Params
     text_head: Any
     head_dim: int = flax.struct.field(pytree_node=False)
+    stale_slots: Any = None
+    logits_dtype: str = flax.struct.field(pytree_node=False, default="float32")
 
 
 @flax.struct.dataclass

@@ -13,6 +13,7 @@ from oxygen.serving.engine_config import EngineConfig, sizes_for
 from oxygen.serving.language import LanguageTask, check_draws, tokenized
 from oxygen.serving.runner import Runner
 from oxygen.serving.scheduler import Mode, check_slots
+from oxygen.weights.adapter import AdapterSource
 from oxygen.weights.weights_source import WeightsSource, load_weights, loadable, required
 
 
@@ -24,6 +25,7 @@ def create_vector_policy(
     tasks: Sequence[LanguageTask] = (),
     engine: EngineConfig | None = None,
     transform: Transform | None = None,
+    adapter: AdapterSource | None = None,
 ) -> VectorPolicy:
     """Build a policy and compile its programs.
 
@@ -36,6 +38,7 @@ def create_vector_policy(
         tasks: The language tasks. Mode `actions` ignores them.
         engine: Mode and sizes of the engine.
         transform: Conversion of observations and actions; LIBERO's without normalisation if None.
+        adapter: A suffix adapter, which changes texts but no action; None without one.
 
     Raises:
         UsageError: The parts do not fit together.
@@ -51,13 +54,16 @@ def create_vector_policy(
     check_slots(slots=engine.slots, tasks=len(tasks), robots=engine.robots)
     if engine.mode is Mode.PARALLEL:
         required(loadable(weights))
-    runner = Runner(config, load_weights(weights, config), sizes_for(engine, in_tokens))
+    loaded = load_weights(weights, config)
+    beside = None if adapter is None else adapter.load(config, loaded)
+    runner = Runner(config, loaded, sizes_for(engine, in_tokens), adapter=beside)
     parts = PolicyParts(
         runner=runner,
         tokenizer=tokenizer,
         tasks=tuple(tasks),
         transform=transform,
         weights=loadable(weights),
+        adapter=adapter,
     )
     policy = VectorPolicy(parts, engine)
     _warm_up(policy)

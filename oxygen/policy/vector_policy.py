@@ -23,6 +23,7 @@ from oxygen.serving.scheduler import Mode, Scheduler
 from oxygen.serving.second_process import RemoteTextDecoder
 from oxygen.serving.text_decoder import LocalTextDecoder, TextDecoder
 from oxygen.typing import Float64
+from oxygen.weights.adapter import AdapterSource
 from oxygen.weights.weights_source import Loadable, required
 
 Observations = Sequence[Mapping[str, Any] | None]
@@ -39,6 +40,7 @@ class PolicyParts:
         tasks: The language tasks.
         transform: Conversion of observations and actions.
         weights: Loads the weights in another process; None if not possible.
+        adapter: Loads the runner's adapter, likewise; None without one.
     """
 
     runner: Runner
@@ -46,6 +48,7 @@ class PolicyParts:
     tasks: tuple[LanguageTask, ...]
     transform: Transform
     weights: Loadable | None
+    adapter: AdapterSource | None = None
 
 
 class VectorPolicy:
@@ -117,7 +120,9 @@ class VectorPolicy:
             raise UsageError(
                 f"robots is {sizes.robots}; the programs were compiled for {self.runner.sizes.robots}"
             )
-        runner = self.runner if sizes == self.runner.sizes else self.runner.resized(sizes)
+        runner = (
+            self.runner if sizes == self.runner.sizes else self.runner.resized(sizes, self.runner.adapter)
+        )
         return VectorPolicy(dataclasses.replace(self.parts, runner=runner, tasks=tuple(tasks)), engine)
 
     def reset(self, robot: int, episode_seed: int, first_query: int = 0) -> None:
@@ -243,4 +248,4 @@ def _text_decoder(parts: PolicyParts, engine: EngineConfig) -> TextDecoder | Non
     if engine.mode is not Mode.PARALLEL:
         return LocalTextDecoder(parts.runner)
     sizes = dataclasses.replace(parts.runner.sizes, guided=False)  # it computes no actions
-    return RemoteTextDecoder(parts.runner.config, required(parts.weights), sizes)
+    return RemoteTextDecoder(parts.runner.config, required(parts.weights), sizes, parts.adapter)

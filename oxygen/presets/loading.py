@@ -14,6 +14,7 @@ from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import LanguageTask
 from oxygen.weights import fetch
 from oxygen.weights import load as load_weights
+from oxygen.weights.adapter import AdapterSource
 
 
 def load_policy(
@@ -31,7 +32,8 @@ def load_policy(
         tasks: The language tasks.
         engine: The engine's configuration.
         dtype: Compute type; the model's own if None.
-        random_weights: Use random weights, without the checkpoint, its tokenizer and its statistics.
+        random_weights: Use random weights, without the checkpoint, its tokenizer and its statistics; its
+            adapter is random, too.
 
     Raises:
         UsageError: The checkpoint is unavailable or does not fit the model.
@@ -47,7 +49,16 @@ def load_policy(
         tasks=tasks,
         engine=engine,
         transform=_transform(policy, trained=trained),
+        adapter=adapter_source(policy, random_weights=random_weights),
     )
+
+
+def adapter_source(policy: PolicyConfig, *, random_weights: bool = False) -> AdapterSource | None:
+    """Where a policy's adapter comes from; None if it has none."""
+    if policy.adapter is None:
+        return None
+    fields = policy.adapter.model_dump()
+    return AdapterSource(**fields | {"file": None, "sha256": None} if random_weights else fields)
 
 
 def _transform(policy: PolicyConfig, *, trained: bool) -> Transform:

@@ -5,12 +5,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from configs.errors import UsageError, unknown
+from configs.errors import UsageError, nearest_first, unknown
 from configs.language_task import LanguageTaskConfig
 from configs.load import load, names
-from configs.schema import PolicyConfig
+from configs.schema import AdapterConfig, AdapterMask, PolicyConfig
 from oxygen.presets.checkpoints import check_sizes, no_checkpoint
 from oxygen.weights import fetch
+from oxygen.weights.adapter import card_of, sha256_of
 from oxygen.weights.card import CARD
 from oxygen.weights.loading import SINGLE_FILE
 
@@ -33,7 +34,50 @@ def completed(preset: PolicyConfig) -> PolicyConfig:
     if preset.checkpoint is None:
         return preset
     named = {"name": preset.name, "description": preset.description}
-    return of_checkpoint(preset.checkpoint).model_copy(update=named)
+    own = of_checkpoint(preset.checkpoint).model_copy(update=named)
+    if preset.adapter is None:
+        return own
+    return with_adapter(own, preset.adapter).model_copy(
+        update={} if preset.language_tasks is None else {"language_tasks": preset.language_tasks}
+    )
+
+
+def with_adapter(policy: PolicyConfig, adapter: AdapterConfig) -> PolicyConfig:
+    """The policy with an adapter; its texts are those of the adapter's card.
+
+    Raises:
+        UsageError: The policy has no model, or the adapter cannot be found.
+    """
+    if policy.kind != "oxygen":
+        raise UsageError(
+            f"--adapter {adapter.file} is for a policy with a model, and {policy.name} is of kind "
+            f"{policy.kind}; leave it out, or choose another, such as --policy tiny"
+        )
+    file = fetch(adapter.file)
+    if not file.is_file():
+        near = nearest_first(file.name, (each.name for each in file.parent.glob("*.npz")))[:3]
+        raise UsageError(
+            f"there is no adapter at {adapter.file}; {file.parent} holds {', '.join(near) or 'no .npz'}"
+        )
+    learnt = card_of(file).get("language_tasks")
+    return policy.model_copy(update={"adapter": adapter, "language_tasks": learnt})
+
+
+def chosen_adapter(policy: PolicyConfig, file: str | None, mask: AdapterMask | None) -> PolicyConfig:
+    """The policy with the adapter and the mask of the command line, if any.
+
+    Raises:
+        UsageError: There is no adapter to apply them to.
+    """
+    if file is not None:
+        return with_adapter(policy, AdapterConfig(file=file, mask=mask))
+    if mask is None:
+        return policy
+    if policy.adapter is None:
+        raise UsageError(
+            f"--adapter-mask {mask} has no effect: policy {policy.name} has no adapter; give --adapter FILE"
+        )
+    return policy.model_copy(update={"adapter": policy.adapter.model_copy(update={"mask": mask})})
 
 
 def trained_tasks(policy: PolicyConfig) -> tuple[str, ...]:
@@ -75,6 +119,15 @@ def weights_sha256(policy: PolicyConfig) -> str | None:
         return hashlib.file_digest(weights, "sha256").hexdigest()
 
 
+def adapter_identity(policy: PolicyConfig) -> dict[str, str | None] | None:
+    """SHA-256 and mask of a policy's adapter, for records; None without one."""
+    if policy.adapter is None:
+        return None
+    file = fetch(policy.adapter.file)
+    mask = policy.adapter.mask or card_of(file).get("mask") or "exact"
+    return {"sha256": sha256_of(file), "mask": mask}
+
+
 def is_a_place(name: str) -> bool:
     """Whether this is no preset and looks like a folder, existing or not."""
     if name in names(PolicyConfig):
@@ -100,4 +153,7 @@ def of_checkpoint(source: str) -> PolicyConfig:
         key: place if place is None or "://" in place else str(folder / place)
         for key, place in beside.items()
     }
-    return policy.model_copy(update={"weights": source, **absolute})
+    if policy.adapter is None:
+        return policy.model_copy(update={"weights": source, **absolute})
+    beside_card = policy.adapter.model_copy(update={"file": str(folder / policy.adapter.file)})
+    return policy.model_copy(update={"adapter": beside_card, **absolute})

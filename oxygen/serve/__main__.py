@@ -23,11 +23,11 @@ def serve(options: Annotated[ServeConfig, Parameter(name="*")]) -> None:
     """Serve until SIGTERM or Ctrl-C; queries in progress are answered first, a second signal ends at once."""
     api_key = _api_key(options)
     from oxygen.model.compile_cache import use_compile_cache  # JAX, which --help does not need
-    from oxygen.presets.policies import read_model_policy
+    from oxygen.presets.policies import chosen_adapter, read_model_policy
     from oxygen.serve.serving import open_served, run_server
 
     logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    preset = read_model_policy(options.policy)
+    preset = chosen_adapter(read_model_policy(options.policy), options.adapter, options.adapter_mask)
     use_compile_cache()
     policy, declaration = open_served(preset, options)
     try:

@@ -12,6 +12,7 @@ from oxygen.model.pi05 import Prefix, Weights
 from oxygen.serving import kv_pool, sampler
 from oxygen.serving.kv_pool import DecodeState, KvLayer, KvPool
 from oxygen.serving.new_requests import NewRequests
+from oxygen.serving.sampler import SamplingState
 from oxygen.typing import Array, Bool, Float, Float32, Int32, Leaf
 
 _SLOTS_UNROLLED = 2
@@ -19,24 +20,50 @@ _SLOTS_UNROLLED = 2
 
 
 def fork(
-    weights: Weights, prefix: Prefix, new: NewRequests, pool: KvPool, texts: DecodeState
+    weights: Weights,
+    prefix: Prefix,
+    new: NewRequests,
+    pool: KvPool,
+    texts: DecodeState,
+    top_k: int = 0,
 ) -> tuple[KvPool, DecodeState]:
     """Start requests in their slots: copy the prefix KV cache and prefill their suffix causally.
 
-    Slots are overwritten completely, so nothing of an earlier request remains.
+    Slots are overwritten completely, so nothing of an earlier request remains. If generated tokens see other
+    slots than the suffix does, the whole suffix is prefilled here and the first token is chosen.
     """
     position = prefix.length[new.robots]
-    x = pi05.embed_text(weights, new.suffix)
+    shown, suffix = prefix, new.suffix
+    if weights.stale_slots is not None:
+        shown, suffix = weights.stale_slots.in_place_of_prompt(weights, prefix), _whole_suffix(new)
+    x = pi05.embed_text(weights, suffix)
     angles = _table(weights, pool).at(_following(position, x.shape[1]))
     kept = []
-    for layer, held, k, v in zip(weights.trunk, pool.layers, prefix.k, prefix.v, strict=True):
-        begin = LayerPrefix(robot=new.robots, k=k, v=v)
+    for number, (layer, held) in enumerate(zip(weights.trunk, pool.layers, strict=True)):
+        begin = LayerPrefix(
+            robot=new.robots,
+            k=prefix.k[number],
+            v=prefix.v[number],
+            shown_k=shown.k[number],
+            shown_v=shown.v[number],
+        )
         at = (new.slots, position)
         x, filled = gemma.trunk_layer(layer, x, angles, functools.partial(_fork_layer, held, at, begin))
         kept.append(filled)
     pool = KvPool(layers=tuple(kept))
     draws = new.choice.draws() if new.choice else None
-    return pool, kv_pool.start(texts, new.slots, new.token, position + new.suffix_length, draws)
+    first = None
+    if weights.stale_slots is not None:
+        last = jnp.take_along_axis(x, new.suffix_length[:, None, None], axis=1)
+        scores = logits(weights, gemma.rms_norm(last, weights.trunk_norm)[:, 0])
+        first = _chosen(scores, draws, jnp.zeros_like(new.token), top_k)
+    return pool, kv_pool.start(texts, new.slots, new.token, position + new.suffix_length, draws, first)
+
+
+def _whole_suffix(new: NewRequests) -> Int32[Array, "row token"]:
+    """The suffix with its last token, padded."""
+    rows = jnp.arange(len(new.suffix), dtype=jnp.int32)
+    return jnp.pad(new.suffix, ((0, 0), (0, 1))).at[rows, new.suffix_length].set(new.token)
 
 
 def decode(
@@ -58,10 +85,13 @@ def decode(
         attend: How it writes and reads the pool; None for what suits the device.
 
     Returns:
-        The updated pool and decode state, and the logits.
+        The updated pool and decode state, and the logits (without meaning in a step whose token the fork
+        chose).
     """
     token, position = texts.token[rows], texts.position[rows]
     angles = _table(weights, pool).at(position[:, None])
+    if texts.first is not None:  # this step writes what the fork chose, and no keys and values
+        position = jnp.where(texts.count[rows] > 0, position, pool.layers[0].v.shape[1])
     x = pi05.embed_text(weights, token[:, None])
     kept = []
     for layer, held in zip(weights.trunk, pool.layers, strict=True):
@@ -71,7 +101,11 @@ def decode(
         kept.append(longer)
     pool = KvPool(layers=tuple(kept))
     step_logits = logits(weights, gemma.rms_norm(x, weights.trunk_norm)[:, 0])
-    return pool, kv_pool.write(texts, rows, _next(step_logits, texts, rows, top_k)), step_logits
+    draws = jax.tree.map(lambda leaf: leaf[rows], texts.draws)
+    chosen = _chosen(step_logits, draws, texts.count[rows], top_k)
+    if texts.first is not None:
+        chosen = jnp.where(texts.count[rows] > 0, chosen, texts.first[rows])
+    return pool, kv_pool.write(texts, rows, chosen), step_logits
 
 
 def _table(weights: Weights, pool: KvPool) -> rotary.RotaryTables:
@@ -85,11 +119,14 @@ class LayerPrefix:
     Attributes:
         robot: The prefix row of each request, [row].
         k, v: [robot, position, kv_head, dim].
+        shown_k, shown_v: What generated tokens see; the same, but for mask `published` of an adapter.
     """
 
     robot: Leaf
     k: Leaf
     v: Leaf
+    shown_k: Leaf
+    shown_v: Leaf
 
 
 @flax.struct.dataclass
@@ -150,7 +187,7 @@ def fork_slot_by_slot(held: KvLayer, tokens: Tokens, prefix: LayerPrefix) -> tup
     def one(held: KvLayer, of_row: tuple[Tokens, Array]) -> tuple[KvLayer, Array]:
         token, robot = of_row
         before_k, before_v = prefix.k[robot], prefix.v[robot]
-        held = kv_pool.begin(held, token.slot, before_k, before_v)
+        held = kv_pool.begin(held, token.slot, prefix.shown_k[robot], prefix.shown_v[robot])
         held = kv_pool.append(held, (token.slot, token.position), token.k, token.v)
         seen = _before(token, prefix.k.shape[1])
         before = gemma.KeyValues(k=kv_pool.transposed(before_k), v=before_v, mask=seen)
@@ -166,7 +203,7 @@ def fork_slot_by_slot(held: KvLayer, tokens: Tokens, prefix: LayerPrefix) -> tup
 def fork_all_at_once(held: KvLayer, tokens: Tokens, prefix: LayerPrefix) -> tuple[Array, KvLayer]:
     """For other devices: in one batch."""
     before_k, before_v = prefix.k[prefix.robot], prefix.v[prefix.robot]
-    held = kv_pool.begin_all(held, tokens.slot, before_k, before_v)
+    held = kv_pool.begin_all(held, tokens.slot, prefix.shown_k[prefix.robot], prefix.shown_v[prefix.robot])
     held = kv_pool.append_all(held, (tokens.slot, tokens.position), tokens.k, tokens.v)
     before = jax.vmap(functools.partial(_before, size=before_k.shape[1]))(tokens)
     own = jnp.broadcast_to(jnp.tri(tokens.q.shape[1], dtype=bool), (*tokens.q.shape[:2], tokens.q.shape[1]))
@@ -232,18 +269,22 @@ def _up_to(positions: Int32[Array, "*rows"], size: int) -> Bool[Array, "*rows po
     return every <= positions[..., None]
 
 
-def _next(
-    step_logits: Float32[Array, "row vocab"], texts: DecodeState, rows: Int32[Array, " row"], top_k: int
+def _chosen(
+    step_logits: Float32[Array, "row vocab"],
+    draws: SamplingState | None,
+    count: Int32[Array, " row"],
+    top_k: int,
 ) -> Int32[Array, " row"]:
-    if texts.draws is None:
+    if draws is None:
         return sampler.best(step_logits)
-    draws = jax.tree.map(lambda leaf: leaf[rows], texts.draws)
-    return sampler.draw(step_logits, draws, texts.count[rows], top_k)
+    return sampler.draw(step_logits, draws, count, top_k)
 
 
 def logits(weights: Weights, x: Float[Array, "row width"]) -> Float32[Array, "row vocab"]:
     """Logits of normalised outputs, in float32, by the tied embedding or its int8 values."""
     if weights.text_head is not None:
         product: Array = weights.text_head.product(x)
-        return product
-    return jnp.einsum("bd,vd->bv", x, weights.embedding, preferred_element_type=jnp.float32)
+    else:
+        product = jnp.einsum("bd,vd->bv", x, weights.embedding, preferred_element_type=jnp.float32)
+    kept = jnp.finfo(weights.logits_dtype)
+    return product if kept.bits == 32 else jax.lax.reduce_precision(product, kept.nexp, kept.nmant)

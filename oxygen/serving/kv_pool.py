@@ -51,6 +51,7 @@ class DecodeState:
         count: Tokens decoded so far, [slot].
         written: The decoded tokens, [slot, limit], padded with `NOTHING`.
         draws: Sampling state; None if all requests are greedy.
+        first: The first token, where the fork chooses it, [slot]; None where the first decode step does.
     """
 
     token: Leaf
@@ -58,6 +59,7 @@ class DecodeState:
     count: Leaf
     written: Leaf
     draws: SamplingState | None = None
+    first: Leaf | None = None
 
 
 def allocate(config: Pi05Config, *, slots: int, room: int) -> KvPool:
@@ -80,7 +82,9 @@ def allocate(config: Pi05Config, *, slots: int, room: int) -> KvPool:
     )
 
 
-def empty_decode_state(*, slots: int, limit: int, drawn: bool = False) -> DecodeState:
+def empty_decode_state(
+    *, slots: int, limit: int, drawn: bool = False, first_by_fork: bool = False
+) -> DecodeState:
     """The decode state of `slots` idle slots and the spare one, for texts of up to `limit` tokens."""
     slots += 1
     draws = SamplingState(
@@ -94,6 +98,7 @@ def empty_decode_state(*, slots: int, limit: int, drawn: bool = False) -> Decode
         count=jnp.zeros((slots,), jnp.int32),
         written=jnp.full((slots, limit), NOTHING, jnp.int32),
         draws=draws if drawn else None,
+        first=jnp.zeros((slots,), jnp.int32) if first_by_fork else None,
     )
 
 
@@ -142,6 +147,7 @@ def start(
     token: Array,
     position: Array,
     draws: SamplingState | None,
+    first: Array | None,
 ) -> DecodeState:
     """Start texts in `slots`, with `token` at `position` as the first input."""
     return DecodeState(
@@ -150,6 +156,7 @@ def start(
         count=texts.count.at[slots].set(0),
         written=texts.written.at[slots].set(NOTHING),
         draws=jax.tree.map(lambda all_, new: all_.at[slots].set(new), texts.draws, draws),
+        first=None if texts.first is None or first is None else texts.first.at[slots].set(first),
     )
 
 

@@ -16,6 +16,7 @@ from jax.stages import Compiled, Lowered
 from configs.errors import UsageError
 from configs.stages import stage
 from oxygen.model import int8, pi05
+from oxygen.model.adapter import Adapter
 from oxygen.model.compile_counter import compile_counter
 from oxygen.model.compiler_options import compiler_options
 from oxygen.model.config import Pi05Config
@@ -82,6 +83,12 @@ def _denoise(
     return pi05.denoise(weights, prefix, config.noise_scale * start, config.denoise_steps, guidance)
 
 
+def _fork(
+    top_k: int, weights: Weights, prefix: Prefix, new: NewRequests, pool: KvPool, texts: DecodeState
+) -> tuple[KvPool, DecodeState]:
+    return decode.fork(weights, prefix, new, pool, texts, top_k)
+
+
 def _decode(
     top_k: int, weights: Weights, rows: Array, pool: KvPool, texts: DecodeState
 ) -> tuple[KvPool, DecodeState]:
@@ -110,12 +117,31 @@ class Runner:
     """A policy's weights and compiled programs. Holds no episode state, so engines may share it."""
 
     def __init__(
-        self, config: Pi05Config, weights: Weights, sizes: ProgramSizes, *, like: "Runner | None" = None
+        self,
+        config: Pi05Config,
+        weights: Weights,
+        sizes: ProgramSizes,
+        *,
+        adapter: Adapter | None = None,
+        like: "Runner | None" = None,
     ) -> None:
+        """Compile the programs, and run each once.
+
+        Args:
+            config: The model's sizes.
+            weights: Its weights.
+            sizes: The shapes to compile.
+            adapter: Active for texts alone.
+            like: A runner whose prefill and denoise programs are shared.
+        """
         self.config = config
         self.sizes = sizes
+        self.adapter = adapter
         self._weights = weights
-        self._decode_weights = self._for_decoding(like)
+        self._int8_weights = self._in_int8(like)
+        self._fork_weights, self._decode_weights = (
+            adapter.on(each) if adapter else each for each in (weights, self._int8_weights or weights)
+        )
         # Successive steps decode the same rows: keep these on the device.
         self._rows = functools.lru_cache(maxsize=4)(functools.partial(_rows, sizes.slots))
         counter = compile_counter()
@@ -125,11 +151,11 @@ class Runner:
         self._ready = like._ready if like else _Ready()
         self._ready.compiles = counter.count
 
-    def resized(self, sizes: ProgramSizes) -> "Runner":
-        """A runner with other pool sizes that shares the prefill and denoise programs."""
+    def resized(self, sizes: ProgramSizes, adapter: Adapter | None) -> "Runner":
+        """A runner with other pool sizes or adapter that shares the prefill and denoise programs."""
         assert sizes.robots == self.sizes.robots, "the number of robots is fixed by the prefill program"
         assert sizes.guided == self.sizes.guided, "guidance needs its own program"
-        return Runner(self.config, self._weights, sizes, like=self)
+        return Runner(self.config, self._weights, sizes, adapter=adapter, like=self)
 
     @property
     def compiles_after_warm_up(self) -> int:
@@ -164,7 +190,7 @@ class Runner:
         """Start new requests in their slots. Donates the pool."""
         sizes = self._bucket(prefix), len(new.slots)
         program: Callable[..., tuple[KvPool, DecodeState]] = self.programs.fork[sizes]
-        return program(self._weights, prefix, new, pool, texts)
+        return program(self._fork_weights, prefix, new, pool, texts)
 
     def decode(
         self, slots: Sequence[int], pool: KvPool, texts: DecodeState, *, batch: int
@@ -201,7 +227,12 @@ class Runner:
         """A KV pool and decode state with every slot idle."""
         size = self.sizes
         pool = kv_pool.allocate(self.config, slots=size.slots, room=size.suffix + size.limit)
-        texts = kv_pool.empty_decode_state(slots=size.slots, limit=size.limit, drawn=size.top_k > 0)
+        texts = kv_pool.empty_decode_state(
+            slots=size.slots,
+            limit=size.limit,
+            drawn=size.top_k > 0,
+            first_by_fork=self._fork_weights.stale_slots is not None,
+        )
         return pool, texts
 
     def blank(self, bucket: int) -> ModelInput:
@@ -220,33 +251,33 @@ class Runner:
     def _bucket(self, prefix: Prefix) -> int:
         return prefix.k[0].shape[1] - self.config.image_tokens
 
-    def _for_decoding(self, like: "Runner | None") -> Weights:
+    def _in_int8(self, like: "Runner | None") -> Weights | None:
         if not self.sizes.int8_decode:
-            return self._weights
-        if like is not None and like.sizes.int8_decode:
-            return like._decode_weights
+            return None
+        if like is not None and like._int8_weights is not None:
+            return like._int8_weights
         return int8.for_decoding(self._weights)
 
     def _compiled(self, acting: Programs | None) -> Programs:
         """Compile all programs that `acting` does not have, from shapes alone."""
-        weights, decoding = jax.tree.map(_abstract, (self._weights, self._decode_weights))
         prompts = ", ".join(map(str, self.config.prompt_buckets))
         if acting is None:
             with stage(f"compiling prefill and denoising for prompts of {prompts} tokens"):
-                acting = self._acting(weights)
+                acting = self._acting(jax.tree.map(_abstract, self._weights))
         batches = ", ".join(map(str, self.sizes.rows))
         with stage(f"compiling the decoding of texts in batches of {batches}"):
-            return self._with_texts(acting, weights, decoding)
+            return self._with_texts(acting)
 
-    def _with_texts(self, acting: Programs, weights: Any, decoding: Any) -> Programs:
+    def _with_texts(self, acting: Programs) -> Programs:
+        forking, decoding = jax.tree.map(_abstract, (self._fork_weights, self._decode_weights))
         pool, texts = jax.eval_shape(self.empty)
         forks, decodes = {}, {}
         for bucket, prefill in acting.prefill.items():
             prefix = jax.tree.map(_abstract, prefill.out_info)
             for batch in self.sizes.forks:
                 new = jax.tree.map(_abstract, self.new_requests((), batch=batch))
-                fork = jax.jit(decode.fork, donate_argnames="pool")
-                forks[bucket, batch] = _compile(fork.lower(weights, prefix, new, pool, texts))
+                fork = jax.jit(functools.partial(_fork, self.sizes.top_k), donate_argnames="pool")
+                forks[bucket, batch] = _compile(fork.lower(forking, prefix, new, pool, texts))
         for batch in self.sizes.rows:
             rows = jax.ShapeDtypeStruct((batch,), jnp.int32)
             step = jax.jit(functools.partial(_decode, self.sizes.top_k), donate_argnames="pool")

@@ -25,6 +25,7 @@ from oxygen.model.pi05 import Prefix
 from oxygen.serving.requests import DecodeJob
 from oxygen.serving.runner import ProgramSizes, Runner
 from oxygen.serving.text_decoder import DecodeResult, LocalTextDecoder
+from oxygen.weights.adapter import AdapterSource
 from oxygen.weights.weights_source import Loadable, load_weights
 
 _JOIN_TIMEOUT_S = 5.0
@@ -51,18 +52,25 @@ class _Failure:
 class RemoteTextDecoder:
     """Decodes in a second process, beside the actions."""
 
-    def __init__(self, config: Pi05Config, weights: Loadable, sizes: ProgramSizes) -> None:
+    def __init__(
+        self,
+        config: Pi05Config,
+        weights: Loadable,
+        sizes: ProgramSizes,
+        adapter: AdapterSource | None = None,
+    ) -> None:
         """Start the process and wait until its programs are compiled.
 
         Args:
             config: The model's sizes.
             weights: A seed or a function that loads them, called in the second process.
             sizes: The shapes to compile.
+            adapter: Loaded there, too; None without one.
         """
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         compile_cache = {name: jax.config.values[name] for name in _COMPILE_CACHE}
-        arguments = (theirs, compile_cache, config, weights, sizes)
+        arguments = (theirs, compile_cache, config, weights, sizes, adapter)
         # A daemon ends with its parent, even without close().
         self._process = context.Process(target=_serve, args=arguments, name="language", daemon=True)
         self._process.start()
@@ -133,8 +141,16 @@ def _serve(pipe: connection.Connection, compile_cache: Mapping[str, Any], *model
         pipe.send(_Failure(message=message, details=traceback.format_exc(), usage_error=usage_error))
 
 
-def _decode(pipe: connection.Connection, config: Pi05Config, weights: Loadable, sizes: ProgramSizes) -> None:
-    runner = Runner(config, load_weights(weights, config), sizes)
+def _decode(
+    pipe: connection.Connection,
+    config: Pi05Config,
+    source: Loadable,
+    sizes: ProgramSizes,
+    adapter: AdapterSource | None,
+) -> None:
+    weights = load_weights(source, config)
+    beside = None if adapter is None else adapter.load(config, weights)
+    runner = Runner(config, weights, sizes, adapter=beside)
     decoder = LocalTextDecoder(runner)
     pipe.send(DecodeResult(tokens={}))
     while True:

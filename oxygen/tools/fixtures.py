@@ -1,7 +1,7 @@
 """Compares the model with fixtures: inputs and outputs of the reference implementation.
 
 A fixture has inputs, a recipe for the weights (`meta`), the reference's outputs, and tolerances. Cameras that
-the reference masks are left out here.
+the reference masks are left out here. Some fixtures also have a suffix adapter, and the texts with it.
 """
 
 import dataclasses
@@ -15,6 +15,7 @@ import numpy as np
 
 from configs.errors import UsageError
 from configs.reading import parse_json, read_npz
+from oxygen.model import adapter as adapters
 from oxygen.model import params, pi05
 from oxygen.model.config import GemmaConfig, Pi05Config, siglip_variant
 from oxygen.serving import decode, kv_pool
@@ -136,6 +137,14 @@ def compare(fixture: Fixture) -> list[Check]:
     limit_of = {name: tolerances.get(name) for name in ("prefix_tokens", "actions_1", "actions_10", "logits")}
     limit_of |= dict.fromkeys(("kv_k", "kv_v"), tolerances.get("kv"))
     limit_of["tokens"] = 0.0 if tolerances.get("tokens_equal") else None
+    for group in ("lora", "oxy_lora"):
+        limit_of[f"{group}_logits"] = tolerances.get(f"{group}_logits")
+        limit_of[f"{group}_tokens"] = 0.0 if tolerances.get(f"{group}_tokens_equal") else None
+    limit_of |= {"oxy_logits": limit_of["oxy_lora_logits"], "oxy_tokens": limit_of["oxy_lora_tokens"]}
+    limit_of |= {"cast_oxy_lora_logits": limit_of["oxy_lora_logits"]}
+    limit_of |= {name: tolerances.get("lora_kv") for name in ("lora_kv_k", "lora_kv_v")}
+    limit_of |= {name: tolerances.get("stale_kv") for name in ("stale_k", "stale_v")}
+    limit_of["lora_actions"] = limit_of["actions_10"]
     errors: dict[str, float] = {}
     try:
         for name, error in _errors(fixture):
@@ -166,31 +175,115 @@ def _errors(fixture: Fixture) -> Iterator[tuple[str, float]]:
             continue
         actions = _denoise(flow, prefix, jnp.asarray(arrays["noise"]), steps)
         yield f"actions_{steps}", _error(actions, arrays[f"actions_{steps}"])
-    for name in sorted(arrays):
-        if name.startswith("text_"):
-            yield from _text_errors(fixture, weights, prefix, name.removeprefix("text_"))
+        if f"lora_actions_{steps}" in arrays:
+            yield "lora_actions", _error(actions, arrays[f"lora_actions_{steps}"])
+    texts = [name.removeprefix("text_") for name in sorted(arrays) if name.startswith("text_")]
+    for which in texts:
+        yield from _text_errors(fixture, weights, prefix, which)
+    if "adapter" in fixture.meta:
+        yield from _adapter_errors(fixture, weights, prefix, texts)
 
 
 def _text_errors(
-    fixture: Fixture, weights: pi05.Weights, prefix: pi05.Prefix, which: str
+    fixture: Fixture, weights: pi05.Weights, prefix: pi05.Prefix, which: str, group: str = ""
 ) -> Iterator[tuple[str, float]]:
     """Compare a text; its logits are compared as long as both texts have been the same."""
-    row, suffix_name = which.split("_")
-    suffix = fixture.arrays[f"suffix_{suffix_name.removeprefix('s')}"].astype(np.int32)
-    theirs, their_logits = fixture.arrays[f"text_{which}"], fixture.arrays[f"logits_{which}"]
-    ours, our_logits = continuation(
-        weights, prefix, suffix, row=int(row.removeprefix("b")), tokens=len(theirs)
-    )
+    theirs, their_logits = fixture.arrays[f"{group}text_{which}"], fixture.arrays[f"{group}logits_{which}"]
+    ours, our_logits, _ = continuation(weights, prefix, *_row_and_suffix(fixture, which), tokens=len(theirs))
     for step, expected in enumerate(their_logits):
-        if (ours[:step] == theirs[:step]).all():
-            yield "logits", _error(our_logits[step], expected)
-    yield "tokens", float((ours != theirs).sum())
+        if (ours[:step] == theirs[:step]).all() and step in our_logits:
+            yield f"{group}logits", _error(our_logits[step], expected)
+    yield f"{group}tokens", float((ours != theirs).sum())
+
+
+def _row_and_suffix(fixture: Fixture, which: str) -> tuple[int, np.ndarray]:
+    row, suffix = which.split("_")
+    return int(row[1:]), fixture.arrays[f"suffix_{suffix[1:]}"].astype(np.int32)
+
+
+def adapter_arrays(fixture: Fixture) -> dict[str, np.ndarray]:
+    """The adapter in a fixture, by the names of its own file."""
+    return {name: fixture.arrays[name] for name in fixture.meta["adapter"]["arrays"]}
+
+
+def fixture_adapter(
+    fixture: Fixture, weights: pi05.Weights, mask: adapters.Mask, *, bypassed: bool = False
+) -> adapters.Adapter:
+    """A fixture's adapter with one of both masks; bypassed, it is zero."""
+    arrays = {
+        name: np.zeros_like(array) if bypassed else array for name, array in adapter_arrays(fixture).items()
+    }
+    alpha, slots = fixture.meta["adapter"]["alpha"], fixture.meta["max_token_len"]
+    return adapters.prepare(arrays, fixture.config, weights, alpha=alpha, mask=mask, prompt_slots=slots)
+
+
+def _adapter_errors(
+    fixture: Fixture, weights: pi05.Weights, prefix: pi05.Prefix, texts: Sequence[str]
+) -> Iterator[tuple[str, float]]:
+    """Compare texts with the adapter, seen through the exact mask and through OxyGen's own."""
+    arrays = fixture.arrays
+    adapters.rank_of(adapter_arrays(fixture), fixture.config, "the fixture's adapter")
+    exact = fixture_adapter(fixture, weights, "exact").on(weights)
+    published = fixture_adapter(fixture, weights, "published").on(weights)
+    bypassed = fixture_adapter(fixture, weights, "published", bypassed=True).on(weights)
+    if published.stale_slots is not None:
+        shown = jax.jit(published.stale_slots.in_place_of_prompt)(published, prefix)
+        start = fixture.config.image_tokens
+        for row in range(len(arrays["tokenized_prompt"])):
+            count = len(arrays[f"stale_slots_b{row}"])
+            for side, ours in (("k", shown.k), ("v", shown.v)):
+                stacked = np.stack(
+                    [np.asarray(leaf[row, start : start + count], np.float32) for leaf in ours]
+                )
+                yield f"stale_{side}", _error(stacked, arrays[f"stale_{side}_b{row}"])
+    for which in texts:
+        row, suffix = _row_and_suffix(fixture, which)
+        seeds, expected = (
+            [suffix[: end + 1] for end in range(len(suffix))],
+            arrays[f"lora_seed_logits_{which}"],
+        )
+        for seed, of_seed in zip(seeds, expected, strict=True):
+            yield "lora_logits", _error(continuation(exact, prefix, row, seed, tokens=1)[1][0], of_seed)
+        for group, adapted in (("lora_", exact), ("oxy_lora_", published), ("oxy_", bypassed)):
+            yield from _text_errors(fixture, adapted, prefix, which, group)
+            yield from _fed_errors(fixture, adapted, prefix, which, group)
+        if f"cast_oxy_lora_text_{which}" in arrays:
+            yield from _fed_errors(fixture, published, prefix, which, "cast_oxy_lora_")
+        start = int(prefix.length[row])
+        *_, pool = continuation(exact, prefix, row, suffix, tokens=16, fed=arrays[f"lora_text_{which}"])
+        stop = start + arrays[f"lora_kv_k_{which}"].shape[1]
+        keys = np.stack([np.asarray(layer.k[0, :, :, start:stop], np.float32) for layer in pool.layers])
+        yield "lora_kv_k", _error(keys.transpose(0, 3, 1, 2), arrays[f"lora_kv_k_{which}"])
+        values = np.stack([np.asarray(layer.v[0, start:stop], np.float32) for layer in pool.layers])
+        yield "lora_kv_v", _error(values, arrays[f"lora_kv_v_{which}"])
+
+
+def _fed_errors(
+    fixture: Fixture, weights: pi05.Weights, prefix: pi05.Prefix, which: str, group: str
+) -> Iterator[tuple[str, float]]:
+    """Compare the logits of every step after the reference's tokens."""
+    theirs, expected = fixture.arrays[f"{group}text_{which}"], fixture.arrays[f"{group}logits_{which}"]
+    row_and_suffix = _row_and_suffix(fixture, which)
+    _, scores, _ = continuation(weights, prefix, *row_and_suffix, tokens=len(expected), fed=theirs)
+    for step, ours in scores.items():
+        yield f"{group}logits", _error(ours, expected[step])
 
 
 def continuation(
-    weights: pi05.Weights, prefix: pi05.Prefix, suffix: np.ndarray, *, row: int, tokens: int
-) -> tuple[np.ndarray, list[Array]]:
-    """The greedy text that follows one row of a prefix and a suffix, and the logits of every step."""
+    weights: pi05.Weights,
+    prefix: pi05.Prefix,
+    row: int,
+    suffix: np.ndarray,
+    *,
+    tokens: int,
+    fed: np.ndarray | None = None,
+) -> tuple[np.ndarray, dict[int, Array], kv_pool.KvPool]:
+    """The greedy text that follows one row of a prefix and a suffix.
+
+    Returns:
+        The text; the logits of every step, without the first if the fork chooses its token; and the pool.
+        With `fed`, every step follows these tokens instead of its own.
+    """
     positions, heads, dim = prefix.k[0].shape[1:]
     room = 32 * -(-(len(suffix) + tokens) // 32)  # rounded up, so that texts share compiled programs
     empty = kv_pool.KvLayer(
@@ -207,12 +300,17 @@ def continuation(
         suffix_length=jnp.full((1,), len(suffix) - 1, jnp.int32),
         token=jnp.asarray(suffix[-1:]),
     )
-    pool, texts = _fork(weights, prefix, new, pool, kv_pool.empty_decode_state(slots=1, limit=tokens))
-    scores: list[Array] = []
-    for _ in range(tokens):
+    by_fork = weights.stale_slots is not None
+    empty_texts = kv_pool.empty_decode_state(slots=1, limit=tokens, first_by_fork=by_fork)
+    pool, texts = _fork(weights, prefix, new, pool, empty_texts)
+    scores: dict[int, Array] = {}
+    for step in range(tokens):
         pool, texts, of_step = _decode(weights, jnp.zeros((1,), jnp.int32), pool, texts)
-        scores.append(of_step[0])
-    return np.asarray(texts.written[0]), scores
+        if step > 0 or not by_fork:
+            scores[step] = of_step[0]
+        if fed is not None:
+            texts = dataclasses.replace(texts, token=texts.token.at[0].set(int(fed[step])))
+    return np.asarray(texts.written[0]), scores, pool
 
 
 def _sampled_error(
@@ -240,5 +338,5 @@ def report(path: Path, checks: Sequence[Check]) -> str:
     lines = [f"{path.name}"]
     for check in checks:
         limit = "not compared" if check.tolerance is None else f"≤ {check.tolerance:g}"
-        lines.append(f"  {check.name:14} {check.error:10.3g}  {limit:14} {'ok' if check.passed else 'FAIL'}")
+        lines.append(f"  {check.name:20} {check.error:10.3g}  {limit:14} {'ok' if check.passed else 'FAIL'}")
     return "\n".join(lines)

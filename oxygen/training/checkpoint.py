@@ -18,11 +18,14 @@ from oxygen.serving.language import LanguageTask
 from oxygen.training.optimiser import TrainState
 from oxygen.training.statistics import write_statistics
 from oxygen.typing import Params
+from oxygen.weights.adapter import write_adapter
 from oxygen.weights.card import CARD, RECORD, TOKENIZER, card_text
 from oxygen.weights.checkpoint import Stored
 from oxygen.weights.loading import SINGLE_FILE
 from oxygen.weights.safetensors import SUFFIX, open_safetensors, write_safetensors
 
+ADAPTER = "adapter.npz"
+"""An adapter's file in its folder."""
 STATE_FILE = f"state{SUFFIX}"
 _NAME = "step_{:07d}"
 
@@ -39,6 +42,7 @@ class PolicyMetadata:
         tokenizer: The SentencePiece model.
         tasks: The language tasks it was trained on.
         record: Further entries of `training.json`, such as the recipe and the demonstrations.
+        base: For an adapter, the card of the policy that it belongs to; None for a policy.
     """
 
     model: Pi05Config
@@ -48,6 +52,7 @@ class PolicyMetadata:
     tokenizer: bytes
     tasks: tuple[LanguageTask, ...]
     record: Mapping[str, Any]
+    base: Mapping[str, Any] | None = None
 
 
 def save(folder: Path, state: TrainState, metadata: PolicyMetadata) -> Path:
@@ -62,7 +67,8 @@ def save(folder: Path, state: TrainState, metadata: PolicyMetadata) -> Path:
     draft = target.with_name(f"{target.name}.partial")
     shutil.rmtree(draft, ignore_errors=True)
     try:
-        write_policy(draft, state.average, metadata, step=int(state.step))
+        write = write_policy if metadata.base is None else write_adapter_policy
+        write(draft, state.average, metadata, step=int(state.step))
         _write_tree(draft / STATE_FILE, state)
         draft.rename(target)
     finally:
@@ -80,6 +86,35 @@ def write_policy(folder: Path, params: Params, metadata: PolicyMetadata, *, step
     write_statistics(folder / "assets" / metadata.asset_id / FILE_NAME, metadata.statistics)
     (folder / TOKENIZER).write_bytes(metadata.tokenizer)
     (folder / CARD).write_text(_card(metadata, step), encoding="utf-8")
+    _write_record(folder, metadata, step)
+
+
+def write_adapter_policy(folder: Path, params: Params, metadata: PolicyMetadata, *, step: int) -> None:
+    """Write an adapter with its card, and a `policy.yaml` that puts it on the policy it belongs to."""
+    folder.mkdir(parents=True)
+    base, tasks = metadata.base or {}, {task.name: task.prompt for task in metadata.tasks}
+    rank = metadata.record["recipe"]["adapter"]
+    card = {
+        "rank": rank,
+        "alpha": rank,
+        "mask": "exact",
+        "base_checkpoint": base.get("weights"),
+        "language_tasks": tasks,
+        "training_step": step,
+    }
+    arrays = {path: np.asarray(leaf) for path, leaf in _flat(params).items()}
+    write_adapter(folder / ADAPTER, arrays, card)
+    named = {
+        "name": f"{metadata.model.name}-adapter",
+        "description": f"{base.get('name')} with an adapter trained here for {step} steps; see {RECORD}.",
+    }
+    own = {"language_tasks": tasks, "adapter": ADAPTER}
+    (folder / CARD).write_text(card_text({**base, **named, **own}), encoding="utf-8")
+    write_statistics(folder / "assets" / metadata.asset_id / FILE_NAME, metadata.statistics)
+    _write_record(folder, metadata, step)
+
+
+def _write_record(folder: Path, metadata: PolicyMetadata, step: int) -> None:
     record = {"step": step, **metadata.record, "model": dataclasses.asdict(metadata.model)}
     (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 

@@ -3,10 +3,12 @@
 import dataclasses
 from collections.abc import Mapping
 
+import flax.traverse_util
 import jax
 import jax.numpy as jnp
 
 from oxygen.model import pi05
+from oxygen.model.adapter import adapted_trunk, low_rank_layers
 from oxygen.model.config import Pi05Config
 from oxygen.model.pi05 import Prefix
 from oxygen.training.augmentation import augment
@@ -35,8 +37,19 @@ class Objective:
     tasks: tuple[str, ...]
     layout: TextLayout
 
-    def loss(self, params: Params, batch: Batch, key: Array) -> tuple[Float32[Array, ""], Metrics]:
-        """The total loss, and its parts as metrics. All randomness is a function of the key."""
+    def loss(
+        self, params: Params, batch: Batch, key: Array, base: pi05.Weights | None = None
+    ) -> tuple[Float32[Array, ""], Metrics]:
+        """The total loss, and its parts as metrics. All randomness is a function of the key.
+
+        Args:
+            params: What is trained: the policy's parameters, or an adapter's.
+            batch: The samples.
+            key: For augmentation, noise and flow times.
+            base: The model that an adapter belongs to.
+        """
+        if base is not None:
+            return self._adapter_loss(params, base, batch, key)
         if self.recipe.texts_only:
             return self._text_only_loss(frozen_for_actions(params), batch, key)
         augment_key, time_key, noise_key = jax.random.split(key, 3)
@@ -58,6 +71,19 @@ class Objective:
         weights = pi05.weights_at(params, self.model, jnp.ones(1))
         prefix = prefill_observations(weights, self.model, images, batch.prompt, batch.length)
         text, metrics = self._text_loss(weights, prefix, batch)
+        return text, {"loss": text, **metrics}
+
+    def _adapter_loss(
+        self, params: Params, base: pi05.Weights, batch: Batch, key: Array
+    ) -> tuple[Float32[Array, ""], Metrics]:
+        """The texts' loss where a text's own tokens go through the adapter and the prefix does not."""
+        images = augment(key, batch.images, self.recipe)
+        prefix = prefill_observations(base, self.model, images, batch.prompt, batch.length)
+        arrays = flax.traverse_util.flatten_dict(dict(params), sep="/")
+        rank = float(self.recipe.adapter or 0)
+        layers = low_rank_layers(arrays, self.model.trunk, alpha=rank, dtype=self.model.dtype)
+        adapted = dataclasses.replace(base, trunk=adapted_trunk(base.trunk, layers))
+        text, metrics = self._text_loss(adapted, jax.lax.stop_gradient(prefix), batch)
         return text, {"loss": text, **metrics}
 
     def _text_loss(

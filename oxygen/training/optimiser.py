@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import optax
 import optax.contrib
 
+from oxygen.model.pi05 import Weights
 from oxygen.training.batches import Batch
 from oxygen.training.freezing import text_only_update
 from oxygen.training.losses import Metrics, Objective
@@ -128,17 +129,22 @@ def init_state(params: Params, recipe: Recipe) -> TrainState:
     )
 
 
-def make_step(objective: Objective) -> Step:
-    """The compiled training step, a function of state and batch; the state is donated."""
-    return functools.partial(_step, objective)
+def make_step(objective: Objective, base: Weights | None = None) -> Step:
+    """The compiled training step, a function of state and batch; the state is donated.
+
+    With `base`, an adapter of that model is trained.
+    """
+    return functools.partial(_step, objective, base)
 
 
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
-def _step(objective: Objective, state: TrainState, batch: Batch) -> tuple[TrainState, Metrics]:
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=2)
+def _step(
+    objective: Objective, base: Weights | None, state: TrainState, batch: Batch
+) -> tuple[TrainState, Metrics]:
     recipe = objective.recipe
     key = jax.random.fold_in(jax.random.key(recipe.seed), state.step)
     gradient_of = jax.grad(objective.loss, has_aux=True)
-    gradient, metrics = gradient_of(state.params, batch, key)
+    gradient, metrics = gradient_of(state.params, batch, key, base)
     with jax.numpy_dtype_promotion("standard"):  # optax mixes dtypes
         update, optimiser_state = optimiser(recipe).update(gradient, state.optimiser, state.params)
         rate = jnp.asarray(learning_rate_schedule(recipe)(state.step), jnp.float32)

@@ -43,6 +43,7 @@ class Recipe:
             they still do through the text's own tokens.
         texts_only: Train only parameters that actions do not depend on (`oxygen.training.freezing`), without
             the flow loss: actions stay the same to the bit.
+        adapter: Train a suffix adapter of this rank and nothing else, with AdamW; None trains the policy.
     """
 
     steps: int
@@ -66,6 +67,7 @@ class Recipe:
     actions_reach_prefix: bool = True
     texts_reach_prefix: bool = True
     texts_only: bool = False
+    adapter: int | None = None
 
     def __post_init__(self) -> None:
         if self.optimiser not in OPTIMISERS:
@@ -78,15 +80,25 @@ class Recipe:
                 raise UsageError(f"{field} is {getattr(self, field)}; give a number from 0 to below 1")
         if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
             raise UsageError(f"learning_rate is {self.learning_rate}; give one above 0")
+        if self.adapter is not None and (self.adapter < 1 or self.optimiser != "adamw"):
+            raise UsageError(
+                f"an adapter of rank {self.adapter} with {self.optimiser}; give rank 1 or more and adamw"
+            )
         self._check_text_rows()
 
     def _check_text_rows(self) -> None:
         if self.text_rows is not None and not 1 <= self.text_rows <= self.batch:
             raise UsageError(f"text_rows is {self.text_rows}; give 1 to the batch's {self.batch}")
-        if self.texts_only and self.rows_with_text < self.batch:
+        if not self.trains_actions and self.rows_with_text < self.batch:
             raise UsageError(
-                f"text_rows is {self.text_rows} of a batch of {self.batch}; leave it out with texts_only"
+                f"text_rows is {self.text_rows} of a batch of {self.batch}; leave it out where only texts "
+                "are trained"
             )
+
+    @property
+    def trains_actions(self) -> bool:
+        """Whether there is a flow loss."""
+        return not self.texts_only and self.adapter is None
 
     @property
     def rows_with_text(self) -> int:

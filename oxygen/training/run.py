@@ -10,8 +10,11 @@ import jax
 import jax.numpy as jnp
 
 from configs.errors import UsageError
+from oxygen.model.adapter import initial_arrays
+from oxygen.model.adapter import shapes as adapter_shapes
 from oxygen.model.config import Pi05Config
 from oxygen.model.params import nested, shapes
+from oxygen.model.pi05 import Weights, prepare
 from oxygen.robots.tokenizer import SentencePieceTokenizer
 from oxygen.robots.transforms import Transform, embodiment
 from oxygen.serving.language import LanguageTask
@@ -25,6 +28,7 @@ from oxygen.training.run_folder import DEMONSTRATIONS, OPTIONS, check_same_run, 
 from oxygen.training.samples import Mixture
 from oxygen.training.statistics import Statistics, measure, norms_of, read_statistics
 from oxygen.training.trainer import OnCheckpoint, Schedule, Trainer
+from oxygen.typing import Params
 from oxygen.weights import fetch, load
 
 
@@ -43,6 +47,7 @@ class TrainingConfig:
             demonstrations if None.
         wordings: Instruction to the wordings that training draws from; others are used as they are.
         options: The command line's options, stored in `run.json` for resuming; not part of the identity.
+        base: For an adapter, the card of the policy that it is trained for.
     """
 
     model: Pi05Config
@@ -54,14 +59,15 @@ class TrainingConfig:
     norm_stats: str | None = None
     wordings: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    base: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        if not self.recipe.texts_only:
+        if self.recipe.trains_actions:
             return
         needed = {"start_from": self.start_from, "norm_stats": self.norm_stats, "tasks": self.tasks}
         missing = [name for name, value in needed.items() if not value]
         if missing:
-            raise UsageError(f"texts_only trains the texts of an existing policy: give {missing[0]}")
+            raise UsageError(f"texts are trained for an existing policy: give {missing[0]}")
 
     def identity(self) -> dict[str, Any]:
         """Everything that distinguishes this training from others, as JSON."""
@@ -111,7 +117,7 @@ def train(
 def _trainer(
     folder: Path, training: TrainingConfig, mixture: Mixture, tokenizer: SentencePieceTokenizer
 ) -> Trainer:
-    if not (training.recipe.texts_only or mixture.has_actions):
+    if training.recipe.trains_actions and not mixture.has_actions:
         raise UsageError("no action is valid in any frame, so there is nothing to train; see `valid`")
     robot = embodiment(training.embodiment)
     statistics = _statistics(folder / CHECKPOINTS, training, mixture)
@@ -135,8 +141,16 @@ def _trainer(
         tokenizer=tokenizer.serialized,
         tasks=training.tasks,
         record={**training.identity(), "frames": len(mixture)},
+        base=training.base,
     )
-    return Trainer(folder, objective, batches, metadata)
+    return Trainer(folder, objective, batches, metadata, _base_weights(training))
+
+
+def _base_weights(training: TrainingConfig) -> Weights | None:
+    """The model that an adapter is trained for, which stays as it is; None where the policy is trained."""
+    if training.recipe.adapter is None:
+        return None
+    return prepare(load(str(training.start_from), training.model), training.model)
 
 
 def _statistics(checkpoints: Path, training: TrainingConfig, mixture: Mixture) -> Statistics:
@@ -151,7 +165,10 @@ def _state(checkpoints: Path, training: TrainingConfig) -> TrainState:
     newest = checkpoint.newest(checkpoints)
     if newest is not None:
         return checkpoint.restore(newest, _template(training))
-    if training.start_from is None:
+    if training.recipe.adapter is not None:
+        arrays = initial_arrays(training.model, rank=training.recipe.adapter, seed=training.recipe.seed)
+        params: Params = nested(arrays)
+    elif training.start_from is None:
         params = initial_params(training.model, training.recipe.seed)
     else:
         params = load(training.start_from, training.model, dtype="float32")
@@ -160,6 +177,8 @@ def _state(checkpoints: Path, training: TrainingConfig) -> TrainState:
 
 def _template(training: TrainingConfig) -> TrainState:
     """The shapes of a state, without reading `start_from`, which may be gone."""
-    kinds = {path: jax.ShapeDtypeStruct(shape, jnp.float32) for path, shape in shapes(training.model).items()}
+    rank = training.recipe.adapter
+    wanted = shapes(training.model) if rank is None else adapter_shapes(training.model.trunk, rank)
+    kinds = {path: jax.ShapeDtypeStruct(shape, jnp.float32) for path, shape in wanted.items()}
     template: TrainState = jax.eval_shape(lambda params: init_state(params, training.recipe), nested(kinds))
     return template

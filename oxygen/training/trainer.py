@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from configs.errors import UsageError
+from oxygen.model.pi05 import Weights
 from oxygen.training import checkpoint
 from oxygen.training.batches import TrainingBatches
 from oxygen.training.logs import TrainingLog, draw_curves, read_log
@@ -50,13 +51,14 @@ class Trainer:
         objective: Objective,
         batches: TrainingBatches,
         metadata: checkpoint.PolicyMetadata,
+        base: Weights | None = None,
     ) -> None:
         self._folder = folder
         self._checkpoints = folder / CHECKPOINTS
         self._objective = objective
         self._batches = batches
         self._metadata = metadata
-        self._step: Step = make_step(objective)
+        self._step: Step = make_step(objective, base)
 
     def run(self, state: TrainState, schedule: Schedule, on_checkpoint: OnCheckpoint) -> TrainState:
         """Train from a state to the recipe's last step or a stop request, and end with a checkpoint.

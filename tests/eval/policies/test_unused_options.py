@@ -74,7 +74,13 @@ def test_what_was_not_given_is_not_refused():
     [
         ("unified", set()),
         ("shared", {"tokens_per_frame", "deadline_ms"}),
-        ("actions", {"tokens_per_frame", "deadline_ms", "language_tasks", "text_every", "decode_weights"}),
+        (
+            "actions",
+            {
+                *("tokens_per_frame", "deadline_ms", "language_tasks", "text_every", "decode_weights"),
+                *("adapter", "adapter_mask"),
+            },
+        ),
     ],
 )
 def test_what_a_mode_does_not_heed(mode: Mode, idle):

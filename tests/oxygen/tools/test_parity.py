@@ -22,6 +22,18 @@ def test_the_reference_is_met(golden, name):
 
 
 @pytest.mark.golden
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["f32", "alpha_f32", "bf16"])
+def test_the_reference_is_met_with_an_adapter_and_both_masks(golden, name):
+    checks = fixtures.compare(fixtures.load(golden / f"pi05_dummy_suffix_lora_{name}.npz"))
+    compared = {check.name for check in checks if check.tolerance is not None}
+    assert compared >= {"lora_logits", "lora_kv_k", "lora_kv_v", "oxy_lora_logits", "lora_actions"}
+    assert ("cast_oxy_lora_logits" in compared) == (name == "bf16")
+    assert ("stale_k" in compared) == (name != "alpha_f32")
+    assert not [check for check in checks if not check.passed]
+
+
+@pytest.mark.golden
 def test_a_model_that_differs_is_told_apart(golden, tmp_path, capsys):
     with np.load(golden / "pi05_dummy_f32.npz") as file:
         arrays = dict(file)

@@ -1,0 +1,107 @@
+"""Reads a suffix adapter: OxyGen's `.npz`, and the `adapter_config.json` that may lie beside it."""
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from configs.errors import UsageError, unknown
+from configs.reading import read_json_object, read_npz
+from oxygen.model import adapter as adapters
+from oxygen.model.adapter import Adapter, Arrays, Mask
+from oxygen.model.config import Pi05Config
+from oxygen.model.pi05 import Weights
+from oxygen.weights.source import fetch
+
+CARD = "adapter_config.json"
+"""Describes an adapter, in the folder of its file; OxyGen's release has one, too."""
+RANK = 16
+"""Rank of random adapters."""
+_MASKS: tuple[Mask, ...] = ("exact", "published")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AdapterSource:
+    """An adapter that any process can load.
+
+    Attributes:
+        file: Its `.npz`, or a URL; None for a random one.
+        mask: What generated tokens see; None for what its card says, else `exact`.
+        alpha: Scale of the attention's products, times the rank; None for what its card says, else the rank.
+        rank: Its rank; None for any, or 16 if it is random.
+        sha256: The file's checksum; None for what its card says, if anything.
+    """
+
+    file: str | None = None
+    mask: Mask | None = None
+    alpha: float | None = None
+    rank: int | None = None
+    sha256: str | None = None
+
+    def load(self, config: Pi05Config, weights: Weights) -> Adapter:
+        """Read, check and prepare it for a model.
+
+        Raises:
+            UsageError: It is missing or damaged, or does not fit the model.
+        """
+        if self.file is None:
+            rank, arrays = self.rank or RANK, adapters.random_arrays(config, rank=self.rank or RANK, seed=0)
+            alpha, mask = self.alpha, self.mask
+        else:
+            file = fetch(self.file)
+            arrays, card = read_npz(file), card_of(file)
+            rank = adapters.rank_of(arrays, config, self.file)
+            for source, wanted in (("the policy", self.rank), (CARD, card.get("rank"))):
+                if wanted not in (None, rank):
+                    raise UsageError(
+                        f"{self.file} has rank {rank}, and {source} says {wanted!r}; correct that"
+                    )
+            _check_sha256(file, self.sha256 or card.get("sha256"))
+            alpha = card.get("alpha") if self.alpha is None else self.alpha
+            mask = self.mask or card.get("mask")
+        if mask not in (None, *_MASKS):
+            raise unknown("mask", str(mask), _MASKS)
+        if alpha is None:
+            alpha = rank
+        if not isinstance(alpha, int | float) or not math.isfinite(alpha):
+            raise UsageError(
+                f"alpha of adapter {self.file} is {alpha!r}; give a number, such as its rank, {rank}"
+            )
+        return adapters.prepare(arrays, config, weights, alpha=float(alpha), mask=mask or "exact")
+
+
+def card_of(file: Path) -> Mapping[str, Any]:
+    """The card in the folder of an adapter's file; empty if there is none.
+
+    Raises:
+        UsageError: It is damaged.
+    """
+    card = file.with_name(CARD)
+    return read_json_object(card) if card.is_file() else {}
+
+
+def sha256_of(file: Path) -> str:
+    """A file's SHA-256."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _check_sha256(file: Path, wanted: Any) -> None:
+    if wanted is not None and (found := sha256_of(file)) != wanted:
+        raise UsageError(
+            f"{file} has SHA-256 {found[:12]}…, not {str(wanted)[:12]}…; it is another adapter, or damaged: "
+            "delete it, and it is downloaded again"
+        )
+
+
+def write_adapter(file: Path, arrays: Arrays, card: Mapping[str, Any]) -> None:
+    """Write an adapter in OxyGen's layout, and its card beside it."""
+    contents: dict[str, Any] = dict(arrays)
+    np.savez(file, **contents)
+    content = {"adapter_type": "suffix_lora", **card, "sha256": sha256_of(file)}
+    file.with_name(CARD).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,133 @@
+"""A suffix adapter changes texts and no action; bad files are refused in one line."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from configs.errors import UsageError
+from oxygen.model import adapter as adapters
+from oxygen.model import params, pi05
+from oxygen.model.config import PI05_LIBERO
+from oxygen.serving.requests import Request
+from oxygen.serving.runner import ProgramSizes, Runner
+from oxygen.weights.adapter import CARD, AdapterSource, write_adapter
+from tests.oxygen.conftest import SMALL
+
+SIZES = ProgramSizes(slots=1, rows=(1,), forks=(1,), suffix=3, limit=8)
+BELOW = "PaliGemma/llm/layers/"
+
+
+def weights_of(config):
+    return pi05.prepare(params.random_params(config, 0), config)
+
+
+def answer(config, adapter, *, int8=False, temperature=0.0):
+    runner = Runner(config, weights_of(config), dataclasses.replace(SIZES, int8_decode=int8), adapter=adapter)
+    prefix = runner.prefill(runner.blank(config.prompt_buckets[0]))
+    actions = runner.denoise(prefix, [3], [0])
+    new = runner.new_requests([Request(slot=0, robot=0, suffix=(5, 9, 301), query=0, task=0)])
+    state = runner.fork(prefix, new, *runner.empty())
+    for _ in range(SIZES.limit):
+        state = runner.decode([0], *state, batch=1)
+    keys = [np.asarray(leaf) for leaf in (*prefix.k, *prefix.v)]
+    text = np.asarray(state[1].written)[0]
+    return np.asarray(actions), keys, text, np.asarray(state[0].layers[-1].k)[0]
+
+
+def random_adapter(config, mask="exact", rank=3, alpha=3.0):
+    arrays = adapters.random_arrays(config, rank=rank, seed=1)
+    return adapters.prepare(arrays, config, weights_of(config), alpha=alpha, mask=mask, prompt_slots=32)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_actions_and_prefix_are_the_same_bits_and_texts_are_not(dtype):
+    config = dataclasses.replace(SMALL, dtype=dtype)
+    without = answer(config, None)
+    for mask in ("exact", "published"):
+        found = answer(config, random_adapter(config, mask))
+        assert found[0].tobytes() == without[0].tobytes()
+        assert all(one.tobytes() == other.tobytes() for one, other in zip(found[1], without[1], strict=True))
+        assert (found[2] >= 0).all()
+        assert np.abs(found[3].astype(np.float32) - without[3].astype(np.float32)).max() > 0.01
+
+
+def test_int8_decode_weights_combine_with_an_adapter():
+    adapter = random_adapter(SMALL)
+    exact, rounded = answer(SMALL, adapter), answer(SMALL, adapter, int8=True)
+    assert exact[0].tobytes() == rounded[0].tobytes()
+    off = np.abs(exact[3] - rounded[3]).max() / np.abs(exact[3]).max()
+    assert 0 < off < 0.2
+
+
+def test_a_zero_adapter_with_the_exact_mask_changes_nothing():
+    arrays = {name: 0 * array for name, array in adapters.random_arrays(SMALL, rank=2, seed=0).items()}
+    adapter = adapters.prepare(arrays, SMALL, weights_of(SMALL), alpha=2.0)
+    without, found = answer(SMALL, None), answer(SMALL, adapter)
+    assert (found[2] == without[2]).all()
+    np.testing.assert_allclose(found[3], without[3], atol=1e-5)
+
+
+def test_both_masks_agree_where_no_camera_is_absent():
+    config = dataclasses.replace(SMALL, cameras=("a", "b", "c"))
+    assert random_adapter(config, "published").stale is None
+
+
+def test_its_memory_is_its_own_size():
+    adapter = random_adapter(SMALL)
+    weights = weights_of(SMALL)
+    shared = {id(leaf) for leaf in jax.tree.leaves(weights)}
+    added = [leaf for leaf in jax.tree.leaves(adapter.on(weights)) if id(leaf) not in shared]
+    arrays = adapters.random_arrays(SMALL, rank=3, seed=1)
+    assert 0 < sum(leaf.nbytes for leaf in added) <= sum(array.nbytes for array in arrays.values())
+
+
+def test_names_and_shapes_are_those_of_the_published_file():
+    shapes = adapters.shapes(PI05_LIBERO.trunk, 16)
+    assert len(shapes) == 10
+    assert sum(int(np.prod(shape)) for shape in shapes.values()) == 27_869_184
+    assert shapes[f"{BELOW}attn/attn_vec_einsum/lora_b"] == (18, 8, 16, 2048)
+    assert shapes[f"{BELOW}mlp/gating_einsum_lora_b"] == (18, 2, 16, 16384)
+
+
+def test_the_card_beside_a_file_gives_alpha_and_mask(tmp_path):
+    file, weights = tmp_path / "a.npz", weights_of(SMALL)
+    arrays = adapters.random_arrays(SMALL, rank=2, seed=0)
+    write_adapter(file, arrays, {"rank": 2, "alpha": 6, "mask": "published"})
+    loaded = AdapterSource(file=str(file)).load(SMALL, weights)
+    assert loaded.layers[0]["qkv"].scale == 3.0
+    assert loaded.layers[0]["down"].scale == 1.0
+    assert loaded.stale is not None
+    assert AdapterSource(file=str(file), mask="exact").load(SMALL, weights).stale is None
+    (tmp_path / CARD).unlink()
+    assert AdapterSource(file=str(file)).load(SMALL, weights).layers[0]["qkv"].scale == 1.0
+
+
+def refusal(tmp_path, change, **source):
+    arrays = dict(adapters.random_arrays(SMALL, rank=2, seed=0))
+    change(arrays)
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(UsageError) as refused:
+        AdapterSource(file=str(tmp_path / "a.npz"), **source).load(SMALL, weights_of(SMALL))
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def test_bad_adapters_are_refused_in_one_line(tmp_path):
+    down = f"{BELOW}mlp/linear_lora_a"
+    deep = np.zeros((9, *adapters.shapes(SMALL.trunk, 2)[down][1:]), np.float32)
+    nan = np.full(adapters.shapes(SMALL.trunk, 2)[down], np.nan, np.float32)
+    assert "is missing (1 of 10)" in refusal(tmp_path, lambda arrays: arrays.pop(down))
+    assert "did you mean" in refusal(tmp_path, lambda arrays: arrays.update(lora_a=nan)) or "lora_a" in (
+        refusal(tmp_path, lambda arrays: arrays.update(lora_a=nan))
+    )
+    assert "belongs to another model" in refusal(tmp_path, lambda arrays: arrays.update({down: deep}))
+    assert "not finite" in refusal(tmp_path, lambda arrays: arrays.update({down: nan}))
+    assert "has rank 2, and the policy says 16" in refusal(tmp_path, lambda _: None, rank=16)
+    assert "SHA-256" in refusal(tmp_path, lambda _: None, sha256="0" * 64)
+    (tmp_path / CARD).write_text(json.dumps({"rank": 8}))
+    assert f"{CARD} says 8" in refusal(tmp_path, lambda _: None)
+    (tmp_path / CARD).write_text(json.dumps({"mask": "both"}))
+    assert "unknown mask 'both'" in refusal(tmp_path, lambda _: None)

@@ -1,0 +1,119 @@
+"""A trained adapter says what it was taught, resumes to the bit, and leaves the policy's weights alone."""
+
+import dataclasses
+
+import pytest
+import yaml
+
+from configs.errors import UsageError
+from configs.reading import read_json_object, read_npz
+from oxygen.model import adapter as adapters
+from oxygen.model.params import random_params
+from oxygen.policy.factory import create_vector_policy
+from oxygen.robots import transforms
+from oxygen.robots.transforms import LIBERO
+from oxygen.serving.engine_config import EngineConfig
+from oxygen.serving.scheduler import Mode
+from oxygen.training import checkpoint
+from oxygen.training.checkpoint import ADAPTER
+from oxygen.training.logs import read_log
+from oxygen.training.run import train
+from oxygen.training.samples import Mixture
+from oxygen.training.statistics import measure
+from oxygen.training.trainer import Schedule
+from oxygen.weights import load
+from oxygen.weights.adapter import CARD, AdapterSource
+from oxygen.weights.card import CARD as POLICY_CARD
+from tests.oxygen.training.conftest import MODEL, RECIPE, TASKS, VOCABULARY, StopAt, bits, samples, training
+
+RANK, STEPS = 8, 150
+SCHEDULE = Schedule(log_every=30, save_every=75)
+
+
+@pytest.fixture(scope="module")
+def mixture():
+    return Mixture((samples(4),))
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory, mixture):
+    """A policy that nobody taught to speak."""
+    folder = tmp_path_factory.mktemp("base") / "policy"
+    served = checkpoint.PolicyMetadata(
+        model=MODEL,
+        embodiment="libero",
+        asset_id=LIBERO.asset_id,
+        statistics=measure(mixture),
+        tokenizer=VOCABULARY.serialized,
+        tasks=(),
+        record={},
+    )
+    checkpoint.write_policy(folder, random_params(MODEL, 0), served, step=0)
+    return folder
+
+
+def of_adapter(base):
+    recipe = dataclasses.replace(
+        RECIPE, adapter=RANK, optimiser="adamw", learning_rate=0.02, ema=0.5, steps=STEPS
+    )
+    return dataclasses.replace(
+        training(),
+        recipe=recipe,
+        start_from=str(base),
+        norm_stats=str(base),
+        base={"name": "silent", "kind": "oxygen", "model": MODEL.name, "weights": str(base)},
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, base, mixture):
+    folder = tmp_path_factory.mktemp("adapter")
+    return folder, train(folder, of_adapter(base), mixture, VOCABULARY, schedule=SCHEDULE)
+
+
+def test_the_served_policy_says_what_the_adapter_was_taught_and_acts_as_before(trained, base, mixture):
+    folder = checkpoint.newest(trained[0] / "checkpoints")
+    said, chunks = {}, []
+    for adapter in (None, AdapterSource(file=str(folder / ADAPTER))):
+        policy = create_vector_policy(
+            MODEL,
+            weights=load(base, MODEL),
+            tokenizer=VOCABULARY,
+            tasks=TASKS,
+            engine=EngineConfig(mode=Mode.ISOLATED, slots=4, rows=4),
+            transform=transforms.of_checkpoint(LIBERO, base),
+            adapter=adapter,
+        )
+        part = mixture.parts[0]
+        images = dict(zip(MODEL.cameras, part.images[0], strict=True))
+        observation = {"images": images, "state": part.state[0], "prompt": part.language[0]}
+        policy.reset(0, 0)
+        (actions,), (reply,) = policy.act([observation]), policy.settle()
+        chunks.append(actions.tobytes())
+        said = {text.task: text.text for text in reply.finished}
+    assert chunks[0] == chunks[1]
+    assert said == {task.name: part.texts[task.name][0] for task in TASKS}
+
+
+def test_it_writes_oxygens_layout_and_its_cards(trained):
+    folder = checkpoint.newest(trained[0] / "checkpoints")
+    arrays = read_npz(folder / ADAPTER)
+    assert adapters.rank_of(arrays, MODEL, "adapter") == RANK
+    card = read_json_object(folder / CARD)
+    assert (card["rank"], card["alpha"], card["mask"], card["training_step"]) == (RANK, RANK, "exact", STEPS)
+    assert card["language_tasks"] == {task.name: task.prompt for task in TASKS}
+    assert yaml.safe_load((folder / POLICY_CARD).read_text())["adapter"] == ADAPTER
+    *_, last = [line for line in read_log(trained[0]) if "loss" in line]
+    assert last["memory_accuracy"] == last["narration_accuracy"] == 1
+
+
+def test_a_stopped_and_resumed_training_equals_the_uninterrupted_one(trained, base, mixture, tmp_path):
+    for stop in (StopAt(40), lambda: False):
+        schedule = dataclasses.replace(SCHEDULE, should_stop=stop)
+        state = train(tmp_path, of_adapter(base), mixture, VOCABULARY, schedule=schedule)
+    assert bits(state) == bits(trained[1])
+
+
+def test_only_adamw_trains_an_adapter():
+    with pytest.raises(UsageError, match="adamw"):
+        dataclasses.replace(RECIPE, adapter=4)
