@@ -73,7 +73,9 @@ def written(tmp_path, monkeypatch):
 
 
 DOCUMENT = Path(__file__).parents[3] / "docs/policies.md"
-DOCUMENTED = re.findall(r"```python\n(# my_.+?)```", DOCUMENT.read_text(), re.DOTALL)
+DOCUMENTED = re.findall(
+    r"```python\n(# my_\w*policy.py\n[^`]+?class MyPolicy:[^`]+)```", DOCUMENT.read_text()
+)
 
 
 def acted(opened):

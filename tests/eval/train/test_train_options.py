@@ -268,3 +268,9 @@ def test_a_training_records_its_wordings(collected):
 def test_other_datasets_have_one_wording(tmp_path):
     recorded = having(OPTIONS, data=(str(tmp_path),))
     assert training_of(recorded).identity()["wordings"] == {}
+
+
+def test_the_smoke_training_takes_what_the_smoke_collection_writes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"eval\.collect --config smoke --output demonstrations"):
+        app(["--config", "smoke"], exit_on_error=False, result_action="return_value")

@@ -70,10 +70,14 @@ def test_a_server_beyond_this_machine_warns_and_ends_in_order_on_sigterm():
             assert json.load(answer) == {"status": "ok"}
         again = subprocess.run([*program[:-4], "--port", port], capture_output=True, text=True, check=False)
         assert again.returncode == 2
-        assert again.stderr.startswith(f"error: cannot listen at 127.0.0.1, port {port}")
+        assert again.stderr.splitlines()[-1].startswith(f"error: cannot listen at 127.0.0.1, port {port}")
+        assert "for up to 8 robots, one after the other, at" in line
         process.terminate()
         assert process.wait(60) == 0
-        assert "--api-key-env" in process.stderr.read()
+        said = process.stderr.read()
+        assert "--api-key-env" in said
+        for stage in ("drawing random weights: 2.4 million parameters", "compiling prefill", "running every"):
+            assert stage in said
 
 
 def test_eight_robots_are_served_by_default():
