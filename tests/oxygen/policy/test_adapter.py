@@ -1,4 +1,4 @@
-"""Actions with and without an adapter are the same bits in every mode; its texts are the same in all of them."""
+"""Actions with and without an adapter are the same bits in every mode, and its texts are the same in all."""
 
 import dataclasses
 
