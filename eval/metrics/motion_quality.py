@@ -5,17 +5,50 @@ of squared jerk, times the duration to the fifth, over the squared amplitude, wh
 path. It depends on neither size nor duration of a movement; of a straight minimum-jerk movement it is 720.
 """
 
+import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64, Int
 
 from configs.interface import ActionSpec
-from eval.records.schema import MotionQuality
+from eval.metrics.statistics import MeanDifference, bounds, cluster_bootstrap_95, mean_difference
+from eval.records.schema import EpisodeResult, MotionQuality, Outcome
 
 _HOLDING = -1
 """Stands for the query of a chunk while the robot holds still."""
+
+
+MEASURES = tuple(field.name for field in dataclasses.fields(MotionQuality))
+
+
+def summarize_motion(graded: Sequence[EpisodeResult]) -> dict[str, dict[str, Any]]:
+    """Measure to its mean, 95 % bootstrap interval and number `n`, over the solved episodes that have it.
+
+    Episodes that fail last until the limit, which measures of a whole movement depend on.
+    """
+    summary = {}
+    for measure in MEASURES:
+        motions = [episode.motion for episode in graded if episode.outcome is Outcome.SUCCESS]
+        values = [value for motion in motions if (value := getattr(motion, measure)) is not None]
+        if values:
+            interval = cluster_bootstrap_95(np.mean, np.array(values, float), method="percentile")
+            summary[measure] = {"mean": float(np.mean(values)), "ci95": bounds(interval), "n": len(values)}
+    return summary
+
+
+def motion_differences(pairs: Sequence[tuple[EpisodeResult, EpisodeResult]]) -> dict[str, MeanDifference]:
+    """Measure to its paired difference, over the pairs (A, B) that both solved and that both have."""
+    both = [(a.motion, b.motion) for a, b in pairs if a.outcome is b.outcome is Outcome.SUCCESS]
+    found = {}
+    for measure in MEASURES:
+        values = [(getattr(a, measure), getattr(b, measure)) for a, b in both]
+        difference = mean_difference([pair for pair in values if None not in pair])
+        if difference is not None:
+            found[measure] = difference
+    return found
 
 
 class EpisodeMotion:

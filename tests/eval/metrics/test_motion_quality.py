@@ -12,10 +12,13 @@ from eval.metrics.motion_quality import (
     chunk_jump_ratio,
     gripper_toggles,
     log_dimensionless_jerk,
+    motion_differences,
     path_length,
+    summarize_motion,
 )
 from eval.records.schema import MotionQuality
 from sim_envs.fake import FakeSuite
+from tests.eval.factory import episode, key
 
 ACTION = FakeSuite().interface.action
 SIZES = st.floats(0.01, 100)
@@ -98,3 +101,26 @@ def test_what_a_world_does_not_give_is_absent_and_not_zero():
     assert motion.quality() == MotionQuality()
     motion.add(list(np.zeros((3, 7))), [0, 0, 0], [])
     assert motion.quality() == MotionQuality(gripper_toggles=0)
+
+
+def moved(jerk: float | None, outcome: str = "success"):
+    motion = MotionQuality(log_dimensionless_jerk=jerk, gripper_toggles=2)
+    return episode(key(0), outcome, motion=motion)
+
+
+def test_motion_is_compared_in_pairs_that_both_solved_and_that_both_measured():
+    pairs = [
+        (moved(10.0), moved(11.0)),
+        (moved(12.0), moved(14.0)),
+        (moved(10.0), moved(30.0, "timeout")),
+        (moved(None), moved(9.0)),
+    ]
+    found = motion_differences(pairs)
+    assert set(found) == {"log_dimensionless_jerk", "gripper_toggles"}
+    jerk = found["log_dimensionless_jerk"]
+    assert (jerk.a, jerk.b, jerk.difference, jerk.n_pairs) == pytest.approx((11, 12.5, 1.5, 2))
+    assert found["gripper_toggles"].n_pairs == 3
+    summary = summarize_motion([b for _, b in pairs])
+    assert summary["log_dimensionless_jerk"]["mean"] == pytest.approx(34 / 3)
+    assert summary["log_dimensionless_jerk"]["n"] == 3
+    assert summarize_motion([episode(key(0))]) == {}
