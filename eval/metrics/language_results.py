@@ -7,7 +7,12 @@ from typing import Any
 import numpy as np
 
 from eval.metrics.language import HEADLINES
-from eval.metrics.statistics import bounds, cluster_bootstrap_95
+from eval.metrics.statistics import (
+    MeanDifference,
+    bounds,
+    cluster_bootstrap_95,
+    ratio_of_sums,
+)
 from eval.records.schema import EpisodeResult, Share, TextScores
 
 
@@ -35,15 +40,64 @@ def summarize_language(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
 
     `at_request` and `on_delivery` map each measure to its percentage over all graded texts (`pc`), the 95 %
     bootstrap interval over episodes (`ci95`; None for one episode, or if all agree) and the number of
-    decisions (`n`). `lost` is the drop of the headline measure from request to delivery in percentage points,
-    `staleness_ms` the mean simulated time between the two.
+    decisions (`n`). `current` is currency: the percentage of simulated time in which the text delivered last
+    is true, memories by the F1 of their items; None on clock `paused`. `lost` is the drop of the headline
+    measure from request to delivery in percentage points, `staleness_ms` the mean simulated time between.
     """
     rows = {}
     for task in HEADLINES:
         scores = [episode.texts[task] for episode in episodes if task in episode.texts]
         if scores:
-            rows[task] = _row(task, scores)
+            rows[task] = {**_row(task, scores), "current": _current(task, episodes)}
     return rows
+
+
+def currency_differences(
+    pairs: Sequence[tuple[EpisodeResult, EpisodeResult]],
+) -> dict[str, MeanDifference]:
+    """Language task to the currency of its texts in both runs, percent, and B minus A in points.
+
+    Over pairs (A, B), for tasks that both runs have texts of; the interval is over episodes.
+    """
+    found = {}
+    for task in HEADLINES:
+        a, b = (_current_columns(task, [pair[side] for pair in pairs]) for side in (0, 1))
+        if a is not None and b is not None:
+            percent = [100 * float(ratio_of_sums(*columns)) for columns in (a, b)]
+            found[task] = MeanDifference(
+                a=percent[0],
+                b=percent[1],
+                difference=percent[1] - percent[0],
+                ci95=cluster_bootstrap_95(_rise, *a, *b, method="percentile"),
+                n_pairs=len(pairs),
+            )
+    return found
+
+
+def _current(task: str, episodes: Sequence[EpisodeResult]) -> dict[str, Any] | None:
+    """Percentage of simulated time in which the last text is true, with interval; None if not recorded."""
+    columns = _current_columns(task, episodes)
+    if columns is None:
+        return None
+    interval = cluster_bootstrap_95(ratio_of_sums, *columns, method="percentile")
+    return {
+        "pc": 100 * float(ratio_of_sums(*columns)),
+        "ci95": bounds(interval, 100),
+        "n": len(episodes),
+    }
+
+
+def _current_columns(task: str, episodes: Sequence[EpisodeResult]) -> tuple[np.ndarray, np.ndarray] | None:
+    """Seconds in which the last text was true, and all seconds, by episode.
+
+    An episode without a text counts as one in which nothing was true. None if no episode has a text of the
+    task, or one with texts has no record of it.
+    """
+    seconds = [episode.texts[task].current_s if task in episode.texts else 0.0 for episode in episodes]
+    total = np.array([episode.simulated_s or 0.0 for episode in episodes])
+    if None in seconds or not total.sum() or not any(task in episode.texts for episode in episodes):
+        return None
+    return np.array(seconds, np.float64), total
 
 
 def mean_staleness_ms(episodes: Sequence[EpisodeResult]) -> float | None:
@@ -84,7 +138,7 @@ def percentage(shares: Sequence[Share]) -> dict[str, Any] | None:
         return None
     return {
         "pc": 100 * float(hits.sum() / of.sum()),
-        "ci95": bounds(cluster_bootstrap_95(_rate, hits, of), 100),
+        "ci95": bounds(cluster_bootstrap_95(ratio_of_sums, hits, of), 100),
         "n": int(of.sum()),
     }
 
@@ -102,11 +156,11 @@ def _columns(shares: Sequence[Share]) -> tuple[np.ndarray, np.ndarray]:
     return np.array([share.hits for share in shares], float), np.array([share.of for share in shares], float)
 
 
-def _rate(hits: np.ndarray, of: np.ndarray, axis: int = -1) -> np.ndarray:
-    return hits.sum(axis=axis) / of.sum(axis=axis)
+def _rise(a: np.ndarray, of_a: np.ndarray, b: np.ndarray, of_b: np.ndarray, axis: int = -1) -> np.ndarray:
+    return 100 * (ratio_of_sums(b, of_b, axis) - ratio_of_sums(a, of_a, axis))
 
 
 def _fall(
     hits: np.ndarray, of: np.ndarray, later_hits: np.ndarray, later_of: np.ndarray, axis: int = -1
 ) -> np.ndarray:
-    return _rate(hits, of, axis) - _rate(later_hits, later_of, axis)
+    return ratio_of_sums(hits, of, axis) - ratio_of_sums(later_hits, later_of, axis)

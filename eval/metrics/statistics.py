@@ -15,6 +15,9 @@ _RESAMPLES = 2000
 _AT_ONCE = 100
 """Resamples in memory: with the 4500 episodes of libero_90, a few megabytes."""
 
+_MIN_EQUAL = 6
+"""Fewer values that all agree have no interval."""
+
 _NO_WIDTH = 1e-9
 """Width below which an interval is due to rounding alone."""
 
@@ -96,6 +99,57 @@ def cluster_bootstrap_95(
         bounds = np.quantile(found.bootstrap_distribution, [(1 - level) / 2, (1 + level) / 2])
     low, high = bounds.tolist()
     return Interval(low=low, high=high) if high - low > _NO_WIDTH else None
+
+
+def ratio_of_sums(part: np.ndarray, whole: np.ndarray, axis: int = -1) -> np.ndarray:
+    """A pooled rate, for `cluster_bootstrap_95`."""
+    return part.sum(axis=axis) / whole.sum(axis=axis)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MeanDifference:
+    """Means of paired values, and their difference.
+
+    Attributes:
+        a: Mean in A.
+        b: Mean in B.
+        difference: B minus A.
+        ci95: Its 95 % bootstrap interval over pairs; None if undefined.
+        n_pairs: Pairs.
+    """
+
+    a: float
+    b: float
+    difference: float
+    ci95: Interval | None
+    n_pairs: int
+
+
+def mean_difference(pairs: Sequence[tuple[float, float]]) -> MeanDifference | None:
+    """The means over pairs (A, B) and their difference; None without pairs.
+
+    If at least six differences all agree, the interval has no width.
+    """
+    if not pairs:
+        return None
+    a, b = np.array(pairs, np.float64).T
+    difference = float((b - a).mean())
+    interval = cluster_bootstrap_95(np.mean, b - a, method="percentile")
+    return MeanDifference(
+        a=float(a.mean()),
+        b=float(b.mean()),
+        difference=difference,
+        ci95=interval or agreed(difference, len(pairs)),
+        n_pairs=len(pairs),
+    )
+
+
+def agreed(value: float, pairs: int) -> Interval | None:
+    """The interval of values that all agree: without width if there are at least six, else None.
+
+    The median then has that value with 97 % confidence.
+    """
+    return Interval(low=value, high=value) if pairs >= _MIN_EQUAL else None
 
 
 def _expanded_level(clusters: int) -> float:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.metrics.language_results import mean_staleness_ms, summarize_language
+from eval.metrics.motion_quality import summarize_motion
 from eval.metrics.progress import summarize_progress
 from eval.metrics.simulated_time import summarize_time
 from eval.metrics.statistics import bounds, quantiles, wilson_95
@@ -44,6 +45,7 @@ def summarize(run: Path) -> dict[str, Any]:
     """
     folder = RunFolder(run)
     identity = read_identity(folder)
+    limits = identity.limits_s
     episodes = list(read_episodes(folder).values())
     timings = {episode.key: timings_of(read_queries(folder, episode.key)) for episode in episodes}
     seconds = sum(episode.wall_s for episode in episodes)
@@ -55,19 +57,27 @@ def summarize(run: Path) -> dict[str, Any]:
         "while_waiting": identity.while_waiting,
         "overlap": identity.overlap,
         "overall": {
-            **aggregate(episodes, timings),
+            **aggregate(episodes, timings, limits),
             **_lerobot(episodes),
             "eval_s": seconds,
             "eval_ep_s": seconds / max(1, len(episodes)),
         },
-        "per_suite": {suite: aggregate(members, timings) for suite, members in suites.items()},
+        "per_suite": {suite: aggregate(members, timings, limits) for suite, members in suites.items()},
         "per_group": {suite: _lerobot(members) for suite, members in suites.items()},
-        "per_task": [_task(members, timings) for members in tasks.values()],
+        "per_task": [_task(members, timings, limits) for members in tasks.values()],
     }
 
 
-def aggregate(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, Any]:
-    """One row of a table; all fields but `n_errors` are over graded episodes."""
+def aggregate(
+    episodes: Sequence[EpisodeResult], timings: Timings, limits_s: Mapping[str, float]
+) -> dict[str, Any]:
+    """One row of a table; all fields but `n_errors` are over graded episodes.
+
+    Args:
+        episodes: The episodes.
+        timings: Their latencies.
+        limits_s: Each suite's step limit in simulated seconds, as far as it is known.
+    """
     graded = graded_only(episodes)
     successes = sum(map(solved, graded))
     policy_s = sum(episode.policy_s for episode in graded)
@@ -82,7 +92,7 @@ def aggregate(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, 
         "pc_success_ci95": bounds(wilson_95(successes, len(graded)), 100),
         **summarize_progress(graded),
         "mean_steps": _mean([episode.steps for episode in graded]),
-        **summarize_time(graded),
+        **summarize_time(graded, limits_s),
         "latency_ms": _latency(graded, timings),
         "charged_ms": _charged(graded, timings),
         "control_steps": _control_steps(graded, timings),
@@ -92,6 +102,7 @@ def aggregate(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, 
         "tokens_per_s": tokens / policy_s if policy_s > 0 else None,
         "staleness_ms": mean_staleness_ms(graded),
         "texts": summarize_language(graded),
+        "motion": summarize_motion(graded),
     }
 
 
@@ -137,7 +148,9 @@ def _control_steps(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[
     return found or None
 
 
-def _task(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, Any]:
+def _task(
+    episodes: Sequence[EpisodeResult], timings: Timings, limits_s: Mapping[str, float]
+) -> dict[str, Any]:
     first = episodes[0]
     graded = graded_only(episodes)
     # As LeRobot counts rewards: 1 at the step that solves the task.
@@ -148,7 +161,7 @@ def _task(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, Any]
         "task": first.task,
         "language": first.instruction,
         "wordings": list(dict.fromkeys(episode.language for episode in episodes)),
-        **aggregate(episodes, timings),
+        **aggregate(episodes, timings, limits_s),
         "metrics": {
             "successes": [solved(episode) for episode in graded],
             "sum_rewards": rewards,

@@ -2,16 +2,23 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-from jaxtyping import Float64
 
-from eval.metrics.statistics import Interval, bounds, cluster_bootstrap_95, wilson_95
+from eval.metrics.simulated_time import restricted_s
+from eval.metrics.statistics import (
+    Interval,
+    MeanDifference,
+    agreed,
+    bounds,
+    cluster_bootstrap_95,
+    mean_difference,
+    ratio_of_sums,
+    wilson_95,
+)
 from eval.metrics.success import graded_only, solved
 from eval.records.schema import EpisodeResult
-
-_MIN_EQUAL_RATIOS = 6
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,22 +64,40 @@ def time_ratio(pairs: Sequence[tuple[EpisodeResult, EpisodeResult]]) -> TimeRati
     return TimeRatio(ratio=math.exp(logs.mean()), ci95=_interval(logs), n_pairs=len(logs))
 
 
-def restricted_seconds(
-    episodes: Iterable[EpisodeResult], limits_s: Mapping[str, float]
-) -> "Float64[np.ndarray, ' episode']":
-    """Simulated seconds to success of each graded episode; failures count as their suite's limit."""
-    graded = graded_only(list(episodes))
-    return np.array([limits_s[e.key.suite] if e.success_s is None else e.success_s for e in graded])
-
-
 def _interval(logs: np.ndarray) -> Interval | None:
     found = cluster_bootstrap_95(np.mean, logs, method="percentile")
     if found is not None:
         return Interval(low=math.exp(found.low), high=math.exp(found.high))
-    if len(logs) >= _MIN_EQUAL_RATIOS:
-        ratio = math.exp(logs.mean())
-        return Interval(low=ratio, high=ratio)
-    return None
+    return agreed(math.exp(logs.mean()), len(logs))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RestrictedTimes:
+    """Restricted mean times of two runs: mean time to success, where an unsolved episode counts as its limit.
+
+    Attributes:
+        seconds: Simulated seconds in A and B, and their difference.
+        ratio: B's mean over A's; below 1, B is faster.
+        ci95: Its 95 % bootstrap interval over episodes; None if undefined.
+    """
+
+    seconds: MeanDifference
+    ratio: float
+    ci95: Interval | None
+
+
+def restricted_times(
+    pairs: Sequence[tuple[EpisodeResult, EpisodeResult]], limits_s: Mapping[str, float]
+) -> RestrictedTimes | None:
+    """The restricted mean times over graded pairs (A, B); None if there is none, or no time was recorded."""
+    both = [(restricted_s(a, limits_s), restricted_s(b, limits_s)) for a, b in pairs]
+    seconds = [(a, b) for a, b in both if a is not None and b is not None]
+    difference = mean_difference(seconds)
+    if difference is None or not difference.a or not difference.b:
+        return None
+    ratio = difference.b / difference.a
+    interval = cluster_bootstrap_95(ratio_of_sums, *np.array(seconds).T[::-1], method="percentile")
+    return RestrictedTimes(seconds=difference, ratio=ratio, ci95=interval or agreed(ratio, len(seconds)))
 
 
 def success_curve(results: Sequence[EpisodeResult]) -> list[CurvePoint]:

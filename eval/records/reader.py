@@ -55,6 +55,7 @@ class RunIdentity:
         while_waiting: Value of `--while-waiting`.
         overlap: Value of `--overlap`.
         clock_device: Device of the clock's profile; None on other clocks.
+        limits_s: Each suite's step limit in simulated seconds; empty if only hashes are recorded.
         margin: Declared non-inferiority margin of the success rate, percentage points.
         time_margin: Declared non-inferiority margin of the time to success, percent.
         status: `complete`, or why it is not.
@@ -84,6 +85,7 @@ class RunIdentity:
     while_waiting: str = "continue"
     overlap: str = "skip"
     clock_device: str | None = None
+    limits_s: Mapping[str, float] = dataclasses.field(default_factory=dict)
     margin: float = 5.0
     time_margin: float = 10.0
 
@@ -182,6 +184,11 @@ def _identity(manifest: _Manifest) -> RunIdentity:
     profiles = [world.get("clock", {}).get("profile", {}) for world in manifest.protocol.values()]
     identity["protocol_hash"] = protocol_hash(manifest.protocol)
     identity["clock_device"] = next((profile["device"] for profile in profiles if "device" in profile), None)
+    identity["limits_s"] = {
+        suite: world["suite"]["max_steps"] / world["suite"]["control_hz"]
+        for suite, world in manifest.protocol.items()
+        if "suite" in world
+    }
     identity["suite_hashes"] = {suite: suite_hash(world) for suite, world in manifest.protocol.items()}
     return _IDENTITY.validate_python(identity)
 

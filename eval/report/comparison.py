@@ -7,9 +7,18 @@ from configs.cli import pluralize
 from configs.errors import UsageError
 from eval.metrics.action_difference import ActionDifference, EpisodeQueries, action_difference
 from eval.metrics.language import HEADLINES
-from eval.metrics.statistics import holm, quantiles
+from eval.metrics.language_results import currency_differences
+from eval.metrics.motion_quality import motion_differences
+from eval.metrics.statistics import MeanDifference, holm, quantiles
 from eval.metrics.success import LATENCY_STAGES
-from eval.metrics.time_to_success import CurvePoint, TimeRatio, success_curve, time_ratio
+from eval.metrics.time_to_success import (
+    CurvePoint,
+    RestrictedTimes,
+    TimeRatio,
+    restricted_times,
+    success_curve,
+    time_ratio,
+)
 from eval.records.query_logs import read_queries
 from eval.records.reader import RunIdentity, read_episodes, read_identity
 from eval.records.schema import EpisodeResult, RunFolder
@@ -44,6 +53,10 @@ class Comparison:
 
     Attributes:
         time_ratio: B's simulated seconds to success over A's; None if no pair has both.
+        restricted: Restricted mean times over the graded pairs; None if no time was recorded.
+        currency: Language task to the percentage of simulated time in which its last text is true, over the
+            graded pairs, for tasks that both runs recorded.
+        motion: Measure of `MotionQuality` to its difference, over the pairs that both solved.
         curve_a: Fraction of the graded pairs that A solved by each time; `curve_b` likewise. Empty if times
             are not recorded.
         staleness: Language task to the staleness of its finished texts, over the graded pairs.
@@ -59,6 +72,9 @@ class Comparison:
     latency: Mapping[str, StageLatency]
     texts: Sequence[TextPairs]
     time_ratio: TimeRatio | None = None
+    restricted: RestrictedTimes | None = None
+    currency: Mapping[str, MeanDifference] = dataclasses.field(default_factory=dict)
+    motion: Mapping[str, MeanDifference] = dataclasses.field(default_factory=dict)
     curve_a: Sequence[CurvePoint] = ()
     curve_b: Sequence[CurvePoint] = ()
     staleness: Mapping[str, Staleness] = dataclasses.field(default_factory=dict)
@@ -152,6 +168,9 @@ def _compare(
         latency=_latency(queries),
         texts=pair_texts(queries) if a.clock == PAUSED else all_texts(queries),
         time_ratio=time_ratio(graded),
+        restricted=restricted_times(graded, a.limits_s),
+        currency=currency_differences(graded),
+        motion=motion_differences(graded),
         curve_a=success_curve([x for x, _ in graded]),
         curve_b=success_curve([y for _, y in graded]),
         staleness=_staleness(graded),

@@ -33,6 +33,9 @@ def to_json(comparison: Comparison, judgements: Judgements) -> dict[str, Any]:
             for suite, pairs in comparison.per_suite.items()
         },
         "time_to_success": _times_to_json(comparison, judgements),
+        "restricted_mean_time": _restricted_to_json(comparison, judgements),
+        "currency": {task: dataclasses.asdict(each) for task, each in comparison.currency.items()},
+        "motion": {measure: dataclasses.asdict(each) for measure, each in comparison.motion.items()},
         "success_over_time": {
             run: [
                 {
@@ -67,6 +70,18 @@ def _times_to_json(comparison: Comparison, judgements: Judgements) -> dict[str, 
         "b_over_a": times.ratio,
         "b_over_a_ci95": bounds(times.ci95),
         "verdict": None if judgements.time is None else dataclasses.asdict(judgements.time),
+    }
+
+
+def _restricted_to_json(comparison: Comparison, judgements: Judgements) -> dict[str, Any] | None:
+    times = comparison.restricted
+    if times is None:
+        return None
+    return {
+        **dataclasses.asdict(times.seconds),
+        "b_over_a": times.ratio,
+        "b_over_a_ci95": bounds(times.ci95),
+        "verdict": None if judgements.restricted is None else dataclasses.asdict(judgements.restricted),
     }
 
 

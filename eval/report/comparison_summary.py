@@ -1,4 +1,4 @@
-"""A comparison in at most four lines: success, time to success, texts, clock."""
+"""A comparison in a few lines: success, time to success, restricted mean time, texts, clock."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ from eval.report.comparison_verdict import (
 def verdict_lines(
     comparison: Comparison, margin: float = MARGIN, time_margin: float = TIME_MARGIN
 ) -> list[str]:
-    """The verdicts in at most four lines of 80 columns, for the end of a run.
+    """The verdicts in at most six lines of 80 columns, for the end of a run.
 
     Args:
         comparison: The comparison.
@@ -34,8 +34,15 @@ def verdict_lines(
     a, b = comparison.names
     lines = [f"{b} compared with {a}, clock {comparison.a.clock}:"]
     lines.append(_line("success", judgements.success, _format_success(comparison, judgements.success)))
+    success = judgements.success
+    if success.needed_for is not None and success.episodes_needed is not None:
+        needed = f"{success.needed_for.value} with {format_needed(success.episodes_needed)}"
+        lines.append(f"{'':<15} {needed} episodes, at that difference")
     if judgements.time is not None:
         lines.append(_line("time to success", judgements.time, _format_time(comparison, judgements.time)))
+    if judgements.restricted is not None:
+        numbers = _format_restricted(comparison, judgements.restricted)
+        lines.append(_line("restricted mean", judgements.restricted, numbers))
     texts = "; ".join(_format_texts(comparison)).replace(" ms", " ms stale", 1)
     return [*lines, f"{'texts (points)':<15} {texts}"] if texts else lines
 
@@ -64,13 +71,18 @@ def _format_success(comparison: Comparison, judgement: Judgement) -> str:
         return ""
     numbers = f"{format_points(difference)} points, {format_between(interval)}"
     if judgement.verdict is Verdict.INCONCLUSIVE:
-        needed = judgement.episodes_needed
-        return f"{numbers}; {'none suffices' if needed is None else f'needs {format_needed(needed)}'}"
+        return f"{numbers}; none suffices" if judgement.episodes_needed is None else numbers
     return f"{numbers}, margin {judgement.margin:g}"
 
 
 def _format_time(comparison: Comparison, judgement: Judgement) -> str:
     times = comparison.time_ratio
+    assert times is not None
+    return f"{times.ratio:.2f} times as long, {format_times_interval(times)}, margin {judgement.margin:g} %"
+
+
+def _format_restricted(comparison: Comparison, judgement: Judgement) -> str:
+    times = comparison.restricted
     assert times is not None
     return f"{times.ratio:.2f} times as long, {format_times_interval(times)}, margin {judgement.margin:g} %"
 

@@ -24,6 +24,16 @@ _MEASURES = {
     "memory": "F1 of memory",
     "textual_memory": "exact textual memories",
 }
+MOTION_HEADINGS = {
+    "log_dimensionless_jerk": "log jerk",
+    "path_length_m": "path (m)",
+    "chunk_jump_ratio": "jump at chunks",
+    "gripper_toggles": "gripper toggles",
+}
+_MEASURES_NOTE = (
+    "Motion in pairs that both solved, texts in all. Less jerk is smoother; jump at chunks: of actions where "
+    "the chunk changes, relative to inside chunks. True now: share of simulated time (docs/comparing.md)."
+)
 _WHEN = {"at_request": "when requested", "on_delivery": "on delivery"}
 
 
@@ -52,7 +62,7 @@ def show(
     if any(errors):
         console.print(f"Left out, ended in an error: {errors[0]} in A, {errors[1]} in B.")
     console.print()
-    for judgement in filter(None, (judgements.success, judgements.time)):
+    for judgement in filter(None, (judgements.success, judgements.time, judgements.restricted)):
         console.print(f"[bold]{escape(judgement.sentence)}[/]")
     if comparison.a.clock == PAUSED or comparison.actions.bitwise_equal:  # else not of the same moments
         console.print(f"\n{_format_actions(comparison.actions)}")
@@ -62,6 +72,10 @@ def show(
         console.print()
         console.print(_latencies(comparison))
         console.print(f"[dim]{_format_turns(comparison)}[/]")
+    if comparison.motion or comparison.currency:
+        console.print()
+        console.print(_measures(comparison))
+        console.print(f"[dim]{_MEASURES_NOTE}[/]")
     if comparison.texts:
         console.print()
         console.print(_texts(comparison.texts))
@@ -117,6 +131,18 @@ def _latencies(comparison: Comparison) -> Table:
             a, b = latency.a[quantile], latency.b[quantile]
             ratio = number(latency.ratio(quantile), ".2f")
             table.add_row(escape(f"{stage}, {quantile}"), f"{a:.1f}", f"{b:.1f}", ratio)
+    return table
+
+
+def _measures(comparison: Comparison) -> Table:
+    """Quality of motion and currency of texts in both runs, and their paired differences."""
+    table = _table("measure", "A", "B", "B minus A", "95 %", "pairs")
+    rows = [(MOTION_HEADINGS[name], each) for name, each in comparison.motion.items()]
+    rows += [(f"{task} true now (%)", each) for task, each in comparison.currency.items()]
+    for heading, each in rows:
+        between = "–" if each.ci95 is None else f"{each.ci95.low:+.2f} to {each.ci95.high:+.2f}"
+        values = f"{each.a:.2f}", f"{each.b:.2f}", f"{each.difference:+.2f}"
+        table.add_row(heading, *values, between, str(each.n_pairs))
     return table
 
 

@@ -9,7 +9,7 @@ from configs.errors import UsageError
 from eval.metrics.error_budget import ERROR_BUDGET, exceeds
 from eval.metrics.noninferiority import Verdict, corrected_verdicts, episodes_needed, verdict_of
 from eval.metrics.statistics import Interval
-from eval.metrics.time_to_success import TimeRatio
+from eval.metrics.time_to_success import RestrictedTimes, TimeRatio
 from eval.report.comparison import Comparison
 from eval.report.pair_table import PairTable
 
@@ -28,12 +28,14 @@ class Judgement:
         margin: Its margin: percentage points of success, or percent of time.
         sentence: Verdict, margin and numbers in one sentence.
         episodes_needed: If success is inconclusive, the episodes that would settle it; None if none would.
+        needed_for: The verdict that they would give if the present estimate is right.
     """
 
     verdict: Verdict
     margin: float
     sentence: str
     episodes_needed: int | None = None
+    needed_for: Verdict | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,11 +45,13 @@ class Judgements:
     Attributes:
         success: On the pooled pairs, uncorrected: the primary test.
         time: On time to success; None if no episode has a ratio, or errors allow no verdict.
+        restricted: On restricted mean time; None if no time was recorded, or errors allow no verdict.
         per_suite: On success, corrected for the number of suites.
     """
 
     success: Judgement
     time: Judgement | None
+    restricted: Judgement | None
     per_suite: Mapping[str, Verdict]
 
 
@@ -60,9 +64,12 @@ def judge_all(comparison: Comparison, margin: float = MARGIN, time_margin: float
     a, b = comparison.names
     success = judge(comparison.overall, margin, a=a, b=b)
     time = judge_time(comparison.time_ratio, time_margin, a=a, b=b)
+    restricted = judge_restricted(comparison.restricted, time_margin, a=a, b=b)
+    refused = success.verdict is Verdict.TOO_MANY_ERRORS
     return Judgements(
         success=success,
-        time=None if success.verdict is Verdict.TOO_MANY_ERRORS else time,
+        time=None if refused else time,
+        restricted=None if refused else restricted,
         per_suite=_judge_suites(comparison.per_suite, margin),
     )
 
@@ -91,13 +98,20 @@ def judge(pairs: PairTable, margin: float = MARGIN, *, a: str = "A", b: str = "B
     verdict = verdict_of(interval, margin)
     episodes = pluralize(pairs.graded, "episode")
     numbers = f"{format_points(difference)} points, {format_between(interval)}, {episodes}"
+    numbers += f" ({pairs.only_a} solved by {a} alone, {pairs.only_b} by {b} alone)"
     lead = _lead(verdict, interval, a, b, f"(margin {margin:g} points)")
     if verdict is not Verdict.INCONCLUSIVE:
         return Judgement(verdict=verdict, margin=margin, sentence=f"{lead}: {numbers}.")
     needed = episodes_needed(pairs.counts, margin / 100)
-    enough = "no number of" if needed is None else format_needed(needed)
-    sentence = f"{lead}: {numbers}; {enough} episodes would settle it."
-    return Judgement(verdict=verdict, margin=margin, sentence=sentence, episodes_needed=needed)
+    if needed is None:
+        sentence = f"{lead}: {numbers}; no number of episodes would settle it."
+        return Judgement(verdict=verdict, margin=margin, sentence=sentence)
+    expected = Verdict.NON_INFERIOR if difference > -margin else Verdict.INFERIOR
+    enough = f"{format_needed(needed)} episodes would show that it is {expected.value}"
+    sentence = f"{lead}: {numbers}; if that difference is right, {enough}."
+    return Judgement(
+        verdict=verdict, margin=margin, sentence=sentence, episodes_needed=needed, needed_for=expected
+    )
 
 
 def judge_time(
@@ -114,17 +128,44 @@ def judge_time(
     Raises:
         UsageError: The margin is not above 0 %, or no number.
     """
-    if not 0 < margin < math.inf:
-        raise UsageError(f"a time margin of {margin:g} %; give one above 0, such as {TIME_MARGIN:g}")
+    _check_time_margin(margin)
     if times is None:
         return None
     numbers = f"{times.ratio:.2f} times as long, {format_times_interval(times)}"
     numbers += f", {pluralize(times.n_pairs, 'episode')} solved by both"
-    how = f"in time to success (margin {margin:g} %)"
-    if times.ci95 is None:
+    return _judge_ratio(times.ci95, margin, "in time to success", numbers, a, b)
+
+
+def judge_restricted(
+    times: RestrictedTimes | None, margin: float = TIME_MARGIN, *, a: str = "A", b: str = "B"
+) -> Judgement | None:
+    """Compare the 95 % interval of the ratio of restricted mean times, B over A, with the margin.
+
+    Arguments and exceptions are those of `judge_time`.
+    """
+    _check_time_margin(margin)
+    if times is None:
+        return None
+    seconds = times.seconds
+    between = "" if seconds.ci95 is None else f", {format_between(seconds.ci95, digits=2)}"
+    numbers = f"{format_points(seconds.difference, digits=2)} s{between}, {times.ratio:.2f} times as long, "
+    numbers += f"{format_times_interval(times)}, {pluralize(seconds.n_pairs, 'episode')}"
+    return _judge_ratio(times.ci95, margin, "in restricted mean time", numbers, a, b)
+
+
+def _check_time_margin(margin: float) -> None:
+    if not 0 < margin < math.inf:
+        raise UsageError(f"a time margin of {margin:g} %; give one above 0, such as {TIME_MARGIN:g}")
+
+
+def _judge_ratio(
+    ratio_ci95: Interval | None, margin: float, measure: str, numbers: str, a: str, b: str
+) -> Judgement:
+    how = f"{measure} (margin {margin:g} %)"
+    if ratio_ci95 is None:
         lead, verdict = _format_open(a, b, how), Verdict.INCONCLUSIVE
     else:
-        gain = Interval(low=-math.log(times.ci95.high), high=-math.log(times.ci95.low))
+        gain = Interval(low=-math.log(ratio_ci95.high), high=-math.log(ratio_ci95.low))
         verdict = verdict_of(gain, math.log1p(margin / 100))
         lead = _lead(verdict, gain, a, b, how)
     return Judgement(verdict=verdict, margin=margin, sentence=f"{lead}: {numbers}.")
@@ -162,17 +203,17 @@ def format_needed(episodes: int) -> str:
     return f"about {math.ceil(episodes / unit) * unit}"
 
 
-def format_points(value: float) -> str:
+def format_points(value: float, digits: int = 1) -> str:
     """A difference with its sign, such as `−1.1`."""
-    return f"{value:+.1f}".replace("-", "−")
+    return f"{value:+.{digits}f}".replace("-", "−")
 
 
-def format_between(interval: Interval) -> str:
+def format_between(interval: Interval, digits: int = 1) -> str:
     """An interval of a difference."""
-    return f"95 % {format_points(interval.low)} to {format_points(interval.high)}"
+    return f"95 % {format_points(interval.low, digits)} to {format_points(interval.high, digits)}"
 
 
-def format_times_interval(times: TimeRatio) -> str:
+def format_times_interval(times: TimeRatio | RestrictedTimes) -> str:
     """The interval of a ratio, or that there is none."""
     if times.ci95 is None:
         return "no interval"

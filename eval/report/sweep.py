@@ -9,15 +9,17 @@ import numpy as np
 from configs.motion import NONE
 from configs.sweep import AXES, CONDITIONS, SCHEDULE, SweepConfig
 from eval.metrics.language import HEADLINES
+from eval.metrics.language_results import currency_differences
+from eval.metrics.motion_quality import motion_differences
 from eval.metrics.noninferiority import Verdict
-from eval.metrics.statistics import bounds, cluster_bootstrap_95
+from eval.metrics.statistics import MeanDifference, bounds, cluster_bootstrap_95
 from eval.metrics.success import Results, graded_only
-from eval.metrics.time_to_success import restricted_seconds, time_ratio
+from eval.metrics.time_to_success import restricted_times, time_ratio
 from eval.records.reader import read_episodes, read_identity
 from eval.records.run_folders import Run
 from eval.records.schema import EpisodeResult, Outcome
-from eval.report.comparison_verdict import Judgement, judge, judge_time
-from eval.report.pair_table import outcomes_of
+from eval.report.comparison_verdict import Judgement, judge, judge_restricted, judge_time
+from eval.report.pair_table import is_graded, outcomes_of
 from eval.report.sweep_words import format_value
 from sim_envs.world import EpisodeKey
 
@@ -28,6 +30,9 @@ _KEPT = (
     "pc_success",
     "pc_success_ci95",
     "time_to_success_s",
+    "restricted_mean_s",
+    "restricted_mean_ci95",
+    "motion",
     "mean_steps",
     "query_hz",
     "pc_held",
@@ -65,12 +70,12 @@ def summarize_sweep(config: SweepConfig, runs: Sequence[Run], results: Sequence[
         results: Their `results.json`.
 
     Returns:
-        `cells`, each with its options, its results (`restricted_mean_s` is the mean time to success in which
-        failures count as the limit; `outcomes` has a character per episode, in the order of their keys: 1 if
-        it was solved, 0 if not, - after an error; `pc_right_on_delivery` has each language task's headline
-        measure, percent; `texts_per_simulated_s` counts delivered texts), and its verdicts (`identical` if
-        every episode had its queries and its end in the same control steps; `only_reference` and `only_cell`,
-        episodes that one of the two solved); `varied`, the options in which they differ; and `provenance`.
+        `cells`, each with its options, its results (`current` is the currency of texts; `outcomes` has a
+        character per episode, in the order of their keys: 1 if it was solved, 0 if not, - after an error;
+        `pc_right_on_delivery` has each language task's headline measure, percent; `texts_per_simulated_s`
+        counts delivered texts), and its verdicts (`identical` if every episode had its queries and its end in
+        the same control steps; `only_reference` and `only_cell`, episodes that one of the two solved);
+        `varied`, the options in which they differ; and `provenance`.
     """
     cells = [_cell(run, of) for run, of in zip(runs, results, strict=True)]
     rows = [_row(cell, _reference(cell, cells), config) for cell in cells]
@@ -103,7 +108,6 @@ def _row(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict[str,
     overall = cell.results["overall"]
     seconds = [episode.success_s for episode in cell.episodes.values() if episode.success_s is not None]
     interval = cluster_bootstrap_95(np.mean, np.array(seconds), method="percentile") if seconds else None
-    restricted = restricted_seconds(cell.episodes.values(), _limits_s(cell.run))
     return {
         "run": cell.run.folder.run_id,
         "options": dict(cell.options),
@@ -117,17 +121,10 @@ def _row(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict[str,
         "outcomes": "".join(
             _OUTCOMES.get(episode.outcome, "0") for _, episode in sorted(cell.episodes.items())
         ),
+        "current": {task: texts["current"] for task, texts in overall["texts"].items() if texts["current"]},
         "time_to_success_ci95": bounds(interval),
-        "restricted_mean_s": float(restricted.mean()) if len(restricted) else None,
-        "restricted_mean_ci95": bounds(cluster_bootstrap_95(np.mean, restricted, method="percentile")),
         **_verdicts(cell, reference, config),
     }
-
-
-def _limits_s(run: Run) -> dict[str, float]:
-    """Simulated seconds of the longest episode of each suite."""
-    protocol = run.folder.read_manifest()["protocol"]
-    return {name: each["suite"]["max_steps"] / each["suite"]["control_hz"] for name, each in protocol.items()}
 
 
 def _texts_per_second(cell: _Cell) -> float | None:
@@ -149,13 +146,20 @@ def _time_verdict(success: Judgement, time: Judgement | None) -> Verdict:
     return Verdict.INCONCLUSIVE if time is None else time.verdict
 
 
+def _as_json(differences: Mapping[str, MeanDifference]) -> dict[str, Any]:
+    return {name: dataclasses.asdict(each) for name, each in differences.items()}
+
+
 def _verdicts(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict[str, Any]:
     if reference is None:
-        return {"against": None, "success": None, "time": None}
+        return {"against": None, "success": None, "time": None, "restricted": None}
+    limits_s = read_identity(cell.run.folder).limits_s
     pairs = [(each, cell.episodes[key]) for key, each in reference.episodes.items() if key in cell.episodes]
-    outcomes, times = outcomes_of(pairs), time_ratio([pair for pair in pairs if len(graded_only(pair)) == 2])
+    graded = [pair for pair in pairs if is_graded(pair)]
+    outcomes, times, restricted = outcomes_of(pairs), time_ratio(graded), restricted_times(graded, limits_s)
     names = {"a": "actions", "b": cell.options["mode"]}
     success, time = judge(outcomes, config.margin, **names), judge_time(times, config.time_margin, **names)
+    on_restricted = judge_restricted(restricted, config.time_margin, **names)
     return {
         "against": reference.run.folder.run_id,
         "success": {
@@ -167,10 +171,19 @@ def _verdicts(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict
             "difference": outcomes.difference,
             "ci95": bounds(outcomes.difference_ci95),
             "episodes_needed": success.episodes_needed,
+            "needed_for": success.needed_for,
         },
         "time": {
             "verdict": _time_verdict(success, time).value,
             "ratio": None if times is None else times.ratio,
             "ci95": None if times is None else bounds(times.ci95),
         },
+        "restricted": {
+            "verdict": _time_verdict(success, on_restricted).value,
+            "seconds": None if restricted is None else dataclasses.asdict(restricted.seconds),
+            "ratio": None if restricted is None else restricted.ratio,
+            "ci95": None if restricted is None else bounds(restricted.ci95),
+        },
+        "motion_differences": _as_json(motion_differences(graded)),
+        "current_differences": _as_json(currency_differences(graded)),
     }

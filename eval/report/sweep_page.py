@@ -23,7 +23,7 @@ from eval.report.sweep_series import (
     success_of,
     surface_lines,
 )
-from eval.report.sweep_table import all_columns_of, episodes_of, text_columns
+from eval.report.sweep_table import all_columns_of, current_tasks, episodes_of, text_columns
 from eval.report.sweep_words import (
     Record,
     Row,
@@ -73,6 +73,7 @@ def write_sweep_page(folder: SweepFolder, record: Record, page_folder: Path | No
             for place, row in enumerate(cells)
         ],
         "text_headings": [_TEXT_HEADINGS.get(name, f"{name} (%)") for name in texts],
+        "current_headings": [f"{task.replace('_', ' ')} now (%)" for task in current_tasks(record)],
         "is_judged": is_judged(record),
         "plots": {"charts": _charts(record)},
     }
@@ -114,12 +115,17 @@ def _cell(row: Row, record: Record, link: str | None) -> dict[str, Any]:
         "options": [format_value(axis, row["options"]) for axis in all_columns_of(record)],
         "seconds": seconds_of(row),
         "charged_ms": row["charged_ms"] or {},
-        "verdicts": [_verdict(row, on) for on in ("success", "time")],
+        "verdicts": [_verdict(row, on) for on in ("success", "time", "restricted")],
+        "measures": [
+            row.get("restricted_mean_s"),
+            row.get("motion", {}).get("log_dimensionless_jerk", {}).get("mean"),
+            *(row.get("current", {}).get(task, {}).get("pc") for task in current_tasks(record)),
+        ],
     }
 
 
 def _verdict(row: Row, on: str) -> str | None:
-    if row[on] is None:
+    if row.get(on) is None:
         return None
     return "identical" if is_identical(row) else row[on]["verdict"]
 

@@ -22,6 +22,7 @@ from eval.report.sweep_words import (
     is_identical,
     is_judged,
 )
+from eval.report.table_columns import TEXT_HEADINGS
 
 _SIGNS = {
     Verdict.SUPERIOR.value: ">",
@@ -43,6 +44,14 @@ NOTE = (
     "charges until actions arrive and until the next query can start, mean. a, b: control steps until "
     "actions arrive and until the next query, median. held: control steps in which "
     "the robot is held still. tok/s: tokens decoded per simulated second."
+)
+_RESTRICTED, _JERK = "rmean", "jerk"
+_CURRENT = {task: f"{heading} now" for task, heading in TEXT_HEADINGS.items()}
+MEASURES_NOTE = (
+    "rmean: restricted mean time, simulated seconds, where an unsolved episode counts as its limit, with its "
+    "verdict. jerk: logarithm of the end effector's dimensionless jerk over solved episodes, less is "
+    "smoother. narr. now, mem. now: share of simulated time (%) in which the text delivered last is true "
+    "(memory: F1)."
 )
 TEXTS_NOTE = (
     "texts/s: texts delivered per simulated second. late: mean seconds from request to delivery. narration: "
@@ -80,11 +89,29 @@ def columns_of(record: Record) -> list[str]:
 
 
 def numbers_in(record: Record) -> list[str]:
-    """The headings of results: verdicts only if a cell has one, the text rate only if there are texts."""
+    """The headings of results that a cell has; the text rate only in records without other measures."""
     verdicts = _VERDICTS if is_judged(record) else ()
-    rate = [_RATE] if any(row["tokens_per_simulated_s"] for row in record["cells"]) else []
-    steps = ["a", "b"] if any(row.get("control_steps") for row in record["cells"]) else []
-    return ["solved", "s", *verdicts, "act", "busy", *steps, "held", *rate]
+    rows = record["cells"]
+    steps = ["a", "b"] if any(row.get("control_steps") for row in rows) else []
+    restricted = [_RESTRICTED] if any(row.get("restricted_mean_s") is not None for row in rows) else []
+    current = [_CURRENT[task] for task in current_tasks(record)]
+    measures = [*current, *([_JERK] if any(map(_jerk, rows)) else [])]
+    rate = [_RATE] if not measures and any(row["tokens_per_simulated_s"] for row in rows) else []
+    return ["solved", "s", *restricted, *verdicts, "act", "busy", *steps, "held", *measures, *rate]
+
+
+def current_tasks(record: Record) -> list[str]:
+    """The language tasks of which a cell recorded for how long their texts were true."""
+    return [task for task in HEADLINES if any(task in row.get("current", {}) for row in record["cells"])]
+
+
+def has_measures(record: Record) -> bool:
+    """Whether a column needs `MEASURES_NOTE`."""
+    return not {_RESTRICTED, _JERK, *_CURRENT.values()}.isdisjoint(numbers_in(record))
+
+
+def _jerk(row: Row) -> float | None:
+    return row.get("motion", {}).get("log_dimensionless_jerk", {}).get("mean")
 
 
 def text_columns(record: Record) -> dict[str, list[float | None]]:
@@ -115,6 +142,12 @@ def _cells(headings: Sequence[str], row: Row) -> list[str]:
         "busy": number(charged.get("busy"), ".0f"),
         **{name: number(steps[name]["median"] if name in steps else None, "g") for name in ("a", "b")},
         "held": number(row["pc_held"], ".0f", " %"),
+        _RESTRICTED: number(row.get("restricted_mean_s"), ".1f") + _restricted_sign(row),
+        _JERK: number(_jerk(row), ".1f"),
+        **{
+            name: number(row.get("current", {}).get(task, {}).get("pc"), ".0f")
+            for task, name in _CURRENT.items()
+        },
         _RATE: number(row["tokens_per_simulated_s"], ".0f"),
     }
     return [text[heading] for heading in headings]
@@ -134,6 +167,10 @@ def episodes_of(record: Record) -> int:
 def verdicts_of(row: Row) -> list[str]:
     """The signs of a row's verdicts on success and on time."""
     return ["" if row[on] is None else _sign(row, on) for on in ("success", "time")]
+
+
+def _restricted_sign(row: Row) -> str:
+    return f" {_sign(row, 'restricted')}" if row.get("restricted") else ""
 
 
 def _sign(row: Row, on: str) -> str:

@@ -12,7 +12,7 @@ from eval.report.sweep import summarize_sweep
 from eval.report.sweep_console import SweepConsole
 from eval.report.sweep_page import write_sweep_page
 from eval.report.sweep_plots import draw_sweep
-from eval.report.sweep_table import JUDGED_NOTE, NOTE, sweep_table
+from eval.report.sweep_table import JUDGED_NOTE, MEASURES_NOTE, NOTE, has_measures, sweep_table
 from eval.report.sweep_words import is_judged
 from eval.rollout.evaluation import exit_code, run_evaluation
 from eval.rollout.executors.executor import Executor
@@ -79,7 +79,8 @@ def show_sweep(folder: SweepFolder, record: Mapping[str, Any]) -> None:
     """Print the table of a finished sweep and the paths of its files."""
     rich = TextConsole()
     rich.print(sweep_table(record))
-    for note in (NOTE, JUDGED_NOTE) if is_judged(record) else (NOTE,):
+    notes = {NOTE: True, MEASURES_NOTE: has_measures(record), JUDGED_NOTE: is_judged(record)}
+    for note in (note for note, shown in notes.items() if shown):
         rich.print(note, style="dim", markup=False)
     if record["status"] == "errors":
         rich.print("The same command with --resume retries the episodes that were errors.")

@@ -9,12 +9,13 @@ from configs.cli import pluralize
 from configs.errors import UsageError
 from eval.metrics.error_budget import exceeds
 from eval.metrics.language import HEADLINES
-from eval.metrics.statistics import wilson_95
+from eval.metrics.statistics import MeanDifference, wilson_95
 from eval.metrics.success import aggregate, graded_only, solved, timings_of
 from eval.records.query_logs import QueryRecord, read_queries
 from eval.records.schema import EpisodeResult, Outcome
 from eval.report.comparison import compare, compare_common
-from eval.report.comparison_verdict import judge_all
+from eval.report.comparison_tables import MOTION_HEADINGS
+from eval.report.comparison_verdict import format_between, format_points, judge_all
 from eval.report.pages.charts import distributions, success_over_time
 from eval.report.pages.episodes import episode_data, missed, staleness_steps
 from eval.report.pages.reported_runs import ReportedRun, facts, read_runs
@@ -38,7 +39,10 @@ def write_report(paths: Sequence[Path], folder: Path) -> Path:
     keys = sorted({key for run in runs for key in run.episodes})
     with writing(folder):
         samples, timings = _write_episodes(runs, keys, folder)
-    rows = [aggregate(list(run.episodes.values()), of_run) for run, of_run in zip(runs, timings, strict=True)]
+    rows = [
+        aggregate(list(run.episodes.values()), of_run, run.identity.limits_s)
+        for run, of_run in zip(runs, timings, strict=True)
+    ]
     policies = ", ".join(dict.fromkeys(run.identity.policy for run in runs))
     suites = ", ".join(dict.fromkeys(key.suite for key in keys))
     content = {
@@ -132,10 +136,19 @@ def _verdicts(runs: Sequence[ReportedRun]) -> list[str]:
         except UsageError as error:
             sentences.append(f"{run.label} is not compared with {reference.label}: {error}.")
             continue
-        sentences.append(judged.success.sentence)
-        if judged.time is not None:
-            sentences.append(judged.time.sentence)
+        found = (judged.success, judged.time, judged.restricted)
+        sentences += [judgement.sentence for judgement in found if judgement is not None]
+        differences = [(MOTION_HEADINGS[name], each) for name, each in comparison.motion.items()]
+        differences += [(f"{task} true now (%)", each) for task, each in comparison.currency.items()]
+        if differences:
+            parts = [f"{heading} {_format_difference(each)}" for heading, each in differences]
+            sentences.append(f"{run.label} minus {reference.label}: {'; '.join(parts)}.")
     return sentences
+
+
+def _format_difference(each: MeanDifference) -> str:
+    between = "" if each.ci95 is None else f" ({format_between(each.ci95, digits=2)})"
+    return f"{format_points(each.difference, digits=2)}{between}"
 
 
 def _format_rate(run: ReportedRun) -> str:

@@ -6,7 +6,13 @@ import json
 import numpy as np
 import pytest
 
-from eval.metrics.language_results import difference, mean_staleness_ms, percentage, summarize_language
+from eval.metrics.language_results import (
+    currency_differences,
+    difference,
+    mean_staleness_ms,
+    percentage,
+    summarize_language,
+)
 from eval.metrics.statistics import cluster_bootstrap_95
 from eval.metrics.success import summarize
 from eval.records.schema import Share, TextScores
@@ -136,3 +142,25 @@ def test_the_leaderboard_has_a_column_exactly_if_something_was_graded(tmp_path):
     assert "| 75.0 → 50.0, 4/1000 |" in cells["speaker"]
     assert "| 100.0 → 100.0, 4/4 (oracle) |" in cells["teller"]
     assert "| – | 0 | babble |" in cells["babble"]
+
+
+def currency(current_s: float | None, simulated_s: float = 10.0):
+    scores = TextScores(
+        texts=1, not_graded=0, oracle=0, at_request={}, on_delivery={}, staleness_s=0.0, current_s=current_s
+    )
+    return episode(key(0), simulated_s=simulated_s, texts={"memory": scores})
+
+
+def test_currency_is_a_share_of_all_simulated_time_also_of_episodes_without_a_text():
+    silent = episode(key(1), simulated_s=20.0)
+    row = summarize_language([currency(8.0), currency(4.0), silent])["memory"]["current"]
+    assert (row["pc"], row["n"]) == (pytest.approx(30.0), 3)
+    assert row["ci95"][0] < 30 < row["ci95"][1]
+    assert summarize_language([currency(8.0), currency(None)])["memory"]["current"] is None
+
+
+def test_currency_is_compared_by_episode_where_both_runs_have_texts():
+    pairs = [(currency(8.0), currency(5.0)), (currency(4.0), currency(3.0))]
+    found = currency_differences(pairs)["memory"]
+    assert (found.a, found.b, found.difference, found.n_pairs) == pytest.approx((60, 40, -20, 2))
+    assert currency_differences([(a, episode(key(0), simulated_s=9.0)) for a, _ in pairs]) == {}

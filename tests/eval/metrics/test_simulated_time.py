@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval.metrics.simulated_time import summarize_time
+from eval.metrics.simulated_time import restricted_s, summarize_time
 from eval.metrics.success import summarize
 from tests.eval.factory import RunBuilder, episode, key
 
@@ -36,29 +36,41 @@ def test_a_mixture_of_outcomes_adds_up_as_by_hand(tmp_path):
 
 
 def test_what_is_not_recorded_is_not_zero():
-    assert set(summarize_time(UNRECORDED).values()) == {None}
-    assert set(summarize_time([]).values()) == {None}
+    assert set(summarize_time(UNRECORDED, {}).values()) == {None}
+    assert set(summarize_time([], {}).values()) == {None}
 
 
 def test_without_a_solved_episode_there_is_no_time_but_a_rate():
-    row = summarize_time(UNSOLVED)
+    row = summarize_time(UNSOLVED, {})
     assert row["time_to_success_s"] is None
     assert row["query_hz"] == pytest.approx(34 / 15)
 
 
 def test_an_episode_that_ends_before_time_passes_divides_by_nothing():
     at_once = episode(key(0), "invalid_action", steps=0, queries=1, simulated_s=0.0)
-    row = summarize_time([at_once])
+    row = summarize_time([at_once], {})
     assert (row["query_hz"], row["pc_held"], row["skipped_per_query"]) == (None, None, 0)
-    assert summarize_time([at_once, SOLVED[0]])["query_hz"] == pytest.approx(21 / 5)
+    assert summarize_time([at_once, SOLVED[0]], {})["query_hz"] == pytest.approx(21 / 5)
 
 
 @given(st.permutations([*SOLVED, *UNSOLVED, *UNRECORDED]), st.integers(1, 3))
 def test_neither_order_nor_repetition_changes_rates(episodes, times):
-    once, again = summarize_time([*SOLVED, *UNSOLVED]), summarize_time(episodes * times)
+    once, again = summarize_time([*SOLVED, *UNSOLVED], {}), summarize_time(episodes * times, {})
     for name in ("query_hz", "pc_held", "pc_continued", "skipped_per_query"):
         assert again[name] == pytest.approx(once[name])
     assert again["time_to_success_s"]["median"] == once["time_to_success_s"]["median"]
+
+
+def test_a_failure_counts_as_the_limit_and_an_unknown_limit_as_nothing():
+    unsolved, limit = UNSOLVED[1], {"libero_object": 14.0}
+    assert restricted_s(SOLVED[0], limit) == SOLVED[0].simulated_s
+    assert restricted_s(unsolved, limit) == 14.0
+    assert restricted_s(unsolved, {}) is None, "actions that could not be executed ended it early"
+    assert restricted_s(UNSOLVED[0], {}) == 14.0, "what ran out of time shows the limit"
+    row = summarize_time([*SOLVED, *UNSOLVED], limit)
+    assert row["restricted_mean_s"] == pytest.approx((20 + 28) / 5)
+    low, high = row["restricted_mean_ci95"]
+    assert low < row["restricted_mean_s"] < high
 
 
 def test_results_say_their_clock(tmp_path):

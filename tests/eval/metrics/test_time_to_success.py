@@ -7,8 +7,8 @@ import pytest
 
 from eval.metrics.noninferiority import Verdict
 from eval.metrics.statistics import wilson_95
-from eval.metrics.time_to_success import success_curve, time_ratio
-from eval.report.comparison_verdict import judge_time
+from eval.metrics.time_to_success import restricted_times, success_curve, time_ratio
+from eval.report.comparison_verdict import judge_restricted, judge_time
 from tests.eval.factory import episode, key
 
 
@@ -42,6 +42,29 @@ def test_swapping_the_runs_inverts_the_ratio():
 def test_nothing_solved_by_both_or_no_time_recorded_has_no_ratio(pairs):
     assert time_ratio(pairs) is None
     assert judge_time(time_ratio(pairs)) is None
+
+
+def test_restricted_times_pair_all_episodes_and_count_failures_as_the_limit():
+    pairs = [(took(2), took(4)), (took(4), took(9, "invalid_action")), (took(20, "timeout"), took(6))]
+    found = restricted_times(pairs, {"libero_object": 20.0})
+    assert found.seconds.n_pairs == 3
+    assert (found.seconds.a, found.seconds.b) == pytest.approx((26 / 3, 10))
+    assert found.seconds.difference == pytest.approx(4 / 3)
+    assert found.ratio == pytest.approx(30 / 26)
+    assert found.ci95.low < found.ratio < found.ci95.high
+    back = restricted_times([(b, a) for a, b in pairs], {"libero_object": 20.0})
+    assert back.seconds.difference == pytest.approx(-found.seconds.difference)
+    assert restricted_times([(took(None), took(None))], {}) is None
+
+
+def test_failing_more_often_is_slower_though_what_both_solved_took_as_long():
+    pairs = [(took(5), took(5))] * 60 + [(took(5), took(20, "timeout"))] * 20
+    judgement = judge_restricted(restricted_times(pairs, {}), a="isolated", b="unified")
+    assert judgement.verdict is Verdict.INFERIOR
+    assert judge_time(time_ratio(pairs)).verdict is Verdict.NON_INFERIOR
+    assert (
+        "unified is inferior to isolated in restricted mean time (margin 10 %): +3.75 s" in judgement.sentence
+    )
 
 
 def test_ratios_that_agree_have_an_interval_only_if_there_are_six():

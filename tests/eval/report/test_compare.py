@@ -235,7 +235,7 @@ def test_the_command_prints_what_it_found_and_writes_it_as_json(tmp_path, capsys
     b = run_with(tmp_path / "b", "sst", mode="unified")
     code, out, err = command([a.path, b.path, "--json", tmp_path / "new" / "ab.json"], capsys)
     assert (code, err) == (0, "")
-    for words in ("isolated", "unified", "bitwise equal", "66.7 %", "McNemar", "3 episodes; about"):
+    for words in ("isolated", "unified", "bitwise equal", "66.7 %", "McNemar", "solved by isolated alone"):
         assert words in out
     written = json.loads((tmp_path / "new" / "ab.json").read_text())
     assert written["overall"]["n_pairs"] == 3

@@ -27,13 +27,13 @@ def table(both, only_a=0, only_b=0, neither=0, errors=0) -> PairTable:
             table(185, neither=15),
             5,
             Verdict.NON_INFERIOR,
-            "is non-inferior to isolated (margin 5 points): +0.0 points, 95 % −1.9 to +1.9, 200 episodes.",
+            "is non-inferior to isolated (margin 5 points): +0.0 points, 95 % −1.9 to +1.9, 200 episodes (0",
         ),
         (
             table(970, only_a=20, neither=10),
             5,
             Verdict.NON_INFERIOR,
-            "(margin 5 points), though worse: −2.0 points, 95 % −3.1 to −1.3, 1000 episodes.",
+            "(margin 5 points), though worse: −2.0 points, 95 % −3.1 to −1.3, 1000 episodes (20 solved by",
         ),
         (table(10), 30, Verdict.NON_INFERIOR, "(margin 30 points)"),
         (
@@ -47,13 +47,19 @@ def table(both, only_a=0, only_b=0, neither=0, errors=0) -> PairTable:
             table(10),
             5,
             Verdict.INCONCLUSIVE,
-            "is inconclusive: +0.0 points, 95 % −27.8 to +27.8, 10 episodes; about 330 episodes would settle",
+            "; if that difference is right, about 330 episodes would show that it is non-inferior.",
         ),
         (
             table(180, only_a=14, only_b=2, neither=4),
             5,
             Verdict.INCONCLUSIVE,
             "unified is worse than isolated (margin 5 points), but by how much is inconclusive: −6.0 points",
+        ),
+        (
+            table(80, only_a=14, only_b=6),
+            5,
+            Verdict.INCONCLUSIVE,
+            "if that difference is right, about 1800 episodes would show that it is inferior.",
         ),
         (table(93, only_a=6, only_b=1), 5, Verdict.INCONCLUSIVE, "; no number of episodes would settle it."),
         (

@@ -29,7 +29,7 @@ def test_every_cell_is_a_row_with_its_verdicts(finished):  # noqa: F811
     judged = [row["success"] for row in cells if row["success"]]
     verdicts = ["identical" if each["identical"] else each["verdict"] for each in judged]
     assert "identical" in verdicts
-    assert sum(text.count(f">{verdict}</td>") for verdict in set(verdicts)) == 2 * len(verdicts)
+    assert sum(text.count(f">{verdict}</td>") for verdict in set(verdicts)) == 3 * len(verdicts)
 
 
 def test_a_cell_links_to_its_report_if_it_has_one(finished, tmp_path):  # noqa: F811

@@ -75,7 +75,7 @@ def record():
 
 
 def test_signs_tell_a_loss_from_an_open_question_and_equality_from_both(record):
-    assert "| unified | 6/8 | 4.5 | ≥ | ≪ | 100 | 250 | 2 | 5 | 3 % | 40 |" in to_markdown(record)
+    assert "| unified | 6/8 | 4.5 | 6.9 | ≥ | ≪ | 100 | 250 | 2 | 5 | 3 % | 40 |" in to_markdown(record)
     judged = record["cells"][-1]
     for success, time, shown in (
         ({"ci95": [-20.0, -2.0]}, {"ci95": [1.02, 1.3]}, "| < | < |"),
