@@ -173,7 +173,7 @@ class EpisodesConfig(Preset):
         num_trials_per_task: Episodes per task, one per stored initial state. Default: the suite's published
             number.
         init_ids: Initial states, instead of the first `num_trials_per_task` stored ones. A suite may offer
-            drawn states beyond the stored ones.
+            sampled states beyond the stored ones.
         policy: tiny (default; for eval.droid tiny_droid), expert, noop, random or another preset; a YAML
             file; the folder of a checkpoint written by `eval.train`; a class, as package.module:Class or
             file.py:Class; or a server, ws://host:port.

@@ -33,7 +33,7 @@ from eval.policies.resolved import resolve_policy
 from eval.records import provenance
 from eval.records.json_files import write_json
 from eval.records.schema import Outcome, RunFolder
-from eval.rollout.interrupts import Interrupts
+from eval.rollout.interrupts import DeferredSignals
 from eval.rollout.plan import check_expert, check_playable, make_plan
 from oxygen.model.compile_cache import use_compile_cache
 from oxygen.presets.policies import weights_sha256
@@ -99,7 +99,7 @@ def collect_from(source: DemonstrationSource, config: CollectConfig, dataset: Pa
     jobs = make_jobs(config)
     store = EpisodeStore(dataset)
     store.check(config)
-    with RunFolder(dataset).claimed():
+    with RunFolder(dataset).locked():
         store.begin(config)
         context = CollectionContext(source=source, store=store, config=config)
         console = CollectionConsole(config, jobs, dataset)
@@ -116,7 +116,7 @@ def _play(
     if not pending:
         return reports
     try:
-        with Interrupts() as interrupts, console:
+        with DeferredSignals() as interrupts, console:
             for report in _reports(context, pending, workers, interrupts):
                 reports.append(report)
                 console.add(report)
@@ -127,7 +127,7 @@ def _play(
 
 
 def _reports(
-    context: CollectionContext, jobs: Sequence[Job], workers: int, interrupts: Interrupts
+    context: CollectionContext, jobs: Sequence[Job], workers: int, interrupts: DeferredSignals
 ) -> Iterator[EpisodeReport]:
     workers, run = min(workers, len(jobs)), context.source.model
     with interrupts.suspended():  # it compiles

@@ -14,7 +14,7 @@ from eval.collect.labels import action_labels, learnable
 from eval.collect.plan import Job
 from eval.collect.statistics import Histogram, histogram
 from eval.collect.tables import arrow_schema, png_cells, row_features
-from eval.rollout.interrupts import Interrupts
+from eval.rollout.interrupts import DeferredSignals
 from eval.rollout.rollout import Query, rollout
 from oxygen.training import layout
 from sim_envs.truth.ground_truth import Truth
@@ -48,7 +48,7 @@ class Failure:
 
 
 def demonstrate(
-    world: World, policy: Demonstrator, job: Job, config: CollectConfig, interrupts: Interrupts
+    world: World, policy: Demonstrator, job: Job, config: CollectConfig, interrupts: DeferredSignals
 ) -> Demonstration | Failure:
     """Play an episode in a world with its task loaded; `interrupts` is checked after each query."""
     queries: list[Query] = []

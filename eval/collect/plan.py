@@ -36,7 +36,7 @@ class DemonstrationKey:
     Attributes:
         suite: Name of the task suite.
         task_id: Index of the task in it.
-        init_id: Index of the stored initial state, or the number of a drawn one.
+        init_id: Index of the stored initial state, or the number of a sampled one.
         seed: Seed of the environment and of all noise.
         assets: Name of the asset set.
         digest: Digest of its files.

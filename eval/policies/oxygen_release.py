@@ -15,7 +15,7 @@ from configs.schema import Mode
 from configs.validation import invalid
 from eval.policies.base import BadAnswerError
 from eval.policies.remote import PolicyClient, RemotePolicy
-from oxygen.policy.reply import Reply, Tail, TextFinished, TextRequest
+from oxygen.policy.reply import EpisodeEnd, Reply, TextFinished, TextRequest
 from oxygen.robots.openpi_keys import OpenpiKeys
 from sim_envs.world import EpisodeKey, Observation
 
@@ -170,7 +170,7 @@ class OxygenReleasePolicy(RemotePolicy):
         }
         return {**super().stages(answer, answer_ms), **own}
 
-    def settle(self) -> Reply:
+    def complete(self) -> Reply:
         """The texts that came with the actions.
 
         Raises:
@@ -203,10 +203,10 @@ class OxygenReleasePolicy(RemotePolicy):
             tokens=tokens,
         )
 
-    def finish(self) -> Tail:
+    def finish(self) -> EpisodeEnd:
         """End the episode; the server cancels its texts when the connection closes."""
         self.client.close()
-        return Tail(
+        return EpisodeEnd(
             cancelled=len(self._running), requests=tuple(each.request for each in self._running.values())
         )
 

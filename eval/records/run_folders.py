@@ -31,7 +31,7 @@ class Run:
 
     Attributes:
         config: Its configuration.
-        folder: Its folder. The folder of a new run is reserved by `claimed`, possibly under another name,
+        folder: Its folder. The folder of a new run is reserved by `locked_run`, possibly under another name,
             and appears when the run begins.
         resumed: Whether it may have earlier records.
     """
@@ -71,7 +71,7 @@ def new_run(output_dir: Path, config: RunConfig) -> Run:
 
 
 @contextlib.contextmanager
-def claimed(run: Run) -> Iterator[Run]:
+def locked_run(run: Run) -> Iterator[Run]:
     """Lock the run's folder for this process; the folder of a new run is reserved now.
 
     Raises:
@@ -82,12 +82,12 @@ def claimed(run: Run) -> Iterator[Run]:
     with contextlib.ExitStack() as until_the_end:
         if not run.resumed:
             until_the_end.callback(_remove_unless_begun, draft)
-        until_the_end.enter_context((own.folder if run.resumed else draft).claimed())
+        until_the_end.enter_context((own.folder if run.resumed else draft).locked())
         yield own
 
 
 def begin(runs: Sequence[Run], manifests: Sequence[Mapping[str, Any]]) -> None:
-    """Write the first manifests of claimed runs; the folders of new runs appear with them.
+    """Write the first manifests of locked runs; the folders of new runs appear with them.
 
     A kill leaves either nothing visible or an evaluation that can be resumed: once the first folder appears,
     the others are complete under hidden names.
@@ -124,7 +124,7 @@ def _drop_left_drafts(output_dir: Path) -> None:
     for path in output_dir.glob(_DRAFTS):
         with contextlib.suppress(OSError, UsageError):  # another process has it, or it is gone already
             if time.time() - path.stat().st_mtime > YOUNG_S and not _is_resumable(RunFolder(path)):
-                with RunFolder(path).claimed():
+                with RunFolder(path).locked():
                     shutil.rmtree(path)
 
 
@@ -268,6 +268,6 @@ def _published(folder: RunFolder) -> RunFolder:
     if not folder.run_id.startswith("."):
         return folder
     final = RunFolder(folder.path.with_name(folder.run_id.removeprefix(".").removesuffix(".partial")))
-    with folder.claimed():
+    with folder.locked():
         folder.path.rename(final.path)
     return final

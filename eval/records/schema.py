@@ -269,7 +269,7 @@ class RunFolder:
         """Replace the manifest atomically."""
         write_json(self.manifest_path, {"schema_version": SCHEMA_VERSION, **manifest})
 
-    def claimed(self) -> contextlib.AbstractContextManager[None]:
+    def locked(self) -> contextlib.AbstractContextManager[None]:
         """Lock the folder; the lock ends with the process.
 
         Raises:

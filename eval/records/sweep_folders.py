@@ -103,13 +103,13 @@ class SweepFolder:
         return begun_in(self.path)
 
     @contextlib.contextmanager
-    def claimed(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Lock the folder for this process.
 
         Raises:
             UsageError: Another process has it.
         """
-        with RunFolder(self.path).claimed():
+        with RunFolder(self.path).locked():
             if not self.runs():
                 drop_drafts(self.path)
             yield

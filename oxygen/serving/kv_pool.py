@@ -80,7 +80,7 @@ def allocate(config: Pi05Config, *, slots: int, room: int) -> KvPool:
     )
 
 
-def empty_decode_state(*, slots: int, limit: int, drawn: bool = False) -> DecodeState:
+def empty_decode_state(*, slots: int, limit: int, sampled: bool = False) -> DecodeState:
     """The decode state of `slots` idle slots and the spare one, for texts of up to `limit` tokens."""
     slots += 1
     draws = SamplingState(
@@ -93,7 +93,7 @@ def empty_decode_state(*, slots: int, limit: int, drawn: bool = False) -> Decode
         position=jnp.zeros((slots,), jnp.int32),
         count=jnp.zeros((slots,), jnp.int32),
         written=jnp.full((slots, limit), NOTHING, jnp.int32),
-        draws=draws if drawn else None,
+        draws=draws if sampled else None,
     )
 
 

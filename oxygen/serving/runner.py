@@ -201,7 +201,7 @@ class Runner:
         """A KV pool and decode state with every slot idle."""
         size = self.sizes
         pool = kv_pool.allocate(self.config, slots=size.slots, room=size.suffix + size.limit)
-        texts = kv_pool.empty_decode_state(slots=size.slots, limit=size.limit, drawn=size.top_k > 0)
+        texts = kv_pool.empty_decode_state(slots=size.slots, limit=size.limit, sampled=size.top_k > 0)
         return pool, texts
 
     def blank(self, bucket: int) -> ModelInput:
