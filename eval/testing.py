@@ -33,7 +33,7 @@ def check_policy(policy: Any, observation: Observation, *, replan_steps: int = 1
 
     Raises:
         AssertionError: One line with the actual and the expected behaviour.
-        UsageError: It is no policy.
+        UsageError: It is not a policy.
     """
     policy = as_policy(policy)
     before = copy.deepcopy(observation)

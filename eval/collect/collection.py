@@ -5,7 +5,8 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,8 @@ def collect_demonstrations(config: CollectConfig, dataset: Path, *, workers: int
         The exit code: 0, or 1 if an episode was an error or none was kept.
 
     Raises:
-        UsageError: A named thing does not exist, assets of a task are missing, the folder holds a
-            dataset of other options, or another process uses it. Nothing is written then.
+        UsageError: A suite, task or policy does not exist, assets of a task are missing, the folder holds a
+            dataset with other options, or another process uses it. In these cases nothing is written.
         KeyboardInterrupt: Ctrl-C; finished episodes are on disk.
     """
     _check_policies(config)
@@ -117,25 +118,18 @@ def _play(
         return reports
     try:
         with DeferredSignals() as interrupts, console:
-            for report in _reports(context, pending, workers, interrupts):
+            workers, run = min(workers, len(pending)), context.source.model
+            with interrupts.suspended():  # it compiles
+                loaded = [] if run is None else open_policies(resolve_policy(run), [run], worlds=workers)
+            model = next(iter(loaded), None)
+            play = play_in_process if workers == 1 else partial(play_in_processes, workers=workers)
+            for report in play(context, pending, model, interrupts=interrupts):
                 reports.append(report)
                 console.add(report)
     except KeyboardInterrupt:
         console.interrupted()
         raise
     return reports
-
-
-def _reports(
-    context: CollectionContext, jobs: Sequence[Job], workers: int, interrupts: DeferredSignals
-) -> Iterator[EpisodeReport]:
-    workers, run = min(workers, len(jobs)), context.source.model
-    with interrupts.suspended():  # it compiles
-        opened = [] if run is None else open_policies(resolve_policy(run), [run], worlds=workers)
-    model = next(iter(opened), None)
-    if workers == 1:
-        return play_in_process(context, jobs, model, interrupts=interrupts)
-    return play_in_processes(context, jobs, model, workers=workers, interrupts=interrupts)
 
 
 def _conclude(

@@ -65,11 +65,12 @@ def demonstrate(
         camera: [query.observation.images[camera] for query in queries]
         for camera in queries[0].observation.images
     }
+    truths = [_truth_columns(query.truth) for query in queries]
     columns = {
         **{layout.IMAGES + camera: png_cells(frames) for camera, frames in images.items()},
         **_numbers(job, queries),
         **_labels(queries, intended if solved else [None] * len(intended), config.horizon),
-        **_language(queries),
+        **{name: [row[name] for row in truths] for name in truths[0]},
     }
     return Demonstration(
         job=job,
@@ -116,11 +117,6 @@ def _labels(queries: Sequence[Query], intended: Sequence[np.ndarray | None], hor
         layout.CHUNK: actions.tolist(),
         layout.PADDED: padded.tolist(),
     }
-
-
-def _language(queries: Sequence[Query]) -> dict[str, Any]:
-    rows = [_truth_columns(query.truth) for query in queries]
-    return {name: [row[name] for row in rows] for name in rows[0]}
 
 
 def _truth_columns(truth: Truth | None) -> dict[str, str]:

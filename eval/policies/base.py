@@ -146,10 +146,10 @@ class LoadedPolicy:
         inputs: Its inputs (prompt template, cameras), for the manifest.
         in_world: Returns the policy for one episode; scripted policies read the world.
         groups: Batched policies for worlds in other processes, with at least as many rows as worlds.
-        opener: Picklable; loads the policy in each worker where there are no `groups`.
+        opener: Picklable; loads the policy in each worker if it has no `groups`.
         writes_texts: Whether its replies may have texts.
         reports_work: Whether its replies report `Reply.work`, which profile clocks need.
-        remark: One line to print before the first episode; None if there is nothing to say.
+        remark: One line to print before the first episode, or None.
         close: Releases resources outside this process; idempotent.
     """
 

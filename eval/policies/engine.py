@@ -29,7 +29,7 @@ def open_engine(
     """Load a model once, and serve it in every variant.
 
     Prefill and denoise are compiled once, fork and decode for every number of tokens per frame and every text
-    rate by itself, so that a variant is served as if it were the only one.
+    own rate, so that a variant is served as if it were the only one.
 
     Args:
         resolved: The policy and its texts.

@@ -25,7 +25,7 @@ def named(keys: OpenpiKeys, name: str, horizon: object) -> OpenpiKeys:
         horizon: The number of actions in an answer, of any type; None if unknown.
 
     Raises:
-        UsageError: The horizon is no number of actions.
+        UsageError: The horizon is not a number of actions.
     """
     if horizon is not None and (type(horizon) is not int or horizon < 1):
         raise UsageError(f"policy {name}: its horizon is {horizon!r}; give a number of actions, at least 1")

@@ -35,7 +35,7 @@ def open_python(target: str, kwargs: Mapping[str, Any], *, worlds: int = 1) -> L
         worlds: Number of parallel episodes; the class is instantiated once for each.
 
     Raises:
-        UsageError: There is no such class, it cannot be made with these arguments, or is no policy.
+        UsageError: The class does not exist, cannot be constructed with these arguments, or is not a policy.
     """
     first, *others = (_opened(_made(target, kwargs), target) for _ in range(worlds))
     return dataclasses.replace(first, groups=[group for each in (first, *others) for group in each.groups])

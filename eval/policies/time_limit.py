@@ -28,7 +28,7 @@ class QueryTimeoutError(RuntimeError):
 
 
 def query_limit_s(resolved: ResolvedPolicy, given: float | None) -> float | None:
-    """The time limit of a query, seconds; None if the policy is no Python class.
+    """The time limit of a query, seconds; None if the policy is not a Python class.
 
     Raises:
         UsageError: One is given for another policy, or is out of range.
@@ -63,7 +63,7 @@ def limited(policy: LoadedPolicy, seconds: float | None) -> LoadedPolicy:
 
 
 class WithTimeout:
-    """A policy whose methods have a time limit."""
+    """A policy with a time limit on its methods."""
 
     def __init__(self, policy: Policy | BatchPolicy, seconds: float) -> None:
         self._policy = policy

@@ -89,7 +89,7 @@ def open_websocket(
     try:
         parse_uri(url)
     except (InvalidURI, ValueError) as error:
-        raise UsageError(f"{url} is no address of a policy server; write ws://host:port") from error
+        raise UsageError(f"{url} is not a policy-server URL; write ws://host:port") from error
     options = _options(kwargs)
     client = PolicyClient(
         url,

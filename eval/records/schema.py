@@ -273,7 +273,7 @@ class RunFolder:
         """Lock the folder; the lock ends with the process.
 
         Raises:
-            UsageError: Another process has the run.
+            UsageError: Another process has locked the run.
         """
         return locked(self.path)
 

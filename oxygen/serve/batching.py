@@ -1,4 +1,4 @@
-"""Runs the queries of all connections, in batches or in turn, in a thread of its own."""
+"""Runs the queries of all connections, in batches or in turn, in one thread."""
 
 import asyncio
 import contextlib
@@ -68,8 +68,8 @@ class _Query:
 class Batcher:
     """Reserves rows of batches for robots; a row belongs to one robot until it is given back.
 
-    Each batch has a policy of its own. It is opened when a robot needs it, so few robots take no more memory
-    and time than a server for as many. Batches run one after the other, in one thread.
+    Each batch has a policy of its own. It is opened when a robot needs it, so unused places cost neither
+    memory nor time. Batches run one after the other, in one thread.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Batcher:
         """Reserve a free row, or one that is given back within a second.
 
         Raises:
-            NoFreeRobotError: There is none.
+            NoFreeRobotError: None is free.
         """
         try:
             place = await asyncio.wait_for(self._free.get(), _FREE_ROW_TIMEOUT_S)

@@ -35,7 +35,7 @@ class OpenpiDialect:
 
         Raises:
             MessageError: It is not a message of this protocol.
-            UsageError: Its observation or fields are invalid, or there is no free robot.
+            UsageError: Its observation or fields are invalid, or all robots are taken.
         """
         request = _request(message)
         endpoint = request.pop("endpoint", "infer")

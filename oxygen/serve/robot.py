@@ -93,5 +93,5 @@ class ConnectedRobot:
 
 
 def text_message(text: TextFinished) -> dict[str, Any]:
-    """A text as a message: its fields, and `query`, whose observation it describes."""
+    """A text as a message: its fields, and the `query` of its observation."""
     return {**dataclasses.asdict(text), "query": text.requested_query, "finished": True}

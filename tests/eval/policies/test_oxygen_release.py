@@ -152,7 +152,7 @@ def repeat_first(number, answer):
         (updates(text=None), 8, "sent 7 tokens of text 1, and no text"),
         (updates(text=""), 8, "sent 7 tokens of text 1, and no text"),
         (updates(request_id=None), 8, "request_id None, not req_<number>"),
-        (updates(tokens_full=["a"]), 8, "no ids"),
+        (updates(tokens_full=["a"]), 8, "invalid token ids"),
         (lambda number, answer: {**answer, "active_language_requests": 4}, 8, "says that 4 texts are unfin"),
         (lambda number, answer: {**answer, "language_updates": 3}, 8, "language_updates are 3"),
     ],

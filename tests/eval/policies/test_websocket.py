@@ -363,8 +363,8 @@ def test_a_server_that_refuses_the_key_is_not_asked_again():
 @pytest.mark.parametrize(
     ("url", "kwargs", "why"),
     [
-        ("ws://", {}, "no address of a policy server"),
-        ("ws://host:port", {}, "no address of a policy server"),
+        ("ws://", {}, "not a policy-server URL"),
+        ("ws://host:port", {}, "not a policy-server URL"),
         ("ws://host", {"embodyment": "libero"}, "did you mean 'embodiment'"),
         ("ws://host", {"timeout_s": 0}, "'timeout_s' is 0"),
         ("ws://host", {"timeout_s": True}, "'timeout_s' is True"),
