@@ -105,19 +105,19 @@ def endure(runner: PolicyRunner, queries: int, watts: Callable[[], float] | None
             frames.append([query.frame_ms for query in runner.run(each)])
             used, memory_of = memory_in_use()
             memory.append(used)
-    seconds, pluralize = time.perf_counter() - began, each * _READINGS
+    seconds, counted = time.perf_counter() - began, each * _READINGS
     configuration = runner.configuration
     return {
         "mode": configuration.mode.value,
         "tokens_per_frame": configuration.tokens_per_frame,
-        "queries": pluralize,
+        "queries": counted,
         "seconds": seconds,
         "frame_ms_p50_first_tenth": statistics.median(frames[0]),
         "frame_ms_p50_last_tenth": statistics.median(frames[-1]),
         "memory_bytes": memory,
         "memory_of": memory_of,
         "compiles_after_warm_up": runner.compiles_after_warm_up,
-        "joules_per_query": None if meter is None else meter.joules / pluralize,
+        "joules_per_query": None if meter is None else meter.joules / counted,
         "mean_watts": None if meter is None else meter.joules / seconds,
     }
 

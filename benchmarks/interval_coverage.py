@@ -95,18 +95,18 @@ def simulate(scale: float = 1.0) -> Iterator[Rate]:
 def wilson(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
     """Intervals of a success rate."""
     for rate, n in itertools.product(RATES, SIZES):
-        drawn = rng.binomial(n, rate, _times(20_000, scale)).tolist()
+        sampled = rng.binomial(n, rate, _times(20_000, scale)).tolist()
         interval = functools.cache(functools.partial(wilson_95, trials=n))
         yield _coverage(
-            "success rate (Wilson)", f"rate {rate:g}", n, (interval(each) for each in drawn), rate
+            "success rate (Wilson)", f"rate {rate:g}", n, (interval(each) for each in sampled), rate
         )
 
 
 def tango(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
     """Intervals of a paired difference of success rates."""
     for (gap, discordant), n in itertools.product(_pair_truths((0.0, -MARGIN, -0.2)), SIZES):
-        drawn = _draw_pairs(rng, n, gap, discordant, _times(20_000, scale))
-        found = (_interval(*pair, n) for pair in drawn)
+        sampled = _draw_pairs(rng, n, gap, discordant, _times(20_000, scale))
+        found = (_interval(*pair, n) for pair in sampled)
         yield _coverage("paired difference (Tango)", _format_pairs(gap, discordant), n, found, gap)
 
 
@@ -122,7 +122,7 @@ def texts(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
 def text_differences(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
     """Intervals of the difference of two percentages of texts over the same episodes."""
     for rate, n in itertools.product(RATES, SIZES):
-        found = (_drawn_difference(rng, n, rate) for _ in range(_bootstraps(n, scale)))
+        found = (_sampled_difference(rng, n, rate) for _ in range(_bootstraps(n, scale)))
         of = f"rate {rate:g} and {0.8 * rate:g}"
         yield _coverage("difference of texts (bootstrap)", of, n, found, 20 * rate)
 
@@ -148,18 +148,18 @@ def bench_ratios(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
 def curves(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
     """The band of success over time at the times by which a half and all of the successes are expected."""
     for rate, n in itertools.product(RATES, SIZES):
-        drawn = [_curve_bands(rng, n, rate) for _ in range(_times(500, scale))]
+        sampled = [_curve_bands(rng, n, rate) for _ in range(_times(500, scale))]
         for place, part in enumerate((0.5, 1.0)):
             of = f"rate {rate:g}, {100 * part:g} % of it by then"
-            bands = (bands[place] for bands in drawn)
+            bands = (bands[place] for bands in sampled)
             yield _coverage("success by a time (Wilson)", of, n, bands, 100 * rate * part)
 
 
 def verdicts(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
     """Rates at which identical runs are told apart, and runs at the margin are called non-inferior."""
     for (gap, discordant), n in itertools.product(_pair_truths(_WRONG), SIZES):
-        drawn = _draw_pairs(rng, n, gap, discordant, _times(20_000, scale))
-        wrong = [verdict_of(_interval(*pair, n), MARGIN) in _WRONG[gap] for pair in drawn]
+        sampled = _draw_pairs(rng, n, gap, discordant, _times(20_000, scale))
+        wrong = [verdict_of(_interval(*pair, n), MARGIN) in _WRONG[gap] for pair in sampled]
         yield _share(f"called {_format(_WRONG[gap])}", _format_pairs(gap, discordant), n, wrong)
 
 
@@ -167,10 +167,10 @@ def holm_verdicts(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
     """Rates at which any of several suites of equal size has a wrong verdict."""
     for (gap, wrong), n in itertools.product(_WRONG.items(), SIZES):
         pairs = _draw_pairs(rng, n, gap, 0.1, _times(2000, scale) * SUITES)
-        drawn = (PairCounts(only_a=a, only_b=b, pairs=n) for a, b in pairs)
+        sampled = (PairCounts(only_a=a, only_b=b, pairs=n) for a, b in pairs)
         found = [
             not set(wrong).isdisjoint(corrected_verdicts(suites, MARGIN))
-            for suites in zip(*[drawn] * SUITES, strict=True)
+            for suites in zip(*[sampled] * SUITES, strict=True)
         ]
         yield _share(f"any of {SUITES} suites {_format(wrong)}", _format_pairs(gap, 0.1), n, found)
 
@@ -235,7 +235,7 @@ def _shares(rng: np.random.Generator, of: np.ndarray, right: np.ndarray) -> list
     return [Share(hits=h, of=n) for h, n in zip(hits.tolist(), of.tolist(), strict=True)]
 
 
-def _drawn_difference(rng: np.random.Generator, n: int, rate: float) -> Interval | None:
+def _sampled_difference(rng: np.random.Generator, n: int, rate: float) -> Interval | None:
     of, right = _episodes(rng, n, rate)
     return _ends(difference(_shares(rng, of, right), _shares(rng, of, 0.8 * right)))
 

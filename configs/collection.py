@@ -22,7 +22,7 @@ class CollectConfig(Preset):
         task_ids: Tasks of every suite, as `0 3 7`, `0,3,7` or `0-4`. Default: all.
         num_trials_per_task: Episodes per task and seed, one per stored initial state. Default: 50.
         init_ids: Which initial states, instead of the first `num_trials_per_task` stored ones. A suite may
-            have drawn ones beyond those.
+            have sampled ones beyond those.
         seeds: Seeds; every task and initial state is played once with each. Default: 7.
         policy: The policy that acts: expert, tiny, pi05_libero, …; a checkpoint's folder; or a YAML file.
         random_weights: Random weights instead of the policy's checkpoint.

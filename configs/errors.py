@@ -12,14 +12,10 @@ class UsageError(ValueError):
     """Invalid input by the user. Its message is one line; commands print it and exit with code 2."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(_one_line(message))
-
-
-def _one_line(message: str) -> str:
-    """The message in one line of printable characters, truncated."""
-    cut = re.sub(rf"(\S{{{_LONGEST_WORD // 3}}})\S{{{_LONGEST_WORD},}}", r"\1…", " ".join(message.split()))
-    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in cut)
-    return shown if len(shown) <= _LONGEST_LINE else f"{shown[: _LONGEST_LINE - 1]}…"
+        one_line = " ".join(message.split())
+        cut = re.sub(rf"(\S{{{_LONGEST_WORD // 3}}})\S{{{_LONGEST_WORD},}}", r"\1…", one_line)
+        shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in cut)
+        super().__init__(shown if len(shown) <= _LONGEST_LINE else f"{shown[: _LONGEST_LINE - 1]}…")
 
 
 def nearest_first(value: object, allowed: Iterable[object]) -> list[str]:

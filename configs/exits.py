@@ -72,17 +72,13 @@ def _as_usage_error(error: Exception) -> UsageError | None:
         return not_installed(f"this command ({error.name})", _EXTRA_OF[error.name])
     if isinstance(error, OSError) and (error.filename is not None or is_disk_full(error)):
         return _unusable(error)
-    return jax_does_not_start(error) if _raised_in(error) in _READS_ENVIRONMENT else None
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return jax_does_not_start(error) if frame.f_globals["__name__"] in _READS_ENVIRONMENT else None
 
 
 def is_disk_full(error: BaseException) -> bool:
     """Whether there was no space to write a file."""
     return isinstance(error, OSError) and error.errno in _NO_SPACE
-
-
-def _raised_in(error: Exception) -> str:
-    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    return str(frame.f_globals["__name__"])
 
 
 def jax_does_not_start(error: Exception) -> UsageError:

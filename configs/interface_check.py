@@ -14,15 +14,6 @@ def compare(policy: Interface, env: Interface) -> None:
     Raises:
         UsageError: Names the first convention that differs, and both values.
     """
-    for label, wanted, given in [*_cameras(policy, env), *_conventions(policy, env)]:
-        if wanted != given:
-            raise UsageError(
-                f"{label}: policy {policy.name!r} has {_told(wanted)}, environment {env.name!r} has "
-                f"{_told(given)}. Choose a policy that was trained for this environment"
-            )
-
-
-def _cameras(policy: Interface, env: Interface) -> list[tuple[str, object, object]]:
     there = {camera.name: camera for camera in env.observation.cameras}
     pairs: list[tuple[str, object, object]] = []
     for camera in policy.observation.cameras:
@@ -32,13 +23,9 @@ def _cameras(policy: Interface, env: Interface) -> list[tuple[str, object, objec
         given = there[camera.name]
         wanted = dataclasses.replace(camera, size=camera.size or given.size)
         pairs.append((f"camera {camera.name!r}", wanted, given))
-    return pairs
-
-
-def _conventions(policy: Interface, env: Interface) -> list[tuple[str, object, object]]:
     ours, theirs = policy.observation, env.observation
     gives, takes = policy.action, env.action
-    return [
+    pairs += [
         ("state", ours.state, theirs.state),
         ("rotation in the state", ours.rotation, theirs.rotation),
         ("action", gives.channels, takes.channels),
@@ -47,6 +34,12 @@ def _conventions(policy: Interface, env: Interface) -> list[tuple[str, object, o
         ("limits of an action", gives.limits, takes.limits),
         ("control rate, Hz", gives.control_hz, takes.control_hz),
     ]
+    for label, wanted, given in pairs:
+        if wanted != given:
+            raise UsageError(
+                f"{label}: policy {policy.name!r} has {_told(wanted)}, environment {env.name!r} has "
+                f"{_told(given)}. Choose a policy that was trained for this environment"
+            )
 
 
 def _told(value: object) -> str:

@@ -67,7 +67,7 @@ def cache_folder(variable: str, name: str) -> Path:
 
 
 def refuse_home(given: str, value: str, *, literal: bool) -> None:
-    """Refuse `~name` if there is no such user; if it would be taken `literal`ly, any `~`."""
+    """Refuse `~name` of an unknown user; any `~` if it would be taken `literal`ly."""
     try:
         home = Path(value).expanduser()
     except RuntimeError:

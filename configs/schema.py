@@ -51,12 +51,12 @@ Shard = Annotated[str, BeforeValidator(_in_its_bounds)]
 
 def _no_truth_value(value: Any) -> Any:
     if value is True or value is False:
-        raise ValueError(f"{str(value).lower()} is no number")
+        raise ValueError(f"{str(value).lower()} is not a number")
     return value
 
 
 Whole = Annotated[int, BeforeValidator(_no_truth_value)]
-"""A whole number, which `true` is not."""
+"""An integer; booleans are rejected."""
 Count = Annotated[Whole, Field(gt=0, le=1_000_000)]
 """Episodes, queries, steps: from 1 to a million."""
 Tokens = Annotated[Whole, Field(gt=0, le=8192)]
@@ -82,7 +82,7 @@ class SuiteConfig(Preset):
 
     Attributes:
         name: Name of the suite.
-        world: The class that opens it, as `package.module:Class`.
+        world: The class that loads it, as `package.module:Class`.
         max_steps: Control steps after settling until an episode is a timeout.
         settle_steps: Control steps of the hold action before the first query, while objects settle.
         trials_per_task: Episodes per task, one per stored initial state.
@@ -212,7 +212,7 @@ class EpisodesConfig(Preset):
         num_trials_per_task: Episodes per task, one per stored initial state. Default: the suite's published
             number.
         init_ids: Initial states, instead of the first `num_trials_per_task` stored ones. A suite may offer
-            drawn states beyond the stored ones.
+            sampled states beyond the stored ones.
         policy: tiny (default; for eval.droid tiny_droid), expert, noop, random or another preset; a YAML
             file; the folder of a checkpoint written by `eval.train`; a class, as package.module:Class or
             file.py:Class; or a server, ws://host:port.

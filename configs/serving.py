@@ -21,7 +21,7 @@ class ServeConfig(Preset):
         host: Address to listen at; 0.0.0.0 for all.
         port: Port; 0 for a free one.
         robots: Maximal number of concurrent robots. Default: 8, or the batch size if that is larger; in mode
-            parallel, whose language has a process of its own, the batch size.
+            parallel, whose language runs in a second process, the batch size.
         batch_size: Robots that share a batch of the model, padded; with 1, robots are served in turn.
         batch_window_ms: Maximal time that a query waits for those of other robots in its batch.
         mode: How actions and language are scheduled.

@@ -1,4 +1,4 @@
-"""Lines on standard error about stages that take long: what is done, at once, and how long it took."""
+"""Announces slow stages on standard error, with their elapsed time."""
 
 import contextlib
 import sys
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def stage(what: str) -> Iterator[None]:
-    """Print what is done before it is done, and complete the line with the elapsed time."""
+    """Print a description first, and complete the line with the elapsed time."""
     began = time.perf_counter()
     sys.stderr.write(f"{what} ... ")
     sys.stderr.flush()

@@ -23,13 +23,9 @@ from configs.schema import (
 _AXIS = Parameter(group=Group("What varies (several values make several cells)", sort_key=0))
 
 
-def _one_or_several(value: object) -> object:
-    return value if isinstance(value, list | tuple) or value is None else (value,)
-
-
 _AS_GIVEN = (
     Parameter(consume_multiple=(1, None), negative_iterable=()),
-    BeforeValidator(_one_or_several),
+    BeforeValidator(lambda value: value if isinstance(value, list | tuple | None) else (value,)),
 )
 """Values that may have a comma, such as `fixed:50,90`."""
 
@@ -91,7 +87,7 @@ class SweepConfig(EpisodesConfig):
 
     Attributes:
         video: Episodes to record.
-        grids: Grids whose cells form the sweep. An axis given beside them holds in those that do not have it.
+        grids: Grids whose cells form the sweep. An axis given beside them applies to those that lack it.
     """
 
     video: Annotated[VideoChoice, OUTPUT] = "none"

@@ -31,7 +31,7 @@ def _remove_if_stale(folder: Path) -> None:
     """Remove a folder that no process has locked.
 
     Raises:
-        OSError: A process has it, or it cannot be opened.
+        OSError: A process has locked it, or it cannot be opened.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:

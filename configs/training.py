@@ -42,8 +42,8 @@ class TrainConfig(Preset):
         norm_stats: Normalisation of states and actions: measured (from these demonstrations), from-start (of
             the initial weights), or another checkpoint or norm_stats.json. Default: measured; with
             --texts-only always from-start.
-        wordings: Wordings of instructions: training (if a suite has several, drawn for each sample of a
-            batch) or benchmark (the original ones).
+        wordings: Wordings of instructions: training (a random one of the suite's for each sample of a batch)
+            or benchmark (the original ones).
         tokenizer: A SentencePiece model. Default: the one of the policy preset named like the model.
         steps: Batches until the end of the learning rate schedule.
         batch: Samples in a batch.

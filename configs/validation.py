@@ -56,7 +56,7 @@ def invalid(error: ValidationError, source: str, schema: type[BaseModel] | None 
 
 
 def _schema_at(schema: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel] | None:
-    """The schema of what lies at a path in a preset; None if it is one of several."""
+    """The schema at a path in a preset; None if it is one of several."""
     for key in path:
         if isinstance(key, str):
             nested = _models_in(schema.model_fields[key].annotation) if key in schema.model_fields else []

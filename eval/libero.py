@@ -13,7 +13,8 @@ app = build_app(
     "libero_10 and libero_90, and the first four without it. Without any option of `What to run` or "
     "`Protocol`, the small `demo` preset runs instead: the bundled policy, every task of one suite once, in "
     "the mode given and, to be compared with, in mode isolated. `--config demo` with options is the demo, "
-    "changed by them. Initial states from 1000 on are drawn by LIBERO's own placement, as many as you like.",
+    "changed by them. Initial states from 1000 on are sampled by LIBERO's own placement, "
+    "without limit.",
     defaults={"suites": SUITES},
     demo="demo",
 )

@@ -12,7 +12,7 @@ from configs.errors import UsageError
 from configs.paths import usable_file, usable_folder
 from eval.records.schema import RunFolder
 from eval.report.marked_block import MarkedBlock
-from eval.report.plain_text import visible
+from eval.report.plain_text import escape_control
 from eval.report.readme_media import ReadmeMedia, find_readme_media, to_markdown, write_pictures
 from eval.report.side_by_side import Filters, find_pair
 from videos.mp4 import VideoError
@@ -64,7 +64,7 @@ def main(
         elif pair is not None:
             path = usable_file(output or Path("side_by_side.mp4"), "--output")
             pair.write(path)
-            sys.stdout.write(f"{visible(pair.why)}\n{path}\n")
+            sys.stdout.write(f"{escape_control(pair.why)}\n{path}\n")
         else:
             _print_preview(find_readme_media(RunFolder(run)))
     except VideoError as error:
@@ -98,12 +98,12 @@ def _write_readme(media: ReadmeMedia, readme: Path, docs: Path) -> None:
     page = DEMO.replaced(before, picture + to_markdown(media))  # fails before anything is written
     write_pictures(media, still=still, clip=clip)
     readme.write_text(page, encoding="utf-8")
-    sys.stdout.write(f"{visible(media.why)}\n{still}\n{clip}\n{readme}\n")
+    sys.stdout.write(f"{escape_control(media.why)}\n{still}\n{clip}\n{readme}\n")
 
 
 def _print_preview(media: ReadmeMedia) -> None:
     sys.stdout.write(
-        f"{visible(media.why)}\n{media.best.path}\n\n{to_markdown(media)}\n\n"
+        f"{escape_control(media.why)}\n{media.best.path}\n\n{to_markdown(media)}\n\n"
         "Nothing is written. --readme FILE puts this table between the markers of that file, and a picture "
         "and a clip of the video beside it: docs/rollout.jpg and docs/rollout.webp.\n"
     )

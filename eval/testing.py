@@ -14,7 +14,7 @@ import numpy as np
 
 from eval.policies.base import Policy
 from eval.policies.python import as_policy
-from oxygen.policy.reply import Reply, Tail
+from oxygen.policy.reply import EpisodeEnd, Reply
 from sim_envs.world import EpisodeKey, Observation
 
 _ONE = EpisodeKey(suite="check", task_id=0, init_id=0, seed=7)
@@ -33,7 +33,7 @@ def check_policy(policy: Any, observation: Observation, *, replan_steps: int = 1
 
     Raises:
         AssertionError: One line with the actual and the expected behaviour.
-        UsageError: It is no policy.
+        UsageError: It is not a policy.
     """
     policy = as_policy(policy)
     before = copy.deepcopy(observation)
@@ -60,12 +60,12 @@ def _episode(
     chunks = []
     for _ in range(_QUERIES):
         chunks.append(_checked(policy.act(observation), policy, replan_steps))
-        reply = policy.settle()
-        assert isinstance(reply, Reply), f"settle() returned {type(reply).__name__}, should return a Reply"
+        reply = policy.complete()
+        assert isinstance(reply, Reply), f"complete() returned {type(reply).__name__}, should return a Reply"
         slow = {stage: taken for stage, taken in reply.timings_ms.items() if not 0 <= taken < np.inf}
         assert not slow, f"timings_ms holds {slow}: milliseconds, 0 or more"
-    tail = policy.finish()
-    assert isinstance(tail, Tail), f"finish() returned {type(tail).__name__}, should return a Tail"
+    end = policy.finish()
+    assert isinstance(end, EpisodeEnd), f"finish() returned {type(end).__name__}, should return an EpisodeEnd"
     return chunks
 
 

@@ -8,7 +8,7 @@ from cyclopts import App
 
 from configs.cli import run_app
 from configs.errors import UsageError
-from eval.report.plain_text import visible
+from eval.report.plain_text import escape_control
 
 app = App(name="python -m eval.watch")
 
@@ -31,7 +31,9 @@ def main(run: Path, /, *, port: int = 8100) -> None:
     evaluation = WatchedEvaluation(run)
 
     def started(at: int) -> None:
-        sys.stdout.write(f"{visible(str(run))}: http://{HOST}:{at}/ (Ctrl-C ends the page, not the run)\n")
+        sys.stdout.write(
+            f"{escape_control(str(run))}: http://{HOST}:{at}/ (Ctrl-C ends the page, not the run)\n"
+        )
         sys.stdout.flush()
 
     asyncio.run(serve(evaluation, port, started))

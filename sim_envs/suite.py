@@ -50,25 +50,25 @@ class InitIds:
 
     Attributes:
         stored: Number of stored states; their ids are 0 to `stored - 1`.
-        drawn_from: First id whose state is sampled, as a function of the id; None if none can be sampled.
+        sampled_from: First id whose state is sampled, as a function of the id; None if none can be sampled.
     """
 
     stored: int
-    drawn_from: int | None = None
+    sampled_from: int | None = None
 
     def check(self, init_id: int, task: Task) -> None:
         """Raise a UsageError if no initial state has this id."""
-        if 0 <= init_id < self.stored or self.is_drawn(init_id):
+        if 0 <= init_id < self.stored or self.is_sampled(init_id):
             return
-        drawn = "" if self.drawn_from is None else f", or {self.drawn_from} and more for drawn ones"
+        sampled = "" if self.sampled_from is None else f", or {self.sampled_from} and more for sampled ones"
         raise UsageError(
             f"init id {init_id}: task {task.task_id} of {task.suite} has {self.stored} stored initial "
-            f"states; give ids from 0 to {self.stored - 1}{drawn}"
+            f"states; give ids from 0 to {self.stored - 1}{sampled}"
         )
 
-    def is_drawn(self, init_id: int) -> bool:
+    def is_sampled(self, init_id: int) -> bool:
         """Whether the initial state is sampled rather than stored."""
-        return self.drawn_from is not None and init_id >= self.drawn_from
+        return self.sampled_from is not None and init_id >= self.sampled_from
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -46,7 +46,7 @@ def test_the_policy_in_numpy_moves_towards_its_goal():
 
     with playing(serve_numpy.infer) as policy:
         actions = policy.act(FakeWorld().observe())
-        assert policy.settle().timings_ms["server"] > 0
+        assert policy.complete().timings_ms["server"] > 0
     assert actions.shape == (10, 7)
     assert (actions[:, 2] == 1).all()  # up, as fast as it can: the goal is 1.1 m above the origin
 

@@ -24,7 +24,7 @@ from eval.bench.schedule import max_queries_per_text
 from eval.bench.serving import Bench
 from eval.bench.terminal import Terminal
 from eval.bench.workloads import BenchConfiguration, Workload
-from eval.rollout.interrupts import Interrupts
+from eval.rollout.interrupts import DeferredSignals
 from oxygen.serving.scheduler import Mode
 
 
@@ -53,7 +53,7 @@ def run_experiment(options: Options, model: ModelUnderTest, *, began: float | No
         for group, of_workload in zip(workloads, identities, strict=True)
         if not (options.resume and file.has(of_workload))
     ]
-    with Terminal(experiment.info, file.path) as terminal, Interrupts() as signals:
+    with Terminal(experiment.info, file.path) as terminal, DeferredSignals() as signals:
         terminal.announce(_count(pending), skipped=_count(workloads) - _count(pending), existing=before)
         if options.resume:
             existing = file.of(itertools.chain.from_iterable(identities))
@@ -105,7 +105,7 @@ class _Experiment:
         self,
         workload: Workload,
         configurations: Sequence[BenchConfiguration],
-        signals: Interrupts,
+        signals: DeferredSignals,
         advance: Callable[[], None],
     ) -> list[Row]:
         """Measure a workload; returns its rows."""

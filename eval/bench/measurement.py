@@ -91,7 +91,7 @@ class Repetitions:
         """Queries in a run, the uncounted first one included."""
         return 1 + self.queries
 
-    def pluralize(self, repetition: int) -> slice:
+    def counted_slice(self, repetition: int) -> slice:
         """The counted queries of one repetition, within all queries of a configuration."""
         start = self.warm_up + repetition * self.queries_per_run + 1
         return slice(start, start + self.queries)

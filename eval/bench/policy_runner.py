@@ -49,7 +49,7 @@ class PolicyRunner:
         first = began = time.perf_counter()
         for observations in itertools.islice(self._observations, queries):
             actions = [chunk for chunk in self._policy.act(observations) if chunk is not None]
-            replies = [reply for reply in self._policy.settle() if reply is not None]
+            replies = [reply for reply in self._policy.complete() if reply is not None]
             now = time.perf_counter()
             answers.append((1e3 * (now - began), actions, replies))
             began = now

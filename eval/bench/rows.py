@@ -160,7 +160,7 @@ def _predicted(
     """Predicted mean milliseconds of a frame in each repetition, from the stage times of that repetition."""
     queries = programs_by_query(workload, configuration, repetitions.total_queries)
     return [
-        times.predicted([(query, batch(query)) for query in queries[repetitions.pluralize(repetition)]])
+        times.predicted([(query, batch(query)) for query in queries[repetitions.counted_slice(repetition)]])
         for repetition, times in enumerate(stages)
     ]
 

@@ -36,7 +36,7 @@ class DatasetFacts:
         failures: Number of failed episodes; in the dataset, for their texts, only if failures were kept.
         keeps_failures: Whether failures were kept.
         frames: Number of rows.
-        init_ids: Suite to initial states, of failed episodes too; those from 1000 on are drawn.
+        init_ids: Suite to initial states, of failed episodes too; those from 1000 on are sampled.
         commit: Commit of the code that collected it.
     """
 

@@ -18,7 +18,7 @@ from eval.records.reader import AssetsUsed, read_episodes, read_identity, requir
 from eval.records.schema import RunFolder
 
 TEST_STATES = range(500_000, 500_050)
-"""Drawn initial states of every task that are reserved for tests; no demonstrations start in them."""
+"""Sampled initial states of every task that are reserved for tests; no demonstrations start in them."""
 
 _FILE = "results.json"
 _NOT_OPTIONS = {
@@ -37,7 +37,7 @@ class BundledResult:
         mode: Scheduling mode.
         assets: The asset set.
         protocol: Hash of the suite's protocol.
-        init_ids: Initial states of its episodes; those from 1000 on are drawn.
+        init_ids: Initial states of its episodes; those from 1000 on are sampled.
         options: Other options that differ from the defaults, by their names in `RunConfig`.
         tasks: Task id to successful and graded episodes.
         n_errors: Episodes with errors, which are not graded.

@@ -35,7 +35,7 @@ def collect(
         options: What to play and how to write it.
         config: A YAML file with these options, or the name of a preset (smoke). Flags override it.
         output: The dataset's folder.
-        workers: Processes that play, each with a simulator of its own. Default: one per core.
+        workers: Processes that play, each with its own simulator. Default: one per core.
     """
     usable_folder(output, "--output")
     require_backend()  # before anything imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback

@@ -5,7 +5,8 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from eval.policies.resolved import resolve_policy
 from eval.records import provenance
 from eval.records.json_files import write_json
 from eval.records.schema import Outcome, RunFolder
-from eval.rollout.interrupts import Interrupts
+from eval.rollout.interrupts import DeferredSignals
 from eval.rollout.plan import check_expert, check_playable, make_plan
 from oxygen.model.compile_cache import use_compile_cache
 from oxygen.presets.policies import weights_sha256
@@ -64,8 +65,8 @@ def collect_demonstrations(config: CollectConfig, dataset: Path, *, workers: int
         The exit code: 0, or 1 if an episode was an error or none was kept.
 
     Raises:
-        UsageError: A named thing does not exist, assets of a task are missing, the folder holds a
-            dataset of other options, or another process uses it. Nothing is written then.
+        UsageError: A suite, task or policy does not exist, assets of a task are missing, the folder holds a
+            dataset with other options, or another process uses it. In these cases nothing is written.
         KeyboardInterrupt: Ctrl-C; finished episodes are on disk.
     """
     _check_policies(config)
@@ -99,7 +100,7 @@ def collect_from(source: DemonstrationSource, config: CollectConfig, dataset: Pa
     jobs = make_jobs(config)
     store = EpisodeStore(dataset)
     store.check(config)
-    with RunFolder(dataset).claimed():
+    with RunFolder(dataset).locked():
         store.begin(config)
         context = CollectionContext(source=source, store=store, config=config)
         console = CollectionConsole(config, jobs, dataset)
@@ -116,26 +117,19 @@ def _play(
     if not pending:
         return reports
     try:
-        with Interrupts() as interrupts, console:
-            for report in _reports(context, pending, workers, interrupts):
+        with DeferredSignals() as interrupts, console:
+            workers, run = min(workers, len(pending)), context.source.model
+            with interrupts.suspended():  # it compiles
+                loaded = [] if run is None else open_policies(resolve_policy(run), [run], worlds=workers)
+            model = next(iter(loaded), None)
+            play = play_in_process if workers == 1 else partial(play_in_processes, workers=workers)
+            for report in play(context, pending, model, interrupts=interrupts):
                 reports.append(report)
                 console.add(report)
     except KeyboardInterrupt:
         console.interrupted()
         raise
     return reports
-
-
-def _reports(
-    context: CollectionContext, jobs: Sequence[Job], workers: int, interrupts: Interrupts
-) -> Iterator[EpisodeReport]:
-    workers, run = min(workers, len(jobs)), context.source.model
-    with interrupts.suspended():  # it compiles
-        opened = [] if run is None else open_policies(resolve_policy(run), [run], worlds=workers)
-    model = next(iter(opened), None)
-    if workers == 1:
-        return play_in_process(context, jobs, model, interrupts=interrupts)
-    return play_in_processes(context, jobs, model, workers=workers, interrupts=interrupts)
 
 
 def _conclude(

@@ -85,7 +85,7 @@ class CollectionConsole:
         )
 
     def nothing_kept(self) -> None:
-        """Print that there is no dataset."""
+        """Print that no episode was kept."""
         self._rich.print("No episode succeeded, so there is no dataset.")
 
     def assembling(self, count: int) -> None:

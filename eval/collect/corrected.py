@@ -13,7 +13,7 @@ from jaxtyping import Float64
 from configs.interface import Interface
 from eval.collect.demonstrator import Demonstrator
 from eval.policies.base import Policy
-from oxygen.policy.reply import Reply, Tail
+from oxygen.policy.reply import EpisodeEnd, Reply
 from sim_envs.world import EpisodeKey, Observation
 
 _LEARNER_TURN = (3, 96)
@@ -66,11 +66,11 @@ class CorrectedLearner:
         self._left -= 1
         return self._acting.act(observation)
 
-    def settle(self) -> Reply:
+    def complete(self) -> Reply:
         """Complete the query."""
-        return self._acting.settle()
+        return self._acting.complete()
 
-    def finish(self) -> Tail:
+    def finish(self) -> EpisodeEnd:
         """End the episode."""
         self._expert.finish()
         return self._learner.finish()
@@ -92,6 +92,6 @@ class CorrectedLearner:
         return still and bool(np.ptp(self._states, axis=0).max() <= _STUCK_WITHIN)
 
     def _length(self, turn: tuple[int, int]) -> int:
-        """Queries of the next turn, drawn log-uniformly."""
+        """Queries of the next turn, sampled log-uniformly."""
         shortest, longest = turn
         return int(np.exp(self._draws.uniform(np.log(shortest), np.log(longest + 1))))

@@ -10,7 +10,7 @@ from configs.interface import Interface
 from eval.policies.base import Policy
 from eval.policies.oracle import Oracle
 from eval.policies.scripted import Scripted, scripted_policy
-from oxygen.policy.reply import Reply, Tail
+from oxygen.policy.reply import EpisodeEnd, Reply
 from sim_envs.suite import Suite
 from sim_envs.world import EpisodeKey, Observation, World
 
@@ -49,11 +49,11 @@ class NoiseFreeDemonstrator:
         self._answered = np.asarray(self._policy.act(observation), np.float64)
         return self._answered
 
-    def settle(self) -> Reply:
+    def complete(self) -> Reply:
         """Complete the query."""
-        return self._policy.settle()
+        return self._policy.complete()
 
-    def finish(self) -> Tail:
+    def finish(self) -> EpisodeEnd:
         """End the episode."""
         return self._policy.finish()
 

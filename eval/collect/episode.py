@@ -14,7 +14,7 @@ from eval.collect.labels import action_labels, learnable
 from eval.collect.plan import Job
 from eval.collect.statistics import Histogram, histogram
 from eval.collect.tables import arrow_schema, png_cells, row_features
-from eval.rollout.interrupts import Interrupts
+from eval.rollout.interrupts import DeferredSignals
 from eval.rollout.rollout import Query, rollout
 from oxygen.training import layout
 from sim_envs.truth.ground_truth import Truth
@@ -48,7 +48,7 @@ class Failure:
 
 
 def demonstrate(
-    world: World, policy: Demonstrator, job: Job, config: CollectConfig, interrupts: Interrupts
+    world: World, policy: Demonstrator, job: Job, config: CollectConfig, interrupts: DeferredSignals
 ) -> Demonstration | Failure:
     """Play an episode in a world with its task loaded; `interrupts` is checked after each query."""
     queries: list[Query] = []
@@ -65,11 +65,12 @@ def demonstrate(
         camera: [query.observation.images[camera] for query in queries]
         for camera in queries[0].observation.images
     }
+    truths = [_truth_columns(query.truth) for query in queries]
     columns = {
         **{layout.IMAGES + camera: png_cells(frames) for camera, frames in images.items()},
         **_numbers(job, queries),
         **_labels(queries, intended if solved else [None] * len(intended), config.horizon),
-        **_language(queries),
+        **{name: [row[name] for row in truths] for name in truths[0]},
     }
     return Demonstration(
         job=job,
@@ -116,11 +117,6 @@ def _labels(queries: Sequence[Query], intended: Sequence[np.ndarray | None], hor
         layout.CHUNK: actions.tolist(),
         layout.PADDED: padded.tolist(),
     }
-
-
-def _language(queries: Sequence[Query]) -> dict[str, Any]:
-    rows = [_truth_columns(query.truth) for query in queries]
-    return {name: [row[name] for row in rows] for name in rows[0]}
 
 
 def _truth_columns(truth: Truth | None) -> dict[str, str]:

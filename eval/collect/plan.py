@@ -36,7 +36,7 @@ class DemonstrationKey:
     Attributes:
         suite: Name of the task suite.
         task_id: Index of the task in it.
-        init_id: Index of the stored initial state, or the number of a drawn one.
+        init_id: Index of the stored initial state, or the number of a sampled one.
         seed: Seed of the environment and of all noise.
         assets: Name of the asset set.
         digest: Digest of its files.
@@ -83,7 +83,12 @@ def make_jobs(config: CollectConfig) -> tuple[Job, ...]:
         for episode in task.keys
     ]
     for job in jobs:
-        _refuse_test_states(job)
+        kept, init_id = job.plan.protocol.test_init_ids, job.key.init_id
+        if kept is not None and kept[0] <= init_id <= kept[1]:
+            raise UsageError(
+                f"init id {init_id}: {job.key.suite} reserves {kept[0]} to {kept[1]} for tests of policies; "
+                f"give others, such as {kept[1] + 1}"
+            )
     rates = {job.key.suite: frame_rate(job.plan) for job in jobs}
     if len(set(rates.values())) > 1:
         raise UsageError(
@@ -107,15 +112,6 @@ def learner_config(config: CollectConfig) -> RunConfig | None:
 def frame_rate(plan: TaskPlan) -> float:
     """Frames (queries) per second of simulated time."""
     return plan.protocol.control_hz / plan.protocol.replan_steps
-
-
-def _refuse_test_states(job: Job) -> None:
-    kept, init_id = job.plan.protocol.test_init_ids, job.key.init_id
-    if kept is not None and kept[0] <= init_id <= kept[1]:
-        raise UsageError(
-            f"init id {init_id}: {job.key.suite} reserves {kept[0]} to {kept[1]} for tests of policies; give "
-            f"others, such as {kept[1] + 1}"
-        )
 
 
 def _key(episode: EpisodeKey, config: CollectConfig, suite: Suite) -> DemonstrationKey:

@@ -16,13 +16,13 @@ from eval.collect.demonstrator import NoiseFreeDemonstrator, OpenDemonstrator, s
 from eval.collect.episode import Demonstration, Failure, demonstrate
 from eval.collect.plan import Job
 from eval.collect.store import EpisodeStore
-from eval.policies.base import OpenPolicy
+from eval.policies.base import LoadedPolicy
 from eval.policies.sources import PolicySource, served
 from eval.records.schema import Outcome
 from eval.rollout.chunks import ActionError
-from eval.rollout.interrupts import Interrupts
+from eval.rollout.interrupts import DeferredSignals
 from eval.rollout.plan import TaskPlan
-from eval.rollout.worlds import WorldHolder
+from eval.rollout.worlds import WorldCache
 from sim_envs.job_queue import JobQueue
 from sim_envs.worker_process import WorkerConnection
 from sim_envs.workers import LostJob, run_in_workers
@@ -49,7 +49,7 @@ class DemonstrationSource(Protocol):
     def worlds(self) -> AbstractContextManager[Worlds]:
         """Opens worlds."""
 
-    def demonstrator(self, model: OpenPolicy | None) -> OpenDemonstrator:
+    def demonstrator(self, model: LoadedPolicy | None) -> OpenDemonstrator:
         """Opens demonstrators, given the policy with a model, if there is one."""
 
 
@@ -67,11 +67,11 @@ class Simulation:
     noise: float
     model: RunConfig | None
 
-    def worlds(self) -> WorldHolder:
+    def worlds(self) -> WorldCache:
         """Holds one simulator at a time."""
-        return WorldHolder()
+        return WorldCache()
 
-    def demonstrator(self, model: OpenPolicy | None) -> OpenDemonstrator:
+    def demonstrator(self, model: LoadedPolicy | None) -> OpenDemonstrator:
         """Opens the policy, or the learner and the policy in turns."""
         scripted = scripted_demonstrator(self.kind, self.noise)
         if model is None:
@@ -109,7 +109,11 @@ class CollectionContext:
 
 
 def play_in_process(
-    context: CollectionContext, jobs: Sequence[Job], model: OpenPolicy | None, *, interrupts: Interrupts
+    context: CollectionContext,
+    jobs: Sequence[Job],
+    model: LoadedPolicy | None,
+    *,
+    interrupts: DeferredSignals,
 ) -> Iterator[EpisodeReport]:
     """Play the episodes in this process, one after the other.
 
@@ -125,10 +129,10 @@ def play_in_process(
 def play_in_processes(
     context: CollectionContext,
     jobs: Sequence[Job],
-    model: OpenPolicy | None,
+    model: LoadedPolicy | None,
     *,
     workers: int,
-    interrupts: Interrupts,
+    interrupts: DeferredSignals,
 ) -> Iterator[EpisodeReport]:
     """Play the episodes in `workers` processes, yielding reports as they finish.
 
@@ -158,7 +162,7 @@ class DemonstrationPlayer:
     def open(self, connection: WorkerConnection) -> Iterator[Callable[[Job], EpisodeReport]]:
         """See `sim_envs.worker_process.JobRunner`."""
         context, source = self.context, self.source
-        with context.source.worlds() as worlds, Interrupts() as interrupts:
+        with context.source.worlds() as worlds, DeferredSignals() as interrupts:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
             demonstrator = context.source.demonstrator(None if source is None else source.open(connection))
             yield lambda job: _play_episode(context, job, worlds, demonstrator, interrupts)
@@ -169,7 +173,7 @@ def _play_episode(
     job: Job,
     worlds: Worlds,
     demonstrator: OpenDemonstrator,
-    interrupts: Interrupts,
+    interrupts: DeferredSignals,
 ) -> EpisodeReport:
     """Play one episode; an exception becomes its report, unless the disk is full."""
     try:

@@ -67,12 +67,13 @@ class EpisodeStore:
             _refuse_others(self.dataset, before, _options(config))
         elif (self.dataset / layout.INFO).exists():
             raise UsageError(
-                f"{str(self.dataset)!r} holds a dataset without its {self.folder.name}, to which nothing "
-                "can be added: give another folder with --output"
+                f"{str(self.dataset)!r} holds a dataset without its {self.folder.name}, which cannot "
+                "be extended: give another folder with --output"
             )
         elif foreign := sorted(each.name for each in self.dataset.glob("[!.]*")):
             raise UsageError(
-                f"{str(self.dataset)!r} holds {foreign[0]!r} and no dataset; give --output another"
+                f"{str(self.dataset)!r} holds {foreign[0]!r} but no dataset; give another folder "
+                "with --output"
             )
 
     def begin(self, config: CollectConfig) -> None:

@@ -69,7 +69,12 @@ class _VideoFile:
         for cell in cells:
             png = cell["bytes"].as_py()
             image = np.asarray(Image.open(io.BytesIO(png)))
-            self._opened(image).write(image)
+            if self._writer is None:
+                path = self._root / layout.VIDEO.format(video_key=self._key, **layout.place(self._number))
+                path.parent.mkdir(parents=True, exist_ok=True)
+                height, width = image.shape[:2]
+                self._writer = Mp4Writer(path, width=width, height=height, fps=self._fps)
+            self._writer.write(image)
             self._frames += 1
             self._bytes += len(png)
         place = {
@@ -83,13 +88,3 @@ class _VideoFile:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-
-    def _opened(self, image: np.ndarray) -> Mp4Writer:
-        if self._writer is None:
-            self._path().parent.mkdir(parents=True, exist_ok=True)
-            height, width = image.shape[:2]
-            self._writer = Mp4Writer(self._path(), width=width, height=height, fps=self._fps)
-        return self._writer
-
-    def _path(self) -> Path:
-        return self._root / layout.VIDEO.format(video_key=self._key, **layout.place(self._number))

@@ -34,15 +34,12 @@ class TensorBoardLogger:
         for name, value in values.items():
             self._writer.add_scalar(name, value, step)
         for name, path in videos.items():
-            summary = Summary(value=[Summary.Value(tag=name, image=_moving_image(path))])
+            content, (width, height) = to_gif(path, fps=_FPS, width=_WIDTH)
+            image = Summary.Image(width=width, height=height, colorspace=3, encoded_image_string=content)
+            summary = Summary(value=[Summary.Value(tag=name, image=image)])
             self._writer.file_writer.add_summary(summary, step)
         self._writer.flush()
 
     def close(self) -> None:
         """See `RunLogger`."""
         self._writer.close()
-
-
-def _moving_image(video: Path) -> Summary.Image:
-    content, (width, height) = to_gif(video, fps=_FPS, width=_WIDTH)
-    return Summary.Image(width=width, height=height, colorspace=3, encoded_image_string=content)

@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from configs.interface import Interface
-from oxygen.policy.reply import Reply, Tail
+from oxygen.policy.reply import EpisodeEnd, Reply
 from sim_envs.suite import Suite
 from sim_envs.world import EpisodeKey, Observation, World
 
@@ -23,7 +23,7 @@ class BadAnswerError(ValueError):
 class Policy(Protocol):
     """A policy; one object serves all episodes of a run, one after the other.
 
-    A query is one `act` followed by one `settle`; physics may run in between.
+    A query is one `act` followed by one `complete`; physics may run in between.
     """
 
     @property
@@ -36,10 +36,10 @@ class Policy(Protocol):
     def act(self, observation: Observation) -> np.ndarray:
         """Return a chunk of actions [horizon, action] as soon as it is computed."""
 
-    def settle(self) -> Reply:
+    def complete(self) -> Reply:
         """Complete the query; returns its texts and the milliseconds of each stage."""
 
-    def finish(self) -> Tail:
+    def finish(self) -> EpisodeEnd:
         """End the episode; cancels unfinished texts and returns their number."""
 
 
@@ -57,8 +57,8 @@ class ChargesOwnTime(Protocol):
 class BatchPolicy(Protocol):
     """A policy that serves several episodes at once, one per row.
 
-    A query is one `act` for some rows, followed by one `settle`. The actions of an episode depend neither on
-    its row nor on the other rows.
+    A query is one `act` for some rows, followed by one `complete`. The actions of an episode depend on
+    neither its row nor the other rows.
     """
 
     @property
@@ -74,14 +74,14 @@ class BatchPolicy(Protocol):
         Observations may be overwritten after it returns.
         """
 
-    def settle(self) -> Mapping[int, Reply]:
+    def complete(self) -> Mapping[int, Reply]:
         """Complete the queries of the last `act`."""
 
-    def finish(self, row: int) -> Tail:
+    def finish(self, row: int) -> EpisodeEnd:
         """End the episode of a row; cancels unfinished texts and returns their number."""
 
 
-class PolicyRow:
+class BatchSlot:
     """One row of a `BatchPolicy` as a `Policy`."""
 
     def __init__(self, policy: BatchPolicy, row: int, interface: Interface) -> None:
@@ -97,11 +97,11 @@ class PolicyRow:
         """See `Policy`."""
         return self.batch.act({self._row: observation})[self._row]
 
-    def settle(self) -> Reply:
+    def complete(self) -> Reply:
         """See `Policy`."""
-        return self.batch.settle()[self._row]
+        return self.batch.complete()[self._row]
 
-    def finish(self) -> Tail:
+    def finish(self) -> EpisodeEnd:
         """See `Policy`."""
         return self.batch.finish(self._row)
 
@@ -126,18 +126,18 @@ class SingleRowBatch:
         copied = dataclasses.replace(observation, images=images, state=observation.state.copy())
         return {row: self._policy.act(copied)}
 
-    def settle(self) -> Mapping[int, Reply]:
+    def complete(self) -> Mapping[int, Reply]:
         """See `Policy`."""
-        return {0: self._policy.settle()}
+        return {0: self._policy.complete()}
 
-    def finish(self, row: int) -> Tail:
+    def finish(self, row: int) -> EpisodeEnd:
         """See `Policy`."""
         del row
         return self._policy.finish()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OpenPolicy:
+class LoadedPolicy:
     """A loaded policy.
 
     Attributes:
@@ -146,10 +146,10 @@ class OpenPolicy:
         inputs: Its inputs (prompt template, cameras), for the manifest.
         in_world: Returns the policy for one episode; scripted policies read the world.
         groups: Batched policies for worlds in other processes, with at least as many rows as worlds.
-        opener: Picklable; loads the policy in each worker where there are no `groups`.
+        opener: Picklable; loads the policy in each worker if it has no `groups`.
         writes_texts: Whether its replies may have texts.
         reports_work: Whether its replies report `Reply.work`, which profile clocks need.
-        remark: One line to print before the first episode; None if there is nothing to say.
+        remark: One line to print before the first episode, or None.
         close: Releases resources outside this process; idempotent.
     """
 
@@ -158,7 +158,7 @@ class OpenPolicy:
     inputs: Mapping[str, Any]
     in_world: Callable[[Suite, World], Policy]
     groups: Sequence[BatchPolicy] = ()
-    opener: Callable[[], "OpenPolicy"] | None = None
+    opener: Callable[[], "LoadedPolicy"] | None = None
     writes_texts: bool = True
     reports_work: bool = False
     remark: str | None = None

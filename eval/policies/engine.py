@@ -9,10 +9,10 @@ import numpy as np
 
 from configs.interface import Interface
 from configs.schema import RunConfig
-from eval.policies.base import OpenPolicy, PolicyRow
+from eval.policies.base import BatchSlot, LoadedPolicy
 from eval.policies.resolved import ResolvedPolicy
 from oxygen.model.compile_cache import use_compile_cache
-from oxygen.policy.reply import Reply, Tail
+from oxygen.policy.reply import EpisodeEnd, Reply
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.presets.language_tasks import language_task
 from oxygen.presets.loading import load_policy
@@ -25,11 +25,11 @@ from sim_envs.world import EpisodeKey, Observation
 
 def open_engine(
     resolved: ResolvedPolicy, variants: Sequence[RunConfig], *, worlds: int = 1
-) -> list[OpenPolicy]:
+) -> list[LoadedPolicy]:
     """Load a model once, and serve it in every variant.
 
     Prefill and denoise are compiled once, fork and decode for every number of tokens per frame and every text
-    rate by itself, so that a variant is served as if it were the only one.
+    own rate, so that a variant is served as if it were the only one.
 
     Args:
         resolved: The policy and its texts.
@@ -43,7 +43,7 @@ def open_engine(
     interface = resolved.interface
     assert interface is not None, "only a policy with a model is served"
     first: VectorPolicy | None = None
-    opened: dict[int, OpenPolicy] = {}
+    opened: dict[int, LoadedPolicy] = {}
     for sharing in _sharing_programs(variants):
         group = [variants[place] for place in sharing]
         speaking = next((variant for variant in group if variant.mode != "actions"), group[0])
@@ -122,11 +122,11 @@ class EnginePolicy:
         seen = [_shown(observations.get(row)) for row in range(self.rows)]
         return {row: chunk for row, chunk in enumerate(self._policy.act(seen)) if chunk is not None}
 
-    def settle(self) -> dict[int, Reply]:
+    def complete(self) -> dict[int, Reply]:
         """See `BatchPolicy`."""
-        return {row: reply for row, reply in enumerate(self._policy.settle()) if reply is not None}
+        return {row: reply for row, reply in enumerate(self._policy.complete()) if reply is not None}
 
-    def finish(self, row: int) -> Tail:
+    def finish(self, row: int) -> EpisodeEnd:
         """See `BatchPolicy`."""
         return self._policy.finish(row)
 
@@ -142,14 +142,14 @@ def _shown(observation: Observation | None) -> dict[str, Any] | None:
     }
 
 
-def _opened(groups: Sequence[EnginePolicy], interface: Interface, prompt: str) -> OpenPolicy:
+def _opened(groups: Sequence[EnginePolicy], interface: Interface, prompt: str) -> LoadedPolicy:
     """The policy for a run."""
     cameras = list(interface.observation.camera_names)
-    return OpenPolicy(
+    return LoadedPolicy(
         interface=interface,
         horizon=interface.horizon,
         inputs={"prompt": prompt, "cameras": cameras, "absent_cameras": "dropped"},
-        in_world=lambda *_: PolicyRow(groups[0], 0, interface),
+        in_world=lambda *_: BatchSlot(groups[0], 0, interface),
         groups=groups,
         reports_work=True,
     )

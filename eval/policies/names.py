@@ -88,7 +88,7 @@ class RequestedTexts:
 
     Attributes:
         names: Names of presets, or YAML files.
-        remark: One line about them for the user; None if there is nothing to say.
+        remark: One line about them for the user, or None.
     """
 
     names: tuple[str, ...]

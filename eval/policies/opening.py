@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from configs.schema import RunConfig
-from eval.policies.base import OpenPolicy
+from eval.policies.base import LoadedPolicy
 from eval.policies.python import open_python
 from eval.policies.resolved import ResolvedPolicy
 from eval.policies.scripted import open_scripted
@@ -15,7 +15,7 @@ def open_policies(
     *,
     worlds: int = 1,
     notify: Callable[[str], None] = print,
-) -> list[OpenPolicy]:
+) -> list[LoadedPolicy]:
     """Load the policy, once for all variants.
 
     Variants differ only in scheduling, so weights and the compiled prefill and denoise are shared.

@@ -10,8 +10,8 @@ import numpy as np
 
 from configs.errors import UsageError
 from configs.interface import Interface
-from eval.policies.base import BadAnswerError, OpenPolicy
-from oxygen.policy.reply import Reply, Tail
+from eval.policies.base import BadAnswerError, LoadedPolicy
+from oxygen.policy.reply import EpisodeEnd, Reply
 from oxygen.robots.openpi_keys import ASSUMED, OpenpiKeys
 from sim_envs.world import EpisodeKey, Observation
 
@@ -25,7 +25,7 @@ def named(keys: OpenpiKeys, name: str, horizon: object) -> OpenpiKeys:
         horizon: The number of actions in an answer, of any type; None if unknown.
 
     Raises:
-        UsageError: The horizon is no number of actions.
+        UsageError: The horizon is not a number of actions.
     """
     if horizon is not None and (type(horizon) is not int or horizon < 1):
         raise UsageError(f"policy {name}: its horizon is {horizon!r}; give a number of actions, at least 1")
@@ -105,21 +105,21 @@ class OpenpiPolicy:
         del answer, answer_ms
         return {}
 
-    def settle(self) -> Reply:
+    def complete(self) -> Reply:
         """Complete the query, which ends with its actions."""
         return Reply(timings_ms={**self.timings_ms, "frame": self.timings_ms["action"]})
 
-    def finish(self) -> Tail:
+    def finish(self) -> EpisodeEnd:
         """End the episode."""
-        return Tail()
+        return EpisodeEnd()
 
 
-def opened(policy: OpenpiPolicy, *, remark: str | None, **inputs: Any) -> OpenPolicy:
+def opened(policy: OpenpiPolicy, *, remark: str | None, **inputs: Any) -> LoadedPolicy:
     """The policy for a run: one object for all episodes. The manifest records `inputs`."""
     importlib.import_module("PIL.Image")  # or the first query would be timed with it
     size = policy.keys.image_size
     inputs = {"keys": list(policy.keys.names), "image_size": size and list(size), **inputs}
-    return OpenPolicy(
+    return LoadedPolicy(
         interface=policy.interface,
         horizon=policy.interface.horizon,
         inputs=inputs,

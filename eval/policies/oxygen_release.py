@@ -15,7 +15,7 @@ from configs.schema import Mode
 from configs.validation import invalid
 from eval.policies.base import BadAnswerError
 from eval.policies.remote import PolicyClient, RemotePolicy
-from oxygen.policy.reply import Reply, Tail, TextFinished, TextRequest
+from oxygen.policy.reply import EpisodeEnd, Reply, TextFinished, TextRequest
 from oxygen.robots.openpi_keys import OpenpiKeys
 from sim_envs.world import EpisodeKey, Observation
 
@@ -116,9 +116,9 @@ def read_release(metadata: Mapping[str, Any], url: str) -> ReleaseMetadata:
 
 
 class OxygenReleasePolicy(RemotePolicy):
-    """A policy behind OxyGen's server. Each episode has a connection of its own.
+    """A policy behind OxyGen's server. Each episode has its own connection.
 
-    The server cancels the texts of a client when it disconnects, and knows no other end of an episode.
+    The server cancels the texts of a client when it disconnects, and has no other way to end an episode.
 
     Attributes:
         charged_ms: See `eval.policies.base.ChargesOwnTime`.
@@ -170,7 +170,7 @@ class OxygenReleasePolicy(RemotePolicy):
         }
         return {**super().stages(answer, answer_ms), **own}
 
-    def settle(self) -> Reply:
+    def complete(self) -> Reply:
         """The texts that came with the actions.
 
         Raises:
@@ -196,17 +196,17 @@ class OxygenReleasePolicy(RemotePolicy):
                 f"{len(self._running)}"
             )
         return Reply(
-            # The texts came with the actions: nothing is decoded after them.
+            # The texts came with the actions: no decoding follows.
             timings_ms={**self.timings_ms, "decode": 0.0, "frame": self.timings_ms["action"]},
             requested=tuple(requested),
             finished=tuple(finished),
             tokens=tokens,
         )
 
-    def finish(self) -> Tail:
+    def finish(self) -> EpisodeEnd:
         """End the episode; the server cancels its texts when the connection closes."""
         self.client.close()
-        return Tail(
+        return EpisodeEnd(
             cancelled=len(self._running), requests=tuple(each.request for each in self._running.values())
         )
 
@@ -315,5 +315,5 @@ def _token_ids(sent: object, number: int) -> np.ndarray:
     """The token ids of a text, which may be missing."""
     ids = np.ravel(np.asarray([] if sent is None else sent))
     if len(ids) and ids.dtype.kind not in "iu":
-        raise BadAnswerError(f"the policy server sent tokens of text {number} that are no ids: {sent!r:.80}")
+        raise BadAnswerError(f"the policy server sent invalid token ids for text {number}: {sent!r:.80}")
     return ids.astype(np.int64)

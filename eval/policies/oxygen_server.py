@@ -16,7 +16,7 @@ from configs.schema import Mode
 from configs.validation import invalid
 from eval.policies.base import BadAnswerError
 from eval.policies.remote import PolicyClient, RemotePolicy
-from oxygen.policy.reply import Reply, Tail, TextFinished, TextRequest
+from oxygen.policy.reply import EpisodeEnd, Reply, TextFinished, TextRequest
 from oxygen.robots.openpi_keys import OpenpiKeys, keys_of_policy
 from sim_envs.world import EpisodeKey, Observation
 
@@ -131,7 +131,7 @@ class OxygenServerPolicy(RemotePolicy):
         engine = {stage: ms for stage, ms in timing.items() if stage in _ENGINE_STAGES}
         return {"server": server_ms, "wire": answer_ms - server_ms, **engine}
 
-    def settle(self) -> Reply:
+    def complete(self) -> Reply:
         """Wait for the query's language.
 
         Raises:
@@ -160,9 +160,9 @@ class OxygenServerPolicy(RemotePolicy):
             tokens=sum(reply.tokens for reply in replies),
         )
 
-    def finish(self) -> Tail:
+    def finish(self) -> EpisodeEnd:
         """End the episode. The server cancels its texts when the next one starts."""
-        return Tail(cancelled=len(self._unfinished), requests=tuple(self._unfinished.values()))
+        return EpisodeEnd(cancelled=len(self._unfinished), requests=tuple(self._unfinished.values()))
 
     def _about_query(self, **flags: bool) -> dict[str, Any]:
         return {EXTENSION: {"episode": self._episode, "query": self._query, **flags}}

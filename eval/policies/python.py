@@ -13,16 +13,16 @@ from typing import Any
 
 from configs.errors import UsageError, unknown
 from configs.interface import Interface
-from eval.policies.base import OpenPolicy, Policy, SingleRowBatch
+from eval.policies.base import LoadedPolicy, Policy, SingleRowBatch
 from eval.policies.openpi import OpenpiPolicy, assumption, named, opened
 from oxygen.robots.openpi_keys import ASSUMED, OpenpiKeys, keys_for, keys_of
 from sim_envs.suite import load_object
 
-_CONTRACT = ("act", "settle", "reset", "finish", "interface")
+_CONTRACT = ("act", "complete", "reset", "finish", "interface")
 _OPENPI = ("infer", "reset")
 
 
-def open_python(target: str, kwargs: Mapping[str, Any], *, worlds: int = 1) -> OpenPolicy:
+def open_python(target: str, kwargs: Mapping[str, Any], *, worlds: int = 1) -> LoadedPolicy:
     """A policy from a class, or from a function that returns one.
 
     A policy with `act` follows the contract in `eval/policies/base.py`. Any other follows openpi's. Its
@@ -35,7 +35,7 @@ def open_python(target: str, kwargs: Mapping[str, Any], *, worlds: int = 1) -> O
         worlds: Number of parallel episodes; the class is instantiated once for each.
 
     Raises:
-        UsageError: There is no such class, it cannot be made with these arguments, or is no policy.
+        UsageError: The class does not exist, cannot be constructed with these arguments, or is not a policy.
     """
     first, *others = (_opened(_made(target, kwargs), target) for _ in range(worlds))
     return dataclasses.replace(first, groups=[group for each in (first, *others) for group in each.groups])
@@ -57,12 +57,12 @@ def as_policy(given: Any) -> Policy:
     return _adapted(made, type(made).__name__)[0]
 
 
-def _opened(policy: Any, target: str) -> OpenPolicy:
+def _opened(policy: Any, target: str) -> LoadedPolicy:
     if hasattr(policy, "act"):
         _check_has(policy, target, _CONTRACT)
         interface = _checked(policy.interface, target)
         inputs = {"cameras": list(interface.observation.camera_names)}
-        return OpenPolicy(
+        return LoadedPolicy(
             interface=interface,
             horizon=interface.horizon,
             inputs=inputs,

@@ -82,7 +82,7 @@ class PolicyClient:
         """Connect, unless there is an open connection without unread messages.
 
         Raises:
-            PolicyLostError: There is no server at the address, or none of this protocol.
+            PolicyLostError: The address has no server of this protocol.
         """
         if not self._is_idle():
             self.close()

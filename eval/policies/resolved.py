@@ -62,7 +62,7 @@ class ResolvedPolicy:
         return tuple(task.model_copy(update={"arrivals": arrivals}) for task in self.tasks)
 
     def remark_for(self, variants: Sequence[RunConfig]) -> str | None:
-        """One line on the texts to print before the first episode; None if there is nothing to say."""
+        """One line on the texts to print before the first episode, or None."""
         return self.texts.remark if any(each.mode != "actions" for each in variants) else None
 
 

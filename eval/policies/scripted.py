@@ -10,15 +10,17 @@ from configs.errors import UsageError
 from configs.interface import Interface
 from configs.language_task import LanguageTaskConfig
 from configs.schema import PolicyConfig, RunConfig
-from eval.policies.base import OpenPolicy
+from eval.policies.base import LoadedPolicy
 from eval.policies.oracle import Oracle
-from oxygen.policy.reply import Reply, Tail
+from oxygen.policy.reply import EpisodeEnd, Reply
 from sim_envs.scripted.policy import HORIZON, Noop, Random, ScriptedPolicy
 from sim_envs.suite import Suite
 from sim_envs.world import EpisodeKey, Observation, World
 
 
-def open_scripted(policy: PolicyConfig, tasks: Sequence[LanguageTaskConfig], config: RunConfig) -> OpenPolicy:
+def open_scripted(
+    policy: PolicyConfig, tasks: Sequence[LanguageTaskConfig], config: RunConfig
+) -> LoadedPolicy:
     """Open the suite's expert, or a baseline.
 
     With `generates_text: truth` in its preset it writes true texts; none in mode `actions`.
@@ -32,7 +34,7 @@ def open_scripted(policy: PolicyConfig, tasks: Sequence[LanguageTaskConfig], con
             Oracle(tasks if generates_text else (), world),
         )
 
-    return OpenPolicy(
+    return LoadedPolicy(
         interface=None,
         horizon=HORIZON,
         inputs={"privileged_state": True},
@@ -89,10 +91,10 @@ class Scripted:
         self._reply = Reply(timings_ms=timings, requested=requested, finished=finished)
         return actions
 
-    def settle(self) -> Reply:
+    def complete(self) -> Reply:
         """The texts of the query."""
         return self._reply
 
-    def finish(self) -> Tail:
+    def finish(self) -> EpisodeEnd:
         """See `Policy`; no text is unfinished."""
-        return Tail()
+        return EpisodeEnd()

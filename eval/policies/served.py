@@ -13,7 +13,7 @@ import numpy as np
 
 from configs.action_prefix import ActionPrefix
 from configs.interface import Interface
-from oxygen.policy.reply import Reply, Tail
+from oxygen.policy.reply import EpisodeEnd, Reply
 from sim_envs.worker_process import WorkerConnection
 from sim_envs.world import EpisodeKey, Observation
 
@@ -154,7 +154,7 @@ class ReplyRequest:
     """A world requests the reply of its query."""
 
 
-class TailRequest:
+class EndRequest:
     """A world ends its episode."""
 
 
@@ -172,7 +172,7 @@ class FailedAnswer:
         return cls(RuntimeError(f"{type(error).__name__}: {error}"))
 
 
-class ServedPolicy:
+class PolicyProxy:
     """A policy in another process, in one of the run's variants."""
 
     def __init__(
@@ -193,15 +193,15 @@ class ServedPolicy:
         actions: np.ndarray = _answer(self._connection.request(request))
         return actions
 
-    def settle(self) -> Reply:
+    def complete(self) -> Reply:
         """See `Policy`."""
         reply: Reply = _answer(self._connection.request(ReplyRequest()))
         return reply
 
-    def finish(self) -> Tail:
+    def finish(self) -> EpisodeEnd:
         """See `Policy`."""
-        tail: Tail = _answer(self._connection.request(TailRequest()))
-        return tail
+        end: EpisodeEnd = _answer(self._connection.request(EndRequest()))
+        return end
 
 
 def _answer(answer: Any) -> Any:

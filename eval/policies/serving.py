@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from eval.policies.base import BatchPolicy, OpenPolicy, PolicyLostError
+from eval.policies.base import BatchPolicy, LoadedPolicy, PolicyLostError
 from eval.policies.served import (
     ActionsRequest,
+    EndRequest,
     EpisodeStart,
     FailedAnswer,
     Observations,
     ReplyRequest,
-    TailRequest,
 )
 from oxygen.policy.reply import Reply
 
@@ -61,7 +61,7 @@ class _Group:
         return first if self.playing <= self.waiting.keys() else first + self._took_s
 
     def answer_all(self, observed: Sequence[Observations]) -> None:
-        """Run the waiting queries as one batch: send actions first, then settle."""
+        """Run the waiting queries as one batch: send actions first, then complete the queries."""
         began = time.monotonic()
         queries, self.waiting = self.waiting, {}
         seen = {row: observed[query.worker].read(query.sent) for row, query in queries.items()}
@@ -69,7 +69,7 @@ class _Group:
             actions = self.policy.act(seen)
             for row, query in queries.items():
                 query.answer(actions[row])
-            self.replies |= self.policy.settle()
+            self.replies |= self.policy.complete()
         except PolicyLostError:
             raise
         except (Exception, SystemExit) as error:  # noqa: BLE001 - raised again in the episodes concerned
@@ -93,7 +93,7 @@ def _answered(method: Callable[..., Any], *arguments: Any) -> Any:
 class PolicyServer:
     """Serves all workers in all variants. A request handler for `sim_envs.workers`."""
 
-    def __init__(self, policies: Sequence[OpenPolicy], observed: Sequence[Observations]) -> None:
+    def __init__(self, policies: Sequence[LoadedPolicy], observed: Sequence[Observations]) -> None:
         """Start serving.
 
         Args:
@@ -123,7 +123,7 @@ class PolicyServer:
             case ReplyRequest():
                 group, row = self._at[worker]
                 answer(group.replies.pop(row))
-            case TailRequest():
+            case EndRequest():
                 group, row = self._at[worker]
                 answer(_answered(group.policy.finish, row))
 

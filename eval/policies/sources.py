@@ -5,8 +5,8 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
 from configs.interface import Interface
-from eval.policies.base import OpenPolicy
-from eval.policies.served import IN_MESSAGES, ObservationBlock, ServedPolicy
+from eval.policies.base import LoadedPolicy
+from eval.policies.served import IN_MESSAGES, ObservationBlock, PolicyProxy
 from eval.policies.serving import PolicyServer
 from sim_envs.worker_process import WorkerConnection
 
@@ -25,9 +25,9 @@ class PolicySource:
     variant: int
     interface: Interface | None
     blocks: tuple[str, ...]
-    opener: Callable[[], OpenPolicy] | None
+    opener: Callable[[], LoadedPolicy] | None
 
-    def open(self, connection: WorkerConnection) -> OpenPolicy:
+    def open(self, connection: WorkerConnection) -> LoadedPolicy:
         """The policy in a worker."""
         if self.opener is not None:
             return self.opener()
@@ -35,13 +35,13 @@ class PolicySource:
         observations = (
             ObservationBlock.attached(self.blocks[connection.worker]) if self.blocks else IN_MESSAGES
         )
-        served = ServedPolicy(connection, observations, self.variant, self.interface)
-        return OpenPolicy(interface=self.interface, horizon=None, inputs={}, in_world=lambda *_: served)
+        served = PolicyProxy(connection, observations, self.variant, self.interface)
+        return LoadedPolicy(interface=self.interface, horizon=None, inputs={}, in_world=lambda *_: served)
 
 
 @contextlib.contextmanager
 def served(
-    policies: Sequence[OpenPolicy], interfaces: Sequence[Interface], *, worlds: int
+    policies: Sequence[LoadedPolicy], interfaces: Sequence[Interface], *, worlds: int
 ) -> Iterator[tuple[PolicyServer, tuple[PolicySource, ...]]]:
     """A server for the policies of all variants, and the sources for the workers.
 

@@ -10,14 +10,14 @@ from types import FrameType
 from typing import Any, cast
 
 from configs.errors import UsageError
-from eval.policies.base import BatchPolicy, OpenPolicy, Policy
+from eval.policies.base import BatchPolicy, LoadedPolicy, Policy
 from eval.policies.resolved import ResolvedPolicy
 from sim_envs.suite import Suite
 from sim_envs.world import World
 
 QUERY_TIMEOUT_S = 600.0
 """Default time limit: a class may compile in its first query."""
-_TIMED = ("reset", "act", "settle", "finish")
+_TIMED = ("reset", "act", "complete", "finish")
 _REPEAT_S = 1.0
 """Interval at which the exception is raised again where it was swallowed."""
 _LONGEST_S = 1_000_000
@@ -28,7 +28,7 @@ class QueryTimeoutError(RuntimeError):
 
 
 def query_limit_s(resolved: ResolvedPolicy, given: float | None) -> float | None:
-    """The time limit of a query, seconds; None if the policy is no Python class.
+    """The time limit of a query, seconds; None if the policy is not a Python class.
 
     Raises:
         UsageError: One is given for another policy, or is out of range.
@@ -46,7 +46,7 @@ def query_limit_s(resolved: ResolvedPolicy, given: float | None) -> float | None
     return given
 
 
-def limited(policy: OpenPolicy, seconds: float | None) -> OpenPolicy:
+def limited(policy: LoadedPolicy, seconds: float | None) -> LoadedPolicy:
     """The policy with a time limit on each call; None for no limit.
 
     A call that exceeds it raises QueryTimeoutError as soon as it executes Python, in the main thread only.
@@ -56,14 +56,14 @@ def limited(policy: OpenPolicy, seconds: float | None) -> OpenPolicy:
         return policy
 
     def in_world(suite: Suite, world: World) -> Policy:
-        return cast("Policy", _Limited(policy.in_world(suite, world), seconds))
+        return cast("Policy", WithTimeout(policy.in_world(suite, world), seconds))
 
-    groups = [cast("BatchPolicy", _Limited(group, seconds)) for group in policy.groups]
+    groups = [cast("BatchPolicy", WithTimeout(group, seconds)) for group in policy.groups]
     return dataclasses.replace(policy, in_world=in_world, groups=groups)
 
 
-class _Limited:
-    """A policy whose methods have a time limit."""
+class WithTimeout:
+    """A policy with a time limit on its methods."""
 
     def __init__(self, policy: Policy | BatchPolicy, seconds: float) -> None:
         self._policy = policy

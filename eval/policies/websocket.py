@@ -12,7 +12,7 @@ from websockets.uri import parse_uri
 
 from configs.errors import UsageError, unknown
 from configs.schema import Mode
-from eval.policies.base import OpenPolicy, PolicyLostError
+from eval.policies.base import LoadedPolicy, PolicyLostError
 from eval.policies.openpi import assumption, named, opened
 from eval.policies.oxygen_release import OxygenReleasePolicy, is_oxygen_release, read_release
 from eval.policies.oxygen_server import EXTENSION, OxygenServerPolicy, read_declared
@@ -68,7 +68,7 @@ def open_websocket(
     notify: Callable[[str], None],
     modes: Sequence[Mode] = (),
     worlds: int = 1,
-) -> OpenPolicy:
+) -> LoadedPolicy:
     """Connect to the policy of a server.
 
     Our server declares its interface, a RoboArena server its cameras and actions. The metadata of others may
@@ -89,7 +89,7 @@ def open_websocket(
     try:
         parse_uri(url)
     except (InvalidURI, ValueError) as error:
-        raise UsageError(f"{url} is no address of a policy server; write ws://host:port") from error
+        raise UsageError(f"{url} is not a policy-server URL; write ws://host:port") from error
     options = _options(kwargs)
     client = PolicyClient(
         url,
@@ -108,7 +108,7 @@ def open_websocket(
         raise
     metadata = json.loads(json.dumps(client.metadata, default=str, skipkeys=True))  # as JSON types
     for_run = opened(policy, remark=remark, server_metadata=metadata, **facts)
-    opener = functools.partial(open_websocket, url, kwargs, notify=_unheard)
+    opener = functools.partial(open_websocket, url, kwargs, notify=ignore)
     writes_texts = isinstance(policy, OxygenServerPolicy | OxygenReleasePolicy)
     return dataclasses.replace(for_run, close=client.close, opener=opener, writes_texts=writes_texts)
 
@@ -148,7 +148,7 @@ def _refuse_other_embodiment(options: ServerOptions, served: str | None, why: st
         raise UsageError(f"{why}; leave out embodiment={options.embodiment}")
 
 
-def _unheard(line: str) -> None:
+def ignore(line: str) -> None:
     """Print nothing: in workers, which would repeat the main process."""
     del line
 

@@ -209,7 +209,7 @@ def inside(folder: Path, name: str) -> Path | None:
 def _require_inside(folder: Path, name: str) -> None:
     path = inside(folder, name)
     if os.path.lexists(folder / name) and (path is None or not path.is_file()):
-        raise UsageError(f"{folder / name} is no file of the run's folder, or a link out of it: not read")
+        raise UsageError(f"{folder / name} is not a file of the run's folder, or links out of it: not read")
 
 
 def _version(folder: Path, name: str) -> object:

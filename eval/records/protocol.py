@@ -21,7 +21,7 @@ def describe_suite(
     suite: Suite,
     *,
     wordings: Wordings = "benchmark",
-    drawn: bool = False,
+    sampled: bool = False,
     clock: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Everything that defines an episode of the suite, except the policy. Published defaults are omitted.
@@ -29,7 +29,7 @@ def describe_suite(
     Args:
         suite: Limits, settle steps, replan steps, camera size, conventions, assets.
         wordings: Wording of instructions; omitted if the benchmark's own.
-        drawn: Whether initial states are drawn; omitted if stored.
+        sampled: Whether initial states are sampled; omitted if stored.
         clock: Description of the clock; omitted if paused.
     """
     omitted = {
@@ -43,7 +43,7 @@ def describe_suite(
         "interface": hash_of(dataclasses.asdict(suite.interface)),
         "assets": dataclasses.asdict(suite.assets or NO_ASSETS),
         **suite.describe(wordings),
-        **({"initial_states": "drawn"} if drawn else {}),
+        **({"initial_states": "drawn"} if sampled else {}),
         **({"clock": dict(clock)} if clock else {}),
     }
 

@@ -54,7 +54,7 @@ class QueryRecord:
 
 
 def read_queries(folder: RunFolder, key: EpisodeKey) -> list[QueryRecord]:
-    """The queries of one episode in order; empty if there is no query log.
+    """The queries of one episode in order; empty without a query log.
 
     Raises:
         UsageError: A line is not a query.

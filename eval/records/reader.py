@@ -225,10 +225,10 @@ def _refuse_unplanned(folder: RunFolder, manifest: Mapping[str, Any], key: Episo
 
 
 def require_runs(paths: Sequence[Path]) -> list[RunFolder]:
-    """`find_runs`, with an error if there is no run.
+    """`find_runs`, with an error if it finds none.
 
     Raises:
-        UsageError: There is no run, or a path is not a folder.
+        UsageError: No run is found, or a path is not a folder.
     """
     if found := find_runs(paths):
         return found

@@ -31,7 +31,7 @@ class Run:
 
     Attributes:
         config: Its configuration.
-        folder: Its folder. The folder of a new run is reserved by `claimed`, possibly under another name,
+        folder: Its folder. The folder of a new run is reserved by `locked_run`, possibly under another name,
             and appears when the run begins.
         resumed: Whether it may have earlier records.
     """
@@ -71,23 +71,23 @@ def new_run(output_dir: Path, config: RunConfig) -> Run:
 
 
 @contextlib.contextmanager
-def claimed(run: Run) -> Iterator[Run]:
+def locked_run(run: Run) -> Iterator[Run]:
     """Lock the run's folder for this process; the folder of a new run is reserved now.
 
     Raises:
-        UsageError: The run is resumed, and another process has it.
+        UsageError: The run is resumed, and locked by another process.
     """
     own = run if run.resumed else _reserved(run)
     draft = _draft(own.folder)
     with contextlib.ExitStack() as until_the_end:
         if not run.resumed:
             until_the_end.callback(_remove_unless_begun, draft)
-        until_the_end.enter_context((own.folder if run.resumed else draft).claimed())
+        until_the_end.enter_context((own.folder if run.resumed else draft).locked())
         yield own
 
 
 def begin(runs: Sequence[Run], manifests: Sequence[Mapping[str, Any]]) -> None:
-    """Write the first manifests of claimed runs; the folders of new runs appear with them.
+    """Write the first manifests of locked runs; the folders of new runs appear with them.
 
     A kill leaves either nothing visible or an evaluation that can be resumed: once the first folder appears,
     the others are complete under hidden names.
@@ -122,9 +122,9 @@ def _reserved(run: Run) -> Run:
 def _drop_left_drafts(output_dir: Path) -> None:
     """Delete drafts left by killed processes, except those of evaluations that can be resumed."""
     for path in output_dir.glob(_DRAFTS):
-        with contextlib.suppress(OSError, UsageError):  # another process has it, or it is gone already
+        with contextlib.suppress(OSError, UsageError):  # locked by another process, or already gone
             if time.time() - path.stat().st_mtime > YOUNG_S and not _is_resumable(RunFolder(path)):
-                with RunFolder(path).claimed():
+                with RunFolder(path).locked():
                     shutil.rmtree(path)
 
 
@@ -148,7 +148,7 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
     `--mode unified --resume` resumes the demo.
 
     Raises:
-        UsageError: There is no unfinished evaluation with these options.
+        UsageError: No unfinished evaluation has these options.
     """
     options = check(VariantsConfig, given, source="the command line")
     modes = options.modes if given.keys() & {"mode", "against"} else ()
@@ -236,7 +236,7 @@ def _evaluations_newest_first(output_dir: Path) -> list[list[_Recorded]]:
     folders = [RunFolder(path.parent) for path in sorted(output_dir.glob("*/manifest.json"))]
     found = [_recorded(folder) for folder in folders if not folder.run_id.startswith(".")]
     runs = {run.folder.run_id: run for run in found if run is not None}
-    # A renamed folder is not among its manifest's variants any more: it is an evaluation of its own.
+    # A renamed folder is not among its manifest's variants any more: it is a separate evaluation.
     variant_sets = {
         run.manifest.variants if name in run.manifest.variants else (name,) for name, run in runs.items()
     }
@@ -268,6 +268,6 @@ def _published(folder: RunFolder) -> RunFolder:
     if not folder.run_id.startswith("."):
         return folder
     final = RunFolder(folder.path.with_name(folder.run_id.removeprefix(".").removesuffix(".partial")))
-    with folder.claimed():
+    with folder.locked():
         folder.path.rename(final.path)
     return final

@@ -291,11 +291,11 @@ class RunFolder:
         """Replace the manifest atomically."""
         write_json(self.manifest_path, {"schema_version": SCHEMA_VERSION, **manifest})
 
-    def claimed(self) -> contextlib.AbstractContextManager[None]:
+    def locked(self) -> contextlib.AbstractContextManager[None]:
         """Lock the folder; the lock ends with the process.
 
         Raises:
-            UsageError: Another process has the run.
+            UsageError: Another process has locked the run.
         """
         return locked(self.path)
 

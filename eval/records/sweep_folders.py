@@ -61,7 +61,7 @@ class SweepFolder:
         """The record as it was last written.
 
         Raises:
-            UsageError: There is no record, or it is not a sweep's.
+            UsageError: The record is missing, or not a sweep's.
         """
         if not self.record_path.is_file():
             raise UsageError(f"{self.path} is not a sweep: it has no {self.file}")
@@ -76,7 +76,7 @@ class SweepFolder:
         """The record of a complete sweep.
 
         Raises:
-            UsageError: There is no record, or the sweep is not complete.
+            UsageError: The record is missing, or the sweep is incomplete.
         """
         record = self.read()
         if record["status"] != "complete":
@@ -103,13 +103,13 @@ class SweepFolder:
         return begun_in(self.path)
 
     @contextlib.contextmanager
-    def claimed(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Lock the folder for this process.
 
         Raises:
-            UsageError: Another process has it.
+            UsageError: Another process has locked it.
         """
-        with RunFolder(self.path).claimed():
+        with RunFolder(self.path).locked():
             if not self.runs():
                 drop_drafts(self.path)
             yield
@@ -138,7 +138,7 @@ def find_unfinished_sweep(output_dir: Path, given: Mapping[str, Any]) -> SweepFo
     """The newest unfinished sweep in a folder that agrees with every option given.
 
     Raises:
-        UsageError: There is no unfinished sweep with these options.
+        UsageError: No unfinished sweep has these options.
     """
     complete = None
     for path in sorted(output_dir.glob(f"*/{_FILE}"), reverse=True):

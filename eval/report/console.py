@@ -28,7 +28,7 @@ from eval.report.comparison import compare
 from eval.report.comparison_summary import verdict_lines
 from eval.report.comparison_tables import show
 from eval.report.pages.run_report import REPORT, write_report
-from eval.report.plain_text import visible
+from eval.report.plain_text import escape_control
 from eval.report.tables import format_results, run_table, table_notes, tasks_table, variants_table
 from eval.rollout.monitor import Monitor
 from eval.rollout.plan import EpisodePlan
@@ -120,7 +120,7 @@ class EvaluationConsole(Monitor):
         if result.error is not None:
             # A policy's message is no markup: `[/INST]` is part of a prompt.
             outcome = result.outcome.value.replace("_", " ")
-            error = escape(visible(result.error))
+            error = escape(escape_control(result.error))
             self._rich.print(f"[red]{outcome}[/] in {result.key}: {error}", emoji=False)
         (bar,) = self._progress.tasks
         if self._played == _FIRST_ESTIMATE and not bar.finished:
@@ -210,7 +210,7 @@ class EvaluationConsole(Monitor):
 
     def _print(self, line: str) -> None:
         """Print without markup or line breaks."""
-        self._rich.print(visible(line), soft_wrap=True, markup=False, emoji=False)
+        self._rich.print(escape_control(line), soft_wrap=True, markup=False, emoji=False)
 
     def _dim(self, *lines: str) -> None:
         for line in lines:

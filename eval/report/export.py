@@ -16,7 +16,7 @@ from eval.metrics.success import Results, graded_only, solved, summarize
 from eval.records.reader import RunIdentity, read_episodes, read_identity
 from eval.records.schema import EpisodeResult, Outcome, RunFolder
 from eval.report.clock_words import PAUSED
-from eval.report.plain_text import in_csv, latex_table, visible
+from eval.report.plain_text import escape_control, in_csv, latex_table
 
 _RATES = ("n_episodes", "n_success", "pc_success", "pc_success_ci95")
 _REWARDS = ("avg_sum_reward", "avg_max_reward", "video_paths")
@@ -117,7 +117,7 @@ def latex(folder: RunFolder) -> str:
     run, results = _read_rates(folder)
     parts = [run.run_id, run.policy, run.weights, f"mode {run.mode}", f"clock {run.clock}"]
     parts += [f"assets {run.assets}", f"protocol {run.protocol_hash}"]
-    described = " ".join(visible(", ".join(filter(None, parts))).split())
+    described = " ".join(escape_control(", ".join(filter(None, parts))).split())
     heads = ["suite", "episodes", "success (%)", "95 % interval", "time to success (s)"]
     suites = [_latex_cells(name, row) for name, row in results["per_suite"].items()]
     overall = [[_latex_cells("all suites", results["overall"])]] if len(suites) > 1 else []
@@ -130,7 +130,7 @@ def model_card(folder: RunFolder) -> str:
     from huggingface_hub import EvalResult, ModelCardData
 
     run, results = _read_rates(folder)
-    protocol = {"mode": run.mode, "clock": run.clock, "assets": visible(str(run.assets))}
+    protocol = {"mode": run.mode, "clock": run.clock, "assets": escape_control(str(run.assets))}
     found = [
         EvalResult(
             task_type="robotics",
@@ -148,7 +148,7 @@ def model_card(folder: RunFolder) -> str:
         )
         for suite, row in results["per_suite"].items()
     ]
-    card = ModelCardData(model_name=visible(run.policy), pipeline_tag="robotics", eval_results=found)
+    card = ModelCardData(model_name=escape_control(run.policy), pipeline_tag="robotics", eval_results=found)
     return f"---\n{card.to_yaml()}\n---\n"
 
 
@@ -247,7 +247,7 @@ def _add_test_case(suite: ET.Element, episode: EpisodeResult) -> None:
 
 
 def _in_xml(text: str) -> str:
-    return _NOT_IN_XML.sub("\ufffd", visible(text))
+    return _NOT_IN_XML.sub("\ufffd", escape_control(text))
 
 
 def _latex_cells(name: str, row: Mapping[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ from eval.report.figures import COLOURS, OTHER_COLOURS
 from eval.report.leaderboard_rows import GROUP_COLUMNS, BoardColumn, Entry
 from eval.report.leaderboard_tables import Leaderboard, RankedTable
 from eval.report.pages.site import write_page, writing
-from eval.report.plain_text import in_csv, in_markdown, in_markdown_code, latex_table, visible
+from eval.report.plain_text import escape_control, in_csv, in_markdown, in_markdown_code, latex_table
 
 _TEMPLATE = importlib.resources.files("eval.report.pages").joinpath("leaderboard.md.j2")
 _GROUPS = ("policy", "mode", "assets", "control", "weights", "clock")
@@ -116,7 +116,7 @@ def to_latex(board: Leaderboard) -> str:
             alignment = "".join("l" if column.rule == ":--" else "r" for column in table.columns)
             lines = [[str(row.rank.best), str(row.rank), *row.cells] for row in table.rows]
             parts += [
-                f"% {visible(' '.join(f'{suite}: {table.title}'.split()))}",
+                f"% {escape_control(' '.join(f'{suite}: {table.title}'.split()))}",
                 *latex_table(f"rc{alignment}", [columns], lines),
                 "",
             ]

@@ -14,7 +14,7 @@ from eval.metrics.success import summarize
 from eval.records.json_files import write_json
 from eval.records.protocol import protocol_hash
 from eval.records.reader import read_episodes, read_identity
-from eval.records.run_folders import Run, begin, claimed, new_run
+from eval.records.run_folders import Run, begin, locked_run, new_run
 from eval.records.schema import EpisodeResult, RunFolder
 from eval.records.sweep_folders import SweepFolder, new_sweep
 from eval.report.sweeping import conclude
@@ -94,7 +94,7 @@ def _write_all(merged: Sequence[_Merged], output_dir: Path) -> list[RunFolder]:
     """Write merged runs as the variants of one evaluation."""
     written = []
     for config, episodes, manifests in merged:
-        with claimed(new_run(output_dir, config)) as own:
+        with locked_run(new_run(output_dir, config)) as own:
             manifest = _merged_manifest(own, manifests, len(episodes))
             begin([own], [{**manifest, "status": "running", "finished": None}])
             _write(own.folder, episodes)

@@ -21,7 +21,7 @@ _LATEX = {
 }
 
 
-def visible(value: Any) -> Any:
+def escape_control(value: Any) -> Any:
     """The value with control characters, such as terminal colours, as visible symbols."""
     match value:
         case Markup():
@@ -29,32 +29,32 @@ def visible(value: Any) -> Any:
         case str():
             return visible_text(value)
         case Mapping():
-            return {visible(key): visible(each) for key, each in value.items()}
+            return {escape_control(key): escape_control(each) for key, each in value.items()}
         case list() | tuple():
-            return [visible(each) for each in value]
+            return [escape_control(each) for each in value]
     return value
 
 
 def in_markdown(text: str) -> str:
     """The text on one line, escaped for Markdown and its tables."""
-    return _MARKDOWN.sub(r"\\\g<0>", visible(" ".join(text.split())))
+    return _MARKDOWN.sub(r"\\\g<0>", escape_control(" ".join(text.split())))
 
 
 def in_markdown_code(text: str) -> str:
     """The text on one line, for use between backticks."""
-    return visible(" ".join(text.split())).replace("`", "'").replace("|", "\\|")
+    return escape_control(" ".join(text.split())).replace("`", "'").replace("|", "\\|")
 
 
 def in_csv(value: Any) -> Any:
     """The value, with an apostrophe before text that a spreadsheet would run as a formula."""
-    shown = visible(value)
+    shown = escape_control(value)
     is_formula = isinstance(shown, str) and _FORMULA.match(shown) and not _NUMBER.fullmatch(shown)
     return f"'{shown}" if is_formula else shown
 
 
 def in_latex(text: str) -> str:
     """The text on one line, escaped for LaTeX."""
-    return "".join(_LATEX.get(each, each) for each in visible(" ".join(text.split())))
+    return "".join(_LATEX.get(each, each) for each in escape_control(" ".join(text.split())))
 
 
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, align: str = "---") -> str:

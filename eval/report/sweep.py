@@ -134,7 +134,7 @@ def _texts_per_second(cell: _Cell) -> float | None:
     return texts / seconds if seconds else None
 
 
-def _course(episode: EpisodeResult) -> tuple[Any, ...]:
+def trajectory_signature(episode: EpisodeResult) -> tuple[Any, ...]:
     """What two episodes with the same actions at the same times have in common."""
     waiting = episode.held_steps, episode.continued_steps, episode.skipped_actions
     return episode.outcome, episode.steps, episode.queries, *waiting
@@ -165,7 +165,7 @@ def _verdicts(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict
         "success": {
             "verdict": success.verdict.value,
             "identical": outcomes.graded == len(pairs) > 0
-            and all(_course(a) == _course(b) for a, b in pairs),
+            and all(trajectory_signature(a) == trajectory_signature(b) for a, b in pairs),
             "only_reference": outcomes.only_a,
             "only_cell": outcomes.only_b,
             "difference": outcomes.difference,

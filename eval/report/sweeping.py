@@ -44,7 +44,7 @@ def run_sweep(
         KeyboardInterrupt: All records are on disk.
     """
     config = folder.config()
-    with folder.claimed():
+    with folder.locked():
         runs = folder.runs() or tuple(new_run(folder.path, cell) for cell in cells_of(config))
         try:
             results = run_evaluation(*runs, monitor=monitor, max_errors=max_errors, executor=executor)

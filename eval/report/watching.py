@@ -16,7 +16,7 @@ from eval.records.reader import read_identity
 from eval.records.schema import EpisodeResult, Outcome, RunFolder
 from eval.report.pages.reported_runs import colours_of, labels_of
 from eval.report.pages.run_report import REPORT, rate, rate_of
-from eval.report.plain_text import visible
+from eval.report.plain_text import escape_control
 from sim_envs.world import EpisodeKey
 
 _POINTS = 200
@@ -64,7 +64,7 @@ class WatchedEvaluation:
         changed = [run.refresh() for run in self.runs]
         has_report = inside(self.runs[0].folder.path, f"{REPORT}/index.html") is not None
         if any(changed) or has_report != self._state.get("has_report"):
-            self._state = visible(self._read_state(has_report=has_report))
+            self._state = escape_control(self._read_state(has_report=has_report))
         return self._state
 
     def _read_state(self, *, has_report: bool) -> dict[str, Any]:

@@ -115,7 +115,7 @@ def _headline(task: str, text: str, truth: Truth) -> Share | None:
 
 
 def _mark(share: Share | None) -> Mark:
-    """The mark of a grade; None is a text that cannot be parsed. An empty text about nothing is right."""
+    """The mark of a grade; None is an unreadable text. An empty text is right if the truth is empty."""
     if share is None:
         return "unreadable"
     if share.hits == share.of:

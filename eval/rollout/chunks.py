@@ -31,7 +31,7 @@ def validated_actions(
     """`actions` as an array that can be executed.
 
     Raises:
-        BadAnswerError: They are no numbers.
+        BadAnswerError: They are not numbers.
         ActionError: Fewer than `min_actions` actions, another width, or numbers that are not finite.
     """
     try:

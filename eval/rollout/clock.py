@@ -22,22 +22,22 @@ from sim_envs.world import EpisodeKey
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TimedQuery:
-    """Measurements of a query for a clock, after `Policy.act` and again after `Policy.settle`.
+    """Measurements of a query for a clock, after `Policy.act` and again after `Policy.complete`.
 
     Attributes:
         key: The episode.
         index: Number of the query in the episode.
         act_ms: Time of `act` to charge on clock `measured`: wall time, or what the policy reports.
         guided: Whether denoising was guided towards the chunk being executed.
-        settle_ms: Wall time of `settle`; the reply's stage `decode` takes precedence.
-        reply: The reply; None before `settle`.
+        complete_ms: Wall time of `complete`; the reply's stage `decode` takes precedence.
+        reply: The reply; None before `complete`.
     """
 
     key: EpisodeKey
     index: int
     act_ms: float
     guided: bool = False
-    settle_ms: float = 0.0
+    complete_ms: float = 0.0
     reply: Reply | None = None
 
     @property
@@ -57,7 +57,7 @@ class Clock(Protocol):
         """The part of the protocol that is hashed; empty if paused, as in published results."""
 
     def latency(self, query: TimedQuery) -> Latency:
-        """Latency of a query. Before `settle`, only `actions_ms` is meaningful."""
+        """Latency of a query. Before `complete`, only `actions_ms` is meaningful."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,7 +155,7 @@ class ProfileClock:
 class MeasuredClock:
     """Wall time on this machine.
 
-    Time the rollout spends between `act` and `settle` is excluded. A text without a timestamp of its last
+    Time the rollout spends between `act` and `complete` is excluded. A text without a timestamp of its last
     token is delivered at the end of its query.
     """
 
@@ -172,7 +172,7 @@ class MeasuredClock:
     def latency(self, query: TimedQuery) -> Latency:
         """See `Clock`."""
         stages: Mapping[str, float] = {} if query.reply is None else query.reply.timings_ms
-        busy_ms = query.act_ms + stages.get("decode", query.settle_ms)
+        busy_ms = query.act_ms + stages.get("decode", query.complete_ms)
         texts = [busy_ms if text.after_ms is None else min(text.after_ms, busy_ms) for text in query.finished]
         return Latency(actions_ms=query.act_ms, busy_ms=busy_ms, texts_ms=texts)
 

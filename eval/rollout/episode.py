@@ -3,16 +3,16 @@
 import dataclasses
 
 from configs.exits import is_disk_full
-from eval.policies.base import OpenPolicy, PolicyLostError
+from eval.policies.base import LoadedPolicy, PolicyLostError
 from eval.records.schema import EpisodeResult, Outcome
 from eval.rollout.chunks import ActionError, Overlap
 from eval.rollout.clock import PAUSED, Clock
-from eval.rollout.interrupts import Interrupts
+from eval.rollout.interrupts import DeferredSignals
 from eval.rollout.plan import TaskPlan
 from eval.rollout.recorder import EpisodeRecorder
 from eval.rollout.rollout import rollout
 from eval.rollout.timeline import Waiting
-from eval.rollout.worlds import WorldHolder
+from eval.rollout.worlds import WorldCache
 from sim_envs.world import EpisodeKey, PhysicsError
 
 
@@ -30,9 +30,9 @@ class EpisodeContext:
         fatal: Exceptions that propagate and discard the episode, which is then played in another process.
     """
 
-    worlds: WorldHolder
-    policy: OpenPolicy
-    interrupts: Interrupts
+    worlds: WorldCache
+    policy: LoadedPolicy
+    interrupts: DeferredSignals
     clock: Clock = PAUSED
     waiting: Waiting = Waiting.CONTINUE
     overlap: Overlap = Overlap.SKIP
@@ -68,7 +68,7 @@ def run_episode(
             recorder.add(query)
             success = query.success
             context.interrupts.check()
-        recorder.add_tail(policy.finish())
+        recorder.add_episode_end(policy.finish())
         return recorder.result(Outcome.SUCCESS if success else Outcome.TIMEOUT)
     except (PolicyLostError, *context.fatal):
         recorder.abandon()

@@ -11,19 +11,19 @@ from configs.console import TextConsole
 from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.metrics.success import Results, summarize
-from eval.policies.base import OpenPolicy, PolicyLostError
+from eval.policies.base import LoadedPolicy, PolicyLostError
 from eval.policies.resolved import resolve_policy
 from eval.policies.time_limit import limited, query_limit_s
 from eval.records.attempts import Attempt, attempt_record, past_attempts
 from eval.records.json_files import write_json
-from eval.records.run_folders import Run, begin, claimed, new_run
+from eval.records.run_folders import Run, begin, locked_run, new_run
 from eval.records.schema import Outcome
 from eval.rollout.clock import Clock, ProfileClock
 from eval.rollout.clock_choice import find_clock
 from eval.rollout.executors.executor import Executor, PreparedEvaluation
 from eval.rollout.executors.player import EpisodeJob
 from eval.rollout.executors.serial import SERIAL
-from eval.rollout.interrupts import Interrupts
+from eval.rollout.interrupts import DeferredSignals
 from eval.rollout.manifest import describe_run, refuse_mixed_records
 from eval.rollout.monitor import MAX_ERRORS, ErrorLimit, Monitor, MonitorFactory, RepeatedErrorsError
 from eval.rollout.plan import EpisodePlan, check_expert, check_overlap, check_playable, make_plans
@@ -121,10 +121,10 @@ def run_evaluation(
         _check_priced(clock, policy, name)
         described.append(describe_run(run.config, plan, resolved, policy, clock))
         refuse_mixed_records(run, described[-1])
-    with contextlib.ExitStack() as claims:
+    with contextlib.ExitStack() as locks:
         for policy in policies:
-            claims.callback(policy.close)
-        held = [claims.enter_context(claimed(run)) for run in runs]
+            locks.callback(policy.close)
+        held = [locks.enter_context(locked_run(run)) for run in runs]
         variants = _begin(held, described)
         shown = monitor(held, plans[0])
         prepared = PreparedEvaluation(
@@ -151,7 +151,7 @@ def _check_playable(plans: Sequence[EpisodePlan], **policy: Any) -> None:
         check_playable(plan, **policy)
 
 
-def _check_priced(clock: Clock, policy: OpenPolicy, name: str) -> None:
+def _check_priced(clock: Clock, policy: LoadedPolicy, name: str) -> None:
     if isinstance(clock, ProfileClock) and not policy.reports_work:
         raise UsageError(
             f"clock profile:{clock.profile.name} prices work of this project's engine, and policy "
@@ -179,7 +179,7 @@ def _play(
     variants: Sequence[_Variant], prepared: PreparedEvaluation, executor: Executor, limit: ErrorLimit
 ) -> list[Results]:
     try:
-        with Interrupts() as interrupts, limit.monitor:
+        with DeferredSignals() as interrupts, limit.monitor:
             left = _remaining_jobs(prepared, limit)
             for job, result in executor.play(prepared, left, interrupts) if left else ():
                 prepared.runs[job.variant].folder.append(result)

@@ -13,7 +13,7 @@ from typing import Self
 from configs.signals import SIGNALS
 
 
-class Interrupts:
+class DeferredSignals:
     """While entered, records SIGINT and SIGTERM for `check`. A second signal stops the program at once.
 
     Attributes:

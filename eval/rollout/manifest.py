@@ -5,7 +5,7 @@ from typing import Any
 
 from configs.errors import UsageError
 from configs.schema import RunConfig
-from eval.policies.base import OpenPolicy
+from eval.policies.base import LoadedPolicy
 from eval.policies.resolved import ResolvedPolicy
 from eval.records import provenance
 from eval.records.protocol import describe_suite, format_inputs, protocol_hash, suite_hash
@@ -17,7 +17,7 @@ from sim_envs.blas import KERNELS, pin_kernels
 
 
 def describe_run(
-    config: RunConfig, plan: EpisodePlan, resolved: ResolvedPolicy, policy: OpenPolicy, clock: Clock
+    config: RunConfig, plan: EpisodePlan, resolved: ResolvedPolicy, policy: LoadedPolicy, clock: Clock
 ) -> dict[str, Any]:
     """The manifest of a run without its name, times and status."""
     preset = resolved.policy
@@ -26,7 +26,7 @@ def describe_run(
         overlap = {} if config.overlap == "skip" else {"overlap": config.overlap}
         timing = {**clock.describe(), "while_waiting": config.while_waiting, **overlap}
     protocol = {
-        name: describe_suite(suite, wordings=config.wordings, drawn=plan.draws_states(name), clock=timing)
+        name: describe_suite(suite, wordings=config.wordings, sampled=plan.samples_states(name), clock=timing)
         for name, suite in plan.suites.items()
     }
     return {

@@ -62,10 +62,10 @@ class EpisodePlan:
         """The suites of the run by name."""
         return {plan.protocol.name: plan.suite for plan in self.tasks}
 
-    def draws_states(self, suite: str) -> bool:
-        """Whether any initial state of the suite's episodes is drawn, not stored."""
+    def samples_states(self, suite: str) -> bool:
+        """Whether any initial state of the suite's episodes is sampled, not stored."""
         return any(
-            plan.suite.init_ids(plan.task).is_drawn(key.init_id)
+            plan.suite.init_ids(plan.task).is_sampled(key.init_id)
             for plan in self.tasks
             for key in plan.keys
             if key.suite == suite

@@ -20,7 +20,7 @@ from eval.rollout.captions import EpisodeCaptions, first_caption
 from eval.rollout.live_picture import LivePicture
 from eval.rollout.plan import TaskPlan
 from eval.rollout.rollout import Query
-from oxygen.policy.reply import Tail
+from oxygen.policy.reply import EpisodeEnd
 from sim_envs.truth.ground_truth import Truth
 from sim_envs.world import EpisodeKey
 from videos.mp4 import VideoError
@@ -95,10 +95,10 @@ class EpisodeRecorder:
             self._captions.add(parse_query(record))
             self._add_pictures(query, self._video)
 
-    def add_tail(self, tail: Tail) -> None:
+    def add_episode_end(self, end: EpisodeEnd) -> None:
         """Record the texts cancelled at the end of the episode, and the compilations so far."""
-        self._requests["cancelled"] += tail.cancelled
-        self._compiles = tail.compiles_after_warm_up
+        self._requests["cancelled"] += end.cancelled
+        self._compiles = end.compiles_after_warm_up
 
     def result(self, outcome: Outcome, error: BaseException | None = None) -> EpisodeResult:
         """Close the files and return the result."""

@@ -91,7 +91,7 @@ def rollout(
 ) -> Iterator[Query]:
     """Run one episode; yields each query when the next one is due.
 
-    Actions are executed as soon as `act` returns; language is completed afterwards (`settle`).
+    Actions are executed as soon as `act` returns; language is completed afterwards (`complete`).
 
     Args:
         world: A world with the episode's task loaded.
@@ -142,10 +142,10 @@ def rollout(
         timeline.actions_after(clock.latency(timed).actions_ms, horizon=len(chunk))
         execution.add_chunk(chunk, rest if overlap is Overlap.BLEND else None)
         execution.run()
-        settling = time.perf_counter()
-        reply = policy.settle()
-        settle_ms = 1e3 * (time.perf_counter() - settling)
-        latency = clock.latency(dataclasses.replace(timed, settle_ms=settle_ms, reply=reply))
+        completing = time.perf_counter()
+        reply = policy.complete()
+        complete_ms = 1e3 * (time.perf_counter() - completing)
+        latency = clock.latency(dataclasses.replace(timed, complete_ms=complete_ms, reply=reply))
         delays.note(latency)
         timeline.busy_for(latency.busy_ms)
         execution.run()

@@ -7,7 +7,7 @@ from eval.rollout.plan import TaskPlan
 from sim_envs.world import World
 
 
-class WorldHolder:
+class WorldCache:
     """Keeps at most one world open, since a simulator and its renderer hold hundreds of megabytes."""
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ from eval.records.run_folders import new_run
 from eval.report.console import EvaluationConsole
 from eval.rollout.evaluation import run_evaluation
 from eval.rollout.executors.choice import choose_executor
-from eval.rollout.interrupts import Interrupts
+from eval.rollout.interrupts import DeferredSignals
 from eval.rollout.plan import check_playable, make_plan
 from oxygen.model.compile_cache import use_compile_cache
 from oxygen.model.config import preset
@@ -75,7 +75,7 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
         soft_wrap=True,
     )
 
-    interrupts = Interrupts()
+    interrupts = DeferredSignals()
     with contextlib.ExitStack() as unsaved:  # entered while there are steps to be saved
 
         def should_stop() -> bool:

@@ -19,7 +19,7 @@ from oxygen.typing import Float, Float32, Params
 Shape = tuple[int, ...]
 
 _DRAWN_AT_ONCE = 1 << 18
-"""Random numbers drawn in one piece (1 MiB)."""
+"""Random numbers sampled in one piece (1 MiB)."""
 
 
 def tower(config: Pi05Config) -> Siglip:
@@ -99,12 +99,12 @@ def random_params(config: Pi05Config, seed: int, dtype: str = "float32") -> Para
     wanted = shapes(config)
     order = sorted(wanted, key=lambda path: -math.prod(wanted[path]))  # the largest takes longest
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        drawn = pool.map(lambda path: _drawn(seed, path, wanted[path], jnp.dtype(dtype)), order)
-        return nested(dict(zip(order, drawn, strict=True)))
+        sampled = pool.map(lambda path: _sampled(seed, path, wanted[path], jnp.dtype(dtype)), order)
+        return nested(dict(zip(order, sampled, strict=True)))
 
 
-def _drawn(seed: int, path: str, shape: Shape, dtype: np.dtype[Any]) -> Float[np.ndarray, "..."]:
-    """One parameter, drawn and cast piece by piece: in float32 the largest has 5 GB."""
+def _sampled(seed: int, path: str, shape: Shape, dtype: np.dtype[Any]) -> Float[np.ndarray, "..."]:
+    """One parameter, sampled and cast piece by piece: in float32 the largest has 5 GB."""
     array, rng = host_memory.empty(shape, dtype), _generator(seed, path)
     flat, deviation = array.reshape(-1), np.float32(_deviation(path, shape))
     for start in range(0, flat.size, _DRAWN_AT_ONCE):

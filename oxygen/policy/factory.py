@@ -77,7 +77,7 @@ def _warm_up(policy: VectorPolicy) -> None:
     state = np.zeros(policy.transform.norms.state.size)
     observation = {"images": dict.fromkeys(config.cameras, black), "state": state, "prompt": ""}
     policy.act([observation] * robots)
-    policy.settle()
+    policy.complete()
     for robot in range(robots):
         policy.finish(robot)
         policy.reset(robot, 0)

@@ -1,4 +1,4 @@
-"""A policy's output beside actions: the reply to a query, its texts, and the tail of an episode.
+"""A policy's output beside actions: the reply to a query, its texts, and the end of an episode.
 
 Needs no JAX, so that policies without a model, and readers of records, can use it.
 """
@@ -77,7 +77,7 @@ class Reply:
     """The reply to a query after its actions.
 
     Attributes:
-        timings_ms: Time by stage, milliseconds, without the caller's own time between `act` and `settle`.
+        timings_ms: Time by stage, milliseconds, without the caller's own time between `act` and `complete`.
             `preprocess`: resizing images and tokenising prompts. `prefill`: until the prefix is ready.
             `denoise`: from there until the actions are on the host; `guided_denoise` instead if they were
             guided. `action`: from the query's arrival until the actions are ready in the robot's units,
@@ -102,13 +102,13 @@ class Reply:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Tail:
+class EpisodeEnd:
     """The unfinished and unreported rest of an episode at its end.
 
     Attributes:
         cancelled: Number of cancelled requests.
         requests: The cancelled requests.
-        reply: The reply to the last query, if it was not settled.
+        reply: The reply to the last query, if it was not completed.
         finished: Texts finished after the last reply, in other robots' queries.
         dropped: Requests dropped in that time.
         tokens: Tokens decoded in that time.

@@ -7,7 +7,7 @@ import numpy as np
 from configs.action_prefix import ActionPrefix
 from configs.errors import UsageError
 from oxygen.model.guidance import Guidance
-from oxygen.policy.reply import Reply, Tail, TextFinished, TextRequest, TextTimes
+from oxygen.policy.reply import EpisodeEnd, Reply, TextFinished, TextRequest, TextTimes
 from oxygen.robots.tokenizer import Tokenizer
 from oxygen.serving.engine import CompletedStep
 from oxygen.serving.requests import DecodeJob, DecodeWork, Request, RequestState
@@ -94,10 +94,10 @@ class Session:
         reply, self._reply = self._reply, None
         return reply
 
-    def tail(self, cancelled: Sequence[Request], compiles: int) -> Tail:
+    def end(self, cancelled: Sequence[Request], compiles: int) -> EpisodeEnd:
         """The unfinished and unreported rest of the episode."""
         finished, dropped, tokens = self._collected()
-        return Tail(
+        return EpisodeEnd(
             cancelled=len(cancelled),
             requests=self._own(cancelled),
             reply=self.take_reply(),

@@ -11,7 +11,7 @@ from configs.action_prefix import ActionPrefix
 from configs.errors import UsageError
 from oxygen.model.guidance import Guidance
 from oxygen.model.inputs import ModelInput, batched
-from oxygen.policy.reply import Reply, Tail
+from oxygen.policy.reply import EpisodeEnd, Reply
 from oxygen.policy.session import Session
 from oxygen.robots.tokenizer import Tokenizer
 from oxygen.robots.transforms import Transform
@@ -61,9 +61,9 @@ class VectorPolicy:
     text's logits depend on the decode batch size (`EngineConfig.rows` in mode `unified`, smaller in others),
     so texts of two modes may differ where two tokens are almost equally likely.
 
-    A query is one `act`, which returns the actions as soon as they are ready, then one `settle`, which
+    A query is one `act`, which returns the actions as soon as they are ready, then one `complete`, which
     returns the reply. In modes `unified` and `parallel`, texts are decoded while the caller does something
-    else in between; in the others, in `settle`.
+    else in between; in the others, in `complete`.
 
     Independent robots (`EngineConfig.independent`) run different episodes at their own pace: which of them
     have a query in one step does not affect their replies.
@@ -135,7 +135,7 @@ class VectorPolicy:
             episode_seed: The seed.
             first_query: Number of its next query; above 0 to resume an episode.
         """
-        self._settle()
+        self._complete()
         self._engine.reset(robot, episode_seed % 2**64)
         self._sessions[robot] = self._new_session(robot, first_query)
 
@@ -149,10 +149,10 @@ class VectorPolicy:
                 is still being executed.
 
         Raises:
-            UsageError: An observation is incomplete or invalid, or the previous query has not been settled.
+            UsageError: An observation is incomplete or invalid, or the previous query has not been completed.
         """
         if any(session.is_open for session in self._sessions):
-            raise UsageError("the previous query is not settled; call settle() after every act()")
+            raise UsageError("the previous query is not complete; call complete() after every act()")
         arrived_s = time.perf_counter()
         inputs, guidance = self._inputs(observations), self._guidance(observations)
         queries = {
@@ -177,22 +177,22 @@ class VectorPolicy:
         """Stage times of a robot's last query until its actions; see `Reply.timings_ms`."""
         return self._sessions[robot].acted_ms
 
-    def settle(self) -> tuple[Reply | None, ...]:
+    def complete(self) -> tuple[Reply | None, ...]:
         """Wait for the texts of the current queries; None for a robot without a query."""
-        self._settle()
+        self._complete()
         return tuple(session.take_reply() for session in self._sessions)
 
-    def finish(self, robot: int) -> Tail:
-        """End a robot's episode: settle its query and cancel its active requests."""
-        self._settle()
-        return self._sessions[robot].tail(self._engine.cancel(robot), self.compiles_after_warm_up)
+    def finish(self, robot: int) -> EpisodeEnd:
+        """End a robot's episode: complete its query and cancel its active requests."""
+        self._complete()
+        return self._sessions[robot].end(self._engine.cancel(robot), self.compiles_after_warm_up)
 
     def close(self) -> None:
         """End the second process of mode `parallel`, if any."""
         self._engine.close()
 
-    def _settle(self) -> None:
-        texts = self._engine.settle(delivered_s=self._delivered_s)
+    def _complete(self) -> None:
+        texts = self._engine.complete(delivered_s=self._delivered_s)
         if texts is not None:
             for session in self._sessions:
                 session.add(texts)

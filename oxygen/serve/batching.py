@@ -1,4 +1,4 @@
-"""Runs the queries of all connections, in batches or in turn, in a thread of its own."""
+"""Runs the queries of all connections, in batches or in turn, in one thread."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from configs.errors import UsageError
-from oxygen.policy.reply import Reply, Tail
+from oxygen.policy.reply import EpisodeEnd, Reply
 
 Result = TypeVar("Result")
 
@@ -31,10 +31,10 @@ class BatchedPolicy(Protocol):
     def acted_ms(self, robot: int) -> Mapping[str, float]:
         """Stage times of a robot's last query until its actions."""
 
-    def settle(self) -> Sequence[Reply | None]:
+    def complete(self) -> Sequence[Reply | None]:
         """The reply to each query."""
 
-    def finish(self, robot: int) -> Tail:
+    def finish(self, robot: int) -> EpisodeEnd:
         """End a robot's episode."""
 
 
@@ -49,12 +49,12 @@ class Acted:
     Attributes:
         actions: [horizon, action], in the robot's units.
         timings_ms: The policy's stages until then, and `queue`: waiting for the batch.
-        settled: Future reply to the query.
+        reply: Future reply to the query.
     """
 
     actions: np.ndarray
     timings_ms: Mapping[str, float]
-    settled: asyncio.Future[Reply | None]
+    reply: asyncio.Future[Reply | None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,14 +62,14 @@ class _Query:
     observation: Mapping[str, Any]
     arrived_s: float
     acted: asyncio.Future[Acted]
-    settled: asyncio.Future[Reply | None]
+    reply: asyncio.Future[Reply | None]
 
 
 class Batcher:
     """Reserves rows of batches for robots; a row belongs to one robot until it is given back.
 
-    Each batch has a policy of its own. It is opened when a robot needs it, so few robots take no more memory
-    and time than a server for as many. Batches run one after the other, in one thread.
+    Each batch has a policy of its own. It is opened when a robot needs it, so unused places cost neither
+    memory nor time. Batches run one after the other, in one thread.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Batcher:
         """Reserve a free row, or one that is given back within a second.
 
         Raises:
-            NoFreeRobotError: There is none.
+            NoFreeRobotError: None is free.
         """
         try:
             place = await asyncio.wait_for(self._free.get(), _FREE_ROW_TIMEOUT_S)
@@ -160,14 +160,14 @@ class RobotBatch:
         with contextlib.suppress(Exception):  # already sent to the client whose query failed
             await self._run(self._policy.finish, robot)
 
-    async def start_episode(self, robot: int, seed: int, first_query: int = 0) -> Tail:
+    async def start_episode(self, robot: int, seed: int, first_query: int = 0) -> EpisodeEnd:
         """End a robot's episode and start another one; returns what was outstanding."""
         self._deactivate(robot)
 
-        def restart() -> Tail:
-            tail = self._policy.finish(robot)
+        def restart() -> EpisodeEnd:
+            end = self._policy.finish(robot)
             self._policy.reset(robot, seed, first_query)
-            return tail
+            return end
 
         return await self._run(restart)
 
@@ -179,7 +179,7 @@ class RobotBatch:
             observation=observation,
             arrived_s=loop.time(),
             acted=loop.create_future(),
-            settled=loop.create_future(),
+            reply=loop.create_future(),
         )
         self._waiting[robot] = query
         self._changed.set()
@@ -229,18 +229,18 @@ class RobotBatch:
             for robot, query in queries.items():
                 chunk, stages_ms = acted[robot]
                 timings_ms = {"queue": 1e3 * (began_s - query.arrived_s), **stages_ms}
-                _set_result(query.acted, Acted(actions=chunk, timings_ms=timings_ms, settled=query.settled))
-            replies = await self._run(self._policy.settle)
+                _set_result(query.acted, Acted(actions=chunk, timings_ms=timings_ms, reply=query.reply))
+            replies = await self._run(self._policy.complete)
         except Exception as error:  # noqa: BLE001 - sent to every client in the batch
             for query in queries.values():
                 _set_exception(query.acted, error)
-                _set_exception(query.settled, error)
-            for robot in queries:  # an unsettled query would block all others
+                _set_exception(query.reply, error)
+            for robot in queries:  # an incomplete query would block all others
                 with contextlib.suppress(Exception):  # if it fails again, the next query reports it
                     await self._run(self._policy.reset, robot, 0)
             return
         for robot, query in queries.items():
-            _set_result(query.settled, replies[robot])
+            _set_result(query.reply, replies[robot])
 
     async def _run(self, function: Callable[..., Result], *arguments: Any) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)

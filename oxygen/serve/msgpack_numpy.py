@@ -1,4 +1,4 @@
-"""Messages of policy servers: msgpack, with NumPy arrays as maps. Nothing is ever unpickled.
+"""Messages of policy servers: msgpack, with NumPy arrays as maps. Pickle is never used.
 
 Three forms of arrays are read: openpi's, which is also written; vla-eval's; and the msgpack-numpy package's.
 """
@@ -101,11 +101,12 @@ def _image(content: dict[Any, Any]) -> np.ndarray:
                 raise MessageError(f"an image of {image.width} × {image.height} pixels")
             return np.asarray(image)
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise MessageError(f"{len(data)} bytes that are no {name} image: {error}") from error
+        raise MessageError(f"{len(data)} bytes that are not a {name} image: {error}") from error
 
 
 def _array(data: Any, shape: Any, dtype: np.dtype) -> np.ndarray:
-    if not isinstance(data, bytes) or not isinstance(shape, list) or not all(map(_is_length, shape)):
+    is_shape = isinstance(shape, list) and all(type(length) is int and length >= 0 for length in shape)
+    if not isinstance(data, bytes) or not is_shape:
         raise MessageError(f"an array of {dtype} and shape {shape!r} with {type(data).__name__} for data")
     if math.prod(shape) * dtype.itemsize != len(data):
         raise MessageError(f"an array of {dtype} and shape {shape} with {len(data)} bytes of data")
@@ -133,7 +134,3 @@ def _dtype(name: Any) -> np.dtype:
     if dtype is None or dtype.kind in _REFUSED_KINDS:
         raise MessageError(f"an array of {name!r}; numbers, booleans and strings are read, nothing else")
     return dtype
-
-
-def _is_length(value: Any) -> bool:
-    return type(value) is int and value >= 0

@@ -35,7 +35,7 @@ class OpenpiDialect:
 
         Raises:
             MessageError: It is not a message of this protocol.
-            UsageError: Its observation or fields are invalid, or there is no free robot.
+            UsageError: Its observation or fields are invalid, or all robots are taken.
         """
         request = _request(message)
         endpoint = request.pop("endpoint", "infer")
@@ -48,7 +48,7 @@ class OpenpiDialect:
             await self._robot.end_episode()
             return "reset successful"
         if about.get("poll"):
-            await self._robot.settle()
+            await self._robot.complete()
             replies = self._robot.take_replies()
             timing = dict(replies[-1].timings_ms) if replies else {}
             return pack({**_language(replies), "server_timing": timing})
@@ -84,10 +84,10 @@ class OpenpiDialect:
     async def _ended(self, place: QueryPosition) -> bytes:
         if not place.restart:
             raise UsageError(f"a request with only {EXTENSION}: give an observation, reset or poll")
-        tail = await self._robot.end_episode()
-        rest = Reply(timings_ms={}, finished=tail.finished, dropped=tail.dropped, tokens=tail.tokens)
-        replies = [rest] if tail.reply is None else [tail.reply, rest]
-        return pack({**_language(replies), "cancelled": tail.cancelled})
+        end = await self._robot.end_episode()
+        rest = Reply(timings_ms={}, finished=end.finished, dropped=end.dropped, tokens=end.tokens)
+        replies = [rest] if end.reply is None else [end.reply, rest]
+        return pack({**_language(replies), "cancelled": end.cancelled})
 
 
 class RoboArenaDialect(OpenpiDialect):

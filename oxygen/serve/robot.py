@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 from typing import Any
 
-from oxygen.policy.reply import Reply, Tail, TextFinished
+from oxygen.policy.reply import EpisodeEnd, Reply, TextFinished
 from oxygen.serve.batching import Acted, Batcher, Row
 
 
@@ -53,17 +53,17 @@ class ConnectedRobot:
         acted = await self._row.batch.act(self._row.robot, observation)
         self._query += 1
         self._has_acted = True
-        self._unsent.append(acted.settled)
+        self._unsent.append(acted.reply)
         return acted
 
-    async def end_episode(self) -> Tail:
+    async def end_episode(self) -> EpisodeEnd:
         """End the episode; the next query starts another. Returns what was outstanding."""
         if self._row is None or not self._has_acted:
-            return Tail()
-        await self.settle()
+            return EpisodeEnd()
+        await self.complete()
         return await self._start(self._seed + 1, 0)
 
-    async def settle(self) -> None:
+    async def complete(self) -> None:
         """Wait for the texts of the last query."""
         if self._unsent:
             await self._unsent[-1]
@@ -74,9 +74,9 @@ class ConnectedRobot:
         Raises:
             Exception: Decoding the texts of a query failed.
         """
-        settled = [each for each in self._unsent if each.done()]
+        completed = [each for each in self._unsent if each.done()]
         self._unsent = [each for each in self._unsent if not each.done()]
-        return [reply for each in settled if (reply := each.result()) is not None]
+        return [reply for each in completed if (reply := each.result()) is not None]
 
     async def leave(self) -> None:
         """Give the row to others."""
@@ -84,14 +84,14 @@ class ConnectedRobot:
         if row is not None:
             await self._batcher.give_back(row)
 
-    async def _start(self, seed: int, query: int) -> Tail:
+    async def _start(self, seed: int, query: int) -> EpisodeEnd:
         assert self._row is not None, "it has a row"
-        tail = await self._row.batch.start_episode(self._row.robot, seed, query)
+        end = await self._row.batch.start_episode(self._row.robot, seed, query)
         self._seed, self._query, self._unsent = seed, query, []
         self._starts = self._has_acted = False
-        return tail
+        return end
 
 
 def text_message(text: TextFinished) -> dict[str, Any]:
-    """A text as a message: its fields, and `query`, whose observation it describes."""
+    """A text as a message: its fields, and the `query` of its observation."""
     return {**dataclasses.asdict(text), "query": text.requested_query, "finished": True}

@@ -89,7 +89,9 @@ async def run_server(
 
     def started(port: int) -> None:
         paths = ", ".join(server.paths)
-        robots = f"up to {pluralize(options.most_robots, 'robot')}, {_turns(options)},"
+        one_by_one = options.batch_size == 1
+        turns = "one after the other" if one_by_one else f"in batches of {options.batch_size}"
+        robots = f"up to {pluralize(options.most_robots, 'robot')}, {turns},"
         sys.stdout.write(f"{declaration.model} for {robots} at ws://{options.host}:{port} ({paths})\n")
         if api_key is None and not _is_loopback(options.host):
             warning = "anyone who reaches this address can use the policy: set --api-key-env"
@@ -97,11 +99,6 @@ async def run_server(
         sys.stdout.flush()
 
     await server.run(options.host, options.port, started=started)
-
-
-def _turns(options: ServeConfig) -> str:
-    """How robots share the model."""
-    return "one after the other" if options.batch_size == 1 else f"in batches of {options.batch_size}"
 
 
 def _stop(loop: asyncio.AbstractEventLoop, server: ConnectionServer, number: int) -> None:

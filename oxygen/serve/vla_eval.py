@@ -51,7 +51,7 @@ class VlaEvalDialect:
 
         Raises:
             MessageError: It is not a message of this protocol.
-            UsageError: Its type, order or observation is invalid, or there is no free robot.
+            UsageError: Its type, order or observation is invalid, or all robots are taken.
         """
         kind, payload = self._read(message)
         if kind == "hello":

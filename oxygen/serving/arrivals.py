@@ -132,8 +132,8 @@ class RandomLength:
         """See `Arrivals`."""
         count = len(self.arrivals.due(robot, query))
         random = _rng(self.seed, robot, query, 1)
-        drawn = random.integers(self.min_tokens, self.max_tokens, count, endpoint=True)
-        return tuple(int(limit) for limit in drawn)
+        sampled = random.integers(self.min_tokens, self.max_tokens, count, endpoint=True)
+        return tuple(int(limit) for limit in sampled)
 
     def within(self, queries: int) -> int:
         """See `Arrivals`."""

@@ -64,7 +64,7 @@ class CompletedStep:
 
 
 class Engine:
-    """Serves the queries of one or more robots. A step is one `act`, then one `settle`."""
+    """Serves the queries of one or more robots. A step is one `act`, then one `complete`."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Engine:
             guidance: Chunks in execution to guide towards; None if there are none. Robots without one are not
                 guided.
         """
-        assert self._step is None, "settle() comes before the next act()"
+        assert self._step is None, "complete() comes before the next act()"
         started_s = self._clock()
         prefix = self._runner.prefill(inputs)
         chunks = self._denoise(prefix, queries, guidance)
@@ -143,7 +143,7 @@ class Engine:
         )
         return self._step
 
-    def settle(self, *, delivered_s: float) -> CompletedStep | None:
+    def complete(self, *, delivered_s: float) -> CompletedStep | None:
         """Finish the texts of the current step and commit it; None if there is no step.
 
         Args:

@@ -68,7 +68,7 @@ def sizes_for(engine: EngineConfig, tasks: Sequence[TokenizedTask]) -> ProgramSi
     requests of a query, `unified` the engine's rows.
     """
     new = max(1, engine.robots * sum(task.arrivals.within(1) for task in tasks))
-    drawn = [task.sampling for task in tasks if not task.sampling.greedy]
+    sampled = [task.sampling for task in tasks if not task.sampling.greedy]
     return ProgramSizes(
         robots=engine.robots,
         slots=engine.slots,
@@ -76,7 +76,7 @@ def sizes_for(engine: EngineConfig, tasks: Sequence[TokenizedTask]) -> ProgramSi
         forks=tuple(sorted({min(new, engine.robots), new})),
         suffix=max([1, *(len(task.suffix) for task in tasks)]),
         limit=max([1, *(task.max_tokens for task in tasks)]),
-        top_k=max([0, *(sampling.top_k or 1 for sampling in drawn)]),
+        top_k=max([0, *(sampling.top_k or 1 for sampling in sampled)]),
         guided=engine.guided,
         int8_decode=engine.int8_decode,
     )

@@ -83,7 +83,7 @@ def allocate(config: Pi05Config, *, slots: int, room: int) -> KvPool:
 
 
 def empty_decode_state(
-    *, slots: int, limit: int, drawn: bool = False, first_by_fork: bool = False
+    *, slots: int, limit: int, sampled: bool = False, first_by_fork: bool = False
 ) -> DecodeState:
     """The decode state of `slots` idle slots and the spare one, for texts of up to `limit` tokens."""
     slots += 1
@@ -97,7 +97,7 @@ def empty_decode_state(
         position=jnp.zeros((slots,), jnp.int32),
         count=jnp.zeros((slots,), jnp.int32),
         written=jnp.full((slots, limit), NOTHING, jnp.int32),
-        draws=draws if drawn else None,
+        draws=draws if sampled else None,
         first=jnp.zeros((slots,), jnp.int32) if first_by_fork else None,
     )
 

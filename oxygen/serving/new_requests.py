@@ -90,7 +90,7 @@ def words_of(seed: int) -> tuple[int, int]:
 def _check(sampling: Sampling, most: int) -> None:
     if not most and not sampling.greedy:
         raise UsageError(
-            f"temperature {sampling.temperature:g} asks for drawn tokens; the programs were compiled greedy: "
+            f"temperature {sampling.temperature:g} requires sampling; the programs were compiled greedy: "
             "compile them with the largest top_k of any task, at least 1"
         )
     if most and (sampling.top_k or 0) > most:

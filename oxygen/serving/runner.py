@@ -229,7 +229,7 @@ class Runner:
         texts = kv_pool.empty_decode_state(
             slots=size.slots,
             limit=size.limit,
-            drawn=size.top_k > 0,
+            sampled=size.top_k > 0,
             first_by_fork=self._fork_weights.stale_slots is not None,
         )
         return pool, texts

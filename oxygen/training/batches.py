@@ -163,11 +163,11 @@ class TrainingBatches:
         return prompt, length
 
     def _instructions(self, rows: Int64[np.ndarray, " row"], number: int) -> list[str]:
-        """One wording of each sample's instruction, drawn at random."""
+        """One wording of each sample's instruction, sampled at random."""
         rng = np.random.Generator(np.random.PCG64([self._recipe.seed, number, 2]))
         choices = [self._wordings[row] for row in rows]
-        drawn = rng.integers([len(choice) for choice in choices])
-        return [choice[index] for choice, index in zip(choices, drawn, strict=True)]
+        sampled = rng.integers([len(choice) for choice in choices])
+        return [choice[index] for choice, index in zip(choices, sampled, strict=True)]
 
 
 def _check_fits(mixture: Mixture, model: Pi05Config) -> None:

@@ -24,7 +24,7 @@ from oxygen.training.initialisation import initial_params
 from oxygen.training.losses import Objective
 from oxygen.training.optimiser import TrainState, init_state
 from oxygen.training.recipe import CHECKPOINTS, Recipe
-from oxygen.training.run_folder import DEMONSTRATIONS, OPTIONS, check_same_run, claimed, write_run_file
+from oxygen.training.run_folder import DEMONSTRATIONS, OPTIONS, check_same_run, locked_run, write_run_file
 from oxygen.training.samples import Mixture
 from oxygen.training.statistics import Statistics, measure, norms_of, read_statistics
 from oxygen.training.trainer import OnCheckpoint, Schedule, Trainer
@@ -104,7 +104,7 @@ def train(
         UsageError: The parts do not fit together, `folder` holds another training or another process trains
             in it, or this one diverged; the message then names the last good checkpoint.
     """
-    with claimed(folder):
+    with locked_run(folder):
         run = {**training.identity(), DEMONSTRATIONS: mixture.fingerprint()}
         check_same_run(folder, run)
         trainer = _trainer(folder, training, mixture, tokenizer)

@@ -19,7 +19,7 @@ OPTIONS = "options"
 
 
 @contextlib.contextmanager
-def claimed(folder: Path) -> Iterator[None]:
+def locked_run(folder: Path) -> Iterator[None]:
     """Lock the folder for this process. A new folder stays only if the training begins.
 
     Raises:

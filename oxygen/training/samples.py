@@ -126,7 +126,7 @@ class Mixture:
 
     Attributes:
         parts: The datasets. All sizes and language tasks must agree.
-        wordings: Instruction to the wordings drawn in its place; others are used as they are.
+        wordings: Instruction to the wordings sampled in its place; others are used as they are.
     """
 
     parts: tuple[Samples, ...]

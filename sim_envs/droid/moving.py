@@ -27,8 +27,8 @@ def movable(task: TaskConfig) -> list[str]:
     things = {name: task.objects[name] for name in wanted}
     return [
         name
-        for name, thing in things.items()
-        if thing.carrier is None and not thing.is_fixed and not is_too_wide(thing.shape)
+        for name, obj in things.items()
+        if obj.carrier is None and not obj.is_fixed and not is_too_wide(obj.shape)
     ]
 
 

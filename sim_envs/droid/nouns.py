@@ -26,7 +26,7 @@ def nouns_of(task: TaskConfig) -> Nouns:
                 "rename one of them"
             )
     places = {GROUND: "on"} | {noun_of(name): _preposition(task, name) for name in task.objects}
-    drawers = [name for name, thing in task.objects.items() if isinstance(thing.shape, DrawerShape)]
+    drawers = [name for name, obj in task.objects.items() if isinstance(obj.shape, DrawerShape)]
     return Nouns(
         movable=frozenset(noun_of(name) for name in task.objects if is_thing(task, name)),
         parts=frozenset(map(drawer_noun_of, drawers)),
@@ -47,9 +47,9 @@ def drawer_noun_of(name: str) -> str:
 
 def is_thing(task: TaskConfig, name: str) -> bool:
     """Whether an object is an item as a whole: it is movable, or the rubric mentions it."""
-    thing = task.objects[name]
+    obj = task.objects[name]
     wanted = any(criterion.object == name for criterion in task.rubric)
-    return not isinstance(thing.shape, DrawerShape) and (wanted or not thing.is_fixed)
+    return not isinstance(obj.shape, DrawerShape) and (wanted or not obj.is_fixed)
 
 
 def _preposition(task: TaskConfig, name: str) -> str:

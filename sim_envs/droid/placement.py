@@ -16,7 +16,7 @@ from sim_envs.droid.task_file import ObjectConfig, TaskConfig
 STORED = 50
 """Number of initial states that do not depend on the seed."""
 
-FIRST_DRAWN = 1000
+FIRST_SAMPLED = 1000
 """From this id on, states depend on the seed."""
 
 _GAP = 0.015
@@ -54,11 +54,11 @@ def draw(task: TaskConfig, *, init_id: int, seed: int) -> Mapping[str, Placement
     draws = random_stream(task, init_id=init_id, seed=seed)
     crowded = ("", "")
     for _ in range(_TRIES):
-        placed = {name: _drawn(thing, draws) for name, thing in task.objects.items()}
+        placed = {name: _sampled(obj, draws) for name, obj in task.objects.items()}
         placed |= {
-            name: _carried(placed[name], placed[thing.carrier], thing, task.objects[thing.carrier])
-            for name, thing in task.objects.items()
-            if thing.carrier is not None
+            name: _carried(placed[name], placed[obj.carrier], obj, task.objects[obj.carrier])
+            for name, obj in task.objects.items()
+            if obj.carrier is not None
         }
         crowded = _crowded(task.objects, placed)
         if crowded is None:
@@ -72,19 +72,19 @@ def draw(task: TaskConfig, *, init_id: int, seed: int) -> Mapping[str, Placement
 def random_stream(task: TaskConfig, *, init_id: int, seed: int, purpose: int = 0) -> np.random.Generator:
     """The random generator of an initial state, separate for each purpose (0: placement)."""
     name = int.from_bytes(hashlib.sha256(task.name.encode()).digest()[:8], "big")
-    numbers = (name, init_id, seed) if init_id >= FIRST_DRAWN else (name, init_id)
+    numbers = (name, init_id, seed) if init_id >= FIRST_SAMPLED else (name, init_id)
     return np.random.default_rng(np.random.SeedSequence(numbers, spawn_key=(purpose,) if purpose else ()))
 
 
-def _drawn(thing: ObjectConfig, draws: np.random.Generator) -> Placement:
-    x, y, yaw = (float(draws.uniform(*span)) for span in (thing.x, thing.y, thing.yaw))
+def _sampled(obj: ObjectConfig, draws: np.random.Generator) -> Placement:
+    x, y, yaw = (float(draws.uniform(*span)) for span in (obj.x, obj.y, obj.yaw))
     return Placement(x=x, y=y, yaw=math.radians(yaw))
 
 
-def _carried(place: Placement, carrier: Placement, thing: ObjectConfig, on: ObjectConfig) -> Placement:
+def _carried(place: Placement, carrier: Placement, obj: ObjectConfig, on: ObjectConfig) -> Placement:
     """The placement of an object given in its carrier's frame."""
     assert isinstance(on.shape, Machine)
-    x, y, z = on.shape.seat(place.x, place.y, thing.shape.extent[0] / 2)
+    x, y, z = on.shape.seat(place.x, place.y, obj.shape.extent[0] / 2)
     cos, sin = math.cos(carrier.yaw), math.sin(carrier.yaw)
     at = carrier.x + cos * x - sin * y, carrier.y + sin * x + cos * y
     return Placement(x=at[0], y=at[1], yaw=carrier.yaw + place.yaw, z=z)

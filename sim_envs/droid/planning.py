@@ -117,17 +117,17 @@ def planned(station: Station, move: Move) -> Iterator[JointWaypoint]:
 def _carry(station: Station, move: Carry) -> Iterator[JointWaypoint]:
     """Pick and place an object; moving objects and targets are intercepted."""
     rubric, reach = Rubric(station.task, station.data), reach_of(station)
-    thing, target = rubric.pose(move.object), rubric.pose(move.target)
-    height = max(_LOWEST, min(thing.middle[2], thing.high[2] - _BELOW_TOP))
+    obj, target = rubric.pose(move.object), rubric.pose(move.target)
+    height = max(_LOWEST, min(obj.middle[2], obj.high[2] - _BELOW_TOP))
     middle, along = _spot(station.task, move, target)
     hand = _hand(station)
-    held = _is_held(station, hand, thing)
+    held = _is_held(station, hand, obj)
     held_grasp = TimedGrasp(pose=hand, closing=_heading(hand), closes=None, lifted=0.0)
     for grasp in [held_grasp] if held else _grasps(station, reach, move.object, height):
         closing = grasp.closing
-        over = _release_height(station.task, move, target) + float(grasp.pose.position[2] - thing.low[2])
+        over = _release_height(station.task, move, target) + float(grasp.pose.position[2] - obj.low[2])
         # Of two opposite closing directions, the one with the smaller wrist rotation.
-        turned = closing if along is None else (closing - _heading(thing) + along) % math.pi
+        turned = closing if along is None else (closing - _heading(obj) + along) % math.pi
         ride = carrier_motion(station, move.target)
         for seconds in ride.times(grasp.lifted + _UNDER_WAY):
             drop = down_at(ride.after(middle, seconds), over, turned)
@@ -152,12 +152,12 @@ def has_lost(station: Station, move: Carry, goal: JointWaypoint) -> bool:
     """Whether the object being carried has been dropped."""
     if goal.grip == 0.0 or goal.grips:
         return False
-    thing = Rubric(station.task, station.data).pose(move.object)
-    return float(np.linalg.norm(_hand(station).position - thing.middle)) > _LOST
+    obj = Rubric(station.task, station.data).pose(move.object)
+    return float(np.linalg.norm(_hand(station).position - obj.middle)) > _LOST
 
 
-def _is_held(station: Station, hand: Pose, thing: ObjectPose) -> bool:
-    near = float(np.linalg.norm(hand.position - thing.middle)) < _HELD
+def _is_held(station: Station, hand: Pose, obj: ObjectPose) -> bool:
+    near = float(np.linalg.norm(hand.position - obj.middle)) < _HELD
     return near and _CLOSED_ON_SOMETHING[0] < station.gripper < _CLOSED_ON_SOMETHING[1]
 
 
@@ -184,14 +184,14 @@ def _bar(station: Station, move: StoppedCriterion) -> Iterator[JointWaypoint]:
 
 def _grasps(station: Station, reach: ReachabilityCheck, name: str, height: float) -> Iterator[TimedGrasp]:
     """Feasible grasps that the arm reaches in time, earliest first."""
-    thing, shape = Rubric(station.task, station.data).pose(name), station.task.objects[name].shape
+    obj, shape = Rubric(station.task, station.data).pose(name), station.task.objects[name].shape
     ride = carrier_motion(station, name)
     now, takes = station.data.time, closing_time(_width(shape))
     for seconds in ride.times(0.0):
-        middle = ride.after(thing.middle, seconds)
+        middle = ride.after(obj.middle, seconds)
         velocity = ride.velocity_at(middle)
         speed = float(np.linalg.norm(velocity))
-        closings = _closing_angles(shape, _heading(thing) + ride.rate * seconds)
+        closings = _closing_angles(shape, _heading(obj) + ride.rate * seconds)
         if speed > 0:
             way = math.atan2(velocity[1], velocity[0])  # along which the object moves in between the fingers
             closings = [angle for angle in closings if abs(math.cos(angle - way)) < _OBLIQUE]

@@ -65,8 +65,8 @@ def _prepare_variation(root: ET.Element, task: TaskConfig) -> None:
         texture.set(part, _numbers([_TABLE_GREY * green / TABLE_COLOR[1]] * 3))
     material.set("rgba", f"{_numbers(channel / _TABLE_GREY for channel in TABLE_COLOR)} 1")
     (world,) = root.iterfind("worldbody")
-    for number, (name, thing) in enumerate(distractors(task).items()):
-        body = _object(name, thing)
+    for number, (name, obj) in enumerate(distractors(task).items()):
+        body = _object(name, obj)
         body.set("pos", _numbers((0.3 * number, 0.0, -3.0)))
         body.set("gravcomp", "1")
         world.append(body)
@@ -84,9 +84,9 @@ def _tree(task: TaskConfig) -> ET.Element:
     world = ET.SubElement(root, "worldbody")
     _add_room(world)
     add_robot(root)
-    for name, thing in task.objects.items():
-        world.append(_object(name, thing))
-        _add_drives(root, name, thing)
+    for name, obj in task.objects.items():
+        world.append(_object(name, obj))
+        _add_drives(root, name, obj)
     return root
 
 
@@ -130,22 +130,22 @@ def _add_room(world: ET.Element) -> None:
         ET.SubElement(world, "geom", seen, name=f"wall{number}", pos=pos, size=size, rgba="0.78 0.77 0.74 1")
 
 
-def _object(name: str, thing: ObjectConfig | Distractor) -> ET.Element:
+def _object(name: str, obj: ObjectConfig | Distractor) -> ET.Element:
     body = ET.Element("body", name=name)
-    if not thing.is_fixed:
+    if not obj.is_fixed:
         ET.SubElement(body, "freejoint", name=name)
-    pieces = thing.shape.pieces()
-    mass = thing.mass / sum(piece.volume for piece in pieces)
+    pieces = obj.shape.pieces()
+    mass = obj.mass / sum(piece.volume for piece in pieces)
     for piece in pieces:
         if not piece.part:
-            body.append(_geom(piece, thing, mass * piece.volume))
-    if isinstance(thing.shape, Articulated):
-        for part in thing.shape.parts():
-            body.append(_moving_part(name, thing, part, mass))
+            body.append(_geom(piece, obj, mass * piece.volume))
+    if isinstance(obj.shape, Articulated):
+        for part in obj.shape.parts():
+            body.append(_moving_part(name, obj, part, mass))
     return body
 
 
-def _moving_part(name: str, thing: ObjectConfig | Distractor, part: MovingPart, density: float) -> ET.Element:
+def _moving_part(name: str, obj: ObjectConfig | Distractor, part: MovingPart, density: float) -> ET.Element:
     moving = ET.Element("body", name=part_name(name, part), pos=_numbers(part.pos))
     joint = {"type": part.joint, "axis": _numbers(part.axis), "limited": "false"}
     if part.span is not None:
@@ -153,18 +153,18 @@ def _moving_part(name: str, thing: ObjectConfig | Distractor, part: MovingPart, 
     joint |= {"damping": f"{part.damping:g}", "frictionloss": f"{part.dry_friction:g}"}
     joint["armature"] = f"{part.armature:g}"
     ET.SubElement(moving, "joint", joint, name=part_name(name, part))
-    for piece in thing.shape.pieces():
+    for piece in obj.shape.pieces():
         if piece.part == part.name:
-            moving.append(_geom(piece, thing, density * piece.volume))
+            moving.append(_geom(piece, obj, density * piece.volume))
     return moving
 
 
-def _add_drives(root: ET.Element, name: str, thing: ObjectConfig) -> None:
+def _add_drives(root: ET.Element, name: str, obj: ObjectConfig) -> None:
     """Add motors. The parts that they move do not collide with the rest of the object, or the table."""
-    if not isinstance(thing.shape, Articulated):
+    if not isinstance(obj.shape, Articulated):
         return
     actuators, contact = ET.SubElement(root, "actuator"), ET.SubElement(root, "contact")
-    for part in thing.shape.parts():
+    for part in obj.shape.parts():
         if part.drive is None:
             continue
         moved, gain = part_name(name, part), part.drive.gain
@@ -176,10 +176,10 @@ def _add_drives(root: ET.Element, name: str, thing: ObjectConfig) -> None:
             ET.SubElement(contact, "exclude", body1=other, body2=moved)
 
 
-def _geom(piece: Piece, thing: ObjectConfig | Distractor, mass: float) -> ET.Element:
-    collides = not isinstance(thing.shape, Painted)
+def _geom(piece: Piece, obj: ObjectConfig | Distractor, mass: float) -> ET.Element:
+    collides = not isinstance(obj.shape, Painted)
     shade = 0.75 if piece.part else 1.0
-    own_rolling = thing.rolling if isinstance(thing, ObjectConfig) else None
+    own_rolling = obj.rolling if isinstance(obj, ObjectConfig) else None
     priority = {} if own_rolling is None else {"priority": "1"}
     return ET.Element(
         "geom",
@@ -189,8 +189,8 @@ def _geom(piece: Piece, thing: ObjectConfig | Distractor, mass: float) -> ET.Ele
         pos=_numbers(piece.pos),
         quat=_numbers(piece.quat),
         mass=f"{mass:.9f}",
-        rgba=f"{_numbers(channel * shade for channel in thing.color)} 1",
-        friction=f"{thing.friction} {_TORSIONAL} {_ROLLING if own_rolling is None else own_rolling}",
+        rgba=f"{_numbers(channel * shade for channel in obj.color)} 1",
+        friction=f"{obj.friction} {_TORSIONAL} {_ROLLING if own_rolling is None else own_rolling}",
         condim="4" if piece.type == "box" or piece.part else "6",  # rolling friction stops round objects
         contype=_SCENE_CONTYPE if collides else "0",
         conaffinity=_SCENE_CONAFFINITY if collides else "0",

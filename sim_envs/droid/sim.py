@@ -32,7 +32,7 @@ class DroidSim(World):
     """A simulator with one task.
 
     A trajectory is a function of (task, control, variation, motion, init_id, seed, actions). Initial states
-    below `placement.STORED` are the same for every seed; those from `placement.FIRST_DRAWN` on are sampled
+    below `placement.STORED` are the same for every seed; those from `placement.FIRST_SAMPLED` on are sampled
     from id and seed. A process with an instance must not fork.
 
     Attributes:

@@ -148,14 +148,14 @@ class Station:
         mujoco.mj_comPos(self.model, self.data)
         mujoco.mj_camlight(self.model, self.data)
 
-    def _put(self, name: str, thing: ObjectConfig, place: Placement) -> None:
+    def _put(self, name: str, obj: ObjectConfig, place: Placement) -> None:
         turned, at = about_z(place.yaw), np.array([place.x, place.y, place.z])
-        if thing.lying:  # a quarter turn about y first: the underside is at the rear end
+        if obj.lying:  # a quarter turn about y first: the underside is at the rear end
             cos, _, _, sin = (math.sqrt(0.5) * part for part in turned)
             turned = cos, -sin, cos, sin
-            length, radius = thing.shape.extent[2], thing.shape.extent[0] / 2
+            length, radius = obj.shape.extent[2], obj.shape.extent[0] / 2
             at += np.array([-np.cos(place.yaw) * length / 2, -np.sin(place.yaw) * length / 2, radius])
-        if thing.is_fixed:
+        if obj.is_fixed:
             body = self.model.body(name).id
             self.model.body_pos[body], self.model.body_quat[body] = at, turned
         else:
@@ -166,8 +166,8 @@ def _drives(task: TaskConfig, model: mujoco.MjModel) -> Mapping[int, Drive]:
     """The drives of a task's objects, by actuator id."""
     return {
         int(model.actuator(part_name(name, part)).id): part.drive
-        for name, thing in task.objects.items()
-        if isinstance(thing.shape, Articulated)
-        for part in thing.shape.parts()
+        for name, obj in task.objects.items()
+        if isinstance(obj.shape, Articulated)
+        for part in obj.shape.parts()
         if part.drive is not None
     }

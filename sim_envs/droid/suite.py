@@ -12,7 +12,7 @@ from configs.motion import NONE, parse_motion
 from configs.schema import Preset, SuiteConfig, Wordings
 from sim_envs.droid.control import CONTROL_HZ, Control
 from sim_envs.droid.conventions import interface
-from sim_envs.droid.placement import FIRST_DRAWN, STORED, draw
+from sim_envs.droid.placement import FIRST_SAMPLED, STORED, draw
 from sim_envs.droid.robot import ROBOSUITE
 from sim_envs.droid.task_file import load_task
 from sim_envs.gl import choose_backend, require_backend
@@ -60,7 +60,7 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
 
     def init_ids(self, task: Task) -> InitIds:
         """Stored states, the same for every seed; from 1000 on, states sampled from id and seed."""
-        return InitIds(stored=STORED, drawn_from=FIRST_DRAWN)
+        return InitIds(stored=STORED, sampled_from=FIRST_SAMPLED)
 
     def instruction(self, key: EpisodeKey, wordings: Wordings) -> str:
         """The task's instruction, or one of its other wordings, in rotation."""

@@ -212,24 +212,23 @@ class TaskConfig(Preset):
 
     def _unfit_carrier(self, name: str) -> str | None:
         """Describes what is wrong with an object's carrier; None if nothing."""
-        thing = self.objects[name]
-        if thing.carrier is None:
+        obj = self.objects[name]
+        if obj.carrier is None:
             return None
-        if thing.carrier not in self.objects:
-            return str(unknown(f"`carrier` of object {name!r}:", thing.carrier, self.objects))
-        shape, problem = self.objects[thing.carrier].shape, None
+        if obj.carrier not in self.objects:
+            return str(unknown(f"`carrier` of object {name!r}:", obj.carrier, self.objects))
+        shape, problem = self.objects[obj.carrier].shape, None
         if not isinstance(shape, Machine):
             problem = "only a conveyor, turntable or ramp carries objects"
-        elif thing.is_fixed or thing.lying:
+        elif obj.is_fixed or obj.lying:
             problem = "a carried object must be movable and standing"
-        elif isinstance(shape, RampShape) and not isinstance(thing.shape, SphereShape):
-            problem = f"only a sphere rolls, not a {thing.shape.kind}"
+        elif isinstance(shape, RampShape) and not isinstance(obj.shape, SphereShape):
+            problem = f"only a sphere rolls, not a {obj.shape.kind}"
         elif any(
-            max(map(abs, span)) > side / 2
-            for span, side in zip((thing.x, thing.y), shape.extent, strict=False)
+            max(map(abs, span)) > side / 2 for span, side in zip((obj.x, obj.y), shape.extent, strict=False)
         ):
-            problem = f"x {list(thing.x)} and y {list(thing.y)} are beside it; 0 is its center"
-        return problem and f"{name!r} is on {thing.carrier!r}, a {shape.kind}: {problem}"
+            problem = f"x {list(obj.x)} and y {list(obj.y)} are beside it; 0 is its center"
+        return problem and f"{name!r} is on {obj.carrier!r}, a {shape.kind}: {problem}"
 
     def _unknown_name(self, criterion: Criterion) -> str | None:
         named = [criterion.object]

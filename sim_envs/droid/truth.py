@@ -197,14 +197,14 @@ def _target(number: int, goal: _Goal, items: dict[str, Item]) -> GoalTarget:
 
 def _items(task: TaskConfig, model: mujoco.MjModel) -> list[Item]:
     found: list[Item] = []
-    for name, thing in task.objects.items():
+    for name, obj in task.objects.items():
         if is_thing(task, name):
-            wide = is_too_wide(thing.shape)
+            wide = is_too_wide(obj.shape)
             body = int(model.body(name).id)
             found.append(Item(index=len(found), name=name, noun=noun_of(name), body=body, too_wide=wide))
-    for name, thing in task.objects.items():
-        if isinstance(thing.shape, DrawerShape):
-            found.append(_drawer(task, model, len(found), name, thing.shape))
+    for name, obj in task.objects.items():
+        if isinstance(obj.shape, DrawerShape):
+            found.append(_drawer(task, model, len(found), name, obj.shape))
     return found
 
 

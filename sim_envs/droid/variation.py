@@ -130,7 +130,7 @@ def distractors(task: TaskConfig) -> Mapping[str, Distractor]:
     """The possible distractors of a task, by name: those whose kind of shape no task object has."""
     if not task.distractors:
         return {}
-    kinds = {thing.shape.kind for thing in task.objects.values()}
+    kinds = {obj.shape.kind for obj in task.objects.values()}
     return {name: each for name, each in _DISTRACTORS.items() if each.shape.kind not in kinds}
 
 
@@ -149,7 +149,7 @@ def draw_variation(task: TaskConfig, *, init_id: int, seed: int, strength: float
     def spread(*shape: int) -> Float64[np.ndarray, "..."]:
         return strength * draws.uniform(-1, 1, shape)
 
-    radius = math.sqrt(3)  # of the cube that is drawn from
+    radius = math.sqrt(3)  # of the cube that is sampled from
     shift, turn = CAMERA_SHIFT / radius * spread(3), CAMERA_TURN / radius * spread(3)
     light_turns = LIGHT_TURN / radius * spread(lights, 3)
     brightness = 1 + BRIGHTNESS * spread(lights + 1)
@@ -224,7 +224,7 @@ def _distance(
 
 def _unlike(task: TaskConfig) -> Sequence[Color]:
     """Colours that differ from those of the task's objects, most different first."""
-    taken = [np.array(thing.color) for thing in task.objects.values()]
+    taken = [np.array(obj.color) for obj in task.objects.values()]
 
     def distance(color: Color) -> float:
         return min(float(np.linalg.norm(np.array(color) - each)) for each in taken)

@@ -17,7 +17,7 @@ from sim_envs.libero.contacts import ContactChecker
 from sim_envs.libero.conventions import CAMERAS, CONTROL_HZ
 from sim_envs.libero.libero_env import ResetState, build_env, numpy_seed, reset_env
 from sim_envs.libero.moving import movers
-from sim_envs.libero.tasks import FIRST_DRAWN, LiberoTask, get_init_state
+from sim_envs.libero.tasks import FIRST_SAMPLED, LiberoTask, get_init_state
 from sim_envs.libero.truth.scene import LiberoScene
 from sim_envs.moving.mover import Mover
 from sim_envs.rendering import Cameras
@@ -48,7 +48,7 @@ class LiberoSim(World):
     The model is compiled once; a reset restores it. A trajectory is a function of (task, motion, init_id,
     seed, actions). Without motion and from a stored initial state it equals the one of LIBERO's own
     `OffScreenRenderEnv`, reseeded and reset before the episode, bit for bit. Initial states from
-    `tasks.FIRST_DRAWN` on are sampled from id and seed by LIBERO's own placement; in stored ones the seed
+    `tasks.FIRST_SAMPLED` on are sampled from id and seed by LIBERO's own placement; in stored ones the seed
     determines the poses of fixtures. A process with an instance must not fork.
 
     Attributes:
@@ -98,7 +98,7 @@ class LiberoSim(World):
     @override
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
         self._require_open()
-        if init_id >= FIRST_DRAWN:
+        if init_id >= FIRST_SAMPLED:
             self._draw(seed, init_id)
         else:
             state = self._stored(init_id)
@@ -152,9 +152,9 @@ class LiberoSim(World):
         goals = self.env.parsed_problem["goal_state"]
         return sum(bool(self.env._eval_predicate(goal)) for goal in goals) / len(goals)
 
-    def predicted_motion(self, thing: str) -> PredictedMotion | None:
+    def predicted_motion(self, obj: str) -> PredictedMotion | None:
         """The predicted motion of an object; None if it does not move by itself."""
-        mover = self._movers.get(thing)
+        mover = self._movers.get(obj)
         return mover.ahead if mover is not None and mover.leads else None
 
     def policy_state(self) -> Float64[np.ndarray, " 8"]:

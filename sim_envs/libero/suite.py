@@ -11,7 +11,7 @@ from sim_envs.gl import require_backend
 from sim_envs.libero.assets import find_assets
 from sim_envs.libero.bootstrap import PINNED_VERSIONS, check_versions
 from sim_envs.libero.conventions import CONTROL_HZ
-from sim_envs.libero.tasks import FIRST_DRAWN, LiberoTask, init_states, list_tasks
+from sim_envs.libero.tasks import FIRST_SAMPLED, LiberoTask, init_states, list_tasks
 from sim_envs.libero.wordings import wordings as wordings_of
 from sim_envs.moving.movable import require_movable
 from sim_envs.preflight import CheckResult
@@ -47,7 +47,7 @@ class LiberoSuite:
 
     def init_ids(self, task: Task) -> InitIds:
         """Stored states; from 1000 on, states sampled by LIBERO's own placement."""
-        return InitIds(stored=len(init_states(self._tasks[task.task_id])), drawn_from=FIRST_DRAWN)
+        return InitIds(stored=len(init_states(self._tasks[task.task_id])), sampled_from=FIRST_SAMPLED)
 
     def instruction(self, key: EpisodeKey, wordings: Wordings) -> str:
         """The benchmark's instruction, or one of its training or held-out wordings."""

@@ -19,7 +19,7 @@ from sim_envs.suite import Task
 SUITES = ("libero_spatial", "libero_object", "libero_goal", "libero_10", "libero_90")
 """The suites, in the order of publications."""
 
-FIRST_DRAWN = 1000
+FIRST_SAMPLED = 1000
 """Initial states from this id on are sampled by LIBERO's placement."""
 
 
@@ -88,7 +88,7 @@ def get_init_state(task: LiberoTask, init_id: int) -> Float64[np.ndarray, " stat
     if not 0 <= init_id < len(states):
         raise UsageError(
             f"{task.suite} task {task.task_id} has no initial state {init_id}: its stored "
-            f"initial states are 0 to {len(states) - 1}; {FIRST_DRAWN} and more are drawn"
+            f"initial states are 0 to {len(states) - 1}; {FIRST_SAMPLED} and more are sampled"
         )
     return states[init_id]
 

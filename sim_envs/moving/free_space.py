@@ -37,18 +37,18 @@ _XY = Float64[np.ndarray, "_ 2"]
 class FreeSpace:
     """Free space around an object at its current position."""
 
-    def __init__(self, thing: Points, others: Points, *, may_be_at: Callable[[Vector3], bool]) -> None:
+    def __init__(self, obj: Points, others: Points, *, may_be_at: Callable[[Vector3], bool]) -> None:
         """Map the surroundings.
 
         Args:
-            thing: Points on the object's surface, in world coordinates.
+            obj: Points on the object's surface, in world coordinates.
             others: Points on everything else except the robot.
             may_be_at: Whether the object's center may be at a position (m).
         """
-        self._center = (thing.min(axis=0) + thing.max(axis=0)) / 2
+        self._center = (obj.min(axis=0) + obj.max(axis=0)) / 2
         self._may_be_at = may_be_at
-        self._footprint = _thinned(thing[:, :2])
-        self._limits = KDTree(_limits(others, self._center[:2], ground=float(thing[:, 2].min())))
+        self._footprint = _thinned(obj[:, :2])
+        self._limits = KDTree(_limits(others, self._center[:2], ground=float(obj[:, 2].min())))
         self._at_first = self._clearance(np.zeros(3))
 
     def along(self, way: Vector3, most: float) -> float:

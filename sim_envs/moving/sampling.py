@@ -73,11 +73,11 @@ def sample_movers(
     swept: list[Points] = []
     for number, (name, body) in enumerate(bodies.items()):
         own = roots == roots[body]
-        thing, others = (collisions.surface(set(np.flatnonzero(part).tolist())) for part in (own, ~own))
-        allowed = bounds.check(data, thing.mean(axis=0))
-        room = FreeSpace(thing, np.concatenate([others, *swept]), may_be_at=allowed)
+        obj, others = (collisions.surface(set(np.flatnonzero(part).tolist())) for part in (own, ~own))
+        allowed = bounds.check(data, obj.mean(axis=0))
+        room = FreeSpace(obj, np.concatenate([others, *swept]), may_be_at=allowed)
         trajectory = sample_trajectory(motion, room, np.random.default_rng([digest, number]))
         if trajectory is not None:
             found[name] = Mover(data.model, data, body, trajectory)
-            swept += [thing + trajectory.offset(seconds) for seconds in np.arange(0.0, 10.0, 0.5)]
+            swept += [obj + trajectory.offset(seconds) for seconds in np.arange(0.0, 10.0, 0.5)]
     return found

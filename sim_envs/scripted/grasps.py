@@ -71,16 +71,16 @@ class Grasp:
 
 
 def grasps_from_above(
-    thing: Points, surroundings: Points, *, frame: Pose, center_of_mass: Vector3
+    obj: Points, surroundings: Points, *, frame: Pose, center_of_mass: Vector3
 ) -> list[Grasp]:
     """All grasps from straight above, best first; arguments as for `grasps_turned`."""
     turns = [downward(float(yaw)) for yaw in np.arange(_YAWS) * math.pi / _YAWS]
-    return grasps_turned(turns, thing, surroundings, frame=frame, center_of_mass=center_of_mass)
+    return grasps_turned(turns, obj, surroundings, frame=frame, center_of_mass=center_of_mass)
 
 
 def grasps_turned(
     turns: Iterable[Matrix3],
-    thing: Points,
+    obj: Points,
     surroundings: Points,
     *,
     frame: Pose,
@@ -90,17 +90,17 @@ def grasps_turned(
 
     Args:
         turns: Gripper rotations to try; the z axis is the approach direction.
-        thing: Points on the object's surface, in world coordinates.
+        obj: Points on the object's surface, in world coordinates.
         surroundings: Points on everything else.
         frame: The object's pose; grasps are given in this frame, so that they stay valid when it moves.
         center_of_mass: Of the object, in world coordinates.
     """
-    thing, surroundings = thing - center_of_mass, surroundings - center_of_mass
-    reach = float(np.linalg.norm(thing, axis=1).max()) + _REACH
+    obj, surroundings = obj - center_of_mass, surroundings - center_of_mass
+    reach = float(np.linalg.norm(obj, axis=1).max()) + _REACH
     near = surroundings[np.linalg.norm(surroundings, axis=1) < math.sqrt(3) * reach]
     found = []
     for turn in turns:
-        for grasp in _View(thing, near, turn=turn).grasps():
+        for grasp in _View(obj, near, turn=turn).grasps():
             position = frame.to_local(grasp.pose.position + center_of_mass)
             pose = Pose(position=position, rotation=frame.rotation.T @ grasp.pose.rotation)
             found.append(dataclasses.replace(grasp, pose=pose))
@@ -110,16 +110,16 @@ def grasps_turned(
 class _View:
     """The scene in a gripper's frame: x along the closing direction, z against the approach."""
 
-    def __init__(self, thing: Points, surroundings: Points, *, turn: Matrix3) -> None:
+    def __init__(self, obj: Points, surroundings: Points, *, turn: Matrix3) -> None:
         self._turn = turn
         self._upright = turn @ np.diag([1.0, -1.0, -1.0])
-        self._thing = thing @ self._upright
-        reach = float(np.abs(self._thing[:, :2]).max()) + _REACH
+        self._obj = obj @ self._upright
+        reach = float(np.abs(self._obj[:, :2]).max()) + _REACH
 
         def seen(points: Points) -> HeightMap:
             return HeightMap.over(points, center=np.zeros(2), reach=reach, cell=_CELL)
 
-        self._own, self._others = seen(self._thing), seen(surroundings @ self._upright)
+        self._own, self._others = seen(self._obj), seen(surroundings @ self._upright)
         self._all = dataclasses.replace(self._own, top=np.maximum(self._own.top, self._others.top))
         self._turned_away = math.acos(min(abs(float(turn[1, 0])), 1.0))
 
@@ -185,7 +185,7 @@ class _View:
 
     def _between_pads(self, x: float, y: float, tip: float) -> Points:
         """The object's points between the pads."""
-        points = self._thing
+        points = self._obj
         return points[
             (np.abs(points[:, 0] - x) < PANDA.inner)
             & (np.abs(points[:, 1] - y) < PANDA.pad_half_width)

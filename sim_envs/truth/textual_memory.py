@@ -143,10 +143,10 @@ def _read_clause(clause: str) -> Fact | None:
     if state in _STATES_OF_PARTS:
         part = _PARTS.get(subject)
         return None if part is None else Fact(subject=part, state=state)
-    thing, place = _THINGS.get(subject), _PLACES.get(match["place"])
-    if thing is None or place is None:
+    obj, place = _THINGS.get(subject), _PLACES.get(match["place"])
+    if obj is None or place is None:
         return None
-    return Fact(subject=thing, state=f"{match['preposition']} the {place}")
+    return Fact(subject=obj, state=f"{match['preposition']} the {place}")
 
 
 _CLAUSE = re.compile(

@@ -130,15 +130,15 @@ def parse_memory(text: str, nouns: Nouns | None = None) -> Memory | None:
 
 def _narration(phase: Phase, words: Mapping[str, str], nouns: Nouns) -> Narration | None:
     """The narration, if its words fit the phase and the vocabulary."""
-    thing = words.get("object")
+    obj = words.get("object")
     target = words.get("target")
     if "where" in words:
         target = nouns.phrases.get(words["where"], words["where"])  # unknown places are refused below
-    if thing is not None and thing not in _objects_of(phase, nouns):
+    if obj is not None and obj not in _objects_of(phase, nouns):
         return None
     if target is not None and target not in nouns.prepositions:
         return None
-    return Narration(phase=phase, object=thing, target=target)
+    return Narration(phase=phase, object=obj, target=target)
 
 
 def _objects_of(phase: Phase, nouns: Nouns) -> frozenset[str]:

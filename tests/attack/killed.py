@@ -1,4 +1,4 @@
-"""Commands in processes that are killed: forked ones, as a kill every second leaves no time for imports."""
+"""Commands to kill, in forked processes: a kill every second leaves no time for imports."""
 
 import json
 import multiprocessing
@@ -17,7 +17,7 @@ from sim_envs.suite import Task
 from sim_envs.world import AdvanceResult, World
 
 Command = Callable[[Path], object]
-"""Starts in a folder, or resumes what is there; the same call for both."""
+"""Starts in a folder, or resumes there."""
 
 EPISODES = 8
 
@@ -29,7 +29,7 @@ class _Unhurried(FakeWorld):
 
 
 class UnhurriedSuite(FakeSuite):
-    """Its worlds take their time, so that a kill hits an episode in the middle."""
+    """Slow worlds, so that kills hit episodes in progress."""
 
     def open(self, task: Task) -> World:
         return _Unhurried(success_at=12, image_size=self.protocol.camera_size, language=task.language)
@@ -48,7 +48,7 @@ def evaluate(suite: str, folder: Path) -> None:
 
 
 def collect(folder: Path, image_size: int = 8) -> None:
-    """`eval.collect`, which is resumed by the same command."""
+    """`eval.collect`, resumed by the same command."""
     from tests.eval.collect import collecting
 
     source = collecting.FakeDemonstrationSource(pause_s=0.02, image_size=image_size)

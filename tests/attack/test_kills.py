@@ -1,4 +1,4 @@
-"""`kill -9` at random moments: of what is resumed nothing is lost, doubled or different."""
+"""After `kill -9` at random moments, a resumed run has no lost, doubled or different records."""
 
 import collections
 import functools
@@ -24,10 +24,10 @@ from tests.eval.train.test_train_cli import MODEL
 pytestmark = pytest.mark.timeout(3600)
 
 Records = Sequence[tuple[str, object]]
-"""What a finished folder holds, piece by piece, by name: episodes, files, steps."""
+"""Contents of a finished folder, by name: episodes, files, steps."""
 
 WRONG = ("lost", "doubled", "different")
-"""What can have happened to a record."""
+"""Possible faults of a record."""
 
 
 def kills(number: int, in_all: int) -> list:

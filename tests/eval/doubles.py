@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from configs.interface import Interface
-from eval.policies.base import OpenPolicy, Policy
-from oxygen.policy.reply import Reply, Tail, TextFinished, TextRequest
+from eval.policies.base import LoadedPolicy, Policy
+from oxygen.policy.reply import EpisodeEnd, Reply, TextFinished, TextRequest
 from sim_envs.fake import FakeWorld
 from sim_envs.libero.assets import AssetSet
 from sim_envs.libero.conventions import LIBERO_INTERFACE
@@ -68,7 +68,7 @@ class FakePolicy:
         self.answers += 1
         return self.actions
 
-    def settle(self) -> Reply:
+    def complete(self) -> Reply:
         query = self._query - 1
         return reply(
             timings_ms={"action": 2.0, "frame": 5.0},
@@ -77,8 +77,8 @@ class FakePolicy:
             tokens=3,
         )
 
-    def finish(self) -> Tail:
-        return Tail(cancelled=1, compiles_after_warm_up=0)
+    def finish(self) -> EpisodeEnd:
+        return EpisodeEnd(cancelled=1, compiles_after_warm_up=0)
 
 
 def reply(**parts: Any) -> Reply:
@@ -101,9 +101,11 @@ def text_finished(query: int, **changes: Any) -> TextFinished:
     return dataclasses.replace(whole, **changes)
 
 
-def opened(policy: Policy, inputs: Mapping[str, Any] | None = None) -> OpenPolicy:
+def opened(policy: Policy, inputs: Mapping[str, Any] | None = None) -> LoadedPolicy:
     """The policy as a run is handed it, the same in every world."""
-    return OpenPolicy(interface=policy.interface, horizon=10, inputs=inputs or {}, in_world=lambda *_: policy)
+    return LoadedPolicy(
+        interface=policy.interface, horizon=10, inputs=inputs or {}, in_world=lambda *_: policy
+    )
 
 
 def libero_object(**protocol: Any) -> Suite:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from configs.schema import SuiteConfig
-from oxygen.policy.reply import Reply, Tail
+from oxygen.policy.reply import EpisodeEnd, Reply
 from sim_envs.fake import FakeSuite, FakeWorld
 from sim_envs.suite import InitIds, Task
 from sim_envs.world import AdvanceResult, EpisodeKey, Observation
@@ -113,8 +113,8 @@ class Pursuer:
         actions[:, :2] += self._noise * self._draw.normal(size=(_HORIZON, 2))
         return actions
 
-    def settle(self) -> Reply:
+    def complete(self) -> Reply:
         return Reply(timings_ms={"decode": 0.0})
 
-    def finish(self) -> Tail:
-        return Tail()
+    def finish(self) -> EpisodeEnd:
+        return EpisodeEnd()

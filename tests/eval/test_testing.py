@@ -103,7 +103,7 @@ class Careless(FakePolicy):
 class Silent(FakePolicy):
     """Has no reply."""
 
-    def settle(self):
+    def complete(self):
         return None
 
 

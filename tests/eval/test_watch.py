@@ -184,13 +184,13 @@ def test_a_run_without_a_process_is_stopped_and_its_old_pictures_are_not_shown(t
     monkeypatch.setattr("eval.records.following._PROBED_EVERY_S", 0.0)
     run = going_on(tmp_path / "run")
     picture(run.path)
-    with run.folder.claimed():
+    with run.folder.locked():
         watched = FollowedRun(run.path)
         assert (watched.status, [each.key for each in watched.playing]) == ("running", [key()])
     watched.refresh()
     assert (watched.status, watched.playing) == ("stopped", ())
     run.folder.write_manifest({**run.folder.read_manifest(), "started": "2100-01-01T00:00:00+00:00"})
-    with run.folder.claimed():
+    with run.folder.locked():
         watched.refresh()
     assert (watched.status, watched.playing) == ("running", ())
 

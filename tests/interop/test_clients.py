@@ -67,7 +67,7 @@ def chunks(observations):
         images = {name: observations[f"observation/{name}"][query] for name in ("image", "wrist_image")}
         state = observations["observation/state"][query]
         chunks += policy.act([{"images": images, "state": state, "prompt": "put the mug on the plate"}])
-        policy.settle()
+        policy.complete()
     return np.stack(chunks)
 
 

@@ -21,8 +21,8 @@ class OneRobot:
     def act(self, observation):
         return self._policy.act([observation])[0]
 
-    def settle(self):
-        return self._policy.settle()[0]
+    def complete(self):
+        return self._policy.complete()[0]
 
     def finish(self):
         return self._policy.finish(0)

@@ -126,6 +126,6 @@ def carried(task: LiberoTask) -> list[Narration]:
     things, places = things_and_places(task)
     phases = (Phase.CARRY, Phase.PLACE, Phase.PUSH)
     return [
-        Narration(phase=phase, object=thing, target=place)
-        for phase, thing, place in itertools.product(phases, things, places)
+        Narration(phase=phase, object=obj, target=place)
+        for phase, obj, place in itertools.product(phases, things, places)
     ]

@@ -16,7 +16,7 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from configs.errors import UsageError
-from eval.report.plain_text import visible
+from eval.report.plain_text import escape_control
 
 _FILES = importlib.resources.files("eval.report.pages")
 _SHARED = (
@@ -37,11 +37,11 @@ def _environment() -> Environment:
         loader=FunctionLoader(lambda name: page_file(name).decode()),
         undefined=StrictUndefined,
         autoescape=True,
-        finalize=visible,
+        finalize=escape_control,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["visible"] = visible
+    environment.filters["escape_control"] = escape_control
     return environment
 
 
@@ -73,7 +73,7 @@ def page_file(name: str) -> bytes:
 def write_script(path: Path, function: str, data: Mapping[str, Any]) -> None:
     """Write data as a script that calls a function with it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{function}({json.dumps(visible(data), allow_nan=False)});\n", encoding="utf-8")
+    path.write_text(f"{function}({json.dumps(escape_control(data), allow_nan=False)});\n", encoding="utf-8")
 
 
 def link_or_copy(source: Path, target: Path) -> bool:

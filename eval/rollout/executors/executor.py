@@ -6,13 +6,13 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Protocol
 
 from configs.schema import RunConfig
-from eval.policies.base import OpenPolicy
+from eval.policies.base import LoadedPolicy
 from eval.policies.resolved import ResolvedPolicy
 from eval.records.run_folders import Run
 from eval.records.schema import EpisodeResult
 from eval.rollout.clock import Clock
 from eval.rollout.executors.player import EpisodeJob
-from eval.rollout.interrupts import Interrupts
+from eval.rollout.interrupts import DeferredSignals
 from eval.rollout.plan import EpisodePlan, TaskPlan
 from sim_envs.job_queue import JobQueue
 
@@ -28,7 +28,7 @@ class PreparedEvaluation:
 
     plans: Sequence[EpisodePlan]
     runs: Sequence[Run]
-    policies: Sequence[OpenPolicy]
+    policies: Sequence[LoadedPolicy]
     clocks: Sequence[Clock]
     on_begin: Callable[[int, EpisodeJob], None] = lambda *_: None
 
@@ -74,11 +74,11 @@ class Executor(Protocol):
 
     def open_policies(
         self, resolved: ResolvedPolicy, variants: Sequence[RunConfig], notify: Callable[[str], None]
-    ) -> list[OpenPolicy]:
+    ) -> list[LoadedPolicy]:
         """Load the policy of each variant; see `eval.policies.opening.open_policies`."""
 
     def play(
-        self, prepared: PreparedEvaluation, jobs: Sequence[EpisodeJob], interrupts: Interrupts
+        self, prepared: PreparedEvaluation, jobs: Sequence[EpisodeJob], interrupts: DeferredSignals
     ) -> Played:
         """Run the episodes; yields each when it has ended and its query log and video are on disk.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from configs.schema import RunConfig
-from eval.policies.base import OpenPolicy
+from eval.policies.base import LoadedPolicy
 from eval.policies.sources import PolicySource
 from eval.records.run_folders import Run
 from eval.records.schema import EpisodeResult, Outcome
@@ -16,11 +16,11 @@ from eval.rollout.chunks import Overlap
 from eval.rollout.clock import Clock
 from eval.rollout.clock_choice import find_clock
 from eval.rollout.episode import EpisodeContext, run_episode
-from eval.rollout.interrupts import Interrupts
+from eval.rollout.interrupts import DeferredSignals
 from eval.rollout.plan import EpisodePlan, TaskPlan
 from eval.rollout.recorder import EpisodeRecorder
 from eval.rollout.timeline import Waiting
-from eval.rollout.worlds import WorldHolder
+from eval.rollout.worlds import WorldCache
 from sim_envs.worker_process import WorkerConnection
 from sim_envs.workers import LostJob
 from sim_envs.world import EpisodeKey
@@ -39,7 +39,7 @@ class EpisodeJob:
     key: EpisodeKey
 
 
-def episode_context(config: RunConfig, policy: OpenPolicy, clock: Clock, **shared: Any) -> EpisodeContext:
+def episode_context(config: RunConfig, policy: LoadedPolicy, clock: Clock, **shared: Any) -> EpisodeContext:
     """The context of a variant's episodes; `shared` are further fields of `EpisodeContext`."""
     waiting, overlap = Waiting(config.while_waiting), Overlap(config.overlap)
     return EpisodeContext(policy=policy, clock=clock, waiting=waiting, overlap=overlap, **shared)
@@ -61,7 +61,7 @@ class EpisodePlayer:
     @contextlib.contextmanager
     def open(self, connection: WorkerConnection) -> Iterator[Callable[[EpisodeJob], EpisodeResult]]:
         """See `sim_envs.worker_process.JobRunner`."""
-        with WorldHolder() as worlds, Interrupts() as interrupts:
+        with WorldCache() as worlds, DeferredSignals() as interrupts:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
 
             @functools.cache

@@ -10,13 +10,13 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from configs.schema import RunConfig
-from eval.policies.base import OpenPolicy
+from eval.policies.base import LoadedPolicy
 from eval.policies.opening import open_policies
 from eval.policies.resolved import ResolvedPolicy
 from eval.policies.sources import served
 from eval.rollout.executors.executor import Played, PreparedEvaluation
 from eval.rollout.executors.player import EpisodeJob, EpisodePlayer, lost_record
-from eval.rollout.interrupts import Interrupts
+from eval.rollout.interrupts import DeferredSignals
 from sim_envs.workers import TIMEOUT_S, LostJob, run_in_workers
 
 
@@ -34,12 +34,12 @@ class Processes:
 
     def open_policies(
         self, resolved: ResolvedPolicy, variants: Sequence[RunConfig], notify: Callable[[str], None]
-    ) -> list[OpenPolicy]:
+    ) -> list[LoadedPolicy]:
         """See `Executor`."""
         return open_policies(resolved, variants, worlds=self.num_envs, notify=notify)
 
     def play(
-        self, prepared: PreparedEvaluation, jobs: Sequence[EpisodeJob], interrupts: Interrupts
+        self, prepared: PreparedEvaluation, jobs: Sequence[EpisodeJob], interrupts: DeferredSignals
     ) -> Played:
         """See `Executor`."""
         queue = prepared.queue(jobs)

@@ -17,7 +17,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from configs.errors import UsageError
 from configs.schema import RunConfig
-from eval.policies.base import OpenPolicy
+from eval.policies.base import LoadedPolicy
 from eval.policies.opening import open_policies
 from eval.policies.resolved import ResolvedPolicy
 from eval.policies.sources import PolicySource
@@ -25,7 +25,7 @@ from eval.rollout.executors.executor import Played, PreparedEvaluation
 from eval.rollout.executors.player import EpisodeJob, EpisodePlayer, lost_record
 from eval.rollout.executors.ray_policy import PolicyService
 from eval.rollout.executors.ray_world import ActorConnection, PlayedEpisode, WorldActor
-from eval.rollout.interrupts import Interrupts
+from eval.rollout.interrupts import DeferredSignals
 from sim_envs.job_queue import JobQueue
 from sim_envs.workers import MAX_STARTS, LostJob
 
@@ -50,7 +50,7 @@ class RayCluster:
 
     def open_policies(
         self, resolved: ResolvedPolicy, variants: Sequence[RunConfig], notify: Callable[[str], None]
-    ) -> list[OpenPolicy]:
+    ) -> list[LoadedPolicy]:
         """See `Executor`. Batches are divided among policy actors, one per GPU."""
         if not resolved.is_served:
             return open_policies(resolved, variants, notify=notify)
@@ -66,14 +66,14 @@ class RayCluster:
             for worlds in shares
         ]
         described, *_ = [_got(service.opened.remote()) for service in self._services]
-        return [OpenPolicy(**each, in_world=_elsewhere, close=self._close) for each in described]
+        return [LoadedPolicy(**each, in_world=_elsewhere, close=self._close) for each in described]
 
     def _close(self) -> None:
         while self._services:
             ray.kill(self._services.pop())
 
     def play(
-        self, prepared: PreparedEvaluation, jobs: Sequence[EpisodeJob], interrupts: Interrupts
+        self, prepared: PreparedEvaluation, jobs: Sequence[EpisodeJob], interrupts: DeferredSignals
     ) -> Played:
         """See `Executor`."""
         queue = prepared.queue(jobs)

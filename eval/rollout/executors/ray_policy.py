@@ -12,19 +12,19 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from eval.policies.base import OpenPolicy
+from eval.policies.base import LoadedPolicy
 from eval.policies.served import IN_MESSAGES, EpisodeStart
 from eval.policies.serving import PolicyServer
 from eval.rollout.executors.ray_world import EpisodeLeft, UnknownEpisode
 
 _SENT_FIELDS = ("interface", "horizon", "inputs", "reports_work", "remark")
-"""Fields of `OpenPolicy` that are sent to the driver."""
+"""Fields of `LoadedPolicy` that are sent to the driver."""
 
 
 class PolicyService:
     """A policy that answers worlds in batches."""
 
-    def __init__(self, opener: Callable[[], Sequence[OpenPolicy]], worlds: int) -> None:
+    def __init__(self, opener: Callable[[], Sequence[LoadedPolicy]], worlds: int) -> None:
         self._opener = opener
         self._worlds = worlds
         self._opening = threading.Lock()
@@ -32,7 +32,7 @@ class PolicyService:
         self._asked: queue.SimpleQueue[tuple[int, Any, Callable[[object], None]]] = queue.SimpleQueue()
 
     def opened(self) -> list[Mapping[str, Any]]:
-        """Open the policy if needed; the fields of each variant's `OpenPolicy`."""
+        """Open the policy if needed; the fields of each variant's `LoadedPolicy`."""
         with self._opening:
             if not self._sent:
                 policies = self._opener()

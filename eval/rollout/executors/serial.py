@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 
 from configs.schema import RunConfig
-from eval.policies.base import OpenPolicy
+from eval.policies.base import LoadedPolicy
 from eval.policies.opening import open_policies
 from eval.policies.resolved import ResolvedPolicy
 from eval.rollout.executors.executor import Played, PreparedEvaluation
 from eval.rollout.executors.player import EpisodeJob, episode_context, run_job
-from eval.rollout.interrupts import Interrupts
-from eval.rollout.worlds import WorldHolder
+from eval.rollout.interrupts import DeferredSignals
+from eval.rollout.worlds import WorldCache
 
 
 class Serial:
@@ -19,16 +19,16 @@ class Serial:
 
     def open_policies(
         self, resolved: ResolvedPolicy, variants: Sequence[RunConfig], notify: Callable[[str], None]
-    ) -> list[OpenPolicy]:
+    ) -> list[LoadedPolicy]:
         """See `Executor`."""
         return open_policies(resolved, variants, notify=notify)
 
     def play(
-        self, prepared: PreparedEvaluation, jobs: Sequence[EpisodeJob], interrupts: Interrupts
+        self, prepared: PreparedEvaluation, jobs: Sequence[EpisodeJob], interrupts: DeferredSignals
     ) -> Played:
         """See `Executor`."""
         variants = zip(prepared.runs, prepared.policies, prepared.clocks, strict=True)
-        with WorldHolder() as worlds:
+        with WorldCache() as worlds:
             contexts = [
                 episode_context(run.config, policy, clock, worlds=worlds, interrupts=interrupts)
                 for run, policy, clock in variants

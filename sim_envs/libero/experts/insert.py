@@ -27,25 +27,25 @@ _TURN_STRIDE = 0.3
 """Spacing (rad) of the rotations checked when the gripper rotates on its way."""
 
 
-def insertion(scene: ExpertScene, thing: str, target: str, tried: Sequence[Grasp]) -> Insertion | None:
+def insertion(scene: ExpertScene, obj: str, target: str, tried: Sequence[Grasp]) -> Insertion | None:
     """An insertion of an object from the side; None if none is needed, or all grasps were tried."""
-    if not is_covered(scene, target) or holds(scene, thing):
+    if not is_covered(scene, target) or holds(scene, obj):
         return None
-    plans = insertions(scene, thing, target)
+    plans = insertions(scene, obj, target)
     return next((plan for plan in plans if all(plan.grasp.differs_from(other) for other in tried)), None)
 
 
-def insert(scene: ExpertScene, thing: str, plan: Insertion) -> Skill:
+def insert(scene: ExpertScene, obj: str, plan: Insertion) -> Skill:
     """Grasp an object, insert it from the side, release it, and move out the same way."""
     yield _approach(scene, plan)
-    yield close(scene, thing)
+    yield close(scene, obj)
     yield squeeze(scene)
-    if holds(scene, thing):
-        yield _carry(scene, thing, plan)
-    if holds(scene, thing):
-        yield _moving(scene, thing, Phase.PLACE, (Waypoint(pose=plan.inside, near=0.008),))
+    if holds(scene, obj):
+        yield _carry(scene, obj, plan)
+    if holds(scene, obj):
+        yield _moving(scene, obj, Phase.PLACE, (Waypoint(pose=plan.inside, near=0.008),))
         down = scene.gripper.at_height(scene.gripper.position[2] - _DOWN)
-        yield _moving(scene, thing, Phase.PLACE, (Waypoint(pose=down),))
+        yield _moving(scene, obj, Phase.PLACE, (Waypoint(pose=down),))
     yield release(scene, Phase.PLACE)
     yield _leave(scene, plan)
 
@@ -62,14 +62,14 @@ def _approach(scene: ExpertScene, plan: Insertion) -> GripperMotion:
     return GripperMotion(phase=Phase.APPROACH, path=lambda: path, grip=OPEN, steps=time_for(start, path))
 
 
-def _carry(scene: ExpertScene, thing: str, plan: Insertion) -> GripperMotion:
-    height = _travel_height(scene, plan.outside, held=thing)
+def _carry(scene: ExpertScene, obj: str, plan: Insertion) -> GripperMotion:
+    height = _travel_height(scene, plan.outside, held=obj)
     path = (
         Waypoint(pose=scene.gripper.at_height(height), near=_CORNER, aligned=np.pi),
         Waypoint(pose=plan.outside.at_height(height), near=0.01),
         Waypoint(pose=plan.outside, near=0.005, aligned=0.06),
     )
-    return _moving(scene, thing, Phase.CARRY, path)
+    return _moving(scene, obj, Phase.CARRY, path)
 
 
 def _leave(scene: ExpertScene, plan: Insertion) -> GripperMotion:
@@ -78,14 +78,14 @@ def _leave(scene: ExpertScene, plan: Insertion) -> GripperMotion:
     return GripperMotion(phase=Phase.RETREAT, path=lambda: path, grip=OPEN, steps=time_for(start, path))
 
 
-def _moving(scene: ExpertScene, thing: str, phase: Phase, path: Sequence[Waypoint]) -> GripperMotion:
+def _moving(scene: ExpertScene, obj: str, phase: Phase, path: Sequence[Waypoint]) -> GripperMotion:
     """A motion with a held object, interrupted if it is dropped."""
     return GripperMotion(
         phase=phase,
         path=lambda: path,
         grip=CLOSED,
         steps=time_for(scene.gripper, path),
-        interrupted=lambda: not holds(scene, thing),
+        interrupted=lambda: not holds(scene, obj),
     )
 
 

@@ -86,15 +86,15 @@ def is_covered(scene: ExpertScene, target: str) -> bool:
     return bool(len(column) and column[:, 2].max() > ceiling)
 
 
-def insertions(scene: ExpertScene, thing: str, target: str) -> Iterator[Insertion]:
+def insertions(scene: ExpertScene, obj: str, target: str) -> Iterator[Insertion]:
     """Reachable and collision-free insertions, best grasps first."""
     region = scene.region(target)
     assert region is not None
-    frame, reach, body = scene.pose(thing), scene.reach(), scene.body(thing)
+    frame, reach, body = scene.pose(obj), scene.reach(), scene.body(obj)
     first = _heading(region.pose.rotation[:, 0])
     headings = [first + 2 * np.pi * way / _WAYS for way in range(_WAYS)]
-    ways = [way for heading in headings if (way := _InsertionPath(scene, thing, region, heading)).is_open()]
-    for grasp in _grasps(scene, thing) if ways else ():
+    ways = [way for heading in headings if (way := _InsertionPath(scene, obj, region, heading)).is_open()]
+    for grasp in _grasps(scene, obj) if ways else ():
         grasping = frame.after(grasp.pose)
         before = grasping.backed_off(_BACK)
         arm = reach.along([before, grasping], beside=body)
@@ -112,14 +112,14 @@ def insertions(scene: ExpertScene, thing: str, target: str) -> Iterator[Insertio
 class _InsertionPath:
     """A straight, horizontal path into a region along one heading."""
 
-    def __init__(self, scene: ExpertScene, thing: str, region: Box, heading: float) -> None:
+    def __init__(self, scene: ExpertScene, obj: str, region: Box, heading: float) -> None:
         self._region, self._heading = region, heading
         self._along = np.array([np.cos(heading), np.sin(heading), 0.0])
         # Rows: across the path, up, and against the path, which replaces up in the height map.
         self._aside = np.array([-self._along[1], self._along[0], 0.0])
         self._turn = np.stack([self._aside, np.cross(-self._along, self._aside), -self._along])
-        self._frame, self._thing = scene.pose(thing), scene.surface(thing)
-        self._surroundings = scene.surroundings(thing)
+        self._frame, self._obj = scene.pose(obj), scene.surface(obj)
+        self._surroundings = scene.surroundings(obj)
         middle = (self._turn @ region.pose.position)[:2]
         self._terrain = Terrain(self._surroundings @ self._turn.T, start=middle, end=middle)
 
@@ -137,7 +137,7 @@ class _InsertionPath:
 
     def begin(self, inside: Pose, grasping: Pose) -> Pose:
         """The gripper pose before the insertion, at which the held object can be reached from above."""
-        held = inside.to_world(grasping.to_local(self._thing))
+        held = inside.to_world(grasping.to_local(self._obj))
         underside = underside_of(inside, opening=2 * PANDA.inner, held=held)
         end, height = inside.position[:2], inside.position[2]
         start = end - _FARTHEST_OUT * self._along[:2]
@@ -156,9 +156,9 @@ class _InsertionPath:
             rotation: Rotation of the object.
             hand: Points of the hand relative to the object's position, in world axes.
         """
-        thing = self._frame.to_local(self._thing) @ rotation.T
-        height = self._ground(thing) + _HOVER
-        underside = lowest_points(np.concatenate([thing, hand]) @ self._turn.T)
+        obj = self._frame.to_local(self._obj) @ rotation.T
+        height = self._ground(obj) + _HOVER
+        underside = lowest_points(np.concatenate([obj, hand]) @ self._turn.T)
         position = self._nearest_to_the_middle(underside, height)
         return None if position is None else Pose(position=position, rotation=rotation)
 
@@ -175,18 +175,18 @@ class _InsertionPath:
                     return self._turn.T @ np.array([*places[1], depth])
         return None
 
-    def _ground(self, thing: Points) -> float:
+    def _ground(self, obj: Points) -> float:
         """Height (m) of the object's position when it stands in the region."""
         middle = self._region.pose.position
         low = self._surroundings[self._surroundings[:, 2] < middle[2]]
         terrain = Terrain(low, start=middle[:2], end=middle[:2])
-        return terrain.lowest(lowest_points(thing), middle[:2])
+        return terrain.lowest(lowest_points(obj), middle[:2])
 
 
-def _grasps(scene: ExpertScene, thing: str) -> list[Grasp]:
+def _grasps(scene: ExpertScene, obj: str) -> list[Grasp]:
     """Tilted grasps from all headings, best first."""
-    frame, center = scene.pose(thing), scene.center_of_mass(thing)
-    surface, surroundings = scene.surface(thing), scene.surroundings(thing)
+    frame, center = scene.pose(obj), scene.center_of_mass(obj)
+    surface, surroundings = scene.surface(obj), scene.surroundings(obj)
     found: list[Grasp] = []
     for tilt in _TILTS:
         for heading in _HEADINGS:

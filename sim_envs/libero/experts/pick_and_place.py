@@ -60,32 +60,32 @@ _LOWERING_S = 0.5
 """Seconds to descend to a grasp."""
 
 
-def pick(scene: ExpertScene, thing: str, tried: list[Grasp]) -> Skill:
+def pick(scene: ExpertScene, obj: str, tried: list[Grasp]) -> Skill:
     """Pick an object from above, trying each grasp at most twice until one holds."""
-    while not holds(scene, thing):
-        grasp = _best_grasp(scene, thing, tried)
+    while not holds(scene, obj):
+        grasp = _best_grasp(scene, obj, tried)
         tried.append(grasp)
-        yield _approach(scene, thing, grasp)
-        yield close(scene, thing)
+        yield _approach(scene, obj, grasp)
+        yield close(scene, obj)
         yield squeeze(scene)
-        if not holds(scene, thing):
+        if not holds(scene, obj):
             yield _retreat(scene)
 
 
-def place(scene: ExpertScene, thing: str, target: str) -> Skill:
+def place(scene: ExpertScene, obj: str, target: str) -> Skill:
     """Carry the held object above a free spot of a target, lower it as far as possible, and release it."""
-    spot = Spots(scene, thing, target, _underside(scene, thing)).best()
-    yield _carry(scene, thing, target, spot)
-    if not holds(scene, thing):
+    spot = Spots(scene, obj, target, _underside(scene, obj)).best()
+    yield _carry(scene, obj, target, spot)
+    if not holds(scene, obj):
         return
-    yield _lower(scene, thing, target, spot)
+    yield _lower(scene, obj, target, spot)
     yield release(scene, Phase.PLACE)
     yield _retreat(scene)
 
 
-def holds(scene: ExpertScene, thing: str) -> bool:
+def holds(scene: ExpertScene, obj: str) -> bool:
     """Whether both fingers touch an object."""
-    return scene.fingers_touching(thing) == 2
+    return scene.fingers_touching(obj) == 2
 
 
 def release(scene: ExpertScene, phase: Phase) -> GripperMotion:
@@ -93,18 +93,18 @@ def release(scene: ExpertScene, phase: Phase) -> GripperMotion:
     return stay(scene, phase, OPEN, _OPENING_STEPS)
 
 
-def _approach(scene: ExpertScene, thing: str, grasp: Grasp) -> GripperMotion:
-    start, met = scene.gripper, _predicted_shift(scene, thing)
-    goal = _grasp_pose(scene, thing, grasp).shifted(met)
-    obstacles = np.concatenate([scene.surroundings(), scene.surface(thing) + met])
+def _approach(scene: ExpertScene, obj: str, grasp: Grasp) -> GripperMotion:
+    start, met = scene.gripper, _predicted_shift(scene, obj)
+    goal = _grasp_pose(scene, obj, grasp).shifted(met)
+    obstacles = np.concatenate([scene.surroundings(), scene.surface(obj) + met])
     terrain = Terrain(obstacles, start=start.position[:2], end=goal.position[:2])
     height = terrain.lowest_along(underside_of(goal, opening=2 * PANDA.inner)) + _MARGIN
     up = start.at_height(max(start.position[2], height))
 
     def path() -> Sequence[Waypoint]:
-        end = _grasp_pose(scene, thing, grasp)
+        end = _grasp_pose(scene, obj, grasp)
         over = end.at_height(max(height, end.position[2] + _MARGIN))
-        ahead = scene.predicted_motion(thing)
+        ahead = scene.predicted_motion(obj)
         return (
             Waypoint(pose=up, near=_CORNER, aligned=np.pi),
             Waypoint(pose=over, near=0.008, ahead=ahead),
@@ -114,15 +114,15 @@ def _approach(scene: ExpertScene, thing: str, grasp: Grasp) -> GripperMotion:
     return GripperMotion(phase=Phase.APPROACH, path=path, grip=OPEN, steps=time_for(start, path()))
 
 
-def close(scene: ExpertScene, thing: str) -> GripperMotion:
+def close(scene: ExpertScene, obj: str) -> GripperMotion:
     """Close the fingers until both touch an object, following it while it moves by itself."""
     return GripperMotion(
         phase=Phase.GRASP,
-        path=here(scene) if scene.predicted_motion(thing) is None else _following(scene, thing),
+        path=here(scene) if scene.predicted_motion(obj) is None else _following(scene, obj),
         grip=CLOSED,
         steps=_CLOSING_STEPS,
         dwell=_CLOSING_STEPS,
-        finished=lambda: holds(scene, thing) or scene.opening < _CLOSED_ON_NOTHING,
+        finished=lambda: holds(scene, obj) or scene.opening < _CLOSED_ON_NOTHING,
     )
 
 
@@ -131,25 +131,23 @@ def squeeze(scene: ExpertScene) -> GripperMotion:
     return stay(scene, Phase.GRASP, CLOSED, _SQUEEZE)
 
 
-def _underside(scene: ExpertScene, thing: str) -> Points:
+def _underside(scene: ExpertScene, obj: str) -> Points:
     """The underside of gripper and held object, with room for the fingers to open."""
-    return underside_of(
-        scene.gripper, opening=scene.opening, widest=2 * PANDA.inner, held=scene.surface(thing)
-    )
+    return underside_of(scene.gripper, opening=scene.opening, widest=2 * PANDA.inner, held=scene.surface(obj))
 
 
-def _carry(scene: ExpertScene, thing: str, target: str, spot: XY) -> GripperMotion:
+def _carry(scene: ExpertScene, obj: str, target: str, spot: XY) -> GripperMotion:
     start = scene.gripper
-    end = _pose_above(scene, thing, target, spot)
-    terrain = Terrain(scene.surroundings(thing), start=start.position[:2], end=end.position[:2])
-    underside = underside_of(start, opening=scene.opening, held=scene.surface(thing))
+    end = _pose_above(scene, obj, target, spot)
+    terrain = Terrain(scene.surroundings(obj), start=start.position[:2], end=end.position[:2])
+    underside = underside_of(start, opening=scene.opening, held=scene.surface(obj))
     height = terrain.lowest_along(underside) + _MARGIN
     low = start.position[2] + _OFF_THE_GROUND
     free = terrain.nearest_open(underside, start.position[:2], low)
     out = Pose(position=np.array([*free, low]), rotation=start.rotation)
 
     def path() -> Sequence[Waypoint]:
-        over = Pose(position=_pose_above(scene, thing, target, spot).position, rotation=start.rotation)
+        over = Pose(position=_pose_above(scene, obj, target, spot).position, rotation=start.rotation)
         return (
             Waypoint(pose=out, near=0.005, aligned=np.pi),
             Waypoint(pose=out.at_height(height), near=_CORNER, aligned=np.pi),
@@ -161,18 +159,18 @@ def _carry(scene: ExpertScene, thing: str, target: str, spot: XY) -> GripperMoti
         path=path,
         grip=CLOSED,
         steps=time_for(start, path()),
-        interrupted=lambda: not holds(scene, thing),
+        interrupted=lambda: not holds(scene, obj),
     )
 
 
-def _lower(scene: ExpertScene, thing: str, target: str, spot: XY) -> GripperMotion:
+def _lower(scene: ExpertScene, obj: str, target: str, spot: XY) -> GripperMotion:
     start = scene.gripper
-    end = _pose_above(scene, thing, target, spot)
-    terrain = Terrain(scene.surroundings(thing), start=start.position[:2], end=end.position[:2])
-    underside = _underside(scene, thing)
+    end = _pose_above(scene, obj, target, spot)
+    terrain = Terrain(scene.surroundings(obj), start=start.position[:2], end=end.position[:2])
+    underside = _underside(scene, obj)
 
     def path() -> Sequence[Waypoint]:
-        over = Pose(position=_pose_above(scene, thing, target, spot).position, rotation=start.rotation)
+        over = Pose(position=_pose_above(scene, obj, target, spot).position, rotation=start.rotation)
         return (Waypoint(pose=over.at_height(terrain.lowest(underside, over.position[:2]) + _DROP)),)
 
     return GripperMotion(
@@ -180,7 +178,7 @@ def _lower(scene: ExpertScene, thing: str, target: str, spot: XY) -> GripperMoti
         path=path,
         grip=CLOSED,
         steps=time_for(start, path()),
-        interrupted=lambda: not holds(scene, thing),
+        interrupted=lambda: not holds(scene, obj),
     )
 
 
@@ -190,15 +188,15 @@ def _retreat(scene: ExpertScene) -> GripperMotion:
     return GripperMotion(phase=Phase.RETREAT, path=lambda: path, grip=OPEN, steps=time_for(start, path))
 
 
-def _best_grasp(scene: ExpertScene, thing: str, tried: Sequence[Grasp]) -> Grasp:
+def _best_grasp(scene: ExpertScene, obj: str, tried: Sequence[Grasp]) -> Grasp:
     """The best grasp that has not been tried twice; straight down on the middle if none is found.
 
     The second attempt repeats the grasp, since a policy that imitates cannot see how often it has tried.
     """
-    met = _predicted_shift(scene, thing)
-    frame, center = scene.pose(thing).shifted(met), scene.center_of_mass(thing) + met
+    met = _predicted_shift(scene, obj)
+    frame, center = scene.pose(obj).shifted(met), scene.center_of_mass(obj) + met
     found = grasps_from_above(
-        scene.surface(thing) + met, scene.surroundings(thing), frame=frame, center_of_mass=center
+        scene.surface(obj) + met, scene.surroundings(obj), frame=frame, center_of_mass=center
     )
     fresh = [
         grasp for grasp in found if sum(not grasp.differs_from(other) for other in tried) < _TRIES_OF_A_GRASP
@@ -216,42 +214,42 @@ def _best_grasp(scene: ExpertScene, thing: str, tried: Sequence[Grasp]) -> Grasp
     return Grasp(pose=straight, width=2 * PANDA.inner, cost=np.inf)
 
 
-def _grasp_pose(scene: ExpertScene, thing: str, grasp: Grasp) -> Pose:
+def _grasp_pose(scene: ExpertScene, obj: str, grasp: Grasp) -> Pose:
     """The grasp in the world, pointing down even if the object has tilted.
 
     Of the two equivalent rotations it takes the one in a fixed half turn, so that demonstrations of similar
     states agree.
     """
-    frame = scene.pose(thing)
+    frame = scene.pose(obj)
     x = frame.rotation @ grasp.pose.rotation[:, 0]
     yaw = _MIN_YAW + (np.arctan2(x[1], x[0]) - _MIN_YAW) % np.pi
     return Pose(position=frame.to_world(grasp.pose.position), rotation=downward(yaw))
 
 
-def _pose_above(scene: ExpertScene, thing: str, target: str, spot: XY) -> Pose:
+def _pose_above(scene: ExpertScene, obj: str, target: str, spot: XY) -> Pose:
     """The gripper pose at which the held object is at a spot of the target."""
     gripper = scene.gripper
-    offset = gripper.position - scene.position(thing) + np.array([*spot, 0.0])
+    offset = gripper.position - scene.position(obj) + np.array([*spot, 0.0])
     return Pose(position=scene.position(target) + offset, rotation=gripper.rotation)
 
 
-def _predicted_shift(scene: ExpertScene, thing: str) -> Vector3:
+def _predicted_shift(scene: ExpertScene, obj: str) -> Vector3:
     """Predicted displacement (m) of a moving object by the time the gripper reaches it."""
-    ahead = scene.predicted_motion(thing)
+    ahead = scene.predicted_motion(obj)
     if ahead is None:
         return np.zeros(3)
-    way = float(np.linalg.norm(scene.pose(thing).position - scene.gripper.position))
+    way = float(np.linalg.norm(scene.pose(obj).position - scene.gripper.position))
     return ahead(way / _METRES_PER_STEP * CONTROL_SECONDS + _LOWERING_S)
 
 
-def _following(scene: ExpertScene, thing: str) -> Callable[[], Sequence[Waypoint]]:
+def _following(scene: ExpertScene, obj: str) -> Callable[[], Sequence[Waypoint]]:
     """A path that stays at the gripper's pose relative to an object while it moves by itself."""
-    offset = scene.gripper.position - scene.pose(thing).position
+    offset = scene.gripper.position - scene.pose(obj).position
 
     def path() -> Sequence[Waypoint]:
-        ahead, here = scene.predicted_motion(thing), scene.gripper
+        ahead, here = scene.predicted_motion(obj), scene.gripper
         if ahead is not None:
-            here = Pose(position=scene.pose(thing).position + offset, rotation=here.rotation)
+            here = Pose(position=scene.pose(obj).position + offset, rotation=here.rotation)
         return (Waypoint(pose=here, near=np.inf, aligned=np.inf, ahead=ahead),)
 
     return path

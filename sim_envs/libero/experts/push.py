@@ -50,30 +50,30 @@ def is_pushed(scene: ExpertScene, goal: Goal) -> bool:
 def slide(scene: ExpertScene, goal: Goal) -> Skill:
     """Slide the first argument to the middle of the second, retrying until the goal holds."""
     while not scene.satisfied(goal):
-        thing, target = goal.arguments
-        spot = _inside(scene, thing)
+        obj, target = goal.arguments
+        spot = _inside(scene, obj)
         start = Pose(position=spot + np.array([0.0, 0.0, PANDA.tip]), rotation=downward(np.pi / 2))
         yield reach(scene, start, start.at_height(start.position[2] + _UP), CLOSED)
-        yield _drag(scene, thing, target)
+        yield _drag(scene, obj, target)
         yield leave(scene, np.array([0.0, 0.0, _UP]), CLOSED)
 
 
-def _inside(scene: ExpertScene, thing: str) -> Vector3:
+def _inside(scene: ExpertScene, obj: str) -> Vector3:
     """Top of the object's surface at its center (m)."""
-    surface, middle = scene.surface(thing), scene.center_of_mass(thing)
+    surface, middle = scene.surface(obj), scene.center_of_mass(obj)
     under = surface[np.linalg.norm(surface[:, :2] - middle[:2], axis=1) < _MIDDLE]
     return np.array([*middle[:2], under[:, 2].max() if len(under) else middle[2]])
 
 
-def _drag(scene: ExpertScene, thing: str, target: str) -> GripperMotion:
+def _drag(scene: ExpertScene, obj: str, target: str) -> GripperMotion:
     start = scene.gripper
-    low = _inside(scene, thing)[2] + PANDA.tip - _PRESS
+    low = _inside(scene, obj)[2] + PANDA.tip - _PRESS
 
     def missing() -> XY:
-        return (scene.position(target) - scene.position(thing))[:2]
+        return (scene.position(target) - scene.position(obj))[:2]
 
     def slipped_off() -> bool:
-        off = (scene.gripper.position - scene.position(thing))[:2]
+        off = (scene.gripper.position - scene.position(obj))[:2]
         return bool(np.linalg.norm(off) > _SLIPPED)
 
     def path() -> Sequence[Waypoint]:

@@ -49,11 +49,11 @@ def _comes_first(one: Goal, other: Goal, scene: ExpertScene) -> bool:
     """Whether achieving `other` before `one` would undo or prevent `one`."""
     if one.predicate not in _PUTTING:
         return False
-    thing, target = one.arguments
+    obj, target = one.arguments
     if other.predicate == "close":
         container, closed = scene.container(target), scene.joint(other.arguments[0])
         return container is not None and closed is not None and container.name == closed.name
-    return other.predicate in _PUTTING and other.arguments[1] == thing
+    return other.predicate in _PUTTING and other.arguments[1] == obj
 
 
 def opening_for(goal: Goal, scene: ExpertScene) -> Goal | None:
@@ -71,16 +71,16 @@ def put(scene: ExpertScene, goal: Goal) -> Skill:
     if is_pushed(scene, goal):
         yield from slide(scene, goal)
         return
-    thing, target = goal.arguments
+    obj, target = goal.arguments
     tried: list[Grasp] = []
     while not scene.satisfied(goal):
-        from_the_side = insertion(scene, thing, target, tried)
+        from_the_side = insertion(scene, obj, target, tried)
         if from_the_side is not None:
             tried.append(from_the_side.grasp)
-            yield from insert(scene, thing, from_the_side)
+            yield from insert(scene, obj, from_the_side)
         else:
-            yield from pick(scene, thing, tried)
-            yield from place(scene, thing, target)
+            yield from pick(scene, obj, tried)
+            yield from place(scene, obj, target)
 
 
 SKILLS: Mapping[str, Callable[[ExpertScene, Goal], Skill]] = {

@@ -28,21 +28,21 @@ _AROUND = np.array([[np.cos(a), np.sin(a)] for a in np.arange(8) * np.pi / 4])
 class Spots:
     """Candidate placements of a held object on a target."""
 
-    def __init__(self, scene: ExpertScene, thing: str, target: str, underside: Points) -> None:
+    def __init__(self, scene: ExpertScene, obj: str, target: str, underside: Points) -> None:
         """Prepare the search.
 
         Args:
             scene: The scene.
-            thing: The held object.
+            obj: The held object.
             target: An object or region.
             underside: Points of gripper and held object, relative to the grip site.
         """
-        self._scene, self._thing, self._target, self._underside = scene, thing, target, underside
+        self._scene, self._obj, self._target, self._underside = scene, obj, target, underside
         self._middle = scene.position(target)[:2]
-        self._offset = scene.gripper.position[:2] - scene.position(thing)[:2]
+        self._offset = scene.gripper.position[:2] - scene.position(obj)[:2]
         fixed = scene.movable - {scene.owner(target)}
-        self._fixed = self._terrain(scene.surroundings(thing, *fixed))
-        self._everything = self._terrain(scene.surroundings(thing))
+        self._fixed = self._terrain(scene.surroundings(obj, *fixed))
+        self._everything = self._terrain(scene.surroundings(obj))
 
     def best(self) -> XY:
         """The object's position relative to the target's center (m): the nearest free spot, if any."""
@@ -83,23 +83,23 @@ class Spots:
 
     def _leaves_room(self, spot: XY, gap: float) -> bool:
         """Whether the other objects for this target still fit on the other side of its center."""
-        mine = self._footprint(self._thing) + spot
+        mine = self._footprint(self._obj) + spot
         return all(
             _apart(mine, self._footprint(other) - spot) > gap
-            for other in _still_to_come(self._scene, self._thing, self._target)
+            for other in _still_to_come(self._scene, self._obj, self._target)
         )
 
-    def _footprint(self, thing: str) -> Float64[np.ndarray, "n 2"]:
+    def _footprint(self, obj: str) -> Float64[np.ndarray, "n 2"]:
         """An object's points in the horizontal plane, relative to its position."""
-        return self._scene.surface(thing)[:, :2] - self._scene.position(thing)[:2]
+        return self._scene.surface(obj)[:, :2] - self._scene.position(obj)[:2]
 
 
-def _still_to_come(scene: ExpertScene, thing: str, target: str) -> Sequence[str]:
+def _still_to_come(scene: ExpertScene, obj: str, target: str) -> Sequence[str]:
     """Other objects that goals require at a target and that are not yet there."""
     return [
         goal.arguments[0]
         for goal in scene.goals
-        if goal.arguments[1:] == (target,) and goal.arguments[0] != thing and not scene.satisfied(goal)
+        if goal.arguments[1:] == (target,) and goal.arguments[0] != obj and not scene.satisfied(goal)
     ]
 
 

@@ -49,8 +49,8 @@ def goal_sentences(goals: Sequence[Goal], instruction: str) -> GoalSentences:
 
 
 def _preposition(goal: Goal, instruction: str) -> str:
-    thing, place = goal.arguments
-    in_bowl = thing.startswith("cream_cheese") and "in the bowl" in instruction
+    obj, place = goal.arguments
+    in_bowl = obj.startswith("cream_cheese") and "in the bowl" in instruction
     return "in" if in_bowl or _OBJECT.fullmatch(place) is None else goal.predicate
 
 

@@ -140,15 +140,15 @@ class LiberoScene(TruthScene):
             if other is not item and self._holds("on", item.name, other.name)
         ]
 
-    def _holds(self, predicate: str, thing: str, place: str) -> bool:
-        if predicate == "in" and not self._touches(thing, place):
+    def _holds(self, predicate: str, obj: str, place: str) -> bool:
+        if predicate == "in" and not self._touches(obj, place):
             return False
-        return bool(self._env._eval_predicate([predicate, thing, place]))
+        return bool(self._env._eval_predicate([predicate, obj, place]))
 
-    def _touches(self, thing: str, region: str) -> bool:
+    def _touches(self, obj: str, region: str) -> bool:
         """Whether an object touches the owner of a region, rather than passing through."""
         parent = self._env.get_object(self._env.object_sites_dict[region].parent_name)
-        return bool(self._env.check_contact(parent, self._env.get_object(thing)))
+        return bool(self._env.check_contact(parent, self._env.get_object(obj)))
 
     def _grounds_under(self, item: Item) -> list[str]:
         pairs = self._data.contact.geom

@@ -61,7 +61,7 @@ def _tower(config, weights, images):
     return runner.pi05.tower(config).apply({"params": weights.tower}, flat)
 
 
-def pluralize(program) -> float:
+def counted_flops(program) -> float:
     return program.cost_analysis()["flops"]
 
 
@@ -74,11 +74,11 @@ def test_operations_are_those_that_xla_counts(programs):
     trunk = costs.trunk_prefill(config, tokens=prefix, robots=2)
     slot = prefix + SIZES.suffix + SIZES.limit
     for ours, theirs in [
-        (siglip, pluralize(tower)),
-        (siglip + trunk, pluralize(compiled.prefill[32])),
-        (costs.denoise(config, prefix=prefix, robots=2), pluralize(compiled.denoise[32])),
-        (costs.decode(config, context=slot, rows=1), pluralize(compiled.decode[1])),
-        (costs.fork(config, prefix=prefix, suffix=4, requests=1), pluralize(compiled.fork[32, 1])),
+        (siglip, counted_flops(tower)),
+        (siglip + trunk, counted_flops(compiled.prefill[32])),
+        (costs.denoise(config, prefix=prefix, robots=2), counted_flops(compiled.denoise[32])),
+        (costs.decode(config, context=slot, rows=1), counted_flops(compiled.decode[1])),
+        (costs.fork(config, prefix=prefix, suffix=4, requests=1), counted_flops(compiled.fork[32, 1])),
     ]:
         assert 1 < theirs / ours.flops < 1.06
 
@@ -91,7 +91,7 @@ def test_xla_adds_unused_gradients_of_the_prefix_to_guidance(programs):
     expert, queries = config.expert, 2 * config.horizon
     unwanted = 4 * queries * prefix * expert.num_heads * expert.head_dim * expert.depth
     ours = costs.guided_denoise(config, prefix=prefix, robots=2).flops + unwanted
-    assert 1 < pluralize(compiled.guided_denoise[32]) / ours < 1.1
+    assert 1 < counted_flops(compiled.guided_denoise[32]) / ours < 1.1
 
 
 def test_every_row_costs_as_much_arithmetic_and_the_weights_are_read_once():

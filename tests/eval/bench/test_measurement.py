@@ -47,7 +47,7 @@ def test_the_counted_queries_are_those_that_are_predicted():
     stream = list(range(REPETITIONS.total_queries))
     assert len(stream) == 5 + 3 * (1 + 2), "one uncounted query precedes those of every run"
     for repetition, run in enumerate(measured.runs[runner.configuration]):
-        assert [one.frame_ms for one in run] == stream[REPETITIONS.pluralize(repetition)]
+        assert [one.frame_ms for one in run] == stream[REPETITIONS.counted_slice(repetition)]
 
 
 def test_the_actions_of_every_query_are_kept_and_those_of_the_warm_up_too():

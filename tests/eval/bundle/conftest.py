@@ -69,8 +69,8 @@ def write_checkpoint(
 class Narrator(FakePolicy):
     """Says at every query that the bowl is approached, which is true at the first one alone."""
 
-    def settle(self):
-        reply = super().settle()
+    def complete(self):
+        reply = super().complete()
         said = narrate(Narration(phase=Phase.APPROACH, object="black bowl"))
         texts = tuple(dataclasses.replace(text, text=said) for text in reply.finished)
         return dataclasses.replace(reply, finished=texts)
@@ -79,8 +79,8 @@ class Narrator(FakePolicy):
 class Silent(FakePolicy):
     """Says nothing."""
 
-    def settle(self):
-        return dataclasses.replace(super().settle(), requested=(), finished=())
+    def complete(self):
+        return dataclasses.replace(super().complete(), requested=(), finished=())
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from configs.schema import RunConfig
 from eval.collect.collection import collect_from
 from eval.collect.corrected import CorrectedLearner
 from eval.collect.demonstrator import OpenDemonstrator
-from eval.policies.base import OpenPolicy
+from eval.policies.base import LoadedPolicy
 from eval.rollout.plan import TaskPlan
-from oxygen.policy.reply import Reply, Tail
+from oxygen.policy.reply import EpisodeEnd, Reply
 from sim_envs.fake import FakeWorld
 from sim_envs.libero.conventions import LIBERO_INTERFACE
 from sim_envs.world import AdvanceResult, EpisodeKey, Observation, PhysicsError, World
@@ -73,11 +73,11 @@ class Counting:
         self.intended = actions
         return actions + np.array([NOISE, 0, 0, 0, 0, 0, 0])
 
-    def settle(self) -> Reply:
+    def complete(self) -> Reply:
         return reply()
 
-    def finish(self) -> Tail:
-        return Tail()
+    def finish(self) -> EpisodeEnd:
+        return EpisodeEnd()
 
 
 @dataclasses.dataclass
@@ -109,7 +109,7 @@ class FakeDemonstrationSource:
     def worlds(self) -> FakeWorlds:
         return FakeWorlds(Errand(pause_s=self.pause_s, mended=self.mended, image_size=self.image_size))
 
-    def demonstrator(self, model: OpenPolicy | None) -> OpenDemonstrator:
+    def demonstrator(self, model: LoadedPolicy | None) -> OpenDemonstrator:
         if self.no_policy is not None:
             raise UsageError(self.no_policy)
         return lambda suite, world: Counting()
@@ -119,7 +119,7 @@ class FakeDemonstrationSource:
 class FakeCorrections(FakeDemonstrationSource):
     """An expert corrects a learner, by_step turn is first: short episodes are the learner's alone."""
 
-    def demonstrator(self, model: OpenPolicy | None) -> OpenDemonstrator:
+    def demonstrator(self, model: LoadedPolicy | None) -> OpenDemonstrator:
         return lambda suite, world: CorrectedLearner(Counting(), Counting())
 
 

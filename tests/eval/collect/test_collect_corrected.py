@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from eval.collect.corrected import CorrectedLearner
-from oxygen.policy.reply import Reply, Tail
+from oxygen.policy.reply import EpisodeEnd, Reply
 from sim_envs.libero.conventions import LIBERO_INTERFACE
 from sim_envs.world import EpisodeKey, Observation
 from tests.eval.doubles import reply
@@ -29,7 +29,7 @@ class Constant:
     action: float
     begun: int = 0
     acted: int = 0
-    settled: int = 0
+    completed: int = 0
     ended: int = 0
     interface = LIBERO_INTERFACE
 
@@ -44,13 +44,13 @@ class Constant:
         self.acted += 1
         return self.intended
 
-    def settle(self) -> Reply:
-        self.settled += 1
+    def complete(self) -> Reply:
+        self.completed += 1
         return reply()
 
-    def finish(self) -> Tail:
+    def finish(self) -> EpisodeEnd:
         self.ended += 1
-        return Tail()
+        return EpisodeEnd()
 
 
 def turns(
@@ -61,7 +61,7 @@ def turns(
     found: list[tuple[float, int]] = []
     for query in range(queries):
         acted = float(policy.act(seen(query, speed))[0, 0])
-        policy.settle()
+        policy.complete()
         intended = policy.intended
         assert (intended is None) == (acted == LEARNER)
         assert intended is None or (intended == EXPERT).all()
@@ -109,10 +109,10 @@ def test_turns_are_a_function_of_the_episode_key():
     assert turns(policy, 100, init_id=1) != turns(policy, 100, init_id=2)
 
 
-def test_the_policy_that_acted_settles_the_query():
+def test_the_policy_that_acted_completes_the_query():
     learner, expert = Constant(LEARNER), Constant(EXPERT)
     turns(CorrectedLearner(learner, expert), queries=100)
-    assert (learner.settled, expert.settled) == (learner.acted, expert.acted)
+    assert (learner.completed, expert.completed) == (learner.acted, expert.acted)
     assert learner.acted + expert.acted == 100
     assert min(learner.acted, expert.acted) > 0
 

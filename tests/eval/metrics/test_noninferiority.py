@@ -25,8 +25,8 @@ def judged(only_a: int, only_b: int, pairs: int, margin: float = 0.05) -> Verdic
 
 def simulated(pairs: int, only_a: float, only_b: float, repetitions: int = 1000) -> list[Verdict]:
     """Verdicts of runs of which one alone solves such shares of the pairs."""
-    drawn = np.random.default_rng(3).multinomial(pairs, [only_a, only_b, 1 - only_a - only_b], repetitions)
-    return [judged(a, b, pairs) for a, b, _ in drawn.tolist()]
+    sampled = np.random.default_rng(3).multinomial(pairs, [only_a, only_b, 1 - only_a - only_b], repetitions)
+    return [judged(a, b, pairs) for a, b, _ in sampled.tolist()]
 
 
 def share(verdicts, *wanted) -> float:

@@ -55,7 +55,7 @@ def replies(config, steps):
 
 def answered(policy):
     policy.act([SEEN])
-    (reply,) = policy.settle()
+    (reply,) = policy.complete()
     return reply
 
 

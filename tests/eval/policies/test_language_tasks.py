@@ -47,8 +47,8 @@ def test_arrivals_are_objects_of_the_kind_that_is_named(read, content, arrivals)
 def test_a_task_is_asked_for_at_every_query_and_greedy_unless_it_says_otherwise(read):
     assert read().arrivals == EveryN(1)
     assert read().sampling == GREEDY
-    drawn = read(sampling={"temperature": 0.7, "top_k": 40})
-    assert drawn.sampling == Sampling(temperature=0.7, top_k=40)
+    sampled = read(sampling={"temperature": 0.7, "top_k": 40})
+    assert sampled.sampling == Sampling(temperature=0.7, top_k=40)
 
 
 def test_a_text_ends_with_the_vocabularys_end_token_unless_the_task_says_otherwise(read):

@@ -137,7 +137,7 @@ def test_actions_are_a_copy_that_may_be_changed():
 def test_a_query_is_timed_from_the_observation_to_the_actions():
     policy = OpenpiPolicy(Constant({"actions": np.zeros((10, 7))}), keys_of("libero"))
     policy.act(FakeWorld(image_size=256).observe())
-    timings = policy.settle().timings_ms
+    timings = policy.complete().timings_ms
     assert sorted(timings) == ["action", "frame", "preprocess"]
     assert 0 < timings["preprocess"] < timings["action"] == timings["frame"]
 

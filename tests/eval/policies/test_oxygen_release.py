@@ -34,7 +34,7 @@ def opened(server, api="continuous_batching", **kwargs):
 
 
 def played(server, queries, api="continuous_batching", episodes=1):
-    """Replies and tail of each episode."""
+    """Replies and end of each episode."""
     policy = opened(server, api)
     acting, world = policy.in_world(None, None), FakeWorld()
     found = []
@@ -44,7 +44,7 @@ def played(server, queries, api="continuous_batching", episodes=1):
             replies = []
             for _ in range(queries):
                 acting.act(world.observe())
-                replies.append(acting.settle())
+                replies.append(acting.complete())
             found.append((replies, acting.finish()))
     finally:
         policy.close()
@@ -53,7 +53,7 @@ def played(server, queries, api="continuous_batching", episodes=1):
 
 def test_texts_of_every_call_are_staggered_and_keep_the_query_they_are_of():
     with ReleaseServer("continuous_batching", "new_each_call", steps=3) as server:
-        ((replies, tail),) = played(server, 4)
+        ((replies, end),) = played(server, 4)
     assert [[text.request_id for text in reply.requested] for reply in replies] == [[0], [1], [2], [3]]
     finished = [[(text.request_id, text.requested_query) for text in reply.finished] for reply in replies]
     assert finished == [[], [], [(0, 0)], [(1, 1)]]
@@ -64,26 +64,26 @@ def test_texts_of_every_call_are_staggered_and_keep_the_query_they_are_of():
     assert text.latency_ms == pytest.approx(sum(busy_ms[:3]))
     assert replies[3].finished[0].latency_ms == pytest.approx(sum(busy_ms[1:4]))
     assert [reply.tokens for reply in replies] == [3, 6, 8, 8]  # padding after the end is not counted
-    assert [request.query for request in tail.requests] == [2, 3]
-    assert tail.cancelled == 2
+    assert [request.query for request in end.requests] == [2, 3]
+    assert end.cancelled == 2
 
 
 def test_a_resumed_text_is_of_the_observation_that_started_it():
     with ReleaseServer("continuous_batching", "resume_until_finished", steps=3) as server:
-        ((replies, tail),) = played(server, 5)
+        ((replies, end),) = played(server, 5)
     assert [[text.request_id for text in reply.requested] for reply in replies] == [[0], [], [], [1], []]
     assert [(text.requested_query, text.finished_query) for text in replies[2].finished] == [(0, 2)]
-    assert tail.cancelled == 1
+    assert end.cancelled == 1
 
 
 @pytest.mark.parametrize("api", ["blocking_baseline", "shared_kv"])
 def test_a_blocking_server_finishes_each_text_in_its_own_query(api):
     with ReleaseServer(api) as server:
-        ((replies, tail),) = played(server, 3, api)
+        ((replies, end),) = played(server, 3, api)
     for query, reply in enumerate(replies):
         (text,) = reply.finished
         assert (text.requested_query, text.finished_query, text.text) == (query, query, TEXT)
-    assert tail.cancelled == 0
+    assert end.cancelled == 0
 
 
 def test_a_server_of_actions_sends_no_texts():
@@ -152,7 +152,7 @@ def repeat_first(number, answer):
         (updates(text=None), 8, "sent 7 tokens of text 1, and no text"),
         (updates(text=""), 8, "sent 7 tokens of text 1, and no text"),
         (updates(request_id=None), 8, "request_id None, not req_<number>"),
-        (updates(tokens_full=["a"]), 8, "no ids"),
+        (updates(tokens_full=["a"]), 8, "invalid token ids"),
         (lambda number, answer: {**answer, "active_language_requests": 4}, 8, "says that 4 texts are unfin"),
         (lambda number, answer: {**answer, "language_updates": 3}, 8, "language_updates are 3"),
     ],

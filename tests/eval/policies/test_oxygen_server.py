@@ -31,7 +31,7 @@ def played(server, queries, image_size=8):
     acting, world = policy.in_world(None, None), FakeWorld(image_size=image_size)
     acting.reset(KEY)
     try:
-        return [(acting.act(world.observe()), acting.settle()) for _ in range(queries)]
+        return [(acting.act(world.observe()), acting.complete()) for _ in range(queries)]
     finally:
         policy.close()
 
@@ -55,7 +55,7 @@ def test_a_server_without_texts_is_not_polled():
             acting = policy.in_world(None, None)
             acting.reset(KEY)
             acting.act(FakeWorld().observe())
-            assert acting.settle().finished == ()
+            assert acting.complete().finished == ()
             assert len(server.queries) == 1
             policy.close()
 
@@ -97,7 +97,7 @@ def test_texts_that_are_unfinished_at_the_end_are_counted():
             acting.reset(KEY)
             for _ in range(queries):
                 acting.act(FakeWorld().observe())
-                acting.settle()
+                acting.complete()
             assert [request.query for request in acting.finish().requests] == [queries - 1]
         policy.close()
 

@@ -39,7 +39,7 @@ OPENPI = """
 CONTRACT = """
     import numpy as np
     from oxygen.robots.conventions import LIBERO
-    from oxygen.policy.reply import Tail
+    from oxygen.policy.reply import EpisodeEnd
 
     class Mine:
         interface = LIBERO
@@ -50,11 +50,11 @@ CONTRACT = """
         def act(self, observation):
             return np.tile(observation.state[:7], (10, 1))
 
-        def settle(self):
-            return "settled"
+        def complete(self):
+            return "completed"
 
         def finish(self):
-            return Tail(cancelled=0, requests=(), reply=None)
+            return EpisodeEnd(cancelled=0, requests=(), reply=None)
 """
 
 
@@ -95,7 +95,7 @@ def test_a_class_with_the_contracts_methods_in_a_file_is_used_as_it_is(written):
     policy = opened.in_world(None, None)
     assert acted(opened).shape == (10, 7)
     assert policy.key is KEY
-    assert policy.settle() == "settled"
+    assert policy.complete() == "completed"
     assert opened.remark is None
 
 
@@ -173,7 +173,7 @@ def test_the_horizon_is_the_classs_or_not_known(written):
     [
         (("def infer", "def predict"), {}, "lacks infer: give it infer"),
         (("def reset", "def restart"), {}, "lacks reset: give it infer"),
-        (("def infer", "def act"), {}, "lacks settle, finish, interface: give it"),
+        (("def infer", "def act"), {}, "lacks complete, finish, interface: give it"),
         (("self.resets = 0", "self.embodiment = 'libro'"), {}, "unknown embodiment 'libro'"),
         (("self.resets = 0", "self.interface = 'libero'"), {}, "its interface is a str"),
         (("self.resets = 0", "self.interface = self.embodiment = 1"), {}, "give one of them"),

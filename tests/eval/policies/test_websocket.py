@@ -87,7 +87,7 @@ def test_the_round_trip_is_told_apart_into_server_and_wire():
 
     with OpenpiServer(answer) as server, opened(server.url) as policy:
         query(policy)
-        timings = policy.settle().timings_ms
+        timings = policy.complete().timings_ms
         assert timings["server"] >= 50
         assert timings["wire"] > 0
         parts = timings["preprocess"] + timings["server"] + timings["wire"]
@@ -107,7 +107,7 @@ def test_the_round_trip_is_told_apart_into_server_and_wire():
 def test_the_servers_time_is_what_it_says(told, server_ms):
     with OpenpiServer(lambda _: {"actions": ACTIONS, **told}) as server, opened(server.url) as policy:
         query(policy)
-        timings = policy.settle().timings_ms
+        timings = policy.complete().timings_ms
         assert timings.get("server") == server_ms
         assert ("wire" in timings) == (server_ms is not None)
 
@@ -363,8 +363,8 @@ def test_a_server_that_refuses_the_key_is_not_asked_again():
 @pytest.mark.parametrize(
     ("url", "kwargs", "why"),
     [
-        ("ws://", {}, "no address of a policy server"),
-        ("ws://host:port", {}, "no address of a policy server"),
+        ("ws://", {}, "not a policy-server URL"),
+        ("ws://host:port", {}, "not a policy-server URL"),
         ("ws://host", {"embodyment": "libero"}, "did you mean 'embodiment'"),
         ("ws://host", {"timeout_s": 0}, "'timeout_s' is 0"),
         ("ws://host", {"timeout_s": True}, "'timeout_s' is True"),

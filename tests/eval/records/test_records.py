@@ -74,12 +74,12 @@ def test_a_kill_in_the_middle_of_a_line_costs_that_line_only(tmp_path_factory, c
 def test_a_run_belongs_to_one_process_at_a_time(tmp_path):
     folder = RunFolder(tmp_path / "run")
     with (
-        folder.claimed(),
+        folder.locked(),
         pytest.raises(UsageError, match="another process is using run"),
-        folder.claimed(),
+        folder.locked(),
     ):
         pass
-    with folder.claimed():
+    with folder.locked():
         pass
 
 

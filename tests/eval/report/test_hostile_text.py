@@ -26,7 +26,7 @@ from eval.report.export import FORMATS
 from eval.report.leaderboard_formats import write_leaderboard
 from eval.report.leaderboard_tables import read_leaderboard
 from eval.report.pages.run_report import write_report
-from eval.report.plain_text import in_csv, in_markdown, in_markdown_code, visible
+from eval.report.plain_text import escape_control, in_csv, in_markdown, in_markdown_code
 from tests.eval.factory import RunBuilder, episode, key
 from videos.caption import Caption, CaptionText
 from videos.panel import compose
@@ -80,7 +80,7 @@ def test_tables_pages_and_comparisons_show_text(tmp_path, text):
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_markdown_shows_text(text):
-    assert not controls_in(in_markdown(text) + in_markdown_code(text) + visible(text))
+    assert not controls_in(in_markdown(text) + in_markdown_code(text) + escape_control(text))
     assert "`" not in in_markdown_code(text)
 
 

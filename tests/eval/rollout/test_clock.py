@@ -35,7 +35,7 @@ def call(**changes) -> TimedQuery:
 
 def test_paused_charges_nothing():
     assert clock("paused") is PAUSED
-    latency = PAUSED.latency(call(reply=reply(finished=(text(0),)), settle_ms=9.0))
+    latency = PAUSED.latency(call(reply=reply(finished=(text(0),)), complete_ms=9.0))
     assert (latency.actions_ms, latency.busy_ms, list(latency.texts_ms)) == (0, 0, [0])
 
 
@@ -50,14 +50,14 @@ def test_measured_charges_this_machine_and_nothing_of_what_the_caller_did():
     known = clock("measured").latency(call())
     assert known.actions_ms == known.busy_ms == 40
     said = reply(timings_ms={"decode": 25.0, "advance": 9e9}, finished=(text(0, after_ms=55.0),))
-    latency = clock("measured").latency(call(reply=said, settle_ms=1.0))
+    latency = clock("measured").latency(call(reply=said, complete_ms=1.0))
     assert (latency.actions_ms, latency.busy_ms, list(latency.texts_ms)) == (40, 65, [55])
-    silent = clock("measured").latency(call(reply=reply(), settle_ms=7.0))
+    silent = clock("measured").latency(call(reply=reply(), complete_ms=7.0))
     assert silent.busy_ms == 47
 
 
 def test_measured_a_text_of_which_the_policy_does_not_say_when_it_was_known_comes_at_the_end():
-    latency = clock("measured").latency(call(reply=reply(finished=(text(0),)), settle_ms=7.0))
+    latency = clock("measured").latency(call(reply=reply(finished=(text(0),)), complete_ms=7.0))
     assert list(latency.texts_ms) == [latency.busy_ms] == [47]
 
 

@@ -11,7 +11,7 @@ from eval.policies.base import PolicyLostError
 from eval.records.query_logs import read_queries
 from eval.records.schema import Outcome, RunFolder
 from eval.rollout.episode import EpisodeContext, run_episode
-from eval.rollout.interrupts import Interrupts
+from eval.rollout.interrupts import DeferredSignals
 from eval.rollout.plan import TaskPlan
 from eval.rollout.recorder import EpisodeRecorder
 from sim_envs.fake import FakeWorld
@@ -47,7 +47,7 @@ def run(tmp_path, plan, world, policy, video="all", fatal=()):
     folder = RunFolder(tmp_path)
     worlds = OneWorld(world)
     recorder = EpisodeRecorder(folder, plan, KEY, RunConfig(video=video))
-    with Interrupts() as interrupts:
+    with DeferredSignals() as interrupts:
         context = EpisodeContext(worlds=worlds, policy=opened(policy), interrupts=interrupts, fatal=fatal)
         return run_episode(context, plan, KEY, recorder), worlds
 

@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from configs.errors import UsageError
-from eval.records.run_folders import begin, claimed, new_run
+from eval.records.run_folders import begin, locked_run, new_run
 from eval.records.schema import RunFolder
 from eval.rollout import evaluation
 from eval.rollout.evaluation import exit_code
 from sim_envs.libero.assets import STANDINS
-from sim_envs.libero.tasks import FIRST_DRAWN
+from sim_envs.libero.tasks import FIRST_SAMPLED
 from tests.eval.conftest import CONFIG, evaluate
 from tests.eval.doubles import FakeAssets, without_physics
 from tests.eval.report.boards import leaderboard
@@ -82,17 +82,17 @@ def test_what_an_error_says_is_printed_as_it_is_and_the_run_goes_on(tmp_path, po
     assert printed.count("".join(str(run.folder.path).split())) == 2
 
 
-def test_drawn_initial_states_are_another_protocol(tmp_path, policy):
-    """Any number of them may be drawn; what is measured on them never ranks with what is published."""
+def test_sampled_initial_states_are_another_protocol(tmp_path, policy):
+    """Any number of them may be sampled; what is measured on them never ranks with what is published."""
     manifests = []
-    for init_ids in ((1,), (FIRST_DRAWN,), (FIRST_DRAWN + 7, FIRST_DRAWN + 8)):
+    for init_ids in ((1,), (FIRST_SAMPLED,), (FIRST_SAMPLED + 7, FIRST_SAMPLED + 8)):
         run = new_run(tmp_path, CONFIG.model_copy(update={"init_ids": init_ids}))
         evaluate(run)
         manifests.append(run.folder.read_manifest())
     stored, one, others = (manifest["protocol_hash"] for manifest in manifests)
     assert stored != one == others
-    with pytest.raises(UsageError, match=f"init id {FIRST_DRAWN - 1}: .* or {FIRST_DRAWN} and more"):
-        evaluate(new_run(tmp_path, CONFIG.model_copy(update={"init_ids": (FIRST_DRAWN - 1,)})))
+    with pytest.raises(UsageError, match=f"init id {FIRST_SAMPLED - 1}: .* or {FIRST_SAMPLED} and more"):
+        evaluate(new_run(tmp_path, CONFIG.model_copy(update={"init_ids": (FIRST_SAMPLED - 1,)})))
 
 
 def test_the_same_assets_under_another_name_are_the_same_protocol(tmp_path, policy, monkeypatch):
@@ -164,21 +164,21 @@ def test_a_policy_of_a_file_goes_by_the_name_in_it_and_what_was_typed_is_kept(tm
 def test_one_name_taken_by_many_at_once_becomes_as_many_folders(tmp_path):
     wanted, together = new_run(tmp_path, CONFIG), threading.Barrier(8)
 
-    def claim(_):
+    def lock(_):
         together.wait()
-        with claimed(wanted) as run:
+        with locked_run(wanted) as run:
             begin([run], [{"run_id": run.folder.run_id}])
             return run.folder.path
 
     with ThreadPoolExecutor(8) as pool:
-        folders = list(pool.map(claim, range(8)))
+        folders = list(pool.map(lock, range(8)))
     assert len(set(folders)) == 8
     assert set(folders) == set(tmp_path.iterdir())
 
 
 def test_a_policy_whose_name_looks_like_a_pattern_has_folders_too(tmp_path):
     wanted = new_run(tmp_path, CONFIG.model_copy(update={"policy": "mine/tiny[2]"}))
-    with claimed(wanted) as first, claimed(wanted) as second:
+    with locked_run(wanted) as first, locked_run(wanted) as second:
         begin([first, second], [{}, {}])
         assert first.folder.path.is_dir()
         assert second.folder.path.is_dir()

@@ -9,12 +9,12 @@ import time
 import pytest
 
 from configs.signals import ends_at_once
-from eval.rollout.interrupts import Interrupts
+from eval.rollout.interrupts import DeferredSignals
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_is_heeded_at_the_next_check_and_not_before(number):
-    with Interrupts() as interrupts:
+    with DeferredSignals() as interrupts:
         interrupts.check()
         os.kill(os.getpid(), number)
         with pytest.raises(KeyboardInterrupt):
@@ -23,14 +23,14 @@ def test_a_signal_is_heeded_at_the_next_check_and_not_before(number):
 
 def test_the_handlers_from_before_are_back_afterwards():
     before = signal.getsignal(signal.SIGINT)
-    with Interrupts():
+    with DeferredSignals():
         assert signal.getsignal(signal.SIGINT) != before
     assert signal.getsignal(signal.SIGINT) == before
 
 
 def test_what_heeds_signals_between_queries_takes_them_from_what_ends_at_once():
     with ends_at_once():
-        with Interrupts() as interrupts:
+        with DeferredSignals() as interrupts:
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(0.05)  # the thread that ends the process has had its chance
             assert interrupts.received
@@ -40,7 +40,7 @@ def test_what_heeds_signals_between_queries_takes_them_from_what_ends_at_once():
 def test_while_suspended_signals_act_as_before():
     with ends_at_once():
         before = signal.getsignal(signal.SIGTERM)
-        with Interrupts() as interrupts:
+        with DeferredSignals() as interrupts:
             with interrupts.suspended():
                 assert signal.getsignal(signal.SIGTERM) == before
                 assert not interrupts.entered
@@ -53,8 +53,8 @@ def test_while_suspended_signals_act_as_before():
 def test_a_second_signal_stops_at_once():
     code = """
 import os, signal
-from eval.rollout.interrupts import Interrupts
-with Interrupts():
+from eval.rollout.interrupts import DeferredSignals
+with DeferredSignals():
     os.kill(os.getpid(), signal.SIGTERM)
     print("received", flush=True)
     os.kill(os.getpid(), signal.SIGTERM)

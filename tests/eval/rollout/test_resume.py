@@ -210,7 +210,7 @@ def test_a_start_removes_what_killed_starts_have_left(tmp_path, policy):
         left_by_a_kill(tmp_path, "20260101-000004-tiny-actions", manifest={**seen, "variants": ["visible"]}),
         left_by_a_kill(tmp_path, "a-bundle"),
     ]
-    with RunFolder(locked).claimed():
+    with RunFolder(locked).locked():
         evaluate(new_run(tmp_path, CONFIG))
     assert not any(draft.exists() for draft in gone)
     assert all(draft.exists() for draft in kept)

@@ -36,9 +36,9 @@ class NotingPolicy(FakePolicy):
         self.asked.append("act")
         return super().act(observation)
 
-    def settle(self):
-        self.asked.append("settle")
-        return super().settle()
+    def complete(self):
+        self.asked.append("complete")
+        return super().complete()
 
 
 class NotingWorld(FakeWorld):
@@ -57,10 +57,10 @@ class NotingWorld(FakeWorld):
         return super().advance(actions)
 
 
-def test_a_query_is_observed_and_acted_on_once_and_settled_after_the_physics():
+def test_a_query_is_observed_and_acted_on_once_and_completed_after_the_physics():
     world = NotingWorld(success_at=8)
     list(rollout(world, NotingPolicy(world), KEY, libero_object()))
-    assert world.asked == ["reset", *["observe", "act", "advance 5", "settle"] * 2]
+    assert world.asked == ["reset", *["observe", "act", "advance 5", "complete"] * 2]
 
 
 def test_a_query_has_all_actions_and_the_world_runs_as_many_as_are_due():

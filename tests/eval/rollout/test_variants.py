@@ -17,7 +17,7 @@ from eval.policies.opening import open_policies
 from eval.policies.resolved import resolve_policy
 from eval.records import run_folders
 from eval.records.reader import find_runs
-from eval.records.run_folders import Run, claimed, find_unfinished, new_run
+from eval.records.run_folders import Run, find_unfinished, locked_run, new_run
 from eval.records.schema import RunFolder
 from eval.report.comparison import compare
 from eval.rollout import evaluation
@@ -159,8 +159,8 @@ def test_two_evaluations_that_begin_at_once_both_run_and_leave_nothing_empty(tmp
         dataclasses.replace(variant, folder=rival.folder)
         for variant, rival in zip(second, first, strict=True)
     ]
-    with contextlib.ExitStack() as claims:
-        theirs = [claims.enter_context(claimed(variant)) for variant in first]
+    with contextlib.ExitStack() as locks:
+        theirs = [locks.enter_context(locked_run(variant)) for variant in first]
         evaluate(*second)
         assert [list(variant.folder.path.glob("*.json")) for variant in theirs] == [[], []]
     left = {path.name: RunFolder(path) for path in tmp_path.iterdir()}
@@ -301,10 +301,10 @@ def test_one_model_serves_all_variants_with_the_same_actions_bit_for_bit():
         actions = []
         for _ in range(2):
             actions.append(policy.act(world.observe()).tobytes())
-            policy.settle()
+            policy.complete()
         replies.append((actions, policy.finish()))
     assert len({tuple(actions) for actions, _ in replies}) == 1
-    assert [tail.compiles_after_warm_up for _, tail in replies] == [0, 0, 0, 0]
+    assert [end.compiles_after_warm_up for _, end in replies] == [0, 0, 0, 0]
 
 
 @pytest.mark.slow
@@ -320,8 +320,8 @@ def test_a_variant_with_other_texts_than_the_first_is_served_as_if_it_were_alone
     assert works == [[[], []], [[1], [1]], [[2], [2]], [[1], [1]]]
     requested = [[len(reply.requested) for reply in replies] for _, replies, _ in queries]
     assert requested == [[0, 0], [1, 0], [1, 1], [1, 0]]
-    assert [tail.compiles_after_warm_up for _, _, tail in queries[-1:]] == [0]
-    assert len({tail.compiles_after_warm_up for _, _, tail in queries[:-1]}) == 1
+    assert [end.compiles_after_warm_up for _, _, end in queries[-1:]] == [0]
+    assert len({end.compiles_after_warm_up for _, _, end in queries[:-1]}) == 1
 
 
 def replies_to_two_queries(served):
@@ -332,7 +332,7 @@ def replies_to_two_queries(served):
     actions, replies = [], []
     for _ in range(2):
         actions.append(policy.act(world.observe()).tobytes())
-        replies.append(policy.settle())
+        replies.append(policy.complete())
     return tuple(actions), replies, policy.finish()
 
 

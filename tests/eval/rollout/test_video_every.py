@@ -13,7 +13,7 @@ from eval.report.comparison import compare
 from eval.rollout import recorder
 from eval.rollout.executors.serial import SERIAL
 from eval.rollout.plan import make_plan
-from eval.rollout.worlds import WorldHolder
+from eval.rollout.worlds import WorldCache
 from sim_envs.fake import FakeSuite
 from tests.eval.rollout.scaled import played, timeless
 from videos.recorder import EpisodeVideo
@@ -94,7 +94,7 @@ def test_a_world_that_cannot_render_between_queries_is_told_so_in_one_line(monke
     plan = make_plan(RunConfig(suites=("libero_object",), assets="standins"))
     task = dataclasses.replace(plan.tasks[0], suite=FakeSuite())
     with pytest.raises(UsageError, match=r"the world of libero_object lacks render\(\)") as caught:
-        WorldHolder().of(task)
+        WorldCache().of(task)
     assert "\n" not in str(caught.value)
 
 

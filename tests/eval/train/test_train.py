@@ -58,7 +58,7 @@ def test_a_policy_answers_its_trained_language_tasks(folder):
     world.reset(init_id=0, seed=7, settle_steps=0)
     policy.reset(KEY)
     policy.act(world.observe())
-    reply = policy.settle()
+    reply = policy.complete()
     assert [text.task for text in reply.finished] == ["narration"]
     assert reply.tokens > 0
 

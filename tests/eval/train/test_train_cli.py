@@ -17,7 +17,7 @@ from configs.errors import UsageError
 from configs.exits import INTERRUPTED
 from configs.locks import locked
 from eval.records.schema import RunFolder
-from eval.rollout.interrupts import Interrupts
+from eval.rollout.interrupts import DeferredSignals
 from eval.train import training
 from eval.train.__main__ import app
 from oxygen.model.config import PRESETS
@@ -203,7 +203,9 @@ def test_signals_are_deferred_only_while_there_are_steps_to_be_saved(command, tm
     batch = TrainingBatches.batch
 
     def noting(batches, step):
-        deferred.append(isinstance(getattr(signal.getsignal(signal.SIGTERM), "__self__", None), Interrupts))
+        deferred.append(
+            isinstance(getattr(signal.getsignal(signal.SIGTERM), "__self__", None), DeferredSignals)
+        )
         return batch(batches, step)
 
     monkeypatch.setattr(TrainingBatches, "batch", noting)

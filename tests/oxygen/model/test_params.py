@@ -61,19 +61,19 @@ def flat(tree):
 
 
 def test_random_parameters_fill_the_tree():
-    drawn = flat(params.random_params(SMALL, 3))
-    assert {path: array.shape for path, array in drawn.items()} == params.shapes(SMALL)
-    assert all(array.dtype == np.float32 and np.isfinite(array).all() for array in drawn.values())
+    sampled = flat(params.random_params(SMALL, 3))
+    assert {path: array.shape for path, array in sampled.items()} == params.shapes(SMALL)
+    assert all(array.dtype == np.float32 and np.isfinite(array).all() for array in sampled.values())
 
 
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=5)
 def test_an_array_depends_on_the_seed_and_on_its_path_alone(seed):
-    drawn = flat(params.random_params(SMALL, seed))
+    sampled = flat(params.random_params(SMALL, seed))
     wider = dataclasses.replace(SMALL, vocab_size=SMALL.vocab_size + 1)
     again = flat(params.random_params(wider, seed))
     other = flat(params.random_params(SMALL, seed + 1))
-    for path, array in drawn.items():
+    for path, array in sampled.items():
         assert path.endswith("input_embedding") or np.array_equal(array, again[path])
         assert not np.array_equal(array, other[path])
 

@@ -65,10 +65,10 @@ def greedy() -> Runner:
 
 def seen_by(numbers) -> ModelInput:
     """An observation of each robot, each a function of its number."""
-    drawn = [np.random.default_rng(number) for number in numbers]
+    sampled = [np.random.default_rng(number) for number in numbers]
     return ModelInput(
-        images=np.stack([rng.integers(0, 256, (2, 28, 28, 3), dtype=np.uint8) for rng in drawn]),
-        prompt=np.stack([rng.integers(4, 768, 24).astype(np.int32) for rng in drawn]),
+        images=np.stack([rng.integers(0, 256, (2, 28, 28, 3), dtype=np.uint8) for rng in sampled]),
+        prompt=np.stack([rng.integers(4, 768, 24).astype(np.int32) for rng in sampled]),
         length=np.array([5 + number % 20 for number in numbers], np.int32),
     )
 
@@ -138,7 +138,7 @@ def test_actions_are_the_same_bits_before_between_and_after_decoding_at_any_occu
     assert digest(served.denoise(served.prefill(seen), [1, 2, 3], [9, 9, 9])) == wanted
 
 
-@pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "drawn"])
+@pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "sampled"])
 def test_a_text_is_the_same_in_any_company_and_slot(served, sampling):
     mine = request_in(2, task=0, robot=1, query=4, sampling=sampling)
     alone = texts_of(served, [mine])
@@ -167,14 +167,19 @@ def test_greedy_rows_of_a_program_that_draws_take_the_greedy_programs_tokens(gre
     assert texts_of(draws, best) == texts_of(greedy, requests[:1])
 
 
-def test_what_is_drawn_is_a_function_of_episode_query_task_and_ordinal(served):
-    def drawn(**changed):
+def test_what_is_sampled_is_a_function_of_episode_query_task_and_ordinal(served):
+    def sampled(**changed):
         return texts_of(served, [request_in(1, sampling=Sampling(temperature=3.0), **changed)])[0]
 
-    assert drawn() == drawn()
-    others = [drawn(query=1), drawn(seed=8), drawn(seed=7 + 2**40), texts_of(served, [request_in(1)])[0]]
-    others += [drawn(ordinal=1), drawn(ordinal=2)]
-    assert len({tuple(each) for each in (drawn(), *others)}) == 7
+    assert sampled() == sampled()
+    others = [
+        sampled(query=1),
+        sampled(seed=8),
+        sampled(seed=7 + 2**40),
+        texts_of(served, [request_in(1)])[0],
+    ]
+    others += [sampled(ordinal=1), sampled(ordinal=2)]
+    assert len({tuple(each) for each in (sampled(), *others)}) == 7
 
 
 def test_sampling_that_was_not_compiled_is_refused(served, greedy):
@@ -222,7 +227,7 @@ def after_others(served):
 
 
 def digest_of_an_episode(served, pool, texts) -> str:
-    """Of all that three queries bring: prefixes, actions, and texts over two frames, greedy and drawn."""
+    """Of all that three queries bring: prefixes, actions, and texts over two frames, greedy and sampled."""
     brought = []
     for query in range(3):
         prefix = served.prefill(seen_by(range(query, query + ROBOTS)))

@@ -30,16 +30,16 @@ def second_chunks(policy, first, second, mode=Mode.ACTIONS):
     for robot in range(2):
         policy.reset(robot, 7 + robot)
     policy.act(first)
-    policy.settle()
+    policy.complete()
     chunks = policy.act(second)
-    return chunks, [None if reply is None else reply.timings_ms for reply in policy.settle()]
+    return chunks, [None if reply is None else reply.timings_ms for reply in policy.complete()]
 
 
 def test_a_guided_chunk_agrees_with_what_will_have_been_executed(guidable, observe):
     first, second = [observe(0), None], [observe(1), None]
     guidable.reset(0, 7)
     before, _ = guidable.act(first)
-    guidable.settle()
+    guidable.complete()
     (free, _), _ = second_chunks(guidable, first, second)
     (pulled, _), _ = second_chunks(guidable, first, [second[0] | UNDER_WAY, None])
 
@@ -87,7 +87,7 @@ def test_what_is_not_under_way_is_refused(guidable, policy, observe):
     with pytest.raises(UsageError, match="the last chunk of the episode has 0 actions; leave it out"):
         guidable.act([observe(0) | UNDER_WAY, None])
     guidable.act([observe(0), None])
-    guidable.settle()
+    guidable.complete()
     with pytest.raises(UsageError, match=r"first=10, .* has 10 actions"):
         guidable.act([observe(0) | {"action_prefix": ActionPrefix(first=10, delay=1)}, None])
     with pytest.raises(UsageError, match="`delay` at least 1"):

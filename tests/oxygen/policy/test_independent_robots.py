@@ -61,7 +61,7 @@ def test_the_work_of_a_reply_is_that_of_a_policy_for_one_robot(policy, observe, 
     for number in range(6):
         single.act([observe(number)])
         several.act([observe(90 + number), None if number % 2 else observe(80), observe(number)])
-        (alone,), (_, _, own) = single.settle(), several.settle()
+        (alone,), (_, _, own) = single.complete(), several.complete()
         assert alone.work == own.work
         assert alone.tokens == own.tokens
         assert [(text.job, text.job_steps) for text in alone.finished] == [
@@ -87,12 +87,12 @@ def replies(policy, frames, observe, robots):
         ]
         acting = [robot for robot, one in enumerate(seen) if one is not None]
         if acting:
-            actions, settled = policy.act(seen), policy.settle()
+            actions, completed = policy.act(seen), policy.complete()
             for robot in acting:
-                told[robot].append((actions[robot].tobytes(), timeless(settled[robot])))
+                told[robot].append((actions[robot].tobytes(), timeless(completed[robot])))
         for robot in frame.ending & told.keys():
-            tail = policy.finish(robot)
-            told[robot].append((tail.cancelled, tail.requests, tail.tokens))
+            end = policy.finish(robot)
+            told[robot].append((end.cancelled, end.requests, end.tokens))
             episodes[robot] += 1
             policy.reset(robot, seed_of(robot, episodes[robot]))
     return told

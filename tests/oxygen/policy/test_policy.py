@@ -7,7 +7,7 @@ import pytest
 
 from configs.errors import UsageError
 from oxygen.policy.factory import create_vector_policy
-from oxygen.policy.reply import Reply, Tail
+from oxygen.policy.reply import EpisodeEnd, Reply
 from oxygen.robots import tokenizer
 from oxygen.serving.budget import FixedTokens
 from oxygen.serving.engine_config import EngineConfig
@@ -24,7 +24,7 @@ class Episode:
 
     actions: bytes
     replies: list[Reply]
-    tail: Tail
+    end: EpisodeEnd
 
     @property
     def texts(self):
@@ -32,7 +32,7 @@ class Episode:
 
 
 def answer(policy, observation):
-    return policy.act(observation), policy.settle()
+    return policy.act(observation), policy.complete()
 
 
 def episode(policy, observe, *, seed=7, queries=QUERIES):
@@ -134,15 +134,15 @@ def test_actions_depend_on_every_camera_and_on_the_prompt(policy, observe):
 
 def test_every_request_is_made_once_and_finished_dropped_or_cancelled_once(episodes):
     for mode, of_mode in episodes.items():
-        replies, tail = of_mode.replies, of_mode.tail
+        replies, end = of_mode.replies, of_mode.end
         requested = [text.request_id for reply in replies for text in reply.requested]
         finished = [text.request_id for reply in replies for text in reply.finished]
         dropped = [text.request_id for reply in replies for text in reply.dropped]
-        cancelled = [text.request_id for text in tail.requests]
+        cancelled = [text.request_id for text in end.requests]
         expected = 0 if mode is Mode.ACTIONS else QUERIES + len(range(0, QUERIES, 3))
         assert requested == list(range(expected))
         assert sorted(finished + dropped + cancelled) == requested
-        assert tail.cancelled == len(cancelled)
+        assert end.cancelled == len(cancelled)
 
 
 def test_texts_run_to_their_end_within_the_query_unless_unified(episodes):
@@ -160,7 +160,7 @@ def test_texts_run_to_their_end_within_the_query_unless_unified(episodes):
 
 def test_tokens_of_the_replies_add_up_to_the_tokens_of_the_texts(episodes):
     shared = episodes[Mode.SHARED]
-    assert shared.tail.cancelled == 0
+    assert shared.end.cancelled == 0
     assert sum(reply.tokens for reply in shared.replies) == sum(text.tokens for text in shared.texts.values())
 
 
@@ -178,27 +178,27 @@ def test_times_of_the_stages_add_up(episodes):
 def test_nothing_is_compiled_after_warm_up(policy, in_mode, observe):
     before = policy.compiles_after_warm_up
     for mode in Mode:
-        assert episode(in_mode(mode), observe, queries=4).tail.compiles_after_warm_up == before
+        assert episode(in_mode(mode), observe, queries=4).end.compiles_after_warm_up == before
     assert policy.compiles_after_warm_up == before
 
 
-def test_an_episode_may_end_before_its_last_query_is_settled(policy, observe):
+def test_an_episode_may_end_before_its_last_query_is_completed(policy, observe):
     policy.reset(7)
     policy.act(observe(0))
-    tail = policy.finish()
-    assert tail.reply is not None
-    assert tail.reply.tokens > 0
-    assert tail.cancelled == len(TASKS)
+    end = policy.finish()
+    assert end.reply is not None
+    assert end.reply.tokens > 0
+    assert end.cancelled == len(TASKS)
 
 
-def test_every_query_is_settled_once_before_the_next_unless_the_episode_ends(policy, observe):
+def test_every_query_is_completed_once_before_the_next_unless_the_episode_ends(policy, observe):
     policy.reset(7)
-    assert policy.settle() is None
+    assert policy.complete() is None
     policy.act(observe(0))
-    with pytest.raises(UsageError, match="not settled"):
+    with pytest.raises(UsageError, match="not complete"):
         policy.act(observe(1))
-    policy.settle()
-    assert policy.settle() is None
+    policy.complete()
+    assert policy.complete() is None
     policy.act(observe(1))
     policy.reset(7)
     assert policy.finish().cancelled == 0
@@ -212,7 +212,7 @@ def test_a_full_pool_drops_requests_and_says_which(policy, in_mode, observe):
     assert len({text.request_id for text in dropped}) == len(dropped)
     assert crowded.texts, "what is being decoded is never dropped, so something is finished"
     assert crowded.actions == episode(in_mode(Mode.ACTIONS), observe).actions
-    assert crowded.tail.cancelled <= 3
+    assert crowded.end.cancelled <= 3
 
 
 @pytest.mark.parametrize(

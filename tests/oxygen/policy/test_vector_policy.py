@@ -84,7 +84,7 @@ def served_by(decoder):
 
 def answered(policy, observations):
     """The first robot's actions and reply."""
-    return policy.act(observations)[0], policy.settle()[0]
+    return policy.act(observations)[0], policy.complete()[0]
 
 
 @pytest.mark.slow
@@ -130,7 +130,7 @@ def play_alone(policy, frames, observe, robot):
         if robot in frame.present:
             seen = [observe(10 * number + other) if other == robot else None for other in range(ROBOTS)]
             policy.act(seen)
-            for text in policy.settle()[robot].finished:
+            for text in policy.complete()[robot].finished:
                 texts[robot, episode, text.request_id] = told(text)
         if robot in frame.ending:
             policy.finish(robot)
@@ -168,7 +168,7 @@ def test_texts_are_many_and_different(policy, observe):
     assert len({told[2] for told in texts.values()}) > len(texts) / 2
 
 
-def test_drawn_texts_differ_between_episodes_and_greedy_ones_do_not(policy, observe):
+def test_sampled_texts_differ_between_episodes_and_greedy_ones_do_not(policy, observe):
     def of_episode(seed):
         policy.reset(0, seed)
         replies = [answered(policy, [observe(number), None, None])[1] for number in range(QUERIES)]
@@ -182,7 +182,7 @@ def test_drawn_texts_differ_between_episodes_and_greedy_ones_do_not(policy, obse
     assert not all(equal for (task, _), equal in same.items() if task == "narration")
 
 
-def test_drawn_texts_requested_together_differ_and_the_first_is_that_of_a_request_alone(policy, observe):
+def test_sampled_texts_requested_together_differ_and_the_first_is_that_of_a_request_alone(policy, observe):
     def narrated(arrivals):
         narration = dataclasses.replace(TASKS[0], arrivals=arrivals)
         parts = dataclasses.replace(policy.parts, tasks=(narration, TASKS[1]))
@@ -199,12 +199,12 @@ def test_a_robots_episode_ends_without_touching_the_others(policy, observe):
     for robot in range(ROBOTS):
         policy.reset(robot, robot)
     policy.act([observe(robot) for robot in range(ROBOTS)])
-    tail = policy.finish(1)
-    assert tail.reply is not None
-    assert {request.task for request in tail.requests} == {"narration", "memory"}
-    with pytest.raises(UsageError, match="not settled"):
+    end = policy.finish(1)
+    assert end.reply is not None
+    assert {request.task for request in end.requests} == {"narration", "memory"}
+    with pytest.raises(UsageError, match="not complete"):
         policy.act([observe(robot) for robot in range(ROBOTS)])
-    replies = policy.settle()
+    replies = policy.complete()
     assert [reply is None for reply in replies] == [False, True, False]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from websockets.sync.client import ClientConnection, connect
 
-from oxygen.policy.reply import Reply, Tail, TextFinished, TextRequest
+from oxygen.policy.reply import EpisodeEnd, Reply, TextFinished, TextRequest
 from oxygen.robots import conventions
 from oxygen.robots.openpi_keys import keys_of_policy
 from oxygen.serve.batching import BatchedPolicy, Batcher
@@ -45,12 +45,12 @@ class EchoPolicy:
     def acted_ms(self, robot: int) -> Mapping[str, float]:
         return {"prefill": 1.0, "denoise": 2.0, "action": 4.0}
 
-    def settle(self) -> Sequence[Reply | None]:
+    def complete(self) -> Sequence[Reply | None]:
         replies, self._replies = self._replies, {}
         return [replies.get(robot) for robot in range(len(self._seeds))]
 
-    def finish(self, robot: int) -> Tail:
-        return Tail(cancelled=1)
+    def finish(self, robot: int) -> EpisodeEnd:
+        return EpisodeEnd(cancelled=1)
 
     def _acted(self, robot: int, observation: Mapping[str, Any]) -> np.ndarray:
         query = self._queries[robot]

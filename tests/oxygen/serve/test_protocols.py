@@ -47,7 +47,7 @@ def in_process(policy, robot, seed):
         alone = [None, None]
         alone[robot] = keys.read(request(query))
         actions.append(policy.act(alone)[robot].tobytes())
-        texts += [(text.task, text.requested_query, text.text) for text in policy.settle()[robot].finished]
+        texts += [(text.task, text.requested_query, text.text) for text in policy.complete()[robot].finished]
     policy.finish(robot)
     return actions, texts
 
@@ -159,7 +159,7 @@ def test_texts_come_with_the_next_answer_or_a_poll_and_once():
         assert polled["oxygen_eval"]["requested"] == [{"task": "narration", "request_id": 0, "query": 0}]
         assert client.ask(about(poll=True))["texts"] == []
         client.ask(request())
-        while not (answer := client.ask(request()))["texts"]:  # its texts settle beside the answer
+        while not (answer := client.ask(request()))["texts"]:  # its texts are completed beside the answer
             pass
         assert answer["server_timing"]["prev_total_ms"] == 5.0
 

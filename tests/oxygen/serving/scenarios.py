@@ -37,7 +37,7 @@ arrivals = st.one_of(
 
 @dataclasses.dataclass(frozen=True)
 class Frame:
-    """Who takes part, whose episode ends, and whether it ends before the query is settled."""
+    """Who takes part, whose episode ends, and whether it ends before the query is completed."""
 
     present: frozenset[int]
     ending: frozenset[int]
@@ -104,10 +104,10 @@ class Log:
             self._note_texts(robot, reply.finished)
 
     def end(self, robot):
-        tail = self._policy.finish(robot)
-        self.note(robot, tail.reply)
-        self._note_texts(robot, tail.finished)
-        self.ends += self._names(robot, tail.requests) + self._names(robot, tail.dropped)
+        end = self._policy.finish(robot)
+        self.note(robot, end.reply)
+        self._note_texts(robot, end.finished)
+        self.ends += self._names(robot, end.requests) + self._names(robot, end.dropped)
         self._episodes[robot] += 1
         self._policy.reset(robot, seed_of(robot, self._episodes[robot]))
 
@@ -132,7 +132,7 @@ def play(policy, frames, observe):
             log.note_actions(robot, actions)
         for robot in frame.ending if frame.early else ():
             log.end(robot)
-        for robot, reply in enumerate(policy.settle()):
+        for robot, reply in enumerate(policy.complete()):
             log.note(robot, reply)
         for robot in frame.ending if not frame.early else ():
             log.end(robot)

@@ -50,10 +50,10 @@ def test_random_lengths_fill_their_range_and_change_nothing_about_when():
     assert inner.longest is None
 
 
-def test_lengths_and_numbers_drawn_with_one_seed_are_independent():
+def test_lengths_and_numbers_sampled_with_one_seed_are_independent():
     plain = Poisson(rate=1.0, seed=1)
-    drawn = RandomLength(arrivals=plain, min_tokens=1, max_tokens=9, seed=1)
-    of_lone = [drawn.due(0, query)[0] for query in QUERIES if len(plain.due(0, query)) == 1]
+    sampled = RandomLength(arrivals=plain, min_tokens=1, max_tokens=9, seed=1)
+    of_lone = [sampled.due(0, query)[0] for query in QUERIES if len(plain.due(0, query)) == 1]
     assert set(of_lone) == set(range(1, 10))
 
 

@@ -74,7 +74,7 @@ def frames(device):
     while True:
         came = device.now_ms
         step = engine.act(device.blank(24), {0: query}, arrived_s=1e-3 * came)
-        engine.settle(delivered_s=step.actions_ready_s)
+        engine.complete(delivered_s=step.actions_ready_s)
         yield Frame(steps=step.decode_steps, took_ms=device.now_ms - came)
         query += 1
 

@@ -35,7 +35,7 @@ def policy_of(runner, mode=Mode.UNIFIED, tokens_per_frame=3, tasks=(NARRATION,),
 
 def answered(policy, observation):
     policy.act([observation])
-    (reply,) = policy.settle()
+    (reply,) = policy.complete()
     return reply
 
 
@@ -56,7 +56,7 @@ def test_the_latency_of_actions_is_what_their_caller_waits(observe, mode):
         asked = time.perf_counter()
         policy.act([observe(number)])
         waited_ms = 1e3 * (time.perf_counter() - asked)
-        (reply,) = policy.settle()
+        (reply,) = policy.complete()
         assert (60 if mode is Mode.UNIFIED else 0) <= reply.timings_ms["action"] <= waited_ms
 
 
@@ -65,7 +65,7 @@ def test_interleaved_prefills_follow_the_actions(observe):
     policy = policy_of(runner, Mode.INTERLEAVED)
     policy.act([observe(0)])
     assert runner.queued == ["prefill", "denoise"]
-    policy.settle()
+    policy.complete()
     assert runner.queued == ["prefill", "denoise", "prefill", "fork", "decode", "decode", "decode"]
     runner.queued.clear()
     answered(policy, observe(1))
@@ -74,13 +74,13 @@ def test_interleaved_prefills_follow_the_actions(observe):
 
 
 @pytest.mark.parametrize("mode", [Mode.ISOLATED, Mode.SHARED])
-def test_texts_that_run_to_their_end_are_decoded_in_settle(observe, mode):
+def test_texts_that_run_to_their_end_are_decoded_in_complete(observe, mode):
     """And are no part of their latency."""
     runner = FakeRunner(queueing=lambda: time.sleep(0.02))
     policy = policy_of(runner, mode)
     policy.act([observe(0)])
     assert runner.queued == ["prefill", "denoise"]
-    (reply,) = policy.settle()
+    (reply,) = policy.complete()
     assert runner.queued.count("decode") == 11
     assert reply.timings_ms["decode"] >= 11 * 20
     assert [text.tokens for text in reply.finished] == [11]
@@ -140,14 +140,14 @@ class DecoderInAThread(LocalTextDecoder):
         *(pytest.param(mode, marks=pytest.mark.slow) for mode in Mode if mode is not Mode.UNIFIED),
     ],
 )
-def test_no_time_contains_what_the_caller_did_between_act_and_settle(observe, mode, monkeypatch):
+def test_no_time_contains_what_the_caller_did_between_act_and_complete(observe, mode, monkeypatch):
     """In `unified` the device is done long before the caller comes back, and a thread has seen when."""
     monkeypatch.setattr(vector_policy, "RemoteTextDecoder", DecoderInAThread)
     policy, latencies_ms = policy_of(SlowRunner(), mode, weights=0), []
     for number in range(4):
         policy.act([observe(number)])
         time.sleep(1)
-        (reply,) = policy.settle()
+        (reply,) = policy.complete()
         running = min(number + 1, 4)  # of 11 tokens each, so a text takes four queries
         steps = {Mode.ACTIONS: 0, Mode.UNIFIED: 3, Mode.INTERLEAVED: 3 * running}.get(mode, 11)
         assert reply.timings_ms["decode"] < 20 * steps + 700
@@ -158,12 +158,12 @@ def test_no_time_contains_what_the_caller_did_between_act_and_settle(observe, mo
     assert all(latency_ms < 11 * 20 + 700 for latency_ms in latencies_ms)
 
 
-def test_a_query_is_settled_before_the_next(observe):
+def test_a_query_is_completed_before_the_next(observe):
     policy = policy_of(FakeRunner())
     policy.act([observe(0)])
-    with pytest.raises(UsageError, match="call settle\\(\\) after every act"):
+    with pytest.raises(UsageError, match="call complete\\(\\) after every act"):
         policy.act([observe(1)])
-    (reply,) = policy.settle()
+    (reply,) = policy.complete()
     assert [text.query for text in reply.requested] == [0]
     assert answered(policy, observe(1)).requested[0].query == 1
 

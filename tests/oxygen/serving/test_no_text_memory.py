@@ -21,7 +21,7 @@ def test_mode_actions_allocates_no_pool(observe):
     policy = policy_of(WithoutMemory(), Mode.ACTIONS)
     for number in range(2):
         (actions,) = policy.act([observe(number)])
-        (reply,) = policy.settle()
+        (reply,) = policy.complete()
         assert (actions.shape, reply.tokens) == ((10, 7), 0)
     policy.close()
     with pytest.raises(MemoryError):

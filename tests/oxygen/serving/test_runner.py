@@ -55,12 +55,12 @@ def test_steps_that_decode_the_same_rows_send_nothing_to_the_device(policy):
 def test_noise_is_normal_and_a_function_of_seed_and_query():
     seeds = jnp.array([[0, 1], [1, 0], [0, 1], [0, 2]], jnp.uint32)
     queries = jnp.array([0, 0, 1, 0], jnp.uint32)
-    drawn = np.asarray(sampler.noise(seeds, queries, (50, 32)))
-    assert len({rows.tobytes() for rows in drawn}) == 4
-    assert abs(drawn.mean()) < 0.05
-    assert abs(drawn.std() - 1) < 0.05
+    sampled = np.asarray(sampler.noise(seeds, queries, (50, 32)))
+    assert len({rows.tobytes() for rows in sampled}) == 4
+    assert abs(sampled.mean()) < 0.05
+    assert abs(sampled.std() - 1) < 0.05
     one = np.asarray(sampler.noise(seeds[2:3], queries[2:3], (50, 32)))
-    assert one.tobytes() == drawn[2:3].tobytes(), "company changes nothing"
+    assert one.tobytes() == sampled[2:3].tobytes(), "company changes nothing"
 
 
 def test_every_bucket_is_served():
@@ -78,8 +78,8 @@ def test_actions_that_start_from_less_noise_owe_less_to_chance():
     for scale in (1.0, 0.5, 0.0):
         served = small_runner(dataclasses.replace(SMALL, noise_scale=scale))
         prefix = served.prefill(served.blank(24))
-        drawn = [np.asarray(served.denoise(prefix, [seed], [0])) for seed in range(4)]
-        spread.append(float(np.std(drawn, axis=0).mean()))
+        sampled = [np.asarray(served.denoise(prefix, [seed], [0])) for seed in range(4)]
+        spread.append(float(np.std(sampled, axis=0).mean()))
     assert spread[0] > spread[1] > spread[2] == 0.0
 
 

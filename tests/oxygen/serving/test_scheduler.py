@@ -168,7 +168,7 @@ def test_a_text_ends_with_its_stop_token_or_its_limit_whatever_was_decoded_beyon
             decoded -= len(request.tokens)
         decoded -= sum(len(request.tokens) for request in step.cancelled)
         if mode not in (Mode.INTERLEAVED, Mode.UNIFIED):
-            assert not scheduler.active, "what runs to the end is over when the query is settled"
+            assert not scheduler.active, "what runs to the end is over when the query is complete"
     assert decoded == sum(len(request.tokens) for request in step.left)
 
 

@@ -45,7 +45,7 @@ def test_a_process_that_dies_between_two_queries_is_an_error_of_the_next(policy,
     other = policy.with_engine(engine)
     other.reset(7)
     other.act(observe(0))
-    assert other.settle().tokens > 0
+    assert other.complete().tokens > 0
     process = other._policy._engine._decoder._process
     os.kill(process.pid, signal.SIGKILL)
     process.join()

@@ -99,7 +99,7 @@ def test_the_served_texts_are_those_that_training_scores_highest(parameters, pol
     served = policy.with_engine(EngineConfig(mode=Mode.ISOLATED, slots=2, rows=2))
     served.reset(0)
     served.act(observation)
-    said = {text.task: text.text for text in served.settle().finished}
+    said = {text.task: text.text for text in served.complete().finished}
     assert len(said) == len(TASKS)
     for start, suffix, task in zip(starts, suffixes, TASKS, strict=False):
         row = tokens[0, start + len(suffix) : start + len(suffix) + task.max_tokens].tolist()

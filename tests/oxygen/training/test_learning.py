@@ -60,7 +60,7 @@ def test_what_was_learnt_is_what_the_policy_does_and_says(trained, mixture):
         policy.reset(0, row)
         images = dict(zip(MODEL.cameras, part.images[row], strict=True))
         observation = {"images": images, "state": part.state[row], "prompt": part.language[row]}
-        (actions,), (reply,) = policy.act([observation]), policy.settle()
+        (actions,), (reply,) = policy.act([observation]), policy.complete()
         wanted = part.actions[row, : MODEL.horizon]
         assert np.abs(actions - wanted).mean() < 0.25 * np.abs(wanted - wanted.mean()).mean()
         said = {text.task: text.text for text in reply.finished}

@@ -156,7 +156,7 @@ def instructions_of(data: TrainingBatches, number: int) -> list[str]:
     return [VOCABULARY.decode(line[1:length].tolist()).strip() for line, length in lines]
 
 
-def test_the_wording_of_an_instruction_is_drawn_anew_in_every_batch():
+def test_the_wording_of_an_instruction_is_sampled_anew_in_every_batch():
     soup = ("pick up the alphabet soup", "take the alphabet soup", "get the alphabet soup")
     data = training_batches(wordings={soup[0]: soup})
     batches = [instructions_of(data, number) for number in range(20)]
@@ -189,7 +189,7 @@ def test_rows_without_texts_are_frames_that_have_actions():
     batches = [np.asarray(data.batch(number).valid).any(axis=1) for number in range(8)]
     assert all(acting[2:].all() for acting in batches)
     with_text = np.concatenate([acting[:2] for acting in batches])
-    assert with_text.mean() == 0.5, "texts are drawn from all frames"
+    assert with_text.mean() == 0.5, "texts are sampled from all frames"
 
 
 def test_a_long_text_is_truncated_to_max_tokens():

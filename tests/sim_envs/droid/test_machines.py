@@ -31,10 +31,10 @@ def played(sim, name, steps):
     return np.array(places)
 
 
-def with_shape(name: str, thing: str, **changes: float) -> TaskConfig:
+def with_shape(name: str, obj: str, **changes: float) -> TaskConfig:
     """A task that ships, with other numbers in one of its shapes."""
     content = load_task(name).model_dump()
-    content["objects"][thing]["shape"] |= changes
+    content["objects"][obj]["shape"] |= changes
     return TaskConfig.model_validate(content)
 
 
@@ -93,9 +93,9 @@ def test_the_ball_waits_for_its_gate_then_crosses_the_line_and_leaves_the_table(
 @pytest.mark.parametrize("task", MOVING)
 def test_drives_start_when_the_episode_does_not_before(open_droid, task):
     sim = begun(open_droid, task, settle_steps=0)
-    drawn = {name: sim.rubric.pose(name).middle for name in sim.task.objects}
+    sampled = {name: sim.rubric.pose(name).middle for name in sim.task.objects}
     sim = begun(open_droid, task, settle_steps=20)
-    for name, middle in drawn.items():
+    for name, middle in sampled.items():
         np.testing.assert_allclose(sim.rubric.pose(name).middle, middle, atol=0.002)
 
 
@@ -153,7 +153,7 @@ def test_the_can_has_to_stay_on_the_saucer_for_a_second(open_droid):
 
 
 @pytest.mark.parametrize(
-    ("task", "thing", "changes", "complaint"),
+    ("task", "obj", "changes", "complaint"),
     [
         ("take_from_conveyor", "conveyor", {"speed": 0.5}, "speed is 0.5: .*less than or equal to 0.3"),
         ("take_from_conveyor", "conveyor", {"speed": -0.1}, "speed is -0.1: .*greater than or equal to 0"),
@@ -168,9 +168,9 @@ def test_the_can_has_to_stay_on_the_saucer_for_a_second(open_droid):
         ("stop_ball", "ramp", {"delay": -1}, "delay is -1: .*greater than or equal to 0"),
     ],
 )
-def test_a_speed_that_makes_no_sense_is_one_line(tmp_path, task, thing, changes, complaint):
+def test_a_speed_that_makes_no_sense_is_one_line(tmp_path, task, obj, changes, complaint):
     content = load_task(task).model_dump(mode="json")
-    content["objects"][thing]["shape"] |= changes
+    content["objects"][obj]["shape"] |= changes
     file = tmp_path / "task.yaml"
     file.write_text(yaml.safe_dump(content))
     with pytest.raises(UsageError, match=complaint) as caught:

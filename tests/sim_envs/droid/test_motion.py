@@ -43,9 +43,9 @@ def states(sim: DroidSim, *, init_id: int = 0, seed: int = 7, steps: int = 40) -
     return np.array(seen)
 
 
-def columns(sim: DroidSim, thing: str) -> tuple[np.ndarray, np.ndarray]:
+def columns(sim: DroidSim, obj: str) -> tuple[np.ndarray, np.ndarray]:
     """Where a thing's pose and its velocity are in a state."""
-    joint, model = sim.station.model.joint(thing), sim.station.model
+    joint, model = sim.station.model.joint(obj), sim.station.model
     return joint.qposadr[0] + np.arange(7), model.nq + joint.dofadr[0] + np.arange(6)
 
 
@@ -54,8 +54,8 @@ def test_things_move_smoothly_and_nothing_else_because_of_it(open_moving, motion
     still = states(open_moving("none"))
     sim = open_moving(motion)
     moving, moved = states(sim), []
-    for thing in THINGS:
-        place, velocity = columns(sim, thing)
+    for obj in THINGS:
+        place, velocity = columns(sim, obj)
         moved += [*place, *velocity]
         ways = np.linalg.norm(np.diff(moving[:, place[:3]], axis=0), axis=1)
         assert 0.02 < ways.sum() < 0.09

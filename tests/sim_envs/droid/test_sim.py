@@ -156,9 +156,9 @@ def test_the_extent_of_every_object_holds_its_pieces(open_droid):
     for task in ("can_in_mug", "clear_table"):
         sim = open_droid(task)
         model = sim.station.model
-        for name, thing in sim.task.objects.items():
+        for name, obj in sim.task.objects.items():
             bodies = [model.body(name).id]
             geoms = [number for number in range(model.ngeom) if model.geom_bodyid[number] in bodies]
-            half = np.abs(corners(thing.shape)).max(axis=0) + 0.006
+            half = np.abs(corners(obj.shape)).max(axis=0) + 0.006
             for geom in geoms:
                 assert (np.abs(model.geom_pos[geom]) <= half).all(), (task, name)

@@ -12,7 +12,7 @@ from configs.interface_check import compare
 from configs.load import load
 from configs.schema import SuiteConfig
 from oxygen.robots.conventions import DROID, DROID_JOINT_POSITION
-from sim_envs.droid.placement import FIRST_DRAWN, STORED, draw
+from sim_envs.droid.placement import FIRST_SAMPLED, STORED, draw
 from sim_envs.droid.task_file import load_task, task_names
 from sim_envs.suite import open_suite
 from sim_envs.world import EpisodeKey
@@ -103,13 +103,13 @@ def test_every_task_that_ships_is_in_the_suites(suite):
 
 
 @pytest.mark.parametrize("name", task_names())
-def test_stored_states_are_the_same_for_every_seed_and_drawn_ones_are_not(name):
+def test_stored_states_are_the_same_for_every_seed_and_sampled_ones_are_not(name):
     task = load_task(name)
     states = [draw(task, init_id=number, seed=0) for number in range(STORED)]
     assert states == [draw(task, init_id=number, seed=1) for number in range(STORED)]
     assert all(states[number] != states[number + 1] for number in range(STORED - 1))
-    drawn = [draw(task, init_id=FIRST_DRAWN + number, seed=seed) for number in (0, 1) for seed in (0, 1)]
-    assert all(one != other for at, one in enumerate(drawn) for other in drawn[at + 1 :])
+    sampled = [draw(task, init_id=FIRST_SAMPLED + number, seed=seed) for number in (0, 1) for seed in (0, 1)]
+    assert all(one != other for at, one in enumerate(sampled) for other in sampled[at + 1 :])
 
 
 @pytest.mark.parametrize(

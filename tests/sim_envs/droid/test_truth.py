@@ -179,12 +179,12 @@ def test_the_texts_of_every_task_fit_their_language_tasks(name):
     nouns, task = nouns_of(load_task(name)), load_task(name)
     limits = {kind: load(LanguageTaskConfig, kind).max_tokens for kind in ("narration", "memory")}
     narrations = [
-        Narration(phase=phase, object=thing, target=place)
+        Narration(phase=phase, object=obj, target=place)
         for phase in (Phase.CARRY, Phase.PLACE, Phase.PUSH)
-        for thing in nouns.movable
+        for obj in nouns.movable
         for place in nouns.prepositions
     ]
-    narrations += [Narration(phase=Phase.RETREAT, object=thing) for thing in nouns.subjects]
+    narrations += [Narration(phase=Phase.RETREAT, object=obj) for obj in nouns.subjects]
     memory = _all_done(task, nouns)
     for wording in range(WORDINGS):
         longest = max(_tokens(narrate(said, wording, nouns)) for said in narrations)

@@ -8,7 +8,7 @@ import pytest
 
 from configs.errors import UsageError
 from eval.records.protocol import describe_suite, suite_hash
-from sim_envs.droid.placement import FIRST_DRAWN, draw
+from sim_envs.droid.placement import FIRST_SAMPLED, draw
 from sim_envs.droid.shapes import footprint
 from sim_envs.droid.task_file import load_task, task_names
 from sim_envs.droid.variation import BRIGHTNESS, CAMERA_SHIFT, CAMERA_TURN, distractors, draw_variation
@@ -105,7 +105,7 @@ def test_present_distractors_stand_on_the_table_and_can_be_pushed(open_droid):
 @pytest.mark.parametrize("name", task_names())
 def test_distractors_are_of_other_kinds_and_out_of_the_way(name):
     task = load_task(name)
-    kinds = {thing.shape.kind for thing in task.objects.values()}
+    kinds = {obj.shape.kind for obj in task.objects.values()}
     counts = set()
     for init_id in STATES:
         places = varied(name, init_id=init_id).places
@@ -144,13 +144,13 @@ def test_variation_is_mild_and_grows_with_its_strength():
     assert not any(varied(init_id=state, strength=1 / 3).places for state in STATES)
 
 
-def test_stored_states_look_the_same_for_every_seed_and_drawn_ones_do_not():
-    one, other, drawn, redrawn = (
+def test_stored_states_look_the_same_for_every_seed_and_sampled_ones_do_not():
+    one, other, sampled, resampled = (
         varied(init_id=init_id, seed=seed).camera_shift.tolist()
-        for init_id, seed in ((4, 0), (4, 1), (FIRST_DRAWN, 0), (FIRST_DRAWN, 1))
+        for init_id, seed in ((4, 0), (4, 1), (FIRST_SAMPLED, 0), (FIRST_SAMPLED, 1))
     )
     assert one == other
-    assert drawn != redrawn
+    assert sampled != resampled
 
 
 def test_variation_is_part_of_the_protocol_of_suites_that_have_it_alone():

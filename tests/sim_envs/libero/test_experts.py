@@ -150,13 +150,13 @@ def test_actions_are_within_bounds_and_waypoints_are_passed_in_order() -> None:
 
 def test_random_actions_belong_to_the_episode() -> None:
     policy = Random(LIBERO_INTERFACE)
-    drawn = []
+    sampled = []
     for init_id in (0, 1, 0):
         policy.reset(_key("libero_object", 0, init_id))
-        drawn.append(policy.query(np.empty(8)))
-    np.testing.assert_array_equal(drawn[0], drawn[2])
-    assert not np.array_equal(drawn[0], drawn[1])
-    assert np.abs(drawn).max() <= 1.0
+        sampled.append(policy.query(np.empty(8)))
+    np.testing.assert_array_equal(sampled[0], sampled[2])
+    assert not np.array_equal(sampled[0], sampled[1])
+    assert np.abs(sampled).max() <= 1.0
 
 
 def test_noop_stands_still_with_an_open_gripper() -> None:

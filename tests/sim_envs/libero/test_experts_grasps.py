@@ -27,9 +27,9 @@ def ring(radius: float, height: float) -> np.ndarray:
     return np.concatenate([r * circle + [0, 0, z] for z in heights for r in (radius - 0.002, radius)])
 
 
-def grasps(thing: np.ndarray, around: np.ndarray = FLOOR) -> list[Grasp]:
+def grasps(obj: np.ndarray, around: np.ndarray = FLOOR) -> list[Grasp]:
     frame = Pose(position=np.zeros(3), rotation=np.eye(3))
-    return grasps_from_above(thing, around, frame=frame, center_of_mass=thing.mean(axis=0))
+    return grasps_from_above(obj, around, frame=frame, center_of_mass=obj.mean(axis=0))
 
 
 def closing_axis(grasp: Grasp) -> np.ndarray:
@@ -104,9 +104,9 @@ def test_the_fingertips_stay_above_the_floor() -> None:
 
 @pytest.mark.parametrize("side", [-1, 1])
 def test_no_finger_goes_where_a_neighbour_stands(side: int) -> None:
-    thing = box(0.02, 0.02, 0.05)
+    obj = box(0.02, 0.02, 0.05)
     neighbour = box(0.03, 0.03, 0.05, at=(side * 0.065, 0.0))
-    free = grasps(thing, np.concatenate([FLOOR, neighbour]))
+    free = grasps(obj, np.concatenate([FLOOR, neighbour]))
     assert free
     assert all(abs(closing_axis(grasp)[1]) > 0.7 for grasp in free[:20])
 
@@ -121,9 +121,9 @@ def test_of_two_grasps_that_fit_the_one_with_more_room_is_taken(side: int) -> No
 
 
 def test_nothing_else_is_caught_between_the_fingers() -> None:
-    thing = box(0.02, 0.05, 0.02)
+    obj = box(0.02, 0.05, 0.02)
     wall = box(0.002, 0.1, 0.03, at=(0.028, 0.0))
-    found = grasps(thing, np.concatenate([FLOOR, wall]))
+    found = grasps(obj, np.concatenate([FLOOR, wall]))
     assert found
     for grasp in found:
         across, along, depth = grasp.pose.to_local(wall).T
@@ -134,10 +134,10 @@ def test_nothing_else_is_caught_between_the_fingers() -> None:
 @given(x=st.floats(-0.2, 0.2), y=st.floats(-0.2, 0.2), yaw=st.sampled_from([0.0, np.pi / 6, np.pi / 2, 2.0]))
 @settings(max_examples=3)
 def test_a_grasp_moves_with_the_thing(x: float, y: float, yaw: float) -> None:
-    thing = box(0.05, 0.02, 0.04)
+    obj = box(0.05, 0.02, 0.04)
     turn = downward(yaw) @ downward(0.0).T
     frame = Pose(position=np.array([x, y, 0.0]), rotation=turn)
-    moved = frame.to_world(thing)
+    moved = frame.to_world(obj)
     wide = rectangle(center=(0.0, 0.0), half=(0.6, 0.6), height=0.0, spacing=0.008)
     found = grasps_from_above(moved, wide, frame=frame, center_of_mass=moved.mean(axis=0))
     assert found[0].width == pytest.approx(0.04, abs=0.012)

@@ -102,7 +102,7 @@ def test_the_same_seed_and_initial_state_give_the_same_episode(env: gymnasium.En
             np.testing.assert_array_equal(before[name], after[name])
 
 
-def test_an_initial_state_may_be_drawn(env: gymnasium.Env) -> None:
+def test_an_initial_state_may_be_sampled(env: gymnasium.Env) -> None:
     first, info = env.reset(seed=3, options={"init_id": 1000})
     again, _ = env.reset(seed=3, options={"init_id": 1000})
     other, _ = env.reset(seed=4, options={"init_id": 1000})

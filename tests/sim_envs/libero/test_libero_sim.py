@@ -63,19 +63,19 @@ def test_an_episode_does_not_depend_on_those_before_it(open_sim: OpenSim, suite:
 
 
 @pytest.mark.parametrize(("suite", "task_id"), [("libero_object", 2), ("libero_spatial", 9)])
-def test_a_drawn_initial_state_is_its_own_and_like_the_stored_ones(
+def test_a_sampled_initial_state_is_its_own_and_like_the_stored_ones(
     open_sim: OpenSim, suite: str, task_id: int
 ) -> None:
     sim = open_sim(suite, task_id)
-    drawn = [_start(sim, init_id, 7) for init_id in (1000, 1001, 1002, 1003)]
-    np.testing.assert_array_equal(_start(sim, 1000, 7), drawn[0])
-    assert not np.array_equal(_start(sim, 1000, 8), drawn[0])
+    sampled = [_start(sim, init_id, 7) for init_id in (1000, 1001, 1002, 1003)]
+    np.testing.assert_array_equal(_start(sim, 1000, 7), sampled[0])
+    assert not np.array_equal(_start(sim, 1000, 8), sampled[0])
     stored = init_states(sim.task)
     spread = stored.std(axis=0)
-    apart = np.ptp(drawn, axis=0)
+    apart = np.ptp(sampled, axis=0)
     assert np.all(apart[spread > 1e-4] > 0)
     np.testing.assert_array_equal(apart[spread == 0], 0)
-    np.testing.assert_allclose(np.mean(drawn, axis=0), stored.mean(axis=0), atol=0.05)
+    np.testing.assert_allclose(np.mean(sampled, axis=0), stored.mean(axis=0), atol=0.05)
 
 
 def test_a_chunk_of_actions_is_the_same_as_its_actions_one_by_one(open_sim: OpenSim) -> None:

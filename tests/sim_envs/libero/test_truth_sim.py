@@ -49,11 +49,11 @@ def put_joint(sim: LiberoSim, joint: str, position: float) -> None:
     sim.advance(STILL)
 
 
-def put_thing(sim: LiberoSim, thing: str, position: np.ndarray, steps: int = 10) -> bool:
+def put_thing(sim: LiberoSim, obj: str, position: np.ndarray, steps: int = 10) -> bool:
     """Move a thing and let it fall; whether that solves the task."""
-    pose = sim.env.sim.data.get_joint_qpos(f"{thing}_joint0").copy()
+    pose = sim.env.sim.data.get_joint_qpos(f"{obj}_joint0").copy()
     pose[:3] = position
-    sim.env.sim.data.set_joint_qpos(f"{thing}_joint0", pose)
+    sim.env.sim.data.set_joint_qpos(f"{obj}_joint0", pose)
     sim.env.sim.forward()
     return sim.advance(np.repeat(STILL, steps, axis=0)).success
 

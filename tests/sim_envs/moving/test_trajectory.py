@@ -93,8 +93,8 @@ def test_directions_and_phases_vary_and_avoid_obstacles():
 
 def test_free_space_ends_at_obstacles_edges_and_forbidden_positions():
     table = rectangle(center=(0.0, 0.0), half=(0.2, 0.3), height=0.5, spacing=0.008)
-    thing, other = (box_surface(np.full(3, 0.02), 0.004) + np.array([0.0, y, 0.52]) for y in (0.0, 0.15))
-    room = FreeSpace(thing, np.concatenate([table, other]), may_be_at=lambda place: place[1] > -0.1)
+    obj, other = (box_surface(np.full(3, 0.02), 0.004) + np.array([0.0, y, 0.52]) for y in (0.0, 0.15))
+    room = FreeSpace(obj, np.concatenate([table, other]), may_be_at=lambda place: place[1] > -0.1)
     x, y = np.eye(3)[:2]
     assert room.along(y, 0.3) == pytest.approx(0.08, abs=0.011)  # up to 3 cm from the other's side
     assert room.along(x, 0.3) == pytest.approx(0.16, abs=0.011)  # up to 3 cm from the edge
