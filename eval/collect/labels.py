@@ -1,11 +1,11 @@
 """Makes each frame's action chunk of the intended actions of consecutive queries.
 
-The label of a frame has the actions intended at each of the next `horizon` control steps, in the states then
-reached, for two reasons. An expert plans a chunk within one motion and stands still at its end, so the
-second half of a chunk often differs from its later actions. And noise on executed actions leads to states off
-the path; the actions intended there lead back, and a policy must learn them (DART, Laskey et al. 2017). Labels
-have no noise. The first `replan_steps` actions of a chunk are those intended at the frame's own state; later ones
-also respond to disturbances that could not be foreseen, with mean zero.
+The label of a frame has the actions intended at each of the next `horizon` control steps, in the states
+then reached, for two reasons. An expert plans a chunk within one motion and stands still at its end, so the
+second half of a chunk often differs from its later actions. And noise on executed actions leads to states
+off the path; the actions intended there lead back, and a policy must learn them (DART, Laskey et al. 2017).
+Labels have no noise. The first `replan_steps` actions of a chunk are those intended at the frame's own
+state; later ones also respond to disturbances that could not be foreseen, with mean zero.
 
 If a learner acts in turns with the demonstrator, a label ends with the demonstrator's turn.
 """
