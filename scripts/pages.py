@@ -22,7 +22,7 @@ from eval.metrics.statistics import paired_difference_95
 from eval.report.figures import STYLE
 from eval.report.plain_text import markdown_table
 from eval.report.sweep_plots import draw_surface
-from eval.report.sweep_table import JUDGED_NOTE, NOTE, TEXTS_NOTE, episodes_of, to_markdown
+from eval.report.sweep_table import JUDGED_NOTE, MEASURES_NOTE, NOTE, TEXTS_NOTE, episodes_of, to_markdown
 from eval.report.sweep_words import Record, Row, format_value
 from scripts.marks import KINDS, marks_of
 
@@ -65,6 +65,18 @@ def seconds(row: Row) -> str:
     return f"{row['restricted_mean_s']:.1f} s (95 %: {low:.1f} to {high:.1f})"
 
 
+def current(row: Row, task: str) -> str:
+    """The share of time in which the task's last text is true."""
+    share = row["current"][task]
+    return f"{share['pc']:.0f} % ({share['ci95'][0]:.0f} to {share['ci95'][1]:.0f})"
+
+
+def motion(row: Row, measure: str) -> str:
+    """A mean over solved episodes with its interval."""
+    mean = row["motion"][measure]
+    return f"{mean['mean']:.1f} ({mean['ci95'][0]:.1f} to {mean['ci95'][1]:.1f})"
+
+
 def difference(row: Row, other: Row) -> str:
     """Success of the first cell minus that of the second, in the same episodes."""
     pairs = [pair for pair in zip(other["outcomes"], row["outcomes"], strict=True) if "-" not in pair]
@@ -91,7 +103,7 @@ def table(record: Record) -> str:
 
 def legend() -> str:
     """What the columns and signs of `table` mean."""
-    return f"\n\n{NOTE} {TEXTS_NOTE} {JUDGED_NOTE}\n\n"
+    return f"\n\n{NOTE} {MEASURES_NOTE} {TEXTS_NOTE} {JUDGED_NOTE}\n\n"
 
 
 def marks(kind: str) -> str:
@@ -107,7 +119,9 @@ def _range(steps: Any) -> str:
     return f"{steps[0]} to {steps[2]}"
 
 
-FUNCTIONS = {f.__name__: f for f in (cell, solved, percent, seconds, difference, table, legend, marks)}
+FUNCTIONS = {
+    f.__name__: f for f in (cell, current, difference, legend, marks, motion, percent, seconds, solved, table)
+}
 
 
 def rendered(text: str, records: Mapping[str, Record]) -> str:
