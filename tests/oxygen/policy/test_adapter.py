@@ -27,7 +27,7 @@ def answers(mode, adapter):
     for _ in range(3):
         images = {name: rng.integers(0, 256, (16, 16, 3), np.uint8) for name in SMALL.cameras}
         (actions,) = policy.act([{"images": images, "state": np.zeros(8), "prompt": "open the drawer"}])
-        (reply,) = policy.settle()
+        (reply,) = policy.complete()
         chunks.append(actions.tobytes())
         texts += [text.text for text in reply.finished]
     policy.close()
@@ -61,5 +61,5 @@ def test_a_row_of_the_batch_does_not_change_its_text():
         images = {name: np.full((16, 16, 3), 90, np.uint8) for name in SMALL.cameras}
         observation = {"images": images, "state": np.zeros(8), "prompt": "open the drawer"}
         policy.act([observation] * robots)
-        texts.append([text.text for reply in policy.settle() for text in reply.finished])
+        texts.append([text.text for reply in policy.complete() for text in reply.finished])
     assert texts[1] == texts[0] * 2

@@ -187,7 +187,7 @@ class Mischief:
         ({b"nd": True}, "None"),
         ({"__ndarray__": True, "data": pickle.dumps(Mischief()), "dtype": "|O", "shape": [1]}, "'|O'"),
         ({"__ndarray__": True, "data": bytes(8), "dtype": "<f4", "shape": [3]}, "8 bytes"),
-        ({"__image__": True, "format": "png", "data": b"no picture", "shape": [1, 1, 3]}, "no png image"),
+        ({"__image__": True, "format": "png", "data": b"no picture", "shape": [1, 1, 3]}, "not a png image"),
         ({"__image__": True, "format": "tiff", "data": b"", "shape": [1, 1, 3]}, "'tiff'"),
         (
             {"__image__": True, "format": "raw", "data": bytes(2), "dtype": "|u1", "shape": [1, 1, 3]},

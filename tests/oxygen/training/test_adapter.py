@@ -88,7 +88,7 @@ def test_the_served_policy_says_what_the_adapter_was_taught_and_acts_as_before(t
         images = dict(zip(MODEL.cameras, part.images[0], strict=True))
         observation = {"images": images, "state": part.state[0], "prompt": part.language[0]}
         policy.reset(0, 0)
-        (actions,), (reply,) = policy.act([observation]), policy.settle()
+        (actions,), (reply,) = policy.act([observation]), policy.complete()
         chunks.append(actions.tobytes())
         said = {text.task: text.text for text in reply.finished}
     assert chunks[0] == chunks[1]
