@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
-from configs.errors import UsageError, not_installed
+from configs.errors import UsageError, install_command
 from configs.signals import ends_at_once
 
 FAILED = 1
@@ -69,7 +69,8 @@ def _as_usage_error(error: Exception) -> UsageError | None:
     if isinstance(error, UsageError):
         return error
     if isinstance(error, ModuleNotFoundError) and error.name in _EXTRA_OF:
-        return not_installed(f"this command ({error.name})", _EXTRA_OF[error.name])
+        command = install_command(_EXTRA_OF[error.name])
+        return UsageError(f"this command needs {error.name}, which is not installed: run {command}")
     if isinstance(error, OSError) and (error.filename is not None or is_disk_full(error)):
         return _unusable(error)
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)

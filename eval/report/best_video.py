@@ -70,5 +70,5 @@ def _narrations(episode: EpisodeResult) -> Share:
 
 def _describe(episode: EpisodeResult) -> str:
     right = _narrations(episode)
-    narrations = f"narration right {right.hits} times of {right.of}" if right.of else "no narration graded"
+    narrations = f"narration right {right.hits:g} of {right.of} times" if right.of else "no narration graded"
     return f"{episode.language}, {narrations}, {episode.requests.finished} texts, {episode.steps} steps"

@@ -12,7 +12,7 @@ HELD = {"phase": "carry", "object": "milk", "target": None}
 NEAR = {"phase": "approach", "object": "milk", "target": None}
 
 
-def spoken(hits: int, of: int) -> dict[str, TextScores]:
+def spoken(hits: float, of: int) -> dict[str, TextScores]:
     share = {"all": Share(hits=hits, of=of)}
     scores = TextScores(texts=of, not_graded=0, oracle=0, at_request=share, on_delivery={}, staleness_s=0.0)
     return {"narration": scores}
@@ -54,6 +54,13 @@ def test_of_the_solved_the_truest_then_the_most_talkative_then_the_shortest(tmp_
     assert chosen.episode.key == key(best)
     assert chosen.path == run.path / f"videos/{best}.mp4"
     assert "solved in mode unified" in chosen.why
+
+
+def test_the_reason_has_narrations_in_whole_numbers(tmp_path):
+    run = RunBuilder.at(tmp_path / "run").add(shown(0, "timeout", texts=spoken(9.0, 10)))
+    chosen = find_best_video(run.folder)
+    assert chosen is not None
+    assert "narration right 9 of 10 times" in chosen.why
 
 
 def test_where_nothing_was_solved_the_furthest_is_named_and_called_that(tmp_path):
