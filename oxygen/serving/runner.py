@@ -6,7 +6,6 @@ All modes call the same prefill and denoise programs, so their actions are equal
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
