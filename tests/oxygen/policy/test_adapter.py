@@ -1,4 +1,4 @@
-"""Actions with and without an adapter are the same bits in every mode, and its texts are the same in all."""
+"""Actions with and without an adapter are the same bits in every mode; its texts are equal in all modes."""
 
 import dataclasses
 
@@ -12,6 +12,8 @@ from oxygen.serving.language import LanguageTask
 from oxygen.serving.scheduler import Mode
 from oxygen.weights.adapter import AdapterSource
 from tests.oxygen.conftest import SMALL
+
+pytestmark = pytest.mark.usefixtures("compiled_soon")
 
 TASK = LanguageTask(name="memory", prompt="Memory: ", max_tokens=6)
 
