@@ -162,7 +162,7 @@ class LiveReport:
         if recorded <= before:
             return None
         last = max(each.folder.episodes_path.stat().st_mtime for each in self._runs if each.episodes)
-        return (planned - recorded) * (last - since) / (recorded - before)
+        return (planned - recorded) * max(0.0, last - since) / (recorded - before)
 
 
 def _variants(run: Path) -> list[Path]:
