@@ -29,3 +29,13 @@ def locked(folder: Path) -> Iterator[None]:
                 f"another process is using {folder.name}; wait for it, or stop it first"
             ) from None
         yield
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether a process has the folder; True if that is unknown."""
+    try:
+        with (folder / LOCK).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    return False

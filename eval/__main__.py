@@ -20,7 +20,7 @@ _COMMANDS = {
     "compare": ("eval.compare", "Compare two runs of the same episodes."),
     "leaderboard": ("eval.leaderboard", "Rank recorded runs."),
     "report": ("eval.report.__main__", "Write a page about runs or a sweep."),
-    "watch": ("eval.watch", "Show a live page of a running evaluation."),
+    "watch": ("eval.watch", "Show the report of a run while it goes on."),
     "export": ("eval.export", "Export a run for another tool."),
     "merge": ("eval.merge", "Merge shards."),
     "collect": ("eval.collect.__main__", "Collect demonstrations (extra train)."),

@@ -1,6 +1,6 @@
-"""`python -m eval.watch RUN`: a live page of a running evaluation."""
+"""`python -m eval.watch RUN`: the report of a run, live."""
 
-import asyncio
+import socket
 import sys
 from pathlib import Path
 
@@ -15,28 +15,32 @@ app = App(name="python -m eval.watch")
 
 @app.default
 def main(run: Path, /, *, port: int = 8100) -> None:
-    """Show a live page of a run in the browser: progress, success so far, pictures, latency, errors.
+    """Show the report of a run in the browser while it goes on, with progress and pictures of its worlds.
 
     Serves this machine alone until Ctrl-C. The page outlives the run and follows it when it is resumed.
 
     Args:
-        run: Folder of a run. The other variants of its evaluation are shown, too.
+        run: Folder of a run, which may not exist yet. The other variants of its evaluation are shown, too.
         port: The port at 127.0.0.1; 0 for a free one.
     """
-    from eval.report.watch_server import HOST, serve  # slow: statistics; --help needs none
-    from eval.report.watching import WatchedEvaluation
+    from aiohttp import web  # slow, as are statistics; --help needs none
+
+    from eval.report.watch_server import HOST, LiveReport
 
     if not 0 <= port < 2**16:
         raise UsageError(f"--port is {port}: give 0 to {2**16 - 1}")
-    evaluation = WatchedEvaluation(run)
-
-    def started(at: int) -> None:
-        sys.stdout.write(
-            f"{escape_control(str(run))}: http://{HOST}:{at}/ (Ctrl-C ends the page, not the run)\n"
-        )
-        sys.stdout.flush()
-
-    asyncio.run(serve(evaluation, port, started))
+    served = LiveReport(run).app()
+    try:
+        listening = socket.create_server((HOST, port))
+    except OSError as error:
+        raise UsageError(
+            f"cannot listen at {HOST}, port {port} ({error.strerror}); "
+            "give another --port, or 0 for a free one"
+        ) from None
+    address = f"http://{HOST}:{listening.getsockname()[1]}/"
+    sys.stdout.write(f"{escape_control(str(run))}: {address} (Ctrl-C ends the page, not the run)\n")
+    sys.stdout.flush()
+    web.run_app(served, sock=listening, print=None, access_log=None, shutdown_timeout=1.0)
 
 
 if __name__ == "__main__":

@@ -1,41 +1,35 @@
-"""Serves the page of a running evaluation, to this machine alone.
+"""Serves the report of a run to this machine alone, and rebuilds it while the run goes on.
 
-The server reads the runs' folders and sends the page's data as a server-sent event whenever they change. It
-also serves the page's own files, the runs' pictures and their report, and nothing else: links out of a run's
-folder are not followed.
+Files are served from a mapping by name: a request cannot name any other file.
 """
 
 import asyncio
 import contextlib
-import json
-import signal
-from collections.abc import Awaitable, Callable
+import datetime as dt
+import mimetypes
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
+from pydantic import AwareDatetime, TypeAdapter
 
+from configs.cli import pluralize
 from configs.errors import UsageError
-from configs.signals import SIGNALS
-from eval.records.following import inside
-from eval.report.pages.run_report import REPORT
-from eval.report.pages.site import page_file, render
-from eval.report.watching import WatchedEvaluation
+from configs.locks import is_locked
+from eval.records.reader import read_identity, require_runs
+from eval.records.schema import RunFolder
+from eval.report.pages.reported_runs import ReportedRun, read_runs
+from eval.report.pages.run_report import report_files
+from eval.report.plain_text import escape_control
 
 HOST = "127.0.0.1"
-_LOCAL_NAMES = (HOST, "localhost")
-_POLL_S = 0.5
-"""Interval at which the runs' folders are read while a page is open."""
-_QUIET_S = 15.0
-"""Interval of keep-alive comments, which reveal closed connections."""
-_MAX_PAGES = 32
-_FILES = {
-    "style.css": "text/css",
-    "tables.js": "text/javascript",
-    "plots.js": "text/javascript",
-    "watch.js": "text/javascript",
-    "vendor/uPlot.iife.min.js": "text/javascript",
-    "vendor/uPlot.min.css": "text/css",
-}
+_EVERY_S, _SHARE = 1.0, 0.1
+"""Interval at which records are checked, and the largest share of the time spent on rebuilding the report."""
+_UNWATCHED_S = 90.0
+"""Time without requests after which no page is open; browsers slow down hidden pages to one a minute."""
+_TIME = TypeAdapter(AwareDatetime)
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
@@ -46,129 +40,157 @@ _HEADERS = {
 }
 
 
-async def serve(evaluation: WatchedEvaluation, port: int, started: Callable[[int], None]) -> None:
-    """Serve until SIGTERM or Ctrl-C; a second signal ends at once. See `WatchServer.run`."""
-    server = WatchServer(evaluation)
-    loop = asyncio.get_running_loop()
+class LiveReport:
+    """The report of a run and of the other variants of its evaluation, from the current records."""
 
-    def stop(number: signal.Signals) -> None:
-        server.stop()
-        loop.remove_signal_handler(number)
-        signal.signal(number, signal.SIG_DFL)
-
-    for number in SIGNALS:
-        loop.add_signal_handler(number, stop, number)
-    await server.run(port, started=started)
-
-
-class WatchServer:
-    """Serves the page of an evaluation until it is stopped."""
-
-    def __init__(self, evaluation: WatchedEvaluation) -> None:
-        self._evaluation = evaluation
-        self._stopping = asyncio.Event()
-        self._reading = asyncio.Lock()
-        self._read_at = -_POLL_S
-        self._state = ""
-        self._pages = 0
-
-    def stop(self) -> None:
-        """Stop serving. Call it in the event loop's thread."""
-        self._stopping.set()
-
-    async def run(self, port: int, *, started: Callable[[int], None]) -> None:
-        """Serve until `stop()`.
-
-        Args:
-            port: The port; 0 for a free one.
-            started: Called with the port when the server accepts connections.
+    def __init__(self, run: Path) -> None:
+        """Build the report; a run that does not exist yet is awaited.
 
         Raises:
-            UsageError: The port is not available.
+            UsageError: It is not a run, or cannot be read.
         """
+        self._run = run
+        self._runs: list[ReportedRun] = []
+        self._files: dict[str, bytes | Path] = {}
+        self._problem = self._version = ""
+        self._records: object = None
+        self._pace = "", 0.0, 0
+        self._asked = time.monotonic()
+        self.refresh()
+        if self._problem and run.exists():
+            raise UsageError(self._problem)
+
+    def app(self) -> web.Application:
+        """The application that serves the report and rebuilds it while a page is open."""
         app = web.Application(middlewares=[_local_only])
         app.on_response_prepare.append(_add_headers)
-        app.add_routes(
-            [
-                web.get("/", self._page),
-                web.get("/events", self._events),
-                web.get("/picture/{run:[0-9]{1,4}}/{name}", self._picture),
-                web.get(f"/{REPORT}", _to_report),
-                web.get(f"/{REPORT}/{{name:.*}}", self._report),
-                web.get("/{name:.*}", _file),
-            ]
-        )
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-        await runner.setup()
+        app.cleanup_ctx.append(self._follow)
+        app.add_routes([web.get("/live", self._live), web.get("/{name:.*}", self._file)])
+        return app
+
+    def refresh(self) -> None:
+        """Rebuild the report if the records have changed. What cannot be read becomes the page."""
         try:
-            site = web.TCPSite(runner, HOST, port)
-            try:
-                await site.start()
-            except OSError as error:
-                raise UsageError(
-                    f"cannot listen at {HOST}, port {port} ({error.strerror}); "
-                    "give another --port, or 0 for a free one"
-                ) from None
-            started(runner.addresses[0][1])
-            await self._stopping.wait()
-        finally:
-            await runner.cleanup()
+            folders = _variants(self._run)
+            records = [(each, _stamps(each), is_locked(each)) for each in folders]
+            if records == self._records:
+                return
+            version = str(time.time_ns())
+            runs, refused = read_runs(folders)
+            files = dict(report_files(runs, refused, live=version))
+        except (OSError, UsageError) as error:
+            self._problem, self._records = str(error), None
+        else:
+            self._runs, self._files, self._version, self._records = runs, files, version, records
+            self._problem = ""
 
-    async def _page(self, _: web.Request) -> web.Response:
-        page = render("watch.html.j2", {"title": self._evaluation.title})
-        return web.Response(body=page, content_type="text/html", charset="utf-8")
+    async def _follow(self, _: web.Application) -> AsyncIterator[None]:
+        async def follow() -> None:
+            while True:
+                began = time.monotonic()
+                if began - self._asked < _UNWATCHED_S:
+                    await asyncio.to_thread(self.refresh)
+                await asyncio.sleep(max(_EVERY_S, (time.monotonic() - began) / _SHARE))
 
-    async def _events(self, request: web.Request) -> web.StreamResponse:
-        if self._pages >= _MAX_PAGES:
-            raise web.HTTPServiceUnavailable(text="too many pages are open\n")
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
-        self._pages += 1
-        try:
-            with contextlib.suppress(ConnectionError):  # the page was closed
-                await self._send_states(response)
-        finally:
-            self._pages -= 1
-        return response
+        task = asyncio.create_task(follow())
+        yield
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
 
-    async def _send_states(self, response: web.StreamResponse) -> None:
-        """Send the state whenever it has changed, until the server stops."""
-        loop = asyncio.get_running_loop()
-        sent, sent_at = "", loop.time()
-        while not self._stopping.is_set():
-            state = await self._current_state()
-            if state != sent or loop.time() - sent_at >= _QUIET_S:
-                event = f"data: {state}\n\n" if state != sent else ":\n\n"
-                await response.write(event.encode())
-                sent, sent_at = state, loop.time()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), _POLL_S)
+    async def _live(self, _: web.Request) -> web.Response:
+        """What changes more often than the report: progress, and the pictures of running episodes."""
+        self._asked = time.monotonic()
+        playing = [
+            {"name": f"{label}: {path.stem}", "picture": f"{name}?at={changed}"}
+            for name, (label, path, changed) in self._pictures().items()
+        ]
+        state = {"version": self._version, "problem": self._problem, "playing": playing, **self._progress()}
+        return web.json_response(escape_control(state))
 
-    async def _current_state(self) -> str:
-        """The state as JSON, read at most once per interval for all pages."""
-        loop = asyncio.get_running_loop()
-        async with self._reading:
-            if loop.time() - self._read_at >= _POLL_S:
-                state = await asyncio.to_thread(self._evaluation.state)
-                self._state, self._read_at = json.dumps(state, allow_nan=False), loop.time()
-            return self._state
-
-    async def _picture(self, request: web.Request) -> web.Response:
-        """The latest picture of an episode."""
-        runs, number = self._evaluation.runs, int(request.match_info["run"])
-        folder = runs[number].folder.path if number < len(runs) else None
-        path = _file_in(folder, "queries", request.match_info["name"])
-        if path.suffix != ".jpg":
+    async def _file(self, request: web.Request) -> web.StreamResponse:
+        self._asked = time.monotonic()
+        name = request.match_info["name"] or "index.html"
+        if name == "index.html" and not self._files:
+            return web.Response(
+                text=f"{escape_control(self._problem)}\n", headers={"Refresh": f"{_EVERY_S:g}"}
+            )
+        content = self._files.get(name)
+        if content is None and name.startswith("live/"):
+            content = self._pictures().get(name, (None, None))[1]
+        if content is None:
             raise web.HTTPNotFound
-        try:
-            return web.Response(body=path.read_bytes(), content_type="image/jpeg")
-        except OSError:  # the episode has ended
-            raise web.HTTPNotFound from None
+        if isinstance(content, Path):
+            return web.FileResponse(content)
+        kind = mimetypes.guess_type(name)[0] or "text/plain"
+        return web.Response(body=content, content_type=kind, charset="utf-8")
 
-    async def _report(self, request: web.Request) -> web.FileResponse:
-        """A file of the report in the first run's folder."""
-        folder = self._evaluation.runs[0].folder.path
-        return web.FileResponse(_file_in(folder, REPORT, request.match_info["name"] or "index.html"))
+    def _pictures(self) -> dict[str, tuple[str, Path, int]]:
+        """Label, file and time of each running episode's picture, without those of a killed attempt."""
+        found = {}
+        for number, run in enumerate(self._runs):
+            if run.identity.status == "running":
+                since = 1e9 * _attempt_began(run)
+                for path in sorted((run.folder.path / "queries").glob("*.jpg")):
+                    with contextlib.suppress(FileNotFoundError):  # the episode has ended
+                        if (changed := path.stat().st_mtime_ns) >= since:
+                            found[f"live/{number}/{path.name}"] = run.label, path, changed
+        return found
+
+    def _progress(self) -> dict[str, Any]:
+        recorded = sum(len(run.episodes) for run in self._runs)
+        planned = sum(run.identity.n_planned for run in self._runs)
+        statuses = {run.identity.status for run in self._runs} - {"complete"}
+        status = next((each for each in ("stopped", "running", *statuses) if each in statuses), "complete")
+        words = f"{status.capitalize()}: {recorded} of {pluralize(planned, 'episode')} recorded"
+        if status == "running":
+            left_s = self._left_s(recorded, planned)
+            words += "" if left_s is None else f", about {dt.timedelta(seconds=round(left_s))} left"
+        elif status != "complete":
+            words += "; the same command with --resume completes it"
+        return {"words": f"{words}.", "recorded": recorded, "planned": planned}
+
+    def _left_s(self, recorded: int, planned: int) -> float | None:
+        """Estimated seconds to the end, at this attempt's pace; None if unknown."""
+        run = self._runs[0]
+        attempts = run.manifest.get("attempts", ())
+        if self._pace[0] != str(attempts):  # records of earlier attempts do not count
+            is_first = len(attempts) == 1
+            since, before = (_attempt_began(run), 0) if is_first else (time.time(), recorded)
+            self._pace = str(attempts), since, before
+        _, since, before = self._pace
+        if recorded <= before:
+            return None
+        last = max(each.folder.episodes_path.stat().st_mtime for each in self._runs if each.episodes)
+        return (planned - recorded) * max(0.0, last - since) / (recorded - before)
+
+
+def _variants(run: Path) -> list[Path]:
+    """The folders of the variants of the run's evaluation.
+
+    Raises:
+        UsageError: It is not a run.
+    """
+    found = require_runs([run])
+    if found[0].path != run:
+        raise UsageError(f"{run} is a folder of runs; give one of them, such as {found[-1].path}")
+    here, names = run.resolve(), read_identity(found[0]).variants
+    beside = [here.parent / Path(name).name for name in names] if here.name in names else [run]
+    return [each for each in beside if RunFolder(each).manifest_path.exists()]
+
+
+def _stamps(run: Path) -> list[tuple[int, int, int]]:
+    """Inode, size and modification time of the records."""
+    folder = RunFolder(run)
+    paths = (folder.manifest_path, folder.episodes_path)
+    stats = [path.stat() for path in paths if path.exists()]
+    return [(each.st_ino, each.st_size, each.st_mtime_ns) for each in stats]
+
+
+def _attempt_began(run: ReportedRun) -> float:
+    """Start of the last attempt, Unix time."""
+    started = [each["started"] for each in run.manifest.get("attempts", ())] or [run.manifest["started"]]
+    return _TIME.validate_python(started[-1]).timestamp()
 
 
 @web.middleware
@@ -176,31 +198,10 @@ async def _local_only(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
     """Reject requests with another host name, as of a page that uses DNS rebinding."""
-    if request.host.rsplit(":", 1)[0].lower() not in _LOCAL_NAMES:
+    if request.host.rsplit(":", 1)[0].lower() not in (HOST, "localhost"):
         raise web.HTTPForbidden(text=f"only for http://{HOST}\n")
     return await handler(request)
 
 
 async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
     response.headers.update(_HEADERS)
-
-
-async def _to_report(_: web.Request) -> web.Response:
-    raise web.HTTPFound(f"/{REPORT}/")
-
-
-async def _file(request: web.Request) -> web.Response:
-    """A file of the page itself."""
-    name = request.match_info["name"]
-    if name not in _FILES:
-        raise web.HTTPNotFound
-    return web.Response(body=page_file(name), content_type=_FILES[name], charset="utf-8")
-
-
-def _file_in(run: Path | None, folder: str, name: str) -> Path:
-    """A file in a folder of a run; HTTPNotFound if there is none, or it is elsewhere."""
-    within = run and inside(run, folder)
-    path = within and inside(within, name)
-    if path is None or not path.is_file():
-        raise web.HTTPNotFound
-    return path

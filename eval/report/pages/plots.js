@@ -1,10 +1,8 @@
 "use strict";
-// Plots, drawn by uPlot in the colours of the page. Event `plots` of the document has other data for them.
+// Plots, drawn by uPlot in the colours of the page.
 
 (() => {
-  let data = JSON.parse(document.getElementById("plots").textContent);
-  const FEW = 30; // points that are marked
-  const COUNTS = [1, 2, 5].flatMap((each) => [0, 1, 2, 3, 4].map((power) => each * 10 ** power)).sort((a, b) => a - b);
+  const data = JSON.parse(document.getElementById("plots").textContent);
   const quantity = document.getElementById("quantity"), charts = document.getElementById("charts");
   const drawn = new Map();
 
@@ -16,15 +14,15 @@
     return found;
   };
 
-  function draw(place, { x, y, series, bands = [], range = [0, 100], counts = false, hooks = {} }, columns) {
+  function draw(place, { x, y, series, bands = [], range = [0, 100], hooks = {} }, columns) {
     drawn.get(place)?.destroy();
     const [text, line] = [colour("--muted"), colour("--line")];
     const axis = (label) => ({ label, stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } });
     const options = {
       width: place.clientWidth, height: 250,
       scales: { x: { time: false, ...(hooks.draw ? { range: spaced } : {}) }, y: { range } },
-      axes: [{ ...axis(x), ...(counts ? { incrs: COUNTS } : {}) }, { ...axis(y), size: 60 }],
-      series: [{ label: x, value: (_, value) => value?.toFixed(counts ? 0 : 2) ?? "–" }, ...series], bands, hooks,
+      axes: [axis(x), { ...axis(y), size: 60 }],
+      series: [{ label: x, value: (_, value) => value?.toFixed(2) ?? "–" }, ...series], bands, hooks,
     };
     drawn.set(place, new uPlot(options, columns, place));
   }
@@ -35,20 +33,19 @@
   });
 
   function curves(place) {
-    const { x, x_label, y_label, unit, most, counts = false, series: curves } = data[place.dataset.plot];
-    const look = counts ? { points: { show: x.length <= FEW } } : { paths: uPlot.paths.stepped({ align: 1 }) };
-    const range = (_, low, high) => [0, most ?? 1.05 * high];
+    const { x, x_label, y_label, unit, most, series: curves } = data[place.dataset.plot];
+    const look = { paths: uPlot.paths.stepped({ align: 1 }) };
     const series = [], columns = [x], bands = [];
     for (const each of curves) {
       const first = series.length + 1;
       series.push(line(each, unit, look));
       for (const end of ["high", "low"]) {
-        series.push(line({ ...each, label: `${each.label}, ${end}` }, unit, { ...look, points: { show: false }, width: 0, class: "band" }));
+        series.push(line({ ...each, label: `${each.label}, ${end}` }, unit, { ...look, width: 0, class: "band" }));
       }
       bands.push({ series: [first + 1, first + 2], fill: `${each.colour}26` });
       columns.push(each.y, each.high, each.low);
     }
-    draw(place, { x: x_label, y: y_label, range, counts, series, bands }, columns);
+    draw(place, { x: x_label, y: y_label, range: [0, most], series, bands }, columns);
   }
 
   function distribution(place) {
@@ -122,7 +119,6 @@
     select.addEventListener("change", () => { address.set({ [select.id]: select.value }); drawAll(); });
   }
   document.addEventListener("theme", drawAll);
-  document.addEventListener("plots", ({ detail }) => { data = detail; drawAll(); });
   new ResizeObserver(() => requestAnimationFrame(() => {
     for (const [place, plot] of drawn) plot.setSize({ width: place.clientWidth, height: 250 });
   })).observe(document.getElementById("content"));

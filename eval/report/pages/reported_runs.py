@@ -7,6 +7,7 @@ from typing import Any
 
 from configs.cli import pluralize, ranges
 from configs.errors import UsageError
+from configs.locks import is_locked
 from configs.motion import NONE
 from eval.records.protocol import format_inputs
 from eval.records.reader import RunIdentity, read_episodes, read_identity, require_runs
@@ -65,6 +66,8 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[ReportedRun], dict[str, str]]
         except UsageError as error:
             refused[str(folder.path)] = str(error)
         else:
+            if identity.status == "running" and not is_locked(folder.path):
+                identity = dataclasses.replace(identity, status="stopped")  # killed
             runs.append(ReportedRun(folder=folder, identity=identity, manifest=manifest, episodes=episodes))
     if not runs:
         raise UsageError("; ".join(refused.values()))

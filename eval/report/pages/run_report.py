@@ -1,7 +1,7 @@
 """Builds the report of one run or several: head, verdicts, tasks, distributions, episodes."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from eval.report.comparison_verdict import format_between, format_points, judge_
 from eval.report.pages.charts import distributions, success_over_time
 from eval.report.pages.episodes import episode_data, missed, staleness_steps
 from eval.report.pages.reported_runs import ReportedRun, facts, read_runs
-from eval.report.pages.site import link_or_copy, write_page, write_script, writing
+from eval.report.pages.site import page_file, page_files, script, write_files
 from sim_envs.world import EpisodeKey
 
 REPORT = "report"
@@ -35,39 +35,20 @@ def write_report(paths: Sequence[Path], folder: Path) -> Path:
     Raises:
         UsageError: No run can be read, or the folder cannot be written.
     """
-    runs, refused = read_runs(paths)
+    return write_files(folder, report_files(*read_runs(paths)))
+
+
+def report_files(
+    runs: Sequence[ReportedRun], refused: Mapping[str, str], *, live: str | None = None
+) -> Iterator[tuple[str, bytes | Path]]:
+    """Name and content of each file of a report, or the file it is a copy of.
+
+    Args:
+        runs: The runs; the first is the reference of comparisons.
+        refused: Why other runs cannot be read, by folder.
+        live: Version of the report, for a page that follows the runs; None for one that does not.
+    """
     keys = sorted({key for run in runs for key in run.episodes})
-    with writing(folder):
-        samples, timings = _write_episodes(runs, keys, folder)
-    rows = [
-        aggregate(list(run.episodes.values()), of_run, run.identity.limits_s)
-        for run, of_run in zip(runs, timings, strict=True)
-    ]
-    policies = ", ".join(dict.fromkeys(run.identity.policy for run in runs))
-    suites = ", ".join(dict.fromkeys(key.suite for key in keys))
-    content = {
-        "title": f"{policies} on {suites}" if suites else policies,
-        "refused": refused,
-        "runs": runs,
-        "rows": rows,
-        "facts": _shared_facts(runs),
-        "verdicts": list(_verdicts(runs)),
-        "suites": _suites(runs, keys),
-        "tasks": _tasks(runs, keys),
-        "episodes": _episode_rows(runs, keys),
-        "texts": {
-            task: measure for task, measure in HEADLINES.items() if any(task in row["texts"] for row in rows)
-        },
-        "plots": {"curves": success_over_time(runs), "distributions": distributions(runs, samples)},
-        "variants": [{"label": run.label, "colour": run.colour} for run in runs],
-    }
-    return write_page(folder, "report.html.j2", content)
-
-
-def _write_episodes(
-    runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey], folder: Path
-) -> tuple[list[dict[str, list[float]]], list[dict[EpisodeKey, Mapping[str, Sequence[float]]]]]:
-    """Write a script per episode; return the samples and the timings of every run."""
     samples: list[defaultdict[str, list[float]]] = [defaultdict(list) for _ in runs]
     timings: list[dict[EpisodeKey, Mapping[str, Sequence[float]]]] = [{} for _ in runs]
     for key in keys:
@@ -85,10 +66,41 @@ def _write_episodes(
             timings[number][key] = timings_of(queries)
             if episode.outcome is not Outcome.ERROR:
                 _sample(samples[number], episode, queries, run.identity.deadline_ms)
+            video, no_video = _video(run, episode)
+            name = None
+            if video is not None:
+                name = f"videos/{number}/{str(episode.video).removeprefix('videos/')}"
+                yield name, video
             data = episode_data(episode, queries, deadline_ms=run.identity.deadline_ms)
-            sides.append({**data, **_video(run, episode, folder, number), "problem": problem})
-        write_script(folder / "episodes" / f"{key}.js", "showEpisode", {"key": str(key), "sides": sides})
-    return [dict(each) for each in samples], timings
+            sides.append({**data, "video": name, "no_video": no_video, "problem": problem})
+        yield f"episodes/{key}.js", script("showEpisode", {"key": str(key), "sides": sides})
+    rows = [
+        aggregate(list(run.episodes.values()), of_run, run.identity.limits_s)
+        for run, of_run in zip(runs, timings, strict=True)
+    ]
+    policies = ", ".join(dict.fromkeys(run.identity.policy for run in runs))
+    suites = ", ".join(dict.fromkeys(key.suite for key in keys))
+    content = {
+        "title": f"{policies} on {suites}" if suites else policies,
+        "live": live,
+        "refused": refused,
+        "runs": runs,
+        "rows": rows,
+        "facts": _shared_facts(runs),
+        "verdicts": list(_verdicts(runs)),
+        "errors": [(run, each) for run in runs for each in run.episodes.values() if each.error],
+        "suites": _suites(runs, keys),
+        "tasks": _tasks(runs, keys),
+        "episodes": _episode_rows(runs, keys),
+        "texts": {
+            task: measure for task, measure in HEADLINES.items() if any(task in row["texts"] for row in rows)
+        },
+        "plots": {"curves": success_over_time(runs), "distributions": distributions(runs, samples)},
+        "variants": [{"label": run.label, "colour": run.colour} for run in runs],
+    }
+    yield from page_files("report.html.j2", content)
+    if live is not None:
+        yield "live.js", page_file("live.js")
 
 
 def _sample(
@@ -113,14 +125,14 @@ def _sample(
             samples[f"staleness: {task} (ms)"].append(1e3 * steps * episode.simulated_s / episode.steps)
 
 
-def _video(run: ReportedRun, episode: EpisodeResult, folder: Path, number: int) -> dict[str, str | None]:
-    """Link the episode's video into the report."""
+def _video(run: ReportedRun, episode: EpisodeResult) -> tuple[Path | None, str | None]:
+    """The episode's video, or why there is none."""
     if episode.video is None:
-        return {"video": None, "no_video": "no video was recorded"}
-    name = f"videos/{number}/{episode.video.removeprefix('videos/')}"
-    if not link_or_copy(run.folder.path / episode.video, folder / name):
-        return {"video": None, "no_video": f"the video {episode.video} is missing from the run's folder"}
-    return {"video": name, "no_video": None}
+        return None, "no video was recorded"
+    path = run.folder.path / episode.video
+    if not path.is_file():
+        return None, f"the video {episode.video} is missing from the run's folder"
+    return path, None
 
 
 def _verdicts(runs: Sequence[ReportedRun]) -> list[str]:
@@ -198,13 +210,12 @@ def _tasks(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> list[dict
 
 
 def rate_of(episodes: Sequence[EpisodeResult]) -> dict[str, Any] | None:
-    """The success rate of the graded episodes; see `rate`."""
+    """Hits, their total and the success rate of graded episodes with its 95 % Wilson interval, percent.
+
+    None without graded episodes.
+    """
     graded = graded_only(episodes)
-    return rate(sum(map(solved, graded)), len(graded))
-
-
-def rate(hits: int, of: int) -> dict[str, Any] | None:
-    """A count, its total, and the rate with its 95 % Wilson interval, percent; None if the total is 0."""
+    hits, of = sum(map(solved, graded)), len(graded)
     interval = wilson_95(hits, of)
     if interval is None:
         return None

@@ -9,7 +9,7 @@ import importlib.resources
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,18 +51,35 @@ def write_page(folder: Path, template: str, content: Mapping[str, Any]) -> Path:
     Raises:
         UsageError: The folder cannot be written.
     """
-    page = folder / "index.html"
+    return write_files(folder, page_files(template, content))
+
+
+def page_files(template: str, content: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
+    """Name and content of the page that a template renders to, and of the files it refers to."""
+    for name in _SHARED:
+        yield name, page_file(name)
+    page = _environment().get_template(template).render(content)
+    yield "index.html", page.encode("utf-8", "backslashreplace")
+
+
+def write_files(folder: Path, files: Iterable[tuple[str, bytes | Path]]) -> Path:
+    """Write files by name; a path is linked where the disk allows it, else copied.
+
+    Returns:
+        The folder's `index.html`.
+
+    Raises:
+        UsageError: The folder cannot be written.
+    """
     with writing(folder):
-        for name in _SHARED:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(page_file(name))
-        page.write_bytes(render(template, content))
-    return page
-
-
-def render(template: str, content: Mapping[str, Any]) -> bytes:
-    """Render a template to UTF-8."""
-    return _environment().get_template(template).render(content).encode("utf-8", "backslashreplace")
+        for name, content in files:
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(content, bytes):
+                target.write_bytes(content)
+            else:
+                _link_or_copy(content, target)
+    return folder / "index.html"
 
 
 def page_file(name: str) -> bytes:
@@ -70,27 +87,17 @@ def page_file(name: str) -> bytes:
     return (_FILES / name).read_bytes()
 
 
-def write_script(path: Path, function: str, data: Mapping[str, Any]) -> None:
-    """Write data as a script that calls a function with it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{function}({json.dumps(escape_control(data), allow_nan=False)});\n", encoding="utf-8")
+def script(function: str, data: Mapping[str, Any]) -> bytes:
+    """Data as a script that calls a function with it."""
+    return f"{function}({json.dumps(escape_control(data), allow_nan=False)});\n".encode()
 
 
-def link_or_copy(source: Path, target: Path) -> bool:
-    """Make a file available at another place, without using disk space where possible.
-
-    Returns:
-        Whether the source exists.
-    """
-    if not source.is_file():
-        return False
-    target.parent.mkdir(parents=True, exist_ok=True)
+def _link_or_copy(source: Path, target: Path) -> None:
     target.unlink(missing_ok=True)
     try:
         os.link(source, target)
     except OSError:  # another disk, or one without hard links
         shutil.copyfile(source, target)
-    return True
 
 
 @contextlib.contextmanager
