@@ -174,7 +174,7 @@ def test_what_cannot_be_played_is_refused_in_one_line(given, said):
 def test_executor_ray_says_what_to_install(monkeypatch):
     monkeypatch.delitem(sys.modules, "eval.rollout.executors.ray", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UsageError, match=r"run uv pip install 'oxygen-eval\[ray\]'"):
+    with pytest.raises(UsageError, match=r"run uv pip install -e '\.\[ray\]'"):
         choose_executor(num_envs=2, executor="ray")
 
 
