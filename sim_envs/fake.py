@@ -44,15 +44,18 @@ class FakeWorld:
         self._state = np.full(8, settle_steps / 100.0)
 
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
-        """Add the actions to the state, one per step, until success."""
-        for taken, action in enumerate(actions, start=1):
+        """Add the actions to the state, whose first three numbers are a position, until success."""
+        path = [self._state[:3].copy()]
+        for action in actions:
             self.steps += 1
             if self.steps == self.fails_at:
                 raise RuntimeError(f"the fake simulator fails at step {self.steps}, as configured")
             self._state[:7] += action
+            path.append(self._state[:3].copy())
             if self.steps == self.success_at:
-                return AdvanceResult(steps=taken, success=True)
-        return AdvanceResult(steps=len(actions), success=False)
+                break
+        success = len(path) > 1 and self.steps == self.success_at
+        return AdvanceResult(steps=len(path) - 1, success=success, end_effector=np.array(path))
 
     def observe(self) -> Observation:
         """Two uniform images whose grey level changes with time."""

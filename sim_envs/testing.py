@@ -136,6 +136,10 @@ class _EpisodePlayer:
             assert outcome.success or outcome.steps == len(given), (
                 f"advance stopped after {outcome.steps} of {len(given)} actions without success"
             )
+            path = outcome.end_effector
+            assert path is None or (path.shape == (outcome.steps + 1, 3) and np.isfinite(path).all()), (
+                f"end_effector is {list(path.shape)}, but must be finite [{outcome.steps + 1}, 3]"
+            )
             if outcome.success:
                 break
         return [first, self.world.observe()]

@@ -65,10 +65,13 @@ class AdvanceResult:
     Attributes:
         steps: Control steps taken; fewer than the actions given if the task was solved before the last.
         success: Whether the task's goal held after the last step.
+        end_effector: Position (m) before the first action and after each that was taken; None in worlds
+            without one end effector, or in which it is not known.
     """
 
     steps: int
     success: bool
+    end_effector: Float64[np.ndarray, "position 3"] | None = dataclasses.field(default=None, compare=False)
 
 
 class PhysicsError(RuntimeError):

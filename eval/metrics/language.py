@@ -110,12 +110,38 @@ class EpisodeGrader:
         self._control_hz = control_hz
         self._truths: list[Truth | None] = []
         self._steps: list[int] = []
+        self._due: list[Delivery] = []  # at later control steps
+        self._last: defaultdict[str, _LastText] = defaultdict(_LastText)
+        self._is_watched = False
         self._tasks: defaultdict[str, _TaskGrader] = defaultdict(_TaskGrader)
 
-    def add(self, step: int, truth: Truth | None, deliveries: Iterable[Delivery]) -> None:
-        """Add one query: its control step, its truth and the texts it delivered."""
+    def add(
+        self,
+        step: int,
+        truth: Truth | None,
+        deliveries: Sequence[Delivery],
+        truths: Sequence[Truth | None] = (),
+    ) -> None:
+        """Add one query.
+
+        Args:
+            step: Its control step.
+            truth: The truth at that step.
+            deliveries: The texts it delivered, until the first control step of the next query.
+            truths: The truth before each control step until the next query; empty if not known.
+        """
         self._truths.append(truth)
         self._steps.append(step)
+        self._due += sorted(deliveries, key=lambda delivery: delivery.step)
+        for now, true in enumerate(truths, start=step):
+            while self._due and self._due[0].step <= now:
+                delivery = self._due.pop(0)
+                if delivery.text.task in HEADLINES:
+                    self._last[delivery.text.task].replace(delivery)
+            if true is not None:
+                self._is_watched = True
+                for last in self._last.values():
+                    last.watch(true)
         for delivery in deliveries:
             text = delivery.text
             if text.task in HEADLINES:
@@ -125,7 +151,11 @@ class EpisodeGrader:
 
     def scores(self) -> dict[str, TextScores]:
         """Language task to scores; tasks without finished texts are absent."""
-        return {task: grader.scores() for task, grader in self._tasks.items()}
+        current_s = {
+            task: self._last[task].current_steps / self._control_hz if self._is_watched else None
+            for task in self._tasks
+        }
+        return {task: grader.scores(current_s[task]) for task, grader in self._tasks.items()}
 
 
 class _TaskGrader:
@@ -152,13 +182,41 @@ class _TaskGrader:
             for measure, share in grade.items():
                 sums[measure] += share
 
-    def scores(self) -> TextScores:
+    def scores(self, current_s: float | None) -> TextScores:
         return TextScores(
             **self._counts,
             at_request=dict(self._at_request),
             on_delivery=dict(self._on_delivery),
             staleness_s=self._staleness_s,
+            current_s=current_s,
         )
+
+
+class _LastText:
+    """The text of a language task that was delivered last, and for how many control steps it was true.
+
+    Attributes:
+        current_steps: Control steps, each weighted by the text's score at that step.
+    """
+
+    def __init__(self) -> None:
+        self._task = ""
+        self._predicted: Any = None
+        self._truth: Truth | None = None  # that `_score` is against
+        self._score = 0.0
+        self.current_steps = 0.0
+
+    def replace(self, delivery: Delivery) -> None:
+        self._task, self._truth, self._score = delivery.text.task, None, 0.0
+        parse, _ = _GRADERS[self._task]
+        self._predicted = delivery.truth and parse(delivery.text.text, delivery.truth.nouns)
+
+    def watch(self, truth: Truth) -> None:
+        """Add a control step during which `truth` holds."""
+        if self._predicted is not None and truth != self._truth:
+            share = _GRADERS[self._task][1](self._predicted, truth)[HEADLINES[self._task]]
+            self._truth, self._score = truth, share.hits / share.of if share.of else 1.0
+        self.current_steps += self._score
 
 
 def grade_text(task: str, text: str, truth: Truth) -> Shares | None:

@@ -76,6 +76,8 @@ class TextScores:
         at_request: Measure to share, against the truth when the text was requested.
         on_delivery: The same against the truth when its last token was known.
         staleness_s: Sum over texts of the simulated seconds from request to delivery.
+        current_s: Simulated seconds in which the text delivered last is true, weighted by its score; none
+            before the first text. None on clock `paused`, and in records without it.
     """
 
     texts: int
@@ -84,6 +86,7 @@ class TextScores:
     at_request: Shares
     on_delivery: Shares
     staleness_s: float
+    current_s: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,6 +97,23 @@ class RequestCounts:
     finished: int = 0
     cancelled: int = 0
     dropped: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MotionQuality:
+    """How smoothly the robot moved in an episode; None where undefined or not recorded.
+
+    Attributes:
+        log_dimensionless_jerk: Natural logarithm of the end effector's dimensionless squared jerk.
+        path_length_m: Length of the end effector's path, m.
+        chunk_jump_ratio: Mean change of the executed action at a change of chunk, over that inside chunks.
+        gripper_toggles: Changes of the commands to the grippers between opening and closing.
+    """
+
+    log_dimensionless_jerk: float | None = None
+    path_length_m: float | None = None
+    chunk_jump_ratio: float | None = None
+    gripper_toggles: Total | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -121,6 +141,7 @@ class EpisodeResult:
         policy_s: Seconds spent in policy calls.
         wall_s: Wall time of the episode, seconds.
         texts: Language task to scores; empty without texts.
+        motion: Quality of the motion.
         video: Path of the video, relative to the run's folder.
         error: The exception in one line; only for errors and invalid actions.
         traceback: Its traceback; likewise.
@@ -144,6 +165,7 @@ class EpisodeResult:
     skipped_actions: Total = 0
     progress: float | None = None
     texts: Mapping[str, TextScores] = dataclasses.field(default_factory=dict)
+    motion: MotionQuality = MotionQuality()
     compiles_after_warm_up: int | None = None
     video: str | None = None
     error: str | None = None

@@ -31,6 +31,8 @@ class Execution:
     Attributes:
         success: Whether the task is solved.
         spans: The executed spans of actions.
+        actions: The executed actions.
+        end_effector: Its position (m) before the first of them and after each; empty if not known.
         pictures: Images for the video.
         advance_ms: Wall time of physics.
         blended: Actions of the last chunk that were averaged with the previous chunk.
@@ -61,6 +63,8 @@ class Execution:
         self._picture_due = 0
         self.success = False
         self.spans: list[ActionSpan] = []
+        self.actions: list[np.ndarray] = []
+        self.end_effector: list[np.ndarray] = []
         self.pictures: list[Snapshot] = []
         self.advance_ms = 0.0
         self.blended = 0
@@ -72,6 +76,7 @@ class Execution:
         self._truths = {self._timeline.step: truth}
         self._picture_due = self._timeline.step + (self._picture_steps or 0)
         self.spans, self.pictures, self.advance_ms = [], [], 0.0
+        self.actions, self.end_effector = [], []
 
     def add_chunk(self, chunk: Float64[np.ndarray, "horizon action"], rest: ActionSpan | None) -> None:
         """Add the actions of the query.
@@ -102,6 +107,11 @@ class Execution:
             if self._watched:
                 self._truths[self._timeline.step] = self._world.truth()
 
+    @property
+    def truths(self) -> list[Truth | None]:
+        """The truth before each control step since the query was issued; empty if it is not watched."""
+        return [self._truths[step] for step in sorted(self._truths)[:-1]]
+
     def delivered(
         self, texts: Sequence[TextFinished], latency: Latency
     ) -> tuple[list[Delivery], list[TextFinished]]:
@@ -116,9 +126,13 @@ class Execution:
         return deliveries, late
 
     def _advance(self, span: ActionSpan) -> None:
-        advance = self._world.advance(self._actions(span))
+        actions = self._actions(span)
+        advance = self._world.advance(actions)
         self._timeline.advance(span, advance.steps)
         self.success = advance.success
+        self.actions.extend(actions[: advance.steps])
+        if advance.end_effector is not None:
+            self.end_effector.extend(advance.end_effector[1 if self.end_effector else 0 :])
         _append(self.spans, dataclasses.replace(span, steps=advance.steps))
 
     def _actions(self, span: ActionSpan) -> np.ndarray:

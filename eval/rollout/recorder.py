@@ -10,6 +10,7 @@ from typing import Any
 
 from configs.schema import RunConfig
 from eval.metrics.language import EpisodeGrader
+from eval.metrics.motion_quality import EpisodeMotion
 from eval.metrics.statistics import quantiles
 from eval.records.json_files import json_line
 from eval.records.query_logs import parse_query
@@ -42,6 +43,7 @@ class EpisodeRecorder:
         self._held = self._continued = self._skipped = 0
         self._progress = 0.0
         self._grader = EpisodeGrader(control_hz=plan.protocol.control_hz)
+        self._motion = EpisodeMotion(plan.suite.interface.action)
         self._compiles: int | None = None
         protocol = plan.protocol
         caption = first_caption(
@@ -86,7 +88,9 @@ class EpisodeRecorder:
         self._log.write(json_line(record))
         if self._live_picture.show(query.observation.images):
             self._log.flush()
-        self._grader.add(query.step, query.truth, query.deliveries)
+        self._grader.add(query.step, query.truth, query.deliveries, query.truths)
+        chunks = [span.chunk for span in query.spans for _ in range(span.steps)]
+        self._motion.add(query.executed, chunks, query.end_effector)
         if self._video is not None:
             self._captions.add(parse_query(record))
             self._add_pictures(query, self._video)
@@ -122,6 +126,7 @@ class EpisodeRecorder:
             skipped_actions=self._skipped,
             progress=None if outcome is Outcome.ERROR else self._progress,
             texts=self._grader.scores(),
+            motion=self._motion.quality(),
             video=None if video is None else str(video.relative_to(self._folder.path)),
             error=None if error is None else " ".join(f"{type(error).__name__}: {error}".split()),
             traceback=None if error is None else "".join(traceback.format_exception(error)),

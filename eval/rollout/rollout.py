@@ -36,6 +36,9 @@ class Query:
         free_step: Control step from which the next query could be issued.
         spans: Actions executed until the next query, in order.
         steps: Control steps of all spans.
+        executed: The action of each.
+        end_effector: Its position (m) before the first of them and after each; empty if not known.
+        truths: Ground truth before each of them; empty on clock `paused`.
         continued: Steps that executed the previous chunk until the actions were available.
         held: Steps in which the robot held still.
         skipped: Leading actions of the chunk that were skipped.
@@ -59,6 +62,9 @@ class Query:
     free_step: int
     spans: Sequence[ActionSpan]
     steps: int
+    executed: Sequence[np.ndarray]
+    end_effector: Sequence[np.ndarray]
+    truths: Sequence[Truth | None]
     continued: int
     held: int
     skipped: int
@@ -156,6 +162,9 @@ def rollout(
             free_step=timeline.free_at,
             spans=execution.spans,
             steps=timeline.step - timeline.issued,
+            executed=execution.actions,
+            end_effector=execution.end_effector,
+            truths=execution.truths,
             continued=timeline.continued,
             held=timeline.held,
             skipped=timeline.skipped,

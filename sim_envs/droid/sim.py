@@ -81,13 +81,15 @@ class DroidSim(World):
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
         actions = checked_actions(actions, size=ACTION_SIZE)
         tracker = self._require_reset()
-        for taken, action in enumerate(actions, start=1):
+        success, path = False, [self.station.end_effector]
+        for action in actions:
             self.station.step(action)
+            path.append(self.station.end_effector)
             success = self.rubric.judge(self.station.gripper)
             tracker.step(solved=success)
             if success:
-                return AdvanceResult(steps=taken, success=True)
-        return AdvanceResult(steps=len(actions), success=False)
+                break
+        return AdvanceResult(steps=len(path) - 1, success=success, end_effector=np.array(path))
 
     @override
     def observe(self) -> Observation:

@@ -13,7 +13,7 @@ from sim_envs.droid.control import Control, arm_target, gripper_target
 from sim_envs.droid.moving import movers
 from sim_envs.droid.pieces import Drive, about_z
 from sim_envs.droid.placement import Placement, draw
-from sim_envs.droid.robot import ARM_JOINTS, FINGER_JOINT, GRIPPER_CLOSED
+from sim_envs.droid.robot import ARM_JOINTS, FINGER_JOINT, GRIP_SITE, GRIPPER_CLOSED
 from sim_envs.droid.scene import PHYSICS_STEPS, build_model, part_name
 from sim_envs.droid.shapes import Articulated
 from sim_envs.droid.task_file import ObjectConfig, TaskConfig
@@ -87,6 +87,11 @@ class Station:
     def gripper(self) -> float:
         """0 open, 1 closed."""
         return float(np.clip(self.data.qpos[self._finger] / GRIPPER_CLOSED, 0.0, 1.0))
+
+    @property
+    def end_effector(self) -> Float64[np.ndarray, " 3"]:
+        """Position between the fingertips, m."""
+        return self.data.site(GRIP_SITE).xpos.copy()
 
     def copy(self) -> "Station":
         """An independent copy of the current state."""

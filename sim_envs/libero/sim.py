@@ -120,10 +120,13 @@ class LiberoSim(World):
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
         actions = checked_actions(actions, size=ACTION_SIZE)
         arm = self._reset_arm()
-        for taken, action in enumerate(actions, start=1):
-            if self._control_step(arm, action):
-                return AdvanceResult(steps=taken, success=True)
-        return AdvanceResult(steps=len(actions), success=False)
+        success, path = False, [self._state[:3].copy()]
+        for action in actions:
+            success = self._control_step(arm, action)
+            path.append(self._state[:3].copy())
+            if success:
+                break
+        return AdvanceResult(steps=len(path) - 1, success=success, end_effector=np.array(path))
 
     @override
     def observe(self) -> Observation:

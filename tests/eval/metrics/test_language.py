@@ -108,6 +108,53 @@ def test_a_shuffled_oracle_scores_low():
     assert scores["memory"].at_request["f1"].hits == 0
 
 
+def current_s(truths: str, *texts: tuple[int, str], query_steps: int = 5) -> float | None:
+    """Seconds that narrations about `m`ilk or `b`utter, delivered at control steps, were true."""
+    nouns = {"m": "milk", "b": "butter"}
+    what = {letter: Narration(phase=Phase.GRASP, object=noun) for letter, noun in nouns.items()}
+    grader = EpisodeGrader(control_hz=10.0)
+    for start in range(0, len(truths), query_steps):
+        known = [truth(what[letter]) for letter in truths[start : start + query_steps]]
+        due = [
+            Delivery(text=text("narration", words, 0), step=step, truth=truth(what["m"]))
+            for step, letter in texts
+            for words in [narrate(what[letter]) if letter in what else letter]
+            if start < step <= start + query_steps
+        ]
+        grader.add(start, known[0], due, known)
+    return grader.scores()["narration"].current_s
+
+
+@pytest.mark.parametrize(
+    ("truths", "texts", "seconds"),
+    [
+        ("mmmmmmmmmm", [(1, "m")], 0.9),  # nothing is true before the first text
+        ("mmmmmbbbbb", [(1, "m")], 0.4),  # the text lives on, the truth does not
+        ("mmmmmbbbbb", [(1, "m"), (7, "b")], 0.7),
+        ("mmmmmmmmmm", [(2, "m"), (4, "b")], 0.2),  # the last one counts
+        ("mmmmmmmmmm", [(4, "b"), (2, "m")], 0.2),  # in order of delivery
+        ("bbbbbmmmmm", [(5, "m")], 0.5),  # at the first step of the next query
+        ("mmmmmmmmmm", [(1, "m"), (6, "no such words")], 0.5),  # what cannot be read is not true
+        ("mmmmmmmmmm", [(10, "m")], 0.0),  # as the episode ends
+    ],
+)
+def test_a_text_is_current_while_it_is_the_last_and_true(truths, texts, seconds):
+    assert current_s(truths, *texts) == pytest.approx(seconds)
+
+
+def test_a_memory_is_current_as_far_as_its_items_are_true():
+    grader = EpisodeGrader(control_hz=10.0)
+    half = truth(memory=remembered(milk="on the table", butter="on the table"))
+    now = truth(memory=remembered(milk="on the table", butter="on the plate"))
+    said = text("memory", remember(half.memory), 0)
+    grader.add(0, half, [Delivery(text=said, step=0, truth=half)], [half] * 4 + [now] * 6)
+    assert grader.scores()["memory"].current_s == pytest.approx(0.4 + 0.5 * 0.6)
+
+
+def test_without_the_truth_of_every_step_it_is_not_known_what_is_current():
+    assert graded([truth()], told([truth()], 0))["memory"].current_s is None
+
+
 def test_phase_object_and_target_are_graded_apart():
     true = truth(Narration(phase=Phase.CARRY, object="milk", target="basket"))
     said = Narration(phase=Phase.PLACE, object="milk", target="plate")

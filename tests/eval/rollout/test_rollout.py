@@ -256,3 +256,18 @@ def test_only_a_robot_that_is_held_at_its_state_is_looked_at_for_it():
     queries = list(rollout(world, NotingPolicy(world), KEY, libero_object(max_steps=20), clock=clock))
     assert sum(query.held for query in queries) > 0
     assert world.asked.count("observe") == len(queries)
+
+
+@pytest.mark.parametrize(("clock", "waiting"), [("paused", "continue"), ("fixed:120,300", "hold")])
+def test_queries_have_what_was_executed_and_the_path_that_it_led_along(clock, waiting):
+    world, suite = FakeWorld(success_at=13), libero_object(settle_steps=2)
+    policy = FakePolicy(actions=np.linspace(-0.1, 0.1, 70).reshape(10, 7))
+    how = {"clock": find_clock(RunConfig(clock=clock), [KEY]), "waiting": Waiting(waiting)}
+    queries = list(rollout(world, policy, KEY, suite, **how))
+    steps = np.concatenate([np.diff(query.end_effector, axis=0) for query in queries])
+    executed = np.concatenate([query.executed for query in queries])
+    assert len(executed) == 13
+    np.testing.assert_allclose(steps, executed[:, :3], atol=1e-12)
+    assert [len(query.truths) for query in queries] == [
+        query.steps if clock != "paused" else 0 for query in queries
+    ]

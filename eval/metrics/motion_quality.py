@@ -1,0 +1,114 @@
+"""Quality of motion: smoothness of the end effector, and jumps of the executed actions at changes of chunk.
+
+Dimensionless squared jerk is that of Hogan and Sternad (Journal of Motor Behavior 41:529, 2009): the integral
+of squared jerk, times the duration to the fifth, over the squared amplitude, which is here the length of the
+path. It depends on neither size nor duration of a movement; of a straight minimum-jerk movement it is 720.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float64, Int
+
+from configs.interface import ActionSpec
+from eval.records.schema import MotionQuality
+
+_HOLDING = -1
+"""Stands for the query of a chunk while the robot holds still."""
+
+
+class EpisodeMotion:
+    """Collects the executed actions and the end effector's path of one episode."""
+
+    def __init__(self, action: ActionSpec) -> None:
+        self._action = action
+        self._executed: list[np.ndarray] = []
+        self._chunks: list[int] = []
+        self._path: list[np.ndarray] = []
+
+    def add(
+        self, executed: Sequence[np.ndarray], chunks: Sequence[int | None], end_effector: Sequence[np.ndarray]
+    ) -> None:
+        """Add the control steps until the next query.
+
+        Args:
+            executed: The action of each control step.
+            chunks: The query that each is from; None while the robot holds still.
+            end_effector: Positions (m) before the first step and after each; empty if not known.
+        """
+        self._executed.extend(executed)
+        self._chunks.extend(_HOLDING if chunk is None else chunk for chunk in chunks)
+        self._path.extend(end_effector[1 if self._path else 0 :])
+
+    def quality(self) -> MotionQuality:
+        """The measures of the control steps so far."""
+        if not self._executed:
+            return MotionQuality()
+        path, actions = np.array(self._path).reshape(-1, 3), np.array(self._executed)
+        return MotionQuality(
+            log_dimensionless_jerk=log_dimensionless_jerk(path),
+            path_length_m=path_length(path) if len(path) > 1 else None,
+            chunk_jump_ratio=chunk_jump_ratio(actions, np.array(self._chunks), self._action),
+            gripper_toggles=gripper_toggles(actions, self._action) if self._action.grippers else None,
+        )
+
+
+def log_dimensionless_jerk(path: Float64[np.ndarray, "position 3"]) -> float | None:
+    """Natural logarithm of the dimensionless squared jerk of positions at a constant rate; less is smoother.
+
+    Jerk is the third difference, so the rate cancels. None with fewer than three steps, or if nothing moves
+    or jerks.
+    """
+    steps, length = len(path) - 1, path_length(path)
+    if steps < 3 or length == 0:
+        return None
+    squared = float((np.diff(path, n=3, axis=0) ** 2).sum())
+    return math.log(squared * steps**5 / length**2) if squared else None
+
+
+def path_length(path: Float64[np.ndarray, "position 3"]) -> float:
+    """Length of the path through the positions, m."""
+    return float(np.linalg.norm(np.diff(path, axis=0), axis=1).sum())
+
+
+def chunk_jump_ratio(
+    actions: Float64[np.ndarray, "step action"], chunks: Int[np.ndarray, " step"], spec: ActionSpec
+) -> float | None:
+    """Mean change of the action per control step at changes of chunk, over that inside chunks.
+
+    The change is the Euclidean distance over all channels but the grippers', within the action's limits.
+    Holding still counts as a chunk, whose inside is left out. None without a change of chunk, or if no action
+    changes inside one.
+
+    Args:
+        actions: The executed actions.
+        chunks: The query that each is from; negative while the robot holds still.
+        spec: Conventions of the actions.
+    """
+    arm = actions[:, ~np.isin(np.arange(spec.size), _gripper_places(spec))]
+    if spec.limits is not None:
+        arm = np.clip(arm, *spec.limits)
+    jumps = np.linalg.norm(np.diff(arm, axis=0), axis=1)
+    changes = chunks[1:] != chunks[:-1]
+    inside = jumps[~changes & (chunks[1:] != _HOLDING)]
+    if not changes.any() or not inside.any():
+        return None
+    return float(jumps[changes].mean() / inside.mean())
+
+
+def gripper_toggles(actions: Float64[np.ndarray, "step action"], spec: ActionSpec) -> int:
+    """Changes between commands nearer to open and nearer to closed, summed over the grippers."""
+    toggles = 0
+    for gripper in spec.grippers:
+        commands = actions[:, spec.channel(gripper.name)]
+        closing = np.abs(commands - gripper.closed) < np.abs(commands - gripper.open)
+        toggles += int((closing[1:] != closing[:-1]).sum())
+    return toggles
+
+
+def _gripper_places(spec: ActionSpec) -> list[int]:
+    """Indices of the grippers' channels."""
+    sizes = {part.name: part.size for part in spec.channels}
+    firsts = {gripper.name: spec.channel(gripper.name) for gripper in spec.grippers}
+    return [first + place for name, first in firsts.items() for place in range(sizes[name])]

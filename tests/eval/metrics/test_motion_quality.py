@@ -1,0 +1,100 @@
+"""Smoothness has its known value, free of size and duration; jumps and toggles are those executed."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eval.metrics.motion_quality import (
+    EpisodeMotion,
+    chunk_jump_ratio,
+    gripper_toggles,
+    log_dimensionless_jerk,
+    path_length,
+)
+from eval.records.schema import MotionQuality
+from sim_envs.fake import FakeSuite
+
+ACTION = FakeSuite().interface.action
+SIZES = st.floats(0.01, 100)
+
+
+def minimum_jerk(steps: int, metres: float = 1.0) -> np.ndarray:
+    at = np.linspace(0, 1, steps + 1)
+    return metres * np.outer(10 * at**3 - 15 * at**4 + 6 * at**5, np.array([2, -1, 2]) / 3)
+
+
+@given(SIZES)
+def test_a_minimum_jerk_movement_has_the_published_value_at_every_size(metres):
+    path = minimum_jerk(400, metres)
+    assert log_dimensionless_jerk(path) == pytest.approx(math.log(720), abs=0.05)
+    assert path_length(path) == pytest.approx(metres)
+
+
+@given(st.integers(100, 1000))
+def test_it_does_not_depend_on_the_duration(steps):
+    found = log_dimensionless_jerk(minimum_jerk(steps))
+    assert found == pytest.approx(log_dimensionless_jerk(minimum_jerk(2 * steps)), abs=0.1)
+
+
+def test_a_movement_with_a_stop_is_less_smooth():
+    there = minimum_jerk(50)
+    twice = np.concatenate([there, there[-1] + there[1:]])
+    assert log_dimensionless_jerk(twice) > log_dimensionless_jerk(minimum_jerk(100, 2.0)) + 1
+
+
+@pytest.mark.parametrize("path", [np.zeros((9, 3)), minimum_jerk(2), np.empty((0, 3)), np.eye(3)[[0]]])
+def test_what_is_still_or_too_short_has_no_jerk(path):
+    assert log_dimensionless_jerk(path) is None
+
+
+def test_constant_jumps_have_ratio_1():
+    actions = np.arange(12.0)[:, None] * np.full(7, 0.01)
+    assert chunk_jump_ratio(actions, np.arange(12) // 4, ACTION) == pytest.approx(1)
+
+
+def test_a_jump_counts_where_chunks_change_and_the_gripper_does_not():
+    actions = np.arange(8.0)[:, None] * np.full(7, 0.01)
+    actions[4:, 0] += 0.1
+    actions[2:, 6] = 1
+    inside = 0.01 * math.sqrt(6)
+    expected = math.hypot(0.11, 0.01 * math.sqrt(5)) / inside
+    assert chunk_jump_ratio(actions, np.arange(8) // 4, ACTION) == pytest.approx(expected)
+    assert gripper_toggles(actions, ACTION) == 1
+
+
+def test_holding_still_is_a_chunk_whose_inside_does_not_count():
+    actions = np.zeros((6, 7))
+    actions[3:, 0] = [0.2, 0.3, 0.4]
+    chunks = np.array([-1, -1, -1, 0, 0, 0])
+    assert chunk_jump_ratio(actions, chunks, ACTION) == pytest.approx(2)
+
+
+def test_commands_beyond_the_limits_are_executed_at_the_limits():
+    actions = np.zeros((4, 7))
+    actions[:, 0] = [0.0, 1.0, 9.0, 0.0]
+    assert chunk_jump_ratio(actions, np.array([0, 0, 0, 1]), ACTION) == pytest.approx(2)
+
+
+@pytest.mark.parametrize("chunks", [np.zeros(4, int), np.arange(4)])
+def test_without_a_change_of_chunk_or_an_inside_there_is_no_ratio(chunks):
+    assert chunk_jump_ratio(np.linspace(0, 1, 28).reshape(4, 7), chunks, ACTION) is None
+
+
+def test_spans_of_one_path_join_without_a_step_between_them():
+    motion, path = EpisodeMotion(ACTION), minimum_jerk(20)
+    for first in (0, 10):
+        motion.add(list(np.zeros((10, 7))), [first] * 10, list(path[first : first + 11]))
+    found = motion.quality()
+    assert found.log_dimensionless_jerk == log_dimensionless_jerk(path)
+    assert found.path_length_m == pytest.approx(1)
+    assert (found.chunk_jump_ratio, found.gripper_toggles) == (None, 0)
+
+
+def test_what_a_world_does_not_give_is_absent_and_not_zero():
+    motion = EpisodeMotion(ACTION)
+    assert motion.quality() == MotionQuality()
+    motion.add(list(np.zeros((3, 7))), [0, 0, 0], [])
+    assert motion.quality() == MotionQuality(gripper_toggles=0)
