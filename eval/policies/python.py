@@ -25,9 +25,10 @@ _OPENPI = ("infer", "reset")
 def open_python(target: str, kwargs: Mapping[str, Any], *, worlds: int = 1) -> LoadedPolicy:
     """A policy from a class, or from a function that returns one.
 
-    A policy with `act` follows the contract in `eval/policies/base.py`. Any other follows openpi's. Its
-    optional attributes are `embodiment`, the name of its robot, or `interface`, which describes one, and
-    `horizon`, the number of actions in an answer.
+    A policy with `act` follows the contract in `eval/policies/base.py`; its optional attribute `writes_texts`
+    says whether its replies have texts (default: no). Any other follows openpi's. Its optional attributes are
+    `embodiment`, the name of its robot, or `interface`, which describes one, and `horizon`, the number of
+    actions in an answer.
 
     Args:
         target: `package.module:Class`, or `path/to/file.py:Class`.
@@ -68,6 +69,7 @@ def _opened(policy: Any, target: str) -> LoadedPolicy:
             inputs=inputs,
             in_world=lambda *_: policy,
             groups=(SingleRowBatch(policy),),
+            writes_texts=getattr(policy, "writes_texts", False),
             reports_work=True,
         )
     adapted, remark = _adapted(policy, target)

@@ -181,12 +181,44 @@ class Still:
 """
 
 
-@pytest.mark.parametrize(("given", "mode"), [([], "actions"), (["--mode", "unified"], "unified")])
+CONTRACT = """
+import numpy as np
+from oxygen.policy.reply import EpisodeEnd, Reply
+from oxygen.robots.conventions import LIBERO
+
+
+class Still:
+    interface = LIBERO
+
+    def reset(self, key):
+        pass
+
+    def act(self, observation):
+        return np.zeros((10, 7))
+
+    def complete(self):
+        return Reply(timings_ms={"action": 1.0, "frame": 1.0})
+
+    def finish(self):
+        return EpisodeEnd()
+"""
+TALKS = CONTRACT.replace("interface =", "writes_texts = True\n    interface =")
+
+
+@pytest.mark.parametrize(
+    ("source", "given", "mode"),
+    [
+        (OPENPI, [], "actions"),
+        (OPENPI, ["--mode", "unified"], "unified"),
+        (CONTRACT, [], "actions"),
+        (TALKS, [], "unified"),
+    ],
+)
 def test_a_policy_without_texts_runs_in_mode_actions_unless_one_is_chosen(
-    given, mode, tmp_path, monkeypatch, capsys
+    source, given, mode, tmp_path, monkeypatch, capsys
 ):
     without_physics(monkeypatch)
-    (tmp_path / "still.py").write_text(OPENPI)
+    (tmp_path / "still.py").write_text(source)
     one = ["--policy", f"{tmp_path / 'still.py'}:Still", "--suite", "libero_object", "--task-ids", "3"]
     runs = ["--output-dir", str(tmp_path / "runs"), "--no-report"]
     assert call(run.app, *one, "--num-trials-per-task", "4", *given, *runs) == 0

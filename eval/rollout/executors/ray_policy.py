@@ -17,7 +17,7 @@ from eval.policies.served import IN_MESSAGES, EpisodeStart
 from eval.policies.serving import PolicyServer
 from eval.rollout.executors.ray_world import EpisodeLeft, UnknownEpisode
 
-_SENT_FIELDS = ("interface", "horizon", "inputs", "reports_work", "remark")
+_SENT_FIELDS = ("interface", "horizon", "inputs", "writes_texts", "reports_work", "remark")
 """Fields of `LoadedPolicy` that are sent to the driver."""
 
 

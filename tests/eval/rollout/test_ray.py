@@ -9,6 +9,7 @@ import pytest
 
 from configs.errors import UsageError
 from configs.schema import RunConfig
+from eval.policies.resolved import resolve_policy
 from eval.records.schema import Outcome
 from eval.rollout.executors.choice import choose_executor
 from eval.rollout.executors.serial import SERIAL
@@ -69,6 +70,13 @@ def test_records_are_those_of_one_world_after_the_other(tmp_path, executor):
     assert files == [
         {path.relative_to(run.folder.path) for path in run.folder.path.rglob("*.*")} for run in alone
     ]
+
+
+def test_the_driver_knows_that_a_class_writes_no_texts(tmp_path, executor):
+    config = fake(tmp_path, ErrantSuite)
+    (policy,) = executor.open_policies(resolve_policy(config), [config], print)
+    assert not policy.writes_texts
+    policy.close()
 
 
 def test_an_actor_that_dies_or_hangs_is_replaced_and_its_episode_played_once_more(tmp_path, executor):
