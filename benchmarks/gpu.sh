@@ -20,11 +20,11 @@ failed=0
 if [ "${SIZE:-full}" = small ]; then
   policies="small small_droid" work="--text-tokens 4 --tokens-per-frame 1 2 --repetitions 2 --queries 1"
   robots="1 2" soak=40 energy=10 few="--repetitions 2 --queries 3 --text-tokens 6 --tokens-per-frame 1 3"
-  texts=6 turns=2
+  texts=6 turns=2 memory=small suffix="--text-tokens 4 --tokens-per-frame 2 --repetitions 2 --queries 1"
 else
   policies="pi05_libero pi05_droid" work="--text-tokens 30 --tokens-per-frame 1 5 10 30"
   robots="1 4 16" soak=2000 energy=200 few="--repetitions 6 --queries 6"
-  texts=30 turns=6
+  texts=30 turns=6 memory=pi05_libero_memory suffix="--text-tokens 11 --tokens-per-frame 5"
 fi
 
 # part NAME SECONDS COMMAND…: runs a part once, with a limit; its output goes to NAME.log.
@@ -53,6 +53,11 @@ bench() { # NAME SECONDS POLICY OPTIONS…
   part "$name" "$seconds" "$PYTHON" -m eval.bench --policy "$policy" --random-weights "$@"
 }
 
+# OxyGen's adapter for memory texts: without it, and with either mask. 11 tokens are its median text.
+# shellcheck disable=SC2086
+bench adapter 120 $memory $suffix --modes actions isolated shared unified --adapter off exact published \
+  --output "$OUT/adapter_$memory.jsonl" --resume
+
 # Stages against their floors; all modes, whose actions must be equal bit for bit (else exit code 1).
 for policy in $policies; do
   bench "roofline_$policy" 85 "$policy" --roofline --output "$OUT/roofline_$policy.json"
@@ -66,7 +71,7 @@ done
 if command -v nvidia-cuda-mps-control >/dev/null && nvidia-cuda-mps-control -d; then
   for policy in $policies; do
     # shellcheck disable=SC2086
-    bench "service_$policy" 60 "$policy" $work --modes actions isolated parallel unified \
+    bench "service_$policy" 40 "$policy" $work --modes actions isolated parallel unified \
       --output "$OUT/service_$policy.jsonl" --resume
   done
   echo quit | nvidia-cuda-mps-control
@@ -93,12 +98,12 @@ for policy in $policies; do
 done
 
 # Other attentions, compiler options and int8 weights beside what is served, stage by stage.
-part candidates 230 "$PYTHON" -m benchmarks.candidates --policy "$first" --text-tokens $texts \
+part candidates 190 "$PYTHON" -m benchmarks.candidates --policy "$first" --text-tokens $texts \
   --repetitions $turns --output "$OUT/candidates.json"
 
 if [ -d "${REFERENCE:-}" ]; then
   # shellcheck disable=SC2086
-  part reference 210 "$PYTHON" -m benchmarks.oxygen_reference "$REFERENCE" --python "$REFERENCE_PYTHON" \
+  part reference 170 "$PYTHON" -m benchmarks.oxygen_reference "$REFERENCE" --python "$REFERENCE_PYTHON" \
     --policy "$first" $few --output "$OUT/reference.json"
 else
   echo "reference: left out; name a clone of the published code with REFERENCE=DIR"

@@ -19,8 +19,15 @@ from configs.cli import run_app
 from eval.bench.ratios import paired_ratio
 from eval.metrics.language_results import difference, percentage
 from eval.metrics.noninferiority import PairCounts, Verdict, corrected_verdicts, verdict_of
-from eval.metrics.statistics import Interval, paired_difference_95, wilson_95
-from eval.metrics.time_to_success import success_curve, time_ratio
+from eval.metrics.statistics import (
+    Interval,
+    cluster_bootstrap_95,
+    mean_difference,
+    paired_difference_95,
+    ratio_of_sums,
+    wilson_95,
+)
+from eval.metrics.time_to_success import restricted_times, success_curve, time_ratio
 from eval.records.schema import EpisodeResult, Outcome, RequestCounts, Share
 from eval.report.comparison_verdict import TIME_MARGIN, judge_time
 from sim_envs.world import EpisodeKey
@@ -33,6 +40,8 @@ MARGIN = 0.05
 SUITES = 4
 _WRONG = {0.0: (Verdict.INFERIOR, Verdict.SUPERIOR), -MARGIN: (Verdict.NON_INFERIOR, Verdict.SUPERIOR)}
 """True difference to the verdicts that are wrong then."""
+_LIMIT_S = 30.0
+"""Time limit of a simulated episode."""
 
 app = App(name="python -m benchmarks.interval_coverage")
 
@@ -87,7 +96,20 @@ def main(
 
 def simulate(scale: float = 1.0) -> Iterator[Rate]:
     """Every rate, in the order of the table."""
-    parts = wilson, tango, texts, text_differences, times, bench_ratios, curves, verdicts, holm_verdicts
+    parts = (
+        wilson,
+        tango,
+        texts,
+        text_differences,
+        currency,
+        times,
+        restricted,
+        motion,
+        bench_ratios,
+        curves,
+        verdicts,
+        holm_verdicts,
+    )
     for part in parts:
         yield from part(scale, np.random.default_rng(0))
 
@@ -125,6 +147,43 @@ def text_differences(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
         found = (_sampled_difference(rng, n, rate) for _ in range(_bootstraps(n, scale)))
         of = f"rate {rate:g} and {0.8 * rate:g}"
         yield _coverage("difference of texts (bootstrap)", of, n, found, 20 * rate)
+
+
+def currency(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
+    """Intervals of the share of simulated time in which the last text is true."""
+    for rate, n in itertools.product(RATES, SIZES):
+        seconds = (rng.uniform(4, 14, n) for _ in range(_bootstraps(n, scale)))
+        found = (
+            cluster_bootstrap_95(
+                ratio_of_sums, s * rng.beta(8 * rate, 8 * (1 - rate), n), s, method="percentile"
+            )
+            for s in seconds
+        )
+        yield _coverage("currency of texts (bootstrap)", f"rate {rate:g}", n, found, rate)
+
+
+def restricted(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
+    """Intervals of the ratio of restricted mean times: A solves at a rate, B at 0.8 of it, in 3 to 12 s."""
+    for rate, n in itertools.product(RATES, SIZES):
+        sampled = (_restricted(rng, n, rate) for _ in range(_bootstraps(n, scale)))
+        found = [restricted_times(pairs, {"simulated": _LIMIT_S}) for pairs in sampled]
+        a, b = (share * 7.5 + (1 - share) * _LIMIT_S for share in (rate, 0.8 * rate))
+        of = f"rate {rate:g} and {0.8 * rate:g}"
+        yield _coverage(
+            "restricted mean time (bootstrap)", of, n, (each and each.ci95 for each in found), b / a
+        )
+
+
+def motion(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
+    """Intervals of a paired difference of means of a skewed measure, whose scatter is half its median."""
+    for ratio, n in itertools.product((1.0, 1.2), SIZES):
+        sampled = (
+            np.exp(0.5 * rng.standard_normal((n, 2))) * (1, ratio) for _ in range(_bootstraps(n, scale))
+        )
+        found = (mean_difference(pairs.tolist()) for pairs in sampled)
+        truth = (ratio - 1) * np.exp(0.125)
+        intervals = (each and each.ci95 for each in found)
+        yield _coverage("quality of motion (bootstrap)", f"ratio {ratio:g}", n, intervals, truth)
 
 
 def times(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
@@ -245,7 +304,7 @@ def _ends(row: dict | None) -> Interval | None:
 
 
 def _episode(seconds: float | None) -> EpisodeResult:
-    """An episode solved after `seconds` of simulated time, or not within 30 if None."""
+    """An episode solved after `seconds` of simulated time, or not within its limit if None."""
     return EpisodeResult(
         key=EpisodeKey(suite="simulated", task_id=0, init_id=0, seed=0),
         task="",
@@ -259,7 +318,7 @@ def _episode(seconds: float | None) -> EpisodeResult:
         requests=RequestCounts(),
         policy_s=0.0,
         wall_s=0.0,
-        simulated_s=30.0 if seconds is None else seconds,
+        simulated_s=_LIMIT_S if seconds is None else seconds,
     )
 
 
@@ -269,6 +328,13 @@ def _timed(rng: np.random.Generator, n: int, ratio: float) -> list[tuple[Episode
     noise = np.exp(0.1 * rng.standard_normal((2, n)) + np.log(1.8) * (rng.random((2, n)) < 0.1))
     a, b = seconds * noise[0], ratio * seconds * noise[1]
     return [(_episode(x), _episode(y)) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
+
+
+def _restricted(rng: np.random.Generator, n: int, rate: float) -> list[tuple[EpisodeResult, EpisodeResult]]:
+    solved = rng.random((n, 2)) < (rate, 0.8 * rate)
+    seconds = np.where(solved, rng.uniform(3, 12, (n, 2)), np.nan)
+    a, b = ([_episode(None if np.isnan(s) else s) for s in column] for column in seconds.T.tolist())
+    return list(zip(a, b, strict=True))
 
 
 def _drifting(rng: np.random.Generator, n: int) -> tuple[list[float], list[float]]:

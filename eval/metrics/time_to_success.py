@@ -89,7 +89,10 @@ class RestrictedTimes:
 def restricted_times(
     pairs: Sequence[tuple[EpisodeResult, EpisodeResult]], limits_s: Mapping[str, float]
 ) -> RestrictedTimes | None:
-    """The restricted mean times over graded pairs (A, B); None if there is none, or no time was recorded."""
+    """The restricted mean times over graded pairs (A, B); None if there is none, or no time was recorded.
+
+    Pairs of which no episode was solved say nothing of how long success takes: there is no interval then.
+    """
     both = [(restricted_s(a, limits_s), restricted_s(b, limits_s)) for a, b in pairs]
     seconds = [(a, b) for a, b in both if a is not None and b is not None]
     difference = mean_difference(seconds)
@@ -97,6 +100,8 @@ def restricted_times(
         return None
     ratio = difference.b / difference.a
     interval = cluster_bootstrap_95(ratio_of_sums, *np.array(seconds).T[::-1], method="percentile")
+    if not any(solved(episode) for pair in pairs for episode in pair):
+        return RestrictedTimes(seconds=dataclasses.replace(difference, ci95=None), ratio=ratio, ci95=None)
     return RestrictedTimes(seconds=difference, ratio=ratio, ci95=interval or agreed(ratio, len(seconds)))
 
 

@@ -40,7 +40,7 @@ def run(tmp_path):
 @pytest.mark.parametrize("size", ["full", "small"])
 def test_all_parts_together_take_at_most_25_minutes(run, size):
     said, limits = run(SIZE=size)
-    assert len(limits) == len(said.splitlines()) == 13
+    assert len(limits) == len(said.splitlines()) == 14
     assert min(limits) > 0
     assert sum(limits) <= _MAX_S
 

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 
-import imageio.v3 as iio
 import numpy as np
 import pytest
 
@@ -16,24 +15,26 @@ from eval.report.sweep_page import write_sweep_page
 from tests.eval.bench.conftest import WORKLOAD, made_up  # noqa: F401 - a fixture
 from tests.eval.factory import RunBuilder, asked, episode, key, query, said
 from tests.eval.report.test_sweep_record import record  # noqa: F401 - a fixture
+from videos.mp4 import Mp4Writer
 
 pytestmark = pytest.mark.slow
 HOSTILE = "<img src=x onerror=alert(1)> \x1b[31m </script>"
-HZ = 20
+HZ = 20.0
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     """Two runs of 60 episodes that differ in the last one, which has videos and texts."""
     folder = tmp_path_factory.mktemp("runs")
-    frames = np.zeros((60, 64, 64, 3), np.uint8)
     runs = []
     for mode, last in (("isolated", "success"), ("unified", "timeout")):
         run = RunBuilder.at(folder / mode, mode=mode, n_planned=60)
         for init_id in range(59):
             run.add(episode(key(init_id), simulated_s=5.0, language=f"task of state {init_id}"))
         (run.path / "videos").mkdir()
-        iio.imwrite(run.path / "videos" / "last.mp4", frames, fps=HZ)
+        writer = Mp4Writer(run.path / "videos" / "last.mp4", width=64, height=64, fps=HZ)
+        writer.write(np.zeros((64, 64, 3), np.uint8), times=60)
+        writer.close()
         text = {**said(0, HOSTILE), "step": 5}
         run.add(
             episode(key(59), last, simulated_s=3.0, steps=60, language=HOSTILE, video="videos/last.mp4"),

@@ -57,6 +57,13 @@ def test_restricted_times_pair_all_episodes_and_count_failures_as_the_limit():
     assert restricted_times([(took(None), took(None))], {}) is None
 
 
+def test_restricted_times_of_unsolved_episodes_have_no_interval():
+    unsolved = (took(20, "timeout"), took(20, "timeout"))
+    found = restricted_times([unsolved] * 30, {})
+    assert (found.ratio, found.ci95, found.seconds.ci95) == (1, None, None)
+    assert restricted_times([*[unsolved] * 29, (took(5), took(5))], {}).ci95 is not None
+
+
 def test_failing_more_often_is_slower_though_what_both_solved_took_as_long():
     pairs = [(took(5), took(5))] * 60 + [(took(5), took(20, "timeout"))] * 20
     judgement = judge_restricted(restricted_times(pairs, {}), a="isolated", b="unified")
