@@ -50,7 +50,11 @@ def _sections(folder: Path, pattern: str, section: Any) -> Iterator[str]:
 
 
 def _modes(folder: Path) -> Iterator[str]:
-    for prefix, with_service in (("modes", ""), ("service", ", with the multi-process service")):
+    for prefix, with_service in (
+        ("adapter", ""),
+        ("modes", ""),
+        ("service", ", with the multi-process service"),
+    ):
         for path in sorted(folder.glob(f"{prefix}_*.jsonl")):
             workloads: dict[str, list[Row]] = {}
             for row in RowFile(path).rows:
@@ -62,6 +66,24 @@ def _modes(folder: Path) -> Iterator[str]:
                     ("mode", "action p50, ms", "frame p50, ms", "× isolated", "actions equal"),
                     ((row_label(row), *_cells(row)) for row in rows),
                 )
+                if prefix == "adapter":
+                    yield _adapter(rows)
+
+
+def _adapter(rows: Sequence[Row]) -> str:
+    """What the adapter adds to a frame of `shared`, beside what OxyGen's authors measured on their device."""
+    frames = {row.adapter: row for row in rows if row.mode == "shared"}
+    without = frames.pop("off")
+    added = [
+        f"{row.frame_ms_p50 - without.frame_ms_p50:.2f} ms (mask {mask})" for mask, row in frames.items()
+    ]
+    said = (
+        f"A text of {without.text_tokens} tokens takes {' and '.join(added)} longer with the adapter than "
+        f"without; prefill takes {without.stage_ms['prefill']:.2f} ms."
+    )
+    if "4090" in without.device and without.text_tokens == 11:
+        said += " OxyGen's authors measured 8.16 and 47.66 ms on this device."
+    return said
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -32,6 +32,24 @@ def test_rows_of_the_benchmark_become_a_table_for_each_workload(tmp_path):
     )
 
 
+def test_the_adapters_part_stands_beside_what_its_authors_measured_on_their_device(tmp_path):
+    (line, *_) = (_ROOT / "benchmarks/results/bench_small.jsonl").read_text(encoding="utf-8").splitlines()
+    row = json.loads(line) | {"mode": "shared", "text_tokens": 11, "tokens_per_frame": None}
+    row["stage_ms"]["prefill"] = 40.0
+    frames = {"off": 60.0, "exact": 68.5, "published": 69.25}
+    for device, theirs in (("NVIDIA GeForce RTX 4090", True), ("NVIDIA H200", False)):
+        rows = [
+            row | {"device": device, "adapter": mask, "frame_ms_p50": frame} for mask, frame in frames.items()
+        ]
+        (tmp_path / "adapter_x.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows))
+        tables = report(tmp_path)
+        assert (
+            "takes 8.50 ms (mask exact) and 9.25 ms (mask published) longer with the adapter than without; "
+            "prefill takes 40.00 ms." in tables
+        )
+        assert ("measured 8.16 and 47.66 ms on this device" in tables) == theirs
+
+
 def test_candidates_become_a_table_and_what_was_left_out_a_line(tmp_path):
     timed = {"stage": "denoise", "ms": [4.0, 4.2], "floor_ms": 2.0, "equal_tokens": None}
     rows = [
