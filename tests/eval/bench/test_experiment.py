@@ -36,10 +36,12 @@ def rows(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_every_mode_has_a_row_and_every_k_of_unified(rows):
+def test_every_mode_has_a_row_and_every_k_of_interleaved_and_unified(rows):
     assert [(row.mode, row.tokens_per_frame) for row in rows] == [
         ("actions", None),
         ("isolated", None),
+        ("interleaved", 1),
+        ("interleaved", 3),
         ("shared", None),
         ("unified", 1),
         ("unified", 3),
@@ -105,14 +107,15 @@ def test_modes_that_differ_in_their_actions_are_flagged_and_fail_the_run(tmp_pat
 @pytest.mark.slow
 def test_memory_is_reported_for_each_configuration_by_itself(rows):
     """Every program counts the weights, and `parallel` its second process."""
-    actions, isolated, shared, unified, _, parallel = rows
+    actions, isolated, interleaved, _, shared, unified, _, parallel = rows
     assert set(actions.program_bytes) == {"prefill", "denoise"}
     assert set(isolated.program_bytes) == {"prefill", "denoise", "fork", "decode_1"}
+    assert set(interleaved.program_bytes) == {"prefill", "denoise", "fork", "decode_1"}
     assert set(unified.program_bytes) == {"prefill", "denoise", "fork", "decode_6"}
     assert actions.needed_memory_bytes <= shared.needed_memory_bytes
     assert parallel.needed_memory_bytes > isolated.needed_memory_bytes
     assert all(row.needed_memory_bytes < row.peak_memory_bytes for row in rows)
-    assert [row.second_process_bytes for row in rows[:-1]] == [None] * 5
+    assert [row.second_process_bytes for row in rows[:-1]] == [None] * (len(rows) - 1)
     if sys.platform == "linux":
         assert parallel.second_process_bytes > 50e6
         assert parallel.peak_memory_bytes >= unified.peak_memory_bytes + parallel.second_process_bytes
@@ -130,7 +133,7 @@ def test_latencies_are_ordered(rows):
         assert row.action_ms_p50 <= row.action_ms_p95 <= row.action_ms_p99
         if row.mode != "actions":
             assert 0 < row.first_token_ms_p50 <= row.request_ms_p50
-    unified = next(row for row in rows if row.tokens_per_frame == 1)
+    unified = next(row for row in rows if row.mode == "unified")
     assert unified.request_ms_p50 > 4 * unified.frame_ms_p50, "six frames for six tokens"
     assert unified.decode_batch == 6
     assert set(unified.stage_ms) == {"prefill", "denoise", "guided_denoise", "fork", "decode_6"}
