@@ -119,7 +119,7 @@ def test_a_missing_extra_is_one_line_with_its_remedy(capsys, monkeypatch):
     code, out, err = outcome(command, [], capsys)
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
-    assert "this command needs pyarrow, which is not installed: run uv pip install -e '.[train]'" in err
+    assert "this needs the package pyarrow, which is not installed: run uv pip install -e '.[train]'" in err
 
 
 def test_ctrl_c_exits_with_130(capsys):

@@ -20,8 +20,8 @@ from configs.interface import (
     Motion,
     ObservationSpec,
     Rotation,
+    compare,
 )
-from configs.interface_check import compare
 
 ARM = Interface(
     name="arm",

@@ -6,8 +6,7 @@ from configs.errors import UsageError
 from configs.language_task import LanguageTaskConfig
 from configs.load import check, load, names
 from configs.profile import ProfileConfig
-from configs.schema import PolicyConfig, RunConfig, SuiteConfig
-from configs.variants import VariantsConfig
+from configs.schema import PolicyConfig, RunConfig, SuiteConfig, VariantsConfig
 
 
 @pytest.mark.parametrize(
