@@ -184,8 +184,8 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     for path, why in {
-        tmp_path / "file": "is no folder",
-        tmp_path / "file" / "a": "file is no folder",
+        tmp_path / "file": "is not a folder",
+        tmp_path / "file" / "a": "file is not a folder",
         tmp_path / "link": "is a broken link",
         tmp_path / "link" / "a" / "b": "link is a broken link",
     }.items():
