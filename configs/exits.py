@@ -12,7 +12,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, TypeGuard
 
 from configs.errors import UsageError, install_command
 
@@ -84,13 +84,18 @@ def _as_usage_error(error: Exception) -> UsageError | None:
     if isinstance(error, ModuleNotFoundError) and error.name in _EXTRA_OF:
         command = install_command(_EXTRA_OF[error.name])
         return UsageError(f"this needs the package {error.name}, which is not installed: run {command}")
-    if isinstance(error, OSError) and (error.filename is not None or is_disk_full(error)):
-        return _unusable(error)
+    if is_disk_full(error):
+        return UsageError(
+            f"{error.filename or 'writing'}: {error.strerror}; free some, and run it again (--resume)"
+        )
+    if isinstance(error, OSError) and error.filename is not None:
+        reason = error.strerror or type(error).__name__
+        return UsageError(f"cannot use {str(error.filename)!r}: {reason}; give another")
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     return jax_does_not_start(error) if frame.f_globals["__name__"] in _READS_ENVIRONMENT else None
 
 
-def is_disk_full(error: BaseException) -> bool:
+def is_disk_full(error: BaseException) -> TypeGuard[OSError]:
     """Whether there was no space to write a file."""
     return isinstance(error, OSError) and error.errno in _NO_SPACE
 
@@ -106,13 +111,6 @@ def jax_does_not_start(error: Exception) -> UsageError:
     names = [name for name in os.environ if name.startswith("JAX_") and name in str(error)]
     given = " and ".join(f"{name}={os.environ[name]}" for name in names) or "its environment variables"
     return UsageError(f"JAX does not start ({error}): correct or unset {given}")
-
-
-def _unusable(error: OSError) -> UsageError:
-    reason = error.strerror or type(error).__name__
-    if is_disk_full(error):
-        return UsageError(f"{error.filename or 'writing'}: {reason}; free some, and run it again (--resume)")
-    return UsageError(f"cannot use {str(error.filename)!r}: {reason}; give another")
 
 
 @contextlib.contextmanager
