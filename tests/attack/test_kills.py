@@ -83,33 +83,11 @@ _FORKING.set_forkserver_preload(
 """Commands are killed in forked processes: a kill every second leaves no time for imports."""
 
 
-def seconds_of(command: Command, folder: Path) -> float:
-    """Seconds that a command takes that nothing kills."""
-    _kill_after(command, folder.with_name("first"), None)
-    began = time.monotonic()
-    _kill_after(command, folder, None)  # with nothing left to import
-    return time.monotonic() - began
-
-
-def kill_until_it_ends(command: Command, folder: Path, *, within_s: float, rng: random.Random) -> int:
-    """Kill a command at random moments, and start it again, until it was quicker.
-
-    Each time it is given a little longer, so that it ends on a machine that has become busy.
-
-    Returns:
-        The number of kills.
-    """
-    kills = 0
-    while _kill_after(command, folder, rng.uniform(0, within_s * 1.05**kills)):
-        kills += 1
-    return kills
-
-
-def _kill_after(command: Command, folder: Path, seconds: float | None) -> bool:
-    """Start the command; returns whether it was killed. It may not end in any other way."""
+def killed(command: Command, folder: Path, after_s: float | None = None) -> bool:
+    """Run the command; returns whether it was killed. It may not end in any other way."""
     process = _FORKING.Process(target=_quietly, args=(command, folder))
     process.start()
-    process.join(seconds)
+    process.join(after_s)
     process.kill()
     process.join()
     assert process.exitcode in (0, -signal.SIGKILL)
@@ -126,42 +104,38 @@ def _quietly(command: Command, folder: Path) -> None:
 Records = Sequence[tuple[str, object]]
 """Contents of a finished folder, by name: episodes, files, steps."""
 
-WRONG = ("lost", "doubled", "different")
-"""Possible faults of a record."""
+
+def resumed_equals_uninterrupted(
+    command: Command, folder: Path, least: int, records: Callable[[Path], Records]
+) -> None:
+    """Kill the command at random moments, at least so often, and compare every folder that it completes.
+
+    Prints the numbers of kills and of records lost, doubled and different (`pytest -rP` shows them).
+    """
+    assert not killed(command, folder / "first")  # imports
+    began = time.monotonic()
+    assert not killed(command, folder / "whole")
+    seconds = time.monotonic() - began
+    assert seconds > 0.3, "it lasts long enough to be killed in the middle"
+    expected, wrong = dict(records(folder / "whole")), collections.Counter()
+    rng, kills, folders = random.Random(7), 0, 0
+    while kills < least:
+        again, limit = folder / str(folders), seconds
+        while killed(command, again, rng.uniform(0, limit)):
+            kills, limit = kills + 1, 1.05 * limit  # it ends on a machine that has become busy, too
+        folders += 1
+        found = records(again)
+        names = {name for name, _ in found}
+        wrong["lost"] += len(expected.keys() - names)
+        wrong["doubled"] += len(found) - len(names)
+        wrong["different"] += sum(name not in expected or each != expected[name] for name, each in found)
+    sys.stdout.write(f"{kills} kills, {folders} folders of {len(expected)} records: {dict(wrong)}\n")
+    assert not wrong.total()
 
 
 def kills(number: int, in_all: int) -> list:
     """So many kills in `make test`, and so many in `make test-all`."""
     return [number, pytest.param(in_all, marks=pytest.mark.slow)]
-
-
-def resumed_equals_uninterrupted(
-    command: Command, folder: Path, least: int, records: Callable[[Path], Records]
-) -> None:
-    """Kill the command at least so often, and compare every folder that it completes.
-
-    Prints the numbers of kills and of records lost, doubled and different (`pytest -rP` shows them).
-    """
-    rng, number, done = random.Random(7), 0, 0
-    whole = folder / "whole"
-    seconds = seconds_of(command, whole)
-    assert seconds > 0.3, "it lasts long enough to be killed in the middle"
-    expected, wrong = records(whole), collections.Counter()
-    while done < least:
-        done += kill_until_it_ends(command, folder / str(number), within_s=seconds, rng=rng)
-        wrong += compare(records(folder / str(number)), expected)
-        number += 1
-    counts = ", ".join(f"{wrong[what]} {what}" for what in WRONG)
-    sys.stdout.write(f"{done} kills, {number} folders of {len(expected)} records: {counts}\n")
-    assert not wrong
-
-
-def compare(found: Records, expected: Records) -> collections.Counter:
-    """How many records are lost, doubled and different."""
-    times, right = collections.Counter(name for name, _ in found), dict(expected)
-    different = sum(name not in right or value != right[name] for name, value in found)
-    lost, doubled = len(right.keys() - times.keys()), times.total() - len(times)
-    return collections.Counter(dict(zip(WRONG, (lost, doubled, different), strict=True)))
 
 
 def episodes_of(folder: Path) -> Records:
@@ -212,10 +186,8 @@ def steps_of(folder: Path) -> Records:
 
 @pytest.mark.slow
 def test_trainings_are_resumed(tmp_path):
-    data = tmp_path / "data"
-    seconds_of(functools.partial(collect, image_size=test_train_cli.MODEL.image_size), data)
-    given = (
-        f"--data {data} --model {test_train_cli.MODEL.name} --language-tasks narration --steps 6 --batch 2"
-    )
+    data, model = tmp_path / "data", test_train_cli.MODEL
+    collect(data, image_size=model.image_size)
+    given = f"--data {data} --model {model.name} --language-tasks narration --steps 6 --batch 2"
     arguments = (*given.split(), "--save-every", "2", "--log-every", "1")
     resumed_equals_uninterrupted(functools.partial(train, arguments), tmp_path, 30, steps_of)

@@ -37,7 +37,7 @@ def test_both_commands_lead_to_the_same_runs(started, line):
     assert ours[0].suites == ("libero_object",)
 
 
-@pytest.mark.parametrize(("given", "report"), [([], True), (["--report"], True), (["--no-report"], False)])
+@pytest.mark.parametrize(("given", "report"), [([], True), (["--no-report"], False)])
 def test_the_report_can_be_left_out(given, report, monkeypatch):
     monitors = []
     monkeypatch.setattr(
