@@ -14,6 +14,7 @@ from oxygen.weights import fetch
 from oxygen.weights.adapter import card_of
 from oxygen.weights.card import CARD
 from oxygen.weights.loading import SINGLE_FILE
+from oxygen.weights.source import BUNDLED
 
 
 def read_model_policy(name: str) -> PolicyConfig:
@@ -146,8 +147,9 @@ def of_checkpoint(source: str) -> PolicyConfig:
     policy = load(PolicyConfig, str(card))
     check_sizes(folder, policy.model or policy.name)
     beside = {"tokenizer": policy.tokenizer, "norm_stats": policy.norm_stats}
+    root = source if source.startswith(f"{BUNDLED}://") else str(folder)  # bundled ones move with the package
     absolute = {
-        key: place if place is None or "://" in place else str(folder / place)
+        key: place if place is None or "://" in place else f"{root}/{place}"
         for key, place in beside.items()
     }
     if policy.adapter is None:

@@ -26,7 +26,7 @@ from oxygen.robots import tokenizer
 from oxygen.weights.safetensors import open_safetensors
 from oxygen.weights.source import bundled
 from sim_envs.world import EpisodeKey
-from tests.eval.policies.test_policies import actions_of
+from tests.eval.policies.test_policies import SILENT, actions_of
 
 FOLDER = bundled("tiny")
 MANIFEST = read_bundle_manifest(FOLDER)
@@ -82,7 +82,7 @@ def test_it_was_trained_at_the_sizes_that_tiny_has():
 @pytest.mark.slow
 def test_the_preset_serves_what_lies_in_the_folder():
     by_name, by_folder = read_policy("tiny"), read_policy(str(FOLDER))
-    apart = {"name", "description", "weights"}
+    apart = {"name", "description", "weights", "tokenizer"}
     assert by_name.model_dump(exclude=apart) == by_folder.model_dump(exclude=apart)
     options = {"mode": "actions", "language_tasks": ()}
     ours = actions_of(RunConfig(policy="tiny", **options))
@@ -90,6 +90,16 @@ def test_the_preset_serves_what_lies_in_the_folder():
     random = actions_of(RunConfig(policy="tiny", random_weights=True, **options))
     assert random.shape == ours.shape
     assert (random != ours).any()
+
+
+@pytest.mark.slow
+def test_the_adapter_in_the_box_adds_texts_and_changes_no_action(tmp_path):
+    """In the words of its labels, of which no goal is reached yet in an initial state."""
+    speaking = RunConfig(policy="tiny_textual_memory", language_tasks=("textual_memory",), mode="shared")
+    np.testing.assert_array_equal(actions_of(speaking), actions_of(RunConfig(policy="tiny", **SILENT)))
+    episode = play(EPISODES[0], tmp_path, "--policy", "tiny_textual_memory", "--max-steps", "10")
+    scores = episode.texts["textual_memory"].at_request
+    assert scores["exact"].hits == scores["exact"].of > 0
 
 
 def test_it_refuses_texts_in_words_that_it_has_not_learnt():
@@ -110,11 +120,11 @@ def test_it_solves_a_task_from_an_initial_state_that_training_never_saw(tmp_path
     assert played.outcome is Outcome.SUCCESS
 
 
-def play(key: EpisodeKey, folder: Path) -> EpisodeResult:
-    what = ["--policy", "tiny", "--suite", key.suite, "--task-ids", str(key.task_id)]
+def play(key: EpisodeKey, folder: Path, *more: str) -> EpisodeResult:
+    what = ["--suite", key.suite, "--task-ids", str(key.task_id)]
     which = ["--init-ids", str(key.init_id), "--seed", str(key.seed), "--assets", "standins"]
     where = ["--video", "none", "--output-dir", str(folder)]
-    assert app([*what, *which, *where], result_action="return_value") == 0
+    assert app([*what, *which, *where, *(more or ("--policy", "tiny"))], result_action="return_value") == 0
     (run,) = map(RunFolder, folder.iterdir())
     (episode,) = run.episodes().values()
     assert episode.key == key
