@@ -9,8 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from configs.errors import UsageError
-from sim_envs.droid.machines import ConveyorShape, RampShape
-from sim_envs.droid.shapes import LineShape, Machine
+from sim_envs.droid.shapes import ConveyorShape, LineShape, Machine, RampShape
 from sim_envs.droid.task_file import ObjectConfig, TaskConfig
 
 STORED = 50

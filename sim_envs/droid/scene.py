@@ -5,17 +5,15 @@ from xml.etree import ElementTree as ET
 
 import mujoco
 
-from sim_envs.droid.control import CONTROL_HZ
-from sim_envs.droid.pieces import MovingPart, Piece
+from sim_envs.droid.control import CONTROL_HZ, EXTERIOR_CAMERA
 from sim_envs.droid.robot import add_robot
-from sim_envs.droid.shapes import Articulated, Painted
+from sim_envs.droid.shapes import Articulated, MovingPart, Painted, Piece
 from sim_envs.droid.task_file import ObjectConfig, TaskConfig
 from sim_envs.droid.variation import TABLE_COLOR, Distractor, distractors
 
 PHYSICS_STEPS = 40
 """Physics steps per control step."""
 
-EXTERIOR_CAMERA = "exterior"
 _EXTERIOR = {"pos": "0.05 0.57 0.66", "quat": "-0.393 -0.195 0.399 0.805", "fovy": "71.5"}
 """sim-evals' exterior camera, in the frame of the robot's base: over its left shoulder."""
 

@@ -11,13 +11,13 @@ from configs.errors import UsageError, unknown
 from configs.load import check
 from configs.reading import parse_yaml, read_text
 from configs.schema import Name, Preset
-from sim_envs.droid.machines import RampShape
 from sim_envs.droid.shapes import (
     Articulated,
     DrawerShape,
     LineShape,
     Machine,
     Painted,
+    RampShape,
     Shape,
     SphereShape,
     Vessel,

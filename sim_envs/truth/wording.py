@@ -18,8 +18,7 @@ from sim_envs.truth.ground_truth import (
     Verb,
     resulting_facts,
 )
-from sim_envs.truth.nouns import Nouns
-from sim_envs.truth.places import HOUSEHOLD
+from sim_envs.truth.nouns import HOUSEHOLD, Nouns
 
 WORDINGS = 3
 """Number of wordings of each sentence."""

@@ -8,7 +8,7 @@ from configs.language_task import LanguageTaskConfig
 from configs.load import load
 from oxygen.robots import tokenizer
 from sim_envs.truth.ground_truth import CompletedAction, Fact, Memory, Narration, Phase, Verb
-from sim_envs.truth.places import PARTS
+from sim_envs.truth.nouns import PARTS
 from sim_envs.truth.wording import WORDINGS, narrate, parse_memory, parse_narration, remember
 from tests.sim_envs.vocabulary import ALL_TASKS, carried, fullest_memories, memories, narrations
 

@@ -14,8 +14,16 @@ from scipy.spatial.transform import Rotation
 
 from sim_envs.libero.experts.joints import FixtureJoint
 from sim_envs.libero.experts.scene import ExpertScene
-from sim_envs.scripted.gripper import PANDA, downward
-from sim_envs.scripted.hand import FIST_HALF, FULLY_OPEN, fingers_have_room, has_room, near, thinned
+from sim_envs.scripted.gripper import (
+    FIST_HALF,
+    FULLY_OPEN,
+    PANDA,
+    downward,
+    fingers_have_room,
+    has_room,
+    near,
+    thinned,
+)
 from sim_envs.scripted.poses import Box, Matrix3, Pose, Vector3
 
 RESTING = downward(math.pi / 2)

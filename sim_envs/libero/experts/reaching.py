@@ -7,7 +7,7 @@ import numpy as np
 
 from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.scripted.clearance import Terrain
-from sim_envs.scripted.hand import FULLY_OPEN, hand_underside
+from sim_envs.scripted.gripper import FULLY_OPEN, hand_underside
 from sim_envs.scripted.motion import GripperMotion, Waypoint
 from sim_envs.scripted.poses import Pose, Vector3
 from sim_envs.truth.ground_truth import Phase

@@ -10,11 +10,10 @@ import numpy as np
 from jaxtyping import Float64
 
 from sim_envs.libero.experts.joints import FixtureJoint, read_container, read_joint, wanted_range
-from sim_envs.scripted.collisions import Collisions
 from sim_envs.scripted.kinematics import ArmJoints, ReachabilityCheck
 from sim_envs.scripted.motion import PredictedMotion
 from sim_envs.scripted.poses import Box, Pose, Vector3, Vector6
-from sim_envs.scripted.surfaces import Points
+from sim_envs.scripted.surfaces import Collisions, Points
 from sim_envs.truth.ground_truth import Phase
 
 _PHASES = {

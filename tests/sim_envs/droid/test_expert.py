@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from sim_envs.droid.control import Control
-from sim_envs.droid.expert import DroidExpert
-from sim_envs.droid.noise import JointNoise
+from sim_envs.droid.expert import DroidExpert, JointNoise
 from sim_envs.droid.sim import DroidSim
 from sim_envs.droid.task_file import load_task
 from sim_envs.world import EpisodeKey

@@ -8,7 +8,7 @@ import yaml
 
 from configs.errors import UsageError
 from sim_envs.droid.control import CONTROL_HZ, Control
-from sim_envs.droid.interception import carrier_motion, duration
+from sim_envs.droid.planning import carrier_motion, duration
 from sim_envs.droid.sim import DroidSim
 from sim_envs.droid.task_file import TaskConfig, load_task
 

@@ -94,7 +94,7 @@ def test_a_cube_is_grasped_lifted_and_let_go(open_droid):
     """By hand-written waypoints: over it, down, closed, up; and it falls when the gripper opens."""
     sim = begun(open_droid, control=POSITION)
     grasp, above = np.zeros(7), np.zeros(7)
-    from sim_envs.droid.waypoints import descent, down_at, reach_of, solved
+    from sim_envs.droid.planning import descent, down_at, reach_of, solved
 
     cube = sim.rubric.pose("cube")
     closing = np.arctan2(cube.rotation[1, 0], cube.rotation[0, 0]) + np.pi / 2

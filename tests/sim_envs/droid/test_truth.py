@@ -13,11 +13,10 @@ from configs.load import load
 from oxygen.robots import tokenizer
 from sim_envs.droid.control import CONTROL_HZ
 from sim_envs.droid.expert import DroidExpert
-from sim_envs.droid.nouns import nouns_of
 from sim_envs.droid.task_file import load_task, task_names
-from sim_envs.droid.truth import DroidScene
+from sim_envs.droid.truth import DroidScene, nouns_of
 from sim_envs.truth.ground_truth import CompletedAction, Fact, Memory, Narration, Phase, Verb
-from sim_envs.truth.phases import PhaseTracker
+from sim_envs.truth.tracker import PhaseTracker
 from sim_envs.truth.wording import WORDINGS, narrate, parse_memory, parse_narration, remember
 from sim_envs.world import EpisodeKey
 

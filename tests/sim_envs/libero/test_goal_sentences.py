@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sim_envs.libero.experts.scene import Goal
-from sim_envs.libero.truth.goal_sentences import goal_sentences
+from sim_envs.libero.names import goal_sentences
 from sim_envs.truth.textual_memory import GoalTracker, parse_textual_memory, write_textual_memory
 
 pytestmark = pytest.mark.golden

@@ -3,7 +3,7 @@
 import pytest
 
 from sim_envs.libero.tasks import get_task
-from sim_envs.truth.places import MOVABLE, PARTS, PLACES
+from sim_envs.truth.nouns import MOVABLE, PARTS, PLACES
 from tests.sim_envs.vocabulary import ALL_TASKS, goals, names
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim_envs.truth.ground_truth import Narration, Phase
-from sim_envs.truth.phases import HOLD_S, Debouncer, PhaseTracker
 from sim_envs.truth.scene import GoalTarget, GripperContacts, Item, RawState, TruthScene
+from sim_envs.truth.tracker import HOLD_S, Debouncer, PhaseTracker
 from tests.sim_envs.vocabulary import narrations
 
 HZ = 20.0

@@ -13,8 +13,8 @@ from sim_envs.libero.libero_env import CONTROL_HZ
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import get_task
 from sim_envs.truth.ground_truth import ELSEWHERE, CompletedAction, Fact, Narration, Phase, Truth, Verb
-from sim_envs.truth.phases import HOLD_S
-from sim_envs.truth.places import phrase
+from sim_envs.truth.nouns import phrase
+from sim_envs.truth.tracker import HOLD_S
 from sim_envs.truth.wording import narrate, parse_memory, parse_narration, remember
 from sim_envs.world import EpisodeKey
 from tests.sim_envs.vocabulary import goals

@@ -6,8 +6,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from sim_envs.moving.mover import Mover
-from sim_envs.moving.trajectory import DriftTrajectory
+from sim_envs.moving import DriftTrajectory, Mover
 
 SCENE = """
 <mujoco>

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from configs.motion import Drift
-from sim_envs.moving.sampling import Bounds, sample_movers
+from sim_envs.moving import Bounds, sample_movers
 
 SCENE = """
 <mujoco>

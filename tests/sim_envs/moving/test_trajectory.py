@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.motion import Drift, Shuttle
-from sim_envs.moving.free_space import FreeSpace
-from sim_envs.moving.trajectory import RISE_S, DriftTrajectory, ShuttleTrajectory, sample_trajectory
+from sim_envs.moving import RISE_S, DriftTrajectory, FreeSpace, ShuttleTrajectory, sample_trajectory
 from sim_envs.scripted.surfaces import box_surface, rectangle
 
 TICK = 0.01
