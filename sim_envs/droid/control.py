@@ -1,4 +1,4 @@
-"""DROID's interface in both control modes, and how actions become motor targets."""
+"""DROID's robot, its interface in both control modes, and how actions become motor targets."""
 
 import enum
 
@@ -17,7 +17,41 @@ from configs.interface import (
     ObservationSpec,
     Rotation,
 )
-from sim_envs.droid.robot import DAMPING, GRIPPER_STROKE, MAX_VELOCITY, STIFFNESS
+
+ROBOSUITE = "1.4.0"
+"""The version of robosuite whose robot this is."""
+
+ARM_JOINTS = tuple(f"joint{number}" for number in range(1, 8))
+FINGER_JOINT = "finger_joint"
+FINGER_JOINTS = (
+    FINGER_JOINT,
+    "right_outer_knuckle_joint",
+    "left_inner_knuckle_joint",
+    "right_inner_knuckle_joint",
+    "left_inner_finger_joint",
+    "right_inner_finger_joint",
+)
+GRIP_SITE = "grip_site"
+WRIST_CAMERA = "wrist"
+
+STIFFNESS = (40.0, 30.0, 50.0, 25.0, 35.0, 25.0, 10.0)
+"""Stiffness of each joint (Nm/rad) in DROID's joint impedance controller."""
+
+DAMPING = (4.0, 6.0, 5.0, 5.0, 3.0, 2.0, 1.0)
+"""Damping of each joint (Nm s/rad) in the same controller."""
+
+MAX_VELOCITY = (2.175, 2.175, 2.175, 2.175, 2.61, 2.61, 2.61)
+"""The Panda's velocity limits, rad/s."""
+
+FRICTION = (0.3, 0.3, 0.3, 0.3, 0.2, 0.15, 0.1)
+"""Dry friction of each joint (Nm), with Franka's compensation."""
+
+GRIPPER_STROKE = 0.085
+"""Greatest distance between the fingertips, m."""
+
+GRIPPER_CLOSED = 0.8
+"""Angle (rad) of the finger joint at which the pads meet; 0 is fully open, 85 mm."""
+
 
 CONTROL_HZ = 15.0
 

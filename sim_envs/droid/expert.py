@@ -12,9 +12,17 @@ from jaxtyping import Bool, Float64
 from scipy.signal import lfilter
 
 from configs.errors import UsageError
-from sim_envs.droid.control import CONTROL_HZ, MAX_STEP, Control, Joints
+from sim_envs.droid.control import (
+    ARM_JOINTS,
+    CONTROL_HZ,
+    DAMPING,
+    FRICTION,
+    MAX_STEP,
+    STIFFNESS,
+    Control,
+    Joints,
+)
 from sim_envs.droid.planning import FASTEST, Carry, JointWaypoint, Move, has_lost, is_done, moves, planned
-from sim_envs.droid.robot import ARM_JOINTS, DAMPING, FRICTION, STIFFNESS
 from sim_envs.droid.sim import ACTION_SIZE, DroidSim
 from sim_envs.droid.station import Station
 from sim_envs.scripted.noise import checked_level

@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from configs.errors import UsageError
-from sim_envs.droid.control import GRIPPER_SPEED, Joints
-from sim_envs.droid.robot import ARM_JOINTS, FINGER_JOINT, GRIP_SITE, GRIPPER_STROKE, MIMICS
+from sim_envs.droid.control import ARM_JOINTS, FINGER_JOINTS, GRIP_SITE, GRIPPER_SPEED, GRIPPER_STROKE, Joints
 from sim_envs.droid.rubric import ObjectPose, Rubric
 from sim_envs.droid.shapes import (
     BananaShape,
@@ -250,7 +249,7 @@ def down_at(place: Float64[np.ndarray, " 3"], height: float, closing: float) -> 
 def reach_of(station: Station) -> ReachabilityCheck:
     """A reachability check on a copy of the station's state."""
     model = station.model
-    fingers = np.array([model.joint(name).qposadr[0] for name in (FINGER_JOINT, *dict(MIMICS))])
+    fingers = np.array([model.joint(name).qposadr[0] for name in FINGER_JOINTS])
     arm = ArmJoints(
         root=int(model.body("link0").id),
         site=int(model.site(GRIP_SITE).id),

@@ -7,7 +7,7 @@ import mujoco
 import numpy as np
 from jaxtyping import Float64
 
-from sim_envs.droid.robot import GRIP_SITE
+from sim_envs.droid.control import GRIP_SITE
 from sim_envs.droid.scene import slide_joint
 from sim_envs.droid.shapes import Vessel, corners
 from sim_envs.droid.task_file import (

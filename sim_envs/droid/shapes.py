@@ -11,7 +11,7 @@ from jaxtyping import Float64
 from pydantic import Field
 
 from configs.schema import Preset
-from sim_envs.droid.robot import GRIPPER_STROKE
+from sim_envs.droid.control import GRIPPER_STROKE
 
 Length = Annotated[float, Field(gt=0, le=1)]
 Quaternion = tuple[float, float, float, float]

@@ -10,11 +10,11 @@ from sim_envs.droid.control import (
     CONTROL_HZ,
     EXTERIOR_CAMERA,
     EXTERIOR_IMAGE,
+    WRIST_CAMERA,
     WRIST_IMAGE,
     Control,
     image_size,
 )
-from sim_envs.droid.robot import WRIST_CAMERA
 from sim_envs.droid.rubric import Rubric
 from sim_envs.droid.station import Station
 from sim_envs.droid.task_file import TaskConfig

@@ -10,9 +10,18 @@ from jaxtyping import Float64
 
 from configs.episode_seed import episode_seed
 from configs.motion import Drift, Shuttle
-from sim_envs.droid.control import ASPECT, EXTERIOR_CAMERA, Control, arm_target, gripper_target
+from sim_envs.droid.control import (
+    ARM_JOINTS,
+    ASPECT,
+    EXTERIOR_CAMERA,
+    FINGER_JOINT,
+    GRIP_SITE,
+    GRIPPER_CLOSED,
+    Control,
+    arm_target,
+    gripper_target,
+)
 from sim_envs.droid.placement import Placement, draw
-from sim_envs.droid.robot import ARM_JOINTS, FINGER_JOINT, GRIP_SITE, GRIPPER_CLOSED
 from sim_envs.droid.scene import PHYSICS_STEPS, build_model, part_name
 from sim_envs.droid.shapes import Articulated, Drive, about_z, is_too_wide
 from sim_envs.droid.task_file import (

@@ -10,9 +10,8 @@ from pydantic import Field
 from configs.errors import UsageError
 from configs.motion import NONE, parse_motion
 from configs.schema import Preset, SuiteConfig, Wordings
-from sim_envs.droid.control import CONTROL_HZ, Control, interface
+from sim_envs.droid.control import CONTROL_HZ, ROBOSUITE, Control, interface
 from sim_envs.droid.placement import FIRST_SAMPLED, STORED, draw
-from sim_envs.droid.robot import ROBOSUITE
 from sim_envs.droid.task_file import load_task
 from sim_envs.gl import choose_backend, require_backend
 from sim_envs.scripted.policy import ScriptedPolicy

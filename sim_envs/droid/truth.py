@@ -7,7 +7,7 @@ import mujoco
 import numpy as np
 
 from configs.errors import UsageError
-from sim_envs.droid.robot import GRIP_SITE
+from sim_envs.droid.control import GRIP_SITE
 from sim_envs.droid.rubric import Rubric, is_inside, rests
 from sim_envs.droid.scene import slide_joint
 from sim_envs.droid.shapes import DrawerShape, MarkShape, Vessel, is_too_wide

@@ -8,13 +8,15 @@ from hypothesis.extra import numpy as arrays
 
 from sim_envs.droid.control import (
     CONTROL_HZ,
+    DAMPING,
     GRIPPER_SPEED,
     MAX_STEP,
+    MAX_VELOCITY,
+    STIFFNESS,
     Control,
     arm_target,
     gripper_target,
 )
-from sim_envs.droid.robot import DAMPING, MAX_VELOCITY, STIFFNESS
 
 JOINTS = arrays.arrays(np.float64, 7, elements=st.floats(-3, 3))
 

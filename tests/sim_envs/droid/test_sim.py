@@ -3,8 +3,17 @@
 import numpy as np
 import pytest
 
-from sim_envs.droid.control import CONTROL_HZ, Control
-from sim_envs.droid.robot import GRIP_SITE, MAX_VELOCITY
+from sim_envs.droid.control import (
+    ARM_JOINTS,
+    CONTROL_HZ,
+    DAMPING,
+    FRICTION,
+    GRIP_SITE,
+    MAX_VELOCITY,
+    STIFFNESS,
+    Control,
+)
+from sim_envs.droid.scene import PHYSICS_STEPS
 from sim_envs.droid.shapes import corners
 from sim_envs.droid.station import RESET_JOINTS
 
@@ -22,6 +31,15 @@ def test_an_episode_begins_at_droids_reset_joints_with_an_open_gripper(open_droi
     np.testing.assert_allclose(state[:7], RESET_JOINTS, atol=1e-6)
     assert state[7] == pytest.approx(0, abs=1e-6)
     np.testing.assert_allclose(RESET_JOINTS, np.pi * np.array([0, -0.2, 0, -0.8, 0, 0.6, 0]))
+
+
+def test_the_model_has_the_gains_that_the_expert_reckons_with(open_droid):
+    model = open_droid().station.model
+    for number, joint in enumerate(ARM_JOINTS):
+        _, stiffness, damping = -model.actuator(joint).biasprm[:3]
+        assert (stiffness, damping) == (STIFFNESS[number], DAMPING[number])
+        assert model.joint(joint).frictionloss == FRICTION[number]
+    assert model.opt.timestep * PHYSICS_STEPS == pytest.approx(1 / CONTROL_HZ)
 
 
 def test_the_hand_begins_over_the_table_and_points_down(open_droid):

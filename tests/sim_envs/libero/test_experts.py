@@ -8,7 +8,7 @@ import pytest
 from sim_envs.libero.conventions import LIBERO_INTERFACE
 from sim_envs.libero.experts.expert import Expert
 from sim_envs.libero.experts.scene import ExpertScene
-from sim_envs.libero.experts.steering import ArmModel, GripperState
+from sim_envs.libero.experts.steering import ArmModel
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.scripted.gripper import PANDA
 from sim_envs.scripted.motion import Waypoint
@@ -118,13 +118,13 @@ def test_the_arm_goes_where_it_is_foreseen_to_go(open_sim: OpenSim) -> None:
     start = scene.gripper
     target = start.moved(np.array([0.05, 0.08, -0.06, 0.0, 0.0, 0.2]))
     for _ in range(6):
-        state = GripperState(pose=scene.gripper, velocity=scene.gripper_velocity)
+        pose, velocity = scene.gripper, scene.gripper_velocity
         arm = ArmModel.near(scene.mobility)
-        plan = arm.follow((Waypoint(pose=target),), state, passed=0, steps=5)
+        plan = arm.follow((Waypoint(pose=target),), pose, velocity, passed=0, steps=5)
         sim.advance(plan.actions(-1.0))
         for delta in plan.deltas:
-            state = arm.predict(state, delta)
-        assert np.linalg.norm(scene.gripper.position - state.pose.position) < 0.005
+            pose, velocity = arm.predict(pose, velocity, delta)
+        assert np.linalg.norm(scene.gripper.position - pose.position) < 0.005
     assert np.linalg.norm(scene.gripper.twist_to(target)[:3]) < 0.001
 
 
@@ -142,7 +142,7 @@ def test_actions_are_within_bounds_and_waypoints_are_passed_in_order() -> None:
     path = [
         Waypoint(pose=start.moved(np.array([x, 0.0, z, 0.0, 0.0, 0.0]))) for x, z in ((0, 0.3), (0.3, 0.3))
     ]
-    plan = arm.follow(path, GripperState(pose=start, velocity=np.zeros(6)), passed=0, steps=80)
+    plan = arm.follow(path, start, np.zeros(6), passed=0, steps=80)
     assert np.abs(plan.actions(1.0)).max() <= 1.0
     assert np.all(np.diff(plan.passed) >= 0)
     assert plan.passed[-1] == 2
