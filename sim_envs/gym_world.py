@@ -208,10 +208,20 @@ class GymEnvironment(Preset):
         Raises:
             UsageError: It is inconsistent.
         """
+        side = protocol.camera_size
+        for camera in self.cameras:
+            if camera.size is not None and camera.size[0] != side:
+                raise UsageError(
+                    f"camera_size is {side}, but camera {camera.name!r} of {protocol.name} has images of "
+                    f"{camera.size[0]} × {camera.size[1]} pixels: give {camera.size[0]}"
+                )
         return Interface(
             name=protocol.name,
             observation=ObservationSpec(
-                cameras=tuple(_camera(each, protocol) for each in self.cameras),
+                cameras=tuple(
+                    Camera(name=each.name, size=each.size or (side, side), rotated_deg=each.rotated_deg)
+                    for each in self.cameras
+                ),
                 state=tuple(each.channels() for each in self.state),
                 rotation=self.state_rotation,
             ),
@@ -223,17 +233,6 @@ class GymEnvironment(Preset):
                 control_hz=protocol.control_hz,
             ),
         )
-
-
-def _camera(camera: GymCamera, protocol: SuiteConfig) -> Camera:
-    side = protocol.camera_size
-    if camera.size is not None and camera.size[0] != side:
-        raise UsageError(
-            f"camera_size is {side}, but camera {camera.name!r} of {protocol.name} has images of "
-            f"{camera.size[0]} × {camera.size[1]} pixels: give {camera.size[0]}"
-        )
-    size = camera.size or (side, side)
-    return Camera(name=camera.name, size=size, rotated_deg=camera.rotated_deg)
 
 
 class GymSuite(ConfiguredSuite[GymEnvironment]):

@@ -61,18 +61,14 @@ class FreeSpace:
         """Free distance (m) along a horizontal direction, up to `most`."""
         free = 0.0
         for place in np.arange(1, math.ceil(most / _STRIDE) + 1) * _STRIDE:
-            if not self._is_free(place * way):
+            step = place * way
+            needed = max(min(self._at_first - _ROUNDED, _CLEARANCE), _MIN_CLEARANCE)
+            if self._at_first < _MIN_CLEARANCE:
+                needed = min(self._at_first + float(np.linalg.norm(step)) / 2, _MIN_CLEARANCE)
+            if not self._may_be_at(self._center + step) or self._clearance(step) < needed:
                 break
             free = min(float(place), most)
         return free
-
-    def _is_free(self, step: Vector3) -> bool:
-        if not self._may_be_at(self._center + step):
-            return False
-        needed = max(min(self._at_first - _ROUNDED, _CLEARANCE), _MIN_CLEARANCE)
-        if self._at_first < _MIN_CLEARANCE:
-            needed = min(self._at_first + float(np.linalg.norm(step)) / 2, _MIN_CLEARANCE)
-        return self._clearance(step) >= needed
 
     def _clearance(self, step: Vector3) -> float:
         """Distance (m) to the nearest obstacle or edge after a displacement."""
@@ -205,7 +201,11 @@ def sample_trajectory(
         case Shuttle():
             return _sample_shuttle(motion, room, ways, phase)
         case Drift():
-            return _sample_drift(motion, room, ways)
+            way = _first_with(_LONGEST, lambda way: room.along(way, _LONGEST), ways)
+            length = room.along(way, _LONGEST)
+            if length < _MIN:
+                return None
+            return DriftTrajectory(way=way, length=length, cruise=min(motion.speed, length / RISE_S))
 
 
 def _sample_shuttle(motion: Shuttle, room: FreeSpace, ways: list[Vector3], phase: float) -> Trajectory | None:
@@ -224,14 +224,6 @@ def _sample_shuttle(motion: Shuttle, room: FreeSpace, ways: list[Vector3], phase
     sine = min(max(behind / amplitude - 1, -1.0), 1.0)
     begins = math.asin(sine) if math.cos(phase) > 0 else math.pi - math.asin(sine)
     return ShuttleTrajectory(way=way, amplitude=amplitude, period=motion.period, phase=begins)
-
-
-def _sample_drift(motion: Drift, room: FreeSpace, ways: list[Vector3]) -> Trajectory | None:
-    way = _first_with(_LONGEST, lambda way: room.along(way, _LONGEST), ways)
-    length = room.along(way, _LONGEST)
-    if length < _MIN:
-        return None
-    return DriftTrajectory(way=way, length=length, cruise=min(motion.speed, length / RISE_S))
 
 
 def _first_with(wanted: float, room: Callable[[Vector3], float], ways: list[Vector3]) -> Vector3:
@@ -317,12 +309,16 @@ class Mover:
 
     def lead(self) -> None:
         """Set the body's pose and velocity; call it after every physics step."""
-        if self._touched is None and self._is_touched():
-            self._touched = self._data.time
+        if self._touched is None:
+            pairs = self._data.contact.geom
+            own = self._own[pairs]
+            if (own & (~own & ~self._fixed[pairs])[:, ::-1]).any():
+                self._touched = self._data.time
         if self._touched is not None:
             return
         if self._start is None:
-            if not self._is_at_rest():
+            fast = np.linalg.norm(self._velocity.reshape(2, 3), axis=1)
+            if fast[0] >= _AT_REST[0] or fast[1] >= _AT_REST[1]:
                 return
             self._start, self._began = self._pose.copy(), self._data.time
         seconds = self._data.time - self._began
@@ -334,16 +330,6 @@ class Mover:
         self._data = data
         self._pose = data.qpos[self._qpos : self._qpos + 7]
         self._velocity = data.qvel[self._dof : self._dof + 6]
-
-    def _is_at_rest(self) -> bool:
-        fast = np.linalg.norm(self._velocity.reshape(2, 3), axis=1)
-        return bool(fast[0] < _AT_REST[0] and fast[1] < _AT_REST[1])
-
-    def _is_touched(self) -> bool:
-        pairs = self._data.contact.geom
-        own = self._own[pairs]
-        other = ~own & ~self._fixed[pairs]
-        return bool((own & other[:, ::-1]).any())
 
 
 _SIGHT = 0.9

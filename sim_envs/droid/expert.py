@@ -62,7 +62,14 @@ class JointNoise:
         """
         draws = np.random.default_rng([key.digest(), round(level * 1e6)])
         self.pace = 1.0 - _SLOWEST * level * float(draws.uniform())
-        self._velocities = level * _wandering(draws) + _pushes(draws, level)
+        shocks = draws.normal(0.0, _WANDER * np.sqrt(1 - _MEMORY**2), (_STEPS, len(ARM_JOINTS)))
+        wandering = lfilter([1.0], [1.0, -_MEMORY], shocks, axis=0)
+        # A constant velocity during each push.
+        pushed = _begun(draws, _PUSHED * level, steps=_PUSH_STEPS)
+        first = np.flatnonzero(pushed & ~np.append(False, pushed[:-1]))
+        number = np.searchsorted(first, np.arange(_STEPS), side="right")
+        directions = draws.normal(0.0, _PUSH, (len(first) + 1, len(ARM_JOINTS)))
+        self._velocities = level * wandering + np.where(pushed[:, None], directions[number], 0.0)
         self._loose = _begun(draws, _LOOSENED * level, steps=(_LOOSE_STEPS, _LOOSE_STEPS))
 
     def velocity(self, step: int) -> Float64[np.ndarray, " 7"]:
@@ -72,20 +79,6 @@ class JointNoise:
     def loosens(self, step: int) -> bool:
         """Whether a closed gripper is opened in a control step."""
         return bool(self._loose[step % _STEPS])
-
-
-def _wandering(draws: np.random.Generator) -> Float64[np.ndarray, "step 7"]:
-    shocks = draws.normal(0.0, _WANDER * np.sqrt(1 - _MEMORY**2), (_STEPS, len(ARM_JOINTS)))
-    return lfilter([1.0], [1.0, -_MEMORY], shocks, axis=0)
-
-
-def _pushes(draws: np.random.Generator, level: float) -> Float64[np.ndarray, "step 7"]:
-    """A constant velocity during each push."""
-    under_way = _begun(draws, _PUSHED * level, steps=_PUSH_STEPS)
-    first = np.flatnonzero(under_way & ~np.append(False, under_way[:-1]))
-    number = np.searchsorted(first, np.arange(_STEPS), side="right")
-    directions = draws.normal(0.0, _PUSH, (len(first) + 1, len(ARM_JOINTS)))
-    return np.where(under_way[:, None], directions[number], 0.0)
 
 
 def _begun(
@@ -176,19 +169,18 @@ class DroidExpert:
         for step in range(HORIZON):
             progress, goal = self._advanced(twin, progress)
             meant.append(_command(twin, goal))
-            done.append(self._disturbed(twin, goal, round(now * CONTROL_HZ) + step))
+            if self._noise is None:
+                done.append(meant[-1])
+            else:
+                number = round(now * CONTROL_HZ) + step
+                if self._noise.loosens(number):
+                    goal = dataclasses.replace(goal, grip=0.0)
+                drift = self._noise.velocity(number)
+                done.append(_command(twin, goal, pace=self._noise.pace, drift=drift))
             twin.step(done[-1])
             self._history.append(progress)
         self.intended = np.array(meant)
         return np.array(done)
-
-    def _disturbed(self, station: Station, goal: JointWaypoint, step: int) -> Float64[np.ndarray, " 8"]:
-        """The executed action, with noise."""
-        if self._noise is None:
-            return _command(station, goal)
-        if self._noise.loosens(step):
-            goal = dataclasses.replace(goal, grip=0.0)
-        return _command(station, goal, pace=self._noise.pace, drift=self._noise.velocity(step))
 
     def _advanced(self, station: Station, progress: _Progress) -> tuple[_Progress, JointWaypoint]:
         """Advance past reached waypoints, planning the next move if none is left."""

@@ -52,6 +52,17 @@ class Piece:
                 return 4 / 3 * math.pi * self.size[0] ** 3
 
 
+class SizedShape(Preset):
+    """Base of shapes given by their size along x, y, z."""
+
+    size: tuple[Length, Length, Length]
+
+    @property
+    def extent(self) -> tuple[float, float, float]:
+        """Size of the bounding box along x, y, z."""
+        return self.size
+
+
 class RoundShape(Preset):
     """Base of shapes that are round about z."""
 
@@ -166,17 +177,10 @@ class Opening:
     rim: float
 
 
-class BowlShape(RoundShape):
-    """A bowl, a plate, a cup: a round wall that widens from `foot` to `radius` over a bottom."""
+class RoundVessel(RoundShape):
+    """Base of round shapes that can contain objects."""
 
-    kind: Literal["bowl"]
-    foot: Length
     wall: Length = 0.004
-
-    def pieces(self) -> tuple[Piece, ...]:
-        """The bottom and a ring of boxes that lean outwards."""
-        bottom = Piece(type="cylinder", size=(self.foot, self.wall / 2), pos=(0.0, 0.0, self.wall / 2))
-        return (bottom, *_round_wall(self.foot, self.radius, self.height, self.wall))
 
     @property
     def opening(self) -> Opening:
@@ -185,13 +189,22 @@ class BowlShape(RoundShape):
         return Opening(half=(inner, inner), round=True, floor=self.wall, rim=self.height)
 
 
-class MugShape(Preset):
+class BowlShape(RoundVessel):
+    """A bowl, a plate, a cup: a round wall that widens from `foot` to `radius` over a bottom."""
+
+    kind: Literal["bowl"]
+    foot: Length
+
+    def pieces(self) -> tuple[Piece, ...]:
+        """The bottom and a ring of boxes that lean outwards."""
+        bottom = Piece(type="cylinder", size=(self.foot, self.wall / 2), pos=(0.0, 0.0, self.wall / 2))
+        return (bottom, *_round_wall(self.foot, self.radius, self.height, self.wall))
+
+
+class MugShape(RoundVessel):
     """An upright mug with a handle along x; `radius` is the outer one."""
 
     kind: Literal["mug"]
-    radius: Length
-    height: Length
-    wall: Length = 0.004
     handle: Length = 0.035
 
     def pieces(self) -> tuple[Piece, ...]:
@@ -211,12 +224,6 @@ class MugShape(Preset):
         return (bottom, *_round_wall(self.radius, self.radius, self.height, self.wall), *arms, grip)
 
     @property
-    def opening(self) -> Opening:
-        """The space inside."""
-        inner = self.radius - self.wall
-        return Opening(half=(inner, inner), round=True, floor=self.wall, rim=self.height)
-
-    @property
     def extent(self) -> tuple[float, float, float]:
         """Size of the bounding box along x, y, z; the handle counts on both sides."""
         return 2 * (self.radius + self.handle + 0.005), 2 * self.radius, self.height
@@ -233,11 +240,10 @@ class RingShape(RoundShape):
         return _round_wall(self.radius, self.radius, self.height, self.wall)
 
 
-class BinShape(Preset):
-    """An open box: a bin, a tray; `size` along x, y, z."""
+class BinShape(SizedShape):
+    """An open box: a bin, a tray."""
 
     kind: Literal["bin"]
-    size: tuple[Length, Length, Length]
     wall: Length = 0.005
 
     def pieces(self) -> tuple[Piece, ...]:
@@ -249,11 +255,6 @@ class BinShape(Preset):
         """The space inside."""
         x, y = (side / 2 - self.wall for side in self.size[:2])
         return Opening(half=(x, y), round=False, floor=self.wall, rim=self.size[2])
-
-    @property
-    def extent(self) -> tuple[float, float, float]:
-        """Size of the bounding box along x, y, z."""
-        return self.size
 
 
 def _round_wall(low: float, high: float, height: float, wall: float) -> tuple[Piece, ...]:
@@ -321,13 +322,24 @@ class ConveyorShape(Preset):
 
     def pieces(self) -> tuple[Piece, ...]:
         """Rails, the box, and rollers."""
-        rollers = tuple(
-            Piece(
-                type="capsule", size=(_ROLLER, self.size[1] / 2), pos=(0.0, 0.0, 0.0), quat=_ACROSS, part=name
-            )
-            for name in self._rollers()
+        length, width, height = self.size
+        half_rail = ((self.end + length / 2) / 2, _RAIL / 2, height / 2 - 0.002)
+        middle, side = (self.end - length / 2) / 2, (width + _RAIL) / 2
+        top, wide, thin = height + _BOX_ROOM, width / 2 + _RAIL, _SHEET / 2
+        half, center = _BOX_LENGTH / 2, self.end + _BOX_LENGTH / 2
+        return (
+            *(Piece(type="box", size=half_rail, pos=(middle, sign * side, half_rail[2])) for sign in (-1, 1)),
+            Piece(type="box", size=(thin, wide, top / 2), pos=(length / 2 - thin, 0.0, top / 2)),
+            Piece(type="box", size=(half, wide, thin), pos=(center, 0.0, top - thin)),
+            *(
+                Piece(type="box", size=(half, thin, top / 2), pos=(center, sign * (wide - thin), top / 2))
+                for sign in (-1, 1)
+            ),
+            *(
+                Piece(type="capsule", size=(_ROLLER, width / 2), pos=(0.0, 0.0, 0.0), quat=_ACROSS, part=name)
+                for name in self._rollers()
+            ),
         )
-        return (*self._rails(), *self._box(), *rollers)
 
     def parts(self) -> tuple[MovingPart, ...]:
         """The rollers, each with its own motor."""
@@ -365,24 +377,6 @@ class ConveyorShape(Preset):
         start = -self.size[0] / 2
         count = int((self.end - start) / _PITCH)
         return {f"roller{number}": start + (number + 0.5) * _PITCH for number in range(count)}
-
-    def _rails(self) -> tuple[Piece, ...]:
-        length, width, height = self.size
-        size = ((self.end + length / 2) / 2, _RAIL / 2, height / 2 - 0.002)
-        middle, side = (self.end - length / 2) / 2, (width + _RAIL) / 2
-        return tuple(Piece(type="box", size=size, pos=(middle, sign * side, size[2])) for sign in (-1, 1))
-
-    def _box(self) -> tuple[Piece, ...]:
-        length, width, height = self.size
-        top, half, middle = height + _BOX_ROOM, _BOX_LENGTH / 2, self.end + _BOX_LENGTH / 2
-        wide, thin = width / 2 + _RAIL, _SHEET / 2
-        far = Piece(type="box", size=(thin, wide, top / 2), pos=(length / 2 - thin, 0.0, top / 2))
-        roof = Piece(type="box", size=(half, wide, thin), pos=(middle, 0.0, top - thin))
-        sides = (
-            Piece(type="box", size=(half, thin, top / 2), pos=(middle, sign * (wide - thin), top / 2))
-            for sign in (-1, 1)
-        )
-        return (far, roof, *sides)
 
 
 class TurntableShape(Preset):
@@ -513,21 +507,15 @@ class RampShape(Preset):
 _DRAWER = "drawer"
 
 
-class BoxShape(Preset):
-    """A block; `size` along x, y, z."""
+class BoxShape(SizedShape):
+    """A block."""
 
     kind: Literal["box"]
-    size: tuple[Length, Length, Length]
 
     def pieces(self) -> tuple[Piece, ...]:
         """One box."""
         x, y, z = (side / 2 for side in self.size)
         return (Piece(type="box", size=(x, y, z), pos=(0.0, 0.0, z)),)
-
-    @property
-    def extent(self) -> tuple[float, float, float]:
-        """Size of the bounding box along x, y, z."""
-        return self.size
 
 
 class CylinderShape(RoundShape):
@@ -717,7 +705,7 @@ def is_too_wide(shape: Shape) -> bool:
 def footprint(shape: Shape) -> float:
     """Radius (m) of a circle about its center that contains a standing shape."""
     x, y, _ = shape.extent
-    is_round = isinstance(shape, RoundShape | SphereShape | MarkShape)
+    is_round = isinstance(shape, RoundShape | SphereShape | MarkShape) and not isinstance(shape, MugShape)
     return max(x, y) / 2 if is_round else math.hypot(x, y) / 2
 
 

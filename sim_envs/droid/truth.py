@@ -1,6 +1,5 @@
 """The nouns of a task, the station's objects and the rubric's goals, for ground truth. Read only."""
 
-import dataclasses
 from collections.abc import Sequence
 
 import mujoco
@@ -111,21 +110,6 @@ _TABLE_GEOM = "table"
 _Placing = OnCriterion | InsideCriterion | UprightCriterion
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Goal:
-    """Successive criteria of one object, such as reach, lift and place.
-
-    Attributes:
-        object: Name of the object.
-        criteria: Their indices in the rubric.
-        last: The final criterion.
-    """
-
-    object: str
-    criteria: tuple[int, ...]
-    last: Criterion
-
-
 class DroidScene(TruthScene):
     """One episode of a task."""
 
@@ -138,11 +122,14 @@ class DroidScene(TruthScene):
         self._task, self._rubric = task, rubric
         self._goals = _goals(task)
         items = _items(task, model)
+        owner = np.full(model.nbody, NOTHING)
+        for item in items:
+            owner[item.body] = item.index
         super().__init__(
             rubric.data,
             items,
             grip_site=model.site(GRIP_SITE).id,
-            owner=_owners(model, items),
+            owner=owner[model.geom_bodyid],
             side=_sides(model),
         )
         self.nouns = self._nouns = nouns_of(task)
@@ -150,7 +137,8 @@ class DroidScene(TruthScene):
         self._palm = int(model.geom(_PALM_GEOM).id)
         self._tips = [int(model.geom(name).id) for name in _TIP_GEOMS]
         by_name = {item.name: item for item in items}
-        self.targets = [_target(number, goal, by_name) for number, goal in enumerate(self._goals)]
+        self._lasts = [task.rubric[criteria[-1]] for criteria in self._goals]
+        self.targets = [_target(number, last, by_name) for number, last in enumerate(self._lasts)]
 
     def capture(self) -> RawState:
         """As in the base class, but a finger that does not press towards the other one counts as palm.
@@ -173,15 +161,11 @@ class DroidScene(TruthScene):
     def missing(self) -> list[GoalTarget]:
         """Targets of goals with criteria that have not been met so far."""
         reached = self._rubric.reached
-        return [
-            target
-            for target in self.targets
-            if not all(reached[n] for n in self._goals[target.number].criteria)
-        ]
+        return [target for target in self.targets if not all(reached[n] for n in self._goals[target.number])]
 
     def satisfied(self, target: GoalTarget) -> bool:
         """Whether an object is where its goal requires it, and released if required."""
-        last = self._goals[target.number].last
+        last = self._lasts[target.number]
         if not isinstance(last, _Placing) or not self._rubric.is_placed(last):
             return False
         may_be_held = isinstance(last, OnCriterion) and not last.let_go
@@ -194,7 +178,7 @@ class DroidScene(TruthScene):
 
     def is_near(self, target: GoalTarget, position: Vector3, margin: float) -> bool:
         """Whether a position is over the target's outline; for an upright goal, whether it is upright."""
-        last = self._goals[target.number].last
+        last = self._lasts[target.number]
         if not isinstance(last, OnCriterion | InsideCriterion):
             return self._rubric.pose(target.item.name).is_upright
         pose = self._rubric.pose(last.target)
@@ -206,17 +190,13 @@ class DroidScene(TruthScene):
         for target in self.targets:
             if target.item is item and target.place is not None and self.satisfied(target):
                 return self._nouns.phrase(target.place)
-        touched = self._touched_by(item)
+        pairs = self._object[self._data.contact.geom]
+        touched = frozenset(pairs[:, ::-1][pairs == self._objects.index(item.name)].tolist())
         for number, name in enumerate(self._objects):
             is_mark = isinstance(self._task.objects[name].shape, MarkShape)
             if (_TABLE if is_mark else number) in touched and self._holds(name, item.name):
                 return self._nouns.phrase(noun_of(name))
         return self._nouns.phrase(GROUND) if _TABLE in touched else ELSEWHERE
-
-    def _touched_by(self, item: Item) -> frozenset[int]:
-        """Indices of the objects in contact with an item."""
-        pairs = self._object[self._data.contact.geom]
-        return frozenset(pairs[:, ::-1][pairs == self._objects.index(item.name)].tolist())
 
     def _holds(self, place: str, name: str) -> bool:
         """Whether one object is in or on another."""
@@ -227,27 +207,25 @@ class DroidScene(TruthScene):
         return self._nouns.prepositions[noun_of(place)] == "on" and rests(one, target, _HALF)
 
 
-def _goals(task: TaskConfig) -> list[_Goal]:
-    """The rubric's goals in its order; every criterion belongs to one."""
-    found: list[_Goal] = []
+def _goals(task: TaskConfig) -> list[tuple[int, ...]]:
+    """The rubric's goals in its order: indices of successive criteria of one object (reach, lift, place)."""
+    found: list[tuple[int, ...]] = []
     pending: dict[str, tuple[int, ...]] = {}
     for number, criterion in enumerate(task.rubric):
         name = criterion.object
         pending[name] = (*pending.get(name, ()), number)
         if isinstance(criterion, _Placing | OpenedCriterion):
-            found.append(_Goal(object=name, criteria=pending.pop(name), last=criterion))
-    for name, numbers in pending.items():
-        found.append(_Goal(object=name, criteria=numbers, last=task.rubric[numbers[-1]]))
-    return sorted(found, key=lambda goal: goal.criteria[0])
+            found.append(pending.pop(name))
+    return sorted([*found, *pending.values()])
 
 
-def _target(number: int, goal: _Goal, items: dict[str, Item]) -> GoalTarget:
-    item = items[goal.object]
+def _target(number: int, last: Criterion, items: dict[str, Item]) -> GoalTarget:
+    item = items[last.object]
     if item.articulation is not None:
         return GoalTarget(number=number, item=item, wanted=Phase.OPEN)
-    match goal.last:
+    match last:
         case OnCriterion() | InsideCriterion():
-            return GoalTarget(number=number, item=item, place=noun_of(goal.last.target))
+            return GoalTarget(number=number, item=item, place=noun_of(last.target))
         case UprightCriterion():
             return GoalTarget(number=number, item=item, place=GROUND, stays=True)
         case _:
@@ -263,29 +241,14 @@ def _items(task: TaskConfig, model: mujoco.MjModel) -> list[Item]:
             found.append(Item(index=len(found), name=name, noun=noun_of(name), body=body, too_wide=wide))
     for name, obj in task.objects.items():
         if isinstance(obj.shape, DrawerShape):
-            found.append(_drawer(task, model, len(found), name, obj.shape))
+            wanted = [
+                each.by for each in task.rubric if isinstance(each, OpenedCriterion) and each.object == name
+            ]
+            joint, end = model.joint(slide_joint(name)), max(wanted, default=_OPEN * obj.shape.travel)
+            slide = Articulation(address=int(joint.qposadr[0]), start=0.0, end=end, switches=False)
+            noun, body = drawer_noun_of(name), int(model.jnt_bodyid[joint.id])
+            found.append(Item(index=len(found), name=name, noun=noun, body=body, articulation=slide))
     return found
-
-
-def _drawer(task: TaskConfig, model: mujoco.MjModel, index: int, name: str, shape: DrawerShape) -> Item:
-    wanted = [each.by for each in task.rubric if isinstance(each, OpenedCriterion) and each.object == name]
-    joint = model.joint(slide_joint(name))
-    end = max(wanted, default=_OPEN * shape.travel)
-    return Item(
-        index=index,
-        name=name,
-        noun=drawer_noun_of(name),
-        body=int(model.jnt_bodyid[joint.id]),
-        articulation=Articulation(address=int(joint.qposadr[0]), start=0.0, end=end, switches=False),
-    )
-
-
-def _owners(model: mujoco.MjModel, items: Sequence[Item]) -> np.ndarray:
-    """Maps a geom to the index of its item."""
-    owner = np.full(model.nbody, NOTHING)
-    for item in items:
-        owner[item.body] = item.index
-    return owner[model.geom_bodyid]
 
 
 def _objects(task: TaskConfig, model: mujoco.MjModel) -> np.ndarray:

@@ -161,7 +161,13 @@ def draw_variation(task: TaskConfig, *, init_id: int, seed: int, strength: float
     table = plain + strength * draws.uniform() * (other - plain)
     count = int((MAX_DISTRACTORS + 1) * strength * draws.uniform())
     places = _places(task, draw(task, init_id=init_id, seed=seed), count, draws)
-    colors = _unlike(task)
+    taken = [np.array(obj.color) for obj in task.objects.values()]
+
+    def unlike(color: Color) -> float:
+        return min(float(np.linalg.norm(np.array(color) - each)) for each in taken)
+
+    enough = max(sum(unlike(color) > _UNLIKE for color in _COLORS), MAX_DISTRACTORS)
+    colors = sorted(_COLORS, key=unlike, reverse=True)[:enough]
     chosen = draws.permutation(len(colors))
     return Variation(
         camera_shift=shift,
@@ -193,26 +199,20 @@ def _places(
                 for other, each in standing.items()
             )
             aside = place.x > _BACK or abs(place.y) > _SIDE
-            if aside and apart and _out_of_the_way(at, radius, task, centers):
+            clear = all(
+                np.linalg.norm(at - center) > radius + task.objects[other].footprint + _CLEARANCE
+                for other, center in centers.items()
+            )
+            paths = itertools.combinations([_START, *centers.values()], 2)
+            if (
+                aside
+                and apart
+                and clear
+                and all(_distance(at, *path) > radius + _CLEARANCE for path in paths)
+            ):
                 standing[name] = place
                 break
     return standing
-
-
-def _out_of_the_way(
-    at: Float64[np.ndarray, " 2"],
-    radius: float,
-    task: TaskConfig,
-    centers: Mapping[str, Float64[np.ndarray, " 2"]],
-) -> bool:
-    """Whether a distractor keeps its distance from objects and from paths between them and the gripper."""
-    clear = all(
-        np.linalg.norm(at - center) > radius + task.objects[name].footprint + _CLEARANCE
-        for name, center in centers.items()
-    )
-    ends = [_START, *centers.values()]
-    paths = itertools.combinations(ends, 2)
-    return clear and all(_distance(at, *path) > radius + _CLEARANCE for path in paths)
 
 
 def _distance(
@@ -222,17 +222,6 @@ def _distance(
     along = end - start
     share = np.clip((at - start) @ along / max(along @ along, 1e-12), 0, 1)
     return float(np.linalg.norm(at - start - share * along))
-
-
-def _unlike(task: TaskConfig) -> Sequence[Color]:
-    """Colours that differ from those of the task's objects, most different first."""
-    taken = [np.array(obj.color) for obj in task.objects.values()]
-
-    def distance(color: Color) -> float:
-        return min(float(np.linalg.norm(np.array(color) - each)) for each in taken)
-
-    unlike = sum(distance(color) > _UNLIKE for color in _COLORS)
-    return sorted(_COLORS, key=distance, reverse=True)[: max(unlike, MAX_DISTRACTORS)]
 
 
 _HIDDEN_GROUP = 5
@@ -271,31 +260,17 @@ class VariedScene:
         model.vis.headlight.ambient = self._ambient * varied.brightness[-1] * varied.warmth
         model.vis.headlight.diffuse = self._diffuse * varied.brightness[-1] * varied.warmth
         model.mat_rgba[self._table, :3] = self._tint * varied.table
-        for name in self._bodies:
-            self._hide(name)
-        for name, place in varied.places.items():
-            self._show(name, varied.colors[name])
-            data.joint(name).qpos[:] = [place.x, place.y, 0.0, *about_z(place.yaw)]
-
-    def _hide(self, name: str) -> None:
-        """Make a distractor weightless, invisible and free of collisions."""
-        geoms = self._geoms(name)
-        self._model.geom_contype[geoms] = self._model.geom_conaffinity[geoms] = 0
-        self._model.geom_group[geoms] = _HIDDEN_GROUP
-        self._model.body_gravcomp[self._bodies[name]] = 1
-
-    def _show(self, name: str, color: tuple[float, float, float]) -> None:
-        geoms = self._geoms(name)
-        self._model.geom_contype[geoms] = self._contype[geoms]
-        self._model.geom_conaffinity[geoms] = self._conaffinity[geoms]
-        self._model.geom_group[geoms] = self._group[geoms]
-        self._model.geom_rgba[geoms, :3] = color
-        self._model.body_gravcomp[self._bodies[name]] = 0
-
-    def _geoms(self, name: str) -> slice:
-        body = self._bodies[name]
-        first = int(self._model.body_geomadr[body])
-        return slice(first, first + int(self._model.body_geomnum[body]))
+        for name, body in self._bodies.items():
+            shown, first = name in varied.places, int(model.body_geomadr[body])
+            geoms = slice(first, first + int(model.body_geomnum[body]))
+            model.geom_contype[geoms] = self._contype[geoms] * shown
+            model.geom_conaffinity[geoms] = self._conaffinity[geoms] * shown
+            model.geom_group[geoms] = self._group[geoms] if shown else _HIDDEN_GROUP
+            model.body_gravcomp[body] = 0 if shown else 1
+            if shown:
+                place = varied.places[name]
+                model.geom_rgba[geoms, :3] = varied.colors[name]
+                data.joint(name).qpos[:] = [place.x, place.y, 0.0, *about_z(place.yaw)]
 
 
 def _quaternion(turn: Float64[np.ndarray, " 3"]) -> Float64[np.ndarray, " 4"]:

@@ -72,7 +72,15 @@ class Names:
             return nouns[name]
         owner = next(owner for owner in nouns if name.startswith(f"{owner}_"))
         region = name.removeprefix(f"{owner}_")
-        return self._zone(region) if nouns[owner] in _GROUNDS else self._region(nouns[owner], region)
+        if nouns[owner] not in _GROUNDS:
+            return self._region(nouns[owner], region)
+        match = _ZONE.fullmatch(region)
+        if match is None:
+            return self.ground
+        landmark = next(
+            noun for name, noun in nouns.items() if f"_{self.categories[name]}".endswith(f"_{match[1]}")
+        )
+        return f"{match[2]} of the {landmark}"  # `stove_front_region` → `front of the stove`
 
     def part(self, fixture: str, joint: str) -> str:
         """The noun of the part that a fixture's joint moves: a drawer, or the whole fixture."""
@@ -93,18 +101,6 @@ class Names:
             return UPPER_SHELF if side == "top" else LOWER_SHELF
         return noun
 
-    def _zone(self, region: str) -> str:
-        """A region of the table, by its landmark: `stove_front_region` → `front of the stove`."""
-        match = _ZONE.fullmatch(region)
-        if match is None:
-            return self.ground
-        landmark = next(
-            noun
-            for name, noun in {**self.things, **self.fixtures}.items()
-            if f"_{self.categories[name]}".endswith(f"_{match[1]}")
-        )
-        return f"{match[2]} of the {landmark}"
-
 
 def _by_name(groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
     return {name: category for category, names in groups.items() for name in names}
@@ -119,18 +115,13 @@ def _distinguished(
     meant = {argument for goal in problem["goal_state"] for argument in goal[1:]} & set(names)
     if len(names) == 2 and len(meant) == 1 and not _POSITION_WORDS.search(instruction):
         return {name: noun if name in meant else f"other {noun}" for name in names}
-    centers = np.array([_center(problem, name) for name in names])
+    initial = {state[1]: state[2] for state in problem["initial_state"][::-1] if state[0] == "on"}
+    boxes = np.array([problem["regions"][initial[name]]["ranges"][0] for name in names], np.float64)
+    centers = (boxes[:, :2] + boxes[:, 2:]) / 2
     axis = int(np.argmax(np.ptp(centers, axis=0)))
     words = (_ALONG, _ACROSS)[axis][len(names)]
     order = np.argsort(centers[:, axis])
     return {names[which]: f"{word} {noun}" for which, word in zip(order, words, strict=True)}
-
-
-def _center(problem: Mapping[str, Any], name: str) -> tuple[float, float]:
-    """An object's initial position on the table in the problem (m)."""
-    region = next(state[2] for state in problem["initial_state"] if state[:2] == ["on", name])
-    low_x, low_y, high_x, high_y = problem["regions"][region]["ranges"][0]
-    return (low_x + high_x) / 2, (low_y + high_y) / 2
 
 
 _STATES = {"open": "open", "close": "closed", "turnon": "on", "turnoff": "off"}
@@ -158,24 +149,23 @@ def goal_sentences(goals: Sequence[Goal], instruction: str) -> GoalSentences:
         noun = _noun(name, instruction)
         return f"{{{name}}}{noun}" if name in counted else noun
 
+    def preposition(goal: Goal) -> str:
+        obj, place = goal.arguments
+        in_bowl = obj.startswith("cream_cheese") and "in the bowl" in instruction
+        return "in" if in_bowl or _OBJECT.fullmatch(place) is None else goal.predicate
+
     return GoalSentences(
         clauses=tuple(
             Fact(subject=named(goal.arguments[0]), state=_STATES[goal.predicate])
             if goal.predicate in _STATES
             else Fact(
                 subject=named(goal.arguments[0]),
-                state=f"{_preposition(goal, instruction)} the {named(goal.arguments[1])}",
+                state=f"{preposition(goal)} the {named(goal.arguments[1])}",
             )
             for goal in goals
         ),
         alike=tuple(alike),
     )
-
-
-def _preposition(goal: Goal, instruction: str) -> str:
-    obj, place = goal.arguments
-    in_bowl = obj.startswith("cream_cheese") and "in the bowl" in instruction
-    return "in" if in_bowl or _OBJECT.fullmatch(place) is None else goal.predicate
 
 
 def _noun(name: str, instruction: str) -> str:
@@ -191,15 +181,12 @@ def _noun(name: str, instruction: str) -> str:
         return f"{'left' if match['number'] == '1' else 'right'} plate"
     if category == "cream_cheese" and "cream cheese box" in instruction:
         return "cream cheese box"
-    part = _part(category, match["region"] or "")
-    return f"{part} of the {noun_of(category)}" if part else noun_of(category)
-
-
-def _part(category: str, region: str) -> str | None:
-    """The part of a fixture that a region is; None if it stands for the fixture."""
-    side, _, rest = region.partition("_")
-    if region == "top_side":
-        return "top"
-    if rest == "contain_region":
-        return f"{side} compartment"
-    return f"{side} drawer" if side in LEVELS and category.endswith("cabinet") else None
+    side, _, rest = (match["region"] or "").partition("_")
+    part = ""
+    if match["region"] == "top_side":
+        part = "top of the "
+    elif rest == "contain_region":
+        part = f"{side} compartment of the "
+    elif side in LEVELS and category.endswith("cabinet"):
+        part = f"{side} drawer of the "
+    return part + noun_of(category)

@@ -182,8 +182,11 @@ class LiberoSim(World):
     @override
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
         self._require_open()
-        if init_id >= FIRST_SAMPLED:
-            self._draw(seed, init_id)
+        if init_id >= FIRST_SAMPLED:  # objects by LIBERO's placement, the arm near its resting position
+            for_objects, for_arm = np.random.SeedSequence((seed, init_id)).generate_state(2)
+            self._reset_env(int(for_objects))
+            joints, draws = self.env.robots[0]._ref_joint_pos_indexes, np.random.default_rng(for_arm)
+            self._data.qpos[joints] += draws.normal(scale=_REST_NOISE, size=len(joints))
         else:
             state = self._stored(init_id)
             self._reset_env(seed)
@@ -283,13 +286,6 @@ class LiberoSim(World):
     def _reset_env(self, seed: int) -> None:
         with use_assets(self.assets.path), numpy_seed(seed):
             reset_env(self.env, self._blank)
-
-    def _draw(self, *numbers: int) -> None:
-        """Sample a state: objects by LIBERO's placement, the arm near its resting position."""
-        for_objects, for_arm = np.random.SeedSequence(numbers).generate_state(2)
-        self._reset_env(int(for_objects))
-        joints = self.env.robots[0]._ref_joint_pos_indexes
-        self._data.qpos[joints] += np.random.default_rng(for_arm).normal(scale=_REST_NOISE, size=len(joints))
 
     def _reset_arm(self) -> ArmController:
         self._require_open()

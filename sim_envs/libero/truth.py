@@ -59,36 +59,21 @@ def find_items(env: Any, model: mujoco.MjModel, names: Names) -> list[Item]:
         root = int(model.body_rootid[env.obj_body_id[name]])
         found.append(Item(index=len(found), name=name, noun=noun, body=root))
     for name in names.fixtures:
-        ranges = getattr(env.get_object(name), "object_properties", {}).get("articulation", {})
+        properties = getattr(env.get_object(name), "object_properties", {})
+        ranges: dict[str, Sequence[float]] = properties.get("articulation", {})
         for joint in env.get_object(name).joints if any(ranges.values()) else ():
-            found.append(_part(model, names, len(found), name, joint, ranges))
+            switches, number = "default_turnon_ranges" in ranges, model.joint(joint).id
+            off, on = ("turnoff", "turnon") if switches else ("close", "open")
+            start, end = ranges[f"default_{off}_ranges"], ranges[f"default_{on}_ranges"]
+            articulation = Articulation(
+                address=int(model.jnt_qposadr[number]),
+                start=0.0 if 0.0 in start else min(start, key=abs),
+                end=min(end, key=abs),
+                switches=switches,
+            )
+            noun, body = names.part(name, joint), int(model.jnt_bodyid[number])
+            found.append(Item(index=len(found), name=name, noun=noun, body=body, articulation=articulation))
     return found
-
-
-def _part(
-    model: mujoco.MjModel,
-    names: Names,
-    index: int,
-    fixture: str,
-    joint: str,
-    ranges: dict[str, Sequence[float]],
-) -> Item:
-    switches = "default_turnon_ranges" in ranges
-    off, on = ("turnoff", "turnon") if switches else ("close", "open")
-    start, end = ranges[f"default_{off}_ranges"], ranges[f"default_{on}_ranges"]
-    number = model.joint(joint).id
-    return Item(
-        index=index,
-        name=fixture,
-        noun=names.part(fixture, joint),
-        body=int(model.jnt_bodyid[number]),
-        articulation=Articulation(
-            address=int(model.jnt_qposadr[number]),
-            start=0.0 if 0.0 in start else min(start, key=abs),
-            end=min(end, key=abs),
-            switches=switches,
-        ),
-    )
 
 
 def owners(model: mujoco.MjModel, items: Sequence[Item]) -> np.ndarray:
@@ -175,23 +160,21 @@ class LiberoScene(TruthScene):
         found = []
         for name, (height, supports) in self._before_lift.items():
             item = self._by_name[name]
-            sides = self._fingers_at(item)
+            sides = int(np.bitwise_or.reduce(self._side[self._touching(item)] & (LEFT | RIGHT), initial=0))
             if sides == LEFT | RIGHT or (sides and narrow):
                 higher = self._xpos[item.body][2] - height > _LIFTED
                 if higher or (supports and not supports & self._neighbours(item)):
                     found.append(name)
         return found
 
-    def _fingers_at(self, item: Item) -> int:
-        """The fingers that touch an object, as bits."""
+    def _touching(self, item: Item) -> np.ndarray:
+        """The geoms that touch an object."""
         pairs = self._data.contact.geom
-        others = pairs[:, ::-1][self._owner[pairs] == item.index]
-        return int(np.bitwise_or.reduce(self._side[others] & (LEFT | RIGHT), initial=0))
+        return pairs[:, ::-1][self._owner[pairs] == item.index]
 
     def _neighbours(self, item: Item) -> frozenset[int]:
         """The bodies that touch an object, without the gripper's."""
-        pairs = self._data.contact.geom
-        others = pairs[:, ::-1][self._owner[pairs] == item.index]
+        others = self._touching(item)
         bodies = self._model.geom_bodyid[others[self._side[others] == 0]]
         return frozenset(bodies.tolist()) - {item.body}
 
@@ -212,9 +195,15 @@ class LiberoScene(TruthScene):
         for target in self.targets:
             if target.item is item and target.place is not None and self.satisfied(target):
                 return phrase(target.place)
-        for name in (*self._regions_around(item), *self._things_under(item)):
-            return phrase(self._names.place(name))
-        return next(map(phrase, self._grounds_under(item)), ELSEWHERE)
+        for name, site in self._regions:
+            predicate = "on" if np.asarray(site.size)[2] < _FLAT else "in"
+            if site.parent_name != item.name and self._holds(predicate, item.name, name):
+                return phrase(self._names.place(name))
+        for other in self.things:
+            if other is not item and self._holds("on", item.name, other.name):
+                return phrase(self._names.place(other.name))
+        touched = self._owner[self._touching(item)]
+        return next((phrase(noun) for noun, owner in GROUNDS.items() if (touched == owner).any()), ELSEWHERE)
 
     def _target(self, number: int, goal: Goal) -> GoalTarget:
         noun = self._names.place(goal.arguments[-1])
@@ -225,32 +214,9 @@ class LiberoScene(TruthScene):
         assert part is not None, f"{goal}: no part opens or turns on"
         return GoalTarget(number=number, item=part, wanted=goal.phase)
 
-    def _regions_around(self, item: Item) -> list[str]:
-        found = []
-        for name, site in self._regions:
-            predicate = "on" if np.asarray(site.size)[2] < _FLAT else "in"
-            if site.parent_name != item.name and self._holds(predicate, item.name, name):
-                found.append(name)
-        return found
-
-    def _things_under(self, item: Item) -> list[str]:
-        return [
-            other.name
-            for other in self.things
-            if other is not item and self._holds("on", item.name, other.name)
-        ]
-
     def _holds(self, predicate: str, obj: str, place: str) -> bool:
-        if predicate == "in" and not self._touches(obj, place):
-            return False
+        if predicate == "in":  # it may be passing through
+            parent = self._env.get_object(self._env.object_sites_dict[place].parent_name)
+            if not self._env.check_contact(parent, self._env.get_object(obj)):
+                return False
         return bool(self._env._eval_predicate([predicate, obj, place]))
-
-    def _touches(self, obj: str, region: str) -> bool:
-        """Whether an object touches the owner of a region, rather than passing through."""
-        parent = self._env.get_object(self._env.object_sites_dict[region].parent_name)
-        return bool(self._env.check_contact(parent, self._env.get_object(obj)))
-
-    def _grounds_under(self, item: Item) -> list[str]:
-        pairs = self._data.contact.geom
-        touched = self._owner[pairs[:, ::-1][self._owner[pairs] == item.index]]
-        return [noun for noun, owner in GROUNDS.items() if (touched == owner).any()]

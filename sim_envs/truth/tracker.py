@@ -168,20 +168,23 @@ class PhaseTracker:
         for number, item in enumerate(self._scene.parts):
             if item.index not in self.touch.any:
                 continue
-            phase = self._turning(item, number) or _phase_for(item, missing)
+            joint = item.articulation
+            assert joint is not None
+            way = (self._past[-1].joints[number] - self._past[0].joints[number]) / (joint.end - joint.start)
+            if abs(way) >= _TURNING:
+                there, back = (Phase.TURN_ON, Phase.TURN_OFF) if joint.switches else (Phase.OPEN, Phase.CLOSE)
+                phase = there if way > 0 else back
+            else:
+                phases = (
+                    target.wanted if target.item is item else Phase.OPEN
+                    for target in missing
+                    if item in (target.item, target.gate)
+                )
+                phase = next(phases, None)
             if phase is not None:
                 self._release(item)
                 return Narration(phase=phase, object=item.noun)
         return None
-
-    def _turning(self, item: Item, number: int) -> Phase | None:
-        joint = item.articulation
-        assert joint is not None
-        way = (self._past[-1].joints[number] - self._past[0].joints[number]) / (joint.end - joint.start)
-        if abs(way) < _TURNING:
-            return None
-        there, back = (Phase.TURN_ON, Phase.TURN_OFF) if joint.switches else (Phase.OPEN, Phase.CLOSE)
-        return there if way > 0 else back
 
     def _while_touching(self, missing: Sequence[GoalTarget]) -> Narration | None:
         """The phase while touching an object without grasping it: retreat, push, or grasp."""
@@ -227,16 +230,6 @@ def _moving(phase: Phase, item: Item, target: GoalTarget | None) -> Narration:
     if target is None or (phase is Phase.CARRY and target.stays):
         return Narration(phase=phase, object=item.noun)
     return Narration(phase=phase, object=item.noun, target=target.place)
-
-
-def _phase_for(item: Item, missing: Sequence[GoalTarget]) -> Phase | None:
-    """The phase that a goal requires of a part."""
-    for target in missing:
-        if target.item is item:
-            return target.wanted
-        if target.gate is item:
-            return Phase.OPEN
-    return None
 
 
 def _length(vector: Vector3) -> float:
@@ -290,7 +283,16 @@ class TruthTracker:
     def truth(self) -> Truth:
         """The ground truth at this step."""
         self._catch_up(solved=False)
-        subjects = self._subjects()
+        # Those of the goals, and the most recently touched of other changed ones.
+        shifts = np.linalg.norm(self._scene.capture().positions - self._start, axis=1)
+        moved = {item.noun for item in self._scene.things if shifts[item.index] > _DISPLACED}
+        changed = {subject for _, subject in self._done} | moved
+        others = [item for item in self._scene.items if item.noun in changed - self._named]
+        order = {index: rank for rank, index in enumerate(self._touched)}
+        subjects = [
+            *self._scene.named,
+            *sorted(others, key=lambda item: order.get(item.index, -1))[-1:],
+        ]
         nouns = {item.noun for item in subjects}
         facts = frozenset(Fact(subject=item.noun, state=self._state(item)) for item in subjects)
         done = tuple(action for action in self._done.values() if action.subject in nouns)
@@ -320,22 +322,18 @@ class TruthTracker:
             for index in self._phases.touch.any:
                 self._touched.pop(index, None)
                 self._touched[index] = None
-            self._record_moves()
+            grip, sliding = self._phases.grip, self._phases.sliding
+            if grip is not None and grip.moved:
+                self._moving[grip.item.index] = Verb.PUT if grip.lifted else Verb.PUSHED
+            elif sliding is not None:
+                self._moving[sliding.index] = Verb.PUSHED
         self._waiting.clear()
-        self._record_parts()
+        for item in self._scene.parts:
+            state = self._scene.state(item)
+            if state in _CHANGES and state != self._settled[item.index]:
+                self._settled[item.index] = state
+                self._record(CompletedAction(verb=_CHANGES[state], subject=item.noun))
         self._record_placements(solved=solved)
-
-    def _subjects(self) -> list[Item]:
-        """Items with facts: those of the goals, and the most recently touched of other changed ones."""
-        changed = {subject for _, subject in self._done} | {item.noun for item in self._moved()}
-        others = [item for item in self._scene.items if item.noun in changed - self._named]
-        order = {index: rank for rank, index in enumerate(self._touched)}
-        return [*self._scene.named, *sorted(others, key=lambda item: order.get(item.index, -1))[-1:]]
-
-    def _moved(self) -> list[Item]:
-        """Objects that are no longer at their initial position."""
-        shifts = np.linalg.norm(self._scene.capture().positions - self._start, axis=1)
-        return [item for item in self._scene.things if shifts[item.index] > _DISPLACED]
 
     def _state(self, item: Item) -> str:
         if item.articulation is not None:
@@ -351,44 +349,22 @@ class TruthTracker:
         targets = [target for target in self._scene.targets if target.item is item]
         return any(self._scene.satisfied(target) for target in targets)
 
-    def _record_parts(self) -> None:
-        for item in self._scene.parts:
-            state = self._scene.state(item)
-            if state in _CHANGES and state != self._settled[item.index]:
-                self._settled[item.index] = state
-                self._record(CompletedAction(verb=_CHANGES[state], subject=item.noun))
-
-    def _record_moves(self) -> None:
-        """Record which objects are being carried or pushed."""
-        grip, sliding = self._phases.grip, self._phases.sliding
-        if grip is not None and grip.moved:
-            self._moving[grip.item.index] = Verb.PUT if grip.lifted else Verb.PUSHED
-        elif sliding is not None:
-            self._moving[sliding.index] = Verb.PUSHED
-
     def _record_placements(self, *, solved: bool) -> None:
         """Complete moves of objects that have come to rest; at success, of all."""
         for index, verb in list(self._moving.items()):
             item = self._scene.items[index]
             free = not self._holds(item) and index not in self._phases.touch.any
             if solved or (free and self._phases.travelled(item) < _AT_REST):
-                self._record_placement(item, verb)
-
-    def _record_placement(self, item: Item, verb: Verb) -> None:
-        place = self._places.get(self._scene.location(item))
-        if place is None:
-            return
-        del self._moving[item.index]
-        if verb is Verb.PUT or self._is_at_target(item):
-            self._record(CompletedAction(verb=verb, subject=item.noun, place=place))
+                place = self._places.get(self._scene.location(item))
+                if place is None:
+                    continue
+                del self._moving[index]
+                if verb is Verb.PUT or self._is_at_target(item):
+                    self._record(CompletedAction(verb=verb, subject=item.noun, place=place))
 
     def _record(self, action: CompletedAction) -> None:
         """Add a completed action; it replaces the same action, or an earlier move of the same object."""
-        again = [key for key in self._done if key[1] == action.subject and _replaces(action.verb, key[0])]
-        for key in again:
-            del self._done[key]
+        for old, subject in list(self._done):
+            if subject == action.subject and (old == action.verb or (old.moves and action.verb.moves)):
+                del self._done[old, subject]
         self._done[action.verb, action.subject] = action
-
-
-def _replaces(new: Verb, old: Verb) -> bool:
-    return new == old or (new.moves and old.moves)

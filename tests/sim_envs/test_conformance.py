@@ -9,7 +9,7 @@ import pytest
 
 from sim_envs.fake import FakeSuite, FakeWorld
 from sim_envs.libero.assets import AssetSet
-from sim_envs.suite import InitIds, Suite, Task, open_suite
+from sim_envs.suite import Suite, Task, open_suite
 from sim_envs.testing import check_suite, check_world
 from sim_envs.world import AdvanceResult, Observation
 
@@ -111,36 +111,10 @@ class RendersInAdvance(FakeWorld):
         return super().advance(actions)
 
 
-class RendersWithMujocoInAdvance(FakeWorld):
-    def advance(self, actions: np.ndarray) -> AdvanceResult:
-        import mujoco
-
-        mujoco.mjr_render(None, None, None)
-        return super().advance(actions)
-
-
-class ChunksDiffer(FakeWorld):
-    def advance(self, actions: np.ndarray) -> AdvanceResult:
-        self._state[1] += 1
-        return super().advance(actions)
-
-
 class MovesOnObserve(FakeWorld):
     def observe(self) -> Observation:
         self._state[0] += 1e-9
         return super().observe()
-
-
-class MovesOnTruth(FakeWorld):
-    def truth(self) -> Any:
-        self._state[0] += 1e-9
-        return super().truth()
-
-
-class MovesOnProgress(FakeWorld):
-    def progress(self) -> float:
-        self._state[0] += 1e-9
-        return super().progress()
 
 
 class MovesOnRender(FakeWorld):
@@ -164,12 +138,6 @@ class WrongImageSize(FakeWorld):
     def observe(self) -> Observation:
         image = np.zeros((8, 9, 3), np.uint8)
         return dataclasses.replace(super().observe(), images={"image": image, "wrist_image": image})
-
-
-class LacksACamera(FakeWorld):
-    def observe(self) -> Observation:
-        observation = super().observe()
-        return dataclasses.replace(observation, images={"image": observation.images["image"]})
 
 
 class Drifts(FakeWorld):
@@ -204,16 +172,11 @@ DEFECTS = {
     ReportsSuccessLate: "does not stop at success",
     StopsHalfway: "without success",
     RendersInAdvance: "advance renders",
-    RendersWithMujocoInAdvance: "advance renders",
-    ChunksDiffer: "action by action differs",
     MovesOnObserve: r"two calls of observe\(\) differ",
-    MovesOnTruth: r"truth\(\) changes the episode",
-    MovesOnProgress: r"progress\(\) changes the episode",
     MovesOnRender: r"render\(\) changes the episode",
     RendersSomethingElse: r"render\('image'\) differs from the image in observe\(\)",
     WrongStateSize: r"state is float64 \[7\], declared float64 \[8\]",
     WrongImageSize: r"gives uint8 \[8, 9, 3\], declared uint8 \[8, 8, 3\]",
-    LacksACamera: r"cameras are \['image'\]",
     Drifts: "'eef_position' moves by 0.06",
     ClosesOnce: "closed twice",
     ProgressPastOne: r"progress\(\) is",
@@ -238,11 +201,6 @@ class WrongTaskIds(FakeSuite):
         return super().tasks()[::-1]
 
 
-class NoInitialStates(FakeSuite):
-    def init_ids(self, task: Task) -> InitIds:
-        return InitIds(stored=0)
-
-
 class OtherInstruction(FakeSuite):
     def instruction(self, key: Any, wordings: Any) -> str:
         return "do something"
@@ -256,19 +214,10 @@ class UnstableDescription(FakeSuite):
         return {"calls": self.calls}
 
 
-class OtherRate(FakeSuite):
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        action = dataclasses.replace(self.interface.action, control_hz=10)
-        self.interface = dataclasses.replace(self.interface, action=action)
-
-
 SUITE_DEFECTS = {
     WrongTaskIds: "task 0 of fake identifies itself as task 1",
-    NoInitialStates: "no stored initial states",
     OtherInstruction: "instruction of task 0 is 'do something'",
     UnstableDescription: "describe",
-    OtherRate: "control_hz is 20.0, the interface's 10",
 }
 
 

@@ -27,13 +27,6 @@ def test_a_memory_is_read_as_it_was_meant(content, wording):
     assert parse_memory(remember(memory, wording)) == memory
 
 
-@given(narrations(), memories())
-def test_every_wording_is_another(narration, content):
-    memory = Memory(**content)
-    assert len({narrate(narration, wording) for wording in range(WORDINGS)}) == WORDINGS
-    assert len({remember(memory, wording) for wording in range(WORDINGS)}) == WORDINGS
-
-
 @given(st.text() | st.text(alphabet="abcdefghijklmnopqrstuvwxyz ;.", max_size=60))
 def test_any_text_can_be_given_and_nonsense_is_not_read(text):
     said = parse_narration(text)
@@ -56,12 +49,6 @@ def test_sentences_a_person_would_like_to_read():
     assert remember(Memory(facts=frozenset([Fact(subject="stove", state="off")]))) == (
         "nothing done yet; the stove is off"
     )
-
-
-def test_a_thing_that_is_no_longer_where_it_was_put_is_said_to_be_elsewhere():
-    put = CompletedAction(verb=Verb.PUT, subject="milk", place="basket")
-    memory = Memory(done=(put,), facts=frozenset([Fact(subject="milk", state="on the table")]))
-    assert remember(memory) == "put the milk in the basket; the milk is on the table"
 
 
 @pytest.mark.parametrize(

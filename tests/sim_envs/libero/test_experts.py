@@ -39,21 +39,6 @@ def test_the_expert_puts_a_thing_into_a_basket(solved: tuple[Attempt, np.ndarray
     assert done.phases[:3] == (Phase.APPROACH, Phase.GRASP, Phase.CARRY)
 
 
-@pytest.mark.assets
-@pytest.mark.slow
-def test_the_expert_puts_a_bowl_on_a_plate(open_sim: OpenSim) -> None:
-    sim = open_sim("libero_spatial", 2)
-    assert attempt(sim, Expert(sim)).success
-
-
-@pytest.mark.slow
-@pytest.mark.assets
-def test_an_episode_is_a_function_of_its_key(open_sim: OpenSim, solved: tuple[Attempt, np.ndarray]) -> None:
-    sim = open_sim("libero_object", 9)
-    assert attempt(sim, Expert(sim)) == solved[0]
-    np.testing.assert_array_equal(sim.flat_state(), solved[1])
-
-
 @pytest.mark.slow
 @pytest.mark.assets
 def test_standing_still_solves_nothing(open_sim: OpenSim) -> None:
@@ -157,9 +142,3 @@ def test_random_actions_belong_to_the_episode() -> None:
     np.testing.assert_array_equal(sampled[0], sampled[2])
     assert not np.array_equal(sampled[0], sampled[1])
     assert np.abs(sampled).max() <= 1.0
-
-
-def test_noop_stands_still_with_an_open_gripper() -> None:
-    policy = Noop(LIBERO_INTERFACE)
-    policy.reset(_key("libero_object", 0))
-    np.testing.assert_array_equal(policy.query(np.empty(8)), np.tile([0, 0, 0, 0, 0, 0, -1], (10, 1)))

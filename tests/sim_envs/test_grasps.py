@@ -69,34 +69,6 @@ def test_a_mug_is_taken_from_the_side_by_its_handle() -> None:
     np.testing.assert_allclose(grasp.pose.rotation, turn)
 
 
-@pytest.mark.parametrize("heading", [0.0, 1.0, -2.0])
-def test_a_tilted_gripper_heads_where_it_is_told_and_closes_level(heading: float) -> None:
-    turn = pointing(heading, np.pi / 3)
-    np.testing.assert_allclose(turn.T @ turn, np.eye(3), atol=1e-12)
-    assert np.linalg.det(turn) == pytest.approx(1.0)
-    assert turn[:, 2] == pytest.approx([0.866 * np.cos(heading), 0.866 * np.sin(heading), -0.5], abs=1e-3)
-    assert turn[2, 0] == 0.0
-
-
-def test_a_tilted_gripper_is_seen_from_below_with_the_whole_of_its_hand() -> None:
-    pose = Pose(position=np.zeros(3), rotation=pointing(0.0, np.pi / 2))
-    lowest = underside_of(pose, opening=0.076)
-    assert lowest[:, 2].min() == pytest.approx(-PANDA.hand[1], abs=1e-6)
-    assert lowest[:, 0].min() == pytest.approx(-PANDA.back, abs=0.003)
-    assert lowest[:, 0].max() == pytest.approx(PANDA.tip, abs=0.003)
-
-
-def test_a_pose_seen_from_another_is_found_again_after_it() -> None:
-    outer, inner = (Pose(position=np.array([x, 0.2, 0.3]), rotation=pointing(x, 0.7)) for x in (0.1, 1.2))
-    again = outer.after(inner.seen_from(outer))
-    np.testing.assert_allclose(again.position, inner.position)
-    np.testing.assert_allclose(again.rotation, inner.rotation, atol=1e-12)
-
-
-def test_nothing_wider_than_the_gripper_opens_is_taken_between_the_fingers() -> None:
-    assert all(grasp.width < 2 * PANDA.inner for grasp in grasps(box(0.05, 0.05, 0.05)))
-
-
 def test_the_fingertips_stay_above_the_floor() -> None:
     flat = box(0.04, 0.02, 0.009)
     assert min(grasp.pose.position[2] for grasp in grasps(flat)) > PANDA.tip
@@ -144,13 +116,6 @@ def test_a_grasp_moves_with_the_thing(x: float, y: float, yaw: float) -> None:
     assert np.linalg.norm(found[0].pose.position[:2]) < 0.02
 
 
-def test_a_grasp_that_failed_is_told_from_its_likes() -> None:
-    best = grasps(box(0.05, 0.02, 0.04))[0]
-    turned = Grasp(pose=Pose(position=best.pose.position, rotation=downward(0.3)), width=best.width, cost=0.0)
-    assert not best.differs_from(best)
-    assert best.differs_from(turned)
-
-
 def test_a_height_map_keeps_the_top_of_what_stands_in_a_cell() -> None:
     points = np.array([[0.001, 0.001, 0.2], [0.002, 0.002, 0.5], [9.0, 9.0, 9.0]])
     tops = HeightMap.over(points, center=np.zeros(2), reach=0.05, cell=0.01)
@@ -168,13 +133,6 @@ def test_the_gripper_comes_down_to_what_is_below_it_and_travels_over_what_is_on_
     terrain = Terrain(np.concatenate([FLOOR, wall]), start=start, end=end)
     assert terrain.lowest(underside, end) == pytest.approx(PANDA.tip, abs=1e-6)
     assert terrain.lowest_along(underside) == pytest.approx(0.2 + PANDA.tip, abs=1e-6)
-
-
-def test_what_is_held_counts_as_part_of_the_gripper() -> None:
-    pose = Pose(position=np.array([0.0, 0.0, 0.3]), rotation=downward(np.pi / 2))
-    underside = underside_of(pose, opening=0.03, held=box(0.02, 0.02, 0.05) + np.array([0.0, 0.0, 0.2]))
-    here = np.zeros(2)
-    assert Terrain(FLOOR, start=here, end=here).lowest(underside, here) == pytest.approx(0.1, abs=1e-6)
 
 
 def test_what_lies_under_a_roof_is_pulled_out_before_it_is_lifted() -> None:

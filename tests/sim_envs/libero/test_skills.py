@@ -1,17 +1,15 @@
 """The expert's skills for drawers, doors, knobs and flat things, the order of goals, and its noise."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from configs.errors import UsageError
-from sim_envs.libero.assets import AssetSet
 from sim_envs.libero.experts.expert import Expert
 from sim_envs.libero.experts.scene import ExpertScene, FixtureJoint, Goal
 from sim_envs.libero.experts.skills import SKILLS, opening_for, ordered_goals
 from sim_envs.libero.sim import LiberoSim
-from sim_envs.libero.tasks import get_task
 from sim_envs.scripted.motion import GripperMotion, Waypoint
 from sim_envs.scripted.noise import ExpertNoise
 from sim_envs.scripted.poses import Pose
@@ -20,20 +18,6 @@ from sim_envs.world import EpisodeKey
 from tests.sim_envs.libero.playing import Attempt, attempt
 
 OpenSim = Callable[[str, int], LiberoSim]
-
-
-@pytest.fixture(scope="module")
-def open_sim(standins: AssetSet) -> Iterator[OpenSim]:
-    sims: dict[tuple[str, int], LiberoSim] = {}
-
-    def opened(suite: str, task_id: int) -> LiberoSim:
-        if (suite, task_id) not in sims:
-            sims[suite, task_id] = LiberoSim(get_task(suite, task_id), assets=standins, camera_size=32)
-        return sims[suite, task_id]
-
-    yield opened
-    for sim in sims.values():
-        sim.close()
 
 
 def _key(suite: str, task_id: int, init_id: int = 0) -> EpisodeKey:
@@ -58,8 +42,8 @@ def _solve(sim: LiberoSim, noise: float = 0.0) -> Attempt:
     ],
     ids=["open a drawer", "push a plate", "turn a knob", "put in and close"],
 )
-def test_the_expert_solves_a_task(suite: str, task_id: int, phase: Phase, open_sim: OpenSim) -> None:
-    done = _solve(open_sim(suite, task_id))
+def test_the_expert_solves_a_task(suite: str, task_id: int, phase: Phase, open_standin: OpenSim) -> None:
+    done = _solve(open_standin(suite, task_id))
     assert done.success
     assert done.phases[-1] == phase
 
@@ -79,16 +63,16 @@ def _work_on(sim: LiberoSim, goal: Goal, steps: int, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.slow
-def test_the_expert_closes_a_door(open_sim: OpenSim, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_expert_closes_a_door(open_standin: OpenSim, monkeypatch: pytest.MonkeyPatch) -> None:
     goal = _goal("close", "microwave_1")
-    assert _work_on(open_sim("libero_10", 9), goal, 120, monkeypatch).satisfied(goal)
+    assert _work_on(open_standin("libero_10", 9), goal, 120, monkeypatch).satisfied(goal)
 
 
 @pytest.mark.slow
 def test_the_expert_turns_off_what_it_has_turned_on(
-    open_sim: OpenSim, monkeypatch: pytest.MonkeyPatch
+    open_standin: OpenSim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sim = open_sim("libero_goal", 7)
+    sim = open_standin("libero_goal", 7)
     on, off = _goal("turnon", "flat_stove_1"), _goal("turnoff", "flat_stove_1")
     assert _work_on(sim, on, 150, monkeypatch).satisfied(on)
     expert_asked = dict(sim.env.parsed_problem, goal_state=[[off.predicate, *off.arguments]])
@@ -99,19 +83,10 @@ def test_the_expert_turns_off_what_it_has_turned_on(
     assert solved
 
 
-def test_a_container_is_opened_first_though_no_goal_says_so(open_sim: OpenSim) -> None:
-    sim = open_sim("libero_goal", 3)
-    sim.reset(init_id=0, seed=7, settle_steps=10)
-    scene = ExpertScene(sim.env)
+def test_a_container_is_opened_first_though_no_goal_says_so(open_standin: OpenSim) -> None:
+    scene = ExpertScene(open_standin("libero_goal", 3).env)
     assert opening_for(scene.goals[0], scene) == _goal("open", "wooden_cabinet_1_top_region")
     assert opening_for(_goal("on", "akita_black_bowl_1", "plate_1"), scene) is None
-
-
-def test_an_open_container_is_not_opened_again(open_sim: OpenSim) -> None:
-    sim = open_sim("libero_10", 3)
-    sim.reset(init_id=0, seed=7, settle_steps=10)
-    scene = ExpertScene(sim.env)
-    assert opening_for(_goal("in", "akita_black_bowl_1", "white_cabinet_1_bottom_region"), scene) is None
 
 
 def _joint(name: str) -> FixtureJoint:
@@ -166,17 +141,8 @@ def _roll(sim: LiberoSim, expert: Expert, queries: int) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_without_noise_what_is_done_is_what_is_intended(open_sim: OpenSim) -> None:
-    sim = open_sim("libero_goal", 7)
-    plain, zero = Expert(sim), Expert(sim, noise=0.0)
-    actions = _roll(sim, plain, 8)
-    np.testing.assert_array_equal(plain.intended, actions[-1])
-    np.testing.assert_array_equal(actions, _roll(sim, zero, 8))
-
-
-@pytest.mark.slow
-def test_noise_is_a_function_of_level_and_episode(open_sim: OpenSim) -> None:
-    sim = open_sim("libero_goal", 7)
+def test_noise_is_a_function_of_level_and_episode(open_standin: OpenSim) -> None:
+    sim = open_standin("libero_goal", 7)
     rolled = [_roll(sim, Expert(sim, noise=level), 6) for level in (0.5, 0.5, 0.4)]
     np.testing.assert_array_equal(rolled[0], rolled[1])
     assert not np.array_equal(rolled[0], rolled[2])
@@ -184,20 +150,14 @@ def test_noise_is_a_function_of_level_and_episode(open_sim: OpenSim) -> None:
 
 
 @pytest.mark.slow
-def test_a_noisy_expert_intends_what_a_calm_one_would_do_from_there(open_sim: OpenSim) -> None:
-    sim = open_sim("libero_goal", 7)
-    sim.reset(init_id=0, seed=7, settle_steps=10)
+def test_a_noisy_expert_intends_what_a_calm_one_would_do_from_there(open_standin: OpenSim) -> None:
+    sim = open_standin("libero_goal", 7)
     calm, noisy = Expert(sim), Expert(sim, noise=1.0)
     for expert in (calm, noisy):
         expert.reset(_key("libero_goal", 7))
     done = noisy.query(np.empty(8))
     np.testing.assert_array_equal(noisy.intended, calm.query(np.empty(8)))
     assert not np.array_equal(done, noisy.intended)
-
-
-@pytest.mark.slow
-def test_a_noisy_expert_still_succeeds(open_sim: OpenSim) -> None:
-    assert _solve(open_sim("libero_goal", 7), noise=0.5).success
 
 
 def test_only_waypoints_with_room_are_missed() -> None:
@@ -222,22 +182,16 @@ def test_closing_fingers_sometimes_miss_and_only_they_do() -> None:
     assert grips(Phase.CARRY) == {1.0}
 
 
-@pytest.mark.parametrize("noise", [-0.1, 1.5, float("nan")])
-def test_noise_beyond_its_range_is_refused(noise: float, open_sim: OpenSim) -> None:
-    with pytest.raises(UsageError, match=r"expert noise is .*, must be between 0"):
-        Expert(open_sim("libero_goal", 7), noise)
-
-
 def test_a_goal_about_nothing_that_moves_is_refused(
-    open_sim: OpenSim, monkeypatch: pytest.MonkeyPatch
+    open_standin: OpenSim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sim = open_sim("libero_goal", 7)
+    sim = open_standin("libero_goal", 7)
     monkeypatch.setitem(sim.env.parsed_problem, "goal_state", [["open", "wine_rack_1"]])
     with pytest.raises(UsageError, match=r"open\(wine_rack_1\): wine_rack_1 has no joint"):
         Expert(sim)
 
 
-def test_a_task_without_a_skill_is_refused(open_sim: OpenSim, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_without_a_skill_is_refused(open_standin: OpenSim, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(SKILLS, "turnon")
     with pytest.raises(UsageError, match=r"no scripted skill achieves turnon\(flat_stove_1\)"):
-        Expert(open_sim("libero_goal", 7))
+        Expert(open_standin("libero_goal", 7))

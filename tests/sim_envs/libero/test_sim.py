@@ -78,15 +78,6 @@ def test_a_sampled_initial_state_is_its_own_and_like_the_stored_ones(
     np.testing.assert_allclose(np.mean(sampled, axis=0), stored.mean(axis=0), atol=0.05)
 
 
-def test_a_chunk_of_actions_is_the_same_as_its_actions_one_by_one(open_sim: OpenSim) -> None:
-    sim = open_sim("libero_object", 2)
-    actions = _random_actions(6)
-    one_by_one = _trajectory(sim, 0, 7, actions)[-1]
-    sim.reset(init_id=0, seed=7, settle_steps=2)
-    assert sim.advance(actions).steps == 6
-    np.testing.assert_array_equal(sim.flat_state(), one_by_one)
-
-
 def test_the_global_generator_of_numpy_is_left_alone(libero_assets: Path) -> None:
     np.random.seed(1)  # noqa: NPY002
     expected = np.random.random()  # noqa: NPY002
@@ -94,43 +85,3 @@ def test_the_global_generator_of_numpy_is_left_alone(libero_assets: Path) -> Non
     with LiberoSim(get_task("libero_goal", 4), assets=str(libero_assets)) as sim:
         sim.reset(init_id=0, seed=7, settle_steps=0)
     assert np.random.random() == expected  # noqa: NPY002
-
-
-def test_observing_changes_nothing(open_sim: OpenSim) -> None:
-    sim = open_sim("libero_object", 2)
-    actions = _random_actions(4)
-    unseen = _trajectory(sim, 0, 7, actions)[-1]
-    sim.reset(init_id=0, seed=7, settle_steps=2)
-    for action in actions:
-        sim.observe()
-        sim.advance(action[None])
-    np.testing.assert_array_equal(sim.flat_state(), unseen)
-
-
-def test_an_observation_is_what_libero_policies_see(open_sim: OpenSim) -> None:
-    sim = open_sim("libero_object", 2)
-    sim.reset(init_id=0, seed=7, settle_steps=2)
-    seen = sim.observe()
-    assert seen.language == "pick up the salad dressing and place it in the basket"
-    assert set(seen.images) == {"image", "wrist_image"}
-    assert all(image.shape == (256, 256, 3) and image.std() > 20 for image in seen.images.values())
-    assert seen.state.shape == (8,)
-
-
-@pytest.mark.parametrize(
-    ("actions", "complaint"),
-    [
-        (np.zeros((1, 6)), r"shape \[1, 6\]"),
-        (np.array([[0, 0, 0, 0, 0, 0, 1.0], [0, 0, np.nan, 0, 0, 0, 0]]), "action 1 of 2 is not finite"),
-        (np.full((1, 7), np.inf), "action 0 of 1 is not finite"),
-    ],
-)
-def test_bad_actions_never_reach_the_simulator(
-    open_sim: OpenSim, actions: np.ndarray, complaint: str
-) -> None:
-    sim = open_sim("libero_object", 2)
-    sim.reset(init_id=0, seed=7, settle_steps=0)
-    before = sim.flat_state()
-    with pytest.raises(ValueError, match=complaint):
-        sim.advance(actions)
-    np.testing.assert_array_equal(sim.flat_state(), before)

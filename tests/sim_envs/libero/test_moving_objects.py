@@ -127,9 +127,3 @@ def test_a_motion_is_part_of_the_protocol_and_none_changes_nothing():
     }
     assert len(hashes) == 4
     assert suite_hash(described(motion="shuttle:3")) == suite_hash(described(motion="shuttle:3.0,4"))
-
-
-def test_motion_in_a_suite_without_it_is_refused_in_one_line():
-    with pytest.raises(UsageError, match=r"motion drift:3: gym_reacher does not know .*leave out --motion"):
-        open_suite("gym_reacher", motion="drift:3")
-    assert "motion" not in describe_suite(open_suite("gym_reacher", motion="none"))["suite"]

@@ -31,11 +31,6 @@ def nothing_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assets, "package_root", lambda: tmp_path / "package")
 
 
-def test_a_folder_is_named_after_itself(tmp_path: Path) -> None:
-    found = find_assets(_tree(tmp_path / "mine"))
-    assert (found.name, found.path) == ("mine", tmp_path / "mine")
-
-
 @pytest.mark.usefixtures("nothing_installed")
 def test_the_environment_variable_names_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(_tree(tmp_path / "from_env")))
@@ -51,11 +46,6 @@ def test_hf_libero_s_own_places_are_found(tmp_path: Path, place: str) -> None:
     assert (found.name, found.path) == ("hf-libero", tmp_path / place)
 
 
-def test_what_to_do_about_assets_is_told_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"--assets PATH or OXYGEN_LIBERO_ASSETS=PATH.*--assets download"):
-        find_assets(tmp_path)
-
-
 def test_a_tree_with_an_empty_folder_is_refused(tmp_path: Path) -> None:
     (_tree(tmp_path) / "scenes" / "thing.xml").unlink()
     with pytest.raises(UsageError, match="nothing is in scenes"):
@@ -66,11 +56,6 @@ def test_a_folder_around_the_tree_is_answered_with_the_tree(tmp_path: Path) -> N
     tree = _tree(tmp_path / "around" / "libero-assets")
     with pytest.raises(UsageError, match=f"did you mean '{tree}'"):
         find_assets(tmp_path / "around")
-
-
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is not a folder"):
-        find_assets(tmp_path / "nowhere")
 
 
 def test_a_misspelt_source_is_answered_with_the_nearest() -> None:

@@ -45,30 +45,6 @@ def test_what_is_observed_and_what_is_rendered_may_be_changed_by_whoever_got_it(
     np.testing.assert_array_equal(env.render(), image)
 
 
-@pytest.mark.slow
-def test_two_of_them_make_a_vector_environment(standins: AssetSet) -> None:
-    envs = gymnasium.make_vec(
-        "oxygen_eval/libero_object-v0",
-        num_envs=2,
-        vectorization_mode="sync",
-        task_id=2,
-        assets=str(standins.path),
-        max_steps=2,
-    )
-    try:
-        first, info = envs.reset(seed=[3, 3], options={"init_id": 1})
-        assert first["image"].shape == (2, 256, 256, 3)
-        assert info["init_id"].tolist() == [1, 1]
-        np.testing.assert_array_equal(first["state"][0], first["state"][1])
-        for last in (False, True):
-            seen, _, terminated, truncated, _ = envs.step(np.stack([STILL, np.full(7, 0.5, np.float32)]))
-            assert not terminated.any()
-            assert truncated.tolist() == [last, last]
-        assert not np.array_equal(seen["state"][0], seen["state"][1])
-    finally:
-        envs.close()
-
-
 def test_an_episode_is_truncated_at_the_step_limit_without_success(env: gymnasium.Env) -> None:
     _, info = env.reset(seed=7, options={"init_id": 4})
     assert info["init_id"] == 4
@@ -89,32 +65,6 @@ def test_an_episode_terminates_with_success_when_the_goal_holds(env: gymnasium.E
     data.set_joint_qpos("salad_dressing_1_joint0", np.array([*above, 1, 0, 0, 0]))
     _, reward, terminated, truncated, info = env.step(STILL)
     assert (reward, terminated, truncated, info["is_success"]) == (1.0, True, False, True)
-
-
-def test_the_same_seed_and_initial_state_give_the_same_episode(env: gymnasium.Env) -> None:
-    def run() -> list[dict[str, np.ndarray]]:
-        first, _ = env.reset(seed=3, options={"init_id": 1})
-        return [first, env.step(np.full(7, 0.5, np.float32))[0]]
-
-    for before, after in zip(run(), run(), strict=True):
-        assert before.keys() == after.keys()
-        for name in before:
-            np.testing.assert_array_equal(before[name], after[name])
-
-
-def test_an_initial_state_may_be_sampled(env: gymnasium.Env) -> None:
-    first, info = env.reset(seed=3, options={"init_id": 1000})
-    again, _ = env.reset(seed=3, options={"init_id": 1000})
-    other, _ = env.reset(seed=4, options={"init_id": 1000})
-    assert info["init_id"] == 1000
-    np.testing.assert_array_equal(first["state"], again["state"])
-    assert not np.array_equal(first["state"], other["state"])
-
-
-def test_an_action_that_is_not_finite_is_refused(env: gymnasium.Env) -> None:
-    env.reset(seed=0)
-    with pytest.raises(ValueError, match="not finite"):
-        env.unwrapped.step(np.full(7, np.nan))
 
 
 _CYCLES = """

@@ -1,16 +1,14 @@
 """Things set down beside each other and brought in from the side, in LIBERO's scenes with the stand-ins."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from sim_envs.libero.assets import AssetSet
 from sim_envs.libero.experts.expert import Expert
 from sim_envs.libero.experts.insertion import insertions, is_covered
 from sim_envs.libero.experts.scene import ExpertScene, Goal
 from sim_envs.libero.sim import LiberoSim
-from sim_envs.libero.tasks import get_task
 from sim_envs.scripted.kinematics import HeldObject
 from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey
@@ -18,22 +16,7 @@ from sim_envs.world import EpisodeKey
 MUG, MICROWAVE = "white_yellow_mug_1", "microwave_1_heating_region"
 STOVE = "flat_stove_1_cook_region"
 
-OpenSim = Callable[[int], LiberoSim]
-
-
-@pytest.fixture(scope="module")
-def open_sim(standins: AssetSet) -> Iterator[OpenSim]:
-    sims: dict[int, LiberoSim] = {}
-
-    def opened(task_id: int) -> LiberoSim:
-        if task_id not in sims:
-            sims[task_id] = LiberoSim(get_task("libero_10", task_id), assets=standins)
-        sims[task_id].reset(init_id=0, seed=7, settle_steps=10)
-        return sims[task_id]
-
-    yield opened
-    for sim in sims.values():
-        sim.close()
+OpenSim = Callable[[str, int], LiberoSim]
 
 
 def _bring(sim: LiberoSim, *goals: Goal, monkeypatch: pytest.MonkeyPatch, steps: int) -> ExpertScene:
@@ -49,9 +32,11 @@ def _bring(sim: LiberoSim, *goals: Goal, monkeypatch: pytest.MonkeyPatch, steps:
 
 
 @pytest.mark.slow
-def test_a_mug_is_put_into_a_microwave_and_let_go(open_sim: OpenSim, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mug_is_put_into_a_microwave_and_let_go(
+    open_standin: OpenSim, monkeypatch: pytest.MonkeyPatch
+) -> None:
     goal = Goal(predicate="in", arguments=(MUG, MICROWAVE))
-    scene = _bring(open_sim(9), goal, monkeypatch=monkeypatch, steps=250)
+    scene = _bring(open_standin("libero_10", 9), goal, monkeypatch=monkeypatch, steps=250)
     assert scene.satisfied(goal)
     assert scene.fingers_touching(MUG) == 0
     assert scene.pose(MUG).rotation[2, 2] > 0.95
@@ -59,10 +44,10 @@ def test_a_mug_is_put_into_a_microwave_and_let_go(open_sim: OpenSim, monkeypatch
 
 @pytest.mark.slow
 def test_two_pots_stand_beside_each_other_on_one_stove(
-    open_sim: OpenSim, monkeypatch: pytest.MonkeyPatch
+    open_standin: OpenSim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     goals = [Goal(predicate="on", arguments=(f"moka_pot_{number}", STOVE)) for number in (1, 2)]
-    scene = _bring(open_sim(8), *goals, monkeypatch=monkeypatch, steps=400)
+    scene = _bring(open_standin("libero_10", 8), *goals, monkeypatch=monkeypatch, steps=400)
     assert all(scene.satisfied(goal) for goal in goals)
     assert all(scene.pose(goal.arguments[0]).rotation[2, 2] > 0.95 for goal in goals)
 
@@ -79,14 +64,14 @@ def test_two_pots_stand_beside_each_other_on_one_stove(
     ],
 )
 def test_what_has_a_ceiling_is_told_from_what_is_open_above(
-    open_sim: OpenSim, task_id: int, target: str, roofed: bool
+    open_standin: OpenSim, task_id: int, target: str, roofed: bool
 ) -> None:
-    assert is_covered(ExpertScene(open_sim(task_id).env), target) is roofed
+    assert is_covered(ExpertScene(open_standin("libero_10", task_id).env), target) is roofed
 
 
 @pytest.mark.slow
-def test_a_mug_goes_into_a_microwave_through_its_door_only(open_sim: OpenSim) -> None:
-    scene = ExpertScene(open_sim(9).env)
+def test_a_mug_goes_into_a_microwave_through_its_door_only(open_standin: OpenSim) -> None:
+    scene = ExpertScene(open_standin("libero_10", 9).env)
     plan = next(insertions(scene, MUG, MICROWAVE))
     way = plan.inside.position - plan.outside.position
     assert way[1] > 0.1
@@ -94,8 +79,8 @@ def test_a_mug_goes_into_a_microwave_through_its_door_only(open_sim: OpenSim) ->
     assert plan.inside.rotation[1, 2] > 0.4
 
 
-def test_the_arm_reaches_what_is_near_and_free(open_sim: OpenSim) -> None:
-    scene = ExpertScene(open_sim(9).env)
+def test_the_arm_reaches_what_is_near_and_free(open_standin: OpenSim) -> None:
+    scene = ExpertScene(open_standin("libero_10", 9).env)
     reach, here = scene.reach(), scene.gripper
     steps = ((0.05, 0.05, -0.05), (1.0, 0.0, 0.0), (0.0, 0.0, -0.3))
     near, far, in_the_table = (here.moved(np.array([*step, 0.0, 0.0, 0.0])) for step in steps)
@@ -107,8 +92,8 @@ def test_the_arm_reaches_what_is_near_and_free(open_sim: OpenSim) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_held_must_be_clear_too(open_sim: OpenSim) -> None:
-    scene = ExpertScene(open_sim(9).env)
+def test_what_is_held_must_be_clear_too(open_standin: OpenSim) -> None:
+    scene = ExpertScene(open_standin("libero_10", 9).env)
     reach, here = scene.reach(), scene.gripper
     body = scene.body(MUG)
     holding = HeldObject(body=body, grip=scene.pose(MUG).seen_from(here))

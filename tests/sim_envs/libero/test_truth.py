@@ -1,7 +1,7 @@
 """Truth of LIBERO's simulator: of states made by hand, and of whole episodes of the expert on every suite."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,7 +11,6 @@ from configs.schema import SuiteConfig
 from sim_envs.libero.experts.expert import Expert
 from sim_envs.libero.libero_env import CONTROL_HZ
 from sim_envs.libero.sim import LiberoSim
-from sim_envs.libero.tasks import get_task
 from sim_envs.truth.ground_truth import ELSEWHERE, CompletedAction, Fact, Narration, Phase, Truth, Verb
 from sim_envs.truth.nouns import phrase
 from sim_envs.truth.tracker import HOLD_S
@@ -21,25 +20,6 @@ from tests.sim_envs.vocabulary import goals
 
 STILL = np.array([[0.0, 0, 0, 0, 0, 0, -1]])
 Open = Callable[[str, int], LiberoSim]
-
-
-@pytest.fixture(scope="module")
-def standing_in() -> Iterator[Open]:
-    """A task on stand-in assets, freshly reset; one model is open at a time."""
-    sims: list[LiberoSim] = []
-
-    def opened(suite: str, task_id: int) -> LiberoSim:
-        task = get_task(suite, task_id)
-        if not sims or sims[-1].task != task:
-            while sims:
-                sims.pop().close()
-            sims.append(LiberoSim(task, assets="standins"))
-        sims[0].reset(init_id=0, seed=7, settle_steps=10)
-        return sims[0]
-
-    yield opened
-    while sims:
-        sims.pop().close()
 
 
 def put_joint(sim: LiberoSim, joint: str, position: float) -> None:
@@ -62,8 +42,8 @@ def state_of(truth: Truth, subject: str) -> str:
     return {fact.subject: fact.state for fact in truth.memory.facts}[subject]
 
 
-def test_a_drawer_is_open_half_open_or_closed_and_closing_it_is_remembered(standing_in):
-    sim, drawer = standing_in("libero_10", 3), "bottom drawer of the cabinet"
+def test_a_drawer_is_open_half_open_or_closed_and_closing_it_is_remembered(open_standin):
+    sim, drawer = open_standin("libero_10", 3), "bottom drawer of the cabinet"
     assert state_of(sim.truth(), drawer) == "open"
     assert sim.truth().memory.done == ()
     put_joint(sim, "white_cabinet_1_bottom_level", -0.07)
@@ -80,23 +60,23 @@ def test_a_drawer_is_open_half_open_or_closed_and_closing_it_is_remembered(stand
     assert sim.truth().memory.done == done
 
 
-def test_a_thing_in_an_open_drawer_is_in_it(standing_in):
-    sim = standing_in("libero_10", 3)
+def test_a_thing_in_an_open_drawer_is_in_it(open_standin):
+    sim = open_standin("libero_10", 3)
     assert state_of(sim.truth(), "black bowl") == "on the table"
     put_thing(sim, "akita_black_bowl_1", sim.env.sim.data.get_site_xpos("white_cabinet_1_bottom_region"))
     assert state_of(sim.truth(), "black bowl") == "in the bottom drawer of the cabinet"
 
 
-def test_a_drawer_that_is_in_the_way_is_a_thing_to_reach_for(standing_in):
-    sim = standing_in("libero_goal", 3)
+def test_a_drawer_that_is_in_the_way_is_a_thing_to_reach_for(open_standin):
+    sim = open_standin("libero_goal", 3)
     assert state_of(sim.truth(), "top drawer of the cabinet") == "closed"
     up = np.array([[-0.2, -1.0, 0.6, 0, 0, 0, -1]])
     sim.advance(np.repeat(up, 20, axis=0))
     assert sim.truth().narration == Narration(phase=Phase.APPROACH, object="top drawer of the cabinet")
 
 
-def test_a_stove_is_on_or_off_and_success_makes_it_done(standing_in):
-    sim = standing_in("libero_10", 2)
+def test_a_stove_is_on_or_off_and_success_makes_it_done(open_standin):
+    sim = open_standin("libero_10", 2)
     assert state_of(sim.truth(), "stove") == "off"
     put_joint(sim, "flat_stove_1_button", 1.0)
     assert state_of(sim.truth(), "stove") == "on"
@@ -108,8 +88,8 @@ def test_a_stove_is_on_or_off_and_success_makes_it_done(standing_in):
     assert truth.memory.done == (CompletedAction(verb=Verb.TURNED_ON, subject="stove"),)
 
 
-def test_a_reached_goal_is_told_after_three_control_steps_and_gone_at_once(standing_in):
-    sim, stove = standing_in("libero_10", 2), (Fact(subject="stove", state="on"),)
+def test_a_reached_goal_is_told_after_three_control_steps_and_gone_at_once(open_standin):
+    sim, stove = open_standin("libero_10", 2), (Fact(subject="stove", state="on"),)
     told = []
     for position in (1.0, 1.0, 1.0, 0.0):
         put_joint(sim, "flat_stove_1_button", position)
@@ -117,8 +97,8 @@ def test_a_reached_goal_is_told_after_three_control_steps_and_gone_at_once(stand
     assert told == [(), (), stove, ()]
 
 
-def test_two_pots_are_numbered_in_the_order_in_which_they_are_lifted(standing_in, monkeypatch):
-    sim = standing_in("libero_10", 8)
+def test_two_pots_are_numbered_in_the_order_in_which_they_are_lifted(open_standin, monkeypatch):
+    sim = open_standin("libero_10", 8)
     assert sim.truth().textual_memory == ()  # the stove has been on from the start
     scene = sim._tracker._scene
     sim.advance(np.repeat(STILL, 3, axis=0))
@@ -130,8 +110,8 @@ def test_two_pots_are_numbered_in_the_order_in_which_they_are_lifted(standing_in
     assert [fact.subject for fact in sim.truth().textual_memory] == ["moka pot", "first moka pot"]
 
 
-def test_a_microwave_opens_and_what_stands_on_the_floor_is_on_the_floor(standing_in):
-    sim = standing_in("libero_10", 9)
+def test_a_microwave_opens_and_what_stands_on_the_floor_is_on_the_floor(open_standin):
+    sim = open_standin("libero_10", 9)
     assert state_of(sim.truth(), "microwave") == "open"
     assert "white mug" not in {fact.subject for fact in sim.truth().memory.facts}
     put_joint(sim, "microwave_1_microjoint", 0.0)
@@ -142,20 +122,14 @@ def test_a_microwave_opens_and_what_stands_on_the_floor_is_on_the_floor(standing
     assert state_of(sim.truth(), "white mug") == ELSEWHERE
 
 
-def test_reading_the_truth_changes_nothing(standing_in):
-    sim = standing_in("libero_10", 2)
+def test_reading_the_truth_changes_nothing(open_standin):
+    sim = open_standin("libero_10", 2)
     put_joint(sim, "flat_stove_1_button", 1.0)
     colours = sim.env.sim.model._model.site_rgba
     before = sim.flat_state(), colours.copy()
     assert sim.truth() == sim.truth()
     np.testing.assert_array_equal(sim.flat_state(), before[0])
     np.testing.assert_array_equal(colours, before[1])
-
-
-def test_there_is_no_truth_before_an_episode():
-    sim = LiberoSim(get_task("libero_object", 0), assets="standins")
-    with sim, pytest.raises(RuntimeError, match="reset it first"):
-        sim.truth()
 
 
 def play(sim: LiberoSim) -> list[Truth]:
@@ -210,13 +184,5 @@ def check_episode(sim: LiberoSim) -> None:
         ),
     ],
 )
-def test_an_episode_of_the_expert_is_told_as_it_is(standing_in, suite, task_id):
-    check_episode(standing_in(suite, task_id))
-
-
-@pytest.mark.assets
-@pytest.mark.slow
-def test_an_episode_with_the_real_assets_is_told_as_it_is(open_sim):
-    sim = open_sim("libero_90", 36)
-    sim.reset(init_id=0, seed=7, settle_steps=10)
-    check_episode(sim)
+def test_an_episode_of_the_expert_is_told_as_it_is(open_standin, suite, task_id):
+    check_episode(open_standin(suite, task_id))
