@@ -18,6 +18,11 @@ from sim_envs.gl import context_class
 Vector3 = Float64[np.ndarray, " 3"]
 Points = Float64[np.ndarray, "point 3"]
 
+Window = tuple[float, float, float, float]
+"""Left, bottom, right and top of a rectangle of the image, in coordinates from -1 to 1."""
+
+_WHOLE: Window = (-1.0, -1.0, 1.0, 1.0)
+
 _ROUNDING = 0.01
 """Margin around a window, as a fraction of half the image: OpenGL computes in single precision."""
 _OPAQUE = 0.995
@@ -88,22 +93,16 @@ class Mirror:
         )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Window:
-    """A rectangle of the image, in coordinates from -1 to 1."""
-
-    left: float = -1.0
-    bottom: float = -1.0
-    right: float = 1.0
-    top: float = 1.0
-
-
 class Frustum:
     """The view frustum of a scene's camera in a square image."""
 
     def __init__(self, scene: mujoco.MjvScene) -> None:
         """Use the camera that the scene was updated for."""
-        self._eye, self._ahead, up = (_of_both_eyes(scene, part) for part in ("pos", "forward", "up"))
+        eyes = scene.camera
+        self._eye, self._ahead, up = (
+            (getattr(eyes[0], part).astype(np.float64) + getattr(eyes[1], part).astype(np.float64)) / 2
+            for part in ("pos", "forward", "up")
+        )
         lens = scene.camera[0]
         self._near = lens.frustum_near
         slope = (lens.frustum_top - lens.frustum_bottom) / 2 / lens.frustum_near
@@ -112,12 +111,13 @@ class Frustum:
 
     def shows(self, boxes: BoundingBoxes, window: Window) -> Bool[np.ndarray, " box"]:
         """Whether boxes may appear in a window: not outside one of its sides, nor behind the camera."""
+        left, bottom, right, top = window
         outwards = (
             -self._ahead,
-            self._right - (window.right + _ROUNDING) * self._ahead,
-            -self._right + (window.left - _ROUNDING) * self._ahead,
-            self._up - (window.top + _ROUNDING) * self._ahead,
-            -self._up + (window.bottom - _ROUNDING) * self._ahead,
+            self._right - (right + _ROUNDING) * self._ahead,
+            -self._right + (left - _ROUNDING) * self._ahead,
+            self._up - (top + _ROUNDING) * self._ahead,
+            -self._up + (bottom - _ROUNDING) * self._ahead,
         )
         offsets = boxes.centers - self._eye
         return np.all([offsets @ side <= boxes.extent(side) for side in outwards], axis=0)
@@ -127,16 +127,12 @@ class Frustum:
         offsets = mirror.corners - self._eye
         depth = offsets @ self._ahead
         if not len(offsets) or depth.min() <= self._near:
-            return Window()
+            return _WHOLE
         across, up = offsets @ self._right / depth, offsets @ self._up / depth
-        window = Window(
-            left=max(-1.0, across.min()),
-            bottom=max(-1.0, up.min()),
-            right=min(1.0, across.max()),
-            top=min(1.0, up.max()),
-        )
-        beyond = window.left > window.right + _ROUNDING or window.bottom > window.top + _ROUNDING
-        return None if beyond else window
+        left, bottom = max(-1.0, across.min()), max(-1.0, up.min())
+        right, top = min(1.0, across.max()), min(1.0, up.max())
+        beyond = left > right + _ROUNDING or bottom > top + _ROUNDING
+        return None if beyond else (left, bottom, right, top)
 
     def mirror(self, scene: mujoco.MjvScene) -> Mirror | None:
         """The scene's mirror: the first opaque plane or box with reflectance, unless seen from behind."""
@@ -147,12 +143,6 @@ class Frustum:
             if not (behind and geom.type == _PLANE):
                 return None if behind else mirror
         return None
-
-
-def _of_both_eyes(scene: mujoco.MjvScene, part: str) -> Vector3:
-    left, right = (getattr(camera, part).astype(np.float64) for camera in scene.camera)
-    middle: Vector3 = (left + right) / 2
-    return middle
 
 
 def is_reflective(geom: mujoco.MjvGeom) -> bool:
@@ -254,7 +244,7 @@ class View:
         ]
         boxes = BoundingBoxes.around(geoms, self._model)
         frustum = Frustum(self.scene)
-        seen = frustum.shows(boxes, Window())
+        seen = frustum.shows(boxes, _WHOLE)
         mirror = frustum.mirror(self.scene)
         window = None if mirror is None else frustum.window(mirror)
         if mirror is not None and window is not None:

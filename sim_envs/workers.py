@@ -131,19 +131,15 @@ class JobQueue(Generic[JobT]):
 
     def _next_episode(self, worker: int) -> deque[JobT]:
         left = {task: episodes for task, episodes in self._waiting.items() if episodes}
-        if not left:
-            return self._stolen_job()
+        if not left:  # steal the last job of the started episode with the most jobs left
+            longest = max(self._begun.values(), key=len, default=None)
+            return deque([longest.pop()]) if longest else deque()
         task = self._task_of.pop(worker, None)
         if task not in left:
             workers = Counter(self._task_of.values())
             task = max(left, key=lambda each: len(left[each]) / (1 + workers[each]))
         self._task_of[worker] = task
         return left[task].popleft()
-
-    def _stolen_job(self) -> deque[JobT]:
-        """The last job of the started episode with the most jobs left; empty if there is none."""
-        longest = max(self._begun.values(), key=len, default=None)
-        return deque([longest.pop()]) if longest else deque()
 
 
 ResultT = TypeVar("ResultT")

@@ -169,7 +169,7 @@ class DroidScene(TruthScene):
         if not isinstance(last, _Placing) or not self._rubric.is_placed(last):
             return False
         may_be_held = isinstance(last, OnCriterion) and not last.let_go
-        return may_be_held or target.item.index not in self.touch(self.capture()).both
+        return may_be_held or target.item.index not in self.touch(self.capture())[1]
 
     def nearest(self, items: Sequence[Item], point: Vector3) -> Item:
         """The first item: a rubric lists criteria in the order of actions."""

@@ -128,13 +128,14 @@ class Collisions:
 
     def boxes(self, bodies: Set[int]) -> list[Box]:
         """Bounding boxes of the collision shapes of some bodies."""
-        return [self._box(int(geom)) for geom in self._geoms if self._model.geom_bodyid[geom] in bodies]
-
-    def _box(self, geom: int) -> Box:
-        rotation = self._data.geom_xmat[geom].reshape(3, 3).copy()
-        bounds = self._model.geom_aabb[geom]
-        center = self._data.geom_xpos[geom] + rotation @ bounds[:3]
-        return Box(pose=Pose(position=center, rotation=rotation), half=bounds[3:].copy())
+        found = []
+        for geom in self._geoms:
+            if self._model.geom_bodyid[geom] in bodies:
+                rotation = self._data.geom_xmat[geom].reshape(3, 3).copy()
+                bounds = self._model.geom_aabb[geom]
+                center = self._data.geom_xpos[geom] + rotation @ bounds[:3]
+                found.append(Box(pose=Pose(position=center, rotation=rotation), half=bounds[3:].copy()))
+        return found
 
     @functools.cached_property
     def _samples(self) -> list[tuple[int, Points]]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from sim_envs.truth.ground_truth import HELD, CompletedAction, Fact, Memory, Narration, Phase, Truth, Verb
 from sim_envs.truth.nouns import HOUSEHOLD
-from sim_envs.truth.scene import GoalTarget, GripperContacts, Item, RawState, TruthScene, Vector3
+from sim_envs.truth.scene import GoalTarget, Item, RawState, TruthScene, Vector3
 from sim_envs.truth.textual_memory import GoalTracker
 
 CONFIRM_S = 0.15
@@ -78,7 +78,7 @@ class PhaseTracker:
 
     Attributes:
         grip: The grasped object; None if nothing is grasped.
-        touch: What the gripper touches.
+        touched: Indices of the items that the gripper touches.
         sliding: The object that is being pushed, grasped or not.
     """
 
@@ -86,21 +86,22 @@ class PhaseTracker:
         self._scene = scene
         self._lost_after = round(CONFIRM_S * control_hz)
         self._past: deque[RawState] = deque(maxlen=round(_LOOK_BACK_S * control_hz) + 1)
-        self._touches: deque[GripperContacts] = deque(maxlen=self._past.maxlen)
+        self._touches: deque[frozenset[int]] = deque(maxlen=self._past.maxlen)
         self._loose_steps = 0
         self._released: Item | None = None
         self._released_at = 0.0
         self._approached: Item | None = None
         self._queries = 0
         self.grip: GraspState | None = None
-        self.touch = GripperContacts(any=frozenset(), both=frozenset())
+        self.touched: frozenset[int] = frozenset()
+        self._between: frozenset[int] = frozenset()
         self.sliding: Item | None = None
 
     def update(self, moment: RawState, missing: Sequence[GoalTarget]) -> Narration:
         """The phase at one more control step, before debouncing, given the unsatisfied goals."""
-        self.touch = self._scene.touch(moment)
+        self.touched, self._between = self._scene.touch(moment)
         self._past.append(moment)
-        self._touches.append(self.touch)
+        self._touches.append(self.touched)
         self.sliding = None
         self._follow_grip()
         if not missing:
@@ -120,19 +121,19 @@ class PhaseTracker:
     def _pushed(self, item: Item) -> float:
         """Distance (m) that a touched object has moved within `_LOOK_BACK_S`, since it was touched."""
         moments = zip(self._past, self._touches, strict=True)
-        first = next(moment for moment, touch in moments if item.index in touch.any)
+        first = next(moment for moment, touch in moments if item.index in touch)
         return _length(self._past[-1].positions[item.index] - first.positions[item.index])
 
     def _follow_grip(self) -> None:
         if self.grip is not None:
             held = self.grip.item.index
-            self._loose_steps = 0 if held in self.touch.both else self._loose_steps + 1
-            if self._loose_steps < self._lost_after and held in self.touch.any:
+            self._loose_steps = 0 if held in self._between else self._loose_steps + 1
+            if self._loose_steps < self._lost_after and held in self.touched:
                 self.grip = self.grip.at(self._past[-1].positions[held])
                 return
             self._release(self.grip.item)
             self.grip = None
-        things = [item for item in self._scene.things if item.index in self.touch.both and not item.too_wide]
+        things = [item for item in self._scene.things if item.index in self._between and not item.too_wide]
         if things:
             start = self._past[-1].positions[things[0].index]
             self.grip, self._loose_steps = GraspState(item=things[0], start=start), 0
@@ -166,7 +167,7 @@ class PhaseTracker:
     def _at_part(self, missing: Sequence[GoalTarget]) -> Narration | None:
         """The phase while touching a part: by its motion, else by its goal."""
         for number, item in enumerate(self._scene.parts):
-            if item.index not in self.touch.any:
+            if item.index not in self.touched:
                 continue
             joint = item.articulation
             assert joint is not None
@@ -188,8 +189,8 @@ class PhaseTracker:
 
     def _while_touching(self, missing: Sequence[GoalTarget]) -> Narration | None:
         """The phase while touching an object without grasping it: retreat, push, or grasp."""
-        for item in self._scene.things if self.touch.any else ():
-            if item.index not in self.touch.any:
+        for item in self._scene.things if self.touched else ():
+            if item.index not in self.touched:
                 continue
             if item is self._released:
                 return Narration(phase=Phase.RETREAT, object=item.noun)
@@ -319,7 +320,7 @@ class TruthTracker:
             self._steady.update(
                 self._phases.update(moment, missing if missing or last else self._scene.targets)
             )
-            for index in self._phases.touch.any:
+            for index in self._phases.touched:
                 self._touched.pop(index, None)
                 self._touched[index] = None
             grip, sliding = self._phases.grip, self._phases.sliding
@@ -353,7 +354,7 @@ class TruthTracker:
         """Complete moves of objects that have come to rest; at success, of all."""
         for index, verb in list(self._moving.items()):
             item = self._scene.items[index]
-            free = not self._holds(item) and index not in self._phases.touch.any
+            free = not self._holds(item) and index not in self._phases.touched
             if solved or (free and self._phases.travelled(item) < _AT_REST):
                 place = self._places.get(self._scene.location(item))
                 if place is None:

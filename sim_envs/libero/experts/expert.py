@@ -11,7 +11,7 @@ from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.libero.experts.skills import achieve, require_skills
 from sim_envs.libero.experts.steering import CONTROL_SECONDS, ArmModel, Plan
 from sim_envs.libero.sim import LiberoSim
-from sim_envs.scripted.motion import GripperMotion, MotionOutcome, Waypoint, progress
+from sim_envs.scripted.motion import GripperMotion, Waypoint, progress
 from sim_envs.scripted.noise import Actions, ExpertNoise, checked_level
 from sim_envs.scripted.policy import HORIZON
 from sim_envs.truth.ground_truth import Phase
@@ -73,8 +73,8 @@ def _play(scene: ExpertScene, noise: ExpertNoise | None) -> Iterator[tuple[Actio
     skill = achieve(scene)
     active = _ActiveMotion(scene, next(skill), noise)
     while True:
-        while (outcome := active.outcome()) is not None:
-            active = _ActiveMotion(scene, skill.send(outcome), noise)
+        while active.has_ended():
+            active = _ActiveMotion(scene, next(skill), noise)
         intended = executed = active.actions()
         if noise is not None:
             executed, disturbed = noise.disturb(active.varied_actions(), active.motion.phase)
@@ -96,18 +96,17 @@ class _ActiveMotion:
         self._planned_at = scene.gripper
         self._passed = 0
 
-    def outcome(self) -> MotionOutcome | None:
-        """How the motion ended; None while it continues."""
+    def has_ended(self) -> bool:
+        """Whether the motion is interrupted, has reached its end, is stuck, or takes too long."""
         motion = self.motion
         if motion.interrupted():
-            return MotionOutcome.INTERRUPTED
+            return True
         if self._is_at_end():
             self._arrived = self._scene.seconds if self._arrived is None else self._arrived
-            if self._steps_since(self._arrived) >= motion.dwell or motion.finished():
-                return MotionOutcome.REACHED
-        elif self._is_stuck():
-            return MotionOutcome.STUCK
-        return MotionOutcome.TIMEOUT if self._steps_since(self._began) >= motion.steps else None
+            over = self._steps_since(self._arrived) >= motion.dwell or motion.finished()
+        else:
+            over = self._is_stuck()
+        return over or self._steps_since(self._began) >= motion.steps
 
     def actions(self) -> Actions:
         """The next actions on the motion's path."""

@@ -15,7 +15,6 @@ from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.scripted.clearance import Terrain, gripper_surface, lowest_points, underside_of
 from sim_envs.scripted.grasps import Grasp, grasps_turned
 from sim_envs.scripted.gripper import PANDA, pointing
-from sim_envs.scripted.kinematics import HeldObject
 from sim_envs.scripted.motion import CLOSED, OPEN, Skill, Waypoint
 from sim_envs.scripted.poses import Box, Matrix3, Pose, Vector3
 from sim_envs.scripted.surfaces import Points
@@ -151,7 +150,7 @@ def insertions(scene: ExpertScene, obj: str, target: str) -> Iterator[Insertion]
         arm = reach.along([before, grasping], beside=body)
         if arm is None:
             continue
-        holding = HeldObject(body=body, grip=frame.seen_from(grasping))
+        holding = body, frame.seen_from(grasping)
         for way in ways:
             if (inside := way.end(grasping)) is None:
                 continue

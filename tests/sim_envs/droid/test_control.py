@@ -37,12 +37,6 @@ def test_velocities_lead_from_where_the_joints_are_and_are_scaled_together(comma
     np.testing.assert_allclose(lead, MAX_STEP * command / scale, atol=1e-12)
 
 
-def test_near_positions_are_taken_as_they_are():
-    measured = np.linspace(-1, 1, 7)
-    command = measured + np.array([0.1, -0.1, 0.05, 0.2, -0.2, 0.1, 0.0])
-    np.testing.assert_allclose(arm_target(Control.JOINT_POSITION, command, measured), command)
-
-
 @pytest.mark.parametrize(("command", "goal"), [(0.0, 0.0), (0.5, 0.0), (0.51, 1.0), (1.0, 1.0)])
 def test_the_gripper_closes_above_a_half_at_its_own_speed(command, goal):
     target = gripper_target(command, 0.5, 0.5)

@@ -45,16 +45,6 @@ def test_noise_is_in_what_it_does_and_no_two_episodes_are_alike(sim):
     assert JointNoise(1.0, KEY).pace != JointNoise(1.0, other).pace
 
 
-def test_what_it_means_leads_back_from_where_noise_has_led(sim):
-    """Of a robot that was pushed away from the path, it means to return."""
-    expert = begun(sim)
-    expert.query(sim.policy_state())
-    sim.station.data.qvel[sim.station.dof[0]] = 0.0
-    sim.station.data.qpos[sim.station.qpos[0]] += 0.3
-    expert.query(sim.policy_state())
-    assert expert.intended[0, 0] < -0.2
-
-
 @pytest.mark.slow
 def test_it_takes_up_again_what_was_taken_from_it(sim):
     expert = begun(sim)

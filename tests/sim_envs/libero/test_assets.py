@@ -46,12 +46,6 @@ def test_hf_libero_s_own_places_are_found(tmp_path: Path, place: str) -> None:
     assert (found.name, found.path) == ("hf-libero", tmp_path / place)
 
 
-def test_a_tree_with_an_empty_folder_is_refused(tmp_path: Path) -> None:
-    (_tree(tmp_path) / "scenes" / "thing.xml").unlink()
-    with pytest.raises(UsageError, match="nothing is in scenes"):
-        find_assets(tmp_path)
-
-
 def test_a_folder_around_the_tree_is_answered_with_the_tree(tmp_path: Path) -> None:
     tree = _tree(tmp_path / "around" / "libero-assets")
     with pytest.raises(UsageError, match=f"did you mean '{tree}'"):

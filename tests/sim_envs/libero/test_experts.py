@@ -12,7 +12,7 @@ from sim_envs.libero.experts.steering import ArmModel
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.scripted.gripper import PANDA
 from sim_envs.scripted.motion import Waypoint
-from sim_envs.scripted.policy import Noop, Random
+from sim_envs.scripted.policy import Random
 from sim_envs.scripted.poses import Pose
 from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey
@@ -37,15 +37,6 @@ def test_the_expert_puts_a_thing_into_a_basket(solved: tuple[Attempt, np.ndarray
     done, _ = solved
     assert done.success
     assert done.phases[:3] == (Phase.APPROACH, Phase.GRASP, Phase.CARRY)
-
-
-@pytest.mark.slow
-@pytest.mark.assets
-def test_standing_still_solves_nothing(open_sim: OpenSim) -> None:
-    done = attempt(open_sim("libero_object", 9), Noop(LIBERO_INTERFACE))
-    assert not done.success
-    assert done.steps == 280
-    assert done.phases == ()
 
 
 @pytest.mark.assets

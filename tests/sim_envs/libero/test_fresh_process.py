@@ -67,19 +67,6 @@ def test_physics_needs_no_renderer_and_pictures_say_so(libero_assets: Path, tmp_
     assert said.endswith("MUJOCO_GL is 'disable'; unset it")
 
 
-def test_a_machine_on_which_nothing_renders_is_told_why_backend_by_backend() -> None:
-    code = """
-from sim_envs import gl
-gl._failure = {"egl": "no answer within a minute", "osmesa": "it ended a process with code 1"}.get
-gl.require_backend()
-"""
-    done = _run(code, MUJOCO_GL="", PYOPENGL_PLATFORM="")
-    assert done.returncode == 1
-    said = done.stderr.splitlines()[-1]
-    assert "install EGL (libegl1) or OSMesa (libosmesa6), and unset MUJOCO_GL (" in said
-    assert "(egl: no answer within a minute; osmesa: it ended a process with code 1)" in said
-
-
 @pytest.mark.parametrize(
     ("environment", "complaint"),
     [

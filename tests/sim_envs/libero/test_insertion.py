@@ -9,7 +9,6 @@ from sim_envs.libero.experts.expert import Expert
 from sim_envs.libero.experts.insertion import insertions, is_covered
 from sim_envs.libero.experts.scene import ExpertScene, Goal
 from sim_envs.libero.sim import LiberoSim
-from sim_envs.scripted.kinematics import HeldObject
 from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey
 
@@ -96,7 +95,7 @@ def test_what_is_held_must_be_clear_too(open_standin: OpenSim) -> None:
     scene = ExpertScene(open_standin("libero_10", 9).env)
     reach, here = scene.reach(), scene.gripper
     body = scene.body(MUG)
-    holding = HeldObject(body=body, grip=scene.pose(MUG).seen_from(here))
+    holding = body, scene.pose(MUG).seen_from(here)
     raised, lowered = (here.at_height(here.position[2] + step) for step in (0.05, -0.05))
     assert reach.along([raised], holding=holding) is not None
     assert reach.along([lowered], holding=holding) is None

@@ -28,12 +28,8 @@ def test_every_task_has_its_nouns_in_the_vocabulary(task):
         ("libero_object", 3, [("in", "bbq sauce", "basket")]),
         ("libero_spatial", 5, [("on", "black bowl", "plate")]),
         ("libero_goal", 0, [("open", "middle drawer of the cabinet")]),
-        ("libero_goal", 1, [("on", "black bowl", "stove")]),
-        ("libero_goal", 2, [("on", "wine bottle", "top of the cabinet")]),
         ("libero_goal", 5, [("on", "plate", "front of the stove")]),
-        ("libero_goal", 7, [("turnon", "stove")]),
         ("libero_10", 4, [("on", "white mug", "left plate"), ("on", "yellow and white mug", "right plate")]),
-        ("libero_10", 5, [("in", "book", "back compartment of the caddy")]),
         ("libero_10", 9, [("in", "yellow and white mug", "microwave"), ("close", "microwave")]),
         (
             "libero_90",
@@ -41,11 +37,8 @@ def test_every_task_has_its_nouns_in_the_vocabulary(task):
             [("in", "back butter", "top drawer of the cabinet"), ("close", "top drawer of the cabinet")],
         ),
         ("libero_90", 16, [("on", "front black bowl", "middle black bowl")]),
-        ("libero_90", 34, [("on", "yellow and white mug", "front of the white mug")]),
         ("libero_90", 38, [("on", "right moka pot", "stove"), ("turnon", "stove")]),
         ("libero_90", 42, [("in", "frying pan", "space under the shelf")]),
-        ("libero_90", 84, [("on", "red mug", "right of the caddy")]),
-        ("libero_90", 87, [("on", "left book", "top of the shelf")]),
     ],
 )
 def test_goals_read_as_the_instruction_does(suite, task_id, expected):

@@ -67,14 +67,6 @@ def test_a_thing_in_an_open_drawer_is_in_it(open_standin):
     assert state_of(sim.truth(), "black bowl") == "in the bottom drawer of the cabinet"
 
 
-def test_a_drawer_that_is_in_the_way_is_a_thing_to_reach_for(open_standin):
-    sim = open_standin("libero_goal", 3)
-    assert state_of(sim.truth(), "top drawer of the cabinet") == "closed"
-    up = np.array([[-0.2, -1.0, 0.6, 0, 0, 0, -1]])
-    sim.advance(np.repeat(up, 20, axis=0))
-    assert sim.truth().narration == Narration(phase=Phase.APPROACH, object="top drawer of the cabinet")
-
-
 def test_a_stove_is_on_or_off_and_success_makes_it_done(open_standin):
     sim = open_standin("libero_10", 2)
     assert state_of(sim.truth(), "stove") == "off"

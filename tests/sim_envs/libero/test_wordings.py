@@ -43,15 +43,6 @@ def test_what_is_held_out_is_put_together_from_words_that_training_says_of_the_s
             assert set(words.split()) <= known
 
 
-@pytest.mark.parametrize("suite", SUITES)
-def test_no_wording_stands_for_two_tasks_of_a_suite(suite):
-    meant = collections.defaultdict(set)
-    for task in list_tasks(suite):
-        for words in (*wordings(task.language, "training"), *wordings(task.language, "held_out")):
-            meant[words].add(task.language)
-    assert [words for words, tasks in meant.items() if len(tasks) > 1] == []
-
-
 VERBS = {"pick", "up", "put", "place", "take", "grab", "set", "goes", "go", "push", "slide", "shove", "stack"}
 VERBS |= {"open", "pull", "get", "close", "closed", "shut", "turn", "switch", "power", "please"}
 LITTLE_WORDS = {"and", "then", "it", "them", "they"}
@@ -85,19 +76,9 @@ def test_the_bundled_policy_has_room_for_every_wording(suite):
             "in the basket goes the milk",
         ),
         (
-            "pick up the black bowl on the stove and place it on the plate",
-            "take the black bowl on the stove and put it on the plate",
-            "take the black bowl on the stove and place it on the plate",
-        ),
-        (
             "put the yellow and white mug in the microwave and close it",
             "take the yellow and white mug and put it in the microwave then push it shut",
             "set the yellow and white mug in the microwave and push it closed",
-        ),
-        (
-            "put both moka pots on the stove",
-            "both moka pots go on the stove",
-            "grab both moka pots and put them on the stove",
         ),
         ("turn off the stove", "switch off the stove", "switch the stove off"),
     ],
