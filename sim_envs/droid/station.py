@@ -8,7 +8,7 @@ import mujoco
 import numpy as np
 from jaxtyping import Float64
 
-from configs.episode_seed import episode_seed
+from configs.hashing import seed_of
 from configs.motion import Drift, Shuttle
 from sim_envs.droid.control import (
     ARM_JOINTS,
@@ -63,7 +63,7 @@ def movers(
         aspect=ASPECT,
     )
     bodies = {name: model.body(name).id for name in movable(task)}
-    digest = episode_seed(f"{task.name}.{init_id}.{seed}")
+    digest = seed_of(f"{task.name}.{init_id}.{seed}")
     return sample_movers(data, bodies, motion, bounds, digest=digest)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from configs.cli import format_option
-from configs.errors import UsageError, not_installed, unknown
+from configs.errors import UsageError, unknown
 from eval.rollout.executors.executor import Executor
 from eval.rollout.executors.processes import Processes
 from eval.rollout.executors.serial import SERIAL
@@ -32,8 +32,9 @@ def choose_executor(
         ray_address: Cluster of executor `ray`. Default: the one this machine belongs to.
 
     Raises:
-        UsageError: The executor is unknown or supports one world only, memory is too small, Ray is not
-            installed, or the cluster is not found.
+        UsageError: The executor is unknown or supports one world only, memory is too small, or the cluster
+            is not found.
+        ModuleNotFoundError: Ray is not installed.
     """
     name = executor or ("serial" if num_envs == 1 else "processes")
     if name not in EXECUTORS:
@@ -61,12 +62,8 @@ def choose_executor(
 def _ray_cluster(num_envs: int, timeout_s: float, address: str) -> Executor:
     if address == "local":
         check_memory(num_envs, option="--num-envs", each_mb=WORLD_MB)
-    try:
-        from eval.rollout.executors.ray import RayCluster, connect
-    except ModuleNotFoundError as missing:
-        if missing.name != "ray":
-            raise
-        raise not_installed("executor ray", "ray") from None
+    from eval.rollout.executors.ray import RayCluster, connect  # the package ray is optional
+
     connect(address, worlds=num_envs)
     return RayCluster(num_envs=num_envs, timeout_s=timeout_s)
 

@@ -11,7 +11,7 @@ from typing import Any, Self
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
-from configs.temporary import temporary_folder
+from configs.locks import temporary_folder
 from eval.policies.served import EpisodeStart
 from eval.records.schema import EpisodeResult, RunFolder
 from eval.rollout.executors.player import EpisodeJob, EpisodePlayer
