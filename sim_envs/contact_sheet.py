@@ -5,7 +5,6 @@ python -m sim_envs.contact_sheet docs/standins.jpg --suite libero_object --asset
 """
 
 import contextlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -49,21 +48,23 @@ def main(
         raise unknown("image format", file.suffix, _SUFFIXES, remedy=f"In {str(file)!r}.")
     usable_file(file, "the image")
     opened = [[open_suite(name, assets=source) for source in assets] for name in suite]
-    tiles = {
-        f"{task.suite} {task.task_id}: {task.language}": _tile(sets, task)
-        for sets in opened
-        for task in sets[0].tasks()
-        if not task_ids or task.task_id in task_ids
-    }
+    tiles: dict[str, np.ndarray] = {}
+    for sets in opened:
+        for task in sets[0].tasks():
+            if not task_ids or task.task_id in task_ids:
+                views = [_views(each, task) for each in sets]
+                shown = views[0] if len(sets) == 1 else [view[0] for view in views]
+                tiles[f"{task.suite} {task.task_id}: {task.language}"] = np.concatenate(shown, axis=1)
     if not tiles:
         raise UsageError(f"no task of {', '.join(suite)} is among {format_option('task_ids', task_ids)}")
-    _sheet(tiles).save(file, quality=85, optimize=True)
-
-
-def _tile(sets: list[Suite], task: Task) -> Image.Image:
-    views = [_views(suite, task) for suite in sets]
-    shown = views[0] if len(sets) == 1 else [view[0] for view in views]
-    return Image.fromarray(np.concatenate(shown, axis=1))
+    height, width, _ = next(iter(tiles.values())).shape
+    height += _CAPTION
+    canvas = Image.new("RGB", (_TILES_PER_ROW * width, -(-len(tiles) // _TILES_PER_ROW) * height), "white")
+    for number, (caption, tile) in enumerate(tiles.items()):
+        row, column = divmod(number, _TILES_PER_ROW)
+        ImageDraw.Draw(canvas).text((column * width + 4, row * height + 3), caption, fill="black")
+        canvas.paste(Image.fromarray(tile), (column * width, row * height + _CAPTION))
+    canvas.save(file, quality=85, optimize=True)
 
 
 def _views(suite: Suite, task: Task) -> list[np.ndarray]:
@@ -72,18 +73,6 @@ def _views(suite: Suite, task: Task) -> list[np.ndarray]:
     with contextlib.closing(suite.open(task)) as world:
         world.reset(init_id=0, seed=7, settle_steps=suite.protocol.settle_steps)
         return list(world.observe().images.values())
-
-
-def _sheet(tiles: Mapping[str, Image.Image]) -> Image.Image:
-    """Arrange tiles of one size in rows, each below its caption."""
-    first = next(iter(tiles.values()))
-    width, height = first.width, first.height + _CAPTION
-    canvas = Image.new("RGB", (_TILES_PER_ROW * width, -(-len(tiles) // _TILES_PER_ROW) * height), "white")
-    for number, (caption, tile) in enumerate(tiles.items()):
-        row, column = divmod(number, _TILES_PER_ROW)
-        ImageDraw.Draw(canvas).text((column * width + 4, row * height + 3), caption, fill="black")
-        canvas.paste(tile, (column * width, row * height + _CAPTION))
-    return canvas
 
 
 if __name__ == "__main__":

@@ -78,7 +78,11 @@ class FakeWorld:
             return Truth(narration=Narration(phase=Phase.DONE), memory=memory, textual_memory=reached)
         state = "on the table" if self.steps < _LIFT else HELD
         memory = Memory(facts=frozenset([Fact(subject=put.subject, state=state)]))
-        return Truth(narration=_narration(self.steps), memory=memory, textual_memory=())
+        phases = {_CLOSE: Phase.APPROACH, _LIFT: Phase.GRASP, _LOWER: Phase.CARRY, _DONE: Phase.PLACE}
+        phase = next(phase for end, phase in phases.items() if self.steps < end)
+        target = put.place if phase in (Phase.CARRY, Phase.PLACE) else None
+        narration = Narration(phase=phase, object=put.subject, target=target)
+        return Truth(narration=narration, memory=memory, textual_memory=())
 
     def progress(self) -> float:
         """Steps taken as a fraction of those to success; 0 if there is no success."""
@@ -87,13 +91,6 @@ class FakeWorld:
     def close(self) -> None:
         """Record that the world was closed."""
         self.closed = True
-
-
-def _narration(steps: int) -> Narration:
-    if steps < _LIFT:
-        return Narration(phase=Phase.APPROACH if steps < _CLOSE else Phase.GRASP, object="black bowl")
-    phase = Phase.CARRY if steps < _LOWER else Phase.PLACE
-    return Narration(phase=phase, object="black bowl", target="plate")
 
 
 class FakeEnvironment(Preset):

@@ -64,7 +64,13 @@ def check_machine(suite: Suite) -> Iterator[CheckResult]:
     """Run a suite's first task, then the suite's own checks if it has any."""
     with contextlib.closing(suite.open(suite.tasks()[0])) as world:
         yield _rendering(world)
-        yield _physics(world, suite)
+        world.reset(init_id=0, seed=0, settle_steps=0)
+        hold = suite.interface.hold_action(world.observe().state, None)
+        began = time.perf_counter()
+        world.advance(np.tile(hold, (_STEPS, 1)))
+        step_ms = 1e3 * (time.perf_counter() - began) / _STEPS
+        faster = 1e3 / suite.protocol.control_hz / step_ms
+        yield CheckResult.of("physics", f"{step_ms:.1f} ms per control step, {faster:.1f} times real time")
         yield _determinism(world, suite)
     if isinstance(suite, PreflightSuite):
         yield from suite.preflight()
@@ -90,16 +96,6 @@ def _rendering(world: World) -> CheckResult:
         remedy="render on a GPU (EGL), or use more --num-envs",
         otherwise=Status.WARN,
     )
-
-
-def _physics(world: World, suite: Suite) -> CheckResult:
-    world.reset(init_id=0, seed=0, settle_steps=0)
-    hold = suite.interface.hold_action(world.observe().state, None)
-    began = time.perf_counter()
-    world.advance(np.tile(hold, (_STEPS, 1)))
-    step_ms = 1e3 * (time.perf_counter() - began) / _STEPS
-    faster = 1e3 / suite.protocol.control_hz / step_ms
-    return CheckResult.of("physics", f"{step_ms:.1f} ms per control step, {faster:.1f} times real time")
 
 
 def _determinism(world: World, suite: Suite) -> CheckResult:

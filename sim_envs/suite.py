@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 from configs.errors import UsageError, unknown
 from configs.interface import Interface
 from configs.load import check, load, names
-from configs.motion import NONE
+from configs.motion import NONE, parse_motion
 from configs.schema import Preset, SuiteConfig, Wordings
 from sim_envs.scripted.policy import ScriptedPolicy
 from sim_envs.world import EpisodeKey, World
@@ -143,6 +143,7 @@ class Suite(Protocol):
 
 
 EnvironmentT = TypeVar("EnvironmentT", bound=Preset)
+TaskT = TypeVar("TaskT", bound=Task)
 
 
 class ConfiguredSuite(Generic[EnvironmentT]):
@@ -244,6 +245,34 @@ def open_suite(name: str, *, assets: str = "auto", **overrides: Any) -> Suite:
             f"world of suite {name} is {protocol.world!r}, which opens no suite: {error}"
         ) from None
     return factory(config, assets=assets)
+
+
+def require_movable(
+    tasks: Iterable[TaskT], motion: str | None, others: Sequence[TaskT], can_move: Callable[[TaskT], bool]
+) -> None:
+    """Check that every task has an object that can move, if any has to.
+
+    Args:
+        tasks: The tasks to be run.
+        motion: The motion, in the syntax of `--motion`; None for no motion.
+        others: All tasks of the suite.
+        can_move: Whether a task has one.
+
+    Raises:
+        UsageError: Some tasks have none; the message names the suite's tasks that do.
+    """
+    if motion is None or parse_motion(motion) is None:
+        return
+    still = [task for task in tasks if not can_move(task)]
+    if not still:
+        return
+    can = [str(task.task_id) for task in others if can_move(task)]
+    numbers = ", ".join(str(task.task_id) for task in still)
+    raise UsageError(
+        f"motion {motion}: in {still[0].suite} task {numbers}, the object to be grasped cannot move: it is "
+        "in or on another object, or nothing is grasped; "
+        + (f"give --task-ids {' '.join(can)}" if can else "give another suite, or leave out --motion")
+    )
 
 
 def load_object(path: str, *, what: str) -> Any:

@@ -103,10 +103,19 @@ def check_world(
     first = player.begin(init_ids[0])
     _check_observation(first, interface)
     _assert_same(first, world.observe(), "two calls of observe() differ")
-    _check_episodes(player, init_ids)
+    before = player.play(init_ids[0])
+    player.play(init_ids[-1], seed=_SEED + 1)
+    after = player.play(init_ids[0])
+    for moment, one, other in zip(("first", "last"), before, after, strict=True):
+        _assert_same(one, other, f"the {moment} observation of an episode depends on earlier episodes")
+    for init_id in init_ids[1:]:
+        assert _difference(player.begin(init_id), before[0]), (
+            f"initial states {init_ids[0]} and {init_id} look the same"
+        )
     if solve is not None:
         _check_success(player, init_ids[0], solve)
-    _check_chunks(player, init_ids[0])
+    whole, single = (player.play(init_ids[0], chunk=chunk)[-1] for chunk in (_STEPS, 1))
+    _assert_same(whole, single, "advancing action by action differs from advancing a chunk")
     _check_reads_have_no_effect(player, init_ids[0])
     if hold_tolerances is not None:
         _check_hold_action(player, init_ids[0], hold_tolerances)
@@ -186,23 +195,6 @@ def _check_observation(observation: Observation, interface: Interface) -> None:
     )
     assert np.isfinite(state).all(), f"the state is not finite: {state.tolist()}"
     assert observation.language.strip(), "the instruction is empty"
-
-
-def _check_episodes(player: _EpisodePlayer, init_ids: Sequence[int]) -> None:
-    before = player.play(init_ids[0])
-    player.play(init_ids[-1], seed=_SEED + 1)
-    after = player.play(init_ids[0])
-    for moment, one, other in zip(("first", "last"), before, after, strict=True):
-        _assert_same(one, other, f"the {moment} observation of an episode depends on earlier episodes")
-    for init_id in init_ids[1:]:
-        assert _difference(player.begin(init_id), before[0]), (
-            f"initial states {init_ids[0]} and {init_id} look the same"
-        )
-
-
-def _check_chunks(player: _EpisodePlayer, init_id: int) -> None:
-    whole, single = (player.play(init_id, chunk=chunk)[-1] for chunk in (_STEPS, 1))
-    _assert_same(whole, single, "advancing action by action differs from advancing a chunk")
 
 
 def _check_reads_have_no_effect(player: _EpisodePlayer, init_id: int) -> None:

@@ -1,8 +1,7 @@
 """Runs jobs in worker processes, each with its own worlds.
 
 A worker runs one job at a time and may send requests meanwhile, such as a query to a policy. A worker that
-dies or hangs is replaced, and its job is retried once.
-"""
+dies or hangs is replaced, and its job is retried once."""
 
 import contextlib
 import dataclasses
@@ -11,14 +10,16 @@ import os
 import pickle
 import signal
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
+from configs.errors import UsageError
 from sim_envs.blas import environment_variable
 from sim_envs.gl import rendering_device
-from sim_envs.job_queue import JobQueue
 from sim_envs.worker_process import (
     OUT_OF_MEMORY,
     JobFinished,
@@ -28,7 +29,119 @@ from sim_envs.worker_process import (
     run_worker,
 )
 
+WORLD_MB = 500.0
+"""Memory of a worker process with one world, megabytes."""
+
+
+def check_memory(workers: int, *, option: str, each_mb: float) -> None:
+    """Check that the workers fit into memory.
+
+    Args:
+        workers: Number of workers.
+        option: The option that sets it, for the message.
+        each_mb: Megabytes per worker.
+
+    Raises:
+        UsageError: They do not fit; the message says how many do.
+    """
+    available = available_mb()
+    if workers * each_mb > available:
+        raise UsageError(
+            f"{option} {workers}: worlds take about {each_mb:.0f} MB each, and {available:.0f} MB of memory "
+            f"are available; give {max(1, int(available // each_mb))} or less"
+        )
+
+
+def available_mb() -> float:
+    """Available memory in megabytes, within the cgroup's limit; infinite if unknown."""
+    bounds = [*_lines_of("/proc/meminfo", "MemAvailable:", unit=1024)]
+    for limit, used in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ):
+        bounds += [most - now for most in _lines_of(limit, "", unit=1) for now in _lines_of(used, "", unit=1)]
+    return min(bounds, default=float("inf")) / 1e6
+
+
+def _lines_of(path: str, head: str, *, unit: int) -> Iterator[float]:
+    """The numbers in a system file on lines that begin with `head`, in bytes; none if it does not exist."""
+    with contextlib.suppress(OSError), Path(path).open(encoding="ascii") as lines:
+        for line in lines:
+            words = line.removeprefix(head).split()
+            if line.startswith(head) and words and words[0].isdigit():
+                yield float(words[0]) * unit
+
+
 JobT = TypeVar("JobT")
+
+
+class JobQueue(Generic[JobT]):
+    """Jobs that no worker has started.
+
+    Loading a task takes seconds, so a worker gets episodes of the task that it has loaded. When none are
+    left, it switches to the task with the most remaining episodes per worker. The same worker runs all jobs
+    of an episode, such as its runs in several modes, in sequence; idle workers take over some of them only
+    when no new episode is left.
+    """
+
+    def __init__(
+        self,
+        jobs: Iterable[JobT],
+        *,
+        task: Callable[[JobT], Hashable],
+        episode: Callable[[JobT], Hashable],
+        on_begin: Callable[[int, JobT], None] = lambda *_: None,
+    ) -> None:
+        """Queue the jobs.
+
+        Args:
+            jobs: The jobs, in the order in which they should run.
+            task: Maps a job to the task that it needs loaded.
+            episode: Maps a job to its episode.
+            on_begin: Called with worker and job when a worker gets a job.
+        """
+        episodes: dict[Hashable, deque[JobT]] = {}
+        for job in jobs:
+            episodes.setdefault(episode(job), deque()).append(job)
+        self._waiting: dict[Hashable, deque[deque[JobT]]] = {}
+        for parts in episodes.values():
+            self._waiting.setdefault(task(parts[0]), deque()).append(parts)
+        self._task_of: dict[int, Hashable] = {}
+        self._begun: dict[int, deque[JobT]] = {}
+        self._on_begin = on_begin
+
+    def __len__(self) -> int:
+        waiting = (len(parts) for episodes in self._waiting.values() for parts in episodes)
+        return sum(waiting) + sum(map(len, self._begun.values()))
+
+    def next_for(self, worker: int) -> JobT | None:
+        """The next job for a worker; None if none is left."""
+        if not self._begun.get(worker):
+            self._begun[worker] = self._next_episode(worker)
+        own = self._begun[worker]
+        if not own:
+            return None
+        job = own.popleft()
+        self._on_begin(worker, job)
+        return job
+
+    def put_back(self, worker: int, job: JobT) -> None:
+        """Return a job to the queue; the worker with that number runs it next."""
+        self._begun.setdefault(worker, deque()).appendleft(job)
+
+    def _next_episode(self, worker: int) -> deque[JobT]:
+        left = {task: episodes for task, episodes in self._waiting.items() if episodes}
+        if not left:  # steal the last job of the started episode with the most jobs left
+            longest = max(self._begun.values(), key=len, default=None)
+            return deque([longest.pop()]) if longest else deque()
+        task = self._task_of.pop(worker, None)
+        if task not in left:
+            workers = Counter(self._task_of.values())
+            task = max(left, key=lambda each: len(left[each]) / (1 + workers[each]))
+        self._task_of[worker] = task
+        return left[task].popleft()
+
+
 ResultT = TypeVar("ResultT")
 
 TIMEOUT_S = 3600.0

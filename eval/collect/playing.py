@@ -23,9 +23,8 @@ from eval.rollout.chunks import ActionError
 from eval.rollout.interrupts import DeferredSignals
 from eval.rollout.plan import TaskPlan
 from eval.rollout.worlds import WorldCache
-from sim_envs.job_queue import JobQueue
 from sim_envs.worker_process import WorkerConnection
-from sim_envs.workers import LostJob, run_in_workers
+from sim_envs.workers import JobQueue, LostJob, run_in_workers
 from sim_envs.world import PhysicsError, World
 
 

@@ -1,11 +1,57 @@
-"""Converts actions to motor targets, for DROID's two control modes and its gripper."""
+"""DROID's robot, its interface in both control modes, and how actions become motor targets."""
 
 import enum
 
 import numpy as np
 from jaxtyping import Float64
 
-from sim_envs.droid.robot import DAMPING, GRIPPER_STROKE, MAX_VELOCITY, STIFFNESS
+from configs.interface import (
+    ActionChannels,
+    ActionSpec,
+    Camera,
+    Channels,
+    Gripper,
+    Hold,
+    Interface,
+    Motion,
+    ObservationSpec,
+    Rotation,
+)
+
+ROBOSUITE = "1.4.0"
+"""The version of robosuite whose robot this is."""
+
+ARM_JOINTS = tuple(f"joint{number}" for number in range(1, 8))
+FINGER_JOINT = "finger_joint"
+FINGER_JOINTS = (
+    FINGER_JOINT,
+    "right_outer_knuckle_joint",
+    "left_inner_knuckle_joint",
+    "right_inner_knuckle_joint",
+    "left_inner_finger_joint",
+    "right_inner_finger_joint",
+)
+GRIP_SITE = "grip_site"
+WRIST_CAMERA = "wrist"
+
+STIFFNESS = (40.0, 30.0, 50.0, 25.0, 35.0, 25.0, 10.0)
+"""Stiffness of each joint (Nm/rad) in DROID's joint impedance controller."""
+
+DAMPING = (4.0, 6.0, 5.0, 5.0, 3.0, 2.0, 1.0)
+"""Damping of each joint (Nm s/rad) in the same controller."""
+
+MAX_VELOCITY = (2.175, 2.175, 2.175, 2.175, 2.61, 2.61, 2.61)
+"""The Panda's velocity limits, rad/s."""
+
+FRICTION = (0.3, 0.3, 0.3, 0.3, 0.2, 0.15, 0.1)
+"""Dry friction of each joint (Nm), with Franka's compensation."""
+
+GRIPPER_STROKE = 0.085
+"""Greatest distance between the fingertips, m."""
+
+GRIPPER_CLOSED = 0.8
+"""Angle (rad) of the finger joint at which the pads meet; 0 is fully open, 85 mm."""
+
 
 CONTROL_HZ = 15.0
 
@@ -64,3 +110,56 @@ def gripper_target(command: float, target: float, measured: float) -> float:
     step = GRIPPER_SPEED / CONTROL_HZ
     moved = target + float(np.clip(goal - target, -step, step))
     return float(np.clip(moved, measured - _GRIPPER_LEAD, measured + _GRIPPER_LEAD))
+
+
+ASPECT = 16 / 9
+"""Width of an image over its height."""
+
+EXTERIOR_IMAGE, WRIST_IMAGE = "exterior_image_1_left", "wrist_image_left"
+
+EXTERIOR_CAMERA = "exterior"
+"""The model's name of the exterior camera."""
+
+_ARM = {
+    Control.JOINT_VELOCITY: ActionChannels(
+        name="joint_velocity", size=7, unit="1", motion=Motion.VELOCITY, hold=Hold.ZERO
+    ),
+    Control.JOINT_POSITION: ActionChannels(
+        name="joint_position",
+        size=7,
+        unit="rad",
+        motion=Motion.ABSOLUTE,
+        hold=Hold.LAST_COMMAND,
+        state="joint_position",
+    ),
+}
+_LIMITS = {Control.JOINT_VELOCITY: (-1.0, 1.0), Control.JOINT_POSITION: None}
+
+
+def image_size(height: int) -> tuple[int, int]:
+    """Height and width of an image, in the proportions of DROID's cameras (16 to 9)."""
+    return height, round(height * ASPECT)
+
+
+def interface(control: Control, *, image_height: int) -> Interface:
+    """DROID's interface for a control mode and an image height in pixels."""
+    size = image_size(image_height)
+    gripper = ActionChannels(name="gripper", size=1, unit="1", motion=Motion.ABSOLUTE, hold=Hold.LAST_COMMAND)
+    return Interface(
+        name=f"DROID, {control.value.replace('_', ' ')}",
+        observation=ObservationSpec(
+            cameras=(Camera(name=EXTERIOR_IMAGE, size=size), Camera(name=WRIST_IMAGE, size=size)),
+            state=(
+                Channels(name="joint_position", size=7, unit="rad"),
+                Channels(name="gripper_position", size=1, unit="1"),
+            ),
+            rotation=Rotation.NONE,
+        ),
+        action=ActionSpec(
+            channels=(_ARM[control], gripper),
+            rotation=Rotation.NONE,
+            grippers=(Gripper(name="gripper", open=0.0, closed=1.0),),
+            limits=_LIMITS[control],
+            control_hz=CONTROL_HZ,
+        ),
+    )

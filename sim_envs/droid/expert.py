@@ -1,27 +1,96 @@
 """A scripted expert that picks, places and blocks a ball, in either control mode.
 
 It reads the simulation state. A feedback controller runs for a chunk's length on a copy of the simulation;
-the resulting actions are then executed open-loop.
-"""
+the resulting actions are then executed open-loop. Noise disturbs executed actions, never recorded labels, so
+that demonstrations show recovery (after DART, arXiv 1703.09327)."""
 
 import dataclasses
 import math
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Bool, Float64
+from scipy.signal import lfilter
 
 from configs.errors import UsageError
-from sim_envs.droid.control import CONTROL_HZ, MAX_STEP, Control, Joints
-from sim_envs.droid.interception import FASTEST
-from sim_envs.droid.noise import JointNoise
-from sim_envs.droid.planning import Carry, Move, has_lost, is_done, moves, planned
-from sim_envs.droid.robot import DAMPING, FRICTION, STIFFNESS
+from sim_envs.droid.control import (
+    ARM_JOINTS,
+    CONTROL_HZ,
+    DAMPING,
+    FRICTION,
+    MAX_STEP,
+    STIFFNESS,
+    Control,
+    Joints,
+)
+from sim_envs.droid.planning import FASTEST, Carry, JointWaypoint, Move, has_lost, is_done, moves, planned
 from sim_envs.droid.sim import ACTION_SIZE, DroidSim
 from sim_envs.droid.station import Station
-from sim_envs.droid.waypoints import JointWaypoint
 from sim_envs.scripted.noise import checked_level
 from sim_envs.scripted.policy import HORIZON
 from sim_envs.world import EpisodeKey
+
+_STEPS = 600
+"""Control steps after which the noise repeats."""
+
+_SLOWEST = 0.4
+"""Largest reduction of the pace at level 1, as a fraction."""
+
+_WANDER, _MEMORY = 0.1, 0.9
+"""Autoregressive noise of joint velocities: standard deviation (rad/s) at level 1, and autocorrelation."""
+
+_PUSHED, _PUSH = 0.02, 0.35
+"""Probability per control step that a push begins, at level 1; standard deviation (rad/s) of one."""
+
+_PUSH_STEPS = (4, 12)
+_LOOSENED, _LOOSE_STEPS = 0.004, 8
+"""Probability per control step that a closed gripper begins to open, at level 1, and for how long."""
+
+
+class JointNoise:
+    """The disturbances of one episode: a function of level and episode key.
+
+    Attributes:
+        pace: Fraction of full speed.
+    """
+
+    def __init__(self, level: float, key: EpisodeKey) -> None:
+        """Sample the disturbances.
+
+        Args:
+            level: Noise level, from 0 (none) to 1.
+            key: The episode.
+        """
+        draws = np.random.default_rng([key.digest(), round(level * 1e6)])
+        self.pace = 1.0 - _SLOWEST * level * float(draws.uniform())
+        shocks = draws.normal(0.0, _WANDER * np.sqrt(1 - _MEMORY**2), (_STEPS, len(ARM_JOINTS)))
+        wandering = lfilter([1.0], [1.0, -_MEMORY], shocks, axis=0)
+        # A constant velocity during each push.
+        pushed = _begun(draws, _PUSHED * level, steps=_PUSH_STEPS)
+        first = np.flatnonzero(pushed & ~np.append(False, pushed[:-1]))
+        number = np.searchsorted(first, np.arange(_STEPS), side="right")
+        directions = draws.normal(0.0, _PUSH, (len(first) + 1, len(ARM_JOINTS)))
+        self._velocities = level * wandering + np.where(pushed[:, None], directions[number], 0.0)
+        self._loose = _begun(draws, _LOOSENED * level, steps=(_LOOSE_STEPS, _LOOSE_STEPS))
+
+    def velocity(self, step: int) -> Float64[np.ndarray, " 7"]:
+        """Disturbance of the joint velocities (rad/s) in a control step."""
+        return self._velocities[step % _STEPS]
+
+    def loosens(self, step: int) -> bool:
+        """Whether a closed gripper is opened in a control step."""
+        return bool(self._loose[step % _STEPS])
+
+
+def _begun(
+    draws: np.random.Generator, probability: float, *, steps: tuple[int, int]
+) -> Bool[np.ndarray, " step"]:
+    """Control steps covered by events with a start probability per step and a range of durations."""
+    under_way = np.zeros(_STEPS, bool)
+    begins, lengths = draws.uniform(size=_STEPS) < probability, draws.integers(*steps, _STEPS, endpoint=True)
+    for step in np.flatnonzero(begins):
+        under_way[step : step + lengths[step]] = True
+    return under_way
+
 
 _PATIENCE = 60
 """Control steps after which a waypoint counts as passed."""
@@ -100,19 +169,18 @@ class DroidExpert:
         for step in range(HORIZON):
             progress, goal = self._advanced(twin, progress)
             meant.append(_command(twin, goal))
-            done.append(self._disturbed(twin, goal, round(now * CONTROL_HZ) + step))
+            if self._noise is None:
+                done.append(meant[-1])
+            else:
+                number = round(now * CONTROL_HZ) + step
+                if self._noise.loosens(number):
+                    goal = dataclasses.replace(goal, grip=0.0)
+                drift = self._noise.velocity(number)
+                done.append(_command(twin, goal, pace=self._noise.pace, drift=drift))
             twin.step(done[-1])
             self._history.append(progress)
         self.intended = np.array(meant)
         return np.array(done)
-
-    def _disturbed(self, station: Station, goal: JointWaypoint, step: int) -> Float64[np.ndarray, " 8"]:
-        """The executed action, with noise."""
-        if self._noise is None:
-            return _command(station, goal)
-        if self._noise.loosens(step):
-            goal = dataclasses.replace(goal, grip=0.0)
-        return _command(station, goal, pace=self._noise.pace, drift=self._noise.velocity(step))
 
     def _advanced(self, station: Station, progress: _Progress) -> tuple[_Progress, JointWaypoint]:
         """Advance past reached waypoints, planning the next move if none is left."""

@@ -9,8 +9,7 @@ import numpy as np
 
 from configs.errors import UsageError
 from configs.hashing import seed_of
-from sim_envs.droid.machines import ConveyorShape, RampShape
-from sim_envs.droid.shapes import LineShape, Machine
+from sim_envs.droid.shapes import ConveyorShape, LineShape, Machine, RampShape
 from sim_envs.droid.task_file import ObjectConfig, TaskConfig
 
 STORED = 50
@@ -54,13 +53,26 @@ def draw(task: TaskConfig, *, init_id: int, seed: int) -> Mapping[str, Placement
     draws = random_stream(task, init_id=init_id, seed=seed)
     crowded = ("", "")
     for _ in range(_TRIES):
-        placed = {name: _sampled(obj, draws) for name, obj in task.objects.items()}
+        placed = {}
+        for name, obj in task.objects.items():
+            x, y, yaw = (float(draws.uniform(*span)) for span in (obj.x, obj.y, obj.yaw))
+            placed[name] = Placement(x=x, y=y, yaw=math.radians(yaw))
         placed |= {
             name: _carried(placed[name], placed[obj.carrier], obj, task.objects[obj.carrier])
             for name, obj in task.objects.items()
             if obj.carrier is not None
         }
-        crowded = _crowded(task.objects, placed)
+        pairs = (
+            (one, other)
+            for one, other in itertools.combinations(task.objects, 2)
+            if one != task.objects[other].carrier and other != task.objects[one].carrier
+        )
+        close = (
+            (one, other)
+            for one, other in pairs
+            if _room(task.objects[one], placed[one], task.objects[other], placed[other]) < _GAP
+        )
+        crowded = next(close, None)
         if crowded is None:
             return placed
     raise UsageError(
@@ -76,11 +88,6 @@ def random_stream(task: TaskConfig, *, init_id: int, seed: int, purpose: int = 0
     return np.random.default_rng(np.random.SeedSequence(numbers, spawn_key=(purpose,) if purpose else ()))
 
 
-def _sampled(obj: ObjectConfig, draws: np.random.Generator) -> Placement:
-    x, y, yaw = (float(draws.uniform(*span)) for span in (obj.x, obj.y, obj.yaw))
-    return Placement(x=x, y=y, yaw=math.radians(yaw))
-
-
 def _carried(place: Placement, carrier: Placement, obj: ObjectConfig, on: ObjectConfig) -> Placement:
     """The placement of an object given in its carrier's frame."""
     assert isinstance(on.shape, Machine)
@@ -88,16 +95,6 @@ def _carried(place: Placement, carrier: Placement, obj: ObjectConfig, on: Object
     cos, sin = math.cos(carrier.yaw), math.sin(carrier.yaw)
     at = carrier.x + cos * x - sin * y, carrier.y + sin * x + cos * y
     return Placement(x=at[0], y=at[1], yaw=carrier.yaw + place.yaw, z=z)
-
-
-def _crowded(objects: Mapping[str, ObjectConfig], placed: Mapping[str, Placement]) -> tuple[str, str] | None:
-    """Two objects that are too close; None if there are none. Carriers and their objects are exempt."""
-    for one, other in itertools.combinations(objects, 2):
-        if one == objects[other].carrier or other == objects[one].carrier:
-            continue
-        if _room(objects[one], placed[one], objects[other], placed[other]) < _GAP:
-            return one, other
-    return None
 
 
 def _room(one: ObjectConfig, at: Placement, other: ObjectConfig, there: Placement) -> float:

@@ -1,5 +1,7 @@
-"""Plans the expert's moves: pick-and-place, and blocking a ball."""
+"""Plans the expert's moves as joint waypoints: pick-and-place, and blocking a ball."""
 
+import dataclasses
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 
@@ -7,10 +9,19 @@ import numpy as np
 from jaxtyping import Float64
 
 from configs.errors import UsageError
-from sim_envs.droid.interception import carrier_motion, closing_time, duration, ramp_exit
-from sim_envs.droid.robot import GRIP_SITE
+from sim_envs.droid.control import ARM_JOINTS, FINGER_JOINTS, GRIP_SITE, GRIPPER_SPEED, GRIPPER_STROKE, Joints
 from sim_envs.droid.rubric import ObjectPose, Rubric
-from sim_envs.droid.shapes import BananaShape, BinShape, BoxShape, Shape, Vessel, footprint
+from sim_envs.droid.shapes import (
+    BananaShape,
+    BinShape,
+    BoxShape,
+    ConveyorShape,
+    RampShape,
+    Shape,
+    TurntableShape,
+    Vessel,
+    footprint,
+)
 from sim_envs.droid.station import RESET_JOINTS, Station
 from sim_envs.droid.task_file import (
     InsideCriterion,
@@ -20,18 +31,237 @@ from sim_envs.droid.task_file import (
     StoppedCriterion,
     TaskConfig,
 )
-from sim_envs.droid.waypoints import (
-    JointWaypoint,
-    TimedGrasp,
-    descent,
-    down_at,
-    pick,
-    place,
-    reach_of,
-    rise,
-)
-from sim_envs.scripted.kinematics import ReachabilityCheck
-from sim_envs.scripted.poses import Pose
+from sim_envs.scripted.kinematics import ArmJoints, ReachabilityCheck
+from sim_envs.scripted.poses import Pose, Vector3
+
+FASTEST = 0.9
+"""Maximal joint velocity (rad/s) of the expert."""
+
+_PASSING, _SETTLING = 0.2, 1.0
+"""Seconds added to the joints' travel time at full speed: per waypoint, and once."""
+
+_STEP, _WITHIN = 0.25, 12.0
+"""Spacing of candidate interception times, and their range (s)."""
+
+_OFF = 0.005
+"""An object this far (m) below its carrier's surface is no longer carried."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CarrierMotion:
+    """Motion of an object on its carrier.
+
+    Attributes:
+        velocity: m/s.
+        rate: Rotation about a vertical axis, rad/s.
+        axis: A point of that axis, m.
+    """
+
+    velocity: Vector3
+    rate: float
+    axis: Vector3
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether the object is at rest."""
+        return not self.velocity.any() and self.rate == 0
+
+    def after(self, point: Vector3, seconds: float) -> Vector3:
+        """The position (m) of a point of the object after some seconds."""
+        cos, sin = math.cos(self.rate * seconds), math.sin(self.rate * seconds)
+        turned = np.array([[cos, -sin, 0.0], [sin, cos, 0.0], [0.0, 0.0, 1.0]])
+        return self.axis + turned @ (point - self.axis) + seconds * self.velocity
+
+    def velocity_at(self, point: Vector3) -> Vector3:
+        """Velocity (m/s) of a point of the object."""
+        return self.velocity + self.rate * np.array([self.axis[1] - point[1], point[0] - self.axis[0], 0.0])
+
+    def times(self, earliest: float) -> Sequence[float]:
+        """Candidate interception times, in seconds from now; only the earliest if it is at rest."""
+        return (earliest,) if self.at_rest else tuple(np.arange(earliest, earliest + _WITHIN, _STEP))
+
+
+def carrier_motion(station: Station, name: str) -> CarrierMotion:
+    """The motion of an object at its carrier's nominal speed, which the drive reaches in milliseconds."""
+    still = CarrierMotion(velocity=np.zeros(3), rate=0.0, axis=np.zeros(3))
+    carrier = station.task.objects[name].carrier
+    if carrier is None:
+        return still
+    rubric, shape = Rubric(station.task, station.data), station.task.objects[carrier].shape
+    pose = rubric.pose(carrier)
+    below = rubric.pose(name).low[2]
+    match shape:
+        case ConveyorShape() if below > shape.size[2] - _OFF:
+            return dataclasses.replace(still, velocity=shape.speed * pose.rotation[:, 0])
+        case TurntableShape() if below > shape.height - _OFF:
+            return dataclasses.replace(still, rate=math.radians(shape.turn_rate), axis=pose.position)
+        case _:
+            return still
+
+
+def ramp_exit(station: Station, name: str) -> tuple[Vector3, Vector3]:
+    """The point (m) and direction in which an object leaves its ramp."""
+    carrier = station.task.objects[name].carrier
+    assert carrier is not None
+    shape = station.task.objects[carrier].shape
+    assert isinstance(shape, RampShape)
+    pose = Rubric(station.task, station.data).pose(carrier)
+    way = pose.rotation[:, 0]
+    return pose.position + way * shape.size[0] / 2, way
+
+
+def closing_time(width: float) -> float:
+    """Seconds until the closing gripper touches an object of a width (m)."""
+    return max(0.0, 1 - width / GRIPPER_STROKE) / GRIPPER_SPEED
+
+
+def duration(path: Sequence[Joints]) -> float:
+    """Estimated duration (s) of a path of joint positions (rad), starting at the current ones."""
+    ways = [float(np.abs(after - before).max()) for before, after in itertools.pairwise(path)]
+    return sum(ways) / FASTEST + len(ways) * _PASSING + _SETTLING
+
+
+_TRAVEL = 0.18
+"""Height (m) of the grip site above the table on the way."""
+
+_ABOVE = 0.14
+"""Minimal height (m) from which the hand descends to a grasp or a release, and to which it rises again."""
+
+_NEAR, _BY = 0.012, 0.06
+"""Tolerances (rad) of all joints at waypoints: of grasps and releases, and on the way."""
+
+_HOVER, _LOWERING = 0.03, 0.8
+"""Height (m) above a moving target at which the hand waits, and the time (s) it takes to lower from there."""
+
+_LETTING_GO = 0.4
+"""Seconds that the gripper takes to release an object."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class JointWaypoint:
+    """A waypoint of the arm.
+
+    Attributes:
+        joints: Joint positions, rad.
+        grip: Gripper command on the way.
+        near: Tolerance of all joints, rad.
+        grips: Whether to wait there until the gripper has stopped.
+        not_before: Simulated time (s) until which to wait there.
+        follows: The object that the waypoint moves with, and its displacement (m) at `joints`; None if fixed.
+    """
+
+    joints: Joints
+    grip: float
+    near: float = _BY
+    grips: bool = False
+    not_before: float = 0.0
+    follows: tuple[str, Vector3] | None = None
+
+    def following(self, station: Station, name: str) -> "JointWaypoint":
+        """The waypoint, moving with an object from now on if that moves by itself."""
+        mover = station.movers.get(name)
+        return dataclasses.replace(self, follows=(name, mover.offset())) if mover and mover.leads else self
+
+    def after(self, station: Station, seconds: float) -> "JointWaypoint":
+        """The waypoint some seconds from now; the arm waits while it cannot follow."""
+        if self.follows is None:
+            return self
+        name, start = self.follows
+        way = station.movers[name].offset(seconds) - start
+        joints = reach_of(station).shifted(self.joints, way)
+        if joints is None:
+            return dataclasses.replace(self, joints=station.joints.copy(), not_before=math.inf)
+        return dataclasses.replace(self, joints=joints)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TimedGrasp:
+    """A grasp with its time.
+
+    Attributes:
+        pose: Pose of the grip site.
+        closing: Closing direction, rad.
+        closes: Simulated time (s) at which the fingers start to close; None if it does not matter.
+        lifted: When the object is grasped, s from now.
+    """
+
+    pose: Pose
+    closing: float
+    closes: float | None
+    lifted: float
+
+
+def rise(reach: ReachabilityCheck, hand: Pose, *, grip: float) -> Iterator[JointWaypoint]:
+    """Move straight up, unless the hand is already high."""
+    above = reach.along([hand.at_height(_TRAVEL)]) if hand.position[2] < _TRAVEL - 0.04 else None
+    if above is not None:
+        yield JointWaypoint(joints=above[0], grip=grip)
+
+
+def pick(reach: ReachabilityCheck, grasp: TimedGrasp, beside: int) -> Iterator[JointWaypoint]:
+    """Move down, close at the grasp's time, move up; `beside` is the id of the body that may be touched."""
+    path = solved(reach, descent(grasp.pose), beside)
+    for joints in path:
+        yield JointWaypoint(joints=joints, grip=0.0, near=_NEAR if joints is path[-1] else _BY)
+    if grasp.closes is not None:
+        yield JointWaypoint(joints=path[-1], grip=0.0, not_before=grasp.closes)
+    yield JointWaypoint(joints=path[-1], grip=1.0, grips=True)
+    for joints in reversed(path[:-1]):
+        yield JointWaypoint(joints=joints, grip=1.0)
+
+
+def place(reach: ReachabilityCheck, drop: Pose, when: float | None) -> Iterator[JointWaypoint]:
+    """Move down and release, at a simulated time (s) if given."""
+    *way, down = solved(reach, descent(drop), None)
+    for joints in way:
+        yield JointWaypoint(joints=joints, grip=1.0)
+    if when is None:
+        yield JointWaypoint(joints=down, grip=1.0, near=_NEAR)
+    else:
+        (above,) = solved(reach, [drop.at_height(drop.position[2] + _HOVER)], None)
+        yield JointWaypoint(joints=above, grip=1.0, not_before=when - _LETTING_GO - _LOWERING)
+        yield JointWaypoint(joints=down, grip=1.0, not_before=when - _LETTING_GO)
+    yield JointWaypoint(joints=down, grip=0.0, grips=True)
+    yield JointWaypoint(joints=way[0], grip=0.0)
+
+
+def solved(reach: ReachabilityCheck, poses: Sequence[Pose], beside: int | None) -> list[Joints]:
+    """Joint positions for poses that are known to be reachable in sequence."""
+    path = reach.along(poses, start=RESET_JOINTS, beside=beside)
+    assert path is not None, "the same poses were reached before"
+    return path
+
+
+def descent(pose: Pose) -> list[Pose]:
+    """Poses from above down to a pose, in steps of a few centimetres."""
+    height = float(pose.position[2])
+    top = max(_TRAVEL, height + _ABOVE)
+    return [pose.at_height(each) for each in np.linspace(top, height, 2 + math.ceil((top - height) / 0.05))]
+
+
+def down_at(place: Float64[np.ndarray, " 3"], height: float, closing: float) -> Pose:
+    """Pose of the grip site at a position, pointing down and closing along an angle (rad)."""
+    cos, sin = math.cos(closing), math.sin(closing)
+    rotation = np.array([[cos, sin, 0.0], [sin, -cos, 0.0], [0.0, 0.0, -1.0]])
+    return Pose(position=np.array([place[0], place[1], height]), rotation=rotation)
+
+
+def reach_of(station: Station) -> ReachabilityCheck:
+    """A reachability check on a copy of the station's state."""
+    model = station.model
+    fingers = np.array([model.joint(name).qposadr[0] for name in FINGER_JOINTS])
+    arm = ArmJoints(
+        root=int(model.body("link0").id),
+        site=int(model.site(GRIP_SITE).id),
+        qpos=station.qpos,
+        dof=station.dof,
+        fingers=fingers,
+        open=np.zeros(len(fingers)),
+        limits=np.array([model.joint(name).range for name in ARM_JOINTS]),
+        resting=RESET_JOINTS,
+    )
+    return ReachabilityCheck(model, station.data, arm)
+
 
 _WIDEST = 0.078
 """Widest object that the gripper can grasp, m."""

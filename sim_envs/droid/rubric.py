@@ -7,7 +7,7 @@ import mujoco
 import numpy as np
 from jaxtyping import Float64
 
-from sim_envs.droid.robot import GRIP_SITE
+from sim_envs.droid.control import GRIP_SITE
 from sim_envs.droid.scene import slide_joint
 from sim_envs.droid.shapes import Vessel, corners
 from sim_envs.droid.task_file import (
@@ -94,7 +94,16 @@ class Rubric:
             Whether all criteria have been met.
         """
         for number, criterion in enumerate(self._task.rubric):
-            self._reached[number] = self._reached[number] or self._lasts(number, criterion, gripper)
+            if self._reached[number]:
+                continue
+            if not self.holds(criterion, gripper):
+                self._since[number] = None
+                continue
+            since = self._since[number]
+            if since is None:
+                since = self._since[number] = self.data.time
+            lasting = criterion.for_s if isinstance(criterion, OnCriterion | StoppedCriterion) else 0.0
+            self._reached[number] = self.data.time - since > lasting - _ROUNDING
         return all(self._reached)
 
     @property
@@ -112,17 +121,6 @@ class Rubric:
         pose = Pose.of(self.data.body(name))
         points = pose.to_world(corners(self._task.objects[name].shape))
         return ObjectPose(**vars(pose), low=points.min(axis=0), high=points.max(axis=0), corners=points)
-
-    def _lasts(self, number: int, criterion: Criterion, gripper: float) -> bool:
-        """Whether a criterion holds, and has held for the required time."""
-        if not self.holds(criterion, gripper):
-            self._since[number] = None
-            return False
-        since = self._since[number]
-        if since is None:
-            since = self._since[number] = self.data.time
-        lasting = criterion.for_s if isinstance(criterion, OnCriterion | StoppedCriterion) else 0.0
-        return self.data.time - since > lasting - _ROUNDING
 
     def holds(self, criterion: Criterion, gripper: float) -> bool:
         """Whether a criterion holds now; `gripper` as for `judge`."""
@@ -146,7 +144,14 @@ class Rubric:
         """Whether an object is where a criterion requires it, released or not."""
         match criterion:
             case StoppedCriterion():
-                return self._is_stopped(criterion)
+                line, start = self.pose(criterion.line), self._start[criterion.object].middle
+                now, velocity = self.pose(criterion.object).middle, np.zeros(6)
+                ahead = [float(line.rotation[:, 0] @ (middle - line.position)) for middle in (start, now)]
+                body, kind = self.data.body(criterion.object).id, mujoco.mjtObj.mjOBJ_BODY
+                mujoco.mj_objectVelocity(self.data.model, self.data, kind, body, velocity, 0)
+                is_slow = np.linalg.norm(velocity[3:]) < criterion.slower
+                has_come = np.linalg.norm(now - start) > criterion.moved
+                return bool(is_slow and has_come and ahead[0] * ahead[1] > 0)
             case OnCriterion():
                 return rests(self.pose(criterion.object), self.pose(criterion.target), criterion.share)
             case InsideCriterion():
@@ -156,17 +161,6 @@ class Rubric:
             case _:
                 pose = self.pose(criterion.object)
                 return bool(pose.is_upright and abs(pose.low[2]) < _RESTING)
-
-    def _is_stopped(self, criterion: StoppedCriterion) -> bool:
-        line, start = self.pose(criterion.line), self._start[criterion.object].middle
-        now = self.pose(criterion.object).middle
-        ahead = [float(line.rotation[:, 0] @ (middle - line.position)) for middle in (start, now)]
-        model, velocity = self.data.model, np.zeros(6)
-        body = self.data.body(criterion.object).id
-        mujoco.mj_objectVelocity(model, self.data, mujoco.mjtObj.mjOBJ_BODY, body, velocity, 0)
-        is_slow = np.linalg.norm(velocity[3:]) < criterion.slower
-        has_come = np.linalg.norm(now - start) > criterion.moved
-        return bool(is_slow and has_come and ahead[0] * ahead[1] > 0)
 
 
 def rests(one: ObjectPose, target: ObjectPose, share: float) -> bool:

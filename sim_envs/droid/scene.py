@@ -1,28 +1,24 @@
 """A task's scene as one MuJoCo model: room, table, robot, objects, exterior camera."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import mujoco
 
-from sim_envs.droid.control import CONTROL_HZ
-from sim_envs.droid.pieces import MovingPart, Piece
-from sim_envs.droid.robot import add_robot
-from sim_envs.droid.shapes import Articulated, Painted
+from sim_envs.droid.shapes import Articulated, MovingPart, Painted, Piece
 from sim_envs.droid.task_file import ObjectConfig, TaskConfig
 from sim_envs.droid.variation import TABLE_COLOR, Distractor, distractors
 
-PHYSICS_STEPS = 40
-"""Physics steps per control step."""
+_STATION = Path(__file__).with_name("robot_model") / "station.xml"
+"""Room, table, cameras and robot."""
 
-EXTERIOR_CAMERA = "exterior"
-_EXTERIOR = {"pos": "0.05 0.57 0.66", "quat": "-0.393 -0.195 0.399 0.805", "fovy": "71.5"}
-"""sim-evals' exterior camera, in the frame of the robot's base: over its left shoulder."""
+PHYSICS_STEPS = 40
+"""Physics steps per control step; their duration is that of the station."""
 
 _TABLE_GREY = 0.8
 """Brightness of the texture of a tinted table."""
 
-_TABLE = {"pos": "0.32 0 -0.02", "size": "0.58 0.75 0.02"}
 _SCENE_CONTYPE, _SCENE_CONAFFINITY = "2", "3"
 """Objects and table collide with each other and the robot."""
 
@@ -48,7 +44,13 @@ def build_model(task: TaskConfig, *, varies: bool = False) -> mujoco.MjModel:
         varies: Whether to prepare variation: a table that can be tinted, and weightless distractors below
             the floor.
     """
-    root = _tree(task)
+    root = ET.parse(_STATION).getroot()
+    root.set("model", task.name)
+    (compiler,), (world,) = root.iterfind("compiler"), root.iterfind("worldbody")
+    compiler.set("meshdir", str(_STATION.parent))
+    for name, obj in task.objects.items():
+        world.append(_object(name, obj))
+        _add_drives(root, name, obj)
     if varies:
         _prepare_variation(root, task)
     return mujoco.MjModel.from_xml_string(ET.tostring(root, encoding="unicode"))
@@ -70,64 +72,6 @@ def _prepare_variation(root: ET.Element, task: TaskConfig) -> None:
         body.set("pos", _numbers((0.3 * number, 0.0, -3.0)))
         body.set("gravcomp", "1")
         world.append(body)
-
-
-def _tree(task: TaskConfig) -> ET.Element:
-    root = ET.Element("mujoco", model=task.name)
-    ET.SubElement(root, "compiler", angle="radian", autolimits="false")
-    step = {"timestep": repr(1 / (CONTROL_HZ * PHYSICS_STEPS)), "integrator": "implicitfast"}
-    option = ET.SubElement(root, "option", step, cone="elliptic", impratio="10")
-    ET.SubElement(option, "flag", multiccd="enable")  # otherwise cylinders stand on one point
-    ET.SubElement(root, "size", memory="64M")
-    ET.SubElement(root, "statistic", center="0.4 0 0.2", extent="1.2")
-    _add_looks(root)
-    world = ET.SubElement(root, "worldbody")
-    _add_room(world)
-    add_robot(root)
-    for name, obj in task.objects.items():
-        world.append(_object(name, obj))
-        _add_drives(root, name, obj)
-    return root
-
-
-def _add_looks(root: ET.Element) -> None:
-    visual = ET.SubElement(root, "visual")
-    ET.SubElement(visual, "quality", shadowsize="1024", offsamples="2")
-    ET.SubElement(visual, "global", offwidth="640", offheight="480")
-    ET.SubElement(visual, "map", znear="0.008", zfar="10", shadowclip="1.2")
-    ET.SubElement(visual, "headlight", ambient="0.3 0.3 0.3", diffuse="0.2 0.2 0.2", specular="0 0 0")
-    asset = ET.SubElement(root, "asset")
-    wood = {"rgb1": "0.66 0.56 0.44", "rgb2": "0.58 0.48 0.37", "mark": "random", "markrgb": "0.54 0.45 0.34"}
-    size = {"width": "512", "height": "512"}
-    ET.SubElement(asset, "texture", wood | size, name="wood", type="2d", builtin="flat", random="0.05")
-    ET.SubElement(asset, "material", name="wood", texture="wood", specular="0.2", shininess="0.2")
-    tiles = {"rgb1": "0.42 0.42 0.44", "rgb2": "0.38 0.38 0.40"}
-    ET.SubElement(
-        asset, "texture", tiles, name="tiles", type="2d", builtin="checker", width="64", height="64"
-    )
-    ET.SubElement(asset, "material", name="tiles", texture="tiles", texrepeat="8 8")
-
-
-def _add_room(world: ET.Element) -> None:
-    """A table at the height of the robot's base, in a plain room."""
-    lights = [("0.6 -0.8 2.2", "-0.1 0.35 -1", "true"), ("-0.6 1.2 2.2", "0.4 -0.5 -1", "false")]
-    for pos, direction, shadow in lights:
-        beam = {
-            "directional": "true",
-            "castshadow": shadow,
-            "diffuse": "0.33 0.33 0.32",
-            "specular": "0.1 0.1 0.1",
-        }
-        ET.SubElement(world, "light", beam, pos=pos, dir=direction)
-    ET.SubElement(world, "camera", _EXTERIOR, name=EXTERIOR_CAMERA)
-    solid = {"contype": _SCENE_CONTYPE, "conaffinity": _SCENE_CONAFFINITY, "group": "1"}
-    table = {"friction": f"0.8 {_TORSIONAL} {_ROLLING}", "material": "wood"}
-    ET.SubElement(world, "geom", _TABLE | solid | table, name="table", type="box")
-    seen = {"contype": "0", "conaffinity": "0", "group": "1", "type": "box"}
-    ET.SubElement(world, "geom", seen, name="floor", pos="0 0 -0.76", size="4 4 0.01", material="tiles")
-    walls = [("2.6 0 0.9", "0.02 4 1.7"), ("0 -2.4 0.9", "4 0.02 1.7"), ("-2.4 0 0.9", "0.02 4 1.7")]
-    for number, (pos, size) in enumerate(walls):
-        ET.SubElement(world, "geom", seen, name=f"wall{number}", pos=pos, size=size, rgba="0.78 0.77 0.74 1")
 
 
 def _object(name: str, obj: ObjectConfig | Distractor) -> ET.Element:

@@ -1,4 +1,6 @@
-"""Shapes of objects. The origin of a shape's frame is the center of its underside, z is up. Lengths in m."""
+"""Shapes of objects, composed of convex pieces and moving parts. Lengths in m.
+
+The origin of a shape's frame is the center of its underside, z is up."""
 
 import dataclasses
 import math
@@ -9,29 +11,511 @@ from jaxtyping import Float64
 from pydantic import Field
 
 from configs.schema import Preset
-from sim_envs.droid.machines import ConveyorShape, RampShape, TurntableShape
-from sim_envs.droid.pieces import Length, MovingPart, Piece, RoundShape, about_y, about_z, open_box, times
-from sim_envs.droid.robot import GRIPPER_STROKE
-from sim_envs.droid.vessels import BinShape, BowlShape, MugShape, RingShape
+from sim_envs.droid.control import GRIPPER_STROKE
 
-_DRAWER = "drawer"
+Length = Annotated[float, Field(gt=0, le=1)]
+Quaternion = tuple[float, float, float, float]
+"""w, x, y, z."""
+
+_UNTURNED: Quaternion = (1.0, 0.0, 0.0, 0.0)
 
 
-class BoxShape(Preset):
-    """A block; `size` along x, y, z."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Piece:
+    """One convex piece, with MuJoCo's parameters of a geom.
 
-    kind: Literal["box"]
+    Attributes:
+        type: The type of the geom.
+        size: Half sizes, m.
+        pos: Center in the frame of the shape, or of its moving part, m.
+        quat: Rotation in that frame.
+        part: Name of the moving part that it belongs to; empty if none.
+    """
+
+    type: Literal["box", "cylinder", "capsule", "sphere"]
+    size: tuple[float, ...]
+    pos: tuple[float, float, float]
+    quat: Quaternion = _UNTURNED
+    part: str = ""
+
+    @property
+    def volume(self) -> float:
+        """Volume, m³."""
+        match self.type:
+            case "box":
+                return 8 * self.size[0] * self.size[1] * self.size[2]
+            case "cylinder":
+                return 2 * math.pi * self.size[0] ** 2 * self.size[1]
+            case "capsule":
+                return math.pi * self.size[0] ** 2 * (2 * self.size[1] + 4 / 3 * self.size[0])
+            case _:
+                return 4 / 3 * math.pi * self.size[0] ** 3
+
+
+class SizedShape(Preset):
+    """Base of shapes given by their size along x, y, z."""
+
     size: tuple[Length, Length, Length]
-
-    def pieces(self) -> tuple[Piece, ...]:
-        """One box."""
-        x, y, z = (side / 2 for side in self.size)
-        return (Piece(type="box", size=(x, y, z), pos=(0.0, 0.0, z)),)
 
     @property
     def extent(self) -> tuple[float, float, float]:
         """Size of the bounding box along x, y, z."""
         return self.size
+
+
+class RoundShape(Preset):
+    """Base of shapes that are round about z."""
+
+    radius: Length
+    height: Length
+
+    @property
+    def extent(self) -> tuple[float, float, float]:
+        """Size of the bounding box along x, y, z."""
+        return 2 * self.radius, 2 * self.radius, self.height
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Drive:
+    """A motor of a moving part. Its target is 0 until it starts.
+
+    Attributes:
+        keeps: Whether it controls the joint's velocity or its position.
+        target: m or rad, per second for a velocity.
+        gain: Force (N) or torque (Nm) per unit of error.
+        limit: Maximal force (N) or torque (Nm).
+        delay: Time from the beginning of the episode until it starts, s.
+    """
+
+    keeps: Literal["velocity", "position"]
+    target: float
+    gain: float
+    limit: float
+    delay: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MovingPart:
+    """A part of a shape that slides or turns.
+
+    Attributes:
+        name: Name of the part.
+        joint: Type of its joint.
+        axis: Axis of the joint in the shape's frame.
+        pos: Origin of its frame in the shape's frame, m.
+        span: Range of the joint (m or rad); None if unlimited.
+        damping: N s/m or Nm s/rad.
+        dry_friction: N or Nm.
+        armature: Inertia that the motor adds, kg or kg m².
+        drive: Its motor; None if it has none.
+    """
+
+    name: str
+    joint: Literal["slide", "hinge"]
+    axis: tuple[float, float, float]
+    pos: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    span: tuple[float, float] | None = None
+    damping: float = 0.0
+    dry_friction: float = 0.0
+    armature: float = 0.0
+    drive: Drive | None = None
+
+
+def open_box(size: tuple[float, float, float], wall: float) -> tuple[Piece, ...]:
+    """A bottom and four walls, of this size along x, y, z."""
+    x, y, z = size
+    bottom = Piece(type="box", size=(x / 2, y / 2, wall / 2), pos=(0.0, 0.0, wall / 2))
+    sides = [
+        Piece(type="box", size=(wall / 2, y / 2, z / 2), pos=(side * (x - wall) / 2, 0.0, z / 2))
+        for side in (-1, 1)
+    ] + [
+        Piece(type="box", size=(x / 2, wall / 2, z / 2), pos=(0.0, side * (y - wall) / 2, z / 2))
+        for side in (-1, 1)
+    ]
+    return (bottom, *sides)
+
+
+def about_z(angle: float) -> Quaternion:
+    """A rotation about z by an angle (rad)."""
+    return math.cos(angle / 2), 0.0, 0.0, math.sin(angle / 2)
+
+
+def about_y(angle: float) -> Quaternion:
+    """A rotation about y by an angle (rad)."""
+    return math.cos(angle / 2), 0.0, math.sin(angle / 2), 0.0
+
+
+def times(a: Quaternion, b: Quaternion) -> Quaternion:
+    """The product of two quaternions: the rotation `b`, then `a`."""
+    (aw, ax, ay, az), (bw, bx, by, bz) = a, b
+    return (
+        aw * bw - ax * bx - ay * by - az * bz,
+        aw * bx + ax * bw + ay * bz - az * by,
+        aw * by - ax * bz + ay * bw + az * bx,
+        aw * bz + ax * by - ay * bx + az * bw,
+    )
+
+
+_AROUND = 16
+"""Number of pieces of a round wall."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Opening:
+    """The space inside a vessel.
+
+    Attributes:
+        half: Half its sides along x and y, m; the radius, twice, if it is round.
+        round: Whether it is round.
+        floor: Height of its floor, m.
+        rim: Height of its rim, m.
+    """
+
+    half: tuple[float, float]
+    round: bool
+    floor: float
+    rim: float
+
+
+class RoundVessel(RoundShape):
+    """Base of round shapes that can contain objects."""
+
+    wall: Length = 0.004
+
+    @property
+    def opening(self) -> Opening:
+        """The space inside."""
+        inner = self.radius - self.wall
+        return Opening(half=(inner, inner), round=True, floor=self.wall, rim=self.height)
+
+
+class BowlShape(RoundVessel):
+    """A bowl, a plate, a cup: a round wall that widens from `foot` to `radius` over a bottom."""
+
+    kind: Literal["bowl"]
+    foot: Length
+
+    def pieces(self) -> tuple[Piece, ...]:
+        """The bottom and a ring of boxes that lean outwards."""
+        bottom = Piece(type="cylinder", size=(self.foot, self.wall / 2), pos=(0.0, 0.0, self.wall / 2))
+        return (bottom, *_round_wall(self.foot, self.radius, self.height, self.wall))
+
+
+class MugShape(RoundVessel):
+    """An upright mug with a handle along x; `radius` is the outer one."""
+
+    kind: Literal["mug"]
+    handle: Length = 0.035
+
+    def pieces(self) -> tuple[Piece, ...]:
+        """Bottom, wall and three boxes of a handle."""
+        bottom = Piece(type="cylinder", size=(self.radius, self.wall / 2), pos=(0.0, 0.0, self.wall / 2))
+        thick, low, high = 0.005, 0.25 * self.height, 0.8 * self.height
+        out = self.radius + self.handle
+        arms = tuple(
+            Piece(
+                type="box", size=(self.handle / 2, thick, thick), pos=(self.radius + self.handle / 2, 0.0, z)
+            )
+            for z in (low, high)
+        )
+        grip = Piece(
+            type="box", size=(thick, thick, (high - low) / 2 + thick), pos=(out, 0.0, (low + high) / 2)
+        )
+        return (bottom, *_round_wall(self.radius, self.radius, self.height, self.wall), *arms, grip)
+
+    @property
+    def extent(self) -> tuple[float, float, float]:
+        """Size of the bounding box along x, y, z; the handle counts on both sides."""
+        return 2 * (self.radius + self.handle + 0.005), 2 * self.radius, self.height
+
+
+class RingShape(RoundShape):
+    """A lying ring without a bottom: a roll of tape."""
+
+    kind: Literal["ring"]
+    wall: Length
+
+    def pieces(self) -> tuple[Piece, ...]:
+        """A ring of boxes."""
+        return _round_wall(self.radius, self.radius, self.height, self.wall)
+
+
+class BinShape(SizedShape):
+    """An open box: a bin, a tray."""
+
+    kind: Literal["bin"]
+    wall: Length = 0.005
+
+    def pieces(self) -> tuple[Piece, ...]:
+        """The bottom and four walls."""
+        return open_box(self.size, self.wall)
+
+    @property
+    def opening(self) -> Opening:
+        """The space inside."""
+        x, y = (side / 2 - self.wall for side in self.size[:2])
+        return Opening(half=(x, y), round=False, floor=self.wall, rim=self.size[2])
+
+
+def _round_wall(low: float, high: float, height: float, wall: float) -> tuple[Piece, ...]:
+    """Boxes around a circle, outer radius `low` at the foot and `high` at the rim."""
+    lean = math.atan2(high - low, height)
+    width = (high - wall / 2) * math.tan(math.pi / _AROUND) * 1.02
+    size = (wall / 2, width, math.hypot(high - low, height) / 2)
+    radius = (low + high) / 2 - wall / 2
+    angles = [2 * math.pi * number / _AROUND for number in range(_AROUND)]
+    return tuple(
+        Piece(
+            type="box",
+            size=size,
+            pos=(radius * math.cos(angle), radius * math.sin(angle), height / 2),
+            quat=times(about_z(angle), about_y(lean)),
+        )
+        for angle in angles
+    )
+
+
+_ROLLER, _PITCH = 0.011, 0.0235
+"""Radius of a conveyor's rollers, and the distance between their axes."""
+
+_RAIL = 0.012
+"""Width of the rails on both sides of a conveyor."""
+
+_BOX_LENGTH, _BOX_ROOM, _SHEET = 0.14, 0.11, 0.006
+"""The covered box at a conveyor's end: length, height of its opening, wall thickness."""
+
+_INERTIA = 2e-4
+"""Armature of a roller's motor (kg m²): full speed takes a few hundredths of a second."""
+
+_ACROSS = (math.sqrt(0.5), math.sqrt(0.5), 0.0, 0.0)
+"""Quaternion that turns the axis of a capsule from z to y."""
+
+_DISC = 0.015
+"""Thickness of a turntable's disc."""
+
+_PLATE, _LIP = 0.01, 0.012
+"""Thickness of a ramp's plate, and width and height of its lips."""
+
+_SEAT = 0.13
+"""Length of a ramp behind its gate."""
+
+_GATE_THICK, _GATE_HEIGHT, _GATE_DROP = 0.006, 0.06, 0.065
+"""The gate: thickness, height above the slope, and distance by which it sinks."""
+
+_SLACK = 0.001
+"""Gap between the gate, the ramp and the ball."""
+
+Spot = tuple[float, float, float]
+
+
+class ConveyorShape(Preset):
+    """Driven rollers that carry objects along x into a covered box, from which they cannot be taken.
+
+    Attributes:
+        size: Length along x, with the box; width along y, between the rails; height of the rollers' top.
+        speed: Speed of the rollers' surface, m/s.
+    """
+
+    kind: Literal["conveyor"]
+    size: tuple[Length, Length, Length]
+    speed: float = Field(ge=0, le=0.3)
+
+    def pieces(self) -> tuple[Piece, ...]:
+        """Rails, the box, and rollers."""
+        length, width, height = self.size
+        half_rail = ((self.end + length / 2) / 2, _RAIL / 2, height / 2 - 0.002)
+        middle, side = (self.end - length / 2) / 2, (width + _RAIL) / 2
+        top, wide, thin = height + _BOX_ROOM, width / 2 + _RAIL, _SHEET / 2
+        half, center = _BOX_LENGTH / 2, self.end + _BOX_LENGTH / 2
+        return (
+            *(Piece(type="box", size=half_rail, pos=(middle, sign * side, half_rail[2])) for sign in (-1, 1)),
+            Piece(type="box", size=(thin, wide, top / 2), pos=(length / 2 - thin, 0.0, top / 2)),
+            Piece(type="box", size=(half, wide, thin), pos=(center, 0.0, top - thin)),
+            *(
+                Piece(type="box", size=(half, thin, top / 2), pos=(center, sign * (wide - thin), top / 2))
+                for sign in (-1, 1)
+            ),
+            *(
+                Piece(type="capsule", size=(_ROLLER, width / 2), pos=(0.0, 0.0, 0.0), quat=_ACROSS, part=name)
+                for name in self._rollers()
+            ),
+        )
+
+    def parts(self) -> tuple[MovingPart, ...]:
+        """The rollers, each with its own motor."""
+        drive = Drive(keeps="velocity", target=self.speed / _ROLLER, gain=0.05, limit=0.05)
+        return tuple(
+            MovingPart(
+                name=name,
+                joint="hinge",
+                axis=(0.0, 1.0, 0.0),
+                pos=(place, 0.0, self.size[2] - _ROLLER),
+                armature=_INERTIA,
+                drive=drive,
+            )
+            for name, place in self._rollers().items()
+        )
+
+    def seat(self, x: float, y: float, half: float) -> Spot:
+        """The initial position of an object at (x, y)."""
+        del half
+        return x, y, self.size[2]
+
+    @property
+    def extent(self) -> tuple[float, float, float]:
+        """Size of the bounding box along x, y, z, with the covered box."""
+        length, width, height = self.size
+        return length, width + 2 * _RAIL, height + _BOX_ROOM
+
+    @property
+    def end(self) -> float:
+        """The x coordinate at which the rollers end."""
+        return self.size[0] / 2 - _BOX_LENGTH
+
+    def _rollers(self) -> dict[str, float]:
+        """Maps each roller to its x coordinate."""
+        start = -self.size[0] / 2
+        count = int((self.end - start) / _PITCH)
+        return {f"roller{number}": start + (number + 0.5) * _PITCH for number in range(count)}
+
+
+class TurntableShape(Preset):
+    """A disc that turns about z, counterclockwise seen from above.
+
+    Attributes:
+        radius: Radius of the disc.
+        height: Height of its top.
+        turn_rate: Angular velocity, degrees/s.
+    """
+
+    kind: Literal["turntable"]
+    radius: Length
+    height: float = Field(ge=0.02, le=0.3)
+    turn_rate: float = Field(ge=0, le=180)
+
+    def pieces(self) -> tuple[Piece, ...]:
+        """A foot and the disc."""
+        foot = (self.height - _DISC) / 2 - _SLACK
+        return (
+            Piece(type="cylinder", size=(self.radius / 2, foot), pos=(0.0, 0.0, foot)),
+            Piece(type="cylinder", size=(self.radius, _DISC / 2), pos=(0.0, 0.0, -_DISC / 2), part="disc"),
+        )
+
+    def parts(self) -> tuple[MovingPart, ...]:
+        """The disc."""
+        drive = Drive(keeps="velocity", target=math.radians(self.turn_rate), gain=2.0, limit=2.0)
+        return (
+            MovingPart(
+                name="disc", joint="hinge", axis=(0.0, 0.0, 1.0), pos=(0.0, 0.0, self.height), drive=drive
+            ),
+        )
+
+    def seat(self, x: float, y: float, half: float) -> Spot:
+        """The initial position of an object at (x, y)."""
+        del half
+        return x, y, self.height
+
+    @property
+    def extent(self) -> tuple[float, float, float]:
+        """Size of the bounding box along x, y, z."""
+        return 2 * self.radius, 2 * self.radius, self.height
+
+
+class RampShape(Preset):
+    """A slope with lips, down along x to the table. A gate at its top sinks and releases a ball.
+
+    Attributes:
+        width: Width between the lips.
+        height: Height of the slope at the gate.
+        angle: Angle of the slope, degrees.
+        delay: Time from the beginning of the episode until the gate sinks, s.
+    """
+
+    kind: Literal["ramp"]
+    width: Length
+    height: float = Field(ge=0.005, le=0.2)
+    angle: float = Field(ge=2, le=30)
+    delay: float = Field(ge=0, le=10)
+
+    def pieces(self) -> tuple[Piece, ...]:
+        """Plate, lips, a support, and the gate."""
+        slope, half = math.radians(self.angle), self.size[0] / 2
+        long, wide = half / math.cos(slope), self.width / 2 + _LIP
+        raised = (self._surface(-half) - _PLATE) / 2
+        return (
+            self._lying((long, wide, _PLATE / 2), y=0.0, above=-_PLATE / 2),
+            *(
+                self._lying((long, _LIP / 2, _LIP / 2), y=side * (self.width + _LIP) / 2, above=_LIP / 2)
+                for side in (-1, 1)
+            ),
+            Piece(type="box", size=(0.01, wide, raised), pos=(0.01 - half, 0.0, raised)),
+            Piece(
+                type="box",
+                size=(_GATE_THICK / 2, self.width / 2 - _SLACK, _GATE_HEIGHT / 2),
+                pos=(0.0, 0.0, _GATE_HEIGHT / 2),
+                part="gate",
+            ),
+        )
+
+    def parts(self) -> tuple[MovingPart, ...]:
+        """The gate."""
+        drive = Drive(keeps="position", target=_GATE_DROP, gain=200.0, limit=20.0, delay=self.delay)
+        return (
+            MovingPart(
+                name="gate",
+                joint="slide",
+                axis=(0.0, 0.0, -1.0),
+                pos=(self._gate, 0.0, self._surface(self._gate)),
+                span=(0.0, _GATE_DROP),
+                damping=4.0,
+                drive=drive,
+            ),
+        )
+
+    def seat(self, x: float, y: float, half: float) -> Spot:
+        """The initial position of a ball; x from the gate (negative: up the slope), y from the middle."""
+        slope = math.radians(self.angle)
+        at = self._gate - _GATE_THICK / 2 - _SLACK - half + x
+        return at, y, self._surface(at) + half / math.cos(slope) - half
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Its length along x, and its width with the lips."""
+        return self.height / math.tan(math.radians(self.angle)) + _SEAT, self.width + 2 * _LIP
+
+    @property
+    def extent(self) -> tuple[float, float, float]:
+        """Size of the bounding box along x, y, z, without the gate."""
+        return *self.size, self._surface(-self.size[0] / 2) + _LIP
+
+    @property
+    def _gate(self) -> float:
+        """The gate's x coordinate."""
+        return _SEAT - self.size[0] / 2
+
+    def _surface(self, x: float) -> float:
+        """Height of the slope."""
+        return (self.size[0] / 2 - x) * math.tan(math.radians(self.angle))
+
+    def _lying(self, half: Spot, *, y: float, above: float) -> Piece:
+        """A box along the slope, whose center is at a height `above` the slope's surface."""
+        slope = math.radians(self.angle)
+        place = (above * math.sin(slope), y, self._surface(0.0) + above * math.cos(slope))
+        return Piece(type="box", size=half, pos=place, quat=about_y(slope))
+
+
+_DRAWER = "drawer"
+
+
+class BoxShape(SizedShape):
+    """A block."""
+
+    kind: Literal["box"]
+
+    def pieces(self) -> tuple[Piece, ...]:
+        """One box."""
+        x, y, z = (side / 2 for side in self.size)
+        return (Piece(type="box", size=(x, y, z), pos=(0.0, 0.0, z)),)
 
 
 class CylinderShape(RoundShape):
@@ -221,7 +705,7 @@ def is_too_wide(shape: Shape) -> bool:
 def footprint(shape: Shape) -> float:
     """Radius (m) of a circle about its center that contains a standing shape."""
     x, y, _ = shape.extent
-    is_round = isinstance(shape, RoundShape | SphereShape | MarkShape)
+    is_round = isinstance(shape, RoundShape | SphereShape | MarkShape) and not isinstance(shape, MugShape)
     return max(x, y) / 2 if is_round else math.hypot(x, y) / 2
 
 

@@ -6,11 +6,16 @@ from jaxtyping import Float64, UInt8
 from typing_extensions import override
 
 from configs.motion import Drift, Shuttle
-from sim_envs.droid.control import CONTROL_HZ, Control
-from sim_envs.droid.conventions import EXTERIOR_IMAGE, WRIST_IMAGE, image_size
-from sim_envs.droid.robot import WRIST_CAMERA
+from sim_envs.droid.control import (
+    CONTROL_HZ,
+    EXTERIOR_CAMERA,
+    EXTERIOR_IMAGE,
+    WRIST_CAMERA,
+    WRIST_IMAGE,
+    Control,
+    image_size,
+)
 from sim_envs.droid.rubric import Rubric
-from sim_envs.droid.scene import EXTERIOR_CAMERA
 from sim_envs.droid.station import Station
 from sim_envs.droid.task_file import TaskConfig
 from sim_envs.droid.truth import DroidScene

@@ -1,4 +1,4 @@
-"""The physics of one task: initial states and control steps."""
+"""The physics of one task: initial states, control steps, and moving objects."""
 
 import copy
 import math
@@ -8,18 +8,64 @@ import mujoco
 import numpy as np
 from jaxtyping import Float64
 
+from configs.hashing import seed_of
 from configs.motion import Drift, Shuttle
-from sim_envs.droid.control import Control, arm_target, gripper_target
-from sim_envs.droid.moving import movers
-from sim_envs.droid.pieces import Drive, about_z
+from sim_envs.droid.control import (
+    ARM_JOINTS,
+    ASPECT,
+    EXTERIOR_CAMERA,
+    FINGER_JOINT,
+    GRIP_SITE,
+    GRIPPER_CLOSED,
+    Control,
+    arm_target,
+    gripper_target,
+)
 from sim_envs.droid.placement import Placement, draw
-from sim_envs.droid.robot import ARM_JOINTS, FINGER_JOINT, GRIP_SITE, GRIPPER_CLOSED
 from sim_envs.droid.scene import PHYSICS_STEPS, build_model, part_name
-from sim_envs.droid.shapes import Articulated
-from sim_envs.droid.task_file import ObjectConfig, TaskConfig
-from sim_envs.droid.varied_scene import VariedScene
-from sim_envs.moving.mover import Mover
+from sim_envs.droid.shapes import Articulated, Drive, about_z, is_too_wide
+from sim_envs.droid.task_file import (
+    FARTHEST,
+    NEAREST,
+    InsideCriterion,
+    LiftCriterion,
+    ObjectConfig,
+    OnCriterion,
+    TaskConfig,
+    UprightCriterion,
+)
+from sim_envs.droid.variation import VariedScene
+from sim_envs.moving import Bounds, Mover, sample_movers
 from sim_envs.world import PhysicsError
+
+
+def movable(task: TaskConfig) -> list[str]:
+    """The objects that the rubric requires to be grasped and that initially stand on the table."""
+    grasping = LiftCriterion | OnCriterion | InsideCriterion | UprightCriterion
+    wanted = dict.fromkeys(each.object for each in task.rubric if isinstance(each, grasping))
+    things = {name: task.objects[name] for name in wanted}
+    return [
+        name
+        for name, obj in things.items()
+        if obj.carrier is None and not obj.is_fixed and not is_too_wide(obj.shape)
+    ]
+
+
+def movers(
+    task: TaskConfig, data: mujoco.MjData, motion: Shuttle | Drift, *, init_id: int, seed: int
+) -> dict[str, Mover]:
+    """The movers of an episode, equal in both control modes; see `sample_movers`."""
+    model = data.model
+    bounds = Bounds(
+        robot=model.body("link0").id,
+        reach=(NEAREST, FARTHEST),
+        camera=model.camera(EXTERIOR_CAMERA).id,
+        aspect=ASPECT,
+    )
+    bodies = {name: model.body(name).id for name in movable(task)}
+    digest = seed_of(f"{task.name}.{init_id}.{seed}")
+    return sample_movers(data, bodies, motion, bounds, digest=digest)
+
 
 RESET_JOINTS = np.array([0, -np.pi / 5, 0, -4 * np.pi / 5, 0, 3 * np.pi / 5, 0])
 """DROID's initial joint positions, rad."""

@@ -11,15 +11,12 @@ from configs.errors import UsageError
 from configs.hashing import hash_of
 from configs.motion import NONE, parse_motion
 from configs.schema import Preset, SuiteConfig, Wordings
-from sim_envs.droid.control import CONTROL_HZ, Control
-from sim_envs.droid.conventions import interface
+from sim_envs.droid.control import CONTROL_HZ, ROBOSUITE, Control, interface
 from sim_envs.droid.placement import FIRST_SAMPLED, STORED, draw
-from sim_envs.droid.robot import ROBOSUITE
 from sim_envs.droid.task_file import load_task
 from sim_envs.gl import choose_backend, require_backend
-from sim_envs.moving.movable import require_movable
 from sim_envs.scripted.policy import ScriptedPolicy
-from sim_envs.suite import ConfiguredSuite, InitIds, Task
+from sim_envs.suite import ConfiguredSuite, InitIds, Task, require_movable
 from sim_envs.world import EpisodeKey, World
 
 _MUJOCO = "3.2.3"
@@ -134,6 +131,6 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
         return DroidExpert(world, noise=noise)
 
     def _can_move(self, task: Task) -> bool:
-        from sim_envs.droid.moving import movable
+        from sim_envs.droid.station import movable
 
         return bool(movable(self._tasks[task.task_id]))

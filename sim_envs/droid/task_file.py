@@ -11,13 +11,13 @@ from configs.errors import UsageError, unknown
 from configs.load import check
 from configs.reading import parse_yaml, read_text
 from configs.schema import Name, Preset
-from sim_envs.droid.machines import RampShape
 from sim_envs.droid.shapes import (
     Articulated,
     DrawerShape,
     LineShape,
     Machine,
     Painted,
+    RampShape,
     Shape,
     SphereShape,
     Vessel,
@@ -66,7 +66,8 @@ class ObjectConfig(Preset):
                 raise ValueError(f"`{name}` is {[low, high]}: give a finite minimum and maximum")
         if self.carrier is not None:
             return self  # checked by `TaskConfig`
-        distances = [math.hypot(x, y) for x in self.x for y in (*self.y, *_crossing(self.y))]
+        ahead = min(max(0.0, self.y[0]), self.y[1])  # nearest to the axis in front of the robot
+        distances = [math.hypot(x, y) for x in self.x for y in (*self.y, ahead)]
         if min(distances) < NEAREST or max(distances) > FARTHEST:
             raise ValueError(
                 f"an unreachable pose: x {list(self.x)} and y {list(self.y)} are {min(distances):.2f} to "
@@ -284,8 +285,3 @@ def load_task(name: str) -> TaskConfig:
     if not isinstance(content, dict):
         raise UsageError(f"task file {name} holds {type(content).__name__}, not a mapping")
     return check(TaskConfig, content, source=f"task file {name}")
-
-
-def _crossing(span: Range) -> tuple[float, ...]:
-    """0 where a range crosses it: the nearest point to the axis in front of the robot."""
-    return (0.0,) if span[0] < 0 < span[1] else ()

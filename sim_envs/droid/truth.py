@@ -1,13 +1,12 @@
-"""The station's objects and the rubric's goals, for ground truth. Read only."""
+"""The nouns of a task, the station's objects and the rubric's goals, for ground truth. Read only."""
 
-import dataclasses
 from collections.abc import Sequence
 
 import mujoco
 import numpy as np
 
-from sim_envs.droid.nouns import GROUND, drawer_noun_of, is_thing, noun_of, nouns_of
-from sim_envs.droid.robot import GRIP_SITE
+from configs.errors import UsageError
+from sim_envs.droid.control import GRIP_SITE
 from sim_envs.droid.rubric import Rubric, is_inside, rests
 from sim_envs.droid.scene import slide_joint
 from sim_envs.droid.shapes import DrawerShape, MarkShape, Vessel, is_too_wide
@@ -20,6 +19,7 @@ from sim_envs.droid.task_file import (
     UprightCriterion,
 )
 from sim_envs.truth.ground_truth import ELSEWHERE, Phase
+from sim_envs.truth.nouns import Nouns
 from sim_envs.truth.scene import (
     HAND,
     LEFT,
@@ -32,6 +32,64 @@ from sim_envs.truth.scene import (
     TruthScene,
     Vector3,
 )
+
+GROUND = "table"
+
+_SHALLOW = 0.03
+"""Objects lie on, not in, vessels up to this depth (m), such as trays, unless the rubric says otherwise."""
+
+
+def nouns_of(task: TaskConfig) -> Nouns:
+    """The vocabulary of a task.
+
+    Raises:
+        UsageError: Two objects share a noun.
+    """
+    names: dict[str, str] = {}
+    for name in task.objects:
+        other = names.setdefault(noun_of(name), name)
+        if other != name:
+            raise UsageError(
+                f"objects {other!r} and {name!r} of task {task.name} are both called {noun_of(name)!r}: "
+                "rename one of them"
+            )
+    places = {GROUND: "on"} | {noun_of(name): _preposition(task, name) for name in task.objects}
+    drawers = [name for name, obj in task.objects.items() if isinstance(obj.shape, DrawerShape)]
+    return Nouns(
+        movable=frozenset(noun_of(name) for name in task.objects if is_thing(task, name)),
+        parts=frozenset(map(drawer_noun_of, drawers)),
+        places=frozenset(places.items()),
+    )
+
+
+def noun_of(name: str) -> str:
+    """The noun of an object: `wooden_block` → `wooden block`."""
+    return " ".join(name.replace("_", " ").replace(".", " ").casefold().split())
+
+
+def drawer_noun_of(name: str) -> str:
+    """The noun of an object's drawer: `cabinet` → `drawer of the cabinet`."""
+    noun = noun_of(name)
+    return noun if "drawer" in noun else f"drawer of the {noun}"
+
+
+def is_thing(task: TaskConfig, name: str) -> bool:
+    """Whether an object is an item as a whole: it is movable, or the rubric mentions it."""
+    obj = task.objects[name]
+    wanted = any(criterion.object == name for criterion in task.rubric)
+    return not isinstance(obj.shape, DrawerShape) and (wanted or not obj.is_fixed)
+
+
+def _preposition(task: TaskConfig, name: str) -> str:
+    """The preposition of a place, from the rubric, else from the shape."""
+    targets = [each for each in task.rubric if isinstance(each, OnCriterion | InsideCriterion)]
+    kinds = {type(each) for each in targets if each.target == name}
+    if kinds:
+        return "in" if InsideCriterion in kinds else "on"
+    shape = task.objects[name].shape
+    is_deep = isinstance(shape, Vessel) and shape.opening.rim - shape.opening.floor > _SHALLOW
+    return "in" if is_deep else "on"
+
 
 _OPEN = 0.75
 """Fraction of its travel from which a drawer without a criterion counts as open."""
@@ -52,21 +110,6 @@ _TABLE_GEOM = "table"
 _Placing = OnCriterion | InsideCriterion | UprightCriterion
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Goal:
-    """Successive criteria of one object, such as reach, lift and place.
-
-    Attributes:
-        object: Name of the object.
-        criteria: Their indices in the rubric.
-        last: The final criterion.
-    """
-
-    object: str
-    criteria: tuple[int, ...]
-    last: Criterion
-
-
 class DroidScene(TruthScene):
     """One episode of a task."""
 
@@ -79,11 +122,14 @@ class DroidScene(TruthScene):
         self._task, self._rubric = task, rubric
         self._goals = _goals(task)
         items = _items(task, model)
+        owner = np.full(model.nbody, NOTHING)
+        for item in items:
+            owner[item.body] = item.index
         super().__init__(
             rubric.data,
             items,
             grip_site=model.site(GRIP_SITE).id,
-            owner=_owners(model, items),
+            owner=owner[model.geom_bodyid],
             side=_sides(model),
         )
         self.nouns = self._nouns = nouns_of(task)
@@ -91,7 +137,8 @@ class DroidScene(TruthScene):
         self._palm = int(model.geom(_PALM_GEOM).id)
         self._tips = [int(model.geom(name).id) for name in _TIP_GEOMS]
         by_name = {item.name: item for item in items}
-        self.targets = [_target(number, goal, by_name) for number, goal in enumerate(self._goals)]
+        self._lasts = [task.rubric[criteria[-1]] for criteria in self._goals]
+        self.targets = [_target(number, last, by_name) for number, last in enumerate(self._lasts)]
 
     def capture(self) -> RawState:
         """As in the base class, but a finger that does not press towards the other one counts as palm.
@@ -114,19 +161,15 @@ class DroidScene(TruthScene):
     def missing(self) -> list[GoalTarget]:
         """Targets of goals with criteria that have not been met so far."""
         reached = self._rubric.reached
-        return [
-            target
-            for target in self.targets
-            if not all(reached[n] for n in self._goals[target.number].criteria)
-        ]
+        return [target for target in self.targets if not all(reached[n] for n in self._goals[target.number])]
 
     def satisfied(self, target: GoalTarget) -> bool:
         """Whether an object is where its goal requires it, and released if required."""
-        last = self._goals[target.number].last
+        last = self._lasts[target.number]
         if not isinstance(last, _Placing) or not self._rubric.is_placed(last):
             return False
         may_be_held = isinstance(last, OnCriterion) and not last.let_go
-        return may_be_held or target.item.index not in self.touch(self.capture()).both
+        return may_be_held or target.item.index not in self.touch(self.capture())[1]
 
     def nearest(self, items: Sequence[Item], point: Vector3) -> Item:
         """The first item: a rubric lists criteria in the order of actions."""
@@ -135,7 +178,7 @@ class DroidScene(TruthScene):
 
     def is_near(self, target: GoalTarget, position: Vector3, margin: float) -> bool:
         """Whether a position is over the target's outline; for an upright goal, whether it is upright."""
-        last = self._goals[target.number].last
+        last = self._lasts[target.number]
         if not isinstance(last, OnCriterion | InsideCriterion):
             return self._rubric.pose(target.item.name).is_upright
         pose = self._rubric.pose(last.target)
@@ -147,17 +190,13 @@ class DroidScene(TruthScene):
         for target in self.targets:
             if target.item is item and target.place is not None and self.satisfied(target):
                 return self._nouns.phrase(target.place)
-        touched = self._touched_by(item)
+        pairs = self._object[self._data.contact.geom]
+        touched = frozenset(pairs[:, ::-1][pairs == self._objects.index(item.name)].tolist())
         for number, name in enumerate(self._objects):
             is_mark = isinstance(self._task.objects[name].shape, MarkShape)
             if (_TABLE if is_mark else number) in touched and self._holds(name, item.name):
                 return self._nouns.phrase(noun_of(name))
         return self._nouns.phrase(GROUND) if _TABLE in touched else ELSEWHERE
-
-    def _touched_by(self, item: Item) -> frozenset[int]:
-        """Indices of the objects in contact with an item."""
-        pairs = self._object[self._data.contact.geom]
-        return frozenset(pairs[:, ::-1][pairs == self._objects.index(item.name)].tolist())
 
     def _holds(self, place: str, name: str) -> bool:
         """Whether one object is in or on another."""
@@ -168,27 +207,25 @@ class DroidScene(TruthScene):
         return self._nouns.prepositions[noun_of(place)] == "on" and rests(one, target, _HALF)
 
 
-def _goals(task: TaskConfig) -> list[_Goal]:
-    """The rubric's goals in its order; every criterion belongs to one."""
-    found: list[_Goal] = []
+def _goals(task: TaskConfig) -> list[tuple[int, ...]]:
+    """The rubric's goals in its order: indices of successive criteria of one object (reach, lift, place)."""
+    found: list[tuple[int, ...]] = []
     pending: dict[str, tuple[int, ...]] = {}
     for number, criterion in enumerate(task.rubric):
         name = criterion.object
         pending[name] = (*pending.get(name, ()), number)
         if isinstance(criterion, _Placing | OpenedCriterion):
-            found.append(_Goal(object=name, criteria=pending.pop(name), last=criterion))
-    for name, numbers in pending.items():
-        found.append(_Goal(object=name, criteria=numbers, last=task.rubric[numbers[-1]]))
-    return sorted(found, key=lambda goal: goal.criteria[0])
+            found.append(pending.pop(name))
+    return sorted([*found, *pending.values()])
 
 
-def _target(number: int, goal: _Goal, items: dict[str, Item]) -> GoalTarget:
-    item = items[goal.object]
+def _target(number: int, last: Criterion, items: dict[str, Item]) -> GoalTarget:
+    item = items[last.object]
     if item.articulation is not None:
         return GoalTarget(number=number, item=item, wanted=Phase.OPEN)
-    match goal.last:
+    match last:
         case OnCriterion() | InsideCriterion():
-            return GoalTarget(number=number, item=item, place=noun_of(goal.last.target))
+            return GoalTarget(number=number, item=item, place=noun_of(last.target))
         case UprightCriterion():
             return GoalTarget(number=number, item=item, place=GROUND, stays=True)
         case _:
@@ -204,29 +241,14 @@ def _items(task: TaskConfig, model: mujoco.MjModel) -> list[Item]:
             found.append(Item(index=len(found), name=name, noun=noun_of(name), body=body, too_wide=wide))
     for name, obj in task.objects.items():
         if isinstance(obj.shape, DrawerShape):
-            found.append(_drawer(task, model, len(found), name, obj.shape))
+            wanted = [
+                each.by for each in task.rubric if isinstance(each, OpenedCriterion) and each.object == name
+            ]
+            joint, end = model.joint(slide_joint(name)), max(wanted, default=_OPEN * obj.shape.travel)
+            slide = Articulation(address=int(joint.qposadr[0]), start=0.0, end=end, switches=False)
+            noun, body = drawer_noun_of(name), int(model.jnt_bodyid[joint.id])
+            found.append(Item(index=len(found), name=name, noun=noun, body=body, articulation=slide))
     return found
-
-
-def _drawer(task: TaskConfig, model: mujoco.MjModel, index: int, name: str, shape: DrawerShape) -> Item:
-    wanted = [each.by for each in task.rubric if isinstance(each, OpenedCriterion) and each.object == name]
-    joint = model.joint(slide_joint(name))
-    end = max(wanted, default=_OPEN * shape.travel)
-    return Item(
-        index=index,
-        name=name,
-        noun=drawer_noun_of(name),
-        body=int(model.jnt_bodyid[joint.id]),
-        articulation=Articulation(address=int(joint.qposadr[0]), start=0.0, end=end, switches=False),
-    )
-
-
-def _owners(model: mujoco.MjModel, items: Sequence[Item]) -> np.ndarray:
-    """Maps a geom to the index of its item."""
-    owner = np.full(model.nbody, NOTHING)
-    for item in items:
-        owner[item.body] = item.index
-    return owner[model.geom_bodyid]
 
 
 def _objects(task: TaskConfig, model: mujoco.MjModel) -> np.ndarray:

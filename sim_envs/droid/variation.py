@@ -1,15 +1,17 @@
-"""Samples variations of camera, lights, table and distractors from (task, init id, seed, strength)."""
+"""Variation of camera, lights, table and distractors from (task, init id, seed, strength)."""
 
 import dataclasses
 import itertools
 import math
 from collections.abc import Mapping, Sequence
 
+import mujoco
 import numpy as np
 from jaxtyping import Float64
 
+from sim_envs.droid.control import EXTERIOR_CAMERA
 from sim_envs.droid.placement import Placement, draw, random_stream
-from sim_envs.droid.shapes import BoxShape, CylinderShape, Shape, SphereShape, footprint
+from sim_envs.droid.shapes import BoxShape, CylinderShape, Shape, SphereShape, about_z, footprint
 from sim_envs.droid.task_file import TaskConfig
 
 Color = tuple[float, float, float]
@@ -159,7 +161,13 @@ def draw_variation(task: TaskConfig, *, init_id: int, seed: int, strength: float
     table = plain + strength * draws.uniform() * (other - plain)
     count = int((MAX_DISTRACTORS + 1) * strength * draws.uniform())
     places = _places(task, draw(task, init_id=init_id, seed=seed), count, draws)
-    colors = _unlike(task)
+    taken = [np.array(obj.color) for obj in task.objects.values()]
+
+    def unlike(color: Color) -> float:
+        return min(float(np.linalg.norm(np.array(color) - each)) for each in taken)
+
+    enough = max(sum(unlike(color) > _UNLIKE for color in _COLORS), MAX_DISTRACTORS)
+    colors = sorted(_COLORS, key=unlike, reverse=True)[:enough]
     chosen = draws.permutation(len(colors))
     return Variation(
         camera_shift=shift,
@@ -191,26 +199,20 @@ def _places(
                 for other, each in standing.items()
             )
             aside = place.x > _BACK or abs(place.y) > _SIDE
-            if aside and apart and _out_of_the_way(at, radius, task, centers):
+            clear = all(
+                np.linalg.norm(at - center) > radius + task.objects[other].footprint + _CLEARANCE
+                for other, center in centers.items()
+            )
+            paths = itertools.combinations([_START, *centers.values()], 2)
+            if (
+                aside
+                and apart
+                and clear
+                and all(_distance(at, *path) > radius + _CLEARANCE for path in paths)
+            ):
                 standing[name] = place
                 break
     return standing
-
-
-def _out_of_the_way(
-    at: Float64[np.ndarray, " 2"],
-    radius: float,
-    task: TaskConfig,
-    centers: Mapping[str, Float64[np.ndarray, " 2"]],
-) -> bool:
-    """Whether a distractor keeps its distance from objects and from paths between them and the gripper."""
-    clear = all(
-        np.linalg.norm(at - center) > radius + task.objects[name].footprint + _CLEARANCE
-        for name, center in centers.items()
-    )
-    ends = [_START, *centers.values()]
-    paths = itertools.combinations(ends, 2)
-    return clear and all(_distance(at, *path) > radius + _CLEARANCE for path in paths)
 
 
 def _distance(
@@ -222,12 +224,58 @@ def _distance(
     return float(np.linalg.norm(at - start - share * along))
 
 
-def _unlike(task: TaskConfig) -> Sequence[Color]:
-    """Colours that differ from those of the task's objects, most different first."""
-    taken = [np.array(obj.color) for obj in task.objects.values()]
+_HIDDEN_GROUP = 5
+"""Group of hidden geoms, which the cameras do not draw."""
 
-    def distance(color: Color) -> float:
-        return min(float(np.linalg.norm(np.array(color) - each)) for each in taken)
 
-    unlike = sum(distance(color) > _UNLIKE for color in _COLORS)
-    return sorted(_COLORS, key=distance, reverse=True)[: max(unlike, MAX_DISTRACTORS)]
+class VariedScene:
+    """A scene with variation between episodes."""
+
+    def __init__(self, task: TaskConfig, model: mujoco.MjModel, *, strength: float) -> None:
+        """Vary a scene built with `varies`, relative to its current values; `strength` is at most 1."""
+        self._task, self._model, self._strength = task, model, strength
+        self._camera = model.camera(EXTERIOR_CAMERA).id
+        self._pos = model.cam_pos[self._camera].copy()
+        self._quat = model.cam_quat[self._camera].copy()
+        self._light_dir, self._light_diffuse = model.light_dir.copy(), model.light_diffuse.copy()
+        self._ambient = model.vis.headlight.ambient.copy()
+        self._diffuse = model.vis.headlight.diffuse.copy()
+        self._table = int(model.geom("table").matid[0])
+        self._tint = model.mat_rgba[self._table, :3] / TABLE_COLOR
+        self._contype, self._conaffinity = model.geom_contype.copy(), model.geom_conaffinity.copy()
+        self._group = model.geom_group.copy()
+        self._bodies = {name: model.body(name).id for name in distractors(task)}
+
+    def apply(self, data: mujoco.MjData, *, init_id: int, seed: int) -> None:
+        """Vary the scene for an episode. `data` has just been reset; call `mj_forward` afterwards."""
+        model = self._model
+        varied = draw_variation(
+            self._task, init_id=init_id, seed=seed, strength=self._strength, lights=model.nlight
+        )
+        model.cam_pos[self._camera] = self._pos + varied.camera_shift
+        mujoco.mju_mulQuat(model.cam_quat[self._camera], _quaternion(varied.camera_turn), self._quat)
+        for light, turn in enumerate(varied.light_turns):
+            mujoco.mju_rotVecQuat(model.light_dir[light], self._light_dir[light], _quaternion(turn))
+        model.light_diffuse[:] = self._light_diffuse * varied.brightness[:-1, None] * varied.warmth
+        model.vis.headlight.ambient = self._ambient * varied.brightness[-1] * varied.warmth
+        model.vis.headlight.diffuse = self._diffuse * varied.brightness[-1] * varied.warmth
+        model.mat_rgba[self._table, :3] = self._tint * varied.table
+        for name, body in self._bodies.items():
+            shown, first = name in varied.places, int(model.body_geomadr[body])
+            geoms = slice(first, first + int(model.body_geomnum[body]))
+            model.geom_contype[geoms] = self._contype[geoms] * shown
+            model.geom_conaffinity[geoms] = self._conaffinity[geoms] * shown
+            model.geom_group[geoms] = self._group[geoms] if shown else _HIDDEN_GROUP
+            model.body_gravcomp[body] = 0 if shown else 1
+            if shown:
+                place = varied.places[name]
+                model.geom_rgba[geoms, :3] = varied.colors[name]
+                data.joint(name).qpos[:] = [place.x, place.y, 0.0, *about_z(place.yaw)]
+
+
+def _quaternion(turn: Float64[np.ndarray, " 3"]) -> Float64[np.ndarray, " 4"]:
+    """The quaternion of a rotation vector."""
+    angle = float(np.linalg.norm(turn))
+    quaternion = np.zeros(4)
+    mujoco.mju_axisAngle2Quat(quaternion, turn / angle if angle else np.array([1.0, 0, 0]), angle)
+    return quaternion

@@ -48,7 +48,8 @@ class AssetSet:
         """The first 12 hexadecimal digits of a SHA-256 over names and contents of all files."""
         total = hashlib.sha256()
         names = (file.relative_to(self.path) for file in self.path.rglob("*") if file.is_file())
-        for name in sorted(name for name in names if not _is_bookkeeping(name)):
+        # Files of download clients (`.cache`, `.gitattributes`) do not count.
+        for name in sorted(name for name in names if not any(part.startswith(".") for part in name.parts)):
             total.update(name.as_posix().encode())
             total.update(hashlib.sha256((self.path / name).read_bytes()).digest())
         return total.hexdigest()[:12]
@@ -67,7 +68,12 @@ def find_assets(source: str | os.PathLike[str] | None = None) -> AssetSet:
         UsageError: The folder is no asset tree, or a download failed.
     """
     if source is None or source == "auto":
-        return _at_hand()
+        if named := os.environ.get(ENVIRONMENT_VARIABLE):
+            return _folder(Path(named), ENVIRONMENT_VARIABLE)
+        for path in (package_root() / "assets", _download_cache()):
+            if not _missing_parts(path):
+                return AssetSet(name="hf-libero", path=path.resolve())
+        return _standins()
     if source == STANDINS:
         return _standins()
     if source == "download":
@@ -75,17 +81,6 @@ def find_assets(source: str | os.PathLike[str] | None = None) -> AssetSet:
     if not Path(source).expanduser().exists() and Path(source).name == source:
         raise unknown("asset source or folder", source, _SOURCES, remedy="Or give the path of a folder.")
     return _folder(Path(source), "--assets")
-
-
-def _at_hand() -> AssetSet:
-    """LIBERO's own assets if configured or already downloaded, else the stand-ins."""
-    named = os.environ.get(ENVIRONMENT_VARIABLE)
-    if named:
-        return _folder(Path(named), ENVIRONMENT_VARIABLE)
-    for path in (package_root() / "assets", _download_cache()):
-        if not _missing_parts(path):
-            return AssetSet(name="hf-libero", path=path.resolve())
-    return _standins()
 
 
 def _standins() -> AssetSet:
@@ -139,8 +134,3 @@ def _download_cache() -> Path:
 def _missing_parts(path: Path) -> list[str]:
     """The parts that are missing or empty."""
     return [part for part in _PARTS if not any((path / part).glob("*"))]
-
-
-def _is_bookkeeping(file: Path) -> bool:
-    """Whether it belongs to a download client (`.cache`, `.gitattributes`)."""
-    return any(part.startswith(".") for part in file.parts)

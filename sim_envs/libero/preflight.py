@@ -27,6 +27,7 @@ _RECORD_EVERY = 5
 _IMAGE_TOLERANCE = 2.0
 """Mean difference in grey levels between renderers."""
 _PINNED = "install the versions that requirements.lock names"
+_NO_AVX512 = "this processor has no AVX-512: runs repeat here, but not bit for bit elsewhere"
 
 
 def check_libero(assets: AssetSet) -> Iterator[CheckResult]:
@@ -39,8 +40,23 @@ def check_libero(assets: AssetSet) -> Iterator[CheckResult]:
     with _open(find_assets(STANDINS)) as sim:
         image, states = _replay(sim, reference["actions"])
         settled = _settles(sim)
-    yield _steps(float(np.abs(states - reference["sim_state"]).max()))
-    yield _image(float(np.abs(image.astype(np.float64) - reference["image_after_settle"]).mean()))
+    name, error = f"{_STEPS} reference control steps", float(np.abs(states - reference["sim_state"]).max())
+    pinned = error == 0 or pin_kernels()
+    yield CheckResult.of(
+        name,
+        "equal bit for bit" if error == 0 else f"states differ by up to {error:.2g}",
+        ok=error == 0,
+        remedy=_PINNED if pinned else _NO_AVX512,
+        otherwise=Status.FAIL if pinned else Status.WARN,
+    )
+    error = float(np.abs(image.astype(np.float64) - reference["image_after_settle"]).mean())
+    yield CheckResult.of(
+        "reference image",
+        "equal bit for bit" if error == 0 else f"differs by {error:.2g} grey levels in the mean",
+        ok=error == 0,
+        remedy="another renderer: compare only runs that were rendered alike",
+        otherwise=Status.WARN if error <= _IMAGE_TOLERANCE else Status.FAIL,
+    )
     if assets.name != STANDINS:
         with _open(assets) as sim:
             settled = _settles(sim)
@@ -67,29 +83,6 @@ def _replay(sim: LiberoSim, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray
 def _settles(sim: LiberoSim) -> bool:
     sim.reset(init_id=0, seed=_SEED, settle_steps=_SETTLE_STEPS)
     return bool(sim.env._eval_predicate(list(_BOWL_ON_RAMEKIN)))
-
-
-def _steps(error: float) -> CheckResult:
-    name = f"{_STEPS} reference control steps"
-    if error == 0:
-        return CheckResult.of(name, "equal bit for bit")
-    detail = f"states differ by up to {error:.2g}"
-    if pin_kernels():
-        return CheckResult.of(name, detail, ok=False, remedy=_PINNED)
-    remedy = "this processor has no AVX-512: runs repeat here, but not bit for bit elsewhere"
-    return CheckResult.of(name, detail, ok=False, remedy=remedy, otherwise=Status.WARN)
-
-
-def _image(error: float) -> CheckResult:
-    if error == 0:
-        return CheckResult.of("reference image", "equal bit for bit")
-    return CheckResult.of(
-        "reference image",
-        f"differs by {error:.2g} grey levels in the mean",
-        ok=False,
-        remedy="another renderer: compare only runs that were rendered alike",
-        otherwise=Status.WARN if error <= _IMAGE_TOLERANCE else Status.FAIL,
-    )
 
 
 def record(path: Path) -> None:

@@ -2,10 +2,11 @@
 
 import gc
 from collections.abc import Mapping
+from typing import Any
 
 import mujoco
 import numpy as np
-from jaxtyping import Float64, UInt8
+from jaxtyping import Bool, Float64, UInt8
 from typing_extensions import override
 
 from configs.errors import UsageError
@@ -13,18 +14,101 @@ from configs.motion import Drift, Shuttle
 from sim_envs.libero.arm import ArmController
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.bootstrap import use_assets
-from sim_envs.libero.contacts import ContactChecker
 from sim_envs.libero.conventions import CAMERAS, CONTROL_HZ
-from sim_envs.libero.libero_env import ResetState, build_env, numpy_seed, reset_env
-from sim_envs.libero.moving import movers
+from sim_envs.libero.experts.scene import ExpertScene
+from sim_envs.libero.libero_env import ResetState, build_env, numpy_seed, read_problem, reset_env
 from sim_envs.libero.tasks import FIRST_SAMPLED, LiberoTask, get_init_state
-from sim_envs.libero.truth.scene import LiberoScene
-from sim_envs.moving.mover import Mover
+from sim_envs.libero.truth import GROUNDS, LiberoScene
+from sim_envs.moving import Bounds, Mover, sample_movers
 from sim_envs.rendering import Cameras
 from sim_envs.scripted.motion import PredictedMotion
 from sim_envs.truth.ground_truth import Truth
+from sim_envs.truth.nouns import FIXTURES
 from sim_envs.truth.tracker import TruthTracker
 from sim_envs.world import AdvanceResult, EpisodeKey, Observation, PhysicsError, World, checked_actions
+
+
+class ContactChecker:
+    """Equivalent to robosuite's `MujocoEnv.check_contact`, but twenty times faster.
+
+    robosuite iterates over contacts in Python and searches lists of names; here each group of geoms is a
+    cached mask over the model's geoms.
+    """
+
+    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData) -> None:
+        """Check the contacts in `data`."""
+        self._model = model
+        self._data = data
+        self._masks: dict[tuple[str, ...], Bool[np.ndarray, " geom"]] = {}
+
+    def __call__(self, geoms_1: Any, geoms_2: Any = None) -> bool:
+        """Whether a geom of the first group touches one of the second, or any geom if None.
+
+        Args:
+            geoms_1: Name of a geom, names, or a robosuite model, which stands for its contact geoms.
+            geoms_2: Likewise, or None.
+        """
+        pairs = self._data.contact.geom
+        first = self._mask(geoms_1)[pairs]
+        if geoms_2 is None:
+            return bool(first.any())
+        second = self._mask(geoms_2)[pairs]
+        return bool((first & second[:, ::-1]).any())
+
+    def _mask(self, geoms: Any) -> Bool[np.ndarray, " geom"]:
+        if not isinstance(geoms, str | list | tuple):
+            geoms = geoms.contact_geoms
+        names = (geoms,) if isinstance(geoms, str) else tuple(geoms)
+        if names not in self._masks:
+            mask = np.zeros(self._model.ngeom, np.bool_)
+            numbers = [mujoco.mj_name2id(self._model, mujoco.mjtObj.mjOBJ_GEOM, name) for name in names]
+            mask[[number for number in numbers if number >= 0]] = True
+            self._masks[names] = mask
+        return self._masks[names]
+
+
+_REACH = (0.4, 0.75)
+"""Range of distances (m) from the robot's base: nearer the arm is folded, at 0.85 it is stretched."""
+
+
+def movable(problem: Mapping[str, Any]) -> list[str]:
+    """The objects that the goals require to be moved and that initially stand on the table or floor.
+
+    Args:
+        problem: A parsed BDDL problem, as LIBERO's `robosuite_parse_problem` returns it.
+    """
+    objects = {name for names in problem["objects"].values() for name in names}
+    grounds = {
+        name for kind, names in problem["fixtures"].items() if FIXTURES[kind] in GROUNDS for name in names
+    }
+    on_ground = {
+        state[1]
+        for state in problem["initial_state"]
+        if state[0] == "on" and problem["regions"].get(state[2], {}).get("target") in grounds
+    }
+    wanted = [goal[1] for goal in problem["goal_state"] if goal[0] in ("in", "on")]
+    return [name for name in dict.fromkeys(wanted) if name in objects & on_ground]
+
+
+def can_move(task: LiberoTask) -> bool:
+    """Whether a task has an object that can move."""
+    return bool(movable(read_problem(task)))
+
+
+def movers(env: Any, motion: Shuttle | Drift, key: EpisodeKey) -> dict[str, Mover]:
+    """The movers of an episode; see `sample_movers`.
+
+    Args:
+        env: LIBERO's environment, reset and settled.
+        motion: The kind of motion.
+        key: The episode, which determines directions and phases.
+    """
+    scene, data = ExpertScene(env), env.sim.data._data
+    camera = data.model.camera(CAMERAS["image"]).id
+    bounds = Bounds(robot=scene.robot_root, reach=_REACH, camera=camera)
+    bodies = {name: scene.body(name) for name in movable(env.parsed_problem)}
+    return sample_movers(data, bodies, motion, bounds, digest=key.digest())
+
 
 ACTION_SIZE = 7
 """End-effector delta (position, axis-angle) and gripper (-1 open, +1 close), clipped to [-1, 1]."""
@@ -98,8 +182,11 @@ class LiberoSim(World):
     @override
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
         self._require_open()
-        if init_id >= FIRST_SAMPLED:
-            self._draw(seed, init_id)
+        if init_id >= FIRST_SAMPLED:  # objects by LIBERO's placement, the arm near its resting position
+            for_objects, for_arm = np.random.SeedSequence((seed, init_id)).generate_state(2)
+            self._reset_env(int(for_objects))
+            joints, draws = self.env.robots[0]._ref_joint_pos_indexes, np.random.default_rng(for_arm)
+            self._data.qpos[joints] += draws.normal(scale=_REST_NOISE, size=len(joints))
         else:
             state = self._stored(init_id)
             self._reset_env(seed)
@@ -199,13 +286,6 @@ class LiberoSim(World):
     def _reset_env(self, seed: int) -> None:
         with use_assets(self.assets.path), numpy_seed(seed):
             reset_env(self.env, self._blank)
-
-    def _draw(self, *numbers: int) -> None:
-        """Sample a state: objects by LIBERO's placement, the arm near its resting position."""
-        for_objects, for_arm = np.random.SeedSequence(numbers).generate_state(2)
-        self._reset_env(int(for_objects))
-        joints = self.env.robots[0]._ref_joint_pos_indexes
-        self._data.qpos[joints] += np.random.default_rng(for_arm).normal(scale=_REST_NOISE, size=len(joints))
 
     def _reset_arm(self) -> ArmController:
         self._require_open()

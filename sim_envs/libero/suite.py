@@ -14,10 +14,9 @@ from sim_envs.libero.bootstrap import PINNED_VERSIONS, check_versions
 from sim_envs.libero.conventions import CONTROL_HZ
 from sim_envs.libero.tasks import FIRST_SAMPLED, LiberoTask, init_states, list_tasks
 from sim_envs.libero.wordings import wordings as wordings_of
-from sim_envs.moving.movable import require_movable
 from sim_envs.preflight import CheckResult
 from sim_envs.scripted.policy import ScriptedPolicy
-from sim_envs.suite import Assets, InitIds, Task
+from sim_envs.suite import Assets, InitIds, Task, require_movable
 from sim_envs.world import EpisodeKey, World
 
 
@@ -117,6 +116,6 @@ class LiberoSuite:
 
 
 def _can_move(task: LiberoTask) -> bool:
-    from sim_envs.libero.moving import can_move  # slow: the experts' scene
+    from sim_envs.libero.sim import can_move  # slow: the experts' scene
 
     return can_move(task)

@@ -8,7 +8,6 @@ wording is new, their vocabulary is not.
 import dataclasses
 import functools
 import re
-from collections.abc import Mapping, Sequence
 
 from configs.errors import UsageError
 from configs.schema import Wordings
@@ -151,9 +150,13 @@ def wordings(instruction: str, name: Wordings) -> tuple[str, ...]:
     if name == "benchmark":
         return (instruction,)
     clauses = [_clause(text, instruction) for text in _NEXT_CLAUSE.split(instruction)]
-    if name == "held_out":
-        return _joined([clause.held_out for clause in clauses])
-    return (instruction, *_joined([clause.training for clause in clauses])[1:])
+    ways = [clause.held_out if name == "held_out" else clause.training for clause in clauses]
+    # The i-th wordings of all clauses are joined; those of clauses with fewer wordings repeat.
+    joined = tuple(
+        functools.reduce(_then, (of_clause[index % len(of_clause)] for of_clause in ways))
+        for index in range(max(map(len, ways)))
+    )
+    return joined if name == "held_out" else (instruction, *joined[1:])
 
 
 def _clause(text: str, instruction: str) -> ClauseTemplates:
@@ -167,28 +170,16 @@ def _clause(text: str, instruction: str) -> ClauseTemplates:
         )
     several = parts["thing"].startswith(("both ", "them"))
     grammar = {"it": "them", "goes": "go"} if several else {"it": "it", "goes": "goes"}
-    frames, words = _fitting(frames, parts), {**parts, **grammar}
+    words = {**parts, **grammar}
+    if frames is _MOVE and parts["place"].endswith(" it"):
+        frames = _MOVE_TO_IT
+    elif frames is _MOVE and _IS_AT_A_SIDE.search(parts["thing"]):
+        frames = _MOVE_WHAT_IS_AT_A_SIDE
+    elif frames is _MOVE and _IS_SOMEWHERE.search(parts["thing"]):
+        frames = _MOVE_WHAT_IS_SOMEWHERE
     training = [frame.format_map(words) for frame in frames.training]
     held_out = [frame.format_map(words) for frame in frames.held_out]
     return ClauseTemplates(training=tuple(dict.fromkeys([text, *training])), held_out=tuple(held_out))
-
-
-def _fitting(frames: ClauseTemplates, parts: Mapping[str, str]) -> ClauseTemplates:
-    if frames is not _MOVE:
-        return frames
-    if parts["place"].endswith(" it"):
-        return _MOVE_TO_IT
-    if _IS_AT_A_SIDE.search(parts["thing"]):
-        return _MOVE_WHAT_IS_AT_A_SIDE
-    return _MOVE_WHAT_IS_SOMEWHERE if _IS_SOMEWHERE.search(parts["thing"]) else _MOVE
-
-
-def _joined(ways: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Join the i-th wordings of all clauses; those of clauses with fewer wordings repeat."""
-    return tuple(
-        functools.reduce(_then, (of_clause[index % len(of_clause)] for of_clause in ways))
-        for index in range(max(map(len, ways)))
-    )
 
 
 def _then(before: str, after: str) -> str:

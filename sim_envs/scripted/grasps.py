@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Float64, Int64
 
 from sim_envs.scripted.gripper import PANDA, downward
 from sim_envs.scripted.poses import Matrix3, Pose, Vector3
@@ -130,7 +130,8 @@ class _View:
         free = np.maximum(self._lowest_tips(self._all, _MARGIN), between + _MARGIN)
         tips = np.maximum(free, material - _DEEPEST)
         easy = self._lowest_tips(self._others, _MARGIN + _ROOM)
-        for cell in self._sample(material - tips > _SHALLOWEST):
+        cells = np.argwhere(material - tips > _SHALLOWEST)
+        for cell in cells[:: max(1, math.ceil(len(cells) / _PER_YAW))]:  # evenly spaced
             grasp = self._close_over(cell, tips, easy)
             if grasp is not None:
                 missing = _DEEPEST - (material - tips)[tuple(cell)]
@@ -148,11 +149,6 @@ class _View:
         hand = seen.under_rectangle((PANDA.hand[0] + margin, PANDA.hand[1] + margin))
         return np.maximum.reduce([ends, thicker - PANDA.thick, hand - PANDA.tip - PANDA.palm]) + margin
 
-    def _sample(self, possible: Bool[np.ndarray, "nx ny"]) -> Int64[np.ndarray, "_ 2"]:
-        """An evenly spaced subset of the feasible cells."""
-        cells = np.argwhere(possible)
-        return cells[:: max(1, math.ceil(len(cells) / _PER_YAW))]
-
     def _close_over(
         self,
         cell: Int64[np.ndarray, " 2"],
@@ -162,7 +158,13 @@ class _View:
         """The grasp at a cell, centered between the fingers if there is room."""
         x, y = self._all.center_of(cell)
         tip = tips[tuple(cell)]
-        touched = self._between_pads(x, y, tip)
+        points = self._obj
+        touched = points[
+            (np.abs(points[:, 0] - x) < PANDA.inner)
+            & (np.abs(points[:, 1] - y) < PANDA.pad_half_width)
+            & (points[:, 2] > tip)
+            & (points[:, 2] < tip + PANDA.pad_high)
+        ]
         if len(touched) == 0:
             return None
         low, high = touched[:, 0].min(), touched[:, 0].max()
@@ -170,6 +172,8 @@ class _View:
         centered = self._all.cells_of(np.array([[middle, y]]))[0]
         if tips[tuple(centered)] <= tip + _FLAT:
             x, cell = middle, centered
+        # Offsets across the closing direction at which the fingers first touch the object.
+        offsets = (touched[np.abs(touched[:, 0] - end) < _FLAT, 1].mean() - y for end in (low, high))
         crowded = min(max(float(easy[tuple(cell)]) - float(tip), 0.0), _HIGHEST)
         cost = (
             _WIDTH_COST * (high - low)
@@ -177,22 +181,8 @@ class _View:
             + _LEVER_COST * (math.hypot(middle, y) + abs(y))
             + _TURN_COST * self._turned_away
             + _ROOM_COST * crowded
-            + sum(abs(self._touched_at(end, touched) - y) for end in (low, high))
+            + sum(abs(float(offset)) for offset in offsets)
         )
         position = self._upright @ np.array([x, y, tip + PANDA.tip])
         pose = Pose(position=position, rotation=self._turn)
         return Grasp(pose=pose, width=float(high - low), cost=float(cost))
-
-    def _between_pads(self, x: float, y: float, tip: float) -> Points:
-        """The object's points between the pads."""
-        points = self._obj
-        return points[
-            (np.abs(points[:, 0] - x) < PANDA.inner)
-            & (np.abs(points[:, 1] - y) < PANDA.pad_half_width)
-            & (points[:, 2] > tip)
-            & (points[:, 2] < tip + PANDA.pad_high)
-        ]
-
-    def _touched_at(self, end: float, touched: Points) -> float:
-        """Offset (m) across the closing direction at which a finger first touches the object."""
-        return float(touched[np.abs(touched[:, 0] - end) < _FLAT, 1].mean())

@@ -8,7 +8,7 @@ import mujoco
 import numpy as np
 from jaxtyping import Float64, Int
 
-from sim_envs.scripted.poses import Pose, Vector3, Vector6
+from sim_envs.scripted.poses import Pose, Vector3
 
 Joints = Float64[np.ndarray, " joints"]
 
@@ -27,19 +27,6 @@ _HOMING = 0.02
 
 _OVERLAP = 0.001
 """Penetrations smaller than this (m) are no collisions."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class HeldObject:
-    """An object held by the gripper.
-
-    Attributes:
-        body: Id of its body, which has a free joint.
-        grip: Its pose in the gripper's frame.
-    """
-
-    body: int
-    grip: Pose
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,7 +71,7 @@ class ReachabilityCheck:
         *,
         start: Joints | None = None,
         beside: int | None = None,
-        holding: HeldObject | None = None,
+        holding: tuple[int, Pose] | None = None,
     ) -> list[Joints] | None:
         """The joint positions (rad) for gripper poses in sequence.
 
@@ -94,7 +81,8 @@ class ReachabilityCheck:
             poses: Poses of the grip site.
             start: Initial joint positions; the current ones by default.
             beside: Id of a body that the arm may touch.
-            holding: The held object; the arm may touch it, but it may touch nothing else.
+            holding: Id of the body of a held object, with a free joint, and its pose in the gripper's frame;
+                the arm may touch it, but it may touch nothing else.
         """
         path: list[Joints] = []
         joints = self._start if start is None else start
@@ -119,47 +107,37 @@ class ReachabilityCheck:
             if missing[0] < _NEAR and missing[1] < _ALIGNED:
                 return joints
             taken = twist * np.repeat(np.minimum(1.0, _LONGEST / np.maximum(missing, 1e-9)), 3)
-            joints = np.clip(joints + self._step(taken, joints), *self._arm.limits.T)
+            jacobian = np.zeros((6, self._model.nv))
+            mujoco.mj_jacSite(self._model, self._data, jacobian[:3], jacobian[3:], self._arm.site)
+            jacobian = jacobian[:, self._arm.dof]
+            inverse = jacobian.T @ np.linalg.inv(jacobian @ jacobian.T + _SOFTNESS * np.eye(6))
+            homing = _HOMING * (self._arm.resting - joints)
+            step = inverse @ (taken - jacobian @ homing) + homing
+            joints = np.clip(joints + step, *self._arm.limits.T)
         return None
 
-    def _step(self, twist: Vector6, joints: Joints) -> Joints:
-        jacobian = np.zeros((6, self._model.nv))
-        mujoco.mj_jacSite(self._model, self._data, jacobian[:3], jacobian[3:], self._arm.site)
-        jacobian = jacobian[:, self._arm.dof]
-        inverse = jacobian.T @ np.linalg.inv(jacobian @ jacobian.T + _SOFTNESS * np.eye(6))
-        homing = _HOMING * (self._arm.resting - joints)
-        return inverse @ (twist - jacobian @ homing) + homing
-
-    def _touches(self, joints: Joints, beside: int | None, holding: HeldObject | None) -> bool:
+    def _touches(self, joints: Joints, beside: int | None, holding: tuple[int, Pose] | None) -> bool:
         self._move(joints)
+        roots, moving = self._model.body_rootid, {self._arm.root}
         if holding is not None:
-            self._move_along(holding)
+            body, grip = holding
+            moving.add(int(roots[body]))
+            pose = self._pose().after(grip)
+            place = int(self._model.jnt_qposadr[self._model.body_jntadr[body]])
+            self._data.qpos[place : place + 3] = pose.position
+            mujoco.mju_mat2Quat(self._data.qpos[place + 3 : place + 7], pose.rotation.ravel())
+            mujoco.mj_kinematics(self._model, self._data)
         mujoco.mj_collision(self._model, self._data)
-        held = [] if holding is None else [self._root(holding.body)]
-        moving = {self._arm.root, *held}
-        allowed = moving if beside is None else moving | {self._root(beside)}
-        return any(bool(pair & moving) and not pair <= allowed for pair in self._pairs())
-
-    def _pairs(self) -> list[set[int]]:
-        """Pairs of root bodies in collision."""
+        allowed = moving if beside is None else moving | {int(roots[beside])}
         contacts, count = self._data.contact, self._data.ncon
-        roots = self._model.body_rootid[self._model.geom_bodyid[contacts.geom[:count]]]
-        return [set(pair) for pair in roots[contacts.dist[:count] < -_OVERLAP].tolist()]
-
-    def _root(self, body: int) -> int:
-        return int(self._model.body_rootid[body])
+        overlapping = contacts.geom[:count][contacts.dist[:count] < -_OVERLAP]
+        pairs = map(set, roots[self._model.geom_bodyid[overlapping]].tolist())
+        return any(bool(pair & moving) and not pair <= allowed for pair in pairs)
 
     def _move(self, joints: Joints) -> None:
         self._data.qpos[self._arm.qpos] = joints
         mujoco.mj_kinematics(self._model, self._data)
         mujoco.mj_comPos(self._model, self._data)
-
-    def _move_along(self, holding: HeldObject) -> None:
-        pose = self._pose().after(holding.grip)
-        place = int(self._model.jnt_qposadr[self._model.body_jntadr[holding.body]])
-        self._data.qpos[place : place + 3] = pose.position
-        mujoco.mju_mat2Quat(self._data.qpos[place + 3 : place + 7], pose.rotation.ravel())
-        mujoco.mj_kinematics(self._model, self._data)
 
     def _pose(self) -> Pose:
         return Pose.of(self._data.site(self._arm.site))

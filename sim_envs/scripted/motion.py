@@ -1,8 +1,7 @@
-"""Building blocks of skills: waypoints, gripper motions, and how motions end."""
+"""Building blocks of skills: waypoints and gripper motions."""
 
 import dataclasses
-import enum
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -11,15 +10,6 @@ from sim_envs.truth.ground_truth import Phase
 
 OPEN, CLOSED = -1.0, 1.0
 """Gripper commands of LIBERO's action space."""
-
-
-class MotionOutcome(enum.Enum):
-    """Why a motion ended."""
-
-    REACHED = enum.auto()
-    INTERRUPTED = enum.auto()
-    STUCK = enum.auto()
-    TIMEOUT = enum.auto()
 
 
 PredictedMotion = Callable[[float], Vector3]
@@ -89,5 +79,5 @@ class GripperMotion:
     finished: Callable[[], bool] = lambda: False
 
 
-Skill = Generator[GripperMotion, MotionOutcome, None]
-"""A skill yields motions and is sent the outcome of each; in between it may read the scene."""
+Skill = Iterator[GripperMotion]
+"""A skill yields motions; it continues when one has ended, and may read the scene in between."""

@@ -4,15 +4,13 @@ Noise is injected into executed actions, never into recorded labels, so that dem
 (after DART, Laskey et al., 2017, arXiv 1703.09327).
 """
 
-import dataclasses
 import enum
-from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float64
 
 from configs.errors import UsageError
-from sim_envs.scripted.motion import GripperMotion, Waypoint
+from sim_envs.scripted.motion import GripperMotion
 from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey
 
@@ -49,26 +47,6 @@ class _Kind(enum.Enum):
     MISSED_GRASP = enum.auto()
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class MotionVariation:
-    """Random variation of one motion.
-
-    Attributes:
-        pace: Fraction of full speed.
-        shifts: Displacement (m) of each waypoint.
-    """
-
-    pace: float
-    shifts: Float64[np.ndarray, "waypoints 3"]
-
-    def path(self, path: Sequence[Waypoint]) -> list[Waypoint]:
-        """The shifted waypoints."""
-        return [
-            dataclasses.replace(point, pose=point.pose.shifted(shift))
-            for point, shift in zip(path, self.shifts, strict=True)
-        ]
-
-
 class ExpertNoise:
     """All randomness of a noisy expert in one episode: a function of level and episode key."""
 
@@ -84,46 +62,35 @@ class ExpertNoise:
         self._kind, self._left = _Kind.PAUSE, 0
         self._drift = np.zeros(7)
 
-    def motion_variation(self, motion: GripperMotion) -> MotionVariation:
-        """Sample the variation of a new motion."""
+    def motion_variation(self, motion: GripperMotion) -> tuple[float, Float64[np.ndarray, "waypoints 3"]]:
+        """Sample the pace of a new motion (fraction of full speed), and the shift (m) of each waypoint."""
         path = motion.path()
         shifts = self._draws.normal(0.0, _ASIDE * self._level, (len(path), 3))
         shifts[:, 2] = self._draws.uniform(0.0, _HIGHER * self._level, len(path))
         for shift, waypoint in zip(shifts, path, strict=True):
             shift[:] *= waypoint is not path[-1] and np.isfinite(waypoint.near) and waypoint.near >= _ROOMY
-        return MotionVariation(
-            pace=1.0 - _SLOWEST * self._level * float(self._draws.uniform()), shifts=shifts
-        )
+        return 1.0 - _SLOWEST * self._level * float(self._draws.uniform()), shifts
 
     def disturb(self, actions: Actions, phase: Phase) -> tuple[Actions, bool]:
         """The actions with noise, and whether a disturbance is active."""
-        self._maybe_begin(phase)
-        noisy = actions + self._level * _JITTER * self._draws.normal(size=actions.shape)
-        if self._left == 0:
-            return np.clip(noisy, -1.0, 1.0), False
-        self._left -= 1
-        return np.clip(self._disturbed(noisy), -1.0, 1.0), True
-
-    def _maybe_begin(self, phase: Phase) -> None:
         chance, kind, length = self._draws.uniform(), self._draws.integers(2), self._draws.integers(_QUERIES)
         way, size = self._draws.normal(size=3), self._draws.uniform(*_DRIFT)
-        if self._left:
-            return
-        if phase is Phase.GRASP:
-            self._kind, limit = _Kind.MISSED_GRASP, _MISSED
-        else:
-            self._kind, limit = (_Kind.PAUSE, _Kind.DRIFT)[kind], _DISTURBED
-        self._drift[:3] = size * way / np.linalg.norm(way)
-        self._left = 1 + int(length) if chance < limit * self._level else 0
-
-    def _disturbed(self, actions: Actions) -> Actions:
-        if self._kind is _Kind.DRIFT:
-            return actions + self._drift
-        still = actions.copy()
-        still[:, :6] = 0.0
-        if self._kind is _Kind.MISSED_GRASP:
-            still[:, 6] = -still[:, 6]
-        return still
+        if not self._left:
+            self._kind = _Kind.MISSED_GRASP if phase is Phase.GRASP else (_Kind.PAUSE, _Kind.DRIFT)[kind]
+            limit = _MISSED if phase is Phase.GRASP else _DISTURBED
+            self._drift[:3] = size * way / np.linalg.norm(way)
+            self._left = 1 + int(length) if chance < limit * self._level else 0
+        noisy = actions + self._level * _JITTER * self._draws.normal(size=actions.shape)
+        disturbed = self._left > 0
+        if disturbed:
+            self._left -= 1
+            if self._kind is _Kind.DRIFT:
+                noisy += self._drift
+            else:
+                noisy[:, :6] = 0.0
+            if self._kind is _Kind.MISSED_GRASP:
+                noisy[:, 6] *= -1.0
+        return np.clip(noisy, -1.0, 1.0), disturbed
 
 
 def checked_level(noise: float) -> float:

@@ -4,8 +4,7 @@ import dataclasses
 import enum
 from collections.abc import Iterable
 
-from sim_envs.truth.nouns import Nouns
-from sim_envs.truth.places import HOUSEHOLD
+from sim_envs.truth.nouns import HOUSEHOLD, Nouns
 
 
 class Phase(enum.StrEnum):

@@ -1,4 +1,4 @@
-"""The nouns of a world: movable objects, parts that open or switch, and places."""
+"""The nouns of a world, and the default vocabulary: LIBERO's nouns, as in its instructions."""
 
 import dataclasses
 import functools
@@ -37,3 +37,99 @@ class Nouns:
     def prepositions(self) -> Mapping[str, str]:
         """Maps a place to its preposition."""
         return dict(self.places)
+
+
+THINGS: Mapping[str, str] = {
+    "akita_black_bowl": "black bowl",
+    "alphabet_soup": "alphabet soup",
+    "basket": "basket",
+    "bbq_sauce": "bbq sauce",
+    "black_book": "book",
+    "butter": "butter",
+    "chefmate_8_frypan": "frying pan",
+    "chocolate_pudding": "chocolate pudding",
+    "cookies": "cookie box",
+    "cream_cheese": "cream cheese",
+    "glazed_rim_porcelain_ramekin": "ramekin",
+    "ketchup": "ketchup",
+    "milk": "milk",
+    "moka_pot": "moka pot",
+    "new_salad_dressing": "salad dressing",
+    "orange_juice": "orange juice",
+    "plate": "plate",
+    "porcelain_mug": "white mug",
+    "red_coffee_mug": "red mug",
+    "salad_dressing": "salad dressing",
+    "tomato_sauce": "tomato sauce",
+    "white_bowl": "white bowl",
+    "white_yellow_mug": "yellow and white mug",
+    "wine_bottle": "wine bottle",
+    "wooden_tray": "tray",
+    "yellow_book": "book",
+}
+"""Maps the category of a movable object to its noun."""
+
+FIXTURES: Mapping[str, str] = {
+    "desk_caddy": "caddy",
+    "flat_stove": "stove",
+    "floor": "floor",
+    "kitchen_table": "table",
+    "living_room_table": "table",
+    "microwave": "microwave",
+    "study_table": "table",
+    "table": "table",
+    "white_cabinet": "cabinet",
+    "wine_rack": "wine rack",
+    "wooden_cabinet": "cabinet",
+    "wooden_two_layer_shelf": "shelf",
+}
+"""Maps the category of a fixture to its noun."""
+
+QUALIFIERS = ("left", "right", "front", "middle", "back", "other")
+"""Distinguish objects of one noun, as in LIBERO's instructions: seen from opposite the robot."""
+
+LEVELS = ("top", "middle", "bottom")
+DRAWERS = tuple(f"{level} drawer of the cabinet" for level in LEVELS)
+PARTS = (*DRAWERS, "microwave", "stove")
+"""Parts that can be opened or turned on."""
+
+_SIDES = ("left", "right", "front", "back")
+_COMPARTMENTS = tuple(f"{side} compartment of the caddy" for side in _SIDES)
+_TOPS = tuple(f"top of the {fixture}" for fixture in ("cabinet", "microwave", "shelf"))
+UPPER_SHELF, LOWER_SHELF = "cabinet shelf", "space under the shelf"
+
+_THING_NOUNS = tuple(sorted(set(THINGS.values())))
+_FIXTURE_NOUNS = tuple(sorted(set(FIXTURES.values())))
+_BESIDE = frozenset(
+    f"{side} of the {landmark}" for side in _SIDES for landmark in (*_THING_NOUNS, *_FIXTURE_NOUNS)
+)
+
+MOVABLE = frozenset(
+    [*_THING_NOUNS, *(f"{qualifier} {noun}" for qualifier in QUALIFIERS for noun in _THING_NOUNS)]
+)
+"""Nouns of movable objects."""
+
+PLACES = frozenset(
+    [*MOVABLE, *_FIXTURE_NOUNS, *DRAWERS, *_COMPARTMENTS, *_TOPS, UPPER_SHELF, LOWER_SHELF, *_BESIDE]
+)
+"""Nouns of places."""
+
+_INSIDE = frozenset(
+    [
+        *DRAWERS,
+        *_COMPARTMENTS,
+        LOWER_SHELF,
+        "microwave",
+        *(noun for noun in MOVABLE if noun.endswith(("bowl", "mug", "basket", "tray"))),
+    ]
+)
+HOUSEHOLD = Nouns(
+    movable=MOVABLE,
+    parts=frozenset(PARTS),
+    places=frozenset(
+        (place, "to" if place in _BESIDE else "in" if place in _INSIDE else "on") for place in PLACES
+    ),
+)
+"""The default vocabulary."""
+
+phrase = HOUSEHOLD.phrase

@@ -94,19 +94,6 @@ class GoalTarget:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GripperContacts:
-    """Indices of the items that the gripper touches.
-
-    Attributes:
-        any: Items touched by a finger or the hand.
-        both: Items touched by both fingers.
-    """
-
-    any: frozenset[int]
-    both: frozenset[int]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class RawState:
     """Copied simulator state of one control step.
 
@@ -191,8 +178,8 @@ class TruthScene(abc.ABC):
         assert item.articulation is not None
         return float(self._qpos[item.articulation.address])
 
-    def touch(self, moment: RawState) -> GripperContacts:
-        """The gripper's contacts in a captured state."""
+    def touch(self, moment: RawState) -> tuple[frozenset[int], frozenset[int]]:
+        """Indices of the items touched by a finger or the hand, and by both fingers, in a captured state."""
         by = self._side[moment.contacts]
         touched: dict[int, int] = {}
         for row in np.flatnonzero(by[:, 0] | by[:, 1]):
@@ -201,7 +188,7 @@ class TruthScene(abc.ABC):
             if other >= 0:
                 touched[other] = touched.get(other, 0) | int(by[row, mine])
         both = frozenset(item for item, fingers in touched.items() if fingers & LEFT and fingers & RIGHT)
-        return GripperContacts(any=frozenset(touched), both=both)
+        return frozenset(touched), both
 
     def missing(self) -> list[GoalTarget]:
         """The targets of unsatisfied goals."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from sim_envs.truth.ground_truth import Fact
-from sim_envs.truth.places import FIXTURES, LEVELS, THINGS
+from sim_envs.truth.nouns import FIXTURES, LEVELS, THINGS
 
 STABLE_STEPS = 3
 """Control steps for which a goal must have been true, and an object lifted."""

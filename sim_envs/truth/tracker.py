@@ -1,14 +1,243 @@
-"""Tracks the ground truth of an episode: updated after every control step, read at queries."""
+"""Tracks phase and ground truth of an episode: updated after every control step, read at queries."""
+
+import dataclasses
+import math
+from collections import deque
+from collections.abc import Sequence
 
 import numpy as np
 
-from sim_envs.truth.ground_truth import HELD, CompletedAction, Fact, Memory, Truth, Verb
-from sim_envs.truth.phases import Debouncer, PhaseTracker
-from sim_envs.truth.places import HOUSEHOLD
-from sim_envs.truth.scene import Item, RawState, TruthScene
+from sim_envs.truth.ground_truth import HELD, CompletedAction, Fact, Memory, Narration, Phase, Truth, Verb
+from sim_envs.truth.nouns import HOUSEHOLD
+from sim_envs.truth.scene import GoalTarget, Item, RawState, TruthScene, Vector3
 from sim_envs.truth.textual_memory import GoalTracker
 
-_MOVED = 0.05
+CONFIRM_S = 0.15
+"""A change of phase, or a lost grasp, must last this long to count."""
+
+HOLD_S = 0.3
+"""Shortest duration of a phase."""
+
+_LOOK_AHEAD_S, _LOOK_BACK_S = 0.4, 0.25
+_QUERY_EVERY = 3
+_LIFTED, _MOVED, _SLIDING, _TURNING = 0.015, 0.02, 0.005, 0.03
+"""Thresholds since grasping: lift (m), horizontal motion (m). Within `_LOOK_BACK_S`: sliding (m), fraction of
+joint travel."""
+
+_OVER, _LEFT_BEHIND, _APPROACHED = 0.03, 0.12, 0.01
+"""Distances (m): from the target, within which an object is being placed; from a released object, at which
+the retreat ends; and by which the gripper approaches it again, which ends the retreat earlier."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GraspState:
+    """A grasped object, and how it has moved since.
+
+    Attributes:
+        item: The object.
+        start: Its position when it was grasped (m).
+        lifted: Whether it has been lifted.
+        moved: Whether it has been moved.
+    """
+
+    item: Item
+    start: Vector3
+    lifted: bool = False
+    moved: bool = False
+
+    def at(self, position: Vector3) -> "GraspState":
+        """The grasp state with the object at a new position (m)."""
+        way = position - self.start
+        rise, slide = float(way[2]), math.hypot(way[0], way[1])
+        return dataclasses.replace(
+            self, lifted=self.lifted or rise > _LIFTED, moved=self.moved or rise > _LIFTED or slide > _MOVED
+        )
+
+
+class Debouncer:
+    """Suppresses changes that do not last, and changes in quick succession."""
+
+    def __init__(self, value: Narration, *, control_hz: float) -> None:
+        self.value = value
+        self._confirm, self._hold = round(CONFIRM_S * control_hz), round(HOLD_S * control_hz)
+        self._candidate, self._repeats, self._since_change = value, 0, self._hold
+
+    def update(self, value: Narration) -> Narration:
+        """Process the value of one more control step; `done` passes at once."""
+        self._repeats = self._repeats + 1 if value == self._candidate else 1
+        self._candidate = value
+        self._since_change += 1
+        confirmed = self._repeats >= self._confirm and self._since_change > self._hold
+        if value != self.value and (confirmed or value.phase is Phase.DONE):
+            self.value, self._since_change = value, 1
+        return self.value
+
+
+class PhaseTracker:
+    """Tracks the phase of one episode, one control step at a time.
+
+    Attributes:
+        grip: The grasped object; None if nothing is grasped.
+        touched: Indices of the items that the gripper touches.
+        sliding: The object that is being pushed, grasped or not.
+    """
+
+    def __init__(self, scene: TruthScene, *, control_hz: float) -> None:
+        self._scene = scene
+        self._lost_after = round(CONFIRM_S * control_hz)
+        self._past: deque[RawState] = deque(maxlen=round(_LOOK_BACK_S * control_hz) + 1)
+        self._touches: deque[frozenset[int]] = deque(maxlen=self._past.maxlen)
+        self._loose_steps = 0
+        self._released: Item | None = None
+        self._released_at = 0.0
+        self._approached: Item | None = None
+        self._queries = 0
+        self.grip: GraspState | None = None
+        self.touched: frozenset[int] = frozenset()
+        self._between: frozenset[int] = frozenset()
+        self.sliding: Item | None = None
+
+    def update(self, moment: RawState, missing: Sequence[GoalTarget]) -> Narration:
+        """The phase at one more control step, before debouncing, given the unsatisfied goals."""
+        self.touched, self._between = self._scene.touch(moment)
+        self._past.append(moment)
+        self._touches.append(self.touched)
+        self.sliding = None
+        self._follow_grip()
+        if not missing:
+            return Narration(phase=Phase.DONE)
+        return (
+            self._while_holding(missing)
+            or self._at_part(missing)
+            or self._while_touching(missing)
+            or self._in_free_space(missing)
+        )
+
+    def travelled(self, item: Item) -> float:
+        """Distance (m) that an object has moved within `_LOOK_BACK_S`."""
+        now, before = self._past[-1].positions[item.index], self._past[0].positions[item.index]
+        return _length(now - before)
+
+    def _pushed(self, item: Item) -> float:
+        """Distance (m) that a touched object has moved within `_LOOK_BACK_S`, since it was touched."""
+        moments = zip(self._past, self._touches, strict=True)
+        first = next(moment for moment, touch in moments if item.index in touch)
+        return _length(self._past[-1].positions[item.index] - first.positions[item.index])
+
+    def _follow_grip(self) -> None:
+        if self.grip is not None:
+            held = self.grip.item.index
+            self._loose_steps = 0 if held in self._between else self._loose_steps + 1
+            if self._loose_steps < self._lost_after and held in self.touched:
+                self.grip = self.grip.at(self._past[-1].positions[held])
+                return
+            self._release(self.grip.item)
+            self.grip = None
+        things = [item for item in self._scene.things if item.index in self._between and not item.too_wide]
+        if things:
+            start = self._past[-1].positions[things[0].index]
+            self.grip, self._loose_steps = GraspState(item=things[0], start=start), 0
+
+    def _release(self, item: Item) -> None:
+        """Start the retreat from an item."""
+        self._released, self._released_at = item, self._gap(item)
+
+    def _gap(self, item: Item) -> float:
+        return _length(self._past[-1].positions[item.index] - self._past[-1].gripper)
+
+    def _while_holding(self, missing: Sequence[GoalTarget]) -> Narration | None:
+        if self.grip is None:
+            return None
+        item, target = self.grip.item, self._target(self.grip.item, missing)
+        if not self.grip.moved:
+            return Narration(phase=Phase.GRASP, object=item.noun)
+        if not self.grip.lifted:
+            self.sliding = item
+            return _moving(Phase.PUSH, item, target)
+        near = target is not None and self._scene.is_near(target, self._past[-1].positions[item.index], _OVER)
+        return _moving(Phase.PLACE if near else Phase.CARRY, item, target)
+
+    def _target(self, item: Item, missing: Sequence[GoalTarget]) -> GoalTarget | None:
+        """The target of an object: of its first unsatisfied goal, else of its first goal."""
+        return next(
+            (target for target in (*missing, *self._scene.targets) if target.item is item and target.place),
+            None,
+        )
+
+    def _at_part(self, missing: Sequence[GoalTarget]) -> Narration | None:
+        """The phase while touching a part: by its motion, else by its goal."""
+        for number, item in enumerate(self._scene.parts):
+            if item.index not in self.touched:
+                continue
+            joint = item.articulation
+            assert joint is not None
+            way = (self._past[-1].joints[number] - self._past[0].joints[number]) / (joint.end - joint.start)
+            if abs(way) >= _TURNING:
+                there, back = (Phase.TURN_ON, Phase.TURN_OFF) if joint.switches else (Phase.OPEN, Phase.CLOSE)
+                phase = there if way > 0 else back
+            else:
+                phases = (
+                    target.wanted if target.item is item else Phase.OPEN
+                    for target in missing
+                    if item in (target.item, target.gate)
+                )
+                phase = next(phases, None)
+            if phase is not None:
+                self._release(item)
+                return Narration(phase=phase, object=item.noun)
+        return None
+
+    def _while_touching(self, missing: Sequence[GoalTarget]) -> Narration | None:
+        """The phase while touching an object without grasping it: retreat, push, or grasp."""
+        for item in self._scene.things if self.touched else ():
+            if item.index not in self.touched:
+                continue
+            if item is self._released:
+                return Narration(phase=Phase.RETREAT, object=item.noun)
+            wanted = any(target.item is item for target in missing)
+            if self._pushed(item) > _SLIDING or (item.too_wide and wanted):
+                self.sliding = item
+                return _moving(Phase.PUSH, item, self._target(item, missing))
+            if wanted:
+                return Narration(phase=Phase.GRASP, object=item.noun)
+        return None
+
+    def _in_free_space(self, missing: Sequence[GoalTarget]) -> Narration:
+        """The phase while touching nothing: retreat or approach."""
+        if self._released is not None:
+            gap = self._gap(self._released)
+            if self._released_at - _APPROACHED < gap < self._released_at + _LEFT_BEHIND:
+                return Narration(phase=Phase.RETREAT, object=self._released.noun)
+            self._released = None
+        wanted = [target.item for target in missing]
+        wanted += [
+            target.gate for target in missing if target.gate and self._scene.state(target.gate) != "open"
+        ]
+        return Narration(phase=Phase.APPROACH, object=self._heading(wanted).noun)
+
+    def _heading(self, wanted: Sequence[Item]) -> Item:
+        """The item that the gripper approaches; updated only every few steps, since it is expensive."""
+        if len(wanted) == 1:
+            return wanted[0]
+        self._queries += 1
+        if self._approached is None or self._approached not in wanted or self._queries % _QUERY_EVERY == 0:
+            here, before = self._past[-1].gripper, self._past[0].gripper
+            ahead = here + _LOOK_AHEAD_S / _LOOK_BACK_S * (here - before)
+            self._approached = self._scene.nearest(wanted, ahead)
+        return self._approached
+
+
+def _moving(phase: Phase, item: Item, target: GoalTarget | None) -> Narration:
+    if target is None or (phase is Phase.CARRY and target.stays):
+        return Narration(phase=phase, object=item.noun)
+    return Narration(phase=phase, object=item.noun, target=target.place)
+
+
+def _length(vector: Vector3) -> float:
+    return math.sqrt(vector.dot(vector))
+
+
+_DISPLACED = 0.05
 """An object this far (m) from its initial position has been moved."""
 
 _AT_REST = 0.002
@@ -55,7 +284,16 @@ class TruthTracker:
     def truth(self) -> Truth:
         """The ground truth at this step."""
         self._catch_up(solved=False)
-        subjects = self._subjects()
+        # Those of the goals, and the most recently touched of other changed ones.
+        shifts = np.linalg.norm(self._scene.capture().positions - self._start, axis=1)
+        moved = {item.noun for item in self._scene.things if shifts[item.index] > _DISPLACED}
+        changed = {subject for _, subject in self._done} | moved
+        others = [item for item in self._scene.items if item.noun in changed - self._named]
+        order = {index: rank for rank, index in enumerate(self._touched)}
+        subjects = [
+            *self._scene.named,
+            *sorted(others, key=lambda item: order.get(item.index, -1))[-1:],
+        ]
         nouns = {item.noun for item in subjects}
         facts = frozenset(Fact(subject=item.noun, state=self._state(item)) for item in subjects)
         done = tuple(action for action in self._done.values() if action.subject in nouns)
@@ -82,25 +320,21 @@ class TruthTracker:
             self._steady.update(
                 self._phases.update(moment, missing if missing or last else self._scene.targets)
             )
-            for index in self._phases.touch.any:
+            for index in self._phases.touched:
                 self._touched.pop(index, None)
                 self._touched[index] = None
-            self._record_moves()
+            grip, sliding = self._phases.grip, self._phases.sliding
+            if grip is not None and grip.moved:
+                self._moving[grip.item.index] = Verb.PUT if grip.lifted else Verb.PUSHED
+            elif sliding is not None:
+                self._moving[sliding.index] = Verb.PUSHED
         self._waiting.clear()
-        self._record_parts()
+        for item in self._scene.parts:
+            state = self._scene.state(item)
+            if state in _CHANGES and state != self._settled[item.index]:
+                self._settled[item.index] = state
+                self._record(CompletedAction(verb=_CHANGES[state], subject=item.noun))
         self._record_placements(solved=solved)
-
-    def _subjects(self) -> list[Item]:
-        """Items with facts: those of the goals, and the most recently touched of other changed ones."""
-        changed = {subject for _, subject in self._done} | {item.noun for item in self._moved()}
-        others = [item for item in self._scene.items if item.noun in changed - self._named]
-        order = {index: rank for rank, index in enumerate(self._touched)}
-        return [*self._scene.named, *sorted(others, key=lambda item: order.get(item.index, -1))[-1:]]
-
-    def _moved(self) -> list[Item]:
-        """Objects that are no longer at their initial position."""
-        shifts = np.linalg.norm(self._scene.capture().positions - self._start, axis=1)
-        return [item for item in self._scene.things if shifts[item.index] > _MOVED]
 
     def _state(self, item: Item) -> str:
         if item.articulation is not None:
@@ -116,44 +350,22 @@ class TruthTracker:
         targets = [target for target in self._scene.targets if target.item is item]
         return any(self._scene.satisfied(target) for target in targets)
 
-    def _record_parts(self) -> None:
-        for item in self._scene.parts:
-            state = self._scene.state(item)
-            if state in _CHANGES and state != self._settled[item.index]:
-                self._settled[item.index] = state
-                self._record(CompletedAction(verb=_CHANGES[state], subject=item.noun))
-
-    def _record_moves(self) -> None:
-        """Record which objects are being carried or pushed."""
-        grip, sliding = self._phases.grip, self._phases.sliding
-        if grip is not None and grip.moved:
-            self._moving[grip.item.index] = Verb.PUT if grip.lifted else Verb.PUSHED
-        elif sliding is not None:
-            self._moving[sliding.index] = Verb.PUSHED
-
     def _record_placements(self, *, solved: bool) -> None:
         """Complete moves of objects that have come to rest; at success, of all."""
         for index, verb in list(self._moving.items()):
             item = self._scene.items[index]
-            free = not self._holds(item) and index not in self._phases.touch.any
+            free = not self._holds(item) and index not in self._phases.touched
             if solved or (free and self._phases.travelled(item) < _AT_REST):
-                self._record_placement(item, verb)
-
-    def _record_placement(self, item: Item, verb: Verb) -> None:
-        place = self._places.get(self._scene.location(item))
-        if place is None:
-            return
-        del self._moving[item.index]
-        if verb is Verb.PUT or self._is_at_target(item):
-            self._record(CompletedAction(verb=verb, subject=item.noun, place=place))
+                place = self._places.get(self._scene.location(item))
+                if place is None:
+                    continue
+                del self._moving[index]
+                if verb is Verb.PUT or self._is_at_target(item):
+                    self._record(CompletedAction(verb=verb, subject=item.noun, place=place))
 
     def _record(self, action: CompletedAction) -> None:
         """Add a completed action; it replaces the same action, or an earlier move of the same object."""
-        again = [key for key in self._done if key[1] == action.subject and _replaces(action.verb, key[0])]
-        for key in again:
-            del self._done[key]
+        for old, subject in list(self._done):
+            if subject == action.subject and (old == action.verb or (old.moves and action.verb.moves)):
+                del self._done[old, subject]
         self._done[action.verb, action.subject] = action
-
-
-def _replaces(new: Verb, old: Verb) -> bool:
-    return new == old or (new.moves and old.moves)

@@ -18,8 +18,7 @@ from sim_envs.truth.ground_truth import (
     Verb,
     resulting_facts,
 )
-from sim_envs.truth.nouns import Nouns
-from sim_envs.truth.places import HOUSEHOLD
+from sim_envs.truth.nouns import HOUSEHOLD, Nouns
 
 WORDINGS = 3
 """Number of wordings of each sentence."""
@@ -85,11 +84,18 @@ def narrate(narration: Narration, wording: int = 0, nouns: Nouns | None = None) 
 
 def parse_narration(text: str, nouns: Nouns | None = None) -> Narration | None:
     """Parse a sentence; None if it matches no wording. Ignores case and a full stop."""
+    plain, nouns = _plain(text), nouns or HOUSEHOLD
     for phase, pattern in _NARRATION_PATTERNS:
-        match = pattern.fullmatch(_plain(text))
-        narration = None if match is None else _narration(phase, match.groupdict(), nouns or HOUSEHOLD)
-        if narration is not None:
-            return narration
+        if (match := pattern.fullmatch(plain)) is None:
+            continue
+        words = match.groupdict()
+        obj, target = words.get("object"), words.get("target")
+        if "where" in words:
+            target = nouns.phrases.get(words["where"], words["where"])  # unknown places are refused below
+        moves = phase in (Phase.CARRY, Phase.PLACE, Phase.PUSH)
+        known = nouns.parts if phase in _OF_PARTS else nouns.movable if moves else nouns.subjects
+        if (obj is None or obj in known) and (target is None or target in nouns.prepositions):
+            return Narration(phase=phase, object=obj, target=target)
     return None
 
 
@@ -128,25 +134,6 @@ def parse_memory(text: str, nouns: Nouns | None = None) -> Memory | None:
         return None
 
 
-def _narration(phase: Phase, words: Mapping[str, str], nouns: Nouns) -> Narration | None:
-    """The narration, if its words fit the phase and the vocabulary."""
-    obj = words.get("object")
-    target = words.get("target")
-    if "where" in words:
-        target = nouns.phrases.get(words["where"], words["where"])  # unknown places are refused below
-    if obj is not None and obj not in _objects_of(phase, nouns):
-        return None
-    if target is not None and target not in nouns.prepositions:
-        return None
-    return Narration(phase=phase, object=obj, target=target)
-
-
-def _objects_of(phase: Phase, nouns: Nouns) -> frozenset[str]:
-    if phase in _OF_PARTS:
-        return nouns.parts
-    return nouns.movable if phase in (Phase.CARRY, Phase.PLACE, Phase.PUSH) else nouns.subjects
-
-
 def _read_piece(piece: str, nouns: Nouns) -> CompletedAction | Fact | None:
     """Parse one part of a memory; None if it matches no wording."""
     for verb, pattern in _ACTION_PATTERNS:
@@ -156,15 +143,12 @@ def _read_piece(piece: str, nouns: Nouns) -> CompletedAction | Fact | None:
             if subject in subjects and (place is not None) == verb.moves:
                 return CompletedAction(verb=verb, subject=subject, place=place)
     for pattern in _FACT_PATTERNS:
-        if (match := pattern.fullmatch(piece)) and _can_be(match["subject"], match["state"], nouns):
-            return Fact(subject=match["subject"], state=match["state"])
+        if match := pattern.fullmatch(piece):
+            subject, state = match["subject"], match["state"]
+            of_part, of_object = state in STATES[2:], state in STATES[:2] or state in nouns.phrases
+            if (of_part and subject in nouns.parts) or (of_object and subject in nouns.movable):
+                return Fact(subject=subject, state=state)
     return None
-
-
-def _can_be(subject: str, state: str, nouns: Nouns) -> bool:
-    if state in STATES[2:]:
-        return subject in nouns.parts
-    return subject in nouns.movable and (state in STATES or state in nouns.phrases)
 
 
 def _plain(text: str) -> str:

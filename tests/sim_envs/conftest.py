@@ -29,6 +29,23 @@ def standins(tmp_path_factory: pytest.TempPathFactory) -> AssetSet:
     return AssetSet(name=STANDINS, path=unpack(tmp_path_factory.mktemp("standins") / "tree"))
 
 
+@pytest.fixture(scope="module")
+def open_standin(standins: AssetSet) -> Iterator[Callable[[str, int], LiberoSim]]:
+    """Opens the simulator of a task with stand-ins, shared by the tests of a module, and resets it."""
+    sims: dict[tuple[str, int], LiberoSim] = {}
+
+    def opened(suite: str, task_id: int) -> LiberoSim:
+        key = suite, task_id
+        if key not in sims:
+            sims[key] = LiberoSim(get_task(suite, task_id), assets=standins, camera_size=32)
+        sims[key].reset(init_id=0, seed=7, settle_steps=10)
+        return sims[key]
+
+    yield opened
+    for sim in sims.values():
+        sim.close()
+
+
 @pytest.fixture(scope="session")
 def open_sim(libero_assets: Path) -> Iterator[Callable[[str, int], LiberoSim]]:
     """Opens the simulator of a task; each is shared by all tests and closed after them."""

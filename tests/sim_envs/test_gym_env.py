@@ -81,19 +81,6 @@ def test_an_episode_terminates_with_success(fake: str) -> None:
     assert [info["steps"] for *_, info in outcomes] == [1, 2, 3, 4]
 
 
-def test_the_task_is_described_by_attributes_and_info(fake: str) -> None:
-    env = SuiteEnv(fake)
-    assert (env.task, env.task_description) == ("task_0", "put the black bowl on the plate")
-    _, info = env.reset(seed=12)
-    assert info == {
-        "is_success": False,
-        "language": "put the black bowl on the plate",
-        "steps": 0,
-        "init_id": 2,
-        "seed": 12,
-    }
-
-
 def shapes(observation: Any) -> Any:
     if isinstance(observation, dict):
         return {key: shapes(value) for key, value in observation.items()}
@@ -119,46 +106,19 @@ def test_observations_have_the_requested_type(fake: str, obs_type: Any, expected
         assert observation in env.observation_space
 
 
-def test_all_cameras_are_rendered_side_by_side_unless_one_is_chosen(fake: str) -> None:
-    for camera, width in ((None, 16), ("wrist_image", 8)):
-        env = SuiteEnv(fake, render_mode="rgb_array", render_camera=camera)
-        assert env.render() is None
-        env.reset(seed=0)
-        assert env.render().shape == (8, width, 3)
-    assert SuiteEnv(fake).render() is None
-
-
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
         ({"task_id": 1}, "fake has no task 1: its task ids are 0 to 0"),
         ({"init_id": 10}, "give ids from 0 to 9"),
-        ({"camera_size": 0}, "camera_size is 0"),
-        ({"variation": 1.0}, "leave out --variation"),
         ({"obs_type": "pixel"}, "did you mean 'pixels'"),
         ({"control_mode": "absolute"}, "unknown control mode 'absolute'; did you mean 'relative'"),
-        ({"render_mode": "human"}, "did you mean 'rgb_array'"),
-        ({"render_camera": "wrist"}, "did you mean 'wrist_image'"),
-        ({"assets": "standins"}, "brings its own"),
     ],
 )
 def test_wrong_arguments_are_one_line(fake: str, arguments: dict, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint) as caught:
         SuiteEnv(fake, **arguments)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        ({"init": 3}, "did you mean 'init_id'"),
-        ({"init_id": 10}, "give ids from 0 to 9"),
-        ({"init_id": "three"}, "must be a whole number"),
-    ],
-)
-def test_wrong_reset_options_are_one_line(fake: str, options: dict, complaint: str) -> None:
-    with pytest.raises(UsageError, match=complaint):
-        SuiteEnv(fake).reset(seed=0, options=options)
 
 
 def test_the_initial_state_comes_from_options_or_argument_or_seed(fake: str) -> None:
@@ -194,15 +154,3 @@ def test_vector_environments_use_different_initial_states(processes: dict) -> No
         assert info["steps"].tolist() == [0, 0]
     finally:
         envs.close()
-
-
-def test_gymnasium_records_videos(tmp_path: Path) -> None:
-    pytest.importorskip("moviepy", reason="uv pip install -e '.[video]'")
-    env = gymnasium.make(REACHER, camera_size=64, render_mode="rgb_array", max_episode_steps=5)
-    folder = tmp_path / "videos"
-    with gymnasium.wrappers.RecordVideo(env, str(folder), episode_trigger=lambda _: True) as recorded:
-        recorded.reset(seed=0)
-        for _ in range(5):
-            recorded.step(recorded.action_space.sample())
-    (video,) = folder.glob("*.mp4")
-    assert video.stat().st_size > 0

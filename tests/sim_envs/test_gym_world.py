@@ -101,17 +101,6 @@ def test_images_are_rotated_and_states_sliced_as_configured() -> None:
     assert observation.language == "count to five"
 
 
-def test_the_initial_state_is_a_function_of_the_init_id_and_the_seed() -> None:
-    world = opened()
-
-    def start(init_id: int, seed: int) -> float:
-        world.reset(init_id=init_id, seed=seed, settle_steps=0)
-        return world.observe().state[0]
-
-    assert start(0, 0) == start(0, 0)
-    assert len({start(init_id, seed) for init_id in range(3) for seed in range(3)}) == 9
-
-
 def test_the_world_stops_at_success_and_is_no_longer_stepped() -> None:
     world = opened(ends="solved")
     outcome = world.advance(np.zeros((8, 2)))
@@ -203,13 +192,10 @@ def test_a_mismatch_with_the_declared_interface_is_one_line(
     ("environment", "complaint"),
     [
         ({"init_id": 3}, "unknown key 'init_id'; did you mean 'init_ids'"),
-        ({"cameras": [{"name": "a", "key": "b", "kye": "b"}]}, "did you mean 'key'"),
-        ({"cameras": []}, "cameras is []"),
         ({"cameras": [{"name": "a", "key": "render", "size": [9, 9]}]}, "has images of 9 × 9"),
         ({"state": [{"name": "a", "unit": "m"}]}, "give `slice` or `size`"),
         ({"state": [{"name": "a", "unit": "m", "slice": [2, 2]}]}, "not [first, last + 1]"),
         ({"success": {"info": "a", "reward": 1}}, "`success` is one of"),
-        ({"success": {}}, "`success` is one of"),
         (
             {"action": [{"name": "a", "size": 2, "unit": "m", "motion": "relativ", "hold": "zero"}]},
             "did you mean 'relative'",
@@ -289,12 +275,3 @@ def test_an_expert_solves_gymnasiums_reacher(reacher: GymWorld) -> None:
         apart = reacher.env.unwrapped.get_body_com("fingertip") - reacher.env.unwrapped.get_body_com("target")
         solved.append((reacher.progress(), bool(np.linalg.norm(apart) <= 0.01)))
     assert solved == [(1.0, True)] * 5
-
-
-def test_images_show_the_current_state(reacher: GymWorld) -> None:
-    reacher.reset(init_id=0, seed=0, settle_steps=0)
-    before = reacher.observe().images["image"]
-    reacher.advance(np.ones((20, 2)))
-    after = reacher.observe().images["image"]
-    assert before.std() > 10
-    assert (before != after).any()

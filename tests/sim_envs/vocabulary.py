@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import strategies as st
 
 from sim_envs.libero.bootstrap import load_libero
+from sim_envs.libero.names import Names
 from sim_envs.libero.tasks import SUITES, LiberoTask, list_tasks
-from sim_envs.libero.truth.names import Names
 from sim_envs.truth.ground_truth import ELSEWHERE, HELD, CompletedAction, Fact, Memory, Narration, Phase, Verb
-from sim_envs.truth.places import DRAWERS, HOUSEHOLD, MOVABLE, PARTS, PLACES, phrase
+from sim_envs.truth.nouns import DRAWERS, HOUSEHOLD, MOVABLE, PARTS, PLACES, phrase
 
 ALL_TASKS = [task for suite in SUITES for task in list_tasks(suite)]
 

@@ -8,8 +8,7 @@ from configs.errors import UsageError, unknown
 from eval.rollout.executors.executor import Executor
 from eval.rollout.executors.processes import Processes
 from eval.rollout.executors.serial import SERIAL
-from sim_envs.memory import WORLD_MB, check_memory
-from sim_envs.workers import TIMEOUT_S
+from sim_envs.workers import TIMEOUT_S, WORLD_MB, check_memory
 
 _MAX_ENVS = 4096
 _LONGEST_S = 1_000_000

@@ -14,7 +14,7 @@ from eval.rollout.clock import Clock
 from eval.rollout.executors.player import EpisodeJob
 from eval.rollout.interrupts import DeferredSignals
 from eval.rollout.plan import EpisodePlan, TaskPlan
-from sim_envs.job_queue import JobQueue
+from sim_envs.workers import JobQueue
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

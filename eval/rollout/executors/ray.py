@@ -26,8 +26,7 @@ from eval.rollout.executors.player import EpisodeJob, EpisodePlayer, lost_record
 from eval.rollout.executors.ray_policy import PolicyService
 from eval.rollout.executors.ray_world import ActorConnection, PlayedEpisode, WorldActor
 from eval.rollout.interrupts import DeferredSignals
-from sim_envs.job_queue import JobQueue
-from sim_envs.workers import MAX_STARTS, LostJob
+from sim_envs.workers import MAX_STARTS, JobQueue, LostJob
 
 _POLL_S = 0.3
 """Interval of checks for Ctrl-C and hung worlds."""

@@ -1,19 +1,19 @@
 """The scripted expert: turns a task's goals into skills, and executes them in action chunks."""
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Float64
-from typing_extensions import override
 
 from sim_envs.libero.conventions import LIBERO_INTERFACE
 from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.libero.experts.skills import achieve, require_skills
-from sim_envs.libero.experts.steering import CONTROL_SECONDS, ArmModel, GripperState, Plan
+from sim_envs.libero.experts.steering import CONTROL_SECONDS, ArmModel, Plan
 from sim_envs.libero.sim import LiberoSim
-from sim_envs.scripted.motion import GripperMotion, MotionOutcome, Waypoint, progress
-from sim_envs.scripted.noise import ExpertNoise, MotionVariation, checked_level
-from sim_envs.scripted.policy import HORIZON, ScriptedPolicy
+from sim_envs.scripted.motion import GripperMotion, Waypoint, progress
+from sim_envs.scripted.noise import Actions, ExpertNoise, checked_level
+from sim_envs.scripted.policy import HORIZON
 from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey
 
@@ -25,11 +25,15 @@ _STILL_STEPS = 4
 """A gripper that moves less than this (m, rad) in this many control steps is stuck."""
 
 
-class Expert(ScriptedPolicy):
-    """A controller with access to the simulator's state.
+class Expert:
+    """A controller with access to the simulator's state. Implements `ScriptedPolicy`.
 
     Its actions are a function of the states since the reset, and with noise also of the episode key and the
     noise level.
+
+    Attributes:
+        intended: See `ScriptedPolicy`.
+        phase: The phase at the last query.
     """
 
     def __init__(self, sim: LiberoSim, noise: float = 0.0) -> None:
@@ -44,109 +48,88 @@ class Expert(ScriptedPolicy):
         """
         self._sim = sim
         self._level = checked_level(noise)
+        require_skills(ExpertScene(sim.env))
         self._noise: ExpertNoise | None = None
-        require_skills(sim.env)
-        self._episode: _ExpertEpisode | None = None
+        self._episode: Iterator[tuple[Actions, Actions, Phase]] | None = None
+        self.intended, self.phase = _HOLD.copy(), Phase.APPROACH
 
-    @property
-    def phase(self) -> Phase:
-        """The phase at the last query."""
-        return self._episode.phase if self._episode else Phase.APPROACH
-
-    @override
     def reset(self, key: EpisodeKey) -> None:
-        self._episode = None
+        """Start an episode, after the simulator's own reset."""
         self._noise = ExpertNoise(self._level, key) if self._level > 0.0 else None
+        self._episode = None
+        self.intended, self.phase = _HOLD.copy(), Phase.APPROACH
 
-    @override
-    def query(self, state: Float64[np.ndarray, " state"]) -> Float64[np.ndarray, "horizon 7"]:
+    def query(self, state: Float64[np.ndarray, " state"]) -> Actions:
+        """The next actions on the path of the current motion."""
         del state  # it reads the simulator
         if self._episode is None:
-            scene = ExpertScene(self._sim.env, self._sim.predicted_motion)
-            self._episode = _ExpertEpisode(scene, self._noise)
-        return self._episode.chunk()
-
-    @property
-    @override
-    def intended(self) -> Float64[np.ndarray, "horizon 7"]:
-        return self._episode.intended if self._episode else _HOLD.copy()
-
-
-class _ExpertEpisode:
-    """One episode: the current skill and motion."""
-
-    def __init__(self, scene: ExpertScene, noise: ExpertNoise | None) -> None:
-        self._scene = scene
-        self._noise = noise
-        self._skill = achieve(scene)
-        self._active = self._begin(next(self._skill))
-        self.intended = _HOLD.copy()
-
-    @property
-    def phase(self) -> Phase:
-        return self._active.motion.phase
-
-    def chunk(self) -> Float64[np.ndarray, "horizon 7"]:
-        """Continue with the next motion if the current one has ended, and plan the next steps."""
-        while (outcome := self._active.outcome()) is not None:
-            self._active = self._begin(self._skill.send(outcome))
-        self.intended = self._active.actions()
-        if self._noise is None:
-            return self.intended
-        executed, disturbed = self._noise.disturb(self._active.varied_actions(), self.phase)
-        if disturbed:
-            self._active.forget_plan()
+            self._episode = _play(ExpertScene(self._sim.env, self._sim.predicted_motion), self._noise)
+        executed, self.intended, self.phase = next(self._episode)
         return executed
 
-    def _begin(self, motion: GripperMotion) -> "_ActiveMotion":
-        variation = self._noise.motion_variation(motion) if self._noise else None
-        return _ActiveMotion(self._scene, motion, variation)
+
+def _play(scene: ExpertScene, noise: ExpertNoise | None) -> Iterator[tuple[Actions, Actions, Phase]]:
+    """Executed and intended actions, and the phase, of each query of an episode."""
+    skill = achieve(scene)
+    active = _ActiveMotion(scene, next(skill), noise)
+    while True:
+        while active.has_ended():
+            active = _ActiveMotion(scene, next(skill), noise)
+        intended = executed = active.actions()
+        if noise is not None:
+            executed, disturbed = noise.disturb(active.varied_actions(), active.motion.phase)
+            if disturbed:
+                active.forget_plan()
+        yield executed, intended, active.motion.phase
 
 
 class _ActiveMotion:
     """A motion in progress, with its plan."""
 
-    def __init__(self, scene: ExpertScene, motion: GripperMotion, variation: MotionVariation | None) -> None:
+    def __init__(self, scene: ExpertScene, motion: GripperMotion, noise: ExpertNoise | None) -> None:
         self.motion = motion
         self._scene = scene
-        self._variation = variation
+        self._pace, self._shifts = noise.motion_variation(motion) if noise else (1.0, np.zeros((0, 3)))
         self._began = self._planned = scene.seconds
         self._arrived: float | None = None
         self._plan: Plan | None = None
         self._planned_at = scene.gripper
         self._passed = 0
 
-    def outcome(self) -> MotionOutcome | None:
-        """How the motion ended; None while it continues."""
+    def has_ended(self) -> bool:
+        """Whether the motion is interrupted, has reached its end, is stuck, or takes too long."""
         motion = self.motion
         if motion.interrupted():
-            return MotionOutcome.INTERRUPTED
+            return True
         if self._is_at_end():
             self._arrived = self._scene.seconds if self._arrived is None else self._arrived
-            if self._steps_since(self._arrived) >= motion.dwell or motion.finished():
-                return MotionOutcome.REACHED
-        elif self._is_stuck():
-            return MotionOutcome.STUCK
-        return MotionOutcome.TIMEOUT if self._steps_since(self._began) >= motion.steps else None
+            over = self._steps_since(self._arrived) >= motion.dwell or motion.finished()
+        else:
+            over = self._is_stuck()
+        return over or self._steps_since(self._began) >= motion.steps
 
-    def actions(self) -> Float64[np.ndarray, "horizon 7"]:
+    def actions(self) -> Actions:
         """The next actions on the motion's path."""
         return self._follow(self.motion.path(), pace=1.0)
 
-    def varied_actions(self) -> Float64[np.ndarray, "horizon 7"]:
-        """The next actions on the varied path."""
-        assert self._variation is not None
-        return self._follow(self._variation.path(self.motion.path()), pace=self._variation.pace)
+    def varied_actions(self) -> Actions:
+        """The next actions on the path as varied by noise."""
+        path = [
+            dataclasses.replace(point, pose=point.pose.shifted(shift))
+            for point, shift in zip(self.motion.path(), self._shifts, strict=True)
+        ]
+        return self._follow(path, pace=self._pace)
 
     def forget_plan(self) -> None:
         """Discard the plan after a disturbance: it counts neither as progress nor as being stuck."""
         self._plan = None
 
-    def _follow(self, path: Sequence[Waypoint], *, pace: float) -> Float64[np.ndarray, "horizon 7"]:
+    def _follow(self, path: Sequence[Waypoint], *, pace: float) -> Actions:
         scene = self._scene
-        state = GripperState(pose=scene.gripper, velocity=scene.gripper_velocity)
         arm = ArmModel.near(scene.mobility)
-        self._plan = arm.follow(path, state, passed=self._passed, steps=HORIZON, pace=pace)
+        self._plan = arm.follow(
+            path, scene.gripper, scene.gripper_velocity, passed=self._passed, steps=HORIZON, pace=pace
+        )
         self._planned, self._planned_at = scene.seconds, scene.gripper
         return self._plan.actions(self.motion.grip)
 

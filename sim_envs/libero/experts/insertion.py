@@ -1,4 +1,4 @@
-"""Plans how to grasp an object and insert it from the side, under a ceiling.
+"""The skill to insert an object from the side, under a ceiling.
 
 Inserting is lowering, turned on its side: with the insertion direction as down, a height map of the scene
 gives the depth to which the gripper and the held object can go.
@@ -9,13 +9,25 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from sim_envs.libero.experts.motions import CORNER, holds, move
+from sim_envs.libero.experts.pick_and_place import grab, release
 from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.scripted.clearance import Terrain, gripper_surface, lowest_points, underside_of
 from sim_envs.scripted.grasps import Grasp, grasps_turned
 from sim_envs.scripted.gripper import PANDA, pointing
-from sim_envs.scripted.kinematics import HeldObject
+from sim_envs.scripted.motion import CLOSED, OPEN, Skill, Waypoint
 from sim_envs.scripted.poses import Box, Matrix3, Pose, Vector3
 from sim_envs.scripted.surfaces import Points
+from sim_envs.truth.ground_truth import Phase
+
+_MARGIN = 0.02
+"""Clearance (m) below the hand and the held object."""
+
+_DOWN = 0.03
+"""Distance (m) by which an object is lowered before release, unless the ground stops it."""
+
+_TURN_STRIDE = 0.3
+"""Spacing (rad) of the rotations checked when the gripper rotates on its way."""
 
 _TILTS = np.radians(np.arange(30.0, 91.0, 15.0))
 _HEADINGS = np.radians(np.arange(-180.0, 180.0, 30.0))
@@ -74,6 +86,44 @@ class Insertion:
     inside: Pose
 
 
+def insertion(scene: ExpertScene, obj: str, target: str, tried: Sequence[Grasp]) -> Insertion | None:
+    """An insertion of an object from the side; None if none is needed, or all grasps were tried."""
+    if not is_covered(scene, target) or holds(scene, obj):
+        return None
+    plans = insertions(scene, obj, target)
+    return next((plan for plan in plans if all(plan.grasp.differs_from(other) for other in tried)), None)
+
+
+def insert(scene: ExpertScene, obj: str, plan: Insertion) -> Skill:
+    """Grasp an object, insert it from the side, release it, and move out the same way."""
+    start = scene.gripper
+    height = max(_travel_height(scene, plan.before), start.position[2])
+    path = (
+        Waypoint(pose=start.at_height(height), near=CORNER, aligned=np.pi),
+        Waypoint(pose=plan.before.at_height(height), near=0.02),
+        Waypoint(pose=plan.before, near=0.01),
+        Waypoint(pose=plan.grasping),
+    )
+    yield move(scene, Phase.APPROACH, path, OPEN)
+    yield from grab(scene, obj)
+    if holds(scene, obj):
+        height = _travel_height(scene, plan.outside, held=obj)
+        path = (
+            Waypoint(pose=scene.gripper.at_height(height), near=CORNER, aligned=np.pi),
+            Waypoint(pose=plan.outside.at_height(height), near=0.01),
+            Waypoint(pose=plan.outside, near=0.005, aligned=0.06),
+        )
+        yield move(scene, Phase.CARRY, path, CLOSED, holding=obj)
+    if holds(scene, obj):
+        path = (Waypoint(pose=plan.inside, near=0.008),)
+        yield move(scene, Phase.PLACE, path, CLOSED, holding=obj)
+        down = scene.gripper.at_height(scene.gripper.position[2] - _DOWN)
+        yield move(scene, Phase.PLACE, (Waypoint(pose=down),), CLOSED, holding=obj)
+    yield release(scene, Phase.PLACE)
+    out = scene.gripper.shifted(plan.outside.position - plan.inside.position)
+    yield move(scene, Phase.RETREAT, (Waypoint(pose=out, near=CORNER),), OPEN)
+
+
 def is_covered(scene: ExpertScene, target: str) -> bool:
     """Whether a fixture covers the middle of a region, so that objects cannot be put in from above."""
     region = scene.region(target)
@@ -94,13 +144,13 @@ def insertions(scene: ExpertScene, obj: str, target: str) -> Iterator[Insertion]
     first = _heading(region.pose.rotation[:, 0])
     headings = [first + 2 * np.pi * way / _WAYS for way in range(_WAYS)]
     ways = [way for heading in headings if (way := _InsertionPath(scene, obj, region, heading)).is_open()]
-    for grasp in _grasps(scene, obj) if ways else ():
+    for grasp in _tilted_grasps(scene, obj) if ways else ():
         grasping = frame.after(grasp.pose)
         before = grasping.backed_off(_BACK)
         arm = reach.along([before, grasping], beside=body)
         if arm is None:
             continue
-        holding = HeldObject(body=body, grip=frame.seen_from(grasping))
+        holding = body, frame.seen_from(grasping)
         for way in ways:
             if (inside := way.end(grasping)) is None:
                 continue
@@ -130,7 +180,9 @@ class _InsertionPath:
     def end(self, grasping: Pose) -> Pose | None:
         """The final gripper pose for a grasp, rotated to point along the path; None if it does not fit."""
         grip = grasping.seen_from(self._frame)
-        rotation = _about_up(self._heading - _heading(grasping.rotation[:, 2])) @ self._frame.rotation
+        angle = self._heading - _heading(grasping.rotation[:, 2])
+        cos, sin = np.cos(angle), np.sin(angle)
+        rotation = np.array([[cos, -sin, 0.0], [sin, cos, 0.0], [0.0, 0.0, 1.0]]) @ self._frame.rotation
         hand = Pose(position=np.zeros(3), rotation=rotation).after(grip)
         end = self._end(rotation, hand.to_world(gripper_surface(opening=2 * PANDA.inner)))
         return None if end is None else end.after(grip)
@@ -150,20 +202,18 @@ class _InsertionPath:
         return Pose(position=np.array([*start, height]), rotation=inside.rotation)
 
     def _end(self, rotation: Matrix3, hand: Points) -> Pose | None:
-        """The object's pose at the end of the path; None if it does not fit into the region.
+        """The object's pose at the end of the path, near its middle; None if it does not fit.
 
         Args:
             rotation: Rotation of the object.
             hand: Points of the hand relative to the object's position, in world axes.
         """
-        obj = self._frame.to_local(self._obj) @ rotation.T
-        height = self._ground(obj) + _HOVER
+        obj, center = self._frame.to_local(self._obj) @ rotation.T, self._region.pose.position
+        low = self._surroundings[self._surroundings[:, 2] < center[2]]
+        ground = Terrain(low, start=center[:2], end=center[:2])
+        height = ground.lowest(lowest_points(obj), center[:2]) + _HOVER
         underside = lowest_points(np.concatenate([obj, hand]) @ self._turn.T)
-        position = self._nearest_to_the_middle(underside, height)
-        return None if position is None else Pose(position=position, rotation=rotation)
-
-    def _nearest_to_the_middle(self, underside: Points, height: float) -> Vector3 | None:
-        middle = self._turn @ self._region.pose.position
+        middle = self._turn @ center
         wide, deep = (_half_along(self._region, axis) - _FROM_THE_EDGE for axis in (self._aside, self._along))
         level = float((self._turn @ np.array([0.0, 0.0, height]))[1])
         for gap in _ASIDE:
@@ -172,37 +222,24 @@ class _InsertionPath:
                 depth = max(self._terrain.lowest(underside, place) for place in places) + _FROM_THE_BACK
                 depth = max(depth, middle[2])
                 if depth <= middle[2] + deep:
-                    return self._turn.T @ np.array([*places[1], depth])
+                    position = self._turn.T @ np.array([*places[1], depth])
+                    return Pose(position=position, rotation=rotation)
         return None
 
-    def _ground(self, obj: Points) -> float:
-        """Height (m) of the object's position when it stands in the region."""
-        middle = self._region.pose.position
-        low = self._surroundings[self._surroundings[:, 2] < middle[2]]
-        terrain = Terrain(low, start=middle[:2], end=middle[:2])
-        return terrain.lowest(lowest_points(obj), middle[:2])
 
-
-def _grasps(scene: ExpertScene, obj: str) -> list[Grasp]:
-    """Tilted grasps from all headings, best first."""
+def _tilted_grasps(scene: ExpertScene, obj: str) -> list[Grasp]:
+    """A few different grasps from each heading, best first."""
     frame, center = scene.pose(obj), scene.center_of_mass(obj)
     surface, surroundings = scene.surface(obj), scene.surroundings(obj)
     found: list[Grasp] = []
     for tilt in _TILTS:
         for heading in _HEADINGS:
-            turn = pointing(float(heading), float(tilt))
-            grasps = grasps_turned([turn], surface, surroundings, frame=frame, center_of_mass=center)
-            found += _best_different(grasps)
+            turn, kept = pointing(float(heading), float(tilt)), []
+            for grasp in grasps_turned([turn], surface, surroundings, frame=frame, center_of_mass=center):
+                if len(kept) < _PER_TURN and all(grasp.differs_from(other) for other in kept):
+                    kept.append(grasp)
+            found += kept
     return sorted(found, key=lambda grasp: grasp.cost)
-
-
-def _best_different(grasps: Sequence[Grasp]) -> list[Grasp]:
-    """The first few that differ from each other."""
-    kept: list[Grasp] = []
-    for grasp in grasps:
-        if len(kept) < _PER_TURN and all(grasp.differs_from(other) for other in kept):
-            kept.append(grasp)
-    return kept
 
 
 def _half_along(region: Box, axis: Vector3) -> float:
@@ -214,6 +251,15 @@ def _heading(direction: Vector3) -> float:
     return float(np.arctan2(direction[1], direction[0]))
 
 
-def _about_up(angle: float) -> Matrix3:
-    cos, sin = np.cos(angle), np.sin(angle)
-    return np.array([[cos, -sin, 0.0], [sin, cos, 0.0], [0.0, 0.0, 1.0]])
+def _travel_height(scene: ExpertScene, end: Pose, held: str | None = None) -> float:
+    """Height (m) at which the gripper moves above another pose, rotating on the way."""
+    start, hidden = scene.gripper, [held] if held else []
+    local = start.to_local(scene.surface(held)) if held else np.zeros((0, 3))
+    terrain = Terrain(scene.surroundings(*hidden), start=start.position[:2], end=end.position[:2])
+    turn = start.twist_to(end) * np.repeat([0.0, 1.0], 3)
+    poses = (
+        start.moved(share * turn)
+        for share in np.linspace(0.0, 1.0, int(np.linalg.norm(turn) / _TURN_STRIDE) + 2)
+    )
+    undersides = (underside_of(pose, opening=2 * PANDA.inner, held=pose.to_world(local)) for pose in poses)
+    return max(map(terrain.lowest_along, undersides)) + _MARGIN

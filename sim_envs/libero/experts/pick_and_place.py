@@ -1,13 +1,13 @@
-"""Skills to pick an object from above, and to place a held object."""
+"""Skills to pick an object from above, and to place a held object: at the center, or beside others."""
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
+from jaxtyping import Float64
+from scipy.spatial import KDTree
 
-from sim_envs.libero.experts.reaching import here, stay
+from sim_envs.libero.experts.motions import CORNER, METRES_PER_STEP, holds, move, stay
 from sim_envs.libero.experts.scene import ExpertScene
-from sim_envs.libero.experts.spots import Spots
 from sim_envs.libero.experts.steering import CONTROL_SECONDS
 from sim_envs.scripted.clearance import XY, Terrain, underside_of
 from sim_envs.scripted.grasps import Grasp, grasps_from_above
@@ -16,9 +16,6 @@ from sim_envs.scripted.motion import CLOSED, OPEN, GripperMotion, Skill, Waypoin
 from sim_envs.scripted.poses import Pose, Vector3
 from sim_envs.scripted.surfaces import Points
 from sim_envs.truth.ground_truth import Phase
-
-_CORNER = 0.015
-"""Position tolerance (m) of waypoints on the way; less than the margin."""
 
 _MARGIN = 0.02
 """Clearance (m) below the hand and the held object."""
@@ -32,14 +29,9 @@ _DROP = 0.004
 _RETREAT = 0.08
 """Distance (m) by which the gripper retreats."""
 
-_OPENING_STEPS = 10
-"""Control steps in which the fingers open."""
-
-_CLOSING_STEPS = 30
-"""Control steps in which the fingers close, even if they push the object."""
-
-_SQUEEZE = 5
-"""Control steps in which the grip force builds up."""
+_OPENING_STEPS, _CLOSING_STEPS, _SQUEEZE = 10, 30, 5
+"""Control steps in which the fingers open, in which they close, even if they push the object, and in which
+the grip force then builds up."""
 
 _CLOSED_ON_NOTHING = 0.003
 """Opening (m) at which there is nothing between the fingers."""
@@ -53,11 +45,22 @@ _REACH_COST = 0.15
 _MIN_YAW = np.radians(-25.0)
 """Lower end (rad) of the half turn of closing directions; the resting arm's is at a right angle."""
 
-_METRES_PER_STEP = 0.012
-_STEPS_TO_SPARE = 30
-
 _LOWERING_S = 0.5
 """Seconds to descend to a grasp."""
+
+_FROM_THE_EDGE = 0.01
+"""Minimal distance (m) of a placed object's position from the region's edge."""
+
+_SPACING = 0.01
+"""Distance (m) between candidate spots."""
+
+_LEVEL = 0.01
+"""Spots whose heights differ by up to this (m) count as level."""
+
+_GAPS = (0.02, 0.012, 0.006, 0.0)
+"""Clearances (m) between objects, tried in this order."""
+
+_AROUND = np.array([[np.cos(a), np.sin(a)] for a in np.arange(8) * np.pi / 4])
 
 
 def pick(scene: ExpertScene, obj: str, tried: list[Grasp]) -> Skill:
@@ -66,31 +69,83 @@ def pick(scene: ExpertScene, obj: str, tried: list[Grasp]) -> Skill:
         grasp = _best_grasp(scene, obj, tried)
         tried.append(grasp)
         yield _approach(scene, obj, grasp)
-        yield close(scene, obj)
-        yield squeeze(scene)
+        yield from grab(scene, obj)
         if not holds(scene, obj):
             yield _retreat(scene)
 
 
 def place(scene: ExpertScene, obj: str, target: str) -> Skill:
     """Carry the held object above a free spot of a target, lower it as far as possible, and release it."""
-    spot = Spots(scene, obj, target, _underside(scene, obj)).best()
-    yield _carry(scene, obj, target, spot)
+    spot = best_spot(scene, obj, target)
+
+    def over() -> Pose:
+        """The gripper pose at which the object is at the spot."""
+        offset = scene.gripper.position - scene.position(obj) + np.array([*spot, 0.0])
+        return Pose(position=scene.position(target) + offset, rotation=start.rotation)
+
+    start = scene.gripper
+    terrain = Terrain(scene.surroundings(obj), start=start.position[:2], end=over().position[:2])
+    underside = underside_of(start, opening=scene.opening, held=scene.surface(obj))
+    height = terrain.lowest_along(underside) + _MARGIN
+    low = start.position[2] + _OFF_THE_GROUND
+    free = terrain.nearest_open(underside, start.position[:2], low)
+    out = Pose(position=np.array([*free, low]), rotation=start.rotation)
+
+    def carrying() -> Sequence[Waypoint]:
+        return (
+            Waypoint(pose=out, near=0.005, aligned=np.pi),
+            Waypoint(pose=out.at_height(height), near=CORNER, aligned=np.pi),
+            Waypoint(pose=over().at_height(height), near=0.01),
+        )
+
+    yield move(scene, Phase.CARRY, carrying, CLOSED, holding=obj)
     if not holds(scene, obj):
         return
-    yield _lower(scene, obj, target, spot)
+    start = scene.gripper
+    terrain = Terrain(scene.surroundings(obj), start=start.position[:2], end=over().position[:2])
+    underside = _underside(scene, obj)
+
+    def lowering() -> Sequence[Waypoint]:
+        end = over()
+        return (Waypoint(pose=end.at_height(terrain.lowest(underside, end.position[:2]) + _DROP)),)
+
+    yield move(scene, Phase.PLACE, lowering, CLOSED, holding=obj)
     yield release(scene, Phase.PLACE)
     yield _retreat(scene)
 
 
-def holds(scene: ExpertScene, obj: str) -> bool:
-    """Whether both fingers touch an object."""
-    return scene.fingers_touching(obj) == 2
+def grab(scene: ExpertScene, obj: str) -> Skill:
+    """Close the fingers until both touch an object, following it while it moves by itself, and squeeze."""
+    start = scene.gripper
+    follows = scene.predicted_motion(obj) is not None
+    offset = start.position - scene.pose(obj).position
+
+    def path() -> Sequence[Waypoint]:
+        ahead, here = scene.predicted_motion(obj) if follows else None, scene.gripper if follows else start
+        if ahead is not None:
+            here = Pose(position=scene.pose(obj).position + offset, rotation=here.rotation)
+        return (Waypoint(pose=here, near=np.inf, aligned=np.inf, ahead=ahead),)
+
+    yield GripperMotion(
+        phase=Phase.GRASP,
+        path=path,
+        grip=CLOSED,
+        steps=_CLOSING_STEPS,
+        dwell=_CLOSING_STEPS,
+        finished=lambda: holds(scene, obj) or scene.opening < _CLOSED_ON_NOTHING,
+    )
+    yield stay(scene, Phase.GRASP, CLOSED, _SQUEEZE)
 
 
 def release(scene: ExpertScene, phase: Phase) -> GripperMotion:
     """Open the fingers without moving the hand."""
     return stay(scene, phase, OPEN, _OPENING_STEPS)
+
+
+def _retreat(scene: ExpertScene) -> GripperMotion:
+    start = scene.gripper
+    path = (Waypoint(pose=start.at_height(start.position[2] + _RETREAT), near=CORNER),)
+    return move(scene, Phase.RETREAT, path, OPEN)
 
 
 def _approach(scene: ExpertScene, obj: str, grasp: Grasp) -> GripperMotion:
@@ -106,86 +161,12 @@ def _approach(scene: ExpertScene, obj: str, grasp: Grasp) -> GripperMotion:
         over = end.at_height(max(height, end.position[2] + _MARGIN))
         ahead = scene.predicted_motion(obj)
         return (
-            Waypoint(pose=up, near=_CORNER, aligned=np.pi),
+            Waypoint(pose=up, near=CORNER, aligned=np.pi),
             Waypoint(pose=over, near=0.008, ahead=ahead),
             Waypoint(pose=end, ahead=ahead),
         )
 
-    return GripperMotion(phase=Phase.APPROACH, path=path, grip=OPEN, steps=time_for(start, path()))
-
-
-def close(scene: ExpertScene, obj: str) -> GripperMotion:
-    """Close the fingers until both touch an object, following it while it moves by itself."""
-    return GripperMotion(
-        phase=Phase.GRASP,
-        path=here(scene) if scene.predicted_motion(obj) is None else _following(scene, obj),
-        grip=CLOSED,
-        steps=_CLOSING_STEPS,
-        dwell=_CLOSING_STEPS,
-        finished=lambda: holds(scene, obj) or scene.opening < _CLOSED_ON_NOTHING,
-    )
-
-
-def squeeze(scene: ExpertScene) -> GripperMotion:
-    """Wait for the grip force to build up before lifting."""
-    return stay(scene, Phase.GRASP, CLOSED, _SQUEEZE)
-
-
-def _underside(scene: ExpertScene, obj: str) -> Points:
-    """The underside of gripper and held object, with room for the fingers to open."""
-    return underside_of(scene.gripper, opening=scene.opening, widest=2 * PANDA.inner, held=scene.surface(obj))
-
-
-def _carry(scene: ExpertScene, obj: str, target: str, spot: XY) -> GripperMotion:
-    start = scene.gripper
-    end = _pose_above(scene, obj, target, spot)
-    terrain = Terrain(scene.surroundings(obj), start=start.position[:2], end=end.position[:2])
-    underside = underside_of(start, opening=scene.opening, held=scene.surface(obj))
-    height = terrain.lowest_along(underside) + _MARGIN
-    low = start.position[2] + _OFF_THE_GROUND
-    free = terrain.nearest_open(underside, start.position[:2], low)
-    out = Pose(position=np.array([*free, low]), rotation=start.rotation)
-
-    def path() -> Sequence[Waypoint]:
-        over = Pose(position=_pose_above(scene, obj, target, spot).position, rotation=start.rotation)
-        return (
-            Waypoint(pose=out, near=0.005, aligned=np.pi),
-            Waypoint(pose=out.at_height(height), near=_CORNER, aligned=np.pi),
-            Waypoint(pose=over.at_height(height), near=0.01),
-        )
-
-    return GripperMotion(
-        phase=Phase.CARRY,
-        path=path,
-        grip=CLOSED,
-        steps=time_for(start, path()),
-        interrupted=lambda: not holds(scene, obj),
-    )
-
-
-def _lower(scene: ExpertScene, obj: str, target: str, spot: XY) -> GripperMotion:
-    start = scene.gripper
-    end = _pose_above(scene, obj, target, spot)
-    terrain = Terrain(scene.surroundings(obj), start=start.position[:2], end=end.position[:2])
-    underside = _underside(scene, obj)
-
-    def path() -> Sequence[Waypoint]:
-        over = Pose(position=_pose_above(scene, obj, target, spot).position, rotation=start.rotation)
-        return (Waypoint(pose=over.at_height(terrain.lowest(underside, over.position[:2]) + _DROP)),)
-
-    return GripperMotion(
-        phase=Phase.PLACE,
-        path=path,
-        grip=CLOSED,
-        steps=time_for(start, path()),
-        interrupted=lambda: not holds(scene, obj),
-    )
-
-
-def _retreat(scene: ExpertScene) -> GripperMotion:
-    start = scene.gripper
-    path = (Waypoint(pose=start.at_height(start.position[2] + _RETREAT), near=_CORNER),)
-    return GripperMotion(phase=Phase.RETREAT, path=lambda: path, grip=OPEN, steps=time_for(start, path))
+    return move(scene, Phase.APPROACH, path, OPEN)
 
 
 def _best_grasp(scene: ExpertScene, obj: str, tried: Sequence[Grasp]) -> Grasp:
@@ -198,20 +179,17 @@ def _best_grasp(scene: ExpertScene, obj: str, tried: Sequence[Grasp]) -> Grasp:
     found = grasps_from_above(
         scene.surface(obj) + met, scene.surroundings(obj), frame=frame, center_of_mass=center
     )
+    base = scene.base.position[:2]
+
+    def cost(grasp: Grasp) -> float:
+        reach = float(np.linalg.norm(frame.to_world(grasp.pose.position)[:2] - base))
+        return grasp.cost + _REACH_COST * reach
+
     fresh = [
         grasp for grasp in found if sum(not grasp.differs_from(other) for other in tried) < _TRIES_OF_A_GRASP
     ]
-    if fresh:
-        base = scene.base.position[:2]
-        return min(
-            fresh,
-            key=lambda grasp: (
-                grasp.cost
-                + _REACH_COST * float(np.linalg.norm(frame.to_world(grasp.pose.position)[:2] - base))
-            ),
-        )
     straight = Pose(position=frame.to_local(center), rotation=frame.rotation.T @ downward(np.pi / 2))
-    return Grasp(pose=straight, width=2 * PANDA.inner, cost=np.inf)
+    return min(fresh, key=cost, default=Grasp(pose=straight, width=2 * PANDA.inner, cost=np.inf))
 
 
 def _grasp_pose(scene: ExpertScene, obj: str, grasp: Grasp) -> Pose:
@@ -226,37 +204,60 @@ def _grasp_pose(scene: ExpertScene, obj: str, grasp: Grasp) -> Pose:
     return Pose(position=frame.to_world(grasp.pose.position), rotation=downward(yaw))
 
 
-def _pose_above(scene: ExpertScene, obj: str, target: str, spot: XY) -> Pose:
-    """The gripper pose at which the held object is at a spot of the target."""
-    gripper = scene.gripper
-    offset = gripper.position - scene.position(obj) + np.array([*spot, 0.0])
-    return Pose(position=scene.position(target) + offset, rotation=gripper.rotation)
-
-
 def _predicted_shift(scene: ExpertScene, obj: str) -> Vector3:
     """Predicted displacement (m) of a moving object by the time the gripper reaches it."""
     ahead = scene.predicted_motion(obj)
     if ahead is None:
         return np.zeros(3)
     way = float(np.linalg.norm(scene.pose(obj).position - scene.gripper.position))
-    return ahead(way / _METRES_PER_STEP * CONTROL_SECONDS + _LOWERING_S)
+    return ahead(way / METRES_PER_STEP * CONTROL_SECONDS + _LOWERING_S)
 
 
-def _following(scene: ExpertScene, obj: str) -> Callable[[], Sequence[Waypoint]]:
-    """A path that stays at the gripper's pose relative to an object while it moves by itself."""
-    offset = scene.gripper.position - scene.pose(obj).position
-
-    def path() -> Sequence[Waypoint]:
-        ahead, here = scene.predicted_motion(obj), scene.gripper
-        if ahead is not None:
-            here = Pose(position=scene.pose(obj).position + offset, rotation=here.rotation)
-        return (Waypoint(pose=here, near=np.inf, aligned=np.inf, ahead=ahead),)
-
-    return path
+def _underside(scene: ExpertScene, obj: str) -> Points:
+    """The underside of gripper and held object, with room for the fingers to open."""
+    return underside_of(scene.gripper, opening=scene.opening, widest=2 * PANDA.inner, held=scene.surface(obj))
 
 
-def time_for(start: Pose, path: Sequence[Waypoint]) -> int:
-    """Time limit of a path in control steps: twice the expected time, plus a constant."""
-    stops = [start.position, *(waypoint.pose.position for waypoint in path)]
-    length = sum(float(np.linalg.norm(b - a)) for a, b in itertools.pairwise(stops))
-    return round(2 * length / _METRES_PER_STEP) + _STEPS_TO_SPARE
+def best_spot(scene: ExpertScene, obj: str, target: str) -> XY:
+    """Where to place a held object, relative to the target's center (m): the nearest free spot, if any.
+
+    Spots are as low as the center, and leave room for the objects that goals still require at the target.
+    """
+    region = scene.region(target)
+    if region is None:
+        return np.zeros(2)
+    underside, middle = _underside(scene, obj), scene.position(target)[:2]
+    above = middle + (scene.gripper.position[:2] - scene.position(obj)[:2])
+    fixed, everything = (
+        Terrain(scene.surroundings(obj, *hidden), start=middle, end=middle)
+        for hidden in (scene.movable - {scene.owner(target)}, ())
+    )
+
+    def footprint(name: str) -> Float64[np.ndarray, "n 2"]:
+        return scene.surface(name)[:, :2] - scene.position(name)[:2]
+
+    still_to_come = [
+        footprint(goal.arguments[0])
+        for goal in scene.goals
+        if goal.arguments[1:] == (target,) and goal.arguments[0] != obj and not scene.satisfied(goal)
+    ]
+    own = footprint(obj)
+
+    def fits(spot: XY, gap: float) -> bool:
+        """Whether no movable object is within a gap (m), and others fit on the other side of the center."""
+        return all(
+            everything.lowest(underside, above + spot + step)
+            <= fixed.lowest(underside, above + spot + step) + _LEVEL
+            for step in gap * np.concatenate([np.zeros((1, 2)), _AROUND])
+        ) and all(float(KDTree(own + spot).query(other - spot)[0].min()) > gap for other in still_to_come)
+
+    half = np.maximum(region.half[:2] - _FROM_THE_EDGE, 0.0)
+    axes = [np.arange(-int(h / _SPACING), int(h / _SPACING) + 1) * _SPACING for h in half]
+    grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+    spots = grid @ region.pose.rotation[:2, :2].T
+    # Nearest first; of equally near ones, those farther from the robot.
+    distance = np.round(np.linalg.norm(spots, axis=1), 6)
+    order = np.lexsort(np.stack([-spots @ (middle - scene.base.position[:2]), distance]))
+    lowest = fixed.lowest(underside, above) + _LEVEL
+    level = [spot for spot in spots[order] if fixed.lowest(underside, above + spot) <= lowest]
+    return next((spot for gap in _GAPS for spot in level if fits(spot, gap)), np.zeros(2))

@@ -1,4 +1,4 @@
-"""Privileged state for experts: poses, shapes, contacts and goals, read from MuJoCo."""
+"""Privileged state for experts: poses, shapes, joints, contacts and goals, read from MuJoCo."""
 
 import dataclasses
 import functools
@@ -8,13 +8,12 @@ from typing import Any
 import mujoco
 import numpy as np
 from jaxtyping import Float64
+from scipy.spatial.transform import Rotation
 
-from sim_envs.libero.experts.joints import FixtureJoint, read_container, read_joint, wanted_range
-from sim_envs.scripted.collisions import Collisions
 from sim_envs.scripted.kinematics import ArmJoints, ReachabilityCheck
 from sim_envs.scripted.motion import PredictedMotion
 from sim_envs.scripted.poses import Box, Pose, Vector3, Vector6
-from sim_envs.scripted.surfaces import Points
+from sim_envs.scripted.surfaces import Collisions, Points
 from sim_envs.truth.ground_truth import Phase
 
 _PHASES = {
@@ -50,6 +49,42 @@ class Goal:
         """The goals of a LIBERO environment, in BDDL's order."""
         goals = env.parsed_problem["goal_state"]
         return tuple(cls(predicate=goal[0].lower(), arguments=tuple(goal[1:])) for goal in goals)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FixtureJoint:
+    """A joint of a fixture in its current state; values are metres for slides and radians for hinges.
+
+    Attributes:
+        name: MuJoCo's name of the joint.
+        fixture: LIBERO's name of the fixture.
+        body: Id of the body that it moves.
+        slides: Whether it is a slide rather than a hinge.
+        axis: Its axis in the world.
+        anchor: A point on the axis (m).
+        value: Its position.
+    """
+
+    name: str
+    fixture: str
+    body: int
+    slides: bool
+    axis: Vector3
+    anchor: Vector3
+    value: float
+
+    def carried(self, pose: Pose, by: float) -> Pose:
+        """A pose fixed to the moving part, after a displacement of the joint."""
+        if self.slides:
+            return Pose(position=pose.position + by * self.axis, rotation=pose.rotation)
+        turn = Rotation.from_rotvec(by * self.axis).as_matrix()
+        position = self.anchor + turn @ (pose.position - self.anchor)
+        return Pose(position=position, rotation=turn @ pose.rotation)
+
+    def direction_at(self, point: Vector3) -> Vector3:
+        """Direction (unit vector) of a point of the moving part as the joint's value grows."""
+        way = self.axis if self.slides else np.cross(self.axis, point - self.anchor)
+        return way / max(float(np.linalg.norm(way)), 1e-9)
 
 
 class ExpertScene:
@@ -177,16 +212,35 @@ class ExpertScene:
         return self._surface_of(set(self._model.body_rootid.tolist()) - hidden)
 
     def joint(self, name: str) -> FixtureJoint | None:
-        """See `joints.read_joint`."""
-        return read_joint(self._env, name)
+        """The joint of a drawer's region, or of a fixture with one moving part; None if there is none."""
+        region = self._env.object_sites_dict.get(name)
+        owner = self._env.fixtures_dict.get(name) if region is None else region
+        names = list(owner.joints or ()) if owner is not None else []
+        if len(names) != 1:
+            return None
+        joint = self._model.joint(names[0]).id
+        return FixtureJoint(
+            name=names[0],
+            fixture=name if region is None else region.parent_name,
+            body=int(self._model.jnt_bodyid[joint]),
+            slides=bool(self._model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE),
+            axis=self._data.xaxis[joint].copy(),
+            anchor=self._data.xanchor[joint].copy(),
+            value=float(self._data.qpos[self._model.jnt_qposadr[joint]]),
+        )
 
     def container(self, region: str) -> FixtureJoint | None:
-        """See `joints.read_container`."""
-        return read_container(self._env, region)
+        """The joint that opens a region: of its drawer, or of its fixture's door; None if always open."""
+        joint = self.joint(region)
+        if joint is None and region in self._env.object_sites_dict:
+            joint = self.joint(getattr(self._env.object_sites_dict[region], "parent_name", None) or "")
+        return joint if joint is not None and self.wanted("open", joint) else None
 
     def wanted(self, predicate: str, joint: FixtureJoint) -> tuple[float, float] | None:
-        """See `joints.wanted_range`."""
-        return wanted_range(self._env, predicate, joint)
+        """The range of joint values in which a predicate holds, as LIBERO defines it; None if undefined."""
+        table = self._env.get_object(joint.fixture).object_properties["articulation"]
+        values = table.get(f"default_{predicate}_ranges")
+        return (float(min(values)), float(max(values))) if values else None
 
     def part_boxes(self, joint: FixtureJoint) -> list[Box]:
         """Bounding boxes of the collision shapes of the part that a joint moves."""

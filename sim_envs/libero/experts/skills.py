@@ -1,20 +1,46 @@
-"""Skills by goal predicate, the order of a task's goals, and the loop over them."""
+"""Skills by goal predicate, the order of a task's goals, and the loop over them; sliding flat objects."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+
+import numpy as np
 
 from configs.errors import UsageError
 from sim_envs.libero.experts.articulated import pull, push
-from sim_envs.libero.experts.insert import insert, insertion
-from sim_envs.libero.experts.joints import read_joint, wanted_range
+from sim_envs.libero.experts.insertion import insert, insertion
+from sim_envs.libero.experts.motions import leave, reach
 from sim_envs.libero.experts.pick_and_place import pick, place, release
-from sim_envs.libero.experts.push import is_pushed, slide
 from sim_envs.libero.experts.scene import ExpertScene, Goal
+from sim_envs.scripted.clearance import XY
 from sim_envs.scripted.grasps import Grasp
-from sim_envs.scripted.motion import Skill
+from sim_envs.scripted.gripper import PANDA, downward
+from sim_envs.scripted.motion import CLOSED, GripperMotion, Skill, Waypoint
+from sim_envs.scripted.poses import Pose, Vector3
 from sim_envs.truth.ground_truth import Phase
 
 _PUTTING = ("in", "on")
+
+_FLAT = 0.035
+"""Objects lower than this (m) have no wall to grasp."""
+
+_PRESS = 0.008
+"""Commanded depth (m) of the fingertips below the inside of the object, so that it moves along."""
+
+_CLOSE_ENOUGH = 0.008
+"""Distance (m) from the target at which sliding ends."""
+
+_AHEAD = 0.025
+"""Commanded lead (m) of the fingers: small enough that they do not climb a rim."""
+
+_SLIPPED = 0.07
+"""Distance (m) from the object's center beyond which the fingers have slipped off."""
+
+_STEPS = 200
+"""Control steps after which sliding starts again."""
+
+_MIDDLE = 0.02
+"""Radius (m) around the object's center in which its inside is searched."""
+
+_UP = 0.08
 
 
 def achieve(scene: ExpertScene) -> Skill:
@@ -83,6 +109,61 @@ def put(scene: ExpertScene, goal: Goal) -> Skill:
             yield from place(scene, obj, target)
 
 
+def is_pushed(scene: ExpertScene, goal: Goal) -> bool:
+    """Whether a goal is to move a flat object, too wide for the gripper, to a region of the table.
+
+    Such an object cannot be grasped from above, so it is slid.
+    """
+    if goal.predicate != "on" or scene.owner(goal.arguments[1]):
+        return False
+    size = np.ptp(scene.surface(goal.arguments[0]), axis=0)
+    return bool(size[2] < _FLAT and size[:2].min() > 2 * PANDA.inner)
+
+
+def slide(scene: ExpertScene, goal: Goal) -> Skill:
+    """Slide the first argument to the middle of the second, retrying until the goal holds."""
+    while not scene.satisfied(goal):
+        obj, target = goal.arguments
+        spot = _inside(scene, obj)
+        start = Pose(position=spot + np.array([0.0, 0.0, PANDA.tip]), rotation=downward(np.pi / 2))
+        yield reach(scene, start, start.at_height(start.position[2] + _UP), CLOSED)
+        yield _drag(scene, obj, target)
+        yield leave(scene, np.array([0.0, 0.0, _UP]), CLOSED)
+
+
+def _inside(scene: ExpertScene, obj: str) -> Vector3:
+    """Top of the object's surface at its center (m)."""
+    surface, middle = scene.surface(obj), scene.center_of_mass(obj)
+    under = surface[np.linalg.norm(surface[:, :2] - middle[:2], axis=1) < _MIDDLE]
+    return np.array([*middle[:2], under[:, 2].max() if len(under) else middle[2]])
+
+
+def _drag(scene: ExpertScene, obj: str, target: str) -> GripperMotion:
+    start = scene.gripper
+    low = _inside(scene, obj)[2] + PANDA.tip - _PRESS
+
+    def missing() -> XY:
+        return (scene.position(target) - scene.position(obj))[:2]
+
+    def slipped_off() -> bool:
+        off = (scene.gripper.position - scene.position(obj))[:2]
+        return bool(np.linalg.norm(off) > _SLIPPED)
+
+    def path() -> Sequence[Waypoint]:
+        way = missing() * min(1.0, _AHEAD / max(float(np.linalg.norm(missing())), 1e-9))
+        position = np.array([*(scene.gripper.position[:2] + way), low])
+        pose = Pose(position=position, rotation=start.rotation)
+        return (Waypoint(pose=pose, near=0.0, aligned=0.0),)
+
+    return GripperMotion(
+        phase=Phase.PUSH,
+        path=path,
+        grip=CLOSED,
+        steps=_STEPS,
+        interrupted=lambda: bool(np.linalg.norm(missing()) < _CLOSE_ENOUGH) or slipped_off(),
+    )
+
+
 SKILLS: Mapping[str, Callable[[ExpertScene, Goal], Skill]] = {
     "in": put,
     "on": put,
@@ -107,15 +188,15 @@ def skill_for(goal: Goal) -> Callable[[ExpertScene, Goal], Skill]:
     return SKILLS[goal.predicate]
 
 
-def require_skills(env: Any) -> None:
+def require_skills(scene: ExpertScene) -> None:
     """Check that there are skills for all goals of a LIBERO environment.
 
     Raises:
         UsageError: It has a goal that no skill achieves.
     """
-    for goal in Goal.all_of(env):
+    for goal in scene.goals:
         if skill_for(goal) not in (pull, push):
             continue
-        joint = read_joint(env, goal.arguments[0])
-        if joint is None or wanted_range(env, goal.predicate, joint) is None:
+        joint = scene.joint(goal.arguments[0])
+        if joint is None or scene.wanted(goal.predicate, joint) is None:
             raise UsageError(f"{goal}: {goal.arguments[0]} has no joint for it; use another policy")

@@ -32,14 +32,6 @@ _DELTA_COST = np.repeat([0.05, 0.002], 3)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GripperState:
-    """Pose and velocity (m/s, rad/s) of the grip site."""
-
-    pose: Pose
-    velocity: Vector6
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class ArmModel:
     """Linear response of the gripper to a delta over one control step, near one arm configuration.
 
@@ -64,7 +56,9 @@ class ArmModel:
         robosuite's controller decouples forces and torques separately, so that a coupled spring remains,
         integrated here exactly over a control step.
         """
-        mobility = _regularized(mobility)
+        along, directions = np.linalg.eigh(mobility)
+        if along[0] < _MIN_MOBILITY:
+            mobility = (directions * np.maximum(along, _MIN_MOBILITY)) @ directions.T
         inertia = np.zeros((6, 6))
         inertia[:3, :3] = np.linalg.inv(mobility[:3, :3])
         inertia[3:, 3:] = np.linalg.inv(mobility[3:, 3:])
@@ -76,69 +70,73 @@ class ArmModel:
         step = expm(rates * CONTROL_SECONDS)
         moved_by_delta, velocity_by_delta = np.eye(6) - step[:6, :6], -step[6:, :6]
         moved_by_velocity, velocity_kept = step[:6, 6:], step[6:, 6:]
-        gain = _regulator(
-            np.block([[np.eye(6), moved_by_velocity], [np.zeros((6, 6)), velocity_kept]]),
-            np.concatenate([moved_by_delta, velocity_by_delta]),
-        )
+        # The regulator that is optimal for the linear-quadratic costs above.
+        state_to_state = np.block([[np.eye(6), moved_by_velocity], [np.zeros((6, 6)), velocity_kept]])
+        delta_to_state = np.concatenate([moved_by_delta, velocity_by_delta])
+        costs, effort = np.diag(np.concatenate([_ERROR_COST, _VELOCITY_COST])), np.diag(_DELTA_COST)
+        curved = delta_to_state.T @ solve_discrete_are(state_to_state, delta_to_state, costs, effort)
         return cls(
             moved_by_velocity=moved_by_velocity,
             moved_by_delta=moved_by_delta,
             velocity_kept=velocity_kept,
             velocity_by_delta=velocity_by_delta,
-            gain=gain,
+            gain=np.linalg.solve(effort + curved @ delta_to_state, curved @ state_to_state),
         )
 
     def delta_towards(
-        self, target: Pose, state: GripperState, *, pace: float = 1.0, velocity: Vector3 | None = None
+        self, target: Pose, pose: Pose, velocity: Vector6, *, pace: float = 1.0, moves: Vector3 | None = None
     ) -> Vector6:
         """The delta (m, rad) to command now, at most that of an action of 1.
 
         Args:
             target: The target pose.
-            state: The gripper's state.
+            pose: Pose of the grip site.
+            velocity: Its velocity (m/s, rad/s).
             pace: Fraction of full speed.
-            velocity: Velocity of the target (m/s); None if it is fixed.
+            moves: Velocity of the target (m/s); None if it is fixed.
         """
-        error = state.pose.twist_to(target).reshape(2, 3)
+        error = pose.twist_to(target).reshape(2, 3)
         norms = np.linalg.norm(error, axis=1)
         error *= np.minimum(1.0, pace * _FARTHEST / np.maximum(norms, 1e-12))[:, None]
-        delta = self.gain @ np.concatenate([error.ravel(), -state.velocity])
-        if velocity is not None:
-            steady, kept = self._steady_state(velocity)
+        delta = self.gain @ np.concatenate([error.ravel(), -velocity])
+        if moves is not None:
+            response = np.block(
+                [
+                    [self.moved_by_velocity, self.moved_by_delta],
+                    [self.velocity_kept - np.eye(6), self.velocity_by_delta],
+                ]
+            )
+            way = np.concatenate([moves * CONTROL_SECONDS, np.zeros(9)])
+            # Velocity at the start of each step, and delta, with which the gripper keeps up with the target.
+            steady, kept = np.split(np.linalg.solve(response, way), 2)
             delta += self.gain[:, 6:] @ steady + kept
         return delta / max(1.0, np.abs(delta / ACTION_SCALE).max())
 
-    def _steady_state(self, velocity: Vector3) -> tuple[Vector6, Vector6]:
-        """Velocity at the start of each step, and delta, with which the gripper follows a moving target."""
-        moves = np.block(
-            [
-                [self.moved_by_velocity, self.moved_by_delta],
-                [self.velocity_kept - np.eye(6), self.velocity_by_delta],
-            ]
-        )
-        way = np.concatenate([velocity * CONTROL_SECONDS, np.zeros(9)])
-        steady, delta = np.split(np.linalg.solve(moves, way), 2)
-        return steady, delta
-
-    def predict(self, state: GripperState, delta: Vector6) -> GripperState:
-        """Predict the gripper's state one control step after a delta is commanded, without contacts."""
-        moved = self.moved_by_velocity @ state.velocity + self.moved_by_delta @ delta
-        velocity = self.velocity_kept @ state.velocity + self.velocity_by_delta @ delta
-        return GripperState(pose=state.pose.moved(moved), velocity=velocity)
+    def predict(self, pose: Pose, velocity: Vector6, delta: Vector6) -> tuple[Pose, Vector6]:
+        """Predict pose and velocity one control step after a delta is commanded, without contacts."""
+        moved = self.moved_by_velocity @ velocity + self.moved_by_delta @ delta
+        return pose.moved(moved), self.velocity_kept @ velocity + self.velocity_by_delta @ delta
 
     def follow(
-        self, path: Sequence[Waypoint], state: GripperState, *, passed: int, steps: int, pace: float = 1.0
+        self,
+        path: Sequence[Waypoint],
+        pose: Pose,
+        velocity: Vector6,
+        *,
+        passed: int,
+        steps: int,
+        pace: float = 1.0,
     ) -> "Plan":
         """Follow a path from its first waypoint not yet `passed`, open loop for `steps` control steps."""
         deltas, counts = np.zeros((steps, 6)), np.zeros(steps + 1, dtype=np.int64)
-        counts[0] = progress(path, state.pose, passed)
+        counts[0] = progress(path, pose, passed)
         for step in range(steps):
             now, then = step * CONTROL_SECONDS, (step + 1) * CONTROL_SECONDS
             target = path[min(counts[step], len(path) - 1)]
-            velocity = target.velocity_after(now, over=CONTROL_SECONDS)
-            deltas[step] = self.delta_towards(target.after(now).pose, state, pace=pace, velocity=velocity)
-            state = self.predict(state, deltas[step])
-            counts[step + 1] = progress([each.after(then) for each in path], state.pose, int(counts[step]))
+            moves = target.velocity_after(now, over=CONTROL_SECONDS)
+            deltas[step] = self.delta_towards(target.after(now).pose, pose, velocity, pace=pace, moves=moves)
+            pose, velocity = self.predict(pose, velocity, deltas[step])
+            counts[step + 1] = progress([each.after(then) for each in path], pose, int(counts[step]))
         return Plan(deltas=deltas, passed=counts)
 
 
@@ -158,21 +156,3 @@ class Plan:
         """LIBERO's actions, with a constant gripper command."""
         grips = np.full((len(self.deltas), 1), grip)
         return np.clip(np.concatenate([self.deltas / ACTION_SCALE, grips], axis=1), -1.0, 1.0)
-
-
-def _regularized(mobility: Matrix6) -> Matrix6:
-    along, directions = np.linalg.eigh(mobility)
-    if along[0] >= _MIN_MOBILITY:
-        return mobility
-    return (directions * np.maximum(along, _MIN_MOBILITY)) @ directions.T
-
-
-def _regulator(
-    state_to_state: Float64[np.ndarray, "12 12"], delta_to_state: Float64[np.ndarray, "12 6"]
-) -> Float64[np.ndarray, "6 12"]:
-    """The gain that is optimal for the linear-quadratic costs above."""
-    costs = np.diag(np.concatenate([_ERROR_COST, _VELOCITY_COST]))
-    effort = np.diag(_DELTA_COST)
-    to_go = solve_discrete_are(state_to_state, delta_to_state, costs, effort)
-    curved = delta_to_state.T @ to_go
-    return np.linalg.solve(effort + curved @ delta_to_state, curved @ state_to_state)

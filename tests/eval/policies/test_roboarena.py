@@ -8,8 +8,7 @@ from configs.interface import compare
 from eval.policies.remote import PolicyServerError
 from eval.policies.websocket import open_websocket
 from oxygen.serve.msgpack_numpy import pack
-from sim_envs.droid.control import Control
-from sim_envs.droid.conventions import interface
+from sim_envs.droid.control import Control, interface
 from sim_envs.fake import FakeWorld
 from sim_envs.world import EpisodeKey, Observation
 from tests.eval.policies.openpi_server import OpenpiServer

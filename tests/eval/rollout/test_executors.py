@@ -11,7 +11,7 @@ from eval.records.schema import Outcome
 from eval.rollout.executors.choice import batch_size_for, choose_executor
 from eval.rollout.executors.processes import Processes
 from eval.rollout.executors.serial import SERIAL
-from sim_envs import memory
+from sim_envs import workers
 from tests.eval.policies.openpi_server import OpenpiServer
 from tests.eval.rollout.scaled import played, suite_file, timeless
 from tests.eval.rollout.worker_worlds import DEADLY, HANGING, ONCE, ErrantSuite, LiberoWithoutJax
@@ -181,7 +181,7 @@ def test_executor_ray_says_what_to_install(monkeypatch, capsys):
 
 
 def test_as_many_worlds_as_fit_are_offered(monkeypatch):
-    monkeypatch.setattr(memory, "available_mb", lambda: 1700.0)
+    monkeypatch.setattr(workers, "available_mb", lambda: 1700.0)
     with pytest.raises(UsageError, match="1700 MB of memory are available; give 3 or less"):
         choose_executor(num_envs=4)
     assert choose_executor(num_envs=3) == Processes(num_envs=3)

@@ -42,16 +42,12 @@ def changed(tmp_path, path: str, value: Any) -> str:
     ("path", "value", "complaint"),
     [
         ("rubric.0.object", "cub", "object in criterion `reach`: 'cub'; did you mean 'cube'"),
-        ("rubric.2.target", "bwl", "object in criterion `inside`: 'bwl'; did you mean 'bowl'"),
         ("rubric.2.target", "cube", "nothing can be inside 'cube', a box: take a bowl, mug or bin"),
         ("rubric.0.kind", "reched", "kind 'reched'; did you mean 'reach'"),
         ("rubric.0", {"kind": "opened", "object": "cube", "by": 0.1}, "only a drawer is opened"),
-        ("rubric", [], "rubric"),
         ("objects.cube.x", [0.9, 1.0], "an unreachable pose.*keep within 0.28 to 0.72 m"),
-        ("objects.cube.x", [-0.1, 0.5], "an unreachable pose"),
         ("objects.cube.y", [0.2, 0.1], r"`y` is \[0.2, 0.1\]: give a finite minimum"),
         ("objects.cube.shape.kind", "bax", "'bax'; did you mean"),
-        ("objects.cube.mass", -1, "mass"),
         ("objects.cube.colour", [0, 0, 0], "colour"),
     ],
 )
@@ -66,24 +62,6 @@ def test_two_objects_in_one_place_are_refused(tmp_path):
     task = load_task(changed(tmp_path, "objects", {"cube": bowl, "bowl": bowl}))
     with pytest.raises(UsageError, match="two objects in one place: 'bowl' and 'cube' of task cube_in_bowl"):
         draw(task, init_id=0, seed=0)
-
-
-@pytest.mark.parametrize(
-    ("name", "complaint"),
-    [("cube_in_bwl", "did you mean 'cube_in_bowl'"), ("nowhere.yaml", "there is no task file nowhere.yaml")],
-)
-def test_a_task_that_is_not_there_is_one_line(name, complaint):
-    with pytest.raises(UsageError, match=complaint):
-        load_task(name)
-
-
-def test_a_task_file_that_is_no_mapping_is_one_line(tmp_path):
-    for text, complaint in (("- a\n- b\n", "holds list"), ("a: [", "not YAML")):
-        file = tmp_path / "task.yaml"
-        file.write_text(text)
-        with pytest.raises(UsageError, match=complaint) as caught:
-            load_task(str(file))
-        assert "\n" not in str(caught.value)
 
 
 def test_a_task_of_ones_own_needs_no_code(tmp_path):

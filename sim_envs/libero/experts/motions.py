@@ -1,0 +1,90 @@
+"""Motions of the hand: along a path, to a pose with any rotation, away from it, and waiting."""
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from sim_envs.libero.experts.scene import ExpertScene
+from sim_envs.scripted.clearance import Terrain
+from sim_envs.scripted.gripper import FULLY_OPEN, hand_underside
+from sim_envs.scripted.motion import GripperMotion, Waypoint
+from sim_envs.scripted.poses import Pose, Vector3
+from sim_envs.truth.ground_truth import Phase
+
+CORNER = 0.015
+"""Position tolerance (m) of waypoints on the way; less than the clearances below the hand."""
+
+METRES_PER_STEP = 0.012
+_FAST = (METRES_PER_STEP, np.inf, 30)
+_CAREFUL = (0.008, 0.04, 40)
+"""Expected metres and radians per control step, and steps to spare, of time limits."""
+
+_MARGIN = 0.03
+"""Clearance (m) below the hand on its way to a part."""
+
+Path = Sequence[Waypoint]
+
+
+def move(
+    scene: ExpertScene,
+    phase: Phase,
+    path: Path | Callable[[], Path],
+    grip: float,
+    *,
+    holding: str = "",
+    pace: tuple[float, float, int] = _FAST,
+) -> GripperMotion:
+    """Follow a path; dropping the object `holding` ends the motion."""
+    waypoints = path if callable(path) else lambda: path
+    return GripperMotion(
+        phase=phase,
+        path=waypoints,
+        grip=grip,
+        steps=time_for(scene.gripper, waypoints(), pace),
+        interrupted=lambda: bool(holding) and not holds(scene, holding),
+    )
+
+
+def reach(scene: ExpertScene, end: Pose, before: Pose, grip: float) -> GripperMotion:
+    """Move above all obstacles to a pose in front of the part, then straight to the part."""
+    start = scene.gripper
+    terrain = Terrain(scene.surroundings(), start=start.position[:2], end=before.position[:2])
+    shapes = [hand_underside(pose, FULLY_OPEN) for pose in (start, end)]
+    height = max(terrain.lowest_along(shape) for shape in shapes) + _MARGIN
+    height = max(height, before.position[2])
+    path = (
+        Waypoint(pose=start.at_height(max(start.position[2], height)), near=CORNER, aligned=np.pi),
+        Waypoint(pose=before.at_height(height), near=CORNER, aligned=0.2),
+        Waypoint(pose=before, near=0.01),
+        Waypoint(pose=end, near=0.005),
+    )
+    return move(scene, Phase.APPROACH, path, grip, pace=_CAREFUL)
+
+
+def leave(scene: ExpertScene, way: Vector3, grip: float) -> GripperMotion:
+    """Move away by a vector (m), keeping the rotation."""
+    path = (Waypoint(pose=scene.gripper.shifted(way), near=CORNER, aligned=np.pi),)
+    return move(scene, Phase.RETREAT, path, grip, pace=_CAREFUL)
+
+
+def stay(scene: ExpertScene, phase: Phase, grip: float, steps: int) -> GripperMotion:
+    """Hold still for some control steps while the fingers open or close."""
+    path = (Waypoint(pose=scene.gripper, near=np.inf, aligned=np.inf),)
+    return GripperMotion(phase=phase, path=lambda: path, grip=grip, steps=steps, dwell=steps)
+
+
+def holds(scene: ExpertScene, obj: str) -> bool:
+    """Whether both fingers touch an object."""
+    return scene.fingers_touching(obj) == 2
+
+
+def time_for(start: Pose, path: Path, pace: tuple[float, float, int] = _CAREFUL) -> int:
+    """Time limit of a path in control steps: twice the expected time, plus a constant."""
+    metres, radians, spare = pace
+    stops = [start, *(waypoint.pose for waypoint in path)]
+    twists = [one.twist_to(other) for one, other in itertools.pairwise(stops)]
+    steps = sum(
+        max(np.linalg.norm(twist[:3]) / metres, np.linalg.norm(twist[3:]) / radians) for twist in twists
+    )
+    return round(2 * float(steps)) + spare

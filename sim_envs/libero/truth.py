@@ -1,0 +1,222 @@
+"""LIBERO's items, goals and regions for ground truth, by its own predicates. Read only."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from sim_envs.libero.experts.scene import Goal
+from sim_envs.libero.names import Names, goal_sentences
+from sim_envs.truth.ground_truth import ELSEWHERE
+from sim_envs.truth.nouns import phrase
+from sim_envs.truth.scene import (
+    HAND,
+    LEFT,
+    NOTHING,
+    RIGHT,
+    Articulation,
+    GoalTarget,
+    Item,
+    TruthScene,
+    Vector3,
+)
+
+GROUNDS = {"table": -2, "floor": -3}
+"""Owners of the geoms of table and floor."""
+
+
+class Hulls:
+    """Bounding boxes of the collision geoms of items."""
+
+    def __init__(self, model: mujoco.MjModel, owner: np.ndarray, items: Sequence[Item]) -> None:
+        groups = [np.flatnonzero(owner == item.index) for item in items]
+        geoms = np.concatenate(groups)
+        rotations = np.zeros((len(geoms), 9))
+        for row, geom in zip(rotations, geoms, strict=True):
+            mujoco.mju_quat2Mat(row, model.geom_quat[geom])
+        self._rotations = rotations.reshape(-1, 3, 3)
+        offsets = np.einsum("gij,gj->gi", self._rotations, model.geom_aabb[geoms, :3])
+        self._centers, self._halves = model.geom_pos[geoms] + offsets, model.geom_aabb[geoms, 3:]
+        self._bodies = model.geom_bodyid[geoms]
+        self._first = np.cumsum([0, *map(len, groups[:-1])])
+        self._indices = [item.index for item in items]
+
+    def distances(self, point: Vector3, xpos: np.ndarray, xmat: np.ndarray) -> dict[int, float]:
+        """Item number to its squared distance from a point (m²)."""
+        frames = xmat[self._bodies].reshape(-1, 3, 3)
+        local = ((point - xpos[self._bodies])[:, None] @ frames)[:, 0] - self._centers
+        inside = (local[:, None] @ self._rotations)[:, 0]
+        beyond = np.maximum(np.abs(inside) - self._halves, 0.0)
+        squared = np.minimum.reduceat((beyond * beyond).sum(axis=1), self._first)
+        return dict(zip(self._indices, squared.tolist(), strict=True))
+
+
+def find_items(env: Any, model: mujoco.MjModel, names: Names) -> list[Item]:
+    """The movable objects of an environment, then the parts that open or switch."""
+    found: list[Item] = []
+    for name, noun in names.things.items():
+        root = int(model.body_rootid[env.obj_body_id[name]])
+        found.append(Item(index=len(found), name=name, noun=noun, body=root))
+    for name in names.fixtures:
+        properties = getattr(env.get_object(name), "object_properties", {})
+        ranges: dict[str, Sequence[float]] = properties.get("articulation", {})
+        for joint in env.get_object(name).joints if any(ranges.values()) else ():
+            switches, number = "default_turnon_ranges" in ranges, model.joint(joint).id
+            off, on = ("turnoff", "turnon") if switches else ("close", "open")
+            start, end = ranges[f"default_{off}_ranges"], ranges[f"default_{on}_ranges"]
+            articulation = Articulation(
+                address=int(model.jnt_qposadr[number]),
+                start=0.0 if 0.0 in start else min(start, key=abs),
+                end=min(end, key=abs),
+                switches=switches,
+            )
+            noun, body = names.part(name, joint), int(model.jnt_bodyid[number])
+            found.append(Item(index=len(found), name=name, noun=noun, body=body, articulation=articulation))
+    return found
+
+
+def owners(model: mujoco.MjModel, items: Sequence[Item]) -> np.ndarray:
+    """Maps a geom to the index of its item, or to a negative number: `NOTHING`, or one of `GROUNDS`."""
+    owner = np.full(model.nbody, GROUNDS["floor"])
+    of_body = {item.body: item.index for item in items}
+    for body in range(1, model.nbody):
+        parent = model.body_parentid[body]
+        name = model.body(body).name
+        ground = next((owner for noun, owner in GROUNDS.items() if noun in name), NOTHING)
+        owner[body] = of_body.get(body, owner[parent] if parent else ground)
+    collides = (model.geom_contype | model.geom_conaffinity) != 0
+    return np.where(collides, owner[model.geom_bodyid], NOTHING)
+
+
+def sides(env: Any, model: mujoco.MjModel) -> np.ndarray:
+    """Maps a geom to its part of the gripper: `LEFT`, `RIGHT` or `HAND`; 0 elsewhere."""
+    gripper = env.robots[0].gripper
+    side = np.zeros(model.ngeom, np.int64)
+    side[[model.geom(name).id for name in gripper.contact_geoms]] = HAND
+    for bit, finger in ((LEFT, "left_finger"), (RIGHT, "right_finger")):
+        side[[model.geom(name).id for name in gripper.important_geoms[finger]]] = bit
+    return side
+
+
+_LIFTED = 0.025
+"""Height (m) above its initial one from which a grasped object is lifted, in OxyGen's labels."""
+
+_FINGER_CLOSED = 0.03
+"""Finger position (m) below which one touching finger counts as a grasp, in OxyGen's labels."""
+
+_FLAT = 0.01
+"""Objects stand on regions up to this half height (m), and in higher ones."""
+
+
+class LiberoScene(TruthScene):
+    """One episode of a LIBERO environment."""
+
+    def __init__(self, env: Any, instruction: str) -> None:
+        self._env = env
+        self._model: mujoco.MjModel = env.sim.model._model
+        self._names = Names.of(env.parsed_problem, instruction)
+        items = find_items(env, self._model, self._names)
+        super().__init__(
+            env.sim.data._data,
+            items,
+            grip_site=self._model.site(env.robots[0].controller.eef_name).id,
+            owner=owners(self._model, items),
+            side=sides(env, self._model),
+        )
+        self._by_name = {item.name: item for item in self.things}
+        self._goals = Goal.all_of(env)
+        self.targets = [self._target(number, goal) for number, goal in enumerate(self._goals)]
+        self.sentences = goal_sentences(self._goals, instruction)
+        alike = [self._by_name[name] for names in self.sentences.alike for name in names]
+        self._before_lift = {
+            item.name: (float(self._xpos[item.body][2]), self._neighbours(item)) for item in alike
+        }
+        self._hulls = Hulls(self._model, self._owner, self.named)
+        self._regions = [
+            (name, site) for name, site in env.object_sites_dict.items() if hasattr(site, "parent_name")
+        ]
+
+    def nearest(self, items: Sequence[Item], point: Vector3) -> Item:
+        """The item whose bounding boxes are nearest to a point."""
+        distances = self._hulls.distances(point, self._xpos, self._xmat)
+        return min(items, key=lambda item: distances[item.index])
+
+    def satisfied(self, target: GoalTarget) -> bool:
+        """As in the base class, by LIBERO's predicates."""
+        goal = self._goals[target.number]
+        if goal.predicate not in ("turnon", "turnoff"):
+            return bool(self._env._eval_predicate([goal.predicate, *goal.arguments]))
+        # LIBERO's own predicates of a stove also light its burner.
+        ranges = self._env.get_object(goal.arguments[0]).object_properties["articulation"]
+        if goal.predicate == "turnon":
+            return self.joint(target.item) >= min(ranges["default_turnon_ranges"])
+        return self.joint(target.item) < max(ranges["default_turnoff_ranges"])
+
+    def lifted(self) -> list[str]:
+        """As in the base class: grasped, and 25 mm higher or off everything that it stood on."""
+        fingers = self._qpos[self._env.robots[0]._ref_gripper_joint_pos_indexes]
+        narrow = bool((np.abs(fingers) < _FINGER_CLOSED).any())
+        found = []
+        for name, (height, supports) in self._before_lift.items():
+            item = self._by_name[name]
+            sides = int(np.bitwise_or.reduce(self._side[self._touching(item)] & (LEFT | RIGHT), initial=0))
+            if sides == LEFT | RIGHT or (sides and narrow):
+                higher = self._xpos[item.body][2] - height > _LIFTED
+                if higher or (supports and not supports & self._neighbours(item)):
+                    found.append(name)
+        return found
+
+    def _touching(self, item: Item) -> np.ndarray:
+        """The geoms that touch an object."""
+        pairs = self._data.contact.geom
+        return pairs[:, ::-1][self._owner[pairs] == item.index]
+
+    def _neighbours(self, item: Item) -> frozenset[int]:
+        """The bodies that touch an object, without the gripper's."""
+        others = self._touching(item)
+        bodies = self._model.geom_bodyid[others[self._side[others] == 0]]
+        return frozenset(bodies.tolist()) - {item.body}
+
+    def is_near(self, target: GoalTarget, position: Vector3, margin: float) -> bool:
+        """Whether a position is above the place of a goal, within a margin (m)."""
+        name = self._goals[target.number].arguments[1]
+        if name in self._by_name:
+            center, half = self._xpos[self._by_name[name].body], np.full(2, 0.03)
+        else:
+            site = self._env.object_sites_dict[name]
+            which = self._model.site(name).id
+            center = self._data.site_xpos[which]
+            half = np.abs(self._data.site_xmat[which].reshape(3, 3) @ np.asarray(site.size))[:2]
+        return bool(np.all(np.abs(position - center)[:2] <= half + margin))
+
+    def location(self, item: Item) -> str:
+        """As in the base class, by LIBERO's predicates."""
+        for target in self.targets:
+            if target.item is item and target.place is not None and self.satisfied(target):
+                return phrase(target.place)
+        for name, site in self._regions:
+            predicate = "on" if np.asarray(site.size)[2] < _FLAT else "in"
+            if site.parent_name != item.name and self._holds(predicate, item.name, name):
+                return phrase(self._names.place(name))
+        for other in self.things:
+            if other is not item and self._holds("on", item.name, other.name):
+                return phrase(self._names.place(other.name))
+        touched = self._owner[self._touching(item)]
+        return next((phrase(noun) for noun, owner in GROUNDS.items() if (touched == owner).any()), ELSEWHERE)
+
+    def _target(self, number: int, goal: Goal) -> GoalTarget:
+        noun = self._names.place(goal.arguments[-1])
+        part = next((item for item in self.parts if item.noun == noun), None)
+        if goal.predicate in ("in", "on"):
+            gate = part if goal.predicate == "in" else None
+            return GoalTarget(number=number, item=self._by_name[goal.arguments[0]], place=noun, gate=gate)
+        assert part is not None, f"{goal}: no part opens or turns on"
+        return GoalTarget(number=number, item=part, wanted=goal.phase)
+
+    def _holds(self, predicate: str, obj: str, place: str) -> bool:
+        if predicate == "in":  # it may be passing through
+            parent = self._env.get_object(self._env.object_sites_dict[place].parent_name)
+            if not self._env.check_contact(parent, self._env.get_object(obj)):
+                return False
+        return bool(self._env._eval_predicate([predicate, obj, place]))

@@ -1,1 +1,0 @@
-"""LIBERO's part of the ground truth: items, names and goals."""

@@ -1,1 +1,0 @@
-"""Objects that move until they are touched, on any MuJoCo model."""

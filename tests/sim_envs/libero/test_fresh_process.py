@@ -1,0 +1,101 @@
+"""What only shows in a fresh process: silence, no questions, no traces, the same numbers, a clean exit."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+_ROOT = Path(__file__).resolve().parents[3]
+
+_EPISODE = """
+import json, sys
+import numpy as np
+from sim_envs.libero.sim import LiberoSim
+from sim_envs.libero.tasks import get_task
+sim = LiberoSim(get_task("libero_10", 9), assets=sys.argv[1])
+for init_id in json.loads(sys.argv[2]):
+    sim.reset(init_id=init_id, seed=7, settle_steps=1)
+    sim.advance(np.random.default_rng(0).uniform(-1, 1, (3, 7)))
+image = sim.observe().images["image"]
+np.savez(sys.argv[3], state=sim.flat_state(), image=image)
+"""
+
+
+def _run(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", code, *arguments],
+        cwd=_ROOT,
+        env={name: value for name, value in {**os.environ, **environment}.items() if value},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+def _episodes(assets: Path, init_ids: list[int], file: Path) -> dict[str, np.ndarray]:
+    done = _run(
+        _EPISODE, str(assets), json.dumps(init_ids), str(file), HOME=str(file.parent), LIBERO_CONFIG_PATH=""
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    with np.load(file) as arrays:
+        return dict(arrays)
+
+
+@pytest.mark.slow
+def test_processes_agree_stay_silent_and_leave_nothing_in_the_home_folder(
+    libero_assets: Path, tmp_path: Path
+) -> None:
+    alone = _episodes(libero_assets, [3], tmp_path / "alone.npz")
+    after_others = _episodes(libero_assets, [8, 1, 3], tmp_path / "after_others.npz")
+    np.testing.assert_array_equal(alone["state"], after_others["state"])
+    np.testing.assert_array_equal(alone["image"], after_others["image"])
+    assert not (tmp_path / ".libero").exists()
+
+
+@pytest.mark.slow
+def test_physics_needs_no_renderer_and_pictures_say_so(libero_assets: Path, tmp_path: Path) -> None:
+    done = _run(_EPISODE, str(libero_assets), "[0]", str(tmp_path / "never.npz"), MUJOCO_GL="disable")
+    assert done.returncode == 1
+    said = done.stderr.splitlines()[-1]
+    assert said.startswith("configs.errors.UsageError: no OpenGL")
+    assert said.endswith("MUJOCO_GL is 'disable'; unset it")
+
+
+@pytest.mark.parametrize(
+    ("environment", "complaint"),
+    [
+        ({"MUJOCO_GL": "vulkan"}, "unknown rendering backend"),
+        ({"MUJOCO_GL": "egl", "PYOPENGL_PLATFORM": "osmesa"}, "contradicts"),
+        ({"MUJOCO_GL": "egl", "MUJOCO_EGL_DEVICE_ID": "99"}, "'egl' does not work here ("),
+    ],
+)
+def test_a_wrong_backend_is_refused_in_one_line(environment: dict[str, str], complaint: str) -> None:
+    done = _run("from sim_envs.gl import require_backend; require_backend()", **environment)
+    assert done.returncode == 1
+    assert complaint in done.stderr.splitlines()[-1]
+
+
+def test_another_mujoco_is_refused() -> None:
+    code = """
+import importlib.metadata
+real = importlib.metadata.version
+importlib.metadata.version = lambda name: "3.8.1" if name == "mujoco" else real(name)
+from sim_envs.libero.bootstrap import load_libero
+load_libero()
+"""
+    done = _run(code)
+    assert "mujoco is 3.8.1, but LIBERO's scores are valid for 3.2.3 only" in done.stderr.splitlines()[-1]
+
+
+def test_no_torch_is_imported() -> None:
+    done = _run(
+        "import sys; sys.modules['torch'] = None\n"
+        "from sim_envs.libero.bootstrap import load_libero; load_libero()"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -1,0 +1,88 @@
+"""LIBERO's tasks: its own order and words, stored initial states; every task loads, resets and moves."""
+
+import io
+import pickle
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from configs.errors import UsageError
+from sim_envs.libero import tasks
+from sim_envs.libero.assets import find_assets
+from sim_envs.libero.libero_env import CONTROL_HZ
+from sim_envs.libero.sim import LiberoSim
+from sim_envs.libero.tasks import SUITES, LiberoTask, get_init_state, get_task, init_states, list_tasks
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_every_task_has_its_problem_and_initial_states(suite: str) -> None:
+    for task in list_tasks(suite):
+        assert task.bddl_file.is_file()
+        assert task.init_states_file.is_file()
+
+
+def test_task_ids_follow_libero_not_the_file_listing(golden: Path) -> None:
+    with np.load(golden / "libero_reference_rollouts.npz") as recorded:
+        for name in recorded.files:
+            if name.endswith(".bddl"):
+                suite, task_id, *_ = name.split(".")
+                assert get_task(suite, int(task_id)).name == str(recorded[name])
+
+
+@pytest.mark.parametrize(
+    ("suite", "task_id", "language"),
+    [
+        ("libero_object", 2, "pick up the salad dressing and place it in the basket"),
+        ("libero_10", 2, "turn on the stove and put the moka pot on it"),
+        ("libero_90", 0, "close the top drawer of the cabinet"),
+    ],
+)
+def test_the_instruction_is_the_one_policies_were_trained_on(suite: str, task_id: int, language: str) -> None:
+    assert get_task(suite, task_id).language == language
+
+
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        (lambda: list_tasks("libero-object"), "did you mean 'libero_object'"),
+        (lambda: get_task("libero_goal", 10), "task ids are 0 to 9"),
+        (lambda: get_task("libero_goal", -1), "task ids are 0 to 9"),
+        (lambda: get_init_state(get_task("libero_goal", 0), 50), "initial states are 0 to 49"),
+        (lambda: get_init_state(get_task("libero_goal", 0), -1), "initial states are 0 to 49"),
+    ],
+)
+def test_what_does_not_exist_is_named_with_what_does(call, complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        call()
+
+
+def test_a_pickle_that_would_run_something_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "evil.pruned_init"
+    content = io.BytesIO()
+    pickle.dump({"call": print}, content)
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("archive/data.pkl", content.getvalue())
+    with pytest.raises(pickle.UnpicklingError, match=r"builtins\.print"):
+        tasks._read_torch_array(file)
+
+
+_SAMPLE = get_task("libero_90", 61)
+_OTHERS = [task for suite in SUITES for task in list_tasks(suite) if task != _SAMPLE]
+
+
+@pytest.mark.parametrize(
+    "task",
+    [_SAMPLE, *(pytest.param(task, marks=pytest.mark.slow) for task in _OTHERS)],
+    ids=lambda task: f"{task.suite}.{task.task_id}",
+)
+def test_a_task_loads_resets_and_moves(task: LiberoTask, libero_assets: Path) -> None:
+    with LiberoSim(task, assets=find_assets(libero_assets)) as sim:
+        last = len(init_states(task)) - 1
+        sim.reset(init_id=last, seed=7, settle_steps=0)
+        np.testing.assert_array_equal(sim.flat_state(), init_states(task)[last])
+        advanced = sim.advance(np.full((2, 7), 0.5))
+        assert (advanced.steps, advanced.success) == (2, False)
+        elapsed = sim.flat_state()[0] - init_states(task)[last][0]
+        assert elapsed == pytest.approx(2 / CONTROL_HZ)

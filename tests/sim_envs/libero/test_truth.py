@@ -1,0 +1,180 @@
+"""Truth of LIBERO's simulator: of states made by hand, and of whole episodes of the expert on every suite."""
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from configs.load import load
+from configs.schema import SuiteConfig
+from sim_envs.libero.experts.expert import Expert
+from sim_envs.libero.libero_env import CONTROL_HZ
+from sim_envs.libero.sim import LiberoSim
+from sim_envs.truth.ground_truth import ELSEWHERE, CompletedAction, Fact, Narration, Phase, Truth, Verb
+from sim_envs.truth.nouns import phrase
+from sim_envs.truth.tracker import HOLD_S
+from sim_envs.truth.wording import narrate, parse_memory, parse_narration, remember
+from sim_envs.world import EpisodeKey
+from tests.sim_envs.vocabulary import goals
+
+STILL = np.array([[0.0, 0, 0, 0, 0, 0, -1]])
+Open = Callable[[str, int], LiberoSim]
+
+
+def put_joint(sim: LiberoSim, joint: str, position: float) -> None:
+    """Move a drawer, a door or a knob, and let a control step go by."""
+    sim.env.sim.data.qpos[sim.env.sim.model.get_joint_qpos_addr(joint)] = position
+    sim.env.sim.forward()
+    sim.advance(STILL)
+
+
+def put_thing(sim: LiberoSim, obj: str, position: np.ndarray, steps: int = 10) -> bool:
+    """Move a thing and let it fall; whether that solves the task."""
+    pose = sim.env.sim.data.get_joint_qpos(f"{obj}_joint0").copy()
+    pose[:3] = position
+    sim.env.sim.data.set_joint_qpos(f"{obj}_joint0", pose)
+    sim.env.sim.forward()
+    return sim.advance(np.repeat(STILL, steps, axis=0)).success
+
+
+def state_of(truth: Truth, subject: str) -> str:
+    return {fact.subject: fact.state for fact in truth.memory.facts}[subject]
+
+
+def test_a_drawer_is_open_half_open_or_closed_and_closing_it_is_remembered(open_standin):
+    sim, drawer = open_standin("libero_10", 3), "bottom drawer of the cabinet"
+    assert state_of(sim.truth(), drawer) == "open"
+    assert sim.truth().memory.done == ()
+    put_joint(sim, "white_cabinet_1_bottom_level", -0.07)
+    assert state_of(sim.truth(), drawer) == "half open"
+    assert sim.truth().memory.done == ()
+    put_joint(sim, "white_cabinet_1_bottom_level", 0.005)
+    assert state_of(sim.truth(), drawer) == "closed"
+    assert sim.truth().memory.done == (CompletedAction(verb=Verb.CLOSED, subject=drawer),)
+    put_joint(sim, "white_cabinet_1_bottom_level", -0.15)
+    done = (
+        CompletedAction(verb=Verb.CLOSED, subject=drawer),
+        CompletedAction(verb=Verb.OPENED, subject=drawer),
+    )
+    assert sim.truth().memory.done == done
+
+
+def test_a_thing_in_an_open_drawer_is_in_it(open_standin):
+    sim = open_standin("libero_10", 3)
+    assert state_of(sim.truth(), "black bowl") == "on the table"
+    put_thing(sim, "akita_black_bowl_1", sim.env.sim.data.get_site_xpos("white_cabinet_1_bottom_region"))
+    assert state_of(sim.truth(), "black bowl") == "in the bottom drawer of the cabinet"
+
+
+def test_a_stove_is_on_or_off_and_success_makes_it_done(open_standin):
+    sim = open_standin("libero_10", 2)
+    assert state_of(sim.truth(), "stove") == "off"
+    put_joint(sim, "flat_stove_1_button", 1.0)
+    assert state_of(sim.truth(), "stove") == "on"
+    burner = sim.env.sim.data.get_site_xpos("flat_stove_1_cook_region")
+    assert put_thing(sim, "moka_pot_1", burner + np.array([0, 0, 0.06]), steps=20)
+    truth = sim.truth()
+    assert truth.narration == Narration(phase=Phase.DONE)
+    assert state_of(truth, "moka pot") == "on the stove"
+    assert truth.memory.done == (CompletedAction(verb=Verb.TURNED_ON, subject="stove"),)
+
+
+def test_a_reached_goal_is_told_after_three_control_steps_and_gone_at_once(open_standin):
+    sim, stove = open_standin("libero_10", 2), (Fact(subject="stove", state="on"),)
+    told = []
+    for position in (1.0, 1.0, 1.0, 0.0):
+        put_joint(sim, "flat_stove_1_button", position)
+        told.append(sim.truth().textual_memory)
+    assert told == [(), (), stove, ()]
+
+
+def test_two_pots_are_numbered_in_the_order_in_which_they_are_lifted(open_standin, monkeypatch):
+    sim = open_standin("libero_10", 8)
+    assert sim.truth().textual_memory == ()  # the stove has been on from the start
+    scene = sim._tracker._scene
+    sim.advance(np.repeat(STILL, 3, axis=0))
+    monkeypatch.setattr(scene, "lifted", lambda: ["moka_pot_2"])
+    sim.advance(np.repeat(STILL, 4, axis=0))
+    monkeypatch.setattr(scene, "lifted", list)
+    monkeypatch.setattr(scene, "satisfied", lambda target: target.number < 2)
+    sim.advance(np.repeat(STILL, 3, axis=0))
+    assert [fact.subject for fact in sim.truth().textual_memory] == ["moka pot", "first moka pot"]
+
+
+def test_a_microwave_opens_and_what_stands_on_the_floor_is_on_the_floor(open_standin):
+    sim = open_standin("libero_10", 9)
+    assert state_of(sim.truth(), "microwave") == "open"
+    assert "white mug" not in {fact.subject for fact in sim.truth().memory.facts}
+    put_joint(sim, "microwave_1_microjoint", 0.0)
+    assert state_of(sim.truth(), "microwave") == "closed"
+    put_thing(sim, "porcelain_mug_1", np.array([0.6, 1.1, 0.3]), steps=30)
+    assert state_of(sim.truth(), "white mug") == "on the floor"
+    put_thing(sim, "porcelain_mug_1", np.array([0.6, 1.1, 1.5]), steps=1)
+    assert state_of(sim.truth(), "white mug") == ELSEWHERE
+
+
+def test_reading_the_truth_changes_nothing(open_standin):
+    sim = open_standin("libero_10", 2)
+    put_joint(sim, "flat_stove_1_button", 1.0)
+    colours = sim.env.sim.model._model.site_rgba
+    before = sim.flat_state(), colours.copy()
+    assert sim.truth() == sim.truth()
+    np.testing.assert_array_equal(sim.flat_state(), before[0])
+    np.testing.assert_array_equal(colours, before[1])
+
+
+def play(sim: LiberoSim) -> list[Truth]:
+    """The truth after every control step of an episode of the expert, from a reset on."""
+    task = sim.task
+    expert = Expert(sim)
+    expert.reset(EpisodeKey(suite=task.suite, task_id=task.task_id, init_id=0, seed=7))
+    told, solved = [sim.truth()], False
+    while not solved and len(told) < load(SuiteConfig, task.suite).max_steps:
+        for action in expert.query(np.empty(8))[:5]:
+            solved = solved or sim.advance(action[None]).success
+            told.append(sim.truth())
+    assert solved
+    return told
+
+
+def check_episode(sim: LiberoSim) -> None:
+    """What holds of any episode in which things are picked up and put where the goals want them."""
+    told, wanted = play(sim), goals(sim.task)
+    stretches = [
+        (said, len(list(group))) for said, group in itertools.groupby(truth.narration for truth in told)
+    ]
+    shortest = min(steps for _, steps in stretches[:-2])
+    assert shortest >= HOLD_S * CONTROL_HZ
+    assert told[-1].narration.phase is Phase.DONE
+    assert {said.object for said, _ in stretches[:-1]} <= {subject for _, subject, *_ in wanted}
+    for _, subject, place in wanted:
+        phases = [said.phase for said, _ in stretches if said.object == subject]
+        order = [phase for phase in dict.fromkeys(phases) if phase is not Phase.RETREAT]
+        assert order == [Phase.APPROACH, Phase.GRASP, Phase.CARRY, Phase.PLACE]
+        targets = {said.target for said, _ in stretches if said.object == subject} - {None}
+        assert targets == {place}
+        assert Fact(subject=subject, state=phrase(place)) in told[-1].memory.facts
+    last_carried = [said.object for said, _ in stretches if said.phase is Phase.CARRY]
+    done = [
+        CompletedAction(verb=Verb.PUT, subject=noun, place={s: p for _, s, p in wanted}[noun])
+        for noun in last_carried
+    ]
+    assert list(told[-1].memory.done) == done
+    for truth in told[::5]:
+        assert parse_narration(narrate(truth.narration)) == truth.narration
+        assert parse_memory(remember(truth.memory)) == truth.memory
+
+
+@pytest.mark.parametrize(
+    ("suite", "task_id"),
+    [
+        ("libero_object", 0),
+        *(
+            pytest.param(*task, marks=pytest.mark.slow)
+            for task in (("libero_spatial", 4), ("libero_goal", 8), ("libero_10", 4))
+        ),
+    ],
+)
+def test_an_episode_of_the_expert_is_told_as_it_is(open_standin, suite, task_id):
+    check_episode(open_standin(suite, task_id))

@@ -1,0 +1,133 @@
+"""Grasps and clearances from shapes alone: boxes, cans and bowls on a floor, no simulator."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim_envs.scripted.clearance import Terrain, underside_of
+from sim_envs.scripted.grasps import Grasp, grasps_from_above, grasps_turned
+from sim_envs.scripted.gripper import PANDA, downward, pointing
+from sim_envs.scripted.poses import Pose
+from sim_envs.scripted.surfaces import box_surface, rectangle
+
+FLOOR = rectangle(center=(0.0, 0.0), half=(0.4, 0.4), height=0.0, spacing=0.008)
+
+
+def box(x: float, y: float, z: float, *, at: tuple[float, float] = (0.0, 0.0)) -> np.ndarray:
+    """The surface of a box of these half sides that stands on the floor."""
+    return box_surface(np.array([x, y, z]), 0.004) + np.array([*at, z])
+
+
+def ring(radius: float, height: float) -> np.ndarray:
+    """The surface of a thin round wall that stands on the floor, like a bowl's."""
+    angles = np.linspace(0, 2 * np.pi, 180, endpoint=False)
+    circle = np.stack([np.cos(angles), np.sin(angles), np.zeros_like(angles)], axis=1)
+    heights = np.linspace(0, height, 15)
+    return np.concatenate([r * circle + [0, 0, z] for z in heights for r in (radius - 0.002, radius)])
+
+
+def grasps(obj: np.ndarray, around: np.ndarray = FLOOR) -> list[Grasp]:
+    frame = Pose(position=np.zeros(3), rotation=np.eye(3))
+    return grasps_from_above(obj, around, frame=frame, center_of_mass=obj.mean(axis=0))
+
+
+def closing_axis(grasp: Grasp) -> np.ndarray:
+    return grasp.pose.rotation[:, 0]
+
+
+def test_a_carton_is_taken_by_its_narrow_side() -> None:
+    narrow_in_y = grasps(box(0.05, 0.02, 0.04))[0]
+    assert narrow_in_y.width == pytest.approx(0.04, abs=0.002)
+    assert abs(closing_axis(narrow_in_y)[1]) == pytest.approx(1.0)
+
+
+def test_a_can_is_taken_across_its_middle() -> None:
+    up = np.array([0.0, 0.0, 0.08])
+    can = np.concatenate([ring(0.031, 0.08), *(ring(radius, 0.0) + up for radius in (0.01, 0.02, 0.03))])
+    grasp = grasps(can)[0]
+    assert np.linalg.norm(grasp.pose.position[:2]) < 0.004
+    assert grasp.width == pytest.approx(0.062, abs=0.003)
+
+
+def test_a_bowl_is_taken_by_its_rim_with_the_fingers_closing_along_the_radius() -> None:
+    grasp = grasps(ring(0.055, 0.05))[0]
+    radius = grasp.pose.position[:2]
+    assert np.linalg.norm(radius) == pytest.approx(0.054, abs=0.004)
+    assert abs(radius @ closing_axis(grasp)[:2]) / np.linalg.norm(radius) > np.cos(0.2)
+    assert grasp.width < 0.01
+
+
+def test_a_mug_is_taken_from_the_side_by_its_handle() -> None:
+    handle = box(0.004, 0.012, 0.02, at=(0.0, -0.055)) + np.array([0.0, 0.0, 0.03])
+    mug = np.concatenate([ring(0.045, 0.1), handle])
+    frame = Pose(position=np.zeros(3), rotation=np.eye(3))
+    turn = pointing(np.pi / 2, np.pi / 3)
+    grasp = grasps_turned([turn], mug, FLOOR, frame=frame, center_of_mass=mug.mean(axis=0))[0]
+    assert grasp.width == pytest.approx(0.008, abs=0.003)
+    assert np.abs(handle - grasp.pose.position).sum(axis=1).min() < 0.02
+    np.testing.assert_allclose(grasp.pose.rotation, turn)
+
+
+@pytest.mark.parametrize("side", [-1, 1])
+def test_no_finger_goes_where_a_neighbour_stands(side: int) -> None:
+    obj = box(0.02, 0.02, 0.05)
+    neighbour = box(0.03, 0.03, 0.05, at=(side * 0.065, 0.0))
+    free = grasps(obj, np.concatenate([FLOOR, neighbour]))
+    assert free
+    assert all(abs(closing_axis(grasp)[1]) > 0.7 for grasp in free[:20])
+
+
+@pytest.mark.parametrize("side", [pytest.param(-1, marks=pytest.mark.slow), 1])
+def test_of_two_grasps_that_fit_the_one_with_more_room_is_taken(side: int) -> None:
+    bowl, outer = ring(0.055, 0.05), 0.055 + PANDA.thick_outer
+    neighbour = box(0.04, 0.02, 0.02, at=(0.0, side * (outer + 0.01 + 0.02)))
+    around = np.concatenate([FLOOR, neighbour])
+    assert any(side * grasp.pose.position[1] > 0.04 for grasp in grasps(bowl, around))
+    assert side * grasps(bowl, around)[0].pose.position[1] < -0.04
+
+
+def test_nothing_else_is_caught_between_the_fingers() -> None:
+    obj = box(0.02, 0.05, 0.02)
+    wall = box(0.002, 0.1, 0.03, at=(0.028, 0.0))
+    found = grasps(obj, np.concatenate([FLOOR, wall]))
+    assert found
+    for grasp in found:
+        across, along, depth = grasp.pose.to_local(wall).T
+        assert not ((abs(across) < PANDA.inner) & (abs(along) < PANDA.half_width) & (depth < PANDA.tip)).any()
+
+
+@pytest.mark.slow
+@given(x=st.floats(-0.2, 0.2), y=st.floats(-0.2, 0.2), yaw=st.sampled_from([0.0, np.pi / 6, np.pi / 2, 2.0]))
+@settings(max_examples=3)
+def test_a_grasp_moves_with_the_thing(x: float, y: float, yaw: float) -> None:
+    obj = box(0.05, 0.02, 0.04)
+    turn = downward(yaw) @ downward(0.0).T
+    frame = Pose(position=np.array([x, y, 0.0]), rotation=turn)
+    moved = frame.to_world(obj)
+    wide = rectangle(center=(0.0, 0.0), half=(0.6, 0.6), height=0.0, spacing=0.008)
+    found = grasps_from_above(moved, wide, frame=frame, center_of_mass=moved.mean(axis=0))
+    assert found[0].width == pytest.approx(0.04, abs=0.012)
+    assert np.linalg.norm(found[0].pose.position[:2]) < 0.02
+
+
+def test_the_gripper_comes_down_to_what_is_below_it_and_travels_over_what_is_on_its_way() -> None:
+    wall = box(0.01, 0.2, 0.1)
+    underside = underside_of(Pose(position=np.zeros(3), rotation=downward(np.pi / 2)), opening=0.076)
+    start, end = np.array([-0.2, 0.0]), np.array([0.2, 0.0])
+    terrain = Terrain(np.concatenate([FLOOR, wall]), start=start, end=end)
+    assert terrain.lowest(underside, end) == pytest.approx(PANDA.tip, abs=1e-6)
+    assert terrain.lowest_along(underside) == pytest.approx(0.2 + PANDA.tip, abs=1e-6)
+
+
+def test_what_lies_under_a_roof_is_pulled_out_before_it_is_lifted() -> None:
+    roof = rectangle(center=(0.0, -0.1), half=(0.1, 0.1), height=0.2, spacing=0.008)
+    pose = Pose(position=np.array([0.0, 0.02, 0.08]), rotation=downward(0.0))
+    underside = underside_of(pose, opening=0.04, held=box(0.02, 0.04, 0.04, at=(0.0, 0.02)))
+    here = pose.position[:2]
+    terrain = Terrain(np.concatenate([FLOOR, roof]), start=here, end=here)
+    out = terrain.nearest_open(underside, here, height=0.085)
+    assert terrain.lowest(underside, here) > 0.2
+    assert terrain.lowest(underside, out) <= 0.085
+    assert out[1] > here[1]
+    assert np.linalg.norm(out - here) < 0.06
