@@ -149,8 +149,7 @@ def of_checkpoint(source: str) -> PolicyConfig:
     beside = {"tokenizer": policy.tokenizer, "norm_stats": policy.norm_stats}
     root = source if source.startswith(f"{BUNDLED}://") else str(folder)  # bundled ones move with the package
     absolute = {
-        key: place if place is None or "://" in place else f"{root}/{place}"
-        for key, place in beside.items()
+        key: place if place is None or "://" in place else f"{root}/{place}" for key, place in beside.items()
     }
     if policy.adapter is None:
         return policy.model_copy(update={"weights": source, **absolute})
