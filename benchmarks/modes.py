@@ -8,7 +8,7 @@ from typing import Any
 
 from configs.errors import UsageError
 from configs.exits import exit_code_of
-from eval.records.query_logs import QueryRecord, read_queries
+from eval.records.query_logs import QueryRecord, delivery_step, read_queries
 from eval.records.reader import read_episodes, read_identity
 from eval.records.schema import RunFolder
 from eval.report.figures import COLOURS, STYLE, new_figure
@@ -89,8 +89,8 @@ def _computed(query: QueryRecord, mode: str, hz: float) -> tuple[Bar, Bar]:
 
 def _texts(queries: Sequence[QueryRecord], hz: float) -> Iterator[Bar]:
     for query in queries:
-        for delivery in query.delivered:
-            yield queries[delivery.text.requested_query].step / hz, delivery.step / hz
+        for text in query.delivered:
+            yield queries[text.requested_query].step / hz, delivery_step(text) / hz
 
 
 def _executed(queries: Sequence[QueryRecord], hz: float) -> Iterator[tuple[str, Bar]]:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
+from eval.records.query_logs import QueryRecord, delivery_step
 from eval.records.schema import Share, Shares, TextScores
-from eval.records.timing import Delivery
-from oxygen.policy.reply import TextFinished
+from oxygen.policy.reply import Text
 from sim_envs.truth.ground_truth import CompletedAction, Memory, Narration, Truth
 from sim_envs.truth.textual_memory import normalize, parse_textual_memory, write_textual_memory
 from sim_envs.truth.wording import narrate, parse_memory, parse_narration, remember
@@ -110,43 +110,30 @@ class EpisodeGrader:
         self._control_hz = control_hz
         self._truths: list[Truth | None] = []
         self._steps: list[int] = []
-        self._due: list[Delivery] = []  # at later control steps
+        self._due: list[Text] = []  # at later control steps
         self._last: defaultdict[str, _LastText] = defaultdict(_LastText)
         self._watched: Truth | None = None  # the last truth between queries
         self._tasks: defaultdict[str, _TaskGrader] = defaultdict(_TaskGrader)
 
-    def add(
-        self,
-        step: int,
-        truth: Truth | None,
-        deliveries: Sequence[Delivery],
-        truths: Sequence[Truth | None] = (),
-    ) -> None:
-        """Add one query.
-
-        Args:
-            step: Its control step.
-            truth: The truth at that step.
-            deliveries: The texts it delivered, until the first control step of the next query.
-            truths: The truth before each control step until the next query; empty if not known.
-        """
-        self._truths.append(truth)
-        self._steps.append(step)
-        self._due += sorted(deliveries, key=lambda delivery: delivery.step)
-        for now, true in enumerate(truths, start=step):
-            while self._due and self._due[0].step <= now:
-                delivery = self._due.pop(0)
-                if delivery.text.task in HEADLINES:
-                    self._last[delivery.text.task].replace(delivery.text)
+    def add(self, query: QueryRecord) -> None:
+        """Add one query, with the texts it delivered until the first control step of the next one."""
+        self._truths.append(query.truth)
+        self._steps.append(query.step)
+        self._due += sorted(query.delivered, key=delivery_step)
+        for now in sorted(query.truths)[:-1]:  # the last step is the next query's
+            while self._due and delivery_step(self._due[0]) <= now:
+                text = self._due.pop(0)
+                if text.task in HEADLINES:
+                    self._last[text.task].replace(text)
+            true = query.truths[now]
             if true is not None:
                 self._watched = true
                 for last in self._last.values():
                     last.watch(true)
-        for delivery in deliveries:
-            text = delivery.text
+        for text in query.delivered:
             if text.task in HEADLINES:
-                steps = delivery.step - self._steps[text.requested_query]
-                truths = self._truths[text.requested_query], delivery.truth
+                steps = delivery_step(text) - self._steps[text.requested_query]
+                truths = self._truths[text.requested_query], query.truth_on_delivery(text)
                 self._tasks[text.task].add(text, truths, steps / self._control_hz)
 
     def scores(self) -> dict[str, TextScores]:
@@ -165,7 +152,7 @@ class _TaskGrader:
         self._at_request: defaultdict[str, Share] = defaultdict(Share)
         self._on_delivery: defaultdict[str, Share] = defaultdict(Share)
 
-    def add(self, text: TextFinished, truths: tuple[Truth | None, Truth | None], seconds: float) -> None:
+    def add(self, text: Text, truths: tuple[Truth | None, Truth | None], seconds: float) -> None:
         self._counts["texts"] += 1
         self._counts["oracle"] += text.reason == ORACLE
         self._staleness_s += seconds
@@ -198,12 +185,12 @@ class _LastText:
     """
 
     def __init__(self) -> None:
-        self._text: TextFinished | None = None
+        self._text: Text | None = None
         self._truth: Truth | None = None  # that `_score` is against
         self._score = 0.0
         self.current_steps = 0.0
 
-    def replace(self, text: TextFinished) -> None:
+    def replace(self, text: Text) -> None:
         self._text, self._truth = text, None
 
     def watch(self, truth: Truth) -> None:

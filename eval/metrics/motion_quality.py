@@ -15,6 +15,7 @@ from jaxtyping import Float64, Int
 
 from configs.interface import ActionSpec
 from eval.metrics.statistics import MeanDifference, bounds, cluster_bootstrap_95, mean_difference
+from eval.records.query_logs import QueryRecord
 from eval.records.schema import EpisodeResult, MotionQuality, Outcome
 
 _HOLDING = -1
@@ -60,19 +61,12 @@ class EpisodeMotion:
         self._chunks: list[int] = []
         self._path: list[np.ndarray] = []
 
-    def add(
-        self, executed: Sequence[np.ndarray], chunks: Sequence[int | None], end_effector: Sequence[np.ndarray]
-    ) -> None:
-        """Add the control steps until the next query.
-
-        Args:
-            executed: The action of each control step.
-            chunks: The query that each is from; None while the robot holds still.
-            end_effector: Positions (m) before the first step and after each; empty if not known.
-        """
-        self._executed.extend(executed)
-        self._chunks.extend(_HOLDING if chunk is None else chunk for chunk in chunks)
-        self._path.extend(end_effector[1 if self._path else 0 :])
+    def add(self, query: QueryRecord) -> None:
+        """Add a query and the control steps until the next one."""
+        self._executed.extend(query.executed)
+        for chunk, _, steps in query.spans:
+            self._chunks.extend([_HOLDING if chunk is None else chunk] * steps)
+        self._path.extend(query.end_effector[1 if self._path else 0 :])
 
     def quality(self) -> MotionQuality:
         """The measures of the control steps so far."""

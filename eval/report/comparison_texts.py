@@ -157,10 +157,9 @@ def _texts(task: str, queries: Sequence[QueryRecord]) -> dict[_When, _Text]:
     finished = {
         text.request_id: _graded(task, text.text, oracle=text.reason == ORACLE, truths=truths)
         for query in queries
-        for delivery in query.delivered
-        for text in [delivery.text]
+        for text in query.delivered
         if text.task == task
-        for truths in [(queries[text.requested_query].truth, delivery.truth)]
+        for truths in [(queries[text.requested_query].truth, query.truth_on_delivery(text))]
     }
     dropped = {text.request_id for query in queries for text in query.dropped if text.task == task}
     request_ids: defaultdict[int, list[int]] = defaultdict(list)

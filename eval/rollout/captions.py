@@ -3,9 +3,9 @@
 import dataclasses
 
 from eval.metrics.language import HEADLINES, grade_part, grade_text
-from eval.records.query_logs import QueryRecord
+from eval.records.query_logs import QueryRecord, delivery_step
 from eval.records.schema import Share
-from eval.records.timing import Delivery
+from oxygen.policy.reply import Text
 from sim_envs.truth.ground_truth import Truth
 from sim_envs.world import EpisodeKey
 from videos import theme
@@ -37,13 +37,14 @@ class EpisodeCaptions:
         self._caption = caption
         self._control_hz = control_hz
         self._issued: list[int] = []
-        self._coming: list[Delivery] = []
+        self._coming: list[tuple[Text, Truth | None]] = []
         self._said: dict[str, CaptionText] = {}
 
     def add(self, query: QueryRecord) -> None:
         """Add the next query, with the control steps until the one after."""
         self._issued.append(query.step)
-        self._coming = sorted([*self._coming, *query.delivered], key=lambda delivery: delivery.step)
+        self._coming += [(text, query.truth_on_delivery(text)) for text in query.delivered]
+        self._coming.sort(key=lambda coming: delivery_step(coming[0]))
         latencies = (*self._caption.latencies, *_latency(query))[-theme.LATENCIES :]
         timeline = self._caption.timeline
         if query.latency is not None:
@@ -52,10 +53,10 @@ class EpisodeCaptions:
 
     def at(self, step: int) -> Caption:
         """The caption at a control step, with the texts delivered by then."""
-        while self._coming and self._coming[0].step <= step:
-            delivery = self._coming.pop(0)
-            if delivery.text.task in HEADLINES:
-                self._said[delivery.text.task] = self._caption_text(delivery)
+        while self._coming and delivery_step(self._coming[0][0]) <= step:
+            text, truth = self._coming.pop(0)
+            if text.task in HEADLINES:
+                self._said[text.task] = self._caption_text(text, truth)
         return dataclasses.replace(
             self._caption,
             time_s=step / self._control_hz,
@@ -64,8 +65,7 @@ class EpisodeCaptions:
             textual_memory=self._said.get("textual_memory"),
         )
 
-    def _caption_text(self, delivery: Delivery) -> CaptionText:
-        text, truth = delivery.text, delivery.truth
+    def _caption_text(self, text: Text, truth: Truth | None) -> CaptionText:
         pieces = [piece.strip() for piece in text.text.split(";") if piece.strip()]
         parts: list[tuple[str, Mark | None]] = [(piece, None) for piece in pieces]
         if truth is not None and text.task != "narration":

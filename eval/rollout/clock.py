@@ -12,11 +12,10 @@ from typing import Any, Protocol
 
 from configs.profile import ProfileConfig
 from eval.records import provenance
-from eval.records.query_logs import read_queries
+from eval.records.query_logs import Latency, read_queries
 from eval.records.schema import RunFolder
-from eval.records.timing import Latency
 from eval.rollout.latency_model import LatencyModel, jitter
-from oxygen.policy.reply import Reply, TextFinished
+from oxygen.policy.reply import Reply, Text
 from sim_envs.world import EpisodeKey
 
 
@@ -41,7 +40,7 @@ class TimedQuery:
     reply: Reply | None = None
 
     @property
-    def finished(self) -> Sequence[TextFinished]:
+    def finished(self) -> Sequence[Text]:
         """The texts that were finished in the query."""
         return () if self.reply is None else self.reply.finished
 
@@ -138,7 +137,7 @@ class ProfileClock:
         for text in query.finished:
             if text.job >= len(work):
                 raise UnknownCostError(
-                    f"a text is of decode job {text.job} (`TextFinished.job`), but its reply reports "
+                    f"a text is of decode job {text.job} (`Text.job`), but its reply reports "
                     f"only {len(work)} jobs (`Reply.work`)"
                 )
         return Latency(

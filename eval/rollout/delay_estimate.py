@@ -3,9 +3,9 @@
 from collections import deque
 
 from configs.action_prefix import ActionPrefix
-from eval.records.timing import Latency
+from eval.records.query_logs import ActionSpan, Latency
 from eval.rollout.clock import Clock, TimedQuery
-from eval.rollout.timeline import ActionSpan, steps_in
+from eval.rollout.timeline import steps_in
 from sim_envs.world import EpisodeKey
 
 _RECENT = 10

@@ -5,24 +5,15 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float64, UInt8
+from jaxtyping import Float64
 
-from eval.records.timing import Delivery, Latency
+from eval.records.query_logs import ActionSpan, Latency, Snapshot
 from eval.rollout.chunks import averaged_channels, blend_chunks
-from eval.rollout.timeline import ActionSpan, Timeline
-from oxygen.policy.reply import TextFinished
+from eval.rollout.timeline import Timeline
+from oxygen.policy.reply import Text
 from sim_envs.suite import Suite
 from sim_envs.truth.ground_truth import Truth
 from sim_envs.world import Observation, World
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Snapshot:
-    """Image of a camera at a control step between two queries, for the video only."""
-
-    step: int
-    camera: str
-    image: UInt8[np.ndarray, "height width 3"]
 
 
 class Execution:
@@ -33,6 +24,7 @@ class Execution:
         spans: The executed spans of actions.
         actions: The executed actions.
         end_effector: Its position (m) before the first of them and after each; empty if not known.
+        truths: Control step to truth: at the query, and if it is watched after each step since.
         pictures: Images for the video.
         advance_ms: Wall time of physics.
         blended: Actions of the last chunk that were averaged with the previous chunk.
@@ -59,7 +51,7 @@ class Execution:
         self._moved = True  # since the state was read
         self._chunks: dict[int, np.ndarray] = {}
         self._last: np.ndarray | None = None
-        self._truths: dict[int, Truth | None] = {}
+        self.truths: dict[int, Truth | None] = {}
         self._picture_due = 0
         self.success = False
         self.spans: list[ActionSpan] = []
@@ -73,7 +65,7 @@ class Execution:
         """Reset the records: a query was issued on this observation."""
         if self._moved:
             self._state, self._moved = observation.state, False
-        self._truths = {self._timeline.step: truth}
+        self.truths = {self._timeline.step: truth}
         self._picture_due = self._timeline.step + (self._picture_steps or 0)
         self.spans, self.pictures, self.advance_ms = [], [], 0.0
         self.actions, self.end_effector = [], []
@@ -105,44 +97,31 @@ class Execution:
             self._advance(self._until_next_event(span))
             self.advance_ms += 1e3 * (time.perf_counter() - began)
             if self._watched:
-                self._truths[self._timeline.step] = self._world.truth()
+                self.truths[self._timeline.step] = self._world.truth()
 
-    @property
-    def truths(self) -> list[Truth | None]:
-        """The truth before each control step since the query was issued; empty if it is not watched."""
-        return [self._truths[step] for step in sorted(self._truths)[:-1]]
-
-    def delivered(
-        self, texts: Sequence[TextFinished], latency: Latency
-    ) -> tuple[list[Delivery], list[TextFinished]]:
-        """Split the texts finished in the query into delivered ones and those that came too late."""
-        deliveries, late = [], []
-        for text, after_ms in zip(texts, latency.texts_ms, strict=True):
-            step = self._timeline.step_after(after_ms)
-            if step in self._truths:
-                deliveries.append(Delivery(text=text, step=step, truth=self._truths[step]))
-            else:
-                late.append(text)
-        return deliveries, late
+    def delivered(self, texts: Sequence[Text], latency: Latency) -> list[Text]:
+        """The texts finished in the query that were delivered before the episode ended."""
+        timed = zip(texts, latency.texts_ms, strict=True)
+        steps = [(text, self._timeline.step_after(after_ms)) for text, after_ms in timed]
+        return [dataclasses.replace(text, step=step) for text, step in steps if step in self.truths]
 
     def _advance(self, span: ActionSpan) -> None:
-        actions = self._actions(span)
-        advance = self._world.advance(actions)
-        self._timeline.advance(span, advance.steps)
-        self.success = advance.success
-        self.actions.extend(actions[: advance.steps])
-        if advance.end_effector is not None:
-            self.end_effector.extend(advance.end_effector[1 if self.end_effector else 0 :])
-        _append(self.spans, dataclasses.replace(span, steps=advance.steps))
-
-    def _actions(self, span: ActionSpan) -> np.ndarray:
         if span.chunk is None:
             actions = np.tile(self._hold_action(), (span.steps, 1))
         else:
             actions = self._chunks[span.chunk][span.first : span.first + span.steps]
             self._moved = True
         self._last = actions[-1]
-        return actions
+        advance = self._world.advance(actions)
+        self._timeline.advance(span, advance.steps)
+        self.success = advance.success
+        self.actions.extend(actions[: advance.steps])
+        if advance.end_effector is not None:
+            self.end_effector.extend(advance.end_effector[1 if self.end_effector else 0 :])
+        if self.spans and self.spans[-1].chunk == span.chunk:
+            self.spans[-1] = self.spans[-1]._replace(steps=self.spans[-1].steps + advance.steps)
+        else:
+            self.spans.append(span._replace(steps=advance.steps))
 
     def _hold_action(self) -> np.ndarray:
         """The hold action at the state where holding began; an older state would move the robot back."""
@@ -153,10 +132,10 @@ class Execution:
     def _until_next_event(self, span: ActionSpan) -> ActionSpan:
         """The part of a span until the truth is read or a picture is due."""
         if self._watched:
-            return dataclasses.replace(span, steps=1)
+            return span._replace(steps=1)
         if self._picture_steps is None:
             return span
-        return dataclasses.replace(span, steps=min(span.steps, self._picture_due - self._timeline.step))
+        return span._replace(steps=min(span.steps, self._picture_due - self._timeline.step))
 
     def _take_picture_if_due(self) -> None:
         """Take a picture where no query does: an action follows."""
@@ -166,11 +145,3 @@ class Execution:
         camera = self._suite.interface.observation.camera_names[0]
         self.pictures.append(Snapshot(step=step, camera=camera, image=self._world.render(camera)))
         self._picture_due = step + self._picture_steps
-
-
-def _append(spans: list[ActionSpan], span: ActionSpan) -> None:
-    """Append a span; merge it into the last one if that continues the same chunk."""
-    if spans and spans[-1].chunk == span.chunk:
-        spans[-1] = dataclasses.replace(spans[-1], steps=spans[-1].steps + span.steps)
-    else:
-        spans.append(span)

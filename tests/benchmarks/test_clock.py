@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.clock import RESULTS, compared, table
-from eval.records.query_logs import QueryRecord
-from eval.records.timing import Latency
+from eval.records.query_logs import Latency, QueryRecord
 
 _DOCS = Path(__file__).parents[2] / "docs/clocks.md"
 

@@ -3,14 +3,15 @@
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eval.metrics.language import HEADLINES, EpisodeGrader, grade_memory, grade_narration, grade_text
+from eval.records.query_logs import QueryRecord
 from eval.records.schema import RunFolder, Share, TextScores
-from eval.records.timing import Delivery
-from oxygen.policy.reply import TextFinished
+from oxygen.policy.reply import Text
 from sim_envs.truth.ground_truth import CompletedAction, Fact, Memory, Narration, Phase, Truth, Verb
 from sim_envs.truth.nouns import Nouns
 from sim_envs.truth.textual_memory import write_textual_memory
@@ -41,8 +42,8 @@ def truth(
     )
 
 
-def text(task: str, words: str, requested: int, finished: int | None = None, **changes) -> TextFinished:
-    whole = TextFinished(
+def text(task: str, words: str, requested: int, finished: int | None = None, **changes) -> Text:
+    whole = Text(
         task=task,
         request_id=0,
         requested_query=requested,
@@ -55,16 +56,22 @@ def text(task: str, words: str, requested: int, finished: int | None = None, **c
     return dataclasses.replace(whole, **changes)
 
 
+def query_record(step, truths, delivered):
+    """A query that delivers texts, at its own step unless they have one."""
+    at = [dataclasses.replace(each, step=step if each.step is None else each.step) for each in delivered]
+    return QueryRecord(actions=np.zeros((1, 7)), timings_ms={}, step=step, truths=truths, delivered=at)
+
+
 def graded(truths, texts) -> dict[str, TextScores]:
     """The scores of an episode with a query every 5 control steps."""
     grader = EpisodeGrader(control_hz=HZ)
     for query, now in enumerate(truths):
         finished = [each for each in texts if each.finished_query == query]
-        grader.add(5 * query, now, [Delivery(text=each, step=5 * query, truth=now) for each in finished])
+        grader.add(query_record(5 * query, {5 * query: now}, finished))
     return grader.scores()
 
 
-def told(truths, wording: int) -> list[TextFinished]:
+def told(truths, wording: int) -> list[Text]:
     """Every truth read aloud in the query it is of."""
     return [
         text(task, words, query)
@@ -116,12 +123,12 @@ def current_s(truths: str, *texts: tuple[int, str], query_steps: int = 5) -> flo
     for start in range(0, len(truths), query_steps):
         known = [truth(what[letter]) for letter in truths[start : start + query_steps]]
         due = [
-            Delivery(text=text("narration", words, 0), step=step, truth=truth(what["m"]))
+            text("narration", words, 0, step=step)
             for step, letter in texts
             for words in [narrate(what[letter]) if letter in what else letter]
             if start < step <= start + query_steps
         ]
-        grader.add(start, known[0], due, known)
+        grader.add(query_record(start, dict(enumerate([*known, truth(what["m"])], start=start)), due))
     return grader.scores()["narration"].current_s
 
 
@@ -147,7 +154,7 @@ def test_a_memory_is_current_as_far_as_its_items_are_true():
     half = truth(memory=remembered(milk="on the table", butter="on the table"))
     now = truth(memory=remembered(milk="on the table", butter="on the plate"))
     said = text("memory", remember(half.memory), 0)
-    grader.add(0, half, [Delivery(text=said, step=0, truth=half)], [half] * 4 + [now] * 6)
+    grader.add(query_record(0, dict(enumerate([half] * 4 + [now] * 7)), [said]))
     assert grader.scores()["memory"].current_s == pytest.approx(0.4 + 0.5 * 0.6)
 
 

@@ -16,6 +16,7 @@ from eval.metrics.motion_quality import (
     path_length,
     summarize_motion,
 )
+from eval.records.query_logs import ActionSpan, QueryRecord
 from eval.records.schema import MotionQuality
 from sim_envs.fake import FakeSuite
 from tests.eval.factory import episode, key
@@ -86,10 +87,17 @@ def test_without_a_change_of_chunk_or_an_inside_there_is_no_ratio(chunks):
     assert chunk_jump_ratio(np.linspace(0, 1, 28).reshape(4, 7), chunks, ACTION) is None
 
 
+def moving(chunk, steps, path):
+    executed, spans = np.zeros((steps, 7)), [ActionSpan(chunk, 0, steps)]
+    return QueryRecord(
+        actions=executed, timings_ms={}, executed=list(executed), spans=spans, end_effector=list(path)
+    )
+
+
 def test_spans_of_one_path_join_without_a_step_between_them():
     motion, path = EpisodeMotion(ACTION), minimum_jerk(20)
     for first in (0, 10):
-        motion.add(list(np.zeros((10, 7))), [first] * 10, list(path[first : first + 11]))
+        motion.add(moving(first, 10, path[first : first + 11]))
     found = motion.quality()
     assert found.log_dimensionless_jerk == log_dimensionless_jerk(path)
     assert found.path_length_m == pytest.approx(1)
@@ -99,7 +107,7 @@ def test_spans_of_one_path_join_without_a_step_between_them():
 def test_what_a_world_does_not_give_is_absent_and_not_zero():
     motion = EpisodeMotion(ACTION)
     assert motion.quality() == MotionQuality()
-    motion.add(list(np.zeros((3, 7))), [0, 0, 0], [])
+    motion.add(moving(0, 3, []))
     assert motion.quality() == MotionQuality(gripper_toggles=0)
 
 

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from eval.records.query_logs import QueryRecord
-from eval.records.timing import Delivery, Latency
+from eval.records.query_logs import Latency, QueryRecord
 from eval.rollout.captions import EpisodeCaptions
-from oxygen.policy.reply import TextFinished
+from oxygen.policy.reply import Text
 from sim_envs.fake import FakeWorld
 from videos.caption import Caption
 
@@ -16,7 +15,7 @@ COMMON = Caption(task="put the bowl on the plate", episode="fake", mode="unified
 def captions(task, text, *, step=6):
     """An episode of two queries at steps 0 and 4; the text is of the first, and delivered at a step."""
     made = EpisodeCaptions(COMMON, control_hz=20.0)
-    said = TextFinished(
+    said = Text(
         task=task,
         request_id=0,
         requested_query=0,
@@ -25,14 +24,20 @@ def captions(task, text, *, step=6):
         tokens=3,
         reason="stop",
         latency_ms=5.0,
+        step=step,
     )
-    delivery = Delivery(text=said, step=step, truth=FakeWorld(steps=step).truth())
-    for start, delivered in ((0, []), (4, [delivery])):
+    truths = {step: FakeWorld(steps=step).truth()}
+    for start, delivered in ((0, []), (4, [said])):
         latency = Latency(actions_ms=50.0, busy_ms=200.0)
         query = {"step": start, "steps": 4, "actions_step": start + 1, "free_step": start + 4}
         made.add(
             QueryRecord(
-                actions=np.zeros((10, 7)), timings_ms={}, latency=latency, delivered=delivered, **query
+                actions=np.zeros((10, 7)),
+                timings_ms={},
+                latency=latency,
+                delivered=delivered,
+                truths=truths,
+                **query,
             )
         )
         if start == 0:

@@ -11,8 +11,8 @@ from configs.action_prefix import ActionPrefix
 from configs.errors import UsageError
 from configs.interface import Motion, Rotation
 from configs.schema import RunConfig
+from eval.records.query_logs import Latency
 from eval.records.run_folders import new_run
-from eval.records.timing import Latency
 from eval.rollout.chunks import Overlap, averaged_channels, blend_chunks
 from eval.rollout.clock import TimedQuery
 from eval.rollout.clock_choice import find_clock
@@ -105,7 +105,7 @@ def test_a_policy_is_told_what_goes_on_until_its_actions_come():
     """| - - a0 a1 a2 a3 a4 a5 | a6 a7 b2 …: eight steps between queries."""
     _, policy, queries = played("rtc", "100,400", max_steps=20)
     assert policy.told == [None, ActionPrefix(first=6, delay=2), ActionPrefix(first=8, delay=2)]
-    assert [query.observation.action_prefix for query in queries] == policy.told
+    assert [query.action_prefix for query in queries] == policy.told
     assert played("skip", "100,400")[1].told == [None, None]
 
 

@@ -171,16 +171,16 @@ def test_the_step_limit_counts_the_steps_of_waiting():
 def test_a_text_is_delivered_at_the_control_step_in_which_its_last_token_is_known():
     queries = timed("100,400")
     assert [query.step for query in queries] == [0, 8, 16]
-    (delivery,) = queries[1].deliveries
-    assert delivery.step == 8 + 8
-    assert delivery.truth == FakeWorld(steps=16).truth()
-    assert queries[1].truth == FakeWorld(steps=8).truth() != delivery.truth
+    (text,) = queries[1].delivered
+    assert text.step == 8 + 8
+    assert queries[1].truth_on_delivery(text) == FakeWorld(steps=16).truth()
+    assert queries[1].truth == FakeWorld(steps=8).truth() != queries[1].truth_on_delivery(text)
 
 
 def test_a_text_that_is_known_after_the_end_of_the_episode_is_not_delivered():
     last = timed("100,400")[2]
-    assert not last.deliveries
-    assert [text.request_id for text in last.undelivered] == [1]
+    assert not last.delivered
+    assert last.cancelled == 1
 
 
 def test_pictures_between_queries_are_as_far_apart_as_was_asked_and_none_is_of_a_query():
@@ -269,5 +269,5 @@ def test_queries_have_what_was_executed_and_the_path_that_it_led_along(clock, wa
     assert len(executed) == 13
     np.testing.assert_allclose(steps, executed[:, :3], atol=1e-12)
     assert [len(query.truths) for query in queries] == [
-        query.steps if clock != "paused" else 0 for query in queries
+        query.steps + 1 if clock != "paused" else 1 for query in queries
     ]
