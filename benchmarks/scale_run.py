@@ -16,7 +16,7 @@ from eval.records.run_folders import new_run
 from eval.records.schema import EpisodeResult, RunFolder
 from eval.report.console import EvaluationConsole
 from eval.rollout.evaluation import run_evaluation
-from eval.rollout.executors.choice import batch_size_for, choose_executor
+from eval.rollout.executors.executor import batch_size_for, choose_executor
 
 SUITE = "libero_object"
 _LOOK_EVERY_S = 0.5

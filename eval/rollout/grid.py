@@ -9,7 +9,7 @@ from configs.load import check
 from configs.schema import RunConfig
 from configs.sweep import AXES, SweepConfig
 from eval.policies.unused_options import unused_in
-from eval.rollout.clock_choice import find_clock
+from eval.rollout.clock import find_clock
 
 _MAX_CELLS = 1000
 

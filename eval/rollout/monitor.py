@@ -6,7 +6,7 @@ from typing import Self
 
 from eval.metrics.success import Results
 from eval.records.run_folders import Run
-from eval.records.schema import EpisodeResult, Outcome
+from eval.records.schema import EpisodeResult
 from eval.rollout.plan import EpisodePlan
 from sim_envs.world import EpisodeKey
 
@@ -93,26 +93,3 @@ class Monitors(Monitor):
 
 
 MonitorFactory = Callable[[Sequence[Run], EpisodePlan], Monitor]
-
-
-class ErrorLimit:
-    """Reports episodes to a monitor; stops the evaluation after too many consecutive errors."""
-
-    def __init__(self, monitor: Monitor, max_errors: int) -> None:
-        self.monitor = monitor
-        self._max_errors = max_errors
-        self._errors: list[EpisodeResult] = []
-
-    def ended(self, variant: int, result: EpisodeResult) -> None:
-        """Report an episode.
-
-        Raises:
-            RepeatedErrorsError: It was one consecutive error too many.
-        """
-        self.monitor.episode(variant, result)
-        if result.outcome is not Outcome.ERROR:
-            self._errors.clear()
-            return
-        self._errors.append(result)
-        if len(self._errors) >= self._max_errors:
-            raise RepeatedErrorsError(len(self._errors), first=self._errors[0])

@@ -10,7 +10,7 @@ from configs.errors import UsageError
 from configs.interface import Interface
 from configs.interface_check import compare
 from configs.schema import OverlapRule, RunConfig, SuiteConfig, Wordings
-from eval.rollout.chunks import averaged_channels
+from eval.rollout.execution import averaged_channels
 from sim_envs.suite import Suite, Task, open_suite
 from sim_envs.world import EpisodeKey
 

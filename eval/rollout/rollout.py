@@ -8,10 +8,8 @@ import numpy as np
 
 from eval.policies.base import ChargesOwnTime, Policy
 from eval.records.query_logs import QueryRecord
-from eval.rollout.chunks import Overlap, validated_actions
-from eval.rollout.clock import PAUSED, Clock, PausedClock, TimedQuery
-from eval.rollout.delay_estimate import DelayEstimator
-from eval.rollout.execution import Execution
+from eval.rollout.clock import PAUSED, Clock, DelayEstimator, PausedClock, TimedQuery
+from eval.rollout.execution import Execution, Overlap, validated_actions
 from eval.rollout.timeline import Timeline, Waiting
 from sim_envs.suite import Suite
 from sim_envs.world import EpisodeKey, World

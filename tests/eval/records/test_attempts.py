@@ -3,7 +3,7 @@
 import datetime as dt
 import os
 
-from eval.records.attempts import past_attempts, seconds_played
+from eval.records.run_folders import past_attempts, seconds_played
 from tests.eval.factory import RunBuilder, episode, key
 
 

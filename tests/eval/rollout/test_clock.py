@@ -10,8 +10,7 @@ from configs.schema import RunConfig
 from eval.records import provenance
 from eval.records.run_folders import find_unfinished, new_run
 from eval.records.schema import RunFolder
-from eval.rollout.clock import PAUSED, ReplayError, TimedQuery, UnknownCostError
-from eval.rollout.clock_choice import find_clock
+from eval.rollout.clock import PAUSED, ReplayError, TimedQuery, UnknownCostError, find_clock
 from eval.rollout.latency_model import LatencyModel
 from eval.rollout.rollout import rollout
 from eval.rollout.timeline import Waiting

@@ -9,11 +9,12 @@ import pytest
 from configs.schema import RunConfig
 from eval.policies.base import PolicyLostError
 from eval.records.query_logs import read_queries
+from eval.records.run_folders import Run
 from eval.records.schema import Outcome, RunFolder
-from eval.rollout.episode import EpisodeContext, run_episode
+from eval.rollout.clock import PAUSED
+from eval.rollout.episode import run_episode
 from eval.rollout.interrupts import DeferredSignals
 from eval.rollout.plan import TaskPlan
-from eval.rollout.recorder import EpisodeRecorder
 from sim_envs.fake import FakeWorld
 from sim_envs.libero.wordings import wordings
 from sim_envs.truth.nouns import Nouns
@@ -46,10 +47,10 @@ def plan() -> TaskPlan:
 def run(tmp_path, plan, world, policy, video="all", fatal=()):
     folder = RunFolder(tmp_path)
     worlds = OneWorld(world)
-    recorder = EpisodeRecorder(folder, plan, KEY, RunConfig(video=video))
+    played = Run(config=RunConfig(video=video), folder=folder)
     with DeferredSignals() as interrupts:
-        context = EpisodeContext(worlds=worlds, policy=opened(policy), interrupts=interrupts, fatal=fatal)
-        return run_episode(context, plan, KEY, recorder), worlds
+        how = {"worlds": worlds, "policy": opened(policy), "interrupts": interrupts, "clock": PAUSED}
+        return run_episode(played, plan, KEY, fatal=fatal, **how), worlds
 
 
 class Starving(FakePolicy):

@@ -7,9 +7,7 @@ import pytest
 from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.records.schema import Outcome
-from eval.rollout.executors.choice import batch_size_for, choose_executor
-from eval.rollout.executors.processes import Processes
-from eval.rollout.executors.serial import SERIAL
+from eval.rollout.executors.executor import SERIAL, Processes, batch_size_for, choose_executor
 from sim_envs import memory
 from tests.eval.policies.openpi_server import OpenpiServer
 from tests.eval.rollout.scaled import played, suite_file, timeless

@@ -13,10 +13,8 @@ from configs.interface import Motion, Rotation
 from configs.schema import RunConfig
 from eval.records.query_logs import Latency
 from eval.records.run_folders import new_run
-from eval.rollout.chunks import Overlap, averaged_channels, blend_chunks
-from eval.rollout.clock import TimedQuery
-from eval.rollout.clock_choice import find_clock
-from eval.rollout.delay_estimate import DelayEstimator
+from eval.rollout.clock import DelayEstimator, TimedQuery, find_clock
+from eval.rollout.execution import Overlap, averaged_channels, blend_chunks
 from eval.rollout.rollout import rollout
 from eval.rollout.timeline import ActionSpan
 from sim_envs.fake import FakeWorld

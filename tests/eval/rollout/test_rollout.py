@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from configs.interface import Hold, Interface, Motion
 from configs.schema import RunConfig
 from eval.policies.base import BadAnswerError
-from eval.rollout.chunks import ActionError, validated_actions
-from eval.rollout.clock_choice import find_clock
+from eval.rollout.clock import find_clock
+from eval.rollout.execution import ActionError, validated_actions
 from eval.rollout.rollout import rollout
 from eval.rollout.timeline import Waiting
 from sim_envs.fake import FakeWorld

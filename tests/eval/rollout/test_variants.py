@@ -22,7 +22,7 @@ from eval.records.schema import RunFolder
 from eval.report.comparison import compare
 from eval.rollout import evaluation
 from eval.rollout.evaluation import exit_code
-from eval.rollout.executors import serial
+from eval.rollout.executors import executor
 from sim_envs.fake import FakeWorld
 from sim_envs.world import EpisodeKey
 from tests.eval.conftest import evaluate
@@ -72,7 +72,7 @@ class Stage:
 
 def set_stage(patch: pytest.MonkeyPatch) -> Stage:
     stage = Stage()
-    patch.setattr(serial, "open_policies", stage.open_policies)
+    patch.setattr(executor, "open_policies", stage.open_policies)
     without_physics(patch, stage.open_world)
     return stage
 

@@ -11,9 +11,9 @@ from configs.schema import RunConfig
 from eval.records.reader import read_identity
 from eval.report.comparison import compare
 from eval.rollout import recorder
-from eval.rollout.executors.serial import SERIAL
+from eval.rollout.episode import WorldCache
+from eval.rollout.executors.executor import SERIAL
 from eval.rollout.plan import make_plan
-from eval.rollout.worlds import WorldCache
 from sim_envs.fake import FakeSuite
 from tests.eval.rollout.scaled import played, timeless
 from videos.recorder import EpisodeVideo
