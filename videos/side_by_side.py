@@ -10,12 +10,9 @@ from PIL import Image, ImageDraw
 
 from videos import theme
 from videos.caption import Caption
-from videos.latencies import draw_latencies
-from videos.panel import draw_progress, format_milliseconds
-from videos.shapes import draw_label, round_mask
-from videos.text import clean, cut, fit, load_font
-from videos.text_blocks import draw_heading, draw_narration
-from videos.timeline import AXIS_BOTTOM, draw_timeline
+from videos.panel import draw_heading, draw_narration, draw_progress, format_milliseconds
+from videos.text import clean, cut, draw_label, fit, load_font, round_mask
+from videos.timeline import AXIS_BOTTOM, draw_latencies, draw_timeline
 
 _CAMERA = 448
 _WIDTH = 3 * theme.MARGIN + 2 * _CAMERA

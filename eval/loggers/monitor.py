@@ -11,9 +11,8 @@ from configs.console import visible_text
 from configs.errors import not_installed, unknown
 from eval.loggers.logger import LoggerFactory, RunLogger
 from eval.metrics.statistics import wilson_95
-from eval.metrics.success import solved
 from eval.records.run_folders import Run
-from eval.records.schema import EpisodeResult, Outcome
+from eval.records.schema import EpisodeResult, Outcome, solved
 from eval.rollout.monitor import Monitor, MonitorFactory, Monitors
 from eval.rollout.plan import EpisodePlan
 

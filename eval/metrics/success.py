@@ -13,14 +13,15 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eval.metrics.language_results import mean_staleness_ms, summarize_language
+import numpy as np
+
+from eval.metrics.language import mean_staleness_ms, summarize_language
 from eval.metrics.motion_quality import summarize_motion
-from eval.metrics.progress import summarize_progress
 from eval.metrics.simulated_time import summarize_time
-from eval.metrics.statistics import bounds, quantiles, wilson_95
+from eval.metrics.statistics import bounds, cluster_bootstrap_95, quantiles, wilson_95
 from eval.records.query_logs import QueryRecord, read_queries
 from eval.records.reader import read_episodes, read_identity
-from eval.records.schema import EpisodeResult, Outcome, RunFolder
+from eval.records.schema import EpisodeResult, Outcome, RunFolder, graded_only, solved
 from sim_envs.world import EpisodeKey
 
 LATENCY_STAGES = ("action", "frame")
@@ -195,19 +196,24 @@ def _grouped(
     return dict(groups)
 
 
-def graded_only(episodes: Sequence[EpisodeResult]) -> list[EpisodeResult]:
-    """The episodes that are not errors."""
-    return [episode for episode in episodes if episode.outcome is not Outcome.ERROR]
-
-
-def solved(episode: EpisodeResult) -> bool:
-    """Whether the task was solved."""
-    return episode.outcome is Outcome.SUCCESS
-
-
 def _videos(episodes: Sequence[EpisodeResult]) -> list[str]:
     return [episode.video for episode in episodes if episode.video is not None]
 
 
 def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
+
+
+def summarize_progress(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
+    """Mean progress of graded episodes, percent, with a bootstrap interval over episodes.
+
+    Both are None if progress equals success or is not recorded for all episodes; the interval also if all
+    values are equal.
+    """
+    shares = [episode.progress for episode in episodes if episode.progress is not None]
+    solved = [float(episode.outcome is Outcome.SUCCESS) for episode in episodes]
+    if len(shares) < len(episodes) or shares == solved:
+        return {"pc_progress": None, "pc_progress_ci95": None}
+    values = np.array(shares, np.float64)
+    interval = cluster_bootstrap_95(np.mean, values, method="percentile")
+    return {"pc_progress": 100 * float(values.mean()), "pc_progress_ci95": bounds(interval, 100)}

@@ -9,27 +9,13 @@ from jaxtyping import Float64, UInt8
 
 from configs.action_prefix import ActionPrefix
 from configs.errors import UsageError
+from configs.latency import Latency
 from eval.records.json_files import read_json_lines
 from eval.records.schema import RunFolder
 from oxygen.policy.reply import Text, TextRequest, TextTimes
 from sim_envs.truth.ground_truth import CompletedAction, Fact, Memory, Narration, Phase, Truth, Verb
 from sim_envs.truth.nouns import Nouns
 from sim_envs.world import EpisodeKey, Observation
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Latency:
-    """Latency of a query in simulated milliseconds since it was issued.
-
-    Attributes:
-        actions_ms: Until its actions were available.
-        busy_ms: Until the next query could start.
-        texts_ms: Until the last token of each text finished in the query.
-    """
-
-    actions_ms: float
-    busy_ms: float
-    texts_ms: Sequence[float] = ()
 
 
 class ActionSpan(NamedTuple):

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, NoReturn
 
@@ -194,6 +194,16 @@ class EpisodeResult:
     def to_json(self) -> dict[str, Any]:
         """The record as plain JSON types."""
         return dataclasses.asdict(self)
+
+
+def graded_only(episodes: Sequence[EpisodeResult]) -> list[EpisodeResult]:
+    """The episodes that are not errors."""
+    return [episode for episode in episodes if episode.outcome is not Outcome.ERROR]
+
+
+def solved(episode: EpisodeResult) -> bool:
+    """Whether the task was solved."""
+    return episode.outcome is Outcome.SUCCESS
 
 
 class _Attempt(TypedDict):

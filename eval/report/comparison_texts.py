@@ -7,8 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from eval.metrics.action_difference import EpisodeQueries
-from eval.metrics.language import HEADLINES, ORACLE, grade_text
-from eval.metrics.language_results import difference, percentage
+from eval.metrics.language import HEADLINES, ORACLE, difference, grade_text, percentage
 from eval.records.query_logs import QueryRecord
 from eval.records.schema import Share
 from sim_envs.truth.ground_truth import Truth

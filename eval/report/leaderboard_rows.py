@@ -3,8 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from eval.metrics.language import HEADLINES
-from eval.metrics.language_results import LanguageRow
+from eval.metrics.language import HEADLINES, LanguageRow
 from eval.records.protocol import hash_of
 from eval.records.reader import RunIdentity
 from eval.report.clock_words import MEASURED, PAUSED, clock_label

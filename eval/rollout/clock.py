@@ -15,11 +15,12 @@ from typing import Any, Protocol
 
 from configs.action_prefix import ActionPrefix
 from configs.errors import UsageError, unknown
+from configs.latency import Latency
 from configs.load import load
 from configs.profile import ProfileConfig
 from configs.schema import RunConfig
 from eval.records import provenance
-from eval.records.query_logs import ActionSpan, Latency, read_queries
+from eval.records.query_logs import ActionSpan, read_queries
 from eval.records.reader import read_identity
 from eval.records.schema import RunFolder
 from eval.rollout.latency_model import LatencyModel, jitter

@@ -10,8 +10,9 @@ from jaxtyping import Bool, Float64
 
 from configs.errors import UsageError
 from configs.interface import ActionSpec, Motion, Rotation
+from configs.latency import Latency
 from eval.policies.base import BadAnswerError
-from eval.records.query_logs import ActionSpan, Latency, Snapshot
+from eval.records.query_logs import ActionSpan, Snapshot
 from eval.rollout.timeline import Timeline
 from oxygen.policy.reply import Text
 from sim_envs.suite import Suite

@@ -13,7 +13,7 @@ from eval.metrics.statistics import quantiles
 from eval.records.json_files import json_line
 from eval.records.query_logs import QueryRecord
 from eval.records.schema import EpisodeResult, Outcome, RequestCounts, RunFolder
-from eval.rollout.captions import EpisodeCaptions, first_caption
+from eval.rollout.captions import EpisodeCaptions
 from eval.rollout.live_picture import LivePicture
 from eval.rollout.plan import TaskPlan
 from oxygen.policy.reply import EpisodeEnd
@@ -39,14 +39,14 @@ class EpisodeRecorder:
         self._motion = EpisodeMotion(plan.suite.interface.action)
         self._compiles: int | None = None
         protocol = plan.protocol
-        caption = first_caption(
+        self._captions = EpisodeCaptions(
             key,
             task=plan.instruction(key),
             mode=config.mode,
             clock=config.clock,
             limit_s=protocol.max_steps / protocol.control_hz,
+            control_hz=protocol.control_hz,
         )
-        self._captions = EpisodeCaptions(caption, control_hz=protocol.control_hz)
         self._video: EpisodeVideo | None = None
         if config.video != "none":
             stem = folder.path / "videos" / key.suite / f"task{key.task_id:02d}_ep{key.init_id:03d}"

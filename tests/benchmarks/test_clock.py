@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.clock import RESULTS, compared, table
-from eval.records.query_logs import Latency, QueryRecord
+from configs.latency import Latency
+from eval.records.query_logs import QueryRecord
 
 _DOCS = Path(__file__).parents[2] / "docs/clocks.md"
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from configs.latency import Latency
 from configs.schema import Mode
 from videos import theme
 from videos.caption import Caption, CaptionText
-from videos.latencies import draw_latencies, scale_ms
 from videos.panel import compose, draw_first_camera, draw_moment
 from videos.text import clean, load_font, wrap
-from videos.timeline import QueryLatency
+from videos.timeline import draw_latencies, scale_ms
 
 
 def said(text, seen_s=2.5, mark="right"):
@@ -32,7 +32,7 @@ CAPTION = Caption(
     mode="unified",
     time_s=3.25,
     limit_s=14.0,
-    latencies=(QueryLatency(actions_ms=61.3, busy_ms=180.0),),
+    latencies=(Latency(actions_ms=61.3, busy_ms=180.0),),
     narration=said("The arm moves above the bowl."),
     memory=remembered("The bowl is beside the plate.", "The gripper is open."),
 )
@@ -121,7 +121,7 @@ def test_any_title_stays_in_its_block(task, episode):
 @few
 @given(latencies=st.lists(st.tuples(st.floats(0, 1e9), st.floats(0, 1e9)), max_size=theme.LATENCIES))
 def test_any_latency_stays_in_its_block(latencies):
-    queries = tuple(QueryLatency(actions_ms=min(pair), busy_ms=max(pair)) for pair in latencies)
+    queries = tuple(Latency(actions_ms=min(pair), busy_ms=max(pair)) for pair in latencies)
     drawn = compose(cameras(), dataclasses.replace(CAPTION, latencies=queries))
     assert within(changed(compose(cameras(), CAPTION), drawn), NUMBERS)
 
@@ -183,12 +183,12 @@ def test_a_part_of_a_memory_is_marked_by_itself():
 
 @pytest.mark.parametrize(("longest_ms", "scale"), [(52.1, 100), (200, 200), (201, 500), (1e12, 50_000_000)])
 def test_the_strip_of_latencies_has_a_round_scale(longest_ms, scale):
-    latencies = [QueryLatency(actions_ms=40.0, busy_ms=each) for each in (float(longest_ms), 50.0)]
+    latencies = [Latency(actions_ms=40.0, busy_ms=each) for each in (float(longest_ms), 50.0)]
     assert scale_ms(latencies) == scale
 
 
 def test_bars_of_latencies_are_as_high_as_the_latencies_to_scale():
-    queries = tuple(QueryLatency(actions_ms=each / 2, busy_ms=each) for each in (200.0, 100.0, 50.0))
+    queries = tuple(Latency(actions_ms=each / 2, busy_ms=each) for each in (200.0, 100.0, 50.0))
     strip = np.asarray(draw_latencies(queries, "unified"))
     bars = strip.shape[0] - 18
     colour, language = theme.MODE_COLOURS["unified"], theme.language_colour(theme.MODE_COLOURS["unified"])
@@ -208,7 +208,7 @@ def test_bars_of_latencies_are_as_high_as_the_latencies_to_scale():
         {"time_s": 3.5},
         {"limit_s": 20.0},
         {"latencies": ()},
-        {"latencies": (QueryLatency(actions_ms=62.0, busy_ms=180.0),)},
+        {"latencies": (Latency(actions_ms=62.0, busy_ms=180.0),)},
         {"narration": said("The gripper closes.")},
         {"narration": said("The arm moves above the bowl.", seen_s=2.0)},
         {"narration": said("The arm moves above the bowl.", mark="wrong")},

@@ -14,7 +14,7 @@ from videos.caption import Caption, CaptionText
 from videos.mp4 import VideoError
 from videos.panel import compose
 from videos.recorder import EpisodeVideo
-from videos.timeline import QuerySpan, QueryTimeline, TimeSpan
+from videos.timeline import QuerySpan, QueryTimeline
 
 CAPTION = Caption(
     task="pick up the bowl", episode="libero_object · task 0 · init 0", mode="unified", time_s=0.0
@@ -93,7 +93,7 @@ def test_only_the_last_image_shows_the_outcome_and_colours_are_preserved(tmp_pat
 def test_time_advances_with_every_frame_until_the_end(tmp_path):
     timeline = QueryTimeline(
         queries=(QuerySpan(issued_s=0.0, actions_s=3 / 20, free_s=7 / 20),),
-        held=(TimeSpan(start_s=0.0, end_s=3 / 20),),
+        held=((0.0, 3 / 20),),
     )
     captions = [dataclasses.replace(CAPTION, timeline=timeline, time_s=step / 20) for step in range(10)]
     with EpisodeVideo(tmp_path / "task00_ep000", control_hz=20.0) as video:

@@ -19,7 +19,6 @@ from videos.timeline import (
     HELD_TOP,
     QuerySpan,
     QueryTimeline,
-    TimeSpan,
     column_at,
     draw_timeline,
 )
@@ -55,7 +54,7 @@ def runs(letters, letter):
 
 
 def intervals(letters, letter):
-    return tuple(TimeSpan(start_s=a / HZ, end_s=b / HZ) for a, b in runs(letters, letter))
+    return tuple((a / HZ, b / HZ) for a, b in runs(letters, letter))
 
 
 # Control steps in which the policy is idle, computes actions, computes language; what the robot does in each.
@@ -113,7 +112,7 @@ def test_the_pills_are_lit_only_while_the_policy_computes_and_the_robot_is_held(
 
 def test_rounding_of_summed_control_steps_does_not_matter():
     for step in range(1, 80):
-        timeline = QueryTimeline(held=(TimeSpan(start_s=step / HZ, end_s=(step + 1) / HZ),))
+        timeline = QueryTimeline(held=((step / HZ, (step + 1) / HZ),))
         assert [lit(drawn(timeline, now), theme.HELD) for now in (step - 1, step, step + 1)] == [
             False,
             True,
@@ -140,12 +139,8 @@ def test_nothing_of_the_future_is_shown(queries, robot, now):
             for query in timeline.queries
             if query.issued_s <= now
         ),
-        held=tuple(
-            dataclasses.replace(each, end_s=unknown(each.end_s))
-            for each in timeline.held
-            if each.start_s <= now
-        ),
-        continued=tuple(each for each in timeline.continued if each.start_s < now),
+        held=tuple((start, unknown(end)) for start, end in timeline.held if start <= now),
+        continued=tuple(each for each in timeline.continued if each[0] < now),
     )
     pictures = [np.asarray(draw_timeline(each, "isolated", time_s=now)) for each in (timeline, known)]
     assert (pictures[0] == pictures[1]).all()

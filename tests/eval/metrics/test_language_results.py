@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from eval.metrics.language_results import (
+from eval.metrics.language import (
     currency_differences,
     difference,
     mean_staleness_ms,

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from eval.metrics.progress import summarize_progress
+from eval.metrics.success import summarize_progress
 from tests.eval.factory import episode, key
 
 NOTHING = {"pc_progress": None, "pc_progress_ci95": None}

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from eval.metrics.noninferiority import Verdict
+from eval.metrics.simulated_time import restricted_times, success_curve, time_ratio
 from eval.metrics.statistics import wilson_95
-from eval.metrics.time_to_success import restricted_times, success_curve, time_ratio
 from eval.report.comparison_verdict import judge_restricted, judge_time
 from tests.eval.factory import episode, key
 

@@ -3,18 +3,19 @@
 import numpy as np
 import pytest
 
-from eval.records.query_logs import Latency, QueryRecord
+from configs.latency import Latency
+from eval.records.query_logs import QueryRecord
 from eval.rollout.captions import EpisodeCaptions
 from oxygen.policy.reply import Text
 from sim_envs.fake import FakeWorld
-from videos.caption import Caption
-
-COMMON = Caption(task="put the bowl on the plate", episode="fake", mode="unified", time_s=0.0)
+from tests.eval.factory import key
 
 
 def captions(task, text, *, step=6):
     """An episode of two queries at steps 0 and 4; the text is of the first, and delivered at a step."""
-    made = EpisodeCaptions(COMMON, control_hz=20.0)
+    made = EpisodeCaptions(
+        key(), task="x", mode="unified", clock="fixed:50,200", limit_s=9.0, control_hz=20.0
+    )
     said = Text(
         task=task,
         request_id=0,

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from configs.action_prefix import ActionPrefix
 from configs.errors import UsageError
 from configs.interface import Motion, Rotation
+from configs.latency import Latency
 from configs.schema import RunConfig
-from eval.records.query_logs import Latency
 from eval.records.run_folders import new_run
 from eval.rollout.clock import DelayEstimator, TimedQuery, find_clock
 from eval.rollout.execution import Overlap, averaged_channels, blend_chunks
