@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from videos import theme
-from videos.caption import Caption, CaptionText
+from videos.caption import Caption
 from videos.mp4 import VideoError
 from videos.panel import compose
 from videos.recorder import EpisodeVideo
@@ -107,21 +107,6 @@ def test_time_advances_with_every_frame_until_the_end(tmp_path):
     assert shown == [*range(9), *[9] * 26]
 
 
-def test_every_image_and_every_text_is_shown_at_its_time(tmp_path):
-    texts = [None, CaptionText(text="Grasping the bowl.", seen_s=0.1), None]
-    scenes = [(level, text) for text in texts for level in (40, 120, 200)]
-    with EpisodeVideo(tmp_path / "task00_ep000", control_hz=20.0) as video:
-        expected = []
-        for step, (level, text) in enumerate(scenes):
-            images = {**cameras(), "image": cameras(level)["image"]}
-            caption = dataclasses.replace(CAPTION, time_s=step / 20, narration=text)
-            video.add(images, 1, caption=caption)
-            expected.append(compose(images, caption))
-        _, frames = decode(video.close("success"))
-    for frame, picture in zip(frames[:8], expected, strict=False):
-        assert np.abs(frame.astype(int) - picture).mean() < 2
-
-
 @pytest.mark.parametrize("outcome", ["success", "timeout", "invalid_action", "error"])
 def test_the_finished_file_carries_the_outcome_and_nothing_else_is_left(tmp_path, outcome):
     path = record(tmp_path / "libero_object" / "task00_ep000", [5], outcome=outcome)
@@ -144,19 +129,6 @@ def test_an_interrupted_episode_leaves_no_file(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         record(tmp_path / "task00_ep000", pieces())
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_episode_without_images_has_no_video(tmp_path):
-    assert record(tmp_path / "task00_ep000", [], outcome="error") is None
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_closing_or_abandoning_again_changes_nothing(tmp_path):
-    video = EpisodeVideo(tmp_path / "task00_ep000", control_hz=20.0)
-    video.add(cameras(), 5, caption=CAPTION)
-    path = video.close("success")
-    video.abandon()
-    assert path.exists()
 
 
 def test_images_are_copied_when_they_are_added(tmp_path):
@@ -191,12 +163,3 @@ def test_a_video_that_failed_once_is_never_finished(tmp_path, monkeypatch):
     with pytest.raises(VideoError):
         video.close("error")
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(("images", "steps"), [({}, 5), (cameras(), 0), (cameras(), -1)])
-def test_images_need_a_camera_and_a_step(tmp_path, images, steps):
-    with (
-        EpisodeVideo(tmp_path / "task00_ep000", control_hz=20.0) as video,
-        pytest.raises(ValueError, match="at least 1"),
-    ):
-        video.add(images, steps, caption=CAPTION)

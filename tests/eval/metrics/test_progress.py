@@ -27,10 +27,6 @@ def test_it_is_not_reported_where_it_is_success():
     assert summarize_progress([]) == NOTHING
 
 
-def test_it_is_not_reported_where_an_episode_did_not_record_it():
-    assert summarize_progress(episodes((True, 1.0), (False, None), (False, 0.5))) == NOTHING
-
-
 def test_it_is_the_mean_with_an_interval_around_it():
     shares = np.linspace(0, 1, 21)
     summary = summarize_progress(episodes(*((share == 1, float(share)) for share in shares)))
@@ -38,8 +34,3 @@ def test_it_is_the_mean_with_an_interval_around_it():
     low, high = summary["pc_progress_ci95"]
     assert 30 < low < 45
     assert 55 < high < 70
-
-
-def test_the_same_progress_everywhere_has_no_interval():
-    summary = summarize_progress(episodes(*[(False, 0.5)] * 4))
-    assert summary == {"pc_progress": 50.0, "pc_progress_ci95": None}

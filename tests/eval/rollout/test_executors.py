@@ -8,7 +8,6 @@ from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.records.schema import Outcome
 from eval.rollout.executors.executor import SERIAL, Processes, batch_size_for, choose_executor
-from sim_envs import memory
 from tests.eval.policies.openpi_server import OpenpiServer
 from tests.eval.rollout.scaled import played, suite_file, timeless
 from tests.eval.rollout.worker_worlds import DEADLY, HANGING, ONCE, ErrantSuite, LiberoWithoutJax
@@ -144,14 +143,6 @@ def test_a_process_that_is_lost_is_replaced_and_its_episode_played_once_more(tmp
     assert timeless(alone).items() <= timeless(run).items(), "the others have not noticed"
 
 
-@pytest.mark.slow
-def test_variants_play_an_episode_one_after_the_other_wherever_it_is(tmp_path):
-    variants = [errands(tmp_path, mode=mode) for mode in ("isolated", "unified")]
-    runs = played(tmp_path, *variants, executor=Processes(num_envs=2))
-    assert all(len(run.folder.episodes()) == 8 for run in runs)
-    assert timeless(runs[0]) == timeless(runs[1])
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -174,13 +165,6 @@ def test_executor_ray_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UsageError, match=r"run uv pip install -e '\.\[ray\]'"):
         choose_executor(num_envs=2, executor="ray")
-
-
-def test_as_many_worlds_as_fit_are_offered(monkeypatch):
-    monkeypatch.setattr(memory, "available_mb", lambda: 1700.0)
-    with pytest.raises(UsageError, match="1700 MB of memory are available; give 3 or less"):
-        choose_executor(num_envs=4)
-    assert choose_executor(num_envs=3) == Processes(num_envs=3)
 
 
 @pytest.mark.parametrize(

@@ -150,19 +150,6 @@ def test_a_replay_tells_the_policy_what_it_was_told(policy, tmp_path):
         run_on(tmp_path, f"replay:{recorded.path}", "blend")
 
 
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ({"overlap": "rtc"}, "no time passes on clock paused"),
-        ({"overlap": "blend", "clock": "fixed:1", "while_waiting": "hold"}, "there is no overlap of chunks"),
-        ({"overlap": "rct", "clock": "fixed:1"}, "'skip', 'blend' or 'rtc'"),
-    ],
-)
-def test_overlaps_that_there_cannot_be_are_refused(options, problem):
-    with pytest.raises(ValueError, match=problem):
-        RunConfig(**options)
-
-
 def test_a_policy_that_cannot_be_guided_is_refused(policy, tmp_path):
     with pytest.raises(UsageError, match=r"policy 'noop' is not served by it; choose blend or skip"):
         run_on(tmp_path, "fixed:100", "rtc", policy="noop")
