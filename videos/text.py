@@ -1,4 +1,4 @@
-"""Text layout: cleaning, wrapping, and truncation with `…`."""
+"""Text layout (cleaning, wrapping, truncation with `…`), and antialiased shapes."""
 
 import functools
 import importlib.util
@@ -49,7 +49,9 @@ def wrap(text: str, font: ImageFont.FreeTypeFont, *, width: int, max_lines: int)
         lines.append(rest[:end])
         rest = rest[end:].lstrip()
     if rest:
-        lines[-1] = _with_ellipsis(lines[-1], font, width)
+        count = _characters_that_fit(lines[-1], font, width - round(font.getlength(ELLIPSIS)))
+        shortened = lines[-1][:count].rstrip() + ELLIPSIS
+        lines[-1] = shortened if font.getlength(shortened) <= width else ELLIPSIS
     return lines
 
 
@@ -63,12 +65,6 @@ def _characters_that_fit(text: str, font: ImageFont.FreeTypeFont, width: int) ->
         else:
             high = middle - 1
     return low
-
-
-def _with_ellipsis(line: str, font: ImageFont.FreeTypeFont, width: int) -> str:
-    count = _characters_that_fit(line, font, width - round(font.getlength(ELLIPSIS)))
-    shortened = line[:count].rstrip() + ELLIPSIS
-    return shortened if font.getlength(shortened) <= width else ELLIPSIS
 
 
 def cut(text: str, font: ImageFont.FreeTypeFont, width: int) -> str:

@@ -146,7 +146,17 @@ def _base(mode: str, *, computing: bool, held: bool) -> Image.Image:
     draw.text((theme.SIDEBAR_TEXT, _AXIS_TOP), "now", theme.MUTED, load_font(11), anchor="ra")
     left = theme.SIDEBAR_TEXT - _CURSOR
     draw.rectangle((left, BAR_TOP - 3, theme.SIDEBAR_TEXT - 1, _TRACK_BOTTOM + 1), theme.TEXT)
-    _draw_legend(draw, colour)
+    # The legend of the bars: the policy's in the first row, the robot's in the second.
+    entries = (
+        (("actions", colour, 10), ("language", theme.language_colour(colour), 6)),
+        (("held", theme.HELD, 10), ("old chunk", theme.CONTINUED, 4)),
+    )
+    for row, columns in enumerate(entries):
+        for column, (word, fill, height) in enumerate(columns):
+            left, middle = column * 112, _LEGEND_TOP + row * _LEGEND_LINE + 7
+            top = middle - height // 2
+            draw.rectangle((left, top, left + 15, top + height - 1), fill)
+            draw.text((left + 23, middle), word, theme.DIMMED, load_font(13), anchor="lm")
     return block
 
 
@@ -159,20 +169,6 @@ def _draw_pill(block: Image.Image, left: int, word: str, lit: theme.Rgb | None) 
     centre = (left + width // 2, _PILL_TOP + _PILL_HEIGHT // 2)
     ImageDraw.Draw(block).text(centre, word, theme.BACKGROUND if lit else theme.MUTED, font, anchor="mm")
     return left + width
-
-
-def _draw_legend(draw: ImageDraw.ImageDraw, colour: theme.Rgb) -> None:
-    """The legend of the bars: the policy's in the first row, the robot's in the second."""
-    entries = (
-        (("actions", colour, 10), ("language", theme.language_colour(colour), 6)),
-        (("held", theme.HELD, 10), ("old chunk", theme.CONTINUED, 4)),
-    )
-    for row, columns in enumerate(entries):
-        for column, (word, fill, height) in enumerate(columns):
-            left, middle = column * 112, _LEGEND_TOP + row * _LEGEND_LINE + 7
-            top = middle - height // 2
-            draw.rectangle((left, top, left + 15, top + height - 1), fill)
-            draw.text((left + 23, middle), word, theme.DIMMED, load_font(13), anchor="lm")
 
 
 _LEVELS_MS = tuple(step * 10**power for power in range(8) for step in (1, 2, 5))

@@ -21,7 +21,7 @@ from eval.metrics.statistics import (
 from eval.records.query_logs import QueryRecord, delivery_step
 from eval.records.schema import EpisodeResult, Share, Shares, TextScores
 from oxygen.policy.reply import Text
-from sim_envs.truth.ground_truth import CompletedAction, Memory, Narration, Truth
+from sim_envs.truth.ground_truth import Memory, Narration, Truth
 from sim_envs.truth.textual_memory import normalize, parse_textual_memory, write_textual_memory
 from sim_envs.truth.wording import narrate, parse_memory, parse_narration, remember
 
@@ -51,11 +51,13 @@ def grade_memory(predicted: Memory, truth: Truth) -> Shares:
     """
     items, true = _items(predicted), _items(truth.memory)
     right = len(items & true)
+    places = [truth.memory.done.index(action) for action in predicted.done if action in truth.memory.done]
+    pairs = list(combinations(places, 2))
     return {
         "precision": Share(hits=right, of=len(items)),
         "recall": Share(hits=right, of=len(true)),
         "f1": Share(hits=2 * right, of=len(items) + len(true)),
-        "order": _order(predicted.done, truth.memory.done),
+        "order": Share(hits=sum(first < second for first, second in pairs), of=len(pairs)),
     }
 
 
@@ -68,19 +70,15 @@ def grade_textual_memory(text: str, truth: Truth) -> Shares | None:
     if true is None:
         return None
     sentence = write_textual_memory(true)
+    said, meant = (Counter(normalize(each).split()) for each in (text, sentence))
     shares = {
         "exact": _hit(normalize(text) == normalize(sentence)),
-        "words": Share(hits=_word_f1(text, sentence), of=1),
+        "words": Share(hits=2 * (said & meant).total() / (said.total() + meant.total()), of=1),
     }
     if predicted is not None:
         right = (Counter(predicted) & Counter(true)).total()
         shares["predicates"] = Share(hits=2 * right, of=len(predicted) + len(true))
     return shares
-
-
-def _word_f1(text: str, true: str) -> float:
-    said, meant = (Counter(normalize(each).split()) for each in (text, true))
-    return 2 * (said & meant).total() / (said.total() + meant.total())
 
 
 def grade_part(task: str, text: str, truth: Truth) -> Share | None:
@@ -234,12 +232,6 @@ def _items(memory: Memory) -> frozenset[Any]:
     return frozenset(memory.done) | memory.facts
 
 
-def _order(predicted: Sequence[CompletedAction], true: Sequence[CompletedAction]) -> Share:
-    both = [true.index(action) for action in predicted if action in true]
-    pairs = list(combinations(both, 2))
-    return Share(hits=sum(first < second for first, second in pairs), of=len(pairs))
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LanguageRow:
     """The fields of a language task's row that reports read; see `summarize_language`.
@@ -269,10 +261,27 @@ def summarize_language(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
     measure from request to delivery in percentage points, `staleness_ms` the mean simulated time between.
     """
     rows = {}
-    for task in HEADLINES:
+    for task, headline in HEADLINES.items():
         scores = [episode.texts[task] for episode in episodes if task in episode.texts]
         if scores:
-            rows[task] = {**_row(task, scores), "current": _current(task, episodes)}
+            at_request = [score.at_request for score in scores]
+            on_delivery = [score.on_delivery for score in scores]
+            headlines = [[share.get(headline, Share()) for share in x] for x in (at_request, on_delivery)]
+            current = None
+            if (columns := _current_columns(task, episodes)) is not None:
+                interval = cluster_bootstrap_95(ratio_of_sums, *columns, method="percentile")
+                percent = 100 * float(ratio_of_sums(*columns))
+                current = {"pc": percent, "ci95": bounds(interval, 100), "n": len(episodes)}
+            rows[task] = {
+                "n_texts": sum(score.texts for score in scores),
+                "n_not_graded": sum(score.not_graded for score in scores),
+                "n_oracle": sum(score.oracle for score in scores),
+                "staleness_ms": _staleness_ms(scores),
+                "at_request": _percentages(at_request),
+                "on_delivery": _percentages(on_delivery),
+                "lost": difference(*headlines),
+                "current": current,
+            }
     return rows
 
 
@@ -298,19 +307,6 @@ def currency_differences(
     return found
 
 
-def _current(task: str, episodes: Sequence[EpisodeResult]) -> dict[str, Any] | None:
-    """Percentage of simulated time in which the last text is true, with interval; None if not recorded."""
-    columns = _current_columns(task, episodes)
-    if columns is None:
-        return None
-    interval = cluster_bootstrap_95(ratio_of_sums, *columns, method="percentile")
-    return {
-        "pc": 100 * float(ratio_of_sums(*columns)),
-        "ci95": bounds(interval, 100),
-        "n": len(episodes),
-    }
-
-
 def _current_columns(task: str, episodes: Sequence[EpisodeResult]) -> tuple[np.ndarray, np.ndarray] | None:
     """Seconds in which the last text was true, and all seconds, by episode.
 
@@ -332,21 +328,6 @@ def mean_staleness_ms(episodes: Sequence[EpisodeResult]) -> float | None:
 
 def _staleness_ms(scores: Sequence[TextScores]) -> float:
     return 1e3 * sum(score.staleness_s for score in scores) / sum(score.texts for score in scores)
-
-
-def _row(task: str, scores: Sequence[TextScores]) -> dict[str, Any]:
-    headline = HEADLINES[task]
-    at_request = [score.at_request.get(headline, Share()) for score in scores]
-    on_delivery = [score.on_delivery.get(headline, Share()) for score in scores]
-    return {
-        "n_texts": sum(score.texts for score in scores),
-        "n_not_graded": sum(score.not_graded for score in scores),
-        "n_oracle": sum(score.oracle for score in scores),
-        "staleness_ms": _staleness_ms(scores),
-        "at_request": _percentages([score.at_request for score in scores]),
-        "on_delivery": _percentages([score.on_delivery for score in scores]),
-        "lost": difference(at_request, on_delivery),
-    }
 
 
 def _percentages(shares: Sequence[Mapping[str, Share]]) -> dict[str, Any]:

@@ -113,7 +113,13 @@ def chunk_jump_ratio(
         chunks: The query that each is from; negative while the robot holds still.
         spec: Conventions of the actions.
     """
-    arm = actions[:, ~np.isin(np.arange(spec.size), _gripper_places(spec))]
+    sizes = {part.name: part.size for part in spec.channels}
+    grippers = [
+        spec.channel(gripper.name) + place
+        for gripper in spec.grippers
+        for place in range(sizes[gripper.name])
+    ]
+    arm = np.delete(actions, grippers, axis=1)
     if spec.limits is not None:
         arm = np.clip(arm, *spec.limits)
     jumps = np.linalg.norm(np.diff(arm, axis=0), axis=1)
@@ -132,10 +138,3 @@ def gripper_toggles(actions: Float64[np.ndarray, "step action"], spec: ActionSpe
         closing = np.abs(commands - gripper.closed) < np.abs(commands - gripper.open)
         toggles += int((closing[1:] != closing[:-1]).sum())
     return toggles
-
-
-def _gripper_places(spec: ActionSpec) -> list[int]:
-    """Indices of the grippers' channels."""
-    sizes = {part.name: part.size for part in spec.channels}
-    firsts = {gripper.name: spec.channel(gripper.name) for gripper in spec.grippers}
-    return [first + place for name, first in firsts.items() for place in range(sizes[name])]

@@ -115,14 +115,9 @@ def time_ratio(pairs: Sequence[tuple[EpisodeResult, EpisodeResult]]) -> TimeRati
     logs = np.array([math.log(b / a) for a, b in seconds if a and b])
     if not len(logs):
         return None
-    return TimeRatio(ratio=math.exp(logs.mean()), ci95=_interval(logs), n_pairs=len(logs))
-
-
-def _interval(logs: np.ndarray) -> Interval | None:
-    found = cluster_bootstrap_95(np.mean, logs, method="percentile")
-    if found is not None:
-        return Interval(low=math.exp(found.low), high=math.exp(found.high))
-    return agreed(math.exp(logs.mean()), len(logs))
+    ratio, found = math.exp(logs.mean()), cluster_bootstrap_95(np.mean, logs, method="percentile")
+    interval = found and Interval(low=math.exp(found.low), high=math.exp(found.high))
+    return TimeRatio(ratio=ratio, ci95=interval or agreed(ratio, len(logs)), n_pairs=len(logs))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -78,9 +78,11 @@ def cluster_bootstrap_95(
     """
     if len(columns[0]) < 2:
         return None
-    from scipy.stats import DegenerateDataWarning, bootstrap
+    from scipy.stats import DegenerateDataWarning, bootstrap, norm, t
 
-    level = _expanded_level(len(columns[0]))
+    clusters = len(columns[0])
+    wider = math.sqrt(clusters / (clusters - 1)) * t.ppf(0.975, clusters - 1)
+    level = min(1 - 2 * float(norm.sf(wider)), 1 - 1 / _RESAMPLES)  # at which it covers 95 %
     with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
         warnings.simplefilter("ignore", DegenerateDataWarning)
         found = bootstrap(
@@ -150,14 +152,6 @@ def agreed(value: float, pairs: int) -> Interval | None:
     The median then has that value with 97 % confidence.
     """
     return Interval(low=value, high=value) if pairs >= _MIN_EQUAL else None
-
-
-def _expanded_level(clusters: int) -> float:
-    """The nominal level at which a bootstrap over this many clusters covers 95 %."""
-    from scipy.stats import norm, t
-
-    wider = math.sqrt(clusters / (clusters - 1)) * t.ppf(0.975, clusters - 1)
-    return min(1 - 2 * float(norm.sf(wider)), 1 - 1 / _RESAMPLES)
 
 
 def mcnemar_exact(only_a: int, only_b: int) -> float:

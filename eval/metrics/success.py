@@ -84,6 +84,19 @@ def aggregate(
     policy_s = sum(episode.policy_s for episode in graded)
     tokens = sum(episode.tokens for episode in graded)
     compiles = [e.compiles_after_warm_up for e in graded if e.compiles_after_warm_up is not None]
+
+    def pooled(name: str) -> list[float]:
+        return [value for episode in graded for value in timings[episode.key].get(name, ())]
+
+    latency_ms = {stage: summary for stage in LATENCY_STAGES if (summary := quantiles(pooled(stage)))}
+    charged = {
+        until: statistics.fmean(ms) for until in ("actions", "busy") if (ms := pooled(f"charged_{until}"))
+    }
+    control_steps = {
+        name: {"median": statistics.median(steps), "least": min(steps), "most": max(steps)}
+        for name in ("a", "b")
+        if (steps := pooled(name))
+    }
     return {
         "n_episodes": len(graded),
         "n_success": successes,
@@ -92,11 +105,11 @@ def aggregate(
         "pc_success": 100 * successes / len(graded) if graded else None,
         "pc_success_ci95": bounds(wilson_95(successes, len(graded)), 100),
         **summarize_progress(graded),
-        "mean_steps": _mean([episode.steps for episode in graded]),
+        "mean_steps": statistics.fmean(episode.steps for episode in graded) if graded else None,
         **summarize_time(graded, limits_s),
-        "latency_ms": _latency(graded, timings),
-        "charged_ms": _charged(graded, timings),
-        "control_steps": _control_steps(graded, timings),
+        "latency_ms": latency_ms,
+        "charged_ms": charged or None,
+        "control_steps": control_steps or None,
         "tokens": tokens,
         "compiles_after_warm_up": max(compiles, default=None),
         "policy_s": policy_s,
@@ -121,32 +134,6 @@ def timings_of(queries: Iterable[QueryRecord]) -> dict[str, list[float]]:
             timings["b"].append(query.steps)
     timings["b"] = timings["b"][:-1]  # the end of the episode cuts the last one
     return dict(timings)
-
-
-def _latency(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, dict[str, float]]:
-    pooled = {
-        stage: quantiles(value for episode in episodes for value in timings[episode.key].get(stage, ()))
-        for stage in LATENCY_STAGES
-    }
-    return {stage: summary for stage, summary in pooled.items() if summary}
-
-
-def _charged(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, float] | None:
-    charged = {
-        until: _mean([ms for episode in episodes for ms in timings[episode.key].get(f"charged_{until}", ())])
-        for until in ("actions", "busy")
-    }
-    found = {until: ms for until, ms in charged.items() if ms is not None}
-    return found or None
-
-
-def _control_steps(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, Any] | None:
-    found = {}
-    for name in ("a", "b"):
-        steps = [step for episode in episodes for step in timings[episode.key].get(name, ())]
-        if steps:
-            found[name] = {"median": statistics.median(steps), "least": min(steps), "most": max(steps)}
-    return found or None
 
 
 def _task(
@@ -198,10 +185,6 @@ def _grouped(
 
 def _videos(episodes: Sequence[EpisodeResult]) -> list[str]:
     return [episode.video for episode in episodes if episode.video is not None]
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
 
 
 def summarize_progress(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:

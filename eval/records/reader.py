@@ -129,8 +129,36 @@ def read_identity(folder: RunFolder) -> RunIdentity:
     Raises:
         UsageError: The manifest is missing or damaged.
     """
+    manifest = read_manifest_as(_MANIFEST, folder)
+    identity: dict[str, Any] = {
+        field.name: getattr(manifest, field.name) for field in dataclasses.fields(RunIdentity)
+    }
+    identity["random_weights"] = manifest.random_weights or bool(manifest.config.get("random_weights"))
+    identity["dtype"] = manifest.config.get("dtype")
+    if manifest.mode == "actions":
+        identity["adapter"] = None
+    options = ("margin", "time_margin", "clock", "while_waiting", "overlap")
+    identity |= {name: manifest.config[name] for name in options if name in manifest.config}
+    if manifest.mode != "actions":
+        identity |= {option: manifest.config.get(option) for option in ("text_every", "decode_weights")}
+    if manifest.mode in ("interleaved", "unified"):
+        identity |= {option: manifest.config.get(option) for option in ("tokens_per_frame", "deadline_ms")}
     try:
-        return _identity(read_manifest_as(_MANIFEST, folder))
+        if manifest.protocol:  # else only hashes are recorded
+            profiles = [world.get("clock", {}).get("profile", {}) for world in manifest.protocol.values()]
+            identity["protocol_hash"] = protocol_hash(manifest.protocol)
+            identity["clock_device"] = next(
+                (profile["device"] for profile in profiles if "device" in profile), None
+            )
+            identity["limits_s"] = {
+                suite: world["suite"]["max_steps"] / world["suite"]["control_hz"]
+                for suite, world in manifest.protocol.items()
+                if "suite" in world
+            }
+            identity["suite_hashes"] = {
+                suite: suite_hash(world) for suite, world in manifest.protocol.items()
+            }
+        return _IDENTITY.validate_python(identity)
     except (AttributeError, LookupError, TypeError) as error:
         raise UsageError(f"{folder.manifest_path}: damaged protocol: {error!r}") from None
     except ValidationError as error:
@@ -165,34 +193,6 @@ def warn_skipped(folder: Path, why: UsageError | str) -> None:
     sys.stderr.write(f"skipped {folder}: {why}\n")
 
 
-def _identity(manifest: _Manifest) -> RunIdentity:
-    identity: dict[str, Any] = {
-        field.name: getattr(manifest, field.name) for field in dataclasses.fields(RunIdentity)
-    }
-    identity["random_weights"] = manifest.random_weights or bool(manifest.config.get("random_weights"))
-    identity["dtype"] = manifest.config.get("dtype")
-    if manifest.mode == "actions":
-        identity["adapter"] = None
-    options = ("margin", "time_margin", "clock", "while_waiting", "overlap")
-    identity |= {name: manifest.config[name] for name in options if name in manifest.config}
-    if manifest.mode != "actions":
-        identity |= {option: manifest.config.get(option) for option in ("text_every", "decode_weights")}
-    if manifest.mode in ("interleaved", "unified"):
-        identity |= {option: manifest.config.get(option) for option in ("tokens_per_frame", "deadline_ms")}
-    if not manifest.protocol:  # only hashes are recorded
-        return _IDENTITY.validate_python(identity)
-    profiles = [world.get("clock", {}).get("profile", {}) for world in manifest.protocol.values()]
-    identity["protocol_hash"] = protocol_hash(manifest.protocol)
-    identity["clock_device"] = next((profile["device"] for profile in profiles if "device" in profile), None)
-    identity["limits_s"] = {
-        suite: world["suite"]["max_steps"] / world["suite"]["control_hz"]
-        for suite, world in manifest.protocol.items()
-        if "suite" in world
-    }
-    identity["suite_hashes"] = {suite: suite_hash(world) for suite, world in manifest.protocol.items()}
-    return _IDENTITY.validate_python(identity)
-
-
 def read_episodes(folder: RunFolder) -> dict[EpisodeKey, EpisodeResult]:
     """The run's episodes in the order they were first recorded; an incomplete last line is skipped.
 
@@ -200,28 +200,22 @@ def read_episodes(folder: RunFolder) -> dict[EpisodeKey, EpisodeResult]:
         UsageError: A line is not an episode, or one that the run did not plan.
     """
     episodes = folder.episodes()
-    if folder.manifest_path.exists():
-        manifest = folder.read_manifest()
-        for key in episodes:
-            _refuse_unplanned(folder, manifest, key)
-    return episodes
-
-
-def _refuse_unplanned(folder: RunFolder, manifest: Mapping[str, Any], key: EpisodeKey) -> None:
-    """Refuse an episode that a run's options exclude."""
-    config, suites = manifest.get("config", {}), manifest.get("protocol", {})
-    trials = config.get("num_trials_per_task")
+    if not folder.manifest_path.exists():
+        return episodes
+    manifest = folder.read_manifest()
+    config, trials = manifest.get("config", {}), manifest.get("config", {}).get("num_trials_per_task")
     planned = {
-        "suite": list(suites),
+        "suite": list(manifest.get("protocol", {})),
         "task_id": config.get("task_ids"),
         "init_id": config.get("init_ids") or (None if trials is None else range(trials)),
         "seed": [config["seed"]] if "seed" in config else None,
     }
-    for part, allowed in planned.items():
-        if allowed and getattr(key, part) not in allowed:
-            raise UsageError(
-                f"{folder.episodes_path} has episode {key}, and the run has {part} {reprlib.repr(allowed)}"
-            )
+    for key in episodes:
+        for part, allowed in planned.items():
+            if allowed and getattr(key, part) not in allowed:
+                others = reprlib.repr(allowed)
+                raise UsageError(f"{folder.episodes_path} has episode {key}, and the run has {part} {others}")
+    return episodes
 
 
 def require_runs(paths: Sequence[Path]) -> list[RunFolder]:

@@ -77,13 +77,18 @@ def locked_run(run: Run) -> Iterator[Run]:
     Raises:
         UsageError: The run is resumed, and locked by another process.
     """
-    own = run if run.resumed else _reserved(run)
+    if run.resumed:
+        with run.folder.locked():
+            yield run
+        return
+    own = _reserved(run)
     draft = _draft(own.folder)
-    with contextlib.ExitStack() as until_the_end:
-        if not run.resumed:
-            until_the_end.callback(_remove_unless_begun, draft)
-        until_the_end.enter_context((own.folder if run.resumed else draft).locked())
-        yield own
+    try:
+        with draft.locked():
+            yield own
+    finally:
+        if not draft.manifest_path.exists():
+            shutil.rmtree(draft.path, ignore_errors=True)
 
 
 def begin(runs: Sequence[Run], manifests: Sequence[Mapping[str, Any]]) -> None:
@@ -134,11 +139,6 @@ def _is_resumable(draft: RunFolder) -> bool:
         return False
     variants = read_manifest_as(_MANIFEST, draft).variants
     return any((draft.path.parent / name).exists() for name in variants)
-
-
-def _remove_unless_begun(draft: RunFolder) -> None:
-    if not draft.manifest_path.exists():
-        shutil.rmtree(draft.path, ignore_errors=True)
 
 
 def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ...]:

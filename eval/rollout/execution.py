@@ -95,60 +95,51 @@ class Execution:
 
     def run(self) -> None:
         """Execute all actions that are due, up to success."""
-        while not self.success and (span := self._timeline.next_span()):
-            self._take_picture_if_due()
+        timeline = self._timeline
+        while not self.success and (span := timeline.next_span()):
+            if self._picture_steps is not None:
+                if timeline.step >= self._picture_due:  # where no query does, and an action follows
+                    camera = self._suite.interface.observation.camera_names[0]
+                    image = self._world.render(camera)
+                    self.pictures.append(Snapshot(step=timeline.step, camera=camera, image=image))
+                    self._picture_due = timeline.step + self._picture_steps
+                span = span._replace(steps=min(span.steps, self._picture_due - timeline.step))
+            if self._watched:
+                span = span._replace(steps=1)
             began = time.perf_counter()
-            self._advance(self._until_next_event(span))
+            actions = self._actions(span)
+            advance = self._world.advance(actions)
+            timeline.advance(span, advance.steps)
+            self.success = advance.success
+            self.actions.extend(actions[: advance.steps])
+            if advance.end_effector is not None:
+                self.end_effector.extend(advance.end_effector[1 if self.end_effector else 0 :])
+            if self.spans and self.spans[-1].chunk == span.chunk:
+                self.spans[-1] = self.spans[-1]._replace(steps=self.spans[-1].steps + advance.steps)
+            else:
+                self.spans.append(span._replace(steps=advance.steps))
             self.advance_ms += 1e3 * (time.perf_counter() - began)
             if self._watched:
-                self.truths[self._timeline.step] = self._world.truth()
+                self.truths[timeline.step] = self._world.truth()
+
+    def _actions(self, span: ActionSpan) -> np.ndarray:
+        """The actions of a span, or the hold action at the state where holding began."""
+        interface = self._suite.interface
+        if span.chunk is not None:
+            actions = self._chunks[span.chunk][span.first : span.first + span.steps]
+            self._moved = True
+        else:
+            if self._moved and interface.action.holds_state:  # an older state would move the robot back
+                self._state, self._moved = self._world.observe().state, False
+            actions = np.tile(interface.hold_action(self._state, self._last), (span.steps, 1))
+        self._last = actions[-1]
+        return actions
 
     def delivered(self, texts: Sequence[Text], latency: Latency) -> list[Text]:
         """The texts finished in the query that were delivered before the episode ended."""
         timed = zip(texts, latency.texts_ms, strict=True)
         steps = [(text, self._timeline.step_after(after_ms)) for text, after_ms in timed]
         return [dataclasses.replace(text, step=step) for text, step in steps if step in self.truths]
-
-    def _advance(self, span: ActionSpan) -> None:
-        if span.chunk is None:
-            actions = np.tile(self._hold_action(), (span.steps, 1))
-        else:
-            actions = self._chunks[span.chunk][span.first : span.first + span.steps]
-            self._moved = True
-        self._last = actions[-1]
-        advance = self._world.advance(actions)
-        self._timeline.advance(span, advance.steps)
-        self.success = advance.success
-        self.actions.extend(actions[: advance.steps])
-        if advance.end_effector is not None:
-            self.end_effector.extend(advance.end_effector[1 if self.end_effector else 0 :])
-        if self.spans and self.spans[-1].chunk == span.chunk:
-            self.spans[-1] = self.spans[-1]._replace(steps=self.spans[-1].steps + advance.steps)
-        else:
-            self.spans.append(span._replace(steps=advance.steps))
-
-    def _hold_action(self) -> np.ndarray:
-        """The hold action at the state where holding began; an older state would move the robot back."""
-        if self._moved and self._suite.interface.action.holds_state:
-            self._state, self._moved = self._world.observe().state, False
-        return self._suite.interface.hold_action(self._state, self._last)
-
-    def _until_next_event(self, span: ActionSpan) -> ActionSpan:
-        """The part of a span until the truth is read or a picture is due."""
-        if self._watched:
-            return span._replace(steps=1)
-        if self._picture_steps is None:
-            return span
-        return span._replace(steps=min(span.steps, self._picture_due - self._timeline.step))
-
-    def _take_picture_if_due(self) -> None:
-        """Take a picture where no query does: an action follows."""
-        step = self._timeline.step
-        if self._picture_steps is None or step < self._picture_due:
-            return
-        camera = self._suite.interface.observation.camera_names[0]
-        self.pictures.append(Snapshot(step=step, camera=camera, image=self._world.render(camera)))
-        self._picture_due = step + self._picture_steps
 
 
 class ActionError(ValueError):
