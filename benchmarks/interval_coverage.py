@@ -19,6 +19,7 @@ from configs.cli import run_app
 from eval.bench.ratios import paired_ratio
 from eval.metrics.language import difference, percentage
 from eval.metrics.noninferiority import PairCounts, Verdict, corrected_verdicts, verdict_of
+from eval.metrics.simulated_time import restricted_times, success_curve, time_ratio
 from eval.metrics.statistics import (
     Interval,
     cluster_bootstrap_95,
@@ -27,7 +28,6 @@ from eval.metrics.statistics import (
     ratio_of_sums,
     wilson_95,
 )
-from eval.metrics.simulated_time import restricted_times, success_curve, time_ratio
 from eval.records.schema import EpisodeResult, Outcome, RequestCounts, Share
 from eval.report.comparison_verdict import TIME_MARGIN, judge_time
 from sim_envs.world import EpisodeKey
