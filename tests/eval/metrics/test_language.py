@@ -170,14 +170,6 @@ def test_memory_is_graded_by_its_items():
     assert shares["f1"] == Share(hits=4, of=7)
 
 
-def test_order_is_that_of_the_deeds_both_have():
-    true = truth(memory=remembered(DRAWER, MILK, SOUP))
-    assert grade_memory(remembered(DRAWER, MILK, SOUP), true)["order"] == Share(hits=3, of=3)
-    assert grade_memory(remembered(SOUP, MILK, DRAWER), true)["order"] == Share(hits=0, of=3)
-    assert grade_memory(remembered(MILK, DRAWER, SOUP), true)["order"] == Share(hits=2, of=3)
-    assert grade_memory(remembered(SOUP), true)["order"] == Share(hits=0, of=0)
-
-
 def test_a_text_that_comes_late_is_right_when_born_and_wrong_when_it_arrives():
     reach = Narration(phase=Phase.APPROACH, object="milk")
     truths = [truth(reach), truth(reach), truth(Narration(phase=Phase.GRASP, object="milk"))]
@@ -194,11 +186,6 @@ def test_a_text_outside_the_vocabulary_is_not_graded_and_not_zero(words):
         scores = graded([truth()], [text(task, words, requested=0)])[task]
         assert (scores.texts, scores.not_graded) == (1, 1)
         assert scores.at_request == scores.on_delivery == {}
-
-
-def test_without_truth_nothing_is_graded():
-    scores = graded([None], [text("narration", "All done.", requested=0)])["narration"]
-    assert (scores.texts, scores.not_graded) == (1, 1)
 
 
 STOVE, POT = Fact(subject="stove", state="on"), Fact(subject="moka pot", state="on the stove")

@@ -88,19 +88,6 @@ def test_results_hold_language_by_suite_task_and_overall_and_stay_json(tmp_path)
     assert json.loads(json.dumps(results, allow_nan=False)) == summarize(run.path)
 
 
-def test_texts_of_an_episode_that_ended_in_an_error_count_nowhere(tmp_path):
-    run = run_with(tmp_path / "run", scores(3, 4))
-    run.add(episode(key(7), "error", texts=scores(0, 100)))
-    assert summarize(run.path)["overall"]["texts"]["narration"]["n_texts"] == 4
-
-
-def test_not_graded_is_counted_and_has_no_percentage():
-    row = summarize_language([episode(key(0), texts=scores(not_graded=6))])["narration"]
-    assert (row["n_texts"], row["n_not_graded"]) == (6, 6)
-    assert row["at_request"] == row["on_delivery"] == {}
-    assert row["lost"] is None
-
-
 def currency(current_s: float | None, simulated_s: float = 10.0):
     scores = TextScores(
         texts=1, not_graded=0, oracle=0, at_request={}, on_delivery={}, staleness_s=0.0, current_s=current_s

@@ -59,12 +59,6 @@ def test_holding_still_is_a_chunk_whose_inside_does_not_count():
     assert chunk_jump_ratio(actions, chunks, ACTION) == pytest.approx(2)
 
 
-def test_commands_beyond_the_limits_are_executed_at_the_limits():
-    actions = np.zeros((4, 7))
-    actions[:, 0] = [0.0, 1.0, 9.0, 0.0]
-    assert chunk_jump_ratio(actions, np.array([0, 0, 0, 1]), ACTION) == pytest.approx(2)
-
-
 def moving(chunk, steps, path):
     executed, spans = np.zeros((steps, 7)), [ActionSpan(chunk, 0, steps)]
     return QueryRecord(

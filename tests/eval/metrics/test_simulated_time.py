@@ -2,8 +2,17 @@
 
 import pytest
 
-from eval.metrics.simulated_time import restricted_s, summarize_time
+from eval.metrics.noninferiority import Verdict
+from eval.metrics.simulated_time import (
+    restricted_s,
+    restricted_times,
+    success_curve,
+    summarize_time,
+    time_ratio,
+)
+from eval.metrics.statistics import wilson_95
 from eval.metrics.success import summarize
+from eval.report.comparison_verdict import judge_restricted, judge_time
 from tests.eval.factory import RunBuilder, episode, key
 
 SOLVED = [
@@ -50,3 +59,80 @@ def test_a_failure_counts_as_the_limit_and_an_unknown_limit_as_nothing():
     assert row["restricted_mean_s"] == pytest.approx((20 + 28) / 5)
     low, high = row["restricted_mean_ci95"]
     assert low < row["restricted_mean_s"] < high
+
+
+def took(seconds: float | None, outcome: str = "success"):
+    return episode(key(0), outcome, simulated_s=seconds)
+
+
+def test_the_ratio_is_the_geometric_mean_over_what_both_solved():
+    pairs = [
+        (took(2), took(4)),
+        (took(4), took(2)),
+        (took(1), took(8)),
+        (took(9), took(30, "timeout")),
+        (took(30, "timeout"), took(1)),
+        (took(None), took(3)),
+    ]
+    found = time_ratio(pairs)
+    assert found.n_pairs == 3
+    assert found.ratio == pytest.approx(2)
+    assert found.ci95.low <= 2 <= found.ci95.high
+
+
+def test_swapping_the_runs_inverts_the_ratio():
+    pairs = [(took(2), took(3)), (took(5), took(4)), (took(6), took(7)), (took(3), took(3.5))]
+    forth, back = time_ratio(pairs), time_ratio([(b, a) for a, b in pairs])
+    assert forth.ratio == pytest.approx(1 / back.ratio)
+    assert (forth.ci95.low, forth.ci95.high) == pytest.approx((1 / back.ci95.high, 1 / back.ci95.low))
+
+
+@pytest.mark.parametrize("pairs", [[], [(took(None), took(None))], [(took(3), took(9, "timeout"))]])
+def test_nothing_solved_by_both_or_no_time_recorded_has_no_ratio(pairs):
+    assert time_ratio(pairs) is None
+    assert judge_time(time_ratio(pairs)) is None
+
+
+def test_restricted_times_pair_all_episodes_and_count_failures_as_the_limit():
+    pairs = [(took(2), took(4)), (took(4), took(9, "invalid_action")), (took(20, "timeout"), took(6))]
+    found = restricted_times(pairs, {"libero_object": 20.0})
+    assert found.seconds.n_pairs == 3
+    assert (found.seconds.a, found.seconds.b) == pytest.approx((26 / 3, 10))
+    assert found.seconds.difference == pytest.approx(4 / 3)
+    assert found.ratio == pytest.approx(30 / 26)
+    assert found.ci95.low < found.ratio < found.ci95.high
+    back = restricted_times([(b, a) for a, b in pairs], {"libero_object": 20.0})
+    assert back.seconds.difference == pytest.approx(-found.seconds.difference)
+    assert restricted_times([(took(None), took(None))], {}) is None
+
+
+def test_restricted_times_of_unsolved_episodes_have_no_interval():
+    unsolved = (took(20, "timeout"), took(20, "timeout"))
+    found = restricted_times([unsolved] * 30, {})
+    assert (found.ratio, found.ci95, found.seconds.ci95) == (1, None, None)
+    assert restricted_times([*[unsolved] * 29, (took(5), took(5))], {}).ci95 is not None
+
+
+def test_failing_more_often_is_slower_though_what_both_solved_took_as_long():
+    pairs = [(took(5), took(5))] * 60 + [(took(5), took(20, "timeout"))] * 20
+    judgement = judge_restricted(restricted_times(pairs, {}), a="isolated", b="unified")
+    assert judgement.verdict is Verdict.INFERIOR
+    assert judge_time(time_ratio(pairs)).verdict is Verdict.NON_INFERIOR
+    assert (
+        "unified is inferior to isolated in restricted mean time (margin 10 %): +3.75 s" in judgement.sentence
+    )
+
+
+def test_ratios_that_agree_have_an_interval_only_if_there_are_six():
+    assert time_ratio([(took(2), took(3))] * 5).ci95 is None
+    six = time_ratio([(took(2), took(3))] * 6).ci95
+    assert (six.low, six.high) == pytest.approx((1.5, 1.5))
+
+
+def test_the_curve_counts_ties_at_once_and_failures_never():
+    results = [took(2), took(2), took(5), took(10, "timeout"), took(3, "invalid_action"), took(1, "error")]
+    curve = success_curve(results)
+    assert [(point.seconds, point.percent) for point in curve] == [(0, 0), (2, 40), (5, 60), (10, 60)]
+    for point, solved in zip(curve, (0, 2, 3, 3), strict=True):
+        interval = wilson_95(solved, 5)
+        assert (point.low, point.high) == pytest.approx((100 * interval.low, 100 * interval.high))

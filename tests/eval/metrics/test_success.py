@@ -1,10 +1,12 @@
 """Results are a function of the records, count no error as a failure, and read like LeRobot's."""
 
+import dataclasses
 import math
 
+import numpy as np
 import pytest
 
-from eval.metrics.success import summarize
+from eval.metrics.success import summarize, summarize_progress
 from tests.eval.factory import RunBuilder, episode, key, query
 
 
@@ -53,19 +55,6 @@ def test_rows_add_up_over_tasks_and_suites(tmp_path):
         assert total == sum(row[name] for row in results["per_suite"].values())
         assert total == sum(row[name] for row in results["per_task"])
     assert {row["language"] for row in results["per_task"]} == {"do task 0", "do task 1"}
-
-
-def test_a_task_is_called_by_its_instruction_beside_the_words_it_was_told_in(tmp_path):
-    run = RunBuilder.at(tmp_path / "run")
-    named = {"task": "KITCHEN_SCENE4_close_the_drawer", "instruction": "close the drawer"}
-    for init_id, told in enumerate(("shut the drawer", "push the drawer shut", "shut the drawer")):
-        run.add(episode(key(init_id), language=told, **named))
-    run.add(episode(key(0, 1), task="open_it", instruction="open it", language="open it"))
-    rows = [(row["language"], row["wordings"]) for row in summarize(run.path)["per_task"]]
-    assert rows == [
-        ("close the drawer", ["shut the drawer", "push the drawer shut"]),
-        ("open it", ["open it"]),
-    ]
 
 
 def test_latency_is_over_queries_and_not_over_episodes(tmp_path):
@@ -119,3 +108,31 @@ def test_lerobots_tools_read_the_results(tmp_path):
     assert group["pc_success"] == rate
     assert group["avg_sum_reward"] == pytest.approx(rate / 100)
     assert group["video_paths"] == ["videos/libero_object/task00_ep000_success.mp4"]
+
+
+NOTHING = {"pc_progress": None, "pc_progress_ci95": None}
+
+
+def episodes(*pairs):
+    """Episodes by whether they succeeded, and their progress."""
+    return [
+        dataclasses.replace(
+            episode(key(number), outcome="success" if success else "timeout"),
+            progress=progress,
+        )
+        for number, (success, progress) in enumerate(pairs)
+    ]
+
+
+def test_it_is_not_reported_where_it_is_success():
+    assert summarize_progress(episodes((True, 1.0), (False, 0.0))) == NOTHING
+    assert summarize_progress([]) == NOTHING
+
+
+def test_it_is_the_mean_with_an_interval_around_it():
+    shares = np.linspace(0, 1, 21)
+    summary = summarize_progress(episodes(*((share == 1, float(share)) for share in shares)))
+    assert summary["pc_progress"] == pytest.approx(50)
+    low, high = summary["pc_progress_ci95"]
+    assert 30 < low < 45
+    assert 55 < high < 70

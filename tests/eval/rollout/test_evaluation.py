@@ -12,7 +12,6 @@ from eval.rollout import evaluation
 from eval.rollout.evaluation import exit_code
 from sim_envs.libero.tasks import FIRST_SAMPLED
 from tests.eval.conftest import CONFIG, evaluate
-from tests.eval.report.boards import leaderboard
 
 
 def test_a_run_leaves_manifest_episodes_queries_and_results(tmp_path, policy, capsys):
@@ -82,37 +81,11 @@ def test_sampled_initial_states_are_another_protocol(tmp_path, policy):
         evaluate(new_run(tmp_path, CONFIG.model_copy(update={"init_ids": (FIRST_SAMPLED - 1,)})))
 
 
-def test_what_a_policy_is_shown_is_beside_the_protocol_and_not_in_it(tmp_path, policy):
-    manifests = []
-    for policy.inputs in ({"prompt": "{language}"}, {"privileged_state": True}):
-        run = new_run(tmp_path, CONFIG)
-        evaluate(run)
-        manifests.append(run.folder.read_manifest())
-    assert manifests[0]["protocol_hash"] == manifests[1]["protocol_hash"]
-    assert [manifest["policy_inputs"] for manifest in manifests] == [
-        {"prompt": "{language}"},
-        {"privileged_state": True},
-    ]
-
-
 def test_what_cannot_be_run_leaves_no_folder(tmp_path, policy):
     for wrong in ({"task_ids": (10,)}, {"init_ids": (50,)}, {"num_trials_per_task": 51}):
         with pytest.raises(UsageError):
             evaluate(new_run(tmp_path, CONFIG.model_copy(update=wrong)))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_policy_of_a_file_goes_by_the_name_in_it_and_what_was_typed_is_kept(tmp_path, policy, capsys):
-    file = tmp_path / "remote.yaml"
-    file.write_text("name: mine\nkind: noop\ndescription: does nothing\n")
-    config = CONFIG.model_copy(update={"policy": str(file), "task_ids": (0,)})
-    run = new_run(tmp_path / "runs", config)
-    evaluate(run)
-    manifest = run.folder.read_manifest()
-    assert run.folder.run_id.endswith("-mine-unified")
-    assert (manifest["policy"], manifest["config"]["policy"]) == ("mine", str(file))
-    assert capsys.readouterr().out.startswith("mine in mode unified")
-    assert "| mine |" in leaderboard([tmp_path / "runs"])
 
 
 def test_one_name_taken_by_many_at_once_becomes_as_many_folders(tmp_path):

@@ -150,11 +150,6 @@ def test_a_replay_tells_the_policy_what_it_was_told(policy, tmp_path):
         run_on(tmp_path, f"replay:{recorded.path}", "blend")
 
 
-def test_a_policy_that_cannot_be_guided_is_refused(policy, tmp_path):
-    with pytest.raises(UsageError, match=r"policy 'noop' is not served by it; choose blend or skip"):
-        run_on(tmp_path, "fixed:100", "rtc", policy="noop")
-
-
 def test_a_profile_charges_guided_queries_their_own_denoising_and_is_else_the_same():
     def clock(overlap):
         return find_clock(RunConfig(clock="profile:jetson-thor", overlap=overlap), [KEY])

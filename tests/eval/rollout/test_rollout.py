@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from configs.interface import Hold, Interface, Motion
 from configs.schema import RunConfig
-from eval.policies.base import BadAnswerError
 from eval.rollout.clock import find_clock
-from eval.rollout.execution import ActionError, validated_actions
+from eval.rollout.execution import ActionError
 from eval.rollout.rollout import rollout
 from eval.rollout.timeline import Waiting
 from sim_envs.fake import FakeWorld
@@ -105,12 +104,6 @@ def test_actions_that_are_not_finite_or_have_a_wrong_shape_never_reach_the_simul
     assert world.steps == 0
 
 
-@pytest.mark.parametrize("actions", ["no actions", None, np.zeros((10, 7), complex), [[0.0], [0.0, 1.0]]])
-def test_what_is_no_numbers_is_a_bad_answer(actions):
-    with pytest.raises(BadAnswerError, match="give numbers"):
-        validated_actions(actions, min_actions=5, width=7)
-
-
 def timed(latency: str, *, waiting: str = "continue", world: FakeWorld | None = None, **limits):
     """The queries of an episode on a clock with a fixed latency; a control step is 50 ms."""
     return list(
@@ -132,14 +125,6 @@ def test_an_episode_that_is_solved_while_the_policy_computes_ends_there():
     assert queries[-1].success
     assert (queries[-1].actions_step, queries[-1].free_step) == (10, 16)
     assert queries[-1].continued == 1
-
-
-def test_the_step_limit_counts_the_steps_of_waiting():
-    world = FakeWorld()
-    queries = timed("150,600", world=world, max_steps=14, waiting="hold")
-    assert [query.steps for query in queries] == [12, 2]
-    assert [query.held for query in queries] == [3, 2]
-    assert world.steps == 14
 
 
 def test_a_text_is_delivered_at_the_control_step_in_which_its_last_token_is_known():

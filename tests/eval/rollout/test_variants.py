@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import itertools
-import json
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,6 @@ from eval.records.reader import find_runs
 from eval.records.run_folders import Run, find_unfinished, locked_run, new_run
 from eval.records.schema import RunFolder
 from eval.report.comparison import compare
-from eval.rollout import evaluation
 from eval.rollout.evaluation import exit_code
 from eval.rollout.executors import executor
 from sim_envs.fake import FakeWorld
@@ -110,15 +108,6 @@ def test_variants_know_each_other_and_their_comparison_says_that_they_took_turns
     assert [manifest["variants"] for manifest in manifests(variants)] == [ids, ids]
     assert compare(variants[0].folder, variants[1].folder).in_turns
     assert not compare(variants[0].folder, later[1].folder).in_turns
-
-
-def test_variants_without_a_graded_pair_are_not_compared_and_nothing_else_is_lost(tmp_path, stage, capsys):
-    stage.policy("unified", fails_at=0)
-    variants = begin(tmp_path)
-    assert exit_code(evaluate(*variants)) == evaluation.NOTHING_GRADED
-    assert "Not compared: " in capsys.readouterr().out
-    assert json.loads(variants[0].folder.results_path.read_text())["overall"]["n_success"] == 4
-    assert json.loads(variants[1].folder.results_path.read_text())["overall"]["n_errors"] == 4
 
 
 def test_two_evaluations_that_begin_at_once_both_run_and_leave_nothing_empty(tmp_path, stage):
@@ -225,15 +214,6 @@ def test_a_kill_while_an_evaluation_begins_leaves_nothing_or_all_of_it(tmp_path,
         with pytest.raises(UsageError, match="nothing to resume"):
             find_unfinished(output_dir, {})
         evaluate(*begin(output_dir))
-
-
-def test_a_variant_that_was_renamed_goes_on_alone(tmp_path, stage):
-    stage.policy("unified", interrupted_at=0)
-    variants = begin(tmp_path)
-    with pytest.raises(KeyboardInterrupt):
-        evaluate(*variants)
-    renamed = variants[1].folder.path.rename(tmp_path / "mine")
-    assert [run.folder for run in find_unfinished(tmp_path, {})] == [RunFolder(renamed)]
 
 
 def test_one_model_serves_all_variants_with_the_same_actions_bit_for_bit():
