@@ -5,225 +5,34 @@ files of an episode are written on its world's machine and sent to the driver wi
 """
 
 import contextlib
-import dataclasses
 import functools
 import logging
-import math
-import os
-import queue
 import socket
-import threading
 import time
-import traceback
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import RayError, RayTaskError
 
 from configs.errors import UsageError
 from configs.schema import RunConfig
-from configs.temporary import temporary_folder
 from eval.policies.base import LoadedPolicy
 from eval.policies.opening import open_policies
 from eval.policies.resolved import ResolvedPolicy
-from eval.policies.served import IN_MESSAGES, EpisodeStart
-from eval.policies.serving import PolicyServer
 from eval.policies.sources import PolicySource
-from eval.records.schema import EpisodeResult, RunFolder
 from eval.rollout.episode import EpisodeJob, EpisodePlayer, lost_record
 from eval.rollout.executors.executor import OnBegin, Played, queue_of
+from eval.rollout.executors.ray_actors import ActorConnection, PlayedEpisode, PolicyService, WorldActor
 from eval.rollout.interrupts import DeferredSignals
 from eval.rollout.manifest import Variant
-from sim_envs.gl import rendering_device
 from sim_envs.job_queue import JobQueue
-from sim_envs.worker_process import OrphanedError
 from sim_envs.workers import MAX_STARTS, LostJob
 
 _POLL_S = 0.3
 """Interval of checks for Ctrl-C and hung worlds."""
 _ANSWER_S = 5.0
 """Timeout of connecting to the head of a cluster."""
-_STARTUP_S = 600.0
-"""Timeout of a restarting policy actor."""
-
-
-class EpisodeLeft:
-    """A world has left its episode."""
-
-
-class UnknownEpisode:
-    """The policy actor was restarted and does not know the episode."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PlayedEpisode:
-    """An episode played on another machine.
-
-    Attributes:
-        result: Its record.
-        files: Its query log and video by path in the run's folder.
-    """
-
-    result: EpisodeResult
-    files: Mapping[Path, bytes]
-
-    @classmethod
-    def collected(cls, result: EpisodeResult, folder: Path) -> Self:
-        """Collect the files of a folder and delete them there."""
-        paths = [path for path in folder.rglob("*") if path.is_file()]
-        files = {path.relative_to(folder): path.read_bytes() for path in paths}
-        for path in paths:
-            path.unlink()
-        return cls(result=result, files=files)
-
-    def write_to(self, folder: RunFolder) -> None:
-        """Write its files to the run's folder."""
-        for path, content in self.files.items():
-            whole = folder.path / path
-            whole.parent.mkdir(parents=True, exist_ok=True)
-            whole.write_bytes(content)
-
-
-class ActorConnection:
-    """A world's connection to its policy actor. See `sim_envs.worker_process.WorkerConnection`.
-
-    Args:
-        worker: Index of the world.
-        service: The policy actor; None if the world opens its policy itself.
-        row: Index of the world among those of the actor.
-    """
-
-    def __init__(self, worker: int, service: Any, row: int) -> None:
-        self.worker = worker
-        self._service = service
-        self._row = row
-
-    def send(self, message: object) -> None:
-        """See `WorkerConnection`."""
-        self.request(message)
-
-    def request(self, message: object) -> Any:
-        """See `WorkerConnection`. The start of an episode waits for the actor, which may be restarting."""
-        patience_s = _STARTUP_S if isinstance(message, EpisodeStart) else 0.0
-        deadline = time.monotonic() + patience_s
-        while True:
-            try:
-                answer = ray.get(self._service.ask.remote(self._row, message))
-            except RayTaskError as error:
-                raise error.cause from None
-            except RayActorError:
-                if time.monotonic() > deadline:
-                    raise OrphanedError from None
-                time.sleep(1.0)
-                continue
-            if isinstance(answer, UnknownEpisode):
-                raise OrphanedError
-            return answer
-
-    def job_ended(self) -> None:
-        """Tell the actor that the world has left its episode."""
-        if self._service is not None:
-            self._service.ask.remote(self._row, EpisodeLeft())
-
-
-class WorldActor:
-    """Runs episodes in a world."""
-
-    def __init__(self, player: EpisodePlayer, connection: ActorConnection) -> None:
-        self._connection = connection
-        self._folder = temporary_folder("oxygen-eval-ray-")
-        runs = [
-            dataclasses.replace(run, folder=RunFolder(self._folder / str(variant)))
-            for variant, run in enumerate(player.runs)
-        ]
-        self._player = dataclasses.replace(player, runs=tuple(runs))
-        self._resources = contextlib.ExitStack()
-        self._play: Callable[[EpisodeJob], EpisodeResult]
-
-    def open(self) -> None:
-        """Open the player."""
-        device = rendering_device(self._connection.worker)
-        if device is not None:
-            os.environ["MUJOCO_EGL_DEVICE_ID"] = str(device)
-        self._play = self._resources.enter_context(self._player.open(self._connection))
-
-    def play(self, job: EpisodeJob) -> PlayedEpisode | LostJob:
-        """Run an episode."""
-        try:
-            return PlayedEpisode.collected(self._play(job), self._folder / str(job.variant))
-        except OrphanedError:
-            return LostJob(reason="the actor of its policy was lost")
-
-
-_SENT_FIELDS = ("interface", "horizon", "inputs", "writes_texts", "reports_work", "remark")
-"""Fields of `LoadedPolicy` that are sent to the driver."""
-
-
-class PolicyService:
-    """A policy that answers worlds in batches."""
-
-    def __init__(self, opener: Callable[[], Sequence[LoadedPolicy]], worlds: int) -> None:
-        self._opener = opener
-        self._worlds = worlds
-        self._opening = threading.Lock()
-        self._sent: list[Mapping[str, Any]] = []
-        self._asked: queue.SimpleQueue[tuple[int, Any, Callable[[object], None]]] = queue.SimpleQueue()
-
-    def opened(self) -> list[Mapping[str, Any]]:
-        """Open the policy if needed; the fields of each variant's `LoadedPolicy`."""
-        with self._opening:
-            if not self._sent:
-                policies = self._opener()
-                server = PolicyServer(policies, [IN_MESSAGES] * self._worlds)
-                threading.Thread(target=self._answer, args=(server,), daemon=True).start()
-                self._sent = [{name: getattr(each, name) for name in _SENT_FIELDS} for each in policies]
-        return self._sent
-
-    def ask(self, world: int, message: Any) -> Any:
-        """Answer a world."""
-        self.opened()
-        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._asked.put((world, message, answers.put))
-        return answers.get()
-
-    def _answer(self, server: PolicyServer) -> None:
-        """Answer all worlds; runs in its own thread."""
-        playing: set[int] = set()
-        patience_s = math.inf
-        try:
-            while True:
-                with contextlib.suppress(queue.Empty):
-                    timeout_s = None if patience_s == math.inf else patience_s
-                    self._handle(server, playing, *self._asked.get(timeout=timeout_s))
-                    while True:
-                        self._handle(server, playing, *self._asked.get_nowait())
-                patience_s = server.poll()
-        except BaseException:  # noqa: BLE001 - process boundary: worlds must not wait for ever
-            traceback.print_exc()
-            os._exit(1)
-
-    def _handle(
-        self,
-        server: PolicyServer,
-        playing: set[int],
-        world: int,
-        message: Any,
-        answer: Callable[[object], None],
-    ) -> None:
-        if isinstance(message, EpisodeLeft):
-            playing.discard(world)
-            server.job_ended(world)
-            answer(None)
-        elif isinstance(message, EpisodeStart):
-            playing.add(world)
-            server.handle(world, message, answer)
-            answer(None)
-        elif world in playing:
-            server.handle(world, message, answer)
-        else:
-            answer(UnknownEpisode())
 
 
 class RayCluster:
