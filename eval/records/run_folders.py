@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from configs.errors import UsageError
 from configs.load import check, load
 from configs.locks import YOUNG_S
 from configs.schema import PolicyConfig, RunConfig
 from configs.variants import VariantsConfig
-from eval.records.reader import read_episodes, read_manifest_as, warn_skipped
+from eval.records.reader import read_episodes, warn_skipped
 from eval.records.schema import Outcome, RunFolder
 
 _DRAFTS = ".????????-??????-*.partial"
@@ -125,20 +125,19 @@ def _reserved(run: Run) -> Run:
 
 
 def _drop_left_drafts(output_dir: Path) -> None:
-    """Delete drafts left by killed processes, except those of evaluations that can be resumed."""
+    """Delete drafts left by killed processes, except those of evaluations that can be resumed.
+
+    An evaluation can be resumed if the folder of another of its variants has appeared.
+    """
     for path in output_dir.glob(_DRAFTS):
         with contextlib.suppress(OSError, UsageError):  # locked by another process, or already gone
-            if time.time() - path.stat().st_mtime > YOUNG_S and not _is_resumable(RunFolder(path)):
-                with RunFolder(path).locked():
+            draft = RunFolder(path)
+            known = draft.manifest_path.exists()
+            variants = draft.read_manifest().get("variants", ()) if known else ()
+            resumable = any((output_dir / name).exists() for name in variants)
+            if time.time() - path.stat().st_mtime > YOUNG_S and not resumable:
+                with draft.locked():
                     shutil.rmtree(path)
-
-
-def _is_resumable(draft: RunFolder) -> bool:
-    """Whether the folder of another variant of the draft's evaluation has appeared."""
-    if not draft.manifest_path.exists():
-        return False
-    variants = read_manifest_as(_MANIFEST, draft).variants
-    return any((draft.path.parent / name).exists() for name in variants)
 
 
 def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ...]:
@@ -155,11 +154,16 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
     others = {option: value for option, value in given.items() if option not in {"mode", "against"}}
     finished = []
     for variants in _evaluations_newest_first(output_dir):
-        configs = [variant.manifest.config for variant in variants]
+        configs = [variant.config for variant in variants]
         if not set(modes) <= {config.mode for config in configs} or not _agrees(configs, others):
             continue
         try:
-            unfinished = any(map(_is_unfinished, variants))
+            unfinished = any(
+                variant.status != "complete"
+                or not variant.folder.results_path.exists()
+                or any(each.outcome is Outcome.ERROR for each in read_episodes(variant.folder).values())
+                for variant in variants
+            )
         except UsageError as error:
             warn_skipped(variants[0].folder.path, error)
             continue
@@ -188,32 +192,28 @@ def drop_drafts(folder: Path) -> None:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Manifest:
-    """The manifest fields that resuming reads."""
-
-    config: RunConfig
-    status: str
-    started: str
-    variants: tuple[str, ...] = ()
-
-
-_MANIFEST = TypeAdapter(_Manifest)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class _Recorded:
     """A recorded run; its folder may be a draft left by a kill."""
 
     folder: RunFolder
-    manifest: _Manifest
+    config: RunConfig
+    status: str
+    started: str
+    variants: tuple[str, ...]
 
 
 def _resumed(variants: Sequence[_Recorded]) -> tuple[Run, ...]:
-    folders = [_published(variant.folder) for variant in variants]
-    return tuple(
-        Run(config=variant.manifest.config, folder=folder, resumed=True)
-        for variant, folder in zip(variants, folders, strict=True)
-    )
+    runs = []
+    for variant in variants:
+        folder = variant.folder
+        if folder.run_id.startswith("."):  # a draft; its process may still run
+            folder = RunFolder(
+                folder.path.with_name(folder.run_id.removeprefix(".").removesuffix(".partial"))
+            )
+            with variant.folder.locked():
+                variant.folder.path.rename(folder.path)
+        runs.append(Run(config=variant.config, folder=folder, resumed=True))
+    return tuple(runs)
 
 
 def _agrees(variants: Sequence[RunConfig], given: Mapping[str, Any]) -> bool:
@@ -224,22 +224,13 @@ def _agrees(variants: Sequence[RunConfig], given: Mapping[str, Any]) -> bool:
         return False
 
 
-def _is_unfinished(run: _Recorded) -> bool:
-    """Whether episodes or results are missing, or an episode was an error."""
-    if run.manifest.status != "complete" or not run.folder.results_path.exists():
-        return True
-    return any(result.outcome is Outcome.ERROR for result in read_episodes(run.folder).values())
-
-
 def _evaluations_newest_first(output_dir: Path) -> list[list[_Recorded]]:
     """All evaluations with complete sets of variants, the reference variant first."""
     folders = [RunFolder(path.parent) for path in sorted(output_dir.glob("*/manifest.json"))]
     found = [_recorded(folder) for folder in folders if not folder.run_id.startswith(".")]
     runs = {run.folder.run_id: run for run in found if run is not None}
     # A renamed folder is not among its manifest's variants any more: it is a separate evaluation.
-    variant_sets = {
-        run.manifest.variants if name in run.manifest.variants else (name,) for name, run in runs.items()
-    }
+    variant_sets = {run.variants if name in run.variants else (name,) for name, run in runs.items()}
     evaluations = []
     for names in variant_sets:
         drafts = {name: _draft(RunFolder(output_dir / name)) for name in names}  # left by a kill
@@ -250,27 +241,24 @@ def _evaluations_newest_first(output_dir: Path) -> list[list[_Recorded]]:
         whole = [variant for variant in variants if variant is not None]
         if len(whole) == len(names):
             evaluations.append(whole)
-    evaluations.sort(key=lambda runs: (runs[0].manifest.started, runs[0].folder.run_id), reverse=True)
+    evaluations.sort(key=lambda runs: (runs[0].started, runs[0].folder.run_id), reverse=True)
     return evaluations
 
 
 def _recorded(folder: RunFolder) -> _Recorded | None:
     """The run in a folder; None, reported on stderr, if it cannot be read."""
     try:
-        return _Recorded(folder=folder, manifest=read_manifest_as(_MANIFEST, folder))
+        manifest = folder.read_manifest()
+        return _Recorded(
+            folder=folder,
+            config=check(RunConfig, manifest["config"], source=str(folder.manifest_path)),
+            status=manifest["status"],
+            started=manifest["started"],
+            variants=tuple(manifest.get("variants", ())),
+        )
     except UsageError as error:
         warn_skipped(folder.path, error)
         return None
-
-
-def _published(folder: RunFolder) -> RunFolder:
-    """The folder of a run to be resumed; a draft is renamed, unless its process still runs."""
-    if not folder.run_id.startswith("."):
-        return folder
-    final = RunFolder(folder.path.with_name(folder.run_id.removeprefix(".").removesuffix(".partial")))
-    with folder.locked():
-        folder.path.rename(final.path)
-    return final
 
 
 Attempt = Mapping[str, Any]
