@@ -108,10 +108,7 @@ def chunk_jump_ratio(
     Holding still counts as a chunk, whose inside is left out. None without a change of chunk, or if no action
     changes inside one.
 
-    Args:
-        actions: The executed actions.
-        chunks: The query that each is from; negative while the robot holds still.
-        spec: Conventions of the actions.
+    `chunks` is the query that each action is from; negative while the robot holds still.
     """
     sizes = {part.name: part.size for part in spec.channels}
     grippers = [

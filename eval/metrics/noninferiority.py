@@ -43,9 +43,7 @@ def verdict_of(interval: Interval, margin: float) -> Verdict:
     As in the figure for non-inferiority trials of the CONSORT statement (Piaggio et al. 2012, JAMA 308:2594):
     each bound alone is a one-sided test at 2.5 %.
 
-    Args:
-        interval: Of the difference.
-        margin: Non-inferiority margin, above 0, in the interval's unit.
+    The non-inferiority margin is above 0, in the interval's unit.
     """
     if interval.low > 0:
         return Verdict.SUPERIOR

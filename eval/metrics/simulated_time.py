@@ -34,9 +34,7 @@ def summarize_time(graded: Sequence[EpisodeResult], limits_s: Mapping[str, float
 
     All are None if no episode recorded its simulated time.
 
-    Args:
-        graded: The episodes.
-        limits_s: Each suite's step limit in simulated seconds, as far as it is known.
+    `limits_s` is each suite's step limit in simulated seconds, as far as it is known.
 
     Returns:
         `restricted_mean_s`: mean simulated seconds to success, where an unsolved episode counts as its limit,

@@ -74,10 +74,7 @@ def aggregate(
 ) -> dict[str, Any]:
     """One row of a table; all fields but `n_errors` are over graded episodes.
 
-    Args:
-        episodes: The episodes.
-        timings: Their latencies.
-        limits_s: Each suite's step limit in simulated seconds, as far as it is known.
+    `limits_s` is each suite's step limit in simulated seconds, as far as it is known.
     """
     graded = graded_only(episodes)
     successes = sum(map(solved, graded))

@@ -21,16 +21,7 @@ class EpisodeCaptions:
     def __init__(
         self, key: EpisodeKey, *, task: str, mode: str, clock: str, limit_s: float, control_hz: float
     ) -> None:
-        """Begin an episode.
-
-        Args:
-            key: The episode.
-            task: The instruction.
-            mode: The scheduling mode.
-            clock: The value of `--clock`.
-            limit_s: The step limit in simulated seconds.
-            control_hz: Control steps per simulated second.
-        """
+        """Begin an episode; `task` is its instruction, `clock` the value of `--clock`."""
         self._caption = Caption(
             task=task,
             episode=f"{key.suite} · task {key.task_id} · init {key.init_id}",

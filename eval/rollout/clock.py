@@ -28,6 +28,10 @@ from eval.rollout.timeline import steps_in
 from oxygen.policy.reply import Reply, Text
 from sim_envs.world import EpisodeKey
 
+KINDS = ("paused", "fixed:A,B", "profile:NAME", "measured", "replay:RUN")
+_RECENT = 10
+"""Number of past queries; on a measured clock their longest latency is the estimated delay."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TimedQuery:
@@ -190,15 +194,15 @@ class ReplayClock:
     """The latencies of a recorded run, in the same episodes."""
 
     def __init__(self, folder: RunFolder, described: Mapping[str, Any]) -> None:
-        """Prepare to replay; logs are read on use.
-
-        Args:
-            folder: The recorded run.
-            described: The recorded description of its clock.
-        """
+        """Replay a run, with its description of the clock; logs are read on use."""
         self._described = described
         self.knows_latency_in_advance = described.get("kind") != "measured"  # as when it was recorded
-        self._recorded = functools.lru_cache(maxsize=1)(functools.partial(_latencies, folder))
+
+        @functools.lru_cache(maxsize=1)
+        def recorded(key: EpisodeKey) -> list[Latency]:
+            return [query.latency for query in read_queries(folder, key) if query.latency is not None]
+
+        self._recorded = recorded
 
     def describe(self) -> Mapping[str, Any]:
         """The recorded clock, so that a replay has the same protocol."""
@@ -230,10 +234,6 @@ class ReplayError(RuntimeError):
     """An episode diverges from the recorded one: other options or another policy."""
 
 
-def _latencies(folder: RunFolder, key: EpisodeKey) -> list[Latency]:
-    return [query.latency for query in read_queries(folder, key) if query.latency is not None]
-
-
 def _numbers(profile: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers of a profile without its names and sources, which do not affect latency."""
     words = ("name", "dtype", "model", "source", "kind")
@@ -244,15 +244,8 @@ def _numbers(profile: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-KINDS = ("paused", "fixed:A,B", "profile:NAME", "measured", "replay:RUN")
-
-
 def find_clock(config: RunConfig, episodes: Sequence[EpisodeKey]) -> Clock:
     """The clock that a run's configuration names.
-
-    Args:
-        config: The run.
-        episodes: Its episodes.
 
     Raises:
         UsageError: The clock, profile or run does not exist, or lacks the latencies of this run.
@@ -328,10 +321,6 @@ def _replayed(folder: RunFolder, config: RunConfig, episodes: Sequence[EpisodeKe
     return ReplayClock(found, {key: value for key, value in clocks[0].items() if key not in rules})
 
 
-_RECENT = 10
-"""Number of past queries; on a measured clock their longest latency is the estimate."""
-
-
 class DelayEstimator:
     """Estimates the delay of a query, in control steps, when it is issued.
 
@@ -346,12 +335,7 @@ class DelayEstimator:
         self._recent: deque[float] = deque(maxlen=_RECENT)
 
     def prefix(self, query: int, rest: ActionSpan | None) -> ActionPrefix | None:
-        """Actions that are executed before the new chunk is available; None if there are none.
-
-        Args:
-            query: Number of the query.
-            rest: The remaining actions of the current chunk.
-        """
+        """Actions of the rest of a chunk that are executed before the new one is available; None without."""
         if rest is None:
             return None
         if self._clock.knows_latency_in_advance:

@@ -92,15 +92,7 @@ def run_episode(
     (`invalid_action`); all else is an `error`, also `sys.exit`. The world is closed after either, since its
     state is undefined. Ctrl-C, a lost policy and `fatal` propagate and leave no files of the episode.
 
-    Args:
-        run: The variant.
-        task: The episode's task.
-        key: The episode.
-        worlds: Holds the open simulator.
-        policy: The policy.
-        clock: How simulated time passes while the policy computes.
-        interrupts: Pending SIGINT or SIGTERM.
-        fatal: Exceptions after which the episode is played in another process.
+    After an exception in `fatal` the episode is played in another process.
     """
     recorder = EpisodeRecorder(run.folder, task, key, run.config)
     try:

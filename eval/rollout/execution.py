@@ -40,9 +40,9 @@ class Execution:
         """Begin an episode.
 
         Args:
-            world: The world.
+            world: A world with the episode's task loaded.
             suite: Its interface defines the hold action.
-            timeline: The episode's timeline.
+            timeline: When actions are executed.
             watched: Whether to read the world's truth at every control step, at which texts may be delivered.
             picture_steps: Control steps between pictures of the first camera; None for no pictures.
         """

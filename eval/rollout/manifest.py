@@ -89,10 +89,6 @@ def describe_run(
 def refuse_mixed_records(run: Run, current: Mapping[str, Any]) -> None:
     """Reject resuming a run under another protocol or with another policy.
 
-    Args:
-        run: The run.
-        current: The description by `describe_run`.
-
     Raises:
         UsageError: The protocol, the policy's inputs or its weights differ from the recorded ones.
     """

@@ -38,19 +38,19 @@ class EpisodeRecorder:
         self._grader = EpisodeGrader(control_hz=plan.protocol.control_hz)
         self._motion = EpisodeMotion(plan.suite.interface.action)
         self._compiles: int | None = None
-        protocol = plan.protocol
+        hz = plan.protocol.control_hz
         self._captions = EpisodeCaptions(
             key,
             task=plan.instruction(key),
             mode=config.mode,
             clock=config.clock,
-            limit_s=protocol.max_steps / protocol.control_hz,
-            control_hz=protocol.control_hz,
+            limit_s=plan.protocol.max_steps / hz,
+            control_hz=hz,
         )
         self._video: EpisodeVideo | None = None
         if config.video != "none":
             stem = folder.path / "videos" / key.suite / f"task{key.task_id:02d}_ep{key.init_id:03d}"
-            self._video = EpisodeVideo(stem, control_hz=plan.protocol.control_hz)
+            self._video = EpisodeVideo(stem, control_hz=hz)
         path = folder.queries_path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._log = path.open("wb")

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import math
 
 import numpy as np
 from hypothesis import given, settings
@@ -107,32 +106,6 @@ def test_the_pills_are_lit_only_while_the_policy_computes_and_the_robot_is_held(
     block = drawn(timeline, now)
     assert lit(block, COLOUR) == (policy[now : now + 1] in ("a", "l"))
     assert lit(block, theme.HELD) == (robot[now : now + 1] == "h")
-
-
-@few
-@given(queries=spells, robot=robots, now=st.integers(0, 400))
-def test_nothing_of_the_future_is_shown(queries, robot, now):
-    timeline, _ = lane_of(queries, robot)
-    now /= HZ
-
-    def unknown(seconds):
-        return seconds if seconds <= now else math.inf
-
-    known = QueryTimeline(
-        queries=tuple(
-            QuerySpan(
-                issued_s=query.issued_s,
-                actions_s=unknown(query.actions_s),
-                free_s=unknown(query.free_s),
-            )
-            for query in timeline.queries
-            if query.issued_s <= now
-        ),
-        held=tuple((start, unknown(end)) for start, end in timeline.held if start <= now),
-        continued=tuple(each for each in timeline.continued if each[0] < now),
-    )
-    pictures = [np.asarray(draw_timeline(each, "isolated", time_s=now)) for each in (timeline, known)]
-    assert (pictures[0] == pictures[1]).all()
 
 
 @few

@@ -25,6 +25,8 @@ _LONGEST_S = 1_000_000
 
 EXECUTORS = ("serial", "processes", "ray")
 
+Variants = Sequence[Variant]
+Jobs = Sequence[EpisodeJob]
 Played = Iterator[tuple[EpisodeJob, EpisodeResult]]
 OnBegin = Callable[[int, EpisodeJob], None]
 """Called with the index of a world and the episode that it starts."""
@@ -45,13 +47,7 @@ class Executor(Protocol):
     ) -> list[LoadedPolicy]:
         """Load the policy of each variant; see `eval.policies.opening.open_policies`."""
 
-    def play(
-        self,
-        variants: Sequence[Variant],
-        jobs: Sequence[EpisodeJob],
-        interrupts: DeferredSignals,
-        on_begin: OnBegin,
-    ) -> Played:
+    def play(self, variants: Variants, jobs: Jobs, interrupts: DeferredSignals, on_begin: OnBegin) -> Played:
         """Run the episodes; yields each when it has ended and its query log and video are on disk.
 
         Raises:
@@ -71,13 +67,7 @@ class Serial:
         """See `Executor`."""
         return open_policies(resolved, variants, notify=notify)
 
-    def play(
-        self,
-        variants: Sequence[Variant],
-        jobs: Sequence[EpisodeJob],
-        interrupts: DeferredSignals,
-        on_begin: OnBegin,
-    ) -> Played:
+    def play(self, variants: Variants, jobs: Jobs, interrupts: DeferredSignals, on_begin: OnBegin) -> Played:
         """See `Executor`."""
         with WorldCache() as worlds:
             for job in jobs:
@@ -122,13 +112,7 @@ class Processes:
         """See `Executor`."""
         return open_policies(resolved, variants, worlds=self.num_envs, notify=notify)
 
-    def play(
-        self,
-        variants: Sequence[Variant],
-        jobs: Sequence[EpisodeJob],
-        interrupts: DeferredSignals,
-        on_begin: OnBegin,
-    ) -> Played:
+    def play(self, variants: Variants, jobs: Jobs, interrupts: DeferredSignals, on_begin: OnBegin) -> Played:
         """See `Executor`."""
         plans, runs = tuple(each.plan for each in variants), tuple(each.run for each in variants)
         interfaces = [suite.interface for suite in plans[0].suites.values()]
@@ -148,9 +132,7 @@ class Processes:
                     yield job, lost_record(job, task, run, result) if isinstance(result, LostJob) else result
 
 
-def queue_of(
-    variants: Sequence[Variant], jobs: Sequence[EpisodeJob], on_begin: OnBegin
-) -> JobQueue[EpisodeJob]:
+def queue_of(variants: Variants, jobs: Jobs, on_begin: OnBegin) -> JobQueue[EpisodeJob]:
     """A queue of the episodes for several worlds."""
 
     def world(job: EpisodeJob) -> tuple[str, int]:

@@ -22,10 +22,9 @@ from eval.policies.opening import open_policies
 from eval.policies.resolved import ResolvedPolicy
 from eval.policies.sources import PolicySource
 from eval.rollout.episode import EpisodeJob, EpisodePlayer, lost_record
-from eval.rollout.executors.executor import OnBegin, Played, queue_of
+from eval.rollout.executors.executor import Jobs, OnBegin, Played, Variants, queue_of
 from eval.rollout.executors.ray_actors import ActorConnection, PlayedEpisode, PolicyService, WorldActor
 from eval.rollout.interrupts import DeferredSignals
-from eval.rollout.manifest import Variant
 from sim_envs.job_queue import JobQueue
 from sim_envs.workers import MAX_STARTS, LostJob
 
@@ -76,13 +75,7 @@ class RayCluster:
 
         return [LoadedPolicy(**each, in_world=elsewhere, close=close) for each in described]
 
-    def play(
-        self,
-        variants: Sequence[Variant],
-        jobs: Sequence[EpisodeJob],
-        interrupts: DeferredSignals,
-        on_begin: OnBegin,
-    ) -> Played:
+    def play(self, variants: Variants, jobs: Jobs, interrupts: DeferredSignals, on_begin: OnBegin) -> Played:
         """See `Executor`."""
         queue, runs = queue_of(variants, jobs, on_begin), tuple(each.run for each in variants)
         plans = tuple(each.plan for each in variants)

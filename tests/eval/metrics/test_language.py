@@ -131,15 +131,6 @@ def test_a_text_is_current_while_it_is_the_last_and_true(truths, texts, seconds)
     assert current_s(truths, *texts) == pytest.approx(seconds)
 
 
-def test_a_memory_is_current_as_far_as_its_items_are_true():
-    grader = EpisodeGrader(control_hz=10.0)
-    half = truth(memory=remembered(milk="on the table", butter="on the table"))
-    now = truth(memory=remembered(milk="on the table", butter="on the plate"))
-    said = text("memory", remember(half.memory), 0)
-    grader.add(query_record(0, dict(enumerate([half] * 4 + [now] * 7)), [said]))
-    assert grader.scores()["memory"].current_s == pytest.approx(0.4 + 0.5 * 0.6)
-
-
 def test_phase_object_and_target_are_graded_apart():
     true = truth(Narration(phase=Phase.CARRY, object="milk", target="basket"))
     said = Narration(phase=Phase.PLACE, object="milk", target="plate")

@@ -1,6 +1,5 @@
 """Language in results and leaderboard: where something was graded, with episodes as clusters."""
 
-import dataclasses
 import json
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 from eval.metrics.language import (
     currency_differences,
     difference,
-    mean_staleness_ms,
     summarize_language,
 )
 from eval.metrics.statistics import cluster_bootstrap_95
@@ -45,16 +43,6 @@ def test_texts_count_alike_whatever_their_episode():
     row = summarize_language([episode(key(0), texts=scores(9, 10)), episode(key(1), texts=scores(0, 2))])
     assert row["narration"]["at_request"]["all"]["pc"] == pytest.approx(75)
     assert row["narration"]["at_request"]["all"]["n"] == 12
-
-
-def test_staleness_is_simulated_time_over_all_texts_alike():
-    spoken = scores(9, 10)["narration"]
-    late = dataclasses.replace(spoken, texts=2, staleness_s=4.0)
-    episodes = [episode(key(0), texts={"narration": spoken}), episode(key(1), texts={"narration": late})]
-    assert summarize_language(episodes)["narration"]["staleness_ms"] == pytest.approx(1e3 * (5 + 4) / 12)
-    both = [*episodes, episode(key(2), texts={"memory": dataclasses.replace(late, texts=8, staleness_s=2.0)})]
-    assert mean_staleness_ms(both) == pytest.approx(1e3 * (5 + 4 + 2) / 20)
-    assert mean_staleness_ms([episode(key(0))]) is None
 
 
 @pytest.mark.parametrize(("clusters", "least"), [(40, 0.89), (10, 0.84)])

@@ -37,11 +37,6 @@ def test_a_minimum_jerk_movement_has_the_published_value_at_every_size(metres):
     assert path_length(path) == pytest.approx(metres)
 
 
-@pytest.mark.parametrize("path", [np.zeros((9, 3)), minimum_jerk(2), np.empty((0, 3)), np.eye(3)[[0]]])
-def test_what_is_still_or_too_short_has_no_jerk(path):
-    assert log_dimensionless_jerk(path) is None
-
-
 def test_a_jump_counts_where_chunks_change_and_the_gripper_does_not():
     actions = np.arange(8.0)[:, None] * np.full(7, 0.01)
     actions[4:, 0] += 0.1

@@ -4,14 +4,12 @@ import dataclasses
 import datetime as dt
 import json
 import os
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.errors import UsageError
-from eval.records.json_files import append_json_line, read_json_lines, write_json
 from eval.records.run_folders import past_attempts, seconds_played
 from eval.records.schema import Outcome, RunFolder
 from tests.eval.factory import RunBuilder, episode, key
@@ -63,26 +61,6 @@ def test_a_run_belongs_to_one_process_at_a_time(tmp_path):
         pass
     with folder.locked():
         pass
-
-
-def test_no_file_means_no_episodes(tmp_path):
-    assert list(read_json_lines(tmp_path / "absent.jsonl")) == []
-
-
-def test_a_json_file_is_replaced_whole(tmp_path):
-    path = tmp_path / "manifest.json"
-    write_json(path, {"a": 1})
-    write_json(path, {"a": "ü"})
-    assert json.loads(path.read_text()) == {"a": "ü"}
-    assert [file.name for file in tmp_path.iterdir()] == ["manifest.json"]
-
-
-def test_adding_a_line_reads_no_more_than_the_end_of_the_file(tmp_path, monkeypatch):
-    path = tmp_path / "episodes.jsonl"
-    append_json_line(path, {"n": 0})
-    monkeypatch.setattr(Path, "read_bytes", lambda self: pytest.fail(f"{self} is read whole"))
-    append_json_line(path, {"n": 1})
-    assert [record["n"] for record in read_json_lines(path)] == [0, 1]
 
 
 def at(*minutes: int) -> list[dict]:

@@ -77,10 +77,3 @@ def test_a_memory_is_marked_as_a_whole_and_part_by_part(text, mark, parts):
     assert shown is not None
     assert shown.mark == mark
     assert [each for _, each in shown.parts] == parts
-
-
-def test_a_textual_memory_is_marked_clause_by_clause():
-    shown = captions("textual_memory", "The black bowl is on the plate; the stove is on.").at(7)
-    assert shown.memory is None
-    assert [mark for _, mark in shown.textual_memory.parts] == ["wrong", "wrong"]
-    assert shown.textual_memory.mark == "wrong"

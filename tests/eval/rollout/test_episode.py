@@ -16,7 +16,6 @@ from eval.rollout.episode import run_episode
 from eval.rollout.interrupts import DeferredSignals
 from eval.rollout.plan import TaskPlan
 from sim_envs.fake import FakeWorld
-from sim_envs.libero.wordings import wordings
 from sim_envs.truth.nouns import Nouns
 from sim_envs.world import EpisodeKey, PhysicsError
 from tests.eval.doubles import FakePolicy, libero_object, opened
@@ -64,22 +63,6 @@ def test_where_memory_ran_out_nothing_is_left_if_the_episode_is_played_elsewhere
     with pytest.raises(MemoryError):
         run(tmp_path / "worker", plan, FakeWorld(), Starving(), fatal=(MemoryError,))
     assert not [path for path in (tmp_path / "worker").rglob("*") if path.is_file()]
-
-
-class Listener(FakePolicy):
-    """Remembers what it was told."""
-
-    def act(self, observation):
-        self.told = observation.language
-        return super().act(observation)
-
-
-def test_an_episode_in_held_out_words_is_told_and_recorded_in_them(tmp_path, plan):
-    plan, policy = dataclasses.replace(plan, wordings="held_out"), Listener()
-    result, _ = run(tmp_path, plan, FakeWorld(success_at=12), policy)
-    assert policy.told == result.language == plan.instruction(KEY)
-    assert result.instruction == plan.task.language
-    assert result.language in wordings(plan.task.language, "held_out")
 
 
 def test_a_solved_episode(tmp_path, plan):

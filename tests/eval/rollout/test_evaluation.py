@@ -8,7 +8,6 @@ import pytest
 
 from configs.errors import UsageError
 from eval.records.run_folders import begin, locked_run, new_run
-from eval.rollout import evaluation
 from eval.rollout.evaluation import exit_code
 from sim_envs.libero.tasks import FIRST_SAMPLED
 from tests.eval.conftest import CONFIG, evaluate
@@ -55,19 +54,6 @@ def test_other_words_are_another_protocol(tmp_path, policy):
     assert manifests[2]["protocol"]["libero_goal"]["wordings"]["name"] == "held_out"
 
 
-def test_what_an_error_says_is_printed_as_it_is_and_the_run_goes_on(tmp_path, policy, capsys):
-    """Square brackets are markup to the terminal's library; a closing one without an opening one kills."""
-    policy.fails_at, complaint = 0, "template lacks [/INST], has [bold] and :smile:"
-    policy.fails_with = FloatingPointError(complaint)
-    run = new_run(tmp_path / "[red]", CONFIG.model_copy(update={"task_ids": (0,)}))
-    assert exit_code(evaluate(run)) == evaluation.NOTHING_GRADED
-    assert run.folder.read_manifest()["status"] == "complete"
-    assert len(run.folder.episodes()) == 4
-    printed = "".join(capsys.readouterr().out.split())
-    assert printed.count("".join(complaint.split())) == 4
-    assert printed.count("".join(str(run.folder.path).split())) == 2
-
-
 def test_sampled_initial_states_are_another_protocol(tmp_path, policy):
     """Any number of them may be sampled; what is measured on them never ranks with what is published."""
     manifests = []
@@ -79,13 +65,6 @@ def test_sampled_initial_states_are_another_protocol(tmp_path, policy):
     assert stored != one == others
     with pytest.raises(UsageError, match=f"init id {FIRST_SAMPLED - 1}: .* or {FIRST_SAMPLED} and more"):
         evaluate(new_run(tmp_path, CONFIG.model_copy(update={"init_ids": (FIRST_SAMPLED - 1,)})))
-
-
-def test_what_cannot_be_run_leaves_no_folder(tmp_path, policy):
-    for wrong in ({"task_ids": (10,)}, {"init_ids": (50,)}, {"num_trials_per_task": 51}):
-        with pytest.raises(UsageError):
-            evaluate(new_run(tmp_path, CONFIG.model_copy(update=wrong)))
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_one_name_taken_by_many_at_once_becomes_as_many_folders(tmp_path):

@@ -112,22 +112,8 @@ def test_decode_steps_are_linear_between_the_sizes_and_beyond_the_largest(batch,
     assert LatencyModel(_profile(), "unified").decode_ms(batch) == pytest.approx(ms)
 
 
-def test_one_size_is_the_time_of_every_batch():
-    model = LatencyModel(_profile(decode={4: 7.0}), "unified")
-    assert {model.decode_ms(batch) for batch in (1, 4, 30)} == {7.0}
-
-
-def test_sizes_beyond_the_largest_are_never_faster_however_noisy_the_largest_were():
-    model = LatencyModel(_profile(decode={1: 6.0, 2: 5.0}), "unified")
-    assert model.decode_ms(30) == 5.0
-
-
 def _key(init_id=0):
     return EpisodeKey(suite="libero_object", task_id=0, init_id=init_id, seed=7)
-
-
-def test_without_jitter_the_factor_is_one():
-    assert jitter(_profile(), _key(), 0) == 1.0
 
 
 def test_jitter_is_a_function_of_the_episode_and_the_query():

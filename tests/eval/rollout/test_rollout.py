@@ -136,12 +136,6 @@ def test_a_text_is_delivered_at_the_control_step_in_which_its_last_token_is_know
     assert queries[1].truth == FakeWorld(steps=8).truth() != queries[1].truth_on_delivery(text)
 
 
-def test_a_text_that_is_known_after_the_end_of_the_episode_is_not_delivered():
-    last = timed("100,400")[2]
-    assert not last.delivered
-    assert last.cancelled == 1
-
-
 @pytest.mark.parametrize("clock", ["paused", "fixed:0,400"])
 def test_a_video_may_show_every_control_step_on_any_clock(clock):
     world, suite = FakeWorld(), libero_object(max_steps=12, replan_steps=5)

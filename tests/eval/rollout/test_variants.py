@@ -99,17 +99,6 @@ def test_every_episode_is_played_in_all_variants_before_the_next_and_no_variant_
     assert firsts.count("isolated") == firsts.count("unified") == 2
 
 
-def test_variants_know_each_other_and_their_comparison_says_that_they_took_turns(tmp_path, stage):
-    variants = begin(tmp_path)
-    evaluate(*variants)
-    later = begin(tmp_path)
-    evaluate(*later)
-    ids = [variant.folder.run_id for variant in variants]
-    assert [manifest["variants"] for manifest in manifests(variants)] == [ids, ids]
-    assert compare(variants[0].folder, variants[1].folder).in_turns
-    assert not compare(variants[0].folder, later[1].folder).in_turns
-
-
 def test_two_evaluations_that_begin_at_once_both_run_and_leave_nothing_empty(tmp_path, stage):
     """The second one plans in the same second as the first, and begins while the first is at work."""
     first, second = begin(tmp_path), begin(tmp_path)
