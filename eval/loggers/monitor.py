@@ -13,7 +13,7 @@ from eval.loggers.logger import LoggerFactory, RunLogger
 from eval.metrics.statistics import wilson_95
 from eval.records.run_folders import Run
 from eval.records.schema import EpisodeResult, Outcome, solved
-from eval.rollout.monitor import Monitor, MonitorFactory, Monitors
+from eval.rollout.monitor import Monitor, MonitorFactory
 from eval.rollout.plan import EpisodePlan
 
 _QUANTILES = ("p50", "p95")
@@ -28,7 +28,7 @@ def with_log(monitor: MonitorFactory, name: str | None) -> MonitorFactory:
     if name is None:
         return monitor
     log = functools.partial(LoggingMonitor, name=name, open_logger=choose_logger(name))
-    return lambda runs, plan: Monitors([log(runs, plan), monitor(runs, plan)])
+    return lambda runs, plan: Monitor.of(log(runs, plan), monitor(runs, plan))
 
 
 def choose_logger(name: str) -> LoggerFactory:

@@ -115,51 +115,59 @@ class EpisodeGrader:
 
     def __init__(self, *, control_hz: float) -> None:
         self._control_hz = control_hz
-        self._truths: list[Truth | None] = []
-        self._steps: list[int] = []
+        self._issued: list[tuple[int, Truth | None]] = []  # control step and truth of each query
         self._due: list[Text] = []  # at later control steps
-        self._last: defaultdict[str, _LastText] = defaultdict(_LastText)
         self._watched: Truth | None = None  # the last truth between queries
         self._tasks: defaultdict[str, _TaskGrader] = defaultdict(_TaskGrader)
 
     def add(self, query: QueryRecord) -> None:
         """Add one query, with the texts it delivered until the first control step of the next one."""
-        self._truths.append(query.truth)
-        self._steps.append(query.step)
+        self._issued.append((query.step, query.truth))
         self._due += sorted(query.delivered, key=delivery_step)
+        for text in query.delivered:
+            if text.task in HEADLINES:
+                step, truth = self._issued[text.requested_query]
+                seconds = (delivery_step(text) - step) / self._control_hz
+                self._tasks[text.task].add(text, (truth, query.truth_on_delivery(text)), seconds)
         for now in sorted(query.truths)[:-1]:  # the last step is the next query's
             while self._due and delivery_step(self._due[0]) <= now:
                 text = self._due.pop(0)
                 if text.task in HEADLINES:
-                    self._last[text.task].replace(text)
-            true = query.truths[now]
-            if true is not None:
+                    self._tasks[text.task].deliver(text)
+            if (true := query.truths[now]) is not None:
                 self._watched = true
-                for last in self._last.values():
-                    last.watch(true)
-        for text in query.delivered:
-            if text.task in HEADLINES:
-                steps = delivery_step(text) - self._steps[text.requested_query]
-                truths = self._truths[text.requested_query], query.truth_on_delivery(text)
-                self._tasks[text.task].add(text, truths, steps / self._control_hz)
+                for task in self._tasks.values():
+                    task.watch(true)
 
     def scores(self) -> dict[str, TextScores]:
         """Language task to scores; tasks without finished texts are absent."""
-        known = [task for task in self._tasks if self._watched and true_text(task, self._watched) is not None]
-        current_s = {task: self._last[task].current_steps / self._control_hz for task in known}
-        return {task: grader.scores(current_s.get(task)) for task, grader in self._tasks.items()}
+        watched = self._watched
+        known = {name for name in self._tasks if watched and true_text(name, watched) is not None}
+        return {
+            name: task.scores(task.current_steps / self._control_hz if name in known else None)
+            for name, task in self._tasks.items()
+        }
 
 
 class _TaskGrader:
-    """Sums the scores of one language task."""
+    """Sums the scores of one language task, and the control steps in which its last text is true.
+
+    Attributes:
+        current_steps: These control steps, each weighted by the text's score at that step.
+    """
 
     def __init__(self) -> None:
         self._counts = {"texts": 0, "not_graded": 0, "oracle": 0}
         self._staleness_s = 0.0
         self._at_request: defaultdict[str, Share] = defaultdict(Share)
         self._on_delivery: defaultdict[str, Share] = defaultdict(Share)
+        self._last: Text | None = None
+        self._truth: Truth | None = None  # that `_score` of the last text is against
+        self._score = 0.0
+        self.current_steps = 0.0
 
     def add(self, text: Text, truths: tuple[Truth | None, Truth | None], seconds: float) -> None:
+        """Grade a text against the truth at its request and on its delivery, `seconds` later."""
         self._counts["texts"] += 1
         self._counts["oracle"] += text.reason == ORACLE
         self._staleness_s += seconds
@@ -174,7 +182,20 @@ class _TaskGrader:
             for measure, share in grade.items():
                 sums[measure] += share
 
+    def deliver(self, text: Text) -> None:
+        """Make a text the last one."""
+        self._last, self._truth = text, None
+
+    def watch(self, truth: Truth) -> None:
+        """Add a control step during which `truth` holds."""
+        if self._last is not None and truth != self._truth:
+            shares = grade_text(self._last.task, self._last.text, truth)
+            share = Share(of=1) if shares is None else shares[HEADLINES[self._last.task]]
+            self._truth, self._score = truth, share.hits / share.of if share.of else 1.0
+        self.current_steps += self._score
+
     def scores(self, current_s: float | None) -> TextScores:
+        """The sums."""
         return TextScores(
             **self._counts,
             at_request=dict(self._at_request),
@@ -182,31 +203,6 @@ class _TaskGrader:
             staleness_s=self._staleness_s,
             current_s=current_s,
         )
-
-
-class _LastText:
-    """The text of a language task that was delivered last, and for how many control steps it was true.
-
-    Attributes:
-        current_steps: Control steps, each weighted by the text's score at that step.
-    """
-
-    def __init__(self) -> None:
-        self._text: Text | None = None
-        self._truth: Truth | None = None  # that `_score` is against
-        self._score = 0.0
-        self.current_steps = 0.0
-
-    def replace(self, text: Text) -> None:
-        self._text, self._truth = text, None
-
-    def watch(self, truth: Truth) -> None:
-        """Add a control step during which `truth` holds."""
-        if self._text is not None and truth != self._truth:
-            shares = grade_text(self._text.task, self._text.text, truth)
-            share = Share(of=1) if shares is None else shares[HEADLINES[self._text.task]]
-            self._truth, self._score = truth, share.hits / share.of if share.of else 1.0
-        self.current_steps += self._score
 
 
 def grade_text(task: str, text: str, truth: Truth) -> Shares | None:
