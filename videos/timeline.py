@@ -1,4 +1,4 @@
-"""The timeline of a video frame: queries and held control steps of the last four seconds."""
+"""The timeline of a video frame (queries and held control steps), and its strip of latencies."""
 
 import dataclasses
 import functools

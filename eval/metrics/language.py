@@ -1,4 +1,4 @@
-"""Grades texts against the ground truth, at request and on delivery.
+"""Grades texts against the ground truth, at request and on delivery, and sums grades over episodes.
 
 Texts are parsed by `sim_envs.truth.wording`; those that cannot be parsed are counted and not graded. Scores
 are counts out of totals, so that episodes, tasks and suites add up.

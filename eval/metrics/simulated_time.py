@@ -1,4 +1,4 @@
-"""Metrics of simulated time: time to success, query rate, held control steps."""
+"""Metrics of simulated time: time to success of one run and of two, query rate, held control steps."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Creates the folders of new runs and finds those of unfinished evaluations."""
+"""Creates the folders of new runs, finds those of unfinished evaluations, and describes attempts at a run."""
 
 import contextlib
 import dataclasses
@@ -23,6 +23,10 @@ from eval.records.schema import Outcome, RunFolder
 
 _DRAFTS = ".????????-??????-*.partial"
 """Hidden folders of new runs: see `new_run` and `_draft`."""
+_PROVENANCE = ("command", "git", "versions", "hardware")
+
+Attempt = Mapping[str, Any]
+"""Command, commit, versions and hardware of one attempt, with its start and end."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -259,12 +263,6 @@ def _recorded(folder: RunFolder) -> _Recorded | None:
     except UsageError as error:
         warn_skipped(folder.path, error)
         return None
-
-
-Attempt = Mapping[str, Any]
-"""Command, commit, versions and hardware of one attempt, with its start and end."""
-
-_PROVENANCE = ("command", "git", "versions", "hardware")
 
 
 def attempt_record(manifest: Mapping[str, Any], *, started: str, finished: str | None) -> Attempt:

@@ -1,4 +1,4 @@
-"""Executes the actions of a timeline in a world and records what happened between queries."""
+"""Executes the actions of a timeline in a world; validates action chunks and blends overlapping ones."""
 
 import dataclasses
 import enum
