@@ -66,7 +66,6 @@ bundle-tiny bundle-tiny-droid: bundle-%: train-%
 
 bench: setup
 	$(PYTHON) -m benchmarks.libero_loop
-	$(PYTHON) -m benchmarks.loading --size small
 	$(PYTHON) -m benchmarks.kv_pool
 	$(PYTHON) -m eval.bench --quick
 

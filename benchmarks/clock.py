@@ -5,7 +5,6 @@ For each policy: measures a profile (`eval.bench --save-profile`), plays episode
 should run on the machine; the record has its load.
 """
 
-import argparse
 import os
 import statistics
 import subprocess
@@ -15,7 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cyclopts import App
+
 from benchmarks.record import record
+from configs.cli import Names, run_app
 from eval.records.json_files import write_json
 from eval.records.query_logs import QueryRecord, read_queries
 from eval.records.reader import find_runs, read_episodes, read_identity
@@ -36,45 +38,40 @@ _SUITE = {
 
 Episodes = Sequence[Sequence[QueryRecord]]
 
+app = App(name="python -m benchmarks.clock")
 
-def main() -> None:
-    options = _options()
-    load, found = os.getloadavg(), {}
+
+@app.default
+def main(*, policies: Names = ("tiny", "small"), episodes: int = 5, output: Path = RESULTS) -> None:
+    """Measure, play and compare, and write the errors.
+
+    Args:
+        policies: Policies with a model.
+        episodes: Episodes on each clock.
+        output: JSON file.
+    """
+    load = os.getloadavg()
     with tempfile.TemporaryDirectory() as folder:
-        for policy in options.policies:
-            found[policy] = _policy(policy, Path(folder), options)
-    row = {
-        "episodes": options.episodes,
-        "load_average": {"at_start": load, "at_end": os.getloadavg()},
-        "policies": found,
-    }
-    record("clock", row, options.output)
+        found = {policy: _policy(policy, Path(folder), episodes) for policy in policies}
+    loads = {"at_start": load, "at_end": os.getloadavg()}
+    record("clock", {"episodes": episodes, "load_average": loads, "policies": found}, output)
 
 
-def _policy(policy: str, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+def _policy(policy: str, folder: Path, episodes: int) -> dict[str, Any]:
     suite, profile = folder / "counted.yaml", folder / f"{policy}.yaml"
     write_json(suite, _SUITE)
-    arguments = ["--policy", policy, "--modes", *_MODES, "--tokens-per-frame", "5", "--repetitions"]
-    _run(
-        "bench",
-        *arguments,
-        "3",
-        "--queries",
-        "6",
-        "--output",
-        folder / f"{policy}.jsonl",
-        "--save-profile",
-        profile,
-    )
+    modes = " ".join(_MODES)
+    measured = f"--policy {policy} --modes {modes} --tokens-per-frame 5 --repetitions 3 --queries 6"
+    _run("bench", f"{measured} --output {folder / policy}.jsonl --save-profile {profile}")
     played: dict[str, dict[str, Episodes]] = {}
-    for clock in ("measured", f"profile:{profile}"):
-        output = folder / f"{policy}_runs" / clock.partition(":")[0]
-        play = ["--suite", suite, "--policy", policy, "--mode", *_MODES, "--clock", clock, "--video", "none"]
-        tasks = ["--language-tasks", "narration", "memory", "--num-trials-per-task", options.episodes]
-        _run("run", *play, *tasks, "--output-dir", output)
-        for run in find_runs([output]):
-            episodes = [read_queries(run, key) for key in sorted(read_episodes(run), key=str)]
-            played.setdefault(read_identity(run).mode, {})[clock.partition(":")[0]] = episodes
+    for clock, given in (("measured", "measured"), ("profile", f"profile:{profile}")):
+        runs = folder / f"{policy}_runs" / clock
+        what = f"--suite {suite} --policy {policy} --mode {modes} --clock {given} --video none"
+        texts = f"--language-tasks narration memory --num-trials-per-task {episodes}"
+        _run("run", f"{what} {texts} --output-dir {runs}")
+        for run in find_runs([runs]):
+            queries = [read_queries(run, key) for key in sorted(read_episodes(run), key=str)]
+            played.setdefault(read_identity(run).mode, {})[clock] = queries
     return {
         mode: compared(observed=each["measured"], predicted=each["profile"])
         for mode, each in sorted(played.items())
@@ -126,29 +123,19 @@ def table(row: Mapping[str, Any]) -> str:
                 for each in (found["actions"], found["query"], found["episode"])
             ]
             lines.append(f"| `{policy}` | `{mode}` | {' | '.join(cells)} |".replace("-", "−"))
-    start, end, cores = (
-        row["load_average"]["at_start"],
-        row["load_average"]["at_end"],
-        row["hardware"]["cores"],
-    )
-    lines += ["", f"Load average {start[0]:.0f} before and {end[0]:.0f} after, on {cores} cores."]
+    (start, *_), (end, *_) = row["load_average"]["at_start"], row["load_average"]["at_end"]
+    lines += [
+        "",
+        f"Load average {start:.0f} before and {end:.0f} after, on {row['hardware']['cores']} cores.",
+    ]
     return "\n".join(lines)
 
 
-def _run(command: str, *arguments: object) -> None:
+def _run(command: str, options: str) -> None:
     """Run a command of the product, its output on stderr."""
-    subprocess.run(
-        [sys.executable, "-m", f"eval.{command}", *map(str, arguments)], stdout=sys.stderr, check=True
-    )
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--policies", nargs="+", default=["tiny", "small"])
-    parser.add_argument("--episodes", type=int, default=5)
-    parser.add_argument("--output", type=Path, default=RESULTS)
-    return parser.parse_args()
+    line = [sys.executable, "-m", f"eval.{command}", *options.split()]
+    subprocess.run(line, stdout=sys.stderr, check=True)
 
 
 if __name__ == "__main__":
-    main()
+    run_app(app)

@@ -1,18 +1,20 @@
 """`python -m benchmarks.modes RUN…`: the timeline of one episode in several modes, from their query logs."""
 
-import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
+from cyclopts import App
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from configs.cli import run_app
 from configs.errors import UsageError
-from configs.exits import exit_code_of
 from eval.records.query_logs import QueryRecord, delivery_step, read_queries
 from eval.records.reader import read_episodes, read_identity
 from eval.records.schema import RunFolder
 from eval.report.figures import COLOURS, STYLE, new_figure
-from sim_envs.world import EpisodeKey
 from videos import theme
 
 _LANES = ("actions", "language", "texts", "robot")
@@ -24,36 +26,47 @@ _HELD, _CONTINUED = "#{:02x}{:02x}{:02x}".format(*theme.HELD), "#cdd2db"
 Bar = tuple[float, float]
 """Start and length, seconds."""
 
+app = App(name="python -m benchmarks.modes")
 
-def main() -> None:
-    options = _options()
-    folders = [RunFolder(path) for path in options.runs]
-    runs = {read_identity(folder).mode: folder for folder in folders}
-    common = set.intersection(*(set(read_episodes(folder)) for folder in folders))
+
+@app.default
+def main(*runs: Path, seconds: float = 2.0, output: Path = Path("modes.svg")) -> None:
+    """Draw the first episode that runs of several modes have in common.
+
+    Args:
+        runs: Folders of runs, one per mode, from top to bottom.
+        seconds: Length of the timeline.
+        output: SVG or PNG file.
+    """
+    folders = [RunFolder(path) for path in runs]
+    common = set.intersection(*(set(read_episodes(folder)) for folder in folders)) if folders else None
     if not common:
-        raise UsageError("the runs have no episode in common; name the variants of one evaluation")
-    _draw(runs, min(common), seconds=options.seconds, path=options.output)
-
-
-def _draw(runs: dict[str, RunFolder], key: EpisodeKey, *, seconds: float, path: Path) -> None:
-    import matplotlib as mpl
-
+        raise UsageError("name runs with an episode in common: the variants of one evaluation")
+    key = min(common)
     with mpl.rc_context(STYLE):
         figure = new_figure(9.6, 0.4 + 1.02 * len(runs))
         panel = figure.subplots()
-        for place, (mode, folder) in enumerate(runs.items()):
+        for place, folder in enumerate(folders):
             episode, queries = read_episodes(folder)[key], read_queries(folder, key)
             if any(query.latency is None for query in queries) or episode.simulated_s is None:
                 raise UsageError(f"{folder.path} ran on clock paused, on which queries take no time")
-            _draw_mode(panel, place, mode, queries, hz=episode.steps / episode.simulated_s)
+            mode, hz = read_identity(folder).mode, episode.steps / episode.simulated_s
+            _draw_mode(panel, place, mode, queries, hz=hz)
         panel.set_xlim(0, seconds)
         panel.set_ylim(len(runs) - 0.1, -0.15)
         panel.set_yticks([])
         panel.spines["left"].set_visible(False)
         panel.set_xlabel("simulated time (s)")
-        figure.legend(handles=_legend(), loc="outside upper right", ncols=5, frameon=False, fontsize=9)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, metadata={"Date": None})
+        legend = [
+            Patch(color=_TEXT, label="until the actions"),
+            Patch(color=_TEXT, alpha=0.4, label="language"),
+            Line2D([], [], color=_TEXT, marker=">", linewidth=1, label="text, request to delivery"),
+            Patch(color=_CONTINUED, label="robot: chunk before"),
+            Patch(color=_HELD, label="robot: held still"),
+        ]
+        figure.legend(handles=legend, loc="outside upper right", ncols=5, frameon=False, fontsize=9)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(output, metadata={"Date": None})
 
 
 def _draw_mode(panel: Any, place: int, mode: str, queries: Sequence[QueryRecord], *, hz: float) -> None:
@@ -63,7 +76,12 @@ def _draw_mode(panel: Any, place: int, mode: str, queries: Sequence[QueryRecord]
     acting, speaking = zip(*(_computed(query, mode, hz) for query in queries), strict=True)
     panel.broken_barh(acting, (tops["actions"], height), color=colour, edgecolor="white", linewidth=0.8)
     panel.broken_barh(speaking, (tops["language"], height), color=colour, alpha=0.4, linewidth=0)
-    for number, (start, end) in enumerate(_texts(queries, hz)):
+    texts = [
+        (queries[text.requested_query].step / hz, delivery_step(text) / hz)
+        for query in queries
+        for text in query.delivered
+    ]
+    for number, (start, end) in enumerate(texts):
         row = tops["texts"] + height * (0.75 if number % 2 else 0.25)  # in turns, since texts overlap in time
         panel.plot([start, end], [row, row], color=colour, linewidth=1, solid_capstyle="butt")
         panel.plot(start, row, "|", color=colour, markersize=5)
@@ -87,12 +105,6 @@ def _computed(query: QueryRecord, mode: str, hz: float) -> tuple[Bar, Bar]:
     return (start, until), (start + first, max(0.0, spoken))
 
 
-def _texts(queries: Sequence[QueryRecord], hz: float) -> Iterator[Bar]:
-    for query in queries:
-        for text in query.delivered:
-            yield queries[text.requested_query].step / hz, delivery_step(text) / hz
-
-
 def _executed(queries: Sequence[QueryRecord], hz: float) -> Iterator[tuple[str, Bar]]:
     for number, query in enumerate(queries):
         step = query.step
@@ -102,28 +114,5 @@ def _executed(queries: Sequence[QueryRecord], hz: float) -> Iterator[tuple[str, 
             step += steps
 
 
-def _legend() -> list[Any]:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    return [
-        Patch(color=_TEXT, label="until the actions"),
-        Patch(color=_TEXT, alpha=0.4, label="language"),
-        Line2D([], [], color=_TEXT, marker=">", linewidth=1, label="text, request to delivery"),
-        Patch(color=_CONTINUED, label="robot: chunk before"),
-        Patch(color=_HELD, label="robot: held still"),
-    ]
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument(
-        "runs", type=Path, nargs="+", help="folders of runs, one per mode, from top to bottom"
-    )
-    parser.add_argument("--seconds", type=float, default=2.0, help="length of the timeline")
-    parser.add_argument("--output", type=Path, default=Path("modes.svg"))
-    return parser.parse_args()
-
-
 if __name__ == "__main__":
-    sys.exit(exit_code_of(main))
+    run_app(app)

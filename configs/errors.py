@@ -25,11 +25,6 @@ def nearest_first(value: object, allowed: Iterable[object]) -> list[str]:
     return sorted(names, key=lambda name: -difflib.SequenceMatcher(None, text, name.lower()).ratio())
 
 
-def not_installed(what: str, extra: str) -> UsageError:
-    """The error for something that needs an extra of this project, which is on no package index."""
-    return UsageError(f"{what} needs a package that is not installed: run {install_command(extra)}")
-
-
 def install_command(extra: str) -> str:
     """How to install an extra of this project."""
     return f"uv pip install -e '.[{extra}]' in a checkout, or with a wheel's file 'FILE.whl[{extra}]'"

@@ -1,16 +1,20 @@
-"""Exit codes of commands, and the conversion of errors to one line."""
+"""How commands end: exit codes, signals, errors as one line."""
 
 import argparse
+import contextlib
 import errno
 import io
 import os
+import signal
+import socket
 import sys
+import threading
 import traceback
-from collections.abc import Callable
-from typing import NoReturn
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
+from typing import NoReturn, TypeGuard
 
 from configs.errors import UsageError, install_command
-from configs.signals import ends_at_once
 
 FAILED = 1
 """Exit code if the output pipe is closed."""
@@ -19,13 +23,22 @@ INPUT_ERROR = 2
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 + SIGINT, as in shells."""
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _READS_ENVIRONMENT = ("jax._src.config", "jax._src.xla_bridge")
 """Modules of JAX that raise if one of its environment variables is invalid."""
 
 
-_EXTRA_OF = {"optax": "train", "pyarrow": "train", "tensorboardX": "train"}
-"""Optional package to the extra that installs it, where a command needs it as a whole."""
+_EXTRA_OF = {
+    "optax": "train",
+    "pyarrow": "train",
+    "ray": "ray",
+    "tensorboardX": "tensorboard",
+    "trackio": "trackio",
+    "wandb": "wandb",
+}
+"""Optional package to the extra that installs it."""
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -70,14 +83,19 @@ def _as_usage_error(error: Exception) -> UsageError | None:
         return error
     if isinstance(error, ModuleNotFoundError) and error.name in _EXTRA_OF:
         command = install_command(_EXTRA_OF[error.name])
-        return UsageError(f"this command needs {error.name}, which is not installed: run {command}")
-    if isinstance(error, OSError) and (error.filename is not None or is_disk_full(error)):
-        return _unusable(error)
+        return UsageError(f"this needs the package {error.name}, which is not installed: run {command}")
+    if is_disk_full(error):
+        return UsageError(
+            f"{error.filename or 'writing'}: {error.strerror}; free some, and run it again (--resume)"
+        )
+    if isinstance(error, OSError) and error.filename is not None:
+        reason = error.strerror or type(error).__name__
+        return UsageError(f"cannot use {str(error.filename)!r}: {reason}; give another")
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     return jax_does_not_start(error) if frame.f_globals["__name__"] in _READS_ENVIRONMENT else None
 
 
-def is_disk_full(error: BaseException) -> bool:
+def is_disk_full(error: BaseException) -> TypeGuard[OSError]:
     """Whether there was no space to write a file."""
     return isinstance(error, OSError) and error.errno in _NO_SPACE
 
@@ -95,8 +113,50 @@ def jax_does_not_start(error: Exception) -> UsageError:
     return UsageError(f"JAX does not start ({error}): correct or unset {given}")
 
 
-def _unusable(error: OSError) -> UsageError:
-    reason = error.strerror or type(error).__name__
-    if is_disk_full(error):
-        return UsageError(f"{error.filename or 'writing'}: {reason}; free some, and run it again (--resume)")
-    return UsageError(f"cannot use {str(error.filename)!r}: {reason}; give another")
+@contextlib.contextmanager
+def handle_signals(
+    handler: Callable[[int, FrameType | None], None],
+    *,
+    numbers: Sequence[signal.Signals] = SIGNALS,
+    wakeup: int = -1,
+) -> Iterator[None]:
+    """While entered, SIGINT and SIGTERM go to a handler.
+
+    Args:
+        handler: The handler.
+        numbers: The signals.
+        wakeup: A file descriptor that their numbers are written to; -1 for none.
+    """
+    descriptor = signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+    handlers = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, before in handlers.items():
+            signal.signal(number, before)
+        signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
+
+
+@contextlib.contextmanager
+def ends_at_once() -> Iterator[None]:
+    """While entered, SIGINT and SIGTERM end the process, with 128 plus their number as the exit code.
+
+    Python runs signal handlers between bytecode instructions only, and compiling a model is one instruction
+    of many seconds. So a thread waits for the signals, too. Ignored signals stay ignored.
+    """
+
+    def end(number: int, _: FrameType | None) -> None:
+        os._exit(128 + number)
+
+    def watch() -> None:
+        with waiting:
+            while byte := waiting.recv(1):
+                if byte[0] in SIGNALS:
+                    end(byte[0], None)
+
+    waiting, noting = socket.socketpair()
+    noting.setblocking(False)
+    threading.Thread(target=watch, name="signals", daemon=True).start()
+    heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    with noting, handle_signals(end, numbers=heeded, wakeup=noting.fileno()):
+        yield  # closing `noting` ends the thread

@@ -13,11 +13,10 @@ from configs.language_task import LanguageTaskConfig
 from configs.pipeline import PipelineConfig
 from configs.profile import ProfileConfig
 from configs.reading import parse_yaml, read_text
-from configs.schema import PolicyConfig, Preset, SuiteConfig
+from configs.schema import PolicyConfig, Preset, SuiteConfig, VariantsConfig
 from configs.sweep import SweepConfig
 from configs.training import TrainConfig
 from configs.validation import check
-from configs.variants import VariantsConfig
 
 PresetT = TypeVar("PresetT", bound=Preset)
 

@@ -1,7 +1,12 @@
-"""Locks a folder for one process."""
+"""Locks folders for one process; temporary folders, removed by the next process after a kill."""
 
+import atexit
 import contextlib
 import fcntl
+import os
+import shutil
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,3 +44,22 @@ def is_locked(folder: Path) -> bool:
     except OSError:
         return True
     return False
+
+
+def temporary_folder(prefix: str) -> Path:
+    """Create a folder that lasts as long as this process, and remove those left by killed ones.
+
+    Raises:
+        OSError: It cannot be created.
+    """
+    for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        with contextlib.suppress(OSError), contextlib.ExitStack() as opened:  # in use, not ours, or gone
+            descriptor = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            opened.callback(os.close, descriptor)
+            if time.time() - os.fstat(descriptor).st_mtime > YOUNG_S:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(left)
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_SH)  # open until the process ends
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder

@@ -10,10 +10,8 @@ from configs.errors import UsageError, unknown
 NONE = "none"
 _FORMS = (NONE, "shuttle:SPEED", "shuttle:SPEED,PERIOD", "drift:SPEED")
 _UNITS = "SPEED is in cm/s, PERIOD in s."
-_SPEEDS = (0.1, 30.0)
-"""Least and greatest speed, cm/s."""
-_PERIODS = (1.0, 60.0)
-"""Shortest and longest period, s."""
+_BOUNDS = {"speed": (0.1, 30.0, "cm/s"), "period": (1.0, 60.0, "s")}
+"""Least and greatest value, and unit."""
 _PERIOD = 4.0
 """Default period, s."""
 
@@ -58,11 +56,11 @@ def parse_motion(text: str) -> Shuttle | Drift | None:
         case "none", [] if text == NONE:
             return None
         case "shuttle", [speed]:
-            return Shuttle(speed=_speed(text, speed), period=_PERIOD)
+            return Shuttle(speed=_number(text, "speed", speed) / 100, period=_PERIOD)
         case "shuttle", [speed, period]:
-            return Shuttle(speed=_speed(text, speed), period=_within(text, "period", period, _PERIODS, "s"))
+            return Shuttle(speed=_number(text, "speed", speed) / 100, period=_number(text, "period", period))
         case "drift", [speed]:
-            return Drift(speed=_speed(text, speed))
+            return Drift(speed=_number(text, "speed", speed) / 100)
     raise unknown("motion", text, _FORMS, remedy=_UNITS)
 
 
@@ -82,19 +80,14 @@ def format_motion(text: str) -> str:
             return f"drifting at {100 * speed:g} cm/s"
 
 
-def _speed(text: str, number: str) -> float:
-    return _within(text, "speed", number, _SPEEDS, "cm/s") / 100.0
-
-
-def _within(text: str, what: str, number: str, bounds: tuple[float, float], unit: str) -> float:
+def _number(text: str, what: str, number: str) -> float:
+    least, most, unit = _BOUNDS[what]
     try:
         value = float(number)
     except ValueError:
         raise unknown("motion", text, _FORMS, remedy=_UNITS) from None
-    if not bounds[0] <= value <= bounds[1]:
-        raise UsageError(
-            f"motion {text!r}: {what} {number} {unit}; give {bounds[0]:g} to {bounds[1]:g} {unit}"
-        )
+    if not least <= value <= most:
+        raise UsageError(f"motion {text!r}: {what} {number} {unit}; give {least:g} to {most:g} {unit}")
     return value
 
 

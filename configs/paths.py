@@ -13,20 +13,17 @@ def usable_folder(path: Path, option: str) -> Path:
     """Check that a folder is writable, or can be created; returns the path.
 
     Raises:
-        UsageError: It, or a parent, is a file, a broken link or not writable; or a name is too long.
+        UsageError: It, or a parent, is a file, a broken link or not writable.
+        OSError: A name is too long.
     """
+    nearest = next(each for each in (path, *path.absolute().parents) if each.exists() or each.is_symlink())
+    if not nearest.is_dir():
+        what = "a broken link" if nearest.is_symlink() else "not a folder"
+        raise UsageError(f"{option} {str(path)!r}: {nearest} is {what}; give another")
     try:
-        nearest = next(each for each in (path, *path.absolute().parents) if _exists(each))
-        for part in path.absolute().relative_to(nearest.absolute()).parts:
-            _exists(nearest / part)  # refuses names that are too long
-        if not nearest.is_dir():
-            what = "a broken link" if nearest.is_symlink() else "no folder"
-            raise UsageError(f"{option} {str(path)!r}: {nearest} is {what}; give another")
         Path(tempfile.mkdtemp(prefix=".", dir=nearest)).rmdir()
-    except (OSError, ValueError) as error:
-        if isinstance(error, UsageError):
-            raise
-        raise UsageError(f"{option} {str(path)!r}: {_reason(error)}; give another") from None
+    except OSError as error:
+        raise UsageError(f"{option} {str(path)!r}: {error.strerror}; give another") from None
     return path
 
 
@@ -38,13 +35,7 @@ def usable_file(path: Path, option: str) -> Path:
     """
     if path.is_dir() or not path.name:
         raise UsageError(f"{option} {str(path)!r} is a folder; give a file")
-    if path.is_symlink() and not path.exists():
-        raise UsageError(f"{option} {str(path)!r} is a broken link; give another")
     usable_folder(path.parent, option)
-    try:
-        _exists(path)
-    except OSError as error:
-        raise UsageError(f"{option} {str(path)!r}: {_reason(error)}; give another") from None
     return path
 
 
@@ -74,20 +65,3 @@ def refuse_home(given: str, value: str, *, literal: bool) -> None:
         raise UsageError(f"{given}: there is no such home; give a whole path, or ./{value}") from None
     if literal:
         raise UsageError(f"{given}: the shell did not expand it; write {str(home)!r}")
-
-
-def _exists(path: Path) -> bool:
-    """Whether the path exists, even as a broken link.
-
-    Raises:
-        OSError: The name is too long.
-    """
-    try:
-        path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    return True
-
-
-def _reason(error: OSError | ValueError) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)

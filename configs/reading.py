@@ -14,16 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 _NPZ_ERRORS = (
-    OSError,
-    ValueError,
-    TypeError,
-    KeyError,
-    EOFError,
-    NotImplementedError,
-    RuntimeError,
-    MemoryError,
-    zipfile.BadZipFile,
-    zlib.error,
+    *(OSError, ValueError, TypeError, KeyError, EOFError, NotImplementedError, RuntimeError, MemoryError),
+    *(zipfile.BadZipFile, zlib.error),
 )
 """Raised by zipfile and NumPy for damaged files."""
 
@@ -42,22 +34,13 @@ def read_text(path: Path | Traversable) -> str:
         raise UsageError(f"{path}: not UTF-8 at byte {error.start}") from None
 
 
-def read_json(path: Path) -> Any:
-    """The content of a JSON file.
-
-    Raises:
-        UsageError: It cannot be read, or is not JSON.
-    """
-    return parse_json(read_text(path), str(path))
-
-
 def read_json_object(path: Path) -> dict[str, Any]:
     """The content of a JSON file that holds an object.
 
     Raises:
         UsageError: It cannot be read, is not JSON, or holds something else.
     """
-    content = read_json(path)
+    content = parse_json(read_text(path), str(path))
     if not isinstance(content, dict):
         raise UsageError(f"{path}: holds {type(content).__name__}, should hold an object")
     return content

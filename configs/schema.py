@@ -1,13 +1,15 @@
-"""Schemas of presets: suites, policies, runs."""
+"""Schemas of presets: suites, policies, runs, and evaluations of one run per mode."""
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
 from cyclopts import Group, Parameter
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from configs.cli import Names, NamesOrNone, Numbers
+from configs.cli import Names, NamesOrNone, Numbers, Several
 from configs.motion import MotionText
+from configs.validation import check
 
 Mode = Literal["actions", "isolated", "interleaved", "shared", "unified", "parallel"]
 VideoChoice = Literal["none", "failures", "all"]
@@ -203,22 +205,45 @@ class PolicyConfig(Preset):
         return self
 
 
-class EpisodesConfig(Preset):
-    """The options that all runs of an evaluation or a sweep share. The defaults are the published protocol.
+class PlayedConfig(Preset):
+    """The options of everything that plays episodes: which, by which policy, under which protocol.
 
     Attributes:
         suites: Task suites, by name or as YAML files.
         task_ids: Tasks of each suite, as `0 3 7`, `0,3,7` or `0-4`. Default: all.
-        num_trials_per_task: Episodes per task, one per stored initial state. Default: the suite's published
-            number.
+        num_trials_per_task: Episodes per task and seed, one per stored initial state. Default: the suite's
+            published number.
         init_ids: Initial states, instead of the first `num_trials_per_task` stored ones. A suite may offer
             sampled states beyond the stored ones.
+        random_weights: Use random weights: measures latency without a download.
+        dtype: Data type of the policy's computation. Default: the policy's.
+        assets: Source of the suite's assets: a folder, or auto, standins or download.
+        num_steps_wait: Settle steps before the first query. Default: the suite's.
+        max_steps: Step limit of an episode. Default: the suite's published limit.
+        variation: Variation of scenes between episodes, from 0 to 1, for suites that support it. Default: the
+            suite's.
+    """
+
+    suites: Annotated[Names, WHAT, Parameter(name="--suite")] = ()
+    task_ids: Annotated[Numbers, WHAT] = ()
+    num_trials_per_task: Annotated[Count | None, WHAT] = None
+    init_ids: Annotated[Numbers, WHAT] = ()
+    random_weights: Annotated[bool, WHAT, Parameter(show_default=False)] = False
+    dtype: Annotated[Dtype | None, WHAT] = None
+    assets: Annotated[str, PROTOCOL] = "auto"
+    num_steps_wait: Annotated[SettleSteps | None, PROTOCOL] = None
+    max_steps: Annotated[Count | None, PROTOCOL] = None
+    variation: Annotated[float | None, PROTOCOL, Field(ge=0, le=1)] = None
+
+
+class EpisodesConfig(PlayedConfig):
+    """The options that all runs of an evaluation or a sweep share. The defaults are the published protocol.
+
+    Attributes:
         policy: tiny (default; for eval.droid tiny_droid), expert, noop, random or another preset; a YAML
             file; the folder of a checkpoint written by `eval.train`; a class, as package.module:Class or
             file.py:Class; or a server, ws://host:port.
         policy_kwargs: Keyword arguments of a class or a server.
-        random_weights: Use random weights: measures latency without a download.
-        dtype: Data type of the policy's computation. Default: the policy's.
         decode_weights: Data type of the weights that decode texts: int8 changes texts, but no action.
             Default: that of the computation.
         adapter: A suffix adapter for the policy's texts, an .npz: changes texts, but no action.
@@ -229,11 +254,6 @@ class EpisodesConfig(Preset):
             costs. The batch is sized for tokens_per_frame. Default: none.
         margin: Non-inferiority margin of the success rate against the reference, percentage points.
         time_margin: Non-inferiority margin of the time to success, percent.
-        assets: Source of the suite's assets: a folder, or auto, standins or download.
-        num_steps_wait: Settle steps before the first query. Default: the suite's.
-        max_steps: Step limit of an episode. Default: the suite's published limit.
-        variation: Variation of scenes between episodes, from 0 to 1, for suites that support it. Default: the
-            suite's.
         wordings: Wording of instructions: benchmark, training (as used by `eval.train`), or held_out (never
             used in training).
         seed: Seed of the environment in every episode, and of action noise.
@@ -245,14 +265,8 @@ class EpisodesConfig(Preset):
             first camera, for the video alone: they change no state, action or simulated time.
     """
 
-    suites: Annotated[Names, WHAT, Parameter(name="--suite")] = ()
-    task_ids: Annotated[Numbers, WHAT] = ()
-    num_trials_per_task: Annotated[Count | None, WHAT] = None
-    init_ids: Annotated[Numbers, WHAT] = ()
     policy: Annotated[str, WHAT, Parameter(show_default=False)] = "tiny"
     policy_kwargs: Annotated[dict[str, Any], Parameter(parse=False)] = Field(default_factory=dict)
-    random_weights: Annotated[bool, WHAT, Parameter(show_default=False)] = False
-    dtype: Annotated[Dtype | None, WHAT] = None
     decode_weights: Annotated[DecodeWeights | None, WHAT] = None
     adapter: Annotated[str | None, WHAT] = None
     adapter_mask: Annotated[AdapterMask | None, WHAT] = None
@@ -260,10 +274,6 @@ class EpisodesConfig(Preset):
     deadline_ms: Annotated[float | None, SERVING, Field(gt=0, le=3_600_000)] = None
     margin: Annotated[float, SERVING, Field(gt=0, lt=100)] = 5.0
     time_margin: Annotated[float, SERVING, Field(gt=0, lt=1000)] = 10.0
-    assets: Annotated[str, PROTOCOL] = "auto"
-    num_steps_wait: Annotated[SettleSteps | None, PROTOCOL] = None
-    max_steps: Annotated[Count | None, PROTOCOL] = None
-    variation: Annotated[float | None, PROTOCOL, Field(ge=0, le=1)] = None
     wordings: Annotated[Wordings, PROTOCOL] = "benchmark"
     seed: Annotated[Seed, PROTOCOL] = 7
     batch_size: Annotated[Robots, SCALE, Parameter(show_default=False)] = 1
@@ -340,3 +350,46 @@ class RunConfig(ScheduledConfig):
                 "times; use `tokens_per_frame`, or clock measured"
             )
         return self
+
+
+class VariantsConfig(ScheduledConfig):
+    """The options of `python -m eval.run`, on its command line or in a YAML file: one run per mode.
+
+    Attributes:
+        mode: How actions and language are scheduled. Each of several modes is a variant: a run of its own.
+            All variants play each episode before the next, and are compared. Default: unified, or actions for
+            a policy without texts.
+        against: Another variant, the reference of the comparison. Default: the first in `mode`; in the demo,
+            isolated.
+    """
+
+    mode: Annotated[Several[Mode], SERVING, Field(min_length=1)] = ("unified",)
+    against: Annotated[Mode | None, SERVING] = None
+
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        """The modes of the variants, the reference first."""
+        return tuple(dict.fromkeys(self.mode if self.against is None else (self.against, *self.mode)))
+
+    def variants(self) -> tuple[RunConfig, ...]:
+        """One run per mode. A deadline applies to mode `unified` only, if that is among them.
+
+        Raises:
+            UsageError: Options contradict each other.
+        """
+        runs, shared = [], self.model_dump(exclude={"against"})
+        for mode in self.modes:
+            deadline_ms = self.deadline_ms if mode == "unified" or "unified" not in self.modes else None
+            options = {**shared, "mode": mode, "deadline_ms": deadline_ms}
+            runs.append(check(RunConfig, options, source="the command line"))
+        return tuple(runs)
+
+    @classmethod
+    def of(cls, variants: Sequence[RunConfig]) -> Self:
+        """Reconstruct the configuration from its runs."""
+        deadlines = [variant.deadline_ms for variant in variants if variant.deadline_ms is not None]
+        modes = {
+            "mode": tuple(variant.mode for variant in variants),
+            "deadline_ms": next(iter(deadlines), None),
+        }
+        return cls.model_validate({**variants[0].model_dump(), **modes})

@@ -114,28 +114,18 @@ class TrainConfig(Preset):
     log_every: Annotated[Steps, OUTPUT] = 50
 
     @model_validator(mode="after")
-    def _check_texts_only(self) -> "TrainConfig":
-        if self.texts_only and self.draws is not None:
-            raise ValueError(f"`draws` is {self.draws}, but it has no effect with `texts_only`; leave it out")
+    def _is_consistent(self) -> "TrainConfig":
+        fixed: dict[str, tuple[object, ...]] = {"norm_stats": (None, "from-start"), "draws": (None,)}
         if self.adapter is not None:
-            self._check_adapter()
-        if self.texts_only and self.norm_stats not in (None, "from-start"):
-            raise ValueError(f"`norm_stats` is {self.norm_stats!r}, but with `texts_only` it is from-start")
-        return self
-
-    def _check_adapter(self) -> None:
-        if self.start_from is None:
-            raise ValueError(
-                f"`adapter` {self.adapter} is for the texts of a policy: give --policy, such as tiny"
-            )
-        if not self.language_tasks or self.language_tasks == ("none",):
-            raise ValueError("`adapter` trains texts: name them with --language-tasks")
-        for option, allowed in {
-            "texts_only": (False,),
-            "draws": (None,),
-            "norm_stats": (None, "from-start"),
-        }.items():
-            if getattr(self, option) not in allowed:
+            if self.start_from is None:
                 raise ValueError(
-                    f"`{option}` is {getattr(self, option)}, which an adapter does not train; leave it out"
+                    f"`adapter` {self.adapter} is for the texts of a policy: give --policy, such as tiny"
                 )
+            if self.language_tasks in ((), ("none",)):
+                raise ValueError("`adapter` trains texts: name them with --language-tasks")
+            fixed["texts_only"] = (False,)
+        for option, allowed in fixed.items() if self.texts_only or self.adapter is not None else ():
+            if (value := getattr(self, option)) not in allowed:
+                which = "`texts_only`" if self.adapter is None else "`adapter`"
+                raise ValueError(f"`{option}` is {value!r}, but it has no effect with {which}; leave it out")
+        return self

@@ -10,6 +10,7 @@ from cyclopts import App, Parameter
 from configs.cli import Names, Numbers, run_app
 from configs.errors import UsageError
 from configs.paths import usable_file, usable_folder
+from configs.reading import read_text
 from eval.records.schema import RunFolder
 from eval.report.marked_block import MarkedBlock
 from eval.report.plain_text import escape_control
@@ -54,7 +55,13 @@ def main(
         docs: Folder for `rollout.jpg` and `rollout.webp`. Default: `docs` next to the README.
     """
     filters = Filters(suites=suites, task_ids=task_ids, init_ids=init_ids)
-    _check_options(side_by_side=side_by_side, other=other, only_then=(filters, output), readme=readme)
+    if side_by_side and other is None:
+        raise UsageError("--side-by-side shows two runs: give the folder of another after the first")
+    given = [str(other or ""), str(filters), "" if output is None else f"--output {output}"]
+    if not side_by_side and (useless := next(filter(None, given), None)):
+        raise UsageError(f"{useless} is for two runs side by side; give --side-by-side, or leave it out")
+    if output is not None and readme is not None:
+        raise UsageError(f"--output {output} is for a video without --readme; give one of the two")
     if docs is not None and readme is None:
         raise UsageError(f"--docs {docs} is for pictures beside a README; name that with --readme")
     pair = None if other is None else find_pair(RunFolder(run), RunFolder(other), filters)
@@ -66,24 +73,14 @@ def main(
             pair.write(path)
             sys.stdout.write(f"{escape_control(pair.why)}\n{path}\n")
         else:
-            _print_preview(find_readme_media(RunFolder(run)))
+            media = find_readme_media(RunFolder(run))
+            sys.stdout.write(
+                f"{escape_control(media.why)}\n{media.best.path}\n\n{to_markdown(media)}\n\n"
+                "Nothing is written. --readme FILE puts this table between the markers of that file, and a "
+                "picture and a clip of the video beside it: docs/rollout.jpg and docs/rollout.webp.\n"
+            )
     except VideoError as error:
         raise UsageError(str(error)) from None
-
-
-def _check_options(
-    *, side_by_side: bool, other: Path | None, only_then: tuple[Filters, Path | None], readme: Path | None
-) -> None:
-    """Refuse options that have no effect."""
-    filters, output = only_then
-    if side_by_side and other is None:
-        raise UsageError("--side-by-side shows two runs: give the folder of another after the first")
-    if not side_by_side:
-        given = [str(other or ""), str(filters), "" if output is None else f"--output {output}"]
-        if useless := next(filter(None, given), None):
-            raise UsageError(f"{useless} is for two runs side by side; give --side-by-side, or leave it out")
-    if output is not None and readme is not None:
-        raise UsageError(f"--output {output} is for a video without --readme; give one of the two")
 
 
 def _write_readme(media: ReadmeMedia, readme: Path, docs: Path) -> None:
@@ -91,22 +88,10 @@ def _write_readme(media: ReadmeMedia, readme: Path, docs: Path) -> None:
     still, clip = folder / "rollout.jpg", folder / "rollout.webp"
     links = [Path(os.path.relpath(path, readme.parent)).as_posix() for path in (clip, still)]
     picture = f"[![{media.alternative_text}]({links[0]})]({links[1]})\n\n"
-    try:
-        before = readme.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot read {str(readme)!r}: {error.strerror}; give --readme another") from None
-    page = DEMO.replaced(before, picture + to_markdown(media))  # fails before anything is written
+    page = DEMO.replaced(read_text(readme), picture + to_markdown(media))  # fails before anything is written
     write_pictures(media, still=still, clip=clip)
     readme.write_text(page, encoding="utf-8")
     sys.stdout.write(f"{escape_control(media.why)}\n{still}\n{clip}\n{readme}\n")
-
-
-def _print_preview(media: ReadmeMedia) -> None:
-    sys.stdout.write(
-        f"{escape_control(media.why)}\n{media.best.path}\n\n{to_markdown(media)}\n\n"
-        "Nothing is written. --readme FILE puts this table between the markers of that file, and a picture "
-        "and a clip of the video beside it: docs/rollout.jpg and docs/rollout.webp.\n"
-    )
 
 
 if __name__ == "__main__":

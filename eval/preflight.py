@@ -44,8 +44,7 @@ def preflight(
         check,  # slow: --help needs none of these
         overlay,
     )
-    from configs.schema import RunConfig
-    from configs.variants import VariantsConfig
+    from configs.schema import RunConfig, VariantsConfig
     from eval.records.json_files import write_json
     from eval.rollout.preflight import all_checks, demo_preset
     from sim_envs.preflight import Status

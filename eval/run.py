@@ -12,8 +12,7 @@ from configs.cli import Words, read_kwargs, run_app
 from configs.errors import UsageError
 from configs.load import check, overlay
 from configs.paths import usable_folder
-from configs.schema import OUTPUT, SCALE, WHAT
-from configs.variants import VariantsConfig
+from configs.schema import OUTPUT, SCALE, WHAT, VariantsConfig
 from eval.records.run_folders import find_unfinished, new_run
 
 _DEMO_OPTIONS = {

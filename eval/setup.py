@@ -25,30 +25,22 @@ def setup(what: Literal["libero"], /) -> int:
         what: libero installs hf-libero, robosuite and bddl at the versions of LIBERO's published scores, and
             what they import; not their other dependencies, such as torch.
     """
-    for packages in (_imported_by(what), ["--no-deps", *PINNED]):
-        done = subprocess.run([*_installer(), *packages], check=False)
-        if done.returncode != 0:
-            return 1
-    return 0
-
-
-def _imported_by(extra: str) -> list[str]:
-    """The requirements of one of this project's extras."""
     try:
         listed = requires("oxygen-eval") or []
     except PackageNotFoundError:
         raise UsageError(
             "oxygen-eval is not installed in this environment: install its wheel, or run `make setup` in a "
-            f"checkout, which installs {extra}, too"
+            f"checkout, which installs {what}, too"
         ) from None
-    return [each.split(";")[0].strip() for each in listed if each.endswith(f"extra == '{extra}'")]
-
-
-def _installer() -> list[str]:
-    uv = shutil.which("uv")
-    return (
-        [uv, "pip", "install", "--python", sys.executable] if uv else [sys.executable, "-m", "pip", "install"]
-    )
+    imported = [each.split(";")[0].strip() for each in listed if each.endswith(f"extra == '{what}'")]
+    if uv := shutil.which("uv"):
+        install = [uv, "pip", "install", "--python", sys.executable]
+    else:
+        install = [sys.executable, "-m", "pip", "install"]
+    for packages in (imported, ["--no-deps", *PINNED]):
+        if subprocess.run([*install, *packages], check=False).returncode != 0:
+            return 1
+    return 0
 
 
 if __name__ == "__main__":

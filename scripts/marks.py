@@ -72,13 +72,14 @@ def steady_work(mode: Mode, k: int) -> list[DecodeWork]:
     for query in range(_QUERIES):
         jobs = scheduler.plan({0: query}).jobs
         work = [_work(job, lengths, k) for job in jobs]
-        scheduler.commit(
-            {
-                request.slot: _tokens(len(request.tokens) + done.steps, lengths[request.task])
-                for job, done in zip(jobs, work, strict=True)
-                for request in job.rows
-            }
-        )
+        tokens = {}
+        for job, done in zip(jobs, work, strict=True):
+            for request in job.rows:
+                written, length = len(request.tokens) + done.steps, lengths[request.task]
+                tokens[request.slot] = [0] * min(written, length)
+                if written >= length:
+                    tokens[request.slot][-1] = _STOP
+        scheduler.commit(tokens)
     return work
 
 
@@ -91,7 +92,3 @@ def _work(job: DecodeJob, lengths: Sequence[int], k: int) -> DecodeWork:
     batch = 1 if job.own_prefill else max(job.batch, len(job.rows))
     new = int(bool(job.new))
     return DecodeWork(prefills=new * job.own_prefill, forks=new, steps=steps, batch=batch)
-
-
-def _tokens(written: int, length: int) -> list[int]:
-    return [0] * written if written < length else [*[0] * (length - 1), _STOP]

@@ -1,10 +1,8 @@
 """The task suite contract: tasks, initial states, instructions, and opening worlds."""
 
 import dataclasses
-import hashlib
 import importlib
 import inspect
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
@@ -246,12 +244,6 @@ def open_suite(name: str, *, assets: str = "auto", **overrides: Any) -> Suite:
             f"world of suite {name} is {protocol.world!r}, which opens no suite: {error}"
         ) from None
     return factory(config, assets=assets)
-
-
-def digest(content: Any) -> str:
-    """The first 16 hexadecimal digits of the SHA-256 of JSON content."""
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
 def load_object(path: str, *, what: str) -> Any:

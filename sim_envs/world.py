@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float64, UInt8
 
 from configs.action_prefix import ActionPrefix
-from configs.episode_seed import episode_seed
+from configs.hashing import seed_of
 from sim_envs.truth.ground_truth import Truth
 
 
@@ -37,7 +37,7 @@ class EpisodeKey:
 
     def digest(self) -> int:
         """A 64-bit hash of the key, the same on every machine and in every process."""
-        return episode_seed(str(self))
+        return seed_of(str(self))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

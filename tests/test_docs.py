@@ -1,4 +1,4 @@
-"""What the documentation shows runs as it is written."""
+"""Code in the documentation runs."""
 
 import os
 import re
@@ -34,7 +34,7 @@ def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_worlds_are_added_as_the_documentation_says(tmp_path):
+def test_a_world_of_the_documentation_plays(tmp_path):
     program = files_and_program("docs/worlds.md", tmp_path)
     assert len(program) == 3
     done = python(tmp_path, "-c", "\n".join(program))
@@ -42,14 +42,14 @@ def test_worlds_are_added_as_the_documentation_says(tmp_path):
     assert done.stdout == "False reach the red ball with the fingertip\n"
 
 
-def test_the_classes_of_the_documentation_are_policies(tmp_path):
+def test_classes_of_the_documentation_are_policies(tmp_path):
     preset, program = files_and_program("docs/policies.md", tmp_path)
     assert "kind: oxygen" in preset
     done = python(tmp_path, "-c", program)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_droid_task_is_added_as_the_documentation_says(tmp_path):
+def test_a_droid_task_of_the_documentation_opens(tmp_path):
     assert files_and_program("docs/droid.md", tmp_path) == []
     open_and_reset = """
 from sim_envs.suite import open_suite

@@ -41,7 +41,7 @@ def playing(infer):
             thread.join()
 
 
-def test_the_policy_in_numpy_moves_towards_its_goal():
+def test_the_numpy_policy_moves_towards_its_goal():
     import serve_numpy
 
     with playing(serve_numpy.infer) as policy:
@@ -51,7 +51,7 @@ def test_the_policy_in_numpy_moves_towards_its_goal():
     assert (actions[:, 2] == 1).all()  # up, as fast as it can: the goal is 1.1 m above the origin
 
 
-def test_a_failure_of_a_recipes_policy_is_told_and_the_next_episode_goes_on():
+def test_a_failing_policy_is_reported_and_the_next_episode_is_served():
     failures = iter([True, False])
 
     def infer(observation):
@@ -89,7 +89,7 @@ def gr00t(socket, requests):
         socket.send(msgpack.packb(answer, default=encoded))
 
 
-def test_the_bridge_asks_gr00t_in_its_form_and_turns_its_gripper_round():
+def test_the_bridge_speaks_gr00ts_protocol_and_inverts_its_gripper():
     zmq = pytest.importorskip("zmq", reason="pyzmq is not installed")
     from bridge_gr00t import Gr00tClient
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from configs.errors import UsageError
+from configs.hashing import hash_file
 from eval.bundle.card import CARD_FILE, render
-from eval.bundle.provenance import MANIFEST, digest, provenance, write_manifest
+from eval.bundle.provenance import MANIFEST, provenance, write_manifest
 from eval.bundle.results import read_results, results_of, write_results
 from eval.policies.names import read_policy
 from eval.records.json_files import write_json
@@ -40,9 +41,9 @@ def bundle(checkpoint: Path, runs: Sequence[Path], target: Path) -> None:
         raise UsageError(f"{target} holds other files than a bundle; give another folder")
     served = _served(checkpoint)
     record, data = provenance(checkpoint)
-    weights = digest(checkpoint / SINGLE_FILE)
+    weights = hash_file(checkpoint / SINGLE_FILE)
     results = results_of(runs, weights=weights)
-    if (target / SINGLE_FILE).is_file() and digest(target / SINGLE_FILE) == weights:
+    if (target / SINGLE_FILE).is_file() and hash_file(target / SINGLE_FILE) == weights:
         results = [*read_results(target), *results]
     target.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as scratch:

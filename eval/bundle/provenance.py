@@ -1,7 +1,6 @@
 """Provenance of a checkpoint: all trainings and datasets behind it, and the bundle's manifest."""
 
 import dataclasses
-import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from configs.errors import UsageError
+from configs.hashing import hash_file
 from configs.reading import read_json_object
 from configs.validation import invalid
 from eval.records.json_files import write_json
@@ -67,14 +67,9 @@ class BundleManifest:
 _MANIFEST = TypeAdapter(BundleManifest)
 
 
-def digest(file: Path) -> str:
-    """SHA-256 of a file."""
-    return hashlib.sha256(file.read_bytes()).hexdigest()
-
-
 def write_manifest(folder: Path, paths: Iterable[str], data: Iterable[DatasetFacts]) -> None:
     """Write the manifest of a bundled checkpoint with these files."""
-    manifest = BundleManifest(files={path: digest(folder / path) for path in paths}, data=tuple(data))
+    manifest = BundleManifest(files={path: hash_file(folder / path) for path in paths}, data=tuple(data))
     write_json(folder / MANIFEST, dataclasses.asdict(manifest))
 
 
@@ -90,7 +85,7 @@ def read_bundle_manifest(folder: Path) -> BundleManifest:
     except ValidationError as error:
         raise invalid(error, f"{file} is not a bundle's manifest") from None
     for path, sha256 in manifest.files.items():
-        if not (folder / path).is_file() or digest(folder / path) != sha256:
+        if not (folder / path).is_file() or hash_file(folder / path) != sha256:
             raise UsageError(f"{folder / path} is not the file that {MANIFEST} names; restore it")
     return manifest
 
@@ -143,7 +138,7 @@ def _start(source: str | None, checkpoint: Path) -> Path | None:
         return None
     if folder is None or not ((folder / RECORD).is_file() and (folder / SINGLE_FILE).is_file()):
         return None
-    has_replaced_it = digest(folder / SINGLE_FILE) == digest(checkpoint / SINGLE_FILE)
+    has_replaced_it = hash_file(folder / SINGLE_FILE) == hash_file(checkpoint / SINGLE_FILE)
     return None if has_replaced_it else folder
 
 

@@ -1,11 +1,10 @@
 """The `RunLogger` interface, and the description of a run in its log."""
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from configs.hashing import hash_of
 from eval.records.run_folders import Run
 
 PROJECT = "oxygen-eval"
@@ -52,5 +51,4 @@ def describe(run: Run) -> dict[str, Any]:
 def log_id(run: Run) -> str:
     """The id of a run's log: the same when it is resumed, another for runs that began in the same second."""
     manifest = run.folder.read_manifest()
-    identity = json.dumps([manifest["started"], manifest["config"]], sort_keys=True)
-    return f"{run.folder.run_id}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
+    return f"{run.folder.run_id}-{hash_of([manifest['started'], manifest['config']])[:8]}"

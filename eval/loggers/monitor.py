@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from configs.console import visible_text
-from configs.errors import not_installed, unknown
+from configs.errors import unknown
 from eval.loggers.logger import LoggerFactory, RunLogger
 from eval.metrics.statistics import wilson_95
 from eval.records.run_folders import Run
@@ -23,7 +23,8 @@ def with_log(monitor: MonitorFactory, name: str | None) -> MonitorFactory:
     """The monitor together with a logger; the monitor alone without a name.
 
     Raises:
-        UsageError: There is no such logger, its package is not installed, or it needs a login.
+        UsageError: There is no such logger, or it needs a login.
+        ModuleNotFoundError: Its package is not installed.
     """
     if name is None:
         return monitor
@@ -35,27 +36,23 @@ def choose_logger(name: str) -> LoggerFactory:
     """The logger of a name.
 
     Raises:
-        UsageError: There is none of this name, its package is not installed, or it needs a login.
+        UsageError: There is none of this name, or it needs a login.
+        ModuleNotFoundError: Its package is not installed.
     """
-    try:
-        match name:
-            case "tensorboard":
-                from eval.loggers.tensorboard import TensorBoardLogger
+    match name:
+        case "tensorboard":
+            from eval.loggers.tensorboard import TensorBoardLogger
 
-                return TensorBoardLogger
-            case "trackio":
-                from eval.loggers.trackio import TrackioLogger
+            return TensorBoardLogger
+        case "trackio":
+            from eval.loggers.trackio import TrackioLogger
 
-                return TrackioLogger
-            case "wandb":
-                from eval.loggers.wandb import WandbLogger, require_login
+            return TrackioLogger
+        case "wandb":
+            from eval.loggers.wandb import WandbLogger, require_login
 
-                require_login()
-                return WandbLogger
-    except ModuleNotFoundError as missing:
-        if missing.name not in (name, "tensorboardX"):
-            raise
-        raise not_installed(f"--log {name}", name) from None
+            require_login()
+            return WandbLogger
     raise unknown("logger", name, ("tensorboard", "wandb", "trackio"))
 
 

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,10 +13,10 @@ from cyclopts import App, Parameter
 
 from configs.cli import run_app
 from configs.console import TextConsole
+from configs.exits import handle_signals
 from configs.load import load
 from configs.paths import usable_folder
 from configs.pipeline import PipelineConfig
-from configs.signals import SIGNALS
 from eval.pipeline.steps import stage_commands
 
 app = App(
@@ -81,9 +80,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
         for child in children:
             child.send_signal(number)
 
-    descriptor = signal.set_wakeup_fd(-1)  # `configs.signals` would use it to end this process
-    before = {number: signal.signal(number, forward) for number in SIGNALS}
-    try:
+    with handle_signals(forward):
         child = subprocess.Popen(
             [sys.executable, "-m", *command], env={**os.environ, **environment}, process_group=0
         )
@@ -91,10 +88,6 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
             child.send_signal(number)
         children.append(child)
         code = child.wait()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
     if code < 0:
         return 128 - code
     return code or (128 + received[0] if received else 0)

@@ -4,11 +4,10 @@ The inputs of a policy (prompt, cameras) are recorded separately and not part of
 """
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any
 
+from configs.hashing import hash_of
 from configs.motion import NONE
 from configs.schema import Wordings
 from sim_envs.suite import Assets, Suite
@@ -75,9 +74,3 @@ def _format_input(name: str, value: Any) -> str:
     if name == "weights_sha256" and isinstance(value, str):
         return f"weights {value[:8]}"
     return f"{words} {', '.join(map(str, value)) if isinstance(value, list) else value}"
-
-
-def hash_of(description: Mapping[str, Any]) -> str:
-    """The first 16 hexadecimal digits of SHA-256 over the canonical JSON of `description`."""
-    canonical = json.dumps(description, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(canonical.encode()).hexdigest()[:16]

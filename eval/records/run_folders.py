@@ -16,8 +16,7 @@ from pydantic import ValidationError
 from configs.errors import UsageError
 from configs.load import check, load
 from configs.locks import YOUNG_S
-from configs.schema import PolicyConfig, RunConfig
-from configs.variants import VariantsConfig
+from configs.schema import PolicyConfig, RunConfig, VariantsConfig
 from eval.records.reader import read_episodes, warn_skipped
 from eval.records.schema import Outcome, RunFolder
 

@@ -3,8 +3,8 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
+from configs.hashing import hash_of
 from eval.metrics.language import HEADLINES, LanguageRow
-from eval.records.protocol import hash_of
 from eval.records.reader import RunIdentity
 from eval.report.clock_words import MEASURED, PAUSED, clock_label
 from eval.report.labels import number

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Self
 
-from configs.signals import SIGNALS
+from configs.exits import handle_signals
 
 
 class DeferredSignals:
@@ -18,17 +18,13 @@ class DeferredSignals:
 
     Attributes:
         received: Whether a signal was received.
+        entered: Whether signals are recorded now.
     """
 
     def __init__(self) -> None:
         self.received = False
-        self._before: dict[signal.Signals, signal._HANDLER] = {}
-        self._descriptor = -1
-
-    @property
-    def entered(self) -> bool:
-        """Whether signals are recorded now."""
-        return bool(self._before)
+        self.entered = False
+        self._handling = contextlib.ExitStack()
 
     def check(self) -> None:
         """Raise KeyboardInterrupt if a signal was received."""
@@ -46,15 +42,13 @@ class DeferredSignals:
             self.__enter__()
 
     def __enter__(self) -> Self:
-        self._descriptor = signal.set_wakeup_fd(-1)
-        self._before = {number: signal.signal(number, self._note) for number in SIGNALS}
+        self._handling.enter_context(handle_signals(self._note))
+        self.entered = True
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        self._before = {}
-        signal.set_wakeup_fd(self._descriptor, warn_on_full_buffer=False)
+        self.entered = False
+        self._handling.close()
 
     def _note(self, number: int, _: FrameType | None) -> None:
         if self.received:

@@ -7,8 +7,7 @@ from typing import Any
 
 from configs.cli import ranges
 from configs.errors import UsageError
-from configs.interface import Interface
-from configs.interface_check import compare
+from configs.interface import Interface, compare
 from configs.schema import OverlapRule, RunConfig, SuiteConfig, Wordings
 from eval.rollout.execution import averaged_channels
 from sim_envs.suite import Suite, Task, open_suite

@@ -15,6 +15,7 @@ from oxygen.serving.language import LanguageTask
 from oxygen.weights import fetch
 from oxygen.weights import load as load_weights
 from oxygen.weights.adapter import AdapterSource
+from oxygen.weights.loading import open_checkpoint
 
 
 def load_policy(
@@ -41,6 +42,8 @@ def load_policy(
     model = model_config(policy.model or policy.name)
     model = dataclasses.replace(model, dtype=dtype or model.dtype)
     trained = policy.weights is not None and not random_weights
+    if trained and "://" not in str(policy.weights):
+        open_checkpoint(fetch(str(policy.weights)))  # refuse a wrong path before downloading a tokenizer
     loader = functools.partial(load_weights, str(policy.weights), model)
     return create_vector_policy(
         model,

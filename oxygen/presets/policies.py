@@ -1,17 +1,17 @@
 """Finds policies with a model, by preset or checkpoint, and checks which texts they have learnt."""
 
-import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from configs.errors import UsageError, nearest_first, unknown
+from configs.hashing import hash_file
 from configs.language_task import LanguageTaskConfig
 from configs.load import load, names
 from configs.schema import AdapterConfig, AdapterMask, PolicyConfig
 from oxygen.presets.checkpoints import check_sizes, no_checkpoint
 from oxygen.weights import fetch
-from oxygen.weights.adapter import card_of, sha256_of
+from oxygen.weights.adapter import card_of
 from oxygen.weights.card import CARD
 from oxygen.weights.loading import SINGLE_FILE
 
@@ -113,10 +113,7 @@ def weights_sha256(policy: PolicyConfig) -> str | None:
     if policy.weights is None:
         return None
     file = fetch(policy.weights) / SINGLE_FILE
-    if not file.is_file():
-        return None
-    with file.open("rb") as weights:
-        return hashlib.file_digest(weights, "sha256").hexdigest()
+    return hash_file(file) if file.is_file() else None
 
 
 def adapter_identity(policy: PolicyConfig) -> dict[str, str | None] | None:
@@ -125,7 +122,7 @@ def adapter_identity(policy: PolicyConfig) -> dict[str, str | None] | None:
         return None
     file = fetch(policy.adapter.file)
     mask = policy.adapter.mask or card_of(file).get("mask") or "exact"
-    return {"sha256": sha256_of(file), "mask": mask}
+    return {"sha256": hash_file(file), "mask": mask}
 
 
 def is_a_place(name: str) -> bool:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from configs.episode_seed import episode_seed
 from configs.errors import UsageError, unknown
+from configs.hashing import seed_of
 from oxygen.policy.reply import Reply
 from oxygen.serve.batching import Acted
 from oxygen.serve.metadata import EXTENSION, Declaration
@@ -126,7 +126,7 @@ def _seed(episode: Any) -> int | None:
         raise UsageError(
             f"{EXTENSION}.episode is {episode!r}; give a seed, or a map of {', '.join(_EPISODE)}"
         )
-    return episode_seed(".".join(str(episode[name]) for name in _EPISODE))
+    return seed_of(".".join(str(episode[name]) for name in _EPISODE))
 
 
 def _request(message: bytes | str) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Reads a suffix adapter: OxyGen's `.npz`, and the `adapter_config.json` that may lie beside it."""
 
 import dataclasses
-import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from configs.errors import UsageError, unknown
+from configs.hashing import hash_file
 from configs.reading import read_json_object, read_npz
 from oxygen.model import adapter as adapters
 from oxygen.model.adapter import Adapter, Arrays, Mask
@@ -85,14 +85,8 @@ def card_of(file: Path) -> Mapping[str, Any]:
     return read_json_object(card) if card.is_file() else {}
 
 
-def sha256_of(file: Path) -> str:
-    """A file's SHA-256."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
 def _check_sha256(file: Path, wanted: Any) -> None:
-    if wanted is not None and (found := sha256_of(file)) != wanted:
+    if wanted is not None and (found := hash_file(file)) != wanted:
         raise UsageError(
             f"{file} has SHA-256 {found[:12]}…, not {str(wanted)[:12]}…; it is another adapter, or damaged: "
             "delete it, and it is downloaded again"
@@ -103,5 +97,5 @@ def write_adapter(file: Path, arrays: Arrays, card: Mapping[str, Any]) -> None:
     """Write an adapter in OxyGen's layout, and its card beside it."""
     contents: dict[str, Any] = dict(arrays)
     np.savez(file, **contents)
-    content = {"adapter_type": "suffix_lora", **card, "sha256": sha256_of(file)}
+    content = {"adapter_type": "suffix_lora", **card, "sha256": hash_file(file)}
     file.with_name(CARD).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

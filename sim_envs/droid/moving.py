@@ -2,7 +2,7 @@
 
 import mujoco
 
-from configs.episode_seed import episode_seed
+from configs.hashing import seed_of
 from configs.motion import Drift, Shuttle
 from sim_envs.droid.conventions import ASPECT
 from sim_envs.droid.scene import EXTERIOR_CAMERA
@@ -44,5 +44,5 @@ def movers(
         aspect=ASPECT,
     )
     bodies = {name: model.body(name).id for name in movable(task)}
-    digest = episode_seed(f"{task.name}.{init_id}.{seed}")
+    digest = seed_of(f"{task.name}.{init_id}.{seed}")
     return sample_movers(data, bodies, motion, bounds, digest=digest)

@@ -1,7 +1,6 @@
 """Samples initial placements of a task's objects from (task, init id, seed)."""
 
 import dataclasses
-import hashlib
 import itertools
 import math
 from collections.abc import Mapping
@@ -9,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from configs.errors import UsageError
+from configs.hashing import seed_of
 from sim_envs.droid.machines import ConveyorShape, RampShape
 from sim_envs.droid.shapes import LineShape, Machine
 from sim_envs.droid.task_file import ObjectConfig, TaskConfig
@@ -71,7 +71,7 @@ def draw(task: TaskConfig, *, init_id: int, seed: int) -> Mapping[str, Placement
 
 def random_stream(task: TaskConfig, *, init_id: int, seed: int, purpose: int = 0) -> np.random.Generator:
     """The random generator of an initial state, separate for each purpose (0: placement)."""
-    name = int.from_bytes(hashlib.sha256(task.name.encode()).digest()[:8], "big")
+    name = seed_of(task.name)
     numbers = (name, init_id, seed) if init_id >= FIRST_SAMPLED else (name, init_id)
     return np.random.default_rng(np.random.SeedSequence(numbers, spawn_key=(purpose,) if purpose else ()))
 

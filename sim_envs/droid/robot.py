@@ -1,6 +1,6 @@
 """The robot as an MJCF tree: a Panda with a Robotiq 2F-85 and a wrist camera, of robosuite's meshes.
 
-Kinematics and meshes are those of robosuite (MIT licence), written by `scripts/vendor_droid_robot.py`.
+Kinematics and meshes are those of robosuite 1.4.0 (MIT licence); visual meshes have 15 % of their triangles.
 Masses and inertias are those identified on a real Panda (Gaz et al., RA-L 2019), and Robotiq's; robosuite's
 own are round numbers.
 """

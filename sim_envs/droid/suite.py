@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from configs.errors import UsageError
+from configs.hashing import hash_of
 from configs.motion import NONE, parse_motion
 from configs.schema import Preset, SuiteConfig, Wordings
 from sim_envs.droid.control import CONTROL_HZ, Control
@@ -18,7 +19,7 @@ from sim_envs.droid.task_file import load_task
 from sim_envs.gl import choose_backend, require_backend
 from sim_envs.moving.movable import require_movable
 from sim_envs.scripted.policy import ScriptedPolicy
-from sim_envs.suite import ConfiguredSuite, InitIds, Task, digest
+from sim_envs.suite import ConfiguredSuite, InitIds, Task
 from sim_envs.world import EpisodeKey, World
 
 _MUJOCO = "3.2.3"
@@ -105,7 +106,7 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
         return {
             "versions": {"mujoco": version("mujoco"), "robosuite": ROBOSUITE},
             "control": self.environment.control.value,
-            "tasks": {task.name: digest(task.model_dump(mode="json")) for task in self._tasks},
+            "tasks": {task.name: hash_of(task.model_dump(mode="json")) for task in self._tasks},
             **others,
         }
 

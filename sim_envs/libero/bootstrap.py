@@ -17,7 +17,7 @@ from pathlib import Path
 import yaml
 
 from configs.errors import UsageError
-from configs.temporary import temporary_folder
+from configs.locks import temporary_folder
 from sim_envs.blas import environment_variable, pin_kernels, use_one_thread
 from sim_envs.gl import choose_backend
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
+from configs.hashing import hash_of
 from configs.motion import NONE, parse_motion
 from configs.schema import SuiteConfig, Wordings
 from sim_envs.eef_interface import delta_eef_interface
@@ -16,7 +17,7 @@ from sim_envs.libero.wordings import wordings as wordings_of
 from sim_envs.moving.movable import require_movable
 from sim_envs.preflight import CheckResult
 from sim_envs.scripted.policy import ScriptedPolicy
-from sim_envs.suite import Assets, InitIds, Task, digest
+from sim_envs.suite import Assets, InitIds, Task
 from sim_envs.world import EpisodeKey, World
 
 
@@ -112,7 +113,7 @@ class LiberoSuite:
     def _describe_wordings(self, name: Wordings) -> dict[str, str]:
         """The name of the wordings, and a digest of all of them."""
         described = {task.language: wordings_of(task.language, name) for task in self._tasks}
-        return {"name": name, "digest": digest(described)}
+        return {"name": name, "digest": hash_of(described)}
 
 
 def _can_move(task: LiberoTask) -> bool:

@@ -1,4 +1,4 @@
-"""A disk that is full ends a command in one line; with space again, the same work is completed."""
+"""A full disk ends a command in one line; with space again, the same command completes the work."""
 
 import errno
 

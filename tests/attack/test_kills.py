@@ -3,75 +3,139 @@
 import collections
 import functools
 import json
+import multiprocessing
+import os
 import random
+import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 import safetensors.numpy
 
+from configs.cli import run_app
 from eval.metrics.success import summarize
 from eval.records.run_folders import Run
 from eval.records.schema import EpisodeKey, RunFolder
 from oxygen.training import checkpoint, layout
 from oxygen.training.logs import read_log
-from tests.attack import killed
-from tests.eval.collect.collecting import contents
+from sim_envs.fake import FakeSuite, FakeWorld
+from tests.eval.collect import collecting
 from tests.eval.rollout.scaled import suite_file, timeless
-from tests.eval.train.test_train_cli import MODEL
+from tests.eval.train import test_train_cli
 
 pytestmark = pytest.mark.timeout(3600)
+
+Command = Callable[[Path], object]
+"""Starts in a folder, or resumes there."""
+
+EPISODES = 8
+
+
+class SlowWorld(FakeWorld):
+    def advance(self, actions):
+        time.sleep(0.02)
+        return super().advance(actions)
+
+
+class SlowSuite(FakeSuite):
+    """Slow worlds, so that kills hit episodes in progress."""
+
+    def open(self, task):
+        return SlowWorld(success_at=12, image_size=self.protocol.camera_size, language=task.language)
+
+
+def evaluate(suite: str, folder: Path) -> None:
+    """`eval.run` in two modes."""
+    from eval.run import app
+
+    statuses = [json.loads(file.read_text())["status"] for file in folder.glob("*/manifest.json")]
+    if statuses and set(statuses) == {"complete"}:  # killed after its end
+        return
+    given = f"--suite {suite} --init-ids 0-{EPISODES - 1} --policy noop --mode actions unified --video none"
+    resume = ["--resume"] if statuses else []
+    run_app(app, [*given.split(), "--no-report", "--output-dir", str(folder), *resume])
+
+
+def collect(folder: Path, image_size: int = 8) -> None:
+    """`eval.collect`, resumed by the same command."""
+    source = collecting.FakeDemonstrationSource(pause_s=0.02, image_size=image_size)
+    assert collecting.collect(folder, source=source, image_size=image_size) == 0
+
+
+def train(arguments: tuple[str, ...], folder: Path) -> None:
+    """`eval.train`."""
+    resume = ["--resume"] if (folder / "run.json").is_file() else []
+    with test_train_cli.in_a_world_without_physics():
+        assert test_train_cli.call([*arguments, "--output-dir", str(folder), *resume]) == 0
+
+
+_FORKING = multiprocessing.get_context("forkserver")
+_FORKING.set_forkserver_preload(
+    [
+        __name__,
+        *("eval.run", "eval.rollout.evaluation", "eval.report.console", "scipy.stats", "scipy.linalg"),
+        *("matplotlib.figure", "cv2"),
+    ]
+)
+"""Commands are killed in forked processes: a kill every second leaves no time for imports."""
+
+
+def killed(command: Command, folder: Path, after_s: float | None = None) -> bool:
+    """Run the command; returns whether it was killed. It may not end in any other way."""
+    process = _FORKING.Process(target=_quietly, args=(command, folder))
+    process.start()
+    process.join(after_s)
+    process.kill()
+    process.join()
+    assert process.exitcode in (0, -signal.SIGKILL)
+    return process.exitcode != 0
+
+
+def _quietly(command: Command, folder: Path) -> None:
+    log = folder.with_suffix(".log").open("a")
+    os.dup2(log.fileno(), 1)
+    os.dup2(log.fileno(), 2)
+    command(folder)
+
 
 Records = Sequence[tuple[str, object]]
 """Contents of a finished folder, by name: episodes, files, steps."""
 
-WRONG = ("lost", "doubled", "different")
-"""Possible faults of a record."""
+
+def resumed_equals_uninterrupted(
+    command: Command, folder: Path, least: int, records: Callable[[Path], Records]
+) -> None:
+    """Kill the command at random moments, at least so often, and compare every folder that it completes.
+
+    Prints the numbers of kills and of records lost, doubled and different (`pytest -rP` shows them).
+    """
+    assert not killed(command, folder / "first")  # imports
+    began = time.monotonic()
+    assert not killed(command, folder / "whole")
+    seconds = time.monotonic() - began
+    assert seconds > 0.3, "it lasts long enough to be killed in the middle"
+    expected, wrong = dict(records(folder / "whole")), collections.Counter()
+    rng, kills, folders = random.Random(7), 0, 0
+    while kills < least:
+        again, limit = folder / str(folders), seconds
+        while killed(command, again, rng.uniform(0, limit)):
+            kills, limit = kills + 1, 1.05 * limit  # it ends on a machine that has become busy, too
+        folders += 1
+        found = records(again)
+        names = {name for name, _ in found}
+        wrong["lost"] += len(expected.keys() - names)
+        wrong["doubled"] += len(found) - len(names)
+        wrong["different"] += sum(name not in expected or each != expected[name] for name, each in found)
+    sys.stdout.write(f"{kills} kills, {folders} folders of {len(expected)} records: {dict(wrong)}\n")
+    assert not wrong.total()
 
 
 def kills(number: int, in_all: int) -> list:
     """So many kills in `make test`, and so many in `make test-all`."""
     return [number, pytest.param(in_all, marks=pytest.mark.slow)]
-
-
-def resumed_equals_uninterrupted(
-    command: killed.Command, folder: Path, least: int, records: Callable[[Path], Records]
-) -> None:
-    """Kill the command at least so often, and compare every folder that it completes.
-
-    Prints the numbers of kills and of records lost, doubled and different (`pytest -rP` shows them).
-    """
-    rng, number, done = random.Random(7), 0, 0
-    whole = folder / "whole"
-    seconds = killed.seconds_of(command, whole)
-    assert seconds > 0.3, "it lasts long enough to be killed in the middle"
-    expected, wrong = records(whole), collections.Counter()
-    while done < least:
-        done += killed.kill_until_it_ends(command, folder / str(number), within_s=seconds, rng=rng)
-        wrong += compare(records(folder / str(number)), expected)
-        number += 1
-    counts = ", ".join(f"{wrong[what]} {what}" for what in WRONG)
-    sys.stdout.write(f"{done} kills, {number} folders of {len(expected)} records: {counts}\n")
-    assert not wrong
-
-
-def compare(found: Records, expected: Records) -> collections.Counter:
-    """How many records are lost, doubled and different."""
-    times, right = collections.Counter(name for name, _ in found), dict(expected)
-    different = sum(name not in right or value != right[name] for name, value in found)
-    lost, doubled = len(right.keys() - times.keys()), times.total() - len(times)
-    return collections.Counter(dict(zip(WRONG, (lost, doubled, different), strict=True)))
-
-
-def test_lost_doubled_and_different_records_are_counted():
-    expected = [("a", 1), ("b", 2), ("c", 3)]
-    assert not +compare(expected, expected)
-    assert compare([("a", 1), ("a", 1), ("b", 7), ("d", 4)], expected) == {
-        "lost": 1,
-        "doubled": 1,
-        "different": 2,
-    }
 
 
 def episodes_of(folder: Path) -> Records:
@@ -87,14 +151,14 @@ def episodes_of(folder: Path) -> Records:
         for line in run.episodes_path.read_text().splitlines():
             key = str(EpisodeKey(**json.loads(line)["key"]))
             found.append((f"{mode} {key}", played[key]))
-    assert len(found) >= 2 * killed.EPISODES
+    assert len(found) >= 2 * EPISODES
     return found
 
 
 @pytest.mark.parametrize("least", kills(3, 40))
-def test_evaluations(tmp_path, least):
-    suite = suite_file(tmp_path, "fake", killed.UnhurriedSuite, environment={"success_at": 12})
-    command = functools.partial(killed.evaluate, suite)
+def test_evaluations_are_resumed(tmp_path, least):
+    suite = suite_file(tmp_path, "fake", SlowSuite, environment={"success_at": 12})
+    command = functools.partial(evaluate, suite)
     resumed_equals_uninterrupted(command, tmp_path, least, episodes_of)
 
 
@@ -103,12 +167,12 @@ def files_of(folder: Path) -> Records:
     assert not list(folder.rglob("*.partial"))
     assert not (folder / ".assembling").exists()
     kept = json.loads((folder / layout.MANIFEST).read_text())["demonstrations"]
-    return [*((key, "kept") for key in kept), *contents(folder).items()]
+    return [*((key, "kept") for key in kept), *collecting.contents(folder).items()]
 
 
 @pytest.mark.parametrize("least", kills(2, 30))
-def test_collections(tmp_path, least):
-    resumed_equals_uninterrupted(killed.collect, tmp_path, least, files_of)
+def test_collections_are_resumed(tmp_path, least):
+    resumed_equals_uninterrupted(collect, tmp_path, least, files_of)
 
 
 def steps_of(folder: Path) -> Records:
@@ -121,9 +185,9 @@ def steps_of(folder: Path) -> Records:
 
 
 @pytest.mark.slow
-def test_trainings(tmp_path):
-    data = tmp_path / "data"
-    killed.seconds_of(functools.partial(killed.collect, image_size=MODEL.image_size), data)
-    given = f"--data {data} --model {MODEL.name} --language-tasks narration --steps 6 --batch 2"
+def test_trainings_are_resumed(tmp_path):
+    data, model = tmp_path / "data", test_train_cli.MODEL
+    collect(data, image_size=model.image_size)
+    given = f"--data {data} --model {model.name} --language-tasks narration --steps 6 --batch 2"
     arguments = (*given.split(), "--save-every", "2", "--log-every", "1")
-    resumed_equals_uninterrupted(functools.partial(killed.train, arguments), tmp_path, 30, steps_of)
+    resumed_equals_uninterrupted(functools.partial(train, arguments), tmp_path, 30, steps_of)

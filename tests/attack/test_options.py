@@ -5,59 +5,30 @@ import importlib
 import pytest
 
 from configs.cli import run_app
+from eval.__main__ import _COMMANDS
 
-APPS = (
-    *(
-        "eval.run",
-        "eval.libero",
-        "eval.droid",
-        "eval.sweep",
-        "eval.compare",
-        "eval.leaderboard",
-        "eval.media",
-    ),
-    *(
-        "eval.merge",
-        "eval.results",
-        "eval.bundle.__main__",
-        "eval.collect.__main__",
-        "eval.pipeline.__main__",
-    ),
-    *("eval.train.__main__", "eval.export", "eval.preflight", "eval.report.__main__", "eval.watch"),
-    *("oxygen.serve.__main__", "sim_envs.contact_sheet"),
-)
-"""Modules with a cyclopts `app`."""
-MAINS = (
-    *("eval.bench.__main__", "oxygen.tools.convert", "oxygen.tools.parity", "oxygen.tools.train_tokenizer"),
-)
-"""Modules with a `main`."""
-
-pytestmark = pytest.mark.parametrize("module", [*APPS, *MAINS])
+COMMANDS = [
+    *(module for module, _ in _COMMANDS.values()),
+    *("eval.media", "eval.results", "eval.bundle.__main__", "eval.pipeline.__main__"),
+    *("sim_envs.contact_sheet", "oxygen.tools.convert", "oxygen.tools.parity"),
+    "oxygen.tools.train_tokenizer",
+]
 
 
-def exit_code(module: str, arguments: list[str]) -> int:
-    try:
-        if module in MAINS:
-            return importlib.import_module(module).main(arguments)
-        run_app(importlib.import_module(module).app, arguments)
-    except SystemExit as stop:
-        return stop.code
-
-
-@pytest.mark.parametrize("option", ["--nonsense", "--nonsense=1"])
-def test_an_unknown_option_is_refused(module, option, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("module", COMMANDS)
+def test_unknown_options_are_refused_and_help_is_printed(module, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert exit_code(module, [option]) == 2
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
-    assert err.startswith("error: ")
-    assert not list(tmp_path.iterdir())
 
+    def call(option):
+        command = importlib.import_module(module)
+        try:
+            return run_app(command.app, [option]) if hasattr(command, "app") else command.main([option])
+        except SystemExit as stop:
+            return stop.code
 
-def test_help_is_printed(module, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert exit_code(module, ["--help"]) == 0
+    assert call("--nonsense=1") == 2
     out, err = capsys.readouterr()
-    assert "usage" in out.lower()
-    assert err == ""
+    assert (out, err.count("\n"), err[:7]) == ("", 1, "error: ")
+    assert call("--help") == 0
+    assert "usage" in capsys.readouterr().out.lower()
     assert not list(tmp_path.iterdir())

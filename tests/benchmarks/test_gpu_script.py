@@ -37,16 +37,11 @@ def run(tmp_path):
     return script
 
 
-@pytest.mark.parametrize("size", ["full", "small"])
-def test_all_parts_together_take_at_most_25_minutes(run, size):
-    said, limits = run(SIZE=size)
+def test_all_parts_take_at_most_25_minutes_and_are_skipped_by_a_second_call(run):
+    said, limits = run()
     assert len(limits) == len(said.splitlines()) == 14
     assert min(limits) > 0
     assert sum(limits) <= _MAX_S
-
-
-def test_a_second_call_skips_what_is_done(run):
-    run()
     said, limits = run()
     assert not limits
     assert all(line.endswith(": done before") for line in said.splitlines())

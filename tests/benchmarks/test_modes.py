@@ -1,13 +1,10 @@
 """The diagram of modes shows each run's queries as they were recorded."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
 from benchmarks import modes
-from configs.exits import exit_code_of
 from eval.records.query_logs import read_queries
+from tests.eval.conftest import call
 from tests.eval.factory import RunBuilder, asked, episode, key, query, said
 
 TIMED = {
@@ -26,13 +23,10 @@ def recorded(path, mode, **timing):
 
 
 @pytest.fixture
-def call(monkeypatch, tmp_path):
-    def run(*runs):
-        paths = [str(run.path) for run in runs]
-        monkeypatch.setattr(sys, "argv", ["modes", *paths, "--output", str(tmp_path / "modes.svg")])
-        return exit_code_of(modes.main)
-
-    return run
+def draw(monkeypatch, tmp_path):
+    """Draws runs, called as documented; returns the exit code."""
+    monkeypatch.chdir(tmp_path)
+    return lambda *runs: call(modes.app, *(run.path for run in runs))
 
 
 def test_a_query_is_drawn_as_it_was_charged(tmp_path):
@@ -40,26 +34,15 @@ def test_a_query_is_drawn_as_it_was_charged(tmp_path):
     assert modes._computed(logged, "unified", 20.0) == ((0.0, 0.1), (0.1, pytest.approx(0.1)))
     assert modes._computed(logged, "parallel", 20.0) == ((0.0, 0.1), (0.0, 0.2))
     assert modes._computed(logged, "actions", 20.0)[1][1] == 0.0
-    assert list(modes._texts([logged], 20.0)) == [(0.0, 0.2)]
     assert list(modes._executed([logged], 20.0)) == [("held", (0.0, 0.1)), ("new", (0.1, 0.15))]
 
 
-def test_runs_of_several_modes_are_one_figure(tmp_path, call):
-    assert call(*(recorded(tmp_path, mode, **TIMED) for mode in ("isolated", "unified"))) == 0
+def test_runs_of_several_modes_are_one_figure(tmp_path, draw):
+    assert draw(*(recorded(tmp_path, mode, **TIMED) for mode in ("isolated", "unified"))) == 0
     assert "<svg" in (tmp_path / "modes.svg").read_text()
 
 
-def test_called_as_documented_it_writes_to_the_current_folder(tmp_path, monkeypatch):
-    run = recorded(tmp_path, "unified", **TIMED)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["modes", str(run.path)])
-    tracked = (Path(modes.__file__).parents[1] / "docs/modes.svg").read_bytes()
-    assert exit_code_of(modes.main) == 0
-    assert "<svg" in (tmp_path / "modes.svg").read_text()
-    assert (Path(modes.__file__).parents[1] / "docs/modes.svg").read_bytes() == tracked
-
-
-def test_runs_without_a_clock_are_one_line(tmp_path, call, capsys):
-    assert call(recorded(tmp_path, "unified")) == 2
+def test_runs_without_a_clock_are_refused(tmp_path, draw, capsys):
+    assert draw(recorded(tmp_path, "unified")) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert not (tmp_path / "modes.svg").exists()

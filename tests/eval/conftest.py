@@ -1,7 +1,11 @@
 """A whole run on worlds without physics: what is run, who acts in it, and how it is told to run."""
 
-import pytest
+from collections.abc import Callable
 
+import pytest
+from cyclopts import App
+
+from configs.cli import run_app
 from configs.schema import RunConfig
 from eval.metrics.success import Results
 from eval.records.run_folders import Run
@@ -22,6 +26,37 @@ CONFIG = RunConfig(
 def evaluate(*runs: Run, **how: int) -> list[Results]:
     """Run what is left of an evaluation, as the command line does."""
     return evaluation.run_evaluation(*runs, monitor=EvaluationConsole, **how)
+
+
+def call(app: App, *arguments: object) -> int:
+    """The exit code of a command."""
+    with pytest.raises(SystemExit) as stopped:
+        run_app(app, [str(each) for each in arguments])
+    return stopped.value.code
+
+
+@pytest.fixture
+def refused(capsys) -> Callable[..., str]:
+    """Calls a command that has to end in one line on stderr with exit code 2; returns the line."""
+
+    def refused(app: App, *arguments: object) -> str:
+        assert call(app, *arguments) == 2
+        out, err = capsys.readouterr()
+        assert (out, err.count("\n"), err[:7]) == ("", 1, "error: ")
+        return err
+
+    return refused
+
+
+@pytest.fixture
+def started(monkeypatch) -> list[RunConfig]:
+    """The configurations that command lines would have run."""
+    runs: list[RunConfig] = []
+    monkeypatch.setattr(
+        "eval.rollout.evaluation.run_evaluation",
+        lambda *variants, **how: runs.extend(variant.config for variant in variants) or [],
+    )
+    return runs
 
 
 @pytest.fixture

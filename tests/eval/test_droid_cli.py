@@ -4,20 +4,17 @@ import json
 
 import pytest
 
-from configs.cli import run_app
 from eval import droid
-
-
-def call(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as stopped:
-        run_app(droid.app, arguments)
-    return stopped.value.code
+from tests.eval.conftest import call
 
 
 @pytest.mark.slow
 def test_a_policy_of_pi05_droid_s_form_plays_an_episode(tmp_path, capsys):
     what = "--policy small_droid --random-weights --mode actions --task-ids 0 --init-ids 0"
-    assert call(*what.split(), "--max-steps", "8", "--video", "none", "--output-dir", str(tmp_path)) == 0
+    assert (
+        call(droid.app, *what.split(), "--max-steps", "8", "--video", "none", "--output-dir", str(tmp_path))
+        == 0
+    )
     (file,) = tmp_path.glob("*/results.json")
     overall = json.loads(file.read_text())["overall"]
     assert (overall["n_episodes"], overall["n_success"], overall["n_errors"]) == (1, 0, 0)
@@ -26,49 +23,31 @@ def test_a_policy_of_pi05_droid_s_form_plays_an_episode(tmp_path, capsys):
     assert "put the cube in the bowl" in capsys.readouterr().out
 
 
-def test_with_nothing_chosen_the_demo_runs(monkeypatch):
-    runs = []
-    monkeypatch.setattr(
-        "eval.rollout.evaluation.run_evaluation",
-        lambda *variants, **how: runs.extend(variant.config for variant in variants) or [],
-    )
-    assert call("--mode", "unified") == 0
-    assert call("--init-ids", "7") == 0
-    isolated, unified, own = runs
-    assert (isolated.mode, unified.mode, unified.clock) == (
-        "isolated",
-        "unified",
-        "profile:jetson-thor-roofline",
-    )
+def test_without_options_the_demo_runs(started):
+    assert call(droid.app, "--mode", "unified") == call(droid.app, "--init-ids", "7") == 0
+    isolated, unified, own = started
+    assert [isolated.mode, unified.mode] == ["isolated", "unified"]
+    assert [unified.clock, own.clock] == ["profile:jetson-thor-roofline", "paused"]
     assert (unified.policy, unified.suites) == (own.policy, own.suites) == ("tiny_droid", ("droid_tabletop",))
     assert len(unified.task_ids) * len(unified.init_ids) == 9
-    assert own.clock == "paused"
 
 
 def test_the_smoke_run_plays_one_short_episode(tmp_path):
-    assert call("--smoke", "--output-dir", str(tmp_path), "--no-report") == 0
+    assert call(droid.app, "--smoke", "--output-dir", str(tmp_path), "--no-report") == 0
     (file,) = tmp_path.glob("*/results.json")
     overall = json.loads(file.read_text())["overall"]
     assert (overall["n_episodes"], overall["n_errors"]) == (1, 0)
 
 
-def test_tasks_that_the_expert_cannot_play_are_named_before_the_first_episode(tmp_path, capsys):
-    assert call("--policy", "expert", "--output-dir", str(tmp_path)) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1
+def test_tasks_that_the_expert_cannot_play_are_named_before_the_first_episode(tmp_path, refused):
+    err = refused(droid.app, "--policy", "expert", "--output-dir", tmp_path)
     assert "cannot play push_box_to_mark, open_drawer, stand_bottle_up; give --task-ids" in err
     played = err.split("--task-ids ")[1].split(",")[0].split()
     assert not list(tmp_path.iterdir())
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("eval.rollout.executors.executor.Serial.play", lambda *_: iter(()))
-        call("--policy", "expert", "--task-ids", *played, "--output-dir", str(tmp_path))
+        call(droid.app, "--policy", "expert", "--task-ids", *played, "--output-dir", str(tmp_path))
     assert list(tmp_path.iterdir()), "the ids that it gives are accepted"
-
-
-def test_a_suite_without_an_expert_says_so_at_once(tmp_path, capsys):
-    assert call("--policy", "expert", "--suite", "gym_reacher", "--output-dir", str(tmp_path)) == 2
-    assert "suite gym_reacher has no expert" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -80,12 +59,9 @@ def test_a_suite_without_an_expert_says_so_at_once(tmp_path, capsys):
         ("--policy small_droid --init-ids 50", "from 0 to 49"),
         ("--policy small_droid --variation 2", "variation"),
         ("--policy small_droid --assets standins", "brings its own"),
+        ("--policy expert --suite gym_reacher", "suite gym_reacher has no expert"),
     ],
 )
-def test_what_does_not_fit_is_one_line_before_anything_runs(line, said, tmp_path, capsys):
-    assert call(*line.split(), "--random-weights", "--output-dir", str(tmp_path)) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1
-    assert said in err
+def test_options_that_do_not_fit_are_refused_before_anything_runs(line, said, tmp_path, refused):
+    assert said in refused(droid.app, *line.split(), "--output-dir", tmp_path)
     assert not list(tmp_path.iterdir())

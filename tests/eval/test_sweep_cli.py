@@ -2,17 +2,11 @@
 
 import pytest
 
-from configs.cli import run_app
 from configs.sweep import GridConfig, SweepConfig
 from eval import sweep
+from tests.eval.conftest import call
 
 FAKE = ("--suite", "libero_object", "--init-ids", "0-1")
-
-
-def call(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as stopped:
-        run_app(sweep.app, arguments)
-    return stopped.value.code
 
 
 @pytest.fixture
@@ -28,7 +22,7 @@ def asked(monkeypatch) -> list[SweepConfig]:
 def test_options_with_several_values_are_a_grid(asked, tmp_path):
     line = "--clock fixed:0,0 fixed:50,90 --profiles h200 --mode actions unified --text-every 1,4"
     line += " --replan-steps 5 asap"
-    assert call(*FAKE, *line.split(), "--num-envs", "4", "--output-dir", str(tmp_path)) == 0
+    assert call(sweep.app, *FAKE, *line.split(), "--num-envs", "4", "--output-dir", str(tmp_path)) == 0
     assert asked == [
         SweepConfig(
             suites=("libero_object",),
@@ -48,7 +42,9 @@ def test_options_with_several_values_are_a_grid(asked, tmp_path):
 
 
 def test_an_option_replaces_what_a_preset_says_in_every_grid(asked, tmp_path):
-    call("--config", "modes", "--profiles", "h200", "--init-ids", "3", "--output-dir", str(tmp_path))
+    call(
+        sweep.app, "--config", "modes", "--profiles", "h200", "--init-ids", "3", "--output-dir", str(tmp_path)
+    )
     assert asked[0].init_ids == (3,)
     assert {grid.clock for grid in asked[0].grids} == {("profile:h200",)}
     assert asked[0].grids[-1].tokens_per_frame == (1, 5)
@@ -61,9 +57,6 @@ def test_an_option_replaces_what_a_preset_says_in_every_grid(asked, tmp_path):
         ("--clock fixed:0 fixt:50", ["unknown clock 'fixt:50'", "did you mean 'fixed:A,B'"]),
         ("--clock fixed:0 fixed:0,0", ["'fixed:0' and 'fixed:0,0' are the same"]),
         ("--clock fixed:0 fixed:0", ["names something twice"]),
-        ("--profiles h200 h20", ["unknown profile 'h20'", "did you mean 'h200'"]),
-        ("--mode actions unifed", ["'unifed'", "did you mean 'unified'"]),
-        ("--clock fixed:0 --replan-steps 5 soon", ["'soon'", "asap"]),
         ("--clock fixed:0 --text-every 0 1", ["text_every is 0"]),
         ("--text-every 1 2 --mode isolated --clock fixed:0", ["noop generates no text"]),
         (
@@ -71,15 +64,10 @@ def test_an_option_replaces_what_a_preset_says_in_every_grid(asked, tmp_path):
             ["--clock measured measures the latency of one robot's queries"],
         ),
         ("--clock fixed:0 fixed:9 --resume", ["nothing to resume"]),
-        ("--motoin none", ["unknown option '--motoin'"]),
     ],
 )
-def test_bad_input_is_one_line_and_leaves_nothing(line, parts, tmp_path, capsys, monkeypatch):
+def test_bad_input_is_one_line_and_leaves_nothing(line, parts, tmp_path, refused, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert call(*FAKE, "--policy", "noop", *line.split()) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("error: ")
-    assert said.count("\n") == 1
-    for part in parts:
-        assert part in said
+    said = refused(sweep.app, *FAKE, "--policy", "noop", *line.split())
+    assert [part for part in parts if part not in said] == []
     assert not list(tmp_path.glob("runs/*"))

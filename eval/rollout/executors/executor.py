@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from configs.cli import format_option
-from configs.errors import UsageError, not_installed, unknown
+from configs.errors import UsageError, unknown
 from configs.schema import RunConfig
 from eval.policies.base import LoadedPolicy
 from eval.policies.opening import open_policies
@@ -157,8 +157,9 @@ def choose_executor(
         ray_address: Cluster of executor `ray`. Default: the one this machine belongs to.
 
     Raises:
-        UsageError: The executor is unknown or supports one world only, memory is too small, Ray is not
-            installed, or the cluster is not found.
+        UsageError: The executor is unknown or supports one world only, memory is too small, or the cluster
+            is not found.
+        ModuleNotFoundError: Ray is not installed.
     """
     name = executor or ("serial" if num_envs == 1 else "processes")
     if name not in EXECUTORS:
@@ -183,21 +184,11 @@ def choose_executor(
     timeout_s = episode_timeout or TIMEOUT_S
     if name == "processes" or ray_address == "local":
         check_memory(num_envs, option="--num-envs", each_mb=WORLD_MB)
-    return (
-        _ray_cluster(num_envs, timeout_s, ray_address)
-        if name == "ray"
-        else Processes(num_envs=num_envs, timeout_s=timeout_s)
-    )
+    if name == "processes":
+        return Processes(num_envs=num_envs, timeout_s=timeout_s)
+    from eval.rollout.executors.ray import RayCluster, connect  # the package ray is optional
 
-
-def _ray_cluster(num_envs: int, timeout_s: float, address: str | None) -> Executor:
-    try:
-        from eval.rollout.executors.ray import RayCluster, connect
-    except ModuleNotFoundError as missing:
-        if missing.name != "ray":
-            raise
-        raise not_installed("executor ray", "ray") from None
-    connect(address or "auto", worlds=num_envs)
+    connect(ray_address or "auto", worlds=num_envs)
     return RayCluster(num_envs=num_envs, timeout_s=timeout_s)
 
 

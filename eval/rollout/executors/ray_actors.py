@@ -15,7 +15,7 @@ from typing import Any, Self
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
-from configs.temporary import temporary_folder
+from configs.locks import temporary_folder
 from eval.policies.base import LoadedPolicy
 from eval.policies.served import IN_MESSAGES, EpisodeStart
 from eval.policies.serving import PolicyServer

@@ -1,12 +1,13 @@
 """Stand-ins for LIBERO's assets: shapes of the same sizes, masses, joints and regions, in an archive."""
 
-import hashlib
 import os
 import shutil
 import tarfile
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+
+from configs.hashing import hash_file
 
 ARCHIVE = Path(__file__).with_name("assets.tar.xz")
 _WORKSPACES = frozenset({"floor", "table", "kitchen_table", "living_room_table", "study_table"})
@@ -24,7 +25,7 @@ def unpack(root: Path | None = None) -> Path:
     """
     if root is None:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "oxygen-eval")
-        root = cache / f"standins-{hashlib.sha256(ARCHIVE.read_bytes()).hexdigest()[:12]}"
+        root = cache / f"standins-{hash_file(ARCHIVE)[:12]}"
     if root.is_dir():
         return root
     root.parent.mkdir(parents=True, exist_ok=True)

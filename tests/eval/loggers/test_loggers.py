@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from configs.errors import UsageError
+from configs.exits import INPUT_ERROR, exit_code_of
 from eval.loggers.logger import log_id
 from eval.loggers.monitor import LoggingMonitor, choose_logger, with_log
 from eval.records.run_folders import find_unfinished, new_run
@@ -133,12 +134,14 @@ def test_a_logger_that_fails_loses_no_episode_and_is_reported_once(tmp_path, pol
     assert f"ConnectionError: no server to {fails}" in said
 
 
-@pytest.mark.parametrize("name", ["wandb", "trackio"])
-def test_a_missing_extra_is_one_line_with_its_remedy(name, monkeypatch):
-    monkeypatch.setitem(sys.modules, name, None)
+@pytest.mark.parametrize(
+    ("name", "package"), [("wandb", "wandb"), ("trackio", "trackio"), ("tensorboard", "tensorboardX")]
+)
+def test_a_missing_package_is_named_with_the_extra_that_installs_it(name, package, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, f"eval.loggers.{name}", raising=False)
-    with pytest.raises(UsageError, match=rf"uv pip install -e '\.\[{name}\]'"):
-        with_log(EvaluationConsole, name)
+    assert exit_code_of(lambda: with_log(EvaluationConsole, name)) == INPUT_ERROR
+    assert f"{package}, which is not installed: run uv pip install -e '.[{name}]'" in capsys.readouterr().err
 
 
 def test_an_unknown_logger_is_told_the_nearest():

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from configs.errors import UsageError
-from configs.interface import Camera, Channels, Gripper, Motion, Rotation
-from configs.interface_check import compare
+from configs.interface import Camera, Channels, Gripper, Motion, Rotation, compare
 from eval.policies.base import BadAnswerError, PolicyLostError
 from eval.policies.websocket import open_websocket
 from oxygen.policy.reply import TextRequest

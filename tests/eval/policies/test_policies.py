@@ -140,6 +140,16 @@ def test_statistics_may_lie_elsewhere_than_the_weights(preset, tmp_path):
     np.testing.assert_allclose(ours, 2 * actions_of(RunConfig(policy=preset, **SILENT)), atol=1e-5)
 
 
+def test_missing_weights_are_refused_before_a_tokenizer_is_downloaded(preset, tmp_path, monkeypatch):
+    monkeypatch.setattr("oxygen.weights.download.complete", lambda url, _: pytest.fail(f"downloads {url}"))
+    content = yaml.safe_load(Path(preset).read_text(encoding="utf-8"))
+    weights, tokenizer = str(tmp_path / "absent"), "https://example.org/tokenizer.model"
+    file = tmp_path / "mine.yaml"
+    file.write_text(yaml.safe_dump({**content, "weights": weights, "tokenizer": tokenizer}))
+    with pytest.raises(UsageError, match=r"there is no checkpoint at .*absent"):
+        actions_of(RunConfig(policy=str(file), **SILENT))
+
+
 def check_on_libero(name: str) -> None:
     """Hold a policy against LIBERO, before either is loaded."""
     suite, resolved = libero_object(), resolve_policy(RunConfig(policy=name))

@@ -10,7 +10,7 @@ import pytest
 
 from configs.cli import read_kwargs
 from configs.errors import UsageError
-from configs.interface_check import compare
+from configs.interface import compare
 from eval.policies.python import open_python
 from oxygen.robots.conventions import DROID, LIBERO
 from sim_envs.fake import FakeWorld

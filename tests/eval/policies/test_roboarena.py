@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from configs.errors import UsageError
-from configs.interface_check import compare
+from configs.interface import compare
 from eval.policies.remote import PolicyServerError
 from eval.policies.websocket import open_websocket
 from oxygen.serve.msgpack_numpy import pack

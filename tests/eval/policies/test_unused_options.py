@@ -3,8 +3,7 @@
 import pytest
 
 from configs.errors import UsageError
-from configs.schema import Mode
-from configs.variants import VariantsConfig
+from configs.schema import Mode, VariantsConfig
 from eval.policies.unused_options import refuse_unused_options, unused_in
 
 

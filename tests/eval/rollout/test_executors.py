@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from configs.errors import UsageError
+from configs.exits import INPUT_ERROR, exit_code_of
 from configs.schema import RunConfig
 from eval.records.schema import Outcome
 from eval.rollout.executors.executor import SERIAL, Processes, batch_size_for, choose_executor
@@ -160,11 +161,12 @@ def test_what_cannot_be_played_is_refused_in_one_line(given, said):
         choose_executor(**given)
 
 
-def test_executor_ray_says_what_to_install(monkeypatch):
+def test_executor_ray_says_what_to_install(monkeypatch, capsys):
     monkeypatch.delitem(sys.modules, "eval.rollout.executors.ray", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UsageError, match=r"run uv pip install -e '\.\[ray\]'"):
-        choose_executor(num_envs=2, executor="ray")
+    assert exit_code_of(lambda: choose_executor(num_envs=2, executor="ray")) == INPUT_ERROR
+    said = capsys.readouterr().err
+    assert "the package ray, which is not installed: run uv pip install -e '.[ray]'" in said
 
 
 @pytest.mark.parametrize(

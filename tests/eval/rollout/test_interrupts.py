@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from configs.signals import ends_at_once
+from configs.exits import ends_at_once
 from eval.rollout.interrupts import DeferredSignals
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from configs.errors import UsageError
-from configs.schema import RunConfig
-from configs.variants import VariantsConfig
+from configs.schema import RunConfig, VariantsConfig
 from eval.policies.engine import EnginePolicy
 from eval.policies.opening import open_policies
 from eval.policies.resolved import resolve_policy

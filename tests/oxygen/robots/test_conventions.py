@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from configs.errors import UsageError
-from configs.interface_check import compare
+from configs.interface import compare
 from oxygen.model.config import PI05_LIBERO
 from oxygen.robots import conventions as specs
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from configs.episode_seed import episode_seed
+from configs.hashing import seed_of
 from configs.interface import Interface
 from oxygen.policy.factory import create_vector_policy
 from oxygen.robots import conventions, tokenizer
@@ -65,7 +65,7 @@ def by_socket(client: RawClient, episode, together=None):
 
 
 def test_through_the_socket_a_robot_gets_the_same_bits_as_in_process_alone_or_together(policy):
-    seeds = [episode_seed("libero_goal.3.1.7"), 5]
+    seeds = [seed_of("libero_goal.3.1.7"), 5]
     expected = [in_process(policy, robot, seed) for robot, seed in enumerate(seeds)]
     assert expected[0][1], "texts have finished"
     declared = declaration(horizon=SMALL.horizon, robots=2)
@@ -132,7 +132,7 @@ def test_the_metadata_declare_the_interface_as_it_is():
 
 
 def test_the_noise_is_a_function_of_episode_and_query_and_else_of_the_connection():
-    seed = episode_seed("libero_goal.3.1.7") % 1000
+    seed = seed_of("libero_goal.3.1.7") % 1000
     with PolicyServerThread(EchoPolicy()) as server, server.client() as client:
         assert [echoed(client.ask(request())) for _ in range(2)] == [(0, 0), (0, 1)]
         assert echoed(client.ask(request() | about(episode=KEY))) == (seed, 0)

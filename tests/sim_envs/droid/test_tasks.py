@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from configs.errors import UsageError
-from configs.interface_check import compare
+from configs.interface import compare
 from configs.load import load
 from configs.schema import SuiteConfig
 from oxygen.robots.conventions import DROID, DROID_JOINT_POSITION

@@ -21,19 +21,14 @@ run_app(app, [])
 _BUSY = {
     "python": "while True: pass",
     "compiled": "import time; (lambda: time.sleep(600))()",
-    "locked": """
-    import threading
-    held = threading.Lock()
-    held.acquire()
-    held.acquire()
-""",
+    "locked": "import threading; held = threading.Lock(); held.acquire(); held.acquire()",
 }
 
 
 @pytest.mark.parametrize("busy", _BUSY)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_starting_command_at_once_and_without_a_traceback(busy, number):
-    code = _STARTING.format(busy=_BUSY[busy].strip())
+    code = _STARTING.format(busy=_BUSY[busy])
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
