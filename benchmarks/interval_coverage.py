@@ -17,8 +17,9 @@ from cyclopts import App
 from benchmarks.record import write_record
 from configs.cli import run_app
 from eval.bench.ratios import paired_ratio
-from eval.metrics.language_results import difference, percentage
+from eval.metrics.language import difference, percentage
 from eval.metrics.noninferiority import PairCounts, Verdict, corrected_verdicts, verdict_of
+from eval.metrics.simulated_time import restricted_times, success_curve, time_ratio
 from eval.metrics.statistics import (
     Interval,
     cluster_bootstrap_95,
@@ -27,7 +28,6 @@ from eval.metrics.statistics import (
     ratio_of_sums,
     wilson_95,
 )
-from eval.metrics.time_to_success import restricted_times, success_curve, time_ratio
 from eval.records.schema import EpisodeResult, Outcome, RequestCounts, Share
 from eval.report.comparison_verdict import TIME_MARGIN, judge_time
 from sim_envs.world import EpisodeKey

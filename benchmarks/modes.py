@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 
 from configs.cli import run_app
 from configs.errors import UsageError
-from eval.records.query_logs import QueryRecord, read_queries
+from eval.records.query_logs import QueryRecord, delivery_step, read_queries
 from eval.records.reader import read_episodes, read_identity
 from eval.records.schema import RunFolder
 from eval.report.figures import COLOURS, STYLE, new_figure
@@ -77,9 +77,9 @@ def _draw_mode(panel: Any, place: int, mode: str, queries: Sequence[QueryRecord]
     panel.broken_barh(acting, (tops["actions"], height), color=colour, edgecolor="white", linewidth=0.8)
     panel.broken_barh(speaking, (tops["language"], height), color=colour, alpha=0.4, linewidth=0)
     texts = [
-        (queries[delivery.text.requested_query].step / hz, delivery.step / hz)
+        (queries[text.requested_query].step / hz, delivery_step(text) / hz)
         for query in queries
-        for delivery in query.delivered
+        for text in query.delivered
     ]
     for number, (start, end) in enumerate(texts):
         row = tops["texts"] + height * (0.75 if number % 2 else 0.25)  # in turns, since texts overlap in time

@@ -27,7 +27,7 @@ from eval.records.schema import EpisodeResult
 from eval.report.console import EvaluationConsole
 from eval.report.figures import STYLE, new_figure
 from eval.rollout.evaluation import run_evaluation
-from eval.rollout.executors.choice import batch_size_for, choose_executor
+from eval.rollout.executors.executor import batch_size_for, choose_executor
 
 app = App(name="python -m benchmarks.scale")
 

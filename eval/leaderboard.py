@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 
 from configs.cli import run_app
 from configs.paths import usable_folder
-from eval.metrics.error_budget import ERROR_BUDGET
+from eval.metrics.noninferiority import ERROR_BUDGET
 from eval.report.leaderboard_formats import to_markdown, write_leaderboard
 from eval.report.leaderboard_tables import read_leaderboard
 

@@ -93,7 +93,7 @@ def build_app(
         from eval.policies.unused_options import refuse_unused_options  # slow: JAX; --help needs none
         from eval.report.console import EvaluationConsole
         from eval.rollout.evaluation import exit_code, run_evaluation
-        from eval.rollout.executors.choice import batch_size_for, choose_executor
+        from eval.rollout.executors.executor import batch_size_for, choose_executor
 
         flags = options.model_dump(exclude_unset=True)
         if policy_kwargs:

@@ -60,7 +60,7 @@ def sweep(
     from eval.records.sweep_folders import find_unfinished_sweep, new_sweep  # slow: statistics
     from eval.report.sweep_console import SweepConsole
     from eval.report.sweeping import run_sweep
-    from eval.rollout.executors.choice import batch_size_for, choose_executor
+    from eval.rollout.executors.executor import batch_size_for, choose_executor
     from eval.rollout.grid import cells_of
 
     settings = overlay(SweepConfig, config, flags)

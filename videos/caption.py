@@ -2,8 +2,9 @@
 
 import dataclasses
 
+from configs.latency import Latency
 from videos.theme import Mark
-from videos.timeline import QueryLatency, QueryTimeline
+from videos.timeline import QueryTimeline
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,7 @@ class Caption:
     mode: str
     time_s: float
     limit_s: float | None = None
-    latencies: tuple[QueryLatency, ...] = ()
+    latencies: tuple[Latency, ...] = ()
     narration: CaptionText | None = None
     memory: CaptionText | None = None
     textual_memory: CaptionText | None = None

@@ -32,8 +32,15 @@ class Mp4Writer:
         self._shape = (height, width, 3)
         self._messages = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         self._message = ""
+        rate = str(Fraction(fps).limit_denominator(1001))
+        source = ["-f", "rawvideo", "-pix_fmt", "yuv420p", "-s", f"{width}x{height}", "-r", rate, "-i", "-"]
+        # OpenCV converts with BT.601's matrix and limited range; browsers assume BT.709 unless tagged.
+        tags = "setparams=range=tv:colorspace=smpte170m:color_primaries=bt709:color_trc=bt709"
+        # One thread: the simulator needs the others.
+        codec = ["-vf", tags, "-c:v", "libx264", "-preset", "veryfast", "-crf", "20", "-threads", "1"]
+        target = ["-an", "-movflags", "+faststart", "-f", "mp4", str(path)]
         self._process = subprocess.Popen(
-            _command(path, width=width, height=height, fps=fps),
+            [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-y", *source, *codec, *target],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._messages,
@@ -80,14 +87,3 @@ class Mp4Writer:
     def kill(self) -> None:
         """Kill the encoder; `write` and `close` raise VideoError from then on."""
         self._process.kill()
-
-
-def _command(path: Path, *, width: int, height: int, fps: float) -> list[str]:
-    rate = str(Fraction(fps).limit_denominator(1001))
-    source = ["-f", "rawvideo", "-pix_fmt", "yuv420p", "-s", f"{width}x{height}", "-r", rate, "-i", "-"]
-    # OpenCV converts with BT.601's matrix and limited range; browsers assume BT.709 unless tagged.
-    tags = "setparams=range=tv:colorspace=smpte170m:color_primaries=bt709:color_trc=bt709"
-    # One thread: the simulator needs the others.
-    codec = ["-vf", tags, "-c:v", "libx264", "-preset", "veryfast", "-crf", "20", "-threads", "1"]
-    target = ["-an", "-movflags", "+faststart", "-f", "mp4", str(path)]
-    return [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-y", *source, *codec, *target]

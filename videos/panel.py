@@ -10,11 +10,9 @@ from PIL import Image, ImageDraw
 
 from videos import theme
 from videos.caption import Caption, CaptionText
-from videos.latencies import draw_latencies
-from videos.shapes import draw_label, ring_mask, round_mask
-from videos.text import clean, cut, fit, load_font
-from videos.text_blocks import draw_heading, draw_memory, draw_narration
-from videos.timeline import draw_timeline
+from videos.text import clean, cut, draw_label, fit, load_font, ring_mask, round_mask, wrap
+from videos.theme import Mark
+from videos.timeline import draw_latencies, draw_timeline
 
 
 def compose(
@@ -37,7 +35,17 @@ def compose(
         tag = _label(name) if index == 0 else f"{_label(name)}, last query"
         canvas.paste(_camera(tag, pixels), _camera_corner(index), _camera_mask())
     if outcome is not None:
-        _draw_outcome(canvas, outcome, cameras)
+        colour = theme.OUTCOME_COLOURS.get(outcome, theme.TEXT)
+        for index in range(cameras):
+            canvas.paste(colour, _camera_corner(index), ring_mask(theme.CAMERA, theme.CORNER, 5))
+        text = f"{theme.OUTCOME_SIGNS.get(outcome, '')} {clean(outcome.replace('_', ' '))}".strip()
+        font = load_font(28, bold=True)
+        width, height = round(font.getlength(text)) + 56, 58
+        left = theme.MARGIN + (theme.CAMERA - width) // 2
+        top = theme.CAMERA_TOP + theme.CAMERA - 28 - height
+        canvas.paste(colour, (left, top), round_mask(width, height, height // 2))
+        centre = (left + width // 2, top + height // 2 - 1)
+        ImageDraw.Draw(canvas).text(centre, text, theme.BACKGROUND, font, anchor="mm")
     left = _text_left(canvas.width)
     canvas.paste(draw_latencies(caption.latencies, caption.mode), (left, theme.LATENCIES_TOP))
     below = theme.HEADING_HEIGHT
@@ -71,7 +79,7 @@ def draw_moment(picture: UInt8[np.ndarray, "height width 3"], caption: Caption) 
     """
     left, time_s = _text_left(picture.shape[1]), caption.time_s
     width = picture.shape[1] - theme.SIDEBAR - 3 * theme.MARGIN
-    _replace(picture, (left, theme.NUMBERS_TOP), _numbers_block(caption))
+    _replace(picture, (left, theme.NUMBERS_TOP), _draw_numbers(caption))
     _replace(picture, (theme.MARGIN, theme.PROGRESS_TOP), draw_progress(caption, width))
     narration = draw_heading("narration", caption.narration, time_s, width=width, ground=theme.BACKGROUND)
     _replace(picture, (theme.MARGIN, theme.NARRATION_TOP), narration)
@@ -109,37 +117,27 @@ def _backdrop(task: str, episode: str, mode: str, cameras: int) -> Image.Image:
     """Everything that is constant during an episode."""
     width, height = theme.picture_size(cameras)
     canvas = Image.new("RGB", (width, height), theme.BACKGROUND)
-    canvas.paste(_title_block(task, episode, width - 2 * theme.MARGIN), (theme.MARGIN, 0))
+    room = width - 2 * theme.MARGIN
+    title = Image.new("RGB", (room, theme.CAMERA_TOP), theme.BACKGROUND)  # its edges clip accents
+    draw = ImageDraw.Draw(title)
+    draw.text((0, 22), cut(episode, load_font(14), room), theme.MUTED, load_font(14))
+    line, font = fit(task, width=room, sizes_px=range(25, 15, -1))
+    draw.text((0, 63), line, theme.TEXT, font, anchor="lm")
+    canvas.paste(title, (theme.MARGIN, 0))
+    draw = ImageDraw.Draw(canvas)
     left, card_height = theme.sidebar_left(cameras), theme.BOTTOM - theme.CAMERA_TOP
     card = round_mask(theme.SIDEBAR, card_height, theme.CORNER)
     canvas.paste(theme.CARD, (left, theme.CAMERA_TOP), card)
-    _draw_mode(canvas, left + theme.PADDING, mode)
-    rule = theme.MEMORY_TOP - theme.PADDING
-    ends = (left + theme.PADDING, rule, left + theme.SIDEBAR - theme.PADDING, rule)
-    ImageDraw.Draw(canvas).line(ends, theme.LINE)
+    left, top, rule = left + theme.PADDING, theme.CAMERA_TOP + theme.PADDING, theme.MEMORY_TOP - theme.PADDING
+    draw_label(draw, left, top, "mode")
+    colour, font = theme.MODE_COLOURS.get(mode, theme.TEXT), load_font(21, bold=True)
+    canvas.paste(colour, (left, top + 27), round_mask(12, 12, 6))
+    draw.text((left + 22, top + 32), cut(mode, font, theme.SIDEBAR_TEXT - 22), colour, font, anchor="lm")
+    draw.line((left, rule, left + theme.SIDEBAR_TEXT, rule), theme.LINE)
     return canvas
 
 
-def _title_block(task: str, episode: str, width: int) -> Image.Image:
-    block = Image.new("RGB", (width, theme.CAMERA_TOP), theme.BACKGROUND)
-    draw = ImageDraw.Draw(block)
-    draw.text((0, 22), cut(episode, load_font(14), width), theme.MUTED, load_font(14))
-    line, font = fit(task, width=width, sizes_px=range(25, 15, -1))
-    draw.text((0, 63), line, theme.TEXT, font, anchor="lm")
-    return block
-
-
-def _draw_mode(canvas: Image.Image, left: int, mode: str) -> None:
-    draw = ImageDraw.Draw(canvas)
-    top = theme.CAMERA_TOP + theme.PADDING
-    draw_label(draw, left, top, "mode")
-    colour = theme.MODE_COLOURS.get(mode, theme.TEXT)
-    canvas.paste(colour, (left, top + 27), round_mask(12, 12, 6))
-    font = load_font(21, bold=True)
-    draw.text((left + 22, top + 32), cut(mode, font, theme.SIDEBAR_TEXT - 22), colour, font, anchor="lm")
-
-
-def _numbers_block(caption: Caption) -> Image.Image:
+def _draw_numbers(caption: Caption) -> Image.Image:
     """Simulated time and latency in two columns, and the clock."""
     block = Image.new("RGB", (theme.SIDEBAR_TEXT, theme.NUMBERS_HEIGHT), theme.CARD)
     draw = ImageDraw.Draw(block)
@@ -198,33 +196,81 @@ def _camera(label: str, pixels: UInt8[np.ndarray, "_ _ 3"]) -> Image.Image:
     scaled = Image.fromarray(cv2.resize(pixels, None, fx=scale, fy=scale, interpolation=cv2.INTER_CUBIC))
     square = Image.new("RGB", (theme.CAMERA, theme.CAMERA), theme.CARD)
     square.paste(scaled, ((theme.CAMERA - scaled.width) // 2, (theme.CAMERA - scaled.height) // 2))
-    tag = _tag(label)
-    square.paste(tag, (12, 12), tag)
-    return square
-
-
-@functools.lru_cache(maxsize=8)
-def _tag(label: str) -> Image.Image:
-    """A camera's label on a translucent background."""
     font = load_font(14, bold=True)
     text = cut(label, font, theme.CAMERA // 2)
     width, height = round(font.getlength(text)) + 18, 24
-    plate = Image.new("RGBA", (width, height), theme.BACKGROUND)
+    plate = Image.new("RGBA", (width, height), theme.BACKGROUND)  # translucent
     plate.putalpha(round_mask(width, height, 8).point(lambda level: level * 3 // 4))
     ImageDraw.Draw(plate).text((9, 12), text, theme.TEXT, font, anchor="lm")
-    return plate
+    square.paste(plate, (12, 12), plate)
+    return square
 
 
-def _draw_outcome(canvas: Image.Image, outcome: str, cameras: int) -> None:
-    """Frame the cameras in the outcome's colour, and write the outcome on the first."""
-    colour = theme.OUTCOME_COLOURS.get(outcome, theme.TEXT)
-    for index in range(cameras):
-        canvas.paste(colour, _camera_corner(index), ring_mask(theme.CAMERA, theme.CORNER, 5))
-    text = f"{theme.OUTCOME_SIGNS.get(outcome, '')} {clean(outcome.replace('_', ' '))}".strip()
-    font = load_font(28, bold=True)
-    width, height = round(font.getlength(text)) + 56, 58
-    left = theme.MARGIN + (theme.CAMERA - width) // 2
-    top = theme.CAMERA_TOP + theme.CAMERA - 28 - height
-    canvas.paste(colour, (left, top), round_mask(width, height, height // 2))
-    centre = (left + width // 2, top + height // 2 - 1)
-    ImageDraw.Draw(canvas).text(centre, text, theme.BACKGROUND, font, anchor="mm")
+_MEMORY_LINE = 24
+_MEMORY_GAP = 8
+_LEADING = 3
+_MARK_WIDTH = 128
+
+
+def draw_heading(
+    label: str, text: CaptionText | None, time_s: float, *, width: int, ground: theme.Rgb
+) -> Image.Image:
+    """The heading of a text: its name, its grade, and the age of the observation that it describes."""
+    block = Image.new("RGB", (width, theme.HEADING_HEIGHT), ground)
+    draw = ImageDraw.Draw(block)
+    right = draw_label(draw, 0, 2, label) + 14
+    if text is None:
+        return block
+    middle = 9
+    if text.mark is not None:
+        sign, colour = theme.MARKS[text.mark]
+        draw.text((right, middle), f"{sign} {text.mark}", colour, load_font(15, bold=True), anchor="lm")
+        right += _MARK_WIDTH
+    age = f"{max(0.0, time_s - text.seen_s):.1f} s old"
+    draw.text((right, middle), age, theme.DIMMED, load_font(15), anchor="lm")
+    return block
+
+
+@functools.lru_cache(maxsize=4)
+def draw_narration(narration: str, width: int) -> Image.Image:
+    """Draw the narration in at most two lines."""
+    top = theme.NARRATION_TOP + theme.HEADING_HEIGHT
+    block = Image.new("RGB", (width, theme.BOTTOM - top), theme.BACKGROUND)
+    draw = ImageDraw.Draw(block)
+    font = load_font(25)
+    lines = wrap(narration, font, width=width, max_lines=2)
+    for row, line in enumerate(lines or ["—"]):
+        draw.text((0, 2 + 35 * row), line, theme.TEXT if lines else theme.LINE, font)
+    return block
+
+
+@functools.lru_cache(maxsize=8)
+def draw_memory(parts: tuple[tuple[str, Mark | None], ...], height: int) -> Image.Image:
+    """Draw the parts of the memory, oldest first; if not all fit, the newest and how many are omitted."""
+    block = Image.new("RGB", (theme.SIDEBAR_TEXT, height), theme.CARD)
+    draw = ImageDraw.Draw(block)
+    font, indent, top = load_font(18), 26, 4
+    wrapped = (
+        (wrap(text, font, width=theme.SIDEBAR_TEXT - indent, max_lines=3), mark) for text, mark in parts
+    )
+    items = [(lines, mark) for lines, mark in wrapped if lines]
+    shown, room = 0, height - 32  # below the line for omitted ones
+    for lines, _ in reversed(items):
+        room -= len(lines) * _MEMORY_LINE + _MEMORY_GAP
+        if room < 0:
+            break
+        shown += 1
+    if not items:
+        draw.text((0, top), "—", theme.LINE, font)
+    if shown < len(items):
+        draw.text((indent, top), f"{len(items) - shown} earlier", theme.MUTED, load_font(15))
+        top += 28
+    for lines, mark in items[len(items) - shown :]:
+        if mark is None:
+            block.paste(theme.MUTED, (4, top + 8), round_mask(8, 8, 4))
+        else:
+            sign, colour = theme.MARKS[mark]
+            draw.text((0, top), sign, colour, load_font(17, bold=True))
+        draw.multiline_text((indent, top), "\n".join(lines), theme.TEXT, font, spacing=_LEADING)
+        top += len(lines) * _MEMORY_LINE + _MEMORY_GAP
+    return block

@@ -127,23 +127,19 @@ class EpisodeVideo:
         scene, self._newest = self._newest, None
         if scene is None:
             return
-        writer = self._open(cameras=len(scene.images))
+        if self._writer is None:
+            width, height = theme.picture_size(len(scene.images))
+            self._partial.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = Mp4Writer(self._partial, width=width, height=height, fps=self._control_hz)
         self._wait()
         before, self._drawn = self._drawn, None if outcome else scene
-        self._drawing = self._worker.submit(self._draw, writer, scene, before, outcome)
+        self._drawing = self._worker.submit(self._draw, self._writer, scene, before, outcome)
 
     def _wait(self) -> None:
         """Wait for the background drawing, and raise its errors."""
         drawing, self._drawing = self._drawing, None
         if drawing is not None:
             drawing.result()
-
-    def _open(self, *, cameras: int) -> Mp4Writer:
-        if self._writer is None:
-            width, height = theme.picture_size(cameras)
-            self._partial.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = Mp4Writer(self._partial, width=width, height=height, fps=self._control_hz)
-        return self._writer
 
     def _draw(self, writer: Mp4Writer, scene: _Scene, before: _Scene | None, outcome: str | None) -> None:
         """Write one frame per control step; with an outcome, further frames for `_OUTCOME_S` in all."""

@@ -10,12 +10,9 @@ from PIL import Image, ImageDraw
 
 from videos import theme
 from videos.caption import Caption
-from videos.latencies import draw_latencies
-from videos.panel import draw_progress, format_milliseconds
-from videos.shapes import draw_label, round_mask
-from videos.text import clean, cut, fit, load_font
-from videos.text_blocks import draw_heading, draw_narration
-from videos.timeline import AXIS_BOTTOM, draw_timeline
+from videos.panel import draw_heading, draw_narration, draw_progress, format_milliseconds
+from videos.text import clean, cut, draw_label, fit, load_font, round_mask
+from videos.timeline import AXIS_BOTTOM, draw_latencies, draw_timeline
 
 _CAMERA = 448
 _WIDTH = 3 * theme.MARGIN + 2 * _CAMERA
@@ -76,8 +73,15 @@ def compose_pair(sides: tuple[Side, Side], *, time_s: float) -> UInt8[np.ndarray
 
 
 def _draw_side(canvas: Image.Image, left: int, side: Side) -> None:
-    caption = side.caption
-    _draw_name(canvas, left, side)
+    caption, draw, middle = side.caption, ImageDraw.Draw(canvas), _NAME_TOP + 20
+    colour, font = theme.MODE_COLOURS.get(caption.mode, theme.TEXT), load_font(23, bold=True)
+    canvas.paste(colour, (left, middle - 7), round_mask(14, 14, 7))
+    draw.text((left + 24, middle), cut(side.name, font, _CAMERA // 2), colour, font, anchor="lm")
+    if side.outcome is not None:
+        ended = f"{clean(side.outcome.replace('_', ' '))} at {caption.time_s:.2f} s"
+        text = f"{theme.OUTCOME_SIGNS.get(side.outcome, '')} {ended}".strip()
+        colour = theme.OUTCOME_COLOURS.get(side.outcome, theme.TEXT)
+        draw.text((left + _CAMERA, middle), text, colour, load_font(17, bold=True), anchor="rm")
     view = Image.fromarray(cv2.resize(side.view, (_CAMERA, _CAMERA), interpolation=cv2.INTER_AREA))
     canvas.paste(view, (left, _CAMERA_TOP), round_mask(_CAMERA, _CAMERA, theme.CORNER))
     canvas.paste(draw_progress(caption, _CAMERA), (left, _PROGRESS_TOP))
@@ -89,29 +93,13 @@ def _draw_side(canvas: Image.Image, left: int, side: Side) -> None:
     canvas.paste(narration, (left, _NARRATION_TOP + theme.HEADING_HEIGHT))
     card = round_mask(_CAMERA, _CARD_HEIGHT, theme.CORNER)
     canvas.paste(theme.CARD, (left, _CARD_TOP), card)
-    canvas.paste(_queries(caption), (left + 14, _CARD_TOP + 14))
-    _draw_numbers(ImageDraw.Draw(canvas), left + _NUMBERS_LEFT, caption)
-
-
-def _queries(caption: Caption) -> Image.Image:
-    """The timeline without its legend; the strip of latencies if simulated time stops during queries."""
-    if caption.timeline is None:
-        return draw_latencies(caption.latencies, caption.mode)
-    timeline = draw_timeline(caption.timeline, caption.mode, time_s=caption.time_s)
-    return timeline.crop((0, 1, timeline.width, AXIS_BOTTOM))
-
-
-def _draw_name(canvas: Image.Image, left: int, side: Side) -> None:
-    colour = theme.MODE_COLOURS.get(side.caption.mode, theme.TEXT)
-    middle = _NAME_TOP + 20
-    canvas.paste(colour, (left, middle - 7), round_mask(14, 14, 7))
-    draw, font = ImageDraw.Draw(canvas), load_font(23, bold=True)
-    draw.text((left + 24, middle), cut(side.name, font, _CAMERA // 2), colour, font, anchor="lm")
-    if side.outcome is not None:
-        ended = f"{clean(side.outcome.replace('_', ' '))} at {side.caption.time_s:.2f} s"
-        text = f"{theme.OUTCOME_SIGNS.get(side.outcome, '')} {ended}".strip()
-        colour = theme.OUTCOME_COLOURS.get(side.outcome, theme.TEXT)
-        draw.text((left + _CAMERA, middle), text, colour, load_font(17, bold=True), anchor="rm")
+    if caption.timeline is None:  # simulated time stops during queries
+        strip = draw_latencies(caption.latencies, caption.mode)
+    else:
+        timeline = draw_timeline(caption.timeline, caption.mode, time_s=caption.time_s)
+        strip = timeline.crop((0, 1, timeline.width, AXIS_BOTTOM))  # without its legend
+    canvas.paste(strip, (left + 14, _CARD_TOP + 14))
+    _draw_numbers(draw, left + _NUMBERS_LEFT, caption)
 
 
 def _draw_numbers(draw: ImageDraw.ImageDraw, left: int, caption: Caption) -> None:

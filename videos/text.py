@@ -1,11 +1,13 @@
-"""Text layout: cleaning, wrapping, and truncation with `…`."""
+"""Text layout (cleaning, wrapping, truncation with `…`), and antialiased shapes."""
 
 import functools
 import importlib.util
 import unicodedata
 from pathlib import Path
 
-from PIL import ImageFont
+from PIL import Image, ImageChops, ImageDraw, ImageFont
+
+from videos import theme
 
 ELLIPSIS = "…"
 _LONGEST = 2000
@@ -47,7 +49,9 @@ def wrap(text: str, font: ImageFont.FreeTypeFont, *, width: int, max_lines: int)
         lines.append(rest[:end])
         rest = rest[end:].lstrip()
     if rest:
-        lines[-1] = _with_ellipsis(lines[-1], font, width)
+        count = _characters_that_fit(lines[-1], font, width - round(font.getlength(ELLIPSIS)))
+        shortened = lines[-1][:count].rstrip() + ELLIPSIS
+        lines[-1] = shortened if font.getlength(shortened) <= width else ELLIPSIS
     return lines
 
 
@@ -63,12 +67,6 @@ def _characters_that_fit(text: str, font: ImageFont.FreeTypeFont, width: int) ->
     return low
 
 
-def _with_ellipsis(line: str, font: ImageFont.FreeTypeFont, width: int) -> str:
-    count = _characters_that_fit(line, font, width - round(font.getlength(ELLIPSIS)))
-    shortened = line[:count].rstrip() + ELLIPSIS
-    return shortened if font.getlength(shortened) <= width else ELLIPSIS
-
-
 def cut(text: str, font: ImageFont.FreeTypeFont, width: int) -> str:
     """`text` on one line of at most `width` pixels."""
     return next(iter(wrap(text, font, width=width, max_lines=1)), "")
@@ -82,3 +80,33 @@ def fit(text: str, *, width: int, sizes_px: range) -> tuple[str, ImageFont.FreeT
         if font.getlength(line) <= width:
             break
     return cut(line, font, width), font
+
+
+_OVERSAMPLING = 4
+
+
+@functools.lru_cache(maxsize=32)
+def round_mask(width: int, height: int, radius: int) -> Image.Image:
+    """An antialiased mask of a rectangle with round corners, by oversampling."""
+    large = Image.new("L", (width * _OVERSAMPLING, height * _OVERSAMPLING))
+    box = (0, 0, large.width - 1, large.height - 1)
+    ImageDraw.Draw(large).rounded_rectangle(box, radius * _OVERSAMPLING, 255)
+    return large.resize((width, height), Image.Resampling.BOX)
+
+
+@functools.lru_cache(maxsize=4)
+def ring_mask(side: int, radius: int, thickness: int) -> Image.Image:
+    """A mask of the frame of a square with round corners."""
+    inner = round_mask(side - 2 * thickness, side - 2 * thickness, radius - thickness)
+    hole = Image.new("L", (side, side))
+    hole.paste(inner, (thickness, thickness))
+    return ImageChops.subtract(round_mask(side, side, radius), hole)
+
+
+def draw_label(draw: ImageDraw.ImageDraw, left: int, top: int, text: str) -> int:
+    """Draw a small heading in spaced capitals; return its right edge."""
+    font = load_font(13, bold=True)
+    for letter in text.upper():
+        draw.text((left, top), letter, theme.MUTED, font)
+        left += round(font.getlength(letter)) + 1
+    return left

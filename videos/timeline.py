@@ -1,14 +1,15 @@
-"""The timeline of a video frame: queries and held control steps of the last four seconds."""
+"""The timeline of a video frame (queries and held control steps), and its strip of latencies."""
 
 import dataclasses
 import functools
 import math
+from collections.abc import Sequence
 
 from PIL import Image, ImageDraw
 
+from configs.latency import Latency
 from videos import theme
-from videos.shapes import round_mask
-from videos.text import load_font
+from videos.text import load_font, round_mask
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,39 +33,18 @@ class QuerySpan:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class QueryLatency:
-    """Latency of a query, milliseconds.
-
-    Attributes:
-        actions_ms: Until its actions became available.
-        busy_ms: Until the policy was free again.
-    """
-
-    actions_ms: float
-    busy_ms: float
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TimeSpan:
-    """A span of consecutive control steps, in simulated seconds."""
-
-    start_s: float
-    end_s: float
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class QueryTimeline:
     """The content of the timeline. What lies after the displayed time is not drawn.
 
     Attributes:
         queries: The queries of at least the last `theme.TIMELINE_S` seconds, including the current one.
-        held: When the robot was held still.
+        held: When the robot was held still: start and end, simulated seconds.
         continued: When it continued the previous chunk during a query.
     """
 
     queries: tuple[QuerySpan, ...] = ()
-    held: tuple[TimeSpan, ...] = ()
-    continued: tuple[TimeSpan, ...] = ()
+    held: tuple[tuple[float, float], ...] = ()
+    continued: tuple[tuple[float, float], ...] = ()
 
 
 BAR_TOP = 54
@@ -101,7 +81,7 @@ def draw_timeline(timeline: QueryTimeline, mode: str, *, time_s: float) -> Image
         An image as wide as the card's text and `theme.TIMELINE_HEIGHT` high.
     """
     computing = any(_is_within(query.issued_s, query.free_s, time_s) for query in timeline.queries)
-    held = any(_is_within(interval.start_s, interval.end_s, time_s) for interval in timeline.held)
+    held = any(_is_within(*interval, time_s) for interval in timeline.held)
     block = _base(mode, computing=computing, held=held).copy()
     draw = ImageDraw.Draw(block)
     colour = theme.MODE_COLOURS.get(mode, theme.TEXT)
@@ -116,9 +96,8 @@ def draw_timeline(timeline: QueryTimeline, mode: str, *, time_s: float) -> Image
         (timeline.continued, quiet, theme.CONTINUED),
         (timeline.held, (HELD_TOP, HELD_HEIGHT), theme.HELD),
     ):
-        for interval in intervals:
-            end = min(interval.end_s, time_s)
-            _draw_bar(draw, interval.start_s - time_s, end - time_s, rows, fill)
+        for start, end in intervals:
+            _draw_bar(draw, start - time_s, min(end, time_s) - time_s, rows, fill)
     return block
 
 
@@ -167,7 +146,17 @@ def _base(mode: str, *, computing: bool, held: bool) -> Image.Image:
     draw.text((theme.SIDEBAR_TEXT, _AXIS_TOP), "now", theme.MUTED, load_font(11), anchor="ra")
     left = theme.SIDEBAR_TEXT - _CURSOR
     draw.rectangle((left, BAR_TOP - 3, theme.SIDEBAR_TEXT - 1, _TRACK_BOTTOM + 1), theme.TEXT)
-    _draw_legend(draw, colour)
+    # The legend of the bars: the policy's in the first row, the robot's in the second.
+    entries = (
+        (("actions", colour, 10), ("language", theme.language_colour(colour), 6)),
+        (("held", theme.HELD, 10), ("old chunk", theme.CONTINUED, 4)),
+    )
+    for row, columns in enumerate(entries):
+        for column, (word, fill, height) in enumerate(columns):
+            left, middle = column * 112, _LEGEND_TOP + row * _LEGEND_LINE + 7
+            top = middle - height // 2
+            draw.rectangle((left, top, left + 15, top + height - 1), fill)
+            draw.text((left + 23, middle), word, theme.DIMMED, load_font(13), anchor="lm")
     return block
 
 
@@ -182,15 +171,46 @@ def _draw_pill(block: Image.Image, left: int, word: str, lit: theme.Rgb | None) 
     return left + width
 
 
-def _draw_legend(draw: ImageDraw.ImageDraw, colour: theme.Rgb) -> None:
-    """The legend of the bars: the policy's in the first row, the robot's in the second."""
-    entries = (
-        (("actions", colour, 10), ("language", theme.language_colour(colour), 6)),
-        (("held", theme.HELD, 10), ("old chunk", theme.CONTINUED, 4)),
-    )
-    for row, columns in enumerate(entries):
-        for column, (word, fill, height) in enumerate(columns):
-            left, middle = column * 112, _LEGEND_TOP + row * _LEGEND_LINE + 7
-            top = middle - height // 2
-            draw.rectangle((left, top, left + 15, top + height - 1), fill)
-            draw.text((left + 23, middle), word, theme.DIMMED, load_font(13), anchor="lm")
+_LEVELS_MS = tuple(step * 10**power for power in range(8) for step in (1, 2, 5))
+_BARS_TOP = 18
+_PITCH = theme.SIDEBAR_TEXT // theme.LATENCIES
+_GAP = 3
+
+
+@functools.lru_cache(maxsize=4)
+def draw_latencies(latencies: tuple[Latency, ...], mode: str) -> Image.Image:
+    """Draw the strip, the newest query at the right: time to actions, above it the rest of the query.
+
+    Args:
+        latencies: At most `theme.LATENCIES` queries, oldest first.
+        mode: The scheduling mode, which determines the colour.
+
+    Returns:
+        An image as wide as the card's text and `theme.LATENCIES_HEIGHT` high.
+    """
+    block = Image.new("RGB", (theme.SIDEBAR_TEXT, theme.LATENCIES_HEIGHT), theme.CARD)
+    draw = ImageDraw.Draw(block)
+    draw.rectangle((0, _BARS_TOP, block.width, block.height), theme.BACKGROUND)
+    if not latencies:
+        return block
+    top_ms = scale_ms(latencies)
+    colour = theme.MODE_COLOURS.get(mode, theme.TEXT)
+    height = block.height - _BARS_TOP
+    for age, latency in enumerate(reversed(latencies)):
+        right = block.width - age * _PITCH - 1
+        for until_ms, fill in (
+            (latency.busy_ms, theme.language_colour(colour)),
+            (latency.actions_ms, colour),
+        ):
+            pixels = max(1, round(height * min(1.0, until_ms / top_ms)))
+            draw.rectangle((right - _PITCH + _GAP, block.height - pixels, right, block.height), fill)
+    label = f"{top_ms} ms" if top_ms < 1000 else f"{top_ms / 1000:g} s"
+    draw.text((block.width, 14), label, theme.MUTED, load_font(13), anchor="rs")
+    draw.text((0, 14), "latest queries", theme.MUTED, load_font(13), anchor="ls")
+    return block
+
+
+def scale_ms(latencies: Sequence[Latency]) -> int:
+    """The latency of a full bar: the next of 1, 2, 5, 10 …, which changes rarely; at most 50 million ms."""
+    longest = max(latency.busy_ms for latency in latencies)
+    return next((level for level in _LEVELS_MS if level >= longest), _LEVELS_MS[-1])

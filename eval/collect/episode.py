@@ -14,8 +14,9 @@ from eval.collect.labels import action_labels, learnable
 from eval.collect.plan import Job
 from eval.collect.statistics import Histogram, histogram
 from eval.collect.tables import arrow_schema, png_cells, row_features
+from eval.records.query_logs import QueryRecord
 from eval.rollout.interrupts import DeferredSignals
-from eval.rollout.rollout import Query, rollout
+from eval.rollout.rollout import rollout
 from oxygen.training import layout
 from sim_envs.truth.ground_truth import Truth
 from sim_envs.truth.textual_memory import write_textual_memory
@@ -51,7 +52,7 @@ def demonstrate(
     world: World, policy: Demonstrator, job: Job, config: CollectConfig, interrupts: DeferredSignals
 ) -> Demonstration | Failure:
     """Play an episode in a world with its task loaded; `interrupts` is checked after each query."""
-    queries: list[Query] = []
+    queries: list[QueryRecord] = []
     intended: list[np.ndarray | None] = []
     for query in rollout(world, policy, job.key.episode, job.plan.suite):
         queries.append(query)
@@ -83,7 +84,7 @@ def demonstrate(
     )
 
 
-def _numbers(job: Job, queries: Sequence[Query]) -> dict[str, Any]:
+def _numbers(job: Job, queries: Sequence[QueryRecord]) -> dict[str, Any]:
     key = job.key
     same = {
         layout.SUITE: key.suite,
@@ -102,7 +103,9 @@ def _numbers(job: Job, queries: Sequence[Query]) -> dict[str, Any]:
     }
 
 
-def _labels(queries: Sequence[Query], intended: Sequence[np.ndarray | None], horizon: int) -> dict[str, Any]:
+def _labels(
+    queries: Sequence[QueryRecord], intended: Sequence[np.ndarray | None], horizon: int
+) -> dict[str, Any]:
     """Intended actions, singly and in chunks; without intended ones, the executed ones, marked as padding."""
     steps = [query.steps for query in queries]
     chunks = [

@@ -19,10 +19,10 @@ from eval.collect.store import EpisodeStore
 from eval.policies.base import LoadedPolicy
 from eval.policies.sources import PolicySource, served
 from eval.records.schema import Outcome
-from eval.rollout.chunks import ActionError
+from eval.rollout.episode import WorldCache
+from eval.rollout.execution import ActionError
 from eval.rollout.interrupts import DeferredSignals
 from eval.rollout.plan import TaskPlan
-from eval.rollout.worlds import WorldCache
 from sim_envs.worker_process import WorkerConnection
 from sim_envs.workers import JobQueue, LostJob, run_in_workers
 from sim_envs.world import PhysicsError, World

@@ -11,10 +11,9 @@ from configs.console import visible_text
 from configs.errors import unknown
 from eval.loggers.logger import LoggerFactory, RunLogger
 from eval.metrics.statistics import wilson_95
-from eval.metrics.success import solved
 from eval.records.run_folders import Run
-from eval.records.schema import EpisodeResult, Outcome
-from eval.rollout.monitor import Monitor, MonitorFactory, Monitors
+from eval.records.schema import EpisodeResult, Outcome, solved
+from eval.rollout.monitor import Monitor, MonitorFactory
 from eval.rollout.plan import EpisodePlan
 
 _QUANTILES = ("p50", "p95")
@@ -30,7 +29,7 @@ def with_log(monitor: MonitorFactory, name: str | None) -> MonitorFactory:
     if name is None:
         return monitor
     log = functools.partial(LoggingMonitor, name=name, open_logger=choose_logger(name))
-    return lambda runs, plan: Monitors([log(runs, plan), monitor(runs, plan)])
+    return lambda runs, plan: Monitor.of(log(runs, plan), monitor(runs, plan))
 
 
 def choose_logger(name: str) -> LoggerFactory:

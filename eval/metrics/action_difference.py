@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float64
@@ -13,8 +14,7 @@ from sim_envs.world import EpisodeKey
 Chunk = Float64[np.ndarray, "horizon action"]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class EpisodeQueries:
+class EpisodeQueries(NamedTuple):
     """The queries of one episode in both runs."""
 
     key: EpisodeKey

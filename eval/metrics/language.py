@@ -1,18 +1,27 @@
-"""Grades texts against the ground truth, at request and on delivery.
+"""Grades texts against the ground truth, at request and on delivery, and sums grades over episodes.
 
 Texts are parsed by `sim_envs.truth.wording`; those that cannot be parsed are counted and not graded. Scores
 are counts out of totals, so that episodes, tasks and suites add up.
 """
 
+import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from eval.records.schema import Share, Shares, TextScores
-from eval.records.timing import Delivery
-from oxygen.policy.reply import TextFinished
-from sim_envs.truth.ground_truth import CompletedAction, Memory, Narration, Truth
+import numpy as np
+
+from eval.metrics.statistics import (
+    MeanDifference,
+    bounds,
+    cluster_bootstrap_95,
+    ratio_of_sums,
+)
+from eval.records.query_logs import QueryRecord, delivery_step
+from eval.records.schema import EpisodeResult, Share, Shares, TextScores
+from oxygen.policy.reply import Text
+from sim_envs.truth.ground_truth import Memory, Narration, Truth
 from sim_envs.truth.textual_memory import normalize, parse_textual_memory, write_textual_memory
 from sim_envs.truth.wording import narrate, parse_memory, parse_narration, remember
 
@@ -42,11 +51,13 @@ def grade_memory(predicted: Memory, truth: Truth) -> Shares:
     """
     items, true = _items(predicted), _items(truth.memory)
     right = len(items & true)
+    places = [truth.memory.done.index(action) for action in predicted.done if action in truth.memory.done]
+    pairs = list(combinations(places, 2))
     return {
         "precision": Share(hits=right, of=len(items)),
         "recall": Share(hits=right, of=len(true)),
         "f1": Share(hits=2 * right, of=len(items) + len(true)),
-        "order": _order(predicted.done, truth.memory.done),
+        "order": Share(hits=sum(first < second for first, second in pairs), of=len(pairs)),
     }
 
 
@@ -59,19 +70,15 @@ def grade_textual_memory(text: str, truth: Truth) -> Shares | None:
     if true is None:
         return None
     sentence = write_textual_memory(true)
+    said, meant = (Counter(normalize(each).split()) for each in (text, sentence))
     shares = {
         "exact": _hit(normalize(text) == normalize(sentence)),
-        "words": Share(hits=_word_f1(text, sentence), of=1),
+        "words": Share(hits=2 * (said & meant).total() / (said.total() + meant.total()), of=1),
     }
     if predicted is not None:
         right = (Counter(predicted) & Counter(true)).total()
         shares["predicates"] = Share(hits=2 * right, of=len(predicted) + len(true))
     return shares
-
-
-def _word_f1(text: str, true: str) -> float:
-    said, meant = (Counter(normalize(each).split()) for each in (text, true))
-    return 2 * (said & meant).total() / (said.total() + meant.total())
 
 
 def grade_part(task: str, text: str, truth: Truth) -> Share | None:
@@ -108,64 +115,59 @@ class EpisodeGrader:
 
     def __init__(self, *, control_hz: float) -> None:
         self._control_hz = control_hz
-        self._truths: list[Truth | None] = []
-        self._steps: list[int] = []
-        self._due: list[Delivery] = []  # at later control steps
-        self._last: defaultdict[str, _LastText] = defaultdict(_LastText)
+        self._issued: list[tuple[int, Truth | None]] = []  # control step and truth of each query
+        self._due: list[Text] = []  # at later control steps
         self._watched: Truth | None = None  # the last truth between queries
         self._tasks: defaultdict[str, _TaskGrader] = defaultdict(_TaskGrader)
 
-    def add(
-        self,
-        step: int,
-        truth: Truth | None,
-        deliveries: Sequence[Delivery],
-        truths: Sequence[Truth | None] = (),
-    ) -> None:
-        """Add one query.
-
-        Args:
-            step: Its control step.
-            truth: The truth at that step.
-            deliveries: The texts it delivered, until the first control step of the next query.
-            truths: The truth before each control step until the next query; empty if not known.
-        """
-        self._truths.append(truth)
-        self._steps.append(step)
-        self._due += sorted(deliveries, key=lambda delivery: delivery.step)
-        for now, true in enumerate(truths, start=step):
-            while self._due and self._due[0].step <= now:
-                delivery = self._due.pop(0)
-                if delivery.text.task in HEADLINES:
-                    self._last[delivery.text.task].replace(delivery.text)
-            if true is not None:
-                self._watched = true
-                for last in self._last.values():
-                    last.watch(true)
-        for delivery in deliveries:
-            text = delivery.text
+    def add(self, query: QueryRecord) -> None:
+        """Add one query, with the texts it delivered until the first control step of the next one."""
+        self._issued.append((query.step, query.truth))
+        self._due += sorted(query.delivered, key=delivery_step)
+        for text in query.delivered:
             if text.task in HEADLINES:
-                steps = delivery.step - self._steps[text.requested_query]
-                truths = self._truths[text.requested_query], delivery.truth
-                self._tasks[text.task].add(text, truths, steps / self._control_hz)
+                step, truth = self._issued[text.requested_query]
+                seconds = (delivery_step(text) - step) / self._control_hz
+                self._tasks[text.task].add(text, (truth, query.truth_on_delivery(text)), seconds)
+        for now in sorted(query.truths)[:-1]:  # the last step is the next query's
+            while self._due and delivery_step(self._due[0]) <= now:
+                text = self._due.pop(0)
+                if text.task in HEADLINES:
+                    self._tasks[text.task].deliver(text)
+            if (true := query.truths[now]) is not None:
+                self._watched = true
+                for task in self._tasks.values():
+                    task.watch(true)
 
     def scores(self) -> dict[str, TextScores]:
         """Language task to scores; tasks without finished texts are absent."""
-        known = [task for task in self._tasks if self._watched and true_text(task, self._watched) is not None]
-        current_s = {task: self._last[task].current_steps / self._control_hz for task in known}
-        return {task: grader.scores(current_s.get(task)) for task, grader in self._tasks.items()}
+        watched = self._watched
+        known = {name for name in self._tasks if watched and true_text(name, watched) is not None}
+        return {
+            name: task.scores(task.current_steps / self._control_hz if name in known else None)
+            for name, task in self._tasks.items()
+        }
 
 
 class _TaskGrader:
-    """Sums the scores of one language task."""
+    """Sums the scores of one language task, and the control steps in which its last text is true.
+
+    Attributes:
+        current_steps: These control steps, each weighted by the text's score at that step.
+    """
 
     def __init__(self) -> None:
         self._counts = {"texts": 0, "not_graded": 0, "oracle": 0}
         self._staleness_s = 0.0
         self._at_request: defaultdict[str, Share] = defaultdict(Share)
         self._on_delivery: defaultdict[str, Share] = defaultdict(Share)
+        self._last: Text | None = None
+        self._truth: Truth | None = None  # that `_score` of the last text is against
+        self._score = 0.0
+        self.current_steps = 0.0
 
-    def add(self, text: TextFinished, truths: tuple[Truth | None, Truth | None], seconds: float) -> None:
+    def add(self, text: Text, truths: tuple[Truth | None, Truth | None], seconds: float) -> None:
+        """Grade a text against the truth at its request and on its delivery, `seconds` later."""
         self._counts["texts"] += 1
         self._counts["oracle"] += text.reason == ORACLE
         self._staleness_s += seconds
@@ -180,7 +182,20 @@ class _TaskGrader:
             for measure, share in grade.items():
                 sums[measure] += share
 
+    def deliver(self, text: Text) -> None:
+        """Make a text the last one."""
+        self._last, self._truth = text, None
+
+    def watch(self, truth: Truth) -> None:
+        """Add a control step during which `truth` holds."""
+        if self._last is not None and truth != self._truth:
+            shares = grade_text(self._last.task, self._last.text, truth)
+            share = Share(of=1) if shares is None else shares[HEADLINES[self._last.task]]
+            self._truth, self._score = truth, share.hits / share.of if share.of else 1.0
+        self.current_steps += self._score
+
     def scores(self, current_s: float | None) -> TextScores:
+        """The sums."""
         return TextScores(
             **self._counts,
             at_request=dict(self._at_request),
@@ -188,31 +203,6 @@ class _TaskGrader:
             staleness_s=self._staleness_s,
             current_s=current_s,
         )
-
-
-class _LastText:
-    """The text of a language task that was delivered last, and for how many control steps it was true.
-
-    Attributes:
-        current_steps: Control steps, each weighted by the text's score at that step.
-    """
-
-    def __init__(self) -> None:
-        self._text: TextFinished | None = None
-        self._truth: Truth | None = None  # that `_score` is against
-        self._score = 0.0
-        self.current_steps = 0.0
-
-    def replace(self, text: TextFinished) -> None:
-        self._text, self._truth = text, None
-
-    def watch(self, truth: Truth) -> None:
-        """Add a control step during which `truth` holds."""
-        if self._text is not None and truth != self._truth:
-            shares = grade_text(self._text.task, self._text.text, truth)
-            share = Share(of=1) if shares is None else shares[HEADLINES[self._text.task]]
-            self._truth, self._score = truth, share.hits / share.of if share.of else 1.0
-        self.current_steps += self._score
 
 
 def grade_text(task: str, text: str, truth: Truth) -> Shares | None:
@@ -238,7 +228,140 @@ def _items(memory: Memory) -> frozenset[Any]:
     return frozenset(memory.done) | memory.facts
 
 
-def _order(predicted: Sequence[CompletedAction], true: Sequence[CompletedAction]) -> Share:
-    both = [true.index(action) for action in predicted if action in true]
-    pairs = list(combinations(both, 2))
-    return Share(hits=sum(first < second for first, second in pairs), of=len(pairs))
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LanguageRow:
+    """The fields of a language task's row that reports read; see `summarize_language`.
+
+    Attributes:
+        n_texts: Finished texts.
+        n_not_graded: Texts that could not be parsed.
+        at_request: Measure to percentage, against the truth when the text was requested.
+        on_delivery: The same against the truth on delivery.
+        n_oracle: Texts written by the oracle from the truth; absent (0) in bundled results.
+    """
+
+    n_texts: int
+    n_not_graded: int
+    at_request: Mapping[str, Mapping[str, Any]]
+    on_delivery: Mapping[str, Mapping[str, Any]]
+    n_oracle: int = 0
+
+
+def summarize_language(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
+    """Language task to its row; empty if no text was finished.
+
+    `at_request` and `on_delivery` map each measure to its percentage over all graded texts (`pc`), the 95 %
+    bootstrap interval over episodes (`ci95`; None for one episode, or if all agree) and the number of
+    decisions (`n`). `current` is currency: the percentage of simulated time in which the text delivered last
+    is true, memories by the F1 of their items; None on clock `paused`. `lost` is the drop of the headline
+    measure from request to delivery in percentage points, `staleness_ms` the mean simulated time between.
+    """
+    rows = {}
+    for task, headline in HEADLINES.items():
+        scores = [episode.texts[task] for episode in episodes if task in episode.texts]
+        if scores:
+            at_request = [score.at_request for score in scores]
+            on_delivery = [score.on_delivery for score in scores]
+            headlines = [[share.get(headline, Share()) for share in x] for x in (at_request, on_delivery)]
+            current = None
+            if (columns := _current_columns(task, episodes)) is not None:
+                interval = cluster_bootstrap_95(ratio_of_sums, *columns, method="percentile")
+                percent = 100 * float(ratio_of_sums(*columns))
+                current = {"pc": percent, "ci95": bounds(interval, 100), "n": len(episodes)}
+            rows[task] = {
+                "n_texts": sum(score.texts for score in scores),
+                "n_not_graded": sum(score.not_graded for score in scores),
+                "n_oracle": sum(score.oracle for score in scores),
+                "staleness_ms": _staleness_ms(scores),
+                "at_request": _percentages(at_request),
+                "on_delivery": _percentages(on_delivery),
+                "lost": difference(*headlines),
+                "current": current,
+            }
+    return rows
+
+
+def currency_differences(
+    pairs: Sequence[tuple[EpisodeResult, EpisodeResult]],
+) -> dict[str, MeanDifference]:
+    """Language task to the currency of its texts in both runs, percent, and B minus A in points.
+
+    Over pairs (A, B), for tasks that both runs have texts of; the interval is over episodes.
+    """
+    found = {}
+    for task in HEADLINES:
+        a, b = (_current_columns(task, [pair[side] for pair in pairs]) for side in (0, 1))
+        if a is not None and b is not None:
+            percent = [100 * float(ratio_of_sums(*columns)) for columns in (a, b)]
+            found[task] = MeanDifference(
+                a=percent[0],
+                b=percent[1],
+                difference=percent[1] - percent[0],
+                ci95=cluster_bootstrap_95(_rise, *a, *b, method="percentile"),
+                n_pairs=len(pairs),
+            )
+    return found
+
+
+def _current_columns(task: str, episodes: Sequence[EpisodeResult]) -> tuple[np.ndarray, np.ndarray] | None:
+    """Seconds in which the last text was true, and all seconds, by episode.
+
+    An episode without a text counts as one in which nothing was true. None if no episode has a text of the
+    task, or one with texts has no record of it.
+    """
+    seconds = [episode.texts[task].current_s if task in episode.texts else 0.0 for episode in episodes]
+    total = np.array([episode.simulated_s or 0.0 for episode in episodes])
+    if None in seconds or not total.sum() or not any(task in episode.texts for episode in episodes):
+        return None
+    return np.array(seconds, np.float64), total
+
+
+def mean_staleness_ms(episodes: Sequence[EpisodeResult]) -> float | None:
+    """Mean simulated milliseconds from request to delivery over all texts; None without texts."""
+    scores = [episode.texts[task] for episode in episodes for task in HEADLINES if task in episode.texts]
+    return _staleness_ms(scores) if scores else None
+
+
+def _staleness_ms(scores: Sequence[TextScores]) -> float:
+    return 1e3 * sum(score.staleness_s for score in scores) / sum(score.texts for score in scores)
+
+
+def _percentages(shares: Sequence[Mapping[str, Share]]) -> dict[str, Any]:
+    measures = dict.fromkeys(measure for share in shares for measure in share)
+    rows = {m: percentage([share.get(m, Share()) for share in shares]) for m in measures}
+    return {measure: row for measure, row in rows.items() if row is not None}
+
+
+def percentage(shares: Sequence[Share]) -> dict[str, Any] | None:
+    """Pooled percentage with interval; None if all totals are 0."""
+    hits, of = _columns([share for share in shares if share.of])
+    if not len(of):
+        return None
+    return {
+        "pc": 100 * float(hits.sum() / of.sum()),
+        "ci95": bounds(cluster_bootstrap_95(ratio_of_sums, hits, of), 100),
+        "n": int(of.sum()),
+    }
+
+
+def difference(before: Sequence[Share], after: Sequence[Share]) -> dict[str, Any] | None:
+    """Drop in percentage points, paired by episode; None if no episode has both."""
+    both = [pair for pair in zip(before, after, strict=True) if all(share.of for share in pair)]
+    if not both:
+        return None
+    columns = (*_columns([pair[0] for pair in both]), *_columns([pair[1] for pair in both]))
+    return {"pc": 100 * float(_fall(*columns)), "ci95": bounds(cluster_bootstrap_95(_fall, *columns), 100)}
+
+
+def _columns(shares: Sequence[Share]) -> tuple[np.ndarray, np.ndarray]:
+    return np.array([share.hits for share in shares], float), np.array([share.of for share in shares], float)
+
+
+def _rise(a: np.ndarray, of_a: np.ndarray, b: np.ndarray, of_b: np.ndarray, axis: int = -1) -> np.ndarray:
+    return 100 * (ratio_of_sums(b, of_b, axis) - ratio_of_sums(a, of_a, axis))
+
+
+def _fall(
+    hits: np.ndarray, of: np.ndarray, later_hits: np.ndarray, later_of: np.ndarray, axis: int = -1
+) -> np.ndarray:
+    return ratio_of_sums(hits, of, axis) - ratio_of_sums(later_hits, later_of, axis)

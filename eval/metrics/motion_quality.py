@@ -15,6 +15,7 @@ from jaxtyping import Float64, Int
 
 from configs.interface import ActionSpec
 from eval.metrics.statistics import MeanDifference, bounds, cluster_bootstrap_95, mean_difference
+from eval.records.query_logs import QueryRecord
 from eval.records.schema import EpisodeResult, MotionQuality, Outcome
 
 _HOLDING = -1
@@ -60,19 +61,12 @@ class EpisodeMotion:
         self._chunks: list[int] = []
         self._path: list[np.ndarray] = []
 
-    def add(
-        self, executed: Sequence[np.ndarray], chunks: Sequence[int | None], end_effector: Sequence[np.ndarray]
-    ) -> None:
-        """Add the control steps until the next query.
-
-        Args:
-            executed: The action of each control step.
-            chunks: The query that each is from; None while the robot holds still.
-            end_effector: Positions (m) before the first step and after each; empty if not known.
-        """
-        self._executed.extend(executed)
-        self._chunks.extend(_HOLDING if chunk is None else chunk for chunk in chunks)
-        self._path.extend(end_effector[1 if self._path else 0 :])
+    def add(self, query: QueryRecord) -> None:
+        """Add a query and the control steps until the next one."""
+        self._executed.extend(query.executed)
+        for chunk, _, steps in query.spans:
+            self._chunks.extend([_HOLDING if chunk is None else chunk] * steps)
+        self._path.extend(query.end_effector[1 if self._path else 0 :])
 
     def quality(self) -> MotionQuality:
         """The measures of the control steps so far."""
@@ -114,12 +108,15 @@ def chunk_jump_ratio(
     Holding still counts as a chunk, whose inside is left out. None without a change of chunk, or if no action
     changes inside one.
 
-    Args:
-        actions: The executed actions.
-        chunks: The query that each is from; negative while the robot holds still.
-        spec: Conventions of the actions.
+    `chunks` is the query that each action is from; negative while the robot holds still.
     """
-    arm = actions[:, ~np.isin(np.arange(spec.size), _gripper_places(spec))]
+    sizes = {part.name: part.size for part in spec.channels}
+    grippers = [
+        spec.channel(gripper.name) + place
+        for gripper in spec.grippers
+        for place in range(sizes[gripper.name])
+    ]
+    arm = np.delete(actions, grippers, axis=1)
     if spec.limits is not None:
         arm = np.clip(arm, *spec.limits)
     jumps = np.linalg.norm(np.diff(arm, axis=0), axis=1)
@@ -138,10 +135,3 @@ def gripper_toggles(actions: Float64[np.ndarray, "step action"], spec: ActionSpe
         closing = np.abs(commands - gripper.closed) < np.abs(commands - gripper.open)
         toggles += int((closing[1:] != closing[:-1]).sum())
     return toggles
-
-
-def _gripper_places(spec: ActionSpec) -> list[int]:
-    """Indices of the grippers' channels."""
-    sizes = {part.name: part.size for part in spec.channels}
-    firsts = {gripper.name: spec.channel(gripper.name) for gripper in spec.grippers}
-    return [first + place for name, first in firsts.items() for place in range(sizes[name])]

@@ -43,9 +43,7 @@ def verdict_of(interval: Interval, margin: float) -> Verdict:
     As in the figure for non-inferiority trials of the CONSORT statement (Piaggio et al. 2012, JAMA 308:2594):
     each bound alone is a one-sided test at 2.5 %.
 
-    Args:
-        interval: Of the difference.
-        margin: Non-inferiority margin, above 0, in the interval's unit.
+    The non-inferiority margin is above 0, in the interval's unit.
     """
     if interval.low > 0:
         return Verdict.SUPERIOR
@@ -115,3 +113,12 @@ def episodes_needed(counts: PairCounts, margin: float) -> int | None:
     if root > distance * math.sqrt(_MAX_EPISODES):
         return None
     return math.ceil((root / distance) ** 2)
+
+
+ERROR_BUDGET = 2.0
+"""Percent of a run's episodes: by how much counting errors as failures could lower the success rate."""
+
+
+def exceeds(n_errors: int, n_episodes: int, *, budget: float = ERROR_BUDGET) -> bool:
+    """Whether more than `budget` percent of the episodes ended in an error."""
+    return 100 * n_errors > budget * n_episodes

@@ -1,13 +1,24 @@
-"""Metrics of simulated time: time to success, query rate, held control steps."""
+"""Metrics of simulated time: time to success of one run and of two, query rate, held control steps."""
 
+import dataclasses
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from eval.metrics.statistics import bounds, cluster_bootstrap_95
-from eval.records.schema import EpisodeResult, Outcome
+from eval.metrics.statistics import (
+    Interval,
+    MeanDifference,
+    agreed,
+    bounds,
+    cluster_bootstrap_95,
+    mean_difference,
+    ratio_of_sums,
+    wilson_95,
+)
+from eval.records.schema import EpisodeResult, Outcome, graded_only, solved
 
 
 def restricted_s(episode: EpisodeResult, limits_s: Mapping[str, float]) -> float | None:
@@ -23,9 +34,7 @@ def summarize_time(graded: Sequence[EpisodeResult], limits_s: Mapping[str, float
 
     All are None if no episode recorded its simulated time.
 
-    Args:
-        graded: The episodes.
-        limits_s: Each suite's step limit in simulated seconds, as far as it is known.
+    `limits_s` is each suite's step limit in simulated seconds, as far as it is known.
 
     Returns:
         `restricted_mean_s`: mean simulated seconds to success, where an unsolved episode counts as its limit,
@@ -62,3 +71,100 @@ def summarize_time(graded: Sequence[EpisodeResult], limits_s: Mapping[str, float
 
 def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TimeRatio:
+    """Ratio of simulated times to success, B over A, over episodes that both runs solved.
+
+    Attributes:
+        ratio: Geometric mean of the episodes' ratios; below 1, B is faster.
+        ci95: 95 % bootstrap interval over episodes; None if undefined.
+        n_pairs: Episodes solved by both.
+    """
+
+    ratio: float
+    ci95: Interval | None
+    n_pairs: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CurvePoint:
+    """Percentage of episodes solved by a time, with a pointwise 95 % Wilson interval.
+
+    Attributes:
+        seconds: Simulated time.
+        percent: Solved until then, of all graded episodes; `low` and `high` are the interval's ends.
+    """
+
+    seconds: float
+    percent: float
+    low: float
+    high: float
+
+
+def time_ratio(pairs: Sequence[tuple[EpisodeResult, EpisodeResult]]) -> TimeRatio | None:
+    """The ratio over pairs (A, B) that both solved; None if there is none, or no time was recorded.
+
+    The mean is taken over logarithms, so swapping the runs inverts ratio and interval. If at least six ratios
+    all agree, the interval has no width: the median ratio then has that value with 97 % confidence.
+    """
+    seconds = [(a.success_s, b.success_s) for a, b in pairs]
+    logs = np.array([math.log(b / a) for a, b in seconds if a and b])
+    if not len(logs):
+        return None
+    ratio, found = math.exp(logs.mean()), cluster_bootstrap_95(np.mean, logs, method="percentile")
+    interval = found and Interval(low=math.exp(found.low), high=math.exp(found.high))
+    return TimeRatio(ratio=ratio, ci95=interval or agreed(ratio, len(logs)), n_pairs=len(logs))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RestrictedTimes:
+    """Restricted mean times of two runs: mean time to success, where an unsolved episode counts as its limit.
+
+    Attributes:
+        seconds: Simulated seconds in A and B, and their difference.
+        ratio: B's mean over A's; below 1, B is faster.
+        ci95: Its 95 % bootstrap interval over episodes; None if undefined.
+    """
+
+    seconds: MeanDifference
+    ratio: float
+    ci95: Interval | None
+
+
+def restricted_times(
+    pairs: Sequence[tuple[EpisodeResult, EpisodeResult]], limits_s: Mapping[str, float]
+) -> RestrictedTimes | None:
+    """The restricted mean times over graded pairs (A, B); None if there is none, or no time was recorded.
+
+    Pairs of which no episode was solved say nothing of how long success takes: there is no interval then.
+    """
+    both = [(restricted_s(a, limits_s), restricted_s(b, limits_s)) for a, b in pairs]
+    seconds = [(a, b) for a, b in both if a is not None and b is not None]
+    difference = mean_difference(seconds)
+    if difference is None or not difference.a or not difference.b:
+        return None
+    ratio = difference.b / difference.a
+    interval = cluster_bootstrap_95(ratio_of_sums, *np.array(seconds).T[::-1], method="percentile")
+    if not any(solved(episode) for pair in pairs for episode in pair):
+        return RestrictedTimes(seconds=dataclasses.replace(difference, ci95=None), ratio=ratio, ci95=None)
+    return RestrictedTimes(seconds=difference, ratio=ratio, ci95=interval or agreed(ratio, len(seconds)))
+
+
+def success_curve(results: Sequence[EpisodeResult]) -> list[CurvePoint]:
+    """Step function of the graded episodes solved over time, from 0 s to the longest episode.
+
+    Empty if no episode is graded or one lacks its time.
+    """
+    graded = graded_only(results)
+    lengths = [episode.simulated_s for episode in graded if episode.simulated_s is not None]
+    if not graded or len(lengths) < len(graded):
+        return []
+    times = np.sort([e.simulated_s for e in graded if solved(e) and e.simulated_s is not None])
+    at = sorted({0.0, *times.tolist(), max(lengths)})
+    curve = []
+    for seconds, count in zip(at, np.searchsorted(times, at, side="right").tolist(), strict=True):
+        low, high = bounds(wilson_95(count, len(graded)), 100) or (0.0, 100.0)
+        curve.append(CurvePoint(seconds=seconds, percent=100 * count / len(graded), low=low, high=high))
+    return curve

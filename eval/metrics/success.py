@@ -13,14 +13,15 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eval.metrics.language_results import mean_staleness_ms, summarize_language
+import numpy as np
+
+from eval.metrics.language import mean_staleness_ms, summarize_language
 from eval.metrics.motion_quality import summarize_motion
-from eval.metrics.progress import summarize_progress
 from eval.metrics.simulated_time import summarize_time
-from eval.metrics.statistics import bounds, quantiles, wilson_95
+from eval.metrics.statistics import bounds, cluster_bootstrap_95, quantiles, wilson_95
 from eval.records.query_logs import QueryRecord, read_queries
 from eval.records.reader import read_episodes, read_identity
-from eval.records.schema import EpisodeResult, Outcome, RunFolder
+from eval.records.schema import EpisodeResult, Outcome, RunFolder, graded_only, solved
 from sim_envs.world import EpisodeKey
 
 LATENCY_STAGES = ("action", "frame")
@@ -73,16 +74,26 @@ def aggregate(
 ) -> dict[str, Any]:
     """One row of a table; all fields but `n_errors` are over graded episodes.
 
-    Args:
-        episodes: The episodes.
-        timings: Their latencies.
-        limits_s: Each suite's step limit in simulated seconds, as far as it is known.
+    `limits_s` is each suite's step limit in simulated seconds, as far as it is known.
     """
     graded = graded_only(episodes)
     successes = sum(map(solved, graded))
     policy_s = sum(episode.policy_s for episode in graded)
     tokens = sum(episode.tokens for episode in graded)
     compiles = [e.compiles_after_warm_up for e in graded if e.compiles_after_warm_up is not None]
+
+    def pooled(name: str) -> list[float]:
+        return [value for episode in graded for value in timings[episode.key].get(name, ())]
+
+    latency_ms = {stage: summary for stage in LATENCY_STAGES if (summary := quantiles(pooled(stage)))}
+    charged = {
+        until: statistics.fmean(ms) for until in ("actions", "busy") if (ms := pooled(f"charged_{until}"))
+    }
+    control_steps = {
+        name: {"median": statistics.median(steps), "least": min(steps), "most": max(steps)}
+        for name in ("a", "b")
+        if (steps := pooled(name))
+    }
     return {
         "n_episodes": len(graded),
         "n_success": successes,
@@ -91,11 +102,11 @@ def aggregate(
         "pc_success": 100 * successes / len(graded) if graded else None,
         "pc_success_ci95": bounds(wilson_95(successes, len(graded)), 100),
         **summarize_progress(graded),
-        "mean_steps": _mean([episode.steps for episode in graded]),
+        "mean_steps": statistics.fmean(episode.steps for episode in graded) if graded else None,
         **summarize_time(graded, limits_s),
-        "latency_ms": _latency(graded, timings),
-        "charged_ms": _charged(graded, timings),
-        "control_steps": _control_steps(graded, timings),
+        "latency_ms": latency_ms,
+        "charged_ms": charged or None,
+        "control_steps": control_steps or None,
         "tokens": tokens,
         "compiles_after_warm_up": max(compiles, default=None),
         "policy_s": policy_s,
@@ -120,32 +131,6 @@ def timings_of(queries: Iterable[QueryRecord]) -> dict[str, list[float]]:
             timings["b"].append(query.steps)
     timings["b"] = timings["b"][:-1]  # the end of the episode cuts the last one
     return dict(timings)
-
-
-def _latency(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, dict[str, float]]:
-    pooled = {
-        stage: quantiles(value for episode in episodes for value in timings[episode.key].get(stage, ()))
-        for stage in LATENCY_STAGES
-    }
-    return {stage: summary for stage, summary in pooled.items() if summary}
-
-
-def _charged(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, float] | None:
-    charged = {
-        until: _mean([ms for episode in episodes for ms in timings[episode.key].get(f"charged_{until}", ())])
-        for until in ("actions", "busy")
-    }
-    found = {until: ms for until, ms in charged.items() if ms is not None}
-    return found or None
-
-
-def _control_steps(episodes: Sequence[EpisodeResult], timings: Timings) -> dict[str, Any] | None:
-    found = {}
-    for name in ("a", "b"):
-        steps = [step for episode in episodes for step in timings[episode.key].get(name, ())]
-        if steps:
-            found[name] = {"median": statistics.median(steps), "least": min(steps), "most": max(steps)}
-    return found or None
 
 
 def _task(
@@ -195,19 +180,20 @@ def _grouped(
     return dict(groups)
 
 
-def graded_only(episodes: Sequence[EpisodeResult]) -> list[EpisodeResult]:
-    """The episodes that are not errors."""
-    return [episode for episode in episodes if episode.outcome is not Outcome.ERROR]
-
-
-def solved(episode: EpisodeResult) -> bool:
-    """Whether the task was solved."""
-    return episode.outcome is Outcome.SUCCESS
-
-
 def _videos(episodes: Sequence[EpisodeResult]) -> list[str]:
     return [episode.video for episode in episodes if episode.video is not None]
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
+def summarize_progress(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
+    """Mean progress of graded episodes, percent, with a bootstrap interval over episodes.
+
+    Both are None if progress equals success or is not recorded for all episodes; the interval also if all
+    values are equal.
+    """
+    shares = [episode.progress for episode in episodes if episode.progress is not None]
+    solved = [float(episode.outcome is Outcome.SUCCESS) for episode in episodes]
+    if len(shares) < len(episodes) or shares == solved:
+        return {"pc_progress": None, "pc_progress_ci95": None}
+    values = np.array(shares, np.float64)
+    interval = cluster_bootstrap_95(np.mean, values, method="percentile")
+    return {"pc_progress": 100 * float(values.mean()), "pc_progress_ci95": bounds(interval, 100)}

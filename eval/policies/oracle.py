@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from configs.language_task import LanguageTaskConfig
 from eval.metrics.language import HEADLINES, ORACLE, true_text
-from oxygen.policy.reply import TextFinished, TextRequest
+from oxygen.policy.reply import Text, TextRequest
 from oxygen.presets.language_tasks import language_task
 from sim_envs.truth.wording import WORDINGS
 from sim_envs.world import EpisodeKey, World
@@ -26,7 +26,7 @@ class Oracle:
         self._wording = key.digest() % WORDINGS
         self._query = self._request = 0
 
-    def write(self) -> tuple[tuple[TextRequest, ...], tuple[TextFinished, ...]]:
+    def write(self) -> tuple[tuple[TextRequest, ...], tuple[Text, ...]]:
         """The texts of the next query, as requested and as finished."""
         due = [task.name for task in self._tasks for _ in task.arrivals.due(0, self._query)]
         truth = self._world.truth() if due else None
@@ -39,9 +39,9 @@ class Oracle:
         )
         return requested, finished
 
-    def _text(self, task: str, text: str) -> TextFinished:
+    def _text(self, task: str, text: str) -> Text:
         self._request += 1
-        return TextFinished(
+        return Text(
             task=task,
             request_id=self._request - 1,
             requested_query=self._query,

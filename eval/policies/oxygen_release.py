@@ -15,7 +15,7 @@ from configs.schema import Mode
 from configs.validation import invalid
 from eval.policies.base import BadAnswerError
 from eval.policies.remote import PolicyClient, RemotePolicy
-from oxygen.policy.reply import EpisodeEnd, Reply, TextFinished, TextRequest
+from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest
 from oxygen.robots.openpi_keys import OpenpiKeys
 from sim_envs.world import EpisodeKey, Observation
 
@@ -268,7 +268,7 @@ class OxygenReleasePolicy(RemotePolicy):
         self._running[update.number] = _Running(request=request, before_ms=before_ms)
         return request
 
-    def _continue(self, update: "_Update") -> TextFinished | None:
+    def _continue(self, update: "_Update") -> Text | None:
         """Follow a text; returns it when it is finished."""
         if update.number not in self._running:
             known = "has finished" if update.number in self._ended else "was never requested"
@@ -278,7 +278,7 @@ class OxygenReleasePolicy(RemotePolicy):
         running = self._running.pop(update.number)
         self._ended.add(update.number)
         stops = update.stopped and self._metadata.text_stop_condition == "eos"
-        return TextFinished(
+        return Text(
             task=TASK,
             request_id=update.number,
             requested_query=running.request.query,

@@ -16,7 +16,7 @@ from configs.schema import Mode
 from configs.validation import invalid
 from eval.policies.base import BadAnswerError
 from eval.policies.remote import PolicyClient, RemotePolicy
-from oxygen.policy.reply import EpisodeEnd, Reply, TextFinished, TextRequest
+from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest
 from oxygen.robots.openpi_keys import OpenpiKeys, keys_of_policy
 from sim_envs.world import EpisodeKey, Observation
 
@@ -167,7 +167,7 @@ class OxygenServerPolicy(RemotePolicy):
     def _about_query(self, **flags: bool) -> dict[str, Any]:
         return {EXTENSION: {"episode": self._episode, "query": self._query, **flags}}
 
-    def _received(self, text: TextFinished, wire_ms: float) -> TextFinished:
+    def _received(self, text: Text, wire_ms: float) -> Text:
         """The text, with the time on the wire added to its latency."""
         if not 0 <= text.requested_query <= self._query:
             raise BadAnswerError(
@@ -180,7 +180,7 @@ class OxygenServerPolicy(RemotePolicy):
 class _Language:
     """The language part of an answer."""
 
-    texts: tuple[TextFinished, ...] = ()
+    texts: tuple[Text, ...] = ()
     requested: tuple[TextRequest, ...] = ()
     dropped: tuple[TextRequest, ...] = ()
     tokens: int = 0

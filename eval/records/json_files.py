@@ -47,8 +47,11 @@ def json_line(record: Mapping[str, Any]) -> bytes:
 
 def append_json_line(path: Path, record: Mapping[str, Any]) -> None:
     """Append one record in a single write; it is on disk when this returns."""
-    _drop_torn_line(path)
-    with path.open("ab") as lines:
+    with path.open("ab+") as lines:
+        if lines.tell():
+            lines.seek(-1, os.SEEK_END)
+            if lines.read(1) != b"\n":  # of a write that was cut off
+                lines.truncate(path.read_bytes().rfind(b"\n") + 1)
         lines.write(json_line(record))
         lines.flush()
         os.fsync(lines.fileno())
@@ -66,25 +69,8 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)  # where the disk is full
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Flush the folder's entries to disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(path.parent, os.O_RDONLY)  # the folder's entry, too
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _drop_torn_line(path: Path) -> None:
-    """Truncate an incomplete last line; the file is read only if there is one."""
-    if not path.exists():
-        return
-    with path.open("rb+") as lines:
-        if not lines.seek(0, os.SEEK_END):
-            return
-        lines.seek(-1, os.SEEK_END)
-        if lines.read(1) != b"\n":
-            lines.truncate(path.read_bytes().rfind(b"\n") + 1)

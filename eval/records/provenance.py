@@ -29,11 +29,14 @@ def git_state() -> dict[str, Any]:
 
     A package installed or copied into another repository does not have that repository's commits.
     """
-    if not _is_checkout(_ROOT):
+    top, project = _git("rev-parse", "--show-toplevel"), _ROOT / "pyproject.toml"
+    name = None
+    if top is not None and Path(top).resolve() == _ROOT and project.is_file():
+        name = tomllib.loads(project.read_text(encoding="utf-8")).get("project", {}).get("name")
+    if name != _PROJECT:
         return {"commit": None, "dirty": None}
-    commit = _git("rev-parse", "HEAD")
     changes = _git("status", "--porcelain")
-    return {"commit": commit, "dirty": None if changes is None else bool(changes)}
+    return {"commit": _git("rev-parse", "HEAD"), "dirty": None if changes is None else bool(changes)}
 
 
 @functools.cache
@@ -71,15 +74,6 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
-
-
-def _is_checkout(root: Path) -> bool:
-    """Whether `root` is the root of this project's repository."""
-    top, project = _git("rev-parse", "--show-toplevel"), root / "pyproject.toml"
-    if top is None or Path(top).resolve() != root or not project.is_file():
-        return False
-    content = tomllib.loads(project.read_text(encoding="utf-8"))
-    return bool(content.get("project", {}).get("name") == _PROJECT)
 
 
 def _git(*arguments: str) -> str | None:

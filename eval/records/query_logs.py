@@ -1,56 +1,157 @@
-"""Reads query logs."""
+"""The record of a query, and the query logs that hold one per line."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, UInt8
 
+from configs.action_prefix import ActionPrefix
 from configs.errors import UsageError
+from configs.latency import Latency
 from eval.records.json_files import read_json_lines
 from eval.records.schema import RunFolder
-from eval.records.timing import Delivery, Latency
-from oxygen.policy.reply import TextFinished, TextRequest, TextTimes
+from oxygen.policy.reply import Text, TextRequest, TextTimes
 from sim_envs.truth.ground_truth import CompletedAction, Fact, Memory, Narration, Phase, Truth, Verb
 from sim_envs.truth.nouns import Nouns
-from sim_envs.world import EpisodeKey
+from sim_envs.world import EpisodeKey, Observation
+
+
+class ActionSpan(NamedTuple):
+    """Consecutive control steps that execute one chunk, or hold still.
+
+    Attributes:
+        chunk: The query whose actions are executed; None while holding.
+        first: Index of the first action in its chunk.
+        steps: Number of control steps.
+    """
+
+    chunk: int | None
+    first: int
+    steps: int
+
+
+class Snapshot(NamedTuple):
+    """Image of a camera at a control step between two queries, for the video only."""
+
+    step: int
+    camera: str
+    image: UInt8[np.ndarray, "height width 3"]
+
+
+_NO_OBSERVATION = Observation(images={}, state=np.empty(0), language="")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QueryRecord:
-    """A query of a query log, with the fields that reports read.
+    """One policy call and the control steps until the next one.
 
     Attributes:
-        actions: The chunk of actions; NaN where the file holds null.
-        timings_ms: Stage to milliseconds.
-        step: Control step at which it was issued.
+        index: Number of the query in the episode.
+        actions: The chunk of actions; NaN where the log has null.
+        timings_ms: The policy's stages, and the world's: `observe` (render) and `advance` (physics).
+        step: Control step at which it was issued, and the observation taken.
         steps: Control steps until the next query.
+        latency: Simulated latency; None on clock `paused`, whose logs lack the fields up to `action_prefix`.
         actions_step: Control step from which its actions could be executed.
         free_step: Control step from which the next query could be issued.
-        spans: Query whose chunk was executed (None while the robot was held still), index of the first
-            action, and number of control steps, in order; empty on clock `paused`.
+        continued: Steps that executed the previous chunk until the actions were available.
+        held: Steps in which the robot held still.
         skipped: Leading actions of the chunk that were skipped.
-        latency: Simulated latency; None on clock `paused`.
+        spans: Actions executed until the next query, in order.
+        blended: Actions of the chunk that were averaged with the previous chunk.
+        action_prefix: Actions towards which denoising was guided; None if it was not.
+        tokens: Language tokens decoded.
         requested: Texts requested in it.
         delivered: Texts finished in it and delivered before the episode ended.
         dropped: Requests dropped in it for lack of a slot.
-        truth: Ground truth; None if the world provides none.
+        truths: Control step to ground truth: at the query, at deliveries, and in a running episode with a
+            clock at every step until the next query. None if the world provides none.
+        cancelled: Texts finished too late to be delivered. This and the following fields are not logged.
+        executed: The action of each control step.
+        end_effector: Its position (m) before the first of them and after each; empty if not known.
+        observation: The policy's input.
+        pictures: Images between queries, for the video.
+        success: Whether the task was solved afterwards.
+        progress: Fraction of the task's criteria met afterwards.
     """
 
+    index: int = 0
     actions: Float64[np.ndarray, "horizon action"]
     timings_ms: Mapping[str, float]
     step: int = 0
     steps: int = 0
+    latency: Latency | None = None
     actions_step: int = 0
     free_step: int = 0
-    spans: Sequence[tuple[int | None, int, int]] = ()
+    continued: int = 0
+    held: int = 0
     skipped: int = 0
-    latency: Latency | None = None
+    spans: Sequence[ActionSpan] = ()
+    blended: int = 0
+    action_prefix: ActionPrefix | None = None
+    tokens: int = 0
     requested: Sequence[TextRequest] = ()
-    delivered: Sequence[Delivery] = ()
+    delivered: Sequence[Text] = ()
     dropped: Sequence[TextRequest] = ()
-    truth: Truth | None = None
+    truths: Mapping[int, Truth | None] = dataclasses.field(default_factory=dict)
+    cancelled: int = 0
+    executed: Sequence[np.ndarray] = ()
+    end_effector: Sequence[np.ndarray] = ()
+    observation: Observation = _NO_OBSERVATION
+    pictures: Sequence[Snapshot] = ()
+    success: bool = False
+    progress: float = 0.0
+
+    @property
+    def truth(self) -> Truth | None:
+        """Ground truth at the observation; None if the world provides none."""
+        return self.truths.get(self.step)
+
+    def truth_on_delivery(self, text: Text) -> Truth | None:
+        """Ground truth when a text of `delivered` was delivered; None if the world provides none."""
+        return None if text.step is None else self.truths.get(text.step)
+
+    def to_json(self) -> dict[str, Any]:
+        """One line of the query log."""
+        timing: dict[str, Any] = {}
+        if self.latency is not None:
+            timing = {
+                "latency": dataclasses.asdict(self.latency),
+                "actions_step": self.actions_step,
+                "free_step": self.free_step,
+                "continued": self.continued,
+                "held": self.held,
+                "skipped": self.skipped,
+                "spans": self.spans,
+                **({"blended": self.blended} if self.blended else {}),
+            }
+            if self.action_prefix is not None:
+                timing["action_prefix"] = dataclasses.asdict(self.action_prefix)
+        finished = [dataclasses.asdict(text) for text in self.delivered]
+        for record, text in zip(finished, self.delivered, strict=True):
+            if text.step != self.step:
+                record["truth"] = _truth_to_json(self.truth_on_delivery(text))
+        return {
+            "query": self.index,
+            "step": self.step,
+            "steps": self.steps,
+            "timings_ms": {stage: round(milliseconds, 4) for stage, milliseconds in self.timings_ms.items()},
+            **timing,
+            "tokens": self.tokens,
+            "actions": self.actions.tolist(),
+            "requested": [dataclasses.asdict(request) for request in self.requested],
+            "finished": finished,
+            "dropped": [dataclasses.asdict(request) for request in self.dropped],
+            "truth": _truth_to_json(self.truth),
+        }
+
+
+def delivery_step(text: Text) -> int:
+    """Control step at which a delivered text was delivered."""
+    assert text.step is not None
+    return text.step
 
 
 def read_queries(folder: RunFolder, key: EpisodeKey) -> list[QueryRecord]:
@@ -62,43 +163,64 @@ def read_queries(folder: RunFolder, key: EpisodeKey) -> list[QueryRecord]:
     path, queries = folder.queries_path(key), []
     for number, record in enumerate(read_json_lines(path), start=1):
         try:
-            queries.append(parse_query(record))
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            queries.append(_parse_query(record))
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, UsageError) as error:
             raise UsageError(f"{path}, line {number} is not a query: {error!r}") from None
     return queries
 
 
-def parse_query(record: Mapping[str, Any]) -> QueryRecord:
-    """The query of one line of a query log."""
-    actions = np.atleast_2d(np.array(record["actions"], dtype=np.float64))
-    step = int(record.get("step", 0))
+def _parse_query(record: Mapping[str, Any]) -> QueryRecord:
+    step, delivered = int(record.get("step", 0)), []
+    truths = {step: _parse_truth(record.get("truth"))}
+    for fields in record.get("finished", ()):
+        at = int(fields.get("step", step))
+        if "truth" in fields:
+            truths[at] = _parse_truth(fields["truth"])
+        times = None if fields["times"] is None else TextTimes(**fields["times"])
+        known: dict[str, Any] = {**fields, "step": at, "times": times}
+        known.pop("truth", None)
+        delivered.append(Text(**known))
     return QueryRecord(
-        actions=actions,
+        index=int(record.get("query", 0)),
+        actions=np.atleast_2d(np.array(record["actions"], dtype=np.float64)),
         timings_ms=dict(record["timings_ms"]),
         step=step,
         steps=int(record.get("steps", 0)),
+        latency=Latency(**record["latency"]) if "latency" in record else None,
         actions_step=int(record.get("actions_step", step)),
         free_step=int(record.get("free_step", step)),
-        spans=[(chunk, first, steps) for chunk, first, steps in record.get("spans", ())],
+        continued=int(record.get("continued", 0)),
+        held=int(record.get("held", 0)),
         skipped=int(record.get("skipped", 0)),
-        latency=Latency(**record["latency"]) if "latency" in record else None,
-        requested=[TextRequest(**text) for text in record.get("requested", ())],
-        delivered=[_delivery(text, record) for text in record.get("finished", ())],
-        dropped=[TextRequest(**text) for text in record.get("dropped", ())],
-        truth=_truth(record.get("truth")),
+        blended=int(record.get("blended", 0)),
+        tokens=int(record.get("tokens", 0)),
+        spans=[ActionSpan(*span) for span in record.get("spans", ())],
+        action_prefix=ActionPrefix(**record["action_prefix"]) if "action_prefix" in record else None,
+        requested=[TextRequest(**request) for request in record.get("requested", ())],
+        delivered=delivered,
+        dropped=[TextRequest(**request) for request in record.get("dropped", ())],
+        truths=truths,
     )
 
 
-def _delivery(record: Mapping[str, Any], query: Mapping[str, Any]) -> Delivery:
-    """A delivered text; step and truth default to the query's."""
-    fields: dict[str, Any] = {"step": query.get("step", 0), "truth": query.get("truth"), **record}
-    step, truth = int(fields.pop("step")), _truth(fields.pop("truth"))
-    if record["times"] is not None:
-        fields["times"] = TextTimes(**record["times"])
-    return Delivery(text=TextFinished(**fields), step=step, truth=truth)
+def _truth_to_json(truth: Truth | None) -> dict[str, Any] | None:
+    """The truth as JSON: facts sorted, completed actions in order, nouns if the world has its own."""
+    if truth is None:
+        return None
+    record: dict[str, Any] = {
+        "narration": dataclasses.asdict(truth.narration),
+        "done": [dataclasses.asdict(action) for action in truth.memory.done],
+        "facts": [dataclasses.asdict(fact) for fact in sorted(truth.memory.facts)],
+    }
+    if truth.textual_memory is not None:
+        record["textual_memory"] = [dataclasses.asdict(fact) for fact in truth.textual_memory]
+    if nouns := truth.nouns:
+        names = {"movable": sorted(nouns.movable), "parts": sorted(nouns.parts)}
+        record["nouns"] = {**names, "places": dict(sorted(nouns.places))}
+    return record
 
 
-def _truth(record: Mapping[str, Any] | None) -> Truth | None:
+def _parse_truth(record: Mapping[str, Any] | None) -> Truth | None:
     if record is None:
         return None
     narrated, nouns, reached = record["narration"], record.get("nouns"), record.get("textual_memory")

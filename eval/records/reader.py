@@ -5,19 +5,16 @@ import reprlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from configs.errors import UsageError
-from configs.paths import regular
 from configs.validation import invalid
 from eval.records.protocol import protocol_hash, suite_hash
-from eval.records.schema import SCHEMA_VERSION, EpisodeResult, RunFolder, Total
+from eval.records.schema import EpisodeResult, RunFolder, Total
 from oxygen.training.recipe import RUN_FILE
 from sim_envs.world import EpisodeKey
-
-ManifestT = TypeVar("ManifestT")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -105,22 +102,7 @@ class RunIdentity:
         return ", ".join(part for part in (named, beside, decoding) if part) or None
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Manifest(RunIdentity):
-    """The manifest fields that are read here."""
-
-    protocol: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
-    config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Version:
-    schema_version: int = 1
-
-
-_MANIFEST = TypeAdapter(_Manifest)
 _IDENTITY = TypeAdapter(RunIdentity)
-_VERSION = TypeAdapter(_Version)
 
 
 def read_identity(folder: RunFolder) -> RunIdentity:
@@ -129,33 +111,35 @@ def read_identity(folder: RunFolder) -> RunIdentity:
     Raises:
         UsageError: The manifest is missing or damaged.
     """
+    manifest = folder.read_manifest()
+    config, protocol, mode = manifest.get("config", {}), manifest.get("protocol"), manifest.get("mode")
+    names = [field.name for field in dataclasses.fields(RunIdentity)]
+    identity = {name: manifest[name] for name in names if name in manifest}
+    identity["random_weights"] = identity.get("random_weights") or bool(config.get("random_weights"))
+    identity["dtype"] = config.get("dtype")
+    options = ("margin", "time_margin", "clock", "while_waiting", "overlap")
+    identity |= {name: config[name] for name in options if name in config}
+    if mode == "actions":
+        identity["adapter"] = None
+    else:
+        identity |= {option: config.get(option) for option in ("text_every", "decode_weights")}
+    if mode in ("interleaved", "unified"):
+        identity |= {option: config.get(option) for option in ("tokens_per_frame", "deadline_ms")}
     try:
-        return _identity(read_manifest_as(_MANIFEST, folder))
+        if protocol:  # else only hashes are recorded
+            profiles = [world.get("clock", {}).get("profile", {}) for world in protocol.values()]
+            devices = (profile["device"] for profile in profiles if "device" in profile)
+            identity["clock_device"] = next(devices, None)
+            identity["protocol_hash"] = protocol_hash(protocol)
+            identity["suite_hashes"] = {suite: suite_hash(world) for suite, world in protocol.items()}
+            identity["limits_s"] = {
+                suite: world["suite"]["max_steps"] / world["suite"]["control_hz"]
+                for suite, world in protocol.items()
+                if "suite" in world
+            }
+        return _IDENTITY.validate_python(identity)
     except (AttributeError, LookupError, TypeError) as error:
         raise UsageError(f"{folder.manifest_path}: damaged protocol: {error!r}") from None
-    except ValidationError as error:
-        raise invalid(error, str(folder.manifest_path)) from None
-
-
-def read_manifest_as(shape: TypeAdapter[ManifestT], folder: RunFolder) -> ManifestT:
-    """Read a run's manifest as the type of `shape`.
-
-    Raises:
-        UsageError: The manifest is missing, damaged, or of another schema version.
-    """
-    try:
-        content = regular(folder.manifest_path).read_bytes()
-        version = _VERSION.validate_json(content).schema_version
-        if version != SCHEMA_VERSION:
-            raise UsageError(
-                f"{folder.path} has records of schema version {version}, this program reads "
-                f"{SCHEMA_VERSION}; run it again"
-            )
-        return shape.validate_json(content)
-    except OSError as error:
-        raise UsageError(
-            f"{folder.path} is not a run: cannot read {folder.manifest_path.name}: {error.strerror}"
-        ) from None
     except ValidationError as error:
         raise invalid(error, str(folder.manifest_path)) from None
 
@@ -165,34 +149,6 @@ def warn_skipped(folder: Path, why: UsageError | str) -> None:
     sys.stderr.write(f"skipped {folder}: {why}\n")
 
 
-def _identity(manifest: _Manifest) -> RunIdentity:
-    identity: dict[str, Any] = {
-        field.name: getattr(manifest, field.name) for field in dataclasses.fields(RunIdentity)
-    }
-    identity["random_weights"] = manifest.random_weights or bool(manifest.config.get("random_weights"))
-    identity["dtype"] = manifest.config.get("dtype")
-    if manifest.mode == "actions":
-        identity["adapter"] = None
-    options = ("margin", "time_margin", "clock", "while_waiting", "overlap")
-    identity |= {name: manifest.config[name] for name in options if name in manifest.config}
-    if manifest.mode != "actions":
-        identity |= {option: manifest.config.get(option) for option in ("text_every", "decode_weights")}
-    if manifest.mode in ("interleaved", "unified"):
-        identity |= {option: manifest.config.get(option) for option in ("tokens_per_frame", "deadline_ms")}
-    if not manifest.protocol:  # only hashes are recorded
-        return _IDENTITY.validate_python(identity)
-    profiles = [world.get("clock", {}).get("profile", {}) for world in manifest.protocol.values()]
-    identity["protocol_hash"] = protocol_hash(manifest.protocol)
-    identity["clock_device"] = next((profile["device"] for profile in profiles if "device" in profile), None)
-    identity["limits_s"] = {
-        suite: world["suite"]["max_steps"] / world["suite"]["control_hz"]
-        for suite, world in manifest.protocol.items()
-        if "suite" in world
-    }
-    identity["suite_hashes"] = {suite: suite_hash(world) for suite, world in manifest.protocol.items()}
-    return _IDENTITY.validate_python(identity)
-
-
 def read_episodes(folder: RunFolder) -> dict[EpisodeKey, EpisodeResult]:
     """The run's episodes in the order they were first recorded; an incomplete last line is skipped.
 
@@ -200,28 +156,22 @@ def read_episodes(folder: RunFolder) -> dict[EpisodeKey, EpisodeResult]:
         UsageError: A line is not an episode, or one that the run did not plan.
     """
     episodes = folder.episodes()
-    if folder.manifest_path.exists():
-        manifest = folder.read_manifest()
-        for key in episodes:
-            _refuse_unplanned(folder, manifest, key)
-    return episodes
-
-
-def _refuse_unplanned(folder: RunFolder, manifest: Mapping[str, Any], key: EpisodeKey) -> None:
-    """Refuse an episode that a run's options exclude."""
-    config, suites = manifest.get("config", {}), manifest.get("protocol", {})
-    trials = config.get("num_trials_per_task")
+    if not folder.manifest_path.exists():
+        return episodes
+    manifest = folder.read_manifest()
+    config, trials = manifest.get("config", {}), manifest.get("config", {}).get("num_trials_per_task")
     planned = {
-        "suite": list(suites),
+        "suite": list(manifest.get("protocol", {})),
         "task_id": config.get("task_ids"),
         "init_id": config.get("init_ids") or (None if trials is None else range(trials)),
         "seed": [config["seed"]] if "seed" in config else None,
     }
-    for part, allowed in planned.items():
-        if allowed and getattr(key, part) not in allowed:
-            raise UsageError(
-                f"{folder.episodes_path} has episode {key}, and the run has {part} {reprlib.repr(allowed)}"
-            )
+    for key in episodes:
+        for part, allowed in planned.items():
+            if allowed and getattr(key, part) not in allowed:
+                others = reprlib.repr(allowed)
+                raise UsageError(f"{folder.episodes_path} has episode {key}, and the run has {part} {others}")
+    return episodes
 
 
 def require_runs(paths: Sequence[Path]) -> list[RunFolder]:

@@ -1,4 +1,4 @@
-"""Creates the folders of new runs and finds those of unfinished evaluations."""
+"""Creates the folders of new runs, finds those of unfinished evaluations, and describes attempts at a run."""
 
 import contextlib
 import dataclasses
@@ -7,21 +7,25 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from configs.errors import UsageError
 from configs.load import check, load
 from configs.locks import YOUNG_S
 from configs.schema import PolicyConfig, RunConfig, VariantsConfig
-from eval.records.reader import read_episodes, read_manifest_as, warn_skipped
+from eval.records.reader import read_episodes, warn_skipped
 from eval.records.schema import Outcome, RunFolder
 
 _DRAFTS = ".????????-??????-*.partial"
 """Hidden folders of new runs: see `new_run` and `_draft`."""
+_PROVENANCE = ("command", "git", "versions", "hardware")
+
+Attempt = Mapping[str, Any]
+"""Command, commit, versions and hardware of one attempt, with its start and end."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,13 +80,18 @@ def locked_run(run: Run) -> Iterator[Run]:
     Raises:
         UsageError: The run is resumed, and locked by another process.
     """
-    own = run if run.resumed else _reserved(run)
+    if run.resumed:
+        with run.folder.locked():
+            yield run
+        return
+    own = _reserved(run)
     draft = _draft(own.folder)
-    with contextlib.ExitStack() as until_the_end:
-        if not run.resumed:
-            until_the_end.callback(_remove_unless_begun, draft)
-        until_the_end.enter_context((own.folder if run.resumed else draft).locked())
-        yield own
+    try:
+        with draft.locked():
+            yield own
+    finally:
+        if not draft.manifest_path.exists():
+            shutil.rmtree(draft.path, ignore_errors=True)
 
 
 def begin(runs: Sequence[Run], manifests: Sequence[Mapping[str, Any]]) -> None:
@@ -119,25 +128,19 @@ def _reserved(run: Run) -> Run:
 
 
 def _drop_left_drafts(output_dir: Path) -> None:
-    """Delete drafts left by killed processes, except those of evaluations that can be resumed."""
+    """Delete drafts left by killed processes, except those of evaluations that can be resumed.
+
+    An evaluation can be resumed if the folder of another of its variants has appeared.
+    """
     for path in output_dir.glob(_DRAFTS):
         with contextlib.suppress(OSError, UsageError):  # locked by another process, or already gone
-            if time.time() - path.stat().st_mtime > YOUNG_S and not _is_resumable(RunFolder(path)):
-                with RunFolder(path).locked():
+            draft = RunFolder(path)
+            known = draft.manifest_path.exists()
+            variants = draft.read_manifest().get("variants", ()) if known else ()
+            resumable = any((output_dir / name).exists() for name in variants)
+            if time.time() - path.stat().st_mtime > YOUNG_S and not resumable:
+                with draft.locked():
                     shutil.rmtree(path)
-
-
-def _is_resumable(draft: RunFolder) -> bool:
-    """Whether the folder of another variant of the draft's evaluation has appeared."""
-    if not draft.manifest_path.exists():
-        return False
-    variants = read_manifest_as(_MANIFEST, draft).variants
-    return any((draft.path.parent / name).exists() for name in variants)
-
-
-def _remove_unless_begun(draft: RunFolder) -> None:
-    if not draft.manifest_path.exists():
-        shutil.rmtree(draft.path, ignore_errors=True)
 
 
 def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ...]:
@@ -154,11 +157,16 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
     others = {option: value for option, value in given.items() if option not in {"mode", "against"}}
     finished = []
     for variants in _evaluations_newest_first(output_dir):
-        configs = [variant.manifest.config for variant in variants]
+        configs = [variant.config for variant in variants]
         if not set(modes) <= {config.mode for config in configs} or not _agrees(configs, others):
             continue
         try:
-            unfinished = any(map(_is_unfinished, variants))
+            unfinished = any(
+                variant.status != "complete"
+                or not variant.folder.results_path.exists()
+                or any(each.outcome is Outcome.ERROR for each in read_episodes(variant.folder).values())
+                for variant in variants
+            )
         except UsageError as error:
             warn_skipped(variants[0].folder.path, error)
             continue
@@ -187,32 +195,28 @@ def drop_drafts(folder: Path) -> None:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Manifest:
-    """The manifest fields that resuming reads."""
-
-    config: RunConfig
-    status: str
-    started: str
-    variants: tuple[str, ...] = ()
-
-
-_MANIFEST = TypeAdapter(_Manifest)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class _Recorded:
     """A recorded run; its folder may be a draft left by a kill."""
 
     folder: RunFolder
-    manifest: _Manifest
+    config: RunConfig
+    status: str
+    started: str
+    variants: tuple[str, ...]
 
 
 def _resumed(variants: Sequence[_Recorded]) -> tuple[Run, ...]:
-    folders = [_published(variant.folder) for variant in variants]
-    return tuple(
-        Run(config=variant.manifest.config, folder=folder, resumed=True)
-        for variant, folder in zip(variants, folders, strict=True)
-    )
+    runs = []
+    for variant in variants:
+        folder = variant.folder
+        if folder.run_id.startswith("."):  # a draft; its process may still run
+            folder = RunFolder(
+                folder.path.with_name(folder.run_id.removeprefix(".").removesuffix(".partial"))
+            )
+            with variant.folder.locked():
+                variant.folder.path.rename(folder.path)
+        runs.append(Run(config=variant.config, folder=folder, resumed=True))
+    return tuple(runs)
 
 
 def _agrees(variants: Sequence[RunConfig], given: Mapping[str, Any]) -> bool:
@@ -223,22 +227,13 @@ def _agrees(variants: Sequence[RunConfig], given: Mapping[str, Any]) -> bool:
         return False
 
 
-def _is_unfinished(run: _Recorded) -> bool:
-    """Whether episodes or results are missing, or an episode was an error."""
-    if run.manifest.status != "complete" or not run.folder.results_path.exists():
-        return True
-    return any(result.outcome is Outcome.ERROR for result in read_episodes(run.folder).values())
-
-
 def _evaluations_newest_first(output_dir: Path) -> list[list[_Recorded]]:
     """All evaluations with complete sets of variants, the reference variant first."""
     folders = [RunFolder(path.parent) for path in sorted(output_dir.glob("*/manifest.json"))]
     found = [_recorded(folder) for folder in folders if not folder.run_id.startswith(".")]
     runs = {run.folder.run_id: run for run in found if run is not None}
     # A renamed folder is not among its manifest's variants any more: it is a separate evaluation.
-    variant_sets = {
-        run.manifest.variants if name in run.manifest.variants else (name,) for name, run in runs.items()
-    }
+    variant_sets = {run.variants if name in run.variants else (name,) for name, run in runs.items()}
     evaluations = []
     for names in variant_sets:
         drafts = {name: _draft(RunFolder(output_dir / name)) for name in names}  # left by a kill
@@ -249,24 +244,59 @@ def _evaluations_newest_first(output_dir: Path) -> list[list[_Recorded]]:
         whole = [variant for variant in variants if variant is not None]
         if len(whole) == len(names):
             evaluations.append(whole)
-    evaluations.sort(key=lambda runs: (runs[0].manifest.started, runs[0].folder.run_id), reverse=True)
+    evaluations.sort(key=lambda runs: (runs[0].started, runs[0].folder.run_id), reverse=True)
     return evaluations
 
 
 def _recorded(folder: RunFolder) -> _Recorded | None:
     """The run in a folder; None, reported on stderr, if it cannot be read."""
     try:
-        return _Recorded(folder=folder, manifest=read_manifest_as(_MANIFEST, folder))
+        manifest = folder.read_manifest()
+        return _Recorded(
+            folder=folder,
+            config=check(RunConfig, manifest["config"], source=str(folder.manifest_path)),
+            status=manifest["status"],
+            started=manifest["started"],
+            variants=tuple(manifest.get("variants", ())),
+        )
     except UsageError as error:
         warn_skipped(folder.path, error)
         return None
 
 
-def _published(folder: RunFolder) -> RunFolder:
-    """The folder of a run to be resumed; a draft is renamed, unless its process still runs."""
-    if not folder.run_id.startswith("."):
-        return folder
-    final = RunFolder(folder.path.with_name(folder.run_id.removeprefix(".").removesuffix(".partial")))
-    with folder.locked():
-        folder.path.rename(final.path)
-    return final
+def attempt_record(manifest: Mapping[str, Any], *, started: str, finished: str | None) -> Attempt:
+    """One attempt, with the provenance of `manifest` and ISO times with UTC offset; None while it runs."""
+    return {**{name: manifest.get(name) for name in _PROVENANCE}, "started": started, "finished": finished}
+
+
+def attempts_of(manifest: Mapping[str, Any]) -> Sequence[Attempt]:
+    """All attempts of a run."""
+    attempts: Sequence[Attempt] = manifest["attempts"]
+    return attempts
+
+
+def past_attempts(folder: RunFolder) -> Sequence[Attempt]:
+    """The attempts of a run before it is resumed. A killed attempt ended with its last record."""
+    *before, last = attempts_of(folder.read_manifest())
+    return [*before, {**last, "finished": last["finished"] or _last_record(folder, last["started"])}]
+
+
+def seconds_played(manifests: Iterable[Mapping[str, Any]]) -> float:
+    """Wall-clock seconds during which any of these finished runs was active, pauses excluded."""
+    spans = sorted(
+        (dt.datetime.fromisoformat(each["started"]), dt.datetime.fromisoformat(each["finished"]))
+        for manifest in manifests
+        for each in attempts_of(manifest)
+    )
+    total, until = dt.timedelta(), spans[0][0]
+    for began, ended in spans:
+        total += max(ended - max(began, until), dt.timedelta())
+        until = max(until, ended)
+    return total.total_seconds()
+
+
+def _last_record(folder: RunFolder, started: str) -> str:
+    if not folder.episodes_path.exists():
+        return started
+    written = dt.datetime.fromtimestamp(folder.episodes_path.stat().st_mtime).astimezone()
+    return max(dt.datetime.fromisoformat(started), written).isoformat(timespec="seconds")

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, NoReturn
 
@@ -12,9 +12,9 @@ from typing_extensions import TypedDict
 
 from configs.errors import UsageError
 from configs.locks import locked
-from configs.reading import read_json_object
+from configs.paths import regular
 from configs.validation import invalid
-from eval.records.json_files import append_json_line, read_json_lines, write_json
+from eval.records.json_files import append_json_line, read_json_line, read_json_lines, write_json
 from sim_envs.world import EpisodeKey
 
 SCHEMA_VERSION = 2
@@ -196,6 +196,16 @@ class EpisodeResult:
         return dataclasses.asdict(self)
 
 
+def graded_only(episodes: Sequence[EpisodeResult]) -> list[EpisodeResult]:
+    """The episodes that are not errors."""
+    return [episode for episode in episodes if episode.outcome is not Outcome.ERROR]
+
+
+def solved(episode: EpisodeResult) -> bool:
+    """Whether the task was solved."""
+    return episode.outcome is Outcome.SUCCESS
+
+
 class _Attempt(TypedDict):
     """One attempt at a run, in its manifest."""
 
@@ -278,9 +288,21 @@ class RunFolder:
         """The manifest as it was last written.
 
         Raises:
-            UsageError: It cannot be read, or a field is of another type. On access: a field is missing.
+            UsageError: It cannot be read, is of another version, or a field is of another type. On access: a
+                field is missing.
         """
-        content = read_json_object(self.manifest_path)
+        try:
+            content = read_json_line(regular(self.manifest_path).read_bytes(), str(self.manifest_path))
+        except OSError as error:
+            raise UsageError(
+                f"{self.path} is not a run: cannot read {self.manifest_path.name}: {error.strerror}"
+            ) from None
+        version = content.get("schema_version", 1)
+        if version != SCHEMA_VERSION:
+            raise UsageError(
+                f"{self.path} has records of schema version {version}, this program reads {SCHEMA_VERSION}; "
+                "run it again"
+            )
         try:
             _MANIFEST.validate_python(content)
         except ValidationError as error:

@@ -6,12 +6,9 @@ from collections.abc import Mapping, Sequence
 from configs.cli import pluralize
 from configs.errors import UsageError
 from eval.metrics.action_difference import ActionDifference, EpisodeQueries, action_difference
-from eval.metrics.language import HEADLINES
-from eval.metrics.language_results import currency_differences
+from eval.metrics.language import HEADLINES, currency_differences
 from eval.metrics.motion_quality import motion_differences
-from eval.metrics.statistics import MeanDifference, holm, quantiles
-from eval.metrics.success import LATENCY_STAGES
-from eval.metrics.time_to_success import (
+from eval.metrics.simulated_time import (
     CurvePoint,
     RestrictedTimes,
     TimeRatio,
@@ -19,6 +16,8 @@ from eval.metrics.time_to_success import (
     success_curve,
     time_ratio,
 )
+from eval.metrics.statistics import MeanDifference, holm, quantiles
+from eval.metrics.success import LATENCY_STAGES
 from eval.records.query_logs import read_queries
 from eval.records.reader import RunIdentity, read_episodes, read_identity
 from eval.records.schema import EpisodeResult, RunFolder

@@ -7,8 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from eval.metrics.action_difference import EpisodeQueries
-from eval.metrics.language import HEADLINES, ORACLE, grade_text
-from eval.metrics.language_results import difference, percentage
+from eval.metrics.language import HEADLINES, ORACLE, difference, grade_text, percentage
 from eval.records.query_logs import QueryRecord
 from eval.records.schema import Share
 from sim_envs.truth.ground_truth import Truth
@@ -157,10 +156,9 @@ def _texts(task: str, queries: Sequence[QueryRecord]) -> dict[_When, _Text]:
     finished = {
         text.request_id: _graded(task, text.text, oracle=text.reason == ORACLE, truths=truths)
         for query in queries
-        for delivery in query.delivered
-        for text in [delivery.text]
+        for text in query.delivered
         if text.task == task
-        for truths in [(queries[text.requested_query].truth, delivery.truth)]
+        for truths in [(queries[text.requested_query].truth, query.truth_on_delivery(text))]
     }
     dropped = {text.request_id for query in queries for text in query.dropped if text.task == task}
     request_ids: defaultdict[int, list[int]] = defaultdict(list)

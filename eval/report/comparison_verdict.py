@@ -6,10 +6,16 @@ from collections.abc import Mapping
 
 from configs.cli import pluralize
 from configs.errors import UsageError
-from eval.metrics.error_budget import ERROR_BUDGET, exceeds
-from eval.metrics.noninferiority import Verdict, corrected_verdicts, episodes_needed, verdict_of
+from eval.metrics.noninferiority import (
+    ERROR_BUDGET,
+    Verdict,
+    corrected_verdicts,
+    episodes_needed,
+    exceeds,
+    verdict_of,
+)
+from eval.metrics.simulated_time import RestrictedTimes, TimeRatio
 from eval.metrics.statistics import Interval
-from eval.metrics.time_to_success import RestrictedTimes, TimeRatio
 from eval.report.comparison import Comparison
 from eval.report.pair_table import PairTable
 

@@ -19,9 +19,9 @@ from configs.errors import UsageError
 from configs.motion import NONE
 from configs.schema import RunConfig
 from eval.metrics.statistics import wilson_95
-from eval.metrics.success import Results, graded_only, solved
+from eval.metrics.success import Results
 from eval.records.run_folders import Run, policy_name
-from eval.records.schema import EpisodeResult, Outcome
+from eval.records.schema import EpisodeResult, Outcome, graded_only, solved
 from eval.report.best_video import find_best_video
 from eval.report.clock_words import PAUSED, clock_label
 from eval.report.comparison import compare

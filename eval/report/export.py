@@ -11,10 +11,10 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from configs.errors import UsageError
-from eval.metrics.error_budget import ERROR_BUDGET, exceeds
-from eval.metrics.success import Results, graded_only, solved, summarize
+from eval.metrics.noninferiority import ERROR_BUDGET, exceeds
+from eval.metrics.success import Results, summarize
 from eval.records.reader import RunIdentity, read_episodes, read_identity
-from eval.records.schema import EpisodeResult, Outcome, RunFolder
+from eval.records.schema import EpisodeResult, Outcome, RunFolder, graded_only, solved
 from eval.report.clock_words import PAUSED
 from eval.report.plain_text import escape_control, in_csv, latex_table
 

@@ -4,8 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from configs.hashing import hash_of
-from eval.metrics.language import HEADLINES
-from eval.metrics.language_results import LanguageRow
+from eval.metrics.language import HEADLINES, LanguageRow
 from eval.records.reader import RunIdentity
 from eval.report.clock_words import MEASURED, PAUSED, clock_label
 from eval.report.labels import number

@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from configs.errors import UsageError
-from eval.metrics.error_budget import ERROR_BUDGET, exceeds
+from eval.metrics.noninferiority import ERROR_BUDGET, exceeds
 from eval.metrics.success import summarize
 from eval.records.protocol import format_inputs
 from eval.records.reader import read_episodes, read_identity, require_runs, warn_skipped

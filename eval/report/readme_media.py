@@ -10,8 +10,8 @@ from configs.cli import pluralize
 from configs.errors import UsageError
 from eval.metrics.language import HEADLINES
 from eval.metrics.success import Results, summarize
-from eval.records.attempts import attempts_of, seconds_played
 from eval.records.reader import RunIdentity, read_identity
+from eval.records.run_folders import attempts_of, seconds_played
 from eval.records.schema import Outcome, RunFolder
 from eval.report.best_video import BestVideo, find_best_video
 from eval.report.clock_words import MEASURED, PAUSED, format_clock_of

@@ -11,7 +11,7 @@ from eval.records.query_logs import read_queries
 from eval.records.reader import RunIdentity, read_episodes
 from eval.records.schema import EpisodeResult, Outcome, RunFolder
 from eval.report.comparison import require_one_world, run_names
-from eval.rollout.captions import EpisodeCaptions, first_caption
+from eval.rollout.captions import EpisodeCaptions
 from sim_envs.world import EpisodeKey
 from videos.caption import Caption
 from videos.clip import Picture, iterate_pictures
@@ -68,8 +68,8 @@ class _PlayedEpisode:
     def captions(self, *, control_hz: float, limit_s: float) -> Iterator[Caption]:
         """The caption of every control step, then of the end."""
         mode, clock, result = self.identity.mode, self.identity.clock, self.result
-        first = first_caption(result.key, task=result.language, mode=mode, clock=clock, limit_s=limit_s)
-        captions = EpisodeCaptions(first, control_hz=control_hz)
+        times = {"limit_s": limit_s, "control_hz": control_hz}
+        captions = EpisodeCaptions(result.key, task=result.language, mode=mode, clock=clock, **times)
         for query in read_queries(self.run, result.key):
             captions.add(query)
             for step in range(query.step, query.step + query.steps):

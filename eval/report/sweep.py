@@ -8,16 +8,15 @@ import numpy as np
 
 from configs.motion import NONE
 from configs.sweep import AXES, CONDITIONS, SCHEDULE, SweepConfig
-from eval.metrics.language import HEADLINES
-from eval.metrics.language_results import currency_differences
+from eval.metrics.language import HEADLINES, currency_differences
 from eval.metrics.motion_quality import motion_differences
 from eval.metrics.noninferiority import Verdict
+from eval.metrics.simulated_time import restricted_times, time_ratio
 from eval.metrics.statistics import MeanDifference, bounds, cluster_bootstrap_95
-from eval.metrics.success import Results, graded_only
-from eval.metrics.time_to_success import restricted_times, time_ratio
+from eval.metrics.success import Results
 from eval.records.reader import read_episodes, read_identity
 from eval.records.run_folders import Run
-from eval.records.schema import EpisodeResult, Outcome
+from eval.records.schema import EpisodeResult, Outcome, graded_only
 from eval.report.comparison_verdict import Judgement, judge, judge_restricted, judge_time
 from eval.report.pair_table import is_graded, outcomes_of
 from eval.report.sweep_words import format_value

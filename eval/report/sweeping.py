@@ -15,8 +15,7 @@ from eval.report.sweep_plots import draw_sweep
 from eval.report.sweep_table import JUDGED_NOTE, MEASURES_NOTE, NOTE, has_measures, sweep_table
 from eval.report.sweep_words import is_judged
 from eval.rollout.evaluation import exit_code, run_evaluation
-from eval.rollout.executors.executor import Executor
-from eval.rollout.executors.serial import SERIAL
+from eval.rollout.executors.executor import SERIAL, Executor
 from eval.rollout.grid import cells_of
 from eval.rollout.monitor import MAX_ERRORS, MonitorFactory
 

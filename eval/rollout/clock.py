@@ -7,17 +7,30 @@ replayed from a recorded run. All but `measured` are deterministic.
 
 import dataclasses
 import functools
+import math
+from collections import deque
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
+from configs.action_prefix import ActionPrefix
+from configs.errors import UsageError, unknown
+from configs.latency import Latency
+from configs.load import load
 from configs.profile import ProfileConfig
+from configs.schema import RunConfig
 from eval.records import provenance
-from eval.records.query_logs import read_queries
+from eval.records.query_logs import ActionSpan, read_queries
+from eval.records.reader import read_identity
 from eval.records.schema import RunFolder
-from eval.records.timing import Latency
 from eval.rollout.latency_model import LatencyModel, jitter
-from oxygen.policy.reply import Reply, TextFinished
+from eval.rollout.timeline import steps_in
+from oxygen.policy.reply import Reply, Text
 from sim_envs.world import EpisodeKey
+
+KINDS = ("paused", "fixed:A,B", "profile:NAME", "measured", "replay:RUN")
+_RECENT = 10
+"""Number of past queries; on a measured clock their longest latency is the estimated delay."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,7 +54,7 @@ class TimedQuery:
     reply: Reply | None = None
 
     @property
-    def finished(self) -> Sequence[TextFinished]:
+    def finished(self) -> Sequence[Text]:
         """The texts that were finished in the query."""
         return () if self.reply is None else self.reply.finished
 
@@ -138,7 +151,7 @@ class ProfileClock:
         for text in query.finished:
             if text.job >= len(work):
                 raise UnknownCostError(
-                    f"a text is of decode job {text.job} (`TextFinished.job`), but its reply reports "
+                    f"a text is of decode job {text.job} (`Text.job`), but its reply reports "
                     f"only {len(work)} jobs (`Reply.work`)"
                 )
         return Latency(
@@ -181,15 +194,15 @@ class ReplayClock:
     """The latencies of a recorded run, in the same episodes."""
 
     def __init__(self, folder: RunFolder, described: Mapping[str, Any]) -> None:
-        """Prepare to replay; logs are read on use.
-
-        Args:
-            folder: The recorded run.
-            described: The recorded description of its clock.
-        """
+        """Replay a run, with its description of the clock; logs are read on use."""
         self._described = described
         self.knows_latency_in_advance = described.get("kind") != "measured"  # as when it was recorded
-        self._recorded = functools.lru_cache(maxsize=1)(functools.partial(_latencies, folder))
+
+        @functools.lru_cache(maxsize=1)
+        def recorded(key: EpisodeKey) -> list[Latency]:
+            return [query.latency for query in read_queries(folder, key) if query.latency is not None]
+
+        self._recorded = recorded
 
     def describe(self) -> Mapping[str, Any]:
         """The recorded clock, so that a replay has the same protocol."""
@@ -221,10 +234,6 @@ class ReplayError(RuntimeError):
     """An episode diverges from the recorded one: other options or another policy."""
 
 
-def _latencies(folder: RunFolder, key: EpisodeKey) -> list[Latency]:
-    return [query.latency for query in read_queries(folder, key) if query.latency is not None]
-
-
 def _numbers(profile: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers of a profile without its names and sources, which do not affect latency."""
     words = ("name", "dtype", "model", "source", "kind")
@@ -233,3 +242,110 @@ def _numbers(profile: Mapping[str, Any]) -> dict[str, Any]:
         for field, value in profile.items()
         if field not in words
     }
+
+
+def find_clock(config: RunConfig, episodes: Sequence[EpisodeKey]) -> Clock:
+    """The clock that a run's configuration names.
+
+    Raises:
+        UsageError: The clock, profile or run does not exist, or lacks the latencies of this run.
+    """
+    kind, _, rest = config.clock.partition(":")
+    match kind:
+        case "paused" | "measured" if rest:
+            raise UsageError(f"clock {config.clock!r}: {kind} takes no value; write {kind}")
+        case "paused":
+            return PAUSED
+        case "measured":
+            return MeasuredClock()
+        case "fixed":
+            return _fixed(config.clock, rest)
+        case "profile":
+            profile = load(ProfileConfig, rest)
+            guided = LatencyModel(profile, config.mode, guided=True) if config.overlap == "rtc" else None
+            return ProfileClock(profile, LatencyModel(profile, config.mode), guided)
+        case "replay":
+            return _replayed(RunFolder(Path(rest)), config, episodes)
+    raise unknown("clock", config.clock, KINDS)
+
+
+def _fixed(given: str, rest: str) -> FixedClock:
+    try:
+        numbers = [float(number) for number in rest.split(",")]
+    except ValueError:
+        numbers = []
+    if len(numbers) not in (1, 2) or not all(0 <= number < math.inf for number in numbers):
+        raise UsageError(
+            f"clock {given!r}: write fixed:A,B, milliseconds until the actions and until the next query can "
+            "start, such as fixed:100,300"
+        )
+    if numbers[-1] < numbers[0]:
+        raise UsageError(
+            f"clock {given!r}: the next query cannot start before the actions are available; write "
+            f"fixed:{numbers[1]:g},{numbers[0]:g}"
+        )
+    return FixedClock(numbers[0], numbers[-1])
+
+
+def _replayed(folder: RunFolder, config: RunConfig, episodes: Sequence[EpisodeKey]) -> ReplayClock:
+    """The latencies of a run, or of the variant of its evaluation in the requested mode."""
+    named = read_identity(folder)
+    variants = {named.mode: folder}
+    if config.mode != named.mode:
+        others = [RunFolder(folder.path.parent / name) for name in named.variants if name != named.run_id]
+        variants |= {read_identity(other).mode: other for other in others}
+    if config.mode not in variants:
+        raise UsageError(
+            f"clock {config.clock!r}: {named.run_id} was run in mode {', '.join(variants)}; give --mode "
+            f"{' '.join(variants)}"
+        )
+    found = variants[config.mode]
+    clocks = [suite.get("clock") for suite in found.read_manifest()["protocol"].values()]
+    if not clocks or not clocks[0]:
+        raise UsageError(
+            f"clock {config.clock!r}: {found.run_id} ran on clock paused, so there is nothing to replay; "
+            "give another run"
+        )
+    missing = [key for key in episodes if not found.queries_path(key).is_file()]
+    if missing:
+        raise UsageError(
+            f"clock {config.clock!r}: {found.run_id} has no episode {missing[0]}; replay episodes that it has"
+        )
+    recorded = clocks[0].get("overlap", "skip")
+    if (recorded == "rtc") != (config.overlap == "rtc"):
+        raise UsageError(
+            f"clock {config.clock!r}: {found.run_id} ran with overlap {recorded}, and guided denoising takes "
+            f"longer; give --overlap {recorded}"
+        )
+    rules = ("while_waiting", "overlap")
+    return ReplayClock(found, {key: value for key, value in clocks[0].items() if key not in rules})
+
+
+class DelayEstimator:
+    """Estimates the delay of a query, in control steps, when it is issued.
+
+    Clocks that know the latency in advance give it. On a measured clock the estimate is the longest latency
+    of the episode's last ten queries, as in real-time chunking (arXiv 2506.07339).
+    """
+
+    def __init__(self, clock: Clock, key: EpisodeKey, *, control_hz: float) -> None:
+        self._clock = clock
+        self._key = key
+        self._control_hz = control_hz
+        self._recent: deque[float] = deque(maxlen=_RECENT)
+
+    def prefix(self, query: int, rest: ActionSpan | None) -> ActionPrefix | None:
+        """Actions of the rest of a chunk that are executed before the new one is available; None without."""
+        if rest is None:
+            return None
+        if self._clock.knows_latency_in_advance:
+            guided = TimedQuery(key=self._key, index=query, act_ms=0.0, guided=True)
+            expected_ms = self._clock.latency(guided).actions_ms
+        else:
+            expected_ms = max(self._recent)
+        delay = min(steps_in(expected_ms, self._control_hz), rest.steps)
+        return ActionPrefix(first=rest.first, delay=delay) if delay else None
+
+    def note(self, latency: Latency) -> None:
+        """Record the latency of a query."""
+        self._recent.append(latency.actions_ms)

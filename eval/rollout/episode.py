@@ -1,90 +1,174 @@
-"""Runs one episode and turns any failure inside it into a record, so that the run continues."""
+"""Runs one episode, here or in a worker, and turns failures inside it into records. Imports no JAX."""
 
+import contextlib
 import dataclasses
+import functools
+import signal
+from collections.abc import Callable, Iterator
+from typing import Self
 
+from configs.errors import UsageError
 from configs.exits import is_disk_full
 from eval.policies.base import LoadedPolicy, PolicyLostError
+from eval.policies.sources import PolicySource
+from eval.records.run_folders import Run
 from eval.records.schema import EpisodeResult, Outcome
-from eval.rollout.chunks import ActionError, Overlap
-from eval.rollout.clock import PAUSED, Clock
+from eval.rollout.clock import Clock, find_clock
+from eval.rollout.execution import ActionError, Overlap
 from eval.rollout.interrupts import DeferredSignals
-from eval.rollout.plan import TaskPlan
+from eval.rollout.plan import EpisodePlan, TaskPlan
 from eval.rollout.recorder import EpisodeRecorder
 from eval.rollout.rollout import rollout
 from eval.rollout.timeline import Waiting
-from eval.rollout.worlds import WorldCache
-from sim_envs.world import EpisodeKey, PhysicsError
+from sim_envs.worker_process import WorkerConnection
+from sim_envs.workers import LostJob
+from sim_envs.world import EpisodeKey, PhysicsError, World
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EpisodeContext:
-    """The resources and rules that all episodes of a run share.
+class EpisodeJob:
+    """One episode in one variant; `variant` and `task` are indices into runs and the plan's tasks."""
 
-    Attributes:
-        worlds: Holds the open simulator.
-        policy: The policy.
-        interrupts: Pending SIGINT or SIGTERM.
-        clock: How simulated time passes while the policy computes.
-        waiting: What the robot does until new actions are available.
-        overlap: How a new chunk replaces the one being executed.
-        fatal: Exceptions that propagate and discard the episode, which is then played in another process.
-    """
+    variant: int
+    task: int
+    key: EpisodeKey
 
-    worlds: WorldCache
-    policy: LoadedPolicy
-    interrupts: DeferredSignals
-    clock: Clock = PAUSED
-    waiting: Waiting = Waiting.CONTINUE
-    overlap: Overlap = Overlap.SKIP
-    fatal: tuple[type[Exception], ...] = ()
+
+class WorkerLostError(RuntimeError):
+    """An episode crashed two worker processes."""
+
+
+class WorldCache:
+    """Keeps at most one world open, since a simulator and its renderer hold hundreds of megabytes."""
+
+    def __init__(self) -> None:
+        self._open: tuple[str, int] | None = None
+        self._world: World | None = None
+
+    def of(self, plan: TaskPlan) -> World:
+        """The world of a task; replaces the open one if it is another.
+
+        Raises:
+            UsageError: It cannot be opened, or lacks a method of `World`.
+        """
+        if self._world is None or self._open != plan.world:
+            self.discard()
+            world, methods = plan.suite.open(plan.task), [name for name in vars(World) if name[0] != "_"]
+            if lacking := [f"{name}()" for name in methods if not callable(getattr(world, name, None))]:
+                raise UsageError(
+                    f"the world of {plan.task.suite} lacks {' and '.join(lacking)} of sim_envs.world.World; "
+                    "add what is missing"
+                )
+            self._world, self._open = world, plan.world
+        return self._world
+
+    def discard(self) -> None:
+        """Close the open world; the next episode opens a new one."""
+        world, self._world = self._world, None
+        if world is not None:
+            world.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.discard()
 
 
 def run_episode(
-    context: EpisodeContext, plan: TaskPlan, key: EpisodeKey, recorder: EpisodeRecorder
+    run: Run,
+    task: TaskPlan,
+    key: EpisodeKey,
+    *,
+    worlds: WorldCache,
+    policy: LoadedPolicy,
+    clock: Clock,
+    interrupts: DeferredSignals,
+    fatal: tuple[type[Exception], ...] = (),
 ) -> EpisodeResult:
-    """Run one episode and return its record. Failures inside it become records, not exceptions.
+    """Run one episode, write its files and return its record, which the caller appends.
 
     Actions that cannot be executed, and physics that diverges under finite ones, are failures of the policy
     (`invalid_action`); all else is an `error`, also `sys.exit`. The world is closed after either, since its
-    state is undefined. Ctrl-C, a lost policy and `context.fatal` propagate and leave no files of the episode.
+    state is undefined. Ctrl-C, a lost policy and `fatal` propagate and leave no files of the episode.
+
+    After an exception in `fatal` the episode is played in another process.
     """
+    recorder = EpisodeRecorder(run.folder, task, key, run.config)
     try:
         success = False
-        world, instruction = context.worlds.of(plan), plan.instruction(key)
-        context.interrupts.check()
-        policy = context.policy.in_world(plan.suite, world)
+        world, instruction = worlds.of(task), task.instruction(key)
+        interrupts.check()
+        acting = policy.in_world(task.suite, world)
         queries = rollout(
             world,
-            policy,
+            acting,
             key,
-            plan.suite,
+            task.suite,
             instruction,
-            clock=context.clock,
-            waiting=context.waiting,
-            overlap=context.overlap,
+            clock=clock,
+            waiting=Waiting(run.config.while_waiting),
+            overlap=Overlap(run.config.overlap),
             picture_steps=recorder.picture_steps,
         )
         for query in queries:
             recorder.add(query)
             success = query.success
-            context.interrupts.check()
-        recorder.add_episode_end(policy.finish())
+            interrupts.check()
+        recorder.add_episode_end(acting.finish())
         return recorder.result(Outcome.SUCCESS if success else Outcome.TIMEOUT)
-    except (PolicyLostError, *context.fatal):
+    except (PolicyLostError, *fatal):
         recorder.abandon()
         raise
-    except OSError as error:
+    except (Exception, SystemExit) as error:  # the one place where failures become records
         if is_disk_full(error):
             recorder.abandon()
             raise
-        context.worlds.discard()
-        return recorder.result(Outcome.ERROR, error)
-    except (ActionError, PhysicsError) as error:
-        context.worlds.discard()
-        return recorder.result(Outcome.INVALID_ACTION, error)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the one place where failures become records
-        context.worlds.discard()
-        return recorder.result(Outcome.ERROR, error)
+        worlds.discard()
+        invalid = isinstance(error, ActionError | PhysicsError)
+        return recorder.result(Outcome.INVALID_ACTION if invalid else Outcome.ERROR, error)
     except BaseException:
         recorder.abandon()
         raise
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EpisodePlayer:
+    """Runs episodes in a worker. Plans, runs and policy sources are one per variant."""
+
+    plans: tuple[EpisodePlan, ...]
+    runs: tuple[Run, ...]
+    sources: tuple[PolicySource, ...]
+
+    @contextlib.contextmanager
+    def open(self, connection: WorkerConnection) -> Iterator[Callable[[EpisodeJob], EpisodeResult]]:
+        """See `sim_envs.worker_process.JobRunner`."""
+
+        @functools.cache
+        def clock_and_policy(variant: int) -> tuple[Clock, LoadedPolicy]:
+            clock = find_clock(self.runs[variant].config, self.plans[variant].keys)
+            return clock, self.sources[variant].open(connection)
+
+        def play(job: EpisodeJob) -> EpisodeResult:
+            clock, policy = clock_and_policy(job.variant)
+            return run_episode(
+                self.runs[job.variant],
+                self.plans[job.variant].tasks[job.task],
+                job.key,
+                worlds=worlds,
+                policy=policy,
+                clock=clock,
+                interrupts=interrupts,
+                fatal=(MemoryError,),
+            )
+
+        with WorldCache() as worlds, DeferredSignals() as interrupts:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
+            yield play
+
+
+def lost_record(job: EpisodeJob, task: TaskPlan, run: Run, lost: LostJob) -> EpisodeResult:
+    """The record of an episode that crashed its worker twice."""
+    config = run.config.model_copy(update={"video": "none"})
+    error = WorkerLostError(f"its worker process was lost, and so was the one that retried it: {lost.reason}")
+    return EpisodeRecorder(run.folder, task, job.key, config).result(Outcome.ERROR, error)

@@ -1,61 +1,33 @@
 """Runs a plan of episodes in one mode or several, from the beginning or from where it was interrupted."""
 
 import contextlib
-import dataclasses
-import datetime as dt
 import sys
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from configs.console import TextConsole
 from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.metrics.success import Results, summarize
-from eval.policies.base import LoadedPolicy, PolicyLostError
+from eval.policies.base import PolicyLostError
 from eval.policies.resolved import resolve_policy
 from eval.policies.time_limit import limited, query_limit_s
-from eval.records.attempts import Attempt, attempt_record, past_attempts
 from eval.records.json_files import write_json
-from eval.records.run_folders import Run, begin, locked_run, new_run
-from eval.records.schema import Outcome
-from eval.rollout.clock import Clock, ProfileClock
-from eval.rollout.clock_choice import find_clock
-from eval.rollout.executors.executor import Executor, PreparedEvaluation
-from eval.rollout.executors.player import EpisodeJob
-from eval.rollout.executors.serial import SERIAL
+from eval.records.run_folders import Run, begin, locked_run, new_run, past_attempts
+from eval.records.schema import EpisodeResult, Outcome
+from eval.rollout.clock import ProfileClock, find_clock
+from eval.rollout.episode import EpisodeJob
+from eval.rollout.executors.executor import SERIAL, Executor
 from eval.rollout.interrupts import DeferredSignals
-from eval.rollout.manifest import describe_run, refuse_mixed_records
-from eval.rollout.monitor import MAX_ERRORS, ErrorLimit, Monitor, MonitorFactory, RepeatedErrorsError
+from eval.rollout.manifest import Variant, describe_run, now, refuse_mixed_records
+from eval.rollout.monitor import MAX_ERRORS, Monitor, MonitorFactory, RepeatedErrorsError
 from eval.rollout.plan import EpisodePlan, check_expert, check_overlap, check_playable, make_plans
 from eval.rollout.preflight import require_quick_checks
 
 _MAX_ERRORS = 1_000_000
 NOTHING_GRADED = 1
 """Exit code of a run in which every episode was an error."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Variant:
-    """A run with its manifest and earlier attempts."""
-
-    run: Run
-    manifest: Mapping[str, Any]
-    before: Sequence[Attempt]
-    began: str
-
-    def write_manifest(self, status: str) -> None:
-        self.run.folder.write_manifest(self.manifest_with(status))
-
-    def manifest_with(self, status: str) -> dict[str, Any]:
-        finished = None if status == "running" else _now()
-        attempts = [*self.before, attempt_record(self.manifest, started=self.began, finished=finished)]
-        return {
-            **self.manifest,
-            "started": attempts[0]["started"],
-            "status": status,
-            "finished": finished,
-            "attempts": attempts,
-        }
 
 
 def run_evaluation(
@@ -118,23 +90,34 @@ def run_evaluation(
         )
     described = []
     for run, plan, policy, clock in zip(runs, plans, policies, clocks, strict=True):
-        _check_priced(clock, policy, name)
+        if isinstance(clock, ProfileClock) and not policy.reports_work:
+            raise UsageError(
+                f"clock profile:{clock.profile.name} prices work of this project's engine, and policy "
+                f"{name!r} does not run on it; choose another clock, such as fixed:100,300 or measured"
+            )
         described.append(describe_run(run.config, plan, resolved, policy, clock))
         refuse_mixed_records(run, described[-1])
     with contextlib.ExitStack() as locks:
         for policy in policies:
             locks.callback(policy.close)
         held = [locks.enter_context(locked_run(run)) for run in runs]
-        variants = _begin(held, described)
-        shown = monitor(held, plans[0])
-        prepared = PreparedEvaluation(
-            plans=plans,
-            runs=held,
-            policies=policies,
-            clocks=clocks,
-            on_begin=lambda world, job: shown.began(world, job.variant, job.key),
-        )
-        return _play(variants, prepared, executor, ErrorLimit(shown, max_errors))
+        ids, began = [run.folder.run_id for run in held], now()
+        variants = [
+            Variant(
+                run=run,
+                plan=plan,
+                policy=policy,
+                clock=clock,
+                manifest={"run_id": run.folder.run_id, **description, "variants": ids},
+                before=past_attempts(run.folder) if run.resumed else (),
+                began=began,
+            )
+            for run, plan, policy, clock, description in zip(
+                held, plans, policies, clocks, described, strict=True
+            )
+        ]
+        begin(held, [variant.manifest_with("running") for variant in variants])
+        return _play(variants, executor, monitor(held, plans[0]), max_errors)
 
 
 def _print(line: str) -> None:
@@ -151,86 +134,82 @@ def _check_playable(plans: Sequence[EpisodePlan], **policy: Any) -> None:
         check_playable(plan, **policy)
 
 
-def _check_priced(clock: Clock, policy: LoadedPolicy, name: str) -> None:
-    if isinstance(clock, ProfileClock) and not policy.reports_work:
-        raise UsageError(
-            f"clock profile:{clock.profile.name} prices work of this project's engine, and policy "
-            f"{name!r} does not run on it; choose another clock, such as fixed:100,300 or measured"
-        )
-
-
-def _begin(runs: Sequence[Run], described: Sequence[Mapping[str, Any]]) -> list[_Variant]:
-    """Write the first manifest of each variant; it names all variants."""
-    ids, began = [run.folder.run_id for run in runs], _now()
-    variants = [
-        _Variant(
-            run=run,
-            manifest={"run_id": run.folder.run_id, **description, "variants": ids},
-            before=past_attempts(run.folder) if run.resumed else (),
-            began=began,
-        )
-        for run, description in zip(runs, described, strict=True)
-    ]
-    begin(runs, [variant.manifest_with("running") for variant in variants])
-    return variants
-
-
 def _play(
-    variants: Sequence[_Variant], prepared: PreparedEvaluation, executor: Executor, limit: ErrorLimit
+    variants: Sequence[Variant], executor: Executor, monitor: Monitor, max_errors: int
 ) -> list[Results]:
+    """Run the remaining episodes, then write the results of each variant."""
+    errors: list[EpisodeResult] = []
     try:
-        with DeferredSignals() as interrupts, limit.monitor:
-            left = _remaining_jobs(prepared, limit)
-            for job, result in executor.play(prepared, left, interrupts) if left else ():
-                prepared.runs[job.variant].folder.append(result)
-                limit.ended(job.variant, result)
+        with DeferredSignals() as interrupts, monitor:
+            left, folders = _remaining_jobs(variants, monitor), [each.run.folder for each in variants]
+            if left:
+                played = executor.play(
+                    variants,
+                    left,
+                    interrupts,
+                    lambda world, job: monitor.began(world, job.variant, job.key),
+                )
+                for job, result in played:
+                    folders[job.variant].append(result)
+                    monitor.episode(job.variant, result)
+                    errors = [*errors, result] if result.outcome is Outcome.ERROR else []
+                    if len(errors) >= max_errors:
+                        raise RepeatedErrorsError(len(errors), first=errors[0])
     except (KeyboardInterrupt, PolicyLostError, RepeatedErrorsError) as stopped:
         for variant in variants:
-            variant.write_manifest("interrupted")
-        limit.monitor.interrupted()
+            variant.run.folder.write_manifest(variant.manifest_with("interrupted"))
+        monitor.interrupted()
         if isinstance(stopped, KeyboardInterrupt):
             raise
         if isinstance(stopped, RepeatedErrorsError):
             sys.stderr.write(stopped.traceback)
         raise UsageError(str(stopped)) from stopped
-    return _conclude(variants, limit.monitor)
-
-
-def _conclude(variants: Sequence[_Variant], console: Monitor) -> list[Results]:
     results: list[Results] = []
     for variant in variants:
-        results.append(summarize(variant.run.folder.path))
-        write_json(variant.run.folder.results_path, results[-1])
-        variant.write_manifest("complete")  # last, so that --resume completes a killed run
-    console.conclude(results)
+        folder = variant.run.folder
+        results.append(summarize(folder.path))
+        write_json(folder.results_path, results[-1])
+        folder.write_manifest(
+            variant.manifest_with("complete")
+        )  # last, so that --resume completes a killed run
+    monitor.conclude(results)
     return results
 
 
-def _remaining_jobs(prepared: PreparedEvaluation, limit: ErrorLimit) -> list[EpisodeJob]:
-    """Episodes without a record, or whose record is an error; the others are reported as resumed."""
-    recorded = [run.folder.episodes() for run in prepared.runs]
-    left = []
-    for job in prepared.interleaved():
-        result = recorded[job.variant].get(job.key)
-        if result is None or result.outcome is Outcome.ERROR:
-            left.append(job)
-        else:
-            limit.monitor.resumed(job.variant, result)
+def _remaining_jobs(variants: Sequence[Variant], monitor: Monitor) -> list[EpisodeJob]:
+    """Episodes without a record, or whose record is an error; the others are reported as resumed.
+
+    Every episode is played in every variant, by task and world; the variant that goes first rotates.
+    """
+    recorded = [variant.run.folder.episodes() for variant in variants]
+    left, first = [], 0
+    for task, planned in enumerate(variants[0].plan.tasks):
+        in_world: defaultdict[Hashable, list[int]] = defaultdict(list)
+        for number, variant in enumerate(variants):
+            in_world[variant.plan.tasks[task].world].append(number)
+        turns = [
+            (numbers[(turn + place) % len(numbers)], key)
+            for numbers in in_world.values()
+            for turn, key in enumerate(planned.keys, start=first)
+            for place in range(len(numbers))
+        ]
+        for number, key in turns:
+            result = recorded[number].get(key)
+            if result is None or result.outcome is Outcome.ERROR:
+                left.append(EpisodeJob(variant=number, task=task, key=key))
+            else:
+                monitor.resumed(number, result)
+        first += len(planned.keys)
     return left
 
 
-def _refuse_shared_time(variants: Sequence[RunConfig], executor: Executor) -> None:
+def _refuse_shared_time(configs: Sequence[RunConfig], executor: Executor) -> None:
     """Reject measuring latency while several robots share the machine."""
-    for config in variants:
+    for config in configs:
         option = "--clock measured" if config.clock == "measured" else "--deadline-ms"
-        if config.clock != "measured" and config.deadline_ms is None:
-            continue
-        if executor.num_envs > 1 or config.batch_size > 1:
+        measures = config.clock == "measured" or config.deadline_ms is not None
+        if measures and (executor.num_envs > 1 or config.batch_size > 1):
             raise UsageError(
                 f"{option} measures the latency of one robot's queries, and {executor.num_envs} worlds in "
                 f"batches of {config.batch_size} share this machine; give --num-envs 1 and --batch-size 1"
             )
-
-
-def _now() -> str:
-    return dt.datetime.now().astimezone().isoformat(timespec="seconds")

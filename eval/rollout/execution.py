@@ -1,28 +1,23 @@
-"""Executes the actions of a timeline in a world and records what happened between queries."""
+"""Executes the actions of a timeline in a world; validates action chunks and blends overlapping ones."""
 
 import dataclasses
+import enum
 import time
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float64, UInt8
+from jaxtyping import Bool, Float64
 
-from eval.records.timing import Delivery, Latency
-from eval.rollout.chunks import averaged_channels, blend_chunks
-from eval.rollout.timeline import ActionSpan, Timeline
-from oxygen.policy.reply import TextFinished
+from configs.errors import UsageError
+from configs.interface import ActionSpec, Motion, Rotation
+from configs.latency import Latency
+from eval.policies.base import BadAnswerError
+from eval.records.query_logs import ActionSpan, Snapshot
+from eval.rollout.timeline import Timeline
+from oxygen.policy.reply import Text
 from sim_envs.suite import Suite
 from sim_envs.truth.ground_truth import Truth
 from sim_envs.world import Observation, World
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Snapshot:
-    """Image of a camera at a control step between two queries, for the video only."""
-
-    step: int
-    camera: str
-    image: UInt8[np.ndarray, "height width 3"]
 
 
 class Execution:
@@ -33,6 +28,7 @@ class Execution:
         spans: The executed spans of actions.
         actions: The executed actions.
         end_effector: Its position (m) before the first of them and after each; empty if not known.
+        truths: Control step to truth: at the query, and if it is watched after each step since.
         pictures: Images for the video.
         advance_ms: Wall time of physics.
         blended: Actions of the last chunk that were averaged with the previous chunk.
@@ -44,9 +40,9 @@ class Execution:
         """Begin an episode.
 
         Args:
-            world: The world.
+            world: A world with the episode's task loaded.
             suite: Its interface defines the hold action.
-            timeline: The episode's timeline.
+            timeline: When actions are executed.
             watched: Whether to read the world's truth at every control step, at which texts may be delivered.
             picture_steps: Control steps between pictures of the first camera; None for no pictures.
         """
@@ -59,7 +55,7 @@ class Execution:
         self._moved = True  # since the state was read
         self._chunks: dict[int, np.ndarray] = {}
         self._last: np.ndarray | None = None
-        self._truths: dict[int, Truth | None] = {}
+        self.truths: dict[int, Truth | None] = {}
         self._picture_due = 0
         self.success = False
         self.spans: list[ActionSpan] = []
@@ -73,7 +69,7 @@ class Execution:
         """Reset the records: a query was issued on this observation."""
         if self._moved:
             self._state, self._moved = observation.state, False
-        self._truths = {self._timeline.step: truth}
+        self.truths = {self._timeline.step: truth}
         self._picture_due = self._timeline.step + (self._picture_steps or 0)
         self.spans, self.pictures, self.advance_ms = [], [], 0.0
         self.actions, self.end_effector = [], []
@@ -99,78 +95,137 @@ class Execution:
 
     def run(self) -> None:
         """Execute all actions that are due, up to success."""
-        while not self.success and (span := self._timeline.next_span()):
-            self._take_picture_if_due()
+        timeline = self._timeline
+        while not self.success and (span := timeline.next_span()):
+            if self._picture_steps is not None:
+                if timeline.step >= self._picture_due:  # where no query does, and an action follows
+                    camera = self._suite.interface.observation.camera_names[0]
+                    image = self._world.render(camera)
+                    self.pictures.append(Snapshot(step=timeline.step, camera=camera, image=image))
+                    self._picture_due = timeline.step + self._picture_steps
+                span = span._replace(steps=min(span.steps, self._picture_due - timeline.step))
+            if self._watched:
+                span = span._replace(steps=1)
             began = time.perf_counter()
-            self._advance(self._until_next_event(span))
+            actions = self._actions(span)
+            advance = self._world.advance(actions)
+            timeline.advance(span, advance.steps)
+            self.success = advance.success
+            self.actions.extend(actions[: advance.steps])
+            if advance.end_effector is not None:
+                self.end_effector.extend(advance.end_effector[1 if self.end_effector else 0 :])
+            if self.spans and self.spans[-1].chunk == span.chunk:
+                self.spans[-1] = self.spans[-1]._replace(steps=self.spans[-1].steps + advance.steps)
+            else:
+                self.spans.append(span._replace(steps=advance.steps))
             self.advance_ms += 1e3 * (time.perf_counter() - began)
             if self._watched:
-                self._truths[self._timeline.step] = self._world.truth()
-
-    @property
-    def truths(self) -> list[Truth | None]:
-        """The truth before each control step since the query was issued; empty if it is not watched."""
-        return [self._truths[step] for step in sorted(self._truths)[:-1]]
-
-    def delivered(
-        self, texts: Sequence[TextFinished], latency: Latency
-    ) -> tuple[list[Delivery], list[TextFinished]]:
-        """Split the texts finished in the query into delivered ones and those that came too late."""
-        deliveries, late = [], []
-        for text, after_ms in zip(texts, latency.texts_ms, strict=True):
-            step = self._timeline.step_after(after_ms)
-            if step in self._truths:
-                deliveries.append(Delivery(text=text, step=step, truth=self._truths[step]))
-            else:
-                late.append(text)
-        return deliveries, late
-
-    def _advance(self, span: ActionSpan) -> None:
-        actions = self._actions(span)
-        advance = self._world.advance(actions)
-        self._timeline.advance(span, advance.steps)
-        self.success = advance.success
-        self.actions.extend(actions[: advance.steps])
-        if advance.end_effector is not None:
-            self.end_effector.extend(advance.end_effector[1 if self.end_effector else 0 :])
-        _append(self.spans, dataclasses.replace(span, steps=advance.steps))
+                self.truths[timeline.step] = self._world.truth()
 
     def _actions(self, span: ActionSpan) -> np.ndarray:
-        if span.chunk is None:
-            actions = np.tile(self._hold_action(), (span.steps, 1))
-        else:
+        """The actions of a span, or the hold action at the state where holding began."""
+        interface = self._suite.interface
+        if span.chunk is not None:
             actions = self._chunks[span.chunk][span.first : span.first + span.steps]
             self._moved = True
+        else:
+            if self._moved and interface.action.holds_state:  # an older state would move the robot back
+                self._state, self._moved = self._world.observe().state, False
+            actions = np.tile(interface.hold_action(self._state, self._last), (span.steps, 1))
         self._last = actions[-1]
         return actions
 
-    def _hold_action(self) -> np.ndarray:
-        """The hold action at the state where holding began; an older state would move the robot back."""
-        if self._moved and self._suite.interface.action.holds_state:
-            self._state, self._moved = self._world.observe().state, False
-        return self._suite.interface.hold_action(self._state, self._last)
-
-    def _until_next_event(self, span: ActionSpan) -> ActionSpan:
-        """The part of a span until the truth is read or a picture is due."""
-        if self._watched:
-            return dataclasses.replace(span, steps=1)
-        if self._picture_steps is None:
-            return span
-        return dataclasses.replace(span, steps=min(span.steps, self._picture_due - self._timeline.step))
-
-    def _take_picture_if_due(self) -> None:
-        """Take a picture where no query does: an action follows."""
-        step = self._timeline.step
-        if self._picture_steps is None or step < self._picture_due:
-            return
-        camera = self._suite.interface.observation.camera_names[0]
-        self.pictures.append(Snapshot(step=step, camera=camera, image=self._world.render(camera)))
-        self._picture_due = step + self._picture_steps
+    def delivered(self, texts: Sequence[Text], latency: Latency) -> list[Text]:
+        """The texts finished in the query that were delivered before the episode ended."""
+        timed = zip(texts, latency.texts_ms, strict=True)
+        steps = [(text, self._timeline.step_after(after_ms)) for text, after_ms in timed]
+        return [dataclasses.replace(text, step=step) for text, step in steps if step in self.truths]
 
 
-def _append(spans: list[ActionSpan], span: ActionSpan) -> None:
-    """Append a span; merge it into the last one if that continues the same chunk."""
-    if spans and spans[-1].chunk == span.chunk:
-        spans[-1] = dataclasses.replace(spans[-1], steps=spans[-1].steps + span.steps)
-    else:
-        spans.append(span)
+class ActionError(ValueError):
+    """The policy returned actions that cannot be executed."""
+
+
+class Overlap(enum.StrEnum):
+    """How a new chunk replaces the one that was executed during its computation."""
+
+    SKIP = "skip"
+    """Skip the actions of the time steps that the old chunk executed since the observation."""
+    BLEND = "blend"
+    """As `skip`, and average both chunks over the rest of the old one."""
+    RTC = "rtc"
+    """As `skip`, and guide denoising towards the old chunk (real-time chunking)."""
+
+
+def validated_actions(
+    actions: object, *, min_actions: int, width: int
+) -> Float64[np.ndarray, "horizon action"]:
+    """`actions` as an array that can be executed.
+
+    Raises:
+        BadAnswerError: They are not numbers.
+        ActionError: Fewer than `min_actions` actions, another width, or numbers that are not finite.
+    """
+    try:
+        array = np.asarray(actions).astype(np.float64, casting="same_kind")
+    except (TypeError, ValueError) as error:
+        what = f"{type(actions).__name__} ({error})"
+        raise BadAnswerError(f"the policy's actions are {what}; give numbers [horizon, action]") from error
+    if array.ndim != 2 or array.shape[1] != width or array.shape[0] < min_actions:
+        raise ActionError(f"actions have shape {array.shape}, should have (at least {min_actions}, {width})")
+    if not np.isfinite(array).all():
+        row, column = np.argwhere(~np.isfinite(array))[0]
+        raise ActionError(
+            f"action {row} holds {array[row, column]} in dimension {column}; all must be finite"
+        )
+    return array
+
+
+def averaged_channels(action: ActionSpec) -> Bool[np.ndarray, " action"]:
+    """Mask of the action channels that are averaged when chunks are blended: all but the grippers'.
+
+    Many robots take gripper channels as open/close commands (LIBERO reads only the sign), whose mean is
+    neither.
+
+    Raises:
+        UsageError: The action has a rotation whose mean is not a rotation.
+    """
+    grippers = {gripper.name for gripper in action.grippers}
+    arm = [part for part in action.channels if part.name not in grippers]
+    small = action.rotation in (Rotation.AXIS_ANGLE, Rotation.EULER_XYZ) and all(
+        part.motion is not Motion.ABSOLUTE for part in arm
+    )
+    if action.rotation is not Rotation.NONE and not small:
+        raise UsageError(
+            f"overlap 'blend' averages actions, and the mean of rotations ({action.rotation.value}) is not a "
+            "rotation; choose skip or rtc"
+        )
+    return np.concatenate([np.full(part.size, part.name not in grippers) for part in action.channels])
+
+
+def blend_chunks(
+    old: Float64[np.ndarray, "left action"],
+    new: Float64[np.ndarray, "horizon action"],
+    *,
+    late: int,
+    channels: Bool[np.ndarray, " action"],
+) -> Float64[np.ndarray, "horizon action"]:
+    """Blend a new chunk with the rest of the old one.
+
+    The weight of the old chunk falls linearly over the n actions that both have, from n / (n + 1) to
+    1 / (n + 1). Without delay the new chunk is returned unchanged.
+
+    Args:
+        old: The rest of the old chunk, from the action executed when the observation was taken.
+        new: The new chunk.
+        late: Actions of the old chunk executed before the new one is available.
+        channels: Mask of averaged channels; the others are taken from the new chunk.
+    """
+    end = min(len(old), len(new))
+    if late == 0 or late >= end:
+        return new
+    weight = np.arange(end - late, 0, -1)[:, None] / (end - late + 1)
+    mean = weight * old[late:end] + (1 - weight) * new[late:end]
+    result = new.copy()
+    result[late:end] = np.where(channels, mean, new[late:end])
+    return result

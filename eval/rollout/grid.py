@@ -1,6 +1,6 @@
 """Expands the grids of a sweep into cells, each a run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from configs.cli import format_option
@@ -9,7 +9,7 @@ from configs.load import check
 from configs.schema import RunConfig
 from configs.sweep import AXES, SweepConfig
 from eval.policies.unused_options import unused_in
-from eval.rollout.clock_choice import find_clock
+from eval.rollout.clock import find_clock
 
 _MAX_CELLS = 1000
 
@@ -36,9 +36,12 @@ def cells_of(sweep: SweepConfig) -> tuple[RunConfig, ...]:
     if len(found) == 1:
         axes = ", ".join("--" + axis.replace("_", "-") for axis in AXES)
         raise UsageError(f"a sweep of one cell: give several values of at least one of {axes}")
-    cells = tuple(found.values())
-    _refuse_equal_clocks(cells)
-    return cells
+    spellings: dict[str, str] = {}
+    for clock, cell in {cell.clock: cell for cell in reversed(found.values())}.items():
+        same = spellings.setdefault(str(dict(find_clock(cell, ()).describe())), clock)
+        if same != clock:
+            raise UsageError(f"clocks {clock!r} and {same!r} are the same; give one of them")
+    return tuple(found.values())
 
 
 def _effective(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,13 +54,3 @@ def _effective(options: Mapping[str, Any]) -> dict[str, Any]:
     if options.get("while_waiting") == "hold":
         unused |= {"overlap"}
     return {option: value for option, value in options.items() if option not in unused}
-
-
-def _refuse_equal_clocks(cells: Sequence[RunConfig]) -> None:
-    spellings: dict[str, str] = {}
-    for clock in dict.fromkeys(cell.clock for cell in cells):
-        cell = next(cell for cell in cells if cell.clock == clock)
-        described = str(dict(find_clock(cell, ()).describe()))
-        same = spellings.setdefault(described, clock)
-        if same != clock:
-            raise UsageError(f"clocks {same!r} and {clock!r} are the same; give one of them")

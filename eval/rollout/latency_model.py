@@ -30,11 +30,6 @@ class LatencyModel:
     def __init__(self, profile: ProfileConfig, mode: Mode, *, guided: bool = False) -> None:
         """Build the model of one mode.
 
-        Args:
-            profile: The device profile.
-            mode: How actions and language are scheduled.
-            guided: Whether denoising is guided towards the current chunk.
-
         Raises:
             UsageError: The profile lacks the costs of the mode, or of guided denoising.
         """

@@ -1,6 +1,8 @@
-"""The manifest of a run: what was run, under which protocol, with which versions and hardware."""
+"""A variant of an evaluation, and its manifest: what was run, under which protocol, versions and hardware."""
 
-from collections.abc import Mapping
+import dataclasses
+import datetime as dt
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from configs.errors import UsageError
@@ -9,11 +11,46 @@ from eval.policies.base import LoadedPolicy
 from eval.policies.resolved import ResolvedPolicy
 from eval.records import provenance
 from eval.records.protocol import describe_suite, format_inputs, protocol_hash, suite_hash
-from eval.records.run_folders import Run, policy_name
+from eval.records.run_folders import Attempt, Run, attempt_record, policy_name
 from eval.rollout.clock import Clock, PausedClock
 from eval.rollout.plan import EpisodePlan
 from oxygen.presets.policies import adapter_identity, weights_sha256
 from sim_envs.blas import KERNELS, pin_kernels
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Variant:
+    """A run in progress: its plan, loaded policy and clock, and its manifest.
+
+    Attributes:
+        before: Earlier attempts at the run.
+        began: When this attempt began.
+    """
+
+    run: Run
+    plan: EpisodePlan
+    policy: LoadedPolicy
+    clock: Clock
+    manifest: Mapping[str, Any]
+    before: Sequence[Attempt]
+    began: str
+
+    def manifest_with(self, status: str) -> dict[str, Any]:
+        """The manifest in a state; any but `running` ends the attempt now."""
+        finished = None if status == "running" else now()
+        attempts = [*self.before, attempt_record(self.manifest, started=self.began, finished=finished)]
+        return {
+            **self.manifest,
+            "started": attempts[0]["started"],
+            "status": status,
+            "finished": finished,
+            "attempts": attempts,
+        }
+
+
+def now() -> str:
+    """The time with UTC offset."""
+    return dt.datetime.now().astimezone().isoformat(timespec="seconds")
 
 
 def describe_run(
@@ -49,12 +86,8 @@ def describe_run(
     }
 
 
-def refuse_mixed_records(run: Run, now: Mapping[str, Any]) -> None:
+def refuse_mixed_records(run: Run, current: Mapping[str, Any]) -> None:
     """Reject resuming a run under another protocol or with another policy.
-
-    Args:
-        run: The run.
-        now: The current description by `describe_run`.
 
     Raises:
         UsageError: The protocol, the policy's inputs or its weights differ from the recorded ones.
@@ -62,30 +95,27 @@ def refuse_mixed_records(run: Run, now: Mapping[str, Any]) -> None:
     if not run.resumed:
         return
     before = run.folder.read_manifest()
-    protocol, now_under = protocol_hash(before["protocol"]), now["protocol_hash"]
+    protocol, now_under = protocol_hash(before["protocol"]), current["protocol_hash"]
     if protocol != now_under:
         raise UsageError(
             f"{run.folder.run_id} was run under protocol {protocol}, this is {now_under} "
             "(other versions or assets); start a new run without --resume"
         )
-    if before["policy_inputs"] != now["policy_inputs"]:
+    if before["policy_inputs"] != current["policy_inputs"]:
         raise UsageError(
             f"{run.folder.run_id} showed its policy {format_inputs(before['policy_inputs'])}, this is "
-            f"{format_inputs(now['policy_inputs'])}; start a new run without --resume"
+            f"{format_inputs(current['policy_inputs'])}; start a new run without --resume"
         )
-    adapter, other = before.get("adapter"), now["adapter"]
+    adapter, other = before.get("adapter"), current["adapter"]
     if adapter != other:
         raise UsageError(
             f"{run.folder.run_id} was run with adapter {adapter and adapter['sha256'][:12]}, this has "
             f"{other and other['sha256'][:12]}; put the first one back, or start a new run without --resume"
         )
-    weights, other = before["weights_sha256"], now["weights_sha256"]
+    weights, other = before["weights_sha256"], current["weights_sha256"]
     if weights != other:
+        first, second = (each[:12] if each else "without a digest" for each in (weights, other))
         raise UsageError(
-            f"{run.folder.run_id} was run with weights {_short(weights)}, {now['policy']} now has "
-            f"{_short(other)}; put the first ones back, or start a new run without --resume"
+            f"{run.folder.run_id} was run with weights {first}, {current['policy']} now has {second}; put "
+            "the first ones back, or start a new run without --resume"
         )
-
-
-def _short(digest: str | None) -> str:
-    return "without a digest" if digest is None else digest[:12]

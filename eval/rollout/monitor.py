@@ -2,11 +2,11 @@
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Self
+from typing import Any, Self
 
 from eval.metrics.success import Results
 from eval.records.run_folders import Run
-from eval.records.schema import EpisodeResult, Outcome
+from eval.records.schema import EpisodeResult
 from eval.rollout.plan import EpisodePlan
 from sim_envs.world import EpisodeKey
 
@@ -26,93 +26,53 @@ class RepeatedErrorsError(RuntimeError):
 
 
 class Monitor:
-    """Reports the progress of an evaluation. By default every method does nothing."""
+    """Reports the progress of an evaluation: by default to the monitors that it was given, in order."""
+
+    _monitors: Sequence["Monitor"] = ()
+
+    @classmethod
+    def of(cls, *monitors: "Monitor") -> "Monitor":
+        """A monitor that forwards each event to several."""
+        forwarding = Monitor()
+        forwarding._monitors = monitors
+        return forwarding
 
     def __enter__(self) -> Self:
         """Start reporting."""
+        for monitor in self._monitors:
+            monitor.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *raised: Any) -> None:
         """Stop reporting."""
+        with contextlib.ExitStack() as stack:
+            for monitor in self._monitors:
+                stack.callback(monitor.__exit__, *raised)
 
     def began(self, world: int, variant: int, key: EpisodeKey) -> None:
         """A world starts an episode of a variant."""
-
-    def episode(self, variant: int, result: EpisodeResult) -> None:
-        """An episode of a variant has ended."""
-
-    def resumed(self, variant: int, result: EpisodeResult) -> None:
-        """An episode was recorded before the run was resumed."""
-
-    def interrupted(self) -> None:
-        """The evaluation was stopped and can be resumed."""
-
-    def conclude(self, results: Sequence[Results]) -> None:
-        """All episodes have ended."""
-
-
-class Monitors(Monitor):
-    """Forwards each event to several monitors, in order."""
-
-    def __init__(self, monitors: Sequence[Monitor]) -> None:
-        self._monitors = monitors
-        self._entered = contextlib.ExitStack()
-
-    def __enter__(self) -> Self:
-        for monitor in self._monitors:
-            self._entered.enter_context(monitor)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._entered.close()
-
-    def began(self, world: int, variant: int, key: EpisodeKey) -> None:
-        """See `Monitor`."""
         for monitor in self._monitors:
             monitor.began(world, variant, key)
 
     def episode(self, variant: int, result: EpisodeResult) -> None:
-        """See `Monitor`."""
+        """An episode of a variant has ended."""
         for monitor in self._monitors:
             monitor.episode(variant, result)
 
     def resumed(self, variant: int, result: EpisodeResult) -> None:
-        """See `Monitor`."""
+        """An episode was recorded before the run was resumed."""
         for monitor in self._monitors:
             monitor.resumed(variant, result)
 
     def interrupted(self) -> None:
-        """See `Monitor`."""
+        """The evaluation was stopped and can be resumed."""
         for monitor in self._monitors:
             monitor.interrupted()
 
     def conclude(self, results: Sequence[Results]) -> None:
-        """See `Monitor`."""
+        """All episodes have ended."""
         for monitor in self._monitors:
             monitor.conclude(results)
 
 
 MonitorFactory = Callable[[Sequence[Run], EpisodePlan], Monitor]
-
-
-class ErrorLimit:
-    """Reports episodes to a monitor; stops the evaluation after too many consecutive errors."""
-
-    def __init__(self, monitor: Monitor, max_errors: int) -> None:
-        self.monitor = monitor
-        self._max_errors = max_errors
-        self._errors: list[EpisodeResult] = []
-
-    def ended(self, variant: int, result: EpisodeResult) -> None:
-        """Report an episode.
-
-        Raises:
-            RepeatedErrorsError: It was one consecutive error too many.
-        """
-        self.monitor.episode(variant, result)
-        if result.outcome is not Outcome.ERROR:
-            self._errors.clear()
-            return
-        self._errors.append(result)
-        if len(self._errors) >= self._max_errors:
-            raise RepeatedErrorsError(len(self._errors), first=self._errors[0])

@@ -9,7 +9,7 @@ from configs.cli import ranges
 from configs.errors import UsageError
 from configs.interface import Interface, compare
 from configs.schema import OverlapRule, RunConfig, SuiteConfig, Wordings
-from eval.rollout.chunks import averaged_channels
+from eval.rollout.execution import averaged_channels
 from sim_envs.suite import Suite, Task, open_suite
 from sim_envs.world import EpisodeKey
 
@@ -83,9 +83,45 @@ def make_plan(config: RunConfig, **overrides: Any) -> EpisodePlan:
     """
     if not config.suites:
         raise UsageError("no suite is named: give one with --suite")
-    tasks = [plan for suite in config.suites for plan in _plan_suite(config, suite, overrides)]
-    plan = EpisodePlan(tasks=tuple(tasks))
-    return plan if config.shard is None else _share(plan, config.shard)
+    plans = []
+    for name in config.suites:
+        suite = open_suite(name, assets=config.assets, **overridden(config), **overrides)
+        tasks = {task.task_id: task for task in suite.tasks()}
+        for task_id in config.task_ids or tasks:
+            if task_id not in tasks:
+                raise UsageError(f"{name} has no task {task_id}: its task ids are 0 to {max(tasks)}")
+            plans.append(_plan_task(config, suite, tasks[task_id]))
+    if config.shard is None:
+        return EpisodePlan(tasks=tuple(plans))
+    number, count = map(int, config.shard.split("/"))
+    shares = [[key for key in plan.keys if key.digest() % count == number - 1] for plan in plans]
+    if not any(shares):
+        raise UsageError(
+            f"--shard {config.shard} has none of the {sum(len(plan.keys) for plan in plans)} episodes; skip "
+            "this shard, or use fewer shards"
+        )
+    shared = [
+        dataclasses.replace(plan, keys=tuple(keys)) for plan, keys in zip(plans, shares, strict=True) if keys
+    ]
+    return EpisodePlan(tasks=tuple(shared))
+
+
+def _plan_task(config: RunConfig, suite: Suite, task: Task) -> TaskPlan:
+    known, init_ids = suite.init_ids(task), config.init_ids
+    for init_id in init_ids or ():
+        known.check(init_id, task)
+    if not init_ids:
+        if suite.protocol.trials_per_task > known.stored:
+            raise UsageError(
+                f"{suite.protocol.trials_per_task} trials per task: task {task.task_id} of {task.suite} has "
+                f"{known.stored} stored initial states; give --num-trials-per-task {known.stored} or less"
+            )
+        init_ids = tuple(range(suite.protocol.trials_per_task))
+    keys = [
+        EpisodeKey(suite=suite.protocol.name, task_id=task.task_id, init_id=init_id, seed=config.seed)
+        for init_id in init_ids
+    ]
+    return TaskPlan(suite=suite, task=task, keys=tuple(keys), wordings=config.wordings)
 
 
 def make_plans(variants: Sequence[RunConfig]) -> list[EpisodePlan]:
@@ -103,20 +139,6 @@ def make_plans(variants: Sequence[RunConfig]) -> list[EpisodePlan]:
         made[overrides] = made.get(overrides) or make_plan(config)
         plans.append(made[overrides])
     return plans
-
-
-def _share(plan: EpisodePlan, shard: str) -> EpisodePlan:
-    """The episodes of a shard, chosen by a hash of their keys alone."""
-    number, count = map(int, shard.split("/"))
-    tasks = [
-        dataclasses.replace(task, keys=tuple(key for key in task.keys if key.digest() % count == number - 1))
-        for task in plan.tasks
-    ]
-    if not any(task.keys for task in tasks):
-        raise UsageError(
-            f"--shard {shard} has none of the {len(plan.keys)} episodes; skip this shard, or use fewer shards"
-        )
-    return EpisodePlan(tasks=tuple(task for task in tasks if task.keys))
 
 
 def check_playable(
@@ -195,37 +217,3 @@ def overridden(config: RunConfig) -> dict[str, Any]:
         "trials_per_task": config.num_trials_per_task,
     }
     return {key: value for key, value in given.items() if value is not None}
-
-
-def _plan_suite(config: RunConfig, name: str, overrides: dict[str, Any]) -> list[TaskPlan]:
-    suite = open_suite(name, assets=config.assets, **overridden(config), **overrides)
-    tasks = {task.task_id: task for task in suite.tasks()}
-    for task_id in config.task_ids or ():
-        if task_id not in tasks:
-            raise UsageError(f"{name} has no task {task_id}: its task ids are 0 to {max(tasks)}")
-    return [
-        TaskPlan(
-            suite=suite,
-            task=task,
-            keys=tuple(
-                EpisodeKey(suite=suite.protocol.name, task_id=task.task_id, init_id=init_id, seed=config.seed)
-                for init_id in _init_ids(config, suite, task)
-            ),
-            wordings=config.wordings,
-        )
-        for task in [tasks[task_id] for task_id in config.task_ids or tasks]
-    ]
-
-
-def _init_ids(config: RunConfig, suite: Suite, task: Task) -> tuple[int, ...]:
-    known = suite.init_ids(task)
-    if config.init_ids:
-        for init_id in config.init_ids:
-            known.check(init_id, task)
-        return config.init_ids
-    if suite.protocol.trials_per_task > known.stored:
-        raise UsageError(
-            f"{suite.protocol.trials_per_task} trials per task: task {task.task_id} of {task.suite} has "
-            f"{known.stored} stored initial states; give --num-trials-per-task {known.stored} or less"
-        )
-    return tuple(range(suite.protocol.trials_per_task))

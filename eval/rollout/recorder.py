@@ -1,27 +1,22 @@
 """Records one episode: writes its query log and video as it runs, and aggregates its result."""
 
 import contextlib
-import dataclasses
 import time
 import traceback
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
-from typing import Any
 
 from configs.schema import RunConfig
 from eval.metrics.language import EpisodeGrader
 from eval.metrics.motion_quality import EpisodeMotion
 from eval.metrics.statistics import quantiles
 from eval.records.json_files import json_line
-from eval.records.query_logs import parse_query
+from eval.records.query_logs import QueryRecord
 from eval.records.schema import EpisodeResult, Outcome, RequestCounts, RunFolder
-from eval.records.timing import Delivery
-from eval.rollout.captions import EpisodeCaptions, first_caption
+from eval.rollout.captions import EpisodeCaptions
 from eval.rollout.live_picture import LivePicture
 from eval.rollout.plan import TaskPlan
-from eval.rollout.rollout import Query
 from oxygen.policy.reply import EpisodeEnd
-from sim_envs.truth.ground_truth import Truth
 from sim_envs.world import EpisodeKey
 from videos.mp4 import VideoError
 from videos.recorder import EpisodeVideo
@@ -35,29 +30,27 @@ class EpisodeRecorder:
         self._plan = plan
         self._key = key
         self._config = config
-        self._timed = config.clock != "paused"
         self._began = time.perf_counter()
         self._latencies: defaultdict[str, list[float]] = defaultdict(list)
-        self._requests = {"requested": 0, "finished": 0, "cancelled": 0, "dropped": 0}
-        self._steps = self._queries = self._tokens = 0
-        self._held = self._continued = self._skipped = 0
+        self._requests: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
         self._progress = 0.0
         self._grader = EpisodeGrader(control_hz=plan.protocol.control_hz)
         self._motion = EpisodeMotion(plan.suite.interface.action)
         self._compiles: int | None = None
-        protocol = plan.protocol
-        caption = first_caption(
+        hz = plan.protocol.control_hz
+        self._captions = EpisodeCaptions(
             key,
             task=plan.instruction(key),
             mode=config.mode,
             clock=config.clock,
-            limit_s=protocol.max_steps / protocol.control_hz,
+            limit_s=plan.protocol.max_steps / hz,
+            control_hz=hz,
         )
-        self._captions = EpisodeCaptions(caption, control_hz=protocol.control_hz)
         self._video: EpisodeVideo | None = None
         if config.video != "none":
             stem = folder.path / "videos" / key.suite / f"task{key.task_id:02d}_ep{key.init_id:03d}"
-            self._video = EpisodeVideo(stem, control_hz=plan.protocol.control_hz)
+            self._video = EpisodeVideo(stem, control_hz=hz)
         path = folder.queries_path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._log = path.open("wb")
@@ -68,36 +61,43 @@ class EpisodeRecorder:
         """Control steps between pictures of the video; None without a video."""
         return None if self._video is None else self._config.video_every
 
-    def add(self, query: Query) -> None:
+    def add(self, query: QueryRecord) -> None:
         """Record one query."""
-        reply = query.reply
         for stage, milliseconds in query.timings_ms.items():
             self._latencies[stage].append(milliseconds)
-        self._queries += 1
-        self._steps += query.steps
-        self._tokens += reply.tokens
-        self._requests["requested"] += len(reply.requested)
-        self._requests["finished"] += len(query.deliveries)
-        self._requests["cancelled"] += len(query.undelivered)
-        self._requests["dropped"] += len(reply.dropped)
-        self._held += query.held
-        self._continued += query.continued
-        self._skipped += query.skipped
+        self._counts.update(
+            queries=1,
+            steps=query.steps,
+            tokens=query.tokens,
+            held_steps=query.held,
+            continued_steps=query.continued,
+            skipped_actions=query.skipped,
+        )
+        self._requests.update(
+            requested=len(query.requested),
+            finished=len(query.delivered),
+            cancelled=query.cancelled,
+            dropped=len(query.dropped),
+        )
         self._progress = query.progress
-        record = _query_record(query, timed=self._timed)
-        self._log.write(json_line(record))
+        self._log.write(json_line(query.to_json()))
         if self._live_picture.show(query.observation.images):
             self._log.flush()
-        self._grader.add(query.step, query.truth, query.deliveries, query.truths)
-        chunks = [span.chunk for span in query.spans for _ in range(span.steps)]
-        self._motion.add(query.executed, chunks, query.end_effector)
+        self._grader.add(query)
+        self._motion.add(query)
         if self._video is not None:
-            self._captions.add(parse_query(record))
-            self._add_pictures(query, self._video)
+            self._captions.add(query)
+            # Each picture is shown until the next one, with the texts delivered by then.
+            images = dict(query.observation.images)
+            steps = [query.step, *(picture.step for picture in query.pictures), query.step + query.steps]
+            self._video.add(images, steps[1] - steps[0], caption=self._captions.at(query.step))
+            for picture, end in zip(query.pictures, steps[2:], strict=True):
+                images[picture.camera] = picture.image
+                self._video.add(images, end - picture.step, caption=self._captions.at(picture.step))
 
     def add_episode_end(self, end: EpisodeEnd) -> None:
         """Record the texts cancelled at the end of the episode, and the compilations so far."""
-        self._requests["cancelled"] += end.cancelled
+        self._requests.update(cancelled=end.cancelled)
         self._compiles = end.compiles_after_warm_up
 
     def result(self, outcome: Outcome, error: BaseException | None = None) -> EpisodeResult:
@@ -112,18 +112,18 @@ class EpisodeRecorder:
             instruction=self._plan.task.language,
             language=self._plan.instruction(self._key),
             outcome=outcome,
-            steps=self._steps,
-            queries=self._queries,
+            steps=self._counts["steps"],
+            queries=self._counts["queries"],
             latency_ms={stage: summary for stage, summary in latencies.items() if summary},
-            tokens=self._tokens,
+            tokens=self._counts["tokens"],
             requests=RequestCounts(**self._requests),
             compiles_after_warm_up=self._compiles,
             policy_s=sum(self._latencies.get("frame", ())) / 1e3,
             wall_s=time.perf_counter() - self._began,
-            simulated_s=self._steps / self._plan.protocol.control_hz,
-            held_steps=self._held,
-            continued_steps=self._continued,
-            skipped_actions=self._skipped,
+            simulated_s=self._counts["steps"] / self._plan.protocol.control_hz,
+            held_steps=self._counts["held_steps"],
+            continued_steps=self._counts["continued_steps"],
+            skipped_actions=self._counts["skipped_actions"],
             progress=None if outcome is Outcome.ERROR else self._progress,
             texts=self._grader.scores(),
             motion=self._motion.quality(),
@@ -153,68 +153,3 @@ class EpisodeRecorder:
                 return self._video.close(outcome.value)
             return None
         return self._video.close(outcome.value)
-
-    def _add_pictures(self, query: Query, video: EpisodeVideo) -> None:
-        """Add each picture until the next one, with the texts delivered by then."""
-        images = dict(query.observation.images)
-        steps = [query.step, *(picture.step for picture in query.pictures), query.step + query.steps]
-        video.add(images, steps[1] - steps[0], caption=self._captions.at(query.step))
-        for picture, end in zip(query.pictures, steps[2:], strict=True):
-            images[picture.camera] = picture.image
-            video.add(images, end - picture.step, caption=self._captions.at(picture.step))
-
-
-def _query_record(query: Query, *, timed: bool) -> dict[str, Any]:
-    """One line of the query log: timings, the chunk, texts requested, finished and dropped, the truth."""
-    return {
-        "query": query.index,
-        "step": query.step,
-        "steps": query.steps,
-        "timings_ms": {stage: round(milliseconds, 4) for stage, milliseconds in query.timings_ms.items()},
-        **(_timing_record(query) if timed else {}),
-        "tokens": query.reply.tokens,
-        "actions": query.actions.tolist(),
-        "requested": [dataclasses.asdict(text) for text in query.reply.requested],
-        "finished": [_delivery_record(delivery, query) for delivery in query.deliveries],
-        "dropped": [dataclasses.asdict(text) for text in query.reply.dropped],
-        "truth": _truth_record(query.truth),
-    }
-
-
-def _timing_record(query: Query) -> dict[str, Any]:
-    """The latency charged, and the actions executed during it."""
-    prefix = query.observation.action_prefix
-    return {
-        "latency": dataclasses.asdict(query.latency),
-        "actions_step": query.actions_step,
-        "free_step": query.free_step,
-        "continued": query.continued,
-        "held": query.held,
-        "skipped": query.skipped,
-        "spans": [dataclasses.astuple(span) for span in query.spans],
-        **({"blended": query.blended} if query.blended else {}),
-        **({} if prefix is None else {"action_prefix": dataclasses.asdict(prefix)}),
-    }
-
-
-def _delivery_record(delivery: Delivery, query: Query) -> dict[str, Any]:
-    """A text, with the truth on delivery if it differs in time from the query."""
-    record = {**dataclasses.asdict(delivery.text), "step": delivery.step}
-    return record if delivery.step == query.step else {**record, "truth": _truth_record(delivery.truth)}
-
-
-def _truth_record(truth: Truth | None) -> dict[str, Any] | None:
-    """The truth as JSON: facts sorted, completed actions in order, nouns if the world has its own."""
-    if truth is None:
-        return None
-    record: dict[str, Any] = {
-        "narration": dataclasses.asdict(truth.narration),
-        "done": [dataclasses.asdict(action) for action in truth.memory.done],
-        "facts": [dataclasses.asdict(fact) for fact in sorted(truth.memory.facts)],
-    }
-    if truth.textual_memory is not None:
-        record["textual_memory"] = [dataclasses.asdict(fact) for fact in truth.textual_memory]
-    if nouns := truth.nouns:
-        names = {"movable": sorted(nouns.movable), "parts": sorted(nouns.parts)}
-        record["nouns"] = {**names, "places": dict(sorted(nouns.places))}
-    return record

@@ -7,9 +7,10 @@ old ones were executed since its observation; held steps do not count (as in LeR
 Where no action is left, the robot holds still.
 """
 
-import dataclasses
 import enum
 import math
+
+from eval.records.query_logs import ActionSpan
 
 _ROUNDING = 1e-9
 """Tolerance of `steps_in` for rounding errors, control steps."""
@@ -22,21 +23,6 @@ class Waiting(enum.StrEnum):
     """Continue the previous chunk. The next query is due `replan_steps` after this one was issued."""
     HOLD = "hold"
     """Hold still, as blocking clients do. The next query is due `replan_steps` after the actions."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ActionSpan:
-    """Consecutive control steps that execute one chunk, or hold still.
-
-    Attributes:
-        chunk: The query whose actions are executed; None while holding.
-        first: Index of the first action in its chunk.
-        steps: Number of control steps.
-    """
-
-    chunk: int | None
-    first: int
-    steps: int
 
 
 def steps_in(milliseconds: float, control_hz: float) -> int:

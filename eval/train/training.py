@@ -22,7 +22,7 @@ from eval.policies.names import Start, policy_of, start_of
 from eval.records.run_folders import new_run
 from eval.report.console import EvaluationConsole
 from eval.rollout.evaluation import run_evaluation
-from eval.rollout.executors.choice import choose_executor
+from eval.rollout.executors.executor import choose_executor
 from eval.rollout.interrupts import DeferredSignals
 from eval.rollout.plan import check_playable, make_plan
 from oxygen.model.compile_cache import use_compile_cache

@@ -40,8 +40,8 @@ class TextTimes:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TextFinished:
-    """A finished text.
+class Text:
+    """A finished text of the policy, from its request to its delivery.
 
     Attributes:
         task: Name of its language task.
@@ -56,6 +56,7 @@ class TextFinished:
         job: Index of its decode job in that query's `Reply.work`.
         job_steps: Decode steps of that job until its last token.
         times: When it was requested, started and finished; None if not measured.
+        step: The robot's control step at which it was delivered; None in a reply.
     """
 
     task: str
@@ -70,6 +71,7 @@ class TextFinished:
     job: int = 0
     job_steps: int = 0
     times: TextTimes | None = None
+    step: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,7 +96,7 @@ class Reply:
 
     timings_ms: Mapping[str, float]
     requested: tuple[TextRequest, ...] = ()
-    finished: tuple[TextFinished, ...] = ()
+    finished: tuple[Text, ...] = ()
     dropped: tuple[TextRequest, ...] = ()
     tokens: int = 0
     tokens_per_frame: int = 0
@@ -118,7 +120,7 @@ class EpisodeEnd:
     cancelled: int = 0
     requests: tuple[TextRequest, ...] = ()
     reply: Reply | None = None
-    finished: tuple[TextFinished, ...] = ()
+    finished: tuple[Text, ...] = ()
     dropped: tuple[TextRequest, ...] = ()
     tokens: int = 0
     compiles_after_warm_up: int | None = None

@@ -7,7 +7,7 @@ import numpy as np
 from configs.action_prefix import ActionPrefix
 from configs.errors import UsageError
 from oxygen.model.guidance import Guidance
-from oxygen.policy.reply import EpisodeEnd, Reply, TextFinished, TextRequest, TextTimes
+from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest, TextTimes
 from oxygen.robots.tokenizer import Tokenizer
 from oxygen.serving.engine import CompletedStep
 from oxygen.serving.requests import DecodeJob, DecodeWork, Request, RequestState
@@ -46,7 +46,7 @@ class Session:
         self._timings_ms: Mapping[str, float] | None = None
         self.acted_ms: Mapping[str, float] = {}
         self._reply: Reply | None = None
-        self._finished: list[TextFinished] = []
+        self._finished: list[Text] = []
         self._dropped: list[TextRequest] = []
         self._tokens = 0
 
@@ -126,19 +126,19 @@ class Session:
         jobs = _jobs_of_robot(texts.step.plan.jobs, self._robot)
         return tuple(_work_alone(job, texts, self._robot, self._alone) for job in jobs)
 
-    def _collected(self) -> tuple[tuple[TextFinished, ...], tuple[TextRequest, ...], int]:
+    def _collected(self) -> tuple[tuple[Text, ...], tuple[TextRequest, ...], int]:
         """Texts finished, requests dropped and tokens decoded since the last call."""
         collected = tuple(self._finished), tuple(self._dropped), self._tokens
         self._finished, self._dropped, self._tokens = [], [], 0
         return collected
 
-    def _text(self, request: Request, texts: CompletedStep) -> TextFinished:
+    def _text(self, request: Request, texts: CompletedStep) -> Text:
         jobs = texts.step.plan.jobs
         job = (
             request.job if self._alone is None else _jobs_of_robot(jobs, self._robot).index(jobs[request.job])
         )
         tokens = request.tokens[:-1] if request.stopped else request.tokens
-        return TextFinished(
+        return Text(
             task=self._tasks[request.task],
             request_id=request.request_id,
             requested_query=request.query,

@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 from typing import Any
 
-from oxygen.policy.reply import EpisodeEnd, Reply, TextFinished
+from oxygen.policy.reply import EpisodeEnd, Reply, Text
 from oxygen.serve.batching import Acted, Batcher, Row
 
 
@@ -92,6 +92,7 @@ class ConnectedRobot:
         return end
 
 
-def text_message(text: TextFinished) -> dict[str, Any]:
+def text_message(text: Text) -> dict[str, Any]:
     """A text as a message: its fields, and the `query` of its observation."""
-    return {**dataclasses.asdict(text), "query": text.requested_query, "finished": True}
+    fields = {name: value for name, value in dataclasses.asdict(text).items() if name != "step"}
+    return {**fields, "query": text.requested_query, "finished": True}

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.clock import RESULTS, compared, table
+from configs.latency import Latency
 from eval.records.query_logs import QueryRecord
-from eval.records.timing import Latency
 
 _DOCS = Path(__file__).parents[2] / "docs/clocks.md"
 

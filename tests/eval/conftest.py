@@ -11,7 +11,7 @@ from eval.metrics.success import Results
 from eval.records.run_folders import Run
 from eval.report.console import EvaluationConsole
 from eval.rollout import evaluation
-from eval.rollout.executors import serial
+from eval.rollout.executors import executor
 from tests.eval.doubles import FakePolicy, opened, without_physics
 
 CONFIG = RunConfig(
@@ -64,7 +64,7 @@ def policy(monkeypatch) -> FakePolicy:
     """The policy of every run in the test; worlds are solved after seven steps."""
     fake = FakePolicy()
     monkeypatch.setattr(
-        serial,
+        executor,
         "open_policies",
         lambda resolved, variants, **_: [opened(fake, fake.inputs) for _ in variants],
     )

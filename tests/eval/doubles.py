@@ -11,7 +11,7 @@ import pytest
 
 from configs.interface import Interface
 from eval.policies.base import LoadedPolicy, Policy
-from oxygen.policy.reply import EpisodeEnd, Reply, TextFinished, TextRequest
+from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest
 from sim_envs.fake import FakeWorld
 from sim_envs.libero.assets import AssetSet
 from sim_envs.libero.conventions import LIBERO_INTERFACE
@@ -86,9 +86,9 @@ def reply(**parts: Any) -> Reply:
     return Reply(**{"timings_ms": {}, **parts})
 
 
-def text_finished(query: int, **changes: Any) -> TextFinished:
+def text_finished(query: int, **changes: Any) -> Text:
     """A text that was requested in a query and finished in the next one, but for the changes."""
-    whole = TextFinished(
+    whole = Text(
         task="narration",
         request_id=query,
         requested_query=query,

@@ -45,7 +45,7 @@ def test_tasks_that_the_expert_cannot_play_are_named_before_the_first_episode(tm
     played = err.split("--task-ids ")[1].split(",")[0].split()
     assert not list(tmp_path.iterdir())
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("eval.rollout.executors.serial.Serial.play", lambda *_: iter(()))
+        patched.setattr("eval.rollout.executors.executor.Serial.play", lambda *_: iter(()))
         call(droid.app, "--policy", "expert", "--task-ids", *played, "--output-dir", str(tmp_path))
     assert list(tmp_path.iterdir()), "the ids that it gives are accepted"
 

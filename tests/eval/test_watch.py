@@ -23,7 +23,7 @@ from eval.records.run_folders import find_unfinished, new_run
 from eval.report.console import EvaluationConsole
 from eval.report.watch_server import LiveReport
 from eval.rollout.evaluation import run_evaluation
-from eval.rollout.executors.processes import Processes
+from eval.rollout.executors.executor import Processes
 from eval.rollout.live_picture import LivePicture
 from eval.watch import app
 from tests.eval.conftest import CONFIG, evaluate

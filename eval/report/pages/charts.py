@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from eval.metrics.simulated_time import CurvePoint, success_curve
 from eval.metrics.statistics import quantiles
-from eval.metrics.time_to_success import CurvePoint, success_curve
 from eval.report.pages.reported_runs import ReportedRun
 
 _POINTS = 101

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from eval.metrics.language import HEADLINES, ORACLE, grade_text, true_text
-from eval.records.query_logs import QueryRecord
+from eval.records.query_logs import QueryRecord, delivery_step
 from eval.records.schema import EpisodeResult, Share
-from eval.records.timing import Delivery
+from oxygen.policy.reply import Text
 from sim_envs.truth.ground_truth import Truth
 
 
@@ -44,10 +44,10 @@ def missed(query: QueryRecord, deadline_ms: float | None) -> bool:
 def staleness_steps(queries: Sequence[QueryRecord]) -> list[tuple[str, int]]:
     """Language task and control steps from request to delivery of every delivered text."""
     return [
-        (delivery.text.task, delivery.step - queries[delivery.text.requested_query].step)
+        (text.task, delivery_step(text) - queries[text.requested_query].step)
         for query in queries
-        for delivery in query.delivered
-        if delivery.text.requested_query < len(queries)
+        for text in query.delivered
+        if text.requested_query < len(queries)
     ]
 
 
@@ -63,17 +63,17 @@ def _spans(queries: Sequence[QueryRecord]) -> Iterator[tuple[str, int, int]]:
 
 def _texts(queries: Sequence[QueryRecord]) -> list[dict[str, Any]]:
     """All requested texts in the order of their requests."""
-    delivered = {each.text.request_id: each for query in queries for each in query.delivered}
+    delivered = {text.request_id: (query, text) for query in queries for text in query.delivered}
     dropped = {each.request_id: query.step for query in queries for each in query.dropped}
     requested = {each.request_id: (each.task, query) for query in queries for each in query.requested}
-    for number, delivery in delivered.items():
-        if number not in requested and delivery.text.requested_query < len(queries):
-            requested[number] = delivery.text.task, queries[delivery.text.requested_query]
+    for number, (_, written) in delivered.items():
+        if number not in requested and written.requested_query < len(queries):
+            requested[number] = written.task, queries[written.requested_query]
     found = []
     for number, (task, query) in requested.items():
         text: dict[str, Any] = {"task": task, "requested": query.step}
         if number in delivered:
-            text |= {"state": "finished", **_graded(delivered[number], query.truth)}
+            text |= {"state": "finished", **_graded(*delivered[number], query.truth)}
         elif number in dropped:
             text |= {"state": "dropped", "until": dropped[number]}
         else:
@@ -82,14 +82,13 @@ def _texts(queries: Sequence[QueryRecord]) -> list[dict[str, Any]]:
     return found
 
 
-def _graded(delivery: Delivery, truth: Truth | None) -> dict[str, Any]:
-    text = delivery.text
+def _graded(query: QueryRecord, text: Text, truth: Truth | None) -> dict[str, Any]:
     return {
-        "until": delivery.step,
+        "until": text.step,
         "text": text.text,
         "oracle": text.reason == ORACLE,
         "at_request": _mark(text.task, text.text, truth),
-        "on_delivery": _mark(text.task, text.text, delivery.truth),
+        "on_delivery": _mark(text.task, text.text, query.truth_on_delivery(text)),
     }
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from configs.cli import pluralize
 from configs.errors import UsageError
-from eval.metrics.error_budget import exceeds
 from eval.metrics.language import HEADLINES
+from eval.metrics.noninferiority import exceeds
 from eval.metrics.statistics import MeanDifference, wilson_95
-from eval.metrics.success import aggregate, graded_only, solved, timings_of
+from eval.metrics.success import aggregate, timings_of
 from eval.records.query_logs import QueryRecord, read_queries
-from eval.records.schema import EpisodeResult, Outcome
+from eval.records.schema import EpisodeResult, Outcome, graded_only, solved
 from eval.report.comparison import compare, compare_common
 from eval.report.comparison_tables import MOTION_HEADINGS
 from eval.report.comparison_verdict import format_between, format_points, judge_all

@@ -1,65 +1,33 @@
-"""The `Executor` protocol: runs the episodes of an evaluation."""
+"""Executors: run the episodes of an evaluation here, in worker processes, or (`ray.py`) on a cluster."""
 
+import contextlib
 import dataclasses
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
+from configs.cli import format_option
+from configs.errors import UsageError, unknown
 from configs.schema import RunConfig
 from eval.policies.base import LoadedPolicy
+from eval.policies.opening import open_policies
 from eval.policies.resolved import ResolvedPolicy
-from eval.records.run_folders import Run
+from eval.policies.sources import served
 from eval.records.schema import EpisodeResult
-from eval.rollout.clock import Clock
-from eval.rollout.executors.player import EpisodeJob
+from eval.rollout.episode import EpisodeJob, EpisodePlayer, WorldCache, lost_record, run_episode
 from eval.rollout.interrupts import DeferredSignals
-from eval.rollout.plan import EpisodePlan, TaskPlan
-from sim_envs.workers import JobQueue
+from eval.rollout.manifest import Variant
+from sim_envs.workers import TIMEOUT_S, WORLD_MB, JobQueue, LostJob, check_memory, run_in_workers
 
+_MAX_ENVS = 4096
+_LONGEST_S = 1_000_000
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PreparedEvaluation:
-    """An evaluation with loaded policies and existing folders; the fields hold one item per variant.
+EXECUTORS = ("serial", "processes", "ray")
 
-    Attributes:
-        plans: Their tasks are the same, in the same order.
-        on_begin: Called with the index of a world and the episode that it starts.
-    """
-
-    plans: Sequence[EpisodePlan]
-    runs: Sequence[Run]
-    policies: Sequence[LoadedPolicy]
-    clocks: Sequence[Clock]
-    on_begin: Callable[[int, EpisodeJob], None] = lambda *_: None
-
-    def queue(self, jobs: Sequence[EpisodeJob]) -> JobQueue[EpisodeJob]:
-        """A queue of the episodes for several worlds."""
-        return JobQueue(
-            jobs,
-            task=lambda job: self.task_of(job).world,
-            episode=lambda job: (self.task_of(job).world, job.key),
-            on_begin=self.on_begin,
-        )
-
-    def task_of(self, job: EpisodeJob) -> TaskPlan:
-        """The plan of the episode's task."""
-        return self.plans[job.variant].tasks[job.task]
-
-    def interleaved(self) -> Iterator[EpisodeJob]:
-        """Every episode in every variant, by task and world; the variant that goes first rotates."""
-        first = 0
-        for task, planned in enumerate(self.plans[0].tasks):
-            in_world: defaultdict[Hashable, list[int]] = defaultdict(list)
-            for variant, plan in enumerate(self.plans):
-                in_world[plan.tasks[task].world].append(variant)
-            for variants in in_world.values():
-                for turn, key in enumerate(planned.keys, start=first):
-                    for place in range(len(variants)):
-                        yield EpisodeJob(variant=variants[(turn + place) % len(variants)], task=task, key=key)
-            first += len(planned.keys)
-
-
+Variants = Sequence[Variant]
+Jobs = Sequence[EpisodeJob]
 Played = Iterator[tuple[EpisodeJob, EpisodeResult]]
+OnBegin = Callable[[int, EpisodeJob], None]
+"""Called with the index of a world and the episode that it starts."""
 
 
 class Executor(Protocol):
@@ -77,12 +45,151 @@ class Executor(Protocol):
     ) -> list[LoadedPolicy]:
         """Load the policy of each variant; see `eval.policies.opening.open_policies`."""
 
-    def play(
-        self, prepared: PreparedEvaluation, jobs: Sequence[EpisodeJob], interrupts: DeferredSignals
-    ) -> Played:
+    def play(self, variants: Variants, jobs: Jobs, interrupts: DeferredSignals, on_begin: OnBegin) -> Played:
         """Run the episodes; yields each when it has ended and its query log and video are on disk.
 
         Raises:
             PolicyLostError: The policy does not come back.
             KeyboardInterrupt: A signal was received. Unfinished episodes leave no files.
         """
+
+
+class Serial:
+    """Runs episodes one after the other in this process, with one world open at a time."""
+
+    num_envs = 1
+
+    def open_policies(
+        self, resolved: ResolvedPolicy, variants: Sequence[RunConfig], notify: Callable[[str], None]
+    ) -> list[LoadedPolicy]:
+        """See `Executor`."""
+        return open_policies(resolved, variants, notify=notify)
+
+    def play(self, variants: Variants, jobs: Jobs, interrupts: DeferredSignals, on_begin: OnBegin) -> Played:
+        """See `Executor`."""
+        with WorldCache() as worlds:
+            for job in jobs:
+                on_begin(0, job)
+                variant = variants[job.variant]
+                yield (
+                    job,
+                    run_episode(
+                        variant.run,
+                        variant.plan.tasks[job.task],
+                        job.key,
+                        worlds=worlds,
+                        policy=variant.policy,
+                        clock=variant.clock,
+                        interrupts=interrupts,
+                    ),
+                )
+
+
+SERIAL = Serial()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Processes:
+    """Runs episodes in worker processes, one world each, that share one policy in this process.
+
+    A worker runs whole episodes: world, clock, records, video. Models stay in this process, which batches the
+    queries of many worlds; so do user-defined Python policies, one object per world. Experts, which read the
+    simulator, and clients of policy servers are opened in each worker.
+
+    Attributes:
+        num_envs: Number of worker processes.
+        timeout_s: Seconds after which an episode is considered hung.
+    """
+
+    num_envs: int
+    timeout_s: float = TIMEOUT_S
+
+    def open_policies(
+        self, resolved: ResolvedPolicy, variants: Sequence[RunConfig], notify: Callable[[str], None]
+    ) -> list[LoadedPolicy]:
+        """See `Executor`."""
+        return open_policies(resolved, variants, worlds=self.num_envs, notify=notify)
+
+    def play(self, variants: Variants, jobs: Jobs, interrupts: DeferredSignals, on_begin: OnBegin) -> Played:
+        """See `Executor`."""
+        plans, runs = tuple(each.plan for each in variants), tuple(each.run for each in variants)
+        interfaces = [suite.interface for suite in plans[0].suites.values()]
+        policies = [each.policy for each in variants]
+        with served(policies, interfaces, worlds=self.num_envs) as (server, sources):
+            ended = run_in_workers(
+                EpisodePlayer(plans=plans, runs=runs, sources=sources),
+                queue_of(variants, jobs, on_begin),
+                workers=self.num_envs,
+                check=interrupts.check,
+                handler=server,
+                timeout_s=self.timeout_s,
+            )
+            with contextlib.closing(ended):
+                for job, result in ended:
+                    task, run = plans[job.variant].tasks[job.task], runs[job.variant]
+                    yield job, lost_record(job, task, run, result) if isinstance(result, LostJob) else result
+
+
+def queue_of(variants: Variants, jobs: Jobs, on_begin: OnBegin) -> JobQueue[EpisodeJob]:
+    """A queue of the episodes for several worlds."""
+
+    def world(job: EpisodeJob) -> tuple[str, int]:
+        return variants[job.variant].plan.tasks[job.task].world
+
+    return JobQueue(jobs, task=world, episode=lambda job: (world(job), job.key), on_begin=on_begin)
+
+
+def choose_executor(
+    *,
+    num_envs: int = 1,
+    executor: str | None = None,
+    episode_timeout: float | None = None,
+    ray_address: str | None = None,
+) -> Executor:
+    """Build the executor of an evaluation.
+
+    Args:
+        num_envs: Number of parallel worlds.
+        executor: Its name. Default: `serial` for one world, `processes` for several.
+        episode_timeout: Seconds after which an episode is considered hung. Default: one hour.
+        ray_address: Cluster of executor `ray`. Default: the one this machine belongs to.
+
+    Raises:
+        UsageError: The executor is unknown or supports one world only, memory is too small, or the cluster
+            is not found.
+        ModuleNotFoundError: Ray is not installed.
+    """
+    name = executor or ("serial" if num_envs == 1 else "processes")
+    if name not in EXECUTORS:
+        raise unknown("executor", name, EXECUTORS)
+    if not 1 <= num_envs <= _MAX_ENVS:
+        raise UsageError(f"--num-envs is {num_envs}: give 1 to {_MAX_ENVS}")
+    if ray_address is not None and name != "ray":
+        raise UsageError(
+            f"--ray-address {ray_address} is for --executor ray, and this is {name}; leave it out"
+        )
+    if name == "serial":
+        useless = {"num_envs": num_envs if num_envs > 1 else None, "episode_timeout": episode_timeout}
+        for option, value in useless.items():
+            if value is not None:
+                raise UsageError(
+                    f"{format_option(option, value)} needs worker processes, and executor serial runs one "
+                    "world in this process; leave it out, or add --executor processes"
+                )
+        return SERIAL
+    if episode_timeout is not None and not 0 < episode_timeout <= _LONGEST_S:
+        raise UsageError(f"--episode-timeout is {episode_timeout:g}: give seconds, above 0 to {_LONGEST_S}")
+    timeout_s = episode_timeout or TIMEOUT_S
+    if name == "processes" or ray_address == "local":
+        check_memory(num_envs, option="--num-envs", each_mb=WORLD_MB)
+    if name == "processes":
+        return Processes(num_envs=num_envs, timeout_s=timeout_s)
+    from eval.rollout.executors.ray import RayCluster, connect  # the package ray is optional
+
+    connect(ray_address or "auto", worlds=num_envs)
+    return RayCluster(num_envs=num_envs, timeout_s=timeout_s)
+
+
+def batch_size_for(num_envs: int) -> int:
+    """Default batch size: half of the worlds, so that physics of one half overlaps the model of the other."""
+    return max(1, -(-num_envs // 2))

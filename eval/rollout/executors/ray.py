@@ -9,7 +9,7 @@ import functools
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ray
@@ -21,10 +21,9 @@ from eval.policies.base import LoadedPolicy
 from eval.policies.opening import open_policies
 from eval.policies.resolved import ResolvedPolicy
 from eval.policies.sources import PolicySource
-from eval.rollout.executors.executor import Played, PreparedEvaluation
-from eval.rollout.executors.player import EpisodeJob, EpisodePlayer, lost_record
-from eval.rollout.executors.ray_policy import PolicyService
-from eval.rollout.executors.ray_world import ActorConnection, PlayedEpisode, WorldActor
+from eval.rollout.episode import EpisodeJob, EpisodePlayer, lost_record
+from eval.rollout.executors.executor import Jobs, OnBegin, Played, Variants, queue_of
+from eval.rollout.executors.ray_actors import ActorConnection, PlayedEpisode, PolicyService, WorldActor
 from eval.rollout.interrupts import DeferredSignals
 from sim_envs.workers import MAX_STARTS, JobQueue, LostJob
 
@@ -65,55 +64,53 @@ class RayCluster:
             for worlds in shares
         ]
         described, *_ = [_got(service.opened.remote()) for service in self._services]
-        return [LoadedPolicy(**each, in_world=_elsewhere, close=self._close) for each in described]
 
-    def _close(self) -> None:
-        while self._services:
-            ray.kill(self._services.pop())
+        def elsewhere(*_: object) -> Any:
+            raise AssertionError("the policy acts in an actor")
 
-    def play(
-        self, prepared: PreparedEvaluation, jobs: Sequence[EpisodeJob], interrupts: DeferredSignals
-    ) -> Played:
+        def close() -> None:
+            while self._services:
+                ray.kill(self._services.pop())
+
+        return [LoadedPolicy(**each, in_world=elsewhere, close=close) for each in described]
+
+    def play(self, variants: Variants, jobs: Jobs, interrupts: DeferredSignals, on_begin: OnBegin) -> Played:
         """See `Executor`."""
-        queue = prepared.queue(jobs)
+        queue, runs = queue_of(variants, jobs, on_begin), tuple(each.run for each in variants)
+        plans = tuple(each.plan for each in variants)
         sources = tuple(
-            PolicySource(variant=variant, interface=policy.interface, blocks=(), opener=policy.opener)
-            for variant, policy in enumerate(prepared.policies)
+            PolicySource(variant=number, interface=each.interface, blocks=(), opener=each.opener)
+            for number, each in enumerate(variant.policy for variant in variants)
         )
-        player = EpisodePlayer(plans=tuple(prepared.plans), runs=tuple(prepared.runs), sources=sources)
+        player = EpisodePlayer(plans=plans, runs=runs, sources=sources)
         lost_before: set[EpisodeJob] = set()
-        with self._worlds(player, min(self.num_envs, len(queue))) as worlds:
+        with contextlib.ExitStack() as until_the_end:
+            worlds = []
+            for number in range(min(self.num_envs, len(queue))):
+                row, service = divmod(number, max(1, len(self._services)))
+                connection = ActorConnection(number, self._services[service] if self._services else None, row)
+                worlds.append(_World(player, connection))
+                until_the_end.callback(worlds[-1].kill)
             while queue or any(world.job for world in worlds):
                 interrupts.check()
                 for world in worlds:
                     world.begin(queue)
-                for world in _with_news(worlds):
+                pending = [world for world in worlds if world.pending is not None]
+                ray.wait([world.pending for world in pending], timeout=_POLL_S)
+                for world in pending:
                     job, ended = world.job, world.news(self._timeout_s)
                     if job is None or ended is None:
                         continue
                     world.job = None
                     if isinstance(ended, PlayedEpisode):
-                        ended.write_to(prepared.runs[job.variant].folder)
+                        ended.write_to(runs[job.variant].folder)
                         yield job, ended.result
                     elif job in lost_before:
-                        run = prepared.runs[job.variant]
-                        yield job, lost_record(job, prepared.task_of(job), run, ended)
+                        task = plans[job.variant].tasks[job.task]
+                        yield job, lost_record(job, task, runs[job.variant], ended)
                     else:
                         lost_before.add(job)
                         queue.put_back(world.connection.worker, job)
-
-    @contextlib.contextmanager
-    def _worlds(self, player: EpisodePlayer, count: int) -> Iterator[list["_World"]]:
-        worlds = []
-        for number in range(count):
-            row, service = divmod(number, max(1, len(self._services)))
-            connection = ActorConnection(number, self._services[service] if self._services else None, row)
-            worlds.append(_World(player, connection))
-        try:
-            yield worlds
-        finally:
-            for world in worlds:
-                world.kill()
 
 
 class _World:
@@ -182,13 +179,6 @@ class _World:
         self.pending = self._actor.open.remote()
 
 
-def _with_news(worlds: Sequence[_World]) -> list[_World]:
-    """Wait briefly; the worlds with a running call."""
-    pending = [world for world in worlds if world.pending is not None]
-    ray.wait([world.pending for world in pending], timeout=_POLL_S)
-    return pending
-
-
 def _got(reference: Any) -> Any:
     """The result of an actor's method; its exceptions are raised unwrapped."""
     try:
@@ -201,10 +191,6 @@ def _reason(lost: RayError) -> str:
     return f"{type(lost).__name__}: {str(lost).strip().splitlines()[-1].strip()}"
 
 
-def _elsewhere(*_: object) -> Any:
-    raise AssertionError("the policy acts in an actor")
-
-
 def connect(address: str, *, worlds: int) -> None:
     """Connect this process to a Ray cluster.
 
@@ -215,8 +201,19 @@ def connect(address: str, *, worlds: int) -> None:
     Raises:
         UsageError: The cluster is not found.
     """
-    if address not in ("local", "auto"):
-        _check_answered(address)
+    if address not in ("local", "auto"):  # Ray itself would keep trying an address that does not answer
+        host, _, port = address.removeprefix("ray://").rpartition(":")
+        if not host or not port.isdigit():
+            raise UsageError(
+                f"--ray-address is {address!r}: give auto, local or host:port, such as 10.0.0.1:6379"
+            )
+        try:
+            socket.create_connection((host, int(port)), timeout=_ANSWER_S).close()
+        except OSError as error:
+            raise UsageError(
+                f"no answer from --ray-address {address} ({error.strerror or error}); see ray status on that "
+                "machine, or give local"
+            ) from None
     started = {"num_cpus": worlds + 1, "include_dashboard": False} if address == "local" else {}
     try:
         ray.init(
@@ -226,20 +223,4 @@ def connect(address: str, *, worlds: int) -> None:
         raise UsageError(
             f"no Ray cluster found at --ray-address {address} ({error}); start one with ray start --head, "
             "give another address, or give local"
-        ) from None
-
-
-def _check_answered(address: str) -> None:
-    """Reject an unreachable address at once; Ray itself would keep trying."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdigit():
-        raise UsageError(
-            f"--ray-address is {address!r}: give auto, local or host:port, such as 10.0.0.1:6379"
-        )
-    try:
-        socket.create_connection((host, int(port)), timeout=_ANSWER_S).close()
-    except OSError as error:
-        raise UsageError(
-            f"no answer from --ray-address {address} ({error.strerror or error}); see ray status on that "
-            "machine, or give local"
         ) from None

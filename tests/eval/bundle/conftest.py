@@ -7,7 +7,7 @@ import pytest
 
 from eval import libero
 from eval.bundle.bundling import bundle
-from eval.rollout.executors import serial
+from eval.rollout.executors import executor
 from oxygen.model import params
 from oxygen.model.config import TINY
 from oxygen.robots import tokenizer
@@ -87,7 +87,7 @@ class Silent(FakePolicy):
 def evaluate(monkeypatch, tmp_path):
     """Runs a policy by its name on worlds without physics, which are solved after 12 steps."""
     monkeypatch.setattr(
-        serial,
+        executor,
         "open_policies",
         lambda resolved, variants, **_: [
             opened(Narrator() if resolved.tasks else Silent()) for _ in variants

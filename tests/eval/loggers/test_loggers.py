@@ -15,7 +15,7 @@ from eval.loggers.monitor import LoggingMonitor, choose_logger, with_log
 from eval.records.run_folders import find_unfinished, new_run
 from eval.report.console import EvaluationConsole
 from eval.rollout.evaluation import run_evaluation
-from eval.rollout.monitor import Monitors
+from eval.rollout.monitor import Monitor
 from tests.eval.conftest import CONFIG
 from tests.oxygen.training.test_logs import records
 
@@ -62,7 +62,7 @@ def logs(monkeypatch):
 def evaluate(*runs, opens=Log):
     def monitor(of, plan):
         log = LoggingMonitor(of, plan, name="memory", open_logger=opens)
-        return Monitors([log, EvaluationConsole(of, plan)])
+        return Monitor.of(log, EvaluationConsole(of, plan))
 
     return run_evaluation(*runs, monitor=monitor, max_errors=9)
 

@@ -1,23 +1,19 @@
 """Language in results and leaderboard: where something was graded, with episodes as clusters."""
 
-import dataclasses
 import json
 
 import numpy as np
 import pytest
 
-from eval.metrics.language_results import (
+from eval.metrics.language import (
     currency_differences,
     difference,
-    mean_staleness_ms,
-    percentage,
     summarize_language,
 )
 from eval.metrics.statistics import cluster_bootstrap_95
 from eval.metrics.success import summarize
 from eval.records.schema import Share, TextScores
 from tests.eval.factory import RunBuilder, episode, key, query
-from tests.eval.report.boards import leaderboard
 
 
 def scores(hits: int = 0, of: int = 0, *, later: int | None = None, not_graded: int = 0, oracle: int = 0):
@@ -49,26 +45,6 @@ def test_texts_count_alike_whatever_their_episode():
     assert row["narration"]["at_request"]["all"]["n"] == 12
 
 
-def test_staleness_is_simulated_time_over_all_texts_alike():
-    spoken = scores(9, 10)["narration"]
-    late = dataclasses.replace(spoken, texts=2, staleness_s=4.0)
-    episodes = [episode(key(0), texts={"narration": spoken}), episode(key(1), texts={"narration": late})]
-    assert summarize_language(episodes)["narration"]["staleness_ms"] == pytest.approx(1e3 * (5 + 4) / 12)
-    both = [*episodes, episode(key(2), texts={"memory": dataclasses.replace(late, texts=8, staleness_s=2.0)})]
-    assert mean_staleness_ms(both) == pytest.approx(1e3 * (5 + 4 + 2) / 20)
-    assert mean_staleness_ms([episode(key(0))]) is None
-
-
-def test_an_interval_is_over_episodes_not_texts():
-    alike = [Share(hits=10 * (episode % 2), of=10) for episode in range(20)]
-    mixed = [Share(hits=5, of=10)] * 20
-    low, high = percentage(alike)["ci95"]
-    assert low < 35
-    assert high > 65
-    assert percentage(mixed)["ci95"] is None
-    assert percentage(alike[:1])["ci95"] is None
-
-
 @pytest.mark.parametrize(("clusters", "least"), [(40, 0.89), (10, 0.84)])
 def test_an_interval_covers_the_truth_about_as_often_as_it_says(clusters, least):
     rng, rate, covered = np.random.default_rng(1), 0.7, 0
@@ -78,20 +54,6 @@ def test_an_interval_covers_the_truth_about_as_often_as_it_says(clusters, least)
         found = cluster_bootstrap_95(lambda h, o, axis=-1: h.sum(axis) / o.sum(axis), hits, of)
         covered += found.low <= rate <= found.high
     assert least <= covered / 100 <= 0.99
-
-
-def test_an_interval_leans_to_where_most_can_still_be_missed():
-    """Nineteen episodes all right and one half wrong: what was not seen can only be worse."""
-    almost = [Share(hits=10, of=10)] * 19 + [Share(hits=5, of=10)]
-    found = percentage(almost)
-    low, high = found["ci95"]
-    assert found["pc"] - low > 2 * (high - found["pc"]) > 0
-
-
-def test_episodes_that_fall_by_the_same_whatever_their_size_have_no_interval():
-    before, after = [[Share(hits=h, of=10 * n) for n in (1, 2, 3)] for h in (10, 5)]
-    assert difference(before, before)["ci95"] is None
-    assert difference(before, after)["ci95"] is not None
 
 
 def test_what_freshness_costs_is_paired_by_episode():
@@ -112,36 +74,6 @@ def test_results_hold_language_by_suite_task_and_overall_and_stay_json(tmp_path)
         assert row["texts"]["narration"]["lost"]["pc"] == 25
     assert results["per_task"][0]["language"] == "do task 0"
     assert json.loads(json.dumps(results, allow_nan=False)) == summarize(run.path)
-
-
-def test_texts_of_an_episode_that_ended_in_an_error_count_nowhere(tmp_path):
-    run = run_with(tmp_path / "run", scores(3, 4))
-    run.add(episode(key(7), "error", texts=scores(0, 100)))
-    assert summarize(run.path)["overall"]["texts"]["narration"]["n_texts"] == 4
-
-
-def test_not_graded_is_counted_and_has_no_percentage():
-    row = summarize_language([episode(key(0), texts=scores(not_graded=6))])["narration"]
-    assert (row["n_texts"], row["n_not_graded"]) == (6, 6)
-    assert row["at_request"] == row["on_delivery"] == {}
-    assert row["lost"] is None
-
-
-def test_the_leaderboard_has_a_column_exactly_if_something_was_graded(tmp_path):
-    run_with(tmp_path / "silent", {}, {})
-    run_with(tmp_path / "babble", scores(not_graded=5), {})
-    assert "narration (%)" not in leaderboard([tmp_path])
-    run_with(tmp_path / "speaker", scores(3, 4, later=2, not_graded=996), {})
-    run_with(tmp_path / "teller", scores(4, 4, oracle=4), {})
-    board = leaderboard([tmp_path])
-    heading, rule, *rows = [line for line in board.splitlines() if line.startswith("|")]
-    columns = [line.count("|") for line in (heading, rule, *rows)]
-    assert len(set(columns)) == 1
-    assert "| narration (%), graded |" in heading
-    cells = {row.split("|")[-2].strip(): row for row in rows}
-    assert "| 75.0 → 50.0, 4/1000 |" in cells["speaker"]
-    assert "| 100.0 → 100.0, 4/4 (oracle) |" in cells["teller"]
-    assert "| – | 0 | babble |" in cells["babble"]
 
 
 def currency(current_s: float | None, simulated_s: float = 10.0):

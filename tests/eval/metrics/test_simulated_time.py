@@ -1,11 +1,18 @@
 """Time to success, query rate and time spent waiting are over what was recorded of graded episodes."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from eval.metrics.simulated_time import restricted_s, summarize_time
+from eval.metrics.noninferiority import Verdict
+from eval.metrics.simulated_time import (
+    restricted_s,
+    restricted_times,
+    success_curve,
+    summarize_time,
+    time_ratio,
+)
+from eval.metrics.statistics import wilson_95
 from eval.metrics.success import summarize
+from eval.report.comparison_verdict import judge_restricted, judge_time
 from tests.eval.factory import RunBuilder, episode, key
 
 SOLVED = [
@@ -35,30 +42,11 @@ def test_a_mixture_of_outcomes_adds_up_as_by_hand(tmp_path):
     assert results["overall"]["n_success"] == 4, "an episode that recorded no time is solved all the same"
 
 
-def test_what_is_not_recorded_is_not_zero():
-    assert set(summarize_time(UNRECORDED, {}).values()) == {None}
-    assert set(summarize_time([], {}).values()) == {None}
-
-
-def test_without_a_solved_episode_there_is_no_time_but_a_rate():
-    row = summarize_time(UNSOLVED, {})
-    assert row["time_to_success_s"] is None
-    assert row["query_hz"] == pytest.approx(34 / 15)
-
-
 def test_an_episode_that_ends_before_time_passes_divides_by_nothing():
     at_once = episode(key(0), "invalid_action", steps=0, queries=1, simulated_s=0.0)
     row = summarize_time([at_once], {})
     assert (row["query_hz"], row["pc_held"], row["skipped_per_query"]) == (None, None, 0)
     assert summarize_time([at_once, SOLVED[0]], {})["query_hz"] == pytest.approx(21 / 5)
-
-
-@given(st.permutations([*SOLVED, *UNSOLVED, *UNRECORDED]), st.integers(1, 3))
-def test_neither_order_nor_repetition_changes_rates(episodes, times):
-    once, again = summarize_time([*SOLVED, *UNSOLVED], {}), summarize_time(episodes * times, {})
-    for name in ("query_hz", "pc_held", "pc_continued", "skipped_per_query"):
-        assert again[name] == pytest.approx(once[name])
-    assert again["time_to_success_s"]["median"] == once["time_to_success_s"]["median"]
 
 
 def test_a_failure_counts_as_the_limit_and_an_unknown_limit_as_nothing():
@@ -73,9 +61,65 @@ def test_a_failure_counts_as_the_limit_and_an_unknown_limit_as_nothing():
     assert low < row["restricted_mean_s"] < high
 
 
-def test_results_say_their_clock(tmp_path):
-    paused = summarize(RunBuilder.at(tmp_path / "paused").path)
-    assert (paused["clock"], paused["while_waiting"], paused["overlap"]) == ("paused", "continue", "skip")
-    config = {"clock": "fixed:100,500", "while_waiting": "hold"}
-    clocked = summarize(RunBuilder.at(tmp_path / "clocked", config=config).path)
-    assert (clocked["clock"], clocked["while_waiting"]) == ("fixed:100,500", "hold")
+def took(seconds: float | None, outcome: str = "success"):
+    return episode(key(0), outcome, simulated_s=seconds)
+
+
+def test_the_ratio_is_the_geometric_mean_over_what_both_solved():
+    pairs = [
+        (took(2), took(4)),
+        (took(4), took(2)),
+        (took(1), took(8)),
+        (took(9), took(30, "timeout")),
+        (took(30, "timeout"), took(1)),
+        (took(None), took(3)),
+    ]
+    found = time_ratio(pairs)
+    assert found.n_pairs == 3
+    assert found.ratio == pytest.approx(2)
+    assert found.ci95.low <= 2 <= found.ci95.high
+
+
+@pytest.mark.parametrize("pairs", [[], [(took(None), took(None))], [(took(3), took(9, "timeout"))]])
+def test_nothing_solved_by_both_or_no_time_recorded_has_no_ratio(pairs):
+    assert time_ratio(pairs) is None
+    assert judge_time(time_ratio(pairs)) is None
+
+
+def test_restricted_times_pair_all_episodes_and_count_failures_as_the_limit():
+    pairs = [(took(2), took(4)), (took(4), took(9, "invalid_action")), (took(20, "timeout"), took(6))]
+    found = restricted_times(pairs, {"libero_object": 20.0})
+    assert found.seconds.n_pairs == 3
+    assert (found.seconds.a, found.seconds.b) == pytest.approx((26 / 3, 10))
+    assert found.seconds.difference == pytest.approx(4 / 3)
+    assert found.ratio == pytest.approx(30 / 26)
+    assert found.ci95.low < found.ratio < found.ci95.high
+    back = restricted_times([(b, a) for a, b in pairs], {"libero_object": 20.0})
+    assert back.seconds.difference == pytest.approx(-found.seconds.difference)
+    assert restricted_times([(took(None), took(None))], {}) is None
+
+
+def test_restricted_times_of_unsolved_episodes_have_no_interval():
+    unsolved = (took(20, "timeout"), took(20, "timeout"))
+    found = restricted_times([unsolved] * 30, {})
+    assert (found.ratio, found.ci95, found.seconds.ci95) == (1, None, None)
+    assert restricted_times([*[unsolved] * 29, (took(5), took(5))], {}).ci95 is not None
+
+
+def test_failing_more_often_is_slower_though_what_both_solved_took_as_long():
+    pairs = [(took(5), took(5))] * 60 + [(took(5), took(20, "timeout"))] * 20
+    judgement = judge_restricted(restricted_times(pairs, {}), a="isolated", b="unified")
+    assert judgement.verdict is Verdict.INFERIOR
+    assert judge_time(time_ratio(pairs)).verdict is Verdict.NON_INFERIOR
+    assert (
+        "unified is inferior to isolated in restricted mean time (margin 10 %): +3.75 s" in judgement.sentence
+    )
+
+
+def test_the_curve_counts_ties_at_once_and_failures_never():
+    results = [took(2), took(2), took(5), took(10, "timeout"), took(3, "invalid_action"), took(1, "error")]
+    curve = success_curve(results)
+    assert [(point.seconds, point.percent) for point in curve] == [(0, 0), (2, 40), (5, 60), (10, 60)]
+    for point, solved in zip(curve, (0, 2, 3, 3), strict=True):
+        interval = wilson_95(solved, 5)
+        assert (point.low, point.high) == pytest.approx((100 * interval.low, 100 * interval.high))

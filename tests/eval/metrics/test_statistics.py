@@ -10,7 +10,7 @@ from scipy.stats import norm
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.proportion import proportion_confint
 
-from eval.metrics.statistics import holm, mcnemar_exact, paired_difference_95, quantiles, wilson_95
+from eval.metrics.statistics import mcnemar_exact, paired_difference_95, quantiles, wilson_95
 
 trials = st.integers(1, 2000)
 counts = st.integers(0, 300)
@@ -25,41 +25,12 @@ def test_the_wilson_interval_is_an_independent_implementations(n, fraction):
     assert interval.high == pytest.approx(high, abs=1e-9)
 
 
-@given(n=trials, fraction=st.floats(0, 1))
-def test_the_interval_holds_the_rate_and_mirrors_for_failures(n, fraction):
-    successes = round(fraction * n)
-    interval = wilson_95(successes, n)
-    mirrored = wilson_95(n - successes, n)
-    assert -1e-12 <= interval.low <= successes / n + 1e-12
-    assert successes / n - 1e-12 <= interval.high <= 1 + 1e-12
-    assert interval.low == pytest.approx(1 - mirrored.high, abs=1e-9)
-
-
-def test_no_trials_have_no_interval():
-    assert wilson_95(0, 0) is None
-
-
-@pytest.mark.parametrize(("successes", "n"), [(2, 1), (-1, 3), (0, -1)])
-def test_impossible_counts_are_refused(successes, n):
-    with pytest.raises(ValueError, match=str(successes)):
-        wilson_95(successes, n)
-
-
 @given(only_a=counts, only_b=counts)
 def test_mcnemar_is_a_fair_coin_over_the_discordant_pairs(only_a, only_b):
     assume(only_a + only_b > 0)
     fair = mcnemar([[0, only_a], [only_b, 0]], exact=True).pvalue
     assert mcnemar_exact(only_a, only_b) == pytest.approx(fair, abs=1e-9)
     assert mcnemar_exact(only_a, only_b) == mcnemar_exact(only_b, only_a)
-
-
-def test_arms_without_a_discordant_pair_do_not_differ():
-    assert mcnemar_exact(0, 0) == 1
-
-
-def test_a_negative_count_of_pairs_is_refused():
-    with pytest.raises(ValueError, match="-1"):
-        mcnemar_exact(-1, 2)
 
 
 @pytest.mark.parametrize(
@@ -75,27 +46,11 @@ def test_the_paired_interval_is_the_published_one(only_b, only_a, pairs, low, hi
     assert (found.low, found.high) == pytest.approx((low, high), abs=6e-4 if pairs == 21 else 6e-5)
 
 
-@pytest.mark.parametrize("pairs", [1, 10, 200, 4500])
-def test_without_a_discordant_pair_the_paired_interval_has_the_width_of_what_was_not_seen(pairs):
-    z_squared = norm.ppf(0.975) ** 2
-    found = paired_difference_95(0, 0, pairs)
-    width = z_squared / (pairs + z_squared)
-    assert (found.low, found.high) == pytest.approx((-width, width))
-
-
 @st.composite
 def paired_counts(draw):
     pairs = draw(st.integers(1, 500))
     only_a = draw(st.integers(0, pairs))
     return only_a, draw(st.integers(0, pairs - only_a)), pairs
-
-
-@given(paired_counts())
-def test_the_paired_interval_mirrors_holds_the_difference_and_stays_in_range(counts):
-    only_a, only_b, pairs = counts
-    found, mirrored = paired_difference_95(only_a, only_b, pairs), paired_difference_95(only_b, only_a, pairs)
-    assert -1 <= found.low <= (only_b - only_a) / pairs <= found.high <= 1
-    assert found.low == pytest.approx(-mirrored.high, abs=1e-9)
 
 
 @given(paired_counts())
@@ -129,30 +84,5 @@ def test_the_ends_are_differences_that_a_score_test_just_rejects(only_a, only_b,
     assert score(found.high) == pytest.approx(norm.ppf(0.025), abs=1e-3)
 
 
-def test_no_pairs_have_no_interval_and_impossible_ones_are_refused():
-    assert paired_difference_95(0, 0, 0) is None
-    for impossible in ((-1, 0, 3), (0, -1, 3), (2, 2, 3)):
-        with pytest.raises(ValueError, match="discordant pairs"):
-            paired_difference_95(*impossible)
-
-
-def test_holm_corrects_several_p_values_and_leaves_one_alone():
-    assert holm([0.04]) == [0.04]
-    assert holm([0.04, 0.01, 0.03]) == pytest.approx([0.06, 0.03, 0.06])
-
-
-@given(st.lists(st.floats(-1e6, 1e6), min_size=1))
-def test_quantiles_are_ordered_and_within_the_sample(values):
-    found = quantiles(values)
-    assert list(found) == ["p50", "p95", "p99"]
-    assert min(values) <= found["p50"] <= found["p95"] <= found["p99"] <= max(values)
-
-
 def test_quantiles_of_a_known_sample():
     assert quantiles(range(101)) == {"p50": 50, "p95": 95, "p99": 99}
-
-
-def test_what_was_not_measured_does_not_count():
-    assert quantiles([]) == {}
-    assert quantiles([math.nan, math.inf]) == {}
-    assert quantiles([math.nan, 4.0]) == {"p50": 4, "p95": 4, "p99": 4}

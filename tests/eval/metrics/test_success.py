@@ -1,12 +1,12 @@
 """Results are a function of the records, count no error as a failure, and read like LeRobot's."""
 
-import json
+import dataclasses
 import math
 
+import numpy as np
 import pytest
 
-from configs.errors import UsageError
-from eval.metrics.success import summarize
+from eval.metrics.success import summarize, summarize_progress
 from tests.eval.factory import RunBuilder, episode, key, query
 
 
@@ -35,13 +35,6 @@ def test_nothing_graded_has_no_success_rate_rather_than_zero(tmp_path):
     assert overall["latency_ms"] == {}
 
 
-def test_a_run_without_episodes_has_results(tmp_path):
-    results = summarize(RunBuilder.at(tmp_path / "run").path)
-    assert results["overall"]["n_episodes"] == 0
-    assert results["per_suite"] == results["per_group"] == {}
-    assert results["per_task"] == []
-
-
 def test_rows_add_up_over_tasks_and_suites(tmp_path):
     run = RunBuilder.at(tmp_path / "run")
     for suite, outcome in (("libero_object", "success"), ("libero_goal", "timeout")):
@@ -64,19 +57,6 @@ def test_rows_add_up_over_tasks_and_suites(tmp_path):
     assert {row["language"] for row in results["per_task"]} == {"do task 0", "do task 1"}
 
 
-def test_a_task_is_called_by_its_instruction_beside_the_words_it_was_told_in(tmp_path):
-    run = RunBuilder.at(tmp_path / "run")
-    named = {"task": "KITCHEN_SCENE4_close_the_drawer", "instruction": "close the drawer"}
-    for init_id, told in enumerate(("shut the drawer", "push the drawer shut", "shut the drawer")):
-        run.add(episode(key(init_id), language=told, **named))
-    run.add(episode(key(0, 1), task="open_it", instruction="open it", language="open it"))
-    rows = [(row["language"], row["wordings"]) for row in summarize(run.path)["per_task"]]
-    assert rows == [
-        ("close the drawer", ["shut the drawer", "push the drawer shut"]),
-        ("open it", ["open it"]),
-    ]
-
-
 def test_latency_is_over_queries_and_not_over_episodes(tmp_path):
     run = RunBuilder.at(tmp_path / "run")
     run.add(episode(key(0)), *(query(i, action=10.0, frame=20.0) for i in range(99)))
@@ -87,26 +67,6 @@ def test_latency_is_over_queries_and_not_over_episodes(tmp_path):
     assert 10.0 < latency["action"]["p99"] < 1000.0
 
 
-def test_latency_nobody_recorded_is_absent(tmp_path):
-    run = RunBuilder.at(tmp_path / "run").add(episode(key(0)), query(0, action=10.0))
-    run.add(episode(key(1)))
-    assert list(summarize(run.path)["overall"]["latency_ms"]) == ["action"]
-
-
-def test_compilations_after_warm_up_are_the_most_that_any_episode_saw(tmp_path):
-    run = RunBuilder.at(tmp_path / "run").add(episode(key(0)))
-    assert summarize(run.path)["overall"]["compiles_after_warm_up"] is None, "nothing that compiles"
-    run.add(episode(key(1), compiles_after_warm_up=0)).add(episode(key(2), compiles_after_warm_up=2))
-    assert summarize(run.path)["overall"]["compiles_after_warm_up"] == 2
-
-
-def test_tokens_are_per_second_of_query_time(tmp_path):
-    run = RunBuilder.at(tmp_path / "run")
-    run.add(episode(key(0), tokens=100, policy_s=1.0)).add(episode(key(1), tokens=200, policy_s=2.0))
-    run.add(episode(key(2), "error", tokens=999, policy_s=0.1))
-    assert summarize(run.path)["overall"]["tokens_per_s"] == pytest.approx(100)
-
-
 def test_a_torn_last_line_and_a_retried_error_do_not_count(tmp_path):
     run = RunBuilder.at(tmp_path / "run").add_all("set")
     run.add(episode(key(1), "success"))
@@ -115,20 +75,6 @@ def test_a_torn_last_line_and_a_retried_error_do_not_count(tmp_path):
         lines.write('{"key": {"suite": "libero_ob')
     assert summarize(run.path) == whole
     assert (whole["overall"]["n_success"], whole["overall"]["n_errors"]) == (2, 0)
-
-
-def test_a_line_that_is_no_episode_is_an_error_that_names_the_file(tmp_path):
-    run = RunBuilder.at(tmp_path / "run").add_all("s")
-    with run.folder.episodes_path.open("a") as lines:
-        lines.write('{"key": 3}\n')
-    with pytest.raises(UsageError, match=r"episodes\.jsonl"):
-        summarize(run.path)
-
-
-def test_results_are_strict_json_and_do_not_change_when_made_again(tmp_path):
-    run = RunBuilder.at(tmp_path / "run").add_all("stse")
-    text = json.dumps(summarize(run.path), allow_nan=False)
-    assert json.loads(text) == summarize(run.path)
 
 
 def read_as_lerobot_does(results):
@@ -162,3 +108,31 @@ def test_lerobots_tools_read_the_results(tmp_path):
     assert group["pc_success"] == rate
     assert group["avg_sum_reward"] == pytest.approx(rate / 100)
     assert group["video_paths"] == ["videos/libero_object/task00_ep000_success.mp4"]
+
+
+NOTHING = {"pc_progress": None, "pc_progress_ci95": None}
+
+
+def episodes(*pairs):
+    """Episodes by whether they succeeded, and their progress."""
+    return [
+        dataclasses.replace(
+            episode(key(number), outcome="success" if success else "timeout"),
+            progress=progress,
+        )
+        for number, (success, progress) in enumerate(pairs)
+    ]
+
+
+def test_it_is_not_reported_where_it_is_success():
+    assert summarize_progress(episodes((True, 1.0), (False, 0.0))) == NOTHING
+    assert summarize_progress([]) == NOTHING
+
+
+def test_it_is_the_mean_with_an_interval_around_it():
+    shares = np.linspace(0, 1, 21)
+    summary = summarize_progress(episodes(*((share == 1, float(share)) for share in shares)))
+    assert summary["pc_progress"] == pytest.approx(50)
+    low, high = summary["pc_progress_ci95"]
+    assert 30 < low < 45
+    assert 55 < high < 70

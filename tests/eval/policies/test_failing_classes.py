@@ -15,7 +15,7 @@ from eval import libero
 from eval.policies.python import open_python
 from eval.records.run_folders import new_run
 from eval.records.schema import Outcome
-from eval.rollout.executors.processes import Processes
+from eval.rollout.executors.executor import Processes
 from sim_envs.fake import FakeSuite, FakeWorld
 from tests.eval.conftest import CONFIG, evaluate
 from tests.eval.doubles import without_physics

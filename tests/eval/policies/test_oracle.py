@@ -1,5 +1,6 @@
 """The oracle reads the truth aloud when texts are due, and is never taken for a policy that speaks."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -13,8 +14,8 @@ from eval.metrics.language import HEADLINES, ORACLE, EpisodeGrader
 from eval.policies.opening import open_policies
 from eval.policies.oracle import Oracle
 from eval.policies.resolved import resolve_policy
+from eval.records.query_logs import QueryRecord
 from eval.records.schema import Outcome, RunFolder
-from eval.records.timing import Delivery
 from eval.rollout.plan import TaskPlan
 from eval.rollout.recorder import EpisodeRecorder
 from eval.rollout.rollout import rollout
@@ -39,8 +40,15 @@ def spoken(tasks, queries=6, key=KEY):
         requested, finished = oracle.write()
         assert [text.request_id for text in requested] == [text.request_id for text in finished]
         truth = world.truth()
+        texts = [dataclasses.replace(text, step=world.steps) for text in finished]
         grader.add(
-            world.steps, truth, [Delivery(text=text, step=world.steps, truth=truth) for text in finished]
+            QueryRecord(
+                actions=np.zeros((3, 7)),
+                timings_ms={},
+                step=world.steps,
+                truths={world.steps: truth},
+                delivered=texts,
+            )
         )
         said.append(finished)
         world.advance(np.zeros((3, 7)))
@@ -122,6 +130,7 @@ def test_the_expert_reads_the_simulators_truth_aloud(tmp_path, suite, sim):
         "narration": {"phase": "approach", "object": "alphabet soup", "target": None},
         "done": [],
         "facts": [{"subject": "alphabet soup", "state": "on the floor"}],
+        "textual_memory": [],
     }
 
 

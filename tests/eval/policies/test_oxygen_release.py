@@ -240,7 +240,7 @@ def test_an_error_costs_its_episode_alone_and_texts_are_graded(tmp_path, monkeyp
     assert scores.at_request["exact"].hits == 3
     assert scores.on_delivery["exact"].hits == 2  # the bowl is on the plate from step 12 on
     queries = read_queries(run.folder, second.key)
-    assert [[each.text.requested_query for each in query.delivered] for query in queries] == [
+    assert [[each.requested_query for each in query.delivered] for query in queries] == [
         [],
         [0],
         [1],

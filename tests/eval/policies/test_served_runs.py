@@ -162,6 +162,6 @@ def test_our_own_server_gives_the_bits_and_texts_of_the_policy_in_process(tmp_pa
     assert len(served) == len(own) > 2
     for query, expected in zip(served, own, strict=True):
         np.testing.assert_array_equal(query.actions, expected.actions)
-    texts = [[each.text.text for each in query.delivered] for query in served]
-    assert texts == [[each.text.text for each in query.delivered] for query in own]
+    texts = [[each.text for each in query.delivered] for query in served]
+    assert texts == [[each.text for each in query.delivered] for query in own]
     assert any(texts)

@@ -44,11 +44,6 @@ def test_somebody_elses_repository_is_not_where_the_code_comes_from(repository, 
     assert provenance.git_state() == {"commit": None, "dirty": None}
 
 
-def test_an_installed_package_has_no_project_beside_it(repository, monkeypatch):
-    monkeypatch.setattr(provenance, "_ROOT", repository)
-    assert provenance.git_state() == {"commit": None, "dirty": None}
-
-
 def test_the_command_is_the_one_that_was_given():
     code = "from eval.records import provenance; print(provenance.command())"
     done = subprocess.run(

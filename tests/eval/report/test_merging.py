@@ -7,7 +7,7 @@ from configs.schema import RunConfig
 from eval.records.reader import read_episodes
 from eval.records.run_folders import Run
 from eval.report.merging import merge
-from eval.rollout.executors.serial import SERIAL
+from eval.rollout.executors.executor import SERIAL
 from eval.rollout.plan import make_plan
 from sim_envs.fake import FakeSuite
 from tests.eval.rollout.scaled import played, suite_file, timeless

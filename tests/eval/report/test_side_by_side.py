@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 
 from eval.records.schema import Outcome, RunFolder
 from eval.report.side_by_side import Filters, find_pair
-from eval.rollout.executors import serial
+from eval.rollout.executors import executor
 from tests.eval.conftest import evaluate
 from tests.eval.doubles import without_physics
 from tests.eval.factory import RunBuilder, episode, key
@@ -32,7 +32,7 @@ def recorded(tmp_path_factory):
     """A run in mode isolated and one in mode unified: two tasks, one episode of seven control steps each."""
     folder, stage = tmp_path_factory.mktemp("recorded"), Stage()
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(serial, "open_policies", stage.open_policies)
+        monkeypatch.setattr(executor, "open_policies", stage.open_policies)
         without_physics(monkeypatch, stage.open_world)
         variants = begin(folder / "runs", SHOWN)
         evaluate(*variants)

@@ -12,7 +12,7 @@ from eval.merge import merge_runs
 from eval.records.sweep_folders import SweepFolder, find_unfinished_sweep, new_sweep
 from eval.report.merging import merge_sweeps
 from eval.report.sweeping import run_sweep, show_sweep
-from eval.rollout.executors import serial
+from eval.rollout.executors import executor
 from tests.eval.doubles import FakePolicy, opened, without_physics
 
 GRID = {
@@ -49,7 +49,7 @@ def whole(tmp_path_factory) -> SweepFolder:
     with pytest.MonkeyPatch.context() as patch:
         without_physics(patch)
         fake = FakePolicy()
-        patch.setattr(serial, "open_policies", lambda _, variants, **__: [opened(fake) for _ in variants])
+        patch.setattr(executor, "open_policies", lambda _, variants, **__: [opened(fake) for _ in variants])
         assert run_sweep(folder) == 0
     assert len(fake.episodes) == CELLS * 2
     return folder

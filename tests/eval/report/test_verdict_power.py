@@ -9,7 +9,7 @@ from eval.records.run_folders import new_run
 from eval.report.comparison import compare
 from eval.report.comparison_verdict import Verdict, judge
 from eval.rollout import rollout
-from eval.rollout.executors import serial
+from eval.rollout.executors import executor
 from tests.eval.conftest import evaluate
 from tests.eval.doubles import opened
 from tests.eval.pursuit import Pursuer, PursuitSuite
@@ -38,7 +38,7 @@ def judged(tmp_path_factory):
     @functools.cache
     def played(clock_name, noise=0.0, forgets=0, thinks_ms=0.0):
         policy = Pursuer(noise=noise, forgets=forgets, thinks_ms=thinks_ms, think=clock.think)
-        patch.setattr(serial, "open_policies", lambda *_, **__: [opened(policy)])
+        patch.setattr(executor, "open_policies", lambda *_, **__: [opened(policy)])
         config = RunConfig(
             suites=("pursuit",),
             init_ids=tuple(range(EPISODES)),

@@ -3,20 +3,20 @@
 import numpy as np
 import pytest
 
+from configs.latency import Latency
 from eval.records.query_logs import QueryRecord
-from eval.records.timing import Delivery, Latency
 from eval.rollout.captions import EpisodeCaptions
-from oxygen.policy.reply import TextFinished
+from oxygen.policy.reply import Text
 from sim_envs.fake import FakeWorld
-from videos.caption import Caption
-
-COMMON = Caption(task="put the bowl on the plate", episode="fake", mode="unified", time_s=0.0)
+from tests.eval.factory import key
 
 
 def captions(task, text, *, step=6):
     """An episode of two queries at steps 0 and 4; the text is of the first, and delivered at a step."""
-    made = EpisodeCaptions(COMMON, control_hz=20.0)
-    said = TextFinished(
+    made = EpisodeCaptions(
+        key(), task="x", mode="unified", clock="fixed:50,200", limit_s=9.0, control_hz=20.0
+    )
+    said = Text(
         task=task,
         request_id=0,
         requested_query=0,
@@ -25,14 +25,20 @@ def captions(task, text, *, step=6):
         tokens=3,
         reason="stop",
         latency_ms=5.0,
+        step=step,
     )
-    delivery = Delivery(text=said, step=step, truth=FakeWorld(steps=step).truth())
-    for start, delivered in ((0, []), (4, [delivery])):
+    truths = {step: FakeWorld(steps=step).truth()}
+    for start, delivered in ((0, []), (4, [said])):
         latency = Latency(actions_ms=50.0, busy_ms=200.0)
         query = {"step": start, "steps": 4, "actions_step": start + 1, "free_step": start + 4}
         made.add(
             QueryRecord(
-                actions=np.zeros((10, 7)), timings_ms={}, latency=latency, delivered=delivered, **query
+                actions=np.zeros((10, 7)),
+                timings_ms={},
+                latency=latency,
+                delivered=delivered,
+                truths=truths,
+                **query,
             )
         )
         if start == 0:
@@ -71,10 +77,3 @@ def test_a_memory_is_marked_as_a_whole_and_part_by_part(text, mark, parts):
     assert shown is not None
     assert shown.mark == mark
     assert [each for _, each in shown.parts] == parts
-
-
-def test_a_textual_memory_is_marked_clause_by_clause():
-    shown = captions("textual_memory", "The black bowl is on the plate; the stove is on.").at(7)
-    assert shown.memory is None
-    assert [mark for _, mark in shown.textual_memory.parts] == ["wrong", "wrong"]
-    assert shown.textual_memory.mark == "wrong"

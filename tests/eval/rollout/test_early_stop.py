@@ -11,7 +11,6 @@ from eval.records.run_folders import find_unfinished, new_run
 from eval.records.schema import Outcome, RunFolder
 from eval.rollout.evaluation import exit_code
 from sim_envs.fake import FakeWorld
-from sim_envs.world import PhysicsError
 from tests.eval.conftest import CONFIG, evaluate
 from tests.eval.doubles import without_physics
 
@@ -75,33 +74,6 @@ def test_a_run_that_was_given_up_is_resumed_where_it_stopped(tmp_path, fails_in,
     assert exit_code(evaluate(again)) == 0
     assert outcomes(again.folder) == [Outcome.SUCCESS] * 8
     assert len(policy.episodes) == 10
-
-
-def test_an_episode_without_an_error_starts_the_count_anew(tmp_path, fails_in):
-    fails_in.update({0, 1, 3, 4, 6, 7})
-    run = new_run(tmp_path, CONFIG)
-    assert exit_code(evaluate(run, max_errors=3)) == 0
-    assert outcomes(run.folder).count(Outcome.ERROR) == 6
-
-
-def test_an_invalid_action_is_no_error_to_be_counted(tmp_path, policy, capsys):
-    policy.fails_at, policy.fails_with = 0, PhysicsError("an acceleration is not finite")
-    run = new_run(tmp_path, CONFIG)
-    (results,) = evaluate(run, max_errors=1)
-    assert exit_code([results]) == 0
-    overall = results["overall"]
-    assert (overall["n_episodes"], overall["n_invalid_actions"], overall["n_errors"]) == (8, 8, 0)
-    assert overall["pc_success"] == 0.0
-    printed = " ".join(capsys.readouterr().out.split())
-    assert "invalid action in libero_object.0.0.7: PhysicsError: an acceleration is not finite" in printed
-    assert "invalid actions: 8 of 8 episodes" in printed
-
-
-@pytest.mark.parametrize("count", ["0", "-1"])
-def test_a_run_may_not_be_given_up_before_an_error(tmp_path, policy, capsys, count):
-    assert call("--output-dir", str(tmp_path), "--max-errors", count) == INPUT_ERROR
-    assert capsys.readouterr().err == f"error: --max-errors is {count}: give 1 to 1000000\n"
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_policy_that_is_lost_ends_the_run_to_be_resumed(tmp_path, policy, capsys):

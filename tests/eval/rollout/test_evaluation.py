@@ -8,14 +8,9 @@ import pytest
 
 from configs.errors import UsageError
 from eval.records.run_folders import begin, locked_run, new_run
-from eval.records.schema import RunFolder
-from eval.rollout import evaluation
 from eval.rollout.evaluation import exit_code
-from sim_envs.libero.assets import STANDINS
 from sim_envs.libero.tasks import FIRST_SAMPLED
 from tests.eval.conftest import CONFIG, evaluate
-from tests.eval.doubles import FakeAssets, without_physics
-from tests.eval.report.boards import leaderboard
 
 
 def test_a_run_leaves_manifest_episodes_queries_and_results(tmp_path, policy, capsys):
@@ -59,29 +54,6 @@ def test_other_words_are_another_protocol(tmp_path, policy):
     assert manifests[2]["protocol"]["libero_goal"]["wordings"]["name"] == "held_out"
 
 
-def test_every_mode_is_told_the_same(tmp_path, policy):
-    said = []
-    for mode in ("isolated", "unified"):
-        run = new_run(tmp_path, CONFIG.model_copy(update={"wordings": "held_out", "mode": mode}))
-        evaluate(run)
-        said.append({key: result.language for key, result in run.folder.episodes().items()})
-    assert said[0] == said[1]
-    assert len(said[0]) == 8
-
-
-def test_what_an_error_says_is_printed_as_it_is_and_the_run_goes_on(tmp_path, policy, capsys):
-    """Square brackets are markup to the terminal's library; a closing one without an opening one kills."""
-    policy.fails_at, complaint = 0, "template lacks [/INST], has [bold] and :smile:"
-    policy.fails_with = FloatingPointError(complaint)
-    run = new_run(tmp_path / "[red]", CONFIG.model_copy(update={"task_ids": (0,)}))
-    assert exit_code(evaluate(run)) == evaluation.NOTHING_GRADED
-    assert run.folder.read_manifest()["status"] == "complete"
-    assert len(run.folder.episodes()) == 4
-    printed = "".join(capsys.readouterr().out.split())
-    assert printed.count("".join(complaint.split())) == 4
-    assert printed.count("".join(str(run.folder.path).split())) == 2
-
-
 def test_sampled_initial_states_are_another_protocol(tmp_path, policy):
     """Any number of them may be sampled; what is measured on them never ranks with what is published."""
     manifests = []
@@ -93,72 +65,6 @@ def test_sampled_initial_states_are_another_protocol(tmp_path, policy):
     assert stored != one == others
     with pytest.raises(UsageError, match=f"init id {FIRST_SAMPLED - 1}: .* or {FIRST_SAMPLED} and more"):
         evaluate(new_run(tmp_path, CONFIG.model_copy(update={"init_ids": (FIRST_SAMPLED - 1,)})))
-
-
-def test_the_same_assets_under_another_name_are_the_same_protocol(tmp_path, policy, monkeypatch):
-    hashes = []
-    for name in ("none", "renamed"):
-        without_physics(monkeypatch, find_assets=lambda source, name=name: FakeAssets(name=name))
-        run = new_run(tmp_path, CONFIG)
-        evaluate(run)
-        assert run.folder.read_manifest()["assets"]["name"] == name
-        hashes.append(run.folder.read_manifest()["protocol_hash"])
-    assert hashes[0] == hashes[1]
-
-
-def test_what_a_policy_is_shown_is_beside_the_protocol_and_not_in_it(tmp_path, policy):
-    manifests = []
-    for policy.inputs in ({"prompt": "{language}"}, {"privileged_state": True}):
-        run = new_run(tmp_path, CONFIG)
-        evaluate(run)
-        manifests.append(run.folder.read_manifest())
-    assert manifests[0]["protocol_hash"] == manifests[1]["protocol_hash"]
-    assert [manifest["policy_inputs"] for manifest in manifests] == [
-        {"prompt": "{language}"},
-        {"privileged_state": True},
-    ]
-
-
-def test_what_cannot_be_run_leaves_no_folder(tmp_path, policy):
-    for wrong in ({"task_ids": (10,)}, {"init_ids": (50,)}, {"num_trials_per_task": 51}):
-        with pytest.raises(UsageError):
-            evaluate(new_run(tmp_path, CONFIG.model_copy(update=wrong)))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_more_steps_than_a_query_is_answered_with_are_refused(tmp_path, policy):
-    for name in ("tiny", "noop"):
-        config = CONFIG.model_copy(update={"policy": name, "replan_steps": 11})
-        with pytest.raises(UsageError, match=f"'{name}' answers .* 10 actions; give --replan-steps 10"):
-            evaluate(new_run(tmp_path, config))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_task_whose_objects_the_assets_lack_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("sim_envs.libero.suite.find_assets", lambda source: FakeAssets(name=STANDINS))
-    config = CONFIG.model_copy(update={"suites": ("libero_90",), "task_ids": (0, 88), "policy": "noop"})
-    with pytest.raises(UsageError, match=r"libero_90 task \d+ needs .*--assets"):
-        evaluate(new_run(tmp_path, config))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_runs_begun_in_the_same_second_have_folders_of_their_own(tmp_path, policy):
-    for _ in range(3):
-        evaluate(new_run(tmp_path, CONFIG.model_copy(update={"task_ids": (0,)})))
-    assert len([path for path in tmp_path.iterdir() if RunFolder(path).manifest_path.exists()]) == 3
-
-
-def test_a_policy_of_a_file_goes_by_the_name_in_it_and_what_was_typed_is_kept(tmp_path, policy, capsys):
-    file = tmp_path / "remote.yaml"
-    file.write_text("name: mine\nkind: noop\ndescription: does nothing\n")
-    config = CONFIG.model_copy(update={"policy": str(file), "task_ids": (0,)})
-    run = new_run(tmp_path / "runs", config)
-    evaluate(run)
-    manifest = run.folder.read_manifest()
-    assert run.folder.run_id.endswith("-mine-unified")
-    assert (manifest["policy"], manifest["config"]["policy"]) == ("mine", str(file))
-    assert capsys.readouterr().out.startswith("mine in mode unified")
-    assert "| mine |" in leaderboard([tmp_path / "runs"])
 
 
 def test_one_name_taken_by_many_at_once_becomes_as_many_folders(tmp_path):
@@ -174,12 +80,3 @@ def test_one_name_taken_by_many_at_once_becomes_as_many_folders(tmp_path):
         folders = list(pool.map(lock, range(8)))
     assert len(set(folders)) == 8
     assert set(folders) == set(tmp_path.iterdir())
-
-
-def test_a_policy_whose_name_looks_like_a_pattern_has_folders_too(tmp_path):
-    wanted = new_run(tmp_path, CONFIG.model_copy(update={"policy": "mine/tiny[2]"}))
-    with locked_run(wanted) as first, locked_run(wanted) as second:
-        begin([first, second], [{}, {}])
-        assert first.folder.path.is_dir()
-        assert second.folder.path.is_dir()
-        assert first.folder != second.folder

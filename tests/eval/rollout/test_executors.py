@@ -8,9 +8,7 @@ from configs.errors import UsageError
 from configs.exits import INPUT_ERROR, exit_code_of
 from configs.schema import RunConfig
 from eval.records.schema import Outcome
-from eval.rollout.executors.choice import batch_size_for, choose_executor
-from eval.rollout.executors.processes import Processes
-from eval.rollout.executors.serial import SERIAL
+from eval.rollout.executors.executor import SERIAL, Processes, batch_size_for, choose_executor
 from sim_envs import workers
 from tests.eval.policies.openpi_server import OpenpiServer
 from tests.eval.rollout.scaled import played, suite_file, timeless
@@ -145,14 +143,6 @@ def test_a_process_that_is_lost_is_replaced_and_its_episode_played_once_more(tmp
     assert all(reason in errors[init_id] for init_id, reason in reasons.items())
     assert episodes[ONCE].outcome is Outcome.SUCCESS
     assert timeless(alone).items() <= timeless(run).items(), "the others have not noticed"
-
-
-@pytest.mark.slow
-def test_variants_play_an_episode_one_after_the_other_wherever_it_is(tmp_path):
-    variants = [errands(tmp_path, mode=mode) for mode in ("isolated", "unified")]
-    runs = played(tmp_path, *variants, executor=Processes(num_envs=2))
-    assert all(len(run.folder.episodes()) == 8 for run in runs)
-    assert timeless(runs[0]) == timeless(runs[1])
 
 
 @pytest.mark.parametrize(

@@ -12,16 +12,6 @@ def cells(*grids, **shared):
     return cells_of(check(SweepConfig, {**shared, "grids": list(grids)}, source="the test"))
 
 
-def test_a_grid_is_every_combination_of_its_values():
-    found = cells({"clock": ["fixed:0,0", "fixed:50,90"], "while_waiting": ["continue", "hold"]})
-    assert [(cell.clock, cell.while_waiting) for cell in found] == [
-        ("fixed:0,0", "continue"),
-        ("fixed:0,0", "hold"),
-        ("fixed:50,90", "continue"),
-        ("fixed:50,90", "hold"),
-    ]
-
-
 def test_cells_that_are_equal_by_construction_are_one():
     found = cells(
         {
@@ -41,15 +31,6 @@ def test_cells_that_are_equal_by_construction_are_one():
         ("unified", 1, 5),
         ("unified", 4, 1),
         ("unified", 4, 5),
-    ]
-
-
-def test_on_a_paused_clock_nobody_waits():
-    found = cells({"clock": ["paused", "fixed:50"], "while_waiting": ["continue", "hold"]})
-    assert [(cell.clock, cell.while_waiting) for cell in found] == [
-        ("paused", "continue"),
-        ("fixed:50", "continue"),
-        ("fixed:50", "hold"),
     ]
 
 

@@ -21,13 +21,6 @@ def test_a_signal_is_heeded_at_the_next_check_and_not_before(number):
             interrupts.check()
 
 
-def test_the_handlers_from_before_are_back_afterwards():
-    before = signal.getsignal(signal.SIGINT)
-    with DeferredSignals():
-        assert signal.getsignal(signal.SIGINT) != before
-    assert signal.getsignal(signal.SIGINT) == before
-
-
 def test_what_heeds_signals_between_queries_takes_them_from_what_ends_at_once():
     with ends_at_once():
         with DeferredSignals() as interrupts:

@@ -16,7 +16,7 @@ from configs.schema import RunConfig
 from eval.records.run_folders import Run
 from eval.records.schema import RunFolder
 from eval.records.sweep_folders import SweepFolder
-from eval.rollout.executors.serial import SERIAL
+from eval.rollout.executors.executor import SERIAL
 from sim_envs.fake import FakeSuite
 from tests.eval.rollout.scaled import played, suite_file, timeless
 from tests.eval.rollout.worker_worlds import UnhurriedSuite

@@ -44,9 +44,49 @@ def _work(*, prefills=0, forks=1, steps, batch=1):
 _TWO_TEXTS = (_work(prefills=1, steps=10), _work(prefills=1, steps=4))
 
 
-def test_actions_alone_are_host_prefill_and_denoising():
-    model = LatencyModel(_profile(), "actions")
-    assert model.action_ms == model.busy_ms(()) == 123
+_STACK = {1: _time(0.0), 4: _time(12.0), 10: _time(30.0)}
+_THREE_TEXTS = (_work(prefills=1, steps=2), _work(forks=0, steps=2), _work(forks=0, steps=1))
+_BESIDE = 3 * (100 + 5 + 10 * 6)
+"""The first of two texts in mode `parallel`, beside the actions."""
+
+
+@pytest.mark.parametrize(
+    ("mode", "changes", "work", "actions_ms", "busy_ms"),
+    [
+        ("actions", {}, (), 123, 123),
+        ("isolated", {}, _TWO_TEXTS, 123, 123 + (100 + 5 + 10 * 6) + (100 + 5 + 4 * 6)),
+        ("isolated", {"text_prefill": _time(70.0)}, _TWO_TEXTS, 123, 123 + (70 + 5 + 60) + (70 + 5 + 24)),
+        ("isolated", {"stack": _STACK}, _TWO_TEXTS, 123, 123 + (100 + 5 + 10 * 6) + (100 + 5 + 4 * 6)),
+        ("isolated", {"parallel": _PARALLEL}, (), 123, 123),
+        ("shared", {}, [_work(forks=2, steps=10, batch=4)], 123, 123 + 2 * 5 + 10 * 7),
+        ("unified", {}, [_work(steps=5, batch=10)], 123, 123 + 5 + 5 * 16),
+        ("unified", {}, [_work(forks=0, steps=5, batch=10)], 123, 123 + 5 * 16),
+        ("unified", {"stack": _STACK}, [_work(steps=3, batch=4)], 123, 123 + 5 + 12 + 3 * 7),
+        ("unified", {"stack": _STACK}, [_work(steps=1, batch=2)], 123, 123 + 5 + 4 + 6),
+        ("interleaved", {"text_prefill": _time(70.0)}, _THREE_TEXTS, 123, 123 + 70 + 5 + 5 * 6),
+        ("parallel", {"parallel": _PARALLEL}, _TWO_TEXTS, 246, _BESIDE + 3 * (100 + 5 + 4 * 6)),
+        ("parallel", {"parallel": _PARALLEL}, [_work(steps=1)], 246, 246),
+    ],
+)
+def test_a_query_costs_host_prefill_and_denoising_then_its_jobs_in_order(
+    mode, changes, work, actions_ms, busy_ms
+):
+    model = LatencyModel(_profile(**changes), mode)
+    assert (model.action_ms, model.busy_ms(work)) == (actions_ms, busy_ms)
+
+
+@pytest.mark.parametrize(
+    ("mode", "work", "job", "steps", "expected_ms"),
+    [
+        ("isolated", _TWO_TEXTS, 1, 3, 123 + (100 + 5 + 10 * 6) + (100 + 5 + 3 * 6)),
+        ("unified", [_work(steps=5, batch=10)], 0, 3, 123 + 5 + 3 * 16),
+        ("interleaved", _THREE_TEXTS, 1, 1, 123 + 100 + 5 + 2 * 6 + 6),
+        ("parallel", _TWO_TEXTS, 1, 2, _BESIDE + 3 * (100 + 5 + 2 * 6)),
+    ],
+)
+def test_a_text_waits_for_the_jobs_before_its_own(mode, work, job, steps, expected_ms):
+    model = LatencyModel(_profile(parallel=_PARALLEL), mode)
+    assert model.text_ms(work, job=job, steps=steps) == expected_ms
 
 
 def test_guided_actions_take_another_denoising_and_nothing_else_does():
@@ -56,70 +96,6 @@ def test_guided_actions_take_another_denoising_and_nothing_else_does():
     assert guided.busy_ms(_TWO_TEXTS) == plain.busy_ms(_TWO_TEXTS) + 30
     with pytest.raises(UsageError, match=r"'abacus' cannot price overlap rtc: .*--save-profile"):
         LatencyModel(_profile(), "isolated", guided=True)
-
-
-def test_isolated_reads_the_prefix_once_more_for_each_text():
-    model = LatencyModel(_profile(), "isolated")
-    assert model.action_ms == 123
-    assert model.busy_ms(_TWO_TEXTS) == 123 + (100 + 5 + 10 * 6) + (100 + 5 + 4 * 6)
-
-
-def test_a_prefill_of_the_languages_own_may_take_another_time():
-    model = LatencyModel(_profile(text_prefill=_time(70.0)), "isolated")
-    assert model.busy_ms(_TWO_TEXTS) == 123 + (70 + 5 + 10 * 6) + (70 + 5 + 4 * 6)
-
-
-def test_shared_forks_and_decodes_all_texts_in_one_batch():
-    assert (
-        LatencyModel(_profile(), "shared").busy_ms([_work(forks=2, steps=10, batch=4)])
-        == 123 + 2 * 5 + 10 * 7
-    )
-
-
-def test_unified_pays_for_the_steps_of_the_query():
-    model = LatencyModel(_profile(), "unified")
-    assert model.busy_ms([_work(steps=5, batch=10)]) == 123 + 5 + 5 * 16
-    assert model.busy_ms([_work(forks=0, steps=5, batch=10)]) == 123 + 5 * 16
-    assert model.text_ms([_work(steps=5, batch=10)], job=0, steps=3) == 123 + 5 + 3 * 16
-
-
-def test_stacking_is_paid_once_per_job_however_many_tokens_it_decodes():
-    stack = {1: _time(0.0), 4: _time(12.0), 10: _time(30.0)}
-    model = LatencyModel(_profile(stack=stack), "unified")
-    assert model.busy_ms([_work(steps=1, batch=4)]) == 123 + 5 + 12 + 7
-    assert model.busy_ms([_work(steps=3, batch=4)]) == 123 + 5 + 12 + 3 * 7
-    assert model.busy_ms([_work(steps=1, batch=2)]) == 123 + 5 + 4 + 6
-    isolated = [LatencyModel(each, "isolated") for each in (_profile(stack=stack), _profile())]
-    assert isolated[0].busy_ms(_TWO_TEXTS) == isolated[1].busy_ms(_TWO_TEXTS)
-
-
-def test_interleaved_pays_for_one_prefill_per_new_text_and_k_steps_of_each_running_one():
-    model = LatencyModel(_profile(text_prefill=_time(70.0)), "interleaved")
-    work = [_work(prefills=1, steps=2), _work(forks=0, steps=2), _work(forks=0, steps=1)]
-    assert model.action_ms == 123
-    assert model.busy_ms(work) == 123 + 70 + 5 + 2 * 6 + 2 * 6 + 6
-    assert model.text_ms(work, job=1, steps=1) == 123 + 70 + 5 + 2 * 6 + 6
-
-
-def test_a_text_waits_for_the_jobs_before_its_own_and_not_for_the_rest_of_its_own():
-    model = LatencyModel(_profile(), "isolated")
-    assert model.text_ms(_TWO_TEXTS, job=1, steps=3) == 123 + (100 + 5 + 10 * 6) + (100 + 5 + 3 * 6)
-    assert model.text_ms(_TWO_TEXTS, job=1, steps=4) == model.busy_ms(_TWO_TEXTS)
-    assert model.text_ms(_TWO_TEXTS, job=0, steps=10) < model.text_ms(_TWO_TEXTS, job=1, steps=1)
-
-
-def test_in_parallel_the_jobs_run_beside_the_actions_and_both_take_longer():
-    model = LatencyModel(_profile(parallel=_PARALLEL), "parallel")
-    assert model.action_ms == 2 * 123
-    first, second = 3 * (100 + 5 + 10 * 6), 3 * (100 + 5 + 4 * 6)
-    assert model.busy_ms(_TWO_TEXTS) == first + second
-    assert model.text_ms(_TWO_TEXTS, job=1, steps=2) == first + 3 * (100 + 5 + 2 * 6)
-    assert model.busy_ms([_work(steps=1)]) == 2 * 123, "the actions take longer than the language"
-    assert model.busy_ms(()) == 2 * 123
-
-
-def test_other_modes_do_not_pay_for_parallel():
-    assert LatencyModel(_profile(parallel=_PARALLEL), "isolated").busy_ms(()) == 123
 
 
 def test_a_mode_that_a_profile_cannot_price_is_refused():
@@ -136,22 +112,8 @@ def test_decode_steps_are_linear_between_the_sizes_and_beyond_the_largest(batch,
     assert LatencyModel(_profile(), "unified").decode_ms(batch) == pytest.approx(ms)
 
 
-def test_one_size_is_the_time_of_every_batch():
-    model = LatencyModel(_profile(decode={4: 7.0}), "unified")
-    assert {model.decode_ms(batch) for batch in (1, 4, 30)} == {7.0}
-
-
-def test_sizes_beyond_the_largest_are_never_faster_however_noisy_the_largest_were():
-    model = LatencyModel(_profile(decode={1: 6.0, 2: 5.0}), "unified")
-    assert model.decode_ms(30) == 5.0
-
-
 def _key(init_id=0):
     return EpisodeKey(suite="libero_object", task_id=0, init_id=init_id, seed=7)
-
-
-def test_without_jitter_the_factor_is_one():
-    assert jitter(_profile(), _key(), 0) == 1.0
 
 
 def test_jitter_is_a_function_of_the_episode_and_the_query():

@@ -7,8 +7,7 @@ from configs.reading import read_json_object
 from configs.schema import RunConfig
 from eval.records.run_folders import find_unfinished, new_run
 from eval.rollout import episode
-from eval.rollout.executors.processes import Processes
-from eval.rollout.executors.serial import SERIAL
+from eval.rollout.executors.executor import SERIAL, Processes
 from tests.eval.conftest import evaluate
 from tests.eval.rollout.test_clock import records
 

@@ -5,7 +5,6 @@ from typing import get_args
 
 import pytest
 
-from configs.errors import UsageError
 from configs.load import load, names
 from configs.profile import ProfileConfig
 from configs.schema import Mode
@@ -52,18 +51,6 @@ def test_every_shipped_profile_prices_every_mode_it_claims(name):
     assert prices["unified"].action_ms == prices["isolated"].action_ms
 
 
-@pytest.mark.parametrize("overlap", ["skip", "rtc"])
-@pytest.mark.parametrize("name", names(ProfileConfig))
-def test_guided_denoising_is_charged_or_refused(name, overlap):
-    profile = load(ProfileConfig, name)
-    if overlap == "rtc" and profile.guided_denoise is None:
-        with pytest.raises(UsageError, match="cannot price overlap rtc"):
-            LatencyModel(profile, "unified", guided=True)
-    else:
-        extra = LatencyModel(profile, "unified", guided=overlap == "rtc").action_ms
-        assert (extra > LatencyModel(profile, "unified").action_ms) == (overlap == "rtc")
-
-
 def _isolated_ms(name, tokens):
     job = DecodeWork(prefills=1, forks=1, steps=tokens, batch=1)
     return LatencyModel(load(ProfileConfig, name), "isolated").busy_ms([job])
@@ -99,20 +86,6 @@ def test_the_jetson_thor_is_the_solution_of_the_two_published_bounds():
     for stage in ("prefill", "denoise", "guided_denoise"):
         share = getattr(profile, stage).ms / getattr(roofline, stage).ms
         assert share == pytest.approx(profile.decode[1].ms / roofline.decode[1].ms, rel=1e-3)
-
-
-@pytest.mark.parametrize("name", ["rtx4090", "jetson-thor", "oxygen-libero"])
-def test_larger_batches_decode_slower_as_their_floors_do(name):
-    decode, floor = load(ProfileConfig, name).decode, load(ProfileConfig, "rtx4090-roofline").decode
-    assert decode[30].ms / decode[1].ms == pytest.approx(floor[30].ms / floor[1].ms, rel=2e-3)
-
-
-@pytest.mark.parametrize("name", names(ProfileConfig))
-def test_the_kind_of_a_profile_is_in_its_name_and_with_its_device(name):
-    device = load(ProfileConfig, name).device
-    assert name.endswith("-roofline") == ("roofline" in device and name != "h200")
-    origins = {"rtx4090": "as published", "jetson-thor": "as published", "h200": "roofline"}
-    assert device.endswith(origins.get(name, ""))
 
 
 _FIGURES = (

@@ -11,8 +11,7 @@ from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.policies.resolved import resolve_policy
 from eval.records.schema import Outcome
-from eval.rollout.executors.choice import choose_executor
-from eval.rollout.executors.serial import SERIAL
+from eval.rollout.executors.executor import SERIAL, choose_executor
 from sim_envs.fake import FakeSuite
 from tests.eval.rollout.scaled import played, suite_file, timeless
 from tests.eval.rollout.test_executors import POLICY

@@ -98,30 +98,12 @@ def test_a_run_records_the_machine_of_each_attempt(tmp_path, policy, monkeypatch
     assert left["finished"] == after["finished"]
 
 
-def test_resume_refuses_a_run_whose_policy_was_shown_something_else(tmp_path, policy):
-    policy.interrupted_at = 3
-    with pytest.raises(KeyboardInterrupt):
-        evaluate(new_run(tmp_path, CONFIG))
-    policy.inputs = {"prompt": "another"}
-    with pytest.raises(UsageError, match=r"another.*; start a new run without --resume"):
-        evaluate(*find_unfinished(tmp_path, {}))
-
-
 def test_a_run_of_another_schema_version_is_refused_in_one_line(tmp_path, policy):
     run = new_run(tmp_path, CONFIG)
     evaluate(run)
     run.folder.write_manifest({**run.folder.read_manifest(), "schema_version": 1})
     with pytest.raises(UsageError, match="schema version 1, this program reads 2; run it again"):
         read_identity(run.folder)
-
-
-def test_resume_finds_only_what_agrees_with_the_options_given(tmp_path, policy):
-    policy.interrupted_at = 3
-    with pytest.raises(KeyboardInterrupt):
-        evaluate(new_run(tmp_path, CONFIG))
-    assert find_unfinished(tmp_path, {"suites": ("libero_object", "libero_goal")})[0].resumed
-    with pytest.raises(UsageError, match="nothing to resume"):
-        find_unfinished(tmp_path, {"seed": 8})
 
 
 def test_a_run_is_complete_only_once_its_results_are_on_disk(tmp_path, policy, monkeypatch):
@@ -171,16 +153,6 @@ def test_resume_passes_over_what_it_cannot_read_and_names_it(tmp_path, policy, c
     said = capsys.readouterr().err
     assert said.startswith(f"skipped {damaged.folder.path}: ")
     assert said.count("\n") == 1
-
-
-def test_resume_passes_over_a_run_with_which_an_option_does_not_go(tmp_path, policy):
-    policy.interrupted_at = 3
-    for mode in ("unified", "shared"):
-        with pytest.raises(KeyboardInterrupt):
-            evaluate(new_run(tmp_path, CONFIG.model_copy(update={"mode": mode})))
-        policy.interrupted_at += 4
-    with pytest.raises(UsageError, match="nothing to resume"):
-        find_unfinished(tmp_path, {"deadline_ms": 90.0})
 
 
 def left_by_a_kill(output_dir, name, *, age_s=120.0, manifest=None):

@@ -3,10 +3,8 @@
 import contextlib
 import dataclasses
 import itertools
-import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from configs.errors import UsageError
@@ -19,9 +17,8 @@ from eval.records.reader import find_runs
 from eval.records.run_folders import Run, find_unfinished, locked_run, new_run
 from eval.records.schema import RunFolder
 from eval.report.comparison import compare
-from eval.rollout import evaluation
 from eval.rollout.evaluation import exit_code
-from eval.rollout.executors import serial
+from eval.rollout.executors import executor
 from sim_envs.fake import FakeWorld
 from sim_envs.world import EpisodeKey
 from tests.eval.conftest import evaluate
@@ -71,7 +68,7 @@ class Stage:
 
 def set_stage(patch: pytest.MonkeyPatch) -> Stage:
     stage = Stage()
-    patch.setattr(serial, "open_policies", stage.open_policies)
+    patch.setattr(executor, "open_policies", stage.open_policies)
     without_physics(patch, stage.open_world)
     return stage
 
@@ -99,56 +96,6 @@ def test_every_episode_is_played_in_all_variants_before_the_next_and_no_variant_
         assert first[1] == second[1]
     firsts = [first[0] for first, _ in pairs]
     assert firsts.count("isolated") == firsts.count("unified") == 2
-
-
-def test_variants_share_the_simulator_of_a_task(tmp_path, stage):
-    evaluate(*begin(tmp_path))
-    assert len(stage.worlds) == len(ASKED.task_ids)
-
-
-def test_a_variant_leaves_what_the_same_run_by_itself_leaves(tmp_path, stage):
-    variants = begin(tmp_path / "together")
-    evaluate(*variants)
-    for variant in variants:
-        alone = new_run(tmp_path / "alone", variant.config)
-        evaluate(alone)
-        assert list(alone.folder.episodes()) == list(variant.folder.episodes())
-        ours, theirs = manifests([variant, alone])
-        assert ours["config"] == theirs["config"]
-        assert ours["protocol_hash"] == theirs["protocol_hash"]
-        assert sorted(p.name for p in variant.folder.path.iterdir()) == sorted(
-            p.name for p in alone.folder.path.iterdir()
-        )
-
-
-def test_variants_know_each_other_and_their_comparison_says_that_they_took_turns(tmp_path, stage):
-    variants = begin(tmp_path)
-    evaluate(*variants)
-    later = begin(tmp_path)
-    evaluate(*later)
-    ids = [variant.folder.run_id for variant in variants]
-    assert [manifest["variants"] for manifest in manifests(variants)] == [ids, ids]
-    assert compare(variants[0].folder, variants[1].folder).in_turns
-    assert not compare(variants[0].folder, later[1].folder).in_turns
-
-
-def test_the_terminal_shows_the_variants_side_by_side_and_compares_them_with_the_first(
-    tmp_path, stage, capsys
-):
-    stage.policy("unified", actions=np.full((10, 7), 0.25))
-    evaluate(*begin(tmp_path))
-    printed = " ".join(capsys.readouterr().out.split())
-    for part in ("2/2 2/2", "McNemar", "0.25 over 8 queries", "The runs alternated episode by episode"):
-        assert part in printed
-
-
-def test_variants_without_a_graded_pair_are_not_compared_and_nothing_else_is_lost(tmp_path, stage, capsys):
-    stage.policy("unified", fails_at=0)
-    variants = begin(tmp_path)
-    assert exit_code(evaluate(*variants)) == evaluation.NOTHING_GRADED
-    assert "Not compared: " in capsys.readouterr().out
-    assert json.loads(variants[0].folder.results_path.read_text())["overall"]["n_success"] == 4
-    assert json.loads(variants[1].folder.results_path.read_text())["overall"]["n_errors"] == 4
 
 
 def test_two_evaluations_that_begin_at_once_both_run_and_leave_nothing_empty(tmp_path, stage):
@@ -209,25 +156,6 @@ def test_resume_finds_the_variants_by_the_command_that_began_them(tmp_path, stag
     assert [run.folder for run in find_unfinished(tmp_path, given)] == [run.folder for run in variants]
 
 
-@pytest.mark.parametrize(
-    "given", [{"mode": ("shared",)}, {"mode": "unified", "against": "actions"}, {"seed": 8}]
-)
-def test_resume_passes_over_variants_that_do_not_agree(tmp_path, stage, given):
-    stage.policy("unified", interrupted_at=0)
-    with pytest.raises(KeyboardInterrupt):
-        evaluate(*begin(tmp_path))
-    with pytest.raises(UsageError, match="nothing to resume: no unfinished run"):
-        find_unfinished(tmp_path, given)
-
-
-def test_variants_with_a_deadline_are_found_again(tmp_path, stage):
-    asked = ASKED.model_copy(update={"deadline_ms": 90.0})
-    stage.policy("unified", interrupted_at=0)
-    with pytest.raises(KeyboardInterrupt):
-        evaluate(*begin(tmp_path, asked))
-    assert [run.config for run in find_unfinished(tmp_path, {"deadline_ms": 90.0})] == recorded(asked)
-
-
 class Killed(BaseException):
     """Nothing handles it, and after it nothing is written any more."""
 
@@ -274,15 +202,6 @@ def test_a_kill_while_an_evaluation_begins_leaves_nothing_or_all_of_it(tmp_path,
         with pytest.raises(UsageError, match="nothing to resume"):
             find_unfinished(output_dir, {})
         evaluate(*begin(output_dir))
-
-
-def test_a_variant_that_was_renamed_goes_on_alone(tmp_path, stage):
-    stage.policy("unified", interrupted_at=0)
-    variants = begin(tmp_path)
-    with pytest.raises(KeyboardInterrupt):
-        evaluate(*variants)
-    renamed = variants[1].folder.path.rename(tmp_path / "mine")
-    assert [run.folder for run in find_unfinished(tmp_path, {})] == [RunFolder(renamed)]
 
 
 def test_one_model_serves_all_variants_with_the_same_actions_bit_for_bit():
@@ -333,13 +252,6 @@ def replies_to_two_queries(served):
         actions.append(policy.act(world.observe()).tobytes())
         replies.append(policy.complete())
     return tuple(actions), replies, policy.finish()
-
-
-def test_what_was_asked_for_is_known_from_the_variants():
-    asked = ASKED.model_copy(update={"against": "actions", "deadline_ms": 87.5})
-    assert [variant.mode for variant in asked.variants()] == ["actions", "isolated", "unified"]
-    assert VariantsConfig.of(asked.variants()).variants() == asked.variants()
-    assert VariantsConfig.of([RunConfig()]).variants() == (RunConfig(),)
 
 
 def test_variants_in_another_world_are_played_task_by_task_and_others_share_the_simulator(tmp_path, stage):

@@ -11,9 +11,9 @@ from configs.schema import RunConfig
 from eval.records.reader import read_identity
 from eval.report.comparison import compare
 from eval.rollout import recorder
-from eval.rollout.executors.serial import SERIAL
+from eval.rollout.episode import WorldCache
+from eval.rollout.executors.executor import SERIAL
 from eval.rollout.plan import make_plan
-from eval.rollout.worlds import WorldCache
 from sim_envs.fake import FakeSuite
 from tests.eval.rollout.scaled import played, timeless
 from videos.recorder import EpisodeVideo
@@ -96,9 +96,3 @@ def test_a_world_that_cannot_render_between_queries_is_told_so_in_one_line(monke
     with pytest.raises(UsageError, match=r"the world of libero_object lacks render\(\)") as caught:
         WorldCache().of(task)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("steps", [0, -1, 1_000_001, True])
-def test_pictures_are_a_positive_number_of_control_steps_apart(steps):
-    with pytest.raises(ValueError, match="video_every"):
-        RunConfig(video_every=steps)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from websockets.sync.client import ClientConnection, connect
 
-from oxygen.policy.reply import EpisodeEnd, Reply, TextFinished, TextRequest
+from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest
 from oxygen.robots import conventions
 from oxygen.robots.openpi_keys import keys_of_policy
 from oxygen.serve.batching import BatchedPolicy, Batcher
@@ -56,7 +56,7 @@ class EchoPolicy:
         query = self._queries[robot]
         self._queries[robot] += 1
         request = TextRequest(task="narration", request_id=query, query=query)
-        text = TextFinished(
+        text = Text(
             task="narration",
             request_id=query,
             requested_query=query,
