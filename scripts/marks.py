@@ -7,12 +7,12 @@ requested in every query, as long as those of the bundled policy, and a query ev
 from collections.abc import Sequence
 from typing import get_args
 
+from configs.latency import steps_in
 from configs.load import load
 from configs.profile import ProfileConfig
 from configs.schema import Mode as ModeName
 from eval.report.sweep_plots import Mark
 from eval.rollout.latency_model import LatencyModel
-from eval.rollout.timeline import steps_in
 from oxygen.serving.engine_config import texts_in_progress
 from oxygen.serving.language import LanguageTask, TokenizedTask
 from oxygen.serving.requests import DecodeJob, DecodeWork

@@ -7,13 +7,13 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from configs.latency import steps_in
 from eval.bench.costs import Peaks
 from eval.bench.ratios import Ratio
 from eval.bench.roofline import StageCost
 from eval.bench.row import Row
 from eval.bench.workloads import OFF, capacity_label, configuration_label, robots_label
 from eval.report.labels import number
-from eval.rollout.timeline import steps_in
 
 WIDTH = 110
 """Width of the tables outside a terminal, in columns."""

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from configs.action_prefix import ActionPrefix
 from configs.errors import UsageError, unknown
-from configs.latency import Latency
+from configs.latency import Latency, steps_in
 from configs.load import load
 from configs.profile import ProfileConfig
 from configs.schema import RunConfig
@@ -24,7 +24,6 @@ from eval.records.query_logs import ActionSpan, read_queries
 from eval.records.reader import read_identity
 from eval.records.schema import RunFolder
 from eval.rollout.latency_model import LatencyModel, jitter
-from eval.rollout.timeline import steps_in
 from oxygen.policy.reply import Reply, Text
 from sim_envs.world import EpisodeKey
 

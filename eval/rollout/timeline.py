@@ -8,12 +8,9 @@ Where no action is left, the robot holds still.
 """
 
 import enum
-import math
 
+from configs.latency import steps_in
 from eval.records.query_logs import ActionSpan
-
-_ROUNDING = 1e-9
-"""Tolerance of `steps_in` for rounding errors, control steps."""
 
 
 class Waiting(enum.StrEnum):
@@ -23,11 +20,6 @@ class Waiting(enum.StrEnum):
     """Continue the previous chunk. The next query is due `replan_steps` after this one was issued."""
     HOLD = "hold"
     """Hold still, as blocking clients do. The next query is due `replan_steps` after the actions."""
-
-
-def steps_in(milliseconds: float, control_hz: float) -> int:
-    """`milliseconds` in control steps, rounded up."""
-    return max(0, math.ceil(milliseconds / 1e3 * control_hz - _ROUNDING))
 
 
 class Timeline:

@@ -136,4 +136,4 @@ def test_the_command_prints_or_writes(run, tmp_path, capsys):
     assert call(str(run.path), "--format", "lerbot") == 2
     assert "did you mean 'lerobot'" in capsys.readouterr().err
     assert call(str(run.path), "--format", "csv", "--output", str(file / "below")) == 2
-    assert "is no folder; give another" in capsys.readouterr().err
+    assert "is not a folder; give another" in capsys.readouterr().err

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval.rollout.timeline import Timeline, Waiting, steps_in
+from configs.latency import steps_in
+from eval.rollout.timeline import Timeline, Waiting
 
 HZ = 20.0
 STEP_MS = 1e3 / HZ
