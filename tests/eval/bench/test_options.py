@@ -142,5 +142,5 @@ def test_every_module_imports_with_only_the_policys_packages():
     )
     assert done.stderr.count("\n") == 1, done.stderr
     assert done.returncode == 2
-    assert "needs cyclopts" in done.stderr
+    assert "needs pydantic" in done.stderr
     assert "--random-weights" in done.stderr
