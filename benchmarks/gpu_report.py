@@ -16,7 +16,7 @@ from eval.bench.table import heading, row_label
 from eval.bench.workloads import configuration_label
 from eval.report.figures import OTHER_COLOURS, STYLE, new_figure
 from eval.report.labels import number
-from eval.report.marked_block import MarkedBlock
+from scripts.marked_block import MarkedBlock
 
 RESULTS = Path(__file__).parent / "results/gpu"
 ON_TWO_CORES = Path(__file__).parent / "results/two_cores"

@@ -155,7 +155,7 @@ class EpisodePair:
             partial.unlink(missing_ok=True)
 
 
-def find_pair(run_a: RunFolder, run_b: RunFolder, filters: Filters) -> EpisodePair:
+def find_pair(run_a: RunFolder, run_b: RunFolder, filters: Filters = Filters()) -> EpisodePair:
     """The most informative episode with a video in both runs.
 
     One that only one of the runs solved; else the one whose lengths differ most.

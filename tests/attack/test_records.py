@@ -23,7 +23,7 @@ MANIFEST, EPISODES = "runs/a/manifest.json", "runs/a/episodes.jsonl"
 READERS = [
     (MANIFEST, "eval.compare", "runs/a runs/b"),
     (MANIFEST, "eval.merge", "runs/a runs/b"),
-    (MANIFEST, "eval.media", "runs/a"),
+    (MANIFEST, "eval.media", "runs/a runs/b"),
     (MANIFEST, "eval.watch", "runs/a"),
     (MANIFEST, "eval.bundle.__main__", "--results runs/a"),
     (MANIFEST, "eval.libero", "--policy noop --task-ids 0 --init-ids 0 --clock replay:runs/a"),

@@ -2,27 +2,23 @@
 
 import dataclasses
 import itertools
-import json
 import re
 import shutil
 
 import numpy as np
 import pytest
-from markdown_it import MarkdownIt
 
+from configs.cli import run_app
+from eval.media import app
 from eval.records.schema import Outcome, RunFolder
 from eval.report.side_by_side import Filters, find_pair
 from eval.rollout.executors import executor
 from tests.eval.conftest import evaluate
 from tests.eval.doubles import without_physics
 from tests.eval.factory import RunBuilder, episode, key
-from tests.eval.report.test_hostile_text import HOSTILE, controls_in
-from tests.eval.report.test_media import BEGIN, END, command, readme
 from tests.eval.rollout.test_variants import ASKED, Stage, begin
 from videos import theme
 from videos.clip import iterate_pictures
-
-__all__ = ["readme"]
 
 SHOWN = ASKED.model_copy(update={"video": "all", "num_trials_per_task": 1})
 
@@ -45,6 +41,12 @@ def runs(recorded, tmp_path):
     folder, names = recorded
     shutil.copytree(folder, tmp_path / "runs")
     return [RunFolder(tmp_path / "runs" / name) for name in names]
+
+
+def command(*arguments) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        run_app(app, [str(argument) for argument in arguments])
+    return stopped.value.code
 
 
 def change(run, task_id, **changes):
@@ -84,18 +86,13 @@ def test_both_are_shown_at_the_same_time_and_the_one_that_ends_first_holds_its_l
     assert all((one != other).any() for one, other in itertools.pairwise(clock))
 
 
-def test_the_command_writes_the_video_or_the_clip_of_a_readme(runs, tmp_path, readme, monkeypatch, capsys):
+def test_the_command_writes_the_video(runs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    asked = [*(run.path for run in runs), "--side-by-side", "--init-ids", "0-1"]
+    asked = [*(run.path for run in runs), "--init-ids", "0-1"]
     assert command(*asked) == 0
     frames = sum(1 for _ in iterate_pictures(tmp_path / "side_by_side.mp4"))
     assert frames == 7 + 30
     assert not list(tmp_path.glob(".*.mp4"))
-    assert command(*asked, "--readme", readme) == 0
-    page = readme.read_text()
-    assert "[![An episode of two runs side by side" in page
-    assert "*`tiny`, assets none, libero_object task 0, init 0: isolated success at 0.35 s" in page
-    assert (tmp_path / "docs" / "rollout.webp").stat().st_size <= 2_000_000
 
 
 @pytest.mark.parametrize(
@@ -105,15 +102,13 @@ def test_the_command_writes_the_video_or_the_clip_of_a_readme(runs, tmp_path, re
         (["--task-ids", "5"], "of --suite libero_object --task-ids 0-1 --init-ids 0"),
         (["--init-ids", "x"], "'x' is neither a number"),
         (["--output", "."], "--output '.' is a folder"),
-        (["--docs", "docs"], "name that with --readme"),
-        (["--readme", "README.md", "-o", "a.mp4"], "--output a.mp4 is for a video without --readme"),
     ],
 )
 def test_an_option_that_fits_no_episode_is_one_line(runs, tmp_path, monkeypatch, capsys, options, complaint):
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.rglob("*"))
     capsys.readouterr()
-    assert command(*(run.path for run in runs), "--side-by-side", *options) == 2
+    assert command(*(run.path for run in runs), *options) == 2
     error = capsys.readouterr().err
     assert complaint in error
     assert error.count("\n") == 1
@@ -131,7 +126,7 @@ def test_an_option_that_fits_no_episode_is_one_line(runs, tmp_path, monkeypatch,
 def test_two_runs_that_cannot_be_shown_together_are_one_line(tmp_path, capsys, other, complaint):
     a = RunBuilder.at(tmp_path / "a").add(episode(key(0)))
     b = RunBuilder.at(tmp_path / "b", **other).add(episode(key(0)))
-    assert command(a.path, b.path, "--side-by-side") == 2
+    assert command(a.path, b.path) == 2
     error = capsys.readouterr().err
     assert re.search(complaint, error)
     assert error.count("\n") == 1
@@ -140,74 +135,12 @@ def test_two_runs_that_cannot_be_shown_together_are_one_line(tmp_path, capsys, o
 def test_runs_of_different_episodes_have_none_to_show(tmp_path, capsys):
     a = RunBuilder.at(tmp_path / "a").add(episode(key(0)))
     b = RunBuilder.at(tmp_path / "b").add(episode(key(1)))
-    assert command(a.path, b.path, "--side-by-side") == 2
+    assert command(a.path, b.path) == 2
     assert "a and b have no episode in common" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("words", "complaint"),
-    [(["a", "--side-by-side"], "give the folder of another"), (["a", "b"], "b is for two runs side by side")],
-)
-def test_side_by_side_and_two_runs_belong_together(words, complaint, capsys):
-    assert command(*words) == 2
-    assert complaint in capsys.readouterr().err
 
 
 def test_a_video_of_another_version_is_refused(runs, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(theme, "HEIGHT", theme.HEIGHT + 2)
-    assert command(*(run.path for run in runs), "--side-by-side", "-o", tmp_path / "a.mp4") == 2
+    assert command(*(run.path for run in runs), "-o", tmp_path / "a.mp4") == 2
     assert "pixels high" in capsys.readouterr().err
     assert not (tmp_path / "a.mp4").exists()
-
-
-def disfigure(run, text):
-    """Put a text wherever a policy, a task, a model or a machine puts one."""
-    manifest = run.read_manifest()
-    clock = {"kind": "profile", "profile": {"device": text}, "while_waiting": "continue"}
-    run.write_manifest(
-        {
-            **manifest,
-            "policy": text,
-            "config": {**manifest["config"], "policy": text, "clock": f"profile:{text}"},
-            "assets": {**manifest["assets"], "name": text},
-            "protocol": {name: {**suite, "clock": clock} for name, suite in manifest["protocol"].items()},
-            "attempts": [
-                {**each, "hardware": {"cores": 2, "processor": text}} for each in manifest["attempts"]
-            ],
-        }
-    )
-    change(run, 0, language=text, instruction=text)
-    change(run, 1, outcome=Outcome.INVALID_ACTION, error=text, traceback=text)
-    for file in (run.path / "queries").iterdir():
-        lines = [json.loads(line) for line in file.read_text().splitlines()]
-        for finished in (each for line in lines for each in line["finished"]):
-            finished["text"] = text
-        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-
-def rendered(markdown):
-    """The kinds of what a text renders as, and where its links and images lead."""
-    blocks = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(markdown)
-    tokens = [token for block in blocks for token in (block, *(block.children or ()))]
-    return {token.type for token in tokens}, [each for token in tokens for each in token.attrs.values()]
-
-
-@pytest.mark.parametrize("side_by_side", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_the_block_of_a_readme_shows_text_of_anyone_as_text(runs, readme, capsys, side_by_side):
-    text = " ".join((*HOSTILE, "~~struck~~ __strong__ <!-- demo: end --> $x$ &lt;\n\n# heading\n- item"))
-    for run in runs:
-        disfigure(run, text)
-    both = [runs[1].path, "--side-by-side"] if side_by_side else []
-    assert command(runs[0].path, *both, "--readme", readme) == 0
-    printed, page = capsys.readouterr().out, readme.read_text()
-    assert page.count(END) == 1
-    block = page.partition(BEGIN)[2].partition(END)[0]
-    assert "alert(1)" in block
-    assert not controls_in(block + printed)
-    kinds, leads = rendered(block)
-    assert not kinds & {"html_inline", "html_block", "strong_open", "s_open", "heading_open"}
-    assert {each for each in leads if "text-align" not in str(each)} <= {
-        "docs/rollout.jpg",
-        "docs/rollout.webp",
-        "",
-    }

@@ -1,0 +1,117 @@
+"""`python -m scripts.readme_demo RUN OTHER`: README's demo, a clip and the table of two runs."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+from cyclopts import App
+
+from configs.cli import run_app
+from eval.metrics.language import HEADLINES
+from eval.metrics.success import summarize
+from eval.records.reader import read_identity
+from eval.records.run_folders import seconds_played
+from eval.records.schema import RunFolder
+from eval.report.clock_words import format_clock_of
+from eval.report.comparison import compare
+from eval.report.comparison_verdict import judge_all
+from eval.report.labels import number
+from eval.report.plain_text import in_markdown, markdown_table
+from eval.report.side_by_side import EpisodePair, Filters, find_pair
+from scripts.marked_block import MarkedBlock
+from videos.clip import save_clip, save_still
+
+README = Path(__file__).parents[1] / "README.md"
+DEMO = MarkedBlock("demo", "python -m scripts.readme_demo")
+
+_CLIP_WIDTH, _CLIP_BYTES = 880, 2_000_000
+_PICTURES_HZ, _MAX_PICTURES, _LAST_MS = 10, 120, 2500
+"""Pictures a second, at most so many in all; the last one, which shows the outcome, lasts longer."""
+
+app = App(name="python -m scripts.readme_demo")
+
+
+@app.default
+def main(run: Path, other: Path, /, *, readme: Path = README) -> None:
+    """Write the demo's block of README, `docs/rollout.jpg` and `docs/rollout.webp`.
+
+    Args:
+        run: Folder of a run on a clock on which time passes, with videos.
+        other: Folder of a run of the same episodes in another mode.
+        readme: The page whose block is replaced.
+    """
+    runs = RunFolder(run), RunFolder(other)
+    pair = find_pair(*runs, Filters())
+    picture = (
+        "[![An episode of two runs side by side: camera, what is said, time and latency](docs/rollout.webp)]"
+        "(docs/rollout.jpg)"
+    )
+    page = DEMO.replaced(readme.read_text(encoding="utf-8"), f"{picture}\n\n{to_markdown(*runs, pair.why)}")
+    _write_pictures(pair, readme.parent / "docs")
+    readme.write_text(page, encoding="utf-8")
+
+
+def to_markdown(run: RunFolder, other: RunFolder, why: str) -> str:
+    """Caption of the clip, a row for each run, verdicts, and how the runs were played."""
+    shown, manifests = read_identity(run), [each.read_manifest() for each in (run, other)]
+    comparison = compare(run, other)
+    judged = judge_all(comparison, shown.margin, shown.time_margin)
+    verdicts = "\n".join(f"- {in_markdown(each.sentence)}" for each in (judged.success, judged.time) if each)
+    pairs = comparison.overall
+    minutes, seconds = divmod(round(seconds_played(manifests)), 60)
+    hardware = manifests[0]["attempts"][0]["hardware"]
+    note = (
+        f"`{comparison.a.mode}` and `{comparison.b.mode}`: the same {pairs.graded} episodes, each played in "
+        f"both before the next; outcomes that differ in {pairs.only_a + pairs.only_b} of {pairs.graded}. "
+        f"Simulated time passes while the policy computes: {in_markdown(format_clock_of(shown))}. Texts are "
+        f"graded when they were requested → on delivery. Played on {hardware['cores']} cores "
+        f"({in_markdown(hardware['processor'])}); {minutes} min {seconds} s from start to finish. Another "
+        "processor may round the last bits otherwise, and a text differs where two tokens are almost "
+        "equally likely."
+    )
+    caption = f"*`{shown.policy}`, assets {shown.assets.name}, {in_markdown(why)}*"
+    return "\n\n".join([caption, _table(run, other), verdicts, note])
+
+
+def _table(*runs: RunFolder) -> str:
+    header = ["mode", "solved", "95 %", "time to success", "query rate", "narration right", "memory F1"]
+    rows = []
+    for run in runs:
+        row = summarize(run.path)["overall"]
+        low, high = row["pc_success_ci95"]
+        rows.append(
+            [
+                f"`{read_identity(run).mode}`",
+                f"{row['n_success']} of {row['n_episodes']}",
+                f"{low:.0f} – {high:.0f} %",
+                number((row["time_to_success_s"] or {}).get("median"), ".1f", " s"),
+                number(row["query_hz"], ".2f", " Hz"),
+                _score(row, "narration"),
+                _score(row, "memory"),
+                number(row["staleness_ms"], ".0f", " ms"),
+            ]
+        )
+    return markdown_table([*header, "texts delivered after"], rows, align="---:")
+
+
+def _score(row: dict[str, Any], task: str) -> str:
+    """Score of the texts at request and on delivery."""
+    scores = [row["texts"][task][time][HEADLINES[task]]["pc"] for time in ("at_request", "on_delivery")]
+    return "{:.1f} → {:.1f} %".format(*scores)
+
+
+def _write_pictures(pair: EpisodePair, docs: Path) -> None:
+    """A still at two thirds of the episode, and a clip."""
+    last = pair.frames - 1
+    apart = max(1, round(pair.control_hz / _PICTURES_HZ), math.ceil(last / _MAX_PICTURES))
+    frames = [*range(apart // 2, last, apart), last]
+    pictures = [picture for frame, picture in enumerate(pair.pictures()) if frame in frames]
+    save_still(docs / "rollout.jpg", pictures[2 * len(pictures) // 3])
+    lasting = [*[round(1e3 * apart / pair.control_hz)] * (len(pictures) - 1), _LAST_MS]
+    save_clip(
+        docs / "rollout.webp", pictures, milliseconds=lasting, width=_CLIP_WIDTH, most_bytes=_CLIP_BYTES
+    )
+
+
+if __name__ == "__main__":
+    run_app(app)
