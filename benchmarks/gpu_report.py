@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eval.bench.row import Row
-from eval.bench.row_file import RowFile
+from eval.bench.row import Row, RowFile
 from eval.bench.table import heading, row_label
 from eval.bench.workloads import configuration_label
 from eval.report.figures import OTHER_COLOURS, STYLE, new_figure

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from eval.bench.ratios import paired_ratio
+from eval.bench.rows import paired_ratio
 from eval.records import provenance
 
 

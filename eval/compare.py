@@ -14,7 +14,7 @@ from eval.report.comparison import compare, compare_common
 from eval.report.comparison_json import to_json
 from eval.report.comparison_tables import show
 from eval.report.comparison_verdict import judge_all
-from eval.report.success_plot import draw_success_curves, png_path
+from eval.report.figures import draw_success_curves, png_path
 
 app = App(name="python -m eval.compare")
 

@@ -22,8 +22,17 @@ from eval.metrics.statistics import paired_difference_95
 from eval.report.figures import STYLE
 from eval.report.plain_text import markdown_table
 from eval.report.sweep_plots import draw_surface
-from eval.report.sweep_table import JUDGED_NOTE, MEASURES_NOTE, NOTE, TEXTS_NOTE, episodes_of, to_markdown
-from eval.report.sweep_words import Record, Row, format_value
+from eval.report.sweep_table import (
+    JUDGED_NOTE,
+    MEASURES_NOTE,
+    NOTE,
+    TEXTS_NOTE,
+    Record,
+    Row,
+    episodes_of,
+    format_value,
+    to_markdown,
+)
 from scripts.marks import KINDS, marks_of
 
 ROOT = Path(__file__).resolve().parents[1]

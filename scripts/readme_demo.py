@@ -12,10 +12,9 @@ from eval.metrics.success import summarize
 from eval.records.reader import read_identity
 from eval.records.run_folders import seconds_played
 from eval.records.schema import RunFolder
-from eval.report.clock_words import format_clock_of
 from eval.report.comparison import compare
 from eval.report.comparison_verdict import judge_all
-from eval.report.labels import number
+from eval.report.labels import format_clock_of, number
 from eval.report.plain_text import in_markdown, markdown_table
 from eval.report.side_by_side import EpisodePair, Filters, find_pair
 from scripts.marked_block import MarkedBlock

@@ -17,12 +17,11 @@ from eval.bench.memory import memory_use
 from eval.bench.model_under_test import ModelUnderTest
 from eval.bench.options import Options, default_output, provenance_now
 from eval.bench.profile import save_profile
-from eval.bench.row import Row, WorkloadInfo, identity
-from eval.bench.row_file import RowFile
+from eval.bench.row import Row, RowFile, WorkloadInfo, identity
 from eval.bench.rows import RunInfo, rows
 from eval.bench.schedule import max_queries_per_text
 from eval.bench.serving import Bench
-from eval.bench.terminal import Terminal
+from eval.bench.table import Terminal
 from eval.bench.workloads import BenchConfiguration, Workload
 from eval.rollout.interrupts import DeferredSignals
 from oxygen.serving.scheduler import Mode

@@ -14,9 +14,8 @@ from typing import Any, TypeVar
 from configs.errors import UsageError, unknown
 from configs.exits import OneLineParser
 from configs.paths import refuse_home
-from eval.bench.arrivals import parse_arrivals
 from eval.bench.profile import check_profile
-from eval.bench.workloads import OFF, WorkloadGrid
+from eval.bench.workloads import OFF, WorkloadGrid, parse_arrivals
 from eval.records import provenance
 from oxygen.serving.scheduler import Mode
 

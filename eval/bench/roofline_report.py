@@ -10,16 +10,15 @@ from configs.errors import UsageError
 from configs.reading import read_json_object
 from eval.bench import roofline
 from eval.bench.costs import Peaks
+from eval.bench.measurement import StageTimer
 from eval.bench.model_under_test import ModelUnderTest
 from eval.bench.options import Options, provenance_now
 from eval.bench.peaks import find_peaks
-from eval.bench.ratios import Ratio, decode_growth
 from eval.bench.roofline import StageCost
+from eval.bench.rows import Ratio, decode_growth
 from eval.bench.schedule import StageTimes
 from eval.bench.serving import SUFFIX, Bench
-from eval.bench.stages import StageTimer
-from eval.bench.table import print_growth, print_roofline
-from eval.bench.terminal import open_console
+from eval.bench.table import open_console, print_growth, print_roofline
 from eval.bench.workloads import Workload, robots_label
 from eval.records.json_files import write_json
 from oxygen.serving.runner import ProgramSizes

@@ -5,13 +5,12 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from eval.bench.byte_tokenizer import ByteTokenizer, instruction
+from eval.bench.measurement import ConfigurationStageTimer
 from eval.bench.memory import bytes_by_program
-from eval.bench.model_under_test import ModelUnderTest
+from eval.bench.model_under_test import ByteTokenizer, ModelUnderTest, instruction
 from eval.bench.policy_runner import PolicyRunner, random_observations
 from eval.bench.rows import DecodeBatchSize
 from eval.bench.schedule import QueryPrograms, max_new_requests, programs_by_query
-from eval.bench.stages import ConfigurationStageTimer
 from eval.bench.workloads import OFF, BenchConfiguration, Workload
 from oxygen.model.adapter import Mask
 from oxygen.model.config import Pi05Config

@@ -36,9 +36,11 @@ def main(
         results: Complete runs of the checkpoint, or folders of runs; added to the existing results.
         output: The folder of the bundle. Default: that of the model's name in the package (`tiny`).
     """
-    from eval.bundle.bundling import bundle  # JAX, which --help does not need
-    from eval.bundle.card import CARD_FILE
-    from eval.bundle.provenance import unknowns
+    from eval.bundle.bundling import (
+        CARD_FILE,
+        bundle,  # JAX, which --help does not need
+        unknowns,
+    )
     from eval.pipeline.steps import last_checkpoint
     from eval.policies.names import read_policy
     from oxygen.weights.source import bundled

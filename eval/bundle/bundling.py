@@ -1,25 +1,385 @@
-"""Copies a checkpoint into the package, with its provenance, results and model card."""
+"""Copies a checkpoint into the package: its provenance, recorded results and model card."""
 
+import dataclasses
+import importlib.resources
+import math
 import shutil
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+from jinja2 import Environment, StrictUndefined
+from pydantic import TypeAdapter, ValidationError
+
+from configs.cli import format_option, ranges
 from configs.errors import UsageError
 from configs.hashing import hash_file
-from eval.bundle.card import CARD_FILE, render
-from eval.bundle.provenance import MANIFEST, provenance, write_manifest
-from eval.bundle.results import read_results, results_of, write_results
+from configs.load import names
+from configs.pipeline import PipelineConfig
+from configs.reading import read_json_object
+from configs.schema import RunConfig
+from configs.validation import invalid
+from eval.metrics.statistics import bounds, wilson_95
+from eval.metrics.success import summarize
 from eval.policies.names import read_policy
+from eval.policies.unused_options import unused_in
 from eval.records.json_files import write_json
+from eval.records.reader import AssetsUsed, read_episodes, read_identity, require_runs
+from eval.records.schema import RunFolder
 from oxygen.model.config import preset
-from oxygen.presets.checkpoints import no_checkpoint
+from oxygen.presets.checkpoints import no_checkpoint, read_record
 from oxygen.robots.norms import checkpoint_norms
 from oxygen.robots.transforms import embodiment
-from oxygen.weights import layout
+from oxygen.training import layout
+from oxygen.weights import fetch
+from oxygen.weights import layout as checkpoint_layout
 from oxygen.weights.card import CARD, RECORD, TOKENIZER
 from oxygen.weights.loading import SINGLE_FILE
 from oxygen.weights.safetensors import open_safetensors
+
+MANIFEST = "manifest.json"
+_BEFORE = "before"
+"""Key in a bundled `training.json` of the previous training's record."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DatasetFacts:
+    """A dataset of demonstrations, as its own manifest describes it.
+
+    Attributes:
+        name: Name of its folder.
+        policy: The demonstrator.
+        learner: The policy that it corrected; None if it played alone.
+        demonstrations: Number of episodes in it.
+        failures: Number of failed episodes; in the dataset, for their texts, only if failures were kept.
+        keeps_failures: Whether failures were kept.
+        frames: Number of rows.
+        init_ids: Suite to initial states, of failed episodes too; those from 1000 on are sampled.
+        commit: Commit of the code that collected it.
+    """
+
+    name: str
+    policy: str
+    learner: str | None
+    demonstrations: int
+    failures: int
+    keeps_failures: bool
+    frames: int
+    init_ids: Mapping[str, tuple[int, ...]]
+    commit: str | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BundleManifest:
+    """The `manifest.json` of a bundled checkpoint.
+
+    Attributes:
+        files: SHA-256 of each file, by its path in the folder.
+        data: The datasets it was trained on.
+    """
+
+    files: Mapping[str, str]
+    data: tuple[DatasetFacts, ...]
+
+
+_MANIFEST = TypeAdapter(BundleManifest)
+
+
+def write_manifest(folder: Path, paths: Iterable[str], data: Iterable[DatasetFacts]) -> None:
+    """Write the manifest of a bundled checkpoint with these files."""
+    manifest = BundleManifest(files={path: hash_file(folder / path) for path in paths}, data=tuple(data))
+    write_json(folder / MANIFEST, dataclasses.asdict(manifest))
+
+
+def read_bundle_manifest(folder: Path) -> BundleManifest:
+    """The manifest of a bundled checkpoint.
+
+    Raises:
+        UsageError: It is damaged, or a file is not the one that was bundled.
+    """
+    file = folder / MANIFEST
+    try:
+        manifest = _MANIFEST.validate_python(read_json_object(file))
+    except ValidationError as error:
+        raise invalid(error, f"{file} is not a bundle's manifest") from None
+    for path, sha256 in manifest.files.items():
+        if not (folder / path).is_file() or hash_file(folder / path) != sha256:
+            raise UsageError(f"{folder / path} is not the file that {MANIFEST} names; restore it")
+    return manifest
+
+
+def trainings_of(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The records of all trainings behind a checkpoint, oldest first."""
+    return [*(trainings_of(record[_BEFORE]) if _BEFORE in record else []), record]
+
+
+def unknowns(folder: Path) -> list[str]:
+    """Unknown trainings and datasets behind a bundled checkpoint, one line each."""
+    trainings = trainings_of(read_record(folder))
+    known = {each.name for each in read_bundle_manifest(folder).data}
+    start = trainings[0]["start_from"]
+    return [
+        *([] if start is None else [f"how {start}, from which training began, was trained"]),
+        *(f"what is in dataset {name}" for each in trainings for name in each["data"] if name not in known),
+    ]
+
+
+def provenance(checkpoint: Path) -> tuple[dict[str, Any], list[DatasetFacts]]:
+    """The record of a checkpoint's training, which contains those before it, and the datasets of all.
+
+    Datasets and checkpoints that are no longer where training found them are left out.
+    """
+    record = read_record(checkpoint)
+    if (checkpoint / MANIFEST).is_file():  # is bundled, and has those before it
+        return record, [*read_bundle_manifest(checkpoint).data]
+    data = [_dataset(folder) for folder in map(Path, record["data"]) if (folder / layout.MANIFEST).is_file()]
+    before = _start(record["start_from"], checkpoint)
+    if before is not None:
+        earlier, earlier_data = provenance(before)
+        if earlier.get("wordings") == record["wordings"]:  # most of a record's size
+            del earlier["wordings"]
+        record[_BEFORE] = earlier
+        names = {each.name for each in data}
+        data = [*(each for each in earlier_data if each.name not in names), *data]
+    record["data"] = [Path(folder).name for folder in record["data"]]  # no paths of this machine
+    for key in {"start_from", "norm_stats"} & set(record):
+        if record[key] is not None and "://" not in record[key]:
+            record[key] = Path(record[key]).name
+    return record, data
+
+
+def _start(source: str | None, checkpoint: Path) -> Path | None:
+    """The checkpoint that training started from, if training wrote it and it still exists."""
+    try:
+        folder = None if source is None else fetch(source)
+    except UsageError:
+        return None
+    if folder is None or not ((folder / RECORD).is_file() and (folder / SINGLE_FILE).is_file()):
+        return None
+    has_replaced_it = hash_file(folder / SINGLE_FILE) == hash_file(checkpoint / SINGLE_FILE)
+    return None if has_replaced_it else folder
+
+
+def _dataset(folder: Path) -> DatasetFacts:
+    manifest = read_json_object(folder / layout.MANIFEST)
+    init_ids = defaultdict[str, set[int]](set)
+    for key in [*manifest["demonstrations"], *manifest["failed"]]:  # suite.task.init_id.…
+        suite, _, init_id, *_ = key.split(".")
+        init_ids[suite].add(int(init_id))
+    return DatasetFacts(
+        name=folder.name,
+        policy=Path(manifest["policy"]).name,
+        learner=(manifest.get("learner") or {}).get("policy"),
+        **manifest["counts"],
+        keeps_failures=manifest["config"].get("keep_failures", False),
+        init_ids={suite: tuple(sorted(states)) for suite, states in sorted(init_ids.items())},
+        commit=manifest["git"]["commit"],
+    )
+
+
+TEST_STATES = range(500_000, 500_050)
+"""Sampled initial states of every task that are reserved for tests; no demonstrations start in them."""
+
+_FILE = "results.json"
+_NOT_OPTIONS = {
+    *("mode", "suites", "init_ids", "num_trials_per_task", "assets"),  # fields of a result
+    *("policy", "random_weights", "video", "video_every"),  # no effect on it
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BundledResult:
+    """The result of one run on one suite.
+
+    Attributes:
+        run_id: The run.
+        suite: The suite.
+        mode: Scheduling mode.
+        assets: The asset set.
+        protocol: Hash of the suite's protocol.
+        init_ids: Initial states of its episodes; those from 1000 on are sampled.
+        options: Other options that differ from the defaults, by their names in `RunConfig`.
+        tasks: Task id to successful and graded episodes.
+        n_errors: Episodes with errors, which are not graded.
+        latency_ms: Stage to median over all queries, milliseconds.
+        texts: Language task to the grades of its texts at request (`LanguageRow.at_request`).
+        machine: Processor, cores and accelerators.
+        commit: Commit of the code that ran.
+        finished: Time it finished.
+    """
+
+    run_id: str
+    suite: str
+    mode: str
+    assets: AssetsUsed
+    protocol: str
+    init_ids: tuple[int, ...]
+    options: Mapping[str, Any]
+    tasks: Mapping[int, tuple[int, int]]
+    n_errors: int
+    latency_ms: Mapping[str, float]
+    texts: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    machine: str
+    commit: str | None
+    finished: str
+
+    @property
+    def is_test(self) -> bool:
+        """Whether it has only reserved initial states, and held-out wordings."""
+        return self.options.get("wordings") == "held_out" and set(self.init_ids) <= set(TEST_STATES)
+
+
+_RESULTS = TypeAdapter(tuple[BundledResult, ...])
+
+
+def read_results(folder: Path) -> tuple[BundledResult, ...]:
+    """The results of a bundled checkpoint.
+
+    Raises:
+        UsageError: They are missing or damaged.
+    """
+    file = folder / _FILE
+    try:
+        return _RESULTS.validate_python(read_json_object(file).get("results"))
+    except ValidationError as error:
+        raise invalid(error, f"{file} does not hold a bundle's results") from None
+
+
+def write_results(folder: Path, results: Iterable[BundledResult]) -> None:
+    """Write the results of a bundled checkpoint in the card's order; of the same run, the last one."""
+    last = {(each.suite, each.assets, each.init_ids, each.run_id): each for each in results}
+    ordered = sorted(last.values(), key=lambda each: (each.suite, each.assets.name, each.mode, each.finished))
+    write_json(folder / _FILE, {"results": [dataclasses.asdict(result) for result in ordered]})
+
+
+def results_of(paths: Sequence[Path], *, weights: str) -> list[BundledResult]:
+    """The results of recorded runs.
+
+    Args:
+        paths: Runs, or folders of runs.
+        weights: SHA-256 of the weights that they must have used.
+
+    Raises:
+        UsageError: A path has no run, or a run is incomplete, or of other weights.
+    """
+    folders = [folder for path in paths for folder in require_runs([path])]
+    return [result for folder in folders for result in _of_run(folder, weights)]
+
+
+def _of_run(folder: RunFolder, weights: str) -> list[BundledResult]:
+    identity, manifest = read_identity(folder), folder.read_manifest()
+    if identity.status != "complete":
+        raise UsageError(f"{folder.path} is {identity.status}; complete it with --resume, or leave it out")
+    if identity.weights_sha256 != weights:
+        raise UsageError(
+            f"{folder.path} is a run of {identity.policy} with other weights than {weights[:12]} "
+            f"({identity.weights or 'unknown'}); leave it out, or repeat it with the bundled checkpoint"
+        )
+    results, episodes, hardware = summarize(folder.path), read_episodes(folder), manifest["hardware"]
+    machine = [hardware["processor"], f"{hardware['cores']} cores", *hardware["accelerators"]]
+    return [
+        BundledResult(
+            run_id=identity.run_id,
+            suite=suite,
+            mode=identity.mode,
+            assets=identity.assets,
+            protocol=identity.suite_hashes[suite],
+            init_ids=tuple(sorted({key.init_id for key in episodes if key.suite == suite})),
+            options=_options(manifest["config"]),
+            tasks={
+                task["task_id"]: (task["n_success"], task["n_episodes"])
+                for task in results["per_task"]
+                if task["task_group"] == suite
+            },
+            n_errors=row["n_errors"],
+            latency_ms={stage: quantiles["p50"] for stage, quantiles in row["latency_ms"].items()},
+            texts={task: texts["at_request"] for task, texts in row["texts"].items()},
+            machine=", ".join(part for part in machine if part != "cpu: cpu"),
+            commit=manifest["git"]["commit"],
+            finished=manifest["finished"],
+        )
+        for suite, row in results["per_suite"].items()
+        if row["n_episodes"]
+    ]
+
+
+def _options(config: Mapping[str, Any]) -> dict[str, Any]:
+    defaults = RunConfig().model_dump(mode="json")
+    left_out = _NOT_OPTIONS | unused_in(config["mode"])
+    return {
+        name: value for name, value in config.items() if name not in left_out and value != defaults.get(name)
+    }
+
+
+CARD_FILE = "MODEL_CARD.md"
+
+_TEMPLATE = importlib.resources.files("eval") / "bundle" / "model_card.md.j2"
+_MEASURES = {"narration": ("phase", "object", "target"), "memory": ("f1",), "textual_memory": ("exact",)}
+"""Measures of graded language tasks on the card; `results.json` has the others."""
+
+
+def render(folder: Path) -> str:
+    """The model card of the checkpoint bundled in a folder, in Markdown."""
+    manifest, record, results = read_bundle_manifest(folder), read_record(folder), read_results(folder)
+    demonstrated = {
+        (suite, state) for each in manifest.data for suite, of in each.init_ids.items() for state in of
+    }
+    test = [
+        result
+        for result in results
+        if result.is_test and not demonstrated & {(result.suite, state) for state in result.init_ids}
+    ]
+    tensors = open_safetensors(folder / SINGLE_FILE).tensors
+    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["ranges"] = ranges
+    return environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
+        name=folder.name,
+        parameters=sum(math.prod(tensor.shape) for tensor in tensors.values()),
+        weights_file=SINGLE_FILE,
+        sha256=manifest.files[SINGLE_FILE],
+        record=record,
+        data=manifest.data,
+        suites=sorted(
+            {suite for each in manifest.data if each.name in record["data"] for suite in each.init_ids}
+        ),
+        trainings=trainings_of(record),
+        has_pipeline=folder.name in names(PipelineConfig),
+        unknowns=unknowns(folder),
+        test_states=TEST_STATES,
+        test=[_row(result) for result in test],
+        machines=sorted({result.machine for result in test}),
+        n_development=len(results) - len(test),
+    )
+
+
+def _row(result: BundledResult) -> dict[str, Any]:
+    """A result as the table shows it."""
+    successes = sum(solved for solved, _ in result.tasks.values())
+    episodes = sum(graded for _, graded in result.tasks.values())
+    low, high = bounds(wilson_95(successes, episodes), 100) or (0.0, 100.0)
+    rates = {task: solved / of for task, (solved, of) in result.tasks.items() if of}
+    lowest = min(rates.values())
+    weakest = ", ".join(ranges(task for task, rate in rates.items() if rate == lowest))
+    options = [("mode", result.mode), ("init_ids", ranges(result.init_ids)), *sorted(result.options.items())]
+    return {
+        "suite": result.suite,
+        "assets": result.assets.name,
+        "options": " ".join(format_option(name, value) for name, value in options),
+        "success": f"{successes} of {episodes}: {100 * successes / episodes:.1f} % ({low:.1f} – {high:.1f})",
+        "weakest": f"{weakest}: {100 * lowest:.0f} %",
+        "texts": "; ".join(_scores(result, task) for task in _MEASURES if task in result.texts) or "–",
+        "latency": " / ".join(f"{result.latency_ms[stage]:.0f}" for stage in ("action", "frame")),
+    }
+
+
+def _scores(result: BundledResult, task: str) -> str:
+    scores = result.texts[task]
+    return f"{task} " + ", ".join(
+        f"{measure} {scores[measure]['pc']:.1f}" for measure in _MEASURES[task] if measure in scores
+    )
+
 
 MAX_BYTES = 16_000_000
 """Size limit, since every installation of the package downloads it."""
@@ -70,7 +430,7 @@ def _served(checkpoint: Path) -> list[str]:
     for path in files:
         if not (checkpoint / path).is_file():
             raise UsageError(f"{checkpoint} is not a complete checkpoint: it has no {path}; give another")
-    layout.check(
+    checkpoint_layout.check(
         open_safetensors(checkpoint / SINGLE_FILE).tensors, preset(str(policy.model)), str(checkpoint)
     )
     size = sum((checkpoint / path).stat().st_size for path in files)

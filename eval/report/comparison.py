@@ -21,8 +21,8 @@ from eval.metrics.success import LATENCY_STAGES
 from eval.records.query_logs import read_queries
 from eval.records.reader import RunIdentity, read_episodes, read_identity
 from eval.records.schema import EpisodeResult, RunFolder
-from eval.report.clock_words import PAUSED
 from eval.report.comparison_texts import TextPairs, all_texts, pair_texts
+from eval.report.labels import PAUSED
 from eval.report.pair_table import Pair, PairTable, is_graded, outcomes_of
 
 

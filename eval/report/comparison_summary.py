@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from eval.metrics.noninferiority import Verdict
-from eval.report.clock_words import PAUSED
 from eval.report.comparison import Comparison
 from eval.report.comparison_verdict import (
     MARGIN,
@@ -15,6 +14,7 @@ from eval.report.comparison_verdict import (
     format_times_interval,
     judge_all,
 )
+from eval.report.labels import PAUSED
 
 
 def verdict_lines(

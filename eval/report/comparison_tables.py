@@ -11,12 +11,11 @@ from configs.cli import pluralize
 from eval.metrics.action_difference import ActionDifference
 from eval.records.protocol import format_inputs
 from eval.records.reader import RunIdentity
-from eval.report.clock_words import MEASURED, PAUSED
 from eval.report.comparison import Comparison
 from eval.report.comparison_summary import format_clock
 from eval.report.comparison_texts import TextPairs, Unpaired
 from eval.report.comparison_verdict import MARGIN, TIME_MARGIN, Judgements, judge_all
-from eval.report.labels import number
+from eval.report.labels import MEASURED, PAUSED, number
 from eval.report.pair_table import PairTable
 
 _MEASURES = {

@@ -15,7 +15,7 @@ from eval.metrics.noninferiority import ERROR_BUDGET, exceeds
 from eval.metrics.success import Results, summarize
 from eval.records.reader import RunIdentity, read_episodes, read_identity
 from eval.records.schema import EpisodeResult, Outcome, RunFolder, graded_only, solved
-from eval.report.clock_words import PAUSED
+from eval.report.labels import PAUSED
 from eval.report.plain_text import escape_control, in_csv, latex_table
 
 _RATES = ("n_episodes", "n_success", "pc_success", "pc_success_ci95")

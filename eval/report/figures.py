@@ -1,7 +1,12 @@
-"""Style and colours shared by all figures."""
+"""Style and colours of all figures, and the plot of episodes solved over simulated time."""
 
+import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from configs.cli import pluralize
+from configs.errors import UsageError
+from eval.report.comparison import Comparison
 from videos.theme import MODE_COLOURS
 
 if TYPE_CHECKING:
@@ -29,3 +34,57 @@ def new_figure(width: float, height: float) -> "Figure":
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
+
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def png_path(path: Path) -> Path:
+    """The path; UsageError unless it names a PNG file."""
+    if path.suffix.lower() != ".png":
+        raise UsageError(f"cannot draw {str(path)!r}; --plot takes a file whose name ends in .png")
+    return path
+
+
+def draw_success_curves(comparison: Comparison, path: Path) -> None:
+    """Draw the curve of either run with its pointwise 95 % band.
+
+    Raises:
+        UsageError: The runs did not record simulated time.
+    """
+    if not comparison.curve_a or not comparison.curve_b:
+        raise UsageError("these runs did not record simulated seconds; leave out --plot, or run them again")
+    import matplotlib as mpl
+
+    with mpl.rc_context(STYLE):
+        figure = new_figure(7.2, 4.4)
+        _draw(figure.subplots(), comparison)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path)
+
+
+def _draw(panel: "Axes", comparison: Comparison) -> None:
+    curves = comparison.curve_a, comparison.curve_b
+    end = max(curve[-1].seconds for curve in curves)
+    for curve, name, colour in zip(curves, comparison.names, _colours(comparison), strict=True):
+        points = [*curve, dataclasses.replace(curve[-1], seconds=end)]
+        seconds = [point.seconds for point in points]
+        low, high = [point.low for point in points], [point.high for point in points]
+        panel.fill_between(seconds, low, high, step="post", color=colour, alpha=0.15, linewidth=0)
+        percent = [point.percent for point in points]
+        panel.step(seconds, percent, where="post", color=colour, linewidth=1.8, label=name)
+    panel.set_xlabel("simulated time (s)")
+    panel.set_ylabel("episodes solved (%), with pointwise 95 % band")
+    panel.set_xlim(0, end)
+    panel.set_ylim(0, 101)
+    panel.legend(frameon=False, loc="upper left")
+    episodes = pluralize(comparison.overall.graded, "episode")
+    panel.set_title(f"Success over time, {episodes}, clock {comparison.a.clock}", loc="left")
+
+
+def _colours(comparison: Comparison) -> tuple[str, str]:
+    a, b = comparison.a.mode, comparison.b.mode
+    if a == b or not {a, b} <= COLOURS.keys():
+        return OTHER_COLOURS[0], OTHER_COLOURS[1]
+    return COLOURS[a], COLOURS[b]

@@ -11,8 +11,7 @@ from jinja2 import Environment, StrictUndefined
 
 from eval.records.json_files import write_json
 from eval.report.figures import COLOURS, OTHER_COLOURS
-from eval.report.leaderboard_rows import GROUP_COLUMNS, BoardColumn, Entry
-from eval.report.leaderboard_tables import Leaderboard, RankedTable
+from eval.report.leaderboard_tables import GROUP_COLUMNS, BoardColumn, Entry, Leaderboard, RankedTable
 from eval.report.pages.site import write_page, writing
 from eval.report.plain_text import escape_control, in_csv, in_markdown, in_markdown_code, latex_table
 

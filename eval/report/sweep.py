@@ -19,7 +19,7 @@ from eval.records.run_folders import Run
 from eval.records.schema import EpisodeResult, Outcome, graded_only
 from eval.report.comparison_verdict import Judgement, judge, judge_restricted, judge_time
 from eval.report.pair_table import is_graded, outcomes_of
-from eval.report.sweep_words import format_value
+from eval.report.sweep_table import format_value
 from sim_envs.world import EpisodeKey
 
 _KEPT = (

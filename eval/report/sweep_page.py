@@ -23,14 +23,17 @@ from eval.report.sweep_series import (
     success_of,
     surface_lines,
 )
-from eval.report.sweep_table import all_columns_of, current_tasks, episodes_of, text_columns
-from eval.report.sweep_words import (
+from eval.report.sweep_table import (
     Record,
     Row,
+    all_columns_of,
+    current_tasks,
+    episodes_of,
     format_margins,
     format_value,
     is_identical,
     is_judged,
+    text_columns,
 )
 
 _HEADINGS = {

@@ -17,8 +17,7 @@ from eval.report.sweep_series import (
     success_of,
     surface_lines,
 )
-from eval.report.sweep_table import episodes_of
-from eval.report.sweep_words import Record, Row, format_cell, format_condition, group_by
+from eval.report.sweep_table import Record, Row, episodes_of, format_cell, format_condition, group_by
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from eval.report.figures import COLOURS, OTHER_COLOURS
-from eval.report.sweep_words import Record, Row, format_cell, format_value, group_by
+from eval.report.sweep_table import Record, Row, format_cell, format_value, group_by
 
 Value = Callable[[Row], tuple[float, float, float] | None]
 """Maps a row to a value and the bounds of its interval; None if it has none."""

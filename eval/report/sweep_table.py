@@ -1,28 +1,102 @@
-"""The table of a sweep: one row per cell."""
+"""The table of a sweep, one row per cell, and its progress in the terminal."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any
 
 from rich import box
 from rich.console import Group
+from rich.markup import escape
 from rich.table import Table
 
 from configs.cli import pluralize
+from configs.motion import format_motion
 from configs.sweep import CONDITIONS
 from eval.metrics.language import HEADLINES
 from eval.metrics.noninferiority import Verdict
+from eval.metrics.success import Results
+from eval.report.console import EvaluationConsole, success_rate
 from eval.report.labels import number
 from eval.report.plain_text import markdown_table
-from eval.report.sweep_words import (
-    HEADINGS,
-    Record,
-    Row,
-    format_condition,
-    format_value,
-    group_by,
-    is_identical,
-    is_judged,
-)
 from eval.report.table_columns import TEXT_HEADINGS
+from sim_envs.world import EpisodeKey
+
+Record = Mapping[str, Any]
+"""A finished sweep's `sweep.json`."""
+Row = Mapping[str, Any]
+"""A cell's row in it."""
+
+HEADINGS = {
+    "clock": "clock",
+    "mode": "mode",
+    "text_every": "every",
+    "tokens_per_frame": "k",
+    "replan_steps": "replan",
+    "while_waiting": "waiting",
+}
+"""Column headings of axes; others have their own names."""
+
+_WORDS = {
+    ("tokens_per_frame", ""): "k={}",
+    ("text_every", ""): "text every {} queries",
+    ("text_every", "1"): "text every query",
+    ("text_every", "default"): "text as by default",
+    ("replan_steps", ""): "replan every {} steps",
+    ("replan_steps", "asap"): "replan asap",
+    ("replan_steps", "default"): "replan as by default",
+}
+"""Values of axes in labels; an empty value stands for all others."""
+
+
+def is_judged(record: Record) -> bool:
+    """Whether a cell is compared with another one."""
+    return any(row["success"] for row in record["cells"])
+
+
+def is_identical(row: Row) -> bool:
+    """Whether every episode took the same course as in the cell that it is compared with."""
+    return bool(row["success"] and row["success"].get("identical"))
+
+
+def group_by(rows: Sequence[Row], axes: Sequence[str]) -> list[list[Row]]:
+    """Group rows by some options, in order of first appearance."""
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(str(row["options"].get(axis)) for axis in axes), []).append(row)
+    return list(groups.values())
+
+
+def format_value(axis: str, options: Mapping[str, Any]) -> str:
+    """The value of an option in a cell; empty if it has no effect in the cell."""
+    value, mode = options.get(axis), options["mode"]
+    whole = mode not in ("interleaved", "unified")  # texts are decoded to their end, if there are any
+    idle = (axis == "tokens_per_frame" and whole) or (axis == "text_every" and mode == "actions")
+    if axis == "motion":
+        return format_motion(str(value))
+    return "" if idle else str("default" if value is None else value).removeprefix("profile:")
+
+
+def format_condition(options: Mapping[str, Any], varied: Sequence[str]) -> str:
+    """The condition of a cell: clock and motion, as far as they vary."""
+    shown = [axis for axis in CONDITIONS if axis in varied] or list(CONDITIONS[:1])
+    return ", ".join(filter(None, (format_value(axis, options) for axis in shown)))
+
+
+def format_cell(options: Mapping[str, Any], varied: Sequence[str], *, with_mode: bool = True) -> str:
+    """The mode, then other axes that vary except conditions, such as `unified, k=1, text every 4 queries`."""
+    parts = [str(options["mode"])] if with_mode else []
+    for axis in varied:
+        text = format_value(axis, options)
+        if axis not in (*CONDITIONS, "mode") and text:
+            parts.append(_WORDS.get((axis, text)) or _WORDS.get((axis, ""), "{}").format(text))
+    return ", ".join(parts)
+
+
+def format_margins(record: Record) -> str:
+    """The declared margins of a sweep."""
+    config = record["config"]
+    return f"{config['margin']:g} points of success, {config['time_margin']:g} % of time to success"
+
 
 _SIGNS = {
     Verdict.SUPERIOR.value: ">",
@@ -202,3 +276,26 @@ def to_markdown(record: Record) -> str:
         for place, row in enumerate(record["cells"])
     ]
     return markdown_table(heads, rows)
+
+
+class SweepConsole(EvaluationConsole):
+    """Shows progress and errors of a sweep."""
+
+    def began(self, world: int, variant: int, key: EpisodeKey) -> None:
+        """Show nothing: a sweep has too many cells to name the running ones."""
+
+    def conclude(self, results: Sequence[Results]) -> None:
+        """Print nothing: the results of a sweep are printed together."""
+
+    def _heading(self) -> str:
+        cells = pluralize(len(self._runs), "cell")
+        episodes = pluralize(len(self._plan.keys), "episode")
+        return f"{self._policy}: {cells} of {episodes} each → {escape(self._where())}"
+
+    def _where(self) -> str:
+        return str(self._runs[0].folder.path.parent)
+
+    def _status(self) -> str:
+        """Success rate over all cells so far, number of errors, episodes per hour."""
+        rate = f"{success_rate(list(chain.from_iterable(self._results)))} solved"
+        return ", ".join([rate, *self._errors_and_pace()])

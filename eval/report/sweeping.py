@@ -9,11 +9,17 @@ from eval.records.run_folders import new_run
 from eval.records.sweep_folders import SweepFolder
 from eval.report.pages.run_report import REPORT
 from eval.report.sweep import summarize_sweep
-from eval.report.sweep_console import SweepConsole
 from eval.report.sweep_page import write_sweep_page
 from eval.report.sweep_plots import draw_sweep
-from eval.report.sweep_table import JUDGED_NOTE, MEASURES_NOTE, NOTE, has_measures, sweep_table
-from eval.report.sweep_words import is_judged
+from eval.report.sweep_table import (
+    JUDGED_NOTE,
+    MEASURES_NOTE,
+    NOTE,
+    SweepConsole,
+    has_measures,
+    is_judged,
+    sweep_table,
+)
 from eval.rollout.evaluation import exit_code, run_evaluation
 from eval.rollout.executors.executor import SERIAL, Executor
 from eval.rollout.grid import cells_of

@@ -8,8 +8,7 @@ from rich import box
 from rich.table import Table
 
 from eval.metrics.language import HEADLINES
-from eval.report.clock_words import PAUSED
-from eval.report.labels import number
+from eval.report.labels import PAUSED, number
 
 Row = Mapping[str, Any]
 """A row of results, as `eval.metrics.success.aggregate` makes it."""

@@ -10,8 +10,7 @@ from rich.table import Table
 from configs.cli import pluralize
 from eval.metrics.language import HEADLINES
 from eval.metrics.success import Results
-from eval.report.clock_words import PAUSED, format_clock
-from eval.report.labels import shortened
+from eval.report.labels import PAUSED, format_clock, shortened
 from eval.report.table_columns import (
     Column,
     empty_table,

@@ -146,12 +146,16 @@ def of_checkpoint(source: str) -> PolicyConfig:
         raise no_checkpoint(source, folder)
     policy = load(PolicyConfig, str(card))
     check_sizes(folder, policy.model or policy.name)
-    beside = {"tokenizer": policy.tokenizer, "norm_stats": policy.norm_stats}
-    root = source if source.startswith(f"{BUNDLED}://") else str(folder)  # bundled ones move with the package
-    absolute = {
-        key: place if place is None or "://" in place else f"{root}/{place}" for key, place in beside.items()
-    }
+
+    def absolute(place: str | None) -> str | None:
+        if place is None or "://" in place:
+            return place
+        if source.startswith(f"{BUNDLED}://"):  # moves with the package
+            return f"{source}/{place}"
+        return str(folder / place)
+
+    beside = {"tokenizer": absolute(policy.tokenizer), "norm_stats": absolute(policy.norm_stats)}
     if policy.adapter is None:
-        return policy.model_copy(update={"weights": source, **absolute})
+        return policy.model_copy(update={"weights": source, **beside})
     beside_card = policy.adapter.model_copy(update={"file": str(folder / policy.adapter.file)})
-    return policy.model_copy(update={"adapter": beside_card, **absolute})
+    return policy.model_copy(update={"adapter": beside_card, **beside})

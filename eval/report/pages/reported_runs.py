@@ -12,8 +12,8 @@ from configs.motion import NONE
 from eval.records.protocol import format_inputs
 from eval.records.reader import RunIdentity, read_episodes, read_identity, require_runs
 from eval.records.schema import EpisodeResult, Outcome, RunFolder
-from eval.report.clock_words import PAUSED, format_clock_of
 from eval.report.figures import COLOURS, OTHER_COLOURS
+from eval.report.labels import PAUSED, format_clock_of
 from sim_envs.world import EpisodeKey
 
 _STILL = "simulated time stands still while the policy computes"

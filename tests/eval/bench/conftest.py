@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from eval.bench.arrivals import parse_arrivals
 from eval.bench.measurement import Measurements, QueryTimes, Repetitions, TextLatency
 from eval.bench.memory import MemoryUse
 from eval.bench.row import Row, WorkloadInfo
 from eval.bench.rows import RunInfo, rows
 from eval.bench.schedule import StageTimes
-from eval.bench.workloads import BenchConfiguration, Workload
+from eval.bench.workloads import BenchConfiguration, Workload, parse_arrivals
 from oxygen.serving.scheduler import Mode
 
 STAGES = StageTimes(prefill=100.0, denoise=30.0, guided_denoise=70.0, fork=5.0, decode={1: 4.0, 30: 10.0})

@@ -3,7 +3,7 @@
 import pytest
 
 from configs.errors import UsageError
-from eval.bench.arrivals import parse_arrivals
+from eval.bench.workloads import parse_arrivals
 from oxygen.serving.arrivals import Burst, EveryN, Poisson, RandomLength
 
 

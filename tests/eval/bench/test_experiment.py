@@ -14,13 +14,12 @@ import numpy as np
 import pytest
 
 from configs.errors import UsageError
-from eval.bench.arrivals import parse_arrivals
 from eval.bench.experiment import run_experiment
 from eval.bench.model_under_test import find_model
 from eval.bench.options import read
-from eval.bench.row_file import RowFile
+from eval.bench.row import RowFile
 from eval.bench.serving import Bench
-from eval.bench.workloads import BenchConfiguration, Workload
+from eval.bench.workloads import BenchConfiguration, Workload, parse_arrivals
 from eval.records.json_files import read_json_lines
 from oxygen.serving.scheduler import Mode
 from tests.eval.bench.small import MODEL, options

@@ -9,8 +9,7 @@ from configs.profile import ProfileConfig
 from eval.bench import profile as profiles
 from eval.bench.experiment import run_experiment
 from eval.bench.profile import save_profile
-from eval.bench.row import Row
-from eval.bench.row_file import RowFile
+from eval.bench.row import Row, RowFile
 from eval.rollout.latency_model import LatencyModel
 from oxygen.serving.requests import DecodeWork
 from tests.eval.bench.small import MODEL, options

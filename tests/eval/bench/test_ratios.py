@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from eval.bench.ratios import decode_growth, paired_ratio
+from eval.bench.rows import decode_growth, paired_ratio
 
 
 def drifting(seed: int, repetitions: int = 8):

@@ -8,8 +8,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from configs.errors import UsageError
-from eval.bench.row import Row
-from eval.bench.row_file import RowFile
+from eval.bench.row import Row, RowFile
 from tests.eval.bench.conftest import BATCHES, PROVENANCE, WORKLOAD, measured
 
 SCHEMA = TypeAdapter(Row).json_schema()

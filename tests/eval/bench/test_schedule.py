@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from configs.errors import UsageError
 from eval.bench import schedule
-from eval.bench.arrivals import parse_arrivals
 from eval.bench.schedule import QueryPrograms, StageTimes, programs_by_query
-from eval.bench.workloads import BenchConfiguration, WorkloadGrid
+from eval.bench.workloads import BenchConfiguration, WorkloadGrid, parse_arrivals
 from oxygen.serving.arrivals import Arrivals
 from oxygen.serving.scheduler import Mode
 from tests.eval.bench.conftest import workload

@@ -11,9 +11,7 @@ import yaml
 from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.bundle.__main__ import app
-from eval.bundle.bundling import bundle
-from eval.bundle.card import CARD_FILE
-from eval.bundle.provenance import read_bundle_manifest
+from eval.bundle.bundling import CARD_FILE, bundle, read_bundle_manifest
 from eval.policies.names import read_policy
 from oxygen.presets.checkpoints import read_record
 from tests.eval.bundle.conftest import STEP

@@ -4,10 +4,15 @@ import dataclasses
 import json
 import math
 
-from eval.bundle.bundling import bundle
-from eval.bundle.card import CARD_FILE, render
-from eval.bundle.provenance import read_bundle_manifest
-from eval.bundle.results import TEST_STATES, read_results, write_results
+from eval.bundle.bundling import (
+    CARD_FILE,
+    TEST_STATES,
+    bundle,
+    read_bundle_manifest,
+    read_results,
+    render,
+    write_results,
+)
 from oxygen.model import params
 from oxygen.model.config import TINY
 from tests.eval.bundle.conftest import STEP, write_checkpoint

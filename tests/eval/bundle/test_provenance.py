@@ -6,9 +6,7 @@ import shutil
 import pytest
 
 from eval.bundle.__main__ import app
-from eval.bundle.bundling import bundle
-from eval.bundle.card import render
-from eval.bundle.provenance import read_bundle_manifest, trainings_of
+from eval.bundle.bundling import bundle, read_bundle_manifest, render, trainings_of
 from oxygen.presets.checkpoints import read_record
 from oxygen.training import layout
 from tests.eval.bundle.conftest import write_checkpoint

@@ -3,9 +3,7 @@
 import pytest
 
 from configs.errors import UsageError
-from eval.bundle.bundling import bundle
-from eval.bundle.card import CARD_FILE
-from eval.bundle.results import read_results
+from eval.bundle.bundling import CARD_FILE, bundle, read_results
 from tests.eval.bundle.conftest import write_checkpoint
 
 

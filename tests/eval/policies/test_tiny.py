@@ -12,9 +12,7 @@ from configs.errors import UsageError
 from configs.language_task import LanguageTaskConfig
 from configs.load import load
 from configs.schema import RunConfig
-from eval.bundle.bundling import MAX_BYTES
-from eval.bundle.card import CARD_FILE, render
-from eval.bundle.provenance import read_bundle_manifest, trainings_of, unknowns
+from eval.bundle.bundling import CARD_FILE, MAX_BYTES, read_bundle_manifest, render, trainings_of, unknowns
 from eval.libero import app
 from eval.policies.names import read_policy
 from eval.records.schema import EpisodeResult, Outcome, RunFolder
@@ -97,7 +95,7 @@ def test_the_adapter_in_the_box_adds_texts_and_changes_no_action(tmp_path):
     """In the words of its labels, of which no goal is reached yet in an initial state."""
     speaking = RunConfig(policy="tiny_textual_memory", language_tasks=("textual_memory",), mode="shared")
     np.testing.assert_array_equal(actions_of(speaking), actions_of(RunConfig(policy="tiny", **SILENT)))
-    episode = play(EPISODES[0], tmp_path, "--policy", "tiny_textual_memory", "--max-steps", "10")
+    episode = play(EPISODES[0], tmp_path, "--policy", "tiny_textual_memory", "--mode", "shared")
     scores = episode.texts["textual_memory"].at_request
     assert scores["exact"].hits == scores["exact"].of > 0
 

@@ -6,8 +6,7 @@ import json
 import pytest
 
 from eval.report.leaderboard_formats import write_leaderboard
-from eval.report.leaderboard_ranks import Rank
-from eval.report.leaderboard_tables import read_leaderboard
+from eval.report.leaderboard_tables import Rank, read_leaderboard
 from eval.report.plain_text import in_latex, in_markdown
 from tests.eval.factory import RunBuilder
 from tests.eval.report.boards import leaderboard, tables

@@ -12,7 +12,7 @@ from eval.bench import roofline
 from eval.bench.costs import Peaks
 from eval.bench.peaks import published
 from eval.bench.profile import profile
-from eval.bench.row_file import RowFile
+from eval.bench.row import RowFile
 from eval.bench.serving import SUFFIX
 from eval.rollout.latency_model import LatencyModel
 from oxygen.model.config import PI05_LIBERO

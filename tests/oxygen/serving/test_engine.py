@@ -121,7 +121,7 @@ class SlowArray(DeviceArray):
 class DecoderInAThread(LocalTextDecoder):
     """In place of the second process: decodes from `begin` on, beside whatever its caller does."""
 
-    def __init__(self, config, weights, sizes):
+    def __init__(self, config, weights, sizes, adapter):
         super().__init__(SlowRunner(sizes))
         self._thread = concurrent.futures.ThreadPoolExecutor(1)
 
