@@ -22,7 +22,7 @@ TEXTS = {"narration": (24, 9), "memory": (48, 14)}
 """Token limit of each text, and its length with the stop token: means of `tiny` on libero_object."""
 REPLAN_STEPS, CONTROL_HZ = 5, 20.0
 KINDS = {
-    "published": ("rtx4090", "jetson-thor"),
+    "published": ("rtx4090", "jetson-thor", "oxygen-libero"),
     "roofline": ("rtx4090-roofline", "jetson-thor-roofline", "h200"),
 }
 """Profiles as published, and of what the hardware could do: never in one figure."""
