@@ -2,9 +2,11 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from configs.schema import RunConfig
-from eval.records.reader import RunIdentity
+if TYPE_CHECKING:  # the bench imports this module where neither Cyclopts nor pydantic is installed
+    from configs.schema import RunConfig
+    from eval.records.reader import RunIdentity
 
 ELLIPSIS = "…"
 
@@ -91,12 +93,12 @@ def format_clock(clock: str, while_waiting: str, *, overlap: str = "skip", devic
     return f"{_format_latency(clock, device)}; {meanwhile}"
 
 
-def format_clock_of(run: RunIdentity) -> str:
+def format_clock_of(run: "RunIdentity") -> str:
     """The clock of a recorded run in words; see `format_clock`."""
     return format_clock(run.clock, run.while_waiting, overlap=run.overlap, device=run.clock_device)
 
 
-def clock_label(run: RunIdentity | RunConfig) -> str:
+def clock_label(run: "RunIdentity | RunConfig") -> str:
     """A run's clock, waiting rule and, if it is not `skip`, overlap as options spell them, in one cell."""
     if run.clock == PAUSED:
         return run.clock
