@@ -138,12 +138,6 @@ def ranges(numbers: Iterable[int]) -> list[str]:
     return ["-".join(map(str, run)) for run in runs]
 
 
-def pluralize(number: int, noun: str) -> str:
-    """`1 episode`, `2 episodes`, `3 queries`."""
-    several = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number} {noun if number == 1 else several}"
-
-
 def read_kwargs(pairs: Sequence[str]) -> dict[str, Any]:
     """Parse keyword arguments, each value a YAML scalar: `scale=0.5 name=mine fast=true`.
 

@@ -48,3 +48,9 @@ def unknown(
     return UsageError(
         f"unknown {kind} {str(value)!r}; did you mean {names[0]!r}? Allowed: {listed}. {remedy}"
     )
+
+
+def pluralize(number: int, noun: str) -> str:
+    """`1 episode`, `2 episodes`, `3 queries`."""
+    several = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number} {noun if number == 1 else several}"

@@ -5,9 +5,9 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from configs.cli import pluralize, run_app
+from configs.cli import run_app
 from configs.console import TextConsole
-from configs.errors import UsageError
+from configs.errors import UsageError, pluralize
 from configs.paths import usable_folder
 from eval.records.schema import RunFolder
 from eval.records.sweep_folders import SweepFolder

@@ -8,9 +8,9 @@ from typing import Self
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from configs.cli import pluralize
 from configs.collection import CollectConfig
 from configs.console import TextConsole
+from configs.errors import pluralize
 from configs.motion import NONE
 from eval.collect.plan import Job
 from eval.collect.playing import EpisodeReport

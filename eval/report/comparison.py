@@ -3,8 +3,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from configs.cli import pluralize
-from configs.errors import UsageError
+from configs.errors import UsageError, pluralize
 from eval.metrics.action_difference import ActionDifference, EpisodeQueries, action_difference
 from eval.metrics.language import HEADLINES, currency_differences
 from eval.metrics.motion_quality import motion_differences

@@ -7,7 +7,7 @@ from rich.console import Console, Group
 from rich.markup import escape
 from rich.table import Table
 
-from configs.cli import pluralize
+from configs.errors import pluralize
 from eval.metrics.action_difference import ActionDifference
 from eval.records.protocol import format_inputs
 from eval.records.reader import RunIdentity

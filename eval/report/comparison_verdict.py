@@ -4,8 +4,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
-from configs.cli import pluralize
-from configs.errors import UsageError
+from configs.errors import UsageError, pluralize
 from eval.metrics.noninferiority import (
     ERROR_BUDGET,
     Verdict,

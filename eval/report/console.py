@@ -13,9 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column
 from rich.text import Text
 
-from configs.cli import pluralize
 from configs.console import TextConsole
-from configs.errors import UsageError
+from configs.errors import UsageError, pluralize
 from configs.motion import NONE
 from configs.schema import RunConfig
 from eval.metrics.statistics import wilson_95

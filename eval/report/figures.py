@@ -4,13 +4,13 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from configs.cli import pluralize
-from configs.errors import UsageError
-from eval.report.comparison import Comparison
+from configs.errors import UsageError, pluralize
 from videos.theme import MODE_COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from eval.report.comparison import Comparison
 
 COLOURS = {mode: "#{:02x}{:02x}{:02x}".format(*rgb) for mode, rgb in MODE_COLOURS.items()}
 OTHER_COLOURS = ("#d55e00", "#0080c8", "#009e73", "#cc79a7", "#7a8292", "#a07600")
@@ -47,7 +47,7 @@ def png_path(path: Path) -> Path:
     return path
 
 
-def draw_success_curves(comparison: Comparison, path: Path) -> None:
+def draw_success_curves(comparison: "Comparison", path: Path) -> None:
     """Draw the curve of either run with its pointwise 95 % band.
 
     Raises:
@@ -64,7 +64,7 @@ def draw_success_curves(comparison: Comparison, path: Path) -> None:
         figure.savefig(path)
 
 
-def _draw(panel: "Axes", comparison: Comparison) -> None:
+def _draw(panel: "Axes", comparison: "Comparison") -> None:
     curves = comparison.curve_a, comparison.curve_b
     end = max(curve[-1].seconds for curve in curves)
     for curve, name, colour in zip(curves, comparison.names, _colours(comparison), strict=True):
@@ -83,7 +83,7 @@ def _draw(panel: "Axes", comparison: Comparison) -> None:
     panel.set_title(f"Success over time, {episodes}, clock {comparison.a.clock}", loc="left")
 
 
-def _colours(comparison: Comparison) -> tuple[str, str]:
+def _colours(comparison: "Comparison") -> tuple[str, str]:
     a, b = comparison.a.mode, comparison.b.mode
     if a == b or not {a, b} <= COLOURS.keys():
         return OTHER_COLOURS[0], OTHER_COLOURS[1]

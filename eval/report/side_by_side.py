@@ -5,8 +5,8 @@ import itertools
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from configs.cli import format_option, pluralize, ranges
-from configs.errors import UsageError
+from configs.cli import format_option, ranges
+from configs.errors import UsageError, pluralize
 from eval.records.query_logs import read_queries
 from eval.records.reader import RunIdentity, read_episodes
 from eval.records.schema import EpisodeResult, Outcome, RunFolder

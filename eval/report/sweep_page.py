@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from configs.cli import pluralize
+from configs.errors import pluralize
 from eval.records.sweep_folders import SweepFolder
 from eval.report.figures import COLOURS
 from eval.report.pages.charts import ChartLine, ChartPoint, chart_group, line_chart

@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
-from configs.cli import pluralize
+from configs.errors import pluralize
 from configs.motion import format_motion
 from configs.sweep import CONDITIONS
 from eval.metrics.language import HEADLINES

@@ -7,7 +7,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from configs.cli import pluralize
+from configs.errors import pluralize
 from eval.metrics.language import HEADLINES
 from eval.metrics.success import Results
 from eval.report.labels import PAUSED, format_clock, shortened

@@ -15,8 +15,7 @@ from typing import Any
 from aiohttp import web
 from pydantic import AwareDatetime, TypeAdapter
 
-from configs.cli import pluralize
-from configs.errors import UsageError
+from configs.errors import UsageError, pluralize
 from configs.locks import is_locked
 from eval.records.reader import read_identity, require_runs
 from eval.records.schema import RunFolder

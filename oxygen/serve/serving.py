@@ -6,7 +6,7 @@ import itertools
 import signal
 import sys
 
-from configs.cli import pluralize
+from configs.errors import pluralize
 from configs.language_task import EveryNConfig, LanguageTaskConfig
 from configs.load import load
 from configs.schema import PolicyConfig

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from configs.cli import pluralize, ranges
-from configs.errors import UsageError
+from configs.cli import ranges
+from configs.errors import UsageError, pluralize
 from configs.locks import is_locked
 from configs.motion import NONE
 from eval.records.protocol import format_inputs

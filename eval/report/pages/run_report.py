@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from configs.cli import pluralize
-from configs.errors import UsageError
+from configs.errors import UsageError, pluralize
 from eval.metrics.language import HEADLINES
 from eval.metrics.noninferiority import exceeds
 from eval.metrics.statistics import MeanDifference, wilson_95
