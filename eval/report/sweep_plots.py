@@ -113,7 +113,7 @@ def draw_surface(records: Sequence[Record], marks: Sequence[Mark] = ()) -> "Figu
         ncols=len(found),
         frameon=False,
     )
-    _title(figure, "What acting depends on", records[0])
+    _title(figure, "What acting depends on", records)
     return figure
 
 
@@ -151,7 +151,7 @@ def _latency_figure(record: Record) -> "Figure | None":
     handles = {label: handle for each in found for handle, label in each}
     columns = 1 + len(motions)
     figure.legend(handles.values(), handles, loc="outside lower center", ncols=columns, frameon=False)
-    _title(figure, "Success over latency", record)
+    _title(figure, "Success over latency", [record])
     return figure
 
 
@@ -185,7 +185,7 @@ def _cells_figure(record: Record) -> "Figure | None":
         right.set_xlim(0, 1.05 * longest)
         left.set_xlabel("episodes solved (%)")
         right.set_xlabel("mean time to success (s)")
-    _title(figure, "Success and time to success", record)
+    _title(figure, "Success and time to success", [record])
     return figure
 
 
@@ -225,10 +225,11 @@ def _line(
     )
 
 
-def _title(figure: "Figure", text: str, record: Record) -> None:
-    policy = record["provenance"]["policy"]
+def _title(figure: "Figure", text: str, records: Sequence[Record]) -> None:
+    policy = records[0]["provenance"]["policy"]
+    episodes = " or ".join(map(str, sorted({episodes_of(record) for record in records})))
     figure.suptitle(
-        f"{text}\n{policy}, {episodes_of(record)} episodes a cell, 95 % intervals",
+        f"{text}\n{policy}, {episodes} episodes a cell, 95 % intervals",
         x=0.01,
         ha="left",
         fontsize=12,
