@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from configs.feedback import Fields
 from configs.schema import Count, Name, Preset, Seed, Tokens, Whole
 
 
@@ -62,6 +63,7 @@ class LanguageTaskConfig(Preset):
             priority that are older by no more than the difference.
         sampling: How its tokens are chosen.
         stop: A text ends before this one, a single token of the vocabulary; with its end token if None.
+        feedback: Fields of later prompts that hold its texts: one, or a list; none by default.
     """
 
     name: Name
@@ -71,3 +73,4 @@ class LanguageTaskConfig(Preset):
     priority: Whole = Field(default=0, ge=-1_000_000, le=1_000_000)
     sampling: SamplingConfig = SamplingConfig()
     stop: str | None = Field(default=None, min_length=1)
+    feedback: Fields = ()

@@ -8,6 +8,7 @@ from cyclopts import Group, Parameter
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from configs.cli import Names, NamesOrNone, Numbers, Several
+from configs.feedback import Fields, Source
 from configs.motion import MotionText
 from configs.validation import check
 
@@ -157,6 +158,7 @@ class PolicyConfig(Preset):
         norm_stats: Normalisation statistics, if the checkpoint has none: a `norm_stats.json` or its URL.
         tokenizer: The SentencePiece model its checkpoint was trained with: a file or a URL.
         language_tasks: Name to prompt suffix of the language tasks it was trained on; None if unknown.
+        feedback: Language task to the fields of the prompt that its texts filled in training; None for none.
         adapter: For `oxygen`, a suffix adapter: a file, or an `AdapterConfig`.
     """
 
@@ -174,6 +176,7 @@ class PolicyConfig(Preset):
     norm_stats: str | None = None
     tokenizer: str | None = None
     language_tasks: dict[Name, str] | None = None
+    feedback: dict[Name, Fields] | None = None
     adapter: Annotated[AdapterConfig | None, BeforeValidator(_adapter_of_file)] = None
 
     @model_validator(mode="after")
@@ -299,6 +302,9 @@ class ScheduledConfig(EpisodesConfig):
             suite's.
         motion: Motion of the object to grasp until it is touched: none, shuttle:SPEED[,PERIOD] (oscillating)
             or drift:SPEED (along a line), in cm/s and s, such as shuttle:3. Default: the suite's.
+        feedback: Texts in the prompt of a policy that reads its own: own, none, truth (of the simulator, at
+            once), truth-delayed (the truth at each request, delivered when the policy's own text would have
+            been), or frozen:TEXT (a constant). Default: own.
     """
 
     text_every: Annotated[Count | None, SERVING] = None
@@ -308,6 +314,7 @@ class ScheduledConfig(EpisodesConfig):
     overlap: Annotated[OverlapRule, PROTOCOL] = "skip"
     replan_steps: Annotated[ReplanSteps | None, PROTOCOL] = None
     motion: Annotated[MotionText | None, PROTOCOL] = None
+    feedback: Annotated[Source, PROTOCOL] = None
 
 
 class RunConfig(ScheduledConfig):

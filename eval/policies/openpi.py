@@ -98,7 +98,8 @@ class OpenpiPolicy:
 
     def query(self, observation: Observation) -> dict[str, Any]:
         """The argument of `infer` for an observation."""
-        return self.keys.write(observation.images, observation.state, observation.language)
+        written = self.keys.write(observation.images, observation.state, observation.language)
+        return {**written, **observation.feedback}
 
     def stages(self, answer: Mapping[str, Any], answer_ms: float) -> Mapping[str, float]:
         """Stages of an answer that took `answer_ms`, milliseconds; unknown in process."""
