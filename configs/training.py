@@ -64,6 +64,11 @@ class TrainConfig(Preset):
         contrast: Maximum relative change of contrast.
         saturation: Maximum relative change of saturation.
         state_noise: Standard deviation of the noise on normalised states.
+        feedback_delay_s: Maximum age of true texts in the prompt, s, where a language task feeds back.
+            Default: 1.5.
+        feedback_none: Share of prompts without texts. Default: 0.1.
+        feedback_own: Share of prompts with the policy's own texts, where eval.collect --feedback recorded
+            them. Default: 0.4.
         eval_suite: Suites of rollouts at every checkpoint. Default: none.
         eval_task_ids: Tasks of those suites. Default: all.
         eval_init_ids: Initial states; keep them out of the demonstrations. Default: 49.
@@ -103,6 +108,9 @@ class TrainConfig(Preset):
     contrast: Annotated[float | None, HOW] = None
     saturation: Annotated[float | None, HOW] = None
     state_noise: Annotated[float | None, HOW] = None
+    feedback_delay_s: Annotated[float | None, HOW] = None
+    feedback_none: Annotated[float | None, HOW] = None
+    feedback_own: Annotated[float | None, HOW] = None
     eval_suite: Annotated[Names, ROLLOUTS] = ()
     eval_task_ids: Annotated[Numbers, ROLLOUTS] = ()
     eval_init_ids: Annotated[Numbers, ROLLOUTS] = (49,)

@@ -38,7 +38,12 @@ from oxygen.training.samples import Mixture
 from oxygen.training.trainer import Schedule
 from sim_envs.suite import Suite, load_object, open_suite, suite_names
 
-_EMBODIMENTS = {"tiny": "libero_compact", "tiny_droid": "droid_compact", "pi05_droid": "droid"}
+_EMBODIMENTS = {
+    "tiny": "libero_compact",
+    "tiny_memory": "libero_compact",
+    "tiny_droid": "droid_compact",
+    "pi05_droid": "droid",
+}
 """Default robots of models; `libero` for all others."""
 
 _ADAPTER_RATE = 1e-3
