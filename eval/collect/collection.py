@@ -97,7 +97,7 @@ def _check_policies(config: CollectConfig) -> None:
             f"policy {player.policy.name} reads its own texts: give their origin, such as --feedback own"
         )
     if config.feedback is not None:
-        check_feedback(learner or acting, player.feedback, policy=player.policy.name)
+        check_feedback([learner or acting], player.feedback, policy=player.policy.name)
     for each in filter(None, (resolved, learning)):
         check_playable(plan, policy=each.policy.name, interface=each.interface, horizon=each.horizon)
 

@@ -185,18 +185,18 @@ def check_expert(plan: EpisodePlan) -> None:
             )
 
 
-def check_feedback(config: RunConfig, feedback: FeedbackByTask, *, policy: str) -> None:
+def check_feedback(configs: Sequence[RunConfig], feedback: FeedbackByTask, *, policy: str) -> None:
     """Reject a source of texts that the policy's prompt does not have, or cannot get.
 
     Args:
-        config: The run.
+        configs: The runs.
         feedback: Language task to the fields of the prompt that it fills.
         policy: Name of the policy, for messages.
 
     Raises:
-        UsageError: The prompt has no field, `truth` is of a task without one, or a constant does not fit.
+        UsageError: The prompt has no field, the mode no texts, or a constant does not fit.
     """
-    source, fields = config.feedback, prompt_fields(feedback)
+    source, fields = configs[0].feedback, prompt_fields(feedback)
     if source is None:
         return
     if not fields:
@@ -205,7 +205,7 @@ def check_feedback(config: RunConfig, feedback: FeedbackByTask, *, policy: str) 
             "or choose a policy that was, such as tiny_memory"
         )
     kind, _, frozen = source.partition(":")
-    if kind in ("own", "truth-delayed") and config.mode == "actions":
+    if kind in ("own", "truth-delayed") and all(config.mode == "actions" for config in configs):
         raise UsageError(
             f"--feedback {source} needs the policy's texts, and mode actions has none; choose another mode, "
             "or --feedback none or truth"

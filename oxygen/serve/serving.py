@@ -53,6 +53,7 @@ def open_served(preset: PolicyConfig, options: ServeConfig) -> tuple[VectorPolic
         mode=options.mode,
         language_tasks=tuple(task.name for task in tasks),
         robots=options.most_robots,
+        feedback={task.name: task.feedback for task in tasks if task.feedback},
     )
     return policy, declaration
 

@@ -147,5 +147,5 @@ def test_a_world_without_that_truth_is_named():
 )
 def test_a_source_that_cannot_be_is_one_clear_line(options, feedback, words):
     with pytest.raises(UsageError) as refused:
-        check_feedback(RunConfig(**options), feedback, policy="mine")
+        check_feedback([RunConfig(**options)], feedback, policy="mine")
     assert all(word in str(refused.value) for word in words), refused.value
