@@ -78,7 +78,9 @@ class Simulation:
             return scripted
         if self.kind == "oxygen":
             return lambda suite, world: NoiseFreeDemonstrator(model.in_world(suite, world))
-        return lambda suite, world: CorrectedLearner(model.in_world(suite, world), scripted(suite, world))
+        return lambda suite, world: CorrectedLearner(
+            model.in_world(suite, world), scripted(suite, world), keeps_writing=bool(model.feedback)
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

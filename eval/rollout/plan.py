@@ -196,25 +196,25 @@ def check_feedback(configs: Sequence[RunConfig], feedback: FeedbackByTask, *, po
     Raises:
         UsageError: The prompt has no field, the mode no texts, or a constant does not fit.
     """
-    source, fields = configs[0].feedback, prompt_fields(feedback)
-    if source is None:
-        return
-    if not fields:
-        raise UsageError(
-            f"--feedback {source}: policy {policy!r} was not trained with texts in its prompt; leave it out, "
-            "or choose a policy that was, such as tiny_memory"
-        )
-    kind, _, frozen = source.partition(":")
-    if kind in ("own", "truth-delayed") and all(config.mode == "actions" for config in configs):
-        raise UsageError(
-            f"--feedback {source} needs the policy's texts, and mode actions has none; choose another mode, "
-            "or --feedback none or truth"
-        )
-    if frozen and (len(feedback) > 1 or parse_answer(frozen, fields) is None):
-        raise UsageError(
-            f"--feedback {source}: {frozen!r} is not an answer of language task {' and '.join(feedback)}; "
-            f"give {write_answer({each.field: 'TEXT' for each in fields}, fields)!r}"
-        )
+    fields, sources = prompt_fields(feedback), {config.feedback for config in configs}
+    for source in sorted(filter(None, sources)):
+        kind, _, frozen = source.partition(":")
+        modes = {config.mode for config in configs if config.feedback == source}
+        if not fields:
+            raise UsageError(
+                f"--feedback {source}: policy {policy!r} was not trained with texts in its prompt; leave it "
+                "out, or choose a policy that was, such as tiny_memory"
+            )
+        if kind in ("own", "truth-delayed") and modes == {"actions"}:
+            raise UsageError(
+                f"--feedback {source} needs the policy's texts, and mode actions has none; choose another "
+                "mode, or --feedback none or truth"
+            )
+        if frozen and (len(feedback) > 1 or parse_answer(frozen, fields) is None):
+            raise UsageError(
+                f"--feedback {source}: {frozen!r} is not an answer of language task {' and '.join(feedback)}"
+                f"; give {write_answer({each.field: 'TEXT' for each in fields}, fields)!r}"
+            )
 
 
 def check_overlap(plan: EpisodePlan, rule: OverlapRule, *, policy: str, guidable: bool) -> None:
