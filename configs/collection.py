@@ -5,9 +5,8 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from configs.cli import Numbers
-from configs.feedback import Source
 from configs.motion import MotionText
-from configs.schema import OUTPUT, PROTOCOL, WHAT, ImageStorage, Pixels, PlayedConfig
+from configs.schema import OUTPUT, PROTOCOL, WHAT, ImageStorage, Pixels, PlayedConfig, Source
 
 
 class CollectConfig(PlayedConfig):

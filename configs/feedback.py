@@ -8,12 +8,9 @@ import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
-
-from pydantic import BeforeValidator, ConfigDict, TypeAdapter, ValidationError
+from typing import Literal
 
 from configs.errors import UsageError, unknown
-from configs.validation import invalid
 
 SOURCES = ("own", "none", "truth", "truth-delayed", "frozen:TEXT")
 """Origins of the texts in the prompt, the values of `--feedback`."""
@@ -44,7 +41,7 @@ class Feedback:
         max_chars: Longer texts are cut.
     """
 
-    __pydantic_config__ = ConfigDict(extra="forbid")
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - as pydantic wants it, which is not imported here
 
     field: str
     format: str
@@ -77,30 +74,8 @@ class Feedback:
         return math.ceil(self.lookback_s * control_hz - 1e-9)
 
 
-def _one_or_several(value: Any) -> Any:
-    return (value,) if isinstance(value, Mapping) else value
-
-
-Fields = Annotated[tuple[Feedback, ...], BeforeValidator(_one_or_several)]
-"""The fields that one language task's answers fill: one, or a list."""
-FeedbackByTask = Mapping[str, Fields]
+FeedbackByTask = Mapping[str, tuple[Feedback, ...]]
 """Language task to the fields that its answers fill."""
-
-_BY_TASK = TypeAdapter(dict[str, Fields])
-
-
-def read_feedback(declared: Any, source: str) -> dict[str, tuple[Feedback, ...]]:
-    """The fields that a policy declares: language task to one field, or a list.
-
-    Raises:
-        UsageError: They are not valid.
-    """
-    try:
-        feedback = _BY_TASK.validate_python(declared)
-    except ValidationError as error:
-        raise invalid(error, source) from None
-    prompt_fields(feedback)
-    return feedback
 
 
 def prompt_fields(feedback: FeedbackByTask) -> tuple[Feedback, ...]:
@@ -185,16 +160,3 @@ def write_answer(texts: Mapping[str, str], fields: Sequence[Feedback]) -> str:
 def _label(text: str) -> str:
     """A pattern of the text around a field, with any white space."""
     return r"\s*".join(map(re.escape, text.split())) + r"\s*"
-
-
-def check_source(source: Any) -> Any:
-    """Validate a value of `--feedback`."""
-    if source is None or (
-        isinstance(source, str) and (source in SOURCES[:-1] or source.startswith("frozen:"))
-    ):
-        return source
-    raise ValueError(str(unknown("source of feedback", str(source), SOURCES)))
-
-
-Source = Annotated[str | None, BeforeValidator(check_source)]
-"""The origin of the texts in the prompt; None for the policy's own, if it reads any."""

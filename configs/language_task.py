@@ -4,8 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from configs.feedback import Fields
-from configs.schema import Count, Name, Preset, Seed, Tokens, Whole
+from configs.schema import Count, Fields, Name, Preset, Seed, Tokens, Whole
 
 
 class EveryNConfig(Preset):

@@ -1,16 +1,25 @@
 """Schemas of presets: suites, policies, runs, and evaluations of one run per mode."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from cyclopts import Group, Parameter
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from configs.cli import Names, NamesOrNone, Numbers, Several
-from configs.feedback import Fields, Source
+from configs.errors import unknown
+from configs.feedback import SOURCES, Feedback, prompt_fields
 from configs.motion import MotionText
-from configs.validation import check
+from configs.validation import check, invalid
 
 Mode = Literal["actions", "isolated", "interleaved", "shared", "unified", "parallel"]
 VideoChoice = Literal["none", "failures", "all"]
@@ -72,6 +81,38 @@ Seed = Annotated[Whole, Field(ge=0, lt=2**32)]
 """The seed of a random number generator."""
 SettleSteps = Annotated[Whole, Field(ge=0, le=1_000_000)]
 """Control steps before the first query."""
+
+
+def _source_of_texts(value: Any) -> Any:
+    if value in (None, *SOURCES[:-1]) or (isinstance(value, str) and value.startswith("frozen:")):
+        return value
+    raise ValueError(str(unknown("source of feedback", str(value), SOURCES)))
+
+
+Source = Annotated[str | None, BeforeValidator(_source_of_texts)]
+"""The origin of the texts in a prompt; None for the policy's own, if it reads any."""
+
+Fields = Annotated[
+    tuple[Feedback, ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, Mapping) else value),
+]
+"""The fields that one language task's answers fill: one, or a list."""
+
+_FIELDS_BY_TASK = TypeAdapter(dict[str, Fields])
+
+
+def read_feedback(declared: Any, source: str) -> dict[str, tuple[Feedback, ...]]:
+    """The fields that a policy declares: language task to one field, or a list.
+
+    Raises:
+        UsageError: They are not valid.
+    """
+    try:
+        feedback = _FIELDS_BY_TASK.validate_python(declared)
+    except ValidationError as error:
+        raise invalid(error, source) from None
+    prompt_fields(feedback)
+    return feedback
 
 
 class Preset(BaseModel):

@@ -8,7 +8,6 @@ from cyclopts import Group, Parameter
 from pydantic import BeforeValidator, Field, model_validator
 
 from configs.cli import Numbers, Several
-from configs.feedback import Source
 from configs.motion import MotionText
 from configs.schema import (
     OUTPUT,
@@ -17,6 +16,7 @@ from configs.schema import (
     OverlapRule,
     Preset,
     ReplanSteps,
+    Source,
     VideoChoice,
     WhileWaiting,
 )

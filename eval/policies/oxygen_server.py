@@ -11,9 +11,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from configs.errors import UsageError
-from configs.feedback import Fields
 from configs.interface import Interface
-from configs.schema import Mode
+from configs.schema import Fields, Mode
 from configs.validation import invalid
 from eval.policies.base import BadAnswerError
 from eval.policies.remote import PolicyClient, RemotePolicy

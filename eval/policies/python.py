@@ -12,8 +12,9 @@ from types import ModuleType
 from typing import Any
 
 from configs.errors import UsageError, unknown
-from configs.feedback import FeedbackByTask, read_feedback
+from configs.feedback import FeedbackByTask
 from configs.interface import Interface
+from configs.schema import read_feedback
 from eval.policies.base import LoadedPolicy, Policy, SingleRowBatch
 from eval.policies.openpi import OpenpiPolicy, assumption, named, opened
 from oxygen.robots.openpi_keys import ASSUMED, OpenpiKeys, keys_for, keys_of

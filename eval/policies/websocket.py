@@ -11,8 +11,7 @@ from websockets.exceptions import InvalidURI
 from websockets.uri import parse_uri
 
 from configs.errors import UsageError, unknown
-from configs.feedback import read_feedback
-from configs.schema import Mode
+from configs.schema import Mode, read_feedback
 from eval.policies.base import LoadedPolicy, PolicyLostError
 from eval.policies.openpi import assumption, named, opened
 from eval.policies.oxygen_release import OxygenReleasePolicy, is_oxygen_release, read_release

@@ -9,9 +9,9 @@ from configs.feedback import (
     compose,
     parse_answer,
     prompt_fields,
-    read_feedback,
     write_answer,
 )
+from configs.schema import read_feedback
 
 MEMORY = Feedback(field="memory", format="Memory: {text}")
 SUBTASK = Feedback(field="subtask", format="{text}", role="instruction")
