@@ -6,7 +6,7 @@ from cyclopts import Group, Parameter
 from pydantic import Field, model_validator
 
 from configs.cli import Names, NamesOrNone, Numbers, RepeatableNames
-from configs.schema import Count, Mode, Preset, Robots, Seed, Whole, Wordings
+from configs.schema import Count, Mode, Preset, Robots, Seed, Source, Whole, Wordings
 
 WHAT = Parameter(group=Group("What to train", sort_key=1))
 HOW = Parameter(group=Group("How (changes the result)", sort_key=2))
@@ -75,6 +75,7 @@ class TrainConfig(Preset):
         eval_mode: Scheduling mode of the rollouts.
         eval_wordings: Wordings of the rollouts' instructions.
         eval_assets: Assets of the suites: a folder, or the name of a source (auto, standins, download).
+        eval_feedback: Texts in the prompt of the rollouts, as for `eval.run`. Default: the policy's own.
         eval_num_envs: Parallel worlds of the rollouts, each in its own process.
         save_every: Steps between two checkpoints.
         log_every: Steps between two lines of the log.
@@ -117,6 +118,7 @@ class TrainConfig(Preset):
     eval_mode: Annotated[Mode, ROLLOUTS] = "actions"
     eval_wordings: Annotated[Wordings, ROLLOUTS] = "benchmark"
     eval_assets: Annotated[str, ROLLOUTS] = "auto"
+    eval_feedback: Annotated[Source, ROLLOUTS] = None
     eval_num_envs: Annotated[Robots, ROLLOUTS] = 1
     save_every: Annotated[Steps, OUTPUT] = 2000
     log_every: Annotated[Steps, OUTPUT] = 50
