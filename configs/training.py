@@ -6,7 +6,7 @@ from cyclopts import Group, Parameter
 from pydantic import Field, model_validator
 
 from configs.cli import Names, NamesOrNone, Numbers, RepeatableNames
-from configs.schema import Count, Mode, Preset, Robots, Seed, Whole, Wordings
+from configs.schema import Count, Mode, Preset, Robots, Seed, Source, Whole, Wordings
 
 WHAT = Parameter(group=Group("What to train", sort_key=1))
 HOW = Parameter(group=Group("How (changes the result)", sort_key=2))
@@ -64,12 +64,18 @@ class TrainConfig(Preset):
         contrast: Maximum relative change of contrast.
         saturation: Maximum relative change of saturation.
         state_noise: Standard deviation of the noise on normalised states.
+        feedback_delay_s: Maximum age of true texts in the prompt, s, where a language task feeds back.
+            Default: 1.5.
+        feedback_none: Share of prompts without texts. Default: 0.1.
+        feedback_own: Share of prompts with the policy's own texts, where eval.collect --feedback recorded
+            them. Default: 0.4.
         eval_suite: Suites of rollouts at every checkpoint. Default: none.
         eval_task_ids: Tasks of those suites. Default: all.
         eval_init_ids: Initial states; keep them out of the demonstrations. Default: 49.
         eval_mode: Scheduling mode of the rollouts.
         eval_wordings: Wordings of the rollouts' instructions.
         eval_assets: Assets of the suites: a folder, or the name of a source (auto, standins, download).
+        eval_feedback: Texts in the prompt of the rollouts, as for `eval.run`. Default: the policy's own.
         eval_num_envs: Parallel worlds of the rollouts, each in its own process.
         save_every: Steps between two checkpoints.
         log_every: Steps between two lines of the log.
@@ -103,12 +109,16 @@ class TrainConfig(Preset):
     contrast: Annotated[float | None, HOW] = None
     saturation: Annotated[float | None, HOW] = None
     state_noise: Annotated[float | None, HOW] = None
+    feedback_delay_s: Annotated[float | None, HOW] = None
+    feedback_none: Annotated[float | None, HOW] = None
+    feedback_own: Annotated[float | None, HOW] = None
     eval_suite: Annotated[Names, ROLLOUTS] = ()
     eval_task_ids: Annotated[Numbers, ROLLOUTS] = ()
     eval_init_ids: Annotated[Numbers, ROLLOUTS] = (49,)
     eval_mode: Annotated[Mode, ROLLOUTS] = "actions"
     eval_wordings: Annotated[Wordings, ROLLOUTS] = "benchmark"
     eval_assets: Annotated[str, ROLLOUTS] = "auto"
+    eval_feedback: Annotated[Source, ROLLOUTS] = None
     eval_num_envs: Annotated[Robots, ROLLOUTS] = 1
     save_every: Annotated[Steps, OUTPUT] = 2000
     log_every: Annotated[Steps, OUTPUT] = 50

@@ -9,12 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from configs.collection import CollectConfig
+from configs.feedback import INSTRUCTION, FeedbackByTask
 from eval.collect.demonstrator import Demonstrator
 from eval.collect.labels import action_labels, learnable
 from eval.collect.plan import Job
 from eval.collect.statistics import Histogram, histogram
 from eval.collect.tables import arrow_schema, png_cells, row_features
 from eval.records.query_logs import QueryRecord
+from eval.rollout.feedback import EpisodeFeedback
 from eval.rollout.interrupts import DeferredSignals
 from eval.rollout.rollout import rollout
 from oxygen.training import layout
@@ -49,12 +51,21 @@ class Failure:
 
 
 def demonstrate(
-    world: World, policy: Demonstrator, job: Job, config: CollectConfig, interrupts: DeferredSignals
+    world: World,
+    policy: Demonstrator,
+    job: Job,
+    config: CollectConfig,
+    interrupts: DeferredSignals,
+    feedback: FeedbackByTask | None = None,
 ) -> Demonstration | Failure:
     """Play an episode in a world with its task loaded; `interrupts` is checked after each query."""
     queries: list[QueryRecord] = []
     intended: list[np.ndarray | None] = []
-    for query in rollout(world, policy, job.key.episode, job.plan.suite):
+    fed = None
+    if feedback:
+        hz = job.plan.protocol.control_hz
+        fed = EpisodeFeedback(feedback, config.feedback or "own", control_hz=hz)
+    for query in rollout(world, policy, job.key.episode, job.plan.suite, feedback=fed):
         queries.append(query)
         intended.append(policy.intended)
         interrupts.check()
@@ -73,10 +84,14 @@ def demonstrate(
         **_labels(queries, intended if solved else [None] * len(intended), config.horizon),
         **{name: [row[name] for row in truths] for name in truths[0]},
     }
+    if config.feedback is not None:
+        read = [{field: text.text for field, text in query.fed.items()} for query in queries]
+        columns[layout.FED] = [json.dumps(texts) for texts in read]
+    first = queries[0].observation
     return Demonstration(
         job=job,
         solved=solved,
-        language=queries[0].observation.language,
+        language=first.feedback.get(INSTRUCTION, first.language),
         rows=pa.Table.from_pydict(
             columns, schema=arrow_schema(row_features(config, job.plan.suite.interface))
         ),

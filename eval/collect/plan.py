@@ -98,9 +98,12 @@ def make_jobs(config: CollectConfig) -> tuple[Job, ...]:
 
 
 def run_config(config: CollectConfig, seed: int) -> RunConfig:
-    """The run that plays the same episodes in mode `actions`."""
+    """The run that plays the same episodes: in mode `actions`, unless the policy reads its own texts."""
     shared: Mapping[str, Any] = {name: getattr(config, name) for name in _RUN_OPTIONS}
-    return RunConfig(mode="actions", language_tasks=(), seed=seed, video="none", **shared)
+    how: dict[str, Any] = {"mode": "actions", "language_tasks": ()}
+    if config.feedback is not None:
+        how = {"mode": "isolated", "feedback": config.feedback}
+    return RunConfig(**how, seed=seed, video="none", **shared)
 
 
 def learner_config(config: CollectConfig) -> RunConfig | None:

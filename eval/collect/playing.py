@@ -10,6 +10,7 @@ from typing import Protocol
 
 from configs.collection import CollectConfig
 from configs.exits import is_disk_full
+from configs.feedback import FeedbackByTask
 from configs.schema import RunConfig
 from eval.collect.corrected import CorrectedLearner
 from eval.collect.demonstrator import NoiseFreeDemonstrator, OpenDemonstrator, scripted_demonstrator
@@ -77,7 +78,9 @@ class Simulation:
             return scripted
         if self.kind == "oxygen":
             return lambda suite, world: NoiseFreeDemonstrator(model.in_world(suite, world))
-        return lambda suite, world: CorrectedLearner(model.in_world(suite, world), scripted(suite, world))
+        return lambda suite, world: CorrectedLearner(
+            model.in_world(suite, world), scripted(suite, world), keeps_writing=bool(model.feedback)
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -120,9 +123,10 @@ def play_in_process(
         KeyboardInterrupt: Ctrl-C; the current episode is lost.
     """
     demonstrator = context.source.demonstrator(model)
+    feedback = None if model is None else model.feedback
     with context.source.worlds() as worlds:
         for job in jobs:
-            yield _play_episode(context, job, worlds, demonstrator, interrupts)
+            yield _play_episode(context, job, worlds, demonstrator, interrupts, feedback)
 
 
 def play_in_processes(
@@ -164,7 +168,8 @@ class DemonstrationPlayer:
         with context.source.worlds() as worlds, DeferredSignals() as interrupts:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
             demonstrator = context.source.demonstrator(None if source is None else source.open(connection))
-            yield lambda job: _play_episode(context, job, worlds, demonstrator, interrupts)
+            feedback = None if source is None else source.feedback
+            yield lambda job: _play_episode(context, job, worlds, demonstrator, interrupts, feedback)
 
 
 def _play_episode(
@@ -173,12 +178,13 @@ def _play_episode(
     worlds: Worlds,
     demonstrator: OpenDemonstrator,
     interrupts: DeferredSignals,
+    feedback: FeedbackByTask | None,
 ) -> EpisodeReport:
     """Play one episode; an exception becomes its report, unless the disk is full."""
     try:
         world = worlds.of(job.plan)
         policy = demonstrator(job.plan.suite, world)
-        played = demonstrate(world, policy, job, context.config, interrupts)
+        played = demonstrate(world, policy, job, context.config, interrupts, feedback)
         if isinstance(played, Demonstration):
             context.store.add(played)
             outcome = Outcome.SUCCESS if played.solved else Outcome.TIMEOUT

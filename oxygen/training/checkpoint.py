@@ -176,6 +176,11 @@ def _file_dtype(leaf: Any) -> np.dtype[Any]:
 
 
 def _card(metadata: PolicyMetadata, step: int) -> str:
+    feedback = {
+        task.name: [dataclasses.asdict(each) for each in task.feedback]
+        for task in metadata.tasks
+        if task.feedback
+    }
     return card_text(
         {
             "name": f"{metadata.model.name}-trained",
@@ -186,5 +191,6 @@ def _card(metadata: PolicyMetadata, step: int) -> str:
             "weights": ".",
             "tokenizer": TOKENIZER,
             "language_tasks": {task.name: task.prompt for task in metadata.tasks},
+            **({"feedback": feedback} if feedback else {}),
         }
     )

@@ -45,6 +45,7 @@ class Columns:
         memory: Text on what has happened and the current state; empty if there is none.
         textual_memory: Text on the goals reached; empty if there is none.
         truth: The facts behind narration and memory as JSON; empty if there are none.
+        fed: The texts in the policy's prompt as JSON, by field; empty if it read none.
     """
 
     state: Float32[np.ndarray, "frame state"]
@@ -58,6 +59,7 @@ class Columns:
     memory: tuple[str, ...]
     textual_memory: tuple[str, ...]
     truth: tuple[str, ...]
+    fed: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -116,7 +118,7 @@ class Demonstrations:
         stored = read_episodes(self.path, info)
         self.fps = info.fps
         self.cameras = layout.cameras_of(info.features)
-        names = [*layout.expected_dtypes(), *({layout.TEXTUAL_MEMORY} & info.features.keys())]
+        names = [*layout.expected_dtypes(), *({layout.TEXTUAL_MEMORY, layout.FED} & info.features.keys())]
         files = dict.fromkeys(episode.file for episode in stored)
         table = pa.concat_tables([read_columns(file, names) for file in files])
         if not np.array_equal(table["index"].to_numpy(), np.arange(info.total_frames)):
@@ -213,6 +215,9 @@ class Demonstrations:
                 "memory": columns.memory,
                 "textual_memory": columns.textual_memory,
             },
+            frame_index=columns.frame_index,
+            fps=self.fps,
+            fed=tuple(map(json.loads, columns.fed)) if all(columns.fed) else None,
         )
 
 
@@ -220,6 +225,10 @@ def _columns(table: Any, features: Mapping[str, Mapping[str, Any]], language: tu
     def array(name: str) -> np.ndarray:
         shape = tuple(features[name]["shape"])
         return as_array(table[name], () if shape == (1,) else shape)
+
+    def optional(name: str) -> tuple[str, ...]:
+        known = name in table.column_names
+        return tuple(table[name].to_pylist()) if known else ("",) * len(table)
 
     return Columns(
         state=array(layout.STATE),
@@ -231,10 +240,9 @@ def _columns(table: Any, features: Mapping[str, Mapping[str, Any]], language: tu
         language=language,
         narration=tuple(table[layout.NARRATION].to_pylist()),
         memory=tuple(table[layout.MEMORY].to_pylist()),
-        textual_memory=tuple(table[layout.TEXTUAL_MEMORY].to_pylist())
-        if layout.TEXTUAL_MEMORY in table.column_names
-        else ("",) * len(table),
+        textual_memory=optional(layout.TEXTUAL_MEMORY),
         truth=tuple(table[layout.TRUTH].to_pylist()),
+        fed=optional(layout.FED),
     )
 
 

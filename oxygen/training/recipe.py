@@ -44,6 +44,9 @@ class Recipe:
         texts_only: Train only parameters that actions do not depend on (`oxygen.training.freezing`), without
             the flow loss: actions stay the same to the bit.
         adapter: Train a suffix adapter of this rank and nothing else, with AdamW; None trains the policy.
+        feedback_delay_s: Maximal age of true texts in a prompt, beyond a field's look-back.
+        feedback_none: Share of prompts without texts.
+        feedback_own: Share of prompts with the texts that the policy itself read, where these were recorded.
     """
 
     steps: int
@@ -68,6 +71,9 @@ class Recipe:
     texts_reach_prefix: bool = True
     texts_only: bool = False
     adapter: int | None = None
+    feedback_delay_s: float = 1.5
+    feedback_none: float = 0.1
+    feedback_own: float = 0.4
 
     def __post_init__(self) -> None:
         if self.optimiser not in OPTIMISERS:
@@ -75,7 +81,10 @@ class Recipe:
         for field, least in {"steps": 1, "batch": 1, "draws": 1, "seed": 0}.items():
             if getattr(self, field) < least:
                 raise UsageError(f"{field} is {getattr(self, field)}; at least {least}")
-        for field in ("ema", "image_shift", "brightness", "contrast", "saturation", "state_noise"):
+        if not 0 <= self.feedback_delay_s <= 3600:
+            raise UsageError(f"feedback_delay_s is {self.feedback_delay_s}; give 0 to 3600 seconds")
+        shares = ("ema", "image_shift", "brightness", "contrast", "saturation", "state_noise")
+        for field in (*shares, "feedback_none", "feedback_own"):
             if not 0 <= getattr(self, field) < 1:
                 raise UsageError(f"{field} is {getattr(self, field)}; give a number from 0 to below 1")
         if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):

@@ -73,6 +73,11 @@ class TrainingConfig:
         """Everything that distinguishes this training from others, as JSON."""
         content: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
         del content[OPTIONS]
+        feeding = any(task.feedback for task in self.tasks)
+        for task in content["tasks"] if not feeding else ():
+            del task["feedback"]
+        for name in () if feeding else ("feedback_delay_s", "feedback_none", "feedback_own"):
+            del content["recipe"][name]
         return content
 
 
