@@ -34,7 +34,8 @@ class RunIdentity:
 
     Attributes:
         protocol_hash: Hash of everything about the world that affects scores, computed from the recorded
-            protocol. Runs with different hashes are never compared.
+            protocol. Runs with different hashes are never ranked together.
+        world_hash: The same without `feedback`; runs with different ones are never compared.
         suite_hashes: The same for each suite alone, so that runs of different suites share tables.
         policy_inputs: The policy's inputs: prompt, cameras.
         weights_sha256: SHA-256 of the weights; None if there are none, they are random, or not a file in our
@@ -51,6 +52,7 @@ class RunIdentity:
         clock: Value of `--clock`.
         while_waiting: Value of `--while-waiting`.
         overlap: Value of `--overlap`.
+        feedback: Origin of the texts in the prompt; None for a policy that reads none.
         clock_device: Device of the clock's profile; None on other clocks.
         limits_s: Each suite's step limit in simulated seconds; empty if only hashes are recorded.
         margin: Declared non-inferiority margin of the success rate, percentage points.
@@ -65,6 +67,7 @@ class RunIdentity:
     mode: str
     assets: AssetsUsed
     protocol_hash: str
+    world_hash: str
     suite_hashes: Mapping[str, str]
     status: str
     n_planned: Total
@@ -81,6 +84,7 @@ class RunIdentity:
     clock: str = "paused"
     while_waiting: str = "continue"
     overlap: str = "skip"
+    feedback: str | None = None
     clock_device: str | None = None
     limits_s: Mapping[str, float] = dataclasses.field(default_factory=dict)
     margin: float = 5.0
@@ -115,6 +119,7 @@ def read_identity(folder: RunFolder) -> RunIdentity:
     config, protocol, mode = manifest.get("config", {}), manifest.get("protocol"), manifest.get("mode")
     names = [field.name for field in dataclasses.fields(RunIdentity)]
     identity = {name: manifest[name] for name in names if name in manifest}
+    identity["world_hash"] = manifest.get("protocol_hash")
     identity["random_weights"] = identity.get("random_weights") or bool(config.get("random_weights"))
     identity["dtype"] = config.get("dtype")
     options = ("margin", "time_margin", "clock", "while_waiting", "overlap")
@@ -131,6 +136,12 @@ def read_identity(folder: RunFolder) -> RunIdentity:
             devices = (profile["device"] for profile in profiles if "device" in profile)
             identity["clock_device"] = next(devices, None)
             identity["protocol_hash"] = protocol_hash(protocol)
+            identity["feedback"] = next((world.get("feedback") for world in protocol.values()), None)
+            worlds = {
+                suite: {part: of for part, of in world.items() if part != "feedback"}
+                for suite, world in protocol.items()
+            }
+            identity["world_hash"] = protocol_hash(worlds)
             identity["suite_hashes"] = {suite: suite_hash(world) for suite, world in protocol.items()}
             identity["limits_s"] = {
                 suite: world["suite"]["max_steps"] / world["suite"]["control_hz"]

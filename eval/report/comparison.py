@@ -100,9 +100,9 @@ _LONGEST_NAME = 16
 
 
 def run_names(a: RunIdentity, b: RunIdentity) -> tuple[str, str]:
-    """Short names of two runs: their modes if different, else their policies, else `A` and `B`."""
-    for names in ((a.mode, b.mode), (a.policy, b.policy)):
-        if names[0] != names[1] and max(map(len, names)) <= _LONGEST_NAME:
+    """Short names of two runs: what differs first of mode, policy, texts in the prompt; else `A`, `B`."""
+    for names in ((a.mode, b.mode), (a.policy, b.policy), (a.feedback or "", b.feedback or "")):
+        if names[0] != names[1] and all(0 < len(name) <= _LONGEST_NAME for name in names):
             return names
     return "A", "B"
 
@@ -177,7 +177,7 @@ def _compare(
 
 
 def require_one_world(run_a: RunFolder, run_b: RunFolder) -> tuple[RunIdentity, RunIdentity]:
-    """The identities of two runs that may be compared, finished or not.
+    """The identities of two runs that may be compared, finished or not; texts in the prompt may differ.
 
     Raises:
         UsageError: A run cannot be read, or the two differ in assets or protocol.
@@ -188,10 +188,10 @@ def require_one_world(run_a: RunFolder, run_b: RunFolder) -> tuple[RunIdentity, 
             f"{a.run_id} and {b.run_id} used different assets, {a.assets} and {b.assets}; "
             "run both with the same"
         )
-    if a.protocol_hash != b.protocol_hash:
+    if a.world_hash != b.world_hash:
         raise UsageError(
-            f"{a.run_id} and {b.run_id} ran under different protocols ({a.protocol_hash} and "
-            f"{b.protocol_hash}); run both with the same protocol options, versions and assets"
+            f"{a.run_id} and {b.run_id} ran under different protocols ({a.world_hash} and "
+            f"{b.world_hash}); run both with the same protocol options, versions and assets"
         )
     return a, b
 

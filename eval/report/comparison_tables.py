@@ -94,7 +94,8 @@ def _show_runs(comparison: Comparison, console: Console) -> None:
 def _describe(name: str, run: RunIdentity, comparison: Comparison) -> str:
     """A run in two lines, and a third for inputs that differ; its data type only if the other's differs."""
     dtype = "" if comparison.a.dtype == comparison.b.dtype else run.dtype or "its own dtype"
-    parts = [run.policy, run.weights, dtype, f"mode {run.mode}", f"assets {run.assets}"]
+    texts = "" if comparison.a.feedback == comparison.b.feedback else f"feedback {run.feedback or 'not read'}"
+    parts = [run.policy, run.weights, dtype, f"mode {run.mode}", texts, f"assets {run.assets}"]
     what = ", ".join(part for part in parts if part)
     head = f"[bold]{name}[/]  {escape(run.run_id)}\n   [dim]{escape(what)}[/]"
     if comparison.a.policy_inputs == comparison.b.policy_inputs:

@@ -82,6 +82,7 @@ def facts(run: ReportedRun) -> dict[str, str]:
     return {
         "Policy": ", ".join(part for part in (identity.policy, identity.weights, identity.dtype) if part),
         "Mode": identity.mode,
+        **({"Texts in the prompt": identity.feedback} if identity.feedback else {}),
         **{
             f"Protocol of {suite}": _format_suite(world)
             for suite, world in manifest.get("protocol", {}).items()

@@ -8,8 +8,9 @@ import pytest
 from configs.cli import run_app
 from configs.errors import UsageError
 from eval.compare import app
+from eval.records.reader import read_identity
 from eval.records.schema import RunFolder
-from eval.report.comparison import compare, compare_common
+from eval.report.comparison import compare, compare_common, run_names
 from tests.eval.factory import RunBuilder, episode, key, query
 
 
@@ -164,6 +165,26 @@ def test_other_episodes_are_refused_by_naming_the_first_missing_ones(tmp_path):
 def test_another_protocol_or_other_assets_are_refused(tmp_path, changed, said):
     a, b = run_with(tmp_path / "a", "s"), run_with(tmp_path / "b", "s", **changed)
     assert said in refusal(a, b)
+
+
+def test_runs_that_differ_in_the_texts_of_their_prompts_are_compared_and_named_by_them(tmp_path):
+    world = {
+        "assets": {"name": "real", "digest": "d1ge57000000"},
+        "suite": {"max_steps": 200, "control_hz": 20},
+    }
+    a, b, other = (
+        run_with(tmp_path / name, outcomes, protocol={"libero_object": {**world, **described}})
+        for name, outcomes, described in (
+            ("a", "tt", {"feedback": "none"}),
+            ("b", "ss", {"feedback": "truth"}),
+            ("other", "ss", {"feedback": "truth", "wordings": "heldout"}),
+        )
+    )
+    compared = compare(a.folder, b.folder)
+    assert run_names(compared.a, compared.b) == ("none", "truth")
+    assert compared.overall.difference_ci95 is not None
+    assert read_identity(a.folder).protocol_hash != read_identity(b.folder).protocol_hash
+    assert "different protocols" in refusal(a, other)
 
 
 @pytest.mark.parametrize("status", ["interrupted", "running"])
