@@ -98,7 +98,7 @@ def _servers(policy: str, mode: str, options: list[str]) -> Iterator[list[str]]:
 
 
 def _rate(url: str, clients: int, queries: int, *, at_once: int | None = None) -> float:
-    """Queries per second of clients, all at once unless told otherwise."""
+    """Queries per second of clients; by default all at once."""
 
     def play(_: int) -> None:
         with connect(url, compression=None, max_size=None, proxy=None) as connection:

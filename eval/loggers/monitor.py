@@ -4,7 +4,6 @@ import contextlib
 import functools
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Self
 
 from configs.console import visible_text
@@ -96,9 +95,13 @@ class LoggingMonitor(Monitor):
         """Log an episode, and the rates with it."""
         tally, logger = self._tallies[variant], self._loggers[variant]
         tally.add(result)
+        videos = {}
+        if result.video is not None:  # by task, so that trackers show a task's episodes as steps
+            name = f"video/{result.key.suite}/task{result.key.task_id:02d}"
+            videos[name] = self._runs[variant].folder.path / result.video
         with self._reported_once():
             if logger is not None:
-                logger.log(tally.values(result), _videos(self._runs[variant], result), step=tally.episodes)
+                logger.log(tally.values(result), videos, step=tally.episodes)
 
     def resumed(self, variant: int, result: EpisodeResult) -> None:
         """Count an episode, which was logged when it was played."""
@@ -159,10 +162,3 @@ class _Tally:
 
 def _percent(outcomes: Sequence[bool]) -> float:
     return 100 * sum(outcomes) / len(outcomes)
-
-
-def _videos(run: Run, result: EpisodeResult) -> dict[str, Path]:
-    """The episode's video by task, so that trackers show a task's episodes as steps."""
-    if result.video is None:
-        return {}
-    return {f"video/{result.key.suite}/task{result.key.task_id:02d}": run.folder.path / result.video}

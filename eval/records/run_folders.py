@@ -278,7 +278,11 @@ def attempts_of(manifest: Mapping[str, Any]) -> Sequence[Attempt]:
 def past_attempts(folder: RunFolder) -> Sequence[Attempt]:
     """The attempts of a run before it is resumed. A killed attempt ended with its last record."""
     *before, last = attempts_of(folder.read_manifest())
-    return [*before, {**last, "finished": last["finished"] or _last_record(folder, last["started"])}]
+    finished = last["finished"] or last["started"]
+    if last["finished"] is None and folder.episodes_path.exists():
+        written = dt.datetime.fromtimestamp(folder.episodes_path.stat().st_mtime).astimezone()
+        finished = max(dt.datetime.fromisoformat(finished), written).isoformat(timespec="seconds")
+    return [*before, {**last, "finished": finished}]
 
 
 def seconds_played(manifests: Iterable[Mapping[str, Any]]) -> float:
@@ -293,10 +297,3 @@ def seconds_played(manifests: Iterable[Mapping[str, Any]]) -> float:
         total += max(ended - max(began, until), dt.timedelta())
         until = max(until, ended)
     return total.total_seconds()
-
-
-def _last_record(folder: RunFolder, started: str) -> str:
-    if not folder.episodes_path.exists():
-        return started
-    written = dt.datetime.fromtimestamp(folder.episodes_path.stat().st_mtime).astimezone()
-    return max(dt.datetime.fromisoformat(started), written).isoformat(timespec="seconds")

@@ -41,12 +41,6 @@ class Outcome(enum.StrEnum):
         return self in (Outcome.INVALID_ACTION, Outcome.ERROR)
 
 
-def _is_inside(path: str) -> bool:
-    """Whether a relative path does not leave its folder."""
-    pure = PurePosixPath(path)
-    return "\0" not in path and not pure.is_absolute() and ".." not in pure.parts and bool(pure.name)
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Share:
     """A count out of a total; of scores between 0 and 1, their sum out of their number."""
@@ -172,8 +166,10 @@ class EpisodeResult:
     traceback: str | None = None
 
     def __post_init__(self) -> None:
-        if self.video is not None and not _is_inside(self.video):
-            raise ValueError(f"video is {self.video!r}, should be a path inside the run's folder")
+        if self.video is not None:
+            path = PurePosixPath(self.video)
+            if "\0" in self.video or path.is_absolute() or ".." in path.parts or not path.name:
+                raise ValueError(f"video is {self.video!r}, should be a path inside the run's folder")
         raised = self.outcome.has_traceback
         if raised != bool(self.error) or raised != bool(self.traceback):
             raise ValueError(

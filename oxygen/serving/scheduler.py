@@ -177,7 +177,9 @@ class Scheduler:
     def _admit(self, request: Request) -> list[Request]:
         """Assign a slot by the rules above; returns the dropped request, if any."""
         dropped = []
-        if not self._has_room(request):
+        queues = {other.queue for other in self._active} | {request.queue}
+        reserved = self._robots * len(self._tasks) - len(queues)  # for other queues, a slot each
+        if len(self._free) <= reserved:
             own, longest = self._waiting(request)
             waiting = own or longest
             if not waiting:
@@ -190,12 +192,6 @@ class Scheduler:
         request.slot = self._free.pop(0)
         self._active.append(request)
         return dropped
-
-    def _has_room(self, request: Request) -> bool:
-        """Whether there is a free slot that is not reserved for another queue."""
-        queues = {other.queue for other in self._active} | {request.queue}
-        reserved = self._robots * len(self._tasks) - len(queues)
-        return len(self._free) > reserved
 
     def _waiting(self, request: Request) -> tuple[list[Request], list[Request]]:
         """Waiting requests of the same task and robot, and the longest other queue (≥ 2); oldest first."""
@@ -210,57 +206,28 @@ class Scheduler:
     def _jobs(self, new: Sequence[Request], queries: Container[int]) -> list[DecodeJob]:
         match self._mode:
             case Mode.UNIFIED:
-                return self._continuous(new, queries)
+                rows = self._going(queries)[: self._rows]
+                return [_job(rows, batch=self._rows, own_prefill=False, new=new)] if rows else []
             case Mode.INTERLEAVED:
-                return [self._in_turn(part) for part in _some_of_each_robot(self._going(queries), 1)]
+                rounds = _some_of_each_robot(self._going(queries), 1)
+                return [_job(part, batch=self._robots, own_prefill=True) for part in rounds]
             case Mode.SHARED if self._independent and self._robots > 1:
-                share = self._together
-                rounds = _some_of_each_robot(new, share)
-                return [_to_the_end(part, batch=self._robots * share, own_prefill=False) for part in rounds]
+                requested = sum(task.arrivals.within(1) for task in self._tasks)
+                share = max(1, min(requested, self._rows // self._robots))
+                size, rounds = self._robots * share, _some_of_each_robot(new, share)
+                return [_job(part, batch=size, own_prefill=False, to_the_end=True) for part in rounds]
             case Mode.SHARED:
                 size = self._rows
                 parts = [new[start : start + size] for start in range(0, len(new), size)]
-                return [_to_the_end(part, batch=len(part), own_prefill=False) for part in parts]
+                return [_job(part, batch=len(part), own_prefill=False, to_the_end=True) for part in parts]
             case _:
                 rounds = _some_of_each_robot(new, 1)
-                return [_to_the_end(part, batch=self._robots, own_prefill=True) for part in rounds]
-
-    @property
-    def _together(self) -> int:
-        """Requests of a query of one robot that are decoded in one batch."""
-        requested = sum(task.arrivals.within(1) for task in self._tasks)
-        return max(1, min(requested, self._rows // self._robots))
-
-    def _continuous(self, new: Sequence[Request], queries: Container[int]) -> list[DecodeJob]:
-        rows = self._going(queries)[: self._rows]
-        if not rows:
-            return []
-        return [
-            DecodeJob(
-                new=tuple(new),
-                rows=tuple(rows),
-                own_prefill=False,
-                batch=self._rows,
-                steps=max(request.limit - len(request.tokens) for request in rows),
-                to_the_end=False,
-            )
-        ]
+                return [_job(part, batch=self._robots, own_prefill=True, to_the_end=True) for part in rounds]
 
     def _going(self, queries: Container[int]) -> list[Request]:
         """The requests that this step may decode, in the order of the queue."""
         going = [each for each in self._active if not self._independent or each.robot in queries]
         return sorted(going, key=lambda request: request.order)
-
-    def _in_turn(self, rows: Sequence[Request]) -> DecodeJob:
-        """A few tokens of at most one request of each robot."""
-        return DecodeJob(
-            new=tuple(request for request in rows if request.state is RequestState.WAITING),
-            rows=tuple(rows),
-            own_prefill=True,
-            batch=self._robots,
-            steps=max(request.limit - len(request.tokens) for request in rows),
-            to_the_end=False,
-        )
 
     def _release(self, request: Request, state: RequestState) -> None:
         request.state = state
@@ -288,12 +255,22 @@ def _some_of_each_robot(requests: Sequence[Request], count: int) -> list[list[Re
     ]
 
 
-def _to_the_end(requests: Sequence[Request], *, batch: int, own_prefill: bool) -> DecodeJob:
+def _job(
+    rows: Sequence[Request],
+    *,
+    batch: int,
+    own_prefill: bool,
+    to_the_end: bool = False,
+    new: Sequence[Request] | None = None,
+) -> DecodeJob:
+    """A job with as many steps as its longest text needs; `new` is its waiting requests if None."""
+    if new is None:
+        new = [request for request in rows if request.state is RequestState.WAITING]
     return DecodeJob(
-        new=tuple(requests),
-        rows=tuple(requests),
+        new=tuple(new),
+        rows=tuple(rows),
         own_prefill=own_prefill,
         batch=batch,
-        steps=max(request.limit for request in requests),
-        to_the_end=True,
+        steps=max(request.limit - len(request.tokens) for request in rows),
+        to_the_end=to_the_end,
     )

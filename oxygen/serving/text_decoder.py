@@ -178,7 +178,11 @@ class LocalTextDecoder:
         for written in range(job.steps):
             before = self._texts
             self._decode(job)
-            if _can_tell(job, written) and self._all_ended(job, before):
+            # Whether a text can have started or ended with this number of tokens.
+            can_tell = written > 0 and any(
+                request.stop_token >= 0 or written in (1, request.limit) for request in job.rows
+            )
+            if can_tell and self._all_ended(job, before):
                 steps = written + 1
                 break
         else:
@@ -203,13 +207,6 @@ class LocalTextDecoder:
     def _decode(self, job: DecodeJob) -> None:
         batch = self._runner.sizes.batch_of(job.batch)
         self._pool, self._texts = self._runner.decode(job.slots, self._pool, self._texts, batch=batch)
-
-
-def _can_tell(job: DecodeJob, written: int) -> bool:
-    """Whether a text can have started or ended with this number of tokens."""
-    return written > 0 and any(
-        request.stop_token >= 0 or written in (1, request.limit) for request in job.rows
-    )
 
 
 def _done_at(texts: DecodeState, clock: Callable[[], float]) -> float:

@@ -100,16 +100,6 @@ def test_nothing_is_wider_than_the_window(report, open_page, width):
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_dark_and_light_follow_the_system_and_the_button(report, open_page):
-    background = "getComputedStyle(document.body).backgroundColor"
-    dark = open_page(report, color_scheme="dark")
-    light = open_page(report, color_scheme="light")
-    colours = dark.evaluate(background), light.evaluate(background)
-    assert colours[0] != colours[1]
-    dark.get_by_role("button", name="Light mode").click()
-    assert dark.evaluate(background) == colours[1]
-
-
 def test_a_leaderboard_groups_its_rows(tmp_path, open_page):
     for name, mode in (("a", "isolated"), ("b", "unified"), ("c", "isolated")):
         RunBuilder.at(tmp_path / "runs" / name, mode=mode).add_all("sst")

@@ -53,7 +53,6 @@ TALK = {"name": "talk", "prompt": "Say: ", "max_tokens": 5}
         (LanguageTaskConfig, {**TALK, "sampling": {"temprature": 1}}, "did you mean 'temperature'"),
         (RunConfig, {"mode": "unifed"}, "unknown mode 'unifed'; did you mean 'unified'"),
         (RunConfig, {"seed": -1}, "seed is -1"),
-        (RunConfig, {"max_steps": 0}, "max_steps is 0"),
         (RunConfig, {"task_ids": "3-1"}, "the range '3-1' runs backwards"),
         (PolicyConfig, {"kind": "noop"}, "a test: name is missing: give it"),
     ],

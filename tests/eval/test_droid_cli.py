@@ -54,10 +54,7 @@ def test_tasks_that_the_expert_cannot_play_are_named_before_the_first_episode(tm
     ("line", "said"),
     [
         ("--policy small_droid --suite droid_tabletop_jointpos", "joint_position"),
-        ("--policy small", "exterior_image_1_left"),
         ("--policy small_droid --replan-steps 16", "--replan-steps 15 or less"),
-        ("--policy small_droid --init-ids 50", "from 0 to 49"),
-        ("--policy small_droid --variation 2", "variation"),
         ("--policy small_droid --assets standins", "brings its own"),
         ("--policy expert --suite gym_reacher", "suite gym_reacher has no expert"),
     ],

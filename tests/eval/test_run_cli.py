@@ -37,16 +37,6 @@ def test_both_commands_lead_to_the_same_runs(started, line):
     assert ours[0].suites == ("libero_object",)
 
 
-@pytest.mark.parametrize(("given", "report"), [([], True), (["--no-report"], False)])
-def test_the_report_can_be_left_out(given, report, monkeypatch):
-    monitors = []
-    monkeypatch.setattr(
-        "eval.rollout.evaluation.run_evaluation", lambda *_, monitor, **__: monitors.append(monitor) or []
-    )
-    assert call(libero.app, *ONE, *given) == 0
-    assert monitors[0].keywords == {"report": report}
-
-
 def test_both_leave_the_same_records_but_for_how_they_were_called(tmp_path, monkeypatch):
     without_physics(monkeypatch)
     manifests = []

@@ -87,7 +87,6 @@ class Silent(FakePolicy):
         (Careless(), "changed the observation's state"),
         (Silent(), "should return a Reply"),
         (FakePolicy(actions=np.zeros((10, 6))), "an action has 6 numbers"),
-        (FakePolicy(actions=np.zeros(7)), "actions have shape"),
         (FakePolicy(actions=np.zeros((3, 7))), "3 actions, a rollout executes 5"),
         (FakePolicy(actions=np.full((10, 7), np.nan)), "not finite"),
     ],

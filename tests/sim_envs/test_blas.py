@@ -53,8 +53,3 @@ def test_one_thread() -> None:
     root = Path(__file__).resolve().parents[2]
     printed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
     assert set(printed.split()) == {"1"}
-
-
-def test_a_cpu_without_avx512_keeps_its_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blas, "_has_avx512", lambda: False)
-    assert blas.pin_kernels.__wrapped__() is False

@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sim_envs.scripted.clearance import Terrain, underside_of
 from sim_envs.scripted.grasps import Grasp, grasps_from_above, grasps_turned
@@ -42,14 +40,6 @@ def test_a_carton_is_taken_by_its_narrow_side() -> None:
     assert abs(closing_axis(narrow_in_y)[1]) == pytest.approx(1.0)
 
 
-def test_a_can_is_taken_across_its_middle() -> None:
-    up = np.array([0.0, 0.0, 0.08])
-    can = np.concatenate([ring(0.031, 0.08), *(ring(radius, 0.0) + up for radius in (0.01, 0.02, 0.03))])
-    grasp = grasps(can)[0]
-    assert np.linalg.norm(grasp.pose.position[:2]) < 0.004
-    assert grasp.width == pytest.approx(0.062, abs=0.003)
-
-
 def test_a_bowl_is_taken_by_its_rim_with_the_fingers_closing_along_the_radius() -> None:
     grasp = grasps(ring(0.055, 0.05))[0]
     radius = grasp.pose.position[:2]
@@ -78,15 +68,6 @@ def test_no_finger_goes_where_a_neighbour_stands(side: int) -> None:
     assert all(abs(closing_axis(grasp)[1]) > 0.7 for grasp in free[:20])
 
 
-@pytest.mark.parametrize("side", [pytest.param(-1, marks=pytest.mark.slow), 1])
-def test_of_two_grasps_that_fit_the_one_with_more_room_is_taken(side: int) -> None:
-    bowl, outer = ring(0.055, 0.05), 0.055 + PANDA.thick_outer
-    neighbour = box(0.04, 0.02, 0.02, at=(0.0, side * (outer + 0.01 + 0.02)))
-    around = np.concatenate([FLOOR, neighbour])
-    assert any(side * grasp.pose.position[1] > 0.04 for grasp in grasps(bowl, around))
-    assert side * grasps(bowl, around)[0].pose.position[1] < -0.04
-
-
 def test_nothing_else_is_caught_between_the_fingers() -> None:
     obj = box(0.02, 0.05, 0.02)
     wall = box(0.002, 0.1, 0.03, at=(0.028, 0.0))
@@ -95,20 +76,6 @@ def test_nothing_else_is_caught_between_the_fingers() -> None:
     for grasp in found:
         across, along, depth = grasp.pose.to_local(wall).T
         assert not ((abs(across) < PANDA.inner) & (abs(along) < PANDA.half_width) & (depth < PANDA.tip)).any()
-
-
-@pytest.mark.slow
-@given(x=st.floats(-0.2, 0.2), y=st.floats(-0.2, 0.2), yaw=st.sampled_from([0.0, np.pi / 6, np.pi / 2, 2.0]))
-@settings(max_examples=3)
-def test_a_grasp_moves_with_the_thing(x: float, y: float, yaw: float) -> None:
-    obj = box(0.05, 0.02, 0.04)
-    turn = downward(yaw) @ downward(0.0).T
-    frame = Pose(position=np.array([x, y, 0.0]), rotation=turn)
-    moved = frame.to_world(obj)
-    wide = rectangle(center=(0.0, 0.0), half=(0.6, 0.6), height=0.0, spacing=0.008)
-    found = grasps_from_above(moved, wide, frame=frame, center_of_mass=moved.mean(axis=0))
-    assert found[0].width == pytest.approx(0.04, abs=0.012)
-    assert np.linalg.norm(found[0].pose.position[:2]) < 0.02
 
 
 def test_the_gripper_comes_down_to_what_is_below_it_and_travels_over_what_is_on_its_way() -> None:

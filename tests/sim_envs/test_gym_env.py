@@ -111,7 +111,6 @@ def test_observations_have_the_requested_type(fake: str, obs_type: Any, expected
     [
         ({"task_id": 1}, "fake has no task 1: its task ids are 0 to 0"),
         ({"init_id": 10}, "give ids from 0 to 9"),
-        ({"obs_type": "pixel"}, "did you mean 'pixels'"),
         ({"control_mode": "absolute"}, "unknown control mode 'absolute'; did you mean 'relative'"),
     ],
 )

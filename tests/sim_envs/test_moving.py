@@ -1,6 +1,5 @@
 """Moved bodies stay in free space, reach and view, and follow smooth trajectories until they are touched."""
 
-import copy
 import math
 
 import mujoco
@@ -16,7 +15,6 @@ from sim_envs.moving import (
     DriftTrajectory,
     FreeSpace,
     Mover,
-    ShuttleTrajectory,
     sample_movers,
     sample_trajectory,
 )
@@ -72,35 +70,6 @@ def test_trajectories_are_continuous_and_stay_within_free_space(motion, room, se
         assert (side * places @ trajectory.way).max() <= room.along(side * trajectory.way, 10.0) + 1e-9
 
 
-def test_a_shuttle_reaches_its_speed_and_returns():
-    trajectory = sample_trajectory(Shuttle(speed=0.03, period=4.0), Between(), np.random.default_rng(0))
-    assert isinstance(trajectory, ShuttleTrajectory)
-    speeds = [np.linalg.norm(trajectory.velocity(t)) for t in SECONDS]
-    assert max(speeds) == pytest.approx(0.03, rel=1e-3)
-    np.testing.assert_allclose(trajectory.offset(10.0), trajectory.offset(6.0), atol=1e-12)
-
-
-def test_a_drift_keeps_its_speed_and_ends_at_rest():
-    trajectory = sample_trajectory(Drift(speed=0.03), Between(), np.random.default_rng(0))
-    assert isinstance(trajectory, DriftTrajectory)
-    assert np.linalg.norm(trajectory.velocity(3.0)) == pytest.approx(0.03)
-    assert np.linalg.norm(trajectory.offset(20.0)) == pytest.approx(trajectory.length)
-    assert not trajectory.velocity(20.0).any()
-
-
-def test_directions_and_phases_vary_and_avoid_obstacles():
-    draws = [np.random.default_rng(seed) for seed in range(8)]
-    free = [sample_trajectory(Shuttle(speed=0.03, period=4.0), Between(), draw) for draw in draws]
-    assert len({tuple(trajectory.way) for trajectory in free}) > 3
-    assert len({trajectory.phase for trajectory in free}) == 8
-    narrow = Between(x=(-0.005, 0.005))
-    trajectories = [
-        sample_trajectory(Drift(speed=0.03), narrow, np.random.default_rng(seed)) for seed in range(8)
-    ]
-    assert all(abs(trajectory.way[1]) == pytest.approx(1.0) for trajectory in trajectories)
-    assert sample_trajectory(Drift(speed=0.03), Between(x=(0, 0), y=(0, 0)), draws[0]) is None
-
-
 def test_free_space_ends_at_obstacles_edges_and_forbidden_positions():
     table = rectangle(center=(0.0, 0.0), half=(0.2, 0.3), height=0.5, spacing=0.008)
     obj, other = (box_surface(np.full(3, 0.02), 0.004) + np.array([0.0, y, 0.52]) for y in (0.0, 0.15))
@@ -140,22 +109,6 @@ def play(data: mujoco.MjData, seconds: float, mover: Mover | None = None) -> Non
         mujoco.mj_step(data.model, data)
         if mover is not None:
             mover.lead()
-
-
-def test_a_body_follows_its_trajectory_upright_and_nothing_else_moves(data):
-    still = copy.copy(data)
-    start, mover = (
-        data.body("bottle").xpos.copy(),
-        Mover(data.model, data, data.body("bottle").id, TRAJECTORY),
-    )
-    ahead = mover.ahead(1.0)
-    play(data, 1.0, mover)
-    play(still, 1.0)
-    assert mover.leads
-    np.testing.assert_allclose(data.qpos[:2] - start[:2], ahead[:2], atol=1e-9)
-    np.testing.assert_allclose(data.qpos[:3] - start, TRAJECTORY.offset(1.0), atol=1e-4)
-    np.testing.assert_array_equal(data.qvel[:6], [0.05, 0, 0, 0, 0, 0])
-    np.testing.assert_allclose(data.qpos[7:], still.qpos[7:], atol=1e-9)
 
 
 def test_a_contact_ends_the_trajectory_for_good(data):

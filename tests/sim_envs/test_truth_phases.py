@@ -41,12 +41,6 @@ def test_what_lasts_is_told_and_done_is_told_at_once(values):
     assert told([*values, DONE])[-1] == DONE
 
 
-def test_a_flicker_is_not_told_at_all():
-    values = [REACH] * 10 + [GRASP] * 2 + [REACH] * 10
-    assert set(told(values)) == {REACH}
-    assert runs(told([REACH] * 10 + [GRASP] * 10)) == [(REACH, 12), (GRASP, 8)]
-
-
 class OneFinger(TruthScene):
     """A carton of milk that is to be put on a plate; a finger touches it when the gripper is down."""
 

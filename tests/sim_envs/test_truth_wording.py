@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from configs.language_task import LanguageTaskConfig
 from configs.load import load
 from oxygen.robots import tokenizer
-from sim_envs.truth.ground_truth import CompletedAction, Fact, Memory, Narration, Phase, Verb
+from sim_envs.truth.ground_truth import Memory, Narration, Phase
 from sim_envs.truth.nouns import PARTS
 from sim_envs.truth.wording import WORDINGS, narrate, parse_memory, parse_narration, remember
 from tests.sim_envs.vocabulary import ALL_TASKS, carried, fullest_memories, memories, narrations
@@ -32,23 +32,6 @@ def test_any_text_can_be_given_and_nonsense_is_not_read(text):
     said = parse_narration(text)
     assert said is None or said.phase is Phase.DONE
     assert parse_memory(text) is None
-
-
-def test_sentences_a_person_would_like_to_read():
-    carrying = Narration(phase=Phase.CARRY, object="white mug", target="left plate")
-    placing = Narration(phase=Phase.PLACE, object="chocolate pudding", target="right of the plate")
-    assert narrate(carrying) == "Carrying the white mug to the left plate."
-    assert narrate(placing) == "Placing the chocolate pudding to the right of the plate."
-    opened = CompletedAction(verb=Verb.OPENED, subject="top drawer of the cabinet")
-    put = CompletedAction(verb=Verb.PUT, subject="black bowl", place="top drawer of the cabinet")
-    facts = frozenset([opened.resulting_fact(), put.resulting_fact(), Fact(subject="stove", state="off")])
-    assert remember(Memory(done=(opened, put), facts=facts)) == (
-        "opened the top drawer of the cabinet; put the black bowl in the top drawer of the cabinet; "
-        "the stove is off"
-    )
-    assert remember(Memory(facts=frozenset([Fact(subject="stove", state="off")]))) == (
-        "nothing done yet; the stove is off"
-    )
 
 
 @pytest.mark.parametrize(

@@ -78,10 +78,6 @@ def drawn(timeline, step):
     return np.asarray(draw_timeline(timeline, "isolated", time_s=sum([1 / HZ] * step, 0.0)))
 
 
-def lit(block, colour):
-    return bool((block[: BAR_TOP - 3] == colour).all(axis=2).any())
-
-
 @few
 @given(queries=spells, robot=robots, now=st.integers(0, 400))
 def test_every_control_step_has_the_colours_of_its_activity(queries, robot, now):
@@ -97,15 +93,6 @@ def test_every_control_step_has_the_colours_of_its_activity(queries, robot, now)
         assert tuple(block[HELD_TOP + HELD_HEIGHT // 2, column]) == ROBOT[meanwhile]
         assert (tuple(block[BAR_TOP, column]) == COLOUR) == (done == "a")
         assert (tuple(block[HELD_TOP, column]) == theme.HELD) == (meanwhile == "h")
-
-
-@few
-@given(queries=spells, robot=robots, now=st.integers(0, 400))
-def test_the_pills_are_lit_only_while_the_policy_computes_and_the_robot_is_held(queries, robot, now):
-    timeline, policy = lane_of(queries, robot)
-    block = drawn(timeline, now)
-    assert lit(block, COLOUR) == (policy[now : now + 1] in ("a", "l"))
-    assert lit(block, theme.HELD) == (robot[now : now + 1] == "h")
 
 
 @few

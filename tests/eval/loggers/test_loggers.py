@@ -90,13 +90,6 @@ def test_errors_are_counted_and_are_in_no_rate(tmp_path, policy, logs):
     assert not any("success/rate" in values for _, values, _ in log.entries)
 
 
-def test_suites_have_their_own_rates_where_there_are_several(tmp_path, policy, logs):
-    both = CONFIG.model_copy(update={"suites": ("libero_goal", "libero_object"), "num_trials_per_task": 1})
-    evaluate(new_run(tmp_path, both))
-    rates = {"success/libero_goal": 100.0, "success/libero_object": 100.0}
-    assert logs[0].entries[-1][1].items() >= rates.items()
-
-
 def test_a_video_is_logged_under_its_task(tmp_path, policy, logs):
     run = new_run(tmp_path, WITH_VIDEO)
     evaluate(run)

@@ -1,13 +1,11 @@
 """A whole run on worlds without physics: the files it leaves, its protocol, the table."""
 
 import json
-import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from configs.errors import UsageError
-from eval.records.run_folders import begin, locked_run, new_run
+from eval.records.run_folders import new_run
 from eval.rollout.evaluation import exit_code
 from sim_envs.libero.tasks import FIRST_SAMPLED
 from tests.eval.conftest import CONFIG, evaluate
@@ -65,18 +63,3 @@ def test_sampled_initial_states_are_another_protocol(tmp_path, policy):
     assert stored != one == others
     with pytest.raises(UsageError, match=f"init id {FIRST_SAMPLED - 1}: .* or {FIRST_SAMPLED} and more"):
         evaluate(new_run(tmp_path, CONFIG.model_copy(update={"init_ids": (FIRST_SAMPLED - 1,)})))
-
-
-def test_one_name_taken_by_many_at_once_becomes_as_many_folders(tmp_path):
-    wanted, together = new_run(tmp_path, CONFIG), threading.Barrier(8)
-
-    def lock(_):
-        together.wait()
-        with locked_run(wanted) as run:
-            begin([run], [{"run_id": run.folder.run_id}])
-            return run.folder.path
-
-    with ThreadPoolExecutor(8) as pool:
-        folders = list(pool.map(lock, range(8)))
-    assert len(set(folders)) == 8
-    assert set(folders) == set(tmp_path.iterdir())

@@ -98,13 +98,6 @@ def test_guided_actions_take_another_denoising_and_nothing_else_does():
         LatencyModel(_profile(), "isolated", guided=True)
 
 
-def test_a_mode_that_a_profile_cannot_price_is_refused():
-    with pytest.raises(UsageError) as caught:
-        LatencyModel(_profile(), "parallel")
-    for word in ("'abacus'", "mode parallel", "actions, isolated, interleaved, shared, unified"):
-        assert word in str(caught.value)
-
-
 @pytest.mark.parametrize(
     ("batch", "ms"), [(1, 6.0), (2, 6.0), (3, 6.5), (4, 7.0), (5, 8.5), (10, 16.0), (12, 19.0)]
 )

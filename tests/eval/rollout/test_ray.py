@@ -141,9 +141,7 @@ def test_a_node_that_is_lost_costs_no_episode(tmp_path):
     ("address", "said"),
     [
         ("127.0.0.1:9", "no answer from --ray-address 127.0.0.1:9 .*Connection refused.* or give local"),
-        ("ray://127.0.0.1:9", "no answer from --ray-address ray://127.0.0.1:9"),
         ("here", "--ray-address is 'here': give auto, local or host:port"),
-        ("auto", "no Ray cluster found at --ray-address auto .* ray start --head"),
     ],
 )
 def test_an_address_that_nobody_answers_is_one_line_at_once(address, said):

@@ -130,11 +130,8 @@ def no_space(*_) -> None:
 @pytest.mark.parametrize(
     ("file", "content"),
     [
-        ("manifest.json", b"[]"),
         ("manifest.json", b'{"status": "running"}'),
-        ("manifest.json", b"\xff\xfe"),
         ("manifest.json", b'{"run_id": '),
-        ("episodes.jsonl", b"[]\n"),
         ("episodes.jsonl", b'{"key": 3}\n'),
         ("episodes.jsonl", b"\xff\n"),
     ],

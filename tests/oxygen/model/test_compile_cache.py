@@ -67,12 +67,6 @@ def test_the_folder_is_the_users_choice(monkeypatch, tmp_path):
     assert use_compile_cache().parent == tmp_path / "mine"
 
 
-def test_the_default_lies_in_the_users_cache(monkeypatch, tmp_path):
-    monkeypatch.delenv("OXYGEN_COMPILE_CACHE", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert use_compile_cache().parent == tmp_path / "oxygen-eval" / "compiled"
-
-
 def test_what_jax_was_told_already_stays(tmp_path):
     jax.config.update("jax_compilation_cache_dir", str(tmp_path))
     assert use_compile_cache() == Path(tmp_path)

@@ -84,31 +84,10 @@ class Model:
         return np.asarray(texts.written)[np.asarray(slots)]
 
 
-def test_a_text_is_the_same_alone_and_in_any_company(model):
-    together = model.texts_in((0, 1, 2))
-    for row, slot in enumerate((0, 1, 2)):
-        pool, texts = model.fork(model.prefix, model.new_requests((0, 1, 2)), *model.empty())
-        _, texts, _ = model.write(pool, texts, [slot, *[SLOTS] * 4])
-        assert np.array_equal(texts.written[slot], together[row])
-        others = [other for other in range(SLOTS) if other != slot]
-        assert (np.asarray(texts.count)[others] == 0).all()
-
-
-def test_a_text_is_the_same_in_every_slot(model):
-    assert np.array_equal(model.texts_in((0, 1, 2)), model.texts_in((6, 3, 4)))
-
-
 def test_texts_depend_on_their_prefix_and_their_suffix(model):
     texts = model.texts_in((0, 1, 2))
     assert len({text.tobytes() for text in texts}) == 3
     assert not np.array_equal(model.texts_in((0, 1, 2), prefix=model.read(seed=5)), texts)
-
-
-@pytest.mark.parametrize("poison", [1e30, np.nan])
-def test_what_a_slot_held_before_changes_nothing(model, poison):
-    clean, texts = model.empty()
-    poisoned = jax.tree.map(lambda leaf: jnp.full_like(leaf, poison), clean)
-    assert np.array_equal(model.texts_in((0, 1, 2), (poisoned, texts)), model.texts_in((0, 1, 2)))
 
 
 @jax.jit
@@ -248,8 +227,3 @@ def test_the_library_attends_to_the_same_cache_up_to_rounding(model):
         for implementation in ("matmul", "xla")
     )
     np.testing.assert_allclose(own, library, atol=1e-4)
-
-
-def test_flow_times_fall_from_one_in_equal_steps():
-    np.testing.assert_allclose(pi05.flow_times(10), 1 - np.arange(10) / 10, atol=1e-6)
-    assert pi05.flow_times(10).dtype == np.float32

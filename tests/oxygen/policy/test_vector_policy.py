@@ -160,14 +160,6 @@ def test_every_request_of_every_robot_is_accounted_for_exactly_once(policy, obse
     assert len(set(log.requested)) == len(log.requested)
 
 
-def test_texts_are_many_and_different(policy, observe):
-    """What the tests of exactness compare is not all the same."""
-    steady = [Frame(present=frozenset(range(ROBOTS)), ending=frozenset(), early=False)] * QUERIES
-    texts = play(served(policy, Mode.UNIFIED), steady, observe).texts
-    assert len(texts) > 20
-    assert len({told[2] for told in texts.values()}) > len(texts) / 2
-
-
 def test_sampled_texts_differ_between_episodes_and_greedy_ones_do_not(policy, observe):
     def of_episode(seed):
         policy.reset(0, seed)
@@ -231,18 +223,7 @@ def test_a_deadline_decides_how_many_tokens_a_query_decodes(policy, observe):
     assert max(later) > 5
 
 
-def test_nothing_is_compiled_for_any_of_this(policy, observe):
-    before = policy.compiles_after_warm_up
-    answered(served(policy, Mode.SHARED, rows=5), [observe(robot) for robot in range(ROBOTS)])
-    assert policy.compiles_after_warm_up == before
-
-
 @pytest.mark.parametrize("given", [[None] * ROBOTS, [None] * (ROBOTS - 1)])
 def test_a_query_is_for_all_robots_and_not_for_none(policy, given):
     with pytest.raises(UsageError, match=f"{len(given)} observations for 3 robots"):
         policy.act(given)
-
-
-def test_robots_are_a_size_of_the_programs(policy):
-    with pytest.raises(UsageError, match="robots is 2; the programs were compiled for 3"):
-        served(policy, Mode.UNIFIED, robots=2)

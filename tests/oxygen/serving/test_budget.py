@@ -1,7 +1,6 @@
 """Budgets of tokens: fixed, or from a deadline by measured costs. The clock here is a fake one."""
 
 import dataclasses
-import math
 
 import pytest
 from hypothesis import given
@@ -45,10 +44,6 @@ machines = st.builds(
 )
 
 
-def test_a_fixed_budget_is_what_was_said():
-    assert FixedTokens(7).steps(batch=BATCH, spent_ms=1e9, costs=DecodeCosts()) == 7
-
-
 def test_before_anything_is_measured_a_deadline_affords_one_step():
     assert Deadline(1e6).steps(batch=BATCH, spent_ms=0.0, costs=DecodeCosts()) == 1
 
@@ -72,31 +67,12 @@ def test_in_the_end_nearly_all_of_the_time_is_used(machine, deadline_ms):
     assert steps == 1 or room - 3 * machine.step_ms <= took <= room * (1 + 1e-9)
 
 
-def test_a_machine_that_becomes_slower_is_given_less_to_do():
-    machine, costs, budget = Machine(30.0, 4.0, 2.0), DecodeCosts(), Deadline(100.0)
-    before = [machine.frame(budget, costs)[0] for _ in range(50)][-1]
-    machine.step_ms = 10.0
-    after = [machine.frame(budget, costs) for _ in range(50)]
-    assert before > 20
-    assert after[-1][0] < 6
-    assert after[-1][1] <= 100.0
-
-
-def test_costs_are_kept_apart_by_the_size_of_the_batch():
-    costs = DecodeCosts()
-    costs.add(BATCH, 4, 40.0)
-    assert costs.step_ms(BATCH) == 10.0
-    assert costs.step_ms(BATCH + 1) is None
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: FixedTokens(0), "tokens per frame is 0"),
         (lambda: Deadline(0.0), "the deadline is 0.0 ms"),
-        (lambda: Deadline(math.nan), "the deadline is nan ms"),
         (lambda: Deadline(10.0, reserve=1.0), "reserve is 1.0"),
-        (lambda: Deadline(10.0, min_steps=0), "min_steps is 0"),
     ],
 )
 def test_budgets_that_make_no_sense_are_refused(make, message):

@@ -8,28 +8,15 @@ import numpy as np
 import pytest
 
 from oxygen.model import params, pi05
-from oxygen.model.config import TINY
-from oxygen.robots import tokenizer
 from oxygen.serving import sampler
-from oxygen.serving.engine_config import EngineConfig, sizes_for
-from oxygen.serving.language import LanguageTask, tokenized
 from oxygen.serving.requests import Request
 from oxygen.serving.runner import ProgramSizes, Runner
-from oxygen.serving.scheduler import Mode
 from tests.oxygen.conftest import SMALL
 
 
 def small_runner(config=SMALL):
     weights = pi05.prepare(params.random_params(config, 0), config)
     return Runner(config, weights, ProgramSizes(slots=6, rows=(4,), forks=(2,), suffix=3, limit=8))
-
-
-def test_programs_that_write_the_pool_do_so_in_place(policy):
-    pool, _ = policy.runner.empty()
-    size = sum(leaf.nbytes for leaf in jax.tree.leaves(pool))
-    programs = policy.runner.programs
-    for program in (*programs.decode.values(), *programs.fork.values()):
-        assert program.memory_analysis().alias_size_in_bytes == size
 
 
 def test_the_pool_that_was_given_is_used_up(policy):
@@ -83,15 +70,6 @@ def test_actions_that_start_from_less_noise_owe_less_to_chance():
     assert spread[0] > spread[1] > spread[2] == 0.0
 
 
-@pytest.mark.parametrize("config", [SMALL, TINY], ids=lambda config: config.name)
-def test_the_serving_layout_holds_every_parameter_but_those_worked_out(config):
-    tree = params.random_params(config, 0)
-    weights = pi05.prepare(tree, config)
-    assert len(weights.trunk) == len(weights.expert) == config.trunk.depth
-    assert weights.expert_norm.shape == (config.denoise_steps, 3 * config.expert.width)
-    assert weights.expert[0].before_mlp.shape == (config.denoise_steps, 3 * config.expert.width)
-
-
 def test_a_request_begins_alike_in_a_small_fork_and_in_a_large_one():
     weights = pi05.prepare(params.random_params(SMALL, 0), SMALL)
     served = Runner(SMALL, weights, ProgramSizes(slots=3, rows=(1,), forks=(1, 3), suffix=4, limit=4))
@@ -108,13 +86,3 @@ def test_a_request_begins_alike_in_a_small_fork_and_in_a_large_one():
     for small, large in zip(*written, strict=True):
         np.testing.assert_allclose(small, large, atol=1e-5)
         assert np.abs(small).max() > 0
-
-
-@pytest.mark.parametrize(("robots", "forks"), [(1, (1, 2)), (3, (3, 6))])
-def test_a_mode_with_one_text_of_each_robot_at_a_time_has_a_fork_for_that(robots, forks):
-    tasks = [
-        tokenized(LanguageTask(name=name, prompt=name, max_tokens=4), tokenizer.tiny())
-        for name in ("narration", "memory")
-    ]
-    engine = EngineConfig(mode=Mode.ISOLATED, slots=2 * robots, robots=robots)
-    assert sizes_for(engine, tasks).forks == forks

@@ -54,15 +54,6 @@ def test_interleaved_requests_have_a_prefill_each_and_get_a_few_tokens_one_by_on
         assert len(job.rows) == job.batch == 1
 
 
-def test_interleaved_robots_go_side_by_side_with_new_and_running_texts():
-    scheduler = scheduler_of(Mode.INTERLEAVED, robots=2, slots=8, rows=2)
-    scheduler.plan({0: 0})
-    scheduler.commit({})
-    jobs = scheduler.plan({0: 1, 1: 1}).jobs
-    assert [[request.robot for request in job.rows] for job in jobs] == [[0, 1], [0], [0]]
-    assert [[request.robot for request in job.new] for job in jobs] == [[1], [0], []]
-
-
 def test_shared_requests_run_in_one_batch_of_their_number_to_the_end_of_the_longest():
     (job,) = scheduler_of(Mode.SHARED, slots=4, rows=4).plan({0: 0}).jobs
     assert job.to_the_end
@@ -80,16 +71,6 @@ def test_unified_decodes_a_few_tokens_of_everything_in_progress():
     assert set(first.rows) < set(second.rows)
     assert [request.task for request in second.new] == [0]
     assert (first.steps, second.steps) == (6, 4), "as many steps as the longest text still needs"
-
-
-def test_texts_of_a_robot_that_sits_out_go_on():
-    scheduler = scheduler_of(Mode.UNIFIED, robots=2, slots=6, rows=6)
-    scheduler.plan({0: 0, 1: 0})
-    scheduler.commit({})
-    plan = scheduler.plan({1: 1})
-    assert {request.robot for request in plan.requested} == {1}
-    (job,) = plan.jobs
-    assert len(job.rows) == 5
 
 
 def test_narration_takes_the_row_of_a_memory_and_gives_it_back():

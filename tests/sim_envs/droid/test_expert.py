@@ -30,11 +30,6 @@ def play(sim: DroidSim, expert: DroidExpert, *, steps: int) -> bool:
     return any(sim.advance(expert.query(sim.policy_state())[:8]).success for _ in range(steps // 8))
 
 
-def test_without_noise_it_does_what_it_means(sim):
-    expert = begun(sim)
-    assert np.array_equal(expert.query(sim.policy_state()), expert.intended)
-
-
 def test_noise_is_in_what_it_does_and_no_two_episodes_are_alike(sim):
     expert = begun(sim, noise=1.0)
     done = expert.query(sim.policy_state())
@@ -43,20 +38,6 @@ def test_noise_is_in_what_it_does_and_no_two_episodes_are_alike(sim):
     assert np.array_equal(done, again.query(sim.policy_state()))
     other = EpisodeKey(suite="droid_tabletop", task_id=0, init_id=1, seed=7)
     assert JointNoise(1.0, KEY).pace != JointNoise(1.0, other).pace
-
-
-@pytest.mark.slow
-def test_it_takes_up_again_what_was_taken_from_it(sim):
-    expert = begun(sim)
-    cube = sim.station.data.joint("cube")
-    for _ in range(30):
-        sim.advance(expert.query(sim.policy_state())[:4])
-        if cube.qpos[2] > 0.08:
-            break
-    assert cube.qpos[2] > 0.08, "it has lifted the cube"
-    cube.qpos[:3] = [0.45, -0.12, 0.0]
-    cube.qvel[:] = 0.0
-    assert play(sim, expert, steps=300)
 
 
 def test_it_goes_on_from_where_somebody_else_has_left_the_world(sim):

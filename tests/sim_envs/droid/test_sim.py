@@ -13,7 +13,6 @@ from sim_envs.droid.control import (
     Control,
 )
 from sim_envs.droid.scene import PHYSICS_STEPS
-from sim_envs.droid.shapes import corners
 from sim_envs.droid.station import RESET_JOINTS
 
 VELOCITY, POSITION = Control.JOINT_VELOCITY, Control.JOINT_POSITION
@@ -65,26 +64,6 @@ def test_joint_positions_are_reached_and_kept(open_droid):
     np.testing.assert_allclose(sim.policy_state()[:7], target, atol=0.01)
     sim.advance(np.tile([*target, 0], (30, 1)))
     np.testing.assert_allclose(sim.policy_state()[:7], target, atol=0.01)
-
-
-def test_a_far_target_is_approached_no_faster_than_the_arm_may(open_droid):
-    sim = begun(open_droid, control=POSITION)
-    target = RESET_JOINTS + np.array([1.5, 0, 0, 0, 0, 0, -1.5])
-    speeds = []
-    for _ in range(15):
-        sim.advance(np.array([[*target, 0]]))
-        speeds.append(np.abs(sim.station.data.qvel[:7]))
-    assert (np.max(speeds, axis=0) < np.array(MAX_VELOCITY) * 1.05).all()
-    assert np.max(speeds) > 1.0
-
-
-@pytest.mark.parametrize("control", Control)
-def test_holding_still_for_ten_seconds_does_not_drift(open_droid, control):
-    sim = begun(open_droid, control=control)
-    before = sim.policy_state()
-    hold = np.zeros(8) if control is VELOCITY else np.append(before[:7], 0.0)
-    sim.advance(np.tile(hold, (150, 1)))
-    np.testing.assert_allclose(sim.policy_state(), before, atol=1e-3)
 
 
 def test_the_gripper_closes_and_opens_at_five_centimetres_a_second(open_droid):
@@ -148,15 +127,3 @@ def test_pictures_and_states_are_the_same_bytes_every_time(open_droid):
         return [seen.state.tobytes(), sim.station.data.qpos.tobytes(), *images]
 
     assert played() == played()
-
-
-def test_the_extent_of_every_object_holds_its_pieces(open_droid):
-    for task in ("can_in_mug", "clear_table"):
-        sim = open_droid(task)
-        model = sim.station.model
-        for name, obj in sim.task.objects.items():
-            bodies = [model.body(name).id]
-            geoms = [number for number in range(model.ngeom) if model.geom_bodyid[number] in bodies]
-            half = np.abs(corners(obj.shape)).max(axis=0) + 0.006
-            for geom in geoms:
-                assert (np.abs(model.geom_pos[geom]) <= half).all(), (task, name)

@@ -43,12 +43,9 @@ def changed(tmp_path, path: str, value: Any) -> str:
     [
         ("rubric.0.object", "cub", "object in criterion `reach`: 'cub'; did you mean 'cube'"),
         ("rubric.2.target", "cube", "nothing can be inside 'cube', a box: take a bowl, mug or bin"),
-        ("rubric.0.kind", "reched", "kind 'reched'; did you mean 'reach'"),
         ("rubric.0", {"kind": "opened", "object": "cube", "by": 0.1}, "only a drawer is opened"),
         ("objects.cube.x", [0.9, 1.0], "an unreachable pose.*keep within 0.28 to 0.72 m"),
         ("objects.cube.y", [0.2, 0.1], r"`y` is \[0.2, 0.1\]: give a finite minimum"),
-        ("objects.cube.shape.kind", "bax", "'bax'; did you mean"),
-        ("objects.cube.colour", [0, 0, 0], "colour"),
     ],
 )
 def test_what_is_wrong_with_a_task_file_is_one_line(tmp_path, path, value, complaint):
@@ -133,7 +130,6 @@ def test_wordings_take_turns_and_training_never_shows_those_held_out():
         ({"assets": "standins"}, "leave them out"),
         ({"control_hz": 20}, "control_hz is 20, but DROID's is 15"),
         ({"environment": {"control": "joint_speed", "tasks": ["cube_in_bowl"]}}, "did you mean 'joint_"),
-        ({"environment": {"control": "joint_velocity", "tasks": ["cube"]}}, "did you mean 'cube_in_bowl'"),
     ],
 )
 def test_a_suite_that_contradicts_itself_is_one_line(changes, complaint):

@@ -89,13 +89,6 @@ def test_a_cube_is_on_the_table_then_held_then_has_been_put_in_the_bowl(episode)
     assert memories[-1] == Memory(done=(PUT,), facts=frozenset([PUT.resulting_fact(episode[1][0].nouns)]))
 
 
-def test_asking_on_the_way_changes_nothing_of_the_end(episode, open_droid):
-    actions, told = episode
-    sim = begun(open_droid, "cube_in_bowl")
-    assert sim.advance(actions).success
-    assert sim.truth() == told[-1]
-
-
 def test_what_is_dropped_on_the_way_is_to_be_fetched_from_where_it_lies(open_droid):
     sim = begun(open_droid, "cube_in_bowl")
     _, told = played(sim, until=lambda: sim.rubric.pose("cube").low[2] > 0.13)
@@ -139,14 +132,6 @@ def test_a_text_that_names_what_the_task_does_not_have_is_not_read():
         assert parse_narration(text, nouns) is None
     for text in ("put the cube on the bowl", "put the cube in the bin", "the drawer is open"):
         assert parse_memory(text, nouns) is None
-
-
-def test_prepositions_are_those_of_a_person():
-    phrases = {phrase for name in task_names() for phrase in nouns_of(load_task(name)).phrases}
-    inside = {"bin", "bowl", "blue bowl", "red bowl", "container", "cup", "mug"}
-    on = {"board", "cabinet", "mark", "plate", "table", "tray", "wooden block"}
-    assert {f"in the {place}" for place in inside} == {each for each in phrases if each.startswith("in")}
-    assert {f"on the {place}" for place in on} <= phrases
 
 
 def test_a_task_file_of_ones_own_brings_its_nouns(tmp_path):

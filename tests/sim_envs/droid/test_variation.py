@@ -74,24 +74,6 @@ def test_absent_distractors_are_neither_seen_nor_touched(open_droid):
     np.testing.assert_array_equal(sim.station.data.qpos, before)
 
 
-def test_present_distractors_stand_on_the_table_and_can_be_pushed(open_droid):
-    sim = open_droid(variation=1.0)
-    state = with_distractors(sim, 2)
-    begun(sim, state)
-    data, places = sim.station.data, varied(init_id=state).places
-    table = sim.station.model.geom("table").id
-    touching = {other for pair in data.contact.geom for other in pair if table in pair}
-    bodies = {sim.station.model.body(sim.station.model.geom_bodyid[geom]).name for geom in touching}
-    assert set(places) <= bodies
-    for name, place in places.items():
-        joint = data.joint(name)
-        np.testing.assert_allclose(joint.qpos[:3], [place.x, place.y, 0], atol=0.002)
-        joint.qvel[1] = -1.0
-    sim.advance(np.zeros((10, 8)))
-    for name, place in places.items():
-        assert data.joint(name).qpos[1] < place.y - 0.02
-
-
 @pytest.mark.parametrize("name", task_names())
 def test_distractors_are_of_other_kinds_and_out_of_the_way(name):
     task = load_task(name)

@@ -46,12 +46,6 @@ def test_hf_libero_s_own_places_are_found(tmp_path: Path, place: str) -> None:
     assert (found.name, found.path) == ("hf-libero", tmp_path / place)
 
 
-def test_a_folder_around_the_tree_is_answered_with_the_tree(tmp_path: Path) -> None:
-    tree = _tree(tmp_path / "around" / "libero-assets")
-    with pytest.raises(UsageError, match=f"did you mean '{tree}'"):
-        find_assets(tmp_path / "around")
-
-
 def test_a_misspelt_source_is_answered_with_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"'standin'; did you mean 'standins'\?.*path of a folder"):
         find_assets("standin")

@@ -10,9 +10,6 @@ from sim_envs.libero.experts.expert import Expert
 from sim_envs.libero.experts.scene import ExpertScene, FixtureJoint, Goal
 from sim_envs.libero.experts.skills import SKILLS, opening_for, ordered_goals
 from sim_envs.libero.sim import LiberoSim
-from sim_envs.scripted.motion import GripperMotion, Waypoint
-from sim_envs.scripted.noise import ExpertNoise
-from sim_envs.scripted.poses import Pose
 from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey
 from tests.sim_envs.libero.playing import Attempt, attempt
@@ -158,37 +155,6 @@ def test_a_noisy_expert_intends_what_a_calm_one_would_do_from_there(open_standin
     done = noisy.query(np.empty(8))
     np.testing.assert_array_equal(noisy.intended, calm.query(np.empty(8)))
     assert not np.array_equal(done, noisy.intended)
-
-
-def test_only_waypoints_with_room_are_missed() -> None:
-    here = Pose(position=np.zeros(3), rotation=np.eye(3))
-    path = (Waypoint(pose=here, near=0.02), Waypoint(pose=here, near=0.005), Waypoint(pose=here, near=0.02))
-    motion = GripperMotion(phase=Phase.APPROACH, path=lambda: path, grip=1.0, steps=10)
-    pace, shifts = ExpertNoise(1.0, _key("libero_goal", 0)).motion_variation(motion)
-    assert np.any(shifts[0])
-    assert shifts[0, 2] >= 0.0
-    assert not np.any(shifts[1:])
-    assert 0.5 <= pace <= 1.0
-
-
-def test_closing_fingers_sometimes_miss_and_only_they_do() -> None:
-    closing = np.tile([0.0, 0, 0, 0, 0, 0, 1], (10, 1))
-
-    def grips(phase: Phase) -> set[float]:
-        noise = ExpertNoise(1.0, _key("libero_goal", 0))
-        return {float(noise.disturb(closing, phase)[0][0, 6]) for _ in range(60)}
-
-    assert grips(Phase.GRASP) == {-1.0, 1.0}
-    assert grips(Phase.CARRY) == {1.0}
-
-
-def test_a_goal_about_nothing_that_moves_is_refused(
-    open_standin: OpenSim, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sim = open_standin("libero_goal", 7)
-    monkeypatch.setitem(sim.env.parsed_problem, "goal_state", [["open", "wine_rack_1"]])
-    with pytest.raises(UsageError, match=r"open\(wine_rack_1\): wine_rack_1 has no joint"):
-        Expert(sim)
 
 
 def test_a_task_without_a_skill_is_refused(open_standin: OpenSim, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,7 @@
 import concurrent.futures
 import multiprocessing
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
-import mujoco
 import numpy as np
 import pytest
 
@@ -41,18 +39,6 @@ def test_processes_that_unpack_at_once_agree(tmp_path):
         assert list(pool.map(unpack, [root] * 2)) == [root] * 2
     assert digest(root) == DIGEST
     assert [child.name for child in tmp_path.iterdir()] == ["shared"]
-
-
-def test_every_object_and_scene_compiles(standins):
-    for xml in standins.path.glob("[!r]*/**/*.xml"):
-        mujoco.MjModel.from_xml_path(str(xml))
-
-
-def test_every_file_that_the_tree_names_is_in_it(standins):
-    for xml in standins.path.rglob("*.xml"):
-        for element in ET.parse(xml).iter():
-            if "file" in element.attrib:
-                assert (xml.parent / element.attrib["file"]).is_file()
 
 
 def test_categories_without_a_stand_in_are_named(standins):
@@ -99,13 +85,6 @@ def test_objects_rest_where_and_as_they_rest_with_the_real_assets(open_standin, 
             assert up(data.body_xquat[body]) @ up(expected[3:]) >= np.cos(np.radians(5)), (init_id, name)
 
 
-def test_whole_scenes_are_light(open_standin):
-    for suite, task_id in TASKS:
-        model = open_standin(suite, task_id).env.sim.model._model
-        drawn = np.isin(np.arange(model.nmesh), model.geom_dataid[model.geom_group == 1])
-        assert model.mesh_facenum[drawn].sum() < 25_000  # the real trees': 250,000
-
-
 def test_the_light_robot_moves_as_the_installed_one(standins, tmp_path):
     for part in standins.path.iterdir():
         if part.name != "robosuite":
@@ -121,21 +100,6 @@ def test_the_light_robot_moves_as_the_installed_one(standins, tmp_path):
             faces.append(sim.env.sim.model.nmeshface)
     np.testing.assert_array_equal(*states)
     assert faces[0] * 3 < faces[1]
-
-
-def test_drawers_slide_free_of_their_cabinet_and_knobs_turn(open_standin):
-    sim = open_standin("libero_goal", 0)
-    sim.reset(init_id=0, seed=7, settle_steps=0)
-    model, data = sim.env.sim.model._model, sim.env.sim.data._data
-    data.joint("wooden_cabinet_1_middle_level").qpos = -0.15
-    data.joint("flat_stove_1_button").qpos = 1.0
-    mujoco.mj_forward(model, data)
-    for fixture in ("wooden_cabinet_1", "flat_stove_1"):
-        own = [body for body in range(model.nbody) if model.body(body).name.startswith(fixture)]
-        inside = np.isin(model.geom_bodyid[data.contact.geom], own).all(axis=1)
-        assert not inside.any()
-    assert sim.env._eval_predicate(["open", "wooden_cabinet_1_middle_region"])
-    assert sim.env._eval_predicate(["turnon", "flat_stove_1"])
 
 
 def test_a_task_with_other_objects_is_refused_in_one_line(standins):

@@ -32,18 +32,6 @@ def test_task_ids_follow_libero_not_the_file_listing(golden: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("suite", "task_id", "language"),
-    [
-        ("libero_object", 2, "pick up the salad dressing and place it in the basket"),
-        ("libero_10", 2, "turn on the stove and put the moka pot on it"),
-        ("libero_90", 0, "close the top drawer of the cabinet"),
-    ],
-)
-def test_the_instruction_is_the_one_policies_were_trained_on(suite: str, task_id: int, language: str) -> None:
-    assert get_task(suite, task_id).language == language
-
-
-@pytest.mark.parametrize(
     ("call", "complaint"),
     [
         (lambda: list_tasks("libero-object"), "did you mean 'libero_object'"),

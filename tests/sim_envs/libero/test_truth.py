@@ -60,13 +60,6 @@ def test_a_drawer_is_open_half_open_or_closed_and_closing_it_is_remembered(open_
     assert sim.truth().memory.done == done
 
 
-def test_a_thing_in_an_open_drawer_is_in_it(open_standin):
-    sim = open_standin("libero_10", 3)
-    assert state_of(sim.truth(), "black bowl") == "on the table"
-    put_thing(sim, "akita_black_bowl_1", sim.env.sim.data.get_site_xpos("white_cabinet_1_bottom_region"))
-    assert state_of(sim.truth(), "black bowl") == "in the bottom drawer of the cabinet"
-
-
 def test_a_stove_is_on_or_off_and_success_makes_it_done(open_standin):
     sim = open_standin("libero_10", 2)
     assert state_of(sim.truth(), "stove") == "off"

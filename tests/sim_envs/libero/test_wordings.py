@@ -65,24 +65,3 @@ def test_the_bundled_policy_has_room_for_every_wording(suite):
     for task in list_tasks(suite):
         for words in (*wordings(task.language, "training"), *wordings(task.language, "held_out")):
             assert len(vocabulary.encode(words)) <= LONGEST
-
-
-@pytest.mark.parametrize(
-    ("instruction", "training", "held_out"),
-    [
-        (
-            "pick up the milk and place it in the basket",
-            "the milk goes in the basket",
-            "in the basket goes the milk",
-        ),
-        (
-            "put the yellow and white mug in the microwave and close it",
-            "take the yellow and white mug and put it in the microwave then push it shut",
-            "set the yellow and white mug in the microwave and push it closed",
-        ),
-        ("turn off the stove", "switch off the stove", "switch the stove off"),
-    ],
-)
-def test_how_it_sounds(instruction, training, held_out):
-    assert training in wordings(instruction, "training")
-    assert held_out in wordings(instruction, "held_out")
