@@ -20,7 +20,6 @@ from oxygen.training.statistics import write_statistics
 from oxygen.typing import Params
 from oxygen.weights.adapter import write_adapter
 from oxygen.weights.card import CARD, RECORD, TOKENIZER, card_text
-from oxygen.weights.checkpoint import Stored
 from oxygen.weights.loading import SINGLE_FILE
 from oxygen.weights.safetensors import SUFFIX, open_safetensors, write_safetensors
 
@@ -141,38 +140,25 @@ def restore(checkpoint: Path, template: TrainState) -> TrainState:
         UsageError: It is damaged, or of another model or optimiser.
     """
     file = open_safetensors(checkpoint / STATE_FILE)
-    expected = _flat(template)
-    for path, leaf in expected.items():
-        found = file.tensors.get(path)
-        if found is None or found != _stored(leaf):
-            raise UsageError(f"{checkpoint} holds the state of another training: {path} is {found}")
     leaves = {}
-    for path, leaf in expected.items():
-        array = np.empty(leaf.shape, _file_dtype(leaf))
-        file.read(path, array)
-        leaves[path] = jnp.array(array.astype(leaf.dtype))
-    return jax.tree.unflatten(jax.tree.structure(template), [leaves[path] for path in expected])
+    for path, leaf in _flat(template).items():
+        found = file.tensors.get(path)
+        if found is None or found.shape != leaf.shape:
+            raise UsageError(f"{checkpoint} holds the state of another training: {path} is {found}")
+        leaves[path] = np.empty(leaf.shape, leaf.dtype)
+    for path, array in leaves.items():
+        file.read(path, array)  # counters of older checkpoints are float64
+    return jax.tree.unflatten(jax.tree.structure(template), map(jnp.array, leaves.values()))
 
 
 def _write_tree(file: Path, tree: Any) -> None:
-    arrays = _flat(tree)
-    tensors = {path: _stored(leaf) for path, leaf in arrays.items()}
-    write_safetensors(file, tensors, lambda path, out: np.copyto(out, arrays[path]), {})
+    write_safetensors(file, _flat(tree), {})
 
 
 def _flat(tree: Any) -> dict[str, Any]:
     """Leaves by path, in the tree's order; parameters have openpi's paths."""
     paths, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in paths}
-
-
-def _stored(leaf: Any) -> Stored:
-    return Stored(shape=tuple(leaf.shape), dtype=_file_dtype(leaf).name)
-
-
-def _file_dtype(leaf: Any) -> np.dtype[Any]:
-    """A leaf's type on disk. Checkpoints hold only floats: counters become float64, which is exact."""
-    return np.dtype(np.float64) if jnp.issubdtype(leaf.dtype, jnp.integer) else np.dtype(leaf.dtype)
 
 
 def _card(metadata: PolicyMetadata, step: int) -> str:
