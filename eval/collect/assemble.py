@@ -18,8 +18,8 @@ from eval.collect.store import StoredEpisode
 from eval.collect.tables import arrow_schema, frame_features
 from eval.collect.video_files import VideoFiles
 from oxygen.training import layout
+from oxygen.training.demonstrations import as_array
 from oxygen.training.layout import Feature
-from oxygen.training.tables import as_array
 
 _PARTS = ("data", "videos", "meta")
 """The folders of a dataset. `meta` is put in place last; a folder without it is not a dataset."""

@@ -32,17 +32,14 @@ from oxygen.robots import tokenizer as tokenizers
 from oxygen.robots.transforms import embodiment
 from oxygen.training import checkpoint, layout
 from oxygen.training.demonstrations import Demonstrations
-from oxygen.training.recipe import CHECKPOINTS, Recipe
 from oxygen.training.run import TrainingConfig, train
+from oxygen.training.run_folder import CHECKPOINTS
 from oxygen.training.samples import Mixture
 from oxygen.training.trainer import Schedule
 from sim_envs.suite import Suite, load_object, open_suite, suite_names
 
 _EMBODIMENTS = {"tiny": "libero_compact", "tiny_droid": "droid_compact", "pi05_droid": "droid"}
 """Default robots of models; `libero` for all others."""
-
-_ADAPTER_RATE = 1e-3
-"""Default learning rate of adapters."""
 
 
 def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = None) -> int:
@@ -95,7 +92,7 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
             log_every=options.log_every,
             save_every=options.save_every,
             should_stop=should_stop,
-            on_log=lambda step, numbers: console.print(_line(step, training.recipe, numbers)),
+            on_log=lambda step, numbers: console.print(_line(step, options, numbers)),
         )
         try:
             train(folder, training, mixture, tokenizer, schedule=schedule, on_checkpoint=roll_out)
@@ -112,7 +109,6 @@ def training_of(options: TrainConfig) -> TrainingConfig:
     Raises:
         UsageError: A number is out of range, or a name is unknown.
     """
-    recipe = recipe_of(options)
     tasks = [load(LanguageTaskConfig, name) for name in options.language_tasks]
     if options.texts_only and options.start_from is None:
         raise UsageError("--texts-only needs a trained policy: give --start-from, such as tiny")
@@ -123,12 +119,10 @@ def training_of(options: TrainConfig) -> TrainingConfig:
         model=preset(options.model),
         embodiment=options.embodiment or _EMBODIMENTS.get(options.model, "libero"),
         tasks=tuple(language_task(task) for task in tasks),
-        recipe=recipe,
-        data=options.data,
+        options=options,
         start_from=None if start is None else start.weights,
         norm_stats=_norm_stats(options, start),
         wordings=_training_wordings(options.data) if options.wordings == "training" else {},
-        options=options.model_dump(mode="json"),
         base=None if options.adapter is None else _base_card(options),
     )
 
@@ -165,23 +159,6 @@ def _of_policy(options: TrainConfig) -> TrainConfig:
 def _base_card(options: TrainConfig) -> dict[str, Any]:
     """The fields of a card that repeat the adapter's policy."""
     return _adapted_policy(options).model_dump(mode="json", exclude_none=True, exclude_defaults=True)
-
-
-def recipe_of(options: TrainConfig) -> Recipe:
-    """The recipe of these options; None keeps a default.
-
-    Raises:
-        UsageError: A number is out of range.
-    """
-    fields = [field.name for field in dataclasses.fields(Recipe) if field.name in TrainConfig.model_fields]
-    given: dict[str, Any] = {name: getattr(options, name) for name in fields}
-    if options.text_rows is None:
-        only_texts = options.texts_only or options.adapter is not None
-        given["text_rows"] = options.batch if only_texts else max(1, options.batch // 4)
-    if options.adapter is not None:
-        given["optimiser"] = options.optimiser or "adamw"
-        given["learning_rate"] = _ADAPTER_RATE if options.learning_rate is None else options.learning_rate
-    return Recipe(**{name: value for name, value in given.items() if value is not None})
 
 
 def rollouts_of(options: TrainConfig) -> RunConfig | None:
@@ -291,13 +268,13 @@ def _success_rates(config: RunConfig, folder: Path, num_envs: int) -> Mapping[st
     return {f"{suite}_pc_success": rate for suite, rate in rates.items() if rate is not None}
 
 
-def _line(step: int, recipe: Recipe, numbers: Mapping[str, float]) -> str:
+def _line(step: int, options: TrainConfig, numbers: Mapping[str, float]) -> str:
     """Progress, metrics and, except for rollouts and the last step, the remaining time without rollouts."""
     shown = [f"{name.replace('_', ' ')} {number:.4g}" for name, number in sorted(numbers.items())]
     rate, left = numbers.get("samples_per_s"), ""
-    if rate is not None and step < recipe.steps:
-        left = f"{dt.timedelta(seconds=round((recipe.steps - step) * recipe.batch / rate))} left"
-    return f"{step:>7}/{recipe.steps}  {left:>12}  {', '.join(shown)}"
+    if rate is not None and step < options.steps:
+        left = f"{dt.timedelta(seconds=round((options.steps - step) * options.batch / rate))} left"
+    return f"{step:>7}/{options.steps}  {left:>12}  {', '.join(shown)}"
 
 
 def _print_how_to_resume(

@@ -40,7 +40,7 @@ class PolicyMetadata:
         statistics: Normalisation statistics of the demonstrations.
         tokenizer: The SentencePiece model.
         tasks: The language tasks it was trained on.
-        record: Further entries of `training.json`, such as the recipe and the demonstrations.
+        record: Further entries of `training.json`, such as the hyperparameters and the demonstrations.
         base: For an adapter, the card of the policy that it belongs to; None for a policy.
     """
 
@@ -66,8 +66,7 @@ def save(folder: Path, state: TrainState, metadata: PolicyMetadata) -> Path:
     draft = target.with_name(f"{target.name}.partial")
     shutil.rmtree(draft, ignore_errors=True)
     try:
-        write = write_policy if metadata.base is None else write_adapter_policy
-        write(draft, state.average, metadata, step=int(state.step))
+        write_policy(draft, state.average, metadata, step=int(state.step))
         _write_tree(draft / STATE_FILE, state)
         draft.rename(target)
     finally:
@@ -79,41 +78,47 @@ def save(folder: Path, state: TrainState, metadata: PolicyMetadata) -> Path:
 
 
 def write_policy(folder: Path, params: Params, metadata: PolicyMetadata, *, step: int) -> None:
-    """Write a policy folder: parameters, statistics, tokenizer, `policy.yaml` and `training.json`."""
+    """Write a policy folder: parameters, statistics, tokenizer, `policy.yaml` and `training.json`.
+
+    For an adapter, it holds the adapter with its card, and a `policy.yaml` that puts it on its policy.
+    """
     folder.mkdir(parents=True)
-    _write_tree(folder / SINGLE_FILE, params)
+    tasks = {task.name: task.prompt for task in metadata.tasks}
+    if metadata.base is None:
+        _write_tree(folder / SINGLE_FILE, params)
+        (folder / TOKENIZER).write_bytes(metadata.tokenizer)
+        card: dict[str, Any] = {
+            "name": f"{metadata.model.name}-trained",
+            "kind": "oxygen",
+            "description": f"Trained here for {step} steps; see {RECORD}.",
+            "model": metadata.model.name,
+            "embodiment": metadata.embodiment,
+            "weights": ".",
+            "tokenizer": TOKENIZER,
+            "language_tasks": tasks,
+        }
+    else:
+        base, rank = metadata.base, metadata.record["recipe"]["adapter"]
+        about = {
+            "rank": rank,
+            "alpha": rank,
+            "mask": "exact",
+            "base_checkpoint": base.get("weights"),
+            "language_tasks": tasks,
+            "training_step": step,
+        }
+        write_adapter(
+            folder / ADAPTER, {path: np.asarray(leaf) for path, leaf in _flat(params).items()}, about
+        )
+        card = {
+            **base,
+            "name": f"{metadata.model.name}-adapter",
+            "description": f"{base.get('name')} with an adapter trained here for {step} steps; see {RECORD}.",
+            "language_tasks": tasks,
+            "adapter": ADAPTER,
+        }
+    (folder / CARD).write_text(card_text(card), encoding="utf-8")
     write_statistics(folder / "assets" / metadata.asset_id / FILE_NAME, metadata.statistics)
-    (folder / TOKENIZER).write_bytes(metadata.tokenizer)
-    (folder / CARD).write_text(_card(metadata, step), encoding="utf-8")
-    _write_record(folder, metadata, step)
-
-
-def write_adapter_policy(folder: Path, params: Params, metadata: PolicyMetadata, *, step: int) -> None:
-    """Write an adapter with its card, and a `policy.yaml` that puts it on the policy it belongs to."""
-    folder.mkdir(parents=True)
-    base, tasks = metadata.base or {}, {task.name: task.prompt for task in metadata.tasks}
-    rank = metadata.record["recipe"]["adapter"]
-    card = {
-        "rank": rank,
-        "alpha": rank,
-        "mask": "exact",
-        "base_checkpoint": base.get("weights"),
-        "language_tasks": tasks,
-        "training_step": step,
-    }
-    arrays = {path: np.asarray(leaf) for path, leaf in _flat(params).items()}
-    write_adapter(folder / ADAPTER, arrays, card)
-    named = {
-        "name": f"{metadata.model.name}-adapter",
-        "description": f"{base.get('name')} with an adapter trained here for {step} steps; see {RECORD}.",
-    }
-    own = {"language_tasks": tasks, "adapter": ADAPTER}
-    (folder / CARD).write_text(card_text({**base, **named, **own}), encoding="utf-8")
-    write_statistics(folder / "assets" / metadata.asset_id / FILE_NAME, metadata.statistics)
-    _write_record(folder, metadata, step)
-
-
-def _write_record(folder: Path, metadata: PolicyMetadata, step: int) -> None:
     record = {"step": step, **metadata.record, "model": dataclasses.asdict(metadata.model)}
     (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
@@ -159,18 +164,3 @@ def _flat(tree: Any) -> dict[str, Any]:
     """Leaves by path, in the tree's order; parameters have openpi's paths."""
     paths, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in paths}
-
-
-def _card(metadata: PolicyMetadata, step: int) -> str:
-    return card_text(
-        {
-            "name": f"{metadata.model.name}-trained",
-            "kind": "oxygen",
-            "description": f"Trained here for {step} steps; see {RECORD}.",
-            "model": metadata.model.name,
-            "embodiment": metadata.embodiment,
-            "weights": ".",
-            "tokenizer": TOKENIZER,
-            "language_tasks": {task.name: task.prompt for task in metadata.tasks},
-        }
-    )

@@ -10,7 +10,6 @@ import numpy as np
 
 from configs.errors import UsageError
 from configs.paths import regular
-from oxygen.typing import Float
 from oxygen.weights.layout import Stored
 
 SUFFIX = ".safetensors"
@@ -25,7 +24,7 @@ class SafetensorsFile:
     file: Path
     tensors: Mapping[str, Stored]
 
-    def read(self, path: str, out: Float[np.ndarray, "..."]) -> None:
+    def read(self, path: str, out: np.ndarray) -> None:
         """See `Checkpoint.read`."""
         from safetensors import SafetensorError, safe_open
 

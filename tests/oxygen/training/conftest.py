@@ -7,11 +7,11 @@ import jax
 import numpy as np
 import pytest
 
+from configs.training import TrainConfig
 from oxygen.model.config import PRESETS
 from oxygen.robots import tokenizer
 from oxygen.serving.arrivals import EveryN
 from oxygen.serving.language import LanguageTask
-from oxygen.training.recipe import Recipe
 from oxygen.training.run import TrainingConfig
 from oxygen.training.samples import Samples
 from tests.oxygen.conftest import SMALL
@@ -32,9 +32,11 @@ TASKS = (
     LanguageTask(name="memory", prompt="Remember: ", arrivals=EveryN(n=2), max_tokens=24),
 )
 
-RECIPE = Recipe(
+RECIPE = TrainConfig(
+    data=("in memory",),
     steps=260,
     batch=8,
+    text_rows=8,
     draws=4,
     learning_rate=3e-3,
     warm_up=20,
@@ -46,6 +48,12 @@ RECIPE = Recipe(
     saturation=0.0,
     state_noise=0.0,
 )
+
+
+def changed(options: TrainConfig, **changes: Any) -> TrainConfig:
+    """Options with some of them changed, and checked."""
+    return TrainConfig(**{**options.model_dump(exclude_unset=True), **changes})
+
 
 THINGS = ("alphabet soup", "cream cheese", "milk", "butter", "ketchup", "orange juice", "bowl", "mug")
 
@@ -100,8 +108,7 @@ def training(**recipe) -> TrainingConfig:
         model=MODEL,
         embodiment="libero",
         tasks=TASKS,
-        recipe=dataclasses.replace(RECIPE, **recipe),
-        data=("in memory",),
+        options=changed(RECIPE, **recipe),
         wordings={"pick up the milk": ("pick up the milk", "take the milk")},
     )
 

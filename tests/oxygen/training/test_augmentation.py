@@ -1,19 +1,17 @@
 """Varied images: still images, all different, and the same for the same key."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from configs.training import TrainConfig
 from oxygen.robots.transforms import LIBERO_COMPACT, Transform
 from oxygen.training.augmentation import augment
 from oxygen.training.batches import TrainingBatches
-from oxygen.training.recipe import Recipe
 from oxygen.training.samples import Mixture
 from oxygen.training.statistics import measure, norms_of
 from tests.oxygen.compiling import COMPILED_SOON
-from tests.oxygen.training.conftest import MODEL, RECIPE, VOCABULARY, samples
+from tests.oxygen.training.conftest import MODEL, RECIPE, VOCABULARY, changed, samples
 
 IMAGES = jnp.asarray(np.random.default_rng(0).integers(0, 256, (3, 2, 50, 50, 3), dtype=np.uint8))
 
@@ -22,7 +20,7 @@ compiled = jax.jit(augment, static_argnums=2, compiler_options=COMPILED_SOON)
 
 
 def varied(seed, **how):
-    return np.asarray(compiled(jax.random.key(seed), IMAGES, Recipe(steps=1, **how)))
+    return np.asarray(compiled(jax.random.key(seed), IMAGES, TrainConfig(steps=1, **how)))
 
 
 def test_nothing_is_varied_when_nothing_is_asked_for():
@@ -52,7 +50,7 @@ def test_every_image_is_moved_by_itself_and_by_no_more_than_told():
 
 def test_brightness_moves_all_pixels_of_an_image_alike():
     grey = jnp.full((8, 1, 4, 4, 3), 128, jnp.uint8)
-    how = dataclasses.replace(RECIPE, brightness=0.2)
+    how = changed(RECIPE, brightness=0.2)
     lit = np.asarray(compiled(jax.random.key(0), grey, how)).reshape(8, -1)
     assert (lit == lit[:, :1]).all()
     assert len(set(lit[:, 0].tolist())) == 8
@@ -62,7 +60,7 @@ def test_brightness_moves_all_pixels_of_an_image_alike():
 def slopes(kind, offsets):
     """By how much each image's distances from 128 were scaled, when it holds 128 plus these offsets."""
     images = jnp.broadcast_to(jnp.asarray(128 + offsets, jnp.uint8), (8, 1, *offsets.shape))
-    how = dataclasses.replace(RECIPE, **{kind: 0.3})
+    how = changed(RECIPE, **{kind: 0.3})
     found = np.asarray(compiled(jax.random.key(0), images, how)).astype(float) - 128
     scales = (found * offsets).sum(axis=(1, 2, 3, 4)) / (offsets * offsets).sum()
     np.testing.assert_allclose(found, scales[:, None, None, None, None] * offsets, atol=0.6)  # whole numbers
@@ -93,7 +91,7 @@ def bins(state):
         transform=Transform(embodiment=LIBERO_COMPACT, norms=norms_of(measure(mixture))),
         tokenizer=VOCABULARY,
         tasks=(),
-        recipe=dataclasses.replace(RECIPE, state_noise=state),
+        options=changed(RECIPE, state_noise=state),
     )
     level = {VOCABULARY.byte(number): number for number in range(256)}
     batches = [taught.batch(number) for number in range(20)]

@@ -24,7 +24,7 @@ from oxygen.training.samples import Mixture
 from oxygen.training.statistics import measure, norms_of
 from oxygen.training.trainer import Schedule
 from tests.oxygen.compiling import COMPILED_SOON, compile_soon
-from tests.oxygen.training.conftest import MODEL, RECIPE, TASKS, VOCABULARY, samples, training
+from tests.oxygen.training.conftest import MODEL, RECIPE, TASKS, VOCABULARY, changed, samples, training
 
 DEEP = dataclasses.replace(
     MODEL,
@@ -34,7 +34,7 @@ DEEP = dataclasses.replace(
 """Of two layers, so that the last one can be told from the first."""
 
 STEPS = 40
-TEXTS_ONLY = dataclasses.replace(RECIPE, texts_only=True, warm_up=2, steps=STEPS, learning_rate=0.03, ema=0.5)
+TEXTS_ONLY = changed(RECIPE, texts_only=True, warm_up=2, steps=STEPS, learning_rate=0.03, ema=0.5)
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def batches():
     mixture = Mixture((samples(8),))
     transform = Transform(embodiment=LIBERO, norms=norms_of(measure(mixture)))
     return TrainingBatches(
-        mixture, model=DEEP, transform=transform, tokenizer=VOCABULARY, tasks=TASKS, recipe=TEXTS_ONLY
+        mixture, model=DEEP, transform=transform, tokenizer=VOCABULARY, tasks=TASKS, options=TEXTS_ONLY
     )
 
 
@@ -61,10 +61,10 @@ def as_users_have_it(patch: pytest.MonkeyPatch) -> None:
 def learnt(request, batches):
     """The losses of a few steps, the parameters before them, and the state after."""
     name, compiled = request.param
-    recipe = dataclasses.replace(TEXTS_ONLY, optimiser=name)
+    recipe = changed(TEXTS_ONLY, optimiser=name)
     with pytest.MonkeyPatch.context() as patch:
         compiled(patch)
-        step = make_step(Objective(model=DEEP, recipe=recipe, tasks=batches.tasks, layout=batches.layout))
+        step = make_step(Objective(model=DEEP, options=recipe, tasks=batches.tasks, layout=batches.layout))
     before = initial_params(DEEP, 0)
     state, losses = init_state(before, recipe), []
     for number in range(STEPS):
@@ -118,7 +118,7 @@ def test_actions_are_the_same_to_the_last_bit(learnt, batches):
 
 def test_texts_only_excludes_rows_without_texts():
     with pytest.raises(UsageError, match="text_rows is 2 of a batch of 8; leave it out"):
-        dataclasses.replace(TEXTS_ONLY, text_rows=2)
+        only_texts("some/checkpoint", text_rows=2)
 
 
 @pytest.fixture(scope="module")
@@ -130,8 +130,8 @@ def start(tmp_path_factory) -> str:
 
 
 def only_texts(start: str, **changes):
-    recipe = dataclasses.replace(RECIPE, **{"texts_only": True, "steps": 30, **changes})
-    return dataclasses.replace(training(), recipe=recipe, start_from=start, norm_stats=start)
+    recipe = changed(RECIPE, **{"texts_only": True, "steps": 30, **changes})
+    return dataclasses.replace(training(), options=recipe, start_from=start, norm_stats=start)
 
 
 @pytest.mark.slow

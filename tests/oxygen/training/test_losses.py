@@ -14,7 +14,7 @@ from oxygen.training.losses import Objective, flow_loss, sample_flow_times, text
 from oxygen.training.samples import Mixture
 from oxygen.training.statistics import measure, norms_of
 from tests.oxygen.compiling import COMPILED_SOON
-from tests.oxygen.training.conftest import MODEL, RECIPE, TASKS, VOCABULARY, samples
+from tests.oxygen.training.conftest import MODEL, RECIPE, TASKS, VOCABULARY, changed, samples
 
 KEY = jax.random.key(3)
 
@@ -33,7 +33,7 @@ def batches():
     mixture = Mixture((samples(8),))
     transform = Transform(embodiment=LIBERO, norms=norms_of(measure(mixture)))
     return TrainingBatches(
-        mixture, model=DEEP, transform=transform, tokenizer=VOCABULARY, tasks=TASKS, recipe=RECIPE
+        mixture, model=DEEP, transform=transform, tokenizer=VOCABULARY, tasks=TASKS, options=RECIPE
     )
 
 
@@ -45,7 +45,7 @@ def parameters():
 def objective(batches, **recipe):
     return Objective(
         model=DEEP,
-        recipe=dataclasses.replace(RECIPE, **recipe),
+        options=changed(RECIPE, **recipe),
         tasks=batches.tasks,
         layout=batches.layout,
     )

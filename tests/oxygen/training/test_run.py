@@ -15,9 +15,8 @@ from oxygen.robots.transforms import LIBERO
 from oxygen.training import checkpoint
 from oxygen.training.batches import TrainingBatches
 from oxygen.training.logs import CURVES, read_log
-from oxygen.training.recipe import RUN_FILE
 from oxygen.training.run import TrainingConfig, train
-from oxygen.training.run_folder import read_options
+from oxygen.training.run_folder import RUN_FILE, read_options
 from oxygen.training.samples import Mixture
 from oxygen.training.statistics import measure, norms_of
 from oxygen.training.trainer import Schedule
@@ -102,8 +101,8 @@ def test_a_folder_stores_its_options_which_are_not_part_of_its_identity(mixture,
 
 def test_a_folder_holds_one_training(trained, mixture):
     folder, _ = trained
-    with pytest.raises(UsageError, match=r"recipe\.batch = 8, not 4"):
-        train(folder, short(batch=4), mixture, VOCABULARY)
+    with pytest.raises(UsageError, match=r"recipe\.batch = 8, not 16"):
+        train(folder, short(batch=16), mixture, VOCABULARY)
 
 
 def test_training_does_not_resume_with_changed_demonstrations(trained, mixture):

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.errors import UsageError
+from configs.training import TrainConfig
 from oxygen.robots.transforms import LIBERO, LIBERO_STATE, Transform
 from oxygen.training.batches import TrainingBatches, text_targets
 from oxygen.training.demonstrations import Demonstrations
-from oxygen.training.recipe import Recipe
 from oxygen.training.samples import Mixture, shuffled_rows
 from oxygen.training.statistics import measure, norms_of
-from tests.oxygen.training.conftest import MODEL, RECIPE, TASKS, VOCABULARY, samples
+from tests.oxygen.training.conftest import MODEL, RECIPE, TASKS, VOCABULARY, changed, samples
 
 
 @given(seed=st.integers(0, 99), size=st.integers(1, 20), total=st.integers(1, 30))
@@ -54,7 +54,7 @@ def test_datasets_of_different_shapes_do_not_mix():
         Mixture((samples(3), samples(3, horizon=20)))
 
 
-def changed(**arrays):
+def broken(**arrays):
     """Good samples, some of their arrays changed by a function."""
     good = samples(4)
     return dataclasses.replace(good, **{name: change(getattr(good, name)) for name, change in arrays.items()})
@@ -86,7 +86,7 @@ def with_value(array, value):
 def test_invalid_arrays_are_a_one_line_error(arrays, message, monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests
     with pytest.raises(UsageError, match=message) as caught:
-        changed(**arrays)
+        broken(**arrays)
     assert "\n" not in str(caught.value)
 
 
@@ -95,11 +95,11 @@ def test_invalid_arrays_are_a_one_line_error(arrays, message, monkeypatch):
 )
 def test_images_must_have_the_models_size_and_cameras(images):
     with pytest.raises(UsageError, match="small-for-training takes image, wrist_image at 28x28"):
-        training_batches(parts=(changed(images=images),))
+        training_batches(parts=(broken(images=images),))
 
 
 def training_batches(
-    recipe: Recipe = RECIPE, robot=LIBERO, parts=None, wordings=None, model=MODEL
+    recipe: TrainConfig = RECIPE, robot=LIBERO, parts=None, wordings=None, model=MODEL
 ) -> TrainingBatches:
     mixture = Mixture(parts or (samples(8),), wordings or {})
     return TrainingBatches(
@@ -108,7 +108,7 @@ def training_batches(
         transform=Transform(embodiment=robot, norms=norms_of(measure(mixture))),
         tokenizer=VOCABULARY,
         tasks=TASKS,
-        recipe=recipe,
+        options=recipe,
     )
 
 
@@ -130,7 +130,7 @@ def test_a_batch_equals_the_policys_own_inputs():
 
 
 def test_a_batch_is_a_function_of_seed_and_number():
-    noisy = dataclasses.replace(RECIPE, state_noise=0.3)
+    noisy = changed(RECIPE, state_noise=0.3)
     model = dataclasses.replace(MODEL, prompt_buckets=(64,))
 
     def batch(seed, number):
@@ -141,7 +141,7 @@ def test_a_batch_is_a_function_of_seed_and_number():
             transform=Transform(embodiment=LIBERO_STATE, norms=norms_of(measure(mixture))),
             tokenizer=VOCABULARY,
             tasks=TASKS,
-            recipe=dataclasses.replace(noisy, seed=seed),
+            options=changed(noisy, seed=seed),
         )
         return np.asarray(data.batch(number).prompt).tobytes()
 
@@ -165,7 +165,7 @@ def test_the_wording_of_an_instruction_is_sampled_anew_in_every_batch():
     again = training_batches(wordings={soup[0]: soup})
     assert instructions_of(again, 17) == batches[17]
     assert [
-        instructions_of(training_batches(dataclasses.replace(RECIPE, seed=1), wordings={soup[0]: soup}), n)
+        instructions_of(training_batches(changed(RECIPE, seed=1), wordings={soup[0]: soup}), n)
         for n in range(20)
     ] != batches
 
@@ -176,16 +176,14 @@ def test_an_instruction_without_any_wording_is_refused():
 
 
 def test_only_some_rows_of_a_batch_need_texts():
-    assert training_batches(dataclasses.replace(RECIPE, text_rows=3)).batch(0).text_tokens.shape[0] == 3
+    assert training_batches(changed(RECIPE, text_rows=3)).batch(0).text_tokens.shape[0] == 3
 
 
 def test_rows_without_texts_are_frames_that_have_actions():
     whole = samples(8)
     valid = whole.valid.copy()
     valid[::2] = False
-    data = training_batches(
-        dataclasses.replace(RECIPE, text_rows=2), parts=(dataclasses.replace(whole, valid=valid),)
-    )
+    data = training_batches(changed(RECIPE, text_rows=2), parts=(dataclasses.replace(whole, valid=valid),))
     batches = [np.asarray(data.batch(number).valid).any(axis=1) for number in range(8)]
     assert all(acting[2:].all() for acting in batches)
     with_text = np.concatenate([acting[:2] for acting in batches])
