@@ -25,6 +25,7 @@ class CollectionConsole:
 
     def __init__(self, config: CollectConfig, jobs: Sequence[Job], dataset: Path) -> None:
         self._rich = TextConsole()
+        self.print = self._rich.print
         self._dataset = dataset
         self._kept = " and are among them" if config.keep_failures else ""
         noise = f", noise {config.expert_noise:g}" if config.expert_noise else ""
@@ -76,21 +77,6 @@ class CollectionConsole:
             (bar,) = self._progress.tasks
             count = f"{len(self._reports)} of {pluralize(int(bar.total or 0), 'episode')}"
             self._rich.print(f"{count}, {self._status()}", soft_wrap=True)
-
-    def interrupted(self) -> None:
-        """Print how to resume."""
-        self._rich.print(
-            f"Interrupted: {pluralize(len(self._reports), 'more episode')} kept. "
-            "The same command completes the rest."
-        )
-
-    def nothing_kept(self) -> None:
-        """Print that no episode was kept."""
-        self._rich.print("No episode succeeded, so there is no dataset.")
-
-    def assembling(self, count: int) -> None:
-        """Print that the dataset is being written."""
-        self._rich.print(f"Writing {pluralize(count, 'demonstration')} …")
 
     def conclude(self, counts: Mapping[str, int], errors: int, sheet: Path) -> None:
         """Print a summary of the dataset."""

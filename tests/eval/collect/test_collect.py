@@ -14,7 +14,7 @@ import pytest
 
 from configs.errors import UsageError
 from eval.collect.collection import INCOMPLETE
-from eval.collect.playing import CollectionContext, DemonstrationPlayer
+from eval.collect.playing import DemonstrationPlayer
 from eval.collect.store import EpisodeStore
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
@@ -147,9 +147,8 @@ def test_a_policy_that_cannot_be_opened_is_the_users_error(tmp_path):
     source = FakeDemonstrationSource(no_policy="no such weights")
     with pytest.raises(UsageError, match="no such weights"):
         collect(tmp_path, source=source)
-    context = CollectionContext(source=source, store=EpisodeStore(tmp_path), config=config())
+    player = DemonstrationPlayer(simulation=source, store=EpisodeStore(tmp_path), config=config())
     _, theirs = multiprocessing.Pipe()
-    player = DemonstrationPlayer(context=context, source=None)
     with pytest.raises(UsageError, match="no such weights"), player.open(PipeConnection(0, theirs)):
         pass
 

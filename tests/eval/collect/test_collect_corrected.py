@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from eval.collect.corrected import CorrectedLearner
+from eval.collect.demonstrators import CorrectedLearner
 from oxygen.policy.reply import EpisodeEnd, Reply
 from sim_envs.libero.conventions import LIBERO_INTERFACE
 from sim_envs.world import EpisodeKey, Observation

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval.collect.labels import action_labels, learnable
+from eval.collect.episode import action_labels, learnable
 
 
 def chunk(query: int) -> np.ndarray:
