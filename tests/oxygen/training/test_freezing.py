@@ -116,11 +116,6 @@ def test_actions_are_the_same_to_the_last_bit(learnt, batches):
     np.testing.assert_array_equal(was, now)
 
 
-def test_texts_only_excludes_rows_without_texts():
-    with pytest.raises(UsageError, match="text_rows is 2 of a batch of 8; leave it out"):
-        only_texts("some/checkpoint", text_rows=2)
-
-
 @pytest.fixture(scope="module")
 def start(tmp_path_factory) -> str:
     """A checkpoint to start from."""

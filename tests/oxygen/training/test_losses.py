@@ -10,7 +10,7 @@ import pytest
 from oxygen.robots.transforms import LIBERO, Transform
 from oxygen.training.batches import TrainingBatches
 from oxygen.training.initialisation import initial_params
-from oxygen.training.losses import Objective, flow_loss, sample_flow_times, text_loss
+from oxygen.training.losses import Objective, flow_loss, sample_flow_times
 from oxygen.training.samples import Mixture
 from oxygen.training.statistics import measure, norms_of
 from tests.oxygen.compiling import COMPILED_SOON
@@ -134,17 +134,6 @@ def test_actions_beyond_the_episode_are_masked(batches):
     assert float(flow_loss(velocity, jnp.where(inside, target, 9.0), batch)) == loss
     assert float(flow_loss(velocity, jnp.where(inside, 9.0, target), batch)) == pytest.approx(81.0)
     assert loss == pytest.approx(np.mean(np.square(np.asarray(target)).mean((1, 3))[inside[:, 0, :, 0]]))
-
-
-def test_a_missing_text_adds_no_loss():
-    logits = jnp.asarray(np.random.default_rng(0).normal(size=(2, 5, 768)), jnp.float32)
-    targets = jnp.full((2, 5), 7, jnp.int32)
-    mask = jnp.asarray([[True] * 5, [False] * 5])
-    loss = jax.jit(text_loss, compiler_options=COMPILED_SOON)
-    first_row = loss(logits[:1], targets[:1], mask[:1])
-    both = loss(logits, targets, mask)
-    assert float(both["loss"]) == pytest.approx(float(first_row["loss"]))
-    assert float(loss(logits, targets, jnp.zeros_like(mask))["loss"]) == 0
 
 
 @pytest.mark.slow

@@ -26,11 +26,6 @@ def test_every_epoch_shows_every_frame_once(seed, size, total):
         assert sorted(rows[epoch * total : (epoch + 1) * total]) == list(range(total))
 
 
-def test_every_epoch_and_seed_has_another_order():
-    orders = [shuffled_rows(seed, batch, 50, 50).tolist() for seed in (0, 1) for batch in (0, 1)]
-    assert len(set(map(tuple, orders))) == 4
-
-
 def test_a_mixture_concatenates_its_parts():
     parts = samples(5, seed=0), samples(3, seed=1)
     mixture = Mixture(parts)
@@ -170,15 +165,6 @@ def test_the_wording_of_an_instruction_is_sampled_anew_in_every_batch():
     ] != batches
 
 
-def test_an_instruction_without_any_wording_is_refused():
-    with pytest.raises(UsageError, match="'pick up the milk' has no wordings"):
-        training_batches(wordings={"pick up the milk": ()})
-
-
-def test_only_some_rows_of_a_batch_need_texts():
-    assert training_batches(changed(RECIPE, text_rows=3)).batch(0).text_tokens.shape[0] == 3
-
-
 def test_rows_without_texts_are_frames_that_have_actions():
     whole = samples(8)
     valid = whole.valid.copy()
@@ -212,16 +198,6 @@ def test_a_language_task_without_texts_is_refused():
     without = dataclasses.replace(samples(4), texts={"memory": ("Done.",) * 4})
     with pytest.raises(UsageError, match="'narration'"):
         training_batches(parts=(without,))
-
-
-def test_chunks_shorter_than_the_models_are_refused():
-    with pytest.raises(UsageError, match="chunks of 4 actions"):
-        training_batches(parts=(samples(4, horizon=4),))
-
-
-def test_a_tokenizer_with_more_tokens_than_the_model_has_embeddings_is_refused():
-    with pytest.raises(UsageError, match="the tokenizer has 768 tokens, small-for-training 700 embeddings"):
-        training_batches(model=dataclasses.replace(MODEL, vocab_size=700))
 
 
 class Recorded:
