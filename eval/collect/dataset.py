@@ -88,15 +88,26 @@ class _Writer:
     def add(self, episode: StoredEpisode) -> None:
         rows = episode.rows()
         count, number = rows.num_rows, len(self._episodes)
-        placed = self._placed(rows, episode.language)
-        numbers = self._numbers_of(placed)
+        placed = {
+            "episode_index": np.full(count, number),
+            "index": self._frames + np.arange(count),
+            "task_index": np.full(count, self._tasks[episode.language]),
+        }
+        columns = [pa.array(placed[each]) if each in placed else rows[each] for each in self._schema.names]
+        table = pa.Table.from_arrays(columns, schema=self._schema)
+        # Statistics are of LeRobot's numeric columns; of actions, over those that are not padded.
+        names = [
+            name for name in table.schema.names if name == layout.PADDED or not name.startswith(layout.OWN)
+        ]
+        texts = ("string", "image", "video")
+        numbers = table.select([name for name in names if self._features[name]["dtype"] not in texts])
         found = _statistics(numbers, episode.histograms, self._features)
         self._episodes.append(
             {
                 "episode_index": number,
                 "tasks": [episode.language],
                 "length": count,
-                **self._table.add(placed),
+                **self._table.add(table),
                 "dataset_from_index": self._frames,
                 "dataset_to_index": self._frames + count,
                 **{name: value for video in self._videos for name, value in video.add(rows).items()},
@@ -130,27 +141,6 @@ class _Writer:
         }
         self._write_json(layout.STATS, _statistics(everything, histograms, self._features))
         self._write_json(layout.INFO, self._info())
-
-    def _placed(self, rows: pa.Table, language: str) -> pa.Table:
-        """The rows as the dataset stores them, with the columns that depend on the episode's position."""
-        count = rows.num_rows
-        index = {
-            "episode_index": np.full(count, len(self._episodes)),
-            "index": self._frames + np.arange(count),
-            "task_index": np.full(count, self._tasks[language]),
-        }
-        columns = [
-            pa.array(index[name]) if name in index else rows.column(name) for name in self._schema.names
-        ]
-        return pa.Table.from_arrays(columns, schema=self._schema)
-
-    def _numbers_of(self, placed: pa.Table) -> pa.Table:
-        """The numeric columns that get statistics (our own ones do not), and which actions are padded."""
-        texts = ("string", "image", "video")
-        names = [name for name in placed.schema.names if self._features[name]["dtype"] not in texts]
-        return placed.select(
-            [name for name in names if name == layout.PADDED or not name.startswith(layout.OWN)]
-        )
 
     def _info(self) -> dict[str, Any]:
         whole = self._fps == int(self._fps)

@@ -48,10 +48,8 @@ class Objective:
             key: For augmentation, noise and flow times.
             base: The model that an adapter belongs to.
         """
-        if base is not None:
-            return self._adapter_loss(params, base, batch, key)
-        if self.options.texts_only:
-            return self._text_only_loss(frozen_for_actions(params), batch, key)
+        if not self.options.trains_actions:
+            return self._text_only_loss(params, base, batch, key)
         augment_key, time_key, noise_key = jax.random.split(key, 3)
         images = augment(augment_key, batch.images, self.options)
         times = sample_flow_times(time_key, (len(images), self.options.draws))
@@ -66,24 +64,20 @@ class Objective:
         text, metrics = self._text_loss(weights, prefix, batch)
         return flow + text, {"loss": flow + text, "flow_loss": flow, **metrics}
 
-    def _text_only_loss(self, params: Params, batch: Batch, key: Array) -> tuple[Float32[Array, ""], Metrics]:
-        images = augment(key, batch.images, self.options)
-        weights = pi05.weights_at(params, self.model, jnp.ones(1))
-        prefix = prefill_observations(weights, self.model, images, batch.prompt, batch.length)
-        text, metrics = self._text_loss(weights, prefix, batch)
-        return text, {"loss": text, **metrics}
-
-    def _adapter_loss(
-        self, params: Params, base: pi05.Weights, batch: Batch, key: Array
+    def _text_only_loss(
+        self, params: Params, base: pi05.Weights | None, batch: Batch, key: Array
     ) -> tuple[Float32[Array, ""], Metrics]:
-        """The texts' loss where a text's own tokens go through the adapter and the prefix does not."""
+        """The texts' loss. With an adapter, a text's own tokens go through it and the prefix does not."""
         images = augment(key, batch.images, self.options)
-        prefix = prefill_observations(base, self.model, images, batch.prompt, batch.length)
-        arrays = flax.traverse_util.flatten_dict(dict(params), sep="/")
-        rank = float(self.options.adapter or 0)
-        layers = low_rank_layers(arrays, self.model.trunk, alpha=rank, dtype=self.model.dtype)
-        adapted = dataclasses.replace(base, trunk=adapted_trunk(base.trunk, layers))
-        text, metrics = self._text_loss(adapted, jax.lax.stop_gradient(prefix), batch)
+        weights = base or pi05.weights_at(frozen_for_actions(params), self.model, jnp.ones(1))
+        prefix = prefill_observations(weights, self.model, images, batch.prompt, batch.length)
+        if base is not None:
+            arrays = flax.traverse_util.flatten_dict(dict(params), sep="/")
+            rank = float(self.options.adapter or 0)
+            layers = low_rank_layers(arrays, self.model.trunk, alpha=rank, dtype=self.model.dtype)
+            weights = dataclasses.replace(base, trunk=adapted_trunk(base.trunk, layers))
+            prefix = jax.lax.stop_gradient(prefix)
+        text, metrics = self._text_loss(weights, prefix, batch)
         return text, {"loss": text, **metrics}
 
     def _text_loss(

@@ -10,10 +10,13 @@ import pytest
 from configs.training import TrainConfig
 from oxygen.model.config import PRESETS
 from oxygen.robots import tokenizer
+from oxygen.robots.transforms import LIBERO, Transform
 from oxygen.serving.arrivals import EveryN
 from oxygen.serving.language import LanguageTask
+from oxygen.training.batches import TrainingBatches
 from oxygen.training.run import TrainingConfig
-from oxygen.training.samples import Samples
+from oxygen.training.samples import Mixture, Samples
+from oxygen.training.statistics import measure, norms_of
 from tests.oxygen.conftest import SMALL
 
 _EXPERT = dataclasses.replace(SMALL.trunk, depth=1)
@@ -94,6 +97,26 @@ class StopAt:
 def bits(state: Any) -> list[bytes]:
     """Every bit of a tree of arrays."""
     return [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(state)]
+
+
+def by_path(tree: Any) -> dict[str, np.ndarray]:
+    """Leaves of a tree by their openpi paths."""
+    paths, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in paths}
+
+
+def training_batches(
+    options: TrainConfig | None = None, *, robot=LIBERO, parts=None, wordings=None, **parts_of_batches
+) -> TrainingBatches:
+    """Batches of a mixture of parts, normalised by their own statistics."""
+    mixture = Mixture(parts or (samples(8),), wordings or {})
+    return TrainingBatches(
+        mixture,
+        transform=Transform(embodiment=robot, norms=norms_of(measure(mixture))),
+        tokenizer=VOCABULARY,
+        options=options or RECIPE,
+        **{"model": MODEL, "tasks": TASKS, **parts_of_batches},
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 
 from configs.training import TrainConfig
-from oxygen.robots.transforms import LIBERO_COMPACT, Transform
+from oxygen.robots.transforms import LIBERO_COMPACT
 from oxygen.training.augmentation import augment
-from oxygen.training.batches import TrainingBatches
-from oxygen.training.samples import Mixture
-from oxygen.training.statistics import measure, norms_of
 from tests.oxygen.compiling import COMPILED_SOON
-from tests.oxygen.training.conftest import MODEL, RECIPE, VOCABULARY, changed, samples
+from tests.oxygen.training.conftest import RECIPE, VOCABULARY, changed, training_batches
 
 IMAGES = jnp.asarray(np.random.default_rng(0).integers(0, 256, (3, 2, 50, 50, 3), dtype=np.uint8))
 
@@ -73,15 +70,7 @@ def test_each_image_is_brightened_or_scaled_by_an_amount_of_its_own(kind, offset
 
 def bins(state):
     """Of 20 batches the state's bins as the prompts say them, [sample, channel]."""
-    mixture = Mixture((samples(8),))
-    taught = TrainingBatches(
-        mixture,
-        model=MODEL,
-        transform=Transform(embodiment=LIBERO_COMPACT, norms=norms_of(measure(mixture))),
-        tokenizer=VOCABULARY,
-        tasks=(),
-        options=changed(RECIPE, state_noise=state),
-    )
+    taught = training_batches(changed(RECIPE, state_noise=state), robot=LIBERO_COMPACT, tasks=())
     level = {VOCABULARY.byte(number): number for number in range(256)}
     batches = [taught.batch(number) for number in range(20)]
     lines = [

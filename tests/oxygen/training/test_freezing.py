@@ -11,9 +11,7 @@ import pytest
 
 from configs.errors import UsageError
 from oxygen.model import pi05
-from oxygen.robots.transforms import LIBERO, Transform
 from oxygen.training import checkpoint
-from oxygen.training.batches import TrainingBatches
 from oxygen.training.forward import prefill_observations
 from oxygen.training.initialisation import initial_params
 from oxygen.training.logs import read_log
@@ -21,10 +19,18 @@ from oxygen.training.losses import Objective
 from oxygen.training.optimiser import init_state, make_step
 from oxygen.training.run import train
 from oxygen.training.samples import Mixture
-from oxygen.training.statistics import measure, norms_of
 from oxygen.training.trainer import Schedule
 from tests.oxygen.compiling import COMPILED_SOON, compile_soon
-from tests.oxygen.training.conftest import MODEL, RECIPE, TASKS, VOCABULARY, changed, samples, training
+from tests.oxygen.training.conftest import (
+    MODEL,
+    RECIPE,
+    VOCABULARY,
+    by_path,
+    changed,
+    samples,
+    training,
+    training_batches,
+)
 
 DEEP = dataclasses.replace(
     MODEL,
@@ -39,11 +45,7 @@ TEXTS_ONLY = changed(RECIPE, texts_only=True, warm_up=2, steps=STEPS, learning_r
 
 @pytest.fixture(scope="module")
 def batches():
-    mixture = Mixture((samples(8),))
-    transform = Transform(embodiment=LIBERO, norms=norms_of(measure(mixture)))
-    return TrainingBatches(
-        mixture, model=DEEP, transform=transform, tokenizer=VOCABULARY, tasks=TASKS, options=TEXTS_ONLY
-    )
+    return training_batches(TEXTS_ONLY, model=DEEP)
 
 
 def as_users_have_it(patch: pytest.MonkeyPatch) -> None:
@@ -71,11 +73,6 @@ def learnt(request, batches):
         state, metrics = step(state, batches.batch(number))
         losses.append(float(metrics["loss"]))
     return losses, before, state
-
-
-def by_path(tree):
-    paths, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in paths}
 
 
 def test_the_text_loss_falls(learnt):

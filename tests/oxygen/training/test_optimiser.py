@@ -9,7 +9,7 @@ import pytest
 from oxygen.training.initialisation import initial_params
 from oxygen.training.optimiser import init_state, learning_rate_schedule, optimiser
 from tests.oxygen.compiling import COMPILED_SOON
-from tests.oxygen.training.conftest import MODEL, RECIPE, changed
+from tests.oxygen.training.conftest import MODEL, RECIPE, by_path, changed
 
 FLAT_OUT = changed(RECIPE, warm_up=0, weight_decay=0.0, clip=1e6)
 
@@ -17,11 +17,6 @@ FLAT_OUT = changed(RECIPE, warm_up=0, weight_decay=0.0, clip=1e6)
 @pytest.fixture(scope="module")
 def parameters():
     return initial_params(MODEL, 0)
-
-
-def by_path(tree):
-    paths, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in paths}
 
 
 def step(recipe, gradient, parameters):

@@ -9,13 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.errors import UsageError
-from configs.training import TrainConfig
 from oxygen.robots.transforms import LIBERO, LIBERO_STATE, Transform
 from oxygen.training.batches import TrainingBatches, text_targets
 from oxygen.training.demonstrations import Demonstrations
 from oxygen.training.samples import Mixture, shuffled_rows
 from oxygen.training.statistics import measure, norms_of
-from tests.oxygen.training.conftest import MODEL, RECIPE, TASKS, VOCABULARY, changed, samples
+from tests.oxygen.training.conftest import (
+    MODEL,
+    RECIPE,
+    TASKS,
+    VOCABULARY,
+    changed,
+    samples,
+    training_batches,
+)
 
 
 @given(seed=st.integers(0, 99), size=st.integers(1, 20), total=st.integers(1, 30))
@@ -93,20 +100,6 @@ def test_images_must_have_the_models_size_and_cameras(images):
         training_batches(parts=(broken(images=images),))
 
 
-def training_batches(
-    recipe: TrainConfig = RECIPE, robot=LIBERO, parts=None, wordings=None, model=MODEL
-) -> TrainingBatches:
-    mixture = Mixture(parts or (samples(8),), wordings or {})
-    return TrainingBatches(
-        mixture,
-        model=model,
-        transform=Transform(embodiment=robot, norms=norms_of(measure(mixture))),
-        tokenizer=VOCABULARY,
-        tasks=TASKS,
-        options=recipe,
-    )
-
-
 def test_a_batch_equals_the_policys_own_inputs():
     """Prompts and images are exactly those of the policy's transform."""
     part = samples(8)
@@ -129,15 +122,7 @@ def test_a_batch_is_a_function_of_seed_and_number():
     model = dataclasses.replace(MODEL, prompt_buckets=(64,))
 
     def batch(seed, number):
-        mixture = Mixture((samples(8),))
-        data = TrainingBatches(
-            mixture,
-            model=model,
-            transform=Transform(embodiment=LIBERO_STATE, norms=norms_of(measure(mixture))),
-            tokenizer=VOCABULARY,
-            tasks=TASKS,
-            options=changed(noisy, seed=seed),
-        )
+        data = training_batches(changed(noisy, seed=seed), robot=LIBERO_STATE, model=model)
         return np.asarray(data.batch(number).prompt).tobytes()
 
     assert batch(0, 5) == batch(0, 5)
