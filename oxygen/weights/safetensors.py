@@ -14,7 +14,7 @@ from oxygen.weights.layout import Stored
 
 SUFFIX = ".safetensors"
 _FLOATS = {"BF16": "bfloat16", "F16": "float16", "F32": "float32", "F64": "float64"}
-_PIECE_BYTES = 1 << 26
+_PIECE_BYTES = 1 << 24
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

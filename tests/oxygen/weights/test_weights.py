@@ -71,11 +71,6 @@ def test_what_was_saved_is_loaded_bit_for_bit_cast_if_asked_for(saved, original,
     assert_equal(load(saved, SMALL, dtype=dtype), original, dtype)
 
 
-def test_the_inner_path_works_too(saved, original):
-    inner = saved / "params" if (saved / "params").exists() else saved / "model.safetensors"
-    assert_equal(load(str(inner), SMALL), original, "float32")
-
-
 def test_weights_go_straight_to_a_device(saved, original):
     device = jax.devices()[0]
     loaded = load(saved, SMALL, dtype="bfloat16", device=device)

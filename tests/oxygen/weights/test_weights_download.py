@@ -12,7 +12,7 @@ from oxygen.model import params
 from oxygen.weights import download, fetch, load
 from oxygen.weights.source import cached
 from tests.oxygen.conftest import SMALL
-from tests.oxygen.weights.test_weights import assert_equal, save_orbax, save_safetensors
+from tests.oxygen.weights.test_weights import assert_equal, save_orbax
 from tests.oxygen.weights.weights_server import Server
 
 
@@ -69,12 +69,6 @@ def test_a_folder_of_a_web_server_is_read_from_its_index(server):
     original = params.random_params(SMALL, 2)
     save_orbax(server.root / "tiny/params", original)
     assert_equal(load(f"{server.url}/tiny", SMALL), original, "float32")
-
-
-def test_a_single_file_of_a_server_loads(server):
-    original = params.random_params(SMALL, 2)
-    save_safetensors(server.root / "some.safetensors", original)
-    assert_equal(load(f"{server.url}/some.safetensors", SMALL), original, "float32")
 
 
 @pytest.mark.parametrize("where", ["gs://bucket", "server"])
