@@ -36,7 +36,7 @@ from oxygen.training.run import TrainingConfig, train
 from oxygen.training.run_folder import CHECKPOINTS
 from oxygen.training.samples import Mixture
 from oxygen.training.trainer import Schedule
-from sim_envs.suite import Suite, load_object, open_suite, suite_names
+from sim_envs.suite import load_object, open_suite, suite_names
 
 _EMBODIMENTS = {"tiny": "libero_compact", "tiny_droid": "droid_compact", "pi05_droid": "droid"}
 """Default robots of models; `libero` for all others."""
@@ -64,7 +64,11 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
     training, tokenizer = training_of(options), _tokenizer(options)
     if options.texts_only:
         _check_same_policy(options, training, tokenizer)
-    _check_rollouts(options, training, rollouts)
+    interface = dataclasses.replace(embodiment(training.embodiment).interface, name=options.model)
+    if rollouts is not None:  # checked now rather than at the first checkpoint
+        choose_executor(num_envs=options.eval_num_envs)
+        horizon = training.model.horizon
+        check_playable(make_plan(rollouts), policy=options.model, interface=interface, horizon=horizon)
     mixture = Mixture(tuple(Demonstrations(data).samples(training.model) for data in options.data))
     console = TextConsole()
     console.print(
@@ -184,27 +188,18 @@ def rollouts_of(options: TrainConfig) -> RunConfig | None:
 
 def _training_wordings(data: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """The training wordings of each instruction, of the suites that the demonstrations name."""
-    suites = {name: protocol for folder in data for name, protocol in _suites_of(Path(folder)).items()}
-    return {
-        instruction: tuple(wordings)
-        for name, protocol in suites.items()
-        for instruction, wordings in _open_recorded(name, protocol).training_wordings().items()
-    }
-
-
-def _suites_of(demonstrations: Path) -> Mapping[str, Mapping[str, Any]]:
-    """Protocols of the suites of a dataset, by name; empty if `eval.collect` did not write it."""
-    manifest = demonstrations / layout.MANIFEST
-    return read_json_object(manifest).get("suites", {}) if manifest.is_file() else {}
-
-
-def _open_recorded(name: str, protocol: Mapping[str, Any]) -> Suite:
-    """The suite of that name; one from a YAML file by the class in its protocol."""
-    if name in suite_names():
-        return open_suite(name)
-    recorded = check(SuiteConfig, protocol, source=f"suite {name} of the demonstrations")
-    suite: Suite = load_object(recorded.world, what=f"world of suite {name}")(recorded)
-    return suite
+    found: dict[str, tuple[str, ...]] = {}
+    for manifest in (Path(folder) / layout.MANIFEST for folder in data):
+        # Without a manifest, the dataset is not one of `eval.collect`.
+        suites = read_json_object(manifest).get("suites", {}) if manifest.is_file() else {}
+        for name, protocol in suites.items():
+            if name in suite_names():
+                suite = open_suite(name)
+            else:  # one from a YAML file
+                recorded = check(SuiteConfig, protocol, source=f"suite {name} of the demonstrations")
+                suite = load_object(recorded.world, what=f"world of suite {name}")(recorded)
+            found |= {text: tuple(wordings) for text, wordings in suite.training_wordings().items()}
+    return found
 
 
 def _check_same_policy(
@@ -249,15 +244,6 @@ def _tokenizer(options: TrainConfig) -> tokenizers.SentencePieceTokenizer:
     if given is None and options.model in names(PolicyConfig):
         given = load(PolicyConfig, options.model).tokenizer
     return tokenizers.load(given) if given else tokenizers.tiny()
-
-
-def _check_rollouts(options: TrainConfig, training: TrainingConfig, rollouts: RunConfig | None) -> None:
-    """Check the robot and the rollouts now rather than at the first checkpoint."""
-    interface = dataclasses.replace(embodiment(training.embodiment).interface, name=options.model)
-    if rollouts is not None:
-        choose_executor(num_envs=options.eval_num_envs)
-        horizon = training.model.horizon
-        check_playable(make_plan(rollouts), policy=options.model, interface=interface, horizon=horizon)
 
 
 def _success_rates(config: RunConfig, folder: Path, num_envs: int) -> Mapping[str, float]:
