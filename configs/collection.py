@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from configs.cli import Numbers
 from configs.motion import MotionText
-from configs.schema import OUTPUT, PROTOCOL, WHAT, ImageStorage, Pixels, PlayedConfig
+from configs.schema import OUTPUT, PROTOCOL, WHAT, ImageStorage, Pixels, PlayedConfig, Source
 
 
 class CollectConfig(PlayedConfig):
@@ -25,6 +25,8 @@ class CollectConfig(PlayedConfig):
         keep_failures: Also keep failed episodes, for their texts; their actions are not training targets.
         image_size: Height of the images, pixels. Default: the suite's own.
         images: Image storage: png (lossless) or video (smaller).
+        feedback: For a policy or learner that reads its own texts, their origin, as for `eval.run`; they are
+            recorded. Default: it must not read any.
         horizon: Control steps in an action chunk; `eval.train` needs at least the model's horizon.
     """
 
@@ -34,6 +36,7 @@ class CollectConfig(PlayedConfig):
     learner: Annotated[str | None, WHAT] = None
     replan_steps: Annotated[int, PROTOCOL, Field(gt=0, le=10)] = 1
     motion: Annotated[MotionText | None, PROTOCOL] = None
+    feedback: Annotated[Source, PROTOCOL] = None
     keep_failures: Annotated[bool, OUTPUT] = False
     image_size: Annotated[Pixels | None, OUTPUT] = None
     images: Annotated[ImageStorage, OUTPUT] = "png"

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from configs.schema import Count, Name, Preset, Seed, Tokens, Whole
+from configs.schema import Count, Fields, Name, Preset, Seed, Tokens, Whole
 
 
 class EveryNConfig(Preset):
@@ -62,6 +62,7 @@ class LanguageTaskConfig(Preset):
             priority that are older by no more than the difference.
         sampling: How its tokens are chosen.
         stop: A text ends before this one, a single token of the vocabulary; with its end token if None.
+        feedback: Fields of later prompts that hold its texts: one, or a list; none by default.
     """
 
     name: Name
@@ -71,3 +72,4 @@ class LanguageTaskConfig(Preset):
     priority: Whole = Field(default=0, ge=-1_000_000, le=1_000_000)
     sampling: SamplingConfig = SamplingConfig()
     stop: str | None = Field(default=None, min_length=1)
+    feedback: Fields = ()

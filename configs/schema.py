@@ -1,15 +1,25 @@
 """Schemas of presets: suites, policies, runs, and evaluations of one run per mode."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from cyclopts import Group, Parameter
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from configs.cli import Names, NamesOrNone, Numbers, Several
+from configs.errors import unknown
+from configs.feedback import SOURCES, Feedback, prompt_fields
 from configs.motion import MotionText
-from configs.validation import check
+from configs.validation import check, invalid
 
 Mode = Literal["actions", "isolated", "interleaved", "shared", "unified", "parallel"]
 VideoChoice = Literal["none", "failures", "all"]
@@ -71,6 +81,38 @@ Seed = Annotated[Whole, Field(ge=0, lt=2**32)]
 """The seed of a random number generator."""
 SettleSteps = Annotated[Whole, Field(ge=0, le=1_000_000)]
 """Control steps before the first query."""
+
+
+def _source_of_texts(value: Any) -> Any:
+    if value in (None, *SOURCES[:-1]) or (isinstance(value, str) and value.startswith("frozen:")):
+        return value
+    raise ValueError(str(unknown("source of feedback", str(value), SOURCES)))
+
+
+Source = Annotated[str | None, BeforeValidator(_source_of_texts)]
+"""The origin of the texts in a prompt; None for the policy's own, if it reads any."""
+
+Fields = Annotated[
+    tuple[Feedback, ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, Mapping) else value),
+]
+"""The fields that one language task's answers fill: one, or a list."""
+
+_FIELDS_BY_TASK = TypeAdapter(dict[str, Fields])
+
+
+def read_feedback(declared: Any, source: str) -> dict[str, tuple[Feedback, ...]]:
+    """The fields that a policy declares: language task to one field, or a list.
+
+    Raises:
+        UsageError: They are not valid.
+    """
+    try:
+        feedback = _FIELDS_BY_TASK.validate_python(declared)
+    except ValidationError as error:
+        raise invalid(error, source) from None
+    prompt_fields(feedback)
+    return feedback
 
 
 class Preset(BaseModel):
@@ -157,6 +199,7 @@ class PolicyConfig(Preset):
         norm_stats: Normalisation statistics, if the checkpoint has none: a `norm_stats.json` or its URL.
         tokenizer: The SentencePiece model its checkpoint was trained with: a file or a URL.
         language_tasks: Name to prompt suffix of the language tasks it was trained on; None if unknown.
+        feedback: Language task to the fields of the prompt that its texts filled in training; None for none.
         adapter: For `oxygen`, a suffix adapter: a file, or an `AdapterConfig`.
     """
 
@@ -174,6 +217,7 @@ class PolicyConfig(Preset):
     norm_stats: str | None = None
     tokenizer: str | None = None
     language_tasks: dict[Name, str] | None = None
+    feedback: dict[Name, Fields] | None = None
     adapter: Annotated[AdapterConfig | None, BeforeValidator(_adapter_of_file)] = None
 
     @model_validator(mode="after")
@@ -299,6 +343,9 @@ class ScheduledConfig(EpisodesConfig):
             suite's.
         motion: Motion of the object to grasp until it is touched: none, shuttle:SPEED[,PERIOD] (oscillating)
             or drift:SPEED (along a line), in cm/s and s, such as shuttle:3. Default: the suite's.
+        feedback: Texts in the prompt of a policy that reads its own: own, none, truth (of the simulator, at
+            once), truth-delayed (the truth at each request, delivered when the policy's own text would have
+            been), or frozen:TEXT (a constant). Default: own.
     """
 
     text_every: Annotated[Count | None, SERVING] = None
@@ -308,6 +355,7 @@ class ScheduledConfig(EpisodesConfig):
     overlap: Annotated[OverlapRule, PROTOCOL] = "skip"
     replan_steps: Annotated[ReplanSteps | None, PROTOCOL] = None
     motion: Annotated[MotionText | None, PROTOCOL] = None
+    feedback: Annotated[Source, PROTOCOL] = None
 
 
 class RunConfig(ScheduledConfig):

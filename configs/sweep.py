@@ -16,6 +16,7 @@ from configs.schema import (
     OverlapRule,
     Preset,
     ReplanSteps,
+    Source,
     VideoChoice,
     WhileWaiting,
 )
@@ -36,6 +37,8 @@ class GridConfig(Preset):
     Attributes:
         clock: How simulated time passes: paused, fixed:A,B (milliseconds), profile:NAME, measured.
         motion: none, shuttle:SPEED[,PERIOD] or drift:SPEED (cm/s, s). Default: none.
+        feedback: Texts in the prompt of a policy that reads its own: own, none, truth, truth-delayed,
+            frozen:TEXT. Default: own.
         mode: How actions and language are scheduled. Default: unified.
         text_every: Request a text of each language task at every N-th query. For no texts use mode actions.
             Default: each task's own rate.
@@ -48,6 +51,7 @@ class GridConfig(Preset):
 
     clock: Annotated[tuple[str, ...] | None, _AXIS, *_AS_GIVEN] = None
     motion: Annotated[tuple[MotionText, ...] | None, _AXIS, *_AS_GIVEN] = None
+    feedback: Annotated[tuple[Source, ...] | None, _AXIS, *_AS_GIVEN] = None
     mode: Annotated[Several[Mode] | None, _AXIS] = None
     text_every: Annotated[Numbers | None, _AXIS] = None
     tokens_per_frame: Annotated[Numbers | None, _AXIS] = None
@@ -75,8 +79,8 @@ class GridConfig(Preset):
 AXES = tuple(GridConfig.model_fields)
 """The options that a sweep can vary, the slowest first."""
 
-CONDITIONS = tuple(axis for axis in AXES if axis in ("clock", "motion"))
-"""The axes of the environment: device and motion."""
+CONDITIONS = tuple(axis for axis in AXES if axis in ("clock", "motion", "feedback"))
+"""The axes of the environment: device, motion, and the origin of texts in the prompt."""
 
 SCHEDULE = tuple(axis for axis in AXES if axis not in (*CONDITIONS, "mode", "text_every"))
 """The axes of the schedule, which may be optimised: all but conditions, mode and text rate."""

@@ -7,7 +7,7 @@ from cyclopts import Group, Parameter
 from pydantic import Field, model_validator
 
 from configs.cli import Names, NamesOrNone, Numbers, RepeatableNames
-from configs.schema import Count, Mode, Preset, Robots, Seed, Whole, Wordings
+from configs.schema import Count, Mode, Preset, Robots, Seed, Source, Whole, Wordings
 
 WHAT = Parameter(group=Group("What to train", sort_key=1))
 HOW = Parameter(group=Group("How (changes the result)", sort_key=2))
@@ -20,6 +20,7 @@ Draws = Annotated[Whole, Field(gt=0, le=1024)]
 Rank = Annotated[Whole, Field(gt=0, le=1024)]
 Rate = Annotated[float, Field(ge=0, le=1_000_000)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
+Seconds = Annotated[float, Field(ge=0, le=3600)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -76,12 +77,17 @@ class TrainConfig(Preset):
             is knowledge insulation (arXiv 2505.23705). Not an option of the command line.
         texts_reach_prefix: Whether gradients of the text loss reach the trunk through the prefix. If False,
             they still do through the text's own tokens. Not an option of the command line.
+        feedback_delay_s: Maximum age of true texts in the prompt, s, where a language task feeds back.
+        feedback_none: Share of prompts without texts.
+        feedback_own: Share of prompts with the policy's own texts, where eval.collect --feedback recorded
+            them.
         eval_suite: Suites of rollouts at every checkpoint. Default: none.
         eval_task_ids: Tasks of those suites. Default: all.
         eval_init_ids: Initial states; keep them out of the demonstrations. Default: 49.
         eval_mode: Scheduling mode of the rollouts.
         eval_wordings: Wordings of the rollouts' instructions.
         eval_assets: Assets of the suites: a folder, or the name of a source (auto, standins, download).
+        eval_feedback: Texts in the prompt of the rollouts, as for `eval.run`. Default: the policy's own.
         eval_num_envs: Parallel worlds of the rollouts, each in its own process.
         save_every: Steps between two checkpoints.
         log_every: Steps between two lines of the log.
@@ -121,12 +127,16 @@ class TrainConfig(Preset):
     state_noise: Annotated[BelowOne, HOW] = 0.02
     actions_reach_prefix: Annotated[bool, Parameter(parse=False)] = True
     texts_reach_prefix: Annotated[bool, Parameter(parse=False)] = True
+    feedback_delay_s: Annotated[Seconds, HOW] = 1.5
+    feedback_none: Annotated[BelowOne, HOW] = 0.1
+    feedback_own: Annotated[BelowOne, HOW] = 0.4
     eval_suite: Annotated[Names, ROLLOUTS] = ()
     eval_task_ids: Annotated[Numbers, ROLLOUTS] = ()
     eval_init_ids: Annotated[Numbers, ROLLOUTS] = (49,)
     eval_mode: Annotated[Mode, ROLLOUTS] = "actions"
     eval_wordings: Annotated[Wordings, ROLLOUTS] = "benchmark"
     eval_assets: Annotated[str, ROLLOUTS] = "auto"
+    eval_feedback: Annotated[Source, ROLLOUTS] = None
     eval_num_envs: Annotated[Robots, ROLLOUTS] = 1
     save_every: Annotated[Steps, OUTPUT] = 2000
     log_every: Annotated[Steps, OUTPUT] = 50

@@ -17,13 +17,18 @@ from websockets.sync.server import Server, ServerConnection, serve
 
 
 def policy_server(
-    infer: Callable[[dict[str, Any]], np.ndarray], metadata: Mapping[str, Any], *, port: int
+    infer: Callable[[dict[str, Any]], np.ndarray | Mapping[str, Any]],
+    metadata: Mapping[str, Any],
+    *,
+    port: int,
 ) -> Server:
     """A server on this machine; call its `serve_forever`.
 
     Args:
-        infer: Maps an observation (openpi's keys) to actions [horizon, action]; called once at a time.
-        metadata: `embodiment` (libero, droid or droid_jointpos) and `horizon`.
+        infer: Maps an observation (openpi's keys) to actions [horizon, action], or to a map of `actions` and
+            new texts (`memory`, `subtask`); called once at a time.
+        metadata: `embodiment` (libero, droid or droid_jointpos), `horizon`, and `feedback` for a policy that
+            reads its own texts (docs/memory.md).
         port: The port; 0 for any free one.
     """
 
@@ -36,9 +41,12 @@ def policy_server(
                 observation = unpack(connection.recv())
                 with lock:
                     began = time.perf_counter()
-                    actions = np.asarray(infer(observation), np.float32)
+                    answer = infer(observation)
                     infer_ms = 1e3 * (time.perf_counter() - began)
-                connection.send(pack({"actions": actions, "server_timing": {"infer_ms": infer_ms}}))
+                texts = dict(answer) if isinstance(answer, Mapping) else {"actions": answer}
+                actions = np.asarray(texts.pop("actions"), np.float32)
+                timing = {"infer_ms": infer_ms}
+                connection.send(pack({**texts, "actions": actions, "server_timing": timing}))
         except ConnectionClosed:
             pass
         except Exception:  # noqa: BLE001 - sent to the client

@@ -47,7 +47,8 @@ class Observation:
     Attributes:
         images: Camera name to pixels, as declared in the suite's interface.
         state: Proprioception, as declared in the suite's interface.
-        language: The instruction.
+        language: The instruction, or the prompt composed of it and of fed-back texts.
+        feedback: The parts of that prompt, if it is composed: `instruction`, `memory`, `subtask`.
         action_prefix: Actions of the last chunk that the robot executes while this query is answered, for
             policies that condition on them; else None.
     """
@@ -55,6 +56,7 @@ class Observation:
     images: Mapping[str, UInt8[np.ndarray, "height width 3"]]
     state: Float64[np.ndarray, " state"]
     language: str
+    feedback: Mapping[str, str] = dataclasses.field(default_factory=dict)
     action_prefix: ActionPrefix | None = None
 
 

@@ -49,6 +49,30 @@ def test_classes_of_the_documentation_are_policies(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_policy_of_the_documentation_counts_by_its_memory(tmp_path):
+    assert files_and_program("docs/memory.md", tmp_path) == []
+    play = """
+import numpy as np
+from eval.policies.python import open_python
+from eval.rollout.feedback import EpisodeFeedback
+from eval.rollout.rollout import rollout
+from sim_envs.fake import FakeSuite, FakeWorld
+from sim_envs.world import EpisodeKey
+
+policy = open_python("three_times.py:ThreeTimes", {})
+key = EpisodeKey(suite="fake", task_id=0, init_id=0, seed=7)
+suite = FakeSuite(FakeSuite.published.model_copy(update={"max_steps": 60}))
+for source in ("own", "none"):
+    feedback = EpisodeFeedback(policy.feedback, source, control_hz=20)
+    queries = list(rollout(FakeWorld(), policy.in_world(suite, None), key, suite, feedback=feedback))
+    heights = np.concatenate([np.array(query.end_effector)[1:, 2] for query in queries])
+    print(queries[-1].delivered[-1].text[:17], bool(np.ptp(heights[-10:]) > 0))
+"""
+    done = python(tmp_path, "-c", play)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "raised it 3 times False\nraised it 0 times True\n"
+
+
 def test_a_droid_task_of_the_documentation_opens(tmp_path):
     assert files_and_program("docs/droid.md", tmp_path) == []
     open_and_reset = """

@@ -1,6 +1,7 @@
 """The recipes in `examples/` serve policies that the client can play."""
 
 import contextlib
+import dataclasses
 import io
 import threading
 from pathlib import Path
@@ -23,11 +24,11 @@ def _in_examples(monkeypatch):
 
 
 @contextlib.contextmanager
-def playing(infer):
+def playing(infer, **metadata):
     """A policy behind the recipes' server."""
     from openpi_server import policy_server
 
-    with policy_server(infer, {"embodiment": "libero", "horizon": 10}, port=0) as server:
+    with policy_server(infer, {"embodiment": "libero", "horizon": 10, **metadata}, port=0) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         opened = open_websocket(f"ws://127.0.0.1:{server.socket.getsockname()[1]}", {}, notify=pytest.fail)
@@ -49,6 +50,18 @@ def test_the_numpy_policy_moves_towards_its_goal():
         assert policy.complete().timings_ms["server"] > 0
     assert actions.shape == (10, 7)
     assert (actions[:, 2] == 1).all()  # up, as fast as it can: the goal is 1.1 m above the origin
+
+
+def test_a_policy_may_answer_with_its_memory():
+    def infer(observation):
+        return {"actions": np.zeros((10, 7)), "memory": f"{observation['memory']}I"}
+
+    field = {"field": "memory", "format": "Memory: {text}"}
+    with playing(infer, feedback={"memory": field}) as policy:
+        observation = dataclasses.replace(FakeWorld().observe(), feedback={"memory": "II"})
+        assert policy.act(observation).shape == (10, 7)
+        (text,) = policy.complete().finished
+    assert (text.task, text.text, text.requested_query) == ("memory", "III", 0)
 
 
 def test_a_failing_policy_is_reported_and_the_next_episode_is_served():

@@ -39,6 +39,7 @@ def _run(options: Options, began: float) -> int:
         random_weights=options.random_weights,
         dtype=options.dtype,
         prompt_tokens=options.prompt_tokens,
+        shortest_prompt=options.shortest_prompt,
     )
     use_compile_cache()
     if options.roofline:

@@ -160,6 +160,7 @@ def _info(model: ModelUnderTest) -> WorkloadInfo:
         prompt_tokens=model.bucket,
         prefix_tokens=config.image_tokens + model.bucket,
         horizon=config.horizon,
+        shortest_prompt=model.shortest_prompt,
     )
 
 

@@ -4,6 +4,8 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 
+import numpy as np
+
 from configs.errors import UsageError
 from oxygen.model import config as model_configs
 from oxygen.model.config import Pi05Config
@@ -50,10 +52,11 @@ class ModelUnderTest:
 
     Attributes:
         name: Its preset.
-        config: Its sizes, with a single prompt bucket, so that no other is compiled.
+        config: Its sizes, with the prompt buckets that are used, so that no other is compiled.
         weights: The seed of random weights, or a function that loads them.
         weights_from: `random`, or their source.
-        prompt_tokens: Tokens in the prompt, before padding.
+        prompt_tokens: Tokens in the longest prompt, before padding.
+        shortest_prompt: Tokens in the shortest; None if all have the same length.
         adapter: Its adapter; None for a random one.
     """
 
@@ -62,12 +65,18 @@ class ModelUnderTest:
     weights: Loadable
     weights_from: str
     prompt_tokens: int
+    shortest_prompt: int | None = None
     adapter: AdapterSource | None = None
 
     @property
     def bucket(self) -> int:
-        """Length of the padded prompt, in tokens."""
+        """Length of the longest prompt, padded, in tokens."""
         return self.config.bucket(self.prompt_tokens)
+
+    def prompts(self, count: int) -> list[str]:
+        """Instructions of evenly spaced lengths, from the shortest prompt to the longest."""
+        shortest = self.shortest_prompt or self.prompt_tokens
+        return [instruction(int(tokens)) for tokens in np.linspace(shortest, self.prompt_tokens, count)]
 
     def with_cameras(self, cameras: int | None) -> "ModelUnderTest":
         """The same policy and weights with another number of cameras.
@@ -89,12 +98,24 @@ class ModelUnderTest:
         return dataclasses.replace(self, config=dataclasses.replace(self.config, cameras=available[:cameras]))
 
 
-def find_model(name: str, *, random_weights: bool, dtype: str | None, prompt_tokens: int) -> ModelUnderTest:
+def find_model(
+    name: str,
+    *,
+    random_weights: bool,
+    dtype: str | None,
+    prompt_tokens: int,
+    shortest_prompt: int | None = None,
+) -> ModelUnderTest:
     """The policy `name`, with random weights or those of its preset.
 
     Raises:
-        UsageError: There is no such policy, or its longest prompt is shorter than `prompt_tokens`.
+        UsageError: There is no such policy, its longest prompt is shorter than `prompt_tokens`, or
+            `shortest_prompt` is longer.
     """
+    if shortest_prompt is not None and not SPECIAL_TOKENS < shortest_prompt <= prompt_tokens:
+        raise UsageError(
+            f"--shortest-prompt {shortest_prompt}: {SPECIAL_TOKENS + 1} to --prompt-tokens, {prompt_tokens}"
+        )
     if prompt_tokens <= SPECIAL_TOKENS:
         raise UsageError(f"--prompt-tokens {prompt_tokens}: at least {SPECIAL_TOKENS + 1}")
     if random_weights and name in model_configs.PRESETS:
@@ -104,13 +125,15 @@ def find_model(name: str, *, random_weights: bool, dtype: str | None, prompt_tok
         config, weights, weights_from, adapter = _from_policy_preset(name, dtype)
     if random_weights:
         weights, weights_from, adapter = _SEED, "random", None
-    used = config.bucket(prompt_tokens)
+    ends = config.bucket(shortest_prompt or prompt_tokens), config.bucket(prompt_tokens)
+    used = tuple(bucket for bucket in config.prompt_buckets if ends[0] <= bucket <= ends[1])
     return ModelUnderTest(
         name=name,
-        config=dataclasses.replace(config, prompt_buckets=(used,), dtype=dtype or config.dtype),
+        config=dataclasses.replace(config, prompt_buckets=used, dtype=dtype or config.dtype),
         weights=weights,
         weights_from=weights_from,
         prompt_tokens=prompt_tokens,
+        shortest_prompt=shortest_prompt,
         adapter=adapter,
     )
 

@@ -40,6 +40,7 @@ _DEFAULTS: dict[str, Any] = {
 _WHOLE_NUMBERS = ("denoise_steps", "text_tokens", "tokens_per_frame", "robots")
 _NOT_FOR_ROOFLINE = (
     *("modes", "tokens_per_frame", "deadline_ms", "arrivals", "slots", "rows", "adapter"),
+    "shortest_prompt",
     *("queries", "resume", "save_profile"),
 )
 _QUICK: dict[str, Any] = {
@@ -64,6 +65,7 @@ class Options:
         repetitions: Runs of each configuration.
         queries: Queries in a run.
         prompt_tokens: Tokens in the prompt, before it is padded to one of the policy's lengths.
+        shortest_prompt: Tokens in the shortest prompt; None if all have the same length.
         output: The file of rows, with plots beside it; None for a new one. For a roofline, its JSON file;
             None for no file.
         resume: Whether to skip workloads that the file already has.
@@ -79,6 +81,7 @@ class Options:
     repetitions: int
     queries: int
     prompt_tokens: int
+    shortest_prompt: int | None
     output: Path | None
     resume: bool
     roofline: bool
@@ -213,6 +216,8 @@ def _parser() -> OneLineParser:
     _add_number(what, "slots", "unfinished texts at once; one more drops another; default: all requested")
     _add_number(what, "rows", "texts decoded in one batch, the others wait; default: all unfinished ones")
     _add_number(what, "prompt_tokens", "tokens in the prompt, padded to one of the policy's lengths")
+    shortest = "prompts grow from N tokens to --prompt-tokens, as with texts in them; default: none grows"
+    _add_number(what, "shortest_prompt", shortest)
     how = parser.add_argument_group("how")
     _add_number(how, "repetitions", "runs of each configuration")
     _add_number(how, "queries", "queries in a run")

@@ -17,7 +17,7 @@ from oxygen.typing import Float64
 
 Actions = Float64[np.ndarray, "horizon action"]
 
-_DISTINCT_OBSERVATIONS = 4
+DISTINCT_OBSERVATIONS = 4
 
 
 class PolicyRunner:
@@ -83,9 +83,9 @@ class PolicyRunner:
 
 
 def random_observations(
-    config: Pi05Config, robots: int, state_size: int, prompt: str
+    config: Pi05Config, robots: int, state_size: int, prompts: Sequence[str]
 ) -> Iterator[Sequence[Mapping[str, Any]]]:
-    """Endless observations of the robots; images have the model's size, so that none is resized."""
+    """Endless observations of the robots, with each prompt in turn; images have the model's size."""
     random = np.random.default_rng(0)
     shape = (config.image_size, config.image_size, 3)
     queries = [
@@ -99,6 +99,6 @@ def random_observations(
             }
             for _ in range(robots)
         ]
-        for _ in range(_DISTINCT_OBSERVATIONS)
+        for prompt in prompts
     ]
     return itertools.cycle(queries)

@@ -17,6 +17,7 @@ IDENTITY = (
     "device",
     "cameras",
     "prompt_tokens",
+    "shortest_prompt",
     "mode",
     "denoise_steps",
     "text_tokens",
@@ -54,6 +55,7 @@ class WorkloadInfo:
         prompt_tokens: Length of the padded prompt.
         prefix_tokens: Image and prompt tokens of one robot.
         horizon: Actions in a chunk.
+        shortest_prompt: Tokens of the shortest prompt, if prompts vary.
     """
 
     policy: str
@@ -64,6 +66,7 @@ class WorkloadInfo:
     prompt_tokens: int
     prefix_tokens: int
     horizon: int
+    shortest_prompt: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 from eval.bench.measurement import ConfigurationStageTimer
 from eval.bench.memory import bytes_by_program
-from eval.bench.model_under_test import ByteTokenizer, ModelUnderTest, instruction
-from eval.bench.policy_runner import PolicyRunner, random_observations
+from eval.bench.model_under_test import ByteTokenizer, ModelUnderTest
+from eval.bench.policy_runner import DISTINCT_OBSERVATIONS, PolicyRunner, random_observations
 from eval.bench.rows import DecodeBatchSize
 from eval.bench.schedule import QueryPrograms, max_new_requests, programs_by_query
 from eval.bench.workloads import OFF, BenchConfiguration, Workload
@@ -165,8 +165,8 @@ class Bench:
 
     def _observations(self, policy: VectorPolicy) -> Iterator[Sequence[Mapping[str, Any]]]:
         state_size = policy.transform.embodiment.interface.observation.state_size
-        prompt = instruction(self._model.prompt_tokens)
-        return random_observations(policy.runner.config, policy.engine.robots, state_size, prompt)
+        prompts = self._model.prompts(DISTINCT_OBSERVATIONS)
+        return random_observations(policy.runner.config, policy.engine.robots, state_size, prompts)
 
 
 def sizes_of(workload: Workload, configuration: BenchConfiguration, queries: int) -> ProgramSizes:

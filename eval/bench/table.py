@@ -113,14 +113,16 @@ def workload_of(row: Row) -> tuple[object, ...]:
     """Equal for rows of the same table."""
     model = (row.policy, row.dtype, row.device)
     served = (row.robots, row.cameras, row.slots, row.rows)
-    return (*model, row.denoise_steps, row.text_tokens, row.arrivals, *served)
+    return (*model, row.denoise_steps, row.text_tokens, row.arrivals, row.shortest_prompt, *served)
 
 
 def heading(row: Row) -> str:
     """Describes a row's workload."""
     robots = robots_label(row.robots, row.cameras)
     capacity = capacity_label(row.slots, row.rows)
-    return f"N = {row.text_tokens}, {row.arrivals}, {row.denoise_steps} denoise steps, {robots}{capacity}"
+    prompts = "" if row.shortest_prompt is None else f", prompts from {row.shortest_prompt} tokens"
+    steps = f"{row.denoise_steps} denoise steps"
+    return f"N = {row.text_tokens}, {row.arrivals}, {steps}, {robots}{capacity}{prompts}"
 
 
 def _table(

@@ -27,7 +27,7 @@ from eval.records import provenance
 from eval.records.json_files import write_json
 from eval.records.schema import Outcome, RunFolder
 from eval.rollout.interrupts import DeferredSignals
-from eval.rollout.plan import check_expert, check_playable, make_plan
+from eval.rollout.plan import check_expert, check_feedback, check_playable, make_plan
 from oxygen.model.compile_cache import use_compile_cache
 from oxygen.presets.policies import weights_sha256
 from oxygen.training import layout
@@ -83,6 +83,13 @@ def _check_policies(config: CollectConfig) -> None:
     plan = make_plan(acting)
     if resolved.policy.kind == "expert":
         check_expert(plan)
+    player = learning or resolved
+    if config.feedback is None and player.policy.feedback:
+        raise UsageError(
+            f"policy {player.policy.name} reads its own texts: give their origin, such as --feedback own"
+        )
+    if config.feedback is not None:
+        check_feedback([learner or acting], player.feedback, policy=player.policy.name)
     for each in filter(None, (resolved, learning)):
         check_playable(plan, policy=each.policy.name, interface=each.interface, horizon=each.horizon)
 

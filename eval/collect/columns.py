@@ -33,6 +33,7 @@ def frame_features(config: CollectConfig, spec: Interface) -> dict[str, Feature]
         state_names=_names(spec.observation.state),
         action_names=_names(spec.action.channels),
         horizon=config.horizon,
+        fed=config.feedback is not None,
     )
 
 

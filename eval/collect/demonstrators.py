@@ -72,14 +72,15 @@ def scripted_demonstrator(kind: str, noise: float) -> OpenDemonstrator:
 class CorrectedLearner:
     """Learner and expert in turns, the learner first. Turn lengths are a function of the episode key."""
 
-    def __init__(self, learner: Policy, expert: Demonstrator) -> None:
+    def __init__(self, learner: Policy, expert: Demonstrator, *, keeps_writing: bool = False) -> None:
         """Start with the learner.
 
         Args:
             learner: The policy to correct.
             expert: The demonstrator; reset at the start of each of its turns.
+            keeps_writing: Whether the learner answers the expert's queries, too, for its texts.
         """
-        self._learner, self._expert = learner, expert
+        self._learner, self._expert, self._keeps_writing = learner, expert, keeps_writing
         self._draws = np.random.default_rng(0)
         self._learning, self._left = True, 0
         self._states: deque[Float64[np.ndarray, " state"]] = deque(maxlen=_STUCK_QUERIES)
@@ -108,11 +109,14 @@ class CorrectedLearner:
             self._change_turns()
         self._states.append(observation.state)
         self._left -= 1
+        if self._keeps_writing and not self._learning:
+            self._learner.act(observation)
         return self._acting.act(observation)
 
     def complete(self) -> Reply:
         """Complete the query."""
-        return self._acting.complete()
+        reply = self._acting.complete()
+        return self._learner.complete() if self._keeps_writing and not self._learning else reply
 
     def finish(self) -> EpisodeEnd:
         """End the episode."""

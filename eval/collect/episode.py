@@ -20,10 +20,12 @@ import pyarrow as pa
 from jaxtyping import Bool, Float64
 
 from configs.collection import CollectConfig
+from configs.feedback import INSTRUCTION, FeedbackByTask
 from eval.collect.columns import Histogram, arrow_schema, histogram, png_cells, row_features
 from eval.collect.demonstrators import Demonstrator
 from eval.collect.plan import Job
 from eval.records.query_logs import QueryRecord
+from eval.rollout.feedback import EpisodeFeedback
 from eval.rollout.interrupts import DeferredSignals
 from eval.rollout.rollout import rollout
 from oxygen.training import layout
@@ -51,7 +53,12 @@ class Demonstration:
 
 
 def demonstrate(
-    world: World, policy: Demonstrator, job: Job, config: CollectConfig, interrupts: DeferredSignals
+    world: World,
+    policy: Demonstrator,
+    job: Job,
+    config: CollectConfig,
+    interrupts: DeferredSignals,
+    feedback: FeedbackByTask | None = None,
 ) -> Demonstration | None:
     """Play an episode in a world with its task loaded; `interrupts` is checked after each query.
 
@@ -60,7 +67,11 @@ def demonstrate(
     """
     queries: list[QueryRecord] = []
     intended: list[np.ndarray | None] = []
-    for query in rollout(world, policy, job.key.episode, job.plan.suite):
+    fed = None
+    if feedback:
+        hz = job.plan.protocol.control_hz
+        fed = EpisodeFeedback(feedback, config.feedback or "own", control_hz=hz)
+    for query in rollout(world, policy, job.key.episode, job.plan.suite, feedback=fed):
         queries.append(query)
         intended.append(policy.intended)
         interrupts.check()
@@ -86,10 +97,14 @@ def demonstrate(
         **_labels(queries, intended if solved else [None] * len(intended), config.horizon),
         **{name: [row[name] for row in truths] for name in truths[0]},
     }
+    if config.feedback is not None:
+        read = [{field: text.text for field, text in query.fed.items()} for query in queries]
+        columns[layout.FED] = [json.dumps(texts) for texts in read]
+    first = queries[0].observation
     return Demonstration(
         job=job,
         solved=solved,
-        language=queries[0].observation.language,
+        language=first.feedback.get(INSTRUCTION, first.language),
         rows=pa.Table.from_pydict(
             columns, schema=arrow_schema(row_features(config, job.plan.suite.interface))
         ),

@@ -81,11 +81,14 @@ def make_jobs(config: CollectConfig) -> tuple[Job, ...]:
 
 
 def run_config(config: CollectConfig, seed: int) -> RunConfig:
-    """The run that plays the same episodes in mode `actions`."""
+    """The run that plays the same episodes: in mode `actions`, unless the policy reads its own texts."""
     shared: Any = {
         name: getattr(config, name) for name in CollectConfig.model_fields if name in RunConfig.model_fields
     }
-    return RunConfig(mode="actions", language_tasks=(), seed=seed, video="none", **shared)
+    how: Any = {"mode": "isolated"}
+    if config.feedback is None:
+        how = {"mode": "actions", "language_tasks": ()}
+    return RunConfig(**how, seed=seed, video="none", **shared)
 
 
 def learner_config(config: CollectConfig) -> RunConfig | None:

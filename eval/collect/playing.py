@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from configs.collection import CollectConfig
 from configs.exits import is_disk_full
+from configs.feedback import FeedbackByTask
 from configs.schema import RunConfig
 from eval.collect.demonstrators import (
     CorrectedLearner,
@@ -54,7 +55,9 @@ class Simulation:
             return scripted
         if self.kind == "oxygen":
             return lambda suite, world: NoiseFreeDemonstrator(model.in_world(suite, world))
-        return lambda suite, world: CorrectedLearner(model.in_world(suite, world), scripted(suite, world))
+        return lambda suite, world: CorrectedLearner(
+            model.in_world(suite, world), scripted(suite, world), keeps_writing=bool(model.feedback)
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -102,9 +105,10 @@ class DemonstrationPlayer:
         """
         if workers == 1:
             demonstrator = self.simulation.demonstrator(model)
+            feedback = None if model is None else model.feedback
             with self.simulation.worlds() as worlds:
                 for job in jobs:
-                    yield self._play(job, worlds, demonstrator, interrupts)
+                    yield self._play(job, worlds, demonstrator, interrupts, feedback)
             return
         queue = JobQueue(jobs, task=lambda job: (job.key.suite, job.key.task_id), episode=lambda job: job.key)
         interfaces = [job.plan.suite.interface for job in jobs]
@@ -125,15 +129,22 @@ class DemonstrationPlayer:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
             model = None if self.policy is None else self.policy.open(connection)
             demonstrator = self.simulation.demonstrator(model)
-            yield lambda job: self._play(job, worlds, demonstrator, interrupts)
+            feedback = None if self.policy is None else self.policy.feedback
+            yield lambda job: self._play(job, worlds, demonstrator, interrupts, feedback)
 
     def _play(
-        self, job: Job, worlds: WorldCache, demonstrator: OpenDemonstrator, interrupts: DeferredSignals
+        self,
+        job: Job,
+        worlds: WorldCache,
+        demonstrator: OpenDemonstrator,
+        interrupts: DeferredSignals,
+        feedback: FeedbackByTask | None,
     ) -> EpisodeReport:
         """Play one episode; an exception becomes its report, unless the disk is full."""
         try:
             world = worlds.of(job.plan)
-            played = demonstrate(world, demonstrator(job.plan.suite, world), job, self.config, interrupts)
+            policy = demonstrator(job.plan.suite, world)
+            played = demonstrate(world, policy, job, self.config, interrupts, feedback)
             if played is None:
                 self.store.add_failure(job.key)
                 return EpisodeReport(job=job, outcome=Outcome.TIMEOUT)

@@ -107,7 +107,9 @@ def true_text(task: str, truth: Truth, wording: int = 0) -> str | None:
         return narrate(truth.narration, wording, truth.nouns)
     if task == "memory":
         return remember(truth.memory, wording, truth.nouns)
-    return None if truth.textual_memory is None else write_textual_memory(truth.textual_memory)
+    if task == "textual_memory" and truth.textual_memory is not None:
+        return write_textual_memory(truth.textual_memory)
+    return None
 
 
 class EpisodeGrader:

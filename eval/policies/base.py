@@ -6,6 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from configs.feedback import FeedbackByTask
 from configs.interface import Interface
 from oxygen.policy.reply import EpisodeEnd, Reply
 from sim_envs.suite import Suite
@@ -150,6 +151,7 @@ class LoadedPolicy:
         writes_texts: Whether its replies may have texts.
         reports_work: Whether its replies report `Reply.work`, which profile clocks need.
         remark: One line to print before the first episode, or None.
+        feedback: Language task to the fields of later prompts that hold its texts.
         close: Releases resources outside this process; idempotent.
     """
 
@@ -162,4 +164,5 @@ class LoadedPolicy:
     writes_texts: bool = True
     reports_work: bool = False
     remark: str | None = None
+    feedback: FeedbackByTask = dataclasses.field(default_factory=dict)
     close: Callable[[], None] = lambda: None

@@ -1,5 +1,6 @@
 """Loads the policy of a run, of any kind."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 from configs.schema import RunConfig
@@ -29,6 +30,15 @@ def open_policies(
     Raises:
         UsageError: The checkpoint, class or server is not available.
     """
+    loaded = _opened(resolved, variants, worlds, notify)
+    return [
+        each if each.feedback else dataclasses.replace(each, feedback=resolved.feedback) for each in loaded
+    ]
+
+
+def _opened(
+    resolved: ResolvedPolicy, variants: Sequence[RunConfig], worlds: int, notify: Callable[[str], None]
+) -> list[LoadedPolicy]:
     policy = resolved.policy
     if policy.kind == "oxygen":
         from eval.policies.engine import open_engine  # imports JAX

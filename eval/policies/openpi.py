@@ -9,9 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from configs.errors import UsageError
+from configs.feedback import FeedbackByTask, write_answer
 from configs.interface import Interface
 from eval.policies.base import BadAnswerError, LoadedPolicy
-from oxygen.policy.reply import EpisodeEnd, Reply
+from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest
 from oxygen.robots.openpi_keys import ASSUMED, OpenpiKeys
 from sim_envs.world import EpisodeKey, Observation
 
@@ -51,17 +52,22 @@ class InferencePolicy(Protocol):
 
 
 class OpenpiPolicy:
-    """A policy with openpi's two methods. It writes no texts.
+    """A policy with openpi's two methods. Of texts, its answers have the fields that it reads again.
 
     Attributes:
         keys: The keys of its observations.
+        feedback: Language task to the fields of later prompts that hold its texts.
         answer: What it returned for the last query.
         timings_ms: The stages of that query until its actions, milliseconds.
     """
 
-    def __init__(self, policy: InferencePolicy, keys: OpenpiKeys) -> None:
+    def __init__(
+        self, policy: InferencePolicy, keys: OpenpiKeys, feedback: FeedbackByTask | None = None
+    ) -> None:
         self._policy = policy
         self.keys = keys
+        self.feedback = feedback or {}
+        self._answered = self._written = 0
         self.answer: Mapping[str, Any] = {}
         self.timings_ms: Mapping[str, float] = {}
 
@@ -73,6 +79,7 @@ class OpenpiPolicy:
     def reset(self, key: EpisodeKey) -> None:
         """Start an episode. openpi's policies get neither its key nor a seed."""
         del key
+        self._answered = self._written = 0
         self._policy.reset()
 
     def act(self, observation: Observation) -> np.ndarray:
@@ -94,11 +101,13 @@ class OpenpiPolicy:
             **self.stages(self.answer, 1e3 * (ended - sent)),
             "action": 1e3 * (ended - began),
         }
+        self._answered += 1
         return actions
 
     def query(self, observation: Observation) -> dict[str, Any]:
         """The argument of `infer` for an observation."""
-        return self.keys.write(observation.images, observation.state, observation.language)
+        written = self.keys.write(observation.images, observation.state, observation.language)
+        return {**written, **observation.feedback}
 
     def stages(self, answer: Mapping[str, Any], answer_ms: float) -> Mapping[str, float]:
         """Stages of an answer that took `answer_ms`, milliseconds; unknown in process."""
@@ -106,8 +115,41 @@ class OpenpiPolicy:
         return {}
 
     def complete(self) -> Reply:
-        """Complete the query, which ends with its actions."""
-        return Reply(timings_ms={**self.timings_ms, "frame": self.timings_ms["action"]})
+        """Complete the query, which ends with its actions and the fields in its answer.
+
+        Raises:
+            BadAnswerError: A field is not a text.
+        """
+        texts = [text for task in self.feedback if (text := self._text(task)) is not None]
+        return Reply(
+            timings_ms={**self.timings_ms, "frame": self.timings_ms["action"]},
+            requested=tuple(
+                TextRequest(task=text.task, request_id=text.request_id, query=text.requested_query)
+                for text in texts
+            ),
+            finished=tuple(texts),
+        )
+
+    def _text(self, task: str) -> Text | None:
+        """The text of a language task in the last answer, if that has all its fields."""
+        fields = self.feedback[task]
+        found = {each.field: self.answer[each.field] for each in fields if each.field in self.answer}
+        for field, text in found.items():
+            if not isinstance(text, str):
+                raise BadAnswerError(f"the policy's {field!r} is {type(text).__name__}; give a text")
+        if len(found) < len(fields):
+            return None
+        self._written += 1
+        return Text(
+            task=task,
+            request_id=self._written - 1,
+            requested_query=self._answered - 1,
+            finished_query=self._answered - 1,
+            text=write_answer(found, fields),
+            tokens=0,
+            reason="stop",
+            latency_ms=self.timings_ms["action"],
+        )
 
     def finish(self) -> EpisodeEnd:
         """End the episode."""
@@ -124,7 +166,8 @@ def opened(policy: OpenpiPolicy, *, remark: str | None, **inputs: Any) -> Loaded
         horizon=policy.interface.horizon,
         inputs=inputs,
         in_world=lambda *_: policy,
-        writes_texts=False,
+        writes_texts=bool(policy.feedback),
+        feedback=policy.feedback,
         remark=remark,
     )
 

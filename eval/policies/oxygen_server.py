@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from configs.errors import UsageError
 from configs.interface import Interface
-from configs.schema import Mode
+from configs.schema import Fields, Mode
 from configs.validation import invalid
 from eval.policies.base import BadAnswerError
 from eval.policies.remote import PolicyClient, RemotePolicy
@@ -35,6 +35,7 @@ class DeclaredPolicy:
         horizon: Actions per chunk.
         model: Name of the model.
         weights_sha256: SHA-256 of the weights; None if they are random.
+        feedback: Language task to the fields of later prompts that hold its texts.
         mode: How actions and language are scheduled.
         language_tasks: The texts that it generates.
         robots: Number of simultaneous episodes.
@@ -47,6 +48,7 @@ class DeclaredPolicy:
     language_tasks: tuple[str, ...]
     robots: int
     weights_sha256: str | None = None
+    feedback: dict[str, Fields] = dataclasses.field(default_factory=dict)
 
     @property
     def generates_texts(self) -> bool:
@@ -103,7 +105,7 @@ class OxygenServerPolicy(RemotePolicy):
     """A policy behind our server. Sends episode and query; receives texts."""
 
     def __init__(self, client: PolicyClient, keys: OpenpiKeys, declared: DeclaredPolicy) -> None:
-        super().__init__(client, keys)
+        super().__init__(client, keys, declared.feedback)
         self._declared = declared
         self._episode: dict[str, Any] = {}
         self._query = -1

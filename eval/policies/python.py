@@ -12,7 +12,9 @@ from types import ModuleType
 from typing import Any
 
 from configs.errors import UsageError, unknown
+from configs.feedback import FeedbackByTask
 from configs.interface import Interface
+from configs.schema import read_feedback
 from eval.policies.base import LoadedPolicy, Policy, SingleRowBatch
 from eval.policies.openpi import OpenpiPolicy, assumption, named, opened
 from oxygen.robots.openpi_keys import ASSUMED, OpenpiKeys, keys_for, keys_of
@@ -28,7 +30,8 @@ def open_python(target: str, kwargs: Mapping[str, Any], *, worlds: int = 1) -> L
     A policy with `act` follows the contract in `eval/policies/base.py`; its optional attribute `writes_texts`
     says whether its replies have texts (default: no). Any other follows openpi's. Its optional attributes are
     `embodiment`, the name of its robot, or `interface`, which describes one, and `horizon`, the number of
-    actions in an answer.
+    actions in an answer. A policy of either form that reads its own texts says so in its attribute `feedback`
+    (see `configs.feedback`).
 
     Args:
         target: `package.module:Class`, or `path/to/file.py:Class`.
@@ -71,6 +74,7 @@ def _opened(policy: Any, target: str) -> LoadedPolicy:
             groups=(SingleRowBatch(policy),),
             writes_texts=getattr(policy, "writes_texts", False),
             reports_work=True,
+            feedback=_feedback(policy, target),
         )
     adapted, remark = _adapted(policy, target)
     return dataclasses.replace(opened(adapted, remark=remark), groups=(SingleRowBatch(adapted),))
@@ -82,7 +86,12 @@ def _adapted(policy: Any, target: str) -> tuple[OpenpiPolicy, str | None]:
     keys = _keys(policy, target)
     remedy = "for another, give the class an attribute `embodiment`, or an `interface`."
     remark = None if keys else assumption(target, remedy)
-    return OpenpiPolicy(policy, named(keys or ASSUMED, target, getattr(policy, "horizon", None))), remark
+    keys = named(keys or ASSUMED, target, getattr(policy, "horizon", None))
+    return OpenpiPolicy(policy, keys, _feedback(policy, target)), remark
+
+
+def _feedback(policy: Any, target: str) -> FeedbackByTask:
+    return read_feedback(getattr(policy, "feedback", {}), f"feedback of policy {target}")
 
 
 def _made(target: str, kwargs: Mapping[str, Any]) -> Any:

@@ -17,6 +17,7 @@ import numpy as np
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from configs.feedback import FeedbackByTask
 from eval.policies.base import BadAnswerError, PolicyLostError
 from eval.policies.openpi import OpenpiPolicy
 from oxygen.robots.openpi_keys import OpenpiKeys
@@ -26,6 +27,7 @@ MAX_ANSWER_MIB = 64
 DECLARED = (
     "embodiment",
     "horizon",
+    "feedback",
     "oxygen_eval",
     *("action_space", "n_external_cameras", "image_resolution"),  # RoboArena's
     *("effective_infer_api", "continuous_batching_request_mode", "adapter", "adapter_rank"),  # OxyGen's
@@ -230,8 +232,10 @@ class PolicyClient:
 class RemotePolicy(OpenpiPolicy):
     """A policy behind a server of openpi's protocol."""
 
-    def __init__(self, client: PolicyClient, keys: OpenpiKeys) -> None:
-        super().__init__(client, keys)
+    def __init__(
+        self, client: PolicyClient, keys: OpenpiKeys, feedback: FeedbackByTask | None = None
+    ) -> None:
+        super().__init__(client, keys, feedback)
         self.client = client
 
     def stages(self, answer: Mapping[str, Any], answer_ms: float) -> Mapping[str, float]:

@@ -3,14 +3,14 @@
 import dataclasses
 from collections.abc import Sequence
 
+from configs.feedback import FeedbackByTask
 from configs.interface import Interface
 from configs.language_task import EveryNConfig, LanguageTaskConfig
-from configs.load import load
 from configs.schema import PolicyConfig, RunConfig
 from eval.policies.names import RequestedTexts, read_policy, requested_texts
 from oxygen.model import config as model_configs
 from oxygen.model.config import Pi05Config
-from oxygen.presets.policies import check_learnt, chosen_adapter
+from oxygen.presets.policies import check_learnt, chosen_adapter, learnt_tasks
 from oxygen.robots.transforms import embodiment
 from sim_envs.scripted.policy import HORIZON
 
@@ -54,6 +54,11 @@ class ResolvedPolicy:
         """Whether one process serves it to all worlds, rather than each worker loading it."""
         return self.policy.kind in ("oxygen", "python")
 
+    @property
+    def feedback(self) -> FeedbackByTask:
+        """Language task to the fields of later prompts that hold its texts."""
+        return {task.name: task.feedback for task in self.tasks if task.feedback}
+
     def tasks_of(self, config: RunConfig) -> tuple[LanguageTaskConfig, ...]:
         """The language tasks of one run, with its arrivals."""
         if config.text_every is None:
@@ -75,7 +80,7 @@ def resolve_policy(config: RunConfig) -> ResolvedPolicy:
     named = read_policy(config.policy, config.policy_kwargs)
     policy = chosen_adapter(named, config.adapter, config.adapter_mask)
     texts = requested_texts(policy, config)
-    tasks = tuple(load(LanguageTaskConfig, name) for name in texts.names)
+    tasks = learnt_tasks(policy, texts.names)
     check_learnt(policy, tasks)
     resolved = ResolvedPolicy(policy=policy, texts=texts, tasks=tasks)
     assert resolved.interface is not None or policy.kind != "oxygen"

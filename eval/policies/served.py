@@ -5,7 +5,7 @@ Imports no JAX.
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from multiprocessing.shared_memory import SharedMemory
 from typing import Any, Protocol, Self
 
@@ -31,13 +31,15 @@ class ObservationLayout:
     Attributes:
         images: Camera name and image shape, in order, after the state.
         state: Size of the state.
-        language: The instruction.
+        language: See `Observation`.
+        feedback: See `Observation`.
         action_prefix: Actions executed meanwhile, for guided denoising.
     """
 
     images: tuple[tuple[str, tuple[int, int, int]], ...]
     state: int
     language: str
+    feedback: Mapping[str, str]
     action_prefix: ActionPrefix | None = None
 
 
@@ -112,6 +114,7 @@ class ObservationBlock:
             images=shapes,
             state=len(state),
             language=observation.language,
+            feedback=observation.feedback,
             action_prefix=observation.action_prefix,
         )
 
@@ -123,7 +126,11 @@ class ObservationBlock:
             images[name] = self._view(start, shape, np.dtype(np.uint8))
             start += images[name].nbytes
         return Observation(
-            images=images, state=state, language=layout.language, action_prefix=layout.action_prefix
+            images=images,
+            state=state,
+            language=layout.language,
+            feedback=layout.feedback,
+            action_prefix=layout.action_prefix,
         )
 
     def _view(self, start: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
+from configs.feedback import FeedbackByTask
 from configs.interface import Interface
 from eval.policies.base import LoadedPolicy
 from eval.policies.served import IN_MESSAGES, ObservationBlock, PolicyProxy
@@ -20,23 +21,31 @@ class PolicySource:
         interface: Conventions of a served policy.
         blocks: Names of the shared memory of each worker; empty if observations travel in messages.
         opener: Loads a policy that is not served.
+        feedback: See `LoadedPolicy`.
     """
 
     variant: int
     interface: Interface | None
     blocks: tuple[str, ...]
     opener: Callable[[], LoadedPolicy] | None
+    feedback: FeedbackByTask
 
     def open(self, connection: WorkerConnection) -> LoadedPolicy:
         """The policy in a worker."""
         if self.opener is not None:
-            return self.opener()
+            return dataclasses.replace(self.opener(), feedback=self.feedback)
         assert self.interface is not None, "a policy that is served has been opened"
         observations = (
             ObservationBlock.attached(self.blocks[connection.worker]) if self.blocks else IN_MESSAGES
         )
         served = PolicyProxy(connection, observations, self.variant, self.interface)
-        return LoadedPolicy(interface=self.interface, horizon=None, inputs={}, in_world=lambda *_: served)
+        return LoadedPolicy(
+            interface=self.interface,
+            horizon=None,
+            inputs={},
+            in_world=lambda *_: served,
+            feedback=self.feedback,
+        )
 
 
 @contextlib.contextmanager
@@ -59,7 +68,13 @@ def served(
                 policy.close()
         names = tuple(block.name for block in blocks)
         sources = tuple(
-            PolicySource(variant=variant, interface=policy.interface, blocks=names, opener=policy.opener)
+            PolicySource(
+                variant=variant,
+                interface=policy.interface,
+                blocks=names,
+                opener=policy.opener,
+                feedback=policy.feedback,
+            )
             for variant, policy in enumerate(policies)
         )
         yield PolicyServer(policies, blocks), sources

@@ -11,7 +11,7 @@ from websockets.exceptions import InvalidURI
 from websockets.uri import parse_uri
 
 from configs.errors import UsageError, unknown
-from configs.schema import Mode
+from configs.schema import Mode, read_feedback
 from eval.policies.base import LoadedPolicy, PolicyLostError
 from eval.policies.openpi import assumption, named, opened
 from eval.policies.oxygen_release import OxygenReleasePolicy, is_oxygen_release, read_release
@@ -72,8 +72,8 @@ def open_websocket(
     """Connect to the policy of a server.
 
     Our server declares its interface, a RoboArena server its cameras and actions. The metadata of others may
-    have `embodiment`, one of openpi's, and `horizon`. Without the former, `embodiment` in `kwargs` counts;
-    without both, LIBERO's keys are assumed.
+    have `embodiment`, one of openpi's, `horizon`, and `feedback` (see `configs.feedback`). Without the first,
+    `embodiment` in `kwargs` counts; without both, LIBERO's keys are assumed.
 
     Args:
         url: `ws://host:port`, or `wss://`, with or without a path.
@@ -109,7 +109,7 @@ def open_websocket(
     metadata = json.loads(json.dumps(client.metadata, default=str, skipkeys=True))  # as JSON types
     for_run = opened(policy, remark=remark, server_metadata=metadata, **facts)
     opener = functools.partial(open_websocket, url, kwargs, notify=ignore)
-    writes_texts = isinstance(policy, OxygenServerPolicy | OxygenReleasePolicy)
+    writes_texts = isinstance(policy, OxygenServerPolicy | OxygenReleasePolicy) or for_run.writes_texts
     return dataclasses.replace(for_run, close=client.close, opener=opener, writes_texts=writes_texts)
 
 
@@ -140,7 +140,8 @@ def _policy_of(
         return policy, None, {}
     keys = _keys(url, metadata.get("embodiment"), options.embodiment)
     remark = None if keys else assumption(url, "for another robot, --policy-kwargs embodiment=NAME.")
-    return RemotePolicy(client, named(keys or ASSUMED, url, metadata.get("horizon"))), remark, {}
+    feedback = read_feedback(metadata.get("feedback") or {}, f"feedback in the metadata of {url}")
+    return RemotePolicy(client, named(keys or ASSUMED, url, metadata.get("horizon")), feedback), remark, {}
 
 
 def _refuse_other_embodiment(options: ServerOptions, served: str | None, why: str) -> None:

@@ -22,6 +22,7 @@ def describe_suite(
     wordings: Wordings = "benchmark",
     sampled: bool = False,
     clock: Mapping[str, Any] | None = None,
+    feedback: str | None = None,
 ) -> dict[str, Any]:
     """Everything that defines an episode of the suite, except the policy. Published defaults are omitted.
 
@@ -30,6 +31,7 @@ def describe_suite(
         wordings: Wording of instructions; omitted if the benchmark's own.
         sampled: Whether initial states are sampled; omitted if stored.
         clock: Description of the clock; omitted if paused.
+        feedback: Origin of the texts in the prompt; omitted if there are none.
     """
     omitted = {
         "trials_per_task",
@@ -44,6 +46,7 @@ def describe_suite(
         **suite.describe(wordings),
         **({"initial_states": "drawn"} if sampled else {}),
         **({"clock": dict(clock)} if clock else {}),
+        **({"feedback": feedback} if feedback else {}),
     }
 
 

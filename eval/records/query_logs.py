@@ -40,6 +40,23 @@ class Snapshot(NamedTuple):
     image: UInt8[np.ndarray, "height width 3"]
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FedText:
+    """A text in the prompt of a query.
+
+    Attributes:
+        text: As it stands there.
+        step: Control step at which it was delivered; None for a constant.
+        observed_step: Control step of the observation that it describes; None for a constant.
+        cut: Characters that were cut from its end.
+    """
+
+    text: str
+    step: int | None = None
+    observed_step: int | None = None
+    cut: int = 0
+
+
 _NO_OBSERVATION = Observation(images={}, state=np.empty(0), language="")
 
 
@@ -62,6 +79,9 @@ class QueryRecord:
         spans: Actions executed until the next query, in order.
         blended: Actions of the chunk that were averaged with the previous chunk.
         action_prefix: Actions towards which denoising was guided; None if it was not.
+        prompt: The prompt, if texts were fed back into it; else None.
+        fed: Field to the text in it; none for empty fields.
+        prompt_cut: Tokens of the prompt that did not fit in the policy's longest.
         tokens: Language tokens decoded.
         requested: Texts requested in it.
         delivered: Texts finished in it and delivered before the episode ended.
@@ -91,6 +111,9 @@ class QueryRecord:
     spans: Sequence[ActionSpan] = ()
     blended: int = 0
     action_prefix: ActionPrefix | None = None
+    prompt: str | None = None
+    fed: Mapping[str, FedText] = dataclasses.field(default_factory=dict)
+    prompt_cut: int = 0
     tokens: int = 0
     requested: Sequence[TextRequest] = ()
     delivered: Sequence[Text] = ()
@@ -129,6 +152,10 @@ class QueryRecord:
             }
             if self.action_prefix is not None:
                 timing["action_prefix"] = dataclasses.asdict(self.action_prefix)
+        prompted: dict[str, Any] = {}
+        if self.prompt is not None:
+            fed = {field: dataclasses.asdict(text) for field, text in self.fed.items()}
+            prompted = {"prompt": self.prompt, "feedback": fed, "prompt_cut": self.prompt_cut}
         finished = [dataclasses.asdict(text) for text in self.delivered]
         for record, text in zip(finished, self.delivered, strict=True):
             if text.step != self.step:
@@ -139,6 +166,7 @@ class QueryRecord:
             "steps": self.steps,
             "timings_ms": {stage: round(milliseconds, 4) for stage, milliseconds in self.timings_ms.items()},
             **timing,
+            **prompted,
             "tokens": self.tokens,
             "actions": self.actions.tolist(),
             "requested": [dataclasses.asdict(request) for request in self.requested],
@@ -193,6 +221,9 @@ def _parse_query(record: Mapping[str, Any]) -> QueryRecord:
         held=int(record.get("held", 0)),
         skipped=int(record.get("skipped", 0)),
         blended=int(record.get("blended", 0)),
+        prompt=record.get("prompt"),
+        fed={field: FedText(**text) for field, text in record.get("feedback", {}).items()},
+        prompt_cut=int(record.get("prompt_cut", 0)),
         tokens=int(record.get("tokens", 0)),
         spans=[ActionSpan(*span) for span in record.get("spans", ())],
         action_prefix=ActionPrefix(**record["action_prefix"]) if "action_prefix" in record else None,

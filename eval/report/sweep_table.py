@@ -77,7 +77,7 @@ def format_value(axis: str, options: Mapping[str, Any]) -> str:
 
 
 def format_condition(options: Mapping[str, Any], varied: Sequence[str]) -> str:
-    """The condition of a cell: clock and motion, as far as they vary."""
+    """The condition of a cell: clock, motion and feedback, as far as they vary."""
     shown = [axis for axis in CONDITIONS if axis in varied] or list(CONDITIONS[:1])
     return ", ".join(filter(None, (format_value(axis, options) for axis in shown)))
 

@@ -15,6 +15,7 @@ from eval.records.run_folders import Run
 from eval.records.schema import EpisodeResult, Outcome
 from eval.rollout.clock import Clock, find_clock
 from eval.rollout.execution import ActionError, Overlap
+from eval.rollout.feedback import EpisodeFeedback
 from eval.rollout.interrupts import DeferredSignals
 from eval.rollout.plan import EpisodePlan, TaskPlan
 from eval.rollout.recorder import EpisodeRecorder
@@ -110,6 +111,11 @@ def run_episode(
             waiting=Waiting(run.config.while_waiting),
             overlap=Overlap(run.config.overlap),
             picture_steps=recorder.picture_steps,
+            feedback=EpisodeFeedback(
+                policy.feedback, run.config.feedback or "own", control_hz=task.protocol.control_hz
+            )
+            if policy.feedback
+            else None,
         )
         for query in queries:
             recorder.add(query)

@@ -22,7 +22,14 @@ from eval.rollout.executors.executor import SERIAL, Executor
 from eval.rollout.interrupts import DeferredSignals
 from eval.rollout.manifest import Variant, describe_run, now, refuse_mixed_records
 from eval.rollout.monitor import MAX_ERRORS, Monitor, MonitorFactory, RepeatedErrorsError
-from eval.rollout.plan import EpisodePlan, check_expert, check_overlap, check_playable, make_plans
+from eval.rollout.plan import (
+    EpisodePlan,
+    check_expert,
+    check_feedback,
+    check_overlap,
+    check_playable,
+    make_plans,
+)
 from eval.rollout.preflight import require_quick_checks
 
 _MAX_ERRORS = 1_000_000
@@ -72,6 +79,8 @@ def run_evaluation(
     name = resolved.policy.name
     if resolved.policy.kind == "expert":
         check_expert(plans[0])
+    if resolved.policy.kind == "oxygen":  # before it is loaded
+        check_feedback(configs, resolved.feedback, policy=name)
     limit_s = query_limit_s(resolved, query_timeout_s)
     _check_playable(plans, policy=name, interface=resolved.interface, horizon=resolved.horizon)
     for config, plan in zip(configs, plans, strict=True):
@@ -84,6 +93,7 @@ def run_evaluation(
         _print(remark)
     if resolved.interface is None:  # its conventions are known only now
         _check_playable(plans, policy=name, interface=policies[0].interface, horizon=policies[0].horizon)
+    check_feedback(configs, policies[0].feedback, policy=name)
     if default_mode and not any(policy.writes_texts for policy in policies):
         runs = tuple(
             new_run(run.folder.path.parent, run.config.model_copy(update={"mode": "actions"})) for run in runs

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from configs.errors import UsageError
+from configs.feedback import prompt_fields
 from configs.schema import RunConfig
 from eval.policies.base import LoadedPolicy
 from eval.policies.resolved import ResolvedPolicy
@@ -63,9 +64,17 @@ def describe_run(
         overlap = {} if config.overlap == "skip" else {"overlap": config.overlap}
         timing = {**clock.describe(), "while_waiting": config.while_waiting, **overlap}
     protocol = {
-        name: describe_suite(suite, wordings=config.wordings, sampled=plan.samples_states(name), clock=timing)
+        name: describe_suite(
+            suite,
+            wordings=config.wordings,
+            sampled=plan.samples_states(name),
+            clock=timing,
+            feedback=(config.feedback or "own") if policy.feedback else None,
+        )
         for name, suite in plan.suites.items()
     }
+    formats = {each.field: each.format for each in prompt_fields(policy.feedback)}
+    inputs = {"feedback": formats} if formats else {}
     return {
         "command": provenance.command(),
         "mode": config.mode,
@@ -79,7 +88,7 @@ def describe_run(
         "protocol": protocol,
         "protocol_hash": protocol_hash(protocol),
         "suite_hashes": {name: suite_hash(description) for name, description in protocol.items()},
-        "policy_inputs": dict(policy.inputs),
+        "policy_inputs": {**policy.inputs, **inputs},
         "git": provenance.git_state(),
         "versions": provenance.versions(),
         "hardware": {**provenance.hardware(), "blas_kernels": KERNELS if pin_kernels() else None},

@@ -7,6 +7,7 @@ from typing import Any
 
 from configs.cli import ranges
 from configs.errors import UsageError
+from configs.feedback import FeedbackByTask, parse_answer, prompt_fields, write_answer
 from configs.interface import Interface, compare
 from configs.schema import OverlapRule, RunConfig, SuiteConfig, Wordings
 from eval.rollout.execution import averaged_channels
@@ -181,6 +182,38 @@ def check_expert(plan: EpisodePlan) -> None:
             raise UsageError(
                 f"the expert of {name} cannot play {', '.join(task.name for task in beyond)}; give "
                 f"--task-ids {' '.join(ranges(task.task_id for task in played))}, or another policy"
+            )
+
+
+def check_feedback(configs: Sequence[RunConfig], feedback: FeedbackByTask, *, policy: str) -> None:
+    """Reject a source of texts that the policy's prompt does not have, or cannot get.
+
+    Args:
+        configs: The runs.
+        feedback: Language task to the fields of the prompt that it fills.
+        policy: Name of the policy, for messages.
+
+    Raises:
+        UsageError: The prompt has no field, the mode no texts, or a constant does not fit.
+    """
+    fields, sources = prompt_fields(feedback), {config.feedback for config in configs}
+    for source in sorted(filter(None, sources)):
+        kind, _, frozen = source.partition(":")
+        modes = {config.mode for config in configs if config.feedback == source}
+        if not fields:
+            raise UsageError(
+                f"--feedback {source}: policy {policy!r} was not trained with texts in its prompt; leave it "
+                "out, or choose a policy that was, such as tiny_memory"
+            )
+        if kind in ("own", "truth-delayed") and modes == {"actions"}:
+            raise UsageError(
+                f"--feedback {source} needs the policy's texts, and mode actions has none; choose another "
+                "mode, or --feedback none or truth"
+            )
+        if frozen and (len(feedback) > 1 or parse_answer(frozen, fields) is None):
+            raise UsageError(
+                f"--feedback {source}: {frozen!r} is not an answer of language task {' and '.join(feedback)}"
+                f"; give {write_answer({each.field: 'TEXT' for each in fields}, fields)!r}"
             )
 
 

@@ -2,14 +2,15 @@
 
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from eval.policies.base import ChargesOwnTime, Policy
-from eval.records.query_logs import QueryRecord
+from eval.records.query_logs import FedText, QueryRecord
 from eval.rollout.clock import PAUSED, Clock, DelayEstimator, PausedClock, TimedQuery
 from eval.rollout.execution import Execution, Overlap, validated_actions
+from eval.rollout.feedback import EpisodeFeedback
 from eval.rollout.timeline import Timeline, Waiting
 from sim_envs.suite import Suite
 from sim_envs.world import EpisodeKey, World
@@ -26,6 +27,7 @@ def rollout(
     waiting: Waiting = Waiting.CONTINUE,
     overlap: Overlap = Overlap.SKIP,
     picture_steps: int | None = None,
+    feedback: EpisodeFeedback | None = None,
 ) -> Iterator[QueryRecord]:
     """Run one episode; yields each query when the next one is due.
 
@@ -42,6 +44,7 @@ def rollout(
         overlap: How a new chunk replaces the previous one. `rtc` needs a policy that supports
             `Observation.action_prefix`.
         picture_steps: Control steps between pictures for a video; None for no pictures.
+        feedback: Texts in the policy's prompt; None if it reads none.
 
     Raises:
         ActionError: Actions have a wrong shape or are not finite.
@@ -69,7 +72,11 @@ def rollout(
         if instruction is not None:
             observation = dataclasses.replace(observation, language=instruction)
         observed = time.perf_counter()
-        execution.begin_query(observation, world.truth())
+        truth = world.truth()
+        fed: Mapping[str, FedText] = {}
+        if feedback is not None:
+            observation, fed = feedback.observed(observation, timeline.step, truth)
+        execution.begin_query(observation, truth)
         min_actions = min(protocol.replan_steps, protocol.max_steps - timeline.step)
         act_began = time.perf_counter()
         actions = policy.act(observation)
@@ -89,6 +96,8 @@ def rollout(
         timeline.busy_for(latency.busy_ms)
         execution.run()
         delivered = execution.delivered(reply.finished, latency)
+        if feedback is not None:
+            feedback.delivered(delivered)
         yield QueryRecord(
             index=timeline.query,
             actions=np.asarray(actions),
@@ -108,6 +117,9 @@ def rollout(
             spans=execution.spans,
             blended=execution.blended,
             action_prefix=prefix,
+            prompt=None if feedback is None else observation.language,
+            fed=fed,
+            prompt_cut=reply.prompt_cut,
             tokens=reply.tokens,
             requested=reply.requested,
             delivered=delivered,

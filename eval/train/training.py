@@ -24,7 +24,7 @@ from eval.report.console import EvaluationConsole
 from eval.rollout.evaluation import run_evaluation
 from eval.rollout.executors.executor import choose_executor
 from eval.rollout.interrupts import DeferredSignals
-from eval.rollout.plan import check_playable, make_plan
+from eval.rollout.plan import check_feedback, check_playable, make_plan
 from oxygen.model.compile_cache import use_compile_cache
 from oxygen.model.config import preset
 from oxygen.presets.language_tasks import language_task
@@ -38,7 +38,12 @@ from oxygen.training.samples import Mixture
 from oxygen.training.trainer import Schedule
 from sim_envs.suite import load_object, open_suite, suite_names
 
-_EMBODIMENTS = {"tiny": "libero_compact", "tiny_droid": "droid_compact", "pi05_droid": "droid"}
+_EMBODIMENTS = {
+    "tiny": "libero_compact",
+    "tiny_memory": "libero_compact",
+    "tiny_droid": "droid_compact",
+    "pi05_droid": "droid",
+}
 """Default robots of models; `libero` for all others."""
 
 
@@ -68,6 +73,8 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
     if rollouts is not None:  # checked now rather than at the first checkpoint
         choose_executor(num_envs=options.eval_num_envs)
         horizon = training.model.horizon
+        feedback = {task.name: task.feedback for task in training.tasks if task.feedback}
+        check_feedback([rollouts], feedback, policy=options.model)
         check_playable(make_plan(rollouts), policy=options.model, interface=interface, horizon=horizon)
     mixture = Mixture(tuple(Demonstrations(data).samples(training.model) for data in options.data))
     console = TextConsole()
@@ -180,6 +187,7 @@ def rollouts_of(options: TrainConfig) -> RunConfig | None:
         "mode": options.eval_mode,
         "wordings": options.eval_wordings,
         "assets": options.eval_assets,
+        "feedback": options.eval_feedback,
         "language_tasks": options.language_tasks,
         "video": "none",
     }

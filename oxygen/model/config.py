@@ -191,6 +191,9 @@ TINY = Pi05Config(
 )
 """2.4 million parameters: trained in hours and queried in tens of milliseconds on two CPU cores."""
 
+TINY_MEMORY = dataclasses.replace(TINY, name="tiny_memory", prompt_buckets=(48, 72))
+"""The same with room for its own texts in the prompt."""
+
 TINY_DROID = dataclasses.replace(
     TINY,
     name="tiny_droid",
@@ -237,7 +240,7 @@ PI05_BASE = dataclasses.replace(PI05_LIBERO, name="pi05_base", horizon=50)
 
 PRESETS = {
     preset.name: preset
-    for preset in (TINY, TINY_DROID, SMALL, SMALL_DROID, PI05_LIBERO, PI05_DROID, PI05_BASE)
+    for preset in (TINY, TINY_MEMORY, TINY_DROID, SMALL, SMALL_DROID, PI05_LIBERO, PI05_DROID, PI05_BASE)
 }
 
 

@@ -92,6 +92,7 @@ class Reply:
         tokens_per_frame: Decode steps of each text in modes `unified` and `interleaved`; else 0.
         work: Work of the query's decode jobs, in order, besides one prefill and one denoising; None if the
             policy does not report it.
+        prompt_cut: Tokens of the query's prompt that did not fit in the longest one.
     """
 
     timings_ms: Mapping[str, float]
@@ -101,6 +102,7 @@ class Reply:
     tokens: int = 0
     tokens_per_frame: int = 0
     work: tuple[DecodeWork, ...] | None = None
+    prompt_cut: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

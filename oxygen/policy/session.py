@@ -46,6 +46,7 @@ class Session:
         self._timings_ms: Mapping[str, float] | None = None
         self.acted_ms: Mapping[str, float] = {}
         self._reply: Reply | None = None
+        self._prompt_cut = 0
         self._finished: list[Text] = []
         self._dropped: list[TextRequest] = []
         self._tokens = 0
@@ -70,10 +71,10 @@ class Session:
         return Guidance.towards(self._chunk, first=prefix.first, delay=prefix.delay, horizon=horizon)
 
     def begin_query(
-        self, chunk: Float32[np.ndarray, "horizon action"], timings_ms: Mapping[str, float]
+        self, chunk: Float32[np.ndarray, "horizon action"], timings_ms: Mapping[str, float], prompt_cut: int
     ) -> None:
-        """Record a query's normalised actions and stage times."""
-        self._chunk = chunk
+        """Record a query's normalised actions, stage times, and tokens cut from its prompt."""
+        self._chunk, self._prompt_cut = chunk, prompt_cut
         self._timings_ms = self.acted_ms = timings_ms
         self.queries += 1
 
@@ -118,6 +119,7 @@ class Session:
             tokens=tokens,
             tokens_per_frame=texts.step.decode_steps,
             work=self._work(texts),
+            prompt_cut=self._prompt_cut,
         )
 
     def _work(self, texts: CompletedStep) -> tuple[DecodeWork, ...]:

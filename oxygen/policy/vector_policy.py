@@ -170,7 +170,8 @@ class VectorPolicy:
         for robot in queries:
             guided = guidance is not None and bool(guidance.guides[robot])
             timings_ms = _timings_ms(step, ready_s, self._delivered_s, guided=guided)
-            self._sessions[robot].begin_query(step.actions[robot], timings_ms)
+            prompt_cut = self._prompt_cut(observations[robot], int(inputs.length[robot]))
+            self._sessions[robot].begin_query(step.actions[robot], timings_ms, prompt_cut)
         return chunks
 
     def acted_ms(self, robot: int) -> Mapping[str, float]:
@@ -213,6 +214,12 @@ class VectorPolicy:
                 for session, prefix in zip(self._sessions, prefixes, strict=True)
             ]
         )
+
+    def _prompt_cut(self, observation: Mapping[str, Any] | None, kept: int) -> int:
+        """Tokens cut from a prompt, of which `kept` are left."""
+        if observation is None or kept < self.runner.config.max_prompt:
+            return 0
+        return self.transform.prompt_length(observation, self.parts.tokenizer) - kept
 
     def _new_session(self, robot: int, first_query: int = 0) -> Session:
         names = [task.name for task in self.parts.tasks]

@@ -20,7 +20,8 @@ def language_task(config: LanguageTaskConfig) -> LanguageTask:
         UsageError: Its options are inconsistent.
     """
     return LanguageTask(
-        **config.model_dump(exclude={"arrivals", "sampling"}),
+        **config.model_dump(exclude={"arrivals", "sampling", "feedback"}),
+        feedback=config.feedback,
         arrivals=_arrivals(config.arrivals),
         sampling=Sampling(**config.sampling.model_dump()),
     )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from configs.errors import UsageError, nearest_first, unknown
+from configs.feedback import prompt_fields
 from configs.hashing import hash_file
 from configs.language_task import LanguageTaskConfig
 from configs.load import load, names
@@ -90,17 +91,40 @@ def trained_tasks(policy: PolicyConfig) -> tuple[str, ...]:
     )
 
 
+def learnt_tasks(policy: PolicyConfig, names: Sequence[str]) -> tuple[LanguageTaskConfig, ...]:
+    """The language tasks of these presets, with the fields of the prompt that the policy's card declares.
+
+    Raises:
+        UsageError: There is no such preset, or two fill one field of the prompt.
+    """
+    trained = policy.feedback or {}
+    tasks = [load(LanguageTaskConfig, name) for name in names]
+    tasks = [
+        task if task.feedback else task.model_copy(update={"feedback": trained.get(task.name, ())})
+        for task in tasks
+    ]
+    prompt_fields({task.name: task.feedback for task in tasks})
+    return tuple(tasks)
+
+
 def check_learnt(policy: PolicyConfig, tasks: Sequence[LanguageTaskConfig]) -> None:
-    """Reject language tasks and prompts that the policy was not trained on.
+    """Reject language tasks, prompts and fields of the prompt that the policy was not trained on.
 
     A policy trained on none accepts all: its texts are noise, useful for measurements.
 
     Raises:
-        UsageError: A task or prompt was not in its training.
+        UsageError: A task, prompt or field was not in its training.
     """
     if not policy.language_tasks:
         return
     for task in tasks:
+        if task.feedback != (policy.feedback or {}).get(task.name, ()):
+            fields = " and ".join(each.field for each in task.feedback)
+            raise UsageError(
+                f"policy {policy.name!r} was not trained with {fields} in its prompt as language task "
+                f"{task.name!r} declares (`feedback`); leave that out, or choose a policy that was, such as "
+                "tiny_memory"
+            )
         if policy.language_tasks.get(task.name) != task.prompt:
             learnt = [f"{name} ({prompt!r})" for name, prompt in policy.language_tasks.items()]
             raise UsageError(

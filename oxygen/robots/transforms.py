@@ -129,14 +129,22 @@ class Transform:
                 raise unknown(
                     "observation: it lacks", key, observation, remedy="Give images, state and prompt."
                 )
-        layout = self.embodiment.interface.observation.state
-        state = self.norms.state.normalise(checked_state(observation["state"], layout))
+        state = self._state(observation)
         images = camera_images(observation["images"], config.cameras, config.image_size, resize=config.resize)
         tokens = fitted(
             self.embodiment.prompt, observation["prompt"], state, tokenizer, longest=config.max_prompt
         )
         length = np.array([len(tokens)], np.int32)
         return ModelInput(images=images[None], prompt=tokens[None], length=length)
+
+    def prompt_length(self, observation: Mapping[str, Any], tokenizer: Tokenizer) -> int:
+        """The tokens of an observation's prompt, including those that `inputs` cuts."""
+        state = self._state(observation)
+        return len(self.embodiment.prompt.encode(observation["prompt"], state, tokenizer))
+
+    def _state(self, observation: Mapping[str, Any]) -> Float64[np.ndarray, " state"]:
+        layout = self.embodiment.interface.observation.state
+        return self.norms.state.normalise(checked_state(observation["state"], layout))
 
     def targets(
         self, actions: Float[np.ndarray, "*batch action"], model_dim: int

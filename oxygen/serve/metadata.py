@@ -4,6 +4,7 @@ import dataclasses
 import json
 from typing import Any
 
+from configs.feedback import FeedbackByTask
 from configs.interface import Interface, Motion
 from oxygen.robots.openpi_keys import OpenpiKeys
 
@@ -24,6 +25,7 @@ class Declaration:
         mode: How actions and language are scheduled.
         language_tasks: The language tasks.
         robots: Maximal number of concurrent robots.
+        feedback: Language task to the fields of later prompts that hold its texts; clients compose these.
     """
 
     keys: OpenpiKeys
@@ -33,6 +35,7 @@ class Declaration:
     mode: str
     language_tasks: tuple[str, ...]
     robots: int
+    feedback: FeedbackByTask = dataclasses.field(default_factory=dict)
 
     @property
     def interface(self) -> Interface:
@@ -52,6 +55,9 @@ class Declaration:
             "language_tasks": list(self.language_tasks),
             "robots": self.robots,
         }
+        if self.feedback:
+            fields = {task: [dataclasses.asdict(each) for each in own] for task, own in self.feedback.items()}
+            declared["feedback"] = fields
         return {**robot, "horizon": self.horizon, EXTENSION: declared}
 
     def roboarena(self) -> dict[str, Any]:

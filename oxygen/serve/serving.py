@@ -7,14 +7,13 @@ import signal
 import sys
 
 from configs.errors import pluralize
-from configs.language_task import EveryNConfig, LanguageTaskConfig
-from configs.load import load
+from configs.language_task import EveryNConfig
 from configs.schema import PolicyConfig
 from configs.serving import ServeConfig
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.presets.language_tasks import language_task
 from oxygen.presets.loading import load_policy
-from oxygen.presets.policies import check_learnt, trained_tasks, weights_sha256
+from oxygen.presets.policies import check_learnt, learnt_tasks, trained_tasks, weights_sha256
 from oxygen.robots.openpi_keys import keys_of_policy
 from oxygen.serve.batching import Batcher
 from oxygen.serve.metadata import Declaration
@@ -54,6 +53,7 @@ def open_served(preset: PolicyConfig, options: ServeConfig) -> tuple[VectorPolic
         mode=options.mode,
         language_tasks=tuple(task.name for task in tasks),
         robots=options.most_robots,
+        feedback={task.name: task.feedback for task in tasks if task.feedback},
     )
     return policy, declaration
 
@@ -63,7 +63,7 @@ def _tasks(preset: PolicyConfig, options: ServeConfig) -> list[LanguageTask]:
         return []
     asked = options.language_tasks
     names = trained_tasks(preset) if asked is None else () if asked == ("none",) else asked
-    tasks = [load(LanguageTaskConfig, name) for name in names]
+    tasks = list(learnt_tasks(preset, names))
     if not options.random_weights:
         check_learnt(preset, tasks)
     if options.text_every is not None:

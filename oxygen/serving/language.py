@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from configs.errors import UsageError
+from configs.feedback import Feedback
 from oxygen.robots.tokenizer import Tokenizer
 from oxygen.serving.arrivals import EVERY_QUERY, Arrivals
 from oxygen.serving.sampling import GREEDY, Sampling
@@ -22,6 +23,7 @@ class LanguageTask:
             those of lower priority that are older by at most the difference.
         sampling: Sampling parameters; greedy by default.
         stop: A single token that ends the text; by default the vocabulary's end token.
+        feedback: Fields of later prompts that hold its texts.
     """
 
     name: str
@@ -31,6 +33,7 @@ class LanguageTask:
     priority: int = 0
     sampling: Sampling = GREEDY
     stop: str | None = None
+    feedback: tuple[Feedback, ...] = ()
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:

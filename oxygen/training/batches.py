@@ -14,6 +14,7 @@ from oxygen.robots.prompts import fitted
 from oxygen.robots.tokenizer import Tokenizer, check_fits
 from oxygen.robots.transforms import Transform
 from oxygen.serving.language import LanguageTask, stop_token
+from oxygen.training.feedback import PromptTexts, true_texts
 from oxygen.training.forward import TextLayout
 from oxygen.training.samples import Mixture, shuffled_rows
 from oxygen.typing import Int32, Int64, Leaf
@@ -114,6 +115,7 @@ class TrainingBatches:
         self._valid = np.ascontiguousarray(mixture.valid[:, : model.horizon])
         self._frames_with_actions = np.flatnonzero(self._valid.any(axis=1))
         self._wordings = mixture.instructions
+        self._prompt_texts = PromptTexts(mixture, tasks, options)
         texts = [text_targets(task, _texts_of(mixture, task), tokenizer) for task in tasks]
         self._texts = np.concatenate([np.zeros((len(mixture), 3, 0), np.int32), *texts], axis=2)
         self.tasks = tuple(task.name for task in tasks)
@@ -163,11 +165,18 @@ class TrainingBatches:
         return prompt, length
 
     def _instructions(self, rows: Int64[np.ndarray, " row"], number: int) -> list[str]:
-        """One wording of each sample's instruction, sampled at random."""
+        """One wording of each sample's instruction, sampled at random, with texts if any are fed back."""
         rng = np.random.Generator(np.random.PCG64([self._options.seed, number, 2]))
         choices = [self._wordings[row] for row in rows]
         sampled = rng.integers([len(choice) for choice in choices])
-        return [choice[index] for choice, index in zip(choices, sampled, strict=True)]
+        instructions = [choice[index] for choice, index in zip(choices, sampled, strict=True)]
+        if not self._prompt_texts.fields:
+            return instructions
+        rng = np.random.Generator(np.random.PCG64([self._options.seed, number, 3]))
+        return [
+            self._prompt_texts.prompt(instruction, int(row), rng)
+            for instruction, row in zip(instructions, rows, strict=True)
+        ]
 
 
 def _check_fits(mixture: Mixture, model: Pi05Config) -> None:
@@ -186,7 +195,7 @@ def _check_fits(mixture: Mixture, model: Pi05Config) -> None:
 
 
 def _texts_of(mixture: Mixture, task: LanguageTask) -> tuple[str, ...]:
-    texts = mixture.texts(task.name)
+    texts = true_texts(mixture, task)
     if not any(texts):
         raise UsageError(f"no demonstration has a text for language task {task.name!r}; leave it out")
     return texts

@@ -97,6 +97,12 @@ def write_policy(folder: Path, params: Params, metadata: PolicyMetadata, *, step
             "tokenizer": TOKENIZER,
             "language_tasks": tasks,
         }
+        feedback = {
+            task.name: [dataclasses.asdict(each) for each in task.feedback]
+            for task in metadata.tasks
+            if task.feedback
+        }
+        card |= {"feedback": feedback} if feedback else {}
     else:
         base, rank = metadata.base, metadata.record["recipe"]["adapter"]
         about = {

@@ -66,6 +66,7 @@ class Columns:
         memory: Text on what has happened and the current state; empty if there is none.
         textual_memory: Text on the goals reached; empty if there is none.
         truth: The facts behind narration and memory as JSON; empty if there are none.
+        fed: The texts in the policy's prompt as JSON, by field; empty if it read none.
     """
 
     state: Float32[np.ndarray, "frame state"]
@@ -79,6 +80,7 @@ class Columns:
     memory: tuple[str, ...]
     textual_memory: tuple[str, ...]
     truth: tuple[str, ...]
+    fed: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -97,6 +99,7 @@ class Frame:
     memory: str
     textual_memory: str
     truth: Mapping[str, Any] | None
+    fed: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -150,7 +153,7 @@ class Demonstrations:
         self.fps = float(info["fps"])
         self.cameras = layout.cameras_of(self._features)
         located = _locate_episodes(self.path, info, self.cameras)
-        names = [*layout.expected_dtypes(), *({layout.TEXTUAL_MEMORY} & self._features.keys())]
+        names = [*layout.expected_dtypes(), *({layout.TEXTUAL_MEMORY, layout.FED} & self._features.keys())]
         table = pa.concat_tables(
             [_read_columns(file, names) for file in dict.fromkeys(place["file"] for place in located)]
         )
@@ -250,6 +253,9 @@ class Demonstrations:
             valid=~columns.padded,
             language=columns.language,
             texts={name: getattr(columns, name) for name in ("narration", "memory", "textual_memory")},
+            frame_index=columns.frame_index,
+            fps=self.fps,
+            fed=tuple(map(json.loads, columns.fed)) if all(columns.fed) else None,
         )
 
     def _columns(self, table: "pa.Table") -> Columns:
@@ -277,6 +283,7 @@ class Demonstrations:
             memory=texts(layout.MEMORY),
             textual_memory=texts(layout.TEXTUAL_MEMORY),
             truth=texts(layout.TRUTH),
+            fed=texts(layout.FED),
         )
 
     def _images(self, index: int) -> UInt8[np.ndarray, "camera height width 3"]:

@@ -42,6 +42,8 @@ MEMORY = OWN + "memory"
 TEXTUAL_MEMORY = OWN + "textual_memory"
 """Absent from datasets collected before it existed."""
 TRUTH = OWN + "truth"
+FED = OWN + "feedback"
+"""Only in datasets of policies that read their own texts."""
 
 _OWN = {
     STEP: "int64",
@@ -73,6 +75,7 @@ def features(
     state_names: Sequence[str],
     action_names: Sequence[str],
     horizon: int,
+    fed: bool = False,
 ) -> dict[str, Feature]:
     """The columns of a frame, as listed in `info.json`.
 
@@ -82,7 +85,9 @@ def features(
         state_names: Name of every state channel.
         action_names: Name of every action channel.
         horizon: Control steps in an action chunk.
+        fed: Whether they have the texts in the policy's prompt.
     """
+    optional = [TEXTUAL_MEMORY, *([FED] if fed else [])]
     return {
         **{
             IMAGES + camera: {"dtype": images, "shape": [*size, 3], "names": ["height", "width", "channels"]}
@@ -94,7 +99,7 @@ def features(
         PADDED: {"dtype": "bool", "shape": [horizon], "names": None},
         **{
             name: {"dtype": dtype, "shape": [1], "names": None}
-            for name, dtype in (_OWN | {TEXTUAL_MEMORY: "string"} | _EVERY_DATASET).items()
+            for name, dtype in (_OWN | dict.fromkeys(optional, "string") | _EVERY_DATASET).items()
         },
     }
 

@@ -87,6 +87,11 @@ class TrainingConfig:
         del content["options"]
         content |= {"recipe": self.options.recipe(), "data": self.options.data}
         as_json: dict[str, Any] = json.loads(json.dumps(content))
+        feeding = any(task.feedback for task in self.tasks)
+        for task in as_json["tasks"] if not feeding else ():
+            del task["feedback"]
+        for name in () if feeding else ("feedback_delay_s", "feedback_none", "feedback_own"):
+            del as_json["recipe"][name]
         return as_json
 
 

@@ -59,6 +59,9 @@ class Samples:
         valid: Which of these lie within the episode.
         language: The instruction.
         texts: Language task to the target text of each frame; empty where there is none.
+        frame_index: Number of the frame in its episode; None if frames do not belong to episodes.
+        fps: Frames per second of simulated time.
+        fed: Field to text in the prompt with which a policy read each frame; None where that is not known.
     """
 
     images: UInt8[np.ndarray, "frame camera side side 3"]
@@ -67,6 +70,9 @@ class Samples:
     valid: Bool[np.ndarray, "frame horizon"]
     language: tuple[str, ...]
     texts: Mapping[str, tuple[str, ...]]
+    frame_index: Int64[np.ndarray, " frame"] | None = None
+    fps: float = 1.0
+    fed: tuple[Mapping[str, str] | None, ...] | None = None
 
     def __post_init__(self) -> None:
         columns = self.images, self.state, self.actions, self.valid, self.language, *self.texts.values()
@@ -104,11 +110,12 @@ class Samples:
         if not parts:
             raise UsageError("no episodes to train on; is the path right?")
         _check_same_shape("episodes", parts)
+        arrays: dict[str, Any] = {
+            name: np.concatenate([getattr(part, name) for part in parts])
+            for name in ("images", "state", "actions", "valid")
+        }
         return cls(
-            **{
-                name: np.concatenate([getattr(part, name) for part in parts])
-                for name in ("images", "state", "actions", "valid")
-            },
+            **arrays,
             language=tuple(instruction for part in parts for instruction in part.language),
             texts={
                 task: tuple(text for part in parts for text in part.texts[task]) for task in parts[0].texts
@@ -195,6 +202,23 @@ class Mixture:
         """The possible wordings of every frame's instruction."""
         return tuple(self.wordings.get(text, (text,)) for part in self.parts for text in part.language)
 
+    @property
+    def frame_index(self) -> Int64[np.ndarray, " frame"]:
+        """Number of each frame in its episode; 0 if it belongs to none."""
+        alone = [np.zeros(len(part), np.int64) for part in self.parts]
+        known = [part.frame_index for part in self.parts]
+        return np.concatenate([y if x is None else x for x, y in zip(known, alone, strict=True)])
+
+    @property
+    def fps(self) -> Float32[np.ndarray, " frame"]:
+        """Frames per second of each frame's part."""
+        return np.concatenate([np.full(len(part), part.fps, np.float32) for part in self.parts])
+
+    @property
+    def fed(self) -> tuple[Mapping[str, str] | None, ...]:
+        """The texts with which a policy read each frame; None where that is not known."""
+        return tuple(fed for part in self.parts for fed in part.fed or (None,) * len(part))
+
     def fingerprint(self) -> dict[str, Any]:
         """Number of frames and SHA-256 of the data (of pixels, 64 frames of each part), for JSON."""
         total = hashlib.sha256()
@@ -203,7 +227,8 @@ class Mixture:
             for array in (part.state, part.actions, part.valid, images):
                 total.update(f"{array.dtype}{array.shape}".encode())
                 total.update(np.ascontiguousarray(array).tobytes())
-            total.update(json.dumps([part.language, dict(part.texts)], sort_keys=True).encode())
+            fed = [] if part.fed is None else [part.fed]
+            total.update(json.dumps([part.language, dict(part.texts), *fed], sort_keys=True).encode())
         return {"frames": len(self), "digest": total.hexdigest()}
 
     def texts(self, task: str) -> tuple[str, ...]:

@@ -79,7 +79,13 @@ class RayCluster:
         queue, runs = queue_of(variants, jobs, on_begin), tuple(each.run for each in variants)
         plans = tuple(each.plan for each in variants)
         sources = tuple(
-            PolicySource(variant=number, interface=each.interface, blocks=(), opener=each.opener)
+            PolicySource(
+                variant=number,
+                interface=each.interface,
+                blocks=(),
+                opener=each.opener,
+                feedback=each.feedback,
+            )
             for number, each in enumerate(variant.policy for variant in variants)
         )
         player = EpisodePlayer(plans=plans, runs=runs, sources=sources)

@@ -15,7 +15,7 @@ import pytest
 
 from configs.errors import UsageError
 from eval.bench.experiment import run_experiment
-from eval.bench.model_under_test import find_model
+from eval.bench.model_under_test import SPECIAL_TOKENS, find_model
 from eval.bench.options import read
 from eval.bench.row import RowFile
 from eval.bench.serving import Bench
@@ -280,3 +280,11 @@ def test_random_weights_need_no_preset_file():
     other = find_model("pi05_libero", random_weights=True, dtype="float32", prompt_tokens=24)
     assert (other.config.dtype, other.config.prompt_buckets) == ("float32", (32,))
     assert other.config.image_tokens == 512
+
+
+def test_prompts_that_grow_use_all_buckets_on_their_way():
+    model = find_model("pi05_libero", random_weights=True, dtype=None, prompt_tokens=120, shortest_prompt=24)
+    assert (model.config.prompt_buckets, model.bucket) == ((32, 64, 128), 128)
+    assert [len(prompt) + SPECIAL_TOKENS for prompt in model.prompts(4)] == [24, 56, 88, 120]
+    with pytest.raises(UsageError, match="--shortest-prompt 30: 3 to --prompt-tokens, 24"):
+        find_model("tiny", random_weights=True, dtype=None, prompt_tokens=24, shortest_prompt=30)

@@ -189,6 +189,7 @@ class Recorded:
     """A dataset whose cameras come in another order than the model's."""
 
     cameras = ("wrist_image", "image")
+    fps = 4.0
 
     def __init__(self):
         part = samples(6)
@@ -197,6 +198,8 @@ class Recorded:
             "Columns",
             (),
             {
+                "frame_index": np.arange(6),
+                "fed": ("",) * 6,
                 "state": part.state,
                 "action": part.actions,
                 "padded": ~part.valid,

@@ -1,0 +1,162 @@
+"""Texts that a policy wrote, in its later prompts: which field holds which, and how prompts are composed.
+
+The same functions compose the prompt in training, in rollouts and for policy servers.
+"""
+
+import dataclasses
+import math
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from configs.errors import UsageError, unknown
+
+SOURCES = ("own", "none", "truth", "truth-delayed", "frozen:TEXT")
+"""Origins of the texts in the prompt, the values of `--feedback`."""
+
+FIELDS = ("memory", "subtask")
+"""Fields of a prompt that may hold a text, also the keys of observations."""
+
+INSTRUCTION = "instruction"
+"""Key of the instruction in the fields of an observation."""
+
+_TEXT, _GOAL = "{text}", "{instruction}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Feedback:
+    """A field of the prompt that holds a text of the policy.
+
+    Attributes:
+        field: Its name: `memory` or `subtask`.
+        format: The field with its text, such as `Memory: {text}`. With role `instruction` it needs no label,
+            and may have the suite's `{instruction}`.
+        answer: For a language task with several fields, the part of its answer that is this field's text,
+            such as `Subtask: {text}`; None if the answer is the text.
+        lookback_s: A text is in the prompt once it was delivered this many seconds before the observation.
+        empty: The text at the start of an episode.
+        role: `context` adds the field after the instruction; `instruction` replaces that, unless its text is
+            empty.
+        max_chars: Longer texts are cut.
+    """
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - as pydantic wants it, which is not imported here
+
+    field: str
+    format: str
+    answer: str | None = None
+    lookback_s: float = 0.0
+    empty: str = ""
+    role: Literal["context", "instruction"] = "context"
+    max_chars: int = 240
+
+    def __post_init__(self) -> None:
+        if self.field not in FIELDS:
+            raise ValueError(str(unknown("field of a prompt", self.field, FIELDS)))
+        for name, pattern in (("format", self.format), ("answer", self.answer)):
+            if pattern is None:
+                continue
+            labelled = ":" in pattern.partition(_TEXT)[0] or (name, self.role) == ("format", "instruction")
+            if pattern.count(_TEXT) != 1 or not labelled:
+                example = f"{self.field.capitalize()}: {_TEXT}"
+                raise ValueError(
+                    f"`{name}` of {self.field} is {pattern!r}; give a label with a colon: {example!r}"
+                )
+        if not (0 <= self.lookback_s <= 3600 and 1 <= self.max_chars <= 4000):
+            raise ValueError(
+                f"`lookback_s` of {self.field} is {self.lookback_s}, `max_chars` {self.max_chars}; give 0 to "
+                "3600 seconds, 1 to 4000 characters"
+            )
+
+    def lookback_steps(self, control_hz: float) -> int:
+        """The control steps for which a text must have been delivered."""
+        return math.ceil(self.lookback_s * control_hz - 1e-9)
+
+
+FeedbackByTask = Mapping[str, tuple[Feedback, ...]]
+"""Language task to the fields that its answers fill."""
+
+
+def prompt_fields(feedback: FeedbackByTask) -> tuple[Feedback, ...]:
+    """All fields of a prompt, in the order in which they appear.
+
+    Raises:
+        UsageError: Two language tasks fill one field, two fields replace the instruction, or a task with
+            several fields does not say which part of its answer is which.
+    """
+    filled: dict[str, str] = {}
+    for task, fields in feedback.items():
+        for each in fields:
+            if each.field in filled:
+                raise UsageError(
+                    f"language tasks {filled[each.field]!r} and {task!r} both fill field {each.field!r} of "
+                    "the prompt; leave one of them out of --language-tasks"
+                )
+            filled[each.field] = task
+            if len(fields) > 1 and each.answer is None:
+                raise UsageError(
+                    f"language task {task!r} fills {len(fields)} fields; say in `answer` of {each.field!r} "
+                    f"which part of its answer that is, such as '{each.field.capitalize()}: {_TEXT}'"
+                )
+    every = sorted((each for fields in feedback.values() for each in fields), key=lambda each: each.field)
+    replacing = [each.field for each in every if each.role == "instruction"]
+    if len(replacing) > 1:
+        raise UsageError(f"fields {' and '.join(replacing)} both replace the instruction; give one of them")
+    return tuple(every)
+
+
+def compose(instruction: str, fields: Sequence[Feedback], texts: Mapping[str, str]) -> str:
+    """The prompt of a query: the instruction or what replaces it, then a line for each other field.
+
+    Args:
+        instruction: The suite's.
+        fields: As `prompt_fields` orders them.
+        texts: Field to text, from `cleaned`; others are empty.
+    """
+    head, lines = instruction, []
+    for each in fields:
+        text = texts.get(each.field) or each.empty
+        filled = text.join(part.replace(_GOAL, instruction) for part in each.format.split(_TEXT)).strip()
+        if each.role == "context":
+            lines.append(filled)
+        elif text:
+            head = filled
+    return "\n".join([head, *lines])
+
+
+def cleaned(text: str, max_chars: int) -> tuple[str, int]:
+    """A text as it may stand in a prompt, and the number of characters that were cut from its end.
+
+    Compatibility forms are normalised. Colons, which mark fields, underscores, control characters and line
+    breaks become spaces, so that no text can imitate a field.
+    """
+    letters = unicodedata.normalize("NFKC", text)
+    spaced = (" " if each in ":_" or unicodedata.category(each)[0] in "CZ" else each for each in letters)
+    plain = " ".join("".join(spaced).split())
+    short = plain[:max_chars].rstrip()
+    return short, len(plain) - len(short)
+
+
+def parse_answer(answer: str, fields: Sequence[Feedback]) -> dict[str, str] | None:
+    """Field to text of a language task's answer; None unless every field has a text."""
+    if len(fields) == 1 and fields[0].answer is None:
+        found = {fields[0].field: answer}
+    else:
+        labels = [str(each.answer).split(_TEXT) for each in fields]
+        parts = (f"{_label(before)}(.*?){_label(after)}" for before, after in labels)
+        match = re.fullmatch(r"\s*" + r"\s+".join(parts) + r"\s*", answer, re.DOTALL)
+        if match is None or any(before.strip() in part for before, _ in labels for part in match.groups()):
+            return None
+        found = {each.field: part for each, part in zip(fields, match.groups(), strict=True)}
+    return found if all(cleaned(text, 1)[0] for text in found.values()) else None
+
+
+def write_answer(texts: Mapping[str, str], fields: Sequence[Feedback]) -> str:
+    """The answer that `parse_answer` reads."""
+    return "\n".join((each.answer or _TEXT).replace(_TEXT, texts[each.field]) for each in fields)
+
+
+def _label(text: str) -> str:
+    """A pattern of the text around a field, with any white space."""
+    return r"\s*".join(map(re.escape, text.split())) + r"\s*"

@@ -1,0 +1,98 @@
+"""Texts in the prompts of one episode: which were delivered when, and the prompt of each query."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from configs.errors import UsageError
+from configs.feedback import INSTRUCTION, FeedbackByTask, cleaned, compose, parse_answer, prompt_fields
+from eval.metrics.language import true_text
+from eval.records.query_logs import FedText, delivery_step
+from oxygen.policy.reply import Text
+from sim_envs.truth.ground_truth import Truth
+from sim_envs.world import Observation
+
+
+class EpisodeFeedback:
+    """The texts fed back in one episode.
+
+    For each query: `observed`, then `delivered` with its texts.
+    """
+
+    def __init__(self, feedback: FeedbackByTask, source: str, *, control_hz: float) -> None:
+        """Begin an episode without texts.
+
+        Args:
+            feedback: Language task to the fields that its texts fill.
+            source: Origin of the texts, one of `configs.feedback.SOURCES`.
+            control_hz: Control steps per simulated second.
+        """
+        self._feedback = feedback
+        self._fields = prompt_fields(feedback)
+        self._source, _, frozen = source.partition(":")
+        self._lookback = {each.field: each.lookback_steps(control_hz) for each in self._fields}
+        self._applied: dict[str, list[FedText]] = {each.field: [] for each in self._fields}  # by delivery
+        self._queries: list[tuple[int, Truth | None]] = []
+        for task in feedback if frozen else ():
+            self._apply(task, frozen, step=None, observed_step=None)
+
+    def observed(
+        self, observation: Observation, step: int, truth: Truth | None
+    ) -> tuple[Observation, dict[str, FedText]]:
+        """The observation of the next query with its prompt, and the text of each field that is not empty.
+
+        Raises:
+            UsageError: The world has no truth of a field that is to hold it.
+        """
+        self._queries.append((step, truth))
+        if self._source == "truth":
+            for task in self._feedback:
+                self._apply_truth(task, truth, step=step, observed_step=step)
+        fed = {each.field: text for each in self._fields if (text := self._latest(each.field, step))}
+        texts = {field: text.text for field, text in fed.items()}
+        parts = {each.field: texts.get(each.field, each.empty) for each in self._fields}
+        prompt = compose(observation.language, self._fields, texts)
+        return dataclasses.replace(
+            observation, language=prompt, feedback={INSTRUCTION: observation.language, **parts}
+        ), fed
+
+    def delivered(self, texts: Sequence[Text]) -> None:
+        """Add the texts delivered until the next query."""
+        if self._source not in ("own", "truth-delayed"):
+            return
+        for text in sorted(texts, key=lambda each: (delivery_step(each), each.requested_query)):
+            if text.task in self._feedback:
+                observed_step, truth = self._queries[text.requested_query]
+                if self._source == "own":
+                    self._apply(text.task, text.text, step=text.step, observed_step=observed_step)
+                else:
+                    self._apply_truth(text.task, truth, step=text.step, observed_step=observed_step)
+
+    def _latest(self, field: str, now: int) -> FedText | None:
+        """The text delivered last, at least the field's lookback before now."""
+        limit = now - self._lookback[field]
+        due = [text for text in self._applied[field] if text.step is None or text.step <= limit]
+        return due[-1] if due else None
+
+    def _apply(self, task: str, answer: str, *, step: int | None, observed_step: int | None) -> None:
+        """Apply all fields of an answer, or none of one that cannot be read."""
+        found = parse_answer(answer, self._feedback[task])
+        for each in self._feedback[task] if found is not None else ():
+            assert found is not None
+            text, cut = cleaned(found[each.field], each.max_chars)
+            fed = FedText(text=text, step=step, observed_step=observed_step, cut=cut)
+            self._applied[each.field].append(fed)
+
+    def _apply_truth(self, task: str, truth: Truth | None, *, step: int | None, observed_step: int) -> None:
+        """Apply the true text of the language task, or of each of its fields if it has several."""
+        fields = self._feedback[task]
+        for each in fields:
+            name = task if len(fields) == 1 else each.field
+            true = None if truth is None else true_text(name, truth)
+            if true is None:
+                raise UsageError(
+                    f"--feedback {self._source}: the world has no truth of {name!r}; choose own or none"
+                )
+            text, cut = cleaned(true, each.max_chars)
+            self._applied[each.field].append(
+                FedText(text=text, step=step, observed_step=observed_step, cut=cut)
+            )
