@@ -1,6 +1,7 @@
 """The options of a training."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 from pydantic import Field, model_validator
@@ -19,12 +20,20 @@ Draws = Annotated[Whole, Field(gt=0, le=1024)]
 Rank = Annotated[Whole, Field(gt=0, le=1024)]
 Rate = Annotated[float, Field(ge=0, le=1_000_000)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
+Seconds = Annotated[float, Field(ge=0, le=3600)]
+BelowOne = Annotated[float, Field(ge=0, lt=1)]
+
+
+def _default_text_rows(given: Mapping[str, Any]) -> int:
+    whole = given["texts_only"] or given["adapter"] is not None
+    return int(given["batch"] if whole else max(1, given["batch"] // 4))
 
 
 class TrainConfig(Preset):
     """The options of `python -m eval.train`, on its command line or in a YAML file.
 
-    Options that are None take the defaults of `oxygen.training.recipe.Recipe`, or of the model.
+    Options that are None take the defaults of the model. The others train a few million parameters from
+    scratch.
 
     Attributes:
         data: Folders of demonstrations, mixed by their numbers of frames. One named twice counts twice.
@@ -47,28 +56,31 @@ class TrainConfig(Preset):
         tokenizer: A SentencePiece model. Default: the one of the policy preset named like the model.
         steps: Batches until the end of the learning rate schedule.
         batch: Samples in a batch.
-        seed: Seed of parameters, order, augmentation and noise. Default: 0.
-        draws: Noises and flow times per sample, which share one prefix. Default: 4; none with --texts-only.
+        seed: Seed of the initial parameters, sample order, augmentation, noise and flow times.
+        draws: Noises and flow times per sample, which share one prefix. None with --texts-only.
         text_rows: Samples of a batch whose texts are trained. Default: a quarter; all with --texts-only.
-        text_weight: Loss weight of a language task, relative to the flow's.
+        text_weight: Loss weight of a language task (nats per token), relative to the flow's.
         optimiser: muon (default) or adamw; --adapter takes adamw.
         learning_rate: Peak of the learning rate: linear warm-up, then cosine decay. Default: 0.002; with
             --adapter 0.001.
         last_rate: Final learning rate, relative to the peak.
-        warm_up: Warm-up, in batches. Default: 200.
+        warm_up: Warm-up, in batches.
         weight_decay: Weight decay of matrices.
         clip: Global norm that gradients are clipped to.
-        ema: Decay of the parameters' moving average, which is served. Default: 0.998.
-        image_shift: Maximum shift of images, relative to their side. Default: 0.01.
+        ema: Decay of the parameters' moving average, which is served.
+        image_shift: Maximum shift of images, relative to their side; the border is replicated.
         brightness: Maximum change of brightness, relative to the range.
         contrast: Maximum relative change of contrast.
         saturation: Maximum relative change of saturation.
-        state_noise: Standard deviation of the noise on normalised states.
+        state_noise: Standard deviation of the noise on normalised states, whose range is [-1, 1].
+        actions_reach_prefix: Whether gradients of the flow loss reach the trunk and the vision tower. False
+            is knowledge insulation (arXiv 2505.23705). Not an option of the command line.
+        texts_reach_prefix: Whether gradients of the text loss reach the trunk through the prefix. If False,
+            they still do through the text's own tokens. Not an option of the command line.
         feedback_delay_s: Maximum age of true texts in the prompt, s, where a language task feeds back.
-            Default: 1.5.
-        feedback_none: Share of prompts without texts. Default: 0.1.
+        feedback_none: Share of prompts without texts.
         feedback_own: Share of prompts with the policy's own texts, where eval.collect --feedback recorded
-            them. Default: 0.4.
+            them.
         eval_suite: Suites of rollouts at every checkpoint. Default: none.
         eval_task_ids: Tasks of those suites. Default: all.
         eval_init_ids: Initial states; keep them out of the demonstrations. Default: 49.
@@ -93,25 +105,31 @@ class TrainConfig(Preset):
     tokenizer: Annotated[str | None, WHAT] = None
     steps: Annotated[Steps, HOW] = 20_000
     batch: Annotated[Count, HOW] = 64
-    seed: Annotated[Seed | None, HOW] = None
-    draws: Annotated[Draws | None, HOW] = None
-    text_rows: Annotated[Count | None, HOW] = None
-    text_weight: Annotated[Rate | None, HOW] = None
-    optimiser: Annotated[str | None, HOW] = None
-    learning_rate: Annotated[Rate | None, HOW] = None
-    last_rate: Annotated[Fraction | None, HOW] = None
-    warm_up: Annotated[WarmUp | None, HOW] = None
-    weight_decay: Annotated[Rate | None, HOW] = None
-    clip: Annotated[Rate | None, HOW] = None
-    ema: Annotated[float | None, HOW] = None
-    image_shift: Annotated[float | None, HOW] = None
-    brightness: Annotated[float | None, HOW] = None
-    contrast: Annotated[float | None, HOW] = None
-    saturation: Annotated[float | None, HOW] = None
-    state_noise: Annotated[float | None, HOW] = None
-    feedback_delay_s: Annotated[float | None, HOW] = None
-    feedback_none: Annotated[float | None, HOW] = None
-    feedback_own: Annotated[float | None, HOW] = None
+    seed: Annotated[Seed, HOW] = 0
+    draws: Annotated[Draws, HOW] = 4
+    text_rows: Annotated[Count, HOW] = Field(default_factory=_default_text_rows)
+    text_weight: Annotated[Rate, HOW] = 0.1
+    optimiser: Annotated[Literal["muon", "adamw"], HOW] = Field(
+        default_factory=lambda given: "muon" if given["adapter"] is None else "adamw"
+    )
+    learning_rate: Annotated[Rate, HOW, Field(gt=0)] = Field(
+        default_factory=lambda given: 2e-3 if given["adapter"] is None else 1e-3
+    )
+    last_rate: Annotated[Fraction, HOW] = 0.02
+    warm_up: Annotated[WarmUp, HOW] = 200
+    weight_decay: Annotated[Rate, HOW] = 0.01
+    clip: Annotated[Rate, HOW] = 1.0
+    ema: Annotated[BelowOne, HOW] = 0.998
+    image_shift: Annotated[BelowOne, HOW] = 0.01
+    brightness: Annotated[BelowOne, HOW] = 0.15
+    contrast: Annotated[BelowOne, HOW] = 0.2
+    saturation: Annotated[BelowOne, HOW] = 0.2
+    state_noise: Annotated[BelowOne, HOW] = 0.02
+    actions_reach_prefix: Annotated[bool, Parameter(parse=False)] = True
+    texts_reach_prefix: Annotated[bool, Parameter(parse=False)] = True
+    feedback_delay_s: Annotated[Seconds, HOW] = 1.5
+    feedback_none: Annotated[BelowOne, HOW] = 0.1
+    feedback_own: Annotated[BelowOne, HOW] = 0.4
     eval_suite: Annotated[Names, ROLLOUTS] = ()
     eval_task_ids: Annotated[Numbers, ROLLOUTS] = ()
     eval_init_ids: Annotated[Numbers, ROLLOUTS] = (49,)
@@ -125,7 +143,6 @@ class TrainConfig(Preset):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> "TrainConfig":
-        fixed: dict[str, tuple[object, ...]] = {"norm_stats": (None, "from-start"), "draws": (None,)}
         if self.adapter is not None:
             if self.start_from is None:
                 raise ValueError(
@@ -133,9 +150,29 @@ class TrainConfig(Preset):
                 )
             if self.language_tasks in ((), ("none",)):
                 raise ValueError("`adapter` trains texts: name them with --language-tasks")
-            fixed["texts_only"] = (False,)
-        for option, allowed in fixed.items() if self.texts_only or self.adapter is not None else ():
-            if (value := getattr(self, option)) not in allowed:
-                which = "`texts_only`" if self.adapter is None else "`adapter`"
-                raise ValueError(f"`{option}` is {value!r}, but it has no effect with {which}; leave it out")
+            if self.optimiser != "adamw":
+                raise ValueError(f"`optimiser` is {self.optimiser!r}: an adapter takes adamw")
+        if not self.trains_actions:
+            fixed = {
+                "norm_stats": (None, "from-start"),
+                "draws": (4,),
+                "texts_only": (self.adapter is None,),
+            }
+            option = "`texts_only`" if self.adapter is None else "`adapter`"
+            for name, allowed in fixed.items():
+                if (value := getattr(self, name)) not in allowed:
+                    raise ValueError(
+                        f"`{name}` is {value!r}, but it has no effect with {option}; leave it out"
+                    )
         return self
+
+    @property
+    def trains_actions(self) -> bool:
+        """Whether there is a flow loss."""
+        return not self.texts_only and self.adapter is None
+
+    def recipe(self) -> dict[str, Any]:
+        """The hyperparameters, which distinguish a training from others."""
+        names = [*TrainConfig.model_fields]
+        chosen = {"texts_only", "adapter", *names[names.index("steps") : names.index("eval_suite")]}
+        return self.model_dump(mode="json", include=chosen)

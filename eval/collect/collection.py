@@ -6,7 +6,6 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from configs.collection import CollectConfig
-from configs.errors import UsageError
+from configs.errors import UsageError, pluralize
 from configs.schema import RunConfig
-from eval.collect.assemble import assemble
 from eval.collect.console import CollectionConsole
 from eval.collect.contact_sheet import write_contact_sheet
-from eval.collect.plan import Job, frame_rate, learner_config, make_jobs, run_config
-from eval.collect.playing import (
-    CollectionContext,
-    DemonstrationSource,
-    EpisodeReport,
-    Simulation,
-    play_in_process,
-    play_in_processes,
-)
+from eval.collect.dataset import assemble
+from eval.collect.plan import DemonstrationKey, Job, frame_rate, learner_config, make_jobs, run_config
+from eval.collect.playing import DemonstrationPlayer, EpisodeReport, Simulation
 from eval.collect.store import EpisodeStore, StoredEpisode
 from eval.policies.opening import open_policies
 from eval.policies.resolved import resolve_policy
@@ -73,10 +65,10 @@ def collect_demonstrations(config: CollectConfig, dataset: Path, *, workers: int
     run = run_config(config, config.seeds[0])
     kind = resolve_policy(run).policy.kind
     model = run if kind == "oxygen" else learner_config(config)
-    source = Simulation(kind=kind, noise=config.expert_noise, model=model)
-    if source.model is not None:
+    if model is not None:
         use_compile_cache()  # fails before anything is written if JAX does not start
-    return collect_from(source, config, dataset, workers=workers)
+    simulation = Simulation(kind=kind, noise=config.expert_noise, model=model)
+    return collect_from(simulation, config, dataset, workers=workers)
 
 
 def _check_policies(config: CollectConfig) -> None:
@@ -102,88 +94,75 @@ def _check_policies(config: CollectConfig) -> None:
         check_playable(plan, policy=each.policy.name, interface=each.interface, horizon=each.horizon)
 
 
-def collect_from(source: DemonstrationSource, config: CollectConfig, dataset: Path, *, workers: int) -> int:
-    """Collect demonstrations from any source. See `collect_demonstrations`."""
+def collect_from(simulation: Simulation, config: CollectConfig, dataset: Path, *, workers: int) -> int:
+    """Collect demonstrations from a simulation. See `collect_demonstrations`."""
     jobs = make_jobs(config)
     store = EpisodeStore(dataset)
     store.check(config)
     with RunFolder(dataset).locked():
         store.begin(config)
-        context = CollectionContext(source=source, store=store, config=config)
         console = CollectionConsole(config, jobs, dataset)
-        reports = _play(context, jobs, console, workers)
-        return _conclude(context, jobs, reports, console)
+        player = DemonstrationPlayer(simulation=simulation, store=store, config=config)
+        reports = _play(player, jobs, console, workers)
+        errors = sum(report.outcome is Outcome.ERROR for report in reports)
+        kept = store.demonstrations()
+        if not kept:
+            console.print("No episode succeeded, so there is no dataset.")
+            return INCOMPLETE
+        sheet = dataset / "contact_sheet.png"
+        names = [str(each.key) for each in kept]
+        written = dataset / layout.MANIFEST
+        if not written.exists() or json.loads(written.read_text(encoding="utf-8"))["demonstrations"] != names:
+            console.print(f"Writing {pluralize(len(kept), 'demonstration')} …")
+            plan = jobs[0].plan
+            assemble(kept, dataset, config, interface=plan.suite.interface, fps=frame_rate(plan))
+            write_contact_sheet(Demonstrations(dataset), sheet)
+        manifest = _manifest(config, jobs, kept, store.failures())
+        write_json(written, {**manifest, "errors": errors})
+        console.conclude(manifest["counts"], errors, sheet)
+        return INCOMPLETE if errors else 0
 
 
 def _play(
-    context: CollectionContext, jobs: Sequence[Job], console: CollectionConsole, workers: int
+    player: DemonstrationPlayer, jobs: Sequence[Job], console: CollectionConsole, workers: int
 ) -> list[EpisodeReport]:
-    pending = [job for job in jobs if not context.store.has(job.key)]
+    """Play the episodes that are not in the store."""
+    pending = [job for job in jobs if not player.store.has(job.key)]
     reports: list[EpisodeReport] = []
-    console.begin(pending, done=len(jobs) - len(pending), workers=min(workers, len(pending)))
+    workers, run = min(workers, len(pending)), player.simulation.model
+    console.begin(pending, done=len(jobs) - len(pending), workers=workers)
     if not pending:
         return reports
     try:
         with DeferredSignals() as interrupts, console:
-            workers, run = min(workers, len(pending)), context.source.model
             with interrupts.suspended():  # it compiles
                 loaded = [] if run is None else open_policies(resolve_policy(run), [run], worlds=workers)
             model = next(iter(loaded), None)
-            play = play_in_process if workers == 1 else partial(play_in_processes, workers=workers)
-            for report in play(context, pending, model, interrupts=interrupts):
+            for report in player.play(pending, model, workers=workers, interrupts=interrupts):
                 reports.append(report)
                 console.add(report)
     except KeyboardInterrupt:
-        console.interrupted()
+        count = pluralize(len(reports), "more episode")
+        console.print(f"Interrupted: {count} kept. The same command completes the rest.")
         raise
     return reports
 
 
-def _conclude(
-    context: CollectionContext,
-    jobs: Sequence[Job],
-    reports: Sequence[EpisodeReport],
-    console: CollectionConsole,
-) -> int:
-    errors = sum(report.outcome is Outcome.ERROR for report in reports)
-    kept = context.store.demonstrations()
-    if not kept:
-        console.nothing_kept()
-        return INCOMPLETE
-    dataset = context.store.dataset
-    sheet = dataset / "contact_sheet.png"
-    if not _is_up_to_date(dataset, kept):
-        console.assembling(len(kept))
-        plan = jobs[0].plan
-        assemble(kept, dataset, context.config, interface=plan.suite.interface, fps=frame_rate(plan))
-        write_contact_sheet(Demonstrations(dataset), sheet)
-    manifest = _manifest(context, jobs, kept)
-    write_json(dataset / layout.MANIFEST, {**manifest, "errors": errors})
-    console.conclude(manifest["counts"], errors, sheet)
-    return INCOMPLETE if errors else 0
-
-
-def _is_up_to_date(dataset: Path, kept: Sequence[StoredEpisode]) -> bool:
-    """Whether the dataset exists already with exactly these demonstrations."""
-    try:
-        manifest = json.loads((dataset / layout.MANIFEST).read_text(encoding="utf-8"))
-    except OSError:
-        return False
-    return bool(manifest["demonstrations"] == [str(each.key) for each in kept])
-
-
 def _manifest(
-    context: CollectionContext, jobs: Sequence[Job], kept: Sequence[StoredEpisode]
+    config: CollectConfig,
+    jobs: Sequence[Job],
+    kept: Sequence[StoredEpisode],
+    failed: Sequence[DemonstrationKey],
 ) -> dict[str, Any]:
     """Provenance of the demonstrations, with the options of the last command."""
     suites = {job.key.suite: job.plan.protocol for job in jobs}
-    failed, learner = context.store.failures(), learner_config(context.config)
+    learner = learner_config(config)
     frames = sum(pq.read_metadata(each.path).num_rows for each in kept)
     return {
-        "policy": context.config.policy,
-        "policy_weights_sha256": _digest(run_config(context.config, context.config.seeds[0])),
+        "policy": config.policy,
+        "policy_weights_sha256": _digest(run_config(config, config.seeds[0])),
         "learner": learner and {"policy": Path(learner.policy).name, "weights_sha256": _digest(learner)},
-        "config": context.config.model_dump(mode="json"),
+        "config": config.model_dump(mode="json"),
         "command": shlex.join(["python", "-m", "eval.collect", *sys.argv[1:]]),
         "finished": dt.datetime.now().astimezone().isoformat(timespec="seconds"),
         "assets": [list(each) for each in sorted({(each.key.assets, each.key.digest) for each in kept})],

@@ -16,7 +16,6 @@ from eval.collect.plan import Job
 from eval.collect.playing import EpisodeReport
 from eval.records.schema import Outcome
 
-_MEGABYTE = 1e6
 _LOG_INTERVAL_S = 60.0
 
 
@@ -25,6 +24,7 @@ class CollectionConsole:
 
     def __init__(self, config: CollectConfig, jobs: Sequence[Job], dataset: Path) -> None:
         self._rich = TextConsole()
+        self.print = self._rich.print
         self._dataset = dataset
         self._kept = " and are among them" if config.keep_failures else ""
         noise = f", noise {config.expert_noise:g}" if config.expert_noise else ""
@@ -51,10 +51,9 @@ class CollectionConsole:
     def begin(self, jobs: Sequence[Job], *, done: int, workers: int) -> None:
         """Print how many episodes are done already, and show the bar for the others."""
         if done:
-            self._rich.print(f"Played before: {done} of {pluralize(done + len(jobs), 'episode')}.")
-        if not jobs:
-            return
+            self.print(f"Played before: {done} of {pluralize(done + len(jobs), 'episode')}.")
         self._began = time.perf_counter()
+        self._total = len(jobs)
         self._bar = self._progress.add_task(pluralize(workers, "worker"), total=len(jobs), status="")
 
     def __enter__(self) -> Self:
@@ -67,36 +66,27 @@ class CollectionConsole:
     def add(self, report: EpisodeReport) -> None:
         """Update the bar, or print a line per minute without a terminal; print an error at once."""
         self._reports.append(report)
-        self._progress.update(self._bar, advance=1, status=self._status())
+        graded = [each for each in self._reports if each.outcome is not Outcome.ERROR]
+        solved = sum(each.outcome is Outcome.SUCCESS for each in graded)
+        frames = sum(each.frames for each in self._reports) / (time.perf_counter() - self._began)
+        rate = f"{100 * solved / len(graded):.0f} % success" if graded else "no episode finished"
+        status = f"{rate}, {frames:.1f} frames/s"
+        if errors := len(self._reports) - len(graded):
+            status += f", [red]{pluralize(errors, 'error')}[/]"
+        self._progress.update(self._bar, advance=1, status=status)
         if report.error is not None:
             reason = report.error.strip().splitlines()[-1]
-            self._rich.print(f"error in {report.job.key.episode}: {reason}", style="red", markup=False)
+            self.print(f"error in {report.job.key.episode}: {reason}", style="red", markup=False)
         if not self._rich.is_terminal and time.monotonic() - self._logged >= _LOG_INTERVAL_S:
             self._logged = time.monotonic()
-            (bar,) = self._progress.tasks
-            count = f"{len(self._reports)} of {pluralize(int(bar.total or 0), 'episode')}"
-            self._rich.print(f"{count}, {self._status()}", soft_wrap=True)
-
-    def interrupted(self) -> None:
-        """Print how to resume."""
-        self._rich.print(
-            f"Interrupted: {pluralize(len(self._reports), 'more episode')} kept. "
-            "The same command completes the rest."
-        )
-
-    def nothing_kept(self) -> None:
-        """Print that no episode was kept."""
-        self._rich.print("No episode succeeded, so there is no dataset.")
-
-    def assembling(self, count: int) -> None:
-        """Print that the dataset is being written."""
-        self._rich.print(f"Writing {pluralize(count, 'demonstration')} …")
+            count = f"{len(self._reports)} of {pluralize(self._total, 'episode')}"
+            self.print(f"{count}, {status}", soft_wrap=True)
 
     def conclude(self, counts: Mapping[str, int], errors: int, sheet: Path) -> None:
         """Print a summary of the dataset."""
         kept = counts["demonstrations"]
         files = [file for part in ("data", "meta", "videos") for file in (self._dataset / part).rglob("*")]
-        size = sum(file.stat().st_size for file in files if file.is_file()) / kept / _MEGABYTE
+        size = sum(file.stat().st_size for file in files if file.is_file()) / kept / 1e6
         summary = [
             f"[bold]{pluralize(kept, 'demonstration')}[/]",
             pluralize(counts["frames"], "frame"),
@@ -105,17 +95,5 @@ class CollectionConsole:
         ]
         if errors:
             summary.append(f"[red]{pluralize(errors, 'error')}[/], which the same command tries again")
-        self._rich.print(", ".join(summary))
-        self._rich.print(f"Contact sheet: {sheet}", soft_wrap=True, markup=False, emoji=False)
-
-    def _status(self) -> str:
-        graded = [report for report in self._reports if report.outcome is not Outcome.ERROR]
-        solved = sum(report.outcome is Outcome.SUCCESS for report in graded)
-        frames = sum(report.frames for report in self._reports) / (time.perf_counter() - self._began)
-        parts = [
-            f"{100 * solved / len(graded):.0f} % success" if graded else "no episode finished",
-            f"{frames:.1f} frames/s",
-        ]
-        if len(graded) < len(self._reports):
-            parts.append(f"[red]{pluralize(len(self._reports) - len(graded), 'error')}[/]")
-        return ", ".join(parts)
+        self.print(", ".join(summary))
+        self.print(f"Contact sheet: {sheet}", soft_wrap=True, markup=False, emoji=False)

@@ -1,4 +1,14 @@
-"""Plays one episode and makes a table of it, one row per query."""
+"""Plays one episode and makes a table of it, one row per query, with action chunks as labels.
+
+The label of a frame has the actions intended at each of the next `horizon` control steps, in the states
+then reached, for two reasons. An expert plans a chunk within one motion and stands still at its end, so the
+second half of a chunk often differs from its later actions. And noise on executed actions leads to states
+off the path; the actions intended there lead back, and a policy must learn them (DART, Laskey et al. 2017).
+Labels have no noise. The first `replan_steps` actions of a chunk are those intended at the frame's own
+state; later ones also respond to disturbances that could not be foreseen, with mean zero.
+
+If a learner acts in turns with the demonstrator, a label ends with the demonstrator's turn.
+"""
 
 import dataclasses
 import json
@@ -7,14 +17,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from jaxtyping import Bool, Float64
 
 from configs.collection import CollectConfig
 from configs.feedback import INSTRUCTION, FeedbackByTask
-from eval.collect.demonstrator import Demonstrator
-from eval.collect.labels import action_labels, learnable
+from eval.collect.columns import Histogram, arrow_schema, histogram, png_cells, row_features
+from eval.collect.demonstrators import Demonstrator
 from eval.collect.plan import Job
-from eval.collect.statistics import Histogram, histogram
-from eval.collect.tables import arrow_schema, png_cells, row_features
 from eval.records.query_logs import QueryRecord
 from eval.rollout.feedback import EpisodeFeedback
 from eval.rollout.interrupts import DeferredSignals
@@ -43,13 +52,6 @@ class Demonstration:
     histograms: Mapping[str, Histogram]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Failure:
-    """A failed episode that is not kept."""
-
-    job: Job
-
-
 def demonstrate(
     world: World,
     policy: Demonstrator,
@@ -57,8 +59,12 @@ def demonstrate(
     config: CollectConfig,
     interrupts: DeferredSignals,
     feedback: FeedbackByTask | None = None,
-) -> Demonstration | Failure:
-    """Play an episode in a world with its task loaded; `interrupts` is checked after each query."""
+) -> Demonstration | None:
+    """Play an episode in a world with its task loaded; `interrupts` is checked after each query.
+
+    Returns:
+        None if it failed and failures are not kept.
+    """
     queries: list[QueryRecord] = []
     intended: list[np.ndarray | None] = []
     fed = None
@@ -72,7 +78,7 @@ def demonstrate(
     policy.finish()
     solved = queries[-1].success
     if not (solved or config.keep_failures):
-        return Failure(job=job)
+        return None
     images = {
         camera: [query.observation.images[camera] for query in queries]
         for camera in queries[0].observation.images
@@ -80,7 +86,14 @@ def demonstrate(
     truths = [_truth_columns(query.truth) for query in queries]
     columns = {
         **{layout.IMAGES + camera: png_cells(frames) for camera, frames in images.items()},
-        **_numbers(job, queries),
+        **{
+            layout.OWN + field: [getattr(job.key, field)] * len(queries)
+            for field in ("suite", "task_id", "init_id", "seed", "assets", "noise")
+        },
+        layout.STATE: [query.observation.state.astype(np.float32) for query in queries],
+        layout.STEP: [query.step for query in queries],
+        "timestamp": [query.step / job.plan.protocol.control_hz for query in queries],
+        "frame_index": [query.index for query in queries],
         **_labels(queries, intended if solved else [None] * len(intended), config.horizon),
         **{name: [row[name] for row in truths] for name in truths[0]},
     }
@@ -97,25 +110,6 @@ def demonstrate(
         ),
         histograms={camera: histogram(np.stack(frames)) for camera, frames in images.items()},
     )
-
-
-def _numbers(job: Job, queries: Sequence[QueryRecord]) -> dict[str, Any]:
-    key = job.key
-    same = {
-        layout.SUITE: key.suite,
-        layout.TASK_ID: key.task_id,
-        layout.INIT_ID: key.init_id,
-        layout.SEED: key.seed,
-        layout.ASSETS: key.assets,
-        layout.NOISE: key.noise,
-    }
-    return {
-        **{name: [value] * len(queries) for name, value in same.items()},
-        layout.STATE: [query.observation.state.astype(np.float32) for query in queries],
-        layout.STEP: [query.step for query in queries],
-        "timestamp": [query.step / job.plan.protocol.control_hz for query in queries],
-        "frame_index": [query.index for query in queries],
-    }
 
 
 def _labels(
@@ -153,3 +147,41 @@ def _truth_columns(truth: Truth | None) -> dict[str, str]:
         else write_textual_memory(truth.textual_memory),
         layout.TRUTH: json.dumps({"narration": dataclasses.asdict(truth.narration), "memory": memory}),
     }
+
+
+def action_labels(
+    intended: Sequence[Float64[np.ndarray, "_ 7"]], steps: Sequence[int], *, horizon: int
+) -> tuple[Float64[np.ndarray, "query horizon 7"], Bool[np.ndarray, "query horizon"]]:
+    """The action chunk of each query, and a mask of its actions beyond the episode's end.
+
+    Beyond the end the robot holds still, with the gripper's last command.
+
+    Args:
+        intended: Intended actions of each query; at least as many as were executed.
+        steps: Executed control steps of each query.
+        horizon: Control steps in a chunk.
+    """
+    executed = np.concatenate([chunk[:count] for chunk, count in zip(intended, steps, strict=True)])
+    hold = np.zeros_like(executed[-1:])
+    hold[:, -1] = executed[-1, -1]
+    extended = np.concatenate([executed, np.repeat(hold, horizon, axis=0)])
+    starts = np.cumsum([0, *steps[:-1]])
+    index = starts[:, None] + np.arange(horizon)
+    return extended[index.clip(max=len(executed))], index >= len(executed)
+
+
+def learnable(
+    by_expert: Sequence[bool], steps: Sequence[int], *, horizon: int
+) -> Bool[np.ndarray, "query horizon"]:
+    """A mask of the actions of each query's chunk that lie within the demonstrator's current turn.
+
+    Args:
+        by_expert: Whether the demonstrator acted, by query.
+        steps: Executed control steps of each query.
+        horizon: Control steps in a chunk.
+    """
+    by_step = np.repeat(by_expert, steps)
+    ends = np.flatnonzero(np.diff(by_step, append=~by_step[-1:])) + 1
+    starts = np.cumsum([0, *steps[:-1]])
+    left = ends[np.searchsorted(ends, starts, side="right")] - starts
+    return np.asarray(by_expert)[:, None] & (np.arange(horizon) < left[:, None])

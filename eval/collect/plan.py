@@ -1,7 +1,6 @@
 """The episodes to play for demonstrations, and their identity."""
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 from configs.collection import CollectConfig
@@ -9,24 +8,7 @@ from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.records.protocol import NO_ASSETS
 from eval.rollout.plan import TaskPlan, make_plan
-from sim_envs.suite import Suite
 from sim_envs.world import EpisodeKey
-
-_RUN_OPTIONS = (
-    "suites",
-    "task_ids",
-    "num_trials_per_task",
-    "init_ids",
-    "policy",
-    "random_weights",
-    "dtype",
-    "assets",
-    "replan_steps",
-    "num_steps_wait",
-    "max_steps",
-    "variation",
-    "motion",
-)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, order=True)
@@ -76,12 +58,13 @@ def make_jobs(config: CollectConfig) -> tuple[Job, ...]:
             have different rates.
     """
     size = {} if config.image_size is None else {"camera_size": config.image_size}
-    jobs = [
-        Job(plan=task, key=_key(episode, config, task.suite))
-        for seed in config.seeds
-        for task in make_plan(run_config(config, seed), **size).tasks
-        for episode in task.keys
-    ]
+    jobs = []
+    for seed in config.seeds:
+        for task in make_plan(run_config(config, seed), **size).tasks:
+            assets = task.suite.assets or NO_ASSETS
+            shared = {"assets": assets.name, "digest": assets.digest, "noise": config.expert_noise}
+            keys = [DemonstrationKey(**dataclasses.asdict(episode), **shared) for episode in task.keys]
+            jobs += [Job(plan=task, key=key) for key in keys]
     for job in jobs:
         kept, init_id = job.plan.protocol.test_init_ids, job.key.init_id
         if kept is not None and kept[0] <= init_id <= kept[1]:
@@ -99,10 +82,12 @@ def make_jobs(config: CollectConfig) -> tuple[Job, ...]:
 
 def run_config(config: CollectConfig, seed: int) -> RunConfig:
     """The run that plays the same episodes: in mode `actions`, unless the policy reads its own texts."""
-    shared: Mapping[str, Any] = {name: getattr(config, name) for name in _RUN_OPTIONS}
-    how: dict[str, Any] = {"mode": "actions", "language_tasks": ()}
-    if config.feedback is not None:
-        how = {"mode": "isolated", "feedback": config.feedback}
+    shared: Any = {
+        name: getattr(config, name) for name in CollectConfig.model_fields if name in RunConfig.model_fields
+    }
+    how: Any = {"mode": "isolated"}
+    if config.feedback is None:
+        how = {"mode": "actions", "language_tasks": ()}
     return RunConfig(**how, seed=seed, video="none", **shared)
 
 
@@ -115,10 +100,3 @@ def learner_config(config: CollectConfig) -> RunConfig | None:
 def frame_rate(plan: TaskPlan) -> float:
     """Frames (queries) per second of simulated time."""
     return plan.protocol.control_hz / plan.protocol.replan_steps
-
-
-def _key(episode: EpisodeKey, config: CollectConfig, suite: Suite) -> DemonstrationKey:
-    assets = suite.assets or NO_ASSETS
-    return DemonstrationKey(
-        **dataclasses.asdict(episode), assets=assets.name, digest=assets.digest, noise=config.expert_noise
-    )

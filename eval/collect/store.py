@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 from configs.collection import CollectConfig
 from configs.errors import UsageError
 from configs.reading import read_json_object
-from eval.collect.episode import Demonstration, Failure
+from eval.collect.columns import Histogram
+from eval.collect.episode import Demonstration
 from eval.collect.plan import DemonstrationKey
-from eval.collect.statistics import Histogram
 from eval.records.json_files import write_json
 from oxygen.training import layout
 
@@ -64,7 +64,18 @@ class EpisodeStore:
             before = read_json_object(self._options_path)
             if "policy" not in before:
                 raise UsageError(f"{self._options_path}: lacks 'policy'; give another folder with --output")
-            _refuse_others(self.dataset, before, _options(config))
+            if before.get("columns", 1) != _COLUMNS:
+                raise UsageError(
+                    f"{str(self.dataset)!r} has the columns of an older version: give another folder with "
+                    "--output"
+                )
+            used = {**_options(CollectConfig()), **before}  # newer options had their defaults
+            for name, value in _options(config).items():
+                if used[name] != value:
+                    raise UsageError(
+                        f"{str(self.dataset)!r} was begun with {name} {used[name]!r}, not {value!r}: give "
+                        "the same, or another folder with --output"
+                    )
         elif (self.dataset / layout.INFO).exists():
             raise UsageError(
                 f"{str(self.dataset)!r} holds a dataset without its {self.folder.name}, which cannot "
@@ -99,14 +110,24 @@ class EpisodeStore:
         pq.write_table(demonstration.rows.replace_schema_metadata({"about": json.dumps(about)}), draft)
         draft.replace(path)
 
-    def add_failure(self, failure: Failure) -> None:
+    def add_failure(self, key: DemonstrationKey) -> None:
         """Record a failed episode without its frames; it is not played again."""
-        key = failure.job.key
         write_json(self._failure(key), {"key": dataclasses.asdict(key)})
 
     def demonstrations(self) -> list[StoredEpisode]:
         """All demonstrations, in the order of their keys."""
-        found = (_read(path) for path in self.folder.glob("*.parquet"))
+        found = []
+        for path in self.folder.glob("*.parquet"):
+            about = json.loads(pq.read_schema(path).metadata[b"about"])
+            histograms = {name: np.array(values) for name, values in about["histograms"].items()}
+            # `solved` is absent in collections older than --keep-failures.
+            kept: dict[str, Any] = {
+                "solved": True,
+                **about,
+                "key": DemonstrationKey(**about["key"]),
+                "histograms": histograms,
+            }
+            found.append(StoredEpisode(**kept, path=path))
         return sorted(found, key=lambda episode: episode.key)
 
     def failures(self) -> list[DemonstrationKey]:
@@ -129,28 +150,3 @@ class EpisodeStore:
 def _options(config: CollectConfig) -> dict[str, Any]:
     """The options that all episodes of a dataset share."""
     return {**config.model_dump(mode="json", exclude=_MAY_DIFFER), "columns": _COLUMNS}
-
-
-def _read(path: Path) -> StoredEpisode:
-    about = json.loads(pq.read_schema(path).metadata[b"about"])
-    return StoredEpisode(
-        key=DemonstrationKey(**about["key"]),
-        solved=about.get("solved", True),  # absent in collections older than --keep-failures
-        language=about["language"],
-        histograms={name: np.array(values) for name, values in about["histograms"].items()},
-        path=path,
-    )
-
-
-def _refuse_others(dataset: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    if before.get("columns", 1) != _COLUMNS:
-        raise UsageError(
-            f"{str(dataset)!r} has the columns of an older version: give another folder with --output"
-        )
-    used = {**_options(CollectConfig()), **before}  # newer options had their defaults
-    for name, value in now.items():
-        if used[name] != value:
-            raise UsageError(
-                f"{str(dataset)!r} was begun with {name} {used[name]!r}, not {value!r}: give "
-                "the same, or another folder with --output"
-            )

@@ -11,7 +11,7 @@ from configs.errors import unknown
 from configs.load import names
 from configs.pipeline import CollectStep, PipelineConfig, PipelineStage
 from configs.schema import PolicyConfig
-from oxygen.training.recipe import CHECKPOINTS, RUN_FILE
+from oxygen.training.run_folder import CHECKPOINTS, RUN_FILE
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

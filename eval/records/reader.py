@@ -13,7 +13,7 @@ from configs.errors import UsageError
 from configs.validation import invalid
 from eval.records.protocol import protocol_hash, suite_hash
 from eval.records.schema import EpisodeResult, RunFolder, Total
-from oxygen.training.recipe import RUN_FILE
+from oxygen.training.run_folder import RUN_FILE
 from sim_envs.world import EpisodeKey
 
 

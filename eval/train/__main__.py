@@ -10,8 +10,7 @@ from configs.errors import UsageError
 from configs.load import check, read_mapping
 from configs.paths import usable_folder
 from configs.training import OUTPUT, WHAT, TrainConfig
-from oxygen.training.recipe import RUN_FILE
-from oxygen.training.run_folder import read_options
+from oxygen.training.run_folder import RUN_FILE, read_options
 from sim_envs.gl import require_backend
 
 app = App(

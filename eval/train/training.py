@@ -32,11 +32,11 @@ from oxygen.robots import tokenizer as tokenizers
 from oxygen.robots.transforms import embodiment
 from oxygen.training import checkpoint, layout
 from oxygen.training.demonstrations import Demonstrations
-from oxygen.training.recipe import CHECKPOINTS, Recipe
 from oxygen.training.run import TrainingConfig, train
+from oxygen.training.run_folder import CHECKPOINTS
 from oxygen.training.samples import Mixture
 from oxygen.training.trainer import Schedule
-from sim_envs.suite import Suite, load_object, open_suite, suite_names
+from sim_envs.suite import load_object, open_suite, suite_names
 
 _EMBODIMENTS = {
     "tiny": "libero_compact",
@@ -45,9 +45,6 @@ _EMBODIMENTS = {
     "pi05_droid": "droid",
 }
 """Default robots of models; `libero` for all others."""
-
-_ADAPTER_RATE = 1e-3
-"""Default learning rate of adapters."""
 
 
 def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = None) -> int:
@@ -72,7 +69,13 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
     training, tokenizer = training_of(options), _tokenizer(options)
     if options.texts_only:
         _check_same_policy(options, training, tokenizer)
-    _check_rollouts(options, training, rollouts)
+    interface = dataclasses.replace(embodiment(training.embodiment).interface, name=options.model)
+    if rollouts is not None:  # checked now rather than at the first checkpoint
+        choose_executor(num_envs=options.eval_num_envs)
+        horizon = training.model.horizon
+        feedback = {task.name: task.feedback for task in training.tasks if task.feedback}
+        check_feedback([rollouts], feedback, policy=options.model)
+        check_playable(make_plan(rollouts), policy=options.model, interface=interface, horizon=horizon)
     mixture = Mixture(tuple(Demonstrations(data).samples(training.model) for data in options.data))
     console = TextConsole()
     console.print(
@@ -100,7 +103,7 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
             log_every=options.log_every,
             save_every=options.save_every,
             should_stop=should_stop,
-            on_log=lambda step, numbers: console.print(_line(step, training.recipe, numbers)),
+            on_log=lambda step, numbers: console.print(_line(step, options, numbers)),
         )
         try:
             train(folder, training, mixture, tokenizer, schedule=schedule, on_checkpoint=roll_out)
@@ -117,7 +120,6 @@ def training_of(options: TrainConfig) -> TrainingConfig:
     Raises:
         UsageError: A number is out of range, or a name is unknown.
     """
-    recipe = recipe_of(options)
     tasks = [load(LanguageTaskConfig, name) for name in options.language_tasks]
     if options.texts_only and options.start_from is None:
         raise UsageError("--texts-only needs a trained policy: give --start-from, such as tiny")
@@ -128,12 +130,10 @@ def training_of(options: TrainConfig) -> TrainingConfig:
         model=preset(options.model),
         embodiment=options.embodiment or _EMBODIMENTS.get(options.model, "libero"),
         tasks=tuple(language_task(task) for task in tasks),
-        recipe=recipe,
-        data=options.data,
+        options=options,
         start_from=None if start is None else start.weights,
         norm_stats=_norm_stats(options, start),
         wordings=_training_wordings(options.data) if options.wordings == "training" else {},
-        options=options.model_dump(mode="json"),
         base=None if options.adapter is None else _base_card(options),
     )
 
@@ -172,23 +172,6 @@ def _base_card(options: TrainConfig) -> dict[str, Any]:
     return _adapted_policy(options).model_dump(mode="json", exclude_none=True, exclude_defaults=True)
 
 
-def recipe_of(options: TrainConfig) -> Recipe:
-    """The recipe of these options; None keeps a default.
-
-    Raises:
-        UsageError: A number is out of range.
-    """
-    fields = [field.name for field in dataclasses.fields(Recipe) if field.name in TrainConfig.model_fields]
-    given: dict[str, Any] = {name: getattr(options, name) for name in fields}
-    if options.text_rows is None:
-        only_texts = options.texts_only or options.adapter is not None
-        given["text_rows"] = options.batch if only_texts else max(1, options.batch // 4)
-    if options.adapter is not None:
-        given["optimiser"] = options.optimiser or "adamw"
-        given["learning_rate"] = _ADAPTER_RATE if options.learning_rate is None else options.learning_rate
-    return Recipe(**{name: value for name, value in given.items() if value is not None})
-
-
 def rollouts_of(options: TrainConfig) -> RunConfig | None:
     """The evaluation at every checkpoint; None if no suite is named.
 
@@ -213,27 +196,18 @@ def rollouts_of(options: TrainConfig) -> RunConfig | None:
 
 def _training_wordings(data: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """The training wordings of each instruction, of the suites that the demonstrations name."""
-    suites = {name: protocol for folder in data for name, protocol in _suites_of(Path(folder)).items()}
-    return {
-        instruction: tuple(wordings)
-        for name, protocol in suites.items()
-        for instruction, wordings in _open_recorded(name, protocol).training_wordings().items()
-    }
-
-
-def _suites_of(demonstrations: Path) -> Mapping[str, Mapping[str, Any]]:
-    """Protocols of the suites of a dataset, by name; empty if `eval.collect` did not write it."""
-    manifest = demonstrations / layout.MANIFEST
-    return read_json_object(manifest).get("suites", {}) if manifest.is_file() else {}
-
-
-def _open_recorded(name: str, protocol: Mapping[str, Any]) -> Suite:
-    """The suite of that name; one from a YAML file by the class in its protocol."""
-    if name in suite_names():
-        return open_suite(name)
-    recorded = check(SuiteConfig, protocol, source=f"suite {name} of the demonstrations")
-    suite: Suite = load_object(recorded.world, what=f"world of suite {name}")(recorded)
-    return suite
+    found: dict[str, tuple[str, ...]] = {}
+    for manifest in (Path(folder) / layout.MANIFEST for folder in data):
+        # Without a manifest, the dataset is not one of `eval.collect`.
+        suites = read_json_object(manifest).get("suites", {}) if manifest.is_file() else {}
+        for name, protocol in suites.items():
+            if name in suite_names():
+                suite = open_suite(name)
+            else:  # one from a YAML file
+                recorded = check(SuiteConfig, protocol, source=f"suite {name} of the demonstrations")
+                suite = load_object(recorded.world, what=f"world of suite {name}")(recorded)
+            found |= {text: tuple(wordings) for text, wordings in suite.training_wordings().items()}
+    return found
 
 
 def _check_same_policy(
@@ -280,17 +254,6 @@ def _tokenizer(options: TrainConfig) -> tokenizers.SentencePieceTokenizer:
     return tokenizers.load(given) if given else tokenizers.tiny()
 
 
-def _check_rollouts(options: TrainConfig, training: TrainingConfig, rollouts: RunConfig | None) -> None:
-    """Check the robot and the rollouts now rather than at the first checkpoint."""
-    interface = dataclasses.replace(embodiment(training.embodiment).interface, name=options.model)
-    if rollouts is not None:
-        choose_executor(num_envs=options.eval_num_envs)
-        horizon = training.model.horizon
-        feedback = {task.name: task.feedback for task in training.tasks if task.feedback}
-        check_feedback([rollouts], feedback, policy=options.model)
-        check_playable(make_plan(rollouts), policy=options.model, interface=interface, horizon=horizon)
-
-
 def _success_rates(config: RunConfig, folder: Path, num_envs: int) -> Mapping[str, float]:
     """Success rates of a checkpoint's rollouts, in percent, by suite."""
     run = new_run(folder / "rollouts", config)
@@ -299,13 +262,13 @@ def _success_rates(config: RunConfig, folder: Path, num_envs: int) -> Mapping[st
     return {f"{suite}_pc_success": rate for suite, rate in rates.items() if rate is not None}
 
 
-def _line(step: int, recipe: Recipe, numbers: Mapping[str, float]) -> str:
+def _line(step: int, options: TrainConfig, numbers: Mapping[str, float]) -> str:
     """Progress, metrics and, except for rollouts and the last step, the remaining time without rollouts."""
     shown = [f"{name.replace('_', ' ')} {number:.4g}" for name, number in sorted(numbers.items())]
     rate, left = numbers.get("samples_per_s"), ""
-    if rate is not None and step < recipe.steps:
-        left = f"{dt.timedelta(seconds=round((recipe.steps - step) * recipe.batch / rate))} left"
-    return f"{step:>7}/{recipe.steps}  {left:>12}  {', '.join(shown)}"
+    if rate is not None and step < options.steps:
+        left = f"{dt.timedelta(seconds=round((options.steps - step) * options.batch / rate))} left"
+    return f"{step:>7}/{options.steps}  {left:>12}  {', '.join(shown)}"
 
 
 def _print_how_to_resume(

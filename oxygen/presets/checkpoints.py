@@ -13,7 +13,7 @@ from configs.errors import UsageError, nearest_first
 from configs.reading import read_json_object
 from configs.validation import invalid
 from oxygen.model.config import preset
-from oxygen.training.recipe import CHECKPOINTS
+from oxygen.training.run_folder import CHECKPOINTS
 from oxygen.weights.card import CARD, CONFIG_FILE, RECORD
 from oxygen.weights.loading import SINGLE_FILE
 from oxygen.weights.orbax import METADATA

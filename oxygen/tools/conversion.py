@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jax.numpy as jnp
+import numpy as np
+
 from configs.errors import UsageError, unknown
 from oxygen.model.config import PRESETS, Pi05Config
 from oxygen.robots.norms import FILE_NAME
@@ -15,7 +18,6 @@ from oxygen.robots.tokenizer import load as load_tokenizer
 from oxygen.robots.transforms import embodiment
 from oxygen.weights import layout
 from oxygen.weights.card import CARD, CONFIG_FILE, RECORD, TOKENIZER, card_text
-from oxygen.weights.checkpoint import Stored
 from oxygen.weights.loading import DTYPES, SINGLE_FILE, open_checkpoint
 from oxygen.weights.safetensors import SUFFIX, write_safetensors
 from oxygen.weights.source import fetch
@@ -35,7 +37,7 @@ def convert(
     robot: str | None = None,
     tokenizer: str | None = None,
 ) -> Path:
-    """Write a checkpoint's parameters as safetensors, one tensor at a time.
+    """Write a checkpoint's parameters as safetensors. Host memory peaks at the size of the new file.
 
     Args:
         source: What `oxygen.weights.load` takes.
@@ -76,12 +78,14 @@ def convert(
         _copy_beside(local, draft)
         _write_card(draft, model or _likely_model(fits, draft), robot, tokenizer, name=target.name)
         (draft / CONFIG_FILE).write_text(json.dumps(_description(source, fits), indent=2) + "\n")
-    tensors = {
-        path: Stored(shape=tensor.shape, dtype=dtype or tensor.dtype)
+    arrays = {
+        path: np.empty(tensor.shape, jnp.dtype(dtype or tensor.dtype))
         for path, tensor in checkpoint.tensors.items()
     }
+    for path, array in arrays.items():
+        checkpoint.read(path, array)
     names = {"fits": " ".join(config.name for config in fits)}
-    write_safetensors(draft if single else draft / SINGLE_FILE, tensors, checkpoint.read, names)
+    write_safetensors(draft if single else draft / SINGLE_FILE, arrays, names)
     draft.rename(target)
     return target if single else target / SINGLE_FILE
 

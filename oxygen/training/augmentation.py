@@ -3,22 +3,22 @@
 import jax
 import jax.numpy as jnp
 
-from oxygen.training.recipe import Recipe
+from configs.training import TrainConfig
 from oxygen.typing import Array, Float32, UInt8
 
 
 def augment(
-    key: Array, images: UInt8[Array, "batch camera side side 3"], recipe: Recipe
+    key: Array, images: UInt8[Array, "batch camera side side 3"], options: TrainConfig
 ) -> UInt8[Array, "batch camera side side 3"]:
     """Augment every image independently, as a function of the key and its index in the batch."""
     shift_key, color_key = jax.random.split(key)
     flat = images.reshape(-1, *images.shape[2:])
-    max_shift = round(recipe.image_shift * images.shape[2])
+    max_shift = round(options.image_shift * images.shape[2])
     if max_shift:
         shifts = jax.random.randint(shift_key, (len(flat), 2), -max_shift, max_shift + 1)
         flat = jax.vmap(_shift)(flat, shifts)
-    if recipe.brightness or recipe.contrast or recipe.saturation:
-        limits = jnp.asarray([recipe.brightness, recipe.contrast, recipe.saturation], jnp.float32)
+    if options.brightness or options.contrast or options.saturation:
+        limits = jnp.asarray([options.brightness, options.contrast, options.saturation], jnp.float32)
         amounts = jax.random.uniform(color_key, (len(flat), 3), jnp.float32, -1.0, 1.0) * limits[None]
         flat = jax.vmap(_jitter_color)(flat, amounts)
     return flat.reshape(images.shape)

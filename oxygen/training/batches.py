@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from configs.errors import UsageError
+from configs.training import TrainConfig
 from oxygen.model.config import Pi05Config
 from oxygen.robots.prompts import fitted
 from oxygen.robots.tokenizer import Tokenizer, check_fits
@@ -15,7 +16,6 @@ from oxygen.robots.transforms import Transform
 from oxygen.serving.language import LanguageTask, stop_token
 from oxygen.training.feedback import PromptTexts, true_texts
 from oxygen.training.forward import TextLayout
-from oxygen.training.recipe import Recipe
 from oxygen.training.samples import Mixture, shuffled_rows
 from oxygen.typing import Int32, Int64, Leaf
 
@@ -81,7 +81,7 @@ def _row(suffix: Sequence[int], text: Sequence[int], width: int) -> Int32[np.nda
 
 
 class TrainingBatches:
-    """Batches of a mixture of demonstrations. Batch `n` is a function of the recipe's seed and `n` alone.
+    """Batches of a mixture of demonstrations. Batch `n` is a function of the seed and `n` alone.
 
     Attributes:
         layout: Where each task's text lies in the concatenated tokens.
@@ -96,7 +96,7 @@ class TrainingBatches:
         transform: Transform,
         tokenizer: Tokenizer,
         tasks: Sequence[LanguageTask],
-        recipe: Recipe,
+        options: TrainConfig,
     ) -> None:
         """Normalise and tokenise everything once.
 
@@ -107,7 +107,7 @@ class TrainingBatches:
         transform.check_fits(model)
         _check_fits(mixture, model)
         check_fits(tokenizer, model)
-        self._mixture, self._model, self._recipe = mixture, model, recipe
+        self._mixture, self._model, self._options = mixture, model, options
         self._prompt, self._tokenizer = transform.embodiment.prompt, tokenizer
         self._state = transform.norms.state.normalise(mixture.state)
         chunks = mixture.actions[:, : model.horizon]
@@ -115,7 +115,7 @@ class TrainingBatches:
         self._valid = np.ascontiguousarray(mixture.valid[:, : model.horizon])
         self._frames_with_actions = np.flatnonzero(self._valid.any(axis=1))
         self._wordings = mixture.instructions
-        self._prompt_texts = PromptTexts(mixture, tasks, recipe)
+        self._prompt_texts = PromptTexts(mixture, tasks, options)
         texts = [text_targets(task, _texts_of(mixture, task), tokenizer) for task in tasks]
         self._texts = np.concatenate([np.zeros((len(mixture), 3, 0), np.int32), *texts], axis=2)
         self.tasks = tuple(task.name for task in tasks)
@@ -125,7 +125,7 @@ class TrainingBatches:
         """Batch `number`, counted from 0."""
         rows = self._rows(number)
         prompt, length = self._prompts(rows, number)
-        tokens, targets, mask = self._texts[rows[: self._recipe.rows_with_text]].transpose(1, 0, 2)
+        tokens, targets, mask = self._texts[rows[: self._options.text_rows]].transpose(1, 0, 2)
         arrays = {
             "images": self._mixture.images(rows),
             "prompt": prompt,
@@ -140,19 +140,19 @@ class TrainingBatches:
 
     def _rows(self, number: int) -> Int64[np.ndarray, " row"]:
         """The frames of a batch. Rows that train actions alone come from frames with valid actions."""
-        recipe, frames, acting = self._recipe, len(self._mixture), self._frames_with_actions
-        if recipe.rows_with_text == recipe.batch or len(acting) == frames:
-            return shuffled_rows(recipe.seed, number, recipe.batch, frames)
-        with_text = shuffled_rows(recipe.seed, number, recipe.rows_with_text, frames)
-        actions_only = shuffled_rows(recipe.seed, number, recipe.batch - len(with_text), len(acting))
+        options, frames, acting = self._options, len(self._mixture), self._frames_with_actions
+        if options.text_rows == options.batch or len(acting) == frames:
+            return shuffled_rows(options.seed, number, options.batch, frames)
+        with_text = shuffled_rows(options.seed, number, options.text_rows, frames)
+        actions_only = shuffled_rows(options.seed, number, options.batch - len(with_text), len(acting))
         return np.concatenate([with_text, acting[actions_only]])
 
     def _prompts(
         self, rows: Int64[np.ndarray, " row"], number: int
     ) -> tuple[Int32[np.ndarray, "row token"], Int32[np.ndarray, " row"]]:
-        rng = np.random.Generator(np.random.PCG64([self._recipe.seed, number, 1]))
+        rng = np.random.Generator(np.random.PCG64([self._options.seed, number, 1]))
         states = self._state[rows]
-        states = states + self._recipe.state_noise * rng.standard_normal(states.shape)
+        states = states + self._options.state_noise * rng.standard_normal(states.shape)
         longest = self._model.max_prompt
         lines = [
             fitted(self._prompt, instruction, state, self._tokenizer, longest=longest)
@@ -166,13 +166,13 @@ class TrainingBatches:
 
     def _instructions(self, rows: Int64[np.ndarray, " row"], number: int) -> list[str]:
         """One wording of each sample's instruction, sampled at random, with texts if any are fed back."""
-        rng = np.random.Generator(np.random.PCG64([self._recipe.seed, number, 2]))
+        rng = np.random.Generator(np.random.PCG64([self._options.seed, number, 2]))
         choices = [self._wordings[row] for row in rows]
         sampled = rng.integers([len(choice) for choice in choices])
         instructions = [choice[index] for choice, index in zip(choices, sampled, strict=True)]
         if not self._prompt_texts.fields:
             return instructions
-        rng = np.random.Generator(np.random.PCG64([self._recipe.seed, number, 3]))
+        rng = np.random.Generator(np.random.PCG64([self._options.seed, number, 3]))
         return [
             self._prompt_texts.prompt(instruction, int(row), rng)
             for instruction, row in zip(instructions, rows, strict=True)

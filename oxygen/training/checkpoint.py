@@ -20,7 +20,6 @@ from oxygen.training.statistics import write_statistics
 from oxygen.typing import Params
 from oxygen.weights.adapter import write_adapter
 from oxygen.weights.card import CARD, RECORD, TOKENIZER, card_text
-from oxygen.weights.checkpoint import Stored
 from oxygen.weights.loading import SINGLE_FILE
 from oxygen.weights.safetensors import SUFFIX, open_safetensors, write_safetensors
 
@@ -41,7 +40,7 @@ class PolicyMetadata:
         statistics: Normalisation statistics of the demonstrations.
         tokenizer: The SentencePiece model.
         tasks: The language tasks it was trained on.
-        record: Further entries of `training.json`, such as the recipe and the demonstrations.
+        record: Further entries of `training.json`, such as the hyperparameters and the demonstrations.
         base: For an adapter, the card of the policy that it belongs to; None for a policy.
     """
 
@@ -67,8 +66,7 @@ def save(folder: Path, state: TrainState, metadata: PolicyMetadata) -> Path:
     draft = target.with_name(f"{target.name}.partial")
     shutil.rmtree(draft, ignore_errors=True)
     try:
-        write = write_policy if metadata.base is None else write_adapter_policy
-        write(draft, state.average, metadata, step=int(state.step))
+        write_policy(draft, state.average, metadata, step=int(state.step))
         _write_tree(draft / STATE_FILE, state)
         draft.rename(target)
     finally:
@@ -80,41 +78,53 @@ def save(folder: Path, state: TrainState, metadata: PolicyMetadata) -> Path:
 
 
 def write_policy(folder: Path, params: Params, metadata: PolicyMetadata, *, step: int) -> None:
-    """Write a policy folder: parameters, statistics, tokenizer, `policy.yaml` and `training.json`."""
+    """Write a policy folder: parameters, statistics, tokenizer, `policy.yaml` and `training.json`.
+
+    For an adapter, it holds the adapter with its card, and a `policy.yaml` that puts it on its policy.
+    """
     folder.mkdir(parents=True)
-    _write_tree(folder / SINGLE_FILE, params)
+    tasks = {task.name: task.prompt for task in metadata.tasks}
+    if metadata.base is None:
+        _write_tree(folder / SINGLE_FILE, params)
+        (folder / TOKENIZER).write_bytes(metadata.tokenizer)
+        card: dict[str, Any] = {
+            "name": f"{metadata.model.name}-trained",
+            "kind": "oxygen",
+            "description": f"Trained here for {step} steps; see {RECORD}.",
+            "model": metadata.model.name,
+            "embodiment": metadata.embodiment,
+            "weights": ".",
+            "tokenizer": TOKENIZER,
+            "language_tasks": tasks,
+        }
+        feedback = {
+            task.name: [dataclasses.asdict(each) for each in task.feedback]
+            for task in metadata.tasks
+            if task.feedback
+        }
+        card |= {"feedback": feedback} if feedback else {}
+    else:
+        base, rank = metadata.base, metadata.record["recipe"]["adapter"]
+        about = {
+            "rank": rank,
+            "alpha": rank,
+            "mask": "exact",
+            "base_checkpoint": base.get("weights"),
+            "language_tasks": tasks,
+            "training_step": step,
+        }
+        write_adapter(
+            folder / ADAPTER, {path: np.asarray(leaf) for path, leaf in _flat(params).items()}, about
+        )
+        card = {
+            **base,
+            "name": f"{metadata.model.name}-adapter",
+            "description": f"{base.get('name')} with an adapter trained here for {step} steps; see {RECORD}.",
+            "language_tasks": tasks,
+            "adapter": ADAPTER,
+        }
+    (folder / CARD).write_text(card_text(card), encoding="utf-8")
     write_statistics(folder / "assets" / metadata.asset_id / FILE_NAME, metadata.statistics)
-    (folder / TOKENIZER).write_bytes(metadata.tokenizer)
-    (folder / CARD).write_text(_card(metadata, step), encoding="utf-8")
-    _write_record(folder, metadata, step)
-
-
-def write_adapter_policy(folder: Path, params: Params, metadata: PolicyMetadata, *, step: int) -> None:
-    """Write an adapter with its card, and a `policy.yaml` that puts it on the policy it belongs to."""
-    folder.mkdir(parents=True)
-    base, tasks = metadata.base or {}, {task.name: task.prompt for task in metadata.tasks}
-    rank = metadata.record["recipe"]["adapter"]
-    card = {
-        "rank": rank,
-        "alpha": rank,
-        "mask": "exact",
-        "base_checkpoint": base.get("weights"),
-        "language_tasks": tasks,
-        "training_step": step,
-    }
-    arrays = {path: np.asarray(leaf) for path, leaf in _flat(params).items()}
-    write_adapter(folder / ADAPTER, arrays, card)
-    named = {
-        "name": f"{metadata.model.name}-adapter",
-        "description": f"{base.get('name')} with an adapter trained here for {step} steps; see {RECORD}.",
-    }
-    own = {"language_tasks": tasks, "adapter": ADAPTER}
-    (folder / CARD).write_text(card_text({**base, **named, **own}), encoding="utf-8")
-    write_statistics(folder / "assets" / metadata.asset_id / FILE_NAME, metadata.statistics)
-    _write_record(folder, metadata, step)
-
-
-def _write_record(folder: Path, metadata: PolicyMetadata, step: int) -> None:
     record = {"step": step, **metadata.record, "model": dataclasses.asdict(metadata.model)}
     (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
@@ -141,56 +151,22 @@ def restore(checkpoint: Path, template: TrainState) -> TrainState:
         UsageError: It is damaged, or of another model or optimiser.
     """
     file = open_safetensors(checkpoint / STATE_FILE)
-    expected = _flat(template)
-    for path, leaf in expected.items():
-        found = file.tensors.get(path)
-        if found is None or found != _stored(leaf):
-            raise UsageError(f"{checkpoint} holds the state of another training: {path} is {found}")
     leaves = {}
-    for path, leaf in expected.items():
-        array = np.empty(leaf.shape, _file_dtype(leaf))
-        file.read(path, array)
-        leaves[path] = jnp.array(array.astype(leaf.dtype))
-    return jax.tree.unflatten(jax.tree.structure(template), [leaves[path] for path in expected])
+    for path, leaf in _flat(template).items():
+        found = file.tensors.get(path)
+        if found is None or found.shape != leaf.shape:
+            raise UsageError(f"{checkpoint} holds the state of another training: {path} is {found}")
+        leaves[path] = np.empty(leaf.shape, leaf.dtype)
+    for path, array in leaves.items():
+        file.read(path, array)  # counters of older checkpoints are float64
+    return jax.tree.unflatten(jax.tree.structure(template), map(jnp.array, leaves.values()))
 
 
 def _write_tree(file: Path, tree: Any) -> None:
-    arrays = _flat(tree)
-    tensors = {path: _stored(leaf) for path, leaf in arrays.items()}
-    write_safetensors(file, tensors, lambda path, out: np.copyto(out, arrays[path]), {})
+    write_safetensors(file, _flat(tree), {})
 
 
 def _flat(tree: Any) -> dict[str, Any]:
     """Leaves by path, in the tree's order; parameters have openpi's paths."""
     paths, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in paths}
-
-
-def _stored(leaf: Any) -> Stored:
-    return Stored(shape=tuple(leaf.shape), dtype=_file_dtype(leaf).name)
-
-
-def _file_dtype(leaf: Any) -> np.dtype[Any]:
-    """A leaf's type on disk. Checkpoints hold only floats: counters become float64, which is exact."""
-    return np.dtype(np.float64) if jnp.issubdtype(leaf.dtype, jnp.integer) else np.dtype(leaf.dtype)
-
-
-def _card(metadata: PolicyMetadata, step: int) -> str:
-    feedback = {
-        task.name: [dataclasses.asdict(each) for each in task.feedback]
-        for task in metadata.tasks
-        if task.feedback
-    }
-    return card_text(
-        {
-            "name": f"{metadata.model.name}-trained",
-            "kind": "oxygen",
-            "description": f"Trained here for {step} steps; see {RECORD}.",
-            "model": metadata.model.name,
-            "embodiment": metadata.embodiment,
-            "weights": ".",
-            "tokenizer": TOKENIZER,
-            "language_tasks": {task.name: task.prompt for task in metadata.tasks},
-            **({"feedback": feedback} if feedback else {}),
-        }
-    )

@@ -1,20 +1,41 @@
-"""Reads demonstrations: columns in memory, images decoded on access or cached as one array."""
+"""Reads demonstrations in LeRobot's layout: columns in memory, images on access or cached as one array."""
 
+import contextlib
 import dataclasses
+import functools
+import hashlib
+import io
 import json
+import os
+import subprocess
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from configs.errors import UsageError, unknown
+from configs.errors import UsageError, nearest_first, unknown
+from configs.paths import regular
 from oxygen.model.config import Pi05Config
+from oxygen.robots.images import squared
 from oxygen.training import layout
-from oxygen.training.frame_images import FrameImages, PngImages, VideoImages, cached_pixels
 from oxygen.training.samples import Samples
-from oxygen.training.tables import as_array, read_columns, read_episodes, read_info
 from oxygen.typing import Bool, Float32, Int64, UInt8
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+_EPISODES_KEPT = 16
+"""Episodes whose encoded images are cached in memory."""
+_DECODING_ERRORS = (OSError, SyntaxError, ValueError, TypeError, zlib.error)
+"""Raised by Pillow for damaged files, and by NumPy for images of unequal size."""
+_INFO = ("codebase_version", "fps", "features", "total_episodes", "total_frames", "data_path", "video_path")
+_OTHERS = (
+    "For datasets not written by `python -m eval.collect`, load episodes yourself and pass them to "
+    "`Samples.from_episodes`: docs/training.md has examples for LeRobot and HDF5"
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,17 +99,30 @@ class Frame:
     memory: str
     textual_memory: str
     truth: Mapping[str, Any] | None
+    fed: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EpisodeSpan:
-    """The frames of one episode: `start` to `stop` (exclusive) of the dataset."""
+    """The frames of one episode, and their location in the dataset's files.
 
-    index: int
+    Attributes:
+        start: Index of its first frame in the dataset.
+        stop: One past the index of its last frame.
+        language: The instruction.
+        origin: The simulated episode.
+        file: Its table.
+        row: Its first row in the table.
+        videos: Camera to its video and the episode's start time (s) there; empty without videos.
+    """
+
     start: int
     stop: int
     language: str
     origin: Origin
+    file: Path
+    row: int
+    videos: Mapping[str, tuple[Path, float]]
 
 
 class Demonstrations:
@@ -114,30 +148,29 @@ class Demonstrations:
         import pyarrow as pa
 
         self.path = Path(path)
-        info = read_info(self.path)
-        stored = read_episodes(self.path, info)
-        self.fps = info.fps
-        self.cameras = layout.cameras_of(info.features)
-        names = [*layout.expected_dtypes(), *({layout.TEXTUAL_MEMORY, layout.FED} & info.features.keys())]
-        files = dict.fromkeys(episode.file for episode in stored)
-        table = pa.concat_tables([read_columns(file, names) for file in files])
-        if not np.array_equal(table["index"].to_numpy(), np.arange(info.total_frames)):
+        info = _read_info(self.path)
+        self._features: Mapping[str, Mapping[str, Any]] = info["features"]
+        self.fps = float(info["fps"])
+        self.cameras = layout.cameras_of(self._features)
+        located = _locate_episodes(self.path, info, self.cameras)
+        names = [*layout.expected_dtypes(), *({layout.TEXTUAL_MEMORY, layout.FED} & self._features.keys())]
+        table = pa.concat_tables(
+            [_read_columns(file, names) for file in dict.fromkeys(place["file"] for place in located)]
+        )
+        if not np.array_equal(table["index"].to_numpy(), np.arange(info["total_frames"])):
             raise UsageError(f"{self.path}: the frames' column 'index' does not count from 0")
-        language = _instructions(self.path, table["task_index"].to_pylist())
-        self.columns = _columns(table, info.features, language)
+        self.columns = self._columns(table)
+        origins = {field.name: table[layout.OWN + field.name] for field in dataclasses.fields(Origin)}
         self.episodes = tuple(
             EpisodeSpan(
-                index=number,
-                start=episode.start,
-                stop=episode.stop,
-                language=self.columns.language[episode.start],
-                origin=_origin(table, episode.start),
+                **place,
+                language=self.columns.language[place["start"]],
+                origin=Origin(**{name: column[place["start"]].as_py() for name, column in origins.items()}),
             )
-            for number, episode in enumerate(stored)
+            for place in located
         )
-        self._images: FrameImages = (
-            PngImages(stored, self.cameras) if info.video_path is None else VideoImages(stored, info)
-        )
+        self._png_rows = functools.lru_cache(maxsize=_EPISODES_KEPT)(self._read_png_rows)
+        self._video_frames = functools.lru_cache(maxsize=1)(self._decode_videos)
 
     def __len__(self) -> int:
         """The number of frames."""
@@ -148,29 +181,18 @@ class Demonstrations:
         return (self.frame(index) for index in range(len(self)))
 
     def frame(self, index: int) -> Frame:
-        """Frame `index` of the dataset, with its images.
+        """Frame `index` of the dataset, with its images. Reading one frame of a video decodes its episode.
 
         Raises:
             IndexError: There is no such frame.
+            UsageError: An image or its file is damaged.
         """
         if not 0 <= index < len(self):
             raise IndexError(f"frame {index} of {len(self)}")
-        images = self._images.frame(int(self.columns.episode_index[index]), index)
-        columns = self.columns
-        return Frame(
-            images=dict(zip(self.cameras, images, strict=True)),
-            state=columns.state[index],
-            action=columns.action[index],
-            padded=columns.padded[index],
-            step=int(columns.step[index]),
-            frame_index=int(columns.frame_index[index]),
-            episode_index=int(columns.episode_index[index]),
-            language=columns.language[index],
-            narration=columns.narration[index],
-            memory=columns.memory[index],
-            textual_memory=columns.textual_memory[index],
-            truth=json.loads(columns.truth[index]) if columns.truth[index] else None,
-        )
+        row = {field.name: getattr(self.columns, field.name)[index] for field in dataclasses.fields(Columns)}
+        row |= {name: int(value) for name, value in row.items() if isinstance(value, np.integer)}
+        row["truth"] = json.loads(row["truth"]) if row["truth"] else None
+        return Frame(images=dict(zip(self.cameras, self._images(index), strict=True)), **row)
 
     def frames(self, episode: int) -> Iterator[Frame]:
         """The frames of one episode, in order."""
@@ -182,14 +204,34 @@ class Demonstrations:
     ) -> UInt8[np.ndarray, "frame camera side side 3"]:
         """All images as squares, resized as the policy resizes them, memory-mapped.
 
-        The first call decodes them into a file that later calls and other processes share.
+        The first call decodes them into a file that later calls and other processes share. Its name contains
+        a hash of the episode tables, whose statistics cover every image.
 
         Args:
             side: Height and width, pixels.
             resize: See `Pi05Config.resize`.
             cache: Folder of that file; `.cache` in the dataset if None.
         """
-        return cached_pixels(self.path, self._images, side, resize, cache or self.path / ".cache")
+        digest = hashlib.sha256()
+        for table in sorted(self.path.glob("meta/episodes/*/*.parquet")):
+            digest.update(table.read_bytes())
+        path = (cache or self.path / ".cache") / f"pixels-{side}-{resize}-{digest.hexdigest()[:12]}.npy"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            partial = path.with_suffix(f".{os.getpid()}.partial")
+            shape = (len(self), len(self.cameras), side, side, 3)
+            try:
+                with partial.open("wb") as file:  # not memory-mapped: a full disk would be a SIGBUS
+                    np.lib.format.write_array_header_1_0(
+                        file, {"descr": "|u1", "fortran_order": False, "shape": shape}
+                    )
+                    for index in range(len(self)):
+                        images = [squared(image, side, resize) for image in self._images(index)]
+                        file.write(np.stack(images).tobytes())
+                partial.replace(path)
+            finally:
+                partial.unlink(missing_ok=True)
+        return np.load(path, mmap_mode="r")
 
     def samples(self, model: Pi05Config) -> Samples:
         """All frames as training samples, with the images of the model's cameras at its size.
@@ -210,50 +252,249 @@ class Demonstrations:
             actions=columns.action,
             valid=~columns.padded,
             language=columns.language,
-            texts={
-                "narration": columns.narration,
-                "memory": columns.memory,
-                "textual_memory": columns.textual_memory,
-            },
+            texts={name: getattr(columns, name) for name in ("narration", "memory", "textual_memory")},
             frame_index=columns.frame_index,
             fps=self.fps,
             fed=tuple(map(json.loads, columns.fed)) if all(columns.fed) else None,
         )
 
+    def _columns(self, table: "pa.Table") -> Columns:
+        def array(name: str) -> np.ndarray:
+            shape = tuple(self._features[name]["shape"])
+            return as_array(table[name], () if shape == (1,) else shape)
 
-def _columns(table: Any, features: Mapping[str, Mapping[str, Any]], language: tuple[str, ...]) -> Columns:
-    def array(name: str) -> np.ndarray:
-        shape = tuple(features[name]["shape"])
-        return as_array(table[name], () if shape == (1,) else shape)
+        def texts(name: str) -> tuple[str, ...]:
+            return tuple(table[name].to_pylist()) if name in table.column_names else ("",) * len(table)
 
-    def optional(name: str) -> tuple[str, ...]:
-        known = name in table.column_names
-        return tuple(table[name].to_pylist()) if known else ("",) * len(table)
+        named = _read_columns(self.path / layout.TASKS, ["task_index", "task"])
+        tasks = dict(zip(named["task_index"].to_pylist(), named["task"].to_pylist(), strict=True))
+        numbers = table["task_index"].to_pylist()
+        if missing := set(numbers) - tasks.keys():
+            raise UsageError(f"{layout.TASKS} has no task {min(missing)}, which a frame refers to")
+        return Columns(
+            state=array(layout.STATE),
+            action=array(layout.CHUNK),
+            padded=array(layout.PADDED),
+            step=array(layout.STEP),
+            frame_index=array("frame_index"),
+            episode_index=array("episode_index"),
+            language=tuple(tasks[number] for number in numbers),
+            narration=texts(layout.NARRATION),
+            memory=texts(layout.MEMORY),
+            textual_memory=texts(layout.TEXTUAL_MEMORY),
+            truth=texts(layout.TRUTH),
+            fed=texts(layout.FED),
+        )
 
-    return Columns(
-        state=array(layout.STATE),
-        action=array(layout.CHUNK),
-        padded=array(layout.PADDED),
-        step=array(layout.STEP),
-        frame_index=array("frame_index"),
-        episode_index=array("episode_index"),
-        language=language,
-        narration=tuple(table[layout.NARRATION].to_pylist()),
-        memory=tuple(table[layout.MEMORY].to_pylist()),
-        textual_memory=optional(layout.TEXTUAL_MEMORY),
-        truth=tuple(table[layout.TRUTH].to_pylist()),
-        fed=optional(layout.FED),
-    )
+    def _images(self, index: int) -> UInt8[np.ndarray, "camera height width 3"]:
+        number = int(self.columns.episode_index[index])
+        episode = self.episodes[number]
+        row = index - episode.start
+        if episode.videos:
+            return self._video_frames(number)[row]
+        from PIL import Image
+
+        table = self._png_rows(number)
+        try:
+            cells = [table[layout.IMAGES + camera][row]["bytes"].as_py() for camera in self.cameras]
+            return np.stack([np.asarray(Image.open(io.BytesIO(png)).convert("RGB")) for png in cells])
+        except _DECODING_ERRORS as error:
+            raise UsageError(
+                f"{episode.file}: an image of frame {index} cannot be decoded: {error}"
+            ) from None
+
+    def _read_png_rows(self, number: int) -> "pa.Table":
+        """An episode's images. `eval.collect` writes a row group per episode; other writers may not."""
+        episode = self.episodes[number]
+        columns, frames = [layout.IMAGES + camera for camera in self.cameras], episode.stop - episode.start
+        file = _open_table(episode.file)
+        first = 0
+        with _arrow_errors(episode.file):
+            for group in range(file.num_row_groups):
+                rows = file.metadata.row_group(group).num_rows
+                if (first, rows) == (episode.row, frames):
+                    return file.read_row_group(group, columns)
+                first += rows
+            return file.read(columns).slice(episode.row, frames)
+
+    def _decode_videos(self, number: int) -> UInt8[np.ndarray, "frame camera height width 3"]:
+        """The images of an episode.
+
+        Raises:
+            UsageError: A video is missing, damaged or too short.
+        """
+        import imageio_ffmpeg
+
+        episode, decoded = self.episodes[number], []
+        frames = episode.stop - episode.start
+        raw = [
+            "-frames:v",
+            str(frames),
+            "-fps_mode",
+            "passthrough",
+            "-f",
+            "rawvideo",
+            "-pix_fmt",
+            "rgb24",
+            "-",
+        ]
+        for camera, (path, start_s) in episode.videos.items():
+            shape = frames, *self._features[layout.IMAGES + camera]["shape"]
+            seek = (
+                f"{max(0.0, start_s - 0.5 / self.fps):.6f}"  # half a frame earlier: time stamps are rounded
+            )
+            command = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-ss", seek, "-i", str(path), *raw]
+            done = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
+            if len(done.stdout) != np.prod(shape):
+                reason = done.stderr.decode(errors="replace").strip() or "it is too short, or of another size"
+                raise UsageError(f"{path}: cannot read {frames} frames from {start_s:.2f} s: {reason}")
+            decoded.append(np.frombuffer(done.stdout, np.uint8).reshape(shape))
+        return np.stack(decoded, axis=1)
 
 
-def _instructions(root: Path, task_indices: list[int]) -> tuple[str, ...]:
-    table = read_columns(root / layout.TASKS, ["task_index", "task"])
-    tasks = dict(zip(table["task_index"].to_pylist(), table["task"].to_pylist(), strict=True))
-    if missing := set(task_indices) - tasks.keys():
-        raise UsageError(f"{layout.TASKS} has no task {min(missing)}, which a frame refers to")
-    return tuple(tasks[index] for index in task_indices)
+def _read_info(root: Path) -> dict[str, Any]:
+    """Read a dataset's `info.json`.
+
+    Raises:
+        UsageError: It is missing, of another version, or lacks a required column.
+    """
+    path = root / layout.INFO
+    try:
+        content = json.loads(regular(path).read_text(encoding="utf-8"))
+        info = {name: content[name] for name in _INFO}
+        info["fps"] = float(info["fps"])
+    except OSError as error:
+        raise UsageError(
+            f"{str(root)!r} holds no demonstrations: cannot read {layout.INFO}: {error.strerror}. "
+            f"{_nearest_to(root)}"
+        ) from None
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise UsageError(f"{path}: not the info of a LeRobot dataset: {error!r}") from None
+    if info["codebase_version"] != layout.VERSION:
+        raise UsageError(
+            f"{path}: the layout is {info['codebase_version']}; this reads {layout.VERSION}. {_OTHERS}"
+        )
+    features = info["features"]
+    if layout.CHUNK not in features:
+        raise UsageError(f"{path}: no column {layout.CHUNK!r} of action chunks; collect again. {_OTHERS}")
+    for name, dtype in layout.expected_dtypes().items():
+        if name not in features:
+            raise UsageError(f"{path}: no column {name!r}; collect again with `python -m eval.collect`")
+        if features[name]["dtype"] != dtype:
+            raise UsageError(f"{path}: column {name!r} is {features[name]['dtype']}, should be {dtype}")
+    kinds = {features[layout.IMAGES + camera]["dtype"] for camera in layout.cameras_of(features)}
+    if kinds not in ({"image"}, {"video"}):
+        raise UsageError(f"{path}: the cameras are {sorted(kinds)}; all must be image, or all video")
+    return info
 
 
-def _origin(table: Any, row: int) -> Origin:
-    names = [field.name for field in dataclasses.fields(Origin)]
-    return Origin(**{name: table[layout.OWN + name][row].as_py() for name in names})
+def _nearest_to(root: Path) -> str:
+    """Suggest the nearest datasets, or how to collect one."""
+    existing = next(folder for folder in (root, *root.parents) if folder.is_dir())
+    patterns = [
+        f"{above}{layout.INFO}" for above in ("", "*/", "*/*/") if existing != existing.parent.resolve()
+    ]
+    known = [info.parents[1] for pattern in patterns for info in existing.glob(pattern)]
+    if not known:
+        return f"Collect some: python -m eval.collect --config smoke --output {root}"
+    return f"Nearest: {', '.join(nearest_first(root, known)[:3])}"
+
+
+def _locate_episodes(root: Path, info: Mapping[str, Any], cameras: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Start, stop, file, row and videos of every episode, in order.
+
+    Raises:
+        UsageError: The episodes are not contiguous, or their totals differ from `info.json`.
+    """
+    keys = [f"videos/{layout.IMAGES}{camera}" for camera in cameras if info["video_path"] is not None]
+    places = [f"{key}/{name}" for key in ("data", *keys) for name in ("chunk_index", "file_index")]
+    columns = ["dataset_from_index", "dataset_to_index", *places, *(f"{key}/from_timestamp" for key in keys)]
+    episodes: list[dict[str, Any]] = []
+    rows: dict[Path, int] = {}
+    paths = sorted((root / "meta/episodes").glob("*/*.parquet"))
+    if not paths:
+        raise UsageError(f"{root}: no table in meta/episodes")
+    for path in paths:
+        for entry in _read_columns(path, columns).to_pylist():
+            start, stop = entry["dataset_from_index"], entry["dataset_to_index"]
+            if start != (episodes[-1]["stop"] if episodes else 0) or stop <= start:
+                raise UsageError(f"{path}: episode {len(episodes)} has frames {start} to {stop}")
+
+            def located(key: str, pattern: str, entry: Mapping[str, Any] = entry) -> Path:
+                place = {name: entry[f"{key}/{name}"] for name in ("chunk_index", "file_index")}
+                return root / pattern.format(video_key=key.removeprefix("videos/"), **place)
+
+            file = located("data", info["data_path"])
+            videos = {
+                camera: (located(key, info["video_path"]), entry[f"{key}/from_timestamp"])
+                for camera, key in zip(cameras, keys, strict=False)
+            }
+            episodes.append(
+                {"start": start, "stop": stop, "file": file, "row": rows.get(file, 0), "videos": videos}
+            )
+            rows[file] = rows.get(file, 0) + stop - start
+    frames = episodes[-1]["stop"] if episodes else 0
+    if (len(episodes), frames) != (info["total_episodes"], info["total_frames"]):
+        raise UsageError(
+            f"{root}: {len(episodes)} episodes and {frames} frames, but {layout.INFO} says "
+            f"{info['total_episodes']} and {info['total_frames']}"
+        )
+    for path, expected in rows.items():
+        found = _open_table(path).metadata.num_rows
+        if found != expected:
+            raise UsageError(f"{path}: {found} rows, the episodes need {expected}")
+    return episodes
+
+
+def _open_table(path: Path) -> "pq.ParquetFile":
+    """Open a Parquet file, memory-mapped.
+
+    Raises:
+        UsageError: It is missing or damaged.
+    """
+    import pyarrow.parquet as pq
+
+    with _arrow_errors(path):
+        return pq.ParquetFile(path, memory_map=True)
+
+
+@contextlib.contextmanager
+def _arrow_errors(path: Path) -> Iterator[None]:
+    """Report Arrow's errors as a one-line error that names the file."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UsageError(f"{path}: cannot be read as Parquet: {reason}") from None
+
+
+def _read_columns(path: Path, columns: list[str]) -> "pa.Table":
+    """Read some columns of a table.
+
+    Raises:
+        UsageError: One is missing or damaged.
+    """
+    file = _open_table(path)
+    missing = set(columns) - set(file.schema_arrow.names)
+    if missing:
+        raise UsageError(f"{path}: no column {min(missing)!r}, which {layout.INFO} lists")
+    with _arrow_errors(path):
+        return file.read(columns)
+
+
+def as_array(column: "pa.ChunkedArray", shape: tuple[int, ...]) -> np.ndarray:
+    """Convert a column of (nested) lists to an array, [row, *shape].
+
+    Raises:
+        UsageError: The lists have other lengths.
+    """
+    import pyarrow as pa
+
+    values = column.combine_chunks()
+    while isinstance(values, pa.ListArray | pa.FixedSizeListArray):
+        values = values.flatten()
+    if len(values) != len(column) * int(np.prod(shape)):
+        raise UsageError(f"a column holds {len(values)} numbers in {len(column)} rows of shape {shape}")
+    return values.to_numpy(zero_copy_only=False).reshape(len(column), *shape)

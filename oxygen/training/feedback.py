@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from configs.feedback import Feedback, cleaned, compose, prompt_fields, write_answer
+from configs.training import TrainConfig
 from oxygen.serving.language import LanguageTask
-from oxygen.training.recipe import Recipe
 from oxygen.training.samples import Mixture
 
 
@@ -25,12 +25,12 @@ def true_texts(mixture: Mixture, task: LanguageTask) -> tuple[str, ...]:
 class PromptTexts:
     """Composes the prompts of samples as `eval.rollout` does, with texts sampled from several origins.
 
-    A share `Recipe.feedback_none` of the samples has no text, as at the start of an episode. A share
-    `Recipe.feedback_own` has the texts that the policy itself read there, if they were recorded. The rest has
-    the truth of up to `Recipe.feedback_delay_s` before, beyond the field's look-back.
+    A share `feedback_none` of the samples has no text, as at the start of an episode. A share `feedback_own`
+    has the texts that the policy itself read there, if they were recorded. The rest has the truth of up to
+    `feedback_delay_s` before, beyond the field's look-back.
     """
 
-    def __init__(self, mixture: Mixture, tasks: Sequence[LanguageTask], recipe: Recipe) -> None:
+    def __init__(self, mixture: Mixture, tasks: Sequence[LanguageTask], options: TrainConfig) -> None:
         self.fields = prompt_fields({task.name: task.feedback for task in tasks})
         self._true = {
             each.field: mixture.texts(task.name if len(task.feedback) == 1 else each.field)
@@ -39,22 +39,22 @@ class PromptTexts:
         }
         self._own = mixture.fed
         self._in_episode, self._fps = mixture.frame_index, mixture.fps
-        self._recipe = recipe
+        self._options = options
 
     def prompt(self, instruction: str, row: int, rng: np.random.Generator) -> str:
         """The prompt of a sample; draws two numbers."""
         kind, age = rng.random(2)
-        if kind < self._recipe.feedback_none:
+        if kind < self._options.feedback_none:
             return compose(instruction, self.fields, {})
         own = self._own[row]
-        if own is not None and kind < self._recipe.feedback_none + self._recipe.feedback_own:
+        if own is not None and kind < self._options.feedback_none + self._options.feedback_own:
             return compose(instruction, self.fields, own)
         texts = {each.field: self._delayed(each, row, age) for each in self.fields}
         return compose(instruction, self.fields, texts)
 
     def _delayed(self, field: Feedback, row: int, age: float) -> str:
         """The truth of some time before a frame; empty before the episode."""
-        frames = round((age * self._recipe.feedback_delay_s + field.lookback_s) * self._fps[row])
+        frames = round((age * self._options.feedback_delay_s + field.lookback_s) * self._fps[row])
         if frames > self._in_episode[row]:
             return ""
         return cleaned(self._true[field.field][row - frames], field.max_chars)[0]

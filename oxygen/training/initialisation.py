@@ -20,49 +20,35 @@ def initial_params(config: Pi05Config, seed: int) -> Params:
 
 
 def _initial(path: str, shape: Shape, config: Pi05Config, seed: int) -> Float32[np.ndarray, "..."]:
-    if "norm" in path.lower() and not path.endswith("kernel"):
-        return _identity_norm(path, shape)
-    if path.endswith("bias"):
-        return np.zeros(shape, np.float32)
+    if ("norm" in path.lower() and not path.endswith("kernel")) or path.endswith("bias"):
+        values = np.zeros(shape, np.float32)
+        if "norm" in path.lower() and path.endswith("Dense_0/bias"):  # adaRMS: scale, shift and gate
+            values[..., 2 * shape[-1] // 3 :] = 1.0
+        elif "norm" in path.lower() and "/img/" in path and path.endswith("scale"):
+            values += 1.0  # Gemma stores scales as offsets from 1, SigLIP does not
+        return values
     return standard_normal(seed, path, shape) * np.float32(_deviation(path, shape, config))
-
-
-def _identity_norm(path: str, shape: Shape) -> Float32[np.ndarray, "..."]:
-    """A norm with scale 1. Gemma stores scales as offsets from 1, SigLIP does not."""
-    values = np.zeros(shape, np.float32)
-    if path.endswith("Dense_0/bias"):  # adaRMS: scale, shift and gate
-        values[..., 2 * shape[-1] // 3 :] = 1.0
-    elif "/img/" in path and path.endswith("scale"):
-        values += 1.0
-    return values
 
 
 def _deviation(path: str, shape: Shape, config: Pi05Config) -> float:
     if path.endswith("pos_embedding"):
         return 0.1
-    if "norm" in path:  # adaRMS modulation by the flow time
+    if "norm" in path or path.endswith(
+        "action_out_proj/kernel"
+    ):  # "norm": adaRMS modulation by the flow time
         return 0.1 / math.sqrt(shape[-2])
     if path.endswith("input_embedding"):
         return 1.0 / math.sqrt(shape[-1])
-    if path.endswith("action_out_proj/kernel"):
-        return 0.1 / math.sqrt(shape[-2])
-    return _residual_scale(path, config) / math.sqrt(_fan_in(path, shape))
-
-
-def _fan_in(path: str, shape: Shape) -> int:
+    fan_in = shape[-2]
     if path.endswith("embedding/kernel") or "/stem/" in path:
-        return math.prod(shape[:3])
-    if "attn_vec_einsum" in path or path.endswith("out/kernel"):  # [layer, head, dim, width]
-        return math.prod(shape[-3:-1])
-    if path.endswith(("query/kernel", "key/kernel", "value/kernel")):
-        return shape[-3]
-    return shape[-2]
-
-
-def _residual_scale(path: str, config: Pi05Config) -> float:
-    """Depth scaling of output projections into the residual stream."""
+        fan_in = math.prod(shape[:3])
+    elif "attn_vec_einsum" in path or path.endswith("out/kernel"):  # [layer, head, dim, width]
+        fan_in = math.prod(shape[-3:-1])
+    elif path.endswith(("query/kernel", "key/kernel", "value/kernel")):
+        fan_in = shape[-3]
+    into_residual = 1.0  # output projections shrink with depth
     if path.endswith(("attn_vec_einsum/w", "attn_vec_einsum_1/w", "mlp/linear", "mlp_1/linear")):
-        return 1.0 / math.sqrt(2.0 * config.trunk.depth)
-    if "encoderblock" in path and path.endswith(("out/kernel", "Dense_1/kernel")):
-        return 1.0 / math.sqrt(2.0 * config.siglip.depth)
-    return 1.0
+        into_residual = 1.0 / math.sqrt(2.0 * config.trunk.depth)
+    elif "encoderblock" in path and path.endswith(("out/kernel", "Dense_1/kernel")):
+        into_residual = 1.0 / math.sqrt(2.0 * config.siglip.depth)
+    return into_residual / math.sqrt(fan_in)

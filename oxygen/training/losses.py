@@ -7,6 +7,7 @@ import flax.traverse_util
 import jax
 import jax.numpy as jnp
 
+from configs.training import TrainConfig
 from oxygen.model import pi05
 from oxygen.model.adapter import adapted_trunk, low_rank_layers
 from oxygen.model.config import Pi05Config
@@ -15,7 +16,6 @@ from oxygen.training.augmentation import augment
 from oxygen.training.batches import Batch
 from oxygen.training.forward import TextLayout, prefill_observations, text_logits, velocities
 from oxygen.training.freezing import frozen_for_actions
-from oxygen.training.recipe import Recipe
 from oxygen.typing import Array, Float32, Params
 
 Metrics = Mapping[str, Array]
@@ -27,13 +27,13 @@ class Objective:
 
     Attributes:
         model: The model's sizes.
-        recipe: Hyperparameters.
+        options: The training's options.
         tasks: The language tasks, in the order of their texts.
         layout: Token ranges of the texts.
     """
 
     model: Pi05Config
-    recipe: Recipe
+    options: TrainConfig
     tasks: tuple[str, ...]
     layout: TextLayout
 
@@ -48,17 +48,15 @@ class Objective:
             key: For augmentation, noise and flow times.
             base: The model that an adapter belongs to.
         """
-        if base is not None:
-            return self._adapter_loss(params, base, batch, key)
-        if self.recipe.texts_only:
-            return self._text_only_loss(frozen_for_actions(params), batch, key)
+        if not self.options.trains_actions:
+            return self._text_only_loss(params, base, batch, key)
         augment_key, time_key, noise_key = jax.random.split(key, 3)
-        images = augment(augment_key, batch.images, self.recipe)
-        times = sample_flow_times(time_key, (len(images), self.recipe.draws))
+        images = augment(augment_key, batch.images, self.options)
+        times = sample_flow_times(time_key, (len(images), self.options.draws))
         noise = jax.random.normal(noise_key, (*times.shape, *batch.actions.shape[1:]), jnp.float32)
         weights = pi05.weights_at(params, self.model, times.reshape(-1))
         prefix = prefill_observations(weights, self.model, images, batch.prompt, batch.length)
-        action_prefix = prefix if self.recipe.actions_reach_prefix else jax.lax.stop_gradient(prefix)
+        action_prefix = prefix if self.options.actions_reach_prefix else jax.lax.stop_gradient(prefix)
         t = times[..., None, None]
         actions = batch.actions[:, None]
         predicted = velocities(weights, action_prefix, t * noise + (1.0 - t) * actions)
@@ -66,24 +64,20 @@ class Objective:
         text, metrics = self._text_loss(weights, prefix, batch)
         return flow + text, {"loss": flow + text, "flow_loss": flow, **metrics}
 
-    def _text_only_loss(self, params: Params, batch: Batch, key: Array) -> tuple[Float32[Array, ""], Metrics]:
-        images = augment(key, batch.images, self.recipe)
-        weights = pi05.weights_at(params, self.model, jnp.ones(1))
-        prefix = prefill_observations(weights, self.model, images, batch.prompt, batch.length)
-        text, metrics = self._text_loss(weights, prefix, batch)
-        return text, {"loss": text, **metrics}
-
-    def _adapter_loss(
-        self, params: Params, base: pi05.Weights, batch: Batch, key: Array
+    def _text_only_loss(
+        self, params: Params, base: pi05.Weights | None, batch: Batch, key: Array
     ) -> tuple[Float32[Array, ""], Metrics]:
-        """The texts' loss where a text's own tokens go through the adapter and the prefix does not."""
-        images = augment(key, batch.images, self.recipe)
-        prefix = prefill_observations(base, self.model, images, batch.prompt, batch.length)
-        arrays = flax.traverse_util.flatten_dict(dict(params), sep="/")
-        rank = float(self.recipe.adapter or 0)
-        layers = low_rank_layers(arrays, self.model.trunk, alpha=rank, dtype=self.model.dtype)
-        adapted = dataclasses.replace(base, trunk=adapted_trunk(base.trunk, layers))
-        text, metrics = self._text_loss(adapted, jax.lax.stop_gradient(prefix), batch)
+        """The texts' loss. With an adapter, a text's own tokens go through it and the prefix does not."""
+        images = augment(key, batch.images, self.options)
+        weights = base or pi05.weights_at(frozen_for_actions(params), self.model, jnp.ones(1))
+        prefix = prefill_observations(weights, self.model, images, batch.prompt, batch.length)
+        if base is not None:
+            arrays = flax.traverse_util.flatten_dict(dict(params), sep="/")
+            rank = float(self.options.adapter or 0)
+            layers = low_rank_layers(arrays, self.model.trunk, alpha=rank, dtype=self.model.dtype)
+            weights = dataclasses.replace(base, trunk=adapted_trunk(base.trunk, layers))
+            prefix = jax.lax.stop_gradient(prefix)
+        text, metrics = self._text_loss(weights, prefix, batch)
         return text, {"loss": text, **metrics}
 
     def _text_loss(
@@ -94,7 +88,7 @@ class Objective:
         if not self.tasks:
             return total, metrics
         text_prefix = jax.tree.map(lambda leaf: leaf[: len(batch.text_tokens)], prefix)
-        if not self.recipe.texts_reach_prefix:
+        if not self.options.texts_reach_prefix:
             text_prefix = jax.lax.stop_gradient(text_prefix)
         logits = text_logits(weights, text_prefix, batch.text_tokens, self.layout)
         for task, length in zip(self.tasks, self.layout.lengths, strict=True):
@@ -103,7 +97,7 @@ class Objective:
             metrics |= {f"{task}_{name}": value for name, value in found.items()}
             total = total + found["loss"]
             start += length
-        return self.recipe.text_weight * total, metrics
+        return self.options.text_weight * total, metrics
 
 
 def sample_flow_times(key: Array, shape: tuple[int, ...]) -> Float32[Array, "..."]:

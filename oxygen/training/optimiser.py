@@ -12,11 +12,11 @@ import jax.numpy as jnp
 import optax
 import optax.contrib
 
+from configs.training import TrainConfig
 from oxygen.model.pi05 import Weights
 from oxygen.training.batches import Batch
 from oxygen.training.freezing import text_only_update
 from oxygen.training.losses import Metrics, Objective
-from oxygen.training.recipe import Recipe
 from oxygen.typing import Array, Leaf, Params
 
 
@@ -40,34 +40,34 @@ class TrainState:
 Step = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
 
 
-def learning_rate_schedule(recipe: Recipe) -> optax.Schedule:
+def learning_rate_schedule(options: TrainConfig) -> optax.Schedule:
     """Linear warm-up, then cosine decay."""
     return optax.warmup_cosine_decay_schedule(
         init_value=0.0,
-        peak_value=recipe.learning_rate,
-        warmup_steps=min(recipe.warm_up, recipe.steps - 1),
-        decay_steps=recipe.steps,
-        end_value=recipe.learning_rate * recipe.last_rate,
+        peak_value=options.learning_rate,
+        warmup_steps=min(options.warm_up, options.steps - 1),
+        decay_steps=options.steps,
+        end_value=options.learning_rate * options.last_rate,
     )
 
 
-def optimiser(recipe: Recipe) -> optax.GradientTransformation:
-    """Gradient clipping, then the recipe's optimiser."""
-    return optax.chain(optax.clip_by_global_norm(recipe.clip), _OPTIMISERS[recipe.optimiser](recipe))
+def optimiser(options: TrainConfig) -> optax.GradientTransformation:
+    """Gradient clipping, then the optimiser."""
+    return optax.chain(optax.clip_by_global_norm(options.clip), _OPTIMISERS[options.optimiser](options))
 
 
-def _adamw(recipe: Recipe) -> optax.GradientTransformation:
+def _adamw(options: TrainConfig) -> optax.GradientTransformation:
     """AdamW; only matrices decay, not biases, scales and embeddings."""
     return optax.adamw(
-        learning_rate_schedule(recipe), b1=0.9, b2=0.99, weight_decay=recipe.weight_decay, mask=_decaying
+        learning_rate_schedule(options), b1=0.9, b2=0.99, weight_decay=options.weight_decay, mask=_decaying
     )
 
 
-def _muon(recipe: Recipe) -> optax.GradientTransformation:
+def _muon(options: TrainConfig) -> optax.GradientTransformation:
     """Muon for the hidden matrices, which decay, and Adam for the rest (arXiv 2502.16982)."""
     return optax.contrib.muon(
-        learning_rate_schedule(recipe),
-        weight_decay=recipe.weight_decay,
+        learning_rate_schedule(options),
+        weight_decay=options.weight_decay,
         weight_decay_mask=_decaying,
         adam_b2=0.99,
         consistent_rms=0.2,
@@ -118,14 +118,14 @@ def _decaying(params: Params) -> Params:
     return flax.traverse_util.unflatten_dict({path: not path.endswith(without) for path in flat}, sep="/")
 
 
-def init_state(params: Params, recipe: Recipe) -> TrainState:
+def init_state(params: Params, options: TrainConfig) -> TrainState:
     """The initial state. Copies the parameters, since a training step donates its state."""
     copied = jax.tree.map(lambda leaf: jnp.array(leaf, jnp.float32), params)
     return TrainState(
         step=jnp.zeros((), jnp.int32),
         params=copied,
         average=jax.tree.map(jnp.copy, copied),
-        optimiser=jax.jit(optimiser(recipe).init)(copied),
+        optimiser=jax.jit(optimiser(options).init)(copied),
     )
 
 
@@ -141,17 +141,17 @@ def make_step(objective: Objective, base: Weights | None = None) -> Step:
 def _step(
     objective: Objective, base: Weights | None, state: TrainState, batch: Batch
 ) -> tuple[TrainState, Metrics]:
-    recipe = objective.recipe
-    key = jax.random.fold_in(jax.random.key(recipe.seed), state.step)
+    options = objective.options
+    key = jax.random.fold_in(jax.random.key(options.seed), state.step)
     gradient_of = jax.grad(objective.loss, has_aux=True)
     gradient, metrics = gradient_of(state.params, batch, key, base)
     with jax.numpy_dtype_promotion("standard"):  # optax mixes dtypes
-        update, optimiser_state = optimiser(recipe).update(gradient, state.optimiser, state.params)
-        rate = jnp.asarray(learning_rate_schedule(recipe)(state.step), jnp.float32)
-    if recipe.texts_only:
+        update, optimiser_state = optimiser(options).update(gradient, state.optimiser, state.params)
+        rate = jnp.asarray(learning_rate_schedule(options)(state.step), jnp.float32)
+    if options.texts_only:
         update = text_only_update(update)
     params = optax.apply_updates(state.params, update)
-    decay = _average_decay(recipe, state.step)
+    decay = _average_decay(options, state.step)
     new_state = dataclasses.replace(
         state,
         step=state.step + 1,
@@ -166,7 +166,7 @@ def _step(
     }
 
 
-def _average_decay(recipe: Recipe, step: Array) -> Array:
+def _average_decay(options: TrainConfig, step: Array) -> Array:
     """The EMA's decay, lower in the first steps so that the initial parameters are forgotten."""
     done = step.astype(jnp.float32)
-    return jnp.minimum(recipe.ema, (1.0 + done) / (10.0 + done))
+    return jnp.minimum(options.ema, (1.0 + done) / (10.0 + done))

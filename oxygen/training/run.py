@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 
 from configs.errors import UsageError
+from configs.training import TrainConfig
 from oxygen.model.adapter import initial_arrays
 from oxygen.model.adapter import shapes as adapter_shapes
 from oxygen.model.config import Pi05Config
 from oxygen.model.params import nested, shapes
-from oxygen.model.pi05 import Weights, prepare
+from oxygen.model.pi05 import prepare
 from oxygen.robots.tokenizer import SentencePieceTokenizer
 from oxygen.robots.transforms import Transform, embodiment
 from oxygen.serving.language import LanguageTask
@@ -22,48 +23,59 @@ from oxygen.training import checkpoint
 from oxygen.training.batches import TrainingBatches
 from oxygen.training.initialisation import initial_params
 from oxygen.training.losses import Objective
-from oxygen.training.optimiser import TrainState, init_state
-from oxygen.training.recipe import CHECKPOINTS, Recipe
-from oxygen.training.run_folder import DEMONSTRATIONS, OPTIONS, check_same_run, locked_run, write_run_file
+from oxygen.training.optimiser import TrainState, init_state, make_step
+from oxygen.training.run_folder import (
+    CHECKPOINTS,
+    DEMONSTRATIONS,
+    OPTIONS,
+    check_same_run,
+    locked_run,
+    write_run_file,
+)
 from oxygen.training.samples import Mixture
-from oxygen.training.statistics import Statistics, measure, norms_of, read_statistics
-from oxygen.training.trainer import OnCheckpoint, Schedule, Trainer
+from oxygen.training.statistics import measure, norms_of, read_statistics
+from oxygen.training.trainer import OnCheckpoint, Schedule, run_steps
 from oxygen.typing import Params
 from oxygen.weights import fetch, load
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """Everything that determines a trained policy, except for the demonstrations themselves.
+    """The options of a training with their names resolved.
 
     Attributes:
         model: The model's sizes.
         embodiment: Name of the robot, see `oxygen.robots.transforms`.
         tasks: The language tasks to train.
-        recipe: Hyperparameters.
-        data: Names of the demonstrations, for the record.
-        start_from: Checkpoint with the initial parameters; random ones from the recipe's seed if None.
+        options: The options, stored in `run.json` for resuming. The hyperparameters and the names of the
+            demonstrations are taken from them.
+        start_from: Checkpoint with the initial parameters; random ones from the seed if None.
         norm_stats: A checkpoint or a `norm_stats.json` with the robot's statistics; measured over the
             demonstrations if None.
         wordings: Instruction to the wordings that training draws from; others are used as they are.
-        options: The command line's options, stored in `run.json` for resuming; not part of the identity.
         base: For an adapter, the card of the policy that it is trained for.
     """
 
     model: Pi05Config
     embodiment: str
     tasks: tuple[LanguageTask, ...]
-    recipe: Recipe
-    data: tuple[str, ...]
+    options: TrainConfig
     start_from: str | None = None
     norm_stats: str | None = None
     wordings: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     base: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        if self.recipe.trains_actions:
+        options = self.options
+        if options.text_rows > options.batch:
+            raise UsageError(f"text_rows is {options.text_rows}; give 1 to the batch's {options.batch}")
+        if options.trains_actions:
             return
+        if options.text_rows < options.batch:
+            raise UsageError(
+                f"text_rows is {options.text_rows} of a batch of {options.batch}; leave it out where only "
+                "texts are trained"
+            )
         needed = {"start_from": self.start_from, "norm_stats": self.norm_stats, "tasks": self.tasks}
         missing = [name for name, value in needed.items() if not value]
         if missing:
@@ -71,14 +83,16 @@ class TrainingConfig:
 
     def identity(self) -> dict[str, Any]:
         """Everything that distinguishes this training from others, as JSON."""
-        content: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
-        del content[OPTIONS]
+        content = dataclasses.asdict(self)
+        del content["options"]
+        content |= {"recipe": self.options.recipe(), "data": self.options.data}
+        as_json: dict[str, Any] = json.loads(json.dumps(content))
         feeding = any(task.feedback for task in self.tasks)
-        for task in content["tasks"] if not feeding else ():
+        for task in as_json["tasks"] if not feeding else ():
             del task["feedback"]
         for name in () if feeding else ("feedback_delay_s", "feedback_none", "feedback_own"):
-            del content["recipe"][name]
-        return content
+            del as_json["recipe"][name]
+        return as_json
 
 
 def train(
@@ -109,81 +123,73 @@ def train(
         UsageError: The parts do not fit together, `folder` holds another training or another process trains
             in it, or this one diverged; the message then names the last good checkpoint.
     """
+    options = training.options
     with locked_run(folder):
         run = {**training.identity(), DEMONSTRATIONS: mixture.fingerprint()}
         check_same_run(folder, run)
-        trainer = _trainer(folder, training, mixture, tokenizer)
-        state = _state(folder / CHECKPOINTS, training)
+        if options.trains_actions and not mixture.has_actions:
+            raise UsageError("no action is valid in any frame, so there is nothing to train; see `valid`")
+        newest, robot = checkpoint.newest(folder / CHECKPOINTS), embodiment(training.embodiment)
+        if training.norm_stats is None:
+            statistics = measure(mixture)
+        else:  # from the newest checkpoint, as the source may be gone
+            statistics = read_statistics(newest or fetch(training.norm_stats), robot)
+        batches = TrainingBatches(
+            dataclasses.replace(mixture, wordings=training.wordings),
+            model=training.model,
+            transform=Transform(embodiment=robot, norms=norms_of(statistics)),
+            tokenizer=tokenizer,
+            tasks=training.tasks,
+            options=options,
+        )
+        objective = Objective(
+            model=training.model, options=options, tasks=batches.tasks, layout=batches.layout
+        )
+        metadata = checkpoint.PolicyMetadata(
+            model=training.model,
+            embodiment=training.embodiment,
+            asset_id=robot.asset_id,
+            statistics=statistics,
+            tokenizer=tokenizer.serialized,
+            tasks=training.tasks,
+            record={**training.identity(), "frames": len(mixture)},
+            base=training.base,
+        )
+        base = None  # the model that an adapter is trained for
+        if options.adapter is not None:
+            base = prepare(load(str(training.start_from), training.model), training.model)
+        state = (
+            _initial_state(training) if newest is None else checkpoint.restore(newest, _template(training))
+        )
         # After all checks: bad options leave no folder.
-        write_run_file(folder, {**run, OPTIONS: training.options})
-        return trainer.run(state, schedule or Schedule(), on_checkpoint or (lambda _step, _folder: {}))
+        write_run_file(folder, {**run, OPTIONS: options.model_dump(mode="json")})
+        return run_steps(
+            folder,
+            state,
+            make_step(objective, base),
+            batches,
+            options=options,
+            metadata=metadata,
+            schedule=schedule or Schedule(),
+            on_checkpoint=on_checkpoint or (lambda _step, _folder: {}),
+        )
 
 
-def _trainer(
-    folder: Path, training: TrainingConfig, mixture: Mixture, tokenizer: SentencePieceTokenizer
-) -> Trainer:
-    if training.recipe.trains_actions and not mixture.has_actions:
-        raise UsageError("no action is valid in any frame, so there is nothing to train; see `valid`")
-    robot = embodiment(training.embodiment)
-    statistics = _statistics(folder / CHECKPOINTS, training, mixture)
-    transform = Transform(embodiment=robot, norms=norms_of(statistics))
-    batches = TrainingBatches(
-        dataclasses.replace(mixture, wordings=training.wordings),
-        model=training.model,
-        transform=transform,
-        tokenizer=tokenizer,
-        tasks=training.tasks,
-        recipe=training.recipe,
-    )
-    objective = Objective(
-        model=training.model, recipe=training.recipe, tasks=batches.tasks, layout=batches.layout
-    )
-    metadata = checkpoint.PolicyMetadata(
-        model=training.model,
-        embodiment=training.embodiment,
-        asset_id=robot.asset_id,
-        statistics=statistics,
-        tokenizer=tokenizer.serialized,
-        tasks=training.tasks,
-        record={**training.identity(), "frames": len(mixture)},
-        base=training.base,
-    )
-    return Trainer(folder, objective, batches, metadata, _base_weights(training))
-
-
-def _base_weights(training: TrainingConfig) -> Weights | None:
-    """The model that an adapter is trained for, which stays as it is; None where the policy is trained."""
-    if training.recipe.adapter is None:
-        return None
-    return prepare(load(str(training.start_from), training.model), training.model)
-
-
-def _statistics(checkpoints: Path, training: TrainingConfig, mixture: Mixture) -> Statistics:
-    """The robot's statistics. Given ones are read from the newest checkpoint, as the source may be gone."""
-    if training.norm_stats is None:
-        return measure(mixture)
-    newest = checkpoint.newest(checkpoints)
-    return read_statistics(newest or fetch(training.norm_stats), embodiment(training.embodiment))
-
-
-def _state(checkpoints: Path, training: TrainingConfig) -> TrainState:
-    newest = checkpoint.newest(checkpoints)
-    if newest is not None:
-        return checkpoint.restore(newest, _template(training))
-    if training.recipe.adapter is not None:
-        arrays = initial_arrays(training.model, rank=training.recipe.adapter, seed=training.recipe.seed)
-        params: Params = nested(arrays)
+def _initial_state(training: TrainingConfig) -> TrainState:
+    options = training.options
+    if options.adapter is not None:
+        params: Params = nested(initial_arrays(training.model, rank=options.adapter, seed=options.seed))
     elif training.start_from is None:
-        params = initial_params(training.model, training.recipe.seed)
+        params = initial_params(training.model, options.seed)
     else:
         params = load(training.start_from, training.model, dtype="float32")
-    return init_state(params, training.recipe)
+    return init_state(params, options)
 
 
 def _template(training: TrainingConfig) -> TrainState:
     """The shapes of a state, without reading `start_from`, which may be gone."""
-    rank = training.recipe.adapter
+    rank = training.options.adapter
     wanted = shapes(training.model) if rank is None else adapter_shapes(training.model.trunk, rank)
     kinds = {path: jax.ShapeDtypeStruct(shape, jnp.float32) for path, shape in wanted.items()}
-    template: TrainState = jax.eval_shape(lambda params: init_state(params, training.recipe), nested(kinds))
+    template: TrainState = jax.eval_shape(lambda params: init_state(params, training.options), nested(kinds))
     return template

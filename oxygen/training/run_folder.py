@@ -10,8 +10,11 @@ from typing import Any
 from configs.errors import UsageError
 from configs.locks import LOCK, locked
 from configs.reading import read_json_object
-from oxygen.training.recipe import RUN_FILE
 
+RUN_FILE = "run.json"
+"""The file in a training's folder that identifies the training."""
+CHECKPOINTS = "checkpoints"
+"""The subfolder for checkpoints."""
 DEMONSTRATIONS = "demonstrations"
 """Key of the demonstrations' fingerprint."""
 OPTIONS = "options"
@@ -74,7 +77,8 @@ def read_options(folder: Path) -> Mapping[str, Any]:
         UsageError: The file is damaged.
     """
     options = (_read(folder / RUN_FILE) or {}).get(OPTIONS)
-    return options if isinstance(options, dict) else {}
+    given = options if isinstance(options, dict) else {}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _read(file: Path) -> dict[str, Any] | None:

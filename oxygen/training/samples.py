@@ -1,4 +1,4 @@
-"""Training data in memory: the frames of one or several datasets of demonstrations."""
+"""Training data in memory: recorded episodes, and the frames of one or several datasets."""
 
 import dataclasses
 import hashlib
@@ -11,11 +11,41 @@ import numpy as np
 from configs.errors import UsageError
 from oxygen.model.config import Pi05Config
 from oxygen.robots.images import camera_images
-from oxygen.training.recordings import Recording
-from oxygen.typing import Bool, Float32, Int64, UInt8
+from oxygen.typing import Bool, Float, Float32, Int64, UInt8
 
 _FRAMES_HASHED = 64
 """Frames whose pixels enter the digest; all pixels may be many gigabytes."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Recording:
+    """One recorded episode. Row `i` of everything is control step `i`.
+
+    Attributes:
+        images: Camera to its pixels, of any size; upright, as the policy sees them.
+        state: Proprioception, in the robot's units.
+        actions: The action executed at each step.
+        language: The instruction.
+        texts: Language task to the target text of each step; empty where there is none.
+    """
+
+    images: Mapping[str, UInt8[np.ndarray, "step _ _ 3"]]
+    state: Float[np.ndarray, "step state"]
+    actions: Float[np.ndarray, "step action"]
+    language: str
+    texts: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        columns = {"state": self.state, "actions": self.actions, **self.images, **self.texts}
+        lengths = {name: len(column) for name, column in columns.items()}
+        if len(self.actions) == 0 or len(set(lengths.values())) > 1:
+            raise UsageError(
+                f"episode {self.language!r}: steps are {lengths}; all need the same number, at least 1"
+            )
+
+    def __len__(self) -> int:
+        """The number of control steps."""
+        return len(self.actions)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,7 +79,12 @@ class Samples:
         lengths = [len(column) for column in columns]
         if not self.state.size or len(set(lengths)) > 1:
             raise UsageError(f"samples have columns of {lengths} rows; all need the same number, at least 1")
-        _check_images(self.images)
+        shape = self.images.shape
+        if self.images.dtype != np.uint8 or len(shape) != 5 or shape[2:] != (shape[2], shape[2], 3):
+            raise UsageError(
+                f"images: {self.images.dtype} of {shape}; give uint8 of (frames, cameras, side, side, 3), "
+                "upright and padded to a square"
+            )
         _check_numbers("state", self.state, "(frames, channels)")
         _check_numbers("actions", self.actions, "(frames, steps, channels)")
         steps = self.actions.shape[:2]
@@ -107,15 +142,6 @@ def _frames_of(episode: Recording, model: Pi05Config, every: int) -> Samples:
         language=(episode.language,) * len(steps),
         texts={task: tuple(texts[int(step)] for step in steps) for task, texts in episode.texts.items()},
     )
-
-
-def _check_images(images: np.ndarray) -> None:
-    shape = images.shape
-    if images.dtype != np.uint8 or len(shape) != 5 or shape[2:] != (shape[2], shape[2], 3):
-        raise UsageError(
-            f"images: {images.dtype} of {shape}; give uint8 of (frames, cameras, side, side, 3), "
-            "upright and padded to a square"
-        )
 
 
 def _check_numbers(name: str, numbers: np.ndarray, wanted: str) -> None:
@@ -195,7 +221,15 @@ class Mixture:
 
     def fingerprint(self) -> dict[str, Any]:
         """Number of frames and SHA-256 of the data (of pixels, 64 frames of each part), for JSON."""
-        return {"frames": len(self), "digest": _digest(self.parts)}
+        total = hashlib.sha256()
+        for part in self.parts:
+            images = part.images[np.linspace(0, len(part) - 1, _FRAMES_HASHED).astype(np.int64)]
+            for array in (part.state, part.actions, part.valid, images):
+                total.update(f"{array.dtype}{array.shape}".encode())
+                total.update(np.ascontiguousarray(array).tobytes())
+            fed = [] if part.fed is None else [part.fed]
+            total.update(json.dumps([part.language, dict(part.texts), *fed], sort_keys=True).encode())
+        return {"frames": len(self), "digest": total.hexdigest()}
 
     def texts(self, task: str) -> tuple[str, ...]:
         """All texts of a language task; empty strings where a dataset has none."""
@@ -219,18 +253,6 @@ def _check_same_shape(what: str, parts: Sequence[Samples]) -> None:
     }
     if len(shapes) > 1:
         raise UsageError(f"{what} do not match: {' or '.join(map(str, sorted(shapes)))}")
-
-
-def _digest(parts: Sequence[Samples]) -> str:
-    total = hashlib.sha256()
-    for part in parts:
-        images = part.images[np.linspace(0, len(part) - 1, _FRAMES_HASHED).astype(np.int64)]
-        for array in (part.state, part.actions, part.valid, images):
-            total.update(f"{array.dtype}{array.shape}".encode())
-            total.update(np.ascontiguousarray(array).tobytes())
-        fed = [] if part.fed is None else [part.fed]
-        total.update(json.dumps([part.language, dict(part.texts), *fed], sort_keys=True).encode())
-    return total.hexdigest()
 
 
 def shuffled_rows(seed: int, batch: int, size: int, total: int) -> Int64[np.ndarray, " row"]:

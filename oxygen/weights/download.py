@@ -1,28 +1,85 @@
-"""Downloads the files of a URL: resumable, verified, and marked once complete."""
+"""Downloads files from public buckets and web servers: resumable, verified, and marked once complete.
 
+gcsfs is not used: it begins a broken download again.
+"""
+
+import base64
 import concurrent.futures
 import contextlib
+import dataclasses
 import fcntl
+import glob
+import hashlib
+import html
+import http.client
 import json
+import os
+import re
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import quote, unquote, urlencode, urljoin, urlsplit
 
 from configs.errors import UsageError
-from oxygen.weights.partial_file import Part, write_atomically
-from oxygen.weights.store import RemoteFile, Store
 
 AT_ONCE = 4
 """Concurrent downloads."""
 TRIES = 5
 """Attempts without progress before a file is given up."""
 _FIRST_WAIT_S = 0.5
+_TIMEOUT_S = 60.0
 _PIECE_BYTES = 1 << 20
+_FAILURES = (OSError, ValueError, http.client.HTTPException)
+"""Errors of the network or of malformed replies."""
+_SKIPPED = "train_state"  # optimiser and EMA: twice the parameters' size, and no policy reads them
 
-Advance = Callable[[int], None]
-"""Called with the number of new bytes, from any thread; negative if some must be downloaded again."""
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _RemoteFile:
+    """A remote file.
+
+    Attributes:
+        name: Its path below the requested URL; empty if that is the file itself.
+        url: Its URL.
+        size: Bytes.
+        checksums: `sha256`, `md5` or `crc32c` to the value that the store states, in hexadecimal.
+        version: Changes when the file does.
+    """
+
+    name: str
+    url: str
+    size: int
+    checksums: Mapping[str, str]
+    version: str
+
+    def __post_init__(self) -> None:
+        if ".." in PurePosixPath(self.name).parts or self.name.startswith("/"):
+            raise UsageError(f"{self.url} has the name {self.name!r}, which is outside its folder")
+
+    def difference(self, path: Path) -> str | None:
+        """How a local file differs from this one, by size and the strongest checksum; None if it is equal."""
+        if path.stat().st_size != self.size:
+            return f"its size is {path.stat().st_size} instead of {self.size}"
+        kind = next((kind for kind in ("sha256", "md5", "crc32c") if kind in self.checksums), None)
+        if kind is None:
+            return None
+        running: Any
+        if kind == "crc32c":  # all that is stated of files uploaded in parts
+            import google_crc32c
+
+            running = google_crc32c.Checksum()
+        else:
+            running = hashlib.new(kind, usedforsecurity=False)
+        with path.open("rb") as stream:
+            while piece := stream.read(_PIECE_BYTES):
+                running.update(piece)
+        found = running.digest().hex()
+        return None if found == self.checksums[kind] else f"its {kind} is {found}, not {self.checksums[kind]}"
 
 
 def complete(url: str, target: Path) -> None:
@@ -34,9 +91,10 @@ def complete(url: str, target: Path) -> None:
     if _is_complete(target):
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(target):
+    with target.with_name(f"{target.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if not _is_complete(target):  # no other process has done it
-            _Download(url, target).run()
+            _download(url, target)
 
 
 def _marker(target: Path) -> Path:
@@ -52,16 +110,92 @@ def _is_complete(target: Path) -> bool:
         return False
 
 
-@contextlib.contextmanager
-def _locked(target: Path) -> Iterator[None]:
-    """Wait until no other process downloads to `target`."""
-    with target.with_name(f"{target.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+def _download(url: str, target: Path) -> None:
+    def unreachable(error: Exception) -> UsageError:
+        return UsageError(
+            f"{url} cannot be reached ({type(error).__name__}: {str(error)[:200]}), and {target} is "
+            "incomplete. Connect and try again (the download resumes), or give a folder"
+        )
+
+    try:
+        files = list(_in_bucket(url) if url.startswith("gs://") else _on_server(url))
+    except FileNotFoundError:
+        files = []
+    except _FAILURES as error:
+        raise unreachable(error) from None
+    if not files:
+        raise UsageError(f"there is nothing at {url}, or nothing that can be listed")
+    missing = sum(file.size for file in files if not (target / file.name).exists())
+    missing -= sum(path.stat().st_size for path in target.parent.glob(f"{glob.escape(target.name)}*.partial"))
+    missing -= sum(path.stat().st_size for path in target.rglob("*.partial"))
+    free = shutil.disk_usage(target.parent).free
+    if missing > free:
+        raise UsageError(
+            f"{url} needs {missing / 1e9:.1f} GB more and {target.parent} has {free / 1e9:.1f} GB: "
+            "make room, or set OXYGEN_CACHE to a folder with more"
+        )
+    stop = threading.Event()
+    with (
+        _progress_bar(url, sum(file.size for file in files)) as advance,
+        concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool,
+    ):
+        pending = [pool.submit(_get, file, target / file.name, advance, stop) for file in files]
+        try:
+            for done in concurrent.futures.as_completed(pending):
+                done.result()
+        except BaseException as error:  # also Ctrl-C; partial files stay for the next attempt
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+            if isinstance(error, _FAILURES) and not isinstance(error, UsageError):
+                raise unreachable(error) from None
+            raise
+    draft = _marker(target).with_suffix(f".{os.getpid()}.draft")
+    draft.write_text(json.dumps({"url": url, "files": {file.name: file.size for file in files}}))
+    draft.replace(_marker(target))
+
+
+def _get(file: _RemoteFile, path: Path, advance: Callable[[int], None], stop: threading.Event) -> None:
+    """Complete one file, from where an earlier attempt ended; `advance` is told the number of new bytes."""
+    if path.is_file() and not file.difference(path):
+        advance(file.size)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    version = hashlib.sha256(file.version.encode()).hexdigest()[:8]
+    partial = path.with_name(f"{path.name}.{version}.partial")
+    failures = 0
+    with partial.open("ab") as out:
+        advance(out.tell())
+        while (begun := out.tell()) < file.size and not stop.is_set():
+            try:
+                with _open(file.url, {"Range": f"bytes={begun}-"} if begun else {}) as reply:
+                    if begun and reply.status != http.client.PARTIAL_CONTENT:
+                        out.seek(0)
+                        out.truncate()
+                        advance(-begun)
+                    while (piece := reply.read(_PIECE_BYTES)) and not stop.is_set():
+                        out.write(piece)
+                        advance(len(piece))
+                if out.tell() < file.size and not stop.is_set():
+                    raise ConnectionError(f"{file.url} ended {file.size - out.tell()} bytes early")
+            except FileNotFoundError:
+                raise UsageError(f"{file.url} is listed, but does not exist") from None
+            except _FAILURES:
+                failures = 1 if out.tell() > begun else failures + 1
+                if failures == TRIES:
+                    raise
+                stop.wait(_FIRST_WAIT_S * 2 ** (failures - 1))
+    if stop.is_set():
+        return
+    if difference := file.difference(partial):
+        partial.unlink()
+        raise UsageError(f"{file.url} was damaged in transit ({difference}) and has been removed; try again")
+    partial.replace(path)
+    for stale in path.parent.glob(f"{glob.escape(path.name)}.*.partial"):  # of other versions
+        stale.unlink()
 
 
 @contextlib.contextmanager
-def _progress_bar(url: str, total_bytes: int) -> Iterator[Advance]:
+def _progress_bar(url: str, total_bytes: int) -> Iterator[Callable[[int], None]]:
     """A progress bar on standard error, if it is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
@@ -81,89 +215,124 @@ def _progress_bar(url: str, total_bytes: int) -> Iterator[Advance]:
         yield lambda count: bar.advance(task, count)
 
 
-class _Download:
-    """One download, with a flag that stops all files when one fails."""
-
-    def __init__(self, url: str, target: Path) -> None:
-        self._url = url
-        self._target = target
-        self._store = Store()
-        self._stop = threading.Event()
-
-    def run(self) -> None:
-        files = self._listing()
-        parts = [Part(file=file, path=self._target / file.name) for file in files]
-        self._check_disk_space(sum(part.missing for part in parts if not part.path.exists()))
-        with _progress_bar(self._url, sum(file.size for file in files)) as advance:
-            self._get_all(parts, advance)
-        write_atomically(
-            _marker(self._target),
-            json.dumps({"url": self._url, "files": {file.name: file.size for file in files}}),
-        )
-
-    def _listing(self) -> list[RemoteFile]:
-        try:
-            files = self._store.files(self._url)
-        except FileNotFoundError:
-            raise UsageError(f"there is nothing at {self._url}") from None
-        except self._store.failures as error:
-            raise self._unreachable(error) from None
-        if not files:
-            raise UsageError(f"there is nothing at {self._url}, or nothing that can be listed")
-        return files
-
-    def _unreachable(self, error: Exception) -> UsageError:
-        return UsageError(
-            f"{self._url} cannot be reached ({type(error).__name__}: {str(error)[:200]}), and {self._target} "
-            f"is incomplete. Connect and try again (the download resumes), or give a folder"
-        )
-
-    def _check_disk_space(self, missing: int) -> None:
-        free = shutil.disk_usage(self._target.parent).free
-        if missing > free:
-            raise UsageError(
-                f"{self._url} needs {missing / 1e9:.1f} GB more and {self._target.parent} has "
-                f"{free / 1e9:.1f} GB: make room, or set OXYGEN_CACHE to a folder with more"
+def _in_bucket(url: str) -> Iterator[_RemoteFile]:
+    """The files at or below a `gs://` URL."""
+    parts = urlsplit(url)
+    prefix = parts.path.strip("/")
+    host = os.environ.get("STORAGE_EMULATOR_HOST", "https://storage.googleapis.com")
+    objects = f"{host}/storage/v1/b/{quote(parts.netloc, safe='')}/o"
+    query = {"prefix": prefix, "fields": "nextPageToken,items(name,size,md5Hash,crc32c,generation)"}
+    while True:
+        with _open(f"{objects}?{urlencode(query)}") as reply:
+            page = json.load(reply)
+        for entry in page.get("items", ()):
+            name = entry["name"].removeprefix(prefix)
+            if entry["name"].endswith("/") or name[:1] not in ("", "/") or not _is_wanted(name[1:]):
+                continue
+            pinned = urlencode({"alt": "media", "generation": entry["generation"]})
+            yield _RemoteFile(
+                name=name[1:],
+                url=f"{objects}/{quote(entry['name'], safe='')}?{pinned}",
+                size=int(entry["size"]),
+                checksums=_decoded({"md5": entry.get("md5Hash"), "crc32c": entry.get("crc32c")}),
+                version=str(entry["generation"]),
             )
-
-    def _get_all(self, parts: list[Part], advance: Advance) -> None:
-        with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-            pending = [pool.submit(self._get, part, advance) for part in parts]
-            try:
-                for done in concurrent.futures.as_completed(pending):
-                    done.result()
-            except BaseException:  # also Ctrl-C; partial files stay for the next attempt
-                self._stop.set()
-                pool.shutdown(wait=True, cancel_futures=True)
-                raise
-
-    def _get(self, part: Part, advance: Advance) -> None:
-        if part.is_whole():
-            advance(part.file.size)
+        if "nextPageToken" not in page:
             return
-        advance(part.begun)
-        failures = 0
-        while part.missing and not self._stop.is_set():
-            before = part.missing
-            try:
-                self._append(part, advance)
-            except FileNotFoundError:
-                raise UsageError(f"{part.file.url} is listed, but does not exist") from None
-            except self._store.failures as error:
-                failures = 1 if part.missing < before else failures + 1
-                if failures == TRIES:
-                    raise self._unreachable(error) from None
-                self._stop.wait(_FIRST_WAIT_S * 2 ** (failures - 1))
-        if not part.missing:
-            part.finish()
+        query["pageToken"] = page["nextPageToken"]
 
-    def _append(self, part: Part, advance: Advance) -> None:
-        begun = part.begun
-        stream, start = self._store.stream(part.file, begun)
-        advance(start - begun)
-        with stream, part.written_from(start) as file:
-            while (piece := stream.read(_PIECE_BYTES)) and not self._stop.is_set():
-                file.write(piece)
-                advance(len(piece))
-        if part.missing and not self._stop.is_set():
-            raise ConnectionError(f"{part.file.url} ended {part.missing} bytes early")
+
+def _on_server(url: str) -> Iterator[_RemoteFile]:
+    """The file at a URL, or the files that the indices of a folder list."""
+    base = url.rstrip("/") + "/"
+    for found in [url] if PurePosixPath(urlsplit(url).path).suffix else _listed(base):
+        name = "" if found == url else unquote(found[len(base) :])
+        if not _is_wanted(name):
+            continue
+        redirects = _Redirects()
+        with _open(found, method="HEAD", opener=urllib.request.build_opener(redirects)) as reply:
+            headers = [(key.lower(), value) for key, value in (*redirects.headers, *reply.headers.items())]
+        sizes = [int(value) for key, value in headers if key == "content-length"]
+        if not sizes:
+            raise ValueError(f"{found} has no Content-Length")
+        tags = [value for key, value in headers if key in ("etag", "last-modified")]
+        yield _RemoteFile(
+            name=name,
+            url=found,
+            size=sizes[-1],
+            checksums=_stated_in(headers),
+            version=" ".join((*tags, str(sizes[-1]))),
+        )
+
+
+def _listed(folder: str) -> Iterator[str]:
+    """The URLs of all files below a folder with an index."""
+    with _open(folder) as reply:
+        page = reply.read().decode(errors="replace")
+    for link in dict.fromkeys(re.findall(r"""href=["']?([^"'?#> ]+)["' >]""", page)):
+        found = urljoin(folder, html.unescape(link))
+        if found.startswith(folder) and found != folder:
+            yield from _listed(found) if found.endswith("/") else [found]
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Keeps the headers of redirects: Hugging Face states checksums there."""
+
+    def __init__(self) -> None:
+        self.headers: list[tuple[str, str]] = []
+
+    def redirect_request(
+        self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        """Keep the headers, and follow."""
+        self.headers += headers.items()
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _open(
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    *,
+    method: str = "GET",
+    opener: urllib.request.OpenerDirector | None = None,
+) -> http.client.HTTPResponse:
+    """Open a URL.
+
+    Raises:
+        FileNotFoundError: There is none.
+        One of `_FAILURES`: It cannot be reached.
+    """
+    request = urllib.request.Request(
+        url, headers={"Accept-Encoding": "identity", **(headers or {})}, method=method
+    )
+    try:
+        reply: Any = (opener or urllib.request.build_opener()).open(request, timeout=_TIMEOUT_S)
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code == http.HTTPStatus.NOT_FOUND:
+            raise FileNotFoundError(url) from None
+        raise
+    opened: http.client.HTTPResponse = reply
+    return opened
+
+
+def _stated_in(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Checksums in a web server's headers. An ETag counts only if it is a SHA-256, as Hugging Face's are."""
+    found: dict[str, str] = {}
+    for name, value in headers:
+        if name in ("etag", "x-linked-etag") and re.fullmatch(r'"?[0-9a-f]{64}"?', value):
+            found["sha256"] = value.strip('"')
+        elif name == "x-goog-hash":
+            found |= _decoded(
+                {part.split("=", 1)[0].strip(): part.split("=", 1)[-1] for part in value.split(",")}
+            )
+    return found
+
+
+def _decoded(stated: Mapping[str, str | None]) -> dict[str, str]:
+    """Checksums as Google's storage states them, from base64."""
+    return {kind: base64.b64decode(coded).hex() for kind, coded in stated.items() if coded}
+
+
+def _is_wanted(name: str) -> bool:
+    return PurePosixPath(name).parts[:1] != (_SKIPPED,)

@@ -1,5 +1,6 @@
 """Checks that a checkpoint has exactly the parameters of a model configuration, with equal shapes."""
 
+import dataclasses
 import functools
 from collections.abc import Iterable, Mapping
 
@@ -7,7 +8,6 @@ from configs.errors import UsageError
 from oxygen.model import params
 from oxygen.model.config import PRESETS, Pi05Config
 from oxygen.model.params import Shape
-from oxygen.weights.checkpoint import Stored
 
 _FLOATS = ("bfloat16", "float16", "float32", "float64")
 _SHOWN = 3
@@ -15,6 +15,14 @@ _SHOWN = 3
 KeyPath = tuple[str, ...]
 
 _wanted = functools.cache(params.shapes)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Stored:
+    """Shape of a stored tensor, and NumPy's name of its type, or `bfloat16`."""
+
+    shape: Shape
+    dtype: str
 
 
 def openpi_paths(stored: Iterable[KeyPath]) -> dict[str, KeyPath]:
@@ -41,9 +49,15 @@ def check(found: Mapping[str, Stored], config: Pi05Config, source: str) -> None:
     """
     differences = _differences(found, _wanted(config))
     if differences:
+        fits, near = fitting(found), nearest(found)
+        hint = (
+            f"It holds those of {' or '.join(map(repr, fits))}"
+            if fits
+            else f"The nearest known configuration is {near.name!r}: {_agreeing(found, near)} of its "
+            f"{len(_wanted(near))} parameters are there"
+        )
         raise UsageError(
-            f"{source} does not hold the parameters of {config.name!r}: {'; '.join(differences)}. "
-            f"{_nearest_hint(found)}"
+            f"{source} does not hold the parameters of {config.name!r}: {'; '.join(differences)}. {hint}"
         )
     for path, tensor in sorted(found.items()):
         if tensor.dtype not in _FLOATS:
@@ -57,43 +71,26 @@ def fitting(found: Mapping[str, Stored]) -> list[str]:
 
 def nearest(found: Mapping[str, Stored]) -> Pi05Config:
     """The known configuration with the most parameters in common with `found`."""
-    return max(PRESETS.values(), key=lambda preset: _agreeing(found, _wanted(preset)))
+    return max(PRESETS.values(), key=lambda preset: _agreeing(found, preset))
+
+
+def _agreeing(found: Mapping[str, Stored], config: Pi05Config) -> int:
+    return sum(path in found and found[path].shape == shape for path, shape in _wanted(config).items())
 
 
 def _differences(found: Mapping[str, Stored], wanted: Mapping[str, Shape]) -> list[str]:
-    reshaped = [
-        f"{path} {list(found[path].shape)} instead of {list(wanted[path])}"
-        for path in sorted(found.keys() & wanted.keys())
-        if found[path].shape != wanted[path]
-    ]
     kinds = {
         "missing": sorted(wanted.keys() - found.keys()),
         "not known": sorted(found.keys() - wanted.keys()),
-        "of another shape": reshaped,
+        "of another shape": [
+            f"{path} {list(found[path].shape)} instead of {list(wanted[path])}"
+            for path in sorted(found.keys() & wanted.keys())
+            if found[path].shape != wanted[path]
+        ],
     }
     return [
-        f"{_listed(paths)} {'is' if len(paths) == 1 else 'are'} {kind}"
+        f"{', '.join(paths[:_SHOWN])}{f' and {len(paths) - _SHOWN} more' if len(paths) > _SHOWN else ''} "
+        f"{'is' if len(paths) == 1 else 'are'} {kind}"
         for kind, paths in kinds.items()
         if paths
     ]
-
-
-def _listed(paths: list[str]) -> str:
-    more = len(paths) - _SHOWN
-    return ", ".join(paths[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-def _nearest_hint(found: Mapping[str, Stored]) -> str:
-    fits = fitting(found)
-    if fits:
-        return f"It holds those of {' or '.join(map(repr, fits))}"
-    preset = nearest(found)
-    wanted = _wanted(preset)
-    return (
-        f"The nearest known configuration is {preset.name!r}: {_agreeing(found, wanted)} of its "
-        f"{len(wanted)} parameters are there"
-    )
-
-
-def _agreeing(found: Mapping[str, Stored], wanted: Mapping[str, Shape]) -> int:
-    return sum(path in found and found[path].shape == shape for path, shape in wanted.items())

@@ -2,8 +2,9 @@
 
 import concurrent.futures
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +13,9 @@ import numpy as np
 from configs.errors import UsageError, nearest_first, unknown
 from oxygen.model import host_memory, params
 from oxygen.model.config import Pi05Config
-from oxygen.typing import Params
+from oxygen.typing import Float, Params
 from oxygen.weights import layout
-from oxygen.weights.checkpoint import Checkpoint
+from oxygen.weights.layout import Stored
 from oxygen.weights.orbax import METADATA, open_orbax
 from oxygen.weights.safetensors import SUFFIX, open_safetensors
 from oxygen.weights.source import fetch
@@ -26,6 +27,22 @@ SINGLE_FILE = f"model{SUFFIX}"
 """The tensors in a folder of our format."""
 
 Placement: TypeAlias = jax.Device | jax.sharding.Sharding
+
+
+@runtime_checkable
+class Checkpoint(Protocol):
+    """An opened checkpoint, before any tensor is read."""
+
+    @property
+    def tensors(self) -> Mapping[str, Stored]:
+        """Tensors by openpi's `/`-joined paths."""
+
+    def read(self, path: str, out: Float[np.ndarray, "..."]) -> None:
+        """Fill `out`, contiguous and of the tensor's shape, casting to its type piece by piece.
+
+        Raises:
+            UsageError: The file is truncated or damaged.
+        """
 
 
 def load(

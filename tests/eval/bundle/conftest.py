@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from configs.training import TrainConfig
 from eval import libero
 from eval.bundle.bundling import bundle
 from eval.rollout.executors import executor
@@ -13,7 +14,6 @@ from oxygen.model.config import TINY
 from oxygen.robots import tokenizer
 from oxygen.serving.language import LanguageTask
 from oxygen.training import checkpoint as checkpoints
-from oxygen.training.recipe import Recipe
 from oxygen.training.run import TrainingConfig
 from sim_envs.fake import FakeWorld
 from sim_envs.truth.ground_truth import Narration, Phase
@@ -48,8 +48,7 @@ def write_checkpoint(
         model=TINY,
         embodiment="libero",
         tasks=(LanguageTask(name="narration", prompt="Narrate: ", max_tokens=8),),
-        recipe=Recipe(steps=STEP, seed=seed),
-        data=(str(demonstrations),),
+        options=TrainConfig(steps=STEP, seed=seed, data=(str(demonstrations),)),
         start_from=None if start is None else str(start),
         wordings={"open it": ("open it", "pull it"), "close it": ("close it", "shut it", "push it")},
     )

@@ -14,9 +14,10 @@ from configs.collection import CollectConfig
 from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.collect.collection import collect_from
-from eval.collect.corrected import CorrectedLearner
-from eval.collect.demonstrator import OpenDemonstrator
+from eval.collect.demonstrators import CorrectedLearner, OpenDemonstrator
+from eval.collect.playing import Simulation
 from eval.policies.base import LoadedPolicy
+from eval.rollout.episode import WorldCache
 from eval.rollout.plan import TaskPlan
 from oxygen.policy.reply import EpisodeEnd, Reply
 from sim_envs.fake import FakeWorld
@@ -80,9 +81,9 @@ class Counting:
         return EpisodeEnd()
 
 
-@dataclasses.dataclass
-class FakeWorlds:
-    world: Errand
+class FakeWorlds(WorldCache):
+    def __init__(self, world: Errand) -> None:
+        self.world = world
 
     def of(self, plan: TaskPlan) -> World:
         self.world.language = plan.task.language
@@ -99,7 +100,9 @@ class FakeWorlds:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FakeDemonstrationSource:
+class FakeDemonstrationSource(Simulation):
+    kind: str = "expert"
+    noise: float = 0.0
     pause_s: float = 0.0
     mended: bool = False
     image_size: int = 8

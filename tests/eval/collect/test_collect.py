@@ -14,7 +14,7 @@ import pytest
 
 from configs.errors import UsageError
 from eval.collect.collection import INCOMPLETE
-from eval.collect.playing import CollectionContext, DemonstrationPlayer
+from eval.collect.playing import DemonstrationPlayer
 from eval.collect.store import EpisodeStore
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
@@ -27,7 +27,6 @@ from tests.eval.collect.collecting import (
     DIVERGING,
     FATAL,
     NEVER,
-    NOISE,
     Errand,
     FakeDemonstrationSource,
     collect,
@@ -128,12 +127,6 @@ def test_diverging_physics_is_a_failure_and_not_retried(tmp_path, capsys):
     assert "Played before: 8 of 8 episodes" in capsys.readouterr().out
 
 
-def test_without_a_terminal_progress_is_printed_once_a_minute(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("eval.collect.console._LOG_INTERVAL_S", 0.0)
-    assert collect(tmp_path, init_ids=(0,)) == 0
-    assert "3 of 4 episodes, 100 % success" in capsys.readouterr().out
-
-
 @pytest.mark.slow
 def test_a_worker_that_dies_is_an_error_and_the_others_go_on(tmp_path, capsys):
     assert collect(tmp_path, init_ids=(0, FATAL), workers=2) == INCOMPLETE
@@ -147,9 +140,8 @@ def test_a_policy_that_cannot_be_opened_is_the_users_error(tmp_path):
     source = FakeDemonstrationSource(no_policy="no such weights")
     with pytest.raises(UsageError, match="no such weights"):
         collect(tmp_path, source=source)
-    context = CollectionContext(source=source, store=EpisodeStore(tmp_path), config=config())
+    player = DemonstrationPlayer(simulation=source, store=EpisodeStore(tmp_path), config=config())
     _, theirs = multiprocessing.Pipe()
-    player = DemonstrationPlayer(context=context, source=None)
     with pytest.raises(UsageError, match="no such weights"), player.open(PipeConnection(0, theirs)):
         pass
 
@@ -220,14 +212,6 @@ def test_a_dataset_whose_episodes_were_deleted_is_not_touched(tmp_path):
     with pytest.raises(UsageError, match=r"without its \.episodes"):
         collect(tmp_path, init_ids=(0,))
     assert contents(tmp_path) == before
-
-
-def test_labels_are_intended_and_not_executed_actions(tmp_path):
-    collect(tmp_path, suites=("libero_goal",), task_ids=(0,), init_ids=(1,), replan_steps=1)
-    columns = Demonstrations(tmp_path).columns
-    moved = columns.state[1] - columns.state[0]
-    assert moved[0] - columns.action[0, 0, 0] == pytest.approx(NOISE)
-    assert moved[1:6] == pytest.approx(columns.action[0, 0, 1:6])
 
 
 def test_frames_have_ground_truth_texts(tmp_path):

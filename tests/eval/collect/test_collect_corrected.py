@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from eval.collect.corrected import CorrectedLearner
+from eval.collect.demonstrators import CorrectedLearner
 from oxygen.policy.reply import EpisodeEnd, Reply
 from sim_envs.libero.conventions import LIBERO_INTERFACE
 from sim_envs.world import EpisodeKey, Observation
@@ -107,19 +107,3 @@ def test_turns_are_a_function_of_the_episode_key():
         == turns(CorrectedLearner(Constant(LEARNER), Constant(EXPERT)), 100)
     )
     assert turns(policy, 100, init_id=1) != turns(policy, 100, init_id=2)
-
-
-def test_the_policy_that_acted_completes_the_query():
-    learner, expert = Constant(LEARNER), Constant(EXPERT)
-    turns(CorrectedLearner(learner, expert), queries=100)
-    assert (learner.completed, expert.completed) == (learner.acted, expert.acted)
-    assert learner.acted + expert.acted == 100
-    assert min(learner.acted, expert.acted) > 0
-
-
-def test_both_policies_finish():
-    learner, expert = Constant(LEARNER), Constant(EXPERT)
-    policy = CorrectedLearner(learner, expert)
-    turns(policy, 5)
-    policy.finish()
-    assert (learner.ended, expert.ended) == (1, 1)

@@ -6,8 +6,7 @@ import pytest
 
 from configs.errors import UsageError
 from eval.collect.collection import collect_demonstrations
-from eval.collect.corrected import CorrectedLearner
-from eval.collect.demonstrator import NoiseFreeDemonstrator
+from eval.collect.demonstrators import CorrectedLearner, NoiseFreeDemonstrator
 from eval.collect.episode import demonstrate
 from eval.collect.plan import make_jobs
 from eval.rollout.interrupts import DeferredSignals

@@ -139,14 +139,6 @@ def test_the_frames_are_numbered_and_timed(dataset):
     assert (picture.format, picture.size, picture.mode) == ("PNG", (8, 8), "RGB")
 
 
-def test_tasks_are_looked_up_by_instruction(dataset):
-    tasks = pq.read_table(dataset / "meta/tasks.parquet")
-    assert tasks.schema.names == ["task_index", "task"]
-    assert tasks["task_index"].to_pylist() == [0, 1, 2, 3]
-    assert tasks["task"][0].as_py() == "open the middle drawer of the cabinet"
-    assert json.loads(tasks.schema.metadata[b"pandas"])["index_columns"] == ["task"]
-
-
 def test_episode_metadata_locates_and_describes_frames(dataset):
     episodes = pq.read_table(dataset / "meta/episodes/chunk-000/file-000.parquet")
     plain = [name for name in episodes.schema.names if not name.startswith("stats/")]

@@ -13,7 +13,7 @@ from eval.collect.__main__ import app as collect_app
 from eval.pipeline import __main__ as command
 from eval.pipeline.steps import stage_commands
 from eval.train.__main__ import app as train_app
-from oxygen.training.recipe import RUN_FILE
+from oxygen.training.run_folder import RUN_FILE
 
 TINY = load(PipelineConfig, "tiny")
 COLLECTED = [(stage.name, step) for stage in TINY.stages for step in stage.collect]

@@ -1,6 +1,5 @@
 """The options of `python -m eval.train`: what they lead to, and what is refused before any training."""
 
-import dataclasses
 import json
 
 import pytest
@@ -13,11 +12,11 @@ from configs.load import load
 from configs.schema import SuiteConfig
 from configs.training import TrainConfig
 from eval.train.__main__ import app
-from eval.train.training import recipe_of, rollouts_of, training_of
+from eval.train.training import training_of
 from oxygen.presets.language_tasks import language_task
 from oxygen.tools import train_tokenizer
 from oxygen.training import layout
-from oxygen.training.recipe import RUN_FILE, Recipe
+from oxygen.training.run_folder import RUN_FILE
 from sim_envs.libero.tasks import get_task
 from sim_envs.libero.wordings import wordings
 
@@ -27,19 +26,16 @@ from sim_envs.libero.wordings import wordings
     [
         (["--steps", "0"], "steps is '0'"),
         (["--minutes", "-1"], "--minutes is -1"),
-        (["--image-shift", "1"], "image_shift is 1"),
-        (["--text-rows", "99", "--batch", "8"], "text_rows is 99"),
-        (["--wordings", "held_out"], "unknown wordings 'held_out'.*training, benchmark"),
+        (["--image-shift", "1"], "image_shift is '1': .*less than 1"),
+        (["--optimiser", "adam"], "unknown optimiser 'adam'; did you mean 'adamw'"),
+        (["--adapter", "4", "--policy", "tiny", "--optimiser", "muon"], "an adapter takes adamw"),
         (["--eval-suite", "libero_goal", "--eval-wordings", "heldout"], "'heldout'.*did you mean 'held_out'"),
         (["--resume"], "nothing to resume"),
         (["--texts-only", "--draws", "2"], "`draws` is 2, but it has no effect with `texts_only`"),
-        (["--texts-only", "--norm-stats", "measured"], "`norm_stats` is 'measured', but it has no effect"),
-        (["--texts-only", "--text-rows", "8"], "text_rows is 8 of a batch of 64"),
         (
             ["--eval-task-ids", "0-4"],
             "--eval-task-ids 0 1 2 3 4 has no effect without rollouts.* with --eval-suite",
         ),
-        (["--log-every", "0"], "log_every is '0': .*greater than 0"),
     ],
 )
 def test_bad_options_are_refused_before_anything_is_loaded(options, message, tmp_path):
@@ -50,11 +46,9 @@ def test_bad_options_are_refused_before_anything_is_loaded(options, message, tmp
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--embodiment", "liberoo"], "unknown embodiment 'liberoo'"),
+        (["--text-rows", "99", "--batch", "8"], "text_rows is 99"),
         (["--tokenizer", "nowhere.model"], "nowhere.model"),
-        (["--eval-suite", "libero_goals"], "unknown suite 'libero_goals'; did you mean 'libero_goal'"),
         (["--eval-suite", "libero_goal", "--eval-task-ids", "12"], "12.*0 to 9"),
-        (["--eval-suite", "libero_goal", "--eval-init-ids", "50"], "init id 50.*0 to 49"),
         (["--eval-suite", "libero_goal", "--eval-assets", "./nowhere"], "'.*nowhere'.*not a folder"),
         (
             ["--eval-suite", "libero_90", "--eval-task-ids", "88", "--eval-assets", "standins"],
@@ -70,32 +64,18 @@ def test_bad_rollouts_are_refused_before_demonstrations_are_read(options, messag
 
 
 @pytest.mark.parametrize(
-    ("options", "wordings"), [([], "benchmark"), (["--eval-wordings", "held_out"], "held_out")]
+    ("flags", "rows", "optimiser", "rate"),
+    [
+        ([], 16, "muon", 0.002),
+        (["--batch", "8"], 2, "muon", 0.002),
+        (["--texts-only", "--batch", "8"], 8, "muon", 0.002),
+        (["--adapter", "4", "--policy", "tiny"], 64, "adamw", 0.001),
+    ],
 )
-def test_rollouts_use_the_given_wordings(options, wordings, asked):
-    run(["--data", "demos", "--eval-suite", "libero_goal", *options])
+def test_defaults_depend_on_what_is_trained(flags, rows, optimiser, rate, asked):
+    run(["--data", "demos", *flags])
     (options,) = asked
-    assert rollouts_of(options).wordings == wordings
-    assert options.wordings == "training"
-
-
-def test_demonstrations_that_are_named_twice_count_twice(asked):
-    run(["--data", "own", "own,moving"])
-    assert asked[0].data == ("own", "own", "moving")
-
-
-def test_every_field_of_the_recipe_is_an_option(asked):
-    named = {field.name for field in dataclasses.fields(Recipe)} & TrainConfig.model_fields.keys()
-    numbers = {name: 0.25 for name in named if isinstance(getattr(Recipe(steps=1), name), float)}
-    assert len(numbers) > 8
-    flags = [word for name in numbers for word in (f"--{name.replace('_', '-')}", "0.25")]
-    for options in ([], flags):
-        run(["--data", "demos", *options])
-    recipes = [recipe_of(options) for options in asked]
-    assert recipes == [
-        Recipe(steps=20_000, text_rows=16),
-        Recipe(steps=20_000, text_rows=16, **numbers),
-    ]
+    assert (options.text_rows, options.optimiser, options.learning_rate) == (rows, optimiser, rate)
 
 
 @pytest.mark.parametrize(
@@ -122,12 +102,6 @@ def test_resuming_a_folder_without_recorded_options_needs_them_again(tmp_path, a
         run(["--resume", "--output-dir", str(tmp_path)])
     run(["--resume", "--output-dir", str(tmp_path), "--data", "demos", "--steps", "7"])
     assert (asked[0].data, asked[0].steps) == (("demos",), 7)
-
-
-def test_a_folder_holds_one_training(tmp_path):
-    (tmp_path / RUN_FILE).write_text("{}")
-    with pytest.raises(UsageError, match="--resume"):
-        run(["--data", "nowhere", "--output-dir", str(tmp_path)])
 
 
 def run(arguments):
@@ -179,8 +153,8 @@ def test_options_that_need_a_start_are_refused_without_one(changes, message):
 def test_texts_only_trains_all_rows_and_keeps_statistics(asked):
     run(["--data", "demos", "--texts-only", "--start-from", "tiny"])
     training = training_of(*asked)
-    assert training.recipe.texts_only
-    assert training.recipe.rows_with_text == training.recipe.batch
+    assert training.options.texts_only
+    assert training.options.text_rows == training.options.batch
     assert training.norm_stats == "bundled://tiny"
 
 
@@ -230,10 +204,8 @@ def test_options_from_a_file_are_overridden_by_flags(tmp_path, asked):
         "data: [demos]\ntext_weight: 0.3\nweight_decay: 0\nstate_noise: 0.1\nsteps: 7\nema: 0.5\n"
     )
     run(["--config", str(file), "--steps", "9"])
-    recipe = recipe_of(*asked)
-    assert recipe == Recipe(
-        steps=9, text_rows=16, text_weight=0.3, weight_decay=0.0, state_noise=0.1, ema=0.5
-    )
+    (options,) = asked
+    assert (options.steps, options.text_weight, options.weight_decay, options.ema) == (9, 0.3, 0.0, 0.5)
     file.write_text("emma: 0.5\n")
     with pytest.raises(UsageError, match="unknown key 'emma'; did you mean 'ema'"):
         run(["--config", str(file)])
@@ -263,11 +235,6 @@ def test_a_training_records_its_wordings(collected):
     assert get_task("libero_spatial", 0).language not in identity["wordings"]
     plain = having(collected, wordings="benchmark")
     assert training_of(plain).identity()["wordings"] == {}
-
-
-def test_other_datasets_have_one_wording(tmp_path):
-    recorded = having(OPTIONS, data=(str(tmp_path),))
-    assert training_of(recorded).identity()["wordings"] == {}
 
 
 def test_the_smoke_training_takes_what_the_smoke_collection_writes(tmp_path, monkeypatch):

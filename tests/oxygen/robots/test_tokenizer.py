@@ -89,7 +89,6 @@ class QuietHandler(http.server.SimpleHTTPRequestHandler):
 
 
 def test_a_model_is_read_from_a_url_and_kept(tmp_path, monkeypatch):
-    pytest.importorskip("aiohttp")
     monkeypatch.setenv("OXYGEN_CACHE", str(tmp_path / "cache"))
     (tmp_path / "some.model").write_bytes(train_tokenizer.train())
     handler = functools.partial(QuietHandler, directory=tmp_path)

@@ -77,7 +77,7 @@ def test_a_single_bfloat16_file(published, original, tmp_path):
     assert_equal(load(target, TINY, dtype="bfloat16"), original, "bfloat16")
 
 
-def test_mixed_types_are_kept_and_aligned(original, tmp_path):
+def test_mixed_types_are_kept(original, tmp_path):
     tree = flat(original)
     tree["action_in_proj/bias"] = tree["action_in_proj/bias"].astype(jnp.bfloat16)
     tree["time_mlp_in/bias"] = tree["time_mlp_in/bias"].astype(np.float64)
@@ -87,7 +87,6 @@ def test_mixed_types_are_kept_and_aligned(original, tmp_path):
     assert {path: tensor.dtype for path, tensor in again.tensors.items()} == {
         path: array.dtype.name for path, array in tree.items()
     }
-    assert all(again.offsets[path] % array.dtype.itemsize == 0 for path, array in tree.items())
 
 
 def test_what_an_interrupted_conversion_left_does_not_matter(published, original, tmp_path):

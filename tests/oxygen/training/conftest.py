@@ -7,13 +7,16 @@ import jax
 import numpy as np
 import pytest
 
+from configs.training import TrainConfig
 from oxygen.model.config import PRESETS
 from oxygen.robots import tokenizer
+from oxygen.robots.transforms import LIBERO, Transform
 from oxygen.serving.arrivals import EveryN
 from oxygen.serving.language import LanguageTask
-from oxygen.training.recipe import Recipe
+from oxygen.training.batches import TrainingBatches
 from oxygen.training.run import TrainingConfig
-from oxygen.training.samples import Samples
+from oxygen.training.samples import Mixture, Samples
+from oxygen.training.statistics import measure, norms_of
 from tests.oxygen.conftest import SMALL
 
 _EXPERT = dataclasses.replace(SMALL.trunk, depth=1)
@@ -32,9 +35,11 @@ TASKS = (
     LanguageTask(name="memory", prompt="Remember: ", arrivals=EveryN(n=2), max_tokens=24),
 )
 
-RECIPE = Recipe(
+RECIPE = TrainConfig(
+    data=("in memory",),
     steps=260,
     batch=8,
+    text_rows=8,
     draws=4,
     learning_rate=3e-3,
     warm_up=20,
@@ -46,6 +51,12 @@ RECIPE = Recipe(
     saturation=0.0,
     state_noise=0.0,
 )
+
+
+def changed(options: TrainConfig, **changes: Any) -> TrainConfig:
+    """Options with some of them changed, and checked."""
+    return TrainConfig(**{**options.model_dump(exclude_unset=True), **changes})
+
 
 THINGS = ("alphabet soup", "cream cheese", "milk", "butter", "ketchup", "orange juice", "bowl", "mug")
 
@@ -88,6 +99,26 @@ def bits(state: Any) -> list[bytes]:
     return [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(state)]
 
 
+def by_path(tree: Any) -> dict[str, np.ndarray]:
+    """Leaves of a tree by their openpi paths."""
+    paths, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in paths}
+
+
+def training_batches(
+    options: TrainConfig | None = None, *, robot=LIBERO, parts=None, wordings=None, **parts_of_batches
+) -> TrainingBatches:
+    """Batches of a mixture of parts, normalised by their own statistics."""
+    mixture = Mixture(parts or (samples(8),), wordings or {})
+    return TrainingBatches(
+        mixture,
+        transform=Transform(embodiment=robot, norms=norms_of(measure(mixture))),
+        tokenizer=VOCABULARY,
+        options=options or RECIPE,
+        **{"model": MODEL, "tasks": TASKS, **parts_of_batches},
+    )
+
+
 @pytest.fixture(autouse=True)
 def known_model(monkeypatch) -> None:
     """Registers the model as a preset, so that its checkpoints can be loaded by their `policy.yaml`."""
@@ -100,8 +131,7 @@ def training(**recipe) -> TrainingConfig:
         model=MODEL,
         embodiment="libero",
         tasks=TASKS,
-        recipe=dataclasses.replace(RECIPE, **recipe),
-        data=("in memory",),
+        options=changed(RECIPE, **recipe),
         wordings={"pick up the milk": ("pick up the milk", "take the milk")},
     )
 

@@ -5,7 +5,6 @@ import dataclasses
 import pytest
 import yaml
 
-from configs.errors import UsageError
 from configs.reading import read_json_object, read_npz
 from oxygen.model import adapter as adapters
 from oxygen.model.params import random_params
@@ -24,7 +23,17 @@ from oxygen.training.trainer import Schedule
 from oxygen.weights import load
 from oxygen.weights.adapter import CARD, AdapterSource
 from oxygen.weights.card import CARD as POLICY_CARD
-from tests.oxygen.training.conftest import MODEL, RECIPE, TASKS, VOCABULARY, StopAt, bits, samples, training
+from tests.oxygen.training.conftest import (
+    MODEL,
+    RECIPE,
+    TASKS,
+    VOCABULARY,
+    StopAt,
+    bits,
+    changed,
+    samples,
+    training,
+)
 
 RANK, STEPS = 8, 150
 SCHEDULE = Schedule(log_every=30, save_every=75)
@@ -53,12 +62,12 @@ def base(tmp_path_factory, mixture):
 
 
 def of_adapter(base):
-    recipe = dataclasses.replace(
-        RECIPE, adapter=RANK, optimiser="adamw", learning_rate=0.02, ema=0.5, steps=STEPS
+    options = changed(
+        RECIPE, adapter=RANK, start_from=str(base), learning_rate=0.02, ema=0.5, steps=STEPS, draws=4
     )
     return dataclasses.replace(
         training(),
-        recipe=recipe,
+        options=options,
         start_from=str(base),
         norm_stats=str(base),
         base={"name": "silent", "kind": "oxygen", "model": MODEL.name, "weights": str(base)},
@@ -112,8 +121,3 @@ def test_a_stopped_and_resumed_training_equals_the_uninterrupted_one(trained, ba
         schedule = dataclasses.replace(SCHEDULE, should_stop=stop)
         state = train(tmp_path, of_adapter(base), mixture, VOCABULARY, schedule=schedule)
     assert bits(state) == bits(trained[1])
-
-
-def test_only_adamw_trains_an_adapter():
-    with pytest.raises(UsageError, match="adamw"):
-        dataclasses.replace(RECIPE, adapter=4)

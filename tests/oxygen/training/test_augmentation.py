@@ -1,19 +1,15 @@
 """Varied images: still images, all different, and the same for the same key."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from oxygen.robots.transforms import LIBERO_COMPACT, Transform
+from configs.training import TrainConfig
+from oxygen.robots.transforms import LIBERO_COMPACT
 from oxygen.training.augmentation import augment
-from oxygen.training.batches import TrainingBatches
-from oxygen.training.recipe import Recipe
-from oxygen.training.samples import Mixture
-from oxygen.training.statistics import measure, norms_of
 from tests.oxygen.compiling import COMPILED_SOON
-from tests.oxygen.training.conftest import MODEL, RECIPE, VOCABULARY, samples
+from tests.oxygen.training.conftest import RECIPE, VOCABULARY, changed, training_batches
 
 IMAGES = jnp.asarray(np.random.default_rng(0).integers(0, 256, (3, 2, 50, 50, 3), dtype=np.uint8))
 
@@ -22,7 +18,7 @@ compiled = jax.jit(augment, static_argnums=2, compiler_options=COMPILED_SOON)
 
 
 def varied(seed, **how):
-    return np.asarray(compiled(jax.random.key(seed), IMAGES, Recipe(steps=1, **how)))
+    return np.asarray(compiled(jax.random.key(seed), IMAGES, TrainConfig(steps=1, **how)))
 
 
 def test_nothing_is_varied_when_nothing_is_asked_for():
@@ -50,51 +46,31 @@ def test_every_image_is_moved_by_itself_and_by_no_more_than_told():
     assert len(set(found)) > 1
 
 
-def test_brightness_moves_all_pixels_of_an_image_alike():
-    grey = jnp.full((8, 1, 4, 4, 3), 128, jnp.uint8)
-    how = dataclasses.replace(RECIPE, brightness=0.2)
-    lit = np.asarray(compiled(jax.random.key(0), grey, how)).reshape(8, -1)
-    assert (lit == lit[:, :1]).all()
-    assert len(set(lit[:, 0].tolist())) == 8
-    assert np.abs(lit.astype(int) - 128).max() <= 52
+GREY = np.full((4, 4, 3), 0)
+RAMP = np.repeat(np.arange(-60, 61, 8)[:, None, None], 3, axis=2).repeat(16, axis=1)
+COLOUR = np.broadcast_to(np.array([60, 0, -60]), (4, 4, 3))
 
 
-def slopes(kind, offsets):
-    """By how much each image's distances from 128 were scaled, when it holds 128 plus these offsets."""
+@pytest.mark.parametrize(
+    ("kind", "offsets"), [("brightness", GREY), ("contrast", RAMP), ("saturation", COLOUR)]
+)
+def test_each_image_is_brightened_or_scaled_by_an_amount_of_its_own(kind, offsets):
     images = jnp.broadcast_to(jnp.asarray(128 + offsets, jnp.uint8), (8, 1, *offsets.shape))
-    how = dataclasses.replace(RECIPE, **{kind: 0.3})
-    found = np.asarray(compiled(jax.random.key(0), images, how)).astype(float) - 128
-    scales = (found * offsets).sum(axis=(1, 2, 3, 4)) / (offsets * offsets).sum()
-    np.testing.assert_allclose(found, scales[:, None, None, None, None] * offsets, atol=0.6)  # whole numbers
-    return scales
-
-
-def test_contrast_scales_the_distance_from_an_images_mean():
-    ramp = np.repeat(np.arange(-60, 61, 8)[:, None, None], 3, axis=2).repeat(16, axis=1)
-    scales = slopes("contrast", ramp)
-    assert len(set(scales.round(3))) > 4
-    assert 0.1 < np.abs(scales - 1).max() < 0.31
-    np.testing.assert_allclose(slopes("saturation", ramp), 1)  # there is no colour in it
-
-
-def test_saturation_scales_the_distance_from_grey():
-    colour = np.broadcast_to(np.array([60, 0, -60]), (4, 4, 3))
-    scales = slopes("saturation", colour)
-    assert len(set(scales.round(3))) > 4
-    assert 0.1 < np.abs(scales - 1).max() < 0.31
+    jittered = compiled(jax.random.key(0), images, changed(RECIPE, **{kind: 0.3}))
+    found = np.asarray(jittered).reshape(8, -1).astype(float) - 128
+    if kind == "brightness":
+        amounts, expected = found[:, 0] / 255, found[:, :1]
+    else:
+        scales = found @ offsets.ravel() / (offsets * offsets).sum()
+        amounts, expected = scales - 1, scales[:, None] * offsets.ravel()
+    np.testing.assert_allclose(found, np.broadcast_to(expected, found.shape), atol=0.6)  # whole numbers
+    assert len(set(amounts.round(3))) > 4
+    assert 0.1 < np.abs(amounts).max() < 0.31
 
 
 def bins(state):
     """Of 20 batches the state's bins as the prompts say them, [sample, channel]."""
-    mixture = Mixture((samples(8),))
-    taught = TrainingBatches(
-        mixture,
-        model=MODEL,
-        transform=Transform(embodiment=LIBERO_COMPACT, norms=norms_of(measure(mixture))),
-        tokenizer=VOCABULARY,
-        tasks=(),
-        recipe=dataclasses.replace(RECIPE, state_noise=state),
-    )
+    taught = training_batches(changed(RECIPE, state_noise=state), robot=LIBERO_COMPACT, tasks=())
     level = {VOCABULARY.byte(number): number for number in range(256)}
     batches = [taught.batch(number) for number in range(20)]
     lines = [

@@ -174,11 +174,6 @@ def overwrite(file: Path, column: str) -> None:
         content.write(b"\xa5" * chunk.total_compressed_size)
 
 
-def feature(dataset: Path, name: str) -> dict:
-    features = json.loads((dataset / "meta/info.json").read_text())["features"]
-    return {**features, name: {**features[name], "dtype": "float64"}}
-
-
 def without(dataset: Path, name: str) -> dict:
     features = json.loads((dataset / "meta/info.json").read_text())["features"]
     return {key: value for key, value in features.items() if key != name}
@@ -192,19 +187,14 @@ def without(dataset: Path, name: str) -> dict:
         (lambda at: edit_info(at, codebase_version="v2.1"), "v2.1; this reads v3.0.*from_episodes"),
         (lambda at: edit_info(at, features={}), "no column 'oxygen.action_chunk'.*from_episodes"),
         (lambda at: edit_info(at, features=without(at, "oxygen.truth")), "no column .*; collect again with"),
-        (lambda at: edit_info(at, features=feature(at, "action")), "'action' is float64, should be float32"),
         (lambda at: edit_info(at, total_frames=31), "4 episodes and 30 frames, but .* says 4 and 31"),
         (lambda at: (at / EPISODES).unlink(), "no table in meta/episodes"),
-        (lambda at: (at / TABLE).unlink(), "cannot be read as Parquet"),
         (lambda at: (at / TABLE).write_bytes(b"PAR1 but no more"), "cannot be read as Parquet"),
         (lambda at: drop_column(at, "oxygen.truth"), "no column 'oxygen.truth'"),
-        (lambda at: (at / EPISODES).write_bytes(b"PAR1 but no more"), "cannot be read as Parquet"),
-        (lambda at: overwrite(at / EPISODES, "dataset_to_index"), f"{EPISODES}: cannot be read as Parquet"),
         (lambda at: overwrite(at / TABLE, "observation.state"), f"{TABLE}: cannot be read as Parquet"),
         (cut_rows, "20 rows, the episodes need 30"),
         (shuffle_episodes, "episode 0 has frames 6 to 15"),
         (renumber_frames, "'index' does not count from 0"),
-        (lambda at: (at / "meta/tasks.parquet").unlink(), "cannot be read as Parquet"),
     ],
 )
 def test_what_is_broken_is_named_in_one_line(copy, breaks, said):
@@ -222,9 +212,7 @@ def test_a_folder_without_demonstrations_is_told_the_nearest_or_how_to_collect_s
         Demonstrations(tmp_path / "coyp")
 
 
-@pytest.mark.parametrize(
-    "image_bytes", [b"", b"no picture", None, PNG[:40], PNG[:30] + b"!" * 9 + PNG[39:]], ids=range(5)
-)
+@pytest.mark.parametrize("image_bytes", [b"no picture", None, PNG[:40]], ids=range(3))
 def test_an_image_that_is_damaged_is_named(copy, image_bytes):
     table = pq.read_table(copy / TABLE)
     column = table.schema.get_field_index("observation.images.image")
@@ -237,13 +225,6 @@ def test_an_image_that_is_damaged_is_named(copy, image_bytes):
     with pytest.raises(UsageError, match=f"{TABLE}: an image of frame 7 cannot be decoded") as caught:
         broken.frame(7)
     assert "\n" not in str(caught.value)
-
-
-def test_images_of_a_damaged_table_are_named(copy):
-    broken = Demonstrations(copy)
-    overwrite(copy / TABLE, "observation.images.image")
-    with pytest.raises(UsageError, match=f"{TABLE}: cannot be read as Parquet"):
-        broken.frame(0)
 
 
 def test_a_video_that_is_missing_is_named(video, tmp_path):

@@ -12,7 +12,7 @@ from oxygen.training.batches import TrainingBatches
 from oxygen.training.feedback import PromptTexts, true_texts
 from oxygen.training.samples import Mixture
 from oxygen.training.statistics import measure, norms_of
-from tests.oxygen.training.conftest import MODEL, RECIPE, VOCABULARY, samples
+from tests.oxygen.training.conftest import MODEL, RECIPE, VOCABULARY, changed, samples
 
 MEMORY = LanguageTask(
     name="memory",
@@ -38,7 +38,7 @@ def episode(fed=None):
 def prompts(row, task=MEMORY, fed=None, **recipe):
     """All prompts that a frame may have, without its instruction."""
     recipe = {"feedback_none": 0.0, "feedback_own": 0.0, **recipe}
-    texts = PromptTexts(Mixture((episode(fed),)), [task], dataclasses.replace(RECIPE, **recipe))
+    texts = PromptTexts(Mixture((episode(fed),)), [task], changed(RECIPE, **recipe))
     rng = np.random.default_rng(0)
     drawn = {texts.prompt("lift it", row, rng) for _ in range(200)}
     return {prompt.removeprefix("lift it\nMemory: ") for prompt in drawn}
@@ -83,9 +83,9 @@ def test_a_batch_has_the_prompts_of_the_policy():
     mixture = Mixture((episode(),))
     model = dataclasses.replace(MODEL, prompt_buckets=(64,))
     transform = Transform(embodiment=LIBERO, norms=norms_of(measure(mixture)))
-    recipe = dataclasses.replace(RECIPE, feedback_none=0.0, feedback_delay_s=0.0)
+    recipe = changed(RECIPE, feedback_none=0.0, feedback_delay_s=0.0)
     batches = TrainingBatches(
-        mixture, model=model, transform=transform, tokenizer=VOCABULARY, tasks=[MEMORY], recipe=recipe
+        mixture, model=model, transform=transform, tokenizer=VOCABULARY, tasks=[MEMORY], options=recipe
     )
     batch = batches.batch(0)
     read = [
@@ -101,4 +101,4 @@ def test_a_batch_has_the_prompts_of_the_policy():
 @pytest.mark.parametrize("option", ["feedback_none", "feedback_own", "feedback_delay_s"])
 def test_shares_and_delays_out_of_range_are_refused(option):
     with pytest.raises(ValueError, match=option):
-        dataclasses.replace(RECIPE, **{option: -0.1})
+        changed(RECIPE, **{option: -0.1})

@@ -11,9 +11,7 @@ import pytest
 
 from configs.errors import UsageError
 from oxygen.model import pi05
-from oxygen.robots.transforms import LIBERO, Transform
 from oxygen.training import checkpoint
-from oxygen.training.batches import TrainingBatches
 from oxygen.training.forward import prefill_observations
 from oxygen.training.initialisation import initial_params
 from oxygen.training.logs import read_log
@@ -21,10 +19,18 @@ from oxygen.training.losses import Objective
 from oxygen.training.optimiser import init_state, make_step
 from oxygen.training.run import train
 from oxygen.training.samples import Mixture
-from oxygen.training.statistics import measure, norms_of
 from oxygen.training.trainer import Schedule
 from tests.oxygen.compiling import COMPILED_SOON, compile_soon
-from tests.oxygen.training.conftest import MODEL, RECIPE, TASKS, VOCABULARY, samples, training
+from tests.oxygen.training.conftest import (
+    MODEL,
+    RECIPE,
+    VOCABULARY,
+    by_path,
+    changed,
+    samples,
+    training,
+    training_batches,
+)
 
 DEEP = dataclasses.replace(
     MODEL,
@@ -34,16 +40,12 @@ DEEP = dataclasses.replace(
 """Of two layers, so that the last one can be told from the first."""
 
 STEPS = 40
-TEXTS_ONLY = dataclasses.replace(RECIPE, texts_only=True, warm_up=2, steps=STEPS, learning_rate=0.03, ema=0.5)
+TEXTS_ONLY = changed(RECIPE, texts_only=True, warm_up=2, steps=STEPS, learning_rate=0.03, ema=0.5)
 
 
 @pytest.fixture(scope="module")
 def batches():
-    mixture = Mixture((samples(8),))
-    transform = Transform(embodiment=LIBERO, norms=norms_of(measure(mixture)))
-    return TrainingBatches(
-        mixture, model=DEEP, transform=transform, tokenizer=VOCABULARY, tasks=TASKS, recipe=TEXTS_ONLY
-    )
+    return training_batches(TEXTS_ONLY, model=DEEP)
 
 
 def as_users_have_it(patch: pytest.MonkeyPatch) -> None:
@@ -61,21 +63,16 @@ def as_users_have_it(patch: pytest.MonkeyPatch) -> None:
 def learnt(request, batches):
     """The losses of a few steps, the parameters before them, and the state after."""
     name, compiled = request.param
-    recipe = dataclasses.replace(TEXTS_ONLY, optimiser=name)
+    recipe = changed(TEXTS_ONLY, optimiser=name)
     with pytest.MonkeyPatch.context() as patch:
         compiled(patch)
-        step = make_step(Objective(model=DEEP, recipe=recipe, tasks=batches.tasks, layout=batches.layout))
+        step = make_step(Objective(model=DEEP, options=recipe, tasks=batches.tasks, layout=batches.layout))
     before = initial_params(DEEP, 0)
     state, losses = init_state(before, recipe), []
     for number in range(STEPS):
         state, metrics = step(state, batches.batch(number))
         losses.append(float(metrics["loss"]))
     return losses, before, state
-
-
-def by_path(tree):
-    paths, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in paths}
 
 
 def test_the_text_loss_falls(learnt):
@@ -116,11 +113,6 @@ def test_actions_are_the_same_to_the_last_bit(learnt, batches):
     np.testing.assert_array_equal(was, now)
 
 
-def test_texts_only_excludes_rows_without_texts():
-    with pytest.raises(UsageError, match="text_rows is 2 of a batch of 8; leave it out"):
-        dataclasses.replace(TEXTS_ONLY, text_rows=2)
-
-
 @pytest.fixture(scope="module")
 def start(tmp_path_factory) -> str:
     """A checkpoint to start from."""
@@ -130,8 +122,8 @@ def start(tmp_path_factory) -> str:
 
 
 def only_texts(start: str, **changes):
-    recipe = dataclasses.replace(RECIPE, **{"texts_only": True, "steps": 30, **changes})
-    return dataclasses.replace(training(), recipe=recipe, start_from=start, norm_stats=start)
+    recipe = changed(RECIPE, **{"texts_only": True, "steps": 30, **changes})
+    return dataclasses.replace(training(), options=recipe, start_from=start, norm_stats=start)
 
 
 @pytest.mark.slow

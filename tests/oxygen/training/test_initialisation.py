@@ -11,18 +11,14 @@ from oxygen.model import params, pi05
 from oxygen.model.config import SMALL, TINY
 from oxygen.training.forward import prefill_observations, velocities
 from oxygen.training.initialisation import initial_params
-from tests.oxygen.training.conftest import MODEL
-
-
-def shapes_of(tree):
-    paths, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf.shape for path, leaf in paths}
+from tests.oxygen.training.conftest import MODEL, by_path
 
 
 def test_they_are_the_parameters_of_the_model():
     own_kv = dataclasses.replace(MODEL.trunk, num_kv_heads=MODEL.trunk.num_heads)
     for model in (MODEL, SMALL, TINY, dataclasses.replace(MODEL, trunk=own_kv, expert=own_kv)):
-        assert shapes_of(initial_params(model, 0)) == params.shapes(model)
+        found = by_path(initial_params(model, 0))
+        assert {path: leaf.shape for path, leaf in found.items()} == params.shapes(model)
 
 
 def test_the_seed_decides():

@@ -7,7 +7,7 @@ import pytest
 from tensorboardX.proto.event_pb2 import Event
 
 from oxygen.training import logs
-from oxygen.training.logs import CURVES, EVENTS, LINES, TrainingLog, draw_curves, read_log
+from oxygen.training.logs import EVENTS, LINES, TrainingLog, read_log
 
 NUMBERS = {
     "loss": 1.5,
@@ -83,11 +83,3 @@ def test_a_log_whose_rewriting_is_killed_is_whole(tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             TrainingLog(tmp_path, resumed_at=20)
     assert (tmp_path / LINES).read_bytes() == before
-
-
-def test_curves_are_drawn_while_the_training_goes_on(tmp_path):
-    assert draw_curves(tmp_path) is None
-    with TrainingLog(tmp_path, resumed_at=0) as log:
-        log.write(20, NUMBERS)
-        draw_curves(tmp_path)
-        assert (tmp_path / CURVES).read_bytes().startswith(b"\x89PNG")

@@ -7,14 +7,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from oxygen.robots.transforms import LIBERO, Transform
-from oxygen.training.batches import TrainingBatches
 from oxygen.training.initialisation import initial_params
-from oxygen.training.losses import Objective, flow_loss, sample_flow_times, text_loss
-from oxygen.training.samples import Mixture
-from oxygen.training.statistics import measure, norms_of
+from oxygen.training.losses import Objective, flow_loss, sample_flow_times
 from tests.oxygen.compiling import COMPILED_SOON
-from tests.oxygen.training.conftest import MODEL, RECIPE, TASKS, VOCABULARY, samples
+from tests.oxygen.training.conftest import (
+    MODEL,
+    RECIPE,
+    TASKS,
+    VOCABULARY,
+    by_path,
+    changed,
+    training_batches,
+)
 
 KEY = jax.random.key(3)
 
@@ -30,11 +34,7 @@ DEEP = dataclasses.replace(
 
 @pytest.fixture(scope="module")
 def batches():
-    mixture = Mixture((samples(8),))
-    transform = Transform(embodiment=LIBERO, norms=norms_of(measure(mixture)))
-    return TrainingBatches(
-        mixture, model=DEEP, transform=transform, tokenizer=VOCABULARY, tasks=TASKS, recipe=RECIPE
-    )
+    return training_batches(model=DEEP)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def parameters():
 def objective(batches, **recipe):
     return Objective(
         model=DEEP,
-        recipe=dataclasses.replace(RECIPE, **recipe),
+        options=changed(RECIPE, **recipe),
         tasks=batches.tasks,
         layout=batches.layout,
     )
@@ -56,15 +56,10 @@ def gradient(batches):
     return jax.jit(jax.value_and_grad(objective(batches).loss, has_aux=True), compiler_options=COMPILED_SOON)
 
 
-def flat(tree):
-    paths, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in paths}
-
-
 def sizes(gradient):
     """Root mean square of the gradient of every parameter, layer by layer."""
     found = {}
-    for path, leaf in flat(gradient).items():
+    for path, leaf in by_path(gradient).items():
         layers = leaf if "/layers/" in path or "/encoderblock/" in path else leaf[None]
         for layer, part in enumerate(layers):
             found[f"{path} {layer}"] = float(np.sqrt(np.mean(np.square(part))))
@@ -76,7 +71,7 @@ def test_gradients_reach_every_parameter_of_every_layer(batches, parameters, gra
     _, found = gradient(parameters, batches.batch(0), KEY)
     reached = sizes(found)
     assert np.isfinite(list(reached.values())).all()
-    assert len(reached) > len(flat(found))
+    assert len(reached) > len(by_path(found))
     typical = np.median(list(reached.values()))
     untouched = {path for path, size in reached.items() if not size > 1e-3 * typical}
     assert untouched == {path for path in reached if "/key/bias" in path}
@@ -103,8 +98,8 @@ def test_nothing_depends_on_padding(batches, parameters, gradient):
     )
     (same, _), padded = gradient(parameters, other, KEY)
     assert float(same) == pytest.approx(float(loss), rel=1e-6)
-    for path, leaf in flat(padded).items():
-        np.testing.assert_allclose(leaf, flat(plain)[path], atol=1e-5, err_msg=path)
+    for path, leaf in by_path(padded).items():
+        np.testing.assert_allclose(leaf, by_path(plain)[path], atol=1e-5, err_msg=path)
 
 
 def test_the_suffix_is_not_a_target(batches):
@@ -136,17 +131,6 @@ def test_actions_beyond_the_episode_are_masked(batches):
     assert loss == pytest.approx(np.mean(np.square(np.asarray(target)).mean((1, 3))[inside[:, 0, :, 0]]))
 
 
-def test_a_missing_text_adds_no_loss():
-    logits = jnp.asarray(np.random.default_rng(0).normal(size=(2, 5, 768)), jnp.float32)
-    targets = jnp.full((2, 5), 7, jnp.int32)
-    mask = jnp.asarray([[True] * 5, [False] * 5])
-    loss = jax.jit(text_loss, compiler_options=COMPILED_SOON)
-    first_row = loss(logits[:1], targets[:1], mask[:1])
-    both = loss(logits, targets, mask)
-    assert float(both["loss"]) == pytest.approx(float(first_row["loss"]))
-    assert float(loss(logits, targets, jnp.zeros_like(mask))["loss"]) == 0
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("actions", "texts", "reached"),
@@ -160,7 +144,7 @@ def test_stopped_gradients_do_not_reach_the_vision_tower(batches, parameters, ac
     stopped = objective(batches, actions_reach_prefix=actions, texts_reach_prefix=texts)
     gradient = jax.jit(jax.grad(stopped.loss, has_aux=True), compiler_options=COMPILED_SOON)
     found, _ = gradient(parameters, batches.batch(0), KEY)
-    tower = np.concatenate([np.abs(leaf).ravel() for leaf in flat(found["PaliGemma"]["img"]).values()])
+    tower = np.concatenate([np.abs(leaf).ravel() for leaf in by_path(found["PaliGemma"]["img"]).values()])
     assert (tower.max() > 0) == reached
 
 

@@ -17,8 +17,7 @@ from oxygen.model import config
 from oxygen.model.config import PRESETS
 from oxygen.robots.images import resize_with_pad
 from oxygen.training import checkpoint
-from oxygen.training.recordings import Recording
-from oxygen.training.samples import Samples
+from oxygen.training.samples import Recording, Samples
 from tests.oxygen.training.conftest import MODEL
 
 DOCUMENT = Path(__file__).parents[3] / "docs/training.md"
@@ -110,7 +109,7 @@ def test_the_documented_loop_trains_on_a_lerobot_dataset_and_prints_its_progress
     monkeypatch.chdir(tmp_path)
     write_lerobot(tmp_path / "my_dataset", [recording(seed) for seed in range(2)])
     (example,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
-    short = example.replace("Recipe(steps=5000)", "Recipe(steps=2, batch=4)")
+    short = example.replace("steps=5000,", "steps=2, batch=4,")
     assert short != example
     exec(compile(short, str(DOCUMENT), "exec"), {})  # noqa: S102
     assert checkpoint.newest(Path("runs/train/mine/checkpoints")).name == "step_0000002"

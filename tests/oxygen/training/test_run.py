@@ -1,7 +1,6 @@
 """Trainings of a few steps: their folders, resuming, and divergence."""
 
 import dataclasses
-import json
 import shutil
 
 import jax
@@ -14,10 +13,9 @@ from oxygen.robots import transforms
 from oxygen.robots.transforms import LIBERO
 from oxygen.training import checkpoint
 from oxygen.training.batches import TrainingBatches
-from oxygen.training.logs import CURVES, read_log
-from oxygen.training.recipe import RUN_FILE
+from oxygen.training.logs import read_log
 from oxygen.training.run import TrainingConfig, train
-from oxygen.training.run_folder import read_options
+from oxygen.training.run_folder import RUN_FILE, read_options
 from oxygen.training.samples import Mixture
 from oxygen.training.statistics import measure, norms_of
 from oxygen.training.trainer import Schedule
@@ -83,7 +81,7 @@ def test_given_statistics_are_used_and_stored_in_every_checkpoint(mixture, tmp_p
     train(tmp_path / "other", short(steps=1), mixture, VOCABULARY)
     base = checkpoint.newest(tmp_path / "other/checkpoints")
     few = Mixture((samples(2, seed=3),))
-    tuned = dataclasses.replace(short(steps=2, batch=2), norm_stats=str(base))
+    tuned = dataclasses.replace(short(steps=2, batch=2, text_rows=2), norm_stats=str(base))
     train(tmp_path / "mine", tuned, few, VOCABULARY, schedule=Schedule(should_stop=StopAt(1)))
     shutil.rmtree(base)
     train(tmp_path / "mine", tuned, few, VOCABULARY)
@@ -93,17 +91,15 @@ def test_given_statistics_are_used_and_stored_in_every_checkpoint(mixture, tmp_p
 
 @pytest.mark.slow
 def test_a_folder_stores_its_options_which_are_not_part_of_its_identity(mixture, tmp_path):
-    one = dataclasses.replace(short(steps=1), options={"steps": 1, "log_every": 50})
-    train(tmp_path, one, mixture, VOCABULARY)
-    assert read_options(tmp_path) == {"steps": 1, "log_every": 50}
-    train(tmp_path, dataclasses.replace(one, options={}), mixture, VOCABULARY)
-    assert read_options(tmp_path) == {"steps": 1, "log_every": 50}
+    train(tmp_path, short(steps=1, log_every=7), mixture, VOCABULARY)
+    train(tmp_path, short(steps=1, log_every=9), mixture, VOCABULARY)
+    assert read_options(tmp_path).items() >= {"steps": 1, "log_every": 7}.items()
 
 
 def test_a_folder_holds_one_training(trained, mixture):
     folder, _ = trained
-    with pytest.raises(UsageError, match=r"recipe\.batch = 8, not 4"):
-        train(folder, short(batch=4), mixture, VOCABULARY)
+    with pytest.raises(UsageError, match=r"recipe\.batch = 8, not 16"):
+        train(folder, short(batch=16), mixture, VOCABULARY)
 
 
 def test_training_does_not_resume_with_changed_demonstrations(trained, mixture):
@@ -167,13 +163,6 @@ def test_a_diverged_training_keeps_and_names_its_last_good_checkpoint(mixture, t
     assert str(good) in str(told.value)
     assert checkpoint.newest(tmp_path / "checkpoints") == good
     assert [line["step"] for line in read_log(tmp_path)] == [2]
-
-
-def test_training_writes_a_log_and_curves(trained):
-    folder, _ = trained
-    lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines] == list(range(2, STEPS + 1, 2))
-    assert (folder / CURVES).read_bytes().startswith(b"\x89PNG")
 
 
 def test_on_checkpoint_is_called_for_every_checkpoint_and_its_metrics_are_logged(mixture, tmp_path):

@@ -16,6 +16,7 @@ class Server(http.server.ThreadingHTTPServer):
         cuts: Bytes after which the connection breaks, for as many answers with a file as there are.
         ranges: Whether a part of a file can be asked for.
         sums: What to state instead of the right checksum.
+        redirects: Name of a file to the path that it is found at, and the headers that say so.
     """
 
     def __init__(self, root):
@@ -25,6 +26,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.cuts = []
         self.ranges = True
         self.sums = {}
+        self.redirects = {}
 
     @property
     def url(self):
@@ -57,6 +59,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if path == bucket:
             return self.say(json.dumps(self.listing(query)).encode(), {}, body=body)
         file = self.server.root / path.removeprefix(bucket).lstrip("/")
+        if file.name in self.server.redirects:
+            location, headers = self.server.redirects[file.name]
+            return self.say(b"", {**headers, "Location": location}, body=body, status=302)
         if file.is_dir():
             names = sorted(child.name + "/" * child.is_dir() for child in file.iterdir())
             page = "".join(f'<a href="{name}">{name}</a>' for name in ["../", "?C=N", *names])
@@ -84,7 +89,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         path = self.server.root / name
         content = path.read_bytes() if path.is_file() else b""
         md5 = self.server.sums.get(path.name) or base64.b64encode(hashlib.md5(content).digest()).decode()
-        return {"name": name, "size": str(len(content)), "md5Hash": md5, "generation": "17"}
+        sums = md5 if isinstance(md5, dict) else {"md5Hash": md5}
+        return {"name": name, "size": str(len(content)), "generation": "17", **sums}
 
     def say(self, content, headers, *, body, status=200, cuts=()):
         self.send_response(status)

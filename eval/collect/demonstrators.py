@@ -1,20 +1,25 @@
-"""A learner and an expert that act alternately; only the expert's actions are training targets.
+"""Demonstrators: policies that report their intended actions, alone or correcting a learner.
 
-Demonstrations then start in states that the learner's own mistakes lead to (DAgger, Ross et al., 2011, arXiv
+A learner and an expert may act alternately; only the expert's actions are then training targets.
+Demonstrations start in states that the learner's own mistakes lead to (DAgger, Ross et al., 2011, arXiv
 1011.0686; in turns as in HG-DAgger, Kelly et al., 2019, arXiv 1810.02890). Instead of a person, a random
 number of queries ends a turn, and so does a learner that stands still.
 """
 
 from collections import deque
+from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 from jaxtyping import Float64
 
 from configs.interface import Interface
-from eval.collect.demonstrator import Demonstrator
 from eval.policies.base import Policy
+from eval.policies.oracle import Oracle
+from eval.policies.scripted import Scripted, scripted_policy
 from oxygen.policy.reply import EpisodeEnd, Reply
-from sim_envs.world import EpisodeKey, Observation
+from sim_envs.suite import Suite
+from sim_envs.world import EpisodeKey, Observation, World
 
 _LEARNER_TURN = (3, 96)
 _EXPERT_TURN = (6, 14)
@@ -23,6 +28,45 @@ _EXPERT_TURN = (6, 14)
 _STUCK_QUERIES = 8
 _STUCK_WITHIN = 0.01
 """A learner that moved by no more than this (m, rad) in that many queries is stuck, which ends its turn."""
+
+
+class Demonstrator(Policy, Protocol):
+    """A policy that reports its intended actions, without the noise of the executed ones."""
+
+    @property
+    def intended(self) -> Float64[np.ndarray, "horizon action"] | None:
+        """Actions of the last query without noise; None if they are not training targets."""
+
+
+class NoiseFreeDemonstrator:
+    """Any policy as a demonstrator: its intended actions are those it executes."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self.interface, self.reset = policy.interface, policy.reset
+        self.complete, self.finish = policy.complete, policy.finish
+        self.intended: Float64[np.ndarray, "horizon action"] | None = None
+        """The actions of the last query."""
+
+    def act(self, observation: Observation) -> np.ndarray:
+        """Answer one query."""
+        self.intended = actions = np.asarray(self._policy.act(observation), np.float64)
+        return actions
+
+
+OpenDemonstrator = Callable[[Suite, World], Demonstrator]
+"""Opens a demonstrator in a world."""
+
+
+def scripted_demonstrator(kind: str, noise: float) -> OpenDemonstrator:
+    """A scripted policy without texts."""
+
+    def in_world(suite: Suite, world: World) -> Demonstrator:
+        return Scripted(
+            suite.interface, lambda: scripted_policy(kind, suite, world, noise), Oracle((), world)
+        )
+
+    return in_world
 
 
 class CorrectedLearner:

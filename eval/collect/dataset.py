@@ -1,5 +1,6 @@
-"""Assembles stored episodes into a dataset, in the order of their keys."""
+"""Assembles stored episodes into a dataset in LeRobot's layout, in the order of their keys."""
 
+import io
 import json
 import shutil
 from collections.abc import Mapping, Sequence
@@ -9,17 +10,26 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from jaxtyping import Float64
+from PIL import Image
 
 from configs.collection import CollectConfig
 from configs.interface import Interface
-from eval.collect import statistics
-from eval.collect.statistics import Histogram, Statistics
+from eval.collect.columns import Histogram, arrow_schema, frame_features
 from eval.collect.store import StoredEpisode
-from eval.collect.tables import arrow_schema, frame_features
-from eval.collect.video_files import VideoFiles
 from oxygen.training import layout
+from oxygen.training.demonstrations import as_array
 from oxygen.training.layout import Feature
-from oxygen.training.tables import as_array
+from videos.mp4 import Mp4Writer
+
+QUANTILES = {"q01": 0.01, "q10": 0.10, "q50": 0.50, "q90": 0.90, "q99": 0.99}
+
+Statistics = dict[str, Any]
+"""Statistic to a (nested) list of numbers."""
+
+_SHRINKS = 8
+"""Minimum ratio of PNG to video size (measured: 30). The size of the video being written depends on the state
+of the encoder, and an episode's position must not."""
 
 _PARTS = ("data", "videos", "meta")
 """The folders of a dataset. `meta` is put in place last; a folder without it is not a dataset."""
@@ -69,7 +79,7 @@ class _Writer:
         self._table = _DataTables(root, self._schema)
         cameras = layout.cameras_of(self._features)
         has_videos = any(feature["dtype"] == "video" for feature in features.values())
-        self._videos = VideoFiles(root, cameras, fps) if has_videos else None
+        self._videos = [_VideoFile(root, layout.IMAGES + name, fps) for name in cameras if has_videos]
         self._episodes: list[dict[str, Any]] = []
         self._numbers: list[pa.Table] = []
         self._histograms: list[Mapping[str, Histogram]] = []
@@ -78,19 +88,34 @@ class _Writer:
     def add(self, episode: StoredEpisode) -> None:
         rows = episode.rows()
         count, number = rows.num_rows, len(self._episodes)
-        placed = self._placed(rows, episode.language)
-        numbers = self._numbers_of(placed)
+        placed = {
+            "episode_index": np.full(count, number),
+            "index": self._frames + np.arange(count),
+            "task_index": np.full(count, self._tasks[episode.language]),
+        }
+        columns = [pa.array(placed[each]) if each in placed else rows[each] for each in self._schema.names]
+        table = pa.Table.from_arrays(columns, schema=self._schema)
+        # Statistics are of LeRobot's numeric columns; of actions, over those that are not padded.
+        names = [
+            name for name in table.schema.names if name == layout.PADDED or not name.startswith(layout.OWN)
+        ]
+        texts = ("string", "image", "video")
+        numbers = table.select([name for name in names if self._features[name]["dtype"] not in texts])
         found = _statistics(numbers, episode.histograms, self._features)
         self._episodes.append(
             {
                 "episode_index": number,
                 "tasks": [episode.language],
                 "length": count,
-                **self._table.add(placed),
+                **self._table.add(table),
                 "dataset_from_index": self._frames,
                 "dataset_to_index": self._frames + count,
-                **(self._videos.add(rows) if self._videos else {}),
-                **statistics.flattened(found),
+                **{name: value for video in self._videos for name, value in video.add(rows).items()},
+                **{
+                    f"stats/{name}/{statistic}": value
+                    for name, each in found.items()
+                    for statistic, value in each.items()
+                },
                 **{f"meta/episodes/{name}": index for name, index in layout.place(0).items()},
             }
         )
@@ -103,8 +128,8 @@ class _Writer:
 
     def __exit__(self, *_: object) -> None:
         self._table.close()
-        if self._videos:
-            self._videos.close()
+        for video in self._videos:
+            video.close()
 
     def describe(self) -> None:
         self._write_table(layout.EPISODES.format(**layout.place(0)), pa.Table.from_pylist(self._episodes))
@@ -116,27 +141,6 @@ class _Writer:
         }
         self._write_json(layout.STATS, _statistics(everything, histograms, self._features))
         self._write_json(layout.INFO, self._info())
-
-    def _placed(self, rows: pa.Table, language: str) -> pa.Table:
-        """The rows as the dataset stores them, with the columns that depend on the episode's position."""
-        count = rows.num_rows
-        index = {
-            "episode_index": np.full(count, len(self._episodes)),
-            "index": self._frames + np.arange(count),
-            "task_index": np.full(count, self._tasks[language]),
-        }
-        columns = [
-            pa.array(index[name]) if name in index else rows.column(name) for name in self._schema.names
-        ]
-        return pa.Table.from_arrays(columns, schema=self._schema)
-
-    def _numbers_of(self, placed: pa.Table) -> pa.Table:
-        """The numeric columns that get statistics (our own ones do not), and which actions are padded."""
-        texts = ("string", "image", "video")
-        names = [name for name in placed.schema.names if self._features[name]["dtype"] not in texts]
-        return placed.select(
-            [name for name in names if name == layout.PADDED or not name.startswith(layout.OWN)]
-        )
 
     def _info(self) -> dict[str, Any]:
         whole = self._fps == int(self._fps)
@@ -153,19 +157,25 @@ class _Writer:
             "splits": {"train": f"0:{len(self._episodes)}"},
             "data_path": layout.DATA,
             "video_path": layout.VIDEO if self._videos else None,
-            "features": self._described(),
+            "features": {name: self._described(feature) for name, feature in self._features.items()},
         }
 
-    def _described(self) -> dict[str, Any]:
-        """The features, with LeRobot's description of videos."""
-        if self._videos is None:
-            return self._features
-        return {
-            name: {**feature, "info": self._videos.describe(feature["shape"])}
-            if feature["dtype"] == "video"
-            else feature
-            for name, feature in self._features.items()
+    def _described(self, feature: Feature) -> Feature:
+        """A feature, with LeRobot's description of videos."""
+        if feature["dtype"] != "video":
+            return feature
+        height, width, channels = feature["shape"]
+        about = {
+            "video.height": height,
+            "video.width": width,
+            "video.channels": channels,
+            "video.codec": "h264",
+            "video.pix_fmt": "yuv420p",
+            "video.fps": self._fps,
+            "video.is_depth_map": False,
+            "has_audio": False,
         }
+        return {**feature, "info": about}
 
     def _write_table(self, name: str, table: pa.Table) -> None:
         path = self._root / name
@@ -209,6 +219,47 @@ class _DataTables:
             self._writer = None
 
 
+class _VideoFile:
+    """The videos of one camera: episodes one after the other, a new file when one is full."""
+
+    def __init__(self, root: Path, key: str, fps: float) -> None:
+        self._root = root
+        self._key = key
+        self._fps = fps
+        self._number = self._frames = self._bytes = 0
+        self._writer: Mp4Writer | None = None
+
+    def add(self, rows: pa.Table) -> dict[str, Any]:
+        """Append an episode's images; returns their position, as columns of the episodes' table."""
+        if self._bytes > _SHRINKS * layout.VIDEO_FILE_MB * 2**20:
+            self.close()
+            self._number += 1
+            self._frames = self._bytes = 0
+        start = self._frames / self._fps
+        for cell in rows[self._key]:
+            png = cell["bytes"].as_py()
+            image = np.asarray(Image.open(io.BytesIO(png)))
+            if self._writer is None:
+                path = self._root / layout.VIDEO.format(video_key=self._key, **layout.place(self._number))
+                path.parent.mkdir(parents=True, exist_ok=True)
+                height, width = image.shape[:2]
+                self._writer = Mp4Writer(path, width=width, height=height, fps=self._fps)
+            self._writer.write(image)
+            self._frames += 1
+            self._bytes += len(png)
+        place = {
+            **layout.place(self._number),
+            "from_timestamp": start,
+            "to_timestamp": self._frames / self._fps,
+        }
+        return {f"videos/{self._key}/{name}": value for name, value in place.items()}
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
 def _statistics(
     numbers: pa.Table, histograms: Mapping[str, Histogram], features: Mapping[str, layout.Feature]
 ) -> dict[str, Statistics]:
@@ -219,7 +270,7 @@ def _statistics(
     """
     count = numbers.num_rows
     found = {
-        layout.IMAGES + camera: statistics.of_images(histogram, count=count)
+        layout.IMAGES + camera: _image_statistics(histogram, count=count)
         for camera, histogram in histograms.items()
     }
     shapes = {name: tuple(features[name]["shape"]) for name in numbers.schema.names}
@@ -227,8 +278,38 @@ def _statistics(
     targets = ~columns.pop(layout.PADDED)[:, 0]
     for name, values in columns.items():
         rows = values[targets] if name == layout.ACTION and targets.any() else values
-        found[name] = statistics.of_numbers(rows.astype(np.float64), count=count)
+        found[name] = _number_statistics(rows.astype(np.float64), count=count)
     return found
+
+
+def _number_statistics(values: Float64[np.ndarray, "row channel"], *, count: int) -> Statistics:
+    """Statistics of each channel over the rows; `count` is the number of frames."""
+    found = {
+        "min": values.min(axis=0),
+        "max": values.max(axis=0),
+        "mean": values.mean(axis=0),
+        "std": values.std(axis=0),
+        **{name: np.quantile(values, share, axis=0) for name, share in QUANTILES.items()},
+    }
+    return {**{name: value.tolist() for name, value in found.items()}, "count": [count]}
+
+
+def _image_statistics(histogram: Histogram, *, count: int) -> Statistics:
+    """Statistics of each channel, as [channel, 1, 1] in units of full brightness."""
+    weights = histogram / histogram.sum(axis=1, keepdims=True)
+    levels = np.arange(256) / 255
+    mean = weights @ levels
+    variance = np.maximum(weights @ levels**2 - mean**2, 0)
+    below = weights.cumsum(axis=1)
+    found = {
+        "min": levels[(histogram > 0).argmax(axis=1)],
+        "max": levels[255 - (histogram[:, ::-1] > 0).argmax(axis=1)],
+        "mean": mean,
+        "std": np.sqrt(variance),
+        # Rounding may leave the last sum just below 1.
+        **{name: levels[(below >= share - 1e-12).argmax(axis=1)] for name, share in QUANTILES.items()},
+    }
+    return {**{name: value[:, None, None].tolist() for name, value in found.items()}, "count": [count]}
 
 
 def _task_table(tasks: Mapping[str, int]) -> pa.Table:

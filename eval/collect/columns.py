@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from jaxtyping import UInt8
+from jaxtyping import Int64, UInt8
 from PIL import Image
 
 from configs.collection import CollectConfig
@@ -17,6 +17,8 @@ from oxygen.training.layout import Feature
 
 POSITION_COLUMNS = ("episode_index", "index", "task_index")
 """Columns that depend on an episode's position in the dataset."""
+
+Histogram = Int64[np.ndarray, "channel 256"]
 
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
@@ -51,13 +53,17 @@ def arrow_schema(features: Mapping[str, Feature]) -> pa.Schema:
 
 def png_cells(images: Sequence[UInt8[np.ndarray, "height width 3"]]) -> list[dict[str, Any]]:
     """Images as a column of PNG files."""
-    return [{"bytes": _png(image), "path": None} for image in images]
+    cells = []
+    for image in images:
+        file = io.BytesIO()
+        Image.fromarray(image).save(file, "PNG", compress_level=1)
+        cells.append({"bytes": file.getvalue(), "path": None})
+    return cells
 
 
-def _png(image: UInt8[np.ndarray, "height width 3"]) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(image).save(file, "PNG", compress_level=1)
-    return file.getvalue()
+def histogram(images: UInt8[np.ndarray, "frame height width 3"]) -> Histogram:
+    """Counts of the 256 levels in each channel."""
+    return np.stack([np.bincount(images[..., channel].ravel(), minlength=256) for channel in range(3)])
 
 
 def _names(channels: Sequence[Channels]) -> list[str]:
