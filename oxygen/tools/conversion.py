@@ -129,9 +129,12 @@ def _copy_beside(local: Path, draft: Path) -> None:
 
 def _likely_model(fits: Sequence[Pi05Config], draft: Path) -> str | None:
     """The policy with these sizes whose robot has norm stats here; None if there is not exactly one."""
+    from configs.load import names  # needs pydantic, which the policy does not
+    from configs.schema import PolicyConfig
+
     if len(fits) == 1:
         return fits[0].name
-    presets = [_preset(config.name) for config in fits]
+    presets = [_preset(config.name) for config in fits if config.name in names(PolicyConfig)]
     likely = [each.model for each in presets if each.norm_stats is None and _stats(draft, _robot(each))]
     return likely[0] if len(likely) == 1 else None
 

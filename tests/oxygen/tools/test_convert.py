@@ -50,7 +50,7 @@ def test_a_published_checkpoint_becomes_a_folder_that_loads_alike(published, ori
     assert no_policy.startswith("No policy.yaml: give --model")
     assert_equal(load(tmp_path / "ours", TINY), original, "float32")
     description = json.loads((tmp_path / "ours/config.json").read_text())
-    assert description["fits"] == ["tiny", "tiny_droid"]
+    assert description["fits"] == ["tiny", "tiny_memory", "tiny_droid"]
     assert description["source"] == str(published)
     assert description["sizes"]["trunk"]["width"] == TINY.trunk.width
     assert (tmp_path / "ours/assets/libero/norm_stats.json").exists()
