@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float64
 
 from sim_envs.libero.experts.scene import Goal
 from sim_envs.truth.ground_truth import Fact
@@ -37,12 +38,18 @@ class Names:
     categories: Mapping[str, str]
 
     @classmethod
-    def of(cls, problem: Mapping[str, Any], instruction: str) -> "Names":
+    def of(
+        cls,
+        problem: Mapping[str, Any],
+        instruction: str,
+        positions: Mapping[str, Float64[np.ndarray, " 3"]] | None = None,
+    ) -> "Names":
         """The nouns of a parsed BDDL problem.
 
         Args:
             problem: As LIBERO's `robosuite_parse_problem` returns it.
             instruction: The instruction; decides how similar objects are distinguished.
+            positions: If given, they are distinguished by these positions (m) alone.
 
         Raises:
             KeyError: The category of an object has no noun.
@@ -53,7 +60,7 @@ class Names:
             alike[THINGS[category]].append(name)
         things: dict[str, str] = {}
         for noun, names in alike.items():
-            things |= _distinguished(noun, names, problem, instruction)
+            things |= _distinguished(noun, names, problem, instruction, positions)
         return cls(
             things={name: things[name] for name in objects},
             fixtures={name: FIXTURES[category] for name, category in fixtures.items()},
@@ -107,11 +114,21 @@ def _by_name(groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
 
 def _distinguished(
-    noun: str, names: Sequence[str], problem: Mapping[str, Any], instruction: str
+    noun: str,
+    names: Sequence[str],
+    problem: Mapping[str, Any],
+    instruction: str,
+    positions: Mapping[str, Float64[np.ndarray, " 3"]] | None,
 ) -> dict[str, str]:
     """Distinguish objects of one noun: the one in the goal and the other, or by their relative positions."""
     if len(names) == 1:
         return {names[0]: noun}
+    if positions is not None:
+        supports = {state[2] for state in problem["initial_state"] if state[0] == "on"}
+        apart = [name for name in names if len(names) > 3 and name not in supports]  # the empty plate
+        order = sorted((name for name in names if name not in apart), key=lambda name: positions[name][1])
+        words = dict(zip(order, _ACROSS[len(order)], strict=True)) | dict.fromkeys(apart, "other")
+        return {name: f"{words[name]} {noun}" for name in names}
     meant = {argument for goal in problem["goal_state"] for argument in goal[1:]} & set(names)
     if len(names) == 2 and len(meant) == 1 and not _POSITION_WORDS.search(instruction):
         return {name: noun if name in meant else f"other {noun}" for name in names}

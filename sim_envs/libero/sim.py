@@ -1,6 +1,7 @@
 """LIBERO's simulator as a world: `advance` runs physics only, `observe` renders."""
 
 import gc
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from sim_envs.libero.bootstrap import use_assets
 from sim_envs.libero.conventions import CAMERAS, CONTROL_HZ
 from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.libero.libero_env import ResetState, build_env, numpy_seed, read_problem, reset_env
+from sim_envs.libero.sequences import SEQUENCES, GoalSequence
 from sim_envs.libero.tasks import FIRST_SAMPLED, LiberoTask, get_init_state
 from sim_envs.libero.truth import GROUNDS, LiberoScene
 from sim_envs.moving import Bounds, Mover, sample_movers
@@ -120,6 +122,9 @@ _REST_NOISE = 0.02
 """Standard deviation (rad) of each joint of the resting arm over LIBERO's stored initial states; robosuite's
 default."""
 
+_PLATES_APART, _REDRAWS = 0.18, 200
+"""Smallest distance (m) between plates that others stand on, and most placements drawn for it."""
+
 _COLLISION_GROUP, _VISUAL_GROUP = 0, 1
 _PHYSICS_STEPS = 25
 _EXPOSED_STEP = 23
@@ -139,6 +144,7 @@ class LiberoSim(World):
         task: The task.
         assets: The asset tree of its models.
         env: The wrapped LIBERO environment, for privileged controllers to read, but not to step.
+        sequence: The subgoals of a task that is a sequence; None for others.
     """
 
     def __init__(
@@ -176,6 +182,7 @@ class LiberoSim(World):
         self._movers: Mapping[str, Mover] = {}
         self._arm: ArmController | None = None
         self._tracker: TruthTracker | None = None
+        self.sequence: GoalSequence | None = None
         self._state: Float64[np.ndarray, " 8"] = np.empty(8)
         self._closed = False
 
@@ -183,17 +190,22 @@ class LiberoSim(World):
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
         self._require_open()
         if init_id >= FIRST_SAMPLED:  # objects by LIBERO's placement, the arm near its resting position
-            for_objects, for_arm = np.random.SeedSequence((seed, init_id)).generate_state(2)
-            self._reset_env(int(for_objects))
-            joints, draws = self.env.robots[0]._ref_joint_pos_indexes, np.random.default_rng(for_arm)
-            self._data.qpos[joints] += draws.normal(scale=_REST_NOISE, size=len(joints))
+            draws = np.random.SeedSequence((seed, init_id)).generate_state(2 + _REDRAWS)
+            for_objects, for_arm, *again = map(int, draws)
+            self._reset_env(for_objects)
+            if self.task.name in SEQUENCES:
+                while self._plates_overlap():
+                    self._reset_env(again.pop())
+                self._center_stacks()
+            joints, noise = self.env.robots[0]._ref_joint_pos_indexes, np.random.default_rng(for_arm)
+            self._data.qpos[joints] += noise.normal(scale=_REST_NOISE, size=len(joints))
         else:
             state = self._stored(init_id)
             self._reset_env(seed)
             self.env.sim.set_state_from_flattened(state)
         self.env.sim.forward()
+        self._tracker, self._movers, self.sequence = None, {}, None
         self._judge()
-        self._tracker, self._movers = None, {}
         self._arm = ArmController(self.env)
         self._expose(self._arm)
         for _ in range(settle_steps):
@@ -201,7 +213,10 @@ class LiberoSim(World):
         if self._motion is not None:
             key = EpisodeKey(suite=self.task.suite, task_id=self.task.task_id, init_id=init_id, seed=seed)
             self._movers = movers(self.env, self._motion, key)
-        self._tracker = TruthTracker(LiberoScene(self.env, self.task.language), control_hz=CONTROL_HZ)
+        if self.task.name in SEQUENCES:
+            self.sequence = GoalSequence(SEQUENCES[self.task.name], self.env._eval_predicate)
+        scene = LiberoScene(self.env, self.task.language, self.sequence)
+        self._tracker = TruthTracker(scene, control_hz=CONTROL_HZ)
 
     @override
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
@@ -236,6 +251,8 @@ class LiberoSim(World):
     @override
     def progress(self) -> float:
         self._reset_arm()
+        if self.sequence is not None:
+            return self.sequence.progress
         goals = self.env.parsed_problem["goal_state"]
         return sum(bool(self.env._eval_predicate(goal)) for goal in goals) / len(goals)
 
@@ -283,6 +300,24 @@ class LiberoSim(World):
             )
         return state
 
+    def _plates_overlap(self) -> bool:
+        """Whether two plates are too close, which LIBERO's placement does not rule out."""
+        places = [
+            self._data.joint(item.joints[-1]).qpos[:2]
+            for name, item in self.env.objects_dict.items()
+            if name.startswith("plate_")
+        ]
+        return any(np.linalg.norm(a - b) < _PLATES_APART for a, b in itertools.combinations(places, 2))
+
+    def _center_stacks(self) -> None:
+        """Center objects that initially stand on others, so that LIBERO's `on` holds."""
+        for predicate, *names in self.env.parsed_problem["initial_state"]:
+            if predicate == "on" and set(names) <= self.env.objects_dict.keys():
+                upper, lower = (
+                    self._data.joint(self.env.objects_dict[name].joints[-1]).qpos for name in names
+                )
+                upper[:2] = lower[:2]
+
     def _reset_env(self, seed: int) -> None:
         with use_assets(self.assets.path), numpy_seed(seed):
             reset_env(self.env, self._blank)
@@ -315,8 +350,8 @@ class LiberoSim(World):
         return success
 
     def _judge(self) -> bool:
-        """Evaluate LIBERO's success predicate, and update what it displays (a glowing burner)."""
-        success = bool(self.env._check_success())
+        """Evaluate LIBERO's success predicate, or the sequence, and update what it displays (a burner)."""
+        success = bool(self.env._check_success() if self.sequence is None else self.sequence.step())
         self.env._post_process()
         return success
 

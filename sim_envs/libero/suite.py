@@ -12,6 +12,7 @@ from sim_envs.gl import require_backend
 from sim_envs.libero.assets import find_assets
 from sim_envs.libero.bootstrap import PINNED_VERSIONS, check_versions
 from sim_envs.libero.conventions import CONTROL_HZ
+from sim_envs.libero.sequences import SEQUENCES
 from sim_envs.libero.tasks import FIRST_SAMPLED, LiberoTask, init_states, list_tasks
 from sim_envs.libero.wordings import wordings as wordings_of
 from sim_envs.preflight import CheckResult
@@ -21,7 +22,7 @@ from sim_envs.world import EpisodeKey, World
 
 
 class LiberoSuite:
-    """One of LIBERO's suites. Implements `sim_envs.suite.Suite`."""
+    """One of LIBERO's suites, or ours on its assets. Implements `sim_envs.suite.Suite`."""
 
     def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
         """Find the suite's assets.
@@ -51,11 +52,11 @@ class LiberoSuite:
 
     def instruction(self, key: EpisodeKey, wordings: Wordings) -> str:
         """The benchmark's instruction, or one of its training or held-out wordings."""
-        return key.choose(wordings_of(self._tasks[key.task_id].language, wordings))
+        return key.choose(_wordings(self._tasks[key.task_id], wordings))
 
     def training_wordings(self) -> Mapping[str, tuple[str, ...]]:
         """The training wordings of the suite's instructions."""
-        return {task.language: wordings_of(task.language, "training") for task in self._tasks}
+        return {task.language: _wordings(task, "training") for task in self._tasks}
 
     def check(self, tasks: Iterable[Task]) -> None:
         """Check versions, renderer and assets, and with `--motion` that the tasks have an object to move."""
@@ -111,8 +112,14 @@ class LiberoSuite:
 
     def _describe_wordings(self, name: Wordings) -> dict[str, str]:
         """The name of the wordings, and a digest of all of them."""
-        described = {task.language: wordings_of(task.language, name) for task in self._tasks}
+        described = {task.language: _wordings(task, name) for task in self._tasks}
         return {"name": name, "digest": hash_of(described)}
+
+
+def _wordings(task: LiberoTask, name: Wordings) -> tuple[str, ...]:
+    """The wordings of a task's instruction; a sequence has only its own, also for training."""
+    own = task.name in SEQUENCES and name == "training"
+    return wordings_of(task.language, "benchmark" if own else name)
 
 
 def _can_move(task: LiberoTask) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 
 from sim_envs.libero.experts.scene import Goal
 from sim_envs.libero.names import Names, goal_sentences
+from sim_envs.libero.sequences import GoalSequence
 from sim_envs.truth.ground_truth import ELSEWHERE
 from sim_envs.truth.nouns import phrase
 from sim_envs.truth.scene import (
@@ -109,13 +110,21 @@ _FLAT = 0.01
 """Objects stand on regions up to this half height (m), and in higher ones."""
 
 
+def _goals_of(sequence: GoalSequence) -> tuple[Goal, ...]:
+    return tuple(Goal(predicate=name, arguments=tuple(arguments)) for name, *arguments in sequence.subgoals)
+
+
 class LiberoScene(TruthScene):
     """One episode of a LIBERO environment."""
 
-    def __init__(self, env: Any, instruction: str) -> None:
+    def __init__(self, env: Any, instruction: str, sequence: GoalSequence | None = None) -> None:
         self._env = env
+        self._sequence = sequence
         self._model: mujoco.MjModel = env.sim.model._model
-        self._names = Names.of(env.parsed_problem, instruction)
+        positions = None
+        if sequence is not None:
+            positions = {name: env.sim.data.body_xpos[body].copy() for name, body in env.obj_body_id.items()}
+        self._names = Names.of(env.parsed_problem, instruction, positions)
         items = find_items(env, self._model, self._names)
         super().__init__(
             env.sim.data._data,
@@ -125,10 +134,11 @@ class LiberoScene(TruthScene):
             side=sides(env, self._model),
         )
         self._by_name = {item.name: item for item in self.things}
-        self._goals = Goal.all_of(env)
+        self._goals = Goal.all_of(env) if sequence is None else _goals_of(sequence)
         self.targets = [self._target(number, goal) for number, goal in enumerate(self._goals)]
-        self.sentences = goal_sentences(self._goals, instruction)
-        alike = [self._by_name[name] for names in self.sentences.alike for name in names]
+        self.sentences = goal_sentences(self._goals, instruction) if sequence is None else None
+        counted = () if self.sentences is None else self.sentences.alike
+        alike = [self._by_name[name] for names in counted for name in names]
         self._before_lift = {
             item.name: (float(self._xpos[item.body][2]), self._neighbours(item)) for item in alike
         }
@@ -141,6 +151,14 @@ class LiberoScene(TruthScene):
         """The item whose bounding boxes are nearest to a point."""
         distances = self._hulls.distances(point, self._xpos, self._xmat)
         return min(items, key=lambda item: distances[item.index])
+
+    def missing(self) -> list[GoalTarget]:
+        """As in the base class; in a sequence, the next subgoal, even if it has to be undone first."""
+        if self._sequence is None:
+            return super().missing()
+        return [
+            target for target in self.targets if self._sequence.subgoals[target.number] == self._sequence.next
+        ]
 
     def satisfied(self, target: GoalTarget) -> bool:
         """As in the base class, by LIBERO's predicates."""

@@ -8,10 +8,10 @@ from jaxtyping import Float64
 
 from sim_envs.libero.conventions import LIBERO_INTERFACE
 from sim_envs.libero.experts.scene import ExpertScene
-from sim_envs.libero.experts.skills import achieve, require_skills
+from sim_envs.libero.experts.skills import achieve, achieve_in_order, require_skills
 from sim_envs.libero.experts.steering import CONTROL_SECONDS, ArmModel, Plan
 from sim_envs.libero.sim import LiberoSim
-from sim_envs.scripted.motion import GripperMotion, Waypoint, progress
+from sim_envs.scripted.motion import GripperMotion, Skill, Waypoint, progress
 from sim_envs.scripted.noise import Actions, ExpertNoise, checked_level
 from sim_envs.scripted.policy import HORIZON
 from sim_envs.truth.ground_truth import Phase
@@ -63,14 +63,17 @@ class Expert:
         """The next actions on the path of the current motion."""
         del state  # it reads the simulator
         if self._episode is None:
-            self._episode = _play(ExpertScene(self._sim.env, self._sim.predicted_motion), self._noise)
+            scene, sequence = ExpertScene(self._sim.env, self._sim.predicted_motion), self._sim.sequence
+            skill = achieve(scene) if sequence is None else achieve_in_order(scene, sequence)
+            self._episode = _play(scene, skill, self._noise)
         executed, self.intended, self.phase = next(self._episode)
         return executed
 
 
-def _play(scene: ExpertScene, noise: ExpertNoise | None) -> Iterator[tuple[Actions, Actions, Phase]]:
+def _play(
+    scene: ExpertScene, skill: Skill, noise: ExpertNoise | None
+) -> Iterator[tuple[Actions, Actions, Phase]]:
     """Executed and intended actions, and the phase, of each query of an episode."""
-    skill = achieve(scene)
     active = _ActiveMotion(scene, next(skill), noise)
     while True:
         while active.has_ended():

@@ -1,6 +1,6 @@
 """Skills to pick an object from above, and to place a held object: at the center, or beside others."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from jaxtyping import Float64
@@ -28,6 +28,9 @@ _DROP = 0.004
 
 _RETREAT = 0.08
 """Distance (m) by which the gripper retreats."""
+
+_RAISED = 0.1
+"""Distance (m) by which an object is lifted."""
 
 _OPENING_STEPS, _CLOSING_STEPS, _SQUEEZE = 10, 30, 5
 """Control steps in which the fingers open, in which they close, even if they push the object, and in which
@@ -112,6 +115,17 @@ def place(scene: ExpertScene, obj: str, target: str) -> Skill:
     yield move(scene, Phase.PLACE, lowering, CLOSED, holding=obj)
     yield release(scene, Phase.PLACE)
     yield _retreat(scene)
+
+
+def lift(scene: ExpertScene, obj: str, until: Callable[[], bool]) -> Skill:
+    """Pick up an object and hold it in the air until a condition holds."""
+    tried: list[Grasp] = []
+    while not until():
+        yield from pick(scene, obj, tried)
+        path = (Waypoint(pose=scene.gripper.at_height(scene.gripper.position[2] + _RAISED), near=CORNER),)
+        yield move(scene, Phase.CARRY, path, CLOSED, holding=obj)
+        while holds(scene, obj) and not until():
+            yield stay(scene, Phase.CARRY, CLOSED, _SQUEEZE)
 
 
 def grab(scene: ExpertScene, obj: str) -> Skill:

@@ -8,8 +8,9 @@ from configs.errors import UsageError
 from sim_envs.libero.experts.articulated import pull, push
 from sim_envs.libero.experts.insertion import insert, insertion
 from sim_envs.libero.experts.motions import leave, reach
-from sim_envs.libero.experts.pick_and_place import pick, place, release
+from sim_envs.libero.experts.pick_and_place import lift, pick, place, release
 from sim_envs.libero.experts.scene import ExpertScene, Goal
+from sim_envs.libero.sequences import GoalSequence
 from sim_envs.scripted.clearance import XY
 from sim_envs.scripted.grasps import Grasp
 from sim_envs.scripted.gripper import PANDA, downward
@@ -55,6 +56,23 @@ def achieve(scene: ExpertScene) -> Skill:
             yield from skill_for(goal)(scene, goal)
         else:
             yield release(scene, Phase.DONE)
+
+
+def achieve_in_order(scene: ExpertScene, sequence: GoalSequence) -> Skill:
+    """Achieve the subgoals of a sequence, then hold still; one that holds from before is undone first."""
+    while True:
+        if sequence.next is None:
+            yield release(scene, Phase.DONE)
+            continue
+        predicate, *arguments = sequence.next
+        goal = Goal(predicate=predicate, arguments=tuple(arguments))
+        if not scene.satisfied(goal):
+            yield from put(scene, goal)
+        elif sequence.next_is_reset:
+            yield release(scene, Phase.PLACE)  # until it has counted
+        else:
+            yield from lift(scene, goal.arguments[0], until=lambda: sequence.next_is_reset)
+            yield from place(scene, *goal.arguments)
 
 
 def ordered_goals(goals: Sequence[Goal], scene: ExpertScene) -> list[Goal]:

@@ -1,0 +1,138 @@
+"""Goals that are sequences: subgoals that count in their order, as in LIBERO-Mem (arXiv 2511.11478)."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+Subgoal = tuple[str, ...]
+"""A predicate of BDDL with its arguments, in lower case."""
+
+FALSE_STEPS, TRUE_STEPS = 16, 6
+"""Consecutive control steps for which a subgoal does not hold, and then holds, before it counts."""
+
+OVERSHOT_STEPS = 6
+"""Control steps without the last subgoal, after it has counted, that fail the episode."""
+
+STILL_STEPS = 60
+"""Control steps for which the last subgoal has to hold at the end: longer than it takes to release, grasp and
+lift once more, so that a robot that cannot stop fails."""
+
+
+def _times(times: int, *subgoal: str) -> tuple[Subgoal, ...]:
+    return (subgoal,) * times
+
+
+def _bowls(*moves: tuple[int, int]) -> tuple[Subgoal, ...]:
+    return tuple(("on", f"akita_black_bowl_{bowl}", f"plate_{plate}") for bowl, plate in moves)
+
+
+_BOWL = ("on", "akita_black_bowl_1", "plate_1")
+_BOTTLE = ("on", "wine_bottle_1", "plate_2")
+
+SEQUENCES: Mapping[str, tuple[tuple[Subgoal, ...], ...]] = {
+    "lift_the_black_bowl_and_put_it_back_on_the_plate_once": (_times(1, *_BOWL),),
+    "lift_the_wine_bottle_and_put_it_back_on_the_plate_once": (_times(1, *_BOTTLE),),
+    "lift_the_black_bowl_and_put_it_back_on_the_plate_three_times": (_times(3, *_BOWL),),
+    "lift_the_wine_bottle_and_put_it_back_on_the_plate_three_times": (_times(3, *_BOTTLE),),
+    "lift_the_black_bowl_and_put_it_back_on_the_plate_five_times": (_times(5, *_BOWL),),
+    "lift_the_black_bowl_and_put_it_back_on_the_plate_seven_times": (_times(7, *_BOWL),),
+    "swap_the_two_black_bowls_by_way_of_the_empty_plate": (
+        _bowls((1, 3), (2, 1), (1, 2)),
+        _bowls((2, 3), (1, 2), (2, 1)),
+    ),
+    "move_the_three_black_bowls_one_plate_to_the_left_by_way_of_the_empty_plate": (
+        _bowls((1, 4), (2, 1), (3, 2), (1, 3)),
+    ),
+}
+"""Task to its alternatives, of which one has to be completed; each is a sequence of subgoals."""
+
+
+@dataclasses.dataclass(kw_only=True)
+class _Progress:
+    """How far one alternative has come.
+
+    Attributes:
+        counted: Subgoals that have counted.
+        unmet: Consecutive steps in which the next subgoal did not hold, up to `FALSE_STEPS`, where it stays
+            until the subgoal has counted.
+        met: Consecutive steps in which it, or after the last one the last, has held.
+        missed: Consecutive steps without the last subgoal after it has counted.
+    """
+
+    subgoals: Sequence[Subgoal]
+    counted: int = 0
+    unmet: int = 0
+    met: int = 0
+    missed: int = 0
+
+    @property
+    def complete(self) -> bool:
+        return self.counted == len(self.subgoals)
+
+    def step(self, holds: Callable[[Subgoal], bool]) -> None:
+        held = holds(self.subgoals[min(self.counted, len(self.subgoals) - 1)])
+        self.met = self.met + 1 if held else 0
+        if self.complete:
+            self.missed = 0 if held else min(self.missed + 1, OVERSHOT_STEPS)
+        elif self.unmet < FALSE_STEPS:
+            self.unmet = 0 if held else self.unmet + 1
+        elif self.met == TRUE_STEPS:
+            self.counted, self.unmet = self.counted + 1, 0
+
+
+class GoalSequence:
+    """The subgoals of one episode, from its first step after settling.
+
+    A subgoal counts once it has held for `TRUE_STEPS`, after it did not for `FALSE_STEPS`. The task is solved
+    `STILL_STEPS` after the last one, if that still holds; without it for `OVERSHOT_STEPS`, the episode has
+    failed for good.
+
+    Attributes:
+        overshot: Whether it has failed for good.
+        subgoals: All subgoals, without duplicates.
+    """
+
+    def __init__(self, alternatives: Sequence[Sequence[Subgoal]], holds: Callable[[Subgoal], bool]) -> None:
+        """Begin.
+
+        Args:
+            alternatives: The sequences, of which one has to be completed.
+            holds: Whether a subgoal holds now.
+        """
+        self._alternatives = [_Progress(subgoals=tuple(each)) for each in alternatives]
+        self._holds = holds
+        self.overshot = False
+        self.subgoals = tuple(dict.fromkeys(subgoal for each in alternatives for subgoal in each))
+
+    def step(self) -> bool:
+        """Judge one control step. Returns whether the task is solved."""
+        for each in self._alternatives:
+            each.step(self._holds)
+        self.overshot = self.overshot or any(each.missed == OVERSHOT_STEPS for each in self._alternatives)
+        return not self.overshot and any(
+            each.complete and each.met >= TRUE_STEPS + STILL_STEPS for each in self._alternatives
+        )
+
+    @property
+    def counted(self) -> int:
+        """Subgoals that have counted, in the alternative that is farthest."""
+        return self._leading.counted
+
+    @property
+    def progress(self) -> float:
+        """Share of the subgoals that have counted."""
+        return self.counted / len(self._leading.subgoals)
+
+    @property
+    def next(self) -> Subgoal | None:
+        """The subgoal that counts next; None after the last one."""
+        leading = self._leading
+        return None if leading.complete else leading.subgoals[leading.counted]
+
+    @property
+    def next_is_reset(self) -> bool:
+        """Whether the next subgoal has not held for long enough to count when it holds again."""
+        return self._leading.unmet == FALSE_STEPS
+
+    @property
+    def _leading(self) -> _Progress:
+        return max(self._alternatives, key=lambda each: each.counted)

@@ -1,0 +1,133 @@
+"""Tasks that are sequences: what counts, what overshoots, and the suite `libero_memory`."""
+
+import numpy as np
+import pytest
+
+from sim_envs.libero.sequences import FALSE_STEPS, OVERSHOT_STEPS, STILL_STEPS, TRUE_STEPS, GoalSequence
+from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
+from sim_envs.libero.tasks import MEMORY_SUITE, get_init_state, get_task, list_tasks
+from sim_envs.suite import open_suite
+from sim_envs.world import EpisodeKey
+
+UP, DOWN = False, True
+
+
+def play(sequence: GoalSequence, now: dict, steps: int, **holds: bool) -> bool:
+    """Whether the sequence was solved in these steps."""
+    now.update({(name,): held for name, held in holds.items()})
+    return any(sequence.step() for _ in range(steps))
+
+
+def begin(*alternatives: tuple[str, ...]) -> tuple[GoalSequence, dict]:
+    now = {(name,): DOWN for subgoals in alternatives for name in subgoals}
+    return GoalSequence([[(name,) for name in each] for each in alternatives], now.__getitem__), now
+
+
+def test_a_lift_counts_after_it_was_long_enough_and_the_object_is_back_for_long_enough():
+    sequence, now = begin(("a", "a"))
+    play(sequence, now, 100)
+    play(sequence, now, FALSE_STEPS - 1, a=UP)
+    play(sequence, now, TRUE_STEPS, a=DOWN)
+    assert sequence.counted == 0
+    assert not sequence.next_is_reset
+    play(sequence, now, FALSE_STEPS, a=UP)
+    assert sequence.next_is_reset
+    play(sequence, now, TRUE_STEPS - 1, a=DOWN)
+    assert sequence.counted == 0
+    play(sequence, now, 1)
+    assert (sequence.counted, sequence.progress, sequence.next) == (1, 0.5, ("a",))
+
+
+def test_subgoals_count_in_their_order():
+    sequence, now = begin(("a", "b"))
+    play(sequence, now, FALSE_STEPS, a=UP, b=UP)
+    play(sequence, now, TRUE_STEPS, b=DOWN)
+    assert sequence.counted == 0
+    play(sequence, now, TRUE_STEPS, a=DOWN)
+    assert sequence.counted == 1  # b holds from before, and has to be undone
+    play(sequence, now, 2 * TRUE_STEPS)
+    assert sequence.counted == 1
+
+
+def test_one_of_the_alternatives_is_enough():
+    sequence, now = begin(("a", "b"), ("b", "a"))
+    play(sequence, now, FALSE_STEPS, a=UP, b=UP)
+    play(sequence, now, TRUE_STEPS, b=DOWN)
+    assert (sequence.counted, sequence.next) == (1, ("a",))
+    play(sequence, now, FALSE_STEPS)
+    assert play(sequence, now, TRUE_STEPS + STILL_STEPS, a=DOWN)
+
+
+def test_it_is_solved_once_it_has_been_still_and_not_before():
+    sequence, now = begin(("a",))
+    play(sequence, now, FALSE_STEPS, a=UP)
+    assert not play(sequence, now, TRUE_STEPS + STILL_STEPS - 1, a=DOWN)
+    assert sequence.next is None
+    assert sequence.progress == 1.0
+    assert play(sequence, now, 1)
+
+
+def test_overshoot_fails_for_good_and_a_shaky_object_does_not():
+    sequence, now = begin(("a",))
+    play(sequence, now, FALSE_STEPS, a=UP)
+    play(sequence, now, TRUE_STEPS, a=DOWN)
+    play(sequence, now, OVERSHOT_STEPS - 1, a=UP)
+    play(sequence, now, 1, a=DOWN)
+    assert not sequence.overshot
+    play(sequence, now, OVERSHOT_STEPS, a=UP)
+    assert sequence.overshot
+    assert not play(sequence, now, 10 * STILL_STEPS, a=DOWN)
+
+
+@pytest.fixture(scope="module")
+def lift():
+    with LiberoSim(get_task(MEMORY_SUITE, 0), assets="standins", camera_size=64) as sim:
+        yield sim
+
+
+@pytest.mark.parametrize("init_id", [0, 49, 1000])
+def test_the_bowl_stands_on_its_plate_and_holding_still_counts_nothing(lift, init_id):
+    lift.reset(init_id=init_id, seed=7, settle_steps=10)
+    assert lift.env._eval_predicate(["on", "akita_black_bowl_1", "plate_1"])
+    result = lift.advance(np.tile(SETTLE_ACTION, (100, 1)))
+    assert (result.steps, result.success, lift.progress()) == (100, False, 0.0)
+    assert lift.truth().narration.object == "black bowl"
+
+
+def test_the_expert_lifts_stops_and_an_episode_leaves_nothing_behind(lift):
+    suite = open_suite(MEMORY_SUITE, assets="standins")
+    key = EpisodeKey(suite=MEMORY_SUITE, task_id=0, init_id=1000, seed=7)
+    ends = []
+    for _ in range(2):
+        lift.reset(init_id=key.init_id, seed=key.seed, settle_steps=10)
+        expert, steps, success = suite.expert(lift), 0, False
+        expert.reset(key)
+        while not success and steps < 400:
+            result = lift.advance(expert.query(lift.policy_state())[:5])
+            steps, success = steps + result.steps, result.success
+        assert success
+        assert lift.progress() == 1.0
+        ends.append((steps, lift.flat_state().tobytes()))
+    assert ends[0] == ends[1]
+
+
+def test_every_task_has_a_problem_and_fifty_initial_states():
+    for task in list_tasks(MEMORY_SUITE):
+        assert task.bddl_file.is_file()
+        assert len({get_init_state(task, init_id).tobytes() for init_id in range(50)}) == 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task_id", range(1, 8))
+def test_the_expert_solves_every_sequence(task_id):
+    suite = open_suite(MEMORY_SUITE, assets="standins")
+    world = suite.open(suite.tasks()[task_id])
+    key = EpisodeKey(suite=MEMORY_SUITE, task_id=task_id, init_id=1000, seed=7)
+    world.reset(init_id=key.init_id, seed=key.seed, settle_steps=10)
+    expert, steps, success = suite.expert(world), 0, False
+    expert.reset(key)
+    while not success and steps < suite.protocol.max_steps:
+        result = world.advance(expert.query(world.policy_state())[:5])
+        steps, success = steps + result.steps, result.success
+    world.close()
+    assert success
