@@ -1,4 +1,4 @@
-"""LIBERO's 130 tasks: suites, instructions, problem files and stored initial states."""
+"""LIBERO's 130 tasks and ours: suites, instructions, problem files and stored initial states."""
 
 import functools
 import io
@@ -17,14 +17,20 @@ from sim_envs.libero.bootstrap import package_root
 from sim_envs.suite import Task
 
 SUITES = ("libero_spatial", "libero_object", "libero_goal", "libero_10", "libero_90")
-"""The suites, in the order of publications."""
+"""LIBERO's suites, in the order of publications."""
+
+MEMORY_SUITE = "libero_memory_short"
+"""Our suite of short tasks that need memory, on LIBERO's objects."""
+
+_MEMORY_TASKS = {"cue": "pick up the marked object and place it in the basket"}
+_MEMORY_FILES = Path(__file__).parent / "memory"
 
 FIRST_SAMPLED = 1000
 """Initial states from this id on are sampled by LIBERO's placement."""
 
 
 class LiberoTask(Task):
-    """One of LIBERO's tasks, in task order 0, which is used for evaluation.
+    """One of LIBERO's tasks, in task order 0, which is used for evaluation, or one of ours.
 
     Its name is the stem of its files. Its instruction is derived from the name, as in LIBERO's benchmark; the
     problem file has another wording, on which published policies were not trained.
@@ -33,11 +39,15 @@ class LiberoTask(Task):
     @property
     def bddl_file(self) -> Path:
         """The BDDL problem: scene, objects, regions, goal."""
+        if self.suite == MEMORY_SUITE:
+            return _MEMORY_FILES / f"{self.name}.bddl"
         return package_root() / "bddl_files" / self.suite / f"{self.name}.bddl"
 
     @property
     def init_states_file(self) -> Path:
-        """The stored initial states, in torch's zip format."""
+        """The stored initial states: LIBERO's in torch's zip format, ours in NumPy's."""
+        if self.suite == MEMORY_SUITE:
+            return _MEMORY_FILES / f"{self.name}.npy"
         return package_root() / "init_files" / self.suite / f"{self.name}.pruned_init"
 
 
@@ -48,8 +58,13 @@ def list_tasks(suite: str) -> tuple[LiberoTask, ...]:
     Raises:
         UsageError: There is no such suite; the nearest one is named.
     """
+    if suite == MEMORY_SUITE:
+        return tuple(
+            LiberoTask(suite=suite, task_id=task_id, name=name, language=language)
+            for task_id, (name, language) in enumerate(_MEMORY_TASKS.items())
+        )
     if suite not in SUITES:
-        raise unknown("suite", suite, SUITES)
+        raise unknown("suite", suite, (*SUITES, MEMORY_SUITE))
     tasks = []
     for task_id, name in enumerate(_task_map()[suite]):
         # Names of LIBERO-100 begin with their scene: `KITCHEN_SCENE4_put_the_bowl…` → `put the bowl…`.
@@ -73,7 +88,8 @@ def get_task(suite: str, task_id: int) -> LiberoTask:
 @functools.lru_cache(maxsize=16)
 def init_states(task: LiberoTask) -> Float64[np.ndarray, "init state"]:
     """The task's stored initial states: time, joint positions, joint velocities. Read-only."""
-    states = _read_torch_array(task.init_states_file).astype(np.float64)
+    file = task.init_states_file
+    states = (np.load(file) if file.suffix == ".npy" else _read_torch_array(file)).astype(np.float64)
     states.flags.writeable = False
     return states
 

@@ -62,6 +62,8 @@ class Expert:
     def query(self, state: Float64[np.ndarray, " state"]) -> Actions:
         """The next actions on the path of the current motion."""
         del state  # it reads the simulator
+        if self._sim.shows_cue:  # an arm on its way would remember for a policy without memory
+            return self.intended
         if self._episode is None:
             self._episode = _play(ExpertScene(self._sim.env, self._sim.predicted_motion), self._noise)
         executed, self.intended, self.phase = next(self._episode)
