@@ -29,7 +29,8 @@ class ResetState:
 
     Attributes:
         property_samplers: Samplers of joint positions (open drawers), to which LIBERO appends at each reset.
-        arrays: Arrays of the compiled model: poses of fixtures before placement, and visibility of sites.
+        arrays: Arrays of the compiled model: poses of fixtures before placement; visibility, position and
+            size of sites.
     """
 
     property_samplers: list[Any]
@@ -39,7 +40,8 @@ class ResetState:
     def of(cls, env: Any) -> "ResetState":
         """The state right after compilation; construction has already placed the fixtures."""
         model = env.sim.model._model
-        arrays = {name: getattr(model, name).copy() for name in ("body_pos", "body_quat", "site_rgba")}
+        changed = ("body_pos", "body_quat", "site_rgba", "site_pos", "site_size")
+        arrays = {name: getattr(model, name).copy() for name in changed}
         for fixture in env.fixtures_dict.values():
             body = env.model.worldbody.find(f".//body[@name='{fixture.root_body}']")
             number = env.sim.model.body_name2id(fixture.root_body)

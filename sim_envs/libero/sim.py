@@ -16,6 +16,7 @@ from sim_envs.libero.arm import ArmController
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.bootstrap import use_assets
 from sim_envs.libero.conventions import CAMERAS, CONTROL_HZ
+from sim_envs.libero.cue import MARKER, Cue
 from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.libero.libero_env import ResetState, build_env, numpy_seed, read_problem, reset_env
 from sim_envs.libero.sequences import SEQUENCES, GoalSequence
@@ -183,6 +184,7 @@ class LiberoSim(World):
         self._arm: ArmController | None = None
         self._tracker: TruthTracker | None = None
         self.sequence: GoalSequence | None = None
+        self._cue: Cue | None = None
         self._state: Float64[np.ndarray, " 8"] = np.empty(8)
         self._closed = False
 
@@ -205,6 +207,7 @@ class LiberoSim(World):
             self.env.sim.set_state_from_flattened(state)
         self.env.sim.forward()
         self._tracker, self._movers, self.sequence = None, {}, None
+        self._cue = Cue(self.env, init_id) if MARKER in self.env.object_sites_dict else None
         self._judge()
         self._arm = ArmController(self.env)
         self._expose(self._arm)
@@ -260,6 +263,11 @@ class LiberoSim(World):
         """The predicted motion of an object; None if it does not move by itself."""
         mover = self._movers.get(obj)
         return mover.ahead if mover is not None and mover.leads else None
+
+    @property
+    def shows_cue(self) -> bool:
+        """Whether a marker shows now what later has to be remembered."""
+        return self._cue is not None and self._cue.steps_left > 0
 
     def policy_state(self) -> Float64[np.ndarray, " 8"]:
         """The state as in `observe`, without rendering: position (m), axis-angle (rad), two fingers (m)."""
@@ -334,6 +342,8 @@ class LiberoSim(World):
 
     def _control_step(self, arm: ArmController, action: Float64[np.ndarray, " 7"]) -> bool:
         """Run one control step. Returns whether the task's goal holds after it."""
+        if self._cue is not None and self._tracker is not None:
+            self._cue.step()  # before the scene is captured
         for step in range(_PHYSICS_STEPS):
             arm.physics_step(action, new_goal=step == 0)
             for mover in self._movers.values():

@@ -20,8 +20,14 @@ from sim_envs.suite import Task
 SUITES = ("libero_spatial", "libero_object", "libero_goal", "libero_10", "libero_90")
 """LIBERO's suites, in the order of publications."""
 
-MEMORY_SUITE = "libero_memory"
-"""Tasks that need memory, on LIBERO's scenes and assets: those of LIBERO-Mem, in problem files of our own."""
+MEMORY_SUITE, SHORT_SUITE = "libero_memory", "libero_memory_short"
+"""Tasks that need memory, on LIBERO's objects: LIBERO-Mem's in problem files of our own, and short ones."""
+
+_MEMORY_TASKS = {
+    MEMORY_SUITE: {name: name.replace("_", " ") for name in SEQUENCES},
+    SHORT_SUITE: {"cue": "pick up the marked object and place it in the basket"},
+}
+"""Suite to the instructions of its tasks, by name."""
 
 _MEMORY_FILES = Path(__file__).parent / "memory"
 
@@ -39,14 +45,14 @@ class LiberoTask(Task):
     @property
     def bddl_file(self) -> Path:
         """The BDDL problem: scene, objects, regions, goal."""
-        if self.suite == MEMORY_SUITE:
+        if self.suite in _MEMORY_TASKS:
             return _MEMORY_FILES / f"{self.name}.bddl"
         return package_root() / "bddl_files" / self.suite / f"{self.name}.bddl"
 
     @property
     def init_states_file(self) -> Path:
         """The stored initial states: LIBERO's in torch's zip format, ours in NumPy's."""
-        if self.suite == MEMORY_SUITE:
+        if self.suite in _MEMORY_TASKS:
             return _MEMORY_FILES / f"{self.name}.npy"
         return package_root() / "init_files" / self.suite / f"{self.name}.pruned_init"
 
@@ -58,10 +64,15 @@ def list_tasks(suite: str) -> tuple[LiberoTask, ...]:
     Raises:
         UsageError: There is no such suite; the nearest one is named.
     """
-    if suite not in (*SUITES, MEMORY_SUITE):
-        raise unknown("suite", suite, (*SUITES, MEMORY_SUITE))
+    if suite in _MEMORY_TASKS:
+        return tuple(
+            LiberoTask(suite=suite, task_id=task_id, name=name, language=language)
+            for task_id, (name, language) in enumerate(_MEMORY_TASKS[suite].items())
+        )
+    if suite not in SUITES:
+        raise unknown("suite", suite, (*SUITES, *_MEMORY_TASKS))
     tasks = []
-    for task_id, name in enumerate(SEQUENCES if suite == MEMORY_SUITE else _task_map()[suite]):
+    for task_id, name in enumerate(_task_map()[suite]):
         # Names of LIBERO-100 begin with their scene: `KITCHEN_SCENE4_put_the_bowl…` → `put the bowl…`.
         language = re.sub(r"^[A-Z][A-Z_]*_SCENE\d+_", "", name).replace("_", " ")
         tasks.append(LiberoTask(suite=suite, task_id=task_id, name=name, language=language))

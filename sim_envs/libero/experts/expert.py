@@ -62,6 +62,8 @@ class Expert:
     def query(self, state: Float64[np.ndarray, " state"]) -> Actions:
         """The next actions on the path of the current motion."""
         del state  # it reads the simulator
+        if self._sim.shows_cue:  # an arm on its way would remember for a policy without memory
+            return self.intended
         if self._episode is None:
             scene, sequence = ExpertScene(self._sim.env, self._sim.predicted_motion), self._sim.sequence
             skill = achieve(scene) if sequence is None else achieve_in_order(scene, sequence)
