@@ -20,7 +20,7 @@ from eval.collect.episode import demonstrate
 from eval.collect.plan import Job
 from eval.collect.store import EpisodeStore
 from eval.policies.base import LoadedPolicy
-from eval.policies.sources import PolicySource, served
+from eval.policies.serving import PolicySource, served
 from eval.records.schema import Outcome
 from eval.rollout.episode import WorldCache
 from eval.rollout.execution import ActionError

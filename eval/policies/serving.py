@@ -1,39 +1,229 @@
-"""Serves policies to worlds in other processes, with dynamic batching.
+"""Policies served to worlds in other processes, or loaded there. Imports no JAX.
 
-Worlds are divided into groups, each with its own batch; while the model computes one group's batch, the
-worlds of the others simulate. A batch is launched when every active world of its group has a query, or when
-its oldest query has waited for the duration of a batch, so a query takes at most twice the minimum. Actions
-do not depend on the composition of the batch.
+Observations go through shared memory or in messages. Worlds are divided into groups, each with its own batch;
+while the model computes one group's batch, the worlds of the others simulate. See `BatchQueue` for when a
+batch is run.
 """
 
+import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from multiprocessing.shared_memory import SharedMemory
+from typing import Any, Protocol, Self
 
+import numpy as np
+
+from configs.action_prefix import ActionPrefix
+from configs.feedback import FeedbackByTask
+from configs.interface import Interface
 from eval.policies.base import BatchPolicy, LoadedPolicy, PolicyLostError
-from eval.policies.served import (
-    ActionsRequest,
-    EndRequest,
-    EpisodeStart,
-    FailedAnswer,
-    Observations,
-    ReplyRequest,
-)
-from oxygen.policy.reply import Reply
+from oxygen.policy.reply import EpisodeEnd, Reply
+from oxygen.serve.batching import BatchQueue, Query
+from sim_envs.worker_process import WorkerConnection
+from sim_envs.world import EpisodeKey, Observation
 
 Answer = Callable[[object], None]
 
+_NUMBER = np.dtype(np.float64)
+_LARGEST = (1080, 1920)
+"""Maximum camera resolution if the interface gives none. Unwritten shared memory costs nothing."""
+_IMPORTABLE = ("builtins", "configs", "eval", "oxygen", "sim_envs")
+"""Packages whose exceptions worlds can import."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Query:
-    """A query waiting for its batch."""
+class ObservationLayout:
+    """Layout of an `ObservationBlock`.
 
-    worker: int
+    Attributes:
+        images: Camera name and image shape, in order, after the state.
+        state: Size of the state.
+        language: See `Observation`.
+        feedback: See `Observation`.
+        action_prefix: Actions executed meanwhile, for guided denoising.
+    """
+
+    images: tuple[tuple[str, tuple[int, int, int]], ...]
+    state: int
+    language: str
+    feedback: Mapping[str, str]
+    action_prefix: ActionPrefix | None = None
+
+
+class Observations(Protocol):
+    """Transfers observations from a world to its policy."""
+
+    def write(self, observation: Observation, /) -> Any:
+        """The message to send: the observation, or its layout in shared memory."""
+
+    def read(self, sent: Any, /) -> Observation:
+        """The observation, on the policy's side."""
+
+
+class _InMessages:
+    """Sends observations in messages, for processes on different machines."""
+
+    def write(self, observation: Observation) -> Observation:
+        return observation
+
+    def read(self, sent: Observation) -> Observation:
+        return sent
+
+
+IN_MESSAGES = _InMessages()
+
+
+class ObservationBlock:
+    """Shared memory for one observation: written by one process, read by another without a copy."""
+
+    def __init__(self, memory: SharedMemory) -> None:
+        self._memory = memory
+
+    @classmethod
+    def fitting(cls, interfaces: Sequence[Interface]) -> Self:
+        """Allocate a block for any observation of the interfaces."""
+        sizes = [
+            _NUMBER.itemsize * interface.observation.state_size
+            + sum(3 * math.prod(camera.size or _LARGEST) for camera in interface.observation.cameras)
+            for interface in interfaces
+        ]
+        return cls(SharedMemory(create=True, size=max(sizes)))
+
+    @classmethod
+    def attached(cls, name: str) -> Self:
+        """Attach to a block created by another process."""
+        return cls(SharedMemory(name))
+
+    @property
+    def name(self) -> str:
+        """Name of the shared memory."""
+        return self._memory.name
+
+    def write(self, observation: Observation) -> ObservationLayout:
+        """Overwrite the block with an observation.
+
+        Raises:
+            ValueError: It is larger than the suite's interface declares.
+        """
+        state = np.ascontiguousarray(observation.state, _NUMBER)
+        images = {name: np.ascontiguousarray(image, np.uint8) for name, image in observation.images.items()}
+        needed = state.nbytes + sum(image.nbytes for image in images.values())
+        if needed > self._memory.size:
+            raise ValueError(
+                f"an observation has {needed} bytes; the suite's interface declares {self._memory.size}"
+            )
+        start = 0
+        for array in (state, *images.values()):
+            self._view(start, array.shape, array.dtype)[...] = array
+            start += array.nbytes
+        shapes = tuple((name, image.shape) for name, image in images.items())
+        return ObservationLayout(
+            images=shapes,
+            state=len(state),
+            language=observation.language,
+            feedback=observation.feedback,
+            action_prefix=observation.action_prefix,
+        )
+
+    def read(self, layout: ObservationLayout) -> Observation:
+        """A view of the observation, valid until the next `write`."""
+        state = self._view(0, (layout.state,), _NUMBER)
+        start, images = state.nbytes, {}
+        for name, shape in layout.images:
+            images[name] = self._view(start, shape, np.dtype(np.uint8))
+            start += images[name].nbytes
+        return Observation(
+            images=images,
+            state=state,
+            language=layout.language,
+            feedback=layout.feedback,
+            action_prefix=layout.action_prefix,
+        )
+
+    def _view(self, start: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+        return np.ndarray(shape, dtype, buffer=self._memory.buf, offset=start)
+
+    def close(self) -> None:
+        """Detach and free the memory."""
+        self._memory.close()
+        self._memory.unlink()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EpisodeStart:
+    """A world starts an episode of a variant."""
+
+    variant: int
+    key: EpisodeKey
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ActionsRequest:
+    """A world requests actions; `sent` is the message of `Observations.write`."""
+
     sent: Any
-    answer: Answer
-    came_s: float
+
+
+class ReplyRequest:
+    """A world requests the reply of its query."""
+
+
+class EndRequest:
+    """A world ends its episode."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FailedAnswer:
+    """An exception of the policy, to be raised in the world."""
+
+    error: BaseException
+
+    @classmethod
+    def of(cls, error: BaseException) -> "FailedAnswer":
+        """Wrap an exception; one of a class that worlds cannot import becomes a RuntimeError."""
+        if type(error).__module__.partition(".")[0] in _IMPORTABLE:
+            return cls(error)
+        return cls(RuntimeError(f"{type(error).__name__}: {error}"))
+
+
+class PolicyProxy:
+    """A policy in another process, in one of the run's variants."""
+
+    def __init__(
+        self, connection: WorkerConnection, observations: Observations, variant: int, interface: Interface
+    ) -> None:
+        self.interface = interface
+        self._connection = connection
+        self._observations = observations
+        self._variant = variant
+
+    def reset(self, key: EpisodeKey) -> None:
+        """See `Policy`."""
+        self._connection.send(EpisodeStart(variant=self._variant, key=key))
+
+    def act(self, observation: Observation) -> np.ndarray:
+        """See `Policy`."""
+        request = ActionsRequest(sent=self._observations.write(observation))
+        actions: np.ndarray = _answer(self._connection.request(request))
+        return actions
+
+    def complete(self) -> Reply:
+        """See `Policy`."""
+        reply: Reply = _answer(self._connection.request(ReplyRequest()))
+        return reply
+
+    def finish(self) -> EpisodeEnd:
+        """See `Policy`."""
+        end: EpisodeEnd = _answer(self._connection.request(EndRequest()))
+        return end
+
+
+def _answer(answer: Any) -> Any:
+    if isinstance(answer, FailedAnswer):
+        raise answer.error
+    return answer
 
 
 class _Group:
@@ -41,53 +231,28 @@ class _Group:
 
     Attributes:
         policy: The policy.
-        playing: Rows in an episode.
-        waiting: Row to its waiting query.
+        queue: The queries that wait for the batch.
         replies: Row to the reply of its last query.
     """
 
     def __init__(self, policy: BatchPolicy) -> None:
         self.policy = policy
-        self.playing: set[int] = set()
-        self.waiting: dict[int, _Query] = {}
-        self.replies: dict[int, Reply | FailedAnswer] = {}
-        self._took_s = 0.0
-
-    def due_s(self) -> float:
-        """When its batch is due, in the time of `time.monotonic`."""
-        if not self.waiting:
-            return math.inf
-        first = min(query.came_s for query in self.waiting.values())
-        return first if self.playing <= self.waiting.keys() else first + self._took_s
-
-    def answer_all(self, observed: Sequence[Observations]) -> None:
-        """Run the waiting queries as one batch: send actions first, then complete the queries."""
-        began = time.monotonic()
-        queries, self.waiting = self.waiting, {}
-        seen = {row: observed[query.worker].read(query.sent) for row, query in queries.items()}
-        try:
-            actions = self.policy.act(seen)
-            for row, query in queries.items():
-                query.answer(actions[row])
-            self.replies |= self.policy.complete()
-        except PolicyLostError:
-            raise
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - raised again in the episodes concerned
-            failed = FailedAnswer.of(error)
-            self.replies |= dict.fromkeys(queries, failed)
-            for query in queries.values():
-                query.answer(failed)
-        self._took_s = time.monotonic() - began
+        self.queue = BatchQueue(policy.act, policy.complete)
+        self.replies: dict[int, Any] = {}
 
 
 def _answered(method: Callable[..., Any], *arguments: Any) -> Any:
     """The result of a call of the policy, or its exception, to be raised in the episode concerned."""
     try:
         return method(*arguments)
-    except PolicyLostError:
-        raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - raised again in the episode concerned
-        return FailedAnswer.of(error)
+        return _as_answer(error)
+
+
+def _as_answer(result: Any) -> Any:
+    if isinstance(result, PolicyLostError):
+        raise result
+    return FailedAnswer.of(result) if isinstance(result, BaseException) else result
 
 
 class PolicyServer:
@@ -114,12 +279,19 @@ class PolicyServer:
                 group, row = groups[worker % len(groups)], worker // len(groups)
                 self._at[worker] = group, row
                 self._begun[worker] = _answered(group.policy.reset, row, key)
-                group.playing.add(row)
+                group.queue.activate(row)
             case ActionsRequest() if isinstance(failed := self._begun[worker], FailedAnswer):
                 answer(failed)
             case ActionsRequest(sent=sent):
                 group, row = self._at[worker]
-                group.waiting[row] = _Query(worker=worker, sent=sent, answer=answer, came_s=time.monotonic())
+                group.queue.add(
+                    row,
+                    Query(
+                        observation=self._observed[worker].read(sent),
+                        acted=lambda actions: answer(_as_answer(actions)),
+                        replied=lambda reply: group.replies.update({row: _as_answer(reply)}),
+                    ),
+                )
             case ReplyRequest():
                 group, row = self._at[worker]
                 answer(group.replies.pop(row))
@@ -131,8 +303,7 @@ class PolicyServer:
         """See `RequestHandler`."""
         if worker in self._at:
             group, row = self._at.pop(worker)
-            group.playing.discard(row)
-            group.waiting.pop(row, None)
+            group.queue.remove(row)
 
     def poll(self) -> float:
         """Run the batch that has been due longest.
@@ -140,9 +311,79 @@ class PolicyServer:
         Returns:
             Seconds until the next batch may be due.
         """
-        groups = [group for variant in self._variants for group in variant]
-        first = min(groups, key=_Group.due_s, default=None)
-        if first is None or first.due_s() > time.monotonic():
-            return math.inf if first is None else max(0.0, first.due_s() - time.monotonic())
-        first.answer_all(self._observed)
+        queues = [group.queue for variant in self._variants for group in variant]
+        first = min(queues, key=BatchQueue.due_s, default=None)
+        wait_s = math.inf if first is None else first.due_s() - time.monotonic()
+        if first is None or wait_s > 0:
+            return wait_s
+        for _ in first.run():
+            pass
         return 0.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PolicySource:
+    """Opens the policy of one variant in a worker. Pickled and sent to workers.
+
+    Attributes:
+        variant: Index of the variant.
+        interface: Conventions of a served policy.
+        blocks: Names of the shared memory of each worker; empty if observations travel in messages.
+        opener: Loads a policy that is not served.
+        feedback: See `LoadedPolicy`.
+    """
+
+    variant: int
+    interface: Interface | None
+    blocks: tuple[str, ...]
+    opener: Callable[[], LoadedPolicy] | None
+    feedback: FeedbackByTask
+
+    def open(self, connection: WorkerConnection) -> LoadedPolicy:
+        """The policy in a worker."""
+        if self.opener is not None:
+            return dataclasses.replace(self.opener(), feedback=self.feedback)
+        assert self.interface is not None, "a policy that is served has been opened"
+        observations = (
+            ObservationBlock.attached(self.blocks[connection.worker]) if self.blocks else IN_MESSAGES
+        )
+        served = PolicyProxy(connection, observations, self.variant, self.interface)
+        return LoadedPolicy(
+            interface=self.interface,
+            horizon=None,
+            inputs={},
+            in_world=lambda *_: served,
+            feedback=self.feedback,
+        )
+
+
+@contextlib.contextmanager
+def served(
+    policies: Sequence[LoadedPolicy], interfaces: Sequence[Interface], *, worlds: int
+) -> Iterator[tuple[PolicyServer, tuple[PolicySource, ...]]]:
+    """A server for the policies of all variants, and the sources for the workers.
+
+    Args:
+        policies: One per variant. Policies that workers load themselves are closed here.
+        interfaces: Conventions of the suites.
+        worlds: Number of workers.
+    """
+    with contextlib.ExitStack() as resources:
+        blocks = [ObservationBlock.fitting(interfaces) for _ in range(worlds)]
+        for block in blocks:
+            resources.callback(block.close)
+        for policy in policies:
+            if policy.opener is not None:
+                policy.close()
+        names = tuple(block.name for block in blocks)
+        sources = tuple(
+            PolicySource(
+                variant=variant,
+                interface=policy.interface,
+                blocks=names,
+                opener=policy.opener,
+                feedback=policy.feedback,
+            )
+            for variant, policy in enumerate(policies)
+        )
+        yield PolicyServer(policies, blocks), sources

@@ -10,7 +10,7 @@ from typing import Self
 from configs.errors import UsageError
 from configs.exits import is_disk_full
 from eval.policies.base import LoadedPolicy, PolicyLostError
-from eval.policies.sources import PolicySource
+from eval.policies.serving import PolicySource
 from eval.records.run_folders import Run
 from eval.records.schema import EpisodeResult, Outcome
 from eval.rollout.clock import Clock, find_clock

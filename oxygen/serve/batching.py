@@ -1,9 +1,11 @@
-"""Runs the queries of all connections, in batches or in turn, in one thread."""
+"""Queues queries into batches; and runs the batches of all connections in one thread."""
 
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -16,6 +18,101 @@ Result = TypeVar("Result")
 
 _FREE_ROW_TIMEOUT_S = 1.0
 """Time to wait for the row of a client that has just disconnected, or reconnects."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Query:
+    """A query of one row of a batch.
+
+    Attributes:
+        observation: What the policy takes.
+        acted: Called with the actions, or with the exception of the policy.
+        replied: Called with the reply, or with the exception.
+        arrived_s: In the time of `time.monotonic`.
+    """
+
+    observation: Any
+    acted: Callable[[Any], None]
+    replied: Callable[[Any], None]
+    arrived_s: float = dataclasses.field(default_factory=time.monotonic)
+
+
+class BatchQueue:
+    """The queries that wait for one batch.
+
+    The batch is due when every active row has a query, or when the oldest query has waited for the window.
+    Actions do not depend on the composition of the batch.
+    """
+
+    def __init__(
+        self,
+        act: Callable[[Mapping[int, Any]], Mapping[int, Any]],
+        complete: Callable[[], Mapping[int, Any]],
+        *,
+        window_s: float | None = None,
+        failed: Callable[[Iterable[int]], None] | None = None,
+    ) -> None:
+        """Start empty.
+
+        Args:
+            act: Row to observation, to row to actions.
+            complete: Row to the reply of the last query.
+            window_s: Time that a query waits for others; None for the duration of the last batch, so that a
+                query takes at most twice the minimum.
+            failed: Called with the rows of a batch in which the policy has failed.
+        """
+        self._failed = failed
+        self._act = act
+        self._complete = complete
+        self._window_s = window_s
+        self._active: set[int] = set()
+        self._waiting: dict[int, Query] = {}
+        self._took_s = 0.0
+
+    def activate(self, row: int) -> None:
+        """Wait for this row's queries."""
+        self._active.add(row)
+
+    def add(self, row: int, query: Query) -> None:
+        """Queue a query, which activates the row."""
+        self._active.add(row)
+        self._waiting[row] = query
+
+    def remove(self, row: int) -> None:
+        """Do not wait for this row until its next query."""
+        self._active.discard(row)
+        self._waiting.pop(row, None)
+
+    def due_s(self) -> float:
+        """When the batch is due, in the time of `time.monotonic`; infinite without a query."""
+        first = min((query.arrived_s for query in self._waiting.values()), default=math.inf)
+        window_s = self._took_s if self._window_s is None else self._window_s
+        return first if self._active <= self._waiting.keys() else first + window_s
+
+    def run(self) -> Iterator[bool]:
+        """Take the waiting queries as a batch: answer with actions, yield, then answer with replies."""
+        queries, self._waiting = self._waiting, {}
+        return self._answer(queries)
+
+    def _answer(self, queries: Mapping[int, Query]) -> Iterator[bool]:
+        began_s = time.monotonic()
+        has_acted = False
+        try:
+            actions = self._act({row: query.observation for row, query in queries.items()})
+            acted = [(query, actions[row]) for row, query in queries.items()]
+            has_acted = True
+            for query, chunk in acted:
+                query.acted(chunk)
+            yield True
+            replies = self._complete()
+            for row, query in queries.items():
+                query.replied(replies[row])
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - raised again where the queries came from
+            for query in queries.values():
+                (query.replied if has_acted else query.acted)(error)
+            if self._failed is not None:
+                self._failed(queries)
+        self._took_s = time.monotonic() - began_s
 
 
 @runtime_checkable
@@ -54,14 +151,6 @@ class Acted:
 
     actions: np.ndarray
     timings_ms: Mapping[str, float]
-    reply: asyncio.Future[Reply | None]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Query:
-    observation: Mapping[str, Any]
-    arrived_s: float
-    acted: asyncio.Future[Acted]
     reply: asyncio.Future[Reply | None]
 
 
@@ -137,7 +226,7 @@ class Batcher:
 
 
 class RobotBatch:
-    """Runs queries in a batch: when every active robot has one, or the first has waited for the window.
+    """Runs the queries of a batch of robots, in the inference thread.
 
     A robot is active from its first query until its episode ends. Its replies do not depend on the others,
     which `VectorPolicy` with independent robots guarantees.
@@ -148,9 +237,9 @@ class RobotBatch:
     ) -> None:
         self._policy = policy
         self._robots = robots
-        self._window_s = window_s
-        self._active: set[int] = set()
-        self._waiting: dict[int, _Query] = {}
+        self._queue = BatchQueue(
+            self._acted, lambda: dict(enumerate(policy.complete())), window_s=window_s, failed=self._reset
+        )
         self._changed = asyncio.Event()
         self._thread = thread
 
@@ -174,80 +263,50 @@ class RobotBatch:
     async def act(self, robot: int, observation: Mapping[str, Any]) -> Acted:
         """Answer a valid query; an invalid one would fail its whole batch."""
         loop = asyncio.get_running_loop()
-        self._active.add(robot)
-        query = _Query(
+        acted: asyncio.Future[tuple[np.ndarray, float, Mapping[str, float]]] = loop.create_future()
+        reply: asyncio.Future[Reply | None] = loop.create_future()
+        query = Query(
             observation=observation,
-            arrived_s=loop.time(),
-            acted=loop.create_future(),
-            reply=loop.create_future(),
+            acted=lambda result: _resolve(acted, result),
+            replied=lambda result: _resolve(reply, result),
         )
-        self._waiting[robot] = query
+        self._queue.add(robot, query)
         self._changed.set()
-        return await query.acted
+        actions, began_s, stages_ms = await acted
+        timings_ms = {"queue": 1e3 * (began_s - query.arrived_s), **stages_ms}
+        return Acted(actions=actions, timings_ms=timings_ms, reply=reply)
 
     async def serve(self) -> None:
         """Run batches until cancelled."""
         while True:
-            await self._wait_until_due()
-            queries, self._waiting = self._waiting, {}
-            await self._answer(queries)
+            self._changed.clear()
+            left_s = self._queue.due_s() - time.monotonic()
+            if left_s > 0:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), None if left_s == math.inf else left_s)
+                continue
+            stages = self._queue.run()
+            while await self._run(next, stages, None):  # other batches may act before these replies
+                pass
 
-    async def _wait_until_due(self) -> None:
-        while not self._waiting:
-            await self._wait_for_change(None)
-        due_s = min(query.arrived_s for query in self._waiting.values()) + self._window_s
-        while self._active - self._waiting.keys():
-            left_s = due_s - asyncio.get_running_loop().time()
-            if left_s <= 0:
-                return
-            await self._wait_for_change(left_s)
+    def _acted(self, queries: Mapping[int, Any]) -> dict[int, tuple[Any, float, Mapping[str, float]]]:
+        """The actions of each robot, when its batch began, and its stages."""
+        began_s = time.monotonic()  # other batches may have been in the thread
+        observations = [queries.get(robot) for robot in range(self._robots)]
+        chunks = self._policy.act(observations)
+        return {robot: (chunks[robot], began_s, self._policy.acted_ms(robot)) for robot in queries}
 
-    async def _wait_for_change(self, most_s: float | None) -> None:
-        self._changed.clear()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), most_s)
-
-    async def _answer(self, queries: Mapping[int, _Query]) -> None:
-        """Answer queries with their actions, then with their replies."""
-        now = asyncio.get_running_loop().time
-
-        def act() -> tuple[float, dict[int, tuple[np.ndarray, Mapping[str, float]]]]:
-            began_s = now()  # other batches may have been in the thread
-            observations = [
-                queries[robot].observation if robot in queries else None for robot in range(self._robots)
-            ]
-            chunks = self._policy.act(observations)
-            acted = {
-                robot: (chunk, self._policy.acted_ms(robot))
-                for robot, chunk in enumerate(chunks)
-                if chunk is not None
-            }
-            return began_s, acted
-
-        try:
-            began_s, acted = await self._run(act)
-            for robot, query in queries.items():
-                chunk, stages_ms = acted[robot]
-                timings_ms = {"queue": 1e3 * (began_s - query.arrived_s), **stages_ms}
-                _set_result(query.acted, Acted(actions=chunk, timings_ms=timings_ms, reply=query.reply))
-            replies = await self._run(self._policy.complete)
-        except Exception as error:  # noqa: BLE001 - sent to every client in the batch
-            for query in queries.values():
-                _set_exception(query.acted, error)
-                _set_exception(query.reply, error)
-            for robot in queries:  # an incomplete query would block all others
-                with contextlib.suppress(Exception):  # if it fails again, the next query reports it
-                    await self._run(self._policy.reset, robot, 0)
-            return
-        for robot, query in queries.items():
-            _set_result(query.reply, replies[robot])
+    def _reset(self, robots: Iterable[int]) -> None:
+        """Drop incomplete queries, which would block all others."""
+        for robot in robots:
+            with contextlib.suppress(Exception):  # if it fails again, the next query reports it
+                self._policy.reset(robot, 0)
 
     async def _run(self, function: Callable[..., Result], *arguments: Any) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
     def _deactivate(self, robot: int) -> None:
-        """Do not wait for this robot until its next query."""
-        self._active.discard(robot)
+        self._queue.remove(robot)
         self._changed.set()
 
 
@@ -266,12 +325,16 @@ class Row:
     place: int
 
 
-def _set_result(future: asyncio.Future[Result], result: Result) -> None:
-    if not future.done():
-        future.set_result(result)
+def _resolve(future: asyncio.Future[Any], result: Any) -> None:
+    """Set the result of a future, or its exception, from the inference thread."""
 
+    def resolve() -> None:
+        if future.done():
+            return
+        if isinstance(result, BaseException):
+            future.set_exception(result)
+            future.exception()  # no warning from asyncio if its connection is closed
+        else:
+            future.set_result(result)
 
-def _set_exception(future: asyncio.Future[Any], error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)
-        future.exception()  # no warning from asyncio if its connection is closed
+    future.get_loop().call_soon_threadsafe(resolve)

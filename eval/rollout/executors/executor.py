@@ -11,7 +11,7 @@ from configs.schema import RunConfig
 from eval.policies.base import LoadedPolicy
 from eval.policies.opening import open_policies
 from eval.policies.resolved import ResolvedPolicy
-from eval.policies.sources import served
+from eval.policies.serving import served
 from eval.records.schema import EpisodeResult
 from eval.rollout.episode import EpisodeJob, EpisodePlayer, WorldCache, lost_record, run_episode
 from eval.rollout.interrupts import DeferredSignals

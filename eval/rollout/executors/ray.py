@@ -20,7 +20,7 @@ from configs.schema import RunConfig
 from eval.policies.base import LoadedPolicy
 from eval.policies.opening import open_policies
 from eval.policies.resolved import ResolvedPolicy
-from eval.policies.sources import PolicySource
+from eval.policies.serving import PolicySource
 from eval.rollout.episode import EpisodeJob, EpisodePlayer, lost_record
 from eval.rollout.executors.executor import Jobs, OnBegin, Played, Variants, queue_of
 from eval.rollout.executors.ray_actors import ActorConnection, PlayedEpisode, PolicyService, WorldActor

@@ -17,8 +17,7 @@ from ray.exceptions import RayActorError, RayTaskError
 
 from configs.locks import temporary_folder
 from eval.policies.base import LoadedPolicy
-from eval.policies.served import IN_MESSAGES, EpisodeStart
-from eval.policies.serving import PolicyServer
+from eval.policies.serving import IN_MESSAGES, EpisodeStart, PolicyServer
 from eval.records.schema import EpisodeResult, RunFolder
 from eval.rollout.episode import EpisodeJob, EpisodePlayer
 from sim_envs.gl import rendering_device
