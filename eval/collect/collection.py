@@ -21,8 +21,7 @@ from eval.collect.dataset import assemble
 from eval.collect.plan import DemonstrationKey, Job, frame_rate, learner_config, make_jobs, run_config
 from eval.collect.playing import DemonstrationPlayer, EpisodeReport, Simulation
 from eval.collect.store import EpisodeStore, StoredEpisode
-from eval.policies.opening import open_policies
-from eval.policies.resolved import resolve_policy
+from eval.policies.resolved import open_policies, resolve_policy
 from eval.records import provenance
 from eval.records.json_files import write_json
 from eval.records.schema import Outcome, RunFolder

@@ -15,8 +15,7 @@ from jaxtyping import Float64
 
 from configs.interface import Interface
 from eval.policies.base import Policy
-from eval.policies.oracle import Oracle
-from eval.policies.scripted import Scripted, scripted_policy
+from eval.policies.scripted import Oracle, Scripted, scripted_policy
 from oxygen.policy.reply import EpisodeEnd, Reply
 from sim_envs.suite import Suite
 from sim_envs.world import EpisodeKey, Observation, World

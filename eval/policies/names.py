@@ -1,22 +1,20 @@
-"""Resolves the name of a policy: preset, entry point, YAML file, checkpoint, class or server."""
+"""Finds a policy by its name: preset, entry point, YAML file, checkpoint, class or server."""
 
 import dataclasses
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
 from configs.errors import UsageError, unknown
 from configs.load import check, load, names
-from configs.schema import PolicyConfig, RunConfig
+from configs.schema import PolicyConfig
 from eval.records.run_folders import policy_name
-from oxygen.presets.policies import completed, is_a_place, of_checkpoint, trained_tasks
+from oxygen.presets.policies import completed, is_a_place, of_checkpoint
 from oxygen.weights import fetch
 from oxygen.weights.card import CARD
 
 ENTRY_POINTS = "oxygen_eval.policies"
 """Entry-point group of policies of other packages: policy name to class."""
-
-_A_URL = ("ws://", "wss://")
 
 
 def read_policy(name: str, kwargs: Mapping[str, Any] | None = None) -> PolicyConfig:
@@ -33,31 +31,33 @@ def read_policy(name: str, kwargs: Mapping[str, Any] | None = None) -> PolicyCon
     Raises:
         UsageError: The policy does not exist, its card is invalid, or its model has changed.
     """
-    own = _custom(name)
-    if own is not None:
-        return own.model_copy(update={"kwargs": dict(kwargs or {})})
-    preset = of_checkpoint(name) if is_a_place(name) else _preset(name)
+    policy = _of_code(name)
+    if policy is not None:
+        return policy.model_copy(update={"kwargs": dict(kwargs or {})})
+    policy = of_checkpoint(name) if is_a_place(name) else _preset(name)
     if kwargs:
-        preset = _with_kwargs(preset, kwargs)
-    return completed(preset)
+        if policy.kind not in ("python", "websocket"):
+            given = " ".join(f"{key}={value}" for key, value in kwargs.items())
+            raise UsageError(
+                f"--policy-kwargs {given} is for a class or a server; {policy.name} is of kind "
+                f"{policy.kind}, so leave it out"
+            )
+        policy = policy.model_copy(update={"kwargs": {**policy.kwargs, **kwargs}})
+    return completed(policy)
 
 
-def _custom(name: str) -> PolicyConfig | None:
+def _of_code(name: str) -> PolicyConfig | None:
     """A policy that is a server, a class or an entry point; None for other names."""
-    if name.startswith(_A_URL):
-        return _of_target(name, "websocket")
-    if ":" in name and "://" not in name:
-        return _of_target(name, "python")
+    is_server = name.startswith(("ws://", "wss://"))
+    if is_server or (":" in name and "://" not in name):
+        kind = "websocket" if is_server else "python"
+        given = {"name": policy_name(name), "kind": kind, "target": name}
+        return check(PolicyConfig, given, source=f"policy {name!r}")
     if name not in names(PolicyConfig):
         for point in entry_points(group=ENTRY_POINTS):
             if point.name == name:
                 return PolicyConfig(name=name, kind="python", target=point.value)
     return None
-
-
-def _of_target(name: str, kind: str) -> PolicyConfig:
-    given = {"name": policy_name(name), "kind": kind, "target": name}
-    return check(PolicyConfig, given, source=f"policy {name!r}")
 
 
 def _preset(name: str) -> PolicyConfig:
@@ -66,63 +66,6 @@ def _preset(name: str) -> PolicyConfig:
         remedy = "Or give a YAML file, a checkpoint's folder, a class (module:Class) or a server (ws://…)."
         raise unknown("policy", name, known, remedy=remedy)
     return load(PolicyConfig, name)
-
-
-def _with_kwargs(preset: PolicyConfig, kwargs: Mapping[str, Any]) -> PolicyConfig:
-    if preset.kind not in ("python", "websocket"):
-        given = " ".join(f"{key}={value}" for key, value in kwargs.items())
-        raise UsageError(
-            f"--policy-kwargs {given} is for a class or a server; {preset.name} is of kind {preset.kind}, "
-            "so leave it out"
-        )
-    return preset.model_copy(update={"kwargs": {**preset.kwargs, **kwargs}})
-
-
-_DEFAULT_TASKS = ("narration", "memory")
-"""Default language tasks of scripted policies and random weights."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RequestedTexts:
-    """The language tasks of a run.
-
-    Attributes:
-        names: Names of presets, or YAML files.
-        remark: One line about them for the user, or None.
-    """
-
-    names: tuple[str, ...]
-    remark: str | None = None
-
-
-def requested_texts(policy: PolicyConfig, config: RunConfig) -> RequestedTexts:
-    """The language tasks of a run. Default: those the policy was trained on."""
-    requested = config.language_tasks
-    if policy.kind in ("python", "websocket"):
-        return RequestedTexts(names=() if requested is None else requested)
-    if policy.weights is None or config.random_weights:
-        return RequestedTexts(names=_DEFAULT_TASKS if requested is None else requested)
-    trained = policy.language_tasks or {}
-    if policy.adapter is not None and policy.language_tasks is None:
-        remark = "The adapter has no card that names its texts: choose them with --language-tasks."
-        return RequestedTexts(names=requested or (), remark=None if requested else remark)
-    if requested is not None:
-        noise = f"{policy.name} was not trained on texts: they will be noise, useful only as a load."
-        return RequestedTexts(names=requested, remark=noise if requested and not trained else None)
-    names = trained_tasks(policy)
-    return RequestedTexts(names=names, remark=_remark(policy.name, set(trained) - set(names), trained))
-
-
-def _remark(policy: str, missing: Set[str], trained: Mapping[str, str]) -> str | None:
-    if not trained:
-        return (
-            f"{policy} was not trained on texts, so none are requested; "
-            f"--language-tasks {' '.join(_DEFAULT_TASKS)} requests noise, as a load."
-        )
-    if missing:
-        tasks = ", ".join(sorted(missing))
-        return f"{policy} was also trained on {tasks}: name its file with --language-tasks."
-    return None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

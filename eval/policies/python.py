@@ -1,27 +1,38 @@
-"""Policies from Python classes: with openpi's two methods, or with this project's contract."""
+"""Policies from Python classes, with openpi's two methods or this project's contract; their time limit."""
 
 import contextlib
 import dataclasses
+import functools
 import importlib.util
 import inspect
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import FrameType, ModuleType
+from typing import Any, cast
 
 from configs.errors import UsageError, unknown
 from configs.feedback import FeedbackByTask
 from configs.interface import Interface
-from configs.schema import read_feedback
-from eval.policies.base import LoadedPolicy, Policy, SingleRowBatch
+from configs.schema import PolicyConfig, read_feedback
+from eval.policies.base import BatchPolicy, LoadedPolicy, Policy, SingleRowBatch
 from eval.policies.openpi import OpenpiPolicy, assumption, named, opened
 from oxygen.robots.openpi_keys import ASSUMED, OpenpiKeys, keys_for, keys_of
-from sim_envs.suite import load_object
+from sim_envs.suite import Suite, load_object
+from sim_envs.world import World
 
 _CONTRACT = ("act", "complete", "reset", "finish", "interface")
 _OPENPI = ("infer", "reset")
+
+QUERY_TIMEOUT_S = 600.0
+"""Default time limit: a class may compile in its first query."""
+_TIMED = ("reset", "act", "complete", "finish")
+_REPEAT_S = 1.0
+"""Interval at which the exception is raised again where it was swallowed."""
+_LONGEST_S = 1_000_000
 
 
 def open_python(target: str, kwargs: Mapping[str, Any], *, worlds: int = 1) -> LoadedPolicy:
@@ -184,3 +195,76 @@ def _in_one_line(what: str) -> Iterator[None]:
         where = traceback.extract_tb(error.__traceback__)[-1]
         message = f"{type(error).__name__}: {error}"
         raise UsageError(f"{what}: {message} ({Path(where.filename).name}, line {where.lineno})") from error
+
+
+class QueryTimeoutError(RuntimeError):
+    """A policy did not answer in time."""
+
+
+def query_limit_s(policy: PolicyConfig, given: float | None) -> float | None:
+    """The time limit of a query, seconds; None if the policy is not a Python class.
+
+    Raises:
+        UsageError: One is given for another policy, or is out of range.
+    """
+    is_class = policy.kind == "python"
+    if given is None:
+        return QUERY_TIMEOUT_S if is_class else None
+    if not 0 < given <= _LONGEST_S:
+        raise UsageError(f"--query-timeout is {given:g}: give seconds, above 0 to {_LONGEST_S}")
+    if not is_class:
+        raise UsageError(
+            f"--query-timeout {given:g} is for a Python class, not {policy.name}; leave it out (a "
+            "server's limit is --policy-kwargs timeout_s)"
+        )
+    return given
+
+
+def limited(policy: LoadedPolicy, seconds: float | None) -> LoadedPolicy:
+    """The policy with a time limit on each call; None for no limit.
+
+    A call that exceeds it raises QueryTimeoutError as soon as it executes Python, in the main thread only.
+    """
+
+    if seconds is None:
+        return policy
+
+    def in_world(suite: Suite, world: World) -> Policy:
+        return cast("Policy", WithTimeout(policy.in_world(suite, world), seconds))
+
+    groups = [cast("BatchPolicy", WithTimeout(group, seconds)) for group in policy.groups]
+    return dataclasses.replace(policy, in_world=in_world, groups=groups)
+
+
+class WithTimeout:
+    """A policy with a time limit on its methods."""
+
+    def __init__(self, policy: Policy | BatchPolicy, seconds: float) -> None:
+        self._policy = policy
+        self._seconds = seconds
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._policy, name)
+        return found if name not in _TIMED else functools.partial(self._call, found)
+
+    def _call(self, method: Callable[..., Any], *arguments: Any) -> Any:
+        with _time_limit(self._seconds):
+            return method(*arguments)
+
+
+@contextlib.contextmanager
+def _time_limit(seconds: float) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def expire(_number: int, _frame: FrameType | None) -> None:
+        raise QueryTimeoutError(f"the policy has not answered a query within {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, expire)
+    signal.setitimer(signal.ITIMER_REAL, seconds, _REPEAT_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -10,11 +10,13 @@ from configs.errors import UsageError
 from configs.interface import Interface
 from configs.language_task import LanguageTaskConfig
 from configs.schema import PolicyConfig, RunConfig
+from eval.metrics.language import HEADLINES, ORACLE, true_text
 from eval.policies.base import LoadedPolicy
-from eval.policies.oracle import Oracle
-from oxygen.policy.reply import EpisodeEnd, Reply
+from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest
+from oxygen.presets.language_tasks import language_task
 from sim_envs.scripted.policy import HORIZON, Noop, Random, ScriptedPolicy
 from sim_envs.suite import Suite
+from sim_envs.truth.wording import WORDINGS
 from sim_envs.world import EpisodeKey, Observation, World
 
 
@@ -58,6 +60,52 @@ def scripted_policy(kind: str, suite: Suite, world: World, noise: float = 0.0) -
     if expert is None:
         raise UsageError(f"suite {suite.protocol.name} has no expert; choose another policy, such as noop")
     return expert
+
+
+class Oracle:
+    """Writes the texts of `narration`, `memory` and `textual_memory`, each within the query that requests it.
+
+    Other language tasks have no ground truth and get no text. The wording is a function of the episode key.
+    """
+
+    def __init__(self, tasks: Sequence[LanguageTaskConfig], world: World) -> None:
+        self._tasks = [language_task(task) for task in tasks if task.name in HEADLINES]
+        self._world = world
+        self._wording = self._query = self._request = 0
+
+    def reset(self, key: EpisodeKey) -> None:
+        """Start an episode."""
+        self._wording = key.digest() % WORDINGS
+        self._query = self._request = 0
+
+    def write(self) -> tuple[tuple[TextRequest, ...], tuple[Text, ...]]:
+        """The texts of the next query, as requested and as finished."""
+        due = [task.name for task in self._tasks for _ in task.arrivals.due(0, self._query)]
+        truth = self._world.truth() if due else None
+        texts = [] if truth is None else [(task, true_text(task, truth, self._wording)) for task in due]
+        finished = []
+        for task, text in texts:
+            if text is None:
+                continue
+            finished.append(
+                Text(
+                    task=task,
+                    request_id=self._request,
+                    requested_query=self._query,
+                    finished_query=self._query,
+                    text=text,
+                    tokens=0,
+                    reason=ORACLE,
+                    latency_ms=0.0,
+                )
+            )
+            self._request += 1
+        self._query += 1
+        requested = tuple(
+            TextRequest(task=text.task, request_id=text.request_id, query=text.requested_query)
+            for text in finished
+        )
+        return requested, tuple(finished)
 
 
 class Scripted:

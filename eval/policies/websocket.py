@@ -7,21 +7,25 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
 from websockets.exceptions import InvalidURI
 from websockets.uri import parse_uri
 
 from configs.errors import UsageError, unknown
+from configs.interface import Camera
 from configs.schema import Mode, read_feedback
+from configs.validation import invalid
 from eval.policies.base import LoadedPolicy, PolicyLostError
 from eval.policies.openpi import assumption, named, opened
 from eval.policies.oxygen_release import OxygenReleasePolicy, is_oxygen_release, read_release
 from eval.policies.oxygen_server import EXTENSION, OxygenServerPolicy, read_declared
 from eval.policies.remote import PolicyClient, RemotePolicy
-from eval.policies.roboarena import RoboArenaPolicy, is_roboarena, read_roboarena
 from oxygen.robots.openpi_keys import ASSUMED, ROBOTS, OpenpiKeys, keys_of
+from sim_envs.world import EpisodeKey, Observation
 
 _DAY_S = 86400
 _CHARGES = ("round_trip", "server")
+_ROBOARENA_ACTIONS = {"joint_velocity": "droid", "joint_position": "droid_jointpos"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -132,8 +136,11 @@ def _policy_of(
         _refuse_other_embodiment(options, declared.keys.robot, f"{url} declares its interface")
         declared.check(url, modes, worlds)
         return OxygenServerPolicy(client, named(declared.keys, url, declared.horizon), declared), None, {}
-    if is_roboarena(metadata):
-        roboarena = read_roboarena(metadata, url)
+    if metadata.keys() >= {"action_space", "n_external_cameras"}:
+        try:
+            roboarena = TypeAdapter(RoboArenaMetadata).validate_python(dict(metadata))
+        except ValidationError as error:
+            raise invalid(error, f"metadata of {url}") from error
         why = f"{url} is a RoboArena server, which is for DROID"
         _refuse_other_embodiment(options, roboarena.keys.robot, why)
         policy = RoboArenaPolicy(client, named(roboarena.keys, url, metadata.get("horizon")), roboarena)
@@ -168,3 +175,75 @@ def _options(kwargs: Mapping[str, Any]) -> ServerOptions:
         if name not in fields:
             raise unknown("argument of a policy server", name, fields)
     return ServerOptions(**kwargs)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RoboArenaMetadata:
+    """The metadata of a RoboArena server (`PolicyServerConfig` of robo-arena/roboarena), with its defaults.
+
+    Attributes:
+        action_space: Its action space, such as `joint_position`.
+        n_external_cameras: Number of exterior cameras, numbered from 0.
+        image_resolution: Height and width of the images; None for the camera's own.
+        needs_wrist_camera: Whether it needs the wrist camera.
+        needs_stereo_camera: Whether it needs the right image of each camera, too.
+        needs_session_id: Whether it needs a name of the episode in every request.
+    """
+
+    action_space: str
+    n_external_cameras: int
+    image_resolution: tuple[int, int] | None = (224, 224)
+    needs_wrist_camera: bool = True
+    needs_stereo_camera: bool = False
+    needs_session_id: bool = False
+
+    @property
+    def keys(self) -> OpenpiKeys:
+        """The keys of its requests, and its interface.
+
+        Raises:
+            UsageError: The actions are not joint positions or velocities, or there is no camera.
+        """
+        if self.action_space not in _ROBOARENA_ACTIONS:
+            what, remedy = "action space of a RoboArena server:", "DROID's suites take no others."
+            raise unknown(what, self.action_space, _ROBOARENA_ACTIONS, remedy=remedy)
+        keys = keys_of(_ROBOARENA_ACTIONS[self.action_space])
+        cameras = tuple(Camera(name=name) for name in self._images.values())
+        observation = dataclasses.replace(keys.interface.observation, cameras=cameras)
+        return dataclasses.replace(
+            keys,
+            interface=dataclasses.replace(keys.interface, observation=observation),
+            images=self._images,
+            image_size=self.image_resolution,
+        )
+
+    @property
+    def _images(self) -> Mapping[str, str]:
+        """Key to camera. DROID numbers its exterior cameras from 1."""
+        sides = ("left", "right") if self.needs_stereo_camera else ("left",)
+        exterior = {
+            f"observation/exterior_image_{number}_{side}": f"exterior_image_{number + 1}_{side}"
+            for number in range(self.n_external_cameras)
+            for side in sides
+        }
+        wrist = {f"observation/wrist_image_{side}": f"wrist_image_{side}" for side in sides}
+        return exterior | wrist if self.needs_wrist_camera else exterior
+
+
+class RoboArenaPolicy(RemotePolicy):
+    """A policy behind a RoboArena server. Sends a reset with every episode, and session ids if needed."""
+
+    def __init__(self, client: PolicyClient, keys: OpenpiKeys, metadata: RoboArenaMetadata) -> None:
+        super().__init__(client, keys)
+        self._needs_session_id = metadata.needs_session_id
+        self._session: dict[str, Any] = {}
+
+    def reset(self, key: EpisodeKey) -> None:
+        """Connect if necessary, and reset the policy."""
+        super().reset(key)
+        self._session = {"session_id": str(key)} if self._needs_session_id else {}
+        self.client.notify_server({"endpoint": "reset", **self._session})
+
+    def query(self, observation: Observation) -> dict[str, Any]:
+        """The observation, to endpoint `infer`."""
+        return {**super().query(observation), "endpoint": "infer", **self._session}

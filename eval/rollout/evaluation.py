@@ -11,8 +11,8 @@ from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.metrics.success import Results, summarize
 from eval.policies.base import PolicyLostError
+from eval.policies.python import limited, query_limit_s
 from eval.policies.resolved import resolve_policy
-from eval.policies.time_limit import limited, query_limit_s
 from eval.records.json_files import write_json
 from eval.records.run_folders import Run, begin, locked_run, new_run, past_attempts
 from eval.records.schema import EpisodeResult, Outcome
@@ -81,7 +81,7 @@ def run_evaluation(
         check_expert(plans[0])
     if resolved.policy.kind == "oxygen":  # before it is loaded
         check_feedback(configs, resolved.feedback, policy=name)
-    limit_s = query_limit_s(resolved, query_timeout_s)
+    limit_s = query_limit_s(resolved.policy, query_timeout_s)
     _check_playable(plans, policy=name, interface=resolved.interface, horizon=resolved.horizon)
     for config, plan in zip(configs, plans, strict=True):
         check_overlap(plan, config.overlap, policy=name, guidable=resolved.policy.kind == "oxygen")

@@ -84,7 +84,7 @@ def describe_run(
         "random_weights": preset.kind == "oxygen" and (config.random_weights or not preset.weights),
         "assets": next(iter(protocol.values()))["assets"],
         "n_planned": len(plan.keys),
-        "config": config.model_copy(update={"language_tasks": resolved.texts.names}).model_dump(mode="json"),
+        "config": config.model_copy(update={"language_tasks": resolved.task_names}).model_dump(mode="json"),
         "protocol": protocol,
         "protocol_hash": protocol_hash(protocol),
         "suite_hashes": {name: suite_hash(description) for name, description in protocol.items()},

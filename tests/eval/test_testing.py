@@ -5,8 +5,7 @@ import pytest
 
 from configs.errors import UsageError
 from configs.schema import PolicyConfig, RunConfig
-from eval.policies.opening import open_policies
-from eval.policies.resolved import resolve_policy
+from eval.policies.resolved import open_policies, resolve_policy
 from eval.policies.scripted import open_scripted
 from eval.testing import check_policy
 from sim_envs.fake import FakeWorld

@@ -9,8 +9,7 @@ from configs.cli import format_option
 from configs.errors import UsageError, unknown
 from configs.schema import RunConfig
 from eval.policies.base import LoadedPolicy
-from eval.policies.opening import open_policies
-from eval.policies.resolved import ResolvedPolicy
+from eval.policies.resolved import ResolvedPolicy, open_policies
 from eval.policies.serving import served
 from eval.records.schema import EpisodeResult
 from eval.rollout.episode import EpisodeJob, EpisodePlayer, WorldCache, lost_record, run_episode
@@ -43,7 +42,7 @@ class Executor(Protocol):
     def open_policies(
         self, resolved: ResolvedPolicy, variants: Sequence[RunConfig], notify: Callable[[str], None]
     ) -> list[LoadedPolicy]:
-        """Load the policy of each variant; see `eval.policies.opening.open_policies`."""
+        """Load the policy of each variant; see `eval.policies.resolved.open_policies`."""
 
     def play(self, variants: Variants, jobs: Jobs, interrupts: DeferredSignals, on_begin: OnBegin) -> Played:
         """Run the episodes; yields each when it has ended and its query log and video are on disk.

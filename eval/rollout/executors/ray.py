@@ -18,8 +18,7 @@ from ray.exceptions import RayError, RayTaskError
 from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.policies.base import LoadedPolicy
-from eval.policies.opening import open_policies
-from eval.policies.resolved import ResolvedPolicy
+from eval.policies.resolved import ResolvedPolicy, open_policies
 from eval.policies.serving import PolicySource
 from eval.rollout.episode import EpisodeJob, EpisodePlayer, lost_record
 from eval.rollout.executors.executor import Jobs, OnBegin, Played, Variants, queue_of

@@ -11,9 +11,8 @@ from configs.language_task import LanguageTaskConfig
 from configs.load import check, load
 from configs.schema import PolicyConfig, RunConfig
 from eval.metrics.language import HEADLINES, ORACLE, EpisodeGrader
-from eval.policies.opening import open_policies
-from eval.policies.oracle import Oracle
-from eval.policies.resolved import resolve_policy
+from eval.policies.resolved import open_policies, resolve_policy
+from eval.policies.scripted import Oracle
 from eval.records.query_logs import QueryRecord
 from eval.records.schema import Outcome, RunFolder
 from eval.rollout.plan import TaskPlan

@@ -11,8 +11,7 @@ from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.policies.base import Policy
 from eval.policies.engine import EnginePolicy
-from eval.policies.opening import open_policies
-from eval.policies.resolved import resolve_policy
+from eval.policies.resolved import open_policies, resolve_policy
 from eval.rollout.plan import EpisodePlan, TaskPlan, check_playable
 from oxygen.model import params
 from oxygen.model.config import TINY
@@ -181,7 +180,7 @@ def test_policies_for_libero_mean_by_their_numbers_what_libero_does(name):
     ],
 )
 def test_a_policy_is_asked_for_what_it_has_learnt_and_random_weights_for_a_load(options, names):
-    assert resolve_policy(RunConfig(**options)).texts.names == names
+    assert resolve_policy(RunConfig(**options)).task_names == names
 
 
 def test_what_is_to_be_known_of_the_texts_is_told_where_a_mode_speaks():

@@ -10,8 +10,7 @@ import pytest
 from configs.errors import UsageError
 from configs.schema import RunConfig, VariantsConfig
 from eval.policies.engine import EnginePolicy
-from eval.policies.opening import open_policies
-from eval.policies.resolved import resolve_policy
+from eval.policies.resolved import open_policies, resolve_policy
 from eval.records import run_folders
 from eval.records.reader import find_runs
 from eval.records.run_folders import Run, find_unfinished, locked_run, new_run

@@ -72,7 +72,7 @@ def test_an_untrained_language_task_is_refused(folder):
 def test_its_trained_language_tasks_are_the_default(folder, mode):
     resolved = resolve_policy(RunConfig(mode=mode, policy=str(folder)))
     assert [task.name for task in resolved.tasks] == ["narration"]
-    assert resolved.texts.remark is None
+    assert resolved.remark is None
 
 
 def rewritten(folder, target, **changes):
@@ -87,18 +87,18 @@ def test_a_task_without_a_preset_is_not_a_default(folder, tmp_path):
     learnt = {"narration": "Tell: ", "poem": "Rhyme: "}
     resolved = resolve_policy(RunConfig(policy=rewritten(folder, tmp_path, language_tasks=learnt)))
     assert resolved.tasks == ()
-    assert "narration, poem: name its file with --language-tasks" in resolved.texts.remark
+    assert "narration, poem: name its file with --language-tasks" in resolved.remark
 
 
 def test_a_policy_without_texts_decodes_them_only_as_a_load(folder, tmp_path):
     silent = rewritten(folder, tmp_path, language_tasks={})
     resolved = resolve_policy(RunConfig(policy=silent))
     assert resolved.tasks == ()
-    assert "was not trained on texts, so none are requested; --language-tasks" in resolved.texts.remark
+    assert "was not trained on texts, so none are requested; --language-tasks" in resolved.remark
     loaded = resolve_policy(RunConfig(policy=silent, language_tasks=("memory",)))
     assert [task.name for task in loaded.tasks] == ["memory"]
-    assert "will be noise" in loaded.texts.remark
-    assert resolve_policy(RunConfig(policy=silent, language_tasks=())).texts.remark is None
+    assert "will be noise" in loaded.remark
+    assert resolve_policy(RunConfig(policy=silent, language_tasks=())).remark is None
 
 
 def test_a_task_with_another_prompt_is_refused(folder, tmp_path):
