@@ -203,7 +203,7 @@ def check_feedback(configs: Sequence[RunConfig], feedback: FeedbackByTask, *, po
         if not fields:
             raise UsageError(
                 f"--feedback {source}: policy {policy!r} was not trained with texts in its prompt; leave it "
-                "out, or choose a policy that was, such as tiny_memory"
+                "out, or train one: docs/memory.md"
             )
         if kind in ("own", "truth-delayed") and modes == {"actions"}:
             raise UsageError(

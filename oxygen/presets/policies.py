@@ -122,8 +122,7 @@ def check_learnt(policy: PolicyConfig, tasks: Sequence[LanguageTaskConfig]) -> N
             fields = " and ".join(each.field for each in task.feedback)
             raise UsageError(
                 f"policy {policy.name!r} was not trained with {fields} in its prompt as language task "
-                f"{task.name!r} declares (`feedback`); leave that out, or choose a policy that was, such as "
-                "tiny_memory"
+                f"{task.name!r} declares (`feedback`); leave that out, or train one: docs/memory.md"
             )
         if policy.language_tasks.get(task.name) != task.prompt:
             learnt = [f"{name} ({prompt!r})" for name, prompt in policy.language_tasks.items()]

@@ -140,7 +140,7 @@ def test_a_world_without_that_truth_is_named():
 @pytest.mark.parametrize(
     ("options", "feedback", "words"),
     [
-        ({"feedback": "own"}, {}, ["--feedback own", "not trained", "tiny_memory"]),
+        ({"feedback": "own"}, {}, ["--feedback own", "not trained", "docs/memory.md"]),
         ({"feedback": "own", "mode": "actions"}, MEMORY, ["mode actions", "--feedback none or truth"]),
         ({"feedback": "frozen:once"}, PLAN, ["'once'", "Memory: TEXT", "Subtask: TEXT"]),
     ],
