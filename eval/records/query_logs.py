@@ -255,7 +255,15 @@ def _parse_truth(record: Mapping[str, Any] | None) -> Truth | None:
     if record is None:
         return None
     narrated, nouns, reached = record["narration"], record.get("nouns"), record.get("textual_memory")
-    done = [CompletedAction(**{**action, "verb": Verb(action["verb"])}) for action in record["done"]]
+    done = [
+        CompletedAction(
+            verb=Verb(action["verb"]),
+            subject=action["subject"],
+            place=action["place"],
+            times=action.get("times", 1),  # older logs have no repetitions
+        )
+        for action in record["done"]
+    ]
     return Truth(
         narration=Narration(**{**narrated, "phase": Phase(narrated["phase"])}),
         memory=Memory(done=tuple(done), facts=frozenset(Fact(**fact) for fact in record["facts"])),

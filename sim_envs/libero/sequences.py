@@ -42,6 +42,8 @@ SEQUENCES: Mapping[str, tuple[tuple[Subgoal, ...], ...]] = {
     "move_the_three_black_bowls_one_plate_to_the_left_by_way_of_the_empty_plate": (
         _bowls((1, 4), (2, 1), (3, 2), (1, 3)),
     ),
+    "count_twice": (_times(2, *_BOWL),),
+    "count_three_times": (_times(3, *_BOWL),),
 }
 """Task to its alternatives, of which one has to be completed; each is a sequence of subgoals."""
 
@@ -113,14 +115,14 @@ class GoalSequence:
         )
 
     @property
-    def counted(self) -> int:
-        """Subgoals that have counted, in the alternative that is farthest."""
-        return self._leading.counted
+    def counted(self) -> Sequence[Subgoal]:
+        """The subgoals that have counted, in the alternative that is farthest."""
+        return self._leading.subgoals[: self._leading.counted]
 
     @property
     def progress(self) -> float:
         """Share of the subgoals that have counted."""
-        return self.counted / len(self._leading.subgoals)
+        return len(self.counted) / len(self._leading.subgoals)
 
     @property
     def next(self) -> Subgoal | None:

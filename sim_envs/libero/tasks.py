@@ -23,9 +23,14 @@ SUITES = ("libero_spatial", "libero_object", "libero_goal", "libero_10", "libero
 MEMORY_SUITE, SHORT_SUITE = "libero_memory", "libero_memory_short"
 """Tasks that need memory, on LIBERO's objects: LIBERO-Mem's in problem files of our own, and short ones."""
 
+_SHORT_TASKS = {
+    "cue": "pick up the marked object and place it in the basket",
+    "count_twice": "lift the black bowl and put it back on the plate twice",
+    "count_three_times": "lift the black bowl and put it back on the plate three times",
+}
 _MEMORY_TASKS = {
-    MEMORY_SUITE: {name: name.replace("_", " ") for name in SEQUENCES},
-    SHORT_SUITE: {"cue": "pick up the marked object and place it in the basket"},
+    MEMORY_SUITE: {name: name.replace("_", " ") for name in SEQUENCES if name not in _SHORT_TASKS},
+    SHORT_SUITE: _SHORT_TASKS,
 }
 """Suite to the instructions of its tasks, by name."""
 

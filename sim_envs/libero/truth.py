@@ -8,8 +8,8 @@ import numpy as np
 
 from sim_envs.libero.experts.scene import Goal
 from sim_envs.libero.names import Names, goal_sentences
-from sim_envs.libero.sequences import GoalSequence
-from sim_envs.truth.ground_truth import ELSEWHERE
+from sim_envs.libero.sequences import GoalSequence, Subgoal
+from sim_envs.truth.ground_truth import ELSEWHERE, CompletedAction, Verb
 from sim_envs.truth.nouns import phrase
 from sim_envs.truth.scene import (
     HAND,
@@ -151,6 +151,23 @@ class LiberoScene(TruthScene):
         """The item whose bounding boxes are nearest to a point."""
         distances = self._hulls.distances(point, self._xpos, self._xmat)
         return min(items, key=lambda item: distances[item.index])
+
+    def completed(self) -> Sequence[CompletedAction] | None:
+        """As in the base class: the subgoals of a sequence that have counted."""
+        if self._sequence is None:
+            return None
+        times: dict[Subgoal, int] = {}
+        for subgoal in self._sequence.counted:  # ordered by when each was last completed
+            times[subgoal] = times.pop(subgoal, 0) + 1
+        return [
+            CompletedAction(
+                verb=Verb.PUT,
+                subject=self._by_name[subgoal[1]].noun,
+                place=self._names.place(subgoal[2]),
+                times=number,
+            )
+            for subgoal, number in times.items()
+        ]
 
     def missing(self) -> list[GoalTarget]:
         """As in the base class; in a sequence, the next subgoal, even if it has to be undone first."""

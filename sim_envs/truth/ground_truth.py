@@ -99,13 +99,17 @@ class CompletedAction:
         verb: The action.
         subject: Noun of the object.
         place: Noun of the place it was moved to; None for verbs that do not move.
+        times: How often, 1 to 9; more than once only in tasks that count.
     """
 
     verb: Verb
     subject: str
     place: str | None = None
+    times: int = 1
 
     def __post_init__(self) -> None:
+        if not 1 <= self.times <= 9:
+            raise ValueError(f"completed {self.times} times: 1 to 9 have words")
         if (self.place is not None) != self.verb.moves:
             raise ValueError(f"{self.verb.value!r} with place {self.place!r}: verbs that move have one")
 

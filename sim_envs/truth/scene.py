@@ -11,7 +11,7 @@ import mujoco
 import numpy as np
 from jaxtyping import Float64, Int32, Int64
 
-from sim_envs.truth.ground_truth import Phase
+from sim_envs.truth.ground_truth import CompletedAction, Phase
 from sim_envs.truth.nouns import Nouns
 from sim_envs.truth.textual_memory import GoalSentences
 
@@ -193,6 +193,10 @@ class TruthScene(abc.ABC):
     def missing(self) -> list[GoalTarget]:
         """The targets of unsatisfied goals."""
         return [target for target in self.targets if not self.satisfied(target)]
+
+    def completed(self) -> Sequence[CompletedAction] | None:
+        """The completed actions of a task that counts them itself; None leaves them to the tracker."""
+        return None
 
     def lifted(self) -> Collection[str]:
         """The objects in `sentences.alike` that the gripper has lifted."""

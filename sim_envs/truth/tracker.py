@@ -296,8 +296,10 @@ class TruthTracker:
         ]
         nouns = {item.noun for item in subjects}
         facts = frozenset(Fact(subject=item.noun, state=self._state(item)) for item in subjects)
-        done = tuple(action for action in self._done.values() if action.subject in nouns)
-        memory = Memory(done=done, facts=facts)
+        done = self._scene.completed()
+        if done is None:
+            done = [action for action in self._done.values() if action.subject in nouns]
+        memory = Memory(done=tuple(done), facts=facts)
         return Truth(
             narration=self._steady.value,
             memory=memory,

@@ -60,6 +60,7 @@ _ACTIONS: Mapping[Verb, Sequence[str]] = {
     Verb.TURNED_ON: ("turned on the {subject}", "switched on the {subject}", "turned on {subject}"),
     Verb.TURNED_OFF: ("turned off the {subject}", "switched off the {subject}", "turned off {subject}"),
 }
+_TIMES = ("twice", *(f"{n} times" for n in ("three", "four", "five", "six", "seven", "eight", "nine")))
 _FACTS = ("the {subject} is {state}", "{subject} is {state}", "{subject} {state}")
 _NOTHING_DONE = ("nothing done yet", "no step done yet", "nothing done")
 _SEPARATOR = "; "
@@ -112,6 +113,7 @@ def remember(memory: Memory, wording: int = 0, nouns: Nouns | None = None) -> st
         _ACTIONS[action.verb][which].format(
             subject=action.subject, where=action.place and nouns.phrase(action.place)
         )
+        + (f" {_TIMES[action.times - 2]}" if action.times > 1 else "")
         for action in memory.done
     ]
     news = memory.facts - frozenset(resulting_facts(memory.done, nouns).values())
@@ -136,12 +138,15 @@ def parse_memory(text: str, nouns: Nouns | None = None) -> Memory | None:
 
 def _read_piece(piece: str, nouns: Nouns) -> CompletedAction | Fact | None:
     """Parse one part of a memory; None if it matches no wording."""
+    number = next((index for index, times in enumerate(_TIMES) if piece.endswith(f" {times}")), None)
+    action = piece if number is None else piece.removesuffix(f" {_TIMES[number]}")
     for verb, pattern in _ACTION_PATTERNS:
-        if match := pattern.fullmatch(piece):
+        if match := pattern.fullmatch(action):
             subject, place = match["subject"], nouns.phrases.get(match.groupdict().get("where", ""))
             subjects = nouns.movable if verb.moves else nouns.parts
             if subject in subjects and (place is not None) == verb.moves:
-                return CompletedAction(verb=verb, subject=subject, place=place)
+                times = 1 if number is None else number + 2
+                return CompletedAction(verb=verb, subject=subject, place=place, times=times)
     for pattern in _FACT_PATTERNS:
         if match := pattern.fullmatch(piece):
             subject, state = match["subject"], match["state"]

@@ -27,7 +27,7 @@ def test_suites_of_libero_have_the_published_protocol():
         "libero_10": 520,
         "libero_90": 400,
         "libero_memory": 1000,
-        "libero_memory_short": 300,
+        "libero_memory_short": 500,
     }
     for suite in suites:
         assert (suite.settle_steps, suite.trials_per_task, suite.control_hz) == (10, 50, 20)

@@ -55,7 +55,11 @@ def narrations(draw: st.DrawFn) -> Narration:
 
 def completed_actions() -> st.SearchStrategy[CompletedAction]:
     moving = st.builds(
-        CompletedAction, verb=st.sampled_from([Verb.PUT, Verb.PUSHED]), subject=_THINGS, place=_PLACES
+        CompletedAction,
+        verb=st.sampled_from([Verb.PUT, Verb.PUSHED]),
+        subject=_THINGS,
+        place=_PLACES,
+        times=st.integers(1, 9),
     )
     opening = st.builds(
         CompletedAction, verb=st.sampled_from([Verb.OPENED, Verb.CLOSED]), subject=st.sampled_from(_OPENABLE)
