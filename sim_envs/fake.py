@@ -24,11 +24,13 @@ class FakeWorld:
 
     Attributes:
         success_at: Control steps after which the task is solved; never if None.
+        lost_at: Control steps after which the task can no longer be solved; never if None.
         fails_at: Control steps after which the simulator raises; never if None.
         image_size: Height and width of images, pixels.
     """
 
     success_at: int | None = None
+    lost_at: int | None = None
     fails_at: int | None = None
     image_size: int = 8
     language: str = "put the black bowl on the plate"
@@ -52,10 +54,10 @@ class FakeWorld:
                 raise RuntimeError(f"the fake simulator fails at step {self.steps}, as configured")
             self._state[:7] += action
             path.append(self._state[:3].copy())
-            if self.steps == self.success_at:
+            if self.steps in (self.success_at, self.lost_at):
                 break
-        success = len(path) > 1 and self.steps == self.success_at
-        return AdvanceResult(steps=len(path) - 1, success=success, end_effector=np.array(path))
+        success, failed = (len(path) > 1 and self.steps == at for at in (self.success_at, self.lost_at))
+        return AdvanceResult(steps=len(path) - 1, success=success, failed=failed, end_effector=np.array(path))
 
     def observe(self) -> Observation:
         """Two uniform images whose grey level changes with time."""

@@ -118,15 +118,16 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
         return self._observe(), self._info(is_success=False) | {"init_id": init_id, "seed": episode_seed}
 
     def step(self, action: np.ndarray) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Take one control step; the reward is 1 at success, else 0.
+        """Take one control step; the reward is 1 at success, else 0. An episode that has failed terminates.
 
         Raises:
             ValueError: The action has the wrong shape or is not finite; nothing was run.
         """
-        success = self.world.advance(np.asarray(action, np.float64)[None]).success
+        result = self.world.advance(np.asarray(action, np.float64)[None])
+        success, terminated = result.success, result.success or result.failed
         self._steps += 1
-        truncated = self._truncates and not success and self._steps >= self._max_episode_steps
-        return self._observe(), float(success), success, truncated, self._info(is_success=success)
+        truncated = self._truncates and not terminated and self._steps >= self._max_episode_steps
+        return self._observe(), float(success), terminated, truncated, self._info(is_success=success)
 
     def render(self) -> UInt8[np.ndarray, "height width 3"] | None:
         """The image of the last step; None without a render mode or before the first episode."""

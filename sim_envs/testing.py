@@ -142,14 +142,14 @@ class _EpisodePlayer:
         for start in range(0, len(actions), chunk):
             given = actions[start : start + chunk]
             outcome = self.advance(given)
-            assert outcome.success or outcome.steps == len(given), (
-                f"advance stopped after {outcome.steps} of {len(given)} actions without success"
+            assert outcome.success or outcome.failed or outcome.steps == len(given), (
+                f"advance stopped after {outcome.steps} of {len(given)} actions without success or failure"
             )
             path = outcome.end_effector
             assert path is None or (path.shape == (outcome.steps + 1, 3) and np.isfinite(path).all()), (
                 f"end_effector is {list(path.shape)}, but must be finite [{outcome.steps + 1}, 3]"
             )
-            if outcome.success:
+            if outcome.success or outcome.failed:
                 break
         return [first, self.world.observe()]
 

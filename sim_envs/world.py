@@ -65,14 +65,16 @@ class AdvanceResult:
     """Result of executing a sequence of actions.
 
     Attributes:
-        steps: Control steps taken; fewer than the actions given if the task was solved before the last.
+        steps: Control steps taken; fewer than the actions given if the episode ended before the last.
         success: Whether the task's goal held after the last step.
+        failed: Whether the task can no longer be solved, which also ends the episode.
         end_effector: Position (m) before the first action and after each that was taken; None in worlds
             without one end effector, or in which it is not known.
     """
 
     steps: int
     success: bool
+    failed: bool = False
     end_effector: Float64[np.ndarray, "position 3"] | None = dataclasses.field(default=None, compare=False)
 
 

@@ -25,10 +25,17 @@ MODE_COLOURS: Mapping[str, Rgb] = {
 OUTCOME_COLOURS: Mapping[str, Rgb] = {
     "success": (88, 204, 144),
     "timeout": (240, 178, 92),
+    "failure": (242, 148, 98),
     "invalid_action": (240, 132, 200),
     "error": (242, 104, 98),
 }
-OUTCOME_SIGNS: Mapping[str, str] = {"success": "✓", "timeout": "◔", "invalid_action": "✕", "error": "✕"}
+OUTCOME_SIGNS: Mapping[str, str] = {
+    "success": "✓",
+    "timeout": "◔",
+    "failure": "✕",
+    "invalid_action": "✕",
+    "error": "✕",
+}
 
 MARKS: Mapping[Mark, tuple[str, Rgb]] = {
     "right": ("✓", (88, 204, 144)),

@@ -94,6 +94,7 @@ class QueryRecord:
         observation: The policy's input.
         pictures: Images between queries, for the video.
         success: Whether the task was solved afterwards.
+        failed: Whether it could no longer be solved afterwards.
         progress: Fraction of the task's criteria met afterwards.
     """
 
@@ -125,6 +126,7 @@ class QueryRecord:
     observation: Observation = _NO_OBSERVATION
     pictures: Sequence[Snapshot] = ()
     success: bool = False
+    failed: bool = False
     progress: float = 0.0
 
     @property

@@ -30,6 +30,8 @@ class Outcome(enum.StrEnum):
 
     SUCCESS = "success"
     TIMEOUT = "timeout"
+    FAILURE = "failure"
+    """The task can no longer be solved, by the world's judgement: an object lifted once too often."""
     INVALID_ACTION = "invalid_action"
     """The actions could not be executed, or physics diverged under them: a failure of the policy."""
     ERROR = "error"

@@ -97,7 +97,7 @@ def run_episode(
     """
     recorder = EpisodeRecorder(run.folder, task, key, run.config)
     try:
-        success = False
+        outcome = Outcome.TIMEOUT
         world, instruction = worlds.of(task), task.instruction(key)
         interrupts.check()
         acting = policy.in_world(task.suite, world)
@@ -119,10 +119,11 @@ def run_episode(
         )
         for query in queries:
             recorder.add(query)
-            success = query.success
+            if query.success or query.failed:
+                outcome = Outcome.SUCCESS if query.success else Outcome.FAILURE
             interrupts.check()
         recorder.add_episode_end(acting.finish())
-        return recorder.result(Outcome.SUCCESS if success else Outcome.TIMEOUT)
+        return recorder.result(outcome)
     except (PolicyLostError, *fatal):
         recorder.abandon()
         raise

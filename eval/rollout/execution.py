@@ -25,6 +25,7 @@ class Execution:
 
     Attributes:
         success: Whether the task is solved.
+        failed: Whether it can no longer be solved.
         spans: The executed spans of actions.
         actions: The executed actions.
         end_effector: Its position (m) before the first of them and after each; empty if not known.
@@ -57,13 +58,18 @@ class Execution:
         self._last: np.ndarray | None = None
         self.truths: dict[int, Truth | None] = {}
         self._picture_due = 0
-        self.success = False
+        self.success = self.failed = False
         self.spans: list[ActionSpan] = []
         self.actions: list[np.ndarray] = []
         self.end_effector: list[np.ndarray] = []
         self.pictures: list[Snapshot] = []
         self.advance_ms = 0.0
         self.blended = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether the world has ended the episode."""
+        return self.success or self.failed
 
     def begin_query(self, observation: Observation, truth: Truth | None) -> None:
         """Reset the records: a query was issued on this observation."""
@@ -94,9 +100,9 @@ class Execution:
         self._chunks[query] = chunk
 
     def run(self) -> None:
-        """Execute all actions that are due, up to success."""
+        """Execute all actions that are due, up to success or failure."""
         timeline = self._timeline
-        while not self.success and (span := timeline.next_span()):
+        while not self.ended and (span := timeline.next_span()):
             if self._picture_steps is not None:
                 if timeline.step >= self._picture_due:  # where no query does, and an action follows
                     camera = self._suite.interface.observation.camera_names[0]
@@ -110,7 +116,7 @@ class Execution:
             actions = self._actions(span)
             advance = self._world.advance(actions)
             timeline.advance(span, advance.steps)
-            self.success = advance.success
+            self.success, self.failed = advance.success, advance.failed
             self.actions.extend(actions[: advance.steps])
             if advance.end_effector is not None:
                 self.end_effector.extend(advance.end_effector[1 if self.end_effector else 0 :])

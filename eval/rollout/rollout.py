@@ -1,4 +1,4 @@
-"""One episode as a stream of queries: observe, ask the policy, act, until success or the step limit."""
+"""One episode as a stream of queries: observe, ask the policy, act, until success, failure or the step limit."""
 
 import dataclasses
 import time
@@ -63,7 +63,7 @@ def rollout(
         world, suite, timeline, watched=not isinstance(clock, PausedClock), picture_steps=picture_steps
     )
     delays = DelayEstimator(clock, key, control_hz=protocol.control_hz)
-    while not (timeline.is_over or execution.success):
+    while not (timeline.is_over or execution.ended):
         timeline.issue()
         rest = timeline.rest
         prefix = delays.prefix(timeline.query, rest) if overlap is Overlap.RTC else None
@@ -131,5 +131,6 @@ def rollout(
             observation=observation,
             pictures=execution.pictures,
             success=execution.success,
+            failed=execution.failed,
             progress=world.progress(),
         )

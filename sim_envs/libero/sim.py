@@ -225,13 +225,14 @@ class LiberoSim(World):
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
         actions = checked_actions(actions, size=ACTION_SIZE)
         arm = self._reset_arm()
-        success, path = False, [self._state[:3].copy()]
+        success, failed, path = False, False, [self._state[:3].copy()]
         for action in actions:
             success = self._control_step(arm, action)
+            failed = self.sequence is not None and self.sequence.overshot
             path.append(self._state[:3].copy())
-            if success:
+            if success or failed:
                 break
-        return AdvanceResult(steps=len(path) - 1, success=success, end_effector=np.array(path))
+        return AdvanceResult(steps=len(path) - 1, success=success, failed=failed, end_effector=np.array(path))
 
     @override
     def observe(self) -> Observation:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from configs.schema import RunConfig
+from eval.metrics.simulated_time import restricted_s
 from eval.policies.base import PolicyLostError
 from eval.records.query_logs import read_queries
 from eval.records.run_folders import Run
@@ -55,6 +56,12 @@ def run(tmp_path, plan, world, policy, video="all", fatal=()):
 class Starving(FakePolicy):
     def act(self, observation):
         raise MemoryError
+
+
+def test_an_episode_ends_as_a_failure_once_the_task_cannot_be_solved(tmp_path, plan):
+    result, _ = run(tmp_path, plan, FakeWorld(success_at=12, lost_at=7), FakePolicy())
+    assert (result.outcome, result.steps) == (Outcome.FAILURE, 7)
+    assert restricted_s(result, {result.key.suite: 14.0}) == 14.0
 
 
 def test_where_memory_ran_out_nothing_is_left_if_the_episode_is_played_elsewhere(tmp_path, plan):
