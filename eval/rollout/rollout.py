@@ -1,4 +1,4 @@
-"""One episode as a stream of queries: observe, ask the policy, act, until success, failure or the step limit."""
+"""One episode as a stream of queries: observe, ask the policy, act, until the world or the limit ends it."""
 
 import dataclasses
 import time
