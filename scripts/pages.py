@@ -93,10 +93,50 @@ def difference(row: Row, other: Row) -> str:
     interval = paired_difference_95(only_other, only_row, len(pairs))
     assert interval is not None, "a finished sweep has graded episodes"
     points = 100 * (only_row - only_other) / len(pairs)
-    found = f"{points:+.0f} points (95 %: {100 * interval.low:+.0f} to {100 * interval.high:+.0f}; "
+    found = f"{points:+.1f} points (95 %: {100 * interval.low:+.1f} to {100 * interval.high:+.1f}; "
     return f"{found}{only_row} and {only_other} of {len(pairs)} episodes solved by one alone)".replace(
         "-", "−"
     )
+
+
+def held(row: Row) -> str:
+    """The share of control steps in which the arm was held for lack of an action."""
+    return f"{row['pc_held']:.0f} %"
+
+
+def rate(row: Row) -> str:
+    """Queries per simulated second."""
+    return f"{row['query_hz']:.2f} Hz"
+
+
+def delay(row: Row) -> str:
+    """Restricted mean time of a cell minus that of `actions`, in the same episodes."""
+    seconds = row["restricted"]["seconds"]
+    low, high = seconds["ci95"]["low"], seconds["ci95"]["high"]
+    return f"{seconds['difference']:+.2f} s ({low:+.2f} to {high:+.2f})".replace("-", "−")
+
+
+def modes_table(record: Record, clock: str) -> str:
+    """Success of every mode on a device with static and drifting objects, and how true its narration is."""
+    motions = {motion: [] for motion in ("static", "drifting at 1.5 cm/s")}
+    for row in record["cells"]:
+        if format_value("clock", row["options"]) == clock:
+            motions[format_value("motion", row["options"])].append(row)
+    header = ["mode", "b (range)", "held", "solved, static", "− `actions`", "solved, drifting", "− `actions`"]
+    lines = []
+    for static, drifting in zip(*motions.values(), strict=True):
+        mode, steps = static["options"]["mode"], static["control_steps"]["b"]
+        k = f", k = {static['options']['tokens_per_frame']}" if mode in ("interleaved", "unified") else ""
+        cells = [f"`{mode}`{k}", f"{steps['median']:g} ({steps['least']}–{steps['most']})"]
+        cells.append(held(static))
+        for row in (static, drifting):
+            judged = row["success"]
+            ends = judged and [f"{end:+.1f}" for end in (judged["difference"], *judged["ci95"])]
+            cells += [str(row["n_success"]), f"{ends[0]} ({ends[1]} to {ends[2]})" if ends else ""]
+        narrated = [row["current"].get("narration") for row in (static, drifting)]
+        cells.append(", ".join(f"{share['pc']:.0f} %" for share in narrated if share))
+        lines.append([cell.replace("-", "−") for cell in cells])
+    return f"\n\n{markdown_table([*header, 'narration true, static, drifting'], lines)}\n\n"
 
 
 def table(record: Record) -> str:
@@ -129,7 +169,23 @@ def _range(steps: Any) -> str:
 
 
 FUNCTIONS = {
-    f.__name__: f for f in (cell, current, difference, legend, marks, motion, percent, seconds, solved, table)
+    f.__name__: f
+    for f in (
+        cell,
+        current,
+        delay,
+        difference,
+        held,
+        legend,
+        marks,
+        modes_table,
+        motion,
+        percent,
+        rate,
+        seconds,
+        solved,
+        table,
+    )
 }
 
 
