@@ -14,6 +14,7 @@ from eval.metrics.noninferiority import Verdict
 from eval.metrics.simulated_time import restricted_times, time_ratio
 from eval.metrics.statistics import MeanDifference, bounds, cluster_bootstrap_95
 from eval.metrics.success import Results
+from eval.records.query_logs import read_queries
 from eval.records.reader import read_episodes, read_identity
 from eval.records.run_folders import Run
 from eval.records.schema import EpisodeResult, Outcome, graded_only
@@ -72,7 +73,7 @@ def summarize_sweep(config: SweepConfig, runs: Sequence[Run], results: Sequence[
         `cells`, each with its options, its results (`current` is the currency of texts; `outcomes` has a
         character per episode, in the order of their keys: 1 if it was solved, 0 if not, - after an error;
         `pc_right_on_delivery` has each language task's headline measure, percent; `texts_per_simulated_s`
-        counts delivered texts), and its verdicts (`identical` if every episode had its queries and its end in
+        counts delivered texts; `prompt_age_steps` is the mean age of texts in prompts), and its verdicts (`identical` if every episode had its queries and its end in
         the same control steps; `only_reference` and `only_cell`, episodes that one of the two solved);
         `varied`, the options in which they differ; and `provenance`.
     """
@@ -113,6 +114,7 @@ def _row(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict[str,
         "device": read_identity(cell.run.folder).clock_device,
         **{name: overall[name] for name in _KEPT},
         "texts_per_simulated_s": _texts_per_second(cell),
+        "prompt_age_steps": _prompt_age_steps(cell),
         "pc_right_on_delivery": {
             task: texts["on_delivery"].get(HEADLINES[task], {}).get("pc")
             for task, texts in overall["texts"].items()
@@ -131,6 +133,18 @@ def _texts_per_second(cell: _Cell) -> float | None:
     seconds = sum(episode.simulated_s or 0.0 for episode in episodes)
     texts = sum(scores.texts for episode in episodes for scores in episode.texts.values())
     return texts / seconds if seconds else None
+
+
+def _prompt_age_steps(cell: _Cell) -> float | None:
+    """Control steps since the observation that a text in a prompt describes, mean over queries with one."""
+    ages = [
+        query.step - text.observed_step
+        for key in (cell.episodes if cell.options["feedback"] is not None else ())
+        for query in read_queries(cell.run.folder, key)
+        for text in query.fed.values()
+        if text.observed_step is not None
+    ]
+    return float(np.mean(ages)) if ages else None
 
 
 def trajectory_signature(episode: EpisodeResult) -> tuple[Any, ...]:
