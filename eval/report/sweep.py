@@ -73,9 +73,10 @@ def summarize_sweep(config: SweepConfig, runs: Sequence[Run], results: Sequence[
         `cells`, each with its options, its results (`current` is the currency of texts; `outcomes` has a
         character per episode, in the order of their keys: 1 if it was solved, 0 if not, - after an error;
         `pc_right_on_delivery` has each language task's headline measure, percent; `texts_per_simulated_s`
-        counts delivered texts; `prompt_age_steps` is the mean age of texts in prompts), and its verdicts (`identical` if every episode had its queries and its end in
-        the same control steps; `only_reference` and `only_cell`, episodes that one of the two solved);
-        `varied`, the options in which they differ; and `provenance`.
+        counts delivered texts; `prompt_age_steps` is the mean age of texts in prompts), and its verdicts
+        (`identical` if every episode had its queries and its end in the same control steps;
+        `only_reference` and `only_cell`, episodes that one of the two solved); `varied`, the options in
+        which they differ; and `provenance`.
     """
     cells = [_cell(run, of) for run, of in zip(runs, results, strict=True)]
     rows = [_row(cell, _reference(cell, cells), config) for cell in cells]
