@@ -1,20 +1,16 @@
-"""How commands end: exit codes, signals, errors as one line."""
+"""How commands end: exit codes, and errors as one line."""
 
 import argparse
-import contextlib
 import errno
 import io
 import os
-import signal
-import socket
 import sys
-import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from types import FrameType
+from collections.abc import Callable
 from typing import NoReturn, TypeGuard
 
 from configs.errors import UsageError, install_command
+from configs.signals import ends_at_once
 
 FAILED = 1
 """Exit code if the output pipe is closed."""
@@ -22,8 +18,6 @@ INPUT_ERROR = 2
 """Exit code for bad input."""
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 + SIGINT, as in shells."""
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _READS_ENVIRONMENT = ("jax._src.config", "jax._src.xla_bridge")
@@ -111,52 +105,3 @@ def jax_does_not_start(error: Exception) -> UsageError:
     names = [name for name in os.environ if name.startswith("JAX_") and name in str(error)]
     given = " and ".join(f"{name}={os.environ[name]}" for name in names) or "its environment variables"
     return UsageError(f"JAX does not start ({error}): correct or unset {given}")
-
-
-@contextlib.contextmanager
-def handle_signals(
-    handler: Callable[[int, FrameType | None], None],
-    *,
-    numbers: Sequence[signal.Signals] = SIGNALS,
-    wakeup: int = -1,
-) -> Iterator[None]:
-    """While entered, SIGINT and SIGTERM go to a handler.
-
-    Args:
-        handler: The handler.
-        numbers: The signals.
-        wakeup: A file descriptor that their numbers are written to; -1 for none.
-    """
-    descriptor = signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
-    handlers = {number: signal.signal(number, handler) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, before in handlers.items():
-            signal.signal(number, before)
-        signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
-
-
-@contextlib.contextmanager
-def ends_at_once() -> Iterator[None]:
-    """While entered, SIGINT and SIGTERM end the process, with 128 plus their number as the exit code.
-
-    Python runs signal handlers between bytecode instructions only, and compiling a model is one instruction
-    of many seconds. So a thread waits for the signals, too. Ignored signals stay ignored.
-    """
-
-    def end(number: int, _: FrameType | None) -> None:
-        os._exit(128 + number)
-
-    def watch() -> None:
-        with waiting:
-            while byte := waiting.recv(1):
-                if byte[0] in SIGNALS:
-                    end(byte[0], None)
-
-    waiting, noting = socket.socketpair()
-    noting.setblocking(False)
-    threading.Thread(target=watch, name="signals", daemon=True).start()
-    heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    with noting, handle_signals(end, numbers=heeded, wakeup=noting.fileno()):
-        yield  # closing `noting` ends the thread

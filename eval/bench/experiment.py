@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 
+from configs.signals import DeferredSignals
 from eval.bench.measurement import Repetitions, measure
 from eval.bench.memory import memory_use
 from eval.bench.model_under_test import ModelUnderTest
@@ -23,7 +24,6 @@ from eval.bench.schedule import max_queries_per_text
 from eval.bench.serving import Bench
 from eval.bench.table import Terminal
 from eval.bench.workloads import BenchConfiguration, Workload
-from eval.rollout.interrupts import DeferredSignals
 from oxygen.serving.scheduler import Mode
 
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from configs.collection import CollectConfig
 from configs.errors import UsageError, pluralize
 from configs.schema import RunConfig
+from configs.signals import DeferredSignals
 from eval.collect.console import CollectionConsole
 from eval.collect.contact_sheet import write_contact_sheet
 from eval.collect.dataset import assemble
@@ -25,7 +26,6 @@ from eval.policies.resolved import open_policies, resolve_policy
 from eval.records import provenance
 from eval.records.json_files import write_json
 from eval.records.schema import Outcome, RunFolder
-from eval.rollout.interrupts import DeferredSignals
 from eval.rollout.plan import check_expert, check_feedback, check_playable, make_plan
 from oxygen.model.compile_cache import use_compile_cache
 from oxygen.presets.policies import weights_sha256

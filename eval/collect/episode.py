@@ -21,12 +21,12 @@ from jaxtyping import Bool, Float64
 
 from configs.collection import CollectConfig
 from configs.feedback import INSTRUCTION, FeedbackByTask
+from configs.signals import DeferredSignals
 from eval.collect.columns import Histogram, arrow_schema, histogram, png_cells, row_features
 from eval.collect.demonstrators import Demonstrator
 from eval.collect.plan import Job
 from eval.records.query_logs import QueryRecord
 from eval.rollout.feedback import EpisodeFeedback
-from eval.rollout.interrupts import DeferredSignals
 from eval.rollout.rollout import rollout
 from oxygen.training import layout
 from sim_envs.truth.ground_truth import Truth

@@ -10,6 +10,7 @@ from configs.collection import CollectConfig
 from configs.exits import is_disk_full
 from configs.feedback import FeedbackByTask
 from configs.schema import RunConfig
+from configs.signals import DeferredSignals
 from eval.collect.demonstrators import (
     CorrectedLearner,
     NoiseFreeDemonstrator,
@@ -24,7 +25,6 @@ from eval.policies.serving import PolicySource, served
 from eval.records.schema import Outcome
 from eval.rollout.episode import WorldCache
 from eval.rollout.execution import ActionError
-from eval.rollout.interrupts import DeferredSignals
 from sim_envs.worker_process import WorkerConnection
 from sim_envs.workers import JobQueue, LostJob, run_in_workers
 from sim_envs.world import PhysicsError

@@ -13,10 +13,10 @@ from cyclopts import App, Parameter
 
 from configs.cli import run_app
 from configs.console import TextConsole
-from configs.exits import handle_signals
 from configs.load import load
 from configs.paths import usable_folder
 from configs.pipeline import PipelineConfig
+from configs.signals import handle_signals
 from eval.pipeline.steps import stage_commands
 
 app = App(

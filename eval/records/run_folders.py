@@ -23,9 +23,7 @@ from eval.records.schema import Outcome, RunFolder
 _DRAFTS = ".????????-??????-*.partial"
 """Hidden folders of new runs: see `new_run` and `_draft`."""
 _PROVENANCE = ("command", "git", "versions", "hardware")
-
-Attempt = Mapping[str, Any]
-"""Command, commit, versions and hardware of one attempt, with its start and end."""
+"""Fields of the manifest that are recorded for each attempt, beside its start and end."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,14 +92,31 @@ def locked_run(run: Run) -> Iterator[Run]:
             shutil.rmtree(draft.path, ignore_errors=True)
 
 
-def begin(runs: Sequence[Run], manifests: Sequence[Mapping[str, Any]]) -> None:
-    """Write the first manifests of locked runs; the folders of new runs appear with them.
+def begin(runs: Sequence[Run], described: Sequence[Mapping[str, Any]]) -> None:
+    """Begin an attempt at locked runs: write their manifests. The folders of new runs appear with them.
 
     A kill leaves either nothing visible or an evaluation that can be resumed: once the first folder appears,
     the others are complete under hidden names.
+
+    Args:
+        runs: The variants of an evaluation.
+        described: What each of them is, and its command, commit, versions and hardware.
     """
-    for run, manifest in zip(runs, manifests, strict=True):
-        (run.folder if run.resumed else _draft(run.folder)).write_manifest(manifest)
+    variants, now = [run.folder.run_id for run in runs], _now()
+    for run, description in zip(runs, described, strict=True):
+        attempt = {**{name: description.get(name) for name in _PROVENANCE}, "started": now, "finished": None}
+        attempts = [*(past_attempts(run.folder) if run.resumed else ()), attempt]
+        (run.folder if run.resumed else _draft(run.folder)).write_manifest(
+            {
+                "run_id": run.folder.run_id,
+                **description,
+                "variants": variants,
+                "started": attempts[0]["started"],
+                "status": "running",
+                "finished": None,
+                "attempts": attempts,
+            }
+        )
     for run in runs:
         if not run.resumed:
             _draft(run.folder).path.rename(run.folder.path)
@@ -264,20 +279,22 @@ def _recorded(folder: RunFolder) -> _Recorded | None:
         return None
 
 
-def attempt_record(manifest: Mapping[str, Any], *, started: str, finished: str | None) -> Attempt:
-    """One attempt, with the provenance of `manifest` and ISO times with UTC offset; None while it runs."""
-    return {**{name: manifest.get(name) for name in _PROVENANCE}, "started": started, "finished": finished}
+def end_attempt(folder: RunFolder, status: str) -> None:
+    """Record in a run's manifest that the attempt at it has ended, and the run's status."""
+    manifest, finished = folder.read_manifest(), _now()
+    *before, last = manifest["attempts"]
+    attempts = [*before, {**last, "finished": finished}]
+    folder.write_manifest({**manifest, "status": status, "finished": finished, "attempts": attempts})
 
 
-def attempts_of(manifest: Mapping[str, Any]) -> Sequence[Attempt]:
-    """All attempts of a run."""
-    attempts: Sequence[Attempt] = manifest["attempts"]
-    return attempts
+def _now() -> str:
+    """The time with UTC offset."""
+    return dt.datetime.now().astimezone().isoformat(timespec="seconds")
 
 
-def past_attempts(folder: RunFolder) -> Sequence[Attempt]:
-    """The attempts of a run before it is resumed. A killed attempt ended with its last record."""
-    *before, last = attempts_of(folder.read_manifest())
+def past_attempts(folder: RunFolder) -> list[Mapping[str, Any]]:
+    """The attempts at a run that is resumed. A killed one ended with its last record."""
+    *before, last = folder.read_manifest()["attempts"]
     finished = last["finished"] or last["started"]
     if last["finished"] is None and folder.episodes_path.exists():
         written = dt.datetime.fromtimestamp(folder.episodes_path.stat().st_mtime).astimezone()
@@ -290,7 +307,7 @@ def seconds_played(manifests: Iterable[Mapping[str, Any]]) -> float:
     spans = sorted(
         (dt.datetime.fromisoformat(each["started"]), dt.datetime.fromisoformat(each["finished"]))
         for manifest in manifests
-        for each in attempts_of(manifest)
+        for each in manifest["attempts"]
     )
     total, until = dt.timedelta(), spans[0][0]
     for began, ended in spans:

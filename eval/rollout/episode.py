@@ -9,26 +9,35 @@ from typing import Self
 
 from configs.errors import UsageError
 from configs.exits import is_disk_full
+from configs.signals import DeferredSignals
 from eval.policies.base import LoadedPolicy, PolicyLostError
 from eval.policies.serving import PolicySource
 from eval.records.run_folders import Run
 from eval.records.schema import EpisodeResult, Outcome
 from eval.rollout.clock import Clock, find_clock
-from eval.rollout.execution import ActionError, Overlap
+from eval.rollout.execution import ActionError
 from eval.rollout.feedback import EpisodeFeedback
-from eval.rollout.interrupts import DeferredSignals
 from eval.rollout.plan import EpisodePlan, TaskPlan
 from eval.rollout.recorder import EpisodeRecorder
 from eval.rollout.rollout import rollout
-from eval.rollout.timeline import Waiting
 from sim_envs.worker_process import WorkerConnection
 from sim_envs.workers import LostJob
 from sim_envs.world import EpisodeKey, PhysicsError, World
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Variant:
+    """One of the runs of an evaluation, ready to be played: its records, episodes, policy and clock."""
+
+    run: Run
+    plan: EpisodePlan
+    policy: LoadedPolicy
+    clock: Clock
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class EpisodeJob:
-    """One episode in one variant; `variant` and `task` are indices into runs and the plan's tasks."""
+    """One episode in one variant; `variant` and `task` are indices into variants and the plan's tasks."""
 
     variant: int
     task: int
@@ -77,13 +86,10 @@ class WorldCache:
 
 
 def run_episode(
-    run: Run,
-    task: TaskPlan,
-    key: EpisodeKey,
+    variant: Variant,
+    job: EpisodeJob,
     *,
     worlds: WorldCache,
-    policy: LoadedPolicy,
-    clock: Clock,
     interrupts: DeferredSignals,
     fatal: tuple[type[Exception], ...] = (),
 ) -> EpisodeResult:
@@ -95,34 +101,34 @@ def run_episode(
 
     After an exception in `fatal` the episode is played in another process.
     """
-    recorder = EpisodeRecorder(run.folder, task, key, run.config)
+    config, task = variant.run.config, variant.plan.tasks[job.task]
+    recorder = EpisodeRecorder(variant.run, task, job.key)
+    feedback = None
+    if fields := variant.policy.feedback:
+        feedback = EpisodeFeedback(fields, config.feedback or "own", control_hz=task.protocol.control_hz)
     try:
         outcome = Outcome.TIMEOUT
-        world, instruction = worlds.of(task), task.instruction(key)
+        world, instruction = worlds.of(task), task.instruction(job.key)
         interrupts.check()
-        acting = policy.in_world(task.suite, world)
+        policy = variant.policy.in_world(task.suite, world)
         queries = rollout(
             world,
-            acting,
-            key,
+            policy,
+            job.key,
             task.suite,
             instruction,
-            clock=clock,
-            waiting=Waiting(run.config.while_waiting),
-            overlap=Overlap(run.config.overlap),
+            clock=variant.clock,
+            while_waiting=config.while_waiting,
+            overlap=config.overlap,
             picture_steps=recorder.picture_steps,
-            feedback=EpisodeFeedback(
-                policy.feedback, run.config.feedback or "own", control_hz=task.protocol.control_hz
-            )
-            if policy.feedback
-            else None,
+            feedback=feedback,
         )
         for query in queries:
             recorder.add(query)
             if query.success or query.failed:
                 outcome = Outcome.SUCCESS if query.success else Outcome.FAILURE
             interrupts.check()
-        recorder.add_episode_end(acting.finish())
+        recorder.add_episode_end(policy.finish())
         return recorder.result(outcome)
     except (PolicyLostError, *fatal):
         recorder.abandon()
@@ -152,21 +158,14 @@ class EpisodePlayer:
         """See `sim_envs.worker_process.JobRunner`."""
 
         @functools.cache
-        def clock_and_policy(variant: int) -> tuple[Clock, LoadedPolicy]:
-            clock = find_clock(self.runs[variant].config, self.plans[variant].keys)
-            return clock, self.sources[variant].open(connection)
+        def opened(number: int) -> Variant:
+            run, plan = self.runs[number], self.plans[number]
+            clock = find_clock(run.config, plan.keys)
+            return Variant(run=run, plan=plan, policy=self.sources[number].open(connection), clock=clock)
 
         def play(job: EpisodeJob) -> EpisodeResult:
-            clock, policy = clock_and_policy(job.variant)
             return run_episode(
-                self.runs[job.variant],
-                self.plans[job.variant].tasks[job.task],
-                job.key,
-                worlds=worlds,
-                policy=policy,
-                clock=clock,
-                interrupts=interrupts,
-                fatal=(MemoryError,),
+                opened(job.variant), job, worlds=worlds, interrupts=interrupts, fatal=(MemoryError,)
             )
 
         with WorldCache() as worlds, DeferredSignals() as interrupts:
@@ -174,8 +173,9 @@ class EpisodePlayer:
             yield play
 
 
-def lost_record(job: EpisodeJob, task: TaskPlan, run: Run, lost: LostJob) -> EpisodeResult:
+def lost_record(variant: Variant, job: EpisodeJob, lost: LostJob) -> EpisodeResult:
     """The record of an episode that crashed its worker twice."""
-    config = run.config.model_copy(update={"video": "none"})
+    config = variant.run.config.model_copy(update={"video": "none"})
+    run = dataclasses.replace(variant.run, config=config)
     error = WorkerLostError(f"its worker process was lost, and so was the one that retried it: {lost.reason}")
-    return EpisodeRecorder(run.folder, task, job.key, config).result(Outcome.ERROR, error)
+    return EpisodeRecorder(run, variant.plan.tasks[job.task], job.key).result(Outcome.ERROR, error)

@@ -9,18 +9,18 @@ from typing import Any
 from configs.console import TextConsole
 from configs.errors import UsageError
 from configs.schema import RunConfig
+from configs.signals import DeferredSignals
 from eval.metrics.success import Results, summarize
 from eval.policies.base import PolicyLostError
 from eval.policies.python import limited, query_limit_s
 from eval.policies.resolved import resolve_policy
 from eval.records.json_files import write_json
-from eval.records.run_folders import Run, begin, locked_run, new_run, past_attempts
+from eval.records.run_folders import Run, begin, end_attempt, locked_run, new_run
 from eval.records.schema import EpisodeResult, Outcome
 from eval.rollout.clock import ProfileClock, find_clock
-from eval.rollout.episode import EpisodeJob
+from eval.rollout.episode import EpisodeJob, Variant
 from eval.rollout.executors.executor import SERIAL, Executor
-from eval.rollout.interrupts import DeferredSignals
-from eval.rollout.manifest import Variant, describe_run, now, refuse_mixed_records
+from eval.rollout.manifest import describe_run, refuse_mixed_records
 from eval.rollout.monitor import MAX_ERRORS, Monitor, MonitorFactory, RepeatedErrorsError
 from eval.rollout.plan import (
     EpisodePlan,
@@ -111,22 +111,11 @@ def run_evaluation(
         for policy in policies:
             locks.callback(policy.close)
         held = [locks.enter_context(locked_run(run)) for run in runs]
-        ids, began = [run.folder.run_id for run in held], now()
+        begin(held, described)
         variants = [
-            Variant(
-                run=run,
-                plan=plan,
-                policy=policy,
-                clock=clock,
-                manifest={"run_id": run.folder.run_id, **description, "variants": ids},
-                before=past_attempts(run.folder) if run.resumed else (),
-                began=began,
-            )
-            for run, plan, policy, clock, description in zip(
-                held, plans, policies, clocks, described, strict=True
-            )
+            Variant(run=run, plan=plan, policy=policy, clock=clock)
+            for run, plan, policy, clock in zip(held, plans, policies, clocks, strict=True)
         ]
-        begin(held, [variant.manifest_with("running") for variant in variants])
         return _play(variants, executor, monitor(held, plans[0]), max_errors)
 
 
@@ -167,7 +156,7 @@ def _play(
                         raise RepeatedErrorsError(len(errors), first=errors[0])
     except (KeyboardInterrupt, PolicyLostError, RepeatedErrorsError) as stopped:
         for variant in variants:
-            variant.run.folder.write_manifest(variant.manifest_with("interrupted"))
+            end_attempt(variant.run.folder, "interrupted")
         monitor.interrupted()
         if isinstance(stopped, KeyboardInterrupt):
             raise
@@ -179,9 +168,7 @@ def _play(
         folder = variant.run.folder
         results.append(summarize(folder.path))
         write_json(folder.results_path, results[-1])
-        folder.write_manifest(
-            variant.manifest_with("complete")
-        )  # last, so that --resume completes a killed run
+        end_attempt(folder, "complete")  # last, so that --resume completes a killed run
     monitor.conclude(results)
     return results
 

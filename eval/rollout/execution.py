@@ -1,7 +1,6 @@
 """Executes the actions of a timeline in a world; validates action chunks and blends overlapping ones."""
 
 import dataclasses
-import enum
 import time
 from collections.abc import Sequence
 
@@ -150,17 +149,6 @@ class Execution:
 
 class ActionError(ValueError):
     """The policy returned actions that cannot be executed."""
-
-
-class Overlap(enum.StrEnum):
-    """How a new chunk replaces the one that was executed during its computation."""
-
-    SKIP = "skip"
-    """Skip the actions of the time steps that the old chunk executed since the observation."""
-    BLEND = "blend"
-    """As `skip`, and average both chunks over the rest of the old one."""
-    RTC = "rtc"
-    """As `skip`, and guide denoising towards the old chunk (real-time chunking)."""
 
 
 def validated_actions(

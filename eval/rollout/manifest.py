@@ -1,8 +1,6 @@
-"""A variant of an evaluation, and its manifest: what was run, under which protocol, versions and hardware."""
+"""The manifest of a run: what was run, under which protocol, versions and hardware."""
 
-import dataclasses
-import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from configs.errors import UsageError
@@ -12,52 +10,17 @@ from eval.policies.base import LoadedPolicy
 from eval.policies.resolved import ResolvedPolicy
 from eval.records import provenance
 from eval.records.protocol import describe_suite, format_inputs, protocol_hash, suite_hash
-from eval.records.run_folders import Attempt, Run, attempt_record, policy_name
+from eval.records.run_folders import Run, policy_name
 from eval.rollout.clock import Clock, PausedClock
 from eval.rollout.plan import EpisodePlan
 from oxygen.presets.policies import adapter_identity, weights_sha256
 from sim_envs.blas import KERNELS, pin_kernels
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Variant:
-    """A run in progress: its plan, loaded policy and clock, and its manifest.
-
-    Attributes:
-        before: Earlier attempts at the run.
-        began: When this attempt began.
-    """
-
-    run: Run
-    plan: EpisodePlan
-    policy: LoadedPolicy
-    clock: Clock
-    manifest: Mapping[str, Any]
-    before: Sequence[Attempt]
-    began: str
-
-    def manifest_with(self, status: str) -> dict[str, Any]:
-        """The manifest in a state; any but `running` ends the attempt now."""
-        finished = None if status == "running" else now()
-        attempts = [*self.before, attempt_record(self.manifest, started=self.began, finished=finished)]
-        return {
-            **self.manifest,
-            "started": attempts[0]["started"],
-            "status": status,
-            "finished": finished,
-            "attempts": attempts,
-        }
-
-
-def now() -> str:
-    """The time with UTC offset."""
-    return dt.datetime.now().astimezone().isoformat(timespec="seconds")
-
-
 def describe_run(
     config: RunConfig, plan: EpisodePlan, resolved: ResolvedPolicy, policy: LoadedPolicy, clock: Clock
 ) -> dict[str, Any]:
-    """The manifest of a run without its name, times and status."""
+    """The manifest of a run without its name, variants, times and status."""
     preset = resolved.policy
     timing: dict[str, Any] = {}
     if not isinstance(clock, PausedClock):

@@ -6,13 +6,13 @@ import traceback
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from configs.schema import RunConfig
 from eval.metrics.language import EpisodeGrader
 from eval.metrics.motion_quality import EpisodeMotion
 from eval.metrics.statistics import quantiles
 from eval.records.json_files import json_line
 from eval.records.query_logs import QueryRecord
-from eval.records.schema import EpisodeResult, Outcome, RequestCounts, RunFolder
+from eval.records.run_folders import Run
+from eval.records.schema import EpisodeResult, Outcome, RequestCounts
 from eval.rollout.captions import EpisodeCaptions
 from eval.rollout.live_picture import LivePicture
 from eval.rollout.plan import TaskPlan
@@ -25,7 +25,8 @@ from videos.recorder import EpisodeVideo
 class EpisodeRecorder:
     """Reads the queries of a rollout, writes the episode's files and builds its `EpisodeResult`."""
 
-    def __init__(self, folder: RunFolder, plan: TaskPlan, key: EpisodeKey, config: RunConfig) -> None:
+    def __init__(self, run: Run, plan: TaskPlan, key: EpisodeKey) -> None:
+        folder, config = run.folder, run.config
         self._folder = folder
         self._plan = plan
         self._key = key

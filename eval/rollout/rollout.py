@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from configs.schema import OverlapRule, WhileWaiting
 from eval.policies.base import ChargesOwnTime, Policy
 from eval.records.query_logs import FedText, QueryRecord
 from eval.rollout.clock import PAUSED, Clock, DelayEstimator, PausedClock, TimedQuery
-from eval.rollout.execution import Execution, Overlap, validated_actions
+from eval.rollout.execution import Execution, validated_actions
 from eval.rollout.feedback import EpisodeFeedback
-from eval.rollout.timeline import Timeline, Waiting
+from eval.rollout.timeline import Timeline
 from sim_envs.suite import Suite
 from sim_envs.world import EpisodeKey, World
 
@@ -24,8 +25,8 @@ def rollout(
     instruction: str | None = None,
     *,
     clock: Clock = PAUSED,
-    waiting: Waiting = Waiting.CONTINUE,
-    overlap: Overlap = Overlap.SKIP,
+    while_waiting: WhileWaiting = "continue",
+    overlap: OverlapRule = "skip",
     picture_steps: int | None = None,
     feedback: EpisodeFeedback | None = None,
 ) -> Iterator[QueryRecord]:
@@ -40,9 +41,11 @@ def rollout(
         suite: Its protocol has the limits and `replan_steps`.
         instruction: Given to the policy in place of the world's instruction, if not None.
         clock: Simulated time that queries take.
-        waiting: What the robot does in that time.
-        overlap: How a new chunk replaces the previous one. `rtc` needs a policy that supports
-            `Observation.action_prefix`.
+        while_waiting: What the robot does in that time; see `Timeline`.
+        overlap: How a new chunk replaces the previous one: `skip` leaves out the actions of the control steps
+            that the old chunk executed since the observation; `blend` also averages both over the rest of
+            the old one; `rtc` also guides denoising towards that (real-time chunking), and needs a policy
+            that supports `Observation.action_prefix`.
         picture_steps: Control steps between pictures for a video; None for no pictures.
         feedback: Texts in the policy's prompt; None if it reads none.
 
@@ -54,7 +57,7 @@ def rollout(
     timeline = Timeline(
         control_hz=protocol.control_hz,
         replan_steps=protocol.replan_steps,
-        waiting=waiting,
+        while_waiting=while_waiting,
         max_steps=protocol.max_steps,
     )
     world.reset(init_id=key.init_id, seed=key.seed, settle_steps=protocol.settle_steps)
@@ -66,7 +69,7 @@ def rollout(
     while not (timeline.is_over or execution.ended):
         timeline.issue()
         rest = timeline.rest
-        prefix = delays.prefix(timeline.query, rest) if overlap is Overlap.RTC else None
+        prefix = delays.prefix(timeline.query, rest) if overlap == "rtc" else None
         began = time.perf_counter()
         observation = dataclasses.replace(world.observe(), action_prefix=prefix)
         if instruction is not None:
@@ -86,7 +89,7 @@ def rollout(
         timed = TimedQuery(key=key, index=timeline.query, act_ms=act_ms, guided=prefix is not None)
         chunk = validated_actions(actions, min_actions=min_actions, width=suite.interface.action.size)
         timeline.actions_after(clock.latency(timed).actions_ms, horizon=len(chunk))
-        execution.add_chunk(chunk, rest if overlap is Overlap.BLEND else None)
+        execution.add_chunk(chunk, rest if overlap == "blend" else None)
         execution.run()
         completing = time.perf_counter()
         reply = policy.complete()

@@ -2,24 +2,16 @@
 
 A query is issued at control step s. Its actions are available at step s + a, and the next query can start at
 s + b; latencies are rounded up to whole control steps. Until the actions are available, the robot continues
-the previous chunk (`continue`) or holds still (`hold`). A new chunk starts after as many of its actions as
-old ones were executed since its observation; held steps do not count (as in LeRobot's asynchronous client).
-Where no action is left, the robot holds still.
+the previous chunk (`continue`), and the next query is due `replan_steps` after this one was issued; or it
+holds still (`hold`), as blocking clients do, and the next query is due `replan_steps` after the actions.
+
+A new chunk starts after as many of its actions as old ones were executed since its observation; held steps do
+not count (as in LeRobot's asynchronous client). Where no action is left, the robot holds still.
 """
 
-import enum
-
 from configs.latency import steps_in
+from configs.schema import WhileWaiting
 from eval.records.query_logs import ActionSpan
-
-
-class Waiting(enum.StrEnum):
-    """What the robot does until the actions of a query are available."""
-
-    CONTINUE = "continue"
-    """Continue the previous chunk. The next query is due `replan_steps` after this one was issued."""
-    HOLD = "hold"
-    """Hold still, as blocking clients do. The next query is due `replan_steps` after the actions."""
 
 
 class Timeline:
@@ -39,18 +31,20 @@ class Timeline:
         skipped: Leading actions of its chunk that are skipped.
     """
 
-    def __init__(self, *, control_hz: float, replan_steps: int, waiting: Waiting, max_steps: int) -> None:
+    def __init__(
+        self, *, control_hz: float, replan_steps: int, while_waiting: WhileWaiting, max_steps: int
+    ) -> None:
         """Start at control step 0, without a chunk.
 
         Args:
             control_hz: Control steps per simulated second.
             replan_steps: Minimum control steps between two queries; 1 means as soon as the policy is free.
-            waiting: What the robot does until actions are available.
+            while_waiting: What the robot does until actions are available.
             max_steps: Step limit of the episode, held steps included.
         """
         self._control_hz = control_hz
         self._replan_steps = replan_steps
-        self._waiting = waiting
+        self._holds = while_waiting == "hold"
         self._max_steps = max_steps
         self._chunk: int | None = None
         self._cursor = self._horizon = 0  # next action of the current chunk, and its length
@@ -98,14 +92,14 @@ class Timeline:
 
     def next_span(self) -> ActionSpan | None:
         """The next actions to execute; None if the next query is due or the episode is over."""
-        since = self.actions_at if self._waiting is Waiting.HOLD else self.issued
+        since = self.actions_at if self._holds else self.issued
         next_query = max(since + self._replan_steps, self.free_at)
         steps = min(next_query, self._max_steps) - self.step
         if self._coming:
             steps = min(steps, self.actions_at - self.step)
         if steps <= 0:
             return None
-        left = 0 if self._coming and self._waiting is Waiting.HOLD else self._horizon - self._cursor
+        left = 0 if self._coming and self._holds else self._horizon - self._cursor
         if left > 0:
             return ActionSpan(chunk=self._chunk, first=self._cursor, steps=min(left, steps))
         return ActionSpan(chunk=None, first=0, steps=steps)

@@ -17,13 +17,13 @@ from configs.language_task import LanguageTaskConfig
 from configs.load import check, load, names
 from configs.reading import read_json_object
 from configs.schema import PolicyConfig, RunConfig, SuiteConfig
+from configs.signals import DeferredSignals
 from configs.training import TrainConfig
 from eval.policies.names import Start, policy_of, start_of
 from eval.records.run_folders import new_run
 from eval.report.console import EvaluationConsole
 from eval.rollout.evaluation import run_evaluation
 from eval.rollout.executors.executor import choose_executor
-from eval.rollout.interrupts import DeferredSignals
 from eval.rollout.plan import check_feedback, check_playable, make_plan
 from oxygen.model.compile_cache import use_compile_cache
 from oxygen.model.config import preset

@@ -8,13 +8,12 @@ from typing import Protocol
 from configs.cli import format_option
 from configs.errors import UsageError, unknown
 from configs.schema import RunConfig
+from configs.signals import DeferredSignals
 from eval.policies.base import LoadedPolicy
 from eval.policies.resolved import ResolvedPolicy, open_policies
 from eval.policies.serving import served
 from eval.records.schema import EpisodeResult
-from eval.rollout.episode import EpisodeJob, EpisodePlayer, WorldCache, lost_record, run_episode
-from eval.rollout.interrupts import DeferredSignals
-from eval.rollout.manifest import Variant
+from eval.rollout.episode import EpisodeJob, EpisodePlayer, Variant, WorldCache, lost_record, run_episode
 from sim_envs.workers import TIMEOUT_S, WORLD_MB, JobQueue, LostJob, check_memory, run_in_workers
 
 _MAX_ENVS = 4096
@@ -69,19 +68,7 @@ class Serial:
         with WorldCache() as worlds:
             for job in jobs:
                 on_begin(0, job)
-                variant = variants[job.variant]
-                yield (
-                    job,
-                    run_episode(
-                        variant.run,
-                        variant.plan.tasks[job.task],
-                        job.key,
-                        worlds=worlds,
-                        policy=variant.policy,
-                        clock=variant.clock,
-                        interrupts=interrupts,
-                    ),
-                )
+                yield job, run_episode(variants[job.variant], job, worlds=worlds, interrupts=interrupts)
 
 
 SERIAL = Serial()
@@ -125,8 +112,8 @@ class Processes:
             )
             with contextlib.closing(ended):
                 for job, result in ended:
-                    task, run = plans[job.variant].tasks[job.task], runs[job.variant]
-                    yield job, lost_record(job, task, run, result) if isinstance(result, LostJob) else result
+                    lost = isinstance(result, LostJob)
+                    yield job, lost_record(variants[job.variant], job, result) if lost else result
 
 
 def queue_of(variants: Variants, jobs: Jobs, on_begin: OnBegin) -> JobQueue[EpisodeJob]:

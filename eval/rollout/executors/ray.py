@@ -17,13 +17,13 @@ from ray.exceptions import RayError, RayTaskError
 
 from configs.errors import UsageError
 from configs.schema import RunConfig
+from configs.signals import DeferredSignals
 from eval.policies.base import LoadedPolicy
 from eval.policies.resolved import ResolvedPolicy, open_policies
 from eval.policies.serving import PolicySource
 from eval.rollout.episode import EpisodeJob, EpisodePlayer, lost_record
 from eval.rollout.executors.executor import Jobs, OnBegin, Played, Variants, queue_of
 from eval.rollout.executors.ray_actors import ActorConnection, PlayedEpisode, PolicyService, WorldActor
-from eval.rollout.interrupts import DeferredSignals
 from sim_envs.workers import MAX_STARTS, JobQueue, LostJob
 
 _POLL_S = 0.3
@@ -111,8 +111,7 @@ class RayCluster:
                         ended.write_to(runs[job.variant].folder)
                         yield job, ended.result
                     elif job in lost_before:
-                        task = plans[job.variant].tasks[job.task]
-                        yield job, lost_record(job, task, runs[job.variant], ended)
+                        yield job, lost_record(variants[job.variant], job, ended)
                     else:
                         lost_before.add(job)
                         queue.put_back(world.connection.worker, job)

@@ -5,11 +5,11 @@ import json
 import pytest
 
 from configs.errors import UsageError
+from configs.signals import DeferredSignals
 from eval.collect.collection import collect_demonstrations
 from eval.collect.demonstrators import CorrectedLearner, NoiseFreeDemonstrator
 from eval.collect.episode import demonstrate
 from eval.collect.plan import make_jobs
-from eval.rollout.interrupts import DeferredSignals
 from sim_envs.fake import FakeWorld
 from tests.eval.collect.collecting import Counting, config
 from tests.eval.doubles import without_physics

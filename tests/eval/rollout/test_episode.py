@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from configs.schema import RunConfig
+from configs.signals import DeferredSignals
 from eval.metrics.simulated_time import restricted_s
 from eval.policies.base import PolicyLostError
 from eval.records.query_logs import read_queries
 from eval.records.run_folders import Run
 from eval.records.schema import Outcome, RunFolder
 from eval.rollout.clock import PAUSED
-from eval.rollout.episode import run_episode
-from eval.rollout.interrupts import DeferredSignals
-from eval.rollout.plan import TaskPlan
+from eval.rollout.episode import EpisodeJob, Variant, run_episode
+from eval.rollout.plan import EpisodePlan, TaskPlan
 from sim_envs.fake import FakeWorld
 from sim_envs.truth.nouns import Nouns
 from sim_envs.world import EpisodeKey, PhysicsError
@@ -45,12 +45,16 @@ def plan() -> TaskPlan:
 
 
 def run(tmp_path, plan, world, policy, video="all", fatal=()):
-    folder = RunFolder(tmp_path)
     worlds = OneWorld(world)
-    played = Run(config=RunConfig(video=video), folder=folder)
+    variant = Variant(
+        run=Run(config=RunConfig(video=video), folder=RunFolder(tmp_path)),
+        plan=EpisodePlan(tasks=(plan,)),
+        policy=opened(policy),
+        clock=PAUSED,
+    )
+    job = EpisodeJob(variant=0, task=0, key=KEY)
     with DeferredSignals() as interrupts:
-        how = {"worlds": worlds, "policy": opened(policy), "interrupts": interrupts, "clock": PAUSED}
-        return run_episode(played, plan, KEY, fatal=fatal, **how), worlds
+        return run_episode(variant, job, worlds=worlds, interrupts=interrupts, fatal=fatal), worlds
 
 
 class Starving(FakePolicy):

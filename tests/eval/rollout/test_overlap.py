@@ -14,7 +14,7 @@ from configs.latency import Latency
 from configs.schema import RunConfig
 from eval.records.run_folders import new_run
 from eval.rollout.clock import DelayEstimator, TimedQuery, find_clock
-from eval.rollout.execution import Overlap, averaged_channels, blend_chunks
+from eval.rollout.execution import averaged_channels, blend_chunks
 from eval.rollout.rollout import rollout
 from eval.rollout.timeline import ActionSpan
 from sim_envs.fake import FakeWorld
@@ -55,7 +55,7 @@ def played(overlap, latency="100", **limits):
     world, policy = Listening(), Planning()
     suite = libero_object(**{"max_steps": 10, "replan_steps": 5, **limits})
     clock = find_clock(RunConfig(clock=f"fixed:{latency}"), [KEY])
-    queries = list(rollout(world, policy, KEY, suite, clock=clock, overlap=Overlap(overlap)))
+    queries = list(rollout(world, policy, KEY, suite, clock=clock, overlap=overlap))
     return world, policy, queries
 
 

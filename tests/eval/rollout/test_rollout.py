@@ -12,7 +12,6 @@ from configs.schema import RunConfig
 from eval.rollout.clock import find_clock
 from eval.rollout.execution import ActionError
 from eval.rollout.rollout import rollout
-from eval.rollout.timeline import Waiting
 from sim_envs.fake import FakeWorld
 from sim_envs.world import EpisodeKey
 from tests.eval.doubles import FakePolicy, libero_object
@@ -113,7 +112,7 @@ def timed(latency: str, *, waiting: str = "continue", world: FakeWorld | None = 
             KEY,
             libero_object(**{"max_steps": 20, "replan_steps": 5, **limits}),
             clock=find_clock(RunConfig(clock=f"fixed:{latency}"), [KEY]),
-            waiting=Waiting(waiting),
+            while_waiting=waiting,
             picture_steps=4,
         )
     )
@@ -194,7 +193,7 @@ def test_a_robot_is_held_where_it_is_and_not_where_the_last_query_has_seen_it():
 def test_queries_have_what_was_executed_and_the_path_that_it_led_along(clock, waiting):
     world, suite = FakeWorld(success_at=13), libero_object(settle_steps=2)
     policy = FakePolicy(actions=np.linspace(-0.1, 0.1, 70).reshape(10, 7))
-    how = {"clock": find_clock(RunConfig(clock=clock), [KEY]), "waiting": Waiting(waiting)}
+    how = {"clock": find_clock(RunConfig(clock=clock), [KEY]), "while_waiting": waiting}
     queries = list(rollout(world, policy, KEY, suite, **how))
     steps = np.concatenate([np.diff(query.end_effector, axis=0) for query in queries])
     executed = np.concatenate([query.executed for query in queries])

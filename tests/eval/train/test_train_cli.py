@@ -16,8 +16,8 @@ import safetensors.numpy
 from configs.errors import UsageError
 from configs.exits import INTERRUPTED
 from configs.locks import locked
+from configs.signals import DeferredSignals
 from eval.records.schema import RunFolder
-from eval.rollout.interrupts import DeferredSignals
 from eval.train import training
 from eval.train.__main__ import app
 from oxygen.model.config import PRESETS

@@ -1,4 +1,4 @@
-"""Signals are received, and heeded where the records are whole."""
+"""Signals end a process at once, or are deferred to the next check."""
 
 import os
 import signal
@@ -8,12 +8,11 @@ import time
 
 import pytest
 
-from configs.exits import ends_at_once
-from eval.rollout.interrupts import DeferredSignals
+from configs.signals import DeferredSignals, ends_at_once
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_is_heeded_at_the_next_check_and_not_before(number):
+def test_a_deferred_signal_raises_at_the_next_check(number):
     with DeferredSignals() as interrupts:
         interrupts.check()
         os.kill(os.getpid(), number)
@@ -21,7 +20,7 @@ def test_a_signal_is_heeded_at_the_next_check_and_not_before(number):
             interrupts.check()
 
 
-def test_what_heeds_signals_between_queries_takes_them_from_what_ends_at_once():
+def test_deferring_takes_precedence_over_ending_at_once():
     with ends_at_once():
         with DeferredSignals() as interrupts:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -46,7 +45,7 @@ def test_while_suspended_signals_act_as_before():
 def test_a_second_signal_stops_at_once():
     code = """
 import os, signal
-from eval.rollout.interrupts import DeferredSignals
+from configs.signals import DeferredSignals
 with DeferredSignals():
     os.kill(os.getpid(), signal.SIGTERM)
     print("received", flush=True)
