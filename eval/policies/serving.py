@@ -15,7 +15,6 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from configs.action_prefix import ActionPrefix
 from configs.feedback import FeedbackByTask
 from configs.interface import Interface
 from eval.policies.base import BatchPolicy, LoadedPolicy, PolicyLostError
@@ -35,21 +34,17 @@ _IMPORTABLE = ("builtins", "configs", "eval", "oxygen", "sim_envs")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ObservationLayout:
-    """Layout of an `ObservationBlock`.
+    """An observation whose state and images are in an `ObservationBlock`.
 
     Attributes:
-        images: Camera name and image shape, in order, after the state.
+        rest: The observation without state and images.
         state: Size of the state.
-        language: See `Observation`.
-        feedback: See `Observation`.
-        action_prefix: Actions executed meanwhile, for guided denoising.
+        images: Camera to image shape, in order, after the state.
     """
 
-    images: tuple[tuple[str, tuple[int, int, int]], ...]
+    rest: Observation
     state: int
-    language: str
-    feedback: Mapping[str, str]
-    action_prefix: ActionPrefix | None = None
+    images: Mapping[str, tuple[int, ...]]
 
 
 class Observations(Protocol):
@@ -118,29 +113,20 @@ class ObservationBlock:
         for array in (state, *images.values()):
             self._view(start, array.shape, array.dtype)[...] = array
             start += array.nbytes
-        shapes = tuple((name, image.shape) for name, image in images.items())
         return ObservationLayout(
-            images=shapes,
+            rest=dataclasses.replace(observation, images={}, state=np.empty(0)),
             state=len(state),
-            language=observation.language,
-            feedback=observation.feedback,
-            action_prefix=observation.action_prefix,
+            images={name: image.shape for name, image in images.items()},
         )
 
     def read(self, layout: ObservationLayout) -> Observation:
         """A view of the observation, valid until the next `write`."""
         state = self._view(0, (layout.state,), _NUMBER)
         start, images = state.nbytes, {}
-        for name, shape in layout.images:
+        for name, shape in layout.images.items():
             images[name] = self._view(start, shape, np.dtype(np.uint8))
             start += images[name].nbytes
-        return Observation(
-            images=images,
-            state=state,
-            language=layout.language,
-            feedback=layout.feedback,
-            action_prefix=layout.action_prefix,
-        )
+        return dataclasses.replace(layout.rest, images=images, state=state)
 
     def _view(self, start: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
         return np.ndarray(shape, dtype, buffer=self._memory.buf, offset=start)
@@ -375,15 +361,18 @@ def served(
         for policy in policies:
             if policy.opener is not None:
                 policy.close()
-        names = tuple(block.name for block in blocks)
-        sources = tuple(
-            PolicySource(
-                variant=variant,
-                interface=policy.interface,
-                blocks=names,
-                opener=policy.opener,
-                feedback=policy.feedback,
-            )
-            for variant, policy in enumerate(policies)
+        yield PolicyServer(policies, blocks), sources_of(policies, [block.name for block in blocks])
+
+
+def sources_of(policies: Sequence[LoadedPolicy], blocks: Sequence[str] = ()) -> tuple[PolicySource, ...]:
+    """The sources of the policies of all variants, with the names of the workers' shared memory, if any."""
+    return tuple(
+        PolicySource(
+            variant=variant,
+            interface=policy.interface,
+            blocks=tuple(blocks),
+            opener=policy.opener,
+            feedback=policy.feedback,
         )
-        yield PolicyServer(policies, blocks), sources
+        for variant, policy in enumerate(policies)
+    )

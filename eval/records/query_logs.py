@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float64, UInt8
+from pydantic import TypeAdapter
 
 from configs.action_prefix import ActionPrefix
 from configs.errors import UsageError
@@ -13,8 +14,7 @@ from configs.latency import Latency
 from eval.records.json_files import read_json_lines
 from eval.records.schema import RunFolder
 from oxygen.policy.reply import Text, TextRequest, TextTimes
-from sim_envs.truth.ground_truth import CompletedAction, Fact, Memory, Narration, Phase, Truth, Verb
-from sim_envs.truth.nouns import Nouns
+from sim_envs.truth.ground_truth import Truth
 from sim_envs.world import EpisodeKey, Observation
 
 
@@ -199,6 +199,10 @@ def read_queries(folder: RunFolder, key: EpisodeKey) -> list[QueryRecord]:
     return queries
 
 
+_COUNTS = ("steps", "continued", "held", "skipped", "blended", "prompt_cut", "tokens")
+"""Fields of a line that are 0 if they are absent."""
+
+
 def _parse_query(record: Mapping[str, Any]) -> QueryRecord:
     step, delivered = int(record.get("step", 0)), []
     truths = {step: _parse_truth(record.get("truth"))}
@@ -210,23 +214,18 @@ def _parse_query(record: Mapping[str, Any]) -> QueryRecord:
         known: dict[str, Any] = {**fields, "step": at, "times": times}
         known.pop("truth", None)
         delivered.append(Text(**known))
+    counts: Any = {name: int(record.get(name, 0)) for name in _COUNTS}
     return QueryRecord(
+        **counts,
         index=int(record.get("query", 0)),
         actions=np.atleast_2d(np.array(record["actions"], dtype=np.float64)),
         timings_ms=dict(record["timings_ms"]),
         step=step,
-        steps=int(record.get("steps", 0)),
         latency=Latency(**record["latency"]) if "latency" in record else None,
         actions_step=int(record.get("actions_step", step)),
         free_step=int(record.get("free_step", step)),
-        continued=int(record.get("continued", 0)),
-        held=int(record.get("held", 0)),
-        skipped=int(record.get("skipped", 0)),
-        blended=int(record.get("blended", 0)),
         prompt=record.get("prompt"),
         fed={field: FedText(**text) for field, text in record.get("feedback", {}).items()},
-        prompt_cut=int(record.get("prompt_cut", 0)),
-        tokens=int(record.get("tokens", 0)),
         spans=[ActionSpan(*span) for span in record.get("spans", ())],
         action_prefix=ActionPrefix(**record["action_prefix"]) if "action_prefix" in record else None,
         requested=[TextRequest(**request) for request in record.get("requested", ())],
@@ -253,27 +252,18 @@ def _truth_to_json(truth: Truth | None) -> dict[str, Any] | None:
     return record
 
 
+_TRUTH = TypeAdapter(Truth)
+
+
 def _parse_truth(record: Mapping[str, Any] | None) -> Truth | None:
     if record is None:
         return None
-    narrated, nouns, reached = record["narration"], record.get("nouns"), record.get("textual_memory")
-    done = [
-        CompletedAction(
-            verb=Verb(action["verb"]),
-            subject=action["subject"],
-            place=action["place"],
-            times=action.get("times", 1),  # older logs have no repetitions
-        )
-        for action in record["done"]
-    ]
-    return Truth(
-        narration=Narration(**{**narrated, "phase": Phase(narrated["phase"])}),
-        memory=Memory(done=tuple(done), facts=frozenset(Fact(**fact) for fact in record["facts"])),
-        nouns=nouns
-        and Nouns(
-            movable=frozenset(nouns["movable"]),
-            parts=frozenset(nouns["parts"]),
-            places=frozenset(nouns["places"].items()),
-        ),
-        textual_memory=None if reached is None else tuple(Fact(**fact) for fact in reached),
+    nouns = record.get("nouns")
+    return _TRUTH.validate_python(
+        {
+            "narration": record["narration"],
+            "memory": {"done": record["done"], "facts": record["facts"]},
+            "nouns": nouns and {**nouns, "places": list(nouns["places"].items())},
+            "textual_memory": record.get("textual_memory"),
+        }
     )

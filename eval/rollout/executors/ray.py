@@ -20,7 +20,7 @@ from configs.schema import RunConfig
 from configs.signals import DeferredSignals
 from eval.policies.base import LoadedPolicy
 from eval.policies.resolved import ResolvedPolicy, open_policies
-from eval.policies.serving import PolicySource
+from eval.policies.serving import sources_of
 from eval.rollout.episode import EpisodeJob, EpisodePlayer, lost_record
 from eval.rollout.executors.executor import Jobs, OnBegin, Played, Variants, queue_of
 from eval.rollout.executors.ray_actors import ActorConnection, PlayedEpisode, PolicyService, WorldActor
@@ -77,17 +77,7 @@ class RayCluster:
         """See `Executor`."""
         queue, runs = queue_of(variants, jobs, on_begin), tuple(each.run for each in variants)
         plans = tuple(each.plan for each in variants)
-        sources = tuple(
-            PolicySource(
-                variant=number,
-                interface=each.interface,
-                blocks=(),
-                opener=each.opener,
-                feedback=each.feedback,
-            )
-            for number, each in enumerate(variant.policy for variant in variants)
-        )
-        player = EpisodePlayer(plans=plans, runs=runs, sources=sources)
+        player = EpisodePlayer(plans=plans, runs=runs, sources=sources_of([each.policy for each in variants]))
         lost_before: set[EpisodeJob] = set()
         with contextlib.ExitStack() as until_the_end:
             worlds = []
