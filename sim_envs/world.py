@@ -7,8 +7,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float64, UInt8
 
-from configs.action_prefix import ActionPrefix
 from configs.hashing import seed_of
+from configs.latency import ActionPrefix
 from sim_envs.truth.ground_truth import Truth
 
 

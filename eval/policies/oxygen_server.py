@@ -148,7 +148,7 @@ class OxygenServerPolicy(RemotePolicy):
         timings_ms["frame"] = timings_ms["action"] + timings_ms.get("decode", 0.0)
         wire_ms = timings_ms.get("wire", 0.0)
         replies = [_language(answer) for answer in answers]
-        finished = tuple(self._received(text, wire_ms) for reply in replies for text in reply.texts)
+        finished = tuple(self._received(text, wire_ms) for reply in replies for text in reply.finished)
         requested = tuple(each for reply in replies for each in reply.requested)
         dropped = tuple(each for reply in replies for each in reply.dropped)
         self._unfinished |= {each.request_id: each for each in requested}
@@ -178,23 +178,14 @@ class OxygenServerPolicy(RemotePolicy):
         return text if text.after_ms is None else dataclasses.replace(text, after_ms=text.after_ms + wire_ms)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Language:
-    """The language part of an answer."""
-
-    texts: tuple[Text, ...] = ()
-    requested: tuple[TextRequest, ...] = ()
-    dropped: tuple[TextRequest, ...] = ()
-    tokens: int = 0
+_REPLY = TypeAdapter(Reply)
 
 
-_LANGUAGE = TypeAdapter(_Language)
-
-
-def _language(answer: Mapping[str, Any]) -> _Language:
+def _language(answer: Mapping[str, Any]) -> Reply:
+    """The texts of an answer, as requested, finished and dropped, and their tokens."""
     try:
         texts = [{**text, "requested_query": text["query"]} for text in answer.get("texts", ())]
-        return _LANGUAGE.validate_python({**answer.get(EXTENSION, {}), "texts": texts})
+        return _REPLY.validate_python({**answer.get(EXTENSION, {}), "finished": texts, "timings_ms": {}})
     except (TypeError, KeyError, ValidationError) as error:
         raise BadAnswerError(f"the policy server sent texts that cannot be read: {error}") from error
 

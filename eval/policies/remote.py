@@ -159,9 +159,18 @@ class PolicyClient:
         """Try until there is a server, with growing pauses."""
         deadline = time.monotonic() + self._connect_s
         for attempt in itertools.count():
-            reason = self._refusal(deadline)
-            if reason is None:
+            try:
+                self._attempt(max(0.1, min(_ATTEMPT_S, deadline - time.monotonic())))
                 return
+            except InvalidStatus as error:
+                status = error.response.status_code
+                if 400 <= status < 500:
+                    raise self._lost(f"refuses the connection with HTTP status {status}") from error
+                reason = f"HTTP status {status}"
+            except (OSError, InvalidHandshake) as error:
+                reason = str(error) or type(error).__name__
+            except ConnectionClosed as error:
+                reason = f"it {_ending(error)}"
             left = deadline - time.monotonic()
             if left <= 0:
                 raise self._lost(f"has not answered within {self._connect_s:g} s: {reason}")
@@ -169,23 +178,7 @@ class PolicyClient:
                 self._notify(f"waiting up to {left:.0f} s for a policy server at {self._url}: {reason}")
             time.sleep(min(left, _LONGEST_PAUSE_S, 0.5 * 2**attempt))
 
-    def _refusal(self, deadline: float) -> str | None:
-        """Try to connect once; returns why it failed temporarily, or None."""
-        try:
-            self._attempt(deadline)
-        except InvalidStatus as error:
-            status = error.response.status_code
-            if 400 <= status < 500:
-                raise self._lost(f"refuses the connection with HTTP status {status}") from error
-            return f"HTTP status {status}"
-        except (OSError, InvalidHandshake) as error:
-            return str(error) or type(error).__name__
-        except ConnectionClosed as error:
-            return f"it {_ending(error)}"
-        return None
-
-    def _attempt(self, deadline: float) -> None:
-        limit = max(0.1, min(_ATTEMPT_S, deadline - time.monotonic()))
+    def _attempt(self, limit: float) -> None:
         with ExitStack() as resources:
             connection = resources.enter_context(
                 connect(
@@ -199,12 +192,21 @@ class PolicyClient:
                     proxy=None,  # its latency would count as the policy's
                 )
             )
-            _limit_sending(connection.socket, self._answer_s)
-            self._accept(self._greeting(connection, limit))
-            self._connection = connection
+            # A limit for sending, too: a server may have stopped reading.
+            seconds, rest = divmod(self._answer_s, 1)
+            timeval = struct.pack("ll", int(seconds), int(1e6 * rest))
+            connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval)
+            metadata = self._greeting(connection, limit)
+            known = metadata if self._metadata is None else self._metadata
+            before, now = _declared(known), _declared(metadata)
+            for name in before | now:
+                if before.get(name) != now.get(name):
+                    raise self._lost(f"has come back with {name} {now.get(name)!r}, not {before.get(name)!r}")
+            self._metadata, self._connection = metadata, connection
             self._resources = resources.pop_all()
 
     def _greeting(self, connection: ClientConnection, limit: float) -> Mapping[str, Any]:
+        """The server's metadata, its first message."""
         try:
             greeting = connection.recv(timeout=limit)
         except TimeoutError:
@@ -215,15 +217,6 @@ class PolicyClient:
             return _mapping(_unpacked(greeting))
         except BadAnswerError as error:
             raise self._lost(f"begins with something else than metadata: {error}") from error
-
-    def _accept(self, metadata: Mapping[str, Any]) -> None:
-        """Reject a server that declares another policy than before."""
-        known = metadata if self._metadata is None else self._metadata
-        before, now = _declared(known), _declared(metadata)
-        for name in before | now:
-            if before.get(name) != now.get(name):
-                raise self._lost(f"has come back with {name} {now.get(name)!r}, not {before.get(name)!r}")
-        self._metadata = metadata
 
     def _lost(self, why: str) -> PolicyLostError:
         return PolicyLostError(f"the policy server at {self._url} {why}")
@@ -279,10 +272,3 @@ def _ending(error: ConnectionClosed) -> str:
     if error.rcvd is None:
         return f"broke off the connection ({error.__cause__ or error})"
     return f"closed the connection ({error.rcvd})"
-
-
-def _limit_sending(connected: socket.socket, seconds: float) -> None:
-    """Limit the time of sending to a server that has stopped reading."""
-    whole = int(seconds)
-    limit = struct.pack("ll", whole, int(1e6 * (seconds - whole)))
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)

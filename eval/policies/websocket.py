@@ -5,16 +5,16 @@ import functools
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from websockets.exceptions import InvalidURI
 from websockets.uri import parse_uri
 
 from configs.errors import UsageError, unknown
 from configs.interface import Camera
-from configs.schema import Mode, read_feedback
-from configs.validation import invalid
+from configs.schema import Mode, Preset, read_feedback
+from configs.validation import check, invalid
 from eval.policies.base import LoadedPolicy, PolicyLostError
 from eval.policies.openpi import assumption, named, opened
 from eval.policies.oxygen_release import OxygenReleasePolicy, is_oxygen_release, read_release
@@ -23,14 +23,12 @@ from eval.policies.remote import PolicyClient, RemotePolicy
 from oxygen.robots.openpi_keys import ASSUMED, ROBOTS, OpenpiKeys, keys_of
 from sim_envs.world import EpisodeKey, Observation
 
-_DAY_S = 86400
-_CHARGES = ("round_trip", "server")
+Seconds = Annotated[float, Field(strict=True, gt=0, le=86400)]
 _ROBOARENA_ACTIONS = {"joint_velocity": "droid", "joint_position": "droid_jointpos"}
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ServerOptions:
-    """Options of a policy server.
+class ServerOptions(Preset):
+    """Options of a policy server, the values of `--policy-kwargs`.
 
     Attributes:
         embodiment: Its robot, if its metadata names none.
@@ -42,24 +40,16 @@ class ServerOptions:
 
     embodiment: str | None = None
     api_key_env: str | None = None
-    charge: str = "round_trip"
-    timeout_s: float = 120.0
-    connect_timeout_s: float = 60.0
-
-    def __post_init__(self) -> None:
-        if self.charge not in _CHARGES:
-            raise unknown("value of policy argument 'charge'", str(self.charge), _CHARGES)
-        for name in ("timeout_s", "connect_timeout_s"):
-            value = getattr(self, name)
-            if type(value) not in (int, float) or not 0 < value <= _DAY_S:
-                raise UsageError(f"policy argument {name!r} is {value!r}; give seconds, at most a day")
+    charge: Literal["round_trip", "server"] = "round_trip"
+    timeout_s: Seconds = 120.0
+    connect_timeout_s: Seconds = 60.0
 
     @property
     def headers(self) -> dict[str, str]:
         """HTTP headers of the handshake."""
         if self.api_key_env is None:
             return {}
-        key = os.environ.get(str(self.api_key_env))
+        key = os.environ.get(self.api_key_env)
         if not key:
             raise UsageError(f"policy argument 'api_key_env': the environment has no {self.api_key_env}")
         return {"Authorization": f"Api-Key {key}"}
@@ -94,7 +84,7 @@ def open_websocket(
         parse_uri(url)
     except (InvalidURI, ValueError) as error:
         raise UsageError(f"{url} is not a policy-server URL; write ws://host:port") from error
-    options = _options(kwargs)
+    options = check(ServerOptions, kwargs, source="policy arguments")
     client = PolicyClient(
         url,
         headers=options.headers,
@@ -167,14 +157,6 @@ def _keys(url: str, served: object, requested: str | None) -> OpenpiKeys | None:
         raise UsageError(f"{url} serves embodiment {served!r}; leave out embodiment={requested}")
     name = served if requested is None else requested
     return None if name is None else keys_of(str(name))
-
-
-def _options(kwargs: Mapping[str, Any]) -> ServerOptions:
-    fields = [field.name for field in dataclasses.fields(ServerOptions)]
-    for name in kwargs:
-        if name not in fields:
-            raise unknown("argument of a policy server", name, fields)
-    return ServerOptions(**kwargs)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,9 +8,8 @@ import numpy as np
 from jaxtyping import Float64, UInt8
 from pydantic import TypeAdapter
 
-from configs.action_prefix import ActionPrefix
 from configs.errors import UsageError
-from configs.latency import Latency
+from configs.latency import ActionPrefix, Latency
 from eval.records.json_files import read_json_lines
 from eval.records.schema import RunFolder
 from oxygen.policy.reply import Text, TextRequest, TextTimes

@@ -13,9 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from configs.action_prefix import ActionPrefix
 from configs.errors import UsageError, unknown
-from configs.latency import Latency, steps_in
+from configs.latency import ActionPrefix, Latency, steps_in
 from configs.load import load
 from configs.profile import ProfileConfig
 from configs.schema import RunConfig

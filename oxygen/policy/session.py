@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from configs.action_prefix import ActionPrefix
 from configs.errors import UsageError
+from configs.latency import ActionPrefix
 from oxygen.model.guidance import Guidance
 from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest, TextTimes
 from oxygen.robots.tokenizer import Tokenizer

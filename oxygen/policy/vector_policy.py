@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from configs.action_prefix import ActionPrefix
 from configs.errors import UsageError
+from configs.latency import ActionPrefix
 from oxygen.model.guidance import Guidance
 from oxygen.model.inputs import ModelInput, batched
 from oxygen.policy.reply import EpisodeEnd, Reply

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.action_prefix import ActionPrefix
 from configs.errors import UsageError
 from configs.interface import Motion, Rotation
-from configs.latency import Latency
+from configs.latency import ActionPrefix, Latency
 from configs.schema import RunConfig
 from eval.records.run_folders import new_run
 from eval.rollout.clock import DelayEstimator, TimedQuery, find_clock

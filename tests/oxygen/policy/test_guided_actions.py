@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from configs.action_prefix import ActionPrefix
 from configs.errors import UsageError
+from configs.latency import ActionPrefix
 from oxygen.policy.factory import create_vector_policy
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.robots import tokenizer
