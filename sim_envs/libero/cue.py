@@ -1,14 +1,17 @@
-"""The marker of the task `cue`: it lies beside one object for the first second of an episode."""
+"""What only the first second shows: the marker of `cue`, and the things that the covers of `hidden` cover."""
 
+import functools
+from pathlib import Path
 from typing import Any
 
+import mujoco
 import numpy as np
 
 CUE_STEPS = 20
-"""Control steps after which the marker is gone."""
+"""Control steps after which the marker is gone, and the covers are let go."""
 
 MARKER = "floor_marker_region"
-"""Site of the marker; the model of a task without a cue has none."""
+"""Site of the marker; the model of a task without one has none."""
 
 _HALF_SIZE = (0.03, 0.03, 0.002)
 _COLOR = (0.9, 0.1, 0.1, 1.0)
@@ -17,13 +20,51 @@ _DISTANCE = 0.085
 
 _AROUND = np.arange(8) * np.pi / 4
 
+COVER = "cover"
+"""Category of the covers, whose model is ours."""
+
+COVERS = ("cover_1", "cover_2", "cover_3")
+"""The covers, from left to right."""
+
+_COVER_MODEL = Path(__file__).parent / "memory" / "cover.xml"
+
+THINGS = ("cream_cheese_1", "butter_1", "chocolate_pudding_1")
+"""What they hide; the first is asked for."""
+
+_PLATE = "plate_1"
+_HELD_AT = 0.16
+"""Height (m) above the table at which the covers are held, so that the camera sees what is below."""
+
+_FALL_STEPS = 10
+"""Control steps in which they fall and come to rest."""
+
+_MOVED = 0.01
+"""A cover this far (m) from its thing has been moved."""
+
 
 class Cue:
-    """The marker of one episode. It changes what is seen, not what moves.
+    """What has to be remembered in one episode.
 
     Attributes:
-        steps_left: Control steps for which the marker is still visible.
+        steps_left: Control steps for which it is still visible.
+        hidden: The thing that is hidden afterwards, if any.
+        failed: Whether the episode has failed for good.
     """
+
+    steps_left = CUE_STEPS
+    hidden: str | None = None
+    failed = False
+
+    def step(self) -> None:
+        """Count one control step."""
+        self.steps_left = max(0, self.steps_left - 1)
+
+    def hold(self) -> None:
+        """Hold what the world holds, after every physics step."""
+
+
+class Marker(Cue):
+    """A marker that lies beside one object. It changes what is seen, not what moves."""
 
     def __init__(self, env: Any, init_id: int) -> None:
         """Choose the object in turn by initial state, make it the goal's, and lay the marker beside it.
@@ -48,10 +89,80 @@ class Cue:
         model.site_pos[self._site] = data.xmat[body].reshape(3, 3).T @ (spot - data.xpos[body])
         model.site_size[self._site] = _HALF_SIZE
         model.site_rgba[self._site] = _COLOR
-        self.steps_left = CUE_STEPS
 
     def step(self) -> None:
-        """Count one control step; the last one removes the marker."""
-        self.steps_left = max(0, self.steps_left - 1)
+        """As in the base class; the last step removes the marker."""
+        super().step()
         if not self.steps_left:
             self._model.site_rgba[self._site, 3] = 0.0
+
+
+class Covers(Cue):
+    """Covers that are held above three things, and then let go. Moving a wrong one fails the episode."""
+
+    steps_left = CUE_STEPS + _FALL_STEPS
+
+    def __init__(self, env: Any, init_id: int) -> None:
+        """Let the things trade places in turn by initial state, and make the cover of the first the goal's.
+
+        Args:
+            env: LIBERO's environment, reset.
+            init_id: The initial state.
+        """
+        data = env.sim.data._data
+
+        def joint(name: str) -> Any:
+            return data.joint(env.objects_dict[name].joints[-1])
+
+        spots = sorted((joint(name).qpos[:2].copy() for name in THINGS), key=lambda spot: spot[1])
+        for number, name in enumerate(THINGS):
+            joint(name).qpos[:2] = spots[(number + init_id) % len(spots)]
+        wanted = init_id % len(spots)
+        self.hidden = THINGS[0]
+        env.parsed_problem["goal_state"] = [["on", COVERS[wanted], _PLATE]]
+        height = env.workspace_offset[2]
+        self._covers = [
+            (joint(name), np.array([*spot, height])) for name, spot in zip(COVERS, spots, strict=True)
+        ]
+        self._wrong = [cover for number, cover in enumerate(self._covers) if number != wanted]
+        self.hold()
+        mujoco.mj_forward(env.sim.model._model, data)
+
+    def hold(self) -> None:
+        """Hold the covers in the air while the things are shown."""
+        if self.steps_left > _FALL_STEPS:
+            for joint, home in self._covers:
+                joint.qpos = [*home[:2], home[2] + _HELD_AT, 1, 0, 0, 0]
+                joint.qvel = 0
+
+    def step(self) -> None:
+        """As in the base class; afterwards, a wrong cover that has been moved fails the episode."""
+        super().step()
+        if not self.steps_left:
+            away = [np.linalg.norm(joint.qpos[:3] - home) for joint, home in self._wrong]
+            self.failed = self.failed or bool(max(away) > _MOVED)
+
+
+def find_cue(env: Any, init_id: int) -> Cue | None:
+    """What an episode shows only at its beginning; None for most tasks."""
+    if MARKER in env.object_sites_dict:
+        return Marker(env, init_id)
+    return Covers(env, init_id) if COVERS[0] in env.objects_dict else None
+
+
+@functools.cache
+def register_cover() -> None:
+    """Make LIBERO know the model of a cover, which no asset tree has."""
+    from libero.libero.envs.base_object import register_object
+    from robosuite.models.objects import MujocoXMLObject
+
+    class Cover(MujocoXMLObject):
+        rotation, rotation_axis = (0.0, 0.0), "z"
+        category_name = COVER
+
+        def __init__(self, name: str) -> None:
+            joints = [{"type": "free", "damping": "0.0005"}]
+            super().__init__(str(_COVER_MODEL), name=name, joints=joints)
+            self.object_properties = {"vis_site_names": {}}
+
+    register_object(Cover)

@@ -11,6 +11,7 @@ from configs.errors import UsageError
 from sim_envs.libero.assets import STANDINS, AssetSet
 from sim_envs.libero.bootstrap import load_libero, use_assets
 from sim_envs.libero.conventions import CONTROL_HZ
+from sim_envs.libero.cue import COVER, register_cover
 from sim_envs.libero.standins import missing_for
 from sim_envs.libero.tasks import LiberoTask
 
@@ -65,7 +66,7 @@ def require_assets(task: LiberoTask, assets: AssetSet) -> None:
     if assets.name != STANDINS:
         return
     problem = read_problem(task)
-    missing = missing_for([*problem["objects"], *problem["fixtures"]], assets.path)
+    missing = missing_for({*problem["objects"], *problem["fixtures"]} - {COVER}, assets.path)
     if missing:
         raise UsageError(
             f"{task.suite} task {task.task_id} needs {', '.join(missing)}, for which there are no stand-ins: "
@@ -80,6 +81,7 @@ def build_env(task: LiberoTask, assets: AssetSet) -> Any:
         UsageError: The asset set lacks some of the task's objects.
     """
     libero_envs = load_libero()
+    register_cover()
     import robosuite
 
     require_assets(task, assets)

@@ -81,6 +81,8 @@ class Names:
         region = name.removeprefix(f"{owner}_")
         if nouns[owner] not in _GROUNDS:
             return self._region(nouns[owner], region)
+        if region == "center_region":
+            return f"center of the {self.ground}"
         match = _ZONE.fullmatch(region)
         if match is None:
             return self.ground

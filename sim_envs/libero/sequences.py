@@ -25,6 +25,17 @@ def _bowls(*moves: tuple[int, int]) -> tuple[Subgoal, ...]:
     return tuple(("on", f"akita_black_bowl_{bowl}", f"plate_{plate}") for bowl, plate in moves)
 
 
+def _baskets(*pairs: tuple[int, int]) -> tuple[tuple[Subgoal, ...], ...]:
+    """Alternatives: the cream cheese in one basket, then a basket in the center."""
+    return tuple(
+        (
+            ("in", "cream_cheese_1", f"basket_{filled}_contain_region"),
+            ("on", f"basket_{moved}", "kitchen_table_center_region"),
+        )
+        for filled, moved in pairs
+    )
+
+
 _BOWL = ("on", "akita_black_bowl_1", "plate_1")
 _BOTTLE = ("on", "wine_bottle_1", "plate_2")
 
@@ -41,6 +52,12 @@ SEQUENCES: Mapping[str, tuple[tuple[Subgoal, ...], ...]] = {
     ),
     "move_the_three_black_bowls_one_plate_to_the_left_by_way_of_the_empty_plate": (
         _bowls((1, 4), (2, 1), (3, 2), (1, 3)),
+    ),
+    "put_the_cream_cheese_in_the_nearest_basket_and_place_that_basket_in_the_center": (
+        _baskets((1, 1), (2, 2))
+    ),
+    "put_the_cream_cheese_in_the_nearest_basket_and_place_the_empty_basket_in_the_center": (
+        _baskets((1, 2), (2, 1))
     ),
     "count_twice": (_times(2, *_BOWL),),
     "count_three_times": (_times(3, *_BOWL),),

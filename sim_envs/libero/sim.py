@@ -2,7 +2,7 @@
 
 import gc
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import mujoco
@@ -16,10 +16,10 @@ from sim_envs.libero.arm import ArmController
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.bootstrap import use_assets
 from sim_envs.libero.conventions import CAMERAS, CONTROL_HZ
-from sim_envs.libero.cue import MARKER, Cue
+from sim_envs.libero.cue import COVER, Cue, find_cue
 from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.libero.libero_env import ResetState, build_env, numpy_seed, read_problem, reset_env
-from sim_envs.libero.sequences import SEQUENCES, GoalSequence
+from sim_envs.libero.sequences import SEQUENCES, GoalSequence, Subgoal
 from sim_envs.libero.tasks import FIRST_SAMPLED, LiberoTask, get_init_state
 from sim_envs.libero.truth import GROUNDS, LiberoScene
 from sim_envs.moving import Bounds, Mover, sample_movers
@@ -80,7 +80,7 @@ def movable(problem: Mapping[str, Any]) -> list[str]:
     Args:
         problem: A parsed BDDL problem, as LIBERO's `robosuite_parse_problem` returns it.
     """
-    objects = {name for names in problem["objects"].values() for name in names}
+    objects = {name for kind, names in problem["objects"].items() if kind != COVER for name in names}
     grounds = {
         name for kind, names in problem["fixtures"].items() if FIXTURES[kind] in GROUNDS for name in names
     }
@@ -207,7 +207,7 @@ class LiberoSim(World):
             self.env.sim.set_state_from_flattened(state)
         self.env.sim.forward()
         self._tracker, self._movers, self.sequence = None, {}, None
-        self._cue = Cue(self.env, init_id) if MARKER in self.env.object_sites_dict else None
+        self._cue = find_cue(self.env, init_id)
         self._judge()
         self._arm = ArmController(self.env)
         self._expose(self._arm)
@@ -217,8 +217,10 @@ class LiberoSim(World):
             key = EpisodeKey(suite=self.task.suite, task_id=self.task.task_id, init_id=init_id, seed=seed)
             self._movers = movers(self.env, self._motion, key)
         if self.task.name in SEQUENCES:
-            self.sequence = GoalSequence(SEQUENCES[self.task.name], self.env._eval_predicate)
-        scene = LiberoScene(self.env, self.task.language, self.sequence)
+            alternatives = sorted(SEQUENCES[self.task.name], key=self._distance)
+            self.sequence = GoalSequence(alternatives, self.env._eval_predicate)
+        hidden = None if self._cue is None else self._cue.hidden
+        scene = LiberoScene(self.env, self.task.language, self.sequence, hidden=hidden)
         self._tracker = TruthTracker(scene, control_hz=CONTROL_HZ)
 
     @override
@@ -228,7 +230,7 @@ class LiberoSim(World):
         success, failed, path = False, False, [self._state[:3].copy()]
         for action in actions:
             success = self._control_step(arm, action)
-            failed = self.sequence is not None and self.sequence.overshot
+            failed = self._failed
             path.append(self._state[:3].copy())
             if success or failed:
                 break
@@ -267,7 +269,7 @@ class LiberoSim(World):
 
     @property
     def shows_cue(self) -> bool:
-        """Whether a marker shows now what later has to be remembered."""
+        """Whether the world shows now what later has to be remembered."""
         return self._cue is not None and self._cue.steps_left > 0
 
     def policy_state(self) -> Float64[np.ndarray, " 8"]:
@@ -318,6 +320,14 @@ class LiberoSim(World):
         ]
         return any(np.linalg.norm(a - b) < _PLATES_APART for a, b in itertools.combinations(places, 2))
 
+    def _distance(self, subgoals: Sequence[Subgoal]) -> float:
+        """Distance (m) of the object of the first subgoal from its container; 0 if it goes into none."""
+        predicate, obj, place = subgoals[0]
+        if predicate != "in":
+            return 0.0
+        way = self._data.body(self.env.obj_body_id[obj]).xpos - self._data.site(place).xpos
+        return float(np.linalg.norm(way))
+
     def _center_stacks(self) -> None:
         """Center objects that initially stand on others, so that LIBERO's `on` holds."""
         for predicate, *names in self.env.parsed_problem["initial_state"]:
@@ -349,6 +359,8 @@ class LiberoSim(World):
             arm.physics_step(action, new_goal=step == 0)
             for mover in self._movers.values():
                 mover.lead()
+            if self._cue is not None:
+                self._cue.hold()
             if step == _EXPOSED_STEP:
                 self._expose(arm)
         if self._data.warning[mujoco.mjtWarning.mjWARN_BADQACC].number:
@@ -357,6 +369,8 @@ class LiberoSim(World):
             )
         success = self._judge()
         if self._tracker is not None:
+            if self.shows_cue:
+                self._tracker.start_here()
             self._tracker.step(solved=success)
         return success
 
@@ -364,7 +378,13 @@ class LiberoSim(World):
         """Evaluate LIBERO's success predicate, or the sequence, and update what it displays (a burner)."""
         success = bool(self.env._check_success() if self.sequence is None else self.sequence.step())
         self.env._post_process()
-        return success
+        return success and not self._failed
+
+    @property
+    def _failed(self) -> bool:
+        """Whether the task can no longer be solved."""
+        overshot = self.sequence is not None and self.sequence.overshot
+        return overshot or (self._cue is not None and self._cue.failed)
 
     def _expose(self, arm: ArmController) -> None:
         self._cameras.capture(self._data)

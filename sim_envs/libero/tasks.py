@@ -27,6 +27,7 @@ _SHORT_TASKS = {
     "cue": "pick up the marked object and place it in the basket",
     "count_twice": "lift the black bowl and put it back on the plate twice",
     "count_three_times": "lift the black bowl and put it back on the plate three times",
+    "hidden": "put the cover that hides the cream cheese on the plate",
 }
 _MEMORY_TASKS = {
     MEMORY_SUITE: {name: name.replace("_", " ") for name in SEQUENCES if name not in _SHORT_TASKS},

@@ -117,8 +117,23 @@ def _goals_of(sequence: GoalSequence) -> tuple[Goal, ...]:
 class LiberoScene(TruthScene):
     """One episode of a LIBERO environment."""
 
-    def __init__(self, env: Any, instruction: str, sequence: GoalSequence | None = None) -> None:
-        self._env = env
+    def __init__(
+        self,
+        env: Any,
+        instruction: str,
+        sequence: GoalSequence | None = None,
+        *,
+        hidden: str | None = None,
+    ) -> None:
+        """Describe an episode.
+
+        Args:
+            env: The environment, after its reset.
+            instruction: The task's instruction.
+            sequence: The subgoals of a task that is a sequence.
+            hidden: An object besides those of the goals whose place memory tells.
+        """
+        self._env, self._hidden = env, hidden
         self._sequence = sequence
         self._model: mujoco.MjModel = env.sim.model._model
         positions = None
@@ -146,6 +161,12 @@ class LiberoScene(TruthScene):
         self._regions = [
             (name, site) for name, site in env.object_sites_dict.items() if hasattr(site, "parent_name")
         ]
+
+    @property
+    def named(self) -> list[Item]:
+        """As in the base class, and what is hidden."""
+        hidden = [item for item in self.things if item.name == self._hidden]
+        return [*super().named, *hidden]
 
     def nearest(self, items: Sequence[Item], point: Vector3) -> Item:
         """The item whose bounding boxes are nearest to a point."""
@@ -250,8 +271,9 @@ class LiberoScene(TruthScene):
         return GoalTarget(number=number, item=part, wanted=goal.phase)
 
     def _holds(self, predicate: str, obj: str, place: str) -> bool:
-        if predicate == "in":  # it may be passing through
+        if predicate == "in":
             parent = self._env.get_object(self._env.object_sites_dict[place].parent_name)
-            if not self._env.check_contact(parent, self._env.get_object(obj)):
-                return False
+            covered = parent.category_name == "cover"  # what is below it need not touch it
+            if not covered and not self._env.check_contact(parent, self._env.get_object(obj)):
+                return False  # it may be passing through
         return bool(self._env._eval_predicate([predicate, obj, place]))

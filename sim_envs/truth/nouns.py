@@ -49,6 +49,7 @@ THINGS: Mapping[str, str] = {
     "chefmate_8_frypan": "frying pan",
     "chocolate_pudding": "chocolate pudding",
     "cookies": "cookie box",
+    "cover": "cover",
     "cream_cheese": "cream cheese",
     "glazed_rim_porcelain_ramekin": "ramekin",
     "ketchup": "ketchup",
@@ -96,6 +97,7 @@ PARTS = (*DRAWERS, "microwave", "stove")
 _SIDES = ("left", "right", "front", "back")
 _COMPARTMENTS = tuple(f"{side} compartment of the caddy" for side in _SIDES)
 _TOPS = tuple(f"top of the {fixture}" for fixture in ("cabinet", "microwave", "shelf"))
+_CENTER = "center of the table"
 UPPER_SHELF, LOWER_SHELF = "cabinet shelf", "space under the shelf"
 
 _THING_NOUNS = tuple(sorted(set(THINGS.values())))
@@ -110,7 +112,7 @@ MOVABLE = frozenset(
 """Nouns of movable objects."""
 
 PLACES = frozenset(
-    [*MOVABLE, *_FIXTURE_NOUNS, *DRAWERS, *_COMPARTMENTS, *_TOPS, UPPER_SHELF, LOWER_SHELF, *_BESIDE]
+    [*MOVABLE, *_FIXTURE_NOUNS, *DRAWERS, *_COMPARTMENTS, *_TOPS, _CENTER, UPPER_SHELF, LOWER_SHELF, *_BESIDE]
 )
 """Nouns of places."""
 
@@ -119,16 +121,25 @@ _INSIDE = frozenset(
         *DRAWERS,
         *_COMPARTMENTS,
         LOWER_SHELF,
+        _CENTER,
         "microwave",
         *(noun for noun in MOVABLE if noun.endswith(("bowl", "mug", "basket", "tray"))),
     ]
 )
+
+
+def _preposition(place: str) -> str:
+    if place in _BESIDE:
+        return "to"
+    if place.endswith("cover"):
+        return "under"
+    return "in" if place in _INSIDE else "on"
+
+
 HOUSEHOLD = Nouns(
     movable=MOVABLE,
     parts=frozenset(PARTS),
-    places=frozenset(
-        (place, "to" if place in _BESIDE else "in" if place in _INSIDE else "on") for place in PLACES
-    ),
+    places=frozenset((place, _preposition(place)) for place in PLACES),
 )
 """The default vocabulary."""
 

@@ -281,6 +281,10 @@ class TruthTracker:
         if solved or len(self._waiting) == _MAX_WAITING:
             self._catch_up(solved=solved)
 
+    def start_here(self) -> None:
+        """Take the current positions as the initial ones, while the world itself moves objects."""
+        self._start = self._scene.capture().positions
+
     def truth(self) -> Truth:
         """The ground truth at this step."""
         self._catch_up(solved=False)

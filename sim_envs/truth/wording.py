@@ -160,7 +160,7 @@ def _plain(text: str) -> str:
     return " ".join(text.casefold().split()).removesuffix(".").strip()
 
 
-_WHERE = "(?:in|on|to) the .+"
+_WHERE = "(?:in|on|to|under) the .+"
 _FIELDS = {
     "object": ".+?",
     "subject": ".+?",

@@ -1,4 +1,4 @@
-"""The marker of `cue` shows what is wanted for one second, then is gone without a trace."""
+"""What only the first second shows: afterwards the marker of `cue` is gone, and `hidden` is covered."""
 
 from collections.abc import Iterator
 
@@ -8,13 +8,16 @@ import pytest
 from configs.load import load
 from configs.schema import SuiteConfig
 from sim_envs.libero.assets import AssetSet
-from sim_envs.libero.cue import CUE_STEPS, MARKER
+from sim_envs.libero.conventions import LIBERO_INTERFACE
+from sim_envs.libero.cue import CUE_STEPS, MARKER, Covers
 from sim_envs.libero.experts.expert import Expert
 from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
-from sim_envs.libero.tasks import SHORT_SUITE, get_task, init_states
+from sim_envs.libero.tasks import MEMORY_SUITE, SHORT_SUITE, LiberoTask, get_task, init_states, list_tasks
+from sim_envs.scripted.policy import Noop, Random
 from sim_envs.suite import open_suite
 from sim_envs.testing import check_suite
-from sim_envs.truth.ground_truth import Phase
+from sim_envs.truth.ground_truth import Fact, Phase
+from sim_envs.truth.wording import parse_memory, remember
 from tests.sim_envs.libero.playing import attempt
 
 
@@ -93,9 +96,102 @@ def test_holding_still_solves_nothing_and_another_object_does_not_count(sim: Lib
     assert not sim.advance(np.tile(SETTLE_ACTION, (40, 1))).success
 
 
+@pytest.fixture(scope="module")
+def hidden(standins: AssetSet) -> Iterator[LiberoSim]:
+    with LiberoSim(get_task(SHORT_SUITE, 3), assets=standins, camera_size=64) as made:
+        yield made
+
+
+def wait(sim: LiberoSim) -> None:
+    """Hold still until what has to be remembered is out of sight."""
+    while sim.shows_cue:
+        sim.advance(SETTLE_ACTION[None])
+
+
+def arranged(sim: LiberoSim, turn: int) -> None:
+    """The first stored state, with the things where they are in another one's turn."""
+    sim.reset(init_id=0, seed=7, settle_steps=10)
+    sim._cue = Covers(sim.env, turn)
+    sim._cameras.capture(sim._data)
+
+
+def move(sim: LiberoSim, cover: str, to: np.ndarray) -> None:
+    sim.env.sim.data.set_joint_qpos(f"{cover}_joint0", np.array([*to, 1, 0, 0, 0]))
+
+
+def test_under_the_covers_all_arrangements_look_the_same(hidden: LiberoSim) -> None:
+    before, after = [], []
+    for turn in range(3):
+        arranged(hidden, turn)
+        before.append(hidden.render("image"))
+        wait(hidden)
+        after.append([hidden.render(camera) for camera in ("image", "wrist_image")])
+    assert (before[0] != before[1]).any()
+    assert (before[1] != before[2]).any()
+    np.testing.assert_array_equal(after[0], after[1])
+    np.testing.assert_array_equal(after[1], after[2])
+
+
+@pytest.mark.parametrize("first", [0, 1000])
+def test_states_in_turn_hide_the_thing_elsewhere_and_memory_tells_where(
+    hidden: LiberoSim, first: int
+) -> None:
+    places = []
+    for init_id in range(first, first + 3):
+        hidden.reset(init_id=init_id, seed=7, settle_steps=10)
+        assert Fact(subject="cream cheese", state="on the table") in hidden.truth().memory.facts
+        wait(hidden)
+        truth = hidden.truth()
+        places += [fact.state for fact in truth.memory.facts if fact.subject == "cream cheese"]
+        assert f"under the {truth.narration.object}" == places[-1]
+        assert len(truth.memory.facts) == 2
+        assert parse_memory(remember(truth.memory)) == truth.memory
+    turn = ["under the left cover", "under the middle cover", "under the right cover"]
+    assert places == turn[first % 3 :] + turn[: first % 3]
+
+
+@pytest.mark.parametrize("searched", [False, True])
+def test_putting_the_right_cover_on_the_plate_solves_it_unless_another_was_moved(
+    hidden: LiberoSim, searched: bool
+) -> None:
+    hidden.reset(init_id=0, seed=7, settle_steps=10)
+    wait(hidden)
+    if searched:
+        data = hidden.env.sim.data
+        there = data.get_body_xpos("cover_2_main").copy()
+        move(hidden, "cover_2", there + np.array([0, 0, 0.02]))
+        assert hidden.advance(np.tile(SETTLE_ACTION, (2, 1))).failed
+        move(hidden, "cover_2", there)
+    plate = hidden.env.sim.data.get_body_xpos("plate_1_main")
+    move(hidden, "cover_1", plate + np.array([0, 0, 0.05]))
+    assert hidden.advance(np.tile(SETTLE_ACTION, (40, 1))).success is not searched
+
+
+def test_the_expert_waits_for_the_covers_and_solves_all_three(hidden: LiberoSim) -> None:
+    expert = Expert(hidden)
+    for init_id in range(3):
+        result = attempt(hidden, expert, init_id)
+        assert result.success
+        assert result.steps > Covers.steps_left
+
+
 @pytest.mark.slow
-def test_the_suite_conforms(standins: AssetSet) -> None:
+@pytest.mark.parametrize("suite", [SHORT_SUITE, MEMORY_SUITE])
+def test_the_suites_conform(standins: AssetSet, suite: str) -> None:
     check_suite(
-        open_suite(SHORT_SUITE, camera_size=64, assets=str(standins.path)),
+        open_suite(suite, camera_size=64, assets=str(standins.path)),
+        task_ids=range(len(list_tasks(suite))),
         hold_tolerances={"eef_position": 0.01},
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "task",
+    [*list_tasks(MEMORY_SUITE), *list_tasks(SHORT_SUITE)],
+    ids=lambda task: f"{task.suite}.{task.task_id}",
+)
+def test_holding_still_and_random_actions_solve_nothing(standins: AssetSet, task: LiberoTask) -> None:
+    with LiberoSim(task, assets=standins, camera_size=32) as world:
+        for policy in (Noop(LIBERO_INTERFACE), Random(LIBERO_INTERFACE)):
+            assert not attempt(world, policy).success

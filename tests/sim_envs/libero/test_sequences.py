@@ -7,7 +7,10 @@ from sim_envs.libero.sequences import FALSE_STEPS, OVERSHOT_STEPS, STILL_STEPS, 
 from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
 from sim_envs.libero.tasks import MEMORY_SUITE, get_init_state, get_task, list_tasks
 from sim_envs.suite import open_suite
+from sim_envs.truth.wording import remember
 from sim_envs.world import EpisodeKey
+
+BASKETS = ("basket_1", "basket_2")
 
 UP, DOWN = False, True
 
@@ -117,8 +120,31 @@ def test_every_task_has_a_problem_and_fifty_initial_states():
         assert len({get_init_state(task, init_id).tobytes() for init_id in range(50)}) == 50
 
 
+@pytest.mark.parametrize(("task_id", "moved"), [(8, "basket_{}"), (9, "basket_{other}")])
+def test_the_nearest_basket_is_named_first_and_the_chosen_one_decides_what_goes_to_the_center(
+    open_standin, task_id, moved
+):
+    sim = open_standin(MEMORY_SUITE, task_id)
+    nearest = []
+    for init_id in range(8):
+        sim.reset(init_id=init_id, seed=7, settle_steps=10)
+        data = sim.env.sim.data
+        here, *baskets = (data.get_body_xpos(f"{name}_main") for name in ("cream_cheese_1", *BASKETS))
+        nearest.append(int(np.argmin([np.linalg.norm(basket - here) for basket in baskets])) + 1)
+        assert sim.sequence.next == ("in", "cream_cheese_1", f"basket_{nearest[-1]}_contain_region")
+    assert set(nearest) == {1, 2}
+    other = 3 - nearest[-1]
+    sim.advance(np.tile(SETTLE_ACTION, (FALSE_STEPS, 1)))
+    above = data.get_body_xpos(f"basket_{other}_main") + np.array([0, 0, 0.06])
+    data.set_joint_qpos("cream_cheese_1_joint0", np.array([*above, 1, 0, 0, 0]))
+    sim.advance(np.tile(SETTLE_ACTION, (40, 1)))
+    assert sim.sequence.next == ("on", moved.format(other, other=3 - other), "kitchen_table_center_region")
+    side = {1: "left", 2: "right"}[other]
+    assert remember(sim.truth().memory).startswith(f"put the cream cheese in the {side} basket; ")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("task_id", range(1, 8))
+@pytest.mark.parametrize("task_id", range(1, 10))
 def test_the_expert_solves_every_sequence(task_id):
     suite = open_suite(MEMORY_SUITE, assets="standins")
     world = suite.open(suite.tasks()[task_id])
