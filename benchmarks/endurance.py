@@ -19,8 +19,7 @@ import jax
 
 from benchmarks.record import record
 from eval.bench.model_under_test import find_model
-from eval.bench.policy_runner import PolicyRunner
-from eval.bench.serving import Bench
+from eval.bench.serving import Bench, PolicyRunner
 from eval.bench.workloads import BenchConfiguration, Workload
 from oxygen.model.compile_cache import use_compile_cache
 from oxygen.serving.scheduler import Mode
@@ -131,8 +130,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     for mode in options.modes:
         k = options.tokens_per_frame if mode is Mode.UNIFIED else None
         configuration = BenchConfiguration(mode=mode, tokens_per_frame=k)
-        with bench.prepare(workload, [configuration], 2 * options.queries) as prepared:
-            rows.append(endure(prepared.runners[0], options.queries, watts))
+        with bench.prepare(workload, [configuration], 2 * options.queries) as (runner,):
+            rows.append(endure(runner, options.queries, watts))
     return {
         "benchmark": "endurance",
         "policy": model.name,

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from eval.bench.row import Row, RowFile
-from eval.bench.table import heading, row_label
-from eval.bench.workloads import configuration_label
+from eval.bench.workloads import BenchConfiguration
 from eval.report.figures import OTHER_COLOURS, STYLE, new_figure
 from eval.report.labels import number
+from oxygen.serving.scheduler import Mode
 from scripts.marked_block import MarkedBlock
 
 RESULTS = Path(__file__).parent / "results/gpu"
@@ -57,13 +57,13 @@ def _modes(folder: Path) -> Iterator[str]:
         for path in sorted(folder.glob(f"{prefix}_*.jsonl")):
             workloads: dict[str, list[Row]] = {}
             for row in RowFile(path).rows:
-                workloads.setdefault(heading(row), []).append(row)
+                workloads.setdefault(row.work, []).append(row)
             for work, rows in workloads.items():
                 title = f"{rows[0].policy}, {rows[0].dtype}, {rows[0].device}: {work}{with_service}"
                 yield _table(
                     title,
                     ("mode", "action p50, ms", "frame p50, ms", "× isolated", "actions equal"),
-                    ((row_label(row), *_cells(row)) for row in rows),
+                    ((row.label, *_cells(row)) for row in rows),
                 )
                 if prefix == "adapter":
                     yield _adapter(rows)
@@ -230,7 +230,7 @@ def _format_code(row: Mapping[str, Any]) -> str:
 
 
 def _label(row: Mapping[str, Any]) -> str:
-    return configuration_label(row["mode"], row["tokens_per_frame"], None)
+    return str(BenchConfiguration(mode=Mode(row["mode"]), tokens_per_frame=row["tokens_per_frame"]))
 
 
 def _with_interval(value: float | None, bounds: Sequence[float] | None) -> str:

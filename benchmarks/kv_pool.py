@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from benchmarks.record import record
-from eval.bench.rows import paired_ratio
+from eval.bench.aggregation import paired_ratio
 from oxygen.model import pi05
 from oxygen.model.config import Pi05Config, preset
 from oxygen.model.params import random_params

@@ -22,7 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.candidates.alternatives import SERVED, Alternative, of_decode, of_denoise, of_prefill
-from benchmarks.record import ratio_columns, write_record
+from benchmarks.record import write_record
+from eval.bench.aggregation import ratio_fields
 from eval.bench.measurement import run_order
 from eval.bench.model_under_test import ModelUnderTest, find_model
 from eval.bench.peaks import find_peaks
@@ -126,7 +127,7 @@ def measure(stage: Stage, weights: Weights, repetitions: int) -> list[dict[str, 
         {
             "ms": taken[name],
             "ms_median": statistics.median(taken[name]),
-            **ratio_columns("served_over_this", taken[SERVED], taken[name]),
+            **ratio_fields("served_over_this", taken[SERVED], taken[name]),
             **_compared(results[SERVED], results[name]),
         }
         for name in names

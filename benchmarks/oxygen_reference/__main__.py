@@ -23,11 +23,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record import ratio_columns, write_record
+from benchmarks.record import write_record
+from eval.bench.aggregation import ratio_fields
 from eval.bench.measurement import run_order
 from eval.bench.model_under_test import ModelUnderTest, find_model
-from eval.bench.policy_runner import PolicyRunner
-from eval.bench.serving import Bench
+from eval.bench.serving import Bench, PolicyRunner
 from eval.bench.workloads import BenchConfiguration, Workload
 from oxygen.model.compile_cache import use_compile_cache
 from oxygen.serving.scheduler import Mode
@@ -126,8 +126,7 @@ def measure(options: argparse.Namespace, model: ModelUnderTest) -> Iterator[dict
             workload = Workload.steady(
                 denoise_steps=model.config.denoise_steps, text_tokens=options.text_tokens, cameras=cameras
             )
-            prepared = stack.enter_context(bench.prepare(workload, configurations, queries))
-            for one in prepared.runners:
+            for one in stack.enter_context(bench.prepare(workload, configurations, queries)):
                 timers[f"{cameras} cameras", one.configuration] = functools.partial(_time_ours, one)
         about |= {"commit": _commit(options.checkout)}
         for repetitions, frames in enumerate(in_turns(timers, fills, options), 1):
@@ -138,7 +137,7 @@ def measure(options: argparse.Namespace, model: ModelUnderTest) -> Iterator[dict
                     "tokens_per_frame": one.tokens_per_frame,
                     "frame_ms": own,
                     "frame_ms_median": statistics.median(own),
-                    **ratio_columns("published_over_this", frames["published", one], own),
+                    **ratio_fields("published_over_this", frames["published", one], own),
                 }
                 for (which, one), own in frames.items()
             ]

@@ -43,7 +43,7 @@ def _run(options: Options, began: float) -> int:
     )
     use_compile_cache()
     if options.roofline:
-        from eval.bench.roofline_report import report_roofline
+        from eval.bench.roofline import report_roofline
 
         return report_roofline(options, model)
     from eval.bench.experiment import run_experiment

@@ -1,7 +1,6 @@
 """Runs the experiment: measures each workload, appends its rows to a file, then shows tables and plots."""
 
 import contextlib
-import dataclasses
 import datetime as dt
 import itertools
 import os
@@ -11,18 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from configs.errors import pluralize
 from configs.signals import DeferredSignals
-from eval.bench.measurement import Repetitions, measure
-from eval.bench.memory import memory_use
+from eval.bench.aggregation import aggregate
+from eval.bench.measurement import Repetitions, StageTimer, StageTimes, measure
+from eval.bench.memory import needed_bytes, peak_memory, program_bytes
 from eval.bench.model_under_test import ModelUnderTest
-from eval.bench.options import Options, default_output, provenance_now
+from eval.bench.options import Options
 from eval.bench.profile import save_profile
-from eval.bench.row import Row, RowFile, WorkloadInfo, identity
-from eval.bench.rows import RunInfo, rows
+from eval.bench.row import Row, RowFile, Setting, identity, provenance_of
 from eval.bench.schedule import max_queries_per_text
-from eval.bench.serving import Bench
-from eval.bench.table import Terminal
+from eval.bench.serving import SUFFIX, Bench, PolicyRunner
+from eval.bench.table import open_console, print_rows
 from eval.bench.workloads import BenchConfiguration, Workload
 from oxygen.serving.scheduler import Mode
 
@@ -42,116 +44,101 @@ def run_experiment(options: Options, model: ModelUnderTest, *, began: float | No
         KeyboardInterrupt: Ctrl-C; the rows of finished workloads are in the file.
     """
     began = time.perf_counter() if began is None else began
-    experiment = _Experiment(options, model, began)
-    workloads = options.grid.workloads()
-    identities = [experiment.identities(*group) for group in workloads]
-    file = RowFile(options.output or default_output(options.policy))
+    provenance = provenance_of("eval.bench")
+    planned = [(*group, _setting(options, model, *group)) for group in options.workloads()]
+    identities = {
+        setting: [identity({**vars(setting), **vars(configuration), **provenance}) for configuration in group]
+        for _, group, setting in planned
+    }
+    file = RowFile(options.output or _default_output(options.policy))
     before = len(file.rows)
-    pending = [
-        group
-        for group, of_workload in zip(workloads, identities, strict=True)
-        if not (options.resume and file.has(of_workload))
-    ]
-    with Terminal(experiment.info, file.path) as terminal, DeferredSignals() as signals:
-        terminal.announce(_count(pending), skipped=_count(workloads) - _count(pending), existing=before)
-        if options.resume:
-            existing = file.of(itertools.chain.from_iterable(identities))
-            terminal.compare_commits(existing, experiment.provenance["commit"])
-        terminal.start(_count(pending) * (options.repetitions + 1))
+    pending = [plan for plan in planned if not (options.resume and file.has(identities[plan[-1]]))]
+
+    def of_this_command() -> Sequence[Row]:
+        return file.of(itertools.chain.from_iterable(identities.values()))
+
+    console, bench = open_console(), Bench(model)
+    count = sum(len(group) for _, group, _ in pending)
+    skipped = sum(map(len, identities.values())) - count
+    console.print(
+        f"[bold]{model.name}[/], {model.config.dtype}, weights {model.weights_from}, "
+        f"on {jax.devices()[0].device_kind}: {pluralize(count, 'configuration')} → {file.path}",
+        soft_wrap=True,
+    )
+    if skipped:
+        console.print(f"Skipping {pluralize(skipped, 'configuration')} that the file already has.")
+    elif before:
+        console.print(f"The file already has {pluralize(before, 'row')}; new ones are appended.")
+    if options.resume:
+        _compare_commits(of_this_command(), provenance["commit"], console)
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+    )
+    bar = progress.add_task("", total=count * (options.repetitions + 1))
+    with progress, DeferredSignals() as signals:
+
+        def advance() -> None:
+            progress.advance(bar)
+            signals.check()
 
         try:
-            for workload, configurations in pending:
-                terminal.workload(str(workload))
-                file.append(experiment.measure(workload, configurations, signals, terminal.advance))
+            for workload, configurations, setting in pending:
+                progress.update(bar, description=setting.work)
+                measured = _measure(bench, model, workload, configurations, setting, signals, advance)
+                common: dict[str, Any] = {
+                    **vars(setting),
+                    **provenance,
+                    "took_s": time.perf_counter() - began,
+                    "written_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+                }
+                file.append(Row(**common, **vars(each), **measured[each]) for each in configurations)
         except KeyboardInterrupt:
-            terminal.interrupted(len(file.rows) - before)
+            rows = pluralize(len(file.rows) - before, "row")
+            console.print(f"Interrupted: {rows} of this run are in {file.path}.", soft_wrap=True)
+            console.print("The same command with --output and --resume measures the rest.")
             raise
-        shown = file.of(itertools.chain.from_iterable(identities))
-        terminal.report(shown, _pictures(shown, file.path), took_s=time.perf_counter() - began)
-        if options.save_profile is not None:
-            save_profile(options.save_profile, shown)
-            terminal.saved(options.save_profile)
+    shown = of_this_command()
+    print_rows(shown, console)
+    console.print(f"Rows: {file.path}", soft_wrap=True)
+    if pictures := _pictures(shown, file.path):
+        console.print(f"Page and plots: {', '.join(map(str, pictures))}", soft_wrap=True)
+    else:
+        console.print("No page and no plots: jinja2 or matplotlib is not installed.")
+    console.print(f"It took {time.perf_counter() - began:.0f} s.")
+    if (path := options.save_profile) is not None:
+        save_profile(path, shown)
+        console.print(f"Profile: {path}; `--clock profile:{path}` charges its latencies.", soft_wrap=True)
     return 1 if any(row.actions_equal is False for row in shown) else 0
 
 
-class _Experiment:
-    """Measures workloads of one policy."""
-
-    def __init__(self, options: Options, model: ModelUnderTest, began: float) -> None:
-        self.info = _info(model)
-        self._model = model
-        self._options = options
-        self._began = began
-        self._bench = Bench(model)
-        self.provenance = provenance_now()
-        on_gpu = jax.devices()[0].platform == "gpu"
-        self._multi_process_service = mps_is_active(os.environ) if on_gpu else None
-
-    def identities(
-        self, workload: Workload, configurations: Sequence[BenchConfiguration]
-    ) -> list[tuple[Any, ...]]:
-        """The identities of a workload's rows, before it is measured."""
-        common = {
-            **dataclasses.asdict(self._info_of(workload)),
-            **workload.fields,
-            "repetitions": self._options.repetitions,
-            "queries": self._options.queries,
-            **self.provenance,
-        }
-        return [identity({**common, **dataclasses.asdict(each)}) for each in configurations]
-
-    def measure(
-        self,
-        workload: Workload,
-        configurations: Sequence[BenchConfiguration],
-        signals: DeferredSignals,
-        advance: Callable[[], None],
-    ) -> list[Row]:
-        """Measure a workload; returns its rows."""
-
-        def measured_one() -> None:
-            advance()
-            signals.check()
-
-        fill = max(max_queries_per_text(workload, configuration) for configuration in configurations)
-        repetitions = Repetitions(
-            count=self._options.repetitions, queries=self._options.queries, warm_up=fill + 1
+def _compare_commits(existing: Sequence[Row], commit: str | None, console: Console) -> None:
+    """Warn of existing rows that were measured on another commit."""
+    if others := [row for row in existing if row.commit != commit]:
+        commits = ", ".join(sorted({_short(row.commit) for row in others}))
+        console.print(
+            f"[red]{pluralize(len(others), 'row')} from other code ({commits}; this is {_short(commit)}); "
+            "without --resume everything is measured again.[/]",
+            soft_wrap=True,
         )
-        with contextlib.ExitStack() as resources:
-            with signals.suspended():  # it compiles
-                prepared = resources.enter_context(
-                    self._bench.prepare(workload, configurations, repetitions.total_queries)
-                )
-            measured = measure(prepared.runners, prepared.stages.times, repetitions, measured_one)
-            compiles = {runner.configuration: runner.compiles_after_warm_up for runner in prepared.runners}
-            memory = {
-                configuration: memory_use(programs, in_two_processes=configuration.mode is Mode.PARALLEL)
-                for configuration, programs in prepared.program_bytes.items()
-            }
-        run_info = RunInfo(
-            batches=prepared.batches,
-            compiles_after_warmup=compiles,
-            memory=memory,
-            multi_process_service=self._multi_process_service,
-            took_s=time.perf_counter() - self._began,
-            provenance={
-                "written_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-                **self.provenance,
-            },
-        )
-        return rows(self._info_of(workload), workload, repetitions, measured, run_info)
-
-    def _info_of(self, workload: Workload) -> WorkloadInfo:
-        return _info(self._model.with_cameras(workload.cameras))
 
 
-def _count(workloads: Sequence[tuple[Workload, Sequence[BenchConfiguration]]]) -> int:
-    return sum(len(configurations) for _, configurations in workloads)
+def _short(commit: str | None) -> str:
+    return "no commit" if commit is None else commit[:10]
 
 
-def _info(model: ModelUnderTest) -> WorkloadInfo:
+def _setting(
+    options: Options,
+    model: ModelUnderTest,
+    workload: Workload,
+    configurations: Sequence[BenchConfiguration],
+) -> Setting:
+    model = model.with_cameras(workload.cameras)
     config = model.config
-    return WorkloadInfo(
+    return Setting(
         policy=model.name,
         weights=model.weights_from,
         dtype=config.dtype,
@@ -161,7 +148,76 @@ def _info(model: ModelUnderTest) -> WorkloadInfo:
         prefix_tokens=config.image_tokens + model.bucket,
         horizon=config.horizon,
         shortest_prompt=model.shortest_prompt,
+        denoise_steps=workload.denoise_steps,
+        text_tokens=workload.text_tokens,
+        robots=workload.robots,
+        arrivals=workload.arrivals_text,
+        slots=workload.slots,
+        rows=workload.rows,
+        repetitions=options.repetitions,
+        queries=options.queries,
+        warm_up_queries=1 + max(max_queries_per_text(workload, each) for each in configurations),
     )
+
+
+def _measure(
+    bench: Bench,
+    model: ModelUnderTest,
+    workload: Workload,
+    configurations: Sequence[BenchConfiguration],
+    setting: Setting,
+    signals: DeferredSignals,
+    advance: Callable[[], None],
+) -> dict[BenchConfiguration, dict[str, Any]]:
+    """Measure a workload; returns the fields of each configuration's row that are measured."""
+    repetitions = Repetitions(
+        count=setting.repetitions, queries=setting.queries, warm_up=setting.warm_up_queries
+    )
+    with contextlib.ExitStack() as resources:
+        with signals.suspended():  # it compiles
+            runners = resources.enter_context(
+                bench.prepare(workload, configurations, repetitions.total_queries)
+            )
+            timers = stage_timers(runners, model.bucket)
+        samples = measure(runners, timers, repetitions, advance)
+        fields = aggregate(
+            workload,
+            repetitions,
+            samples,
+            {runner.configuration: runner.programs.sizes.rows for runner in runners},
+            horizon=setting.horizon,
+        )
+        for runner in runners:
+            mode = runner.configuration.mode
+            in_two_processes = mode is Mode.PARALLEL
+            by_program = program_bytes(
+                runner.programs, bucket=model.bucket, language=mode is not Mode.ACTIONS
+            )
+            on_gpu = jax.devices()[0].platform == "gpu"
+            fields[runner.configuration] |= {
+                "compiles_after_warmup": runner.compiles_after_warm_up,
+                "program_bytes": by_program,
+                "needed_memory_bytes": needed_bytes(by_program, in_two_processes=in_two_processes),
+                **peak_memory(in_two_processes=in_two_processes),
+                "multi_process_service": mps_is_active(os.environ) if in_two_processes and on_gpu else None,
+            }
+    return fields
+
+
+def stage_timers(
+    runners: Sequence[PolicyRunner], bucket: int
+) -> Callable[[], Mapping[BenchConfiguration, StageTimes]]:
+    """Times the programs of all configurations, those that several share once; all share those that act."""
+    first = runners[0].programs
+    inputs = first.blank(bucket)
+    timers = {runner.programs: StageTimer(runner.programs, inputs, SUFFIX) for runner in runners}
+
+    def stages() -> Mapping[BenchConfiguration, StageTimes]:
+        acting = timers[first].acting_ms()
+        times = {programs: acting | timer.language_ms() for programs, timer in timers.items()}
+        return {runner.configuration: times[runner.programs] for runner in runners}
+
+    return stages
 
 
 def mps_is_active(environment: Mapping[str, str]) -> bool:
@@ -195,3 +251,8 @@ def _pictures(shown: Sequence[Row], path: Path) -> list[Path]:
 
         written += draw(shown, stem)
     return written
+
+
+def _default_output(policy: str) -> Path:
+    """A new file under `runs/bench`, named after policy and time."""
+    return Path("runs/bench") / f"{Path(policy).stem}_{dt.datetime.now(dt.UTC):%Y%m%d_%H%M%S}.jsonl"

@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import jax
+import numpy as np
 
-from eval.bench.schedule import StageTimes
 from eval.bench.workloads import BenchConfiguration
 from oxygen.model.inputs import ModelInput
 from oxygen.serving.requests import Request
@@ -37,40 +37,37 @@ class StageTimer:
         self._pool, self._texts = runner.empty()
         self._prefix = runner.prefill(inputs)
 
-    def times(self) -> StageTimes:
-        """Milliseconds of each program; the device is idle before and after."""
+    def acting_ms(self) -> dict[str, float]:
+        """Milliseconds of `prefill`, `denoise` and `guided_denoise`; the device is idle before and after."""
         runner, zeros = self._runner, [0] * self._runner.sizes.robots
-        return self.language(
-            prefill=_mean_ms(lambda: runner.prefill(self._inputs)),
-            denoise=_mean_ms(lambda: runner.denoise(self._prefix, zeros, zeros)),
-            guided_denoise=_mean_ms(
+        return {
+            "prefill": _mean_ms(lambda: runner.prefill(self._inputs)),
+            "denoise": _mean_ms(lambda: runner.denoise(self._prefix, zeros, zeros)),
+            "guided_denoise": _mean_ms(
                 lambda: runner.guided_denoise(self._prefix, zeros, zeros, runner.unguided())
             ),
-        )
+        }
 
-    def language(self, *, prefill: float, denoise: float, guided_denoise: float) -> StageTimes:
-        """Milliseconds of each program; the three given ones are not measured again."""
-        runner = self._runner
-        return StageTimes(
-            prefill=prefill,
-            denoise=denoise,
-            guided_denoise=guided_denoise,
-            fork=_mean_ms(lambda: self._fork(min(runner.sizes.forks[-1], runner.sizes.slots))),
-            decode={batch: self._decode_ms(batch) for batch in runner.sizes.rows},
-        )
+    def language_ms(self) -> dict[str, float]:
+        """Milliseconds of `fork`, and of `decode_B` for each batch size B."""
+        sizes = self._runner.sizes
+        texts = min(sizes.forks[-1], sizes.slots)
+        return {
+            "fork": _mean_ms(lambda: self._fork(texts)),
+            **{f"decode_{batch}": self._decode_ms(batch) for batch in sizes.rows},
+        }
 
     def _fork(self, texts: int) -> Any:
         """Start texts in the first slots, a full fork at a time."""
-        batch = self._runner.sizes.forks[-1]
-        for start in range(0, texts, batch):
-            slots = range(start, min(start + batch, texts))
-            new = self._runner.new_requests([self._request(slot) for slot in slots])
+        sizes = self._runner.sizes
+        requests = [
+            Request(slot=slot, robot=slot % sizes.robots, suffix=self._suffix, query=0, task=0)
+            for slot in range(texts)
+        ]
+        for start in range(0, texts, sizes.forks[-1]):
+            new = self._runner.new_requests(requests[start : start + sizes.forks[-1]])
             self._pool, self._texts = self._runner.fork(self._prefix, new, self._pool, self._texts)
         return self._texts
-
-    def _request(self, slot: int) -> Request:
-        robot = slot % self._runner.sizes.robots
-        return Request(slot=slot, robot=robot, suffix=self._suffix, query=0, task=0)
 
     def _decode_ms(self, batch: int) -> float:
         """Mean time of one decode step, over all steps of a full batch of texts, queued at once."""
@@ -84,28 +81,6 @@ class StageTimer:
         return 1e3 * (time.perf_counter() - began) / size.limit
 
 
-class ConfigurationStageTimer:
-    """Times the programs of several configurations, which share prefill and denoise."""
-
-    def __init__(
-        self, runners: Mapping[BenchConfiguration, Runner], inputs: ModelInput, suffix: Sequence[int]
-    ) -> None:
-        self._runners = runners
-        self._timers = {runner: StageTimer(runner, inputs, suffix) for runner in runners.values()}
-
-    def times(self) -> Mapping[BenchConfiguration, StageTimes]:
-        """Milliseconds of each configuration's programs."""
-        first, *others = self._timers
-        shared = self._timers[first].times()
-        by_runner = {first: shared} | {
-            runner: self._timers[runner].language(
-                prefill=shared.prefill, denoise=shared.denoise, guided_denoise=shared.guided_denoise
-            )
-            for runner in others
-        }
-        return {configuration: by_runner[runner] for configuration, runner in self._runners.items()}
-
-
 def _mean_ms(program: Callable[[], Any]) -> float:
     """Mean milliseconds of a call, each waited for."""
     began = time.perf_counter()
@@ -114,12 +89,8 @@ def _mean_ms(program: Callable[[], Any]) -> float:
     return 1e3 * (time.perf_counter() - began) / _CALLS
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TextLatency:
-    """Latencies of a finished text since its request, in milliseconds: its first token, and its last."""
-
-    first_token_ms: float
-    request_ms: float
+StageTimes = Mapping[str, float]
+"""Milliseconds of each program alone: `prefill`, `denoise`, `guided_denoise`, `fork`, `decode_B`."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -134,7 +105,8 @@ class QueryTimes:
         decode_steps: Decode steps of each text in modes `unified` and `interleaved`; 0 in the other modes.
         submitted: Texts requested in this query.
         dropped: Texts dropped in this query.
-        finished: Texts finished in this query.
+        first_token_ms: Latency of the first token of each text finished in this query, since its request.
+        request_ms: Latency of its last token, likewise.
     """
 
     actions_sha256: str
@@ -144,11 +116,8 @@ class QueryTimes:
     decode_steps: int
     submitted: int
     dropped: int
-    finished: Sequence[TextLatency]
-
-
-Run = Sequence[QueryTimes]
-"""Queries of one configuration, back to back."""
+    first_token_ms: Sequence[float]
+    request_ms: Sequence[float]
 
 
 class BenchRunner(Protocol):
@@ -158,7 +127,7 @@ class BenchRunner(Protocol):
     def configuration(self) -> BenchConfiguration:
         """The configuration it runs."""
 
-    def run(self, queries: int) -> Run:
+    def run(self, queries: int) -> Sequence[QueryTimes]:
         """Answer `queries` queries back to back; the device is idle before and after."""
 
 
@@ -192,23 +161,27 @@ class Repetitions:
         return slice(start, start + self.queries)
 
 
-StageTimesByConfiguration = Mapping[BenchConfiguration, StageTimes]
-"""Stage times of each configuration, in one repetition."""
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Measurements:
-    """Measured times of one workload.
+class Samples:
+    """All that is measured of one configuration.
 
     Attributes:
-        runs: Of each configuration, one per repetition.
-        stages: Stage times of each configuration, one per repetition.
-        actions: Of each configuration, the digest of every query's actions, warm-up included.
+        runs: Its counted queries, by repetition.
+        stages: Times of its programs, by repetition.
+        actions: The digest of every query's actions, warm-up included.
     """
 
-    runs: Mapping[BenchConfiguration, Sequence[Run]]
-    stages: Sequence[StageTimesByConfiguration]
-    actions: Mapping[BenchConfiguration, Sequence[str]]
+    runs: list[Sequence[QueryTimes]] = dataclasses.field(default_factory=list)
+    stages: list[StageTimes] = dataclasses.field(default_factory=list)
+    actions: list[str] = dataclasses.field(default_factory=list)
+
+    def by_query(self, field: str) -> np.ndarray:
+        """A number of each query, [repetition, query]."""
+        return np.array([[getattr(query, field) for query in run] for run in self.runs])
+
+    def by_text(self, field: str) -> list[float]:
+        """A latency of each finished text, milliseconds."""
+        return [value for run in self.runs for query in run for value in getattr(query, field)]
 
 
 def run_order(runners: int, repetition: int) -> list[int]:
@@ -219,34 +192,32 @@ def run_order(runners: int, repetition: int) -> list[int]:
 
 def measure(
     runners: Sequence[BenchRunner],
-    stages: Callable[[], StageTimesByConfiguration],
+    stages: Callable[[], Mapping[BenchConfiguration, StageTimes]],
     repetitions: Repetitions,
     advance: Callable[[], None] = lambda: None,
-) -> Measurements:
+) -> dict[BenchConfiguration, Samples]:
     """Warm all runners up, run them alternately, and time the stages alone after each repetition.
 
     Args:
         runners: One per configuration.
-        stages: Times every program alone.
+        stages: Times every program of each configuration alone.
         repetitions: How often.
         advance: Called after each run and each warm-up; an exception from it ends the measurement.
     """
-    actions: dict[BenchConfiguration, list[str]] = {}
-    for runner in runners:
-        actions[runner.configuration] = _digests(runner.run(repetitions.warm_up))
+    samples = {runner.configuration: Samples() for runner in runners}
+
+    def run(runner: BenchRunner, queries: int) -> Sequence[QueryTimes]:
+        answered = runner.run(queries)
+        samples[runner.configuration].actions.extend(query.actions_sha256 for query in answered)
         advance()
-    runs: dict[BenchConfiguration, list[Run]] = {runner.configuration: [] for runner in runners}
-    times = []
+        return answered
+
+    for runner in runners:
+        run(runner, repetitions.warm_up)
     for repetition in range(repetitions.count):
         for index in run_order(len(runners), repetition):
-            runner = runners[index]
-            run = runner.run(repetitions.queries_per_run)
-            runs[runner.configuration].append(run[1:])
-            actions[runner.configuration] += _digests(run)
-            advance()
-        times.append(stages())
-    return Measurements(runs=runs, stages=times, actions=actions)
-
-
-def _digests(run: Run) -> list[str]:
-    return [query.actions_sha256 for query in run]
+            counted = run(runners[index], repetitions.queries_per_run)[1:]
+            samples[runners[index].configuration].runs.append(counted)
+        for configuration, times in stages().items():
+            samples[configuration].stages.append(times)
+    return samples

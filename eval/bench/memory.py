@@ -1,6 +1,5 @@
 """Memory use of a configuration: by its compiled programs, and as measured."""
 
-import dataclasses
 import multiprocessing
 import resource
 import sys
@@ -16,27 +15,35 @@ _LANGUAGE = ("prefill", "fork", "decode")
 """Name prefixes of the programs that the second process of mode `parallel` runs."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class MemoryUse:
-    """Memory use of one configuration, in bytes.
+def program_bytes(runner: Runner, *, bucket: int, language: bool) -> dict[str, int] | None:
+    """Bytes of each program of a configuration; None if the backend does not report them.
 
-    Attributes:
-        by_program: Arguments (weights and pool included), results and temporary arrays of each program;
-            bytes that a result shares with an argument count once. None if the backend does not report them.
-        second_process: Peak resident memory of the second process of mode `parallel`; None without one, and
-            where the system does not report it.
-        peak: Peak use since this process began, by any configuration: of the device if its backend reports
-            it, else of this process plus `second_process`.
-        peak_of: `device` or `process`.
+    They are of arguments (weights and pool included), results and temporary arrays; bytes that a result
+    shares with an argument count once.
+
+    Args:
+        runner: Holds the programs.
+        bucket: Length of the padded prompt, in tokens.
+        language: Whether it decodes texts, in its largest batch.
     """
+    compiled, sizes = runner.programs, runner.sizes
+    programs = {"prefill": compiled.prefill[bucket], "denoise": compiled.denoise[bucket]}
+    if language:
+        programs["fork"] = compiled.fork[bucket, sizes.forks[-1]]
+        programs[f"decode_{sizes.rows[-1]}"] = compiled.decode[sizes.rows[-1]]
+    memory: dict[str, Any] = {name: program.memory_analysis() for name, program in programs.items()}
+    if any(each is None for each in memory.values()):
+        return None
+    return {
+        name: each.argument_size_in_bytes
+        + each.temp_size_in_bytes
+        + each.output_size_in_bytes
+        - each.alias_size_in_bytes
+        for name, each in memory.items()
+    }
 
-    by_program: Mapping[str, int] | None
-    second_process: int | None
-    peak: int
-    peak_of: str
 
-
-def required_bytes(by_program: Mapping[str, int] | None, *, in_two_processes: bool) -> int | None:
+def needed_bytes(by_program: Mapping[str, int] | None, *, in_two_processes: bool) -> int | None:
     """Bytes of the largest program, since programs run one after the other.
 
     Args:
@@ -53,48 +60,17 @@ def required_bytes(by_program: Mapping[str, int] | None, *, in_two_processes: bo
     return max(language) + max(actions)
 
 
-def bytes_by_program(
-    runner: Runner, *, bucket: int, new_requests: int, batch: int | None
-) -> dict[str, int] | None:
-    """Bytes of each program of a configuration; see `MemoryUse.by_program`.
-
-    Args:
-        runner: Holds the programs.
-        bucket: Length of the padded prompt, in tokens.
-        new_requests: Texts started in one fork.
-        batch: Texts decoded in one step; None if none are.
-    """
-    compiled = runner.programs
-    programs = {"prefill": compiled.prefill[bucket], "denoise": compiled.denoise[bucket]}
-    if batch is not None:
-        programs |= {"fork": compiled.fork[bucket, new_requests], f"decode_{batch}": compiled.decode[batch]}
-    memory: dict[str, Any] = {name: program.memory_analysis() for name, program in programs.items()}
-    if any(each is None for each in memory.values()):
-        return None
-    return {
-        name: each.argument_size_in_bytes
-        + each.temp_size_in_bytes
-        + each.output_size_in_bytes
-        - each.alias_size_in_bytes
-        for name, each in memory.items()
-    }
-
-
-def memory_use(by_program: Mapping[str, int] | None, *, in_two_processes: bool) -> MemoryUse:
-    """Memory use of a configuration whose processes are still running."""
+def peak_memory(*, in_two_processes: bool) -> dict[str, Any]:
+    """The row's peaks, while all processes of its configuration are running."""
     second = _peak_of_children() if in_two_processes else None
-    peak, peak_of = _peak()
-    added = second if second is not None and peak_of == "process" else 0
-    return MemoryUse(by_program=by_program, second_process=second, peak=peak + added, peak_of=peak_of)
-
-
-def _peak() -> tuple[int, str]:
-    """Peak bytes in use, and whether of the `device` or of the `process`."""
     statistics = jax.local_devices()[0].memory_stats() or {}
     if "peak_bytes_in_use" in statistics:
-        return int(statistics["peak_bytes_in_use"]), "device"
-    unit = 1 if sys.platform == "darwin" else 1024
-    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, "process"
+        peak, peak_of = int(statistics["peak_bytes_in_use"]), "device"
+    else:
+        unit = 1 if sys.platform == "darwin" else 1024
+        peak = unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + (second or 0)
+        peak_of = "process"
+    return {"second_process_bytes": second, "peak_memory_bytes": peak, "peak_memory_of": peak_of}
 
 
 def _peak_of_children() -> int | None:

@@ -2,91 +2,233 @@
 
 import argparse
 import dataclasses
-import datetime as dt
-import functools
+import itertools
 import re
-import shlex
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, get_type_hints
 
 from configs.errors import UsageError, unknown
 from configs.exits import OneLineParser
 from configs.paths import refuse_home
 from eval.bench.profile import check_profile
-from eval.bench.workloads import OFF, WorkloadGrid, parse_arrivals
-from eval.records import provenance
+from eval.bench.workloads import ADAPTERS, OFF, BenchConfiguration, Workload, parse_arrivals
+from oxygen.serving.budget import Deadline
 from oxygen.serving.scheduler import Mode
-
-T = TypeVar("T")
 
 _MAX = 100_000
 """Limit of every whole number."""
-_DEFAULTS: dict[str, Any] = {
-    "policy": "small",
-    "modes": tuple(Mode),
-    "denoise_steps": (10,),
-    "text_tokens": (30,),
-    "tokens_per_frame": (1, 2, 5, 10, 30),
-    "robots": (1,),
-    "arrivals": ("every:1",),
-    "adapter": (OFF,),
-    "repetitions": 8,
-    "queries": 10,
-    "prompt_tokens": 24,
-    "peaks": "auto",
-}
-_WHOLE_NUMBERS = ("denoise_steps", "text_tokens", "tokens_per_frame", "robots")
-_NOT_FOR_ROOFLINE = (
-    *("modes", "tokens_per_frame", "deadline_ms", "arrivals", "slots", "rows", "adapter"),
-    "shortest_prompt",
-    *("queries", "resume", "save_profile"),
-)
-_QUICK: dict[str, Any] = {
-    **_DEFAULTS,
+
+
+def _whole(text: str) -> int:
+    if re.fullmatch(r"\+?[0-9]{1,18}", text) is None or not 1 <= int(text) <= _MAX:
+        raise UsageError(f"{text!r}: give a whole number, at least 1 and at most {_MAX}")
+    return int(text)
+
+
+def _deadline_ms(text: str) -> float:
+    try:
+        milliseconds = float(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is not a number") from None
+    Deadline(milliseconds)  # checks itself
+    return milliseconds
+
+
+def _mode(text: str) -> Mode:
+    if text not in list(Mode):
+        raise unknown("mode", text, list(Mode))
+    return Mode(text)
+
+
+def _adapter(text: str) -> str:
+    if text not in ADAPTERS:
+        raise unknown("adapter", text, ADAPTERS)
+    return text
+
+
+def _arrivals(text: str) -> str:
+    parse_arrivals(text)
+    return text
+
+
+def _policy(text: str) -> str:
+    if text.startswith("~"):
+        refuse_home(f"{text!r}", text, literal=False)
+    return text
+
+
+def _path(text: str) -> Path:
+    if not text.strip() or text.startswith("~"):
+        raise UsageError(f"path {text!r}: give a whole path")
+    return Path(text)
+
+
+def _argument(text: str, read: Callable[[str], Any] = str, **settings: Any) -> dict[str, Any]:
+    """Settings of an option for argparse: its help, and the reader of its text."""
+
+    def convert(given: str) -> Any:
+        try:
+            return [read(piece.strip()) for piece in given.split(",")] if "nargs" in settings else read(given)
+        except UsageError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return {"help": text, "type": convert, **settings}
+
+
+def _axis(text: str, read: Callable[[str], Any], metavar: str) -> dict[str, Any]:
+    """An option with several values: takes `a b`, `a,b` or the option several times."""
+    return _argument(text, read, nargs="+", action="extend", metavar=metavar)
+
+
+def _number(text: str) -> dict[str, Any]:
+    return _argument(text, _whole, metavar="N")
+
+
+def _switch(text: str) -> dict[str, Any]:
+    return {"help": text, "action": "store_true"}
+
+
+_Numbers = tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of a benchmark. Those with several values are axes: all combinations are measured."""
+
+    policy: Annotated[str, _argument("policy preset, YAML file, or folder of a checkpoint", _policy)] = (
+        "small"
+    )
+    random_weights: Annotated[bool, _switch("instead of its checkpoint: latency without a download")] = False
+    dtype: Annotated[str | None, _argument("default: the policy's own", choices=("float32", "bfloat16"))] = (
+        None
+    )
+    modes: Annotated[tuple[Mode, ...], _axis("ways of scheduling", _mode, "MODE")] = tuple(Mode)
+    denoise_steps: Annotated[_Numbers, _axis("Euler steps of the flow", _whole, "N")] = (10,)
+    text_tokens: Annotated[_Numbers, _axis("tokens of a text", _whole, "N")] = (30,)
+    tokens_per_frame: Annotated[
+        _Numbers, _axis("tokens of each text per frame in modes unified and interleaved", _whole, "K")
+    ] = (1, 2, 5, 10, 30)
+    robots: Annotated[_Numbers, _axis("robots served at once", _whole, "N")] = (1,)
+    arrivals: Annotated[
+        tuple[str, ...],
+        _axis("when texts are requested: every:1, burst:4:8, poisson:0.5, any with @8-30", _arrivals, "WHEN"),
+    ] = ("every:1",)
+    deadline_ms: Annotated[
+        tuple[float, ...],
+        _axis(
+            "in mode unified, decode what fits before it instead of --tokens-per-frame", _deadline_ms, "MS"
+        ),
+    ] = ()
+    adapter: Annotated[
+        tuple[str, ...],
+        _axis("suffix adapter of texts: off, exact, published; random without its own", _adapter, "MASK"),
+    ] = (OFF,)
+    cameras: Annotated[
+        _Numbers,
+        _axis(
+            "images in an observation, at most twice the policy's number; default: that number", _whole, "N"
+        ),
+    ] = ()
+    slots: Annotated[
+        int | None, _number("unfinished texts at once; one more drops another; default: all requested")
+    ] = None
+    rows: Annotated[
+        int | None, _number("texts decoded in one batch, the others wait; default: all unfinished ones")
+    ] = None
+    prompt_tokens: Annotated[int, _number("tokens in the prompt, padded to one of the policy's lengths")] = 24
+    shortest_prompt: Annotated[
+        int | None,
+        _number("prompts grow from N tokens to --prompt-tokens, as with texts in them; default: none grows"),
+    ] = None
+    repetitions: Annotated[int, _number("runs of each configuration")] = 8
+    queries: Annotated[int, _number("queries in a run")] = 10
+    quick: Annotated[bool, _switch("`tiny`, and less of everything: two minutes on a CPU")] = False
+    roofline: Annotated[bool, _switch("compare stages with their minimum times instead of modes")] = False
+    peaks: Annotated[
+        str,
+        _argument(
+            "source of the device's peaks, published if known, else measured",
+            choices=("auto", "published", "measured"),
+        ),
+    ] = "auto"
+    output: Annotated[
+        Path | None,
+        _argument(
+            "rows, plots beside it; default: in runs/bench; with --roofline a JSON file; default: none",
+            _path,
+            metavar="FILE",
+        ),
+    ] = None
+    resume: Annotated[bool, _switch("skip workloads that FILE already has")] = False
+    save_profile: Annotated[
+        Path | None,
+        _argument(
+            "write the stage times as a latency profile for `--clock profile:`", _path, metavar="NAME.yaml"
+        ),
+    ] = None
+
+    def configurations(self, text_tokens: int) -> list[BenchConfiguration]:
+        """The modes in order; those with a token budget once for each k of at most `text_tokens`.
+
+        If there are deadlines, `unified` once for each instead.
+        """
+        ks = sorted({min(k, text_tokens) for k in self.tokens_per_frame})
+        found = []
+        for mode in self.modes:
+            if mode is Mode.UNIFIED and self.deadline_ms:
+                found += [BenchConfiguration(mode=mode, deadline_ms=ms) for ms in self.deadline_ms]
+            elif mode in (Mode.UNIFIED, Mode.INTERLEAVED):
+                found += [BenchConfiguration(mode=mode, tokens_per_frame=k) for k in ks]
+            else:
+                found.append(BenchConfiguration(mode=mode))
+        return [
+            dataclasses.replace(configuration, adapter=adapter)
+            for configuration in found
+            for adapter in (self.adapter if configuration.mode is not Mode.ACTIONS else (OFF,))
+        ]
+
+    def workloads(self) -> list[tuple[Workload, list[BenchConfiguration]]]:
+        """All workloads with their configurations.
+
+        Raises:
+            UsageError: A text is longer than `text_tokens`, or there are fewer slots than robots.
+        """
+        product = itertools.product(
+            self.denoise_steps, self.text_tokens, self.cameras or (None,), self.robots, self.arrivals
+        )
+        return [
+            (
+                Workload(
+                    denoise_steps=steps,
+                    text_tokens=n,
+                    robots=robots,
+                    arrivals=parse_arrivals(arrivals),
+                    arrivals_text=arrivals,
+                    slots=self.slots,
+                    rows=self.rows,
+                    cameras=cameras,
+                ),
+                self.configurations(n),
+            )
+            for steps, n, cameras, robots, arrivals in product
+        ]
+
+
+_QUICK: Mapping[str, Any] = {
     "policy": "tiny",
     "text_tokens": (20,),
     "tokens_per_frame": (1, 5),
     "repetitions": 5,
     "queries": 8,
 }
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
-    """The options of a benchmark.
-
-    Attributes:
-        policy: Name of a policy preset, a YAML file, or the folder of a checkpoint.
-        random_weights: Random weights instead of its checkpoint.
-        dtype: The compute type; None for the policy's own.
-        grid: The workloads and configurations.
-        repetitions: Runs of each configuration.
-        queries: Queries in a run.
-        prompt_tokens: Tokens in the prompt, before it is padded to one of the policy's lengths.
-        shortest_prompt: Tokens in the shortest prompt; None if all have the same length.
-        output: The file of rows, with plots beside it; None for a new one. For a roofline, its JSON file;
-            None for no file.
-        resume: Whether to skip workloads that the file already has.
-        roofline: Whether to compare stages with their minimum times instead of running modes.
-        peaks: Source of the device's peaks: `published`, `measured` or `auto`.
-        save_profile: File for a latency profile of the device; None for no file.
-    """
-
-    policy: str
-    random_weights: bool
-    dtype: str | None
-    grid: WorkloadGrid
-    repetitions: int
-    queries: int
-    prompt_tokens: int
-    shortest_prompt: int | None
-    output: Path | None
-    resume: bool
-    roofline: bool
-    peaks: str
-    save_profile: Path | None
+_NOT_FOR_ROOFLINE = (
+    *("modes", "tokens_per_frame", "deadline_ms", "arrivals", "slots", "rows", "adapter"),
+    "shortest_prompt",
+    *("queries", "resume", "save_profile"),
+)
+_GROUPS = {"policy": "what is measured", "repetitions": "how", "output": "output"}
+"""First options of the groups in the help."""
 
 
 def read(arguments: Sequence[str]) -> Options:
@@ -95,176 +237,62 @@ def read(arguments: Sequence[str]) -> Options:
     Raises:
         UsageError: An option is unknown, invalid, or would have no effect.
     """
-    parser = _parser()
-    given, unrecognised = parser.parse_known_args(arguments)
-    if unrecognised:
-        flags = [flag for action in parser._actions for flag in action.option_strings]
-        raise unknown("option", unrecognised[0].split("=")[0], flags, remedy="See --help.")
-    _refuse_ignored_options(given)
-    chosen = _QUICK if given.quick else _DEFAULTS
-    chosen = chosen | {name: value for name, value in vars(given).items() if value is not None}
-    if given.deadline_ms and given.tokens_per_frame:
-        raise UsageError("--deadline-ms sets the tokens of a frame; leave out --tokens-per-frame")
-    grid = WorkloadGrid(
-        modes=_once(chosen["modes"], "mode", str),
-        arrivals=tuple((text, parse_arrivals(text)) for text in _once(chosen["arrivals"], "arrivals", str)),
-        **{name: _once(chosen[name], name.replace("_", " "), int) for name in _WHOLE_NUMBERS},
-        deadline_ms=_once(chosen.get("deadline_ms", ()), "deadline ms", float),
-        cameras=_once(chosen.get("cameras", ()), "cameras", int),
-        adapter=_once(chosen["adapter"], "adapter", str),
-        slots=given.slots,
-        rows=given.rows,
-    )
-    _refuse_frames_without_unified(given, grid.modes)
-    if given.save_profile is not None:
-        check_profile(given.save_profile, grid)
-    for name in ("repetitions", "queries", "prompt_tokens"):
-        if chosen[name] < 1:
-            raise UsageError(f"{_flag(name)} {chosen[name]}: at least 1")
-    names = {field.name for field in dataclasses.fields(Options)} - {"grid"}
-    values: dict[str, Any] = {name: chosen.get(name) for name in names}
-    return Options(grid=grid, **values)
-
-
-def _refuse_ignored_options(given: argparse.Namespace) -> None:
-    """Reject options that have no effect with, or without, --roofline, and --resume without a file."""
-    ignored = [name for name in _NOT_FOR_ROOFLINE if getattr(given, name)]
-    if given.roofline and ignored:
-        raise UsageError(
-            f"--roofline times stages and runs no mode; leave out {', '.join(map(_flag, ignored))}"
-        )
-    if given.peaks and not given.roofline:
-        raise UsageError(f"--peaks {given.peaks} has no effect without --roofline; leave it out, or add that")
-    if given.resume and not given.output:
-        raise UsageError("--resume continues a file of rows; name it with --output FILE")
-
-
-def _refuse_frames_without_unified(given: argparse.Namespace, modes: Sequence[str]) -> None:
-    for name in ("tokens_per_frame", "deadline_ms"):
-        values = getattr(given, name)
-        effective = [Mode.UNIFIED] if name == "deadline_ms" else [Mode.UNIFIED, Mode.INTERLEAVED]
-        if values and not set(effective) & set(modes):
-            raise UsageError(
-                f"{_flag(name)} {' '.join(values)} is for mode {' or '.join(effective)}, and --modes is "
-                f"{' '.join(modes)}; leave it out, or add unified"
-            )
-
-
-def provenance_now() -> dict[str, Any]:
-    """The command line, the code and the machine, for the record."""
-    return {
-        "command": shlex.join(["python", "-m", "eval.bench", *sys.argv[1:]]),
-        **provenance.git_state(),
-        "versions": provenance.versions(),
-        "hardware": provenance.hardware(),
-    }
-
-
-def default_output(policy: str) -> Path:
-    """A new file under `runs/bench`, named after policy and time."""
-    now = dt.datetime.now(dt.UTC)
-    return Path("runs/bench") / f"{Path(policy).stem}_{now:%Y%m%d_%H%M%S}.jsonl"
-
-
-def _once(values: Sequence[Any], what: str, kind: Callable[[str], T]) -> tuple[T, ...]:
-    """The distinct values of an option that was given several times, with several values, or with commas."""
-    pieces = [piece.strip() for value in values for piece in str(value).split(",")]
-    return tuple(dict.fromkeys(_converted(piece, what, kind) for piece in pieces))
-
-
-def _converted(piece: str, what: str, kind: Callable[[str], T]) -> T:
-    if not piece:
-        raise UsageError(f"{what}: {piece!r} is empty; give a value")
-    if kind is int and re.fullmatch(r"[+-]?[0-9]{1,18}", piece) is None:
-        raise UsageError(f"{what}: {piece!r} is not a whole number")
-    try:
-        value = kind(piece)
-    except ValueError:
-        raise UsageError(f"{what}: {piece!r} is not a number") from None
-    if isinstance(value, int) and value > _MAX:
-        raise UsageError(f"{what}: {piece} is too large; at most {_MAX}")
-    return value
-
-
-def _policy(text: str) -> str:
-    """A policy on the command line."""
-    if text.startswith("~"):
-        refuse_home(f"--policy {text!r}", text, literal=False)
-    return text
-
-
-def _path(text: str) -> Path:
-    """A path on the command line."""
-    if not text.strip() or text.startswith("~"):
-        raise UsageError(f"path {text!r}: give a whole path")
-    return Path(text)
-
-
-def _parser() -> OneLineParser:
     parser = OneLineParser(
         prog="python -m eval.bench",
         description="OxyGen's experiment on any policy: the same work in every mode, timed in turns. "
         "No simulator. Options that take several values measure every combination.",
         allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
     )
-    what = parser.add_argument_group("what is measured")
-    policy = _help("policy preset, YAML file, or folder of a checkpoint", "policy")
-    what.add_argument("--policy", type=_policy, help=policy)
-    _add_switch(what, "random_weights", "instead of its checkpoint: latency without a download")
-    what.add_argument("--dtype", choices=("float32", "bfloat16"), help="default: the policy's own")
-    _add_lists(what)
-    _add_number(what, "slots", "unfinished texts at once; one more drops another; default: all requested")
-    _add_number(what, "rows", "texts decoded in one batch, the others wait; default: all unfinished ones")
-    _add_number(what, "prompt_tokens", "tokens in the prompt, padded to one of the policy's lengths")
-    shortest = "prompts grow from N tokens to --prompt-tokens, as with texts in them; default: none grows"
-    _add_number(what, "shortest_prompt", shortest)
-    how = parser.add_argument_group("how")
-    _add_number(how, "repetitions", "runs of each configuration")
-    _add_number(how, "queries", "queries in a run")
-    _add_switch(how, "quick", "`tiny`, and less of everything: two minutes on a CPU")
-    _add_switch(how, "roofline", "compare stages with their minimum times instead of modes")
-    peaks = "source of the device's peaks; default: auto, published if known, else measured"
-    how.add_argument("--peaks", choices=("auto", "published", "measured"), help=peaks)
-    where = parser.add_argument_group("output")
-    output = "rows, plots beside it; default: in runs/bench; with --roofline a JSON file; default: none"
-    where.add_argument("--output", type=_path, metavar="FILE", help=output)
-    _add_switch(where, "resume", "skip workloads that FILE already has")
-    profile = "write the stage times as a latency profile for `--clock profile:`"
-    where.add_argument("--save-profile", type=_path, metavar="NAME.yaml", help=profile)
-    return parser
-
-
-def _add_switch(group: argparse._ArgumentGroup, name: str, text: str) -> None:
-    group.add_argument(_flag(name), action="store_true", help=text)
-
-
-def _add_number(group: argparse._ArgumentGroup, name: str, text: str) -> None:
-    whole = functools.partial(_converted, what="a number", kind=int)
-    group.add_argument(_flag(name), type=whole, metavar="N", help=_help(text, name))
-
-
-def _add_lists(group: argparse._ArgumentGroup) -> None:
-    """The axes. Each takes `a b`, `a,b` or the option several times."""
-    axes = {
-        "modes": ("MODE", "ways of scheduling"),
-        "denoise_steps": ("N", "Euler steps of the flow"),
-        "text_tokens": ("N", "tokens of a text"),
-        "tokens_per_frame": ("K", "tokens of each text per frame in modes unified and interleaved"),
-        "robots": ("N", "robots served at once"),
-        "arrivals": ("WHEN", "when texts are requested: every:1, burst:4:8, poisson:0.5, any with @8-30"),
-        "deadline_ms": ("MS", "in mode unified, decode what fits before it instead of --tokens-per-frame"),
-        "adapter": ("MASK", "suffix adapter of texts: off, exact, published; random without its own"),
-        "cameras": ("N", "images in an observation, at most twice the policy's number; default: that number"),
+    group: argparse._ActionsContainer = parser
+    hints = get_type_hints(Options, include_extras=True)
+    for field in dataclasses.fields(Options):
+        if field.name in _GROUPS:
+            group = parser.add_argument_group(_GROUPS[field.name])
+        (settings,) = hints[field.name].__metadata__
+        shown = " ".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
+        text = f"{settings['help']}; default: {shown}" if shown else settings["help"]
+        group.add_argument(_flag(field.name), **settings | {"help": text})
+    found, unrecognised = parser.parse_known_args(arguments)
+    if unrecognised:
+        flags = [_flag(field.name) for field in dataclasses.fields(Options)]
+        raise unknown("option", unrecognised[0].split("=")[0], flags, remedy="See --help.")
+    given: dict[str, Any] = {
+        name: tuple(dict.fromkeys(itertools.chain.from_iterable(value))) if isinstance(value, list) else value
+        for name, value in vars(found).items()
     }
-    for name, (metavar, text) in axes.items():
-        group.add_argument(_flag(name), nargs="+", action="extend", metavar=metavar, help=_help(text, name))
+    options = Options(**{**(_QUICK if "quick" in given else {}), **given})
+    _refuse_ignored(given, options.modes)
+    workloads = [workload for workload, _ in options.workloads()]  # each checks itself
+    if options.save_profile is not None:
+        check_profile(options.save_profile, options.modes, workloads)
+    return options
+
+
+def _refuse_ignored(given: Mapping[str, Any], modes: Sequence[Mode]) -> None:
+    """Reject given options that have no effect beside the others, or with these modes."""
+    ignored = [name for name in _NOT_FOR_ROOFLINE if name in given]
+    if "roofline" in given and ignored:
+        raise UsageError(
+            f"--roofline times stages and runs no mode; leave out {', '.join(map(_flag, ignored))}"
+        )
+    if "peaks" in given and "roofline" not in given:
+        raise UsageError(
+            f"--peaks {given['peaks']} has no effect without --roofline; leave it out, or add that"
+        )
+    if "resume" in given and "output" not in given:
+        raise UsageError("--resume continues a file of rows; name it with --output FILE")
+    if {"deadline_ms", "tokens_per_frame"} <= given.keys():
+        raise UsageError("--deadline-ms sets the tokens of a frame; leave out --tokens-per-frame")
+    effective = {"deadline_ms": [Mode.UNIFIED], "tokens_per_frame": [Mode.UNIFIED, Mode.INTERLEAVED]}
+    for name in effective.keys() & given.keys():
+        if not set(effective[name]) & set(modes):
+            raise UsageError(
+                f"{_flag(name)} {' '.join(map(str, given[name]))} is for mode "
+                f"{' or '.join(effective[name])}, and --modes is {' '.join(modes)}; "
+                "leave it out, or add unified"
+            )
 
 
 def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
-
-
-def _help(text: str, name: str) -> str:
-    default = _DEFAULTS.get(name)
-    shown = " ".join(map(str, default)) if isinstance(default, tuple) else default
-    return text if default is None else f"{text}; default: {shown}"

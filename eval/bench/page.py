@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.bench.row import Row
-from eval.bench.table import by_label, heading, warnings_of, workload_of
+from eval.bench.table import by_label, warnings_of
 from eval.report.figures import COLOURS
 from eval.report.pages.charts import ChartLine, ChartPoint, chart_group, line_chart
 from eval.report.pages.reported_runs import format_code, format_machine
@@ -37,9 +37,8 @@ def write_bench_page(rows: Sequence[Row], folder: Path) -> Path:
     content = {
         "title": f"{first.policy}, {first.dtype}, on {first.device}",
         "rows": rows,
-        "several": len({workload_of(row) for row in rows}) > 1,
+        "several": len({row.title for row in rows}) > 1,
         "by_deadline": any(row.deadline_ms is not None for row in rows),
-        "heading": heading,
         "colours": COLOURS,
         "warnings": warnings_of(rows),
         "facts": facts,
@@ -51,11 +50,11 @@ def write_bench_page(rows: Sequence[Row], folder: Path) -> Path:
 def _charts(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """For every workload speed-up and action latency over k; then actions against tokens."""
     found = []
-    for _, group in itertools.groupby(rows, key=workload_of):
+    for _, group in itertools.groupby(rows, key=lambda row: row.title):
         workload = list(group)
         speedup = _over_budget(workload, _speedup, "times faster than isolated")
         latency = _over_budget(workload, _action_ms, "action p50, to p95 (ms)")
-        found += chart_group(heading(workload[0]), speedup, latency)
+        found += chart_group(workload[0].work, speedup, latency)
     lines = [
         ChartLine(label=label, colour=COLOURS[group[0].mode], points=[_rates(row) for row in group])
         for label, group in by_label(rows).items()
@@ -89,8 +88,10 @@ def _budget(row: Row) -> float | None:
 
 
 def _speedup(row: Row) -> tuple[float, float, float] | None:
-    value = row.speedup_over_isolated
-    return None if value is None else (value, *(row.speedup_ci95 or (value, value)))
+    if (value := row.speedup_over_isolated) is None:
+        return None
+    low, high = row.speedup_ci95 or (value, value)
+    return value, low, high
 
 
 def _action_ms(row: Row) -> tuple[float, float, float]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eval.bench.row import Row
-from eval.bench.table import by_label, heading, row_label, workload_of
+from eval.bench.table import by_label
 from eval.report.figures import COLOURS, STYLE, new_figure
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def draw(rows: Sequence[Row], stem: Path) -> list[Path]:
 
     written = []
     with mpl.rc_context(STYLE):
-        workloads = [list(group) for _, group in itertools.groupby(rows, key=workload_of)]
+        workloads = [list(group) for _, group in itertools.groupby(rows, key=lambda row: row.title)]
         faster = [group for group in workloads if any(row.speedup_over_isolated for row in group)]
         figures = {"speedup": _speedup(faster)} if faster else {}
         for name, figure in {**figures, "tradeoff": _tradeoff(rows)}.items():
@@ -49,7 +49,7 @@ def _speedup(workloads: Sequence[Sequence[Row]]) -> "Figure":
 
 
 def _bars(panel: "Axes", rows: Sequence[Row]) -> None:
-    panel.set_title(heading(rows[0]))
+    panel.set_title(rows[0].work)
     panel.axvline(1.0, color="#999999", linewidth=0.8, zorder=0)
     longest = 1.0
     for place, row in enumerate(rows):
@@ -64,7 +64,7 @@ def _bars(panel: "Axes", rows: Sequence[Row]) -> None:
         end = max(value, high, row.predicted_speedup or 0.0)
         longest = max(longest, end)
         panel.annotate(f"{value:.2f}×", (end, place), xytext=(7, 0), textcoords="offset points", va="center")
-    panel.set_yticks(range(len(rows)), [row_label(row) for row in rows])
+    panel.set_yticks(range(len(rows)), [row.label for row in rows])
     panel.set_ylim(len(rows) - 0.5, -0.5)
     panel.set_xlim(0, 1.14 * longest)
     panel.tick_params(axis="y", length=0)
@@ -100,7 +100,7 @@ def _name_curves(panel: "Axes", curves: Sequence[Sequence[Row]]) -> None:
         last = curve[-1]
         place = min(last.actions_per_s, place - gap)
         panel.annotate(
-            row_label(last),
+            last.label,
             (last.tokens_per_s, last.actions_per_s),
             xytext=(1.03 * right, place),
             va="center",

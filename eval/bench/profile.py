@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from configs.errors import UsageError
+from eval.bench.aggregation import decode_sizes
 from eval.bench.row import Row
-from eval.bench.workloads import WorkloadGrid
+from eval.bench.workloads import Workload
 from oxygen.serving.scheduler import Mode
 
 _NEEDED = (Mode.ISOLATED, Mode.UNIFIED)
@@ -17,7 +18,7 @@ _NEEDED = (Mode.ISOLATED, Mode.UNIFIED)
 _ARRIVALS = "every:1"
 
 
-def check_profile(path: Path, grid: WorkloadGrid) -> None:
+def check_profile(path: Path, modes: Sequence[Mode], workloads: Sequence[Workload]) -> None:
     """Check before the benchmark runs that a profile can be made of it and written to `path`.
 
     Raises:
@@ -27,17 +28,16 @@ def check_profile(path: Path, grid: WorkloadGrid) -> None:
     if re.fullmatch(r"[A-Za-z0-9_.-]+\.yaml", path.name) is None:
         raise UsageError(f"{flag}: name it NAME.yaml, of letters, digits and `_.-`; it names the profile")
     if not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
-        raise UsageError(f"{flag}: {str(path.parent)!r} is no folder to write in; make it, or name another")
+        raise UsageError(f"{flag}: {str(path.parent)!r} is not a writable folder; make it, or name another")
     if path.exists():
         raise UsageError(f"{flag}: the file exists and is not replaced; name another")
-    if missing := [mode.value for mode in _NEEDED if mode not in grid.modes]:
+    if missing := [mode.value for mode in _NEEDED if mode not in modes]:
         raise UsageError(f"{flag}: a profile needs mode {' and '.join(missing)}; add it to --modes")
-    workloads = grid.workloads()
     if len(workloads) > 1:
         raise UsageError(
             f"{flag}: a profile is of one workload, not {len(workloads)}; give one value of each option"
         )
-    ((workload, _),) = workloads
+    (workload,) = workloads
     if workload.robots > 1 or workload.arrivals_text != _ARRIVALS:
         raise UsageError(
             f"{flag}: a profile is of 1 robot and a text per query, not of {workload.robots} and "
@@ -67,7 +67,7 @@ def profile(name: str, rows: Sequence[Row]) -> dict[str, Any]:
         for stage in stages
     }
     host_ms = max(0.0, isolated.action_ms_p50 - ms["prefill"] - ms["denoise"])
-    decode = {int(stage.removeprefix("decode_")): ms[stage] for stage in ms if stage.startswith("decode_")}
+    decode = {size: ms[f"decode_{size}"] for size in decode_sizes(ms)}
     guided_ms = ms.get("guided_denoise")  # the recorded rows of `small` do not have it
     itself = f"by itself, median of {isolated.repetitions} repetitions"
     language_ms = ms["prefill"] + ms["fork"] + isolated.text_tokens * decode[1]

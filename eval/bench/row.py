@@ -3,12 +3,17 @@
 import dataclasses
 import functools
 import operator
+import shlex
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from configs.errors import UsageError
+from configs.errors import UsageError, pluralize
+from eval.bench.workloads import OFF, BenchConfiguration
+from eval.records import provenance
 from eval.records.json_files import append_json_line, read_json_lines
+from oxygen.serving.scheduler import Mode
 
 IDENTITY = (
     "policy",
@@ -43,7 +48,7 @@ def identity(values: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class WorkloadInfo:
+class Setting:
     """The fields that all rows of a workload share.
 
     Attributes:
@@ -56,6 +61,14 @@ class WorkloadInfo:
         prefix_tokens: Image and prompt tokens of one robot.
         horizon: Actions in a chunk.
         shortest_prompt: Tokens of the shortest prompt, if prompts vary.
+        denoise_steps: Euler steps of the flow.
+        text_tokens: Tokens of a text, N.
+        robots: Observations in a query.
+        arrivals: When texts are requested.
+        slots, rows: Maximum unfinished texts, in total and in one batch; None without a limit.
+        repetitions: Runs of each configuration.
+        queries: Queries counted in a run; one more precedes them.
+        warm_up_queries: Queries before the first run.
     """
 
     policy: str
@@ -67,29 +80,52 @@ class WorkloadInfo:
     prefix_tokens: int
     horizon: int
     shortest_prompt: int | None = None
+    denoise_steps: int
+    text_tokens: int
+    robots: int
+    arrivals: str
+    slots: int | None
+    rows: int | None
+    repetitions: int
+    queries: int
+    warm_up_queries: int
+
+    @property
+    def title(self) -> str:
+        """The policy, its device, and the work; equal for rows of the same table."""
+        return f"{self.policy}, {self.dtype}, {self.device}: {self.work}"
+
+    @property
+    def work(self) -> str:
+        """Describes the workload."""
+        found = [f"N = {self.text_tokens}", self.arrivals, f"{self.denoise_steps} denoise steps"]
+        found.append(robots_label(self.robots, self.cameras))
+        found += [
+            pluralize(n, what) for n, what in ((self.slots, "slot"), (self.rows, "row")) if n is not None
+        ]
+        if self.shortest_prompt is not None:
+            found.append(f"prompts from {self.shortest_prompt} tokens")
+        return ", ".join(found)
+
+
+def robots_label(robots: int, cameras: int) -> str:
+    """The number of robots, and of cameras of each."""
+    return f"{pluralize(robots, 'robot')} of {pluralize(cameras, 'camera')}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Row(WorkloadInfo):
+class Row(Setting):
     """One line of the file. Times are in milliseconds; None if a value does not apply or is unknown.
 
     `…_ci95` is the 95 % interval of a ratio, paired by repetition; with fewer than six repetitions it covers
-    less (see `ratios.py`).
+    less (see `aggregation.py`).
 
     Attributes:
         mode: How language was scheduled.
-        denoise_steps: Euler steps of the flow.
-        text_tokens: Tokens of a text, N.
         tokens_per_frame: Decode steps of each text in a frame of `unified` or `interleaved`, k; None in other
             modes, and by deadline.
         deadline_ms: Deadline of a frame of `unified`, instead of k.
         adapter: The mask of the texts' adapter, or `off`.
-        robots: Observations in a query.
-        arrivals: When texts are requested.
-        slots, rows: Maximum unfinished texts, in total and in one batch; None without a limit.
-        repetitions: Runs of this configuration.
-        queries: Queries counted in a run; one more precedes them.
-        warm_up_queries: Queries before the first run.
         action_ms_p50, action_ms_p95, action_ms_p99: From a query's start to its actions on the host.
         frame_ms_p50, frame_ms_p95, frame_ms_p99, frame_ms_mean: From a query's start to the next one's.
         first_token_ms_p50, …: From the start of the query that requests a text to its first token.
@@ -133,20 +169,15 @@ class Row(WorkloadInfo):
         commit, dirty: The code that ran, and whether files differed from it.
         versions: Of Python and the main packages.
         hardware: Processor, memory, accelerators, load, XLA's flags and options.
+        samples: Each latency that these fields derive from: `action_ms` and `frame_ms` by repetition and
+            query, `first_token_ms` and `request_ms` of the finished texts, `stage_ms` by repetition; None in
+            rows of earlier versions.
     """
 
     mode: str
-    denoise_steps: int
-    text_tokens: int
     tokens_per_frame: int | None
     deadline_ms: float | None
-    robots: int
-    arrivals: str
-    slots: int | None
-    rows: int | None
-    repetitions: int
-    queries: int
-    warm_up_queries: int
+    adapter: str = OFF
     action_ms_p50: float
     action_ms_p95: float
     action_ms_p99: float
@@ -171,17 +202,17 @@ class Row(WorkloadInfo):
     decode_batch: int | None
     stage_ms: Mapping[str, float]
     decode_growth: float | None
-    decode_growth_ci95: tuple[float, float] | None
-    frame_ms_predicted: float | None
-    predicted_over_frame: float | None
-    predicted_over_frame_ci95: tuple[float, float] | None
-    speedup_over_isolated: float | None
-    speedup_ci95: tuple[float, float] | None
-    predicted_speedup: float | None
-    attained_fraction: float | None
-    attained_ci95: tuple[float, float] | None
-    action_over_actions: float | None
-    action_over_actions_ci95: tuple[float, float] | None
+    decode_growth_ci95: list[float] | None
+    frame_ms_predicted: float | None = None
+    predicted_over_frame: float | None = None
+    predicted_over_frame_ci95: list[float] | None = None
+    speedup_over_isolated: float | None = None
+    speedup_ci95: list[float] | None = None
+    predicted_speedup: float | None = None
+    attained_fraction: float | None = None
+    attained_ci95: list[float] | None = None
+    action_over_actions: float | None = None
+    action_over_actions_ci95: list[float] | None = None
     actions_sha256: str
     actions_equal: bool | None
     compiles_after_warmup: int
@@ -198,12 +229,28 @@ class Row(WorkloadInfo):
     dirty: bool | None
     versions: Mapping[str, str | None]
     hardware: Mapping[str, Any]
-    adapter: str = "off"
+    samples: Mapping[str, Any] | None = None
+
+    @property
+    def label(self) -> str:
+        """The mode, its token budget, and the adapter, if any."""
+        budget = {"tokens_per_frame": self.tokens_per_frame, "deadline_ms": self.deadline_ms}
+        return str(BenchConfiguration(mode=Mode(self.mode), adapter=self.adapter, **budget))
 
     @property
     def identity(self) -> tuple[Any, ...]:
         """Equal for rows of the same configuration and machine."""
         return identity(vars(self))
+
+
+def provenance_of(module: str) -> dict[str, Any]:
+    """The command line of `python -m MODULE`, the code and the machine, for the record."""
+    return {
+        "command": shlex.join(["python", "-m", module, *sys.argv[1:]]),
+        **provenance.git_state(),
+        "versions": provenance.versions(),
+        "hardware": provenance.hardware(),
+    }
 
 
 class RowFile:
@@ -216,15 +263,10 @@ class RowFile:
             UsageError: It cannot be written, or does not hold rows of this version.
         """
         self.path = path
-        self.rows: list[Row] = []
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
-            for record in read_json_lines(path):
-                values: dict[str, Any] = {
-                    name: tuple(each) if isinstance(each, list) else each for name, each in record.items()
-                }
-                self.rows.append(Row(**values))
+            self.rows: list[Row] = [Row(**record) for record in read_json_lines(path)]
         except OSError as error:
             raise UsageError(f"cannot write {str(path)!r}: {error.strerror}; give --output another") from None
         except (AttributeError, TypeError, ValueError):

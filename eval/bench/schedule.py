@@ -4,10 +4,10 @@ It does not use the engine's scheduler, since measurements of the engine are com
 """
 
 import dataclasses
+import itertools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Self
 
 from eval.bench.workloads import BenchConfiguration, Workload
 from oxygen.serving.scheduler import Mode
@@ -35,33 +35,29 @@ def programs_by_query(
     new = [[workload.lengths(robot, query) for robot in range(workload.robots)] for query in range(queries)]
     match configuration.mode:
         case Mode.UNIFIED:
-            return _across_queries(new, configuration.min_decode_steps)
+            return _unified(new, configuration.min_decode_steps)
         case Mode.INTERLEAVED:
             return _interleaved(new, configuration.min_decode_steps)
         case Mode.SHARED:
-            return [_shared(texts) for texts in new]
+            texts = [list(itertools.chain.from_iterable(by_robot)) for by_robot in new]
+            return [
+                QueryPrograms(prefills=1, decode_steps=max(lengths, default=0), texts=len(lengths))
+                for lengths in texts
+            ]
         case Mode.ACTIONS:
             return [QueryPrograms(prefills=1, decode_steps=0, texts=0) for _ in new]
         case _:
-            return [_isolated(texts) for texts in new]
+            return [_isolated(by_robot) for by_robot in new]
 
 
 def _isolated(by_robot: Sequence[Sequence[int]]) -> QueryPrograms:
     """Each robot's texts one after the other, with a prefill each; the robots in one batch."""
-    batches = [
-        [lengths[index] for lengths in by_robot if index < len(lengths)]
-        for index in range(max(map(len, by_robot)))
-    ]
+    batches = _in_turns(by_robot)
     return QueryPrograms(
         prefills=1 + len(batches),
-        decode_steps=sum(max(lengths) for lengths in batches),
-        texts=max((len(lengths) for lengths in batches), default=0),
+        decode_steps=sum(map(max, batches)),
+        texts=max(map(len, batches), default=0),
     )
-
-
-def _shared(by_robot: Sequence[Sequence[int]]) -> QueryPrograms:
-    lengths = [length for lengths in by_robot for length in lengths]
-    return QueryPrograms(prefills=1, decode_steps=max(lengths, default=0), texts=len(lengths))
 
 
 def _interleaved(new: Sequence[Sequence[Sequence[int]]], k: int) -> list[QueryPrograms]:
@@ -71,19 +67,16 @@ def _interleaved(new: Sequence[Sequence[Sequence[int]]], k: int) -> list[QueryPr
     """
     queries, left = [], [list[int]() for _ in new[0]]
     for by_robot in new:
-        begun = [len(own) for own in left]
+        turns = {
+            turn
+            for own, lengths in zip(left, by_robot, strict=True)
+            for turn in range(len(own), len(own) + len(lengths))
+        }
         left = [own + list(lengths) for own, lengths in zip(left, by_robot, strict=True)]
-        rounds = range(max(map(len, left)))
         queries.append(
             QueryPrograms(
-                prefills=1
-                + sum(
-                    any(old <= turn < len(own) for old, own in zip(begun, left, strict=True))
-                    for turn in rounds
-                ),
-                decode_steps=sum(
-                    min(k, max(own[turn] for own in left if turn < len(own))) for turn in rounds
-                ),
+                prefills=1 + len(turns),
+                decode_steps=sum(min(k, max(batch)) for batch in _in_turns(left)),
                 texts=sum(map(len, left)),
             )
         )
@@ -91,11 +84,16 @@ def _interleaved(new: Sequence[Sequence[Sequence[int]]], k: int) -> list[QueryPr
     return queries
 
 
-def _across_queries(new: Sequence[Sequence[Sequence[int]]], k: int) -> list[QueryPrograms]:
+def _in_turns(by_robot: Sequence[Sequence[int]]) -> list[list[int]]:
+    """The first texts of all robots, their second ones, …"""
+    return [[length for length in turn if length is not None] for turn in itertools.zip_longest(*by_robot)]
+
+
+def _unified(new: Sequence[Sequence[Sequence[int]]], k: int) -> list[QueryPrograms]:
     """Each query decodes k tokens of every unfinished text; `new` has the lengths by query and robot."""
     queries, left = [], list[int]()
     for by_robot in new:
-        left += [length for lengths in by_robot for length in lengths]
+        left += itertools.chain.from_iterable(by_robot)
         queries.append(QueryPrograms(prefills=1, decode_steps=min(k, max(left, default=0)), texts=len(left)))
         left = [length - k for length in left if length > k]
     return queries
@@ -138,41 +136,26 @@ def max_new_requests(workload: Workload, queries: int) -> int:
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class StageTimes:
-    """Milliseconds of each program alone, in one repetition.
+def decode_batch(configuration: BenchConfiguration, sizes: Sequence[int], query: QueryPrograms) -> int | None:
+    """The engine's choice among ascending batch `sizes`; None if the query decodes nothing.
 
-    Attributes:
-        prefill: The observations of all robots.
-        denoise: Their actions, all Euler steps.
-        guided_denoise: The same, guided towards the previous chunk.
-        fork: Starting the texts requested in one query.
-        decode: One step, by batch size.
+    `shared` takes the smallest batch that holds the texts, the other modes the largest.
     """
+    if not query.decode_steps:
+        return None
+    wanted = min(query.texts, sizes[-1]) if configuration.mode is Mode.SHARED else sizes[-1]
+    return next(size for size in sizes if size >= wanted)
 
-    prefill: float
-    denoise: float
-    guided_denoise: float
-    fork: float
-    decode: Mapping[int, float]
 
-    @classmethod
-    def median(cls, times: Sequence[Self]) -> Self:
-        """The median of each program over repetitions."""
-        programs = ("prefill", "denoise", "guided_denoise", "fork")
-        return cls(
-            **{name: statistics.median(getattr(one, name) for one in times) for name in programs},
-            decode={size: statistics.median(one.decode[size] for one in times) for size in times[0].decode},
-        )
+def predicted_ms(stage_ms: Mapping[str, float], queries: Sequence[tuple[QueryPrograms, int | None]]) -> float:
+    """Mean milliseconds of a query by its programs alone: no forks, no host.
 
-    def predicted(self, queries: Sequence[tuple[QueryPrograms, int | None]]) -> float:
-        """Mean milliseconds of a query by its programs alone: no forks, no host.
-
-        Args:
-            queries: The programs of each query, and its decode batch size; None if it decodes nothing.
-        """
-        return self.denoise + statistics.fmean(
-            query.prefills * self.prefill
-            + (0.0 if batch is None else query.decode_steps * self.decode[batch])
-            for query, batch in queries
-        )
+    Args:
+        stage_ms: Milliseconds of `prefill`, `denoise` and `decode_B` for each batch size B.
+        queries: The programs of each query, and its decode batch size; None if it decodes nothing.
+    """
+    return stage_ms["denoise"] + statistics.fmean(
+        query.prefills * stage_ms["prefill"]
+        + (0.0 if batch is None else query.decode_steps * stage_ms[f"decode_{batch}"])
+        for query, batch in queries
+    )

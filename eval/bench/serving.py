@@ -1,23 +1,25 @@
-"""Prepares a workload: compiles its programs once, and serves them in each of its configurations."""
+"""Compiles the programs of a workload once, serves them in each of its configurations, and queries them."""
 
 import contextlib
 import dataclasses
+import hashlib
+import itertools
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from eval.bench.measurement import ConfigurationStageTimer
-from eval.bench.memory import bytes_by_program
+import numpy as np
+
+from eval.bench.measurement import QueryTimes
 from eval.bench.model_under_test import ByteTokenizer, ModelUnderTest
-from eval.bench.policy_runner import DISTINCT_OBSERVATIONS, PolicyRunner, random_observations
-from eval.bench.rows import DecodeBatchSize
-from eval.bench.schedule import QueryPrograms, max_new_requests, programs_by_query
+from eval.bench.schedule import max_new_requests, programs_by_query
 from eval.bench.workloads import OFF, BenchConfiguration, Workload
 from oxygen.model.adapter import Mask
-from oxygen.model.config import Pi05Config
 from oxygen.model.pi05 import Weights
+from oxygen.policy.reply import Reply
 from oxygen.policy.vector_policy import PolicyParts, VectorPolicy
 from oxygen.robots.prompts import InstructionPrompt
-from oxygen.robots.transforms import EMBODIMENTS, Transform, untrained
+from oxygen.robots.transforms import EMBODIMENTS, untrained
 from oxygen.serving.budget import Deadline, FixedTokens
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import LanguageTask
@@ -29,23 +31,66 @@ from oxygen.weights.weights_source import load_weights
 _TEXT_PROMPT = "Say: "
 SUFFIX = tuple(ByteTokenizer().encode(_TEXT_PROMPT))
 """Tokens of the prompt of every text, after the shared prefix."""
+_DISTINCT_OBSERVATIONS = 4
+
+Observations = Sequence[Mapping[str, Any]]
+"""One of each robot."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PreparedWorkload:
-    """A compiled workload, ready to be measured.
+class PolicyRunner:
+    """Queries a policy with random observations.
 
     Attributes:
-        runners: One per configuration.
-        stages: Times its programs alone.
-        batches: The decode batch size of a query, by configuration.
-        program_bytes: Memory of each program, by configuration; None if the backend does not report it.
+        configuration: The configuration it runs.
+        programs: Its compiled programs.
+        compiles_after_warm_up: Compilations during its own runs, in all its processes.
     """
 
-    runners: Sequence[PolicyRunner]
-    stages: ConfigurationStageTimer
-    batches: Mapping[BenchConfiguration, DecodeBatchSize]
-    program_bytes: Mapping[BenchConfiguration, Mapping[str, int] | None]
+    def __init__(
+        self, configuration: BenchConfiguration, policy: VectorPolicy, observations: Iterator[Observations]
+    ) -> None:
+        self.configuration = configuration
+        self.programs = policy.runner
+        self.compiles_after_warm_up = 0
+        self._policy = policy
+        self._observations = observations
+        self._run_intervals: list[tuple[float, float]] = []
+        for robot in range(policy.engine.robots):
+            policy.reset(robot, robot)
+
+    def run(self, queries: int) -> list[QueryTimes]:
+        """Answer `queries` queries, each as soon as the previous one is complete."""
+        compiled_before = self._policy.compiles_after_warm_up
+        answers = []
+        first = began = time.perf_counter()
+        for observations in itertools.islice(self._observations, queries):
+            actions = [chunk for chunk in self._policy.act(observations) if chunk is not None]
+            replies = [reply for reply in self._policy.complete() if reply is not None]
+            now = time.perf_counter()
+            answers.append((1e3 * (now - began), actions, replies))
+            began = now
+        self._run_intervals.append((first, began))
+        self.compiles_after_warm_up += self._policy.compiles_after_warm_up - compiled_before
+        return [self._query(*answer) for answer in answers]
+
+    def _query(self, frame_ms: float, actions: Sequence[np.ndarray], replies: Sequence[Reply]) -> QueryTimes:
+        """One query of all robots, which share its times; an action chunk is [horizon, action]."""
+        texts = [text.times for reply in replies for text in reply.finished if text.times is not None]
+        return QueryTimes(
+            actions_sha256=hashlib.sha256(b"".join(chunk.tobytes() for chunk in actions)).hexdigest(),
+            action_ms=replies[0].timings_ms["action"],
+            frame_ms=frame_ms,
+            tokens=sum(reply.tokens for reply in replies),
+            decode_steps=max(reply.tokens_per_frame for reply in replies),
+            submitted=sum(len(reply.requested) for reply in replies),
+            dropped=sum(len(reply.dropped) for reply in replies),
+            first_token_ms=[self._running_ms(text.requested_s, text.first_token_s) for text in texts],
+            request_ms=[self._running_ms(text.requested_s, text.finished_s) for text in texts],
+        )
+
+    def _running_ms(self, since: float, until: float) -> float:
+        """Milliseconds between two times in which this configuration ran, and no other."""
+        return 1e3 * sum(max(0.0, min(until, end) - max(since, start)) for start, end in self._run_intervals)
 
 
 class Bench:
@@ -59,7 +104,7 @@ class Bench:
     @contextlib.contextmanager
     def prepare(
         self, workload: Workload, configurations: Sequence[BenchConfiguration], queries: int
-    ) -> Iterator[PreparedWorkload]:
+    ) -> Iterator[list[PolicyRunner]]:
         """Compile a workload's programs, and serve them in each configuration.
 
         Each configuration has a KV pool of its own size, and its own fork and decode programs;
@@ -70,37 +115,15 @@ class Bench:
             configurations: Modes and token budgets.
             queries: Queries that each will answer, warm-up included; the pools have room for their texts.
         """
-        sizes = {
-            configuration: sizes_of(workload, configuration, queries) for configuration in configurations
-        }
-        by_size = self.runners(workload.denoise_steps, list(sizes.values()), cameras=workload.cameras)
-        runners = {}
-        for configuration, size in sizes.items():
-            base, source = by_size[size], self._source(configuration)
-            if source is None:
-                runners[configuration] = base
-            else:
-                adapter = source.load(base.config, self.weights(workload.denoise_steps))
-                runners[configuration] = base.resized(size, adapter)
+        sizes = [sizes_of(workload, configuration, queries) for configuration in configurations]
+        by_size = self.runners(workload.denoise_steps, sizes, cameras=workload.cameras)
         with contextlib.ExitStack() as stack:
-            policy_runners = []
-            for configuration, runner in runners.items():
-                policy = VectorPolicy(
-                    self._parts(workload, configuration, runner),
-                    _engine(workload, configuration, runner.sizes),
-                )
+            runners = []
+            for configuration, size in zip(configurations, sizes, strict=True):
+                policy = self._policy(workload, configuration, by_size[size])
                 stack.callback(policy.close)
-                policy_runners.append(PolicyRunner(configuration, policy, self._observations(policy)))
-            inputs = next(iter(runners.values())).blank(self._model.bucket)
-            yield PreparedWorkload(
-                runners=policy_runners,
-                stages=ConfigurationStageTimer(runners, inputs, SUFFIX),
-                batches={configuration: _batch(configuration, size) for configuration, size in sizes.items()},
-                program_bytes={
-                    configuration: self._program_bytes(configuration, runner)
-                    for configuration, runner in runners.items()
-                },
-            )
+                runners.append(PolicyRunner(configuration, policy, self._observations(policy)))
+            yield runners
 
     def runners(
         self, denoise_steps: int, every: Sequence[ProgramSizes], *, cameras: int | None = None
@@ -137,36 +160,59 @@ class Bench:
             self._loaded = denoise_steps, load_weights(self._model.weights, config)
         return self._loaded[1]
 
-    def _source(self, configuration: BenchConfiguration) -> AdapterSource | None:
-        if configuration.adapter == OFF:
-            return None
-        return dataclasses.replace(
-            self._model.adapter or AdapterSource(), mask=cast("Mask", configuration.adapter)
+    def _policy(self, workload: Workload, configuration: BenchConfiguration, runner: Runner) -> VectorPolicy:
+        adapter, deadline, sizes = None, configuration.deadline_ms, runner.sizes
+        if configuration.adapter != OFF:
+            source = self._model.adapter or AdapterSource()
+            adapter = dataclasses.replace(source, mask=cast("Mask", configuration.adapter))
+            runner = runner.resized(sizes, adapter.load(runner.config, self.weights(workload.denoise_steps)))
+        robot = next(
+            robot
+            for robot in EMBODIMENTS.values()
+            if set(self._model.config.cameras) <= set(robot.interface.observation.camera_names)
         )
-
-    def _parts(self, workload: Workload, configuration: BenchConfiguration, runner: Runner) -> PolicyParts:
         task = LanguageTask(
             name="text", prompt=_TEXT_PROMPT, arrivals=workload.arrivals, max_tokens=workload.text_tokens
         )
-        return PolicyParts(
+        parts = PolicyParts(
             runner=runner,
             tokenizer=ByteTokenizer(),
             tasks=(task,),
-            transform=_transform(self._model.config),
+            transform=untrained(dataclasses.replace(robot, prompt=InstructionPrompt())),
             weights=self._model.weights,
-            adapter=self._source(configuration),
+            adapter=adapter,
         )
-
-    def _program_bytes(self, configuration: BenchConfiguration, runner: Runner) -> dict[str, int] | None:
-        batch = None if configuration.mode is Mode.ACTIONS else runner.sizes.rows[-1]
-        return bytes_by_program(
-            runner, bucket=self._model.bucket, new_requests=runner.sizes.forks[-1], batch=batch
+        engine = EngineConfig(
+            mode=configuration.mode,
+            budget=FixedTokens(configuration.min_decode_steps) if deadline is None else Deadline(deadline),
+            slots=sizes.slots,
+            rows=sizes.rows[-1],
+            robots=workload.robots,
         )
+        return VectorPolicy(parts, engine)
 
-    def _observations(self, policy: VectorPolicy) -> Iterator[Sequence[Mapping[str, Any]]]:
-        state_size = policy.transform.embodiment.interface.observation.state_size
-        prompts = self._model.prompts(DISTINCT_OBSERVATIONS)
-        return random_observations(policy.runner.config, policy.engine.robots, state_size, prompts)
+    def _observations(self, policy: VectorPolicy) -> Iterator[Observations]:
+        """Endless random observations, with each prompt in turn; images have the model's size."""
+        random = np.random.default_rng(0)
+        config, state_size = (
+            policy.runner.config,
+            policy.transform.embodiment.interface.observation.state_size,
+        )
+        shape = (config.image_size, config.image_size, 3)
+        queries = [
+            [
+                {
+                    "images": {
+                        camera: random.integers(0, 256, shape, dtype=np.uint8) for camera in config.cameras
+                    },
+                    "state": random.uniform(-1, 1, state_size),
+                    "prompt": prompt,
+                }
+                for _ in range(policy.engine.robots)
+            ]
+            for prompt in self._model.prompts(_DISTINCT_OBSERVATIONS)
+        ]
+        return itertools.cycle(queries)
 
 
 def sizes_of(workload: Workload, configuration: BenchConfiguration, queries: int) -> ProgramSizes:
@@ -194,37 +240,3 @@ def sizes_of(workload: Workload, configuration: BenchConfiguration, queries: int
         limit=workload.text_tokens,
         guided=True,  # for its stage time; no mode runs it
     )
-
-
-def _engine(workload: Workload, configuration: BenchConfiguration, sizes: ProgramSizes) -> EngineConfig:
-    deadline = configuration.deadline_ms
-    return EngineConfig(
-        mode=configuration.mode,
-        budget=FixedTokens(configuration.min_decode_steps) if deadline is None else Deadline(deadline),
-        slots=sizes.slots,
-        rows=sizes.rows[-1],
-        robots=workload.robots,
-    )
-
-
-def _batch(configuration: BenchConfiguration, sizes: ProgramSizes) -> DecodeBatchSize:
-    """The engine's choice: `shared` takes the smallest batch that holds the texts, the others the largest."""
-    widest = sizes.rows[-1]
-
-    def of_query(query: QueryPrograms) -> int | None:
-        if not query.decode_steps:
-            return None
-        wanted = min(query.texts, widest) if configuration.mode is Mode.SHARED else widest
-        return next(size for size in sizes.rows if size >= wanted)
-
-    return of_query
-
-
-def _transform(config: Pi05Config) -> Transform:
-    """The robot that has the policy's cameras, without statistics; the prompt is the instruction alone."""
-    robot = next(
-        robot
-        for robot in EMBODIMENTS.values()
-        if set(config.cameras) <= set(robot.interface.observation.camera_names)
-    )
-    return untrained(dataclasses.replace(robot, prompt=InstructionPrompt()))

@@ -1,14 +1,12 @@
 """Workloads, their arrivals as the command line gives them, and the configurations that do each of them."""
 
 import dataclasses
-import itertools
 import re
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Self
 
 from configs.errors import UsageError, unknown
 from oxygen.serving.arrivals import Arrivals, Burst, EveryN, Poisson, RandomLength
-from oxygen.serving.budget import Deadline
 from oxygen.serving.scheduler import Mode
 
 _SEED = 7
@@ -31,34 +29,27 @@ def parse_arrivals(text: str) -> Arrivals:
     kind, _, rest = text.partition(":")
     if kind not in _FORMS:
         raise unknown("arrivals", text, _FORMS.values())
-    body, _, lengths = rest.partition("@")
+    body, at, lengths = rest.partition("@")
     try:
-        arrivals = _parse(kind, body.split(":"))
-        return _with_lengths(arrivals, lengths) if "@" in rest else arrivals
+        match kind, body.split(":"):
+            case "every", [n]:
+                arrivals: Arrivals = EveryN(n=int(n))
+            case "burst", [n, every]:
+                arrivals = Burst(n=int(n), every=int(every))
+            case "poisson", [rate]:
+                arrivals = Poisson(rate=float(rate), seed=_SEED)
+            case _:
+                raise UsageError(f"write {_FORMS[kind]}, or {_FORMS[kind]}@LEAST-MOST")
+        if not at:
+            return arrivals
+        if (bounds := re.fullmatch(r"(\d+)-(\d+)", lengths)) is None:
+            raise UsageError(f"{lengths!r} is not a range of lengths; write @8-30")
+        least, most = map(int, bounds.groups())
+        return RandomLength(arrivals=arrivals, min_tokens=least, max_tokens=most, seed=_SEED)
     except UsageError as error:
         raise UsageError(f"arrivals {text!r}: {error}") from None
     except ValueError:
-        raise UsageError(
-            f"arrivals {text!r}: {body!r} has something that is no number of its kind; write {_FORMS[kind]}"
-        ) from None
-
-
-def _parse(kind: str, numbers: list[str]) -> Arrivals:
-    match kind, numbers:
-        case "every", [n]:
-            return EveryN(n=int(n))
-        case "burst", [n, every]:
-            return Burst(n=int(n), every=int(every))
-        case "poisson", [rate]:
-            return Poisson(rate=float(rate), seed=_SEED)
-    raise UsageError(f"write {_FORMS[kind]}, or {_FORMS[kind]}@LEAST-MOST")
-
-
-def _with_lengths(arrivals: Arrivals, lengths: str) -> Arrivals:
-    match = re.fullmatch(r"(\d+)-(\d+)", lengths)
-    if match is None:
-        raise UsageError(f"{lengths!r} is no range of lengths; write @8-30")
-    return RandomLength(arrivals=arrivals, min_tokens=int(match[1]), max_tokens=int(match[2]), seed=_SEED)
+        raise UsageError(f"arrivals {text!r}: {body!r} has an invalid number; write {_FORMS[kind]}") from None
 
 
 OFF = "off"
@@ -92,9 +83,6 @@ class Workload:
     cameras: int | None = None
 
     def __post_init__(self) -> None:
-        for field in ("denoise_steps", "text_tokens", "robots"):
-            if getattr(self, field) < 1:
-                raise UsageError(f"{field.replace('_', ' ')}: {getattr(self, field)}; at least 1")
         longest = self.arrivals.longest or 0
         if longest > self.text_tokens:
             raise UsageError(
@@ -103,10 +91,6 @@ class Workload:
             )
         if self.slots is not None and self.slots < self.robots:
             raise UsageError(f"slots: {self.slots}; at least one for each robot, {self.robots}")
-        for field in ("rows", "cameras"):
-            value = getattr(self, field)
-            if value is not None and value < 1:
-                raise UsageError(f"{field}: {value}; at least 1")
 
     @classmethod
     def steady(cls, *, denoise_steps: int, text_tokens: int, cameras: int | None = None) -> Self:
@@ -120,35 +104,9 @@ class Workload:
             cameras=cameras,
         )
 
-    @property
-    def fields(self) -> dict[str, Any]:
-        """The workload's part of a row."""
-        names = ("denoise_steps", "text_tokens", "robots", "slots", "rows")
-        return {**{name: getattr(self, name) for name in names}, "arrivals": self.arrivals_text}
-
     def lengths(self, robot: int, query: int) -> list[int]:
         """Tokens of each text requested for a robot in a query."""
         return [self.text_tokens if n is None else n for n in self.arrivals.due(robot, query)]
-
-    def __str__(self) -> str:
-        served = f"{robots_label(self.robots, self.cameras)}{capacity_label(self.slots, self.rows)}"
-        return f"N = {self.text_tokens}, {self.arrivals_text}, {self.denoise_steps} denoise steps, {served}"
-
-
-def robots_label(robots: int, cameras: int | None) -> str:
-    """The number of robots, and of cameras of each if given."""
-    return plural(robots, "robot") + ("" if cameras is None else f" of {plural(cameras, 'camera')}")
-
-
-def capacity_label(slots: int | None, rows: int | None) -> str:
-    """The numbers of slots and rows, as far as they are given, each after a comma."""
-    given = [(slots, "slot"), (rows, "row")]
-    return "".join(f", {plural(n, what)}" for n, what in given if n is not None)
-
-
-def plural(number: int, noun: str) -> str:
-    """A count in words; as `configs.cli.counted`, which needs other packages."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -174,92 +132,7 @@ class BenchConfiguration:
         return self.tokens_per_frame or 1
 
     def __str__(self) -> str:
-        return configuration_label(self.mode.value, self.tokens_per_frame, self.deadline_ms, self.adapter)
-
-
-def configuration_label(
-    mode: str, tokens_per_frame: int | None, deadline_ms: float | None, adapter: str = OFF
-) -> str:
-    """The mode, its token budget, and the adapter, if any."""
-    beside = "" if adapter == OFF else f", adapter {adapter}"
-    if deadline_ms is not None:
-        return f"{mode}, {deadline_ms:g} ms{beside}"
-    return f"{mode}{beside}" if tokens_per_frame is None else f"{mode}, k = {tokens_per_frame}{beside}"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class WorkloadGrid:
-    """The values of each axis; all combinations are measured.
-
-    Deadlines, if any, replace the tokens per frame of `unified`. Without `cameras` the policy's number is
-    used.
-    `slots` and `rows` are the same in all workloads.
-    """
-
-    modes: tuple[str, ...]
-    denoise_steps: tuple[int, ...]
-    text_tokens: tuple[int, ...]
-    tokens_per_frame: tuple[int, ...]
-    robots: tuple[int, ...]
-    arrivals: tuple[tuple[str, Arrivals], ...]
-    deadline_ms: tuple[float, ...] = ()
-    cameras: tuple[int, ...] = ()
-    adapter: tuple[str, ...] = (OFF,)
-    slots: int | None = None
-    rows: int | None = None
-
-    def __post_init__(self) -> None:
-        for name in self.adapter:
-            if name not in ADAPTERS:
-                raise unknown("adapter", name, ADAPTERS)
-        for name in self.modes:
-            if name not in list(Mode):
-                raise unknown("mode", name, list(Mode))
-        for k in self.tokens_per_frame:
-            if k < 1:
-                raise UsageError(f"tokens per frame: {k}; at least 1")
-        for milliseconds in self.deadline_ms:
-            Deadline(milliseconds)  # checks itself
-        self.workloads()  # each checks itself
-
-    def configurations(self, text_tokens: int) -> list[BenchConfiguration]:
-        """The modes in order; those with a token budget once for each k of at most `text_tokens`.
-
-        If there are deadlines, `unified` once for each instead.
-        """
-        ks = sorted({min(k, text_tokens) for k in self.tokens_per_frame})
-        found = []
-        for mode in map(Mode, self.modes):
-            if mode is Mode.UNIFIED and self.deadline_ms:
-                found += [BenchConfiguration(mode=mode, deadline_ms=ms) for ms in self.deadline_ms]
-            elif mode in (Mode.UNIFIED, Mode.INTERLEAVED):
-                found += [BenchConfiguration(mode=mode, tokens_per_frame=k) for k in ks]
-            else:
-                found.append(BenchConfiguration(mode=mode))
-        return [
-            dataclasses.replace(configuration, adapter=adapter)
-            for configuration in found
-            for adapter in (self.adapter if configuration.mode is not Mode.ACTIONS else (OFF,))
-        ]
-
-    def workloads(self) -> list[tuple[Workload, list[BenchConfiguration]]]:
-        """All workloads with their configurations."""
-        product = itertools.product(
-            self.denoise_steps, self.text_tokens, self.cameras or (None,), self.robots, self.arrivals
-        )
-        return [
-            (
-                Workload(
-                    denoise_steps=steps,
-                    text_tokens=n,
-                    robots=robots,
-                    arrivals=arrivals,
-                    arrivals_text=arrivals_text,
-                    slots=self.slots,
-                    rows=self.rows,
-                    cameras=cameras,
-                ),
-                self.configurations(n),
-            )
-            for steps, n, cameras, robots, (arrivals_text, arrivals) in product
-        ]
+        budget = "" if self.tokens_per_frame is None else f", k = {self.tokens_per_frame}"
+        if self.deadline_ms is not None:
+            budget = f", {self.deadline_ms:g} ms"
+        return f"{self.mode.value}{budget}" + ("" if self.adapter == OFF else f", adapter {self.adapter}")

@@ -1,20 +1,25 @@
-"""Rows and measurements made up to be easy to reckon with."""
+"""Rows and samples made up to be easy to reckon with."""
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from eval.bench.measurement import Measurements, QueryTimes, Repetitions, TextLatency
-from eval.bench.memory import MemoryUse
-from eval.bench.row import Row, WorkloadInfo
-from eval.bench.rows import RunInfo, rows
-from eval.bench.schedule import StageTimes
+from eval.bench.aggregation import aggregate
+from eval.bench.measurement import QueryTimes, Repetitions, Samples
+from eval.bench.row import Row
 from eval.bench.workloads import BenchConfiguration, Workload, parse_arrivals
 from oxygen.serving.scheduler import Mode
 
-STAGES = StageTimes(prefill=100.0, denoise=30.0, guided_denoise=70.0, fork=5.0, decode={1: 4.0, 30: 10.0})
+STAGES = {
+    "prefill": 100.0,
+    "denoise": 30.0,
+    "guided_denoise": 70.0,
+    "fork": 5.0,
+    "decode_1": 4.0,
+    "decode_6": 6.0,
+    "decode_30": 10.0,
+}
 
 
 def workload(arrivals_text="every:1", *, text_tokens=30, robots=1, **room) -> Workload:
@@ -30,76 +35,44 @@ def workload(arrivals_text="every:1", *, text_tokens=30, robots=1, **room) -> Wo
 
 
 WORKLOAD = workload()
-INFO = WorkloadInfo(
-    policy="small",
-    weights="random",
-    dtype="float32",
-    device="cpu",
-    cameras=2,
-    prompt_tokens=32,
-    prefix_tokens=544,
-    horizon=10,
-)
 BATCHES = {
-    BenchConfiguration(mode=Mode.ACTIONS): None,
+    BenchConfiguration(mode=Mode.ACTIONS): 1,
     BenchConfiguration(mode=Mode.ISOLATED): 1,
     BenchConfiguration(mode=Mode.UNIFIED, tokens_per_frame=1): 30,
     BenchConfiguration(mode=Mode.PARALLEL): 1,
 }
 FRAMES_MS = dict(zip(BATCHES, (130.0, 350.0, 140.0, 300.0), strict=True))
-PROVENANCE = {
-    "written_at": "2026-11-21T12:00:00+00:00",
-    "command": "python -m eval.bench",
-    "commit": None,
-    "dirty": None,
-    "versions": {"python": "3.12", "mujoco": None, "jax": "0.0"},
-    "hardware": {"processor": "an abacus", "cores": 2, "load_average": [0.1, 0.1, 0.1]},
-}
-MEMORY = MemoryUse(
-    by_program={"prefill": 300, "denoise": 200, "fork": 350, "decode_30": 400},
-    second_process=None,
-    peak=2**30,
-    peak_of="process",
-)
+HARDWARE = {"processor": "an abacus", "cores": 2, "load_average": [0.1, 0.1, 0.1]}
 DRIFT = (1.0, 2.0, 1.5)
 
 
 def query(frame_ms: float, *, tokens: int, actions: str = "the same") -> QueryTimes:
-    texts = [TextLatency(first_token_ms=frame_ms, request_ms=30 * frame_ms)] if tokens else []
     return QueryTimes(
         actions_sha256=actions,
         action_ms=0.9 * frame_ms,
         frame_ms=frame_ms,
         tokens=tokens,
-        decode_steps=1 if tokens else 0,
-        submitted=len(texts),
+        decode_steps=min(tokens, 1),
+        submitted=min(tokens, 1),
         dropped=0,
-        finished=texts,
+        first_token_ms=[frame_ms] if tokens else [],
+        request_ms=[30 * frame_ms] if tokens else [],
     )
 
 
-def measured() -> Measurements:
-    """Three repetitions on a machine that is slower in the second and third, in everything alike."""
-    runs = {
-        configuration: [
-            [query(slow * ms, tokens=0 if configuration.mode is Mode.ACTIONS else 30)] * 4 for slow in DRIFT
-        ]
-        for configuration, ms in FRAMES_MS.items()
-    }
-    stages = [
-        {configuration: _slower(slow, batch) for configuration, batch in BATCHES.items()} for slow in DRIFT
-    ]
-    return Measurements(runs=runs, stages=stages, actions=dict.fromkeys(BATCHES, ["the same"] * 46))
+def sampled(
+    configuration: BenchConfiguration, *, slower: float = 1.0, actions: Sequence[str] = ("the same",) * 46
+) -> Samples:
+    """Three repetitions on a machine that is slower in the second and third, in everything alike.
 
-
-def _slower(slow: float, batch: int | None) -> StageTimes:
-    """A configuration's programs; what decodes nothing is served with the smallest batch."""
-    return StageTimes(
-        prefill=slow * STAGES.prefill,
-        denoise=slow * STAGES.denoise,
-        guided_denoise=slow * STAGES.guided_denoise,
-        fork=slow * STAGES.fork,
-        decode={batch or 1: slow * STAGES.decode[batch or 1]},
+    Frames are `slower` than their programs.
+    """
+    tokens = 0 if configuration.mode is Mode.ACTIONS else 30
+    programs = {"prefill", "denoise", "guided_denoise", "fork", f"decode_{BATCHES[configuration]}"}
+    return Samples(
+        runs=[[query(slower * slow * FRAMES_MS[configuration], tokens=tokens)] * 4 for slow in DRIFT],
+        stages=[{name: slow * STAGES[name] for name in STAGES if name in programs} for slow in DRIFT],
+        actions=list(actions),
     )
 
 
@@ -107,16 +80,55 @@ def _slower(slow: float, batch: int | None) -> StageTimes:
 def made_up() -> Callable[..., Sequence[Row]]:
     """Rows of one workload, the same figures in every one of them."""
 
-    def rows_of(workload: Workload = WORKLOAD, **changes: Any) -> Sequence[Row]:
-        run_info = RunInfo(
-            batches={configuration: lambda _, batch=batch: batch for configuration, batch in BATCHES.items()},
-            compiles_after_warmup=dict.fromkeys(BATCHES, 0),
-            memory=dict.fromkeys(BATCHES, MEMORY),
-            multi_process_service=False,
-            took_s=12.5,
-            provenance=PROVENANCE,
+    def rows_of(work: Workload = WORKLOAD, samples: Any = None) -> Sequence[Row]:
+        samples = samples or {each: sampled(each) for each in BATCHES}
+        fields = aggregate(
+            work,
+            Repetitions(count=3, queries=4, warm_up=31),
+            samples,
+            {each: (BATCHES[each],) for each in samples},
+            horizon=10,
         )
-        repetitions = Repetitions(count=3, queries=4, warm_up=31)
-        return rows(INFO, workload, repetitions, dataclasses.replace(measured(), **changes), run_info)
+        shared = {
+            "policy": "small",
+            "weights": "random",
+            "dtype": "float32",
+            "device": "cpu",
+            "cameras": 2,
+            "prompt_tokens": 32,
+            "prefix_tokens": 544,
+            "horizon": 10,
+            "denoise_steps": work.denoise_steps,
+            "text_tokens": work.text_tokens,
+            "robots": work.robots,
+            "arrivals": work.arrivals_text,
+            "slots": work.slots,
+            "rows": work.rows,
+            "repetitions": 3,
+            "queries": 4,
+            "warm_up_queries": 31,
+            "compiles_after_warmup": 0,
+            "program_bytes": {"prefill": 300},
+            "needed_memory_bytes": 300,
+            "second_process_bytes": None,
+            "peak_memory_bytes": 2**30,
+            "peak_memory_of": "process",
+            "took_s": 12.5,
+            "written_at": "2026-11-21T12:00:00+00:00",
+            "command": "python -m eval.bench",
+            "commit": None,
+            "dirty": None,
+            "versions": {"python": "3.12", "mujoco": None, "jax": "0.0", "numpy": "2.0"},
+            "hardware": HARDWARE,
+        }
+        return [
+            Row(
+                **shared,
+                **vars(each),
+                **fields[each],
+                multi_process_service=False if each.mode is Mode.PARALLEL else None,
+            )
+            for each in samples
+        ]
 
     return rows_of

@@ -38,7 +38,7 @@ def test_modes_are_interleaved_run_by_run():
     assert log[:3] == [(a, 5), (b, 5), (c, 5)]
     runs = [name for name, _ in log[3:]]
     assert runs == [a, b, c, "stages", c, b, a, "stages", a, b, c, "stages"]
-    assert len(measured.stages) == 3
+    assert [samples.stages for samples in measured.values()] == [[STAGES] * 3] * 3
 
 
 def test_the_counted_queries_are_those_that_are_predicted():
@@ -46,14 +46,14 @@ def test_the_counted_queries_are_those_that_are_predicted():
     measured = measure([runner], lambda: {runner.configuration: STAGES}, REPETITIONS)
     stream = list(range(REPETITIONS.total_queries))
     assert len(stream) == 5 + 3 * (1 + 2), "one uncounted query precedes those of every run"
-    for repetition, run in enumerate(measured.runs[runner.configuration]):
+    for repetition, run in enumerate(measured[runner.configuration].runs):
         assert [one.frame_ms for one in run] == stream[REPETITIONS.counted_slice(repetition)]
 
 
 def test_the_actions_of_every_query_are_kept_and_those_of_the_warm_up_too():
     runner = LoggedRunner(Mode.ACTIONS, [])
     measured = measure([runner], lambda: {runner.configuration: STAGES}, REPETITIONS)
-    assert measured.actions[runner.configuration] == [str(n) for n in range(REPETITIONS.total_queries)]
+    assert measured[runner.configuration].actions == [str(n) for n in range(REPETITIONS.total_queries)]
 
 
 def test_over_two_repetitions_every_runner_has_the_same_mean_position():

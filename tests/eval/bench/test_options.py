@@ -23,7 +23,7 @@ from eval.bench.options import read
     ],
 )
 def test_all_spellings_of_a_list_are_equal(arguments):
-    assert read(arguments).grid.tokens_per_frame == (1, 5)
+    assert read(arguments).tokens_per_frame == (1, 5)
 
 
 def test_quick_changes_defaults_only():
@@ -60,11 +60,11 @@ def test_quick_changes_defaults_only():
         (["--roofline", "--modes", "unified", "--tokens-per-frame", "1"], "--modes, --tokens-per-frame"),
         (["--roofline", "--resume", "--slots", "3"], "--slots, --resume"),
         (["--peaks", "measured"], "--roofline"),
-        (["--modes", "shared", "--tokens-per-frame", "2,3"], "--tokens-per-frame 2,3 is for mode unified"),
+        (["--modes", "shared", "--tokens-per-frame", "2,3"], "--tokens-per-frame 2 3 is for mode unified"),
         (["--modes", "actions,shared", "--deadline-ms", "9"], "--modes is actions shared; leave it out, or"),
         (["--quick", "--resume"], "--output FILE"),
         (["--roofline", "--save-profile", "mine.yaml"], "leave out --save-profile"),
-        (["--quick", "--save-profile", "absent/mine.yaml"], "'absent' is no folder"),
+        (["--quick", "--save-profile", "absent/mine.yaml"], "'absent' is not a writable folder"),
         (["--quick", "--save-profile", "pyproject.toml"], "name it NAME.yaml"),
         (["--quick", "--save-profile", "my profile.yaml"], "name it NAME.yaml"),
         (["--quick", "--save-profile", "configs/profiles/h200.yaml"], "exists and is not replaced"),
@@ -90,6 +90,21 @@ def test_memory_is_allocated_alike_in_all_modes(modes, monkeypatch, capsys):
     monkeypatch.delenv("XLA_PYTHON_CLIENT_PREALLOCATE")
     assert main(["--policy", "smal", *modes]) == 2
     assert os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
+
+
+def test_the_grid_has_all_combinations_and_k_is_an_axis_of_unified_only():
+    asked = (
+        "--modes actions isolated unified --denoise-steps 5 10 --text-tokens 4 30 --tokens-per-frame 1 5 40"
+    )
+    found = read(asked.split()).workloads()
+    assert [(one.denoise_steps, one.text_tokens) for one, _ in found] == [(5, 4), (5, 30), (10, 4), (10, 30)]
+    assert [str(one) for one in found[0][1]] == ["actions", "isolated", "unified, k = 1", "unified, k = 4"]
+    assert [one.tokens_per_frame for one in found[1][1]] == [None, None, 1, 5, 30]
+
+
+def test_deadlines_replace_k_of_unified():
+    ((_, configurations),) = read(["--modes", "actions", "unified", "--deadline-ms", "50,100.5"]).workloads()
+    assert [str(one) for one in configurations] == ["actions", "unified, 50 ms", "unified, 100.5 ms"]
 
 
 def test_arrivals_longer_than_a_text_are_refused():

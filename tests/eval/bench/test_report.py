@@ -8,7 +8,6 @@ from rich.console import Console
 
 from eval.bench.costs import Peaks
 from eval.bench.plots import draw
-from eval.bench.roofline import StageCost
 from eval.bench.table import print_roofline, print_rows
 from tests.eval.bench.conftest import WORKLOAD
 
@@ -111,9 +110,10 @@ def test_without_the_baseline_there_is_no_speedup_figure(made_up, tmp_path):
 
 
 def test_a_roofline_shows_measured_by_minimum_time():
+    cost = {"flops": 2e9, "bytes": 1e6, "floor_ms": 2.0, "bound": "compute"}
     stages = [
-        StageCost(name="prefill", flops=2e9, bytes=1e6, floor_ms=2.0, bound="compute", measured_ms=3.0),
-        StageCost(name="trunk", flops=1e9, bytes=1e6, floor_ms=1.0, bound="compute", measured_ms=None),
+        cost | {"name": "prefill", "measured_ms": 3.0, "measured_over_floor": 1.5},
+        cost | {"name": "trunk", "measured_ms": None, "measured_over_floor": None},
     ]
     console = Console(file=io.StringIO(), width=110)
     print_roofline(stages, Peaks(flops_per_s=1e12, bytes_per_s=1e9, source="a guess"), "tiny", console)

@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from configs.errors import UsageError
 from eval.bench import schedule
-from eval.bench.schedule import QueryPrograms, StageTimes, programs_by_query
-from eval.bench.workloads import BenchConfiguration, WorkloadGrid, parse_arrivals
+from eval.bench.schedule import QueryPrograms, predicted_ms, programs_by_query
+from eval.bench.workloads import BenchConfiguration
 from oxygen.serving.arrivals import Arrivals
 from oxygen.serving.scheduler import Mode
-from tests.eval.bench.conftest import workload
+from tests.eval.bench.conftest import STAGES, workload
 
 
 def configuration(mode, k=None):
@@ -37,18 +36,13 @@ class Until:
         return self.arrivals.within(queries)
 
 
-STAGES = StageTimes(
-    prefill=100.0, denoise=30.0, guided_denoise=70.0, fork=5.0, decode={1: 4.0, 6: 6.0, 30: 10.0}
-)
-
-
 @pytest.mark.parametrize(("k", "batch"), [(1, 30), (5, 6)])
 def test_the_prediction_is_the_sum_of_the_stages(k, batch):
     """(2·prefill + denoise + N·decode₁) by (prefill + denoise + k·decode_B), at one text of N per query."""
     isolated = programs_by_query(workload(), configuration("isolated"), 100)[50:]
     unified = programs_by_query(workload(), configuration("unified", k), 100)[50:]
-    assert STAGES.predicted([(query, 1) for query in isolated]) == 2 * 100 + 30 + 30 * 4
-    assert STAGES.predicted([(query, batch) for query in unified]) == 100 + 30 + k * STAGES.decode[batch]
+    assert predicted_ms(STAGES, [(query, 1) for query in isolated]) == 2 * 100 + 30 + 30 * 4
+    assert predicted_ms(STAGES, [(query, batch) for query in unified]) == 130 + k * STAGES[f"decode_{batch}"]
     assert {query.texts for query in unified} == {batch}
 
 
@@ -148,62 +142,3 @@ def test_with_few_rows_a_text_may_wait_for_those_in_all_other_slots():
     assert schedule.max_queries_per_text(few, configuration("unified", 1)) == 6 + 15
     assert schedule.max_queries_per_text(workload(text_tokens=6), configuration("unified", 1)) == 6
     assert schedule.max_queries_per_text(few, configuration("shared")) == 1
-
-
-def test_deadlines_replace_k_of_unified():
-    grid = WorkloadGrid(
-        modes=("actions", "interleaved", "unified"),
-        denoise_steps=(10,),
-        text_tokens=(30,),
-        tokens_per_frame=(1, 5),
-        robots=(1,),
-        arrivals=(("every:1", parse_arrivals("every:1")),),
-        deadline_ms=(50.0, 100.5),
-    )
-    assert [str(one) for one in grid.configurations(30)] == [
-        "actions",
-        "interleaved, k = 1",
-        "interleaved, k = 5",
-        "unified, 50 ms",
-        "unified, 100.5 ms",
-    ]
-
-
-def test_the_grid_has_all_combinations_and_k_is_an_axis_of_unified_only():
-    grid = WorkloadGrid(
-        modes=("actions", "isolated", "unified"),
-        denoise_steps=(5, 10),
-        text_tokens=(4, 30),
-        tokens_per_frame=(1, 5, 40),
-        robots=(1,),
-        arrivals=(("every:1", parse_arrivals("every:1")),),
-    )
-    found = grid.workloads()
-    assert [(one.denoise_steps, one.text_tokens) for one, _ in found] == [(5, 4), (5, 30), (10, 4), (10, 30)]
-    assert [str(one) for one in found[0][1]] == ["actions", "isolated", "unified, k = 1", "unified, k = 4"]
-    assert [one.tokens_per_frame for one in found[1][1]] == [None, None, 1, 5, 30]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"modes": ("unifed",)}, "'unified'"),
-        ({"tokens_per_frame": (0,)}, "at least 1"),
-        ({"robots": (0,)}, "at least 1"),
-        ({"text_tokens": (0,)}, "at least 1"),
-        ({"robots": (1, 3), "slots": 2}, "one for each robot, 3"),
-        ({"rows": 0}, "at least 1"),
-        ({"deadline_ms": (-1.0,)}, "above 0"),
-    ],
-)
-def test_an_invalid_grid_is_refused(change, message):
-    valid = {
-        "modes": ("unified",),
-        "denoise_steps": (10,),
-        "text_tokens": (30,),
-        "tokens_per_frame": (1,),
-        "robots": (1,),
-        "arrivals": (("every:1", parse_arrivals("every:1")),),
-    }
-    with pytest.raises(UsageError, match=message):
-        WorkloadGrid(**{**valid, **change}).workloads()

@@ -63,10 +63,9 @@ def test_texts_requested_together_have_a_slot_each_even_if_they_are_decoded_one_
 @pytest.mark.slow
 def test_isolated_alone_drops_no_texts():
     burst = workload("burst:3:2", text_tokens=4)
-    with Bench(MODEL).prepare(burst, [BenchConfiguration(mode=Mode.ISOLATED)], 4) as prepared:
-        (runner,) = prepared.runners
+    with Bench(MODEL).prepare(burst, [BenchConfiguration(mode=Mode.ISOLATED)], 4) as (runner,):
         run = runner.run(4)
-    assert [len(query.finished) for query in run] == [3, 0, 3, 0]
+    assert [len(query.request_ms) for query in run] == [3, 0, 3, 0]
     assert sum(query.dropped for query in run) == 0
 
 

@@ -1,4 +1,4 @@
-"""StageTimer are held against their floors for real, on a policy of a few thousand parameters."""
+"""Stages are compared with their floors, on a policy of a few thousand parameters."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 
 from configs.errors import UsageError
 from eval.bench.options import read
-from eval.bench.roofline_report import report_roofline
+from eval.bench.roofline import report_roofline
 from tests.eval.bench.small import MODEL, options
 
 

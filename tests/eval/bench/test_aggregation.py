@@ -1,0 +1,138 @@
+"""Fields of rows follow their definitions; paired ratios cancel drift, and intervals cover the true ratio."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from eval.bench.aggregation import decode_growth, paired_ratio
+from eval.bench.memory import needed_bytes
+from tests.eval.bench.conftest import BATCHES, WORKLOAD, sampled
+
+
+def test_speedups_are_paired_so_that_drift_cancels(made_up):
+    actions, isolated, unified, parallel = made_up()
+    assert isolated.speedup_over_isolated == 1
+    assert unified.speedup_over_isolated == pytest.approx(350 / 140)
+    assert unified.speedup_ci95 == pytest.approx([350 / 140, 350 / 140])
+    assert unified.predicted_speedup == pytest.approx((2 * 100 + 30 + 30 * 4) / (100 + 30 + 10))
+    assert unified.attained_fraction == pytest.approx(1)
+    assert unified.frame_ms_predicted == pytest.approx(1.5 * 140)
+    assert parallel.speedup_over_isolated == pytest.approx(350 / 300)
+    assert parallel.predicted_speedup is None
+    assert actions.predicted_speedup == pytest.approx(350 / 130)
+    assert unified.action_over_actions == pytest.approx(140 / 130)
+
+
+def test_rates_are_totals_over_total_time(made_up):
+    actions, _, unified, _ = made_up()
+    seconds = 1e-3 * 4 * (1.0 + 2.0 + 1.5) * 140
+    assert unified.chunks_per_s == pytest.approx(12 / seconds)
+    assert unified.actions_per_s == pytest.approx(10 * 12 / seconds)
+    assert unified.tokens_per_s == pytest.approx(12 * 30 / seconds)
+    assert (unified.requests_finished, unified.requests_dropped) == (12, 0)
+    assert (actions.tokens_per_s, actions.request_ms_p50, actions.decode_batch) == (0, None, None)
+
+
+def test_stage_times_are_medians_and_their_growth_is_over_all_configurations(made_up):
+    *_, unified, _ = made_up()
+    assert unified.stage_ms == {
+        "prefill": 150,
+        "denoise": 45,
+        "guided_denoise": 105,
+        "fork": 7.5,
+        "decode_30": 15,
+    }
+    assert unified.decode_batch == 30
+    assert unified.decode_growth == pytest.approx(10 / 4)
+    assert unified.decode_growth_ci95 == pytest.approx([10 / 4, 10 / 4])
+    growth = decode_growth(
+        [{f"decode_{size}": slow * (3 + size) for size in (30, 1, 6)} for slow in (1.0, 2.0, 1.5)]
+    )
+    assert growth.value == pytest.approx(33 / 4)
+    assert decode_growth([{"decode_4": 7.0}]) is None
+
+
+def test_a_configuration_with_other_actions_is_marked(made_up):
+    *_, unified, parallel = BATCHES
+    other = sampled(unified, actions=["the same"] * 45 + ["another"])
+    rows = made_up(samples={each: sampled(each) for each in BATCHES} | {unified: other})
+    assert [row.actions_equal for row in rows] == [True, True, False, True]
+    assert len({row.actions_sha256 for row in rows}) == 2
+    without_actions = {parallel: sampled(parallel), unified: other}
+    assert [row.actions_equal for row in made_up(samples=without_actions)] == [True, False]
+    assert [row.actions_equal for row in made_up(samples={unified: other})] == [None]
+
+
+def test_nothing_is_predicted_with_too_few_slots_and_rows(made_up):
+    few = made_up(dataclasses.replace(WORKLOAD, slots=3, rows=3))
+    _, isolated, unified, _ = few
+    assert isolated.predicted_speedup == 1, "one text at a time has room enough"
+    assert unified.speedup_over_isolated == pytest.approx(350 / 140)
+    assert (unified.frame_ms_predicted, unified.predicted_speedup, unified.attained_fraction) == (None,) * 3
+
+
+def test_the_stage_share_shows_overhead_common_to_all_modes(made_up):
+    """Frames twice as long in every mode attain the same speed-up, but stages account for half of them."""
+    *_, unified, parallel = made_up(samples={each: sampled(each, slower=2) for each in BATCHES})
+    assert unified.attained_fraction == pytest.approx(1)
+    assert unified.predicted_over_frame == pytest.approx(0.5)
+    assert unified.predicted_over_frame_ci95 == pytest.approx([0.5, 0.5])
+    assert parallel.predicted_over_frame is None
+
+
+def test_a_row_keeps_the_samples_that_its_fields_derive_from(made_up):
+    isolated = made_up()[1]
+    frames = np.array(isolated.samples["frame_ms"])
+    assert frames.shape == (isolated.repetitions, isolated.queries)
+    assert isolated.frame_ms_p95 == pytest.approx(np.quantile(frames, 0.95))
+    assert isolated.request_ms_p50 == pytest.approx(np.median(isolated.samples["request_ms"]))
+    assert [times["fork"] for times in isolated.samples["stage_ms"]] == [5, 10, 7.5]
+
+
+def test_needed_memory_is_of_the_largest_program_of_each_process():
+    programs = {"prefill": 300, "denoise": 200, "fork": 350, "decode_30": 400}
+    assert needed_bytes(programs, in_two_processes=False) == 400
+    assert needed_bytes(programs, in_two_processes=True) == 400 + 300
+    assert needed_bytes(None, in_two_processes=True) is None
+
+
+def drifting(seed: int, repetitions: int = 8):
+    """Two series with true ratio 3, common drift, and long-tailed noise of 2 % in each."""
+    random = np.random.default_rng(seed)
+    drift = np.exp(np.cumsum(random.normal(0, 0.3, repetitions)))
+    noise = np.exp(0.02 * random.standard_t(3, (2, repetitions)))
+    return (3 * drift * noise[0]).tolist(), (drift * noise[1]).tolist()
+
+
+def test_drift_cancels():
+    for seed in range(20):
+        ratio = paired_ratio(*drifting(seed))
+        assert ratio.value == pytest.approx(3, rel=0.05)
+        assert ratio.ci95.high - ratio.ci95.low < 0.4
+
+
+@pytest.mark.parametrize(("repetitions", "least"), [(3, 0.70), (5, 0.91), (6, 0.92), (12, 0.92)])
+def test_intervals_have_their_nominal_coverage(repetitions, least):
+    """95 % from six repetitions on, 94 % of five and 75 % of three, less the sampling error of 400 tries."""
+    ratios = [paired_ratio(*drifting(seed, repetitions)) for seed in range(400)]
+    assert least < np.mean([ratio.ci95.low <= 3 <= ratio.ci95.high for ratio in ratios]) < 0.98
+
+
+def test_the_interval_of_few_repetitions_is_their_range():
+    ratio = paired_ratio([5.0, 1.0, 2.0, 4.0, 3.0], [1.0] * 5)
+    assert (ratio.value, ratio.ci95.low, ratio.ci95.high) == (3, 1, 5)
+
+
+def test_a_disturbed_repetition_of_many_changes_neither_the_ratio_nor_its_interval():
+    quiet = [1.0 + 0.01 * n for n in range(12)]
+    assert paired_ratio([*quiet, 50.0], [1.0] * 13).ci95.high < 1.12
+    assert paired_ratio([2.0] * 8 + [50.0], [1.0] * 9).value == 2
+
+
+def test_one_repetition_has_no_interval_and_none_no_ratio():
+    assert paired_ratio([4.0], [2.0]).ci95 is None
+    with pytest.raises(ValueError, match="0 repetitions"):
+        paired_ratio([], [])
+    with pytest.raises(ValueError, match="2 repetitions to 1"):
+        paired_ratio([1.0, 2.0], [1.0])
