@@ -66,7 +66,6 @@ bundle-tiny bundle-tiny-droid: bundle-%: train-%
 
 bench: setup
 	$(PYTHON) -m benchmarks.libero_loop
-	$(PYTHON) -m benchmarks.kv_pool
 	$(PYTHON) -m eval.bench --quick
 
 # What only a GPU can show; docs/gpu.md. Needs jax[cuda], flax and numpy alone, so it sets nothing up.

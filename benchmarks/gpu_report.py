@@ -3,13 +3,15 @@
 `--into docs/gpu.md` replaces what stands there between markers: these tables, and those of two cores.
 """
 
-import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cyclopts import App
+
+from configs.cli import run_app
 from eval.bench.row import Row, RowFile
 from eval.bench.workloads import BenchConfiguration
 from eval.report.figures import OTHER_COLOURS, STYLE, new_figure
@@ -23,19 +25,45 @@ _COMMAND = "python -m benchmarks.gpu_report"
 _TABLES, _TABLES_OF_TWO_CORES = MarkedBlock("tables", _COMMAND), MarkedBlock("tables of two cores", _COMMAND)
 NOT_MEASURED = "Not measured on a GPU yet."
 
+app = App(name=_COMMAND)
+
+
+@app.default
+def main(folder: Path = RESULTS, *, into: Path | None = None, plot: Path | None = None) -> None:
+    """Print the tables, or put them into a document.
+
+    Args:
+        folder: Folder of results.
+        into: The document.
+        plot: PNG or SVG file of `reference.json`.
+    """
+    if plot is not None:
+        draw_reference(_read(folder / "reference.json"), plot)
+    if into is None:
+        sys.stdout.write(f"{report(folder)}\n")
+    else:
+        into.write_text(rendered(into.read_text(encoding="utf-8"), folder), encoding="utf-8")
+
 
 def report(folder: Path) -> str:
     """All tables of a folder of results, or `NOT_MEASURED`."""
-    sections = [
-        *_sections(folder, "roofline_*.json", _roofline),
-        *_modes(folder),
-        *_sections(folder, "soak.json", _soak),
-        *_sections(folder, "energy.json", _energy),
-        *_sections(folder, "candidates.json", _candidates),
-        *_sections(folder, "reference*.json", _reference),
-        *_sections(folder, "opening_*.json", _opening),
+    sections: dict[str, Callable[[Any], str]] = {
+        "roofline_*.json": _roofline,
+        "adapter_*.jsonl": _adapter,
+        "modes_*.jsonl": _modes,
+        "service_*.jsonl": lambda rows: _modes(rows, ", with the multi-process service"),
+        "soak.json": _soak,
+        "energy.json": _energy,
+        "candidates.json": _candidates,
+        "reference*.json": _reference,
+        "opening_*.json": _opening,
+    }
+    found = [
+        section(RowFile(path).rows if path.suffix == ".jsonl" else _read(path))
+        for pattern, section in sections.items()
+        for path in sorted(folder.glob(pattern))
     ]
-    return "\n\n".join(sections) or NOT_MEASURED
+    return "\n\n".join(found) or NOT_MEASURED
 
 
 def rendered(page: str, folder: Path) -> str:
@@ -43,160 +71,139 @@ def rendered(page: str, folder: Path) -> str:
     return _TABLES_OF_TWO_CORES.replaced(_TABLES.replaced(page, report(folder)), report(ON_TWO_CORES))
 
 
-def _sections(folder: Path, pattern: str, section: Any) -> Iterator[str]:
-    for path in sorted(folder.glob(pattern)):
-        yield section(json.loads(path.read_text(encoding="utf-8")))
+def _read(path: Path) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return record
 
 
-def _modes(folder: Path) -> Iterator[str]:
-    for prefix, with_service in (
-        ("adapter", ""),
-        ("modes", ""),
-        ("service", ", with the multi-process service"),
-    ):
-        for path in sorted(folder.glob(f"{prefix}_*.jsonl")):
-            workloads: dict[str, list[Row]] = {}
-            for row in RowFile(path).rows:
-                workloads.setdefault(row.work, []).append(row)
-            for work, rows in workloads.items():
-                title = f"{rows[0].policy}, {rows[0].dtype}, {rows[0].device}: {work}{with_service}"
-                yield _table(
-                    title,
-                    ("mode", "action p50, ms", "frame p50, ms", "× isolated", "actions equal"),
-                    ((row.label, *_cells(row)) for row in rows),
-                )
-                if prefix == "adapter":
-                    yield _adapter(rows)
+def _modes(rows: Sequence[Row], added: str = "") -> str:
+    workloads: dict[str, list[Row]] = {}
+    for row in rows:
+        workloads.setdefault(row.title, []).append(row)
+    columns: dict[str, Callable[[Row], str]] = {
+        "mode": lambda row: row.label,
+        "action p50, ms": lambda row: f"{row.action_ms_p50:.2f}",
+        "frame p50, ms": lambda row: f"{row.frame_ms_p50:.2f}",
+        "× isolated": lambda row: _with_interval(row.speedup_over_isolated, row.speedup_ci95),
+        "actions equal": lambda row: {True: "yes", False: "**no**", None: "–"}[row.actions_equal],
+    }
+    return "\n\n".join(_table(title + added, group, columns) for title, group in workloads.items())
 
 
 def _adapter(rows: Sequence[Row]) -> str:
-    """What the adapter adds to a frame of `shared`, beside what OxyGen's authors measured on their device."""
+    """The modes, and what the adapter adds to a frame of `shared`, beside what OxyGen's authors measured."""
     frames = {row.adapter: row for row in rows if row.mode == "shared"}
     without = frames.pop("off")
-    added = [
+    added = " and ".join(
         f"{row.frame_ms_p50 - without.frame_ms_p50:.2f} ms (mask {mask})" for mask, row in frames.items()
-    ]
+    )
     said = (
-        f"A text of {without.text_tokens} tokens takes {' and '.join(added)} longer with the adapter than "
-        f"without; prefill takes {without.stage_ms['prefill']:.2f} ms."
+        f"A text of {without.text_tokens} tokens takes {added} longer with the adapter than without; "
+        f"prefill takes {without.stage_ms['prefill']:.2f} ms."
     )
     if "4090" in without.device and without.text_tokens == 11:
         said += " OxyGen's authors measured 8.16 and 47.66 ms on this device."
-    return said
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    equal = {True: "yes", False: "**no**", None: "–"}[row.actions_equal]
-    speedup = _with_interval(row.speedup_over_isolated, row.speedup_ci95)
-    return f"{row.action_ms_p50:.2f}", f"{row.frame_ms_p50:.2f}", speedup, equal
+    return f"{_modes(rows)}\n\n{said}"
 
 
 def _roofline(record: Mapping[str, Any]) -> str:
-    title = f"{record['policy']}, {record['dtype']}, {record['device']}: stages against their floors"
     return _table(
-        title,
-        ("robots", "stage", "floor, ms", "measured, ms", "measured / floor"),
-        (
-            (
-                str(one["robots"]),
-                stage["name"],
-                f"{stage['floor_ms']:.3f}",
-                number(stage["measured_ms"], ".3f"),
-                number(stage["measured_over_floor"], ".2f"),
-            )
-            for one in record["rooflines"]
-            for stage in one["stages"]
-        ),
+        f"{record['policy']}, {record['dtype']}, {record['device']}: stages against their floors",
+        ({"robots": one["robots"], **stage} for one in record["rooflines"] for stage in one["stages"]),
+        {
+            "robots": lambda row: str(row["robots"]),
+            "stage": lambda row: row["name"],
+            "floor, ms": lambda row: f"{row['floor_ms']:.3f}",
+            "measured, ms": lambda row: number(row["measured_ms"], ".3f"),
+            "measured / floor": lambda row: number(row["measured_over_floor"], ".2f"),
+        },
     )
 
 
 def _soak(record: Mapping[str, Any]) -> str:
     return _table(
         f"{record['policy']}, {record['device']}: many queries in a row",
-        ("mode", "queries", "memory, first and last tenth, MB", "frame p50, first and last tenth, ms"),
-        (
-            (
-                _label(row),
-                str(row["queries"]),
-                f"{row['memory_bytes'][0] / 1e6:,.1f}, {row['memory_bytes'][-1] / 1e6:,.1f}",
-                f"{row['frame_ms_p50_first_tenth']:.2f}, {row['frame_ms_p50_last_tenth']:.2f}",
-            )
-            for row in record["rows"]
-        ),
+        record["rows"],
+        {
+            "mode": _label,
+            "queries": lambda row: str(row["queries"]),
+            "memory, first and last tenth, MB": lambda row: ", ".join(
+                f"{row['memory_bytes'][place] / 1e6:,.1f}" for place in (0, -1)
+            ),
+            "frame p50, first and last tenth, ms": lambda row: ", ".join(
+                f"{row[f'frame_ms_p50_{which}_tenth']:.2f}" for which in ("first", "last")
+            ),
+        },
     )
 
 
 def _energy(record: Mapping[str, Any]) -> str:
     return _table(
         f"{record['policy']}, {record['device']}: energy ({record['energy']})",
-        ("mode", "joules per query", "mean power, W"),
-        (
-            (_label(row), number(row["joules_per_query"], ".2f"), number(row["mean_watts"], ".0f"))
-            for row in record["rows"]
-        ),
+        record["rows"],
+        {
+            "mode": _label,
+            "joules per query": lambda row: number(row["joules_per_query"], ".2f"),
+            "mean power, W": lambda row: number(row["mean_watts"], ".0f"),
+        },
     )
 
 
 def _reference(record: Mapping[str, Any]) -> str:
     about = record["published"]
-    title = (
+    return _table(
         f"{record['policy']}, {record['dtype']}, {about['device']}: OxyGen's published code "
         f"(JAX {about['versions']['jax']}) and ours, N = {record['text_tokens']}, "
-        f"load average {record['hardware']['load_average'][0]}"
-    )
-    return _table(
-        title,
-        ("code", "mode", "frame, ms", "published / this"),
-        (
-            (
-                _format_code(row),
-                _label(row),
-                f"{row['frame_ms_median']:.2f}",
-                _with_interval(row["published_over_this"], row["published_over_this_ci95"]),
-            )
-            for row in record["rows"]
-        ),
+        f"load average {record['hardware']['load_average'][0]}",
+        record["rows"],
+        {
+            "code": _format_code,
+            "mode": _label,
+            "frame, ms": lambda row: f"{row['frame_ms_median']:.2f}",
+            "published / this": lambda row: _with_interval(
+                row["published_over_this"], row["published_over_this_ci95"]
+            ),
+        },
     )
 
 
 def _candidates(record: Mapping[str, Any]) -> str:
-    measured = [row for row in record["rows"] if "left_out" not in row]
     left_out: dict[str, list[str]] = {}
     for row in record["rows"]:
         if "left_out" in row:
             left_out.setdefault(row["left_out"], []).append(f"{row['stage']}, {row['alternative']}")
     table = _table(
         f"{record['policy']}, {record['dtype']}, {record['device']}: other ways to run each stage, in turns",
-        ("stage", "how", "ms", "as served / this", "ms / floor", "result"),
-        ((row["stage"], row["alternative"], *_candidate_cells(row)) for row in measured),
+        (row for row in record["rows"] if "left_out" not in row),
+        {
+            "stage": lambda row: row["stage"],
+            "how": lambda row: row["alternative"],
+            "ms": lambda row: f"{row['ms_median']:.3f}",
+            "as served / this": lambda row: _with_interval(
+                row["served_over_this"], row["served_over_this_ci95"]
+            ),
+            "ms / floor": lambda row: f"{row['ms_median'] / row['floor_ms']:.2f}",
+            "result": _compared,
+        },
     )
     return "\n\n".join([table, *(f"Left out ({why}): {'; '.join(rows)}." for why, rows in left_out.items())])
 
 
-def _candidate_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+def _compared(row: Mapping[str, Any]) -> str:
     if row["equal_tokens"] is not None:
-        result = f"{100 * row['equal_tokens']:.0f} % of tokens equal"
-    elif row["equal_bits"]:
-        result = "the same bits"
-    else:
-        result = f"differs by {row['difference']:.0e} of the largest"
-    return (
-        f"{row['ms_median']:.3f}",
-        _with_interval(row["served_over_this"], row["served_over_this_ci95"]),
-        f"{row['ms_median'] / row['floor_ms']:.2f}",
-        result,
-    )
+        return f"{100 * row['equal_tokens']:.0f} % of tokens equal"
+    return "the same bits" if row["equal_bits"] else f"differs by {row['difference']:.0e} of the largest"
 
 
 def _opening(record: Mapping[str, Any]) -> str:
-    gb = record["bf16_bytes"] / 1e9
     return _table(
-        f"{record['size']}, {gb:.2f} GB in bfloat16: host memory of opening it",
-        ("way", "peak, GB", "peak / size in bfloat16"),
-        (
-            (way, f"{row['peak_bytes'] / 1e9:.2f}", f"{row['peak_over_bf16_size']:.3f}")
-            for way, row in record["ways"].items()
-        ),
+        f"{record['size']}, {record['bf16_bytes'] / 1e9:.2f} GB in bfloat16: host memory of opening it",
+        record["ways"].items(),
+        {
+            "way": lambda item: item[0],
+            "peak, GB": lambda item: f"{item[1]['peak_bytes'] / 1e9:.2f}",
+            "peak / size in bfloat16": lambda item: f"{item[1]['peak_over_bf16_size']:.3f}",
+        },
     )
 
 
@@ -238,28 +245,11 @@ def _with_interval(value: float | None, bounds: Sequence[float] | None) -> str:
     return number(value, ".2f") + interval
 
 
-def _table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [f"**{title}**", "", f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folder", type=Path, nargs="?", default=RESULTS)
-    parser.add_argument("--into", type=Path, metavar="FILE", help="the document to put the tables into")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw reference.json as a PNG or SVG")
-    options = parser.parse_args()
-    if options.plot is not None:
-        draw_reference(json.loads((options.folder / "reference.json").read_text()), options.plot)
-    tables = report(options.folder)
-    if options.into is None:
-        sys.stdout.write(f"{tables}\n")
-        return
-    page = rendered(options.into.read_text(encoding="utf-8"), options.folder)
-    options.into.write_text(page, encoding="utf-8")
+def _table(title: str, rows: Iterable[Any], columns: Mapping[str, Callable[[Any], str]]) -> str:
+    """A Markdown table under its title."""
+    lines = [f"**{title}**", "", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    return "\n".join([*lines, *(f"| {' | '.join(cell(row) for cell in columns.values())} |" for row in rows)])
 
 
 if __name__ == "__main__":
-    main()
+    run_app(app)
