@@ -96,5 +96,13 @@ def overlay(schema: type[Preset], preset: str | None, flags: Mapping[str, Any]) 
     return {**{key: value for key, value in below.items() if key not in replaced}, **flags}
 
 
+def agrees(config: Preset, given: Mapping[str, Any]) -> bool:
+    """Whether options on the command line are those of a configuration; False if they do not fit it."""
+    try:
+        return check(type(config), {**config.model_dump(), **given}, source="the command line") == config
+    except UsageError:
+        return False
+
+
 def _folder(schema: type[Preset]) -> Traversable:
     return resources.files("configs") / _KINDS[schema][1]

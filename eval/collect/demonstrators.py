@@ -104,8 +104,13 @@ class CorrectedLearner:
 
     def act(self, observation: Observation) -> np.ndarray:
         """Answer one query with the acting policy."""
-        if self._left == 0 or (self._learning and self._is_stuck()):
-            self._change_turns()
+        still = len(self._states) == _STUCK_QUERIES and np.ptp(self._states, axis=0).max() <= _STUCK_WITHIN
+        if self._left == 0 or (self._learning and still):
+            self._learning = not self._learning
+            self._states.clear()
+            self._left = self._length(_LEARNER_TURN if self._learning else _EXPERT_TURN)
+            if not self._learning:
+                self._expert.reset(self._key)
         self._states.append(observation.state)
         self._left -= 1
         if self._keeps_writing and not self._learning:
@@ -125,18 +130,6 @@ class CorrectedLearner:
     @property
     def _acting(self) -> Policy:
         return self._learner if self._learning else self._expert
-
-    def _change_turns(self) -> None:
-        self._learning = not self._learning
-        self._states.clear()
-        self._left = self._length(_LEARNER_TURN if self._learning else _EXPERT_TURN)
-        if not self._learning:
-            self._expert.reset(self._key)
-
-    def _is_stuck(self) -> bool:
-        """Whether neither hand nor fingers have moved for some queries of this turn."""
-        still = len(self._states) == _STUCK_QUERIES
-        return still and bool(np.ptp(self._states, axis=0).max() <= _STUCK_WITHIN)
 
     def _length(self, turn: tuple[int, int]) -> int:
         """Queries of the next turn, sampled log-uniformly."""

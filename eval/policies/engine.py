@@ -78,15 +78,15 @@ class _Served:
     def groups_of(self, engine: EngineConfig) -> "list[EnginePolicy]":
         """The groups of an engine, with a row for each world; variants share the group of a single world."""
         if self._worlds > 1 or engine not in self._made:
-            count = math.ceil(self._worlds / engine.robots)
-            self._made[engine] = [EnginePolicy(self._new(engine)) for _ in range(count)]
+            made = []
+            for _ in range(math.ceil(self._worlds / engine.robots)):
+                if self._unused is not None and self._unused.engine == engine:
+                    made.append(EnginePolicy(self._unused))
+                    self._unused = None
+                else:
+                    made.append(EnginePolicy(self._like.with_engine(engine)))
+            self._made[engine] = made
         return self._made[engine]
-
-    def _new(self, engine: EngineConfig) -> VectorPolicy:
-        if self._unused is not None and self._unused.engine == engine:
-            unused, self._unused = self._unused, None
-            return unused
-        return self._like.with_engine(engine)
 
 
 def _sharing_programs(variants: Sequence[RunConfig]) -> list[list[int]]:
@@ -119,8 +119,15 @@ class EnginePolicy:
 
     def act(self, observations: Mapping[int, Observation]) -> dict[int, np.ndarray]:
         """See `BatchPolicy`."""
-        seen = [_shown(observations.get(row)) for row in range(self.rows)]
-        return {row: chunk for row, chunk in enumerate(self._policy.act(seen)) if chunk is not None}
+        shown: list[dict[str, Any] | None] = [None] * self.rows
+        for row, observation in observations.items():
+            shown[row] = {
+                "images": observation.images,
+                "state": observation.state,
+                "prompt": observation.language,
+                "action_prefix": observation.action_prefix,
+            }
+        return {row: chunk for row, chunk in enumerate(self._policy.act(shown)) if chunk is not None}
 
     def complete(self) -> dict[int, Reply]:
         """See `BatchPolicy`."""
@@ -129,17 +136,6 @@ class EnginePolicy:
     def finish(self, row: int) -> EpisodeEnd:
         """See `BatchPolicy`."""
         return self._policy.finish(row)
-
-
-def _shown(observation: Observation | None) -> dict[str, Any] | None:
-    if observation is None:
-        return None
-    return {
-        "images": observation.images,
-        "state": observation.state,
-        "prompt": observation.language,
-        "action_prefix": observation.action_prefix,
-    }
 
 
 def _opened(groups: Sequence[EnginePolicy], interface: Interface, prompt: str) -> LoadedPolicy:

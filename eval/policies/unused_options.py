@@ -7,7 +7,7 @@ from configs.cli import format_option
 from configs.errors import UsageError
 from configs.schema import Mode, RunConfig
 from eval.policies.names import read_policy
-from eval.policies.resolved import ResolvedPolicy, resolve_policy
+from eval.policies.resolved import resolve_policy
 
 _BUDGET_OPTIONS = ("tokens_per_frame", "deadline_ms")
 _ADAPTER_OPTIONS = ("adapter", "adapter_mask")
@@ -42,9 +42,25 @@ def refuse_unused_options(given: Mapping[str, Any], variants: Sequence[RunConfig
     refuse_model_options(given, [variants[0].policy])
     resolved, modes = resolve_policy(variants[0]), [variant.mode for variant in variants]
     for option in _TEXT_OPTIONS:
-        if given.get(option):  # an empty list asks for no texts
-            _refuse_in_modes(option, format_option(option, given[option]), modes)
-            _refuse_without_texts(format_option(option, given[option]), resolved)
+        if not given.get(option):  # an empty list asks for no texts
+            continue
+        shown = format_option(option, given[option])
+        effective = [mode for mode in get_args(Mode) if option not in unused_in(mode)]
+        if not set(modes) & set(effective):
+            raise UsageError(
+                f"{shown} is for mode {', '.join(effective)}, and this is {', '.join(modes)}; leave it out, "
+                f"or add a variant: --mode {' '.join([*modes, 'unified'])}"
+            )
+        if resolved.policy.kind != "oxygen" and resolved.policy.generates_text is None:
+            raise UsageError(
+                f"{shown}: policy {resolved.policy.name} generates no text; leave it out, or choose another, "
+                "such as --policy tiny or expert"
+            )
+        if not resolved.tasks:
+            raise UsageError(
+                f"{shown} is for texts, and there are no language tasks; leave it out, or give "
+                "--language-tasks"
+            )
 
 
 def refuse_model_options(given: Mapping[str, Any], policies: Sequence[str]) -> None:
@@ -76,25 +92,3 @@ def unused_in(mode: Mode) -> frozenset[str]:
             return frozenset(_TEXT_OPTIONS)
         case _:
             return frozenset(_BUDGET_OPTIONS)
-
-
-def _refuse_in_modes(option: str, option_text: str, modes: Sequence[Mode]) -> None:
-    effective = [mode for mode in get_args(Mode) if option not in unused_in(mode)]
-    if not set(modes) & set(effective):
-        raise UsageError(
-            f"{option_text} is for mode {', '.join(effective)}, and this is {', '.join(modes)}; leave it "
-            f"out, or add a variant: --mode {' '.join([*modes, 'unified'])}"
-        )
-
-
-def _refuse_without_texts(option_text: str, resolved: ResolvedPolicy) -> None:
-    if resolved.policy.kind != "oxygen" and resolved.policy.generates_text is None:
-        raise UsageError(
-            f"{option_text}: policy {resolved.policy.name} generates no text; leave it out, or choose "
-            "another, such as --policy tiny or expert"
-        )
-    if not resolved.tasks:
-        raise UsageError(
-            f"{option_text} is for texts, and there are no language tasks; leave it out, or give "
-            "--language-tasks"
-        )

@@ -11,10 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from configs.errors import UsageError
-from configs.load import check, load
+from configs.load import agrees, check, load
 from configs.locks import YOUNG_S
 from configs.schema import PolicyConfig, RunConfig, VariantsConfig
 from eval.records.reader import read_episodes, warn_skipped
@@ -173,7 +171,8 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
     finished = []
     for variants in _evaluations_newest_first(output_dir):
         configs = [variant.config for variant in variants]
-        if not set(modes) <= {config.mode for config in configs} or not _agrees(configs, others):
+        known = set(modes) <= {config.mode for config in configs}
+        if not known or not agrees(VariantsConfig.of(configs), others):
             continue
         try:
             unfinished = any(
@@ -232,14 +231,6 @@ def _resumed(variants: Sequence[_Recorded]) -> tuple[Run, ...]:
                 variant.folder.path.rename(folder.path)
         runs.append(Run(config=variant.config, folder=folder, resumed=True))
     return tuple(runs)
-
-
-def _agrees(variants: Sequence[RunConfig], given: Mapping[str, Any]) -> bool:
-    try:
-        before = VariantsConfig.of(variants)
-        return check(VariantsConfig, {**before.model_dump(), **given}, source="the command line") == before
-    except (UsageError, ValidationError):  # the options do not fit this run
-        return False
 
 
 def _evaluations_newest_first(output_dir: Path) -> list[list[_Recorded]]:

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from configs.errors import UsageError
-from configs.load import check
+from configs.load import agrees, check
 from configs.reading import read_json_object
 from configs.sweep import SweepConfig
 from configs.validation import invalid
@@ -148,7 +148,7 @@ def find_unfinished_sweep(output_dir: Path, given: Mapping[str, Any]) -> SweepFo
         except UsageError as error:
             warn_skipped(folder.path, error)
             continue
-        if not _agrees(config, given):
+        if not agrees(config, given):
             continue
         if status != "complete":
             return folder
@@ -161,10 +161,3 @@ def find_unfinished_sweep(output_dir: Path, given: Mapping[str, Any]) -> SweepFo
         f"nothing to resume: no unfinished sweep in {output_dir} has these options; start one without "
         "--resume"
     )
-
-
-def _agrees(config: SweepConfig, given: Mapping[str, Any]) -> bool:
-    try:
-        return check(SweepConfig, {**config.model_dump(), **given}, source="the command line") == config
-    except UsageError:  # the options fit other sweeps, not this one
-        return False

@@ -47,7 +47,12 @@ class EpisodeFeedback:
         if self._source == "truth":
             for task in self._feedback:
                 self._apply_truth(task, truth, step=step, observed_step=step)
-        fed = {each.field: text for each in self._fields if (text := self._latest(each.field, step))}
+        fed: dict[str, FedText] = {}
+        for field, applied in self._applied.items():
+            limit = step - self._lookback[field]
+            due = [text for text in applied if text.step is None or text.step <= limit]
+            if due:
+                fed[field] = due[-1]
         texts = {field: text.text for field, text in fed.items()}
         parts = {each.field: texts.get(each.field, each.empty) for each in self._fields}
         prompt = compose(observation.language, self._fields, texts)
@@ -66,12 +71,6 @@ class EpisodeFeedback:
                     self._apply(text.task, text.text, step=text.step, observed_step=observed_step)
                 else:
                     self._apply_truth(text.task, truth, step=text.step, observed_step=observed_step)
-
-    def _latest(self, field: str, now: int) -> FedText | None:
-        """The text delivered last, at least the field's lookback before now."""
-        limit = now - self._lookback[field]
-        due = [text for text in self._applied[field] if text.step is None or text.step <= limit]
-        return due[-1] if due else None
 
     def _apply(self, task: str, answer: str, *, step: int | None, observed_step: int | None) -> None:
         """Apply all fields of an answer, or none of one that cannot be read."""
