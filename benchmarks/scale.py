@@ -21,7 +21,7 @@ from cyclopts import App
 from benchmarks.record import record
 from configs.cli import Numbers, run_app
 from configs.errors import UsageError
-from configs.schema import RunConfig
+from configs.schema import ExecutionConfig, RunConfig
 from eval.records.run_folders import new_run
 from eval.records.schema import EpisodeResult
 from eval.report.console import EvaluationConsole
@@ -102,7 +102,7 @@ def episodes_per_hour(player: str, episodes: int, steps: int, assets: str) -> fl
         video="none",
     )
     address = "local" if executor == "ray" else None
-    playing = choose_executor(num_envs=worlds, executor=executor, ray_address=address)
+    playing = choose_executor(ExecutionConfig(num_envs=worlds, executor=executor, ray_address=address))
     with tempfile.TemporaryDirectory() as folder:
         run_evaluation(new_run(Path(folder), config), monitor=Stopwatch, executor=playing)
     (began, _), after = ended[worlds - 1], ended[worlds:]

@@ -79,6 +79,8 @@ Pixels = Annotated[Whole, Field(gt=0, le=4096)]
 """The height of an image."""
 Seed = Annotated[Whole, Field(ge=0, lt=2**32)]
 """The seed of a random number generator."""
+Timeout = Annotated[float, Field(gt=0, le=1_000_000)]
+"""A time limit, seconds."""
 SettleSteps = Annotated[Whole, Field(ge=0, le=1_000_000)]
 """Control steps before the first query."""
 
@@ -398,6 +400,38 @@ class RunConfig(ScheduledConfig):
                 "times; use `tokens_per_frame`, or clock measured"
             )
         return self
+
+
+class PlayConfig(Preset):
+    """How the episodes of an evaluation or a sweep are played. Apart from timings, it affects no record.
+
+    Attributes:
+        num_envs: Parallel worlds, each in its own process. Does not affect records, except timings.
+        max_errors: Stop after this many consecutive errors.
+    """
+
+    num_envs: Annotated[Robots, SCALE] = 1
+    max_errors: Annotated[Count, OUTPUT] = 5
+
+
+class ExecutionConfig(PlayConfig):
+    """How the episodes of an evaluation are played, and where.
+
+    Attributes:
+        executor: serial (default for one world): in this process; processes (default for several); or ray: on
+            a Ray cluster (extra [ray]).
+        episode_timeout: Seconds after which an episode's process is replaced and the episode retried once.
+            Default: 3600.
+        ray_address: Cluster of executor ray: auto (default; the one of this machine), local (started for this
+            run), or host:port.
+        query_timeout: Seconds after which a query of a Python class counts as hung, and its episode as an
+            error. Default: 600.
+    """
+
+    executor: Annotated[Literal["serial", "processes", "ray"] | None, SCALE] = None
+    episode_timeout: Annotated[Timeout | None, SCALE] = None
+    ray_address: Annotated[str | None, SCALE] = None
+    query_timeout: Annotated[Timeout | None, SCALE] = None
 
 
 class VariantsConfig(ScheduledConfig):

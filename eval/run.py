@@ -12,7 +12,7 @@ from configs.cli import Words, read_kwargs, run_app
 from configs.errors import UsageError
 from configs.load import check, overlay
 from configs.paths import usable_folder
-from configs.schema import OUTPUT, SCALE, WHAT, VariantsConfig
+from configs.schema import OUTPUT, WHAT, ExecutionConfig, VariantsConfig
 from eval.records.run_folders import find_unfinished, new_run
 
 _DEMO_OPTIONS = {
@@ -53,15 +53,10 @@ def build_app(
         policy_kwargs: Annotated[Words, WHAT] = (),
         config: Annotated[str | None, WHAT] = None,
         smoke: Annotated[bool, WHAT, Parameter(show_default=False)] = False,
-        num_envs: Annotated[int, SCALE] = 1,
-        executor: Annotated[str | None, SCALE] = None,
-        episode_timeout: Annotated[float | None, SCALE] = None,
-        ray_address: Annotated[str | None, SCALE] = None,
-        query_timeout: Annotated[float | None, SCALE] = None,
+        execution: Annotated[ExecutionConfig, Parameter(name="*")] = ExecutionConfig(),  # noqa: B008 - frozen
         output_dir: Annotated[Path, OUTPUT] = Path("runs"),
         report: Annotated[bool, OUTPUT, Parameter(negative="--no-report")] = True,
         log: Annotated[str | None, OUTPUT] = None,
-        max_errors: Annotated[int, OUTPUT] = 5,
         resume: Annotated[bool, OUTPUT, Parameter(show_default=False)] = False,
     ) -> int:
         """Run the episodes and print the results.
@@ -72,20 +67,11 @@ def build_app(
             config: A YAML file with these options, or the name of a preset (demo, demo_droid, smoke,
                 smoke_droid). Flags override it.
             smoke: Run one short episode as an end-to-end check, in a minute on a laptop.
-            num_envs: Parallel worlds, each in its own process. Does not affect records, except timings.
-            executor: serial (default for one world): in this process; processes (default for several); or
-                ray: on a Ray cluster (extra [ray]).
-            episode_timeout: Seconds after which an episode's process is replaced and the episode retried
-                once. Default: 3600.
-            ray_address: Cluster of executor ray: auto (default; the one of this machine), local (started
-                for this run), or host:port.
-            query_timeout: Seconds after which a query of a Python class counts as hung, and its episode as
-                an error. Default: 600.
+            execution: How it is played, and where.
             output_dir: Parent of the run's folder.
             report: Write a page of the results into the first run's folder.
             log: Log success, latency and videos while the run goes on: tensorboard (into the run's folder),
                 wandb (extra [wandb]) or trackio (extra [trackio]).
-            max_errors: Stop after this many consecutive errors.
             resume: Complete the newest unfinished run with these options, and retry its errors.
         """
         usable_folder(output_dir, "--output-dir")
@@ -101,21 +87,17 @@ def build_app(
         if smoke and config is not None:
             raise UsageError(f"--smoke and --config {config!r} are both presets: give one of them")
         preset = smoke_preset if smoke else config
-        playing = choose_executor(
-            num_envs=num_envs, executor=executor, episode_timeout=episode_timeout, ray_address=ray_address
-        )
-        monitor = with_log(functools.partial(EvaluationConsole, report=report), log)
         how: Any = {
-            "monitor": monitor,
-            "max_errors": max_errors,
-            "executor": playing,
-            "query_timeout_s": query_timeout,
+            "monitor": with_log(functools.partial(EvaluationConsole, report=report), log),
+            "max_errors": execution.max_errors,
+            "executor": choose_executor(execution),
+            "query_timeout_s": execution.query_timeout,
         }
         if resume:
             unfinished = find_unfinished(output_dir, overlay(VariantsConfig, preset, flags))
             return exit_code(run_evaluation(*unfinished, **how))
         is_demo = demo is not None and preset is None and flags.keys() <= _DEMO_OPTIONS
-        defaults_here = {**(defaults or {}), "batch_size": batch_size_for(num_envs)}
+        defaults_here = {**(defaults or {}), "batch_size": batch_size_for(execution.num_envs)}
         merged = {**defaults_here, **overlay(VariantsConfig, demo if is_demo else preset, flags)}
         variants = check(VariantsConfig, merged, source="the command line").variants()
         refuse_unused_options(flags, variants)

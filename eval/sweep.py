@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 from configs.cli import Names, run_app
 from configs.load import check, overlay
 from configs.paths import usable_folder
-from configs.schema import OUTPUT, SCALE, WHAT
+from configs.schema import OUTPUT, WHAT, ExecutionConfig, PlayConfig
 from configs.sweep import GridConfig, SweepConfig
 
 app = App(
@@ -28,10 +28,9 @@ def sweep(
     options: Annotated[SweepConfig, Parameter(name="*")] = SweepConfig(),  # noqa: B008 - frozen
     profiles: Annotated[Names, WHAT] = (),
     config: Annotated[str | None, WHAT] = None,
-    num_envs: Annotated[int, SCALE] = 1,
+    play: Annotated[PlayConfig, Parameter(name="*")] = PlayConfig(),  # noqa: B008 - frozen
     output_dir: Annotated[Path, OUTPUT] = Path("runs"),
     log: Annotated[str | None, OUTPUT] = None,
-    max_errors: Annotated[int, OUTPUT] = 5,
     resume: Annotated[bool, OUTPUT, Parameter(show_default=False)] = False,
 ) -> int:
     """Run every cell, print the table, and write `sweep.json` and figures beside the cells' runs.
@@ -43,11 +42,10 @@ def sweep(
         config: A YAML file, or the name of a preset (surface, surface_spatial, spatial_latency, modes,
             motions). Its `grids` are lists of values; an option that varies replaces the
             preset's values in every grid.
-        num_envs: Parallel worlds, each in its own process.
+        play: How it is played.
         output_dir: Parent of the sweep's folder.
         log: Log every cell's run while it goes on: tensorboard, wandb (extra [wandb]) or trackio (extra
             [trackio]).
-        max_errors: Stop after this many consecutive errors.
         resume: Complete the newest unfinished sweep with these options.
     """
     varied = axes.model_dump(exclude_unset=True)
@@ -67,15 +65,15 @@ def sweep(
     if varied:
         settings["grids"] = [{**grid, **varied} for grid in settings.get("grids", [{}])]
     how: Any = {
-        "executor": choose_executor(num_envs=num_envs),
-        "max_errors": max_errors,
+        "executor": choose_executor(ExecutionConfig(num_envs=play.num_envs)),
+        "max_errors": play.max_errors,
         "monitor": with_log(SweepConsole, log),
     }
     if resume:
         return run_sweep(find_unfinished_sweep(output_dir, settings), **how)
     whole = check(
         SweepConfig,
-        {"batch_size": batch_size_for(num_envs), **settings},
+        {"batch_size": batch_size_for(play.num_envs), **settings},
         source="the command line",
     )
     effective = {axis: values for axis, values in varied.items() if axis != "while_waiting"}  # by some cell

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from configs.console import TextConsole
+from configs.schema import PlayConfig
 from eval.metrics.success import Results
 from eval.records.run_folders import new_run
 from eval.records.sweep_folders import SweepFolder
@@ -23,7 +24,7 @@ from eval.report.sweep_table import (
 from eval.rollout.evaluation import exit_code, run_evaluation
 from eval.rollout.executors.executor import SERIAL, Executor
 from eval.rollout.grid import cells_of
-from eval.rollout.monitor import MAX_ERRORS, MonitorFactory
+from eval.rollout.monitor import MonitorFactory
 
 
 def run_sweep(
@@ -31,7 +32,7 @@ def run_sweep(
     *,
     monitor: MonitorFactory = SweepConsole,
     executor: Executor = SERIAL,
-    max_errors: int = MAX_ERRORS,
+    max_errors: int = PlayConfig().max_errors,
 ) -> int:
     """Run the remaining episodes of a sweep, write its results and print them.
 

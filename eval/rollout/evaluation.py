@@ -8,7 +8,7 @@ from typing import Any
 
 from configs.console import TextConsole
 from configs.errors import UsageError
-from configs.schema import RunConfig
+from configs.schema import PlayConfig, RunConfig
 from configs.signals import DeferredSignals
 from eval.metrics.success import Results, summarize
 from eval.policies.base import PolicyLostError
@@ -21,7 +21,7 @@ from eval.rollout.clock import ProfileClock, find_clock
 from eval.rollout.episode import EpisodeJob, Variant
 from eval.rollout.executors.executor import SERIAL, Executor
 from eval.rollout.manifest import describe_run, refuse_mixed_records
-from eval.rollout.monitor import MAX_ERRORS, Monitor, MonitorFactory, RepeatedErrorsError
+from eval.rollout.monitor import Monitor, MonitorFactory
 from eval.rollout.plan import (
     EpisodePlan,
     check_expert,
@@ -32,15 +32,25 @@ from eval.rollout.plan import (
 )
 from eval.rollout.preflight import require_quick_checks
 
-_MAX_ERRORS = 1_000_000
 NOTHING_GRADED = 1
 """Exit code of a run in which every episode was an error."""
+
+
+class RepeatedErrorsError(RuntimeError):
+    """Too many consecutive episodes were errors."""
+
+    def __init__(self, count: int, first: EpisodeResult) -> None:
+        super().__init__(
+            f"stopped: {count} episodes in a row were errors, the first with the traceback above "
+            f"({first.error}); fix it and continue with --resume, or allow more with --max-errors"
+        )
+        self.traceback = str(first.traceback)
 
 
 def run_evaluation(
     *runs: Run,
     monitor: MonitorFactory,
-    max_errors: int = MAX_ERRORS,
+    max_errors: int = PlayConfig().max_errors,
     executor: Executor = SERIAL,
     query_timeout_s: float | None = None,
     default_mode: bool = False,
@@ -69,8 +79,6 @@ def run_evaluation(
             consecutive errors.
         KeyboardInterrupt: All records are on disk.
     """
-    if not 1 <= max_errors <= _MAX_ERRORS:
-        raise UsageError(f"--max-errors is {max_errors}: give 1 to {_MAX_ERRORS}")
     configs = [run.config for run in runs]
     require_quick_checks(runs[0].folder.path.parent, num_envs=executor.num_envs, notify=_print)
     _refuse_shared_time(configs, executor)

@@ -1,4 +1,4 @@
-"""Progress reporting of an evaluation, and its stop after too many errors."""
+"""Progress reporting of an evaluation."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -9,20 +9,6 @@ from eval.records.run_folders import Run
 from eval.records.schema import EpisodeResult
 from eval.rollout.plan import EpisodePlan
 from sim_envs.world import EpisodeKey
-
-MAX_ERRORS = 5
-"""Default of `--max-errors`: consecutive errors after which an evaluation stops."""
-
-
-class RepeatedErrorsError(RuntimeError):
-    """Too many consecutive episodes were errors."""
-
-    def __init__(self, count: int, first: EpisodeResult) -> None:
-        super().__init__(
-            f"stopped: {count} episodes in a row were errors, the first with the traceback above "
-            f"({first.error}); fix it and continue with --resume, or allow more with --max-errors"
-        )
-        self.traceback = str(first.traceback)
 
 
 class Monitor:

@@ -16,7 +16,7 @@ from configs.exits import INTERRUPTED
 from configs.language_task import LanguageTaskConfig
 from configs.load import check, load, names
 from configs.reading import read_json_object
-from configs.schema import PolicyConfig, RunConfig, SuiteConfig
+from configs.schema import ExecutionConfig, PolicyConfig, RunConfig, SuiteConfig
 from configs.signals import DeferredSignals
 from configs.training import TrainConfig
 from eval.policies.names import Start, policy_of, start_of
@@ -71,7 +71,7 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
         _check_same_policy(options, training, tokenizer)
     interface = dataclasses.replace(embodiment(training.embodiment).interface, name=options.model)
     if rollouts is not None:  # checked now rather than at the first checkpoint
-        choose_executor(num_envs=options.eval_num_envs)
+        choose_executor(ExecutionConfig(num_envs=options.eval_num_envs))
         horizon = training.model.horizon
         feedback = {task.name: task.feedback for task in training.tasks if task.feedback}
         check_feedback([rollouts], feedback, policy=options.model)
@@ -257,7 +257,8 @@ def _tokenizer(options: TrainConfig) -> tokenizers.SentencePieceTokenizer:
 def _success_rates(config: RunConfig, folder: Path, num_envs: int) -> Mapping[str, float]:
     """Success rates of a checkpoint's rollouts, in percent, by suite."""
     run = new_run(folder / "rollouts", config)
-    (results,) = run_evaluation(run, monitor=EvaluationConsole, executor=choose_executor(num_envs=num_envs))
+    executor = choose_executor(ExecutionConfig(num_envs=num_envs))
+    (results,) = run_evaluation(run, monitor=EvaluationConsole, executor=executor)
     rates = {suite: row["pc_success"] for suite, row in results["per_suite"].items()}
     return {f"{suite}_pc_success": rate for suite, rate in rates.items() if rate is not None}
 

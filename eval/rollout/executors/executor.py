@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from configs.cli import format_option
-from configs.errors import UsageError, unknown
-from configs.schema import RunConfig
+from configs.errors import UsageError
+from configs.schema import ExecutionConfig, RunConfig
 from configs.signals import DeferredSignals
 from eval.policies.base import LoadedPolicy
 from eval.policies.resolved import ResolvedPolicy, open_policies
@@ -15,11 +15,6 @@ from eval.policies.serving import served
 from eval.records.schema import EpisodeResult
 from eval.rollout.episode import EpisodeJob, EpisodePlayer, Variant, WorldCache, lost_record, run_episode
 from sim_envs.workers import TIMEOUT_S, WORLD_MB, JobQueue, LostJob, check_memory, run_in_workers
-
-_MAX_ENVS = 4096
-_LONGEST_S = 1_000_000
-
-EXECUTORS = ("serial", "processes", "ray")
 
 Variants = Sequence[Variant]
 Jobs = Sequence[EpisodeJob]
@@ -125,31 +120,16 @@ def queue_of(variants: Variants, jobs: Jobs, on_begin: OnBegin) -> JobQueue[Epis
     return JobQueue(jobs, task=world, episode=lambda job: (world(job), job.key), on_begin=on_begin)
 
 
-def choose_executor(
-    *,
-    num_envs: int = 1,
-    executor: str | None = None,
-    episode_timeout: float | None = None,
-    ray_address: str | None = None,
-) -> Executor:
-    """Build the executor of an evaluation.
-
-    Args:
-        num_envs: Number of parallel worlds.
-        executor: Its name. Default: `serial` for one world, `processes` for several.
-        episode_timeout: Seconds after which an episode is considered hung. Default: one hour.
-        ray_address: Cluster of executor `ray`. Default: the one this machine belongs to.
+def choose_executor(config: ExecutionConfig) -> Executor:
+    """The executor of an evaluation.
 
     Raises:
-        UsageError: The executor is unknown or supports one world only, memory is too small, or the cluster
-            is not found.
+        UsageError: The executor supports one world only, an option is for another one, memory is too small,
+            or the cluster is not found.
         ModuleNotFoundError: Ray is not installed.
     """
-    name = executor or ("serial" if num_envs == 1 else "processes")
-    if name not in EXECUTORS:
-        raise unknown("executor", name, EXECUTORS)
-    if not 1 <= num_envs <= _MAX_ENVS:
-        raise UsageError(f"--num-envs is {num_envs}: give 1 to {_MAX_ENVS}")
+    num_envs, episode_timeout, ray_address = config.num_envs, config.episode_timeout, config.ray_address
+    name = config.executor or ("serial" if num_envs == 1 else "processes")
     if ray_address is not None and name != "ray":
         raise UsageError(
             f"--ray-address {ray_address} is for --executor ray, and this is {name}; leave it out"
@@ -163,8 +143,6 @@ def choose_executor(
                     "world in this process; leave it out, or add --executor processes"
                 )
         return SERIAL
-    if episode_timeout is not None and not 0 < episode_timeout <= _LONGEST_S:
-        raise UsageError(f"--episode-timeout is {episode_timeout:g}: give seconds, above 0 to {_LONGEST_S}")
     timeout_s = episode_timeout or TIMEOUT_S
     if name == "processes" or ray_address == "local":
         check_memory(num_envs, option="--num-envs", each_mb=WORLD_MB)

@@ -6,7 +6,8 @@ import pytest
 
 from configs.errors import UsageError
 from configs.exits import INPUT_ERROR, exit_code_of
-from configs.schema import RunConfig
+from configs.load import check
+from configs.schema import ExecutionConfig, RunConfig
 from eval.records.schema import Outcome
 from eval.rollout.executors.executor import SERIAL, Processes, batch_size_for, choose_executor
 from tests.eval.policies.openpi_server import OpenpiServer
@@ -62,7 +63,7 @@ def test_records_are_the_same_from_one_two_and_three_worlds_in_every_mode(tmp_pa
 
 
 @pytest.mark.slow
-def test_the_default_for_two_worlds_is_bit_for_bit_what_one_world_plays(tmp_path):
+def test_two_worlds_by_default_equal_one_bit_for_bit(tmp_path):
     config = libero(tmp_path, batch_size=batch_size_for(2), init_ids=(30, 31, 32), max_steps=40)
     assert config.batch_size == RunConfig().batch_size == 1
     (alone,) = played(tmp_path / "alone", config, executor=SERIAL)
@@ -76,7 +77,7 @@ def errands(tmp_path, policy="noop", init_ids=(0, 1, 2, 6), **changes):
     return RunConfig(suites=(suite,), init_ids=init_ids, policy=policy, video="none", **changes)
 
 
-def test_records_of_two_worlds_at_once_are_those_of_one_after_the_other(tmp_path):
+def test_records_of_two_worlds_equal_those_of_one(tmp_path):
     """With a policy that has weights, while time passes. No worker imports JAX."""
     config = errands(
         tmp_path, policy="tiny", clock="fixed:100,200", batch_size=2, task_ids=(0,), init_ids=(0, 6)
@@ -90,7 +91,7 @@ def test_records_of_two_worlds_at_once_are_those_of_one_after_the_other(tmp_path
 
 
 @pytest.mark.slow
-def test_a_class_of_ones_own_has_an_object_for_every_world(tmp_path):
+def test_a_class_is_instantiated_for_every_world(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(POLICY)
     config = errands(tmp_path, policy=f"{file}:Mine")
@@ -101,7 +102,7 @@ def test_a_class_of_ones_own_has_an_object_for_every_world(tmp_path):
 
 
 @pytest.mark.slow
-def test_every_worker_has_a_connection_of_its_own_to_a_server(tmp_path):
+def test_every_worker_has_its_own_connection_to_a_server(tmp_path):
     with OpenpiServer() as server:
         config = errands(tmp_path, policy=server.url, policy_kwargs={"embodiment": "libero"}, init_ids=(0, 6))
         (alone,) = played(tmp_path / "alone", config, executor=SERIAL)
@@ -130,7 +131,7 @@ def test_in_mode_parallel_every_group_of_worlds_has_a_second_process(tmp_path):
         {DEADLY: "exited with code 3", HANGING: "had not finished after 10 s"},
     ],
 )
-def test_a_process_that_is_lost_is_replaced_and_its_episode_played_once_more(tmp_path, monkeypatch, reasons):
+def test_a_lost_process_is_replaced_and_its_episode_retried(tmp_path, monkeypatch, reasons):
     monkeypatch.setenv("ERRANT_MARK", str(tmp_path / "mark"))
     config = errands(tmp_path, init_ids=(0, *reasons, ONCE, 6), task_ids=(0,))
     expected = errands(tmp_path, init_ids=(0, 6), task_ids=(0,))
@@ -147,21 +148,21 @@ def test_a_process_that_is_lost_is_replaced_and_its_episode_played_once_more(tmp
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"num_envs": 0}, "--num-envs is 0: give 1 to 4096"),
+        ({"num_envs": 0}, "num_envs is 0"),
         ({"num_envs": 4096}, "--num-envs 4096: worlds take about 500 MB each, .* or less"),
         ({"executor": "serial", "num_envs": 2}, "--num-envs 2 needs worker processes"),
-        ({"num_envs": 2, "episode_timeout": 0.0}, "--episode-timeout is 0: give seconds"),
+        ({"num_envs": 2, "episode_timeout": 0.0}, "episode_timeout is 0.0"),
     ],
 )
-def test_what_cannot_be_played_is_refused_in_one_line(given, said):
+def test_invalid_executor_options_are_refused_in_one_line(given, said):
     with pytest.raises(UsageError, match=said):
-        choose_executor(**given)
+        choose_executor(check(ExecutionConfig, given, source="the command line"))
 
 
 def test_executor_ray_says_what_to_install(monkeypatch, capsys):
     monkeypatch.delitem(sys.modules, "eval.rollout.executors.ray", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert exit_code_of(lambda: choose_executor(num_envs=2, executor="ray")) == INPUT_ERROR
+    assert exit_code_of(lambda: choose_executor(ExecutionConfig(num_envs=2, executor="ray"))) == INPUT_ERROR
     said = capsys.readouterr().err
     assert "the package ray, which is not installed: run uv pip install -e '.[ray]'" in said
 
@@ -169,7 +170,7 @@ def test_executor_ray_says_what_to_install(monkeypatch, capsys):
 @pytest.mark.parametrize(
     "changes", [{"clock": "measured"}, {"deadline_ms": 90.0}, {"clock": "measured", "batch_size": 2}]
 )
-def test_the_time_of_one_robot_is_not_measured_where_several_share_a_machine(tmp_path, changes):
+def test_several_robots_on_one_machine_refuse_measured_time(tmp_path, changes):
     executor = SERIAL if "batch_size" in changes else Processes(num_envs=2)
     config = errands(tmp_path, policy="tiny", **changes)
     with pytest.raises(UsageError, match="share this machine; give --num-envs 1 and --batch-size 1"):

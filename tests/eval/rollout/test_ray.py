@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from configs.errors import UsageError
-from configs.schema import RunConfig
+from configs.schema import ExecutionConfig, RunConfig
 from eval.policies.resolved import resolve_policy
 from eval.records.schema import Outcome
 from eval.rollout.executors.executor import SERIAL, choose_executor
@@ -33,7 +33,9 @@ WORLDS = 3
 @pytest.fixture
 def executor(tmp_path, monkeypatch):
     monkeypatch.setenv("ERRANT_MARK", str(tmp_path / "mark"))
-    yield choose_executor(num_envs=WORLDS, executor="ray", ray_address="local", episode_timeout=20.0)
+    yield choose_executor(
+        ExecutionConfig(num_envs=WORLDS, executor="ray", ray_address="local", episode_timeout=20.0)
+    )
     ray.shutdown()
 
 
@@ -45,7 +47,7 @@ def fake(tmp_path, suite, **changes):
     return RunConfig(suites=(file,), policy=f"{policy}:Mine", video="none").model_copy(update=changes)
 
 
-def test_records_are_those_of_one_world_after_the_other(tmp_path, executor):
+def test_records_equal_those_of_serial_execution(tmp_path, executor):
     """On LIBERO, with a policy that has weights, in two modes while time passes. No world imports JAX."""
     variants = [
         RunConfig(
@@ -71,14 +73,14 @@ def test_records_are_those_of_one_world_after_the_other(tmp_path, executor):
     ]
 
 
-def test_the_driver_knows_that_a_class_writes_no_texts(tmp_path, executor):
+def test_the_driver_learns_whether_a_class_writes_texts(tmp_path, executor):
     config = fake(tmp_path, ErrantSuite)
     (policy,) = executor.open_policies(resolve_policy(config), [config], print)
     assert not policy.writes_texts
     policy.close()
 
 
-def test_an_actor_that_dies_or_hangs_is_replaced_and_its_episode_played_once_more(tmp_path, executor):
+def test_an_actor_that_dies_or_hangs_is_replaced_and_its_episode_retried(tmp_path, executor):
     config = fake(tmp_path, ErrantSuite, task_ids=(0,), init_ids=(0, 1, DEADLY, HANGING, ONCE, 6))
     (alone,) = played(tmp_path / "alone", config.model_copy(update={"init_ids": (0, 1, 6)}), executor=SERIAL)
     (run,) = played(tmp_path / "runs", config, executor=executor)
@@ -105,7 +107,7 @@ def once_begun(folder, strike):
 
 
 @pytest.mark.parametrize("victim", ["ray::WorldActor", "ray::PolicyService"])
-def test_a_process_that_is_killed_costs_no_episode(tmp_path, executor, victim):
+def test_a_killed_process_costs_no_episode(tmp_path, executor, victim):
     (alone,) = played(tmp_path / "alone", fake(tmp_path, FakeSuite), executor=SERIAL)
     killed = []
 
@@ -121,14 +123,14 @@ def test_a_process_that_is_killed_costs_no_episode(tmp_path, executor, victim):
     assert timeless(run) == timeless(alone)
 
 
-def test_a_node_that_is_lost_costs_no_episode(tmp_path):
+def test_a_lost_node_costs_no_episode(tmp_path):
     from ray.cluster_utils import Cluster
 
     (alone,) = played(tmp_path / "alone", fake(tmp_path, FakeSuite), executor=SERIAL)
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
     try:
         node = cluster.add_node(num_cpus=1)
-        executor = choose_executor(num_envs=2, executor="ray", ray_address=cluster.address)
+        executor = choose_executor(ExecutionConfig(num_envs=2, executor="ray", ray_address=cluster.address))
         with once_begun(tmp_path / "runs", lambda: cluster.remove_node(node, allow_graceful=False)):
             (run,) = played(tmp_path / "runs", fake(tmp_path, UnhurriedSuite), executor=executor)
     finally:
@@ -144,8 +146,8 @@ def test_a_node_that_is_lost_costs_no_episode(tmp_path):
         ("here", "--ray-address is 'here': give auto, local or host:port"),
     ],
 )
-def test_an_address_that_nobody_answers_is_one_line_at_once(address, said):
+def test_an_unreachable_cluster_is_refused_in_one_line(address, said):
     began = time.monotonic()
     with pytest.raises(UsageError, match=said):
-        choose_executor(num_envs=2, executor="ray", ray_address=address)
+        choose_executor(ExecutionConfig(num_envs=2, executor="ray", ray_address=address))
     assert time.monotonic() - began < 60
