@@ -37,7 +37,7 @@ def outcome(capsys):
         ["--suite", "a, b", "a", "c"],
     ],
 )
-def test_a_list_of_names_reads_the_same_however_it_is_written(arguments, outcome):
+def test_spellings_of_a_list_of_names_are_equivalent(arguments, outcome):
     def command(*, suite: Names = ("z",)):
         assert suite == ("a", "b", "c")
 

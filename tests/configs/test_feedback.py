@@ -55,7 +55,7 @@ def test_a_subtask_replaces_the_instruction_once_there_is_one():
         "half a \ud800 letter: x",
     ],
 )
-def test_no_text_can_imitate_a_field(text):
+def test_texts_cannot_imitate_a_field(text):
     inside, cut = cleaned(text, 240)
     assert cut == 0
     prompt = compose("lift it", [MEMORY], {"memory": inside})

@@ -59,7 +59,7 @@ TALK = {"name": "talk", "prompt": "Say: ", "max_tokens": 5}
         (PolicyConfig, {"kind": "noop"}, "a test: name is missing: give it"),
     ],
 )
-def test_what_does_not_fit_is_named_in_one_line(schema, content, said):
+def test_an_invalid_preset_is_refused_in_one_line(schema, content, said):
     with pytest.raises(UsageError) as caught:
         check(schema, content, source="a test")
     assert said in str(caught.value)

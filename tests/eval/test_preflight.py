@@ -18,7 +18,7 @@ def run(*options: str) -> int:
     return preflight.app(list(options), result_action="return_value")
 
 
-def test_a_machine_that_is_ready_has_no_failures(tmp_path, capsys):
+def test_a_ready_machine_has_no_failures(tmp_path, capsys):
     found = tmp_path / "checks.json"
     options = ["--suite", "gym_reacher", "--policy", "noop", "--output-dir", str(tmp_path)]
     assert run(*options, "--json", str(found)) == 0
@@ -29,7 +29,7 @@ def test_a_machine_that_is_ready_has_no_failures(tmp_path, capsys):
     assert len(capsys.readouterr().out.splitlines()) >= len(results)
 
 
-def test_what_is_missing_is_a_failure_with_its_remedy(tmp_path, capsys, monkeypatch):
+def test_missing_parts_fail_with_a_remedy(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(checks, "_NO_DISK_GB", float("inf"))
     monkeypatch.setattr(checks, "_LOW_DISK_GB", float("inf"))
     blocked = tmp_path / "a file"

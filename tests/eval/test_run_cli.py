@@ -37,7 +37,7 @@ def test_both_commands_lead_to_the_same_runs(started, line):
     assert ours[0].suites == ("libero_object",)
 
 
-def test_both_leave_the_same_records_but_for_how_they_were_called(tmp_path, monkeypatch):
+def test_both_commands_leave_the_same_records(tmp_path, monkeypatch):
     without_physics(monkeypatch)
     manifests = []
     for name, app in (("eval.libero", libero.app), ("eval.run", run.app)):

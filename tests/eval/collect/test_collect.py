@@ -136,7 +136,7 @@ def test_a_worker_that_dies_is_an_error_and_the_others_go_on(tmp_path, capsys):
     assert collect(tmp_path, init_ids=(0, FATAL), source=FakeDemonstrationSource(mended=True)) == 0
 
 
-def test_a_policy_that_cannot_be_opened_is_the_users_error(tmp_path):
+def test_a_policy_that_cannot_be_loaded_is_a_usage_error(tmp_path):
     source = FakeDemonstrationSource(no_policy="no such weights")
     with pytest.raises(UsageError, match="no such weights"):
         collect(tmp_path, source=source)
@@ -204,7 +204,7 @@ def test_a_dataset_with_other_options_is_refused_and_unchanged(tmp_path, changes
     assert contents(tmp_path) == before
 
 
-def test_a_dataset_whose_episodes_were_deleted_is_not_touched(tmp_path):
+def test_a_dataset_without_its_episodes_is_refused(tmp_path):
     collect(tmp_path, suites=("libero_goal",))
     before = contents(tmp_path)
     for file in (tmp_path / ".episodes").iterdir():

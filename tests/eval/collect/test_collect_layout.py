@@ -63,7 +63,7 @@ def test_files_are_where_the_layout_puts_them(dataset, videos):
     }
 
 
-def test_the_info_has_every_key_and_no_other(dataset):
+def test_the_info_has_exactly_lerobots_keys(dataset):
     found = info(dataset)
     features = found.pop("features")
     assert found == {

@@ -142,7 +142,7 @@ def test_phase_object_and_target_are_graded_apart():
     }
 
 
-def test_a_text_is_read_with_the_nouns_of_the_world_it_is_about():
+def test_texts_are_parsed_with_the_worlds_nouns():
     pond = Nouns(movable=frozenset(["duck"]), parts=frozenset(), places=frozenset([("pond", "in")]))
     carry = Narration(phase=Phase.CARRY, object="duck", target="pond")
     here = dataclasses.replace(truth(carry), nouns=pond)
@@ -161,7 +161,7 @@ def test_memory_is_graded_by_its_items():
     assert shares["f1"] == Share(hits=4, of=7)
 
 
-def test_a_text_that_comes_late_is_right_when_born_and_wrong_when_it_arrives():
+def test_a_late_text_is_right_at_request_and_wrong_on_delivery():
     reach = Narration(phase=Phase.APPROACH, object="milk")
     truths = [truth(reach), truth(reach), truth(Narration(phase=Phase.GRASP, object="milk"))]
     scores = graded(truths, [text("narration", narrate(reach), requested=0, finished=2)])["narration"]
@@ -172,7 +172,7 @@ def test_a_text_that_comes_late_is_right_when_born_and_wrong_when_it_arrives():
 
 
 @pytest.mark.parametrize("words", ["", "xqz ;; the", "Carrying the spaceship.", "put the milk in the bas"])
-def test_a_text_outside_the_vocabulary_is_not_graded_and_not_zero(words):
+def test_a_text_outside_the_vocabulary_is_not_graded(words):
     for task in ("narration", "memory"):
         scores = graded([truth()], [text(task, words, requested=0)])[task]
         assert (scores.texts, scores.not_graded) == (1, 1)

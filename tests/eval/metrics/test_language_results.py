@@ -39,14 +39,14 @@ def run_with(path, *texts, **manifest):
     return run
 
 
-def test_texts_count_alike_whatever_their_episode():
+def test_texts_are_pooled_over_episodes():
     row = summarize_language([episode(key(0), texts=scores(9, 10)), episode(key(1), texts=scores(0, 2))])
     assert row["narration"]["at_request"]["all"]["pc"] == pytest.approx(75)
     assert row["narration"]["at_request"]["all"]["n"] == 12
 
 
 @pytest.mark.parametrize(("clusters", "least"), [(40, 0.89), (10, 0.84)])
-def test_an_interval_covers_the_truth_about_as_often_as_it_says(clusters, least):
+def test_intervals_have_nominal_coverage(clusters, least):
     rng, rate, covered = np.random.default_rng(1), 0.7, 0
     of = np.full(clusters, 20.0)
     for _ in range(100):
@@ -56,7 +56,7 @@ def test_an_interval_covers_the_truth_about_as_often_as_it_says(clusters, least)
     assert least <= covered / 100 <= 0.99
 
 
-def test_what_freshness_costs_is_paired_by_episode():
+def test_loss_from_request_to_delivery_is_paired_by_episode():
     before = [Share(hits=hits, of=10) for hits in (2, 5, 9)]
     after = [Share(hits=hits - 1, of=10) for hits in (2, 5, 9)]
     lost = difference(before, after)
@@ -83,7 +83,7 @@ def currency(current_s: float | None, simulated_s: float = 10.0):
     return episode(key(0), simulated_s=simulated_s, texts={"memory": scores})
 
 
-def test_currency_is_a_share_of_all_simulated_time_also_of_episodes_without_a_text():
+def test_currency_counts_the_time_of_episodes_without_texts():
     silent = episode(key(1), simulated_s=20.0)
     row = summarize_language([currency(8.0), currency(4.0), silent])["memory"]["current"]
     assert (row["pc"], row["n"]) == (pytest.approx(30.0), 3)

@@ -37,7 +37,7 @@ def test_a_minimum_jerk_movement_has_the_published_value_at_every_size(metres):
     assert path_length(path) == pytest.approx(metres)
 
 
-def test_a_jump_counts_where_chunks_change_and_the_gripper_does_not():
+def test_chunk_jumps_exclude_the_gripper():
     actions = np.arange(8.0)[:, None] * np.full(7, 0.01)
     actions[4:, 0] += 0.1
     actions[2:, 6] = 1
@@ -47,7 +47,7 @@ def test_a_jump_counts_where_chunks_change_and_the_gripper_does_not():
     assert gripper_toggles(actions, ACTION) == 1
 
 
-def test_holding_still_is_a_chunk_whose_inside_does_not_count():
+def test_holding_still_is_left_out_of_motion_inside_chunks():
     actions = np.zeros((6, 7))
     actions[3:, 0] = [0.2, 0.3, 0.4]
     chunks = np.array([-1, -1, -1, 0, 0, 0])
@@ -61,7 +61,7 @@ def moving(chunk, steps, path):
     )
 
 
-def test_spans_of_one_path_join_without_a_step_between_them():
+def test_paths_of_queries_are_joined():
     motion, path = EpisodeMotion(ACTION), minimum_jerk(20)
     for first in (0, 10):
         motion.add(moving(first, 10, path[first : first + 11]))
@@ -71,7 +71,7 @@ def test_spans_of_one_path_join_without_a_step_between_them():
     assert (found.chunk_jump_ratio, found.gripper_toggles) == (None, 0)
 
 
-def test_what_a_world_does_not_give_is_absent_and_not_zero():
+def test_unknown_motion_is_absent():
     motion = EpisodeMotion(ACTION)
     assert motion.quality() == MotionQuality()
     motion.add(moving(0, 3, []))

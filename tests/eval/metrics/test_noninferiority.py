@@ -46,7 +46,7 @@ def share(verdicts, *wanted) -> float:
         (-9, -5.1, Verdict.INFERIOR),
     ],
 )
-def test_a_verdict_is_where_the_interval_lies(low, high, verdict):
+def test_a_verdict_follows_from_the_interval(low, high, verdict):
     assert verdict_of(Interval(low=low, high=high), 5) is verdict
 
 
@@ -71,7 +71,7 @@ def test_a_planted_loss_is_found_and_a_planted_gain_too():
     ("only_a", "only_b", "expected"),
     [(6, 4, Verdict.NON_INFERIOR), (3, 3, Verdict.NON_INFERIOR), (15, 3, Verdict.INFERIOR)],
 )
-def test_so_many_episodes_as_are_needed_settle_it_four_times_of_five(only_a, only_b, expected):
+def test_the_recommended_sample_size_has_80_percent_power(only_a, only_b, expected):
     needed = episodes_needed(PairCounts(only_a=10 * only_a, only_b=10 * only_b, pairs=1000), 0.05)
     verdicts = simulated(needed, only_a / 100, only_b / 100)
     assert 0.76 < share(verdicts, expected) < 0.87
@@ -88,7 +88,7 @@ def test_a_single_suite_has_the_verdict_of_its_interval(each):
 
 
 @given(st.lists(counts, min_size=1, max_size=5))
-def test_a_correction_only_takes_claims_back(suites):
+def test_a_correction_only_withdraws_claims(suites):
     order = {Verdict.INFERIOR: 1, Verdict.INCONCLUSIVE: 0, Verdict.NON_INFERIOR: 1, Verdict.SUPERIOR: 2}
     for each, verdict in zip(suites, corrected_verdicts(suites, 0.05), strict=True):
         assert order[verdict] <= order[judged(each.only_a, each.only_b, each.pairs)]
@@ -100,6 +100,6 @@ def test_of_several_suites_a_borderline_claim_does_not_survive():
     assert corrected_verdicts([borderline] * 4, 0.05) == [Verdict.NON_INFERIOR] * 4
 
 
-def test_holm_is_an_independent_implementations():
+def test_holm_equals_a_reference():
     p_values = np.random.default_rng(2).beta(0.3, 3, 12).tolist()
     assert holm(p_values) == pytest.approx(multipletests(p_values, method="holm")[1].tolist())

@@ -28,7 +28,7 @@ ERROR = episode(key(5), "error", steps=100, queries=900, simulated_s=0.1, held_s
 UNRECORDED = [episode(key(6)), episode(key(7), "timeout")]
 
 
-def test_a_mixture_of_outcomes_adds_up_as_by_hand(tmp_path):
+def test_time_metrics_of_mixed_outcomes_equal_a_hand_calculation(tmp_path):
     run = RunBuilder.at(tmp_path / "run")
     for result in (*SOLVED, *UNSOLVED, ERROR, *UNRECORDED):
         run.add(result)
@@ -42,7 +42,7 @@ def test_a_mixture_of_outcomes_adds_up_as_by_hand(tmp_path):
     assert results["overall"]["n_success"] == 4, "an episode that recorded no time is solved all the same"
 
 
-def test_an_episode_that_ends_before_time_passes_divides_by_nothing():
+def test_an_episode_without_time_has_no_rates():
     at_once = episode(key(0), "invalid_action", steps=0, queries=1, simulated_s=0.0)
     row = summarize_time([at_once], {})
     assert (row["query_hz"], row["pc_held"], row["skipped_per_query"]) == (None, None, 0)
@@ -106,7 +106,7 @@ def test_restricted_times_of_unsolved_episodes_have_no_interval():
     assert restricted_times([*[unsolved] * 29, (took(5), took(5))], {}).ci95 is not None
 
 
-def test_failing_more_often_is_slower_though_what_both_solved_took_as_long():
+def test_restricted_mean_time_counts_failures():
     pairs = [(took(5), took(5))] * 60 + [(took(5), took(20, "timeout"))] * 20
     judgement = judge_restricted(restricted_times(pairs, {}), a="isolated", b="unified")
     assert judgement.verdict is Verdict.INFERIOR
@@ -116,7 +116,7 @@ def test_failing_more_often_is_slower_though_what_both_solved_took_as_long():
     )
 
 
-def test_the_curve_counts_ties_at_once_and_failures_never():
+def test_the_success_curve_counts_ties_together():
     results = [took(2), took(2), took(5), took(10, "timeout"), took(3, "invalid_action"), took(1, "error")]
     curve = success_curve(results)
     assert [(point.seconds, point.percent) for point in curve] == [(0, 0), (2, 40), (5, 60), (10, 60)]

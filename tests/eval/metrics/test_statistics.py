@@ -17,7 +17,7 @@ counts = st.integers(0, 300)
 
 
 @given(n=trials, fraction=st.floats(0, 1))
-def test_the_wilson_interval_is_an_independent_implementations(n, fraction):
+def test_the_wilson_interval_equals_a_reference(n, fraction):
     successes = round(fraction * n)
     interval = wilson_95(successes, n)
     low, high = proportion_confint(successes, n, alpha=0.05, method="wilson")
@@ -26,7 +26,7 @@ def test_the_wilson_interval_is_an_independent_implementations(n, fraction):
 
 
 @given(only_a=counts, only_b=counts)
-def test_mcnemar_is_a_fair_coin_over_the_discordant_pairs(only_a, only_b):
+def test_mcnemar_is_a_binomial_test_of_discordant_pairs(only_a, only_b):
     assume(only_a + only_b > 0)
     fair = mcnemar([[0, only_a], [only_b, 0]], exact=True).pvalue
     assert mcnemar_exact(only_a, only_b) == pytest.approx(fair, abs=1e-9)
@@ -40,7 +40,7 @@ def test_mcnemar_is_a_fair_coin_over_the_discordant_pairs(only_a, only_b):
         (6, 16, 161, -0.1240, -0.0054),  # response to consolidation therapy (Cavo et al. 2012)
     ],
 )
-def test_the_paired_interval_is_the_published_one(only_b, only_a, pairs, low, high):
+def test_the_paired_interval_equals_published_values(only_b, only_a, pairs, low, high):
     """From Fagerland, Lydersen and Laake, Statistical Analysis of Contingency Tables (2017), chapter 8."""
     found = paired_difference_95(only_a, only_b, pairs)
     assert (found.low, found.high) == pytest.approx((low, high), abs=6e-4 if pairs == 21 else 6e-5)
@@ -54,7 +54,7 @@ def paired_counts(draw):
 
 
 @given(paired_counts())
-def test_at_nothing_the_paired_interval_is_mcnemars_test(counts):
+def test_at_zero_the_paired_score_test_is_mcnemars(counts):
     """0 is in the interval exactly if McNemar's test, uncorrected, does not reject at 5 %."""
     only_a, only_b, pairs = counts
     assume(only_a + only_b > 0)
@@ -65,7 +65,7 @@ def test_at_nothing_the_paired_interval_is_mcnemars_test(counts):
 
 
 @pytest.mark.parametrize(("only_a", "only_b", "pairs"), [(3, 8, 40), (1, 0, 44), (30, 12, 200)])
-def test_the_ends_are_differences_that_a_score_test_just_rejects(only_a, only_b, pairs):
+def test_the_intervals_ends_are_barely_rejected(only_a, only_b, pairs):
     """With the likeliest proportions under each difference found by search, not by Tango's formula."""
 
     def score(difference):

@@ -124,12 +124,12 @@ def episodes(*pairs):
     ]
 
 
-def test_it_is_not_reported_where_it_is_success():
+def test_progress_is_omitted_if_it_equals_success():
     assert summarize_progress(episodes((True, 1.0), (False, 0.0))) == NOTHING
     assert summarize_progress([]) == NOTHING
 
 
-def test_it_is_the_mean_with_an_interval_around_it():
+def test_progress_is_a_mean_with_an_interval():
     shares = np.linspace(0, 1, 21)
     summary = summarize_progress(episodes(*((share == 1, float(share)) for share in shares)))
     assert summary["pc_progress"] == pytest.approx(50)

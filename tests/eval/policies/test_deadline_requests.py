@@ -66,13 +66,13 @@ spells = st.lists(st.tuples(st.integers(1, 12), st.integers(1, 30)), min_size=1,
 @example([(1, 40)])
 @example([(4, 30), (3, 15)])
 @settings(max_examples=4)
-def test_a_text_is_dropped_for_a_newer_one_and_never_on_arrival(spells):
+def test_an_older_waiting_text_is_dropped_for_a_newer_one(spells):
     steps = list(itertools.chain.from_iterable([count] * frames for count, frames in spells))
     for query, reply in enumerate(replies(WITH_A_DEADLINE, steps)):
         assert all(text.query < query for text in reply.dropped)
 
 
-def test_narration_goes_on_where_memory_has_to_wait_until_there_is_time_again():
+def test_narration_continues_while_memory_waits():
     answers = replies(WITH_A_DEADLINE, [2] * 30 + [24] * 10)
     scarce = [text.task for reply in answers[:30] for text in reply.finished]
     ample = [text.task for reply in answers[30:] for text in reply.finished]
@@ -81,7 +81,7 @@ def test_narration_goes_on_where_memory_has_to_wait_until_there_is_time_again():
     assert ample.count("memory") > 2
 
 
-def test_with_a_fixed_number_of_tokens_nothing_waits_and_there_is_no_room_for_it():
+def test_with_fixed_tokens_no_text_waits():
     engine = engine_for(TASKS, [RunConfig(tokens_per_frame=5)])
     assert engine.slots == engine.rows == 8
     assert not any(reply.dropped for reply in replies(RunConfig(tokens_per_frame=5), [5] * 40))

@@ -40,18 +40,18 @@ def random_length(min_tokens, max_tokens):
         ),
     ],
 )
-def test_arrivals_are_objects_of_the_kind_that_is_named(read, content, arrivals):
+def test_arrivals_are_built_by_kind(read, content, arrivals):
     assert read(arrivals=content).arrivals == arrivals
 
 
-def test_a_task_is_asked_for_at_every_query_and_greedy_unless_it_says_otherwise(read):
+def test_by_default_a_task_is_requested_at_every_query_and_greedy(read):
     assert read().arrivals == EveryN(1)
     assert read().sampling == GREEDY
     sampled = read(sampling={"temperature": 0.7, "top_k": 40})
     assert sampled.sampling == Sampling(temperature=0.7, top_k=40)
 
 
-def test_a_text_ends_with_the_vocabularys_end_token_unless_the_task_says_otherwise(read):
+def test_by_default_a_text_ends_with_the_end_token(read):
     vocabulary = tokenizer.tiny()
     assert stop_token(read(), vocabulary) == vocabulary.eos
     assert [stop_token(read(stop=stop), vocabulary) for stop in (".", "\n")] == [750, 4]
@@ -79,7 +79,7 @@ def test_a_text_ends_with_the_vocabularys_end_token_unless_the_task_says_otherwi
         ({"stop": ""}, ["stop", "at least 1 character"]),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_one_line(read, content, parts):
+def test_an_invalid_language_task_is_refused_in_one_line(read, content, parts):
     with pytest.raises(UsageError) as refusal:
         read(**content)
     assert "\n" not in str(refusal.value)

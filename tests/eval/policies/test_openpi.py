@@ -126,7 +126,7 @@ def test_actions_of_any_real_type_are_taken(dtype):
     assert (acted == 1).all()
 
 
-def test_actions_are_a_copy_that_may_be_changed():
+def test_actions_are_a_copy():
     answer = np.ones((10, 7))
     answer.flags.writeable = False
     policy = OpenpiPolicy(Constant({"actions": answer}), keys_of("libero"))
@@ -142,6 +142,6 @@ def test_a_query_is_timed_from_the_observation_to_the_actions():
     assert 0 < timings["preprocess"] < timings["action"] == timings["frame"]
 
 
-def test_a_horizon_is_taken_from_whoever_says_one():
+def test_the_horizon_may_be_declared():
     assert named(keys_of("libero"), "mine", None).interface.horizon is None
     assert named(keys_of("libero"), "mine", 10).interface.horizon == 10

@@ -54,7 +54,7 @@ def spoken(tasks, queries=6, key=KEY):
     return said, grader.scores()
 
 
-def test_every_text_is_born_and_finished_in_its_query_and_wholly_right():
+def test_oracle_texts_finish_in_their_query_and_are_right():
     said, scores = spoken(TASKS)
     assert [[text.task for text in query] for query in said] == [
         ["narration", "memory", "textual_memory"],
@@ -81,13 +81,13 @@ def test_an_episode_has_one_wording_and_episodes_have_several():
     assert len({parse_narration(text) for text in texts}) == 1
 
 
-def test_the_oracle_says_nothing_that_has_no_truth_and_nothing_unasked():
+def test_the_oracle_writes_only_requested_texts_with_a_truth():
     assert spoken([])[0] == [()] * 6
     poem = TASKS[0].model_copy(update={"name": "poem"})
     assert spoken([poem])[0] == [()] * 6
 
 
-def test_only_scripted_policies_can_be_told_to_speak():
+def test_only_scripted_policies_take_generates_text():
     wrong = {"name": "x", "kind": "oxygen", "description": "x", "model": "tiny", "generates_text": "truth"}
     with pytest.raises(UsageError, match="for scripted policies only"):
         check(PolicyConfig, wrong, source="x")
@@ -119,7 +119,7 @@ def record(tmp_path, suite, sim, **changes):
 
 
 @pytest.mark.slow
-def test_the_expert_reads_the_simulators_truth_aloud(tmp_path, suite, sim):
+def test_the_expert_writes_true_texts(tmp_path, suite, sim):
     result, log = record(tmp_path, suite, sim)
     narration = result.texts["narration"]
     assert (narration.texts, narration.oracle, narration.not_graded) == (3, 3, 0)
@@ -134,13 +134,13 @@ def test_the_expert_reads_the_simulators_truth_aloud(tmp_path, suite, sim):
 
 
 @pytest.mark.slow
-def test_in_mode_actions_nobody_speaks(tmp_path, suite, sim):
+def test_mode_actions_has_no_texts(tmp_path, suite, sim):
     result, log = record(tmp_path, suite, sim, mode="actions")
     assert result.texts == {}
     assert log[0]["finished"] == []
 
 
-def test_a_query_has_the_truth_of_its_observation_and_the_policy_is_not_shown_it():
+def test_the_truth_is_recorded_and_hidden_from_the_policy():
     queries = list(rollout(FakeWorld(success_at=11), FakePolicy(), KEY, libero_object(max_steps=15)))
     world = FakeWorld(success_at=11)
     for query in queries:

@@ -110,7 +110,7 @@ def test_its_own_timings_are_stages():
     assert stages["server"] + stages["wire"] <= stages["action"]
 
 
-def test_what_is_peculiar_about_its_texts_and_noise_is_recorded():
+def test_peculiarities_of_texts_and_noise_are_recorded():
     with ReleaseServer(request_mode="resume_until_finished") as server:
         policy = opened(server)
         policy.close()
@@ -216,7 +216,7 @@ def failing(number, answer):
     return answer
 
 
-def test_a_traceback_in_a_text_frame_is_an_error():
+def test_a_traceback_from_the_server_is_an_error():
     with ReleaseServer(edit=failing) as server, pytest.raises(PolicyServerError, match="has diverged"):
         played(server, 2)
 

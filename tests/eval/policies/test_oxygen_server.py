@@ -101,7 +101,7 @@ def test_texts_that_are_unfinished_at_the_end_are_counted():
         policy.close()
 
 
-def test_a_query_takes_what_it_took_here_and_then_the_servers_decoding():
+def test_a_query_is_charged_the_round_trip_and_decoding():
     with serving() as server:
         timings = played(server, 2)[1][1].timings_ms
     assert (timings["prefill"], timings["denoise"], timings["decode"]) == (0.25, 0.125, 4.0)
@@ -110,7 +110,7 @@ def test_a_query_takes_what_it_took_here_and_then_the_servers_decoding():
     assert timings["frame"] == timings["action"] + 4.0
 
 
-def test_a_text_arrives_later_than_in_the_server_by_the_time_on_the_wire():
+def test_a_text_is_delivered_after_the_time_on_the_wire():
     with serving() as server:
         _, reply = played(server, 2)[1]
     assert reply.finished[0].after_ms == pytest.approx(3.0 + reply.timings_ms["wire"])
@@ -165,7 +165,7 @@ def test_a_mistake_in_the_declared_interface_is_named_in_one_line(interface, mis
     assert "\n" not in str(caught.value)
 
 
-def test_the_interface_that_our_own_policies_declare_fits():
+def test_declared_interfaces_of_our_policies_are_valid():
     with serving() as server:
         policy = opened(server)
         compare(policy.interface, LIBERO_INTERFACE)
@@ -191,7 +191,7 @@ def test_the_interface_that_our_own_policies_declare_fits():
         ({}, {"embodiment": "droid"}, "declares its interface; leave out embodiment=droid"),
     ],
 )
-def test_a_server_that_was_not_started_for_this_run_is_one_line(declared, how, why):
+def test_a_server_started_for_another_run_is_refused(declared, how, why):
     with serving(**declared) as server, pytest.raises(UsageError, match=why) as caught:
         opened(server, **how)
     assert "\n" not in str(caught.value)
@@ -213,7 +213,7 @@ def test_the_embodiment_that_the_server_declares_may_be_named():
         ([text(-1)], "a text of query -1 in query 0"),
     ],
 )
-def test_a_text_that_cannot_be_graded_is_an_error(sent, why):
+def test_a_malformed_text_is_an_error(sent, why):
     def wrong(request):
         return {**answer(request), "texts": sent}
 

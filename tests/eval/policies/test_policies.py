@@ -82,7 +82,7 @@ def actions_of(config: RunConfig) -> np.ndarray:
     return policy.act(world.observe())
 
 
-def test_a_checkpoint_acts_as_the_weights_in_it_with_its_own_statistics(preset, tmp_path):
+def test_a_checkpoint_is_loaded_with_its_own_statistics(preset, tmp_path):
     """Its weights are random ones, and its actions span half the range: so they are half as large."""
     random = actions_of(RunConfig(policy=untrained(tmp_path), **SILENT))
     trained = actions_of(RunConfig(policy=preset, **SILENT))
@@ -96,7 +96,7 @@ def test_a_checkpoint_of_openpis_is_refused_with_two_ways_to_use_it(preset):
 
 
 @pytest.mark.slow
-def test_what_was_converted_is_a_policy_by_its_folder(preset, tmp_path, capsys):
+def test_a_converted_checkpoint_is_a_policy(preset, tmp_path, capsys):
     folder = tmp_path / "ours"
     options = [
         "--model",
@@ -164,7 +164,7 @@ def test_a_policy_of_another_robot_is_refused_before_anything_is_loaded():
 
 
 @pytest.mark.parametrize("name", ["tiny", "small", "pi05_libero", "pi05_base"])
-def test_policies_for_libero_mean_by_their_numbers_what_libero_does(name):
+def test_policies_for_libero_have_its_conventions(name):
     check_on_libero(name)
 
 
@@ -179,11 +179,11 @@ def test_policies_for_libero_mean_by_their_numbers_what_libero_does(name):
         ({"policy": "pi05_libero", "language_tasks": ("memory",)}, ("memory",)),
     ],
 )
-def test_a_policy_is_asked_for_what_it_has_learnt_and_random_weights_for_a_load(options, names):
+def test_trained_texts_are_requested_by_default(options, names):
     assert resolve_policy(RunConfig(**options)).task_names == names
 
 
-def test_what_is_to_be_known_of_the_texts_is_told_where_a_mode_speaks():
+def test_remarks_on_texts_are_printed_only_in_modes_with_texts():
     resolved = resolve_policy(RunConfig(policy="pi05_libero"))
     variants = [RunConfig(mode="actions"), RunConfig(mode="unified")]
     assert "pi05_libero was not trained on texts, so none are requested" in resolved.remark_for(variants)

@@ -130,7 +130,7 @@ def test_a_file_imports_what_lies_beside_it(written):
     assert (acted(open_python(target, {})) == 0.25).all()
 
 
-def test_a_function_that_returns_a_policy_is_as_good_as_a_class(written):
+def test_a_function_may_return_the_policy(written):
     target = written(OPENPI + "\n    def make(scale):\n        return Mine(scale)\n")
     assert (acted(open_python(target.replace(":Mine", ":make"), {"scale": 2.0})) == 2).all()
 
@@ -143,7 +143,7 @@ def test_a_class_that_names_its_robot_is_shown_that_robots_keys(written):
     assert opened.interface.observation == DROID.observation
 
 
-def test_a_class_that_names_no_robot_is_taken_for_liberos_and_told(written):
+def test_a_class_without_a_robot_is_assumed_to_be_liberos(written):
     target = written(OPENPI)
     opened = open_python(target, {})
     compare(opened.interface, LIBERO)
@@ -162,7 +162,7 @@ def test_an_interface_of_its_own_names_the_keys(written):
     assert "observation/gripper_joints" in opened.inputs["keys"]
 
 
-def test_the_horizon_is_the_classs_or_not_known(written):
+def test_the_horizon_is_the_classs_or_unknown(written):
     target = written(OPENPI)
     assert open_python(target, {}).horizon is None
     assert open_python(target, {"horizon": 10}).horizon == 10
@@ -196,7 +196,7 @@ def test_the_horizon_is_the_classs_or_not_known(written):
         (("scale=1.0", "scale"), {}, "missing a required argument: 'scale'"),
     ],
 )
-def test_what_is_wrong_with_a_class_is_one_line(written, change, kwargs, why):
+def test_an_invalid_class_is_one_line(written, change, kwargs, why):
     target = written(OPENPI.replace(*change, 1))
     with pytest.raises(UsageError, match=why) as caught:
         open_python(target, kwargs)
@@ -212,7 +212,7 @@ def test_what_is_wrong_with_a_class_is_one_line(written, change, kwargs, why):
         ("json:Decoder", "unknown object for policy in json"),
     ],
 )
-def test_a_class_that_is_not_there_is_one_line(target, why):
+def test_a_missing_class_is_one_line(target, why):
     with pytest.raises(UsageError, match=why):
         open_python(target, {})
 

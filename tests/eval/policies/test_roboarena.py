@@ -131,7 +131,7 @@ def test_a_camera_that_the_suite_lacks_is_one_line():
         ({"n_external_cameras": 0, "needs_wrist_camera": False}, "name at least one"),
     ],
 )
-def test_metadata_that_do_not_fit_are_one_line(metadata, why):
+def test_mismatched_metadata_are_one_line(metadata, why):
     with roboarena(**metadata) as server, pytest.raises(UsageError, match=why) as caught:
         opened(server)
     assert "\n" not in str(caught.value)

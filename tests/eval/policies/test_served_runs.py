@@ -68,7 +68,7 @@ def at_second_query(wrong):
         (lambda: time.sleep(1.2), "error", "not answered a query within 1 s"),
     ],
 )
-def test_a_wrong_answer_in_mid_episode_costs_that_episode_alone(tmp_path, wrong, outcome, said):
+def test_a_wrong_answer_is_an_error_of_one_episode(tmp_path, wrong, outcome, said):
     with OpenpiServer(at_second_query(wrong)) as server:
         _, (first, second) = recorded(tmp_path, server)
     assert first.outcome == outcome
@@ -82,7 +82,7 @@ def cut(server):
     return GOOD
 
 
-def test_a_server_that_dies_in_mid_episode_costs_it_if_it_comes_back(tmp_path):
+def test_a_server_that_restarts_costs_one_episode(tmp_path):
     with OpenpiServer(at_second_query(lambda: cut(server))) as server:
         _, (first, second) = recorded(tmp_path, server)
     assert first.outcome is Outcome.ERROR
@@ -109,7 +109,7 @@ def test_a_server_that_dies_for_good_ends_the_run_in_one_line(tmp_path, capsys):
     assert last.startswith(f"error: the policy server at {server.url} has not answered within 0.5 s")
 
 
-def test_the_measured_clock_charges_the_way_to_the_server_and_back(tmp_path):
+def test_the_measured_clock_charges_the_round_trip(tmp_path):
     def slow(query):
         time.sleep(0.06)
         return {**GOOD, "server_timing": {"infer_ms": 1.0}}
@@ -137,7 +137,7 @@ def test_texts_of_our_server_are_graded_and_delivered_when_they_arrive(tmp_path)
 
 
 @pytest.mark.slow
-def test_our_own_server_gives_the_bits_and_texts_of_the_policy_in_process(tmp_path):
+def test_our_server_equals_the_policy_in_process_bit_for_bit(tmp_path):
     options = ServeConfig(policy="tiny", language_tasks=("narration",))
     policy, declaration = open_served(read_model_policy("tiny"), options)
     with contextlib.closing(policy), PolicyServerThread(policy, declaration) as server:

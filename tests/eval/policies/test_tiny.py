@@ -39,7 +39,7 @@ BUNDLED = pytest.mark.parametrize("folder", [FOLDER, bundled("tiny_droid")], ids
 
 
 @BUNDLED
-def test_the_files_are_those_of_the_manifest_and_no_more_than_may_be_shipped(folder):
+def test_the_bundled_files_match_their_manifest(folder):
     manifest = read_bundle_manifest(folder)
     there = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*") if file.is_file()}
     assert set(there) == set(manifest.files) | {"manifest.json", "results.json", CARD_FILE}
@@ -49,7 +49,7 @@ def test_the_files_are_those_of_the_manifest_and_no_more_than_may_be_shipped(fol
 
 
 @BUNDLED
-def test_the_card_is_what_the_files_say_on_one_screen(folder):
+def test_the_card_is_rendered_from_the_files(folder):
     card = (folder / CARD_FILE).read_text(encoding="utf-8")
     assert card == render(folder)
     assert len(card.splitlines()) <= 60
@@ -70,7 +70,7 @@ def test_every_dataset_of_every_training_is_known(folder):
     assert unknowns(folder) == []
 
 
-def test_it_was_trained_at_the_sizes_that_tiny_has():
+def test_the_bundled_policy_has_tinys_sizes():
     check_sizes(FOLDER, "tiny")
     tensors = open_safetensors(FOLDER / "model.safetensors").tensors
     assert {name: tensor.shape for name, tensor in tensors.items()} == params.shapes(TINY)
@@ -78,7 +78,7 @@ def test_it_was_trained_at_the_sizes_that_tiny_has():
 
 
 @pytest.mark.slow
-def test_the_preset_serves_what_lies_in_the_folder():
+def test_the_preset_serves_the_bundled_checkpoint():
     by_name, by_folder = read_policy("tiny"), read_policy(str(FOLDER))
     apart = {"name", "description", "weights", "tokenizer"}
     assert by_name.model_dump(exclude=apart) == by_folder.model_dump(exclude=apart)
@@ -91,7 +91,7 @@ def test_the_preset_serves_what_lies_in_the_folder():
 
 
 @pytest.mark.slow
-def test_the_adapter_in_the_box_adds_texts_and_changes_no_action(tmp_path):
+def test_the_bundled_adapter_adds_texts_and_changes_no_action(tmp_path):
     """In the words of its labels, of which no goal is reached yet in an initial state."""
     speaking = RunConfig(policy="tiny_textual_memory", language_tasks=("textual_memory",), mode="shared")
     np.testing.assert_array_equal(actions_of(speaking), actions_of(RunConfig(policy="tiny", **SILENT)))
@@ -100,14 +100,14 @@ def test_the_adapter_in_the_box_adds_texts_and_changes_no_action(tmp_path):
     assert scores["exact"].hits == scores["exact"].of > 0
 
 
-def test_it_refuses_texts_in_words_that_it_has_not_learnt():
+def test_untrained_texts_are_refused():
     memory = load(LanguageTaskConfig, "memory")
     check_learnt(read_policy("tiny"), [memory])
     with pytest.raises(UsageError, match="'tiny' has not learnt language task 'memory'"):
         check_learnt(read_policy("tiny"), [memory.model_copy(update={"prompt": "Sing: "})])
 
 
-def test_it_solves_a_task_from_an_initial_state_that_training_never_saw(tmp_path):
+def test_the_bundled_policy_solves_a_held_out_initial_state(tmp_path):
     """While it narrates and remembers, in physics, on the stand-ins: the first, or else the next."""
     for episode in EPISODES:
         assert all(episode.init_id not in each.init_ids.get(episode.suite, ()) for each in MANIFEST.data)

@@ -58,11 +58,11 @@ def test_options_without_effect_are_refused(asked, parts):
         {"policy": "pi05_libero", "language_tasks": ("memory",), "tokens_per_frame": 2},
     ],
 )
-def test_what_one_variant_heeds_is_enough_and_no_texts_are_none_to_heed(asked):
+def test_an_option_needs_an_effect_in_one_variant(asked):
     refuse_unused_options(asked, VariantsConfig(**asked).variants())
 
 
-def test_what_was_not_given_is_not_refused():
+def test_presets_may_have_options_without_effect():
     """A preset is written once, for many policies and modes."""
     preset = VariantsConfig(policy="noop", mode="actions", random_weights=True, language_tasks=("memory",))
     refuse_unused_options({}, preset.variants())
@@ -82,5 +82,5 @@ def test_what_was_not_given_is_not_refused():
         ),
     ],
 )
-def test_what_a_mode_does_not_heed(mode: Mode, idle):
+def test_options_without_effect_in_a_mode(mode: Mode, idle):
     assert unused_in(mode) == idle

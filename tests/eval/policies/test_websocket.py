@@ -169,7 +169,7 @@ def test_a_server_that_dies_in_mid_answer_costs_that_episode(sent):
             policy.reset(KEY)
 
 
-def test_an_answer_that_does_not_come_is_waited_for_so_long_and_no_longer():
+def test_a_missing_answer_times_out():
     asked = threading.Event()
     with OpenpiServer(lambda _: asked.wait(10)) as server, opened(server.url, timeout_s=0.2) as policy:
         with pytest.raises(PolicyServerError, match=r"not answered a query within 0\.2 s"):
@@ -178,7 +178,7 @@ def test_an_answer_that_does_not_come_is_waited_for_so_long_and_no_longer():
         policy.reset(KEY)
 
 
-def test_a_late_answer_is_not_taken_for_that_of_the_next_query():
+def test_a_late_answer_is_dropped():
     late = threading.Event()
 
     def answer(query):
@@ -216,7 +216,7 @@ def test_a_server_that_stops_reading_does_not_stop_the_run():
             client.infer({"observation/image": np.zeros(2**21)})
 
 
-def test_a_connection_that_is_closed_between_episodes_costs_none():
+def test_a_connection_closed_between_episodes_is_reopened():
     with OpenpiServer() as server, opened(server.url) as policy:
         query(policy)
         server.connections[0].close()
@@ -244,7 +244,7 @@ def test_a_server_that_comes_back_serves_the_next_episode():
     restart.join()
 
 
-def test_a_server_that_stays_away_ends_the_run():
+def test_a_server_that_does_not_come_back_ends_the_run():
     told = []
     with OpenpiServer() as server, opened(server.url, connect_timeout_s=0.4, notify=told.append) as policy:
         server.__exit__()
@@ -266,7 +266,7 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def test_an_address_that_refuses_is_one_line_after_a_limited_time():
+def test_a_refused_connection_is_one_line_after_the_timeout():
     told = []
     url = f"ws://127.0.0.1:{free_port()}"
     with pytest.raises(UsageError, match=rf"{url} has not answered within 0\.3 s: .*refused") as caught:
@@ -287,14 +287,14 @@ def test_a_server_that_is_still_loading_is_waited_for():
     assert len(told) == 1
 
 
-def test_an_address_that_stays_silent_is_one_line():
+def test_a_silent_address_is_one_line():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"ws://127.0.0.1:{listener.getsockname()[1]}"
         with pytest.raises(UsageError, match=r"has not answered within 0\.3 s: timed out"):
             open_websocket(url, {"connect_timeout_s": 0.3}, notify=lambda line: None)
 
 
-def test_a_server_that_waits_for_its_client_to_begin_is_none_of_this_protocol():
+def test_a_server_without_metadata_is_refused():
     with OpenpiServer(metadata=...) as server, pytest.raises(UsageError, match="sends no metadata"):
         open_websocket(server.url, {"connect_timeout_s": 0.3}, notify=lambda line: None)
 
@@ -310,14 +310,14 @@ def test_a_server_that_waits_for_its_client_to_begin_is_none_of_this_protocol():
         ({"horizon": "ten"}, "horizon is 'ten'"),
     ],
 )
-def test_a_server_that_cannot_be_understood_is_one_line(metadata, why):
+def test_invalid_metadata_are_one_line(metadata, why):
     with OpenpiServer(metadata=metadata) as server:
         with pytest.raises(UsageError, match=why) as caught:
             open_websocket(server.url, {}, notify=silent)
         assert "\n" not in str(caught.value)
 
 
-def test_metadata_that_name_the_robot_are_heeded():
+def test_metadata_may_name_the_robot():
     with OpenpiServer(metadata={"embodiment": "droid", "horizon": 15}) as server:
         policy = open_websocket(server.url, {}, notify=silent)
         assert policy.interface.observation.camera_names == ("exterior_image_1_left", "wrist_image_left")
@@ -326,7 +326,7 @@ def test_metadata_that_name_the_robot_are_heeded():
         assert policy.inputs["server_metadata"] == {"embodiment": "droid", "horizon": 15}
 
 
-def test_a_robot_that_nobody_names_is_taken_for_liberos_and_told():
+def test_an_unnamed_robot_is_assumed_to_be_liberos():
     with OpenpiServer(metadata={"reset_pose": np.zeros(2)}) as server:
         policy = open_websocket(server.url, {}, notify=silent)
         assert policy.interface.horizon is None
@@ -335,12 +335,12 @@ def test_a_robot_that_nobody_names_is_taken_for_liberos_and_told():
         assert policy.inputs["server_metadata"] == {"reset_pose": "[0. 0.]"}
 
 
-def test_the_person_names_the_robot_where_the_server_names_one_unknown():
+def test_the_user_names_the_robot_if_the_servers_is_unknown():
     with OpenpiServer(metadata={"embodiment": "franka"}) as server:
         assert open_websocket(server.url, LIBERO, notify=silent).remark is None
 
 
-def test_another_robot_than_the_servers_is_refused():
+def test_a_robot_that_contradicts_the_server_is_refused():
     why = "serves embodiment 'droid'; leave out embodiment=libero"
     with OpenpiServer(metadata={"embodiment": "droid"}) as server, pytest.raises(UsageError, match=why):
         open_websocket(server.url, LIBERO, notify=silent)
@@ -352,7 +352,7 @@ def test_the_key_in_the_environment_is_sent(monkeypatch):
         assert server.headers[0]["Authorization"] == "Api-Key secret"
 
 
-def test_a_server_that_refuses_the_key_is_not_asked_again():
+def test_a_refused_key_is_not_retried():
     def refuse(connection, request):
         return connection.respond(401, "no")
 
@@ -373,7 +373,7 @@ def test_a_server_that_refuses_the_key_is_not_asked_again():
         ("ws://host", {"api_key_env": "NO_SUCH_KEY"}, "the environment has no NO_SUCH_KEY"),
     ],
 )
-def test_bad_arguments_are_one_line_before_anything_is_tried(url, kwargs, why):
+def test_bad_arguments_are_refused_before_connecting(url, kwargs, why):
     with pytest.raises(UsageError, match=why) as caught:
         open_websocket(url, kwargs, notify=silent)
     assert "\n" not in str(caught.value)

@@ -39,12 +39,12 @@ def test_the_commit_is_of_the_projects_own_repository(repository, monkeypatch):
     ("inside", "name"),
     [("venv/lib/site-packages", "oxygen-eval"), ("", "somebodys-project"), ("vendored", "oxygen-eval")],
 )
-def test_somebody_elses_repository_is_not_where_the_code_comes_from(repository, monkeypatch, inside, name):
+def test_the_commit_of_another_repository_is_not_recorded(repository, monkeypatch, inside, name):
     monkeypatch.setattr(provenance, "_ROOT", project(repository / inside, name))
     assert provenance.git_state() == {"commit": None, "dirty": None}
 
 
-def test_the_command_is_the_one_that_was_given():
+def test_the_command_line_is_recorded():
     code = "from eval.records import provenance; print(provenance.command())"
     done = subprocess.run(
         [sys.executable, "-c", code, "--seed", "a b"], capture_output=True, text=True, check=True

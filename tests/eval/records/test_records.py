@@ -16,14 +16,14 @@ from tests.eval.factory import RunBuilder, episode, key
 
 
 @pytest.mark.parametrize("outcome", list(Outcome))
-def test_a_record_is_read_back_as_it_was_written(tmp_path, outcome):
+def test_records_round_trip(tmp_path, outcome):
     folder = RunFolder(tmp_path)
     folder.append(episode(key(), outcome))
     assert list(folder.episodes().values()) == [episode(key(), outcome)]
 
 
 @pytest.mark.parametrize("outcome", [Outcome.ERROR, Outcome.INVALID_ACTION])
-def test_what_was_raised_has_its_traceback_and_nothing_else_has_one(outcome):
+def test_exactly_errors_and_invalid_actions_have_a_traceback(outcome):
     with pytest.raises(ValueError, match="exactly an error and an invalid action have one"):
         dataclasses.replace(episode(key(), outcome), traceback=None)
     with pytest.raises(ValueError, match="exactly an error and an invalid action have one"):
@@ -40,7 +40,7 @@ def test_the_last_record_of_an_episode_counts(tmp_path):
 
 
 @given(cut=st.integers(min_value=1, max_value=400))
-def test_a_kill_in_the_middle_of_a_line_costs_that_line_only(tmp_path_factory, cut):
+def test_a_partial_last_line_is_skipped(tmp_path_factory, cut):
     folder = RunFolder(tmp_path_factory.mktemp("run"))
     folder.append(episode(key(0)))
     whole = folder.episodes_path.read_bytes()
@@ -80,7 +80,7 @@ def test_a_killed_attempt_ended_with_its_last_record(tmp_path):
     assert dt.datetime.fromisoformat(killed["finished"]) == written
 
 
-def test_pauses_do_not_count_and_parallel_attempts_count_once(tmp_path):
+def test_seconds_played_exclude_pauses_and_overlaps(tmp_path):
     interrupted, along, later = (
         {"attempts": at(*minutes)} for minutes in ((0, 4, 30, 35), (0, 5, 30, 34), (50, 51))
     )

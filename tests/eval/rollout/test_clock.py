@@ -34,13 +34,13 @@ def test_paused_charges_nothing():
 
 
 @pytest.mark.parametrize(("name", "expected"), [("fixed:130", (130, 130)), ("fixed:80,500.5", (80, 500.5))])
-def test_fixed_charges_what_it_says_and_texts_come_at_its_end(name, expected):
+def test_fixed_delivers_texts_when_the_policy_is_free(name, expected):
     latency = clock(name).latency(call(reply=reply(finished=(text(0), text(1)))))
     assert (latency.actions_ms, latency.busy_ms) == expected
     assert list(latency.texts_ms) == [expected[1]] * 2
 
 
-def test_measured_charges_this_machine_and_nothing_of_what_the_caller_did():
+def test_measured_charges_policy_time_alone():
     known = clock("measured").latency(call())
     assert known.actions_ms == known.busy_ms == 40
     said = reply(timings_ms={"decode": 25.0, "advance": 9e9}, finished=(text(0, after_ms=55.0),))
@@ -86,7 +86,7 @@ def test_a_profile_cannot_price_a_policy_that_reports_nothing(policy, tmp_path):
         ("profile:jetson", "jetson-thor"),
     ],
 )
-def test_what_is_no_clock_is_refused_in_one_line(name, problem):
+def test_an_invalid_clock_is_refused_in_one_line(name, problem):
     with pytest.raises(UsageError, match=problem) as refused:
         clock(name)
     assert "\n" not in str(refused.value)
@@ -147,7 +147,7 @@ def test_a_replay_needs_the_mode_the_episodes_and_a_clock(policy, tmp_path):
             run_on(tmp_path, f"replay:{clock_of.path}", **changes)
 
 
-def test_a_replay_that_goes_otherwise_is_an_error_of_the_episode(policy, tmp_path):
+def test_a_diverging_replay_is_an_error_of_the_episode(policy, tmp_path):
     measured = run_on(tmp_path, "measured")
     replayed = find_clock(CONFIG.model_copy(update={"clock": f"replay:{measured.path}"}), [])
     key = next(iter(measured.episodes()))
@@ -158,7 +158,7 @@ def test_a_replay_that_goes_otherwise_is_an_error_of_the_episode(policy, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["fixed:120,400", "replay"])
-def test_a_run_that_was_interrupted_and_resumed_equals_one_that_was_not(policy, tmp_path, name):
+def test_a_resumed_run_equals_an_uninterrupted_one(policy, tmp_path, name):
     if name == "replay":
         name = f"replay:{run_on(tmp_path / 'measured', 'measured').path}"
     whole = run_on(tmp_path / "whole", name)

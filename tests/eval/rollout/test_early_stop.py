@@ -64,7 +64,7 @@ def test_five_errors_in_a_row_stop_the_run_in_one_line_below_the_first_traceback
     assert run.read_manifest()["status"] == "interrupted"
 
 
-def test_a_run_that_was_given_up_is_resumed_where_it_stopped(tmp_path, fails_in, policy):
+def test_a_run_stopped_by_errors_resumes_where_it_stopped(tmp_path, fails_in, policy):
     fails_in.update(range(8))
     with pytest.raises(UsageError, match="2 episodes in a row were errors"):
         evaluate(new_run(tmp_path, CONFIG), max_errors=2)
@@ -76,7 +76,7 @@ def test_a_run_that_was_given_up_is_resumed_where_it_stopped(tmp_path, fails_in,
     assert len(policy.episodes) == 10
 
 
-def test_a_policy_that_is_lost_ends_the_run_to_be_resumed(tmp_path, policy, capsys):
+def test_a_lost_policy_interrupts_the_run_which_resumes(tmp_path, policy, capsys):
     policy.fails_at, policy.fails_with = 0, PolicyLostError("no answer from ws://robot:8000 for 60 s")
     assert call("--output-dir", str(tmp_path)) == INPUT_ERROR
     captured = capsys.readouterr()

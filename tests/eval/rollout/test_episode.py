@@ -68,7 +68,7 @@ def test_an_episode_ends_as_a_failure_once_the_task_cannot_be_solved(tmp_path, p
     assert restricted_s(result, {result.key.suite: 14.0}) == 14.0
 
 
-def test_where_memory_ran_out_nothing_is_left_if_the_episode_is_played_elsewhere(tmp_path, plan):
+def test_running_out_of_memory_leaves_no_files_if_the_episode_is_retried(tmp_path, plan):
     result, _ = run(tmp_path, plan, FakeWorld(), Starving())
     assert result.outcome is Outcome.ERROR
     with pytest.raises(MemoryError):
@@ -113,7 +113,7 @@ class Elsewhere(FakeWorld):
 
 
 @pytest.mark.parametrize("world", [FakeWorld, Elsewhere])
-def test_the_query_log_tells_the_truth_as_it_was(tmp_path, plan, world):
+def test_the_query_log_round_trips_the_truth(tmp_path, plan, world):
     run(tmp_path, plan, world(success_at=12), FakePolicy())
     told = [query.truth for query in read_queries(RunFolder(tmp_path), KEY)]
     assert told == [world(steps=step).truth() for step in (0, 5, 10)]
@@ -126,7 +126,7 @@ def test_the_query_log_tells_the_truth_as_it_was(tmp_path, plan, world):
         (FakeWorld(), FakePolicy(fails_at=1), "FloatingPointError: the fake policy fails"),
     ],
 )
-def test_what_goes_wrong_is_recorded_as_an_error_with_its_traceback(tmp_path, plan, world, policy, complaint):
+def test_exceptions_are_recorded_as_errors_with_traceback(tmp_path, plan, world, policy, complaint):
     result, worlds = run(tmp_path, plan, world, policy)
     assert_raised(result, Outcome.ERROR, complaint)
     assert worlds.discarded == 1
@@ -151,9 +151,7 @@ class Diverging(FakeWorld):
         (Diverging(), np.zeros((10, 7)), "PhysicsError: an acceleration is not finite", 5),
     ],
 )
-def test_actions_that_cannot_be_executed_are_the_policys_own_failure(
-    tmp_path, plan, world, actions, complaint, steps
-):
+def test_invalid_actions_are_failures_of_the_policy(tmp_path, plan, world, actions, complaint, steps):
     result, worlds = run(tmp_path, plan, world, FakePolicy(actions=actions))
     assert_raised(result, Outcome.INVALID_ACTION, complaint)
     assert result.steps == steps
@@ -169,7 +167,7 @@ def assert_raised(result, outcome, complaint):
     assert complaint.split(":")[0] in result.traceback
 
 
-def test_a_policy_that_is_lost_ends_the_run_and_leaves_nothing_of_the_episode(tmp_path, plan):
+def test_a_lost_policy_leaves_no_files_of_the_episode(tmp_path, plan):
     policy = FakePolicy(fails_at=1, fails_with=PolicyLostError("the server stays away"))
     with pytest.raises(PolicyLostError):
         run(tmp_path, plan, FakeWorld(), policy)
@@ -183,7 +181,7 @@ def test_videos_of_failures_only(tmp_path, plan):
     assert [path.name for path in tmp_path.rglob("*.mp4")] == ["task00_ep003_timeout.mp4"]
 
 
-def test_the_video_of_an_error_goes_when_a_retry_solves_the_episode(tmp_path, plan):
+def test_a_successful_retry_removes_the_errors_video(tmp_path, plan):
     failed, _ = run(tmp_path, plan, FakeWorld(), FakePolicy(fails_at=1), video="failures")
     assert [path.name for path in tmp_path.rglob("*.mp4")] == ["task00_ep003_error.mp4"]
     assert failed.video is not None

@@ -38,7 +38,7 @@ def test_a_run_leaves_manifest_episodes_queries_and_results(tmp_path, policy, ca
         assert part in printed
 
 
-def test_other_words_are_another_protocol(tmp_path, policy):
+def test_wordings_are_part_of_the_protocol(tmp_path, policy):
     """Runs in other words are never compared with published ones, or with each other's."""
     manifests = []
     for chosen in ("benchmark", "training", "held_out"):
@@ -52,7 +52,7 @@ def test_other_words_are_another_protocol(tmp_path, policy):
     assert manifests[2]["protocol"]["libero_goal"]["wordings"]["name"] == "held_out"
 
 
-def test_sampled_initial_states_are_another_protocol(tmp_path, policy):
+def test_sampled_initial_states_are_part_of_the_protocol(tmp_path, policy):
     """Any number of them may be sampled; what is measured on them never ranks with what is published."""
     manifests = []
     for init_ids in ((1,), (FIRST_SAMPLED,), (FIRST_SAMPLED + 7, FIRST_SAMPLED + 8)):

@@ -74,7 +74,7 @@ def test_the_text_delivered_last_is_in_the_next_prompt():
     assert (first.fed, second.fed["memory"].step, second.fed["memory"].observed_step) == ({}, 0, 0)
 
 
-def test_time_stamps_decide_what_is_in_the_prompt():
+def test_delivery_and_lookback_decide_which_text_is_in_the_prompt():
     late = queries_of(clock=FixedClock(100, 500))  # a query every ten steps, its text delivered with the next
     assert memories(late) == ["none", "lifted it 0 times"]
     assert (late[1].step, late[1].fed["memory"].step, late[1].fed["memory"].observed_step) == (10, 10, 0)
@@ -96,7 +96,7 @@ def test_other_sources_replace_the_policys_texts():
     assert memories(queries_of(source="frozen:lifted: it")) == ["lifted it"] * 4
 
 
-def test_a_delayed_truth_is_of_the_request_and_comes_with_the_policys_own_text():
+def test_a_delayed_truth_is_of_the_request_and_delivered_with_the_text():
     true = [query.prompt for query in queries_of(source="truth")]
     delayed = [query.prompt for query in queries_of("?", source="truth-delayed")]
     assert delayed == [f"{GOAL}\nMemory: none", *true[:-1]]
@@ -119,7 +119,7 @@ def test_a_combined_answer_fills_both_fields_or_none():
         ("\ud800\x00 lifted", "lifted", 0),
     ],
 )
-def test_whatever_it_writes_the_prompt_is_unambiguous_and_recorded(tmp_path, text, shown, cut):
+def test_any_text_gives_an_unambiguous_recorded_prompt(tmp_path, text, shown, cut):
     queries = queries_of(text)
     assert memories(queries)[1] == shown
     folder = RunFolder(tmp_path)
@@ -132,7 +132,7 @@ def test_whatever_it_writes_the_prompt_is_unambiguous_and_recorded(tmp_path, tex
     assert (again.fed["memory"].cut if cut is not None else None) == cut
 
 
-def test_a_world_without_that_truth_is_named():
+def test_a_missing_truth_is_named():
     with pytest.raises(UsageError, match="no truth of 'plan'"):
         queries_of(source="truth", feedback={"plan": MEMORY["memory"]})
 
@@ -145,7 +145,7 @@ def test_a_world_without_that_truth_is_named():
         ({"feedback": "frozen:once"}, PLAN, ["'once'", "Memory: TEXT", "Subtask: TEXT"]),
     ],
 )
-def test_a_source_that_cannot_be_is_one_clear_line(options, feedback, words):
+def test_an_impossible_source_of_feedback_is_refused(options, feedback, words):
     with pytest.raises(UsageError) as refused:
         check_feedback([RunConfig(**options)], feedback, policy="mine")
     assert all(word in str(refused.value) for word in words), refused.value

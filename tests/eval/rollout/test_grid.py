@@ -12,7 +12,7 @@ def cells(*grids, **shared):
     return cells_of(check(SweepConfig, {**shared, "grids": list(grids)}, source="the test"))
 
 
-def test_cells_that_are_equal_by_construction_are_one():
+def test_cells_equal_by_construction_are_merged():
     found = cells(
         {
             "mode": ["actions", "isolated", "unified"],
@@ -49,7 +49,7 @@ def test_cells_that_are_equal_by_construction_are_one():
         ({"text_every": list(range(1, 1002))}, ["more than 1000 cells"]),
     ],
 )
-def test_a_grid_that_makes_no_sense_is_refused_in_one_line(grid, parts):
+def test_an_invalid_grid_is_refused_in_one_line(grid, parts):
     with pytest.raises(UsageError) as refused:
         cells(grid)
     for part in parts:
@@ -57,7 +57,7 @@ def test_a_grid_that_makes_no_sense_is_refused_in_one_line(grid, parts):
 
 
 @pytest.mark.parametrize("name", names(SweepConfig))
-def test_every_preset_has_cells_which_can_be_told_apart(name):
+def test_cells_of_every_preset_differ(name):
     found = cells_of(load(SweepConfig, name))
     assert len({cell.model_dump_json() for cell in found}) == len(found) > 1
     assert any(cell.mode == "actions" for cell in found)

@@ -79,7 +79,7 @@ def check_whole(tmp_path: Path) -> None:
     assert folder.read_manifest()["status"] == "complete"
 
 
-def test_a_driver_that_is_killed_takes_its_workers_along_and_resume_completes_the_run(tmp_path):
+def test_killing_the_driver_ends_its_workers_and_resume_completes_the_run(tmp_path):
     rng = random.Random(7)
     for kill in range(KILLS):
         run = start(tmp_path, *(["--resume"] if kill else []))
@@ -93,7 +93,7 @@ def test_a_driver_that_is_killed_takes_its_workers_along_and_resume_completes_th
     check_whole(tmp_path)
 
 
-def test_workers_that_are_killed_are_replaced(tmp_path):
+def test_killed_workers_are_replaced(tmp_path):
     rng = random.Random(7)
     run = start(tmp_path)
     begun(tmp_path, run)
@@ -109,7 +109,7 @@ def test_workers_that_are_killed_are_replaced(tmp_path):
     check_whole(tmp_path)
 
 
-def test_a_sweep_that_is_killed_and_resumed_equals_one_that_was_not(tmp_path):
+def test_a_sweep_killed_and_resumed_equals_an_uninterrupted_one(tmp_path):
     rng = random.Random(7)
     suite = suite_file(tmp_path, "fake", UnhurriedSuite)
     command = [

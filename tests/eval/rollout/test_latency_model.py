@@ -89,7 +89,7 @@ def test_a_text_waits_for_the_jobs_before_its_own(mode, work, job, steps, expect
     assert model.text_ms(work, job=job, steps=steps) == expected_ms
 
 
-def test_guided_actions_take_another_denoising_and_nothing_else_does():
+def test_guided_denoising_changes_only_the_action_latency():
     guided = LatencyModel(_profile(guided_denoise=_time(50.0)), "isolated", guided=True)
     plain = LatencyModel(_profile(guided_denoise=_time(50.0)), "isolated")
     assert guided.action_ms == plain.action_ms + 30
@@ -101,7 +101,7 @@ def test_guided_actions_take_another_denoising_and_nothing_else_does():
 @pytest.mark.parametrize(
     ("batch", "ms"), [(1, 6.0), (2, 6.0), (3, 6.5), (4, 7.0), (5, 8.5), (10, 16.0), (12, 19.0)]
 )
-def test_decode_steps_are_linear_between_the_sizes_and_beyond_the_largest(batch, ms):
+def test_decode_latency_is_piecewise_linear_in_the_batch_size(batch, ms):
     assert LatencyModel(_profile(), "unified").decode_ms(batch) == pytest.approx(ms)
 
 
@@ -116,7 +116,7 @@ def test_jitter_is_a_function_of_the_episode_and_the_query():
     assert len(factors) == 400
 
 
-def test_jitter_is_log_normal_of_median_one():
+def test_jitter_is_log_normal_with_median_one():
     logs = [
         math.log(jitter(_profile(jitter=0.2), _key(init_id), query))
         for init_id in range(40)

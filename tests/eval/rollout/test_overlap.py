@@ -58,7 +58,7 @@ def played(overlap, latency="100", **limits):
     return world, policy, queries
 
 
-def test_a_blended_chunk_takes_over_in_equal_steps_and_its_gripper_at_once():
+def test_blending_averages_with_falling_weights_except_grippers():
     """| - - a0 a1 a2 | a3 a4, then b2 b3 b4, of which b2 to b6 meet a5 to a9."""
     skipped, _, _ = played("skip")
     world, _, queries = played("blend")
@@ -73,7 +73,7 @@ def test_a_blended_chunk_takes_over_in_equal_steps_and_its_gripper_at_once():
 
 
 @given(st.data())
-def test_a_blended_chunk_lies_between_both_and_ends_as_the_new_one(data):
+def test_a_blended_chunk_lies_between_both_chunks(data):
     left, horizon = data.draw(st.integers(0, 12)), data.draw(st.integers(1, 12))
     late = data.draw(st.integers(0, left))
     old, new = np.zeros((left, 2)), np.ones((horizon, 2))
@@ -86,7 +86,7 @@ def test_a_blended_chunk_lies_between_both_and_ends_as_the_new_one(data):
     assert (np.diff(mixed) >= 0).all()
 
 
-def test_all_channels_but_grippers_are_averaged_and_no_rotation_that_would_be_none_any_more():
+def test_blending_refuses_rotations_whose_mean_is_not_a_rotation():
     action = LIBERO_INTERFACE.action
     assert averaged_channels(action).tolist() == [True] * 6 + [False]
     turned = [dataclasses.replace(part, motion=Motion.ABSOLUTE) for part in action.channels]
@@ -98,7 +98,7 @@ def test_all_channels_but_grippers_are_averaged_and_no_rotation_that_would_be_no
             averaged_channels(wrong)
 
 
-def test_a_policy_is_told_what_goes_on_until_its_actions_come():
+def test_rtc_passes_the_action_prefix_to_the_policy():
     """| - - a0 a1 a2 a3 a4 a5 | a6 a7 b2 …: eight steps between queries."""
     _, policy, queries = played("rtc", "100,400", max_steps=20)
     assert policy.told == [None, ActionPrefix(first=6, delay=2), ActionPrefix(first=8, delay=2)]
@@ -106,7 +106,7 @@ def test_a_policy_is_told_what_goes_on_until_its_actions_come():
     assert played("skip", "100,400")[1].told == [None, None]
 
 
-def test_no_more_goes_on_than_is_left_and_where_nothing_is_nothing_is_told():
+def test_an_action_prefix_is_limited_by_the_rest_of_the_chunk():
     assert played("rtc", "400,400", max_steps=30)[1].told[1] == ActionPrefix(first=0, delay=8)
     _, policy, _ = played("rtc", "400,850", max_steps=60)
     assert policy.told[1] == ActionPrefix(first=9, delay=1)
@@ -114,7 +114,7 @@ def test_no_more_goes_on_than_is_left_and_where_nothing_is_nothing_is_told():
     assert set(policy.told) == {None}
 
 
-def test_a_latency_that_is_only_measured_is_expected_to_be_the_longest_of_the_last_ten():
+def test_on_a_measured_clock_the_expected_delay_is_the_longest_of_ten():
     estimator, rest = DelayEstimator(find_clock(RunConfig(clock="measured"), []), KEY, control_hz=20), 9
     left = ActionSpan(chunk=0, first=1, steps=rest)
     delays = []
@@ -131,7 +131,7 @@ def run_on(tmp_path, clock, overlap, **changes):
     return run.folder
 
 
-def test_without_delay_all_rules_are_the_same_bit_for_bit(policy, tmp_path):
+def test_without_delay_all_overlap_rules_are_equal_bit_for_bit(policy, tmp_path):
     policy.actions = np.random.default_rng(0).normal(size=(10, 7))
     skip, blend, rtc = (run_on(tmp_path, "fixed:0", rule) for rule in ("skip", "blend", "rtc"))
     assert records(skip) == records(blend) == records(rtc)
@@ -139,7 +139,7 @@ def test_without_delay_all_rules_are_the_same_bit_for_bit(policy, tmp_path):
     assert "overlap" not in str(skip.read_manifest()["protocol"]), "as before there was a choice"
 
 
-def test_a_replay_tells_the_policy_what_it_was_told(policy, tmp_path):
+def test_a_replay_repeats_the_action_prefixes(policy, tmp_path):
     recorded = run_on(tmp_path, "measured", "rtc")
     again = run_on(tmp_path, f"replay:{recorded.path}", "rtc")
     assert any("action_prefix" in record for record in records(recorded))
@@ -149,7 +149,7 @@ def test_a_replay_tells_the_policy_what_it_was_told(policy, tmp_path):
         run_on(tmp_path, f"replay:{recorded.path}", "blend")
 
 
-def test_a_profile_charges_guided_queries_their_own_denoising_and_is_else_the_same():
+def test_a_profile_charges_guided_queries_their_own_denoising():
     def clock(overlap):
         return find_clock(RunConfig(clock="profile:jetson-thor", overlap=overlap), [KEY])
 

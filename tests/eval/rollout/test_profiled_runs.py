@@ -51,9 +51,7 @@ def whole(play):
 
 
 @pytest.mark.slow
-def test_a_run_that_was_interrupted_under_a_profile_equals_one_that_was_not(
-    play, whole, monkeypatch, tmp_path
-):
+def test_a_resumed_run_under_a_profile_equals_an_uninterrupted_one(play, whole, monkeypatch, tmp_path):
     uninterrupted, ended = episode.rollout, iter([False, False, True])
 
     def rollout(*arguments, **named):
@@ -70,7 +68,7 @@ def test_a_run_that_was_interrupted_under_a_profile_equals_one_that_was_not(
 
 
 @pytest.mark.slow
-def test_guided_chunks_are_the_same_bits_in_any_company(play):
+def test_guided_chunks_are_equal_bit_for_bit_in_any_batch(play):
     """In one batch with worlds that have nothing under way, and with those that have."""
     how = {"overlap": "rtc", "batch_size": 2}
     (alone,) = play("unified", **how)
@@ -81,7 +79,7 @@ def test_guided_chunks_are_the_same_bits_in_any_company(play):
 
 
 @pytest.mark.parametrize("where", ["fake", pytest.param("libero_object", marks=pytest.mark.slow)])
-def test_schedules_of_one_a_and_b_play_one_episode_to_the_last_bit(where, play, suite, tmp_path):
+def test_schedules_with_equal_a_and_b_give_equal_episodes_bit_for_bit(where, play, suite, tmp_path):
     """In any mode, on any clock, whether b is the price of a query or the steps between two."""
     device = tmp_path / "device.yaml"
     stage = {"kind": "computed", "source": "made up"}

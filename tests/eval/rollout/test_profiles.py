@@ -39,7 +39,7 @@ def _needed():
 
 
 @pytest.mark.parametrize("name", names(ProfileConfig))
-def test_every_shipped_profile_prices_every_mode_it_claims(name):
+def test_every_profile_prices_every_mode_it_supports(name):
     profile = load(ProfileConfig, name)
     claimed = [mode for mode in get_args(Mode) if mode != "parallel" or profile.parallel is not None]
     assert len(claimed) >= 4
@@ -66,7 +66,7 @@ def _stacked(k, batch):
     return 100 * load(ProfileConfig, "rtx4090").stack[batch].ms / _frame_ms("rtx4090", k, batch)
 
 
-def test_the_rtx_4090_is_the_solution_of_what_is_published():
+def test_the_rtx_4090_profile_reproduces_the_published_figures():
     profile = load(ProfileConfig, "rtx4090")
     assert profile.prefill.ms == 47.66
     assert _isolated_ms("rtx4090", 30) == pytest.approx(10e3 / 19.1, abs=0.1)
@@ -78,7 +78,7 @@ def test_the_rtx_4090_is_the_solution_of_what_is_published():
     assert _stacked(5, 6) == pytest.approx(9.64, abs=0.05)
 
 
-def test_the_jetson_thor_is_the_solution_of_the_two_published_bounds():
+def test_the_jetson_thor_profile_reproduces_the_published_bounds():
     profile = load(ProfileConfig, "jetson-thor")
     assert 30e3 / _frame_ms("jetson-thor", 1, 30) == pytest.approx(100, rel=1e-3)
     assert _isolated_ms("jetson-thor", 30) / _frame_ms("jetson-thor", 1, 30) == pytest.approx(3.3, rel=1e-3)
@@ -141,7 +141,7 @@ def _priced(name):
 
 
 @pytest.mark.parametrize("name", _PEAKS)
-def test_profiles_of_floors_are_the_floors_times_what_is_reached(name):
+def test_roofline_profiles_are_the_floors_times_one_factor(name):
     profile, needed, peaks = load(ProfileConfig, name), _needed(), _PEAKS[name]
     times = {
         "prefill": profile.prefill,
@@ -160,11 +160,11 @@ def _small_rows():
     return [row for row in RowFile(_ROWS).rows if row.cameras == 2]
 
 
-def test_two_cores_are_as_the_rows_of_the_benchmark_have_it():
+def test_the_two_core_profile_equals_the_rows_of_the_benchmark():
     assert load(ProfileConfig, "two-core") == ProfileConfig.model_validate(profile("two-core", _small_rows()))
 
 
-def test_two_cores_price_the_frames_that_were_measured():
+def test_the_two_core_profile_predicts_measured_frames():
     """The profile knows single stages; a frame of the whole engine comes out within a tenth."""
     two_core, rows = load(ProfileConfig, "two-core"), _small_rows()
     alive = {1: 30, 2: 15, 5: 6, 10: 3}

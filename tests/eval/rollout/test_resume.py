@@ -18,7 +18,7 @@ from tests.eval.conftest import CONFIG, evaluate
 from tests.eval.doubles import FakeAssets, without_physics
 
 
-def test_ctrl_c_leaves_a_run_that_resume_completes(tmp_path, policy, capsys):
+def test_resume_completes_a_run_after_ctrl_c(tmp_path, policy, capsys):
     policy.interrupted_at = 5
     run = new_run(tmp_path, CONFIG)
     with pytest.raises(KeyboardInterrupt):
@@ -65,7 +65,7 @@ def test_resume_refuses_a_run_under_another_protocol(tmp_path, policy, monkeypat
         evaluate(*find_unfinished(tmp_path, {}))
 
 
-def test_resume_refuses_other_weights_than_the_run_began_with(tmp_path, policy, monkeypatch):
+def test_resume_refuses_other_weights(tmp_path, policy, monkeypatch):
     monkeypatch.setattr(manifest, "weights_sha256", lambda cast: "a" * 64)
     policy.interrupted_at = 3
     run = new_run(tmp_path, CONFIG)
@@ -136,7 +136,7 @@ def no_space(*_) -> None:
         ("episodes.jsonl", b"\xff\n"),
     ],
 )
-def test_resume_passes_over_what_it_cannot_read_and_names_it(tmp_path, policy, capsys, file, content):
+def test_resume_skips_unreadable_runs_and_names_them(tmp_path, policy, capsys, file, content):
     wanted = new_run(tmp_path, CONFIG)
     policy.interrupted_at = 3
     with pytest.raises(KeyboardInterrupt):
@@ -164,7 +164,7 @@ def left_by_a_kill(output_dir, name, *, age_s=120.0, manifest=None):
     return draft
 
 
-def test_a_start_removes_what_killed_starts_have_left(tmp_path, policy):
+def test_the_next_start_cleans_up_after_a_kill(tmp_path, policy):
     config, started = CONFIG.model_dump(mode="json"), "2026-01-01T00:00:00+00:00"
     seen = {"config": config, "status": "running", "started": started}
     gone = [

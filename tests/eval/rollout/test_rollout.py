@@ -55,13 +55,13 @@ class NotingWorld(FakeWorld):
         return super().advance(actions)
 
 
-def test_a_query_is_observed_and_acted_on_once_and_completed_after_the_physics():
+def test_a_query_observes_and_acts_once_and_completes_after_physics():
     world = NotingWorld(success_at=8)
     list(rollout(world, NotingPolicy(world), KEY, libero_object()))
     assert world.asked == ["reset", *["observe", "act", "advance 5", "complete"] * 2]
 
 
-def test_a_query_has_all_actions_and_the_world_runs_as_many_as_are_due():
+def test_a_query_records_the_chunk_and_executes_replan_steps_of_it():
     actions = np.linspace(0, 0.9, 70).reshape(10, 7)
     world = FakeWorld()
     limits = libero_object(max_steps=7, replan_steps=5, settle_steps=0)
@@ -72,9 +72,7 @@ def test_a_query_has_all_actions_and_the_world_runs_as_many_as_are_due():
 
 
 @given(max_steps=st.integers(1, 40), replan_steps=st.integers(1, 10), success_at=st.integers(1, 60))
-def test_an_episode_ends_at_success_or_at_the_limit_and_never_runs_past_either(
-    max_steps, replan_steps, success_at
-):
+def test_an_episode_ends_at_success_or_at_the_limit(max_steps, replan_steps, success_at):
     world, policy = FakeWorld(success_at=success_at), FakePolicy()
     limits = libero_object(max_steps=max_steps, replan_steps=replan_steps)
     queries = list(rollout(world, policy, KEY, limits))
@@ -96,7 +94,7 @@ def test_an_episode_ends_at_success_or_at_the_limit_and_never_runs_past_either(
         np.zeros((0, 7)),
     ],
 )
-def test_actions_that_are_not_finite_or_have_a_wrong_shape_never_reach_the_simulator(actions):
+def test_invalid_actions_never_reach_the_simulator(actions):
     world = FakeWorld()
     with pytest.raises(ActionError):
         list(rollout(world, FakePolicy(actions=actions), KEY, libero_object()))
@@ -118,7 +116,7 @@ def timed(latency: str, *, waiting: str = "continue", world: FakeWorld | None = 
     )
 
 
-def test_an_episode_that_is_solved_while_the_policy_computes_ends_there():
+def test_an_episode_solved_while_the_policy_computes_ends_there():
     queries = timed("100,400", world=FakeWorld(success_at=9))
     assert [query.steps for query in queries] == [8, 1]
     assert queries[-1].success
@@ -148,7 +146,7 @@ def test_a_video_may_show_every_control_step_on_any_clock(clock):
 
 
 @given(act=st.integers(0, 9), busy=st.integers(0, 9), success_at=st.integers(1, 30), hold=st.booleans())
-def test_what_the_records_count_is_what_was_executed(act, busy, success_at, hold):
+def test_records_count_the_executed_steps(act, busy, success_at, hold):
     world = FakeWorld(success_at=success_at)
     latency = f"{50 * act},{50 * (act + busy)}"
     queries = timed(latency, world=world, waiting="hold" if hold else "continue")
@@ -170,7 +168,7 @@ def held_at_its_state(interface: Interface) -> Interface:
     return dataclasses.replace(interface, action=action)
 
 
-def test_a_robot_is_held_where_it_is_and_not_where_the_last_query_has_seen_it():
+def test_a_hold_action_uses_the_state_where_holding_began():
     class Obeying(FakeWorld):
         """Is where it was told to be."""
 
@@ -190,7 +188,7 @@ def test_a_robot_is_held_where_it_is_and_not_where_the_last_query_has_seen_it():
 
 
 @pytest.mark.parametrize(("clock", "waiting"), [("paused", "continue"), ("fixed:120,300", "hold")])
-def test_queries_have_what_was_executed_and_the_path_that_it_led_along(clock, waiting):
+def test_queries_record_executed_actions_and_the_end_effectors_path(clock, waiting):
     world, suite = FakeWorld(success_at=13), libero_object(settle_steps=2)
     policy = FakePolicy(actions=np.linspace(-0.1, 0.1, 70).reshape(10, 7))
     how = {"clock": find_clock(RunConfig(clock=clock), [KEY]), "while_waiting": waiting}

@@ -92,7 +92,7 @@ TIMELINES = {
 
 
 @pytest.mark.parametrize("name", TIMELINES)
-def test_a_timeline_is_the_one_worked_out_by_hand(name):
+def test_timelines_equal_those_worked_out_by_hand(name):
     case, expected = TIMELINES[name]
     assert played(**case)[0] == expected
 
@@ -118,7 +118,7 @@ CASES = {
 
 
 @given(**CASES)
-def test_every_control_step_has_exactly_one_source_that_exists_by_then(**case):
+def test_every_control_step_executes_one_available_action_or_holds(**case):
     line, queries = played(**case)
     words = line.split()
     assert len(words) - words.count("|") == case["limit"]
@@ -130,7 +130,7 @@ def test_every_control_step_has_exactly_one_source_that_exists_by_then(**case):
 
 
 @given(**CASES)
-def test_no_action_is_executed_twice_or_out_of_order_and_none_but_those_overtaken_is_left_out(**case):
+def test_actions_are_executed_in_order_and_only_overtaken_ones_skipped(**case):
     line, queries = played(**case)
     indices = {}
     for word in line.split():
@@ -155,7 +155,7 @@ def test_more_latency_never_makes_an_action_available_earlier(more, **case):
 
 
 @given(**CASES)
-def test_queries_are_due_when_the_rule_says(**case):
+def test_queries_are_due_after_replan_steps_and_when_the_policy_is_free(**case):
     _, queries = played(**case)
     for (issued, actions, free, *_), (following, *_) in itertools.pairwise(queries):
         since = actions if case["waiting"] == "hold" else issued

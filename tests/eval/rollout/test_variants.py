@@ -85,9 +85,7 @@ def manifests(runs) -> list[dict]:
     return [run.folder.read_manifest() for run in runs]
 
 
-def test_every_episode_is_played_in_all_variants_before_the_next_and_no_variant_is_always_first(
-    tmp_path, stage
-):
+def test_variants_take_turns_in_every_episode(tmp_path, stage):
     assert exit_code(evaluate(*begin(tmp_path))) == 0
     pairs = [stage.turns[n : n + 2] for n in range(0, len(stage.turns), 2)]
     assert len(pairs) == 4
@@ -97,7 +95,7 @@ def test_every_episode_is_played_in_all_variants_before_the_next_and_no_variant_
     assert firsts.count("isolated") == firsts.count("unified") == 2
 
 
-def test_two_evaluations_that_begin_at_once_both_run_and_leave_nothing_empty(tmp_path, stage):
+def test_two_evaluations_may_begin_in_the_same_second(tmp_path, stage):
     """The second one plans in the same second as the first, and begins while the first is at work."""
     first, second = begin(tmp_path), begin(tmp_path)
     second = [
@@ -122,7 +120,7 @@ def recorded(asked: VariantsConfig) -> list[RunConfig]:
     return [variant.model_copy(update=learnt) for variant in asked.variants()]
 
 
-def test_resume_completes_all_variants_wherever_they_stopped(tmp_path, stage, capsys):
+def test_resume_completes_all_variants(tmp_path, stage, capsys):
     stage.policy("isolated", interrupted_at=3)
     with pytest.raises(KeyboardInterrupt):
         evaluate(*begin(tmp_path))
@@ -182,7 +180,7 @@ def kill_before(write: int, monkeypatch) -> None:
 @pytest.mark.parametrize(
     "write", [write if write % 5 == 0 else pytest.param(write, marks=pytest.mark.slow) for write in range(16)]
 )
-def test_a_kill_while_an_evaluation_begins_leaves_nothing_or_all_of_it(tmp_path, stage, monkeypatch, write):
+def test_a_kill_while_an_evaluation_begins_leaves_all_or_nothing(tmp_path, stage, monkeypatch, write):
     output_dir = tmp_path / "runs"
     output_dir.mkdir()
     with monkeypatch.context() as dying:
@@ -225,7 +223,7 @@ def test_one_model_serves_all_variants_with_the_same_actions_bit_for_bit():
 
 
 @pytest.mark.slow
-def test_a_variant_with_other_texts_than_the_first_is_served_as_if_it_were_alone():
+def test_a_variant_with_other_texts_is_served_as_if_alone():
     often = RunConfig(policy="tiny", random_weights=True, language_tasks=("narration",), tokens_per_frame=12)
     rarer = often.model_copy(update={"text_every": 2})
     silent = often.model_copy(update={"mode": "actions", "tokens_per_frame": 5})
@@ -253,7 +251,7 @@ def replies_to_two_queries(served):
     return tuple(actions), replies, policy.finish()
 
 
-def test_variants_in_another_world_are_played_task_by_task_and_others_share_the_simulator(tmp_path, stage):
+def test_variants_share_a_simulator_unless_their_worlds_differ(tmp_path, stage):
     first = ASKED.variants()[1].model_copy(update={"clock": "fixed:50,50"})
     more_often = first.model_copy(update={"replan_steps": 2, "while_waiting": "hold"})
     elsewhere = first.model_copy(update={"max_steps": 15})

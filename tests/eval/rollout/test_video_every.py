@@ -55,7 +55,7 @@ def shown(monkeypatch):
 
 
 @pytest.mark.parametrize("suite", [pytest.param("libero_object", marks=pytest.mark.slow), "gym_reacher"])
-def test_a_smooth_video_changes_no_bit_of_the_records_and_not_the_protocol(tmp_path, suite, shown):
+def test_a_smooth_video_changes_neither_records_nor_protocol(tmp_path, suite, shown):
     (tmp_path / "looking.py").write_text(POLICY)
     looking = {"policy": f"{tmp_path}/looking.py:Looking", "assets": "standins", "num_steps_wait": 2}
     config = RunConfig(
@@ -84,7 +84,7 @@ def test_a_smooth_video_changes_no_bit_of_the_records_and_not_the_protocol(tmp_p
     assert compare(smooth, rare).actions.bitwise_equal
 
 
-def test_a_world_that_cannot_render_between_queries_is_told_so_in_one_line(monkeypatch):
+def test_a_world_that_lacks_a_method_is_refused(monkeypatch):
     class Blind:
         """Has all methods of a world but `render`."""
 
