@@ -17,7 +17,7 @@ from eval.bench.workloads import OFF, BenchConfiguration, Workload
 from oxygen.model.adapter import Mask
 from oxygen.model.pi05 import Weights
 from oxygen.policy.reply import Reply
-from oxygen.policy.vector_policy import PolicyParts, VectorPolicy
+from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.robots.prompts import InstructionPrompt
 from oxygen.robots.transforms import EMBODIMENTS, untrained
 from oxygen.serving.budget import Deadline, FixedTokens
@@ -174,14 +174,6 @@ class Bench:
         task = LanguageTask(
             name="text", prompt=_TEXT_PROMPT, arrivals=workload.arrivals, max_tokens=workload.text_tokens
         )
-        parts = PolicyParts(
-            runner=runner,
-            tokenizer=ByteTokenizer(),
-            tasks=(task,),
-            transform=untrained(dataclasses.replace(robot, prompt=InstructionPrompt())),
-            weights=self._model.weights,
-            adapter=adapter,
-        )
         engine = EngineConfig(
             mode=configuration.mode,
             budget=FixedTokens(configuration.min_decode_steps) if deadline is None else Deadline(deadline),
@@ -189,7 +181,15 @@ class Bench:
             rows=sizes.rows[-1],
             robots=workload.robots,
         )
-        return VectorPolicy(parts, engine)
+        return VectorPolicy(
+            runner,
+            engine,
+            tokenizer=ByteTokenizer(),
+            tasks=(task,),
+            transform=untrained(dataclasses.replace(robot, prompt=InstructionPrompt())),
+            weights=self._model.weights,
+            adapter=adapter,
+        )
 
     def _observations(self, policy: VectorPolicy) -> Iterator[Observations]:
         """Endless random observations, with each prompt in turn; images have the model's size."""

@@ -9,7 +9,7 @@ from configs.latency import ActionPrefix
 from oxygen.model.guidance import Guidance
 from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest, TextTimes
 from oxygen.robots.tokenizer import Tokenizer
-from oxygen.serving.engine import CompletedStep
+from oxygen.serving.engine import EngineStep
 from oxygen.serving.requests import DecodeJob, DecodeWork, Request, RequestState
 from oxygen.serving.runner import ProgramSizes
 from oxygen.typing import Float32
@@ -78,17 +78,37 @@ class Session:
         self._timings_ms = self.acted_ms = timings_ms
         self.queries += 1
 
-    def add(self, texts: CompletedStep) -> None:
-        """Add the texts of an engine step; if it served a query of this robot, prepare the reply."""
-        for request, tokens in texts.new_tokens.items():
+    def add(self, step: EngineStep) -> None:
+        """Add the texts of a completed engine step; if it served a query of this robot, prepare the reply."""
+        jobs = step.plan.jobs
+        if self._alone is not None:  # as if they were alone, others' jobs do not exist
+            jobs = tuple(job for job in jobs if any(each.robot == self._robot for each in job.rows))
+        for request, tokens in step.new_tokens.items():
             if request.robot == self._robot:
                 self._tokens += tokens
                 if request.state is RequestState.FINISHED:
-                    self._finished.append(self._text(request, texts))
-        self._dropped += self._own(texts.step.plan.dropped)
-        if self._timings_ms is not None:
-            self._reply = self._answered(self._timings_ms, texts)
-            self._timings_ms = None
+                    job = jobs.index(step.plan.jobs[request.job])
+                    self._finished.append(self._text(request, job))
+        self._dropped += self._own(step.plan.dropped)
+        if self._timings_ms is None:
+            return
+        work = step.work
+        if self._alone is not None:
+            work = tuple(_work_alone(job, step, self._robot, self._alone) for job in jobs)
+        finished, dropped, tokens = self._collected()
+        decode_ms = 1e3 * step.decode_s
+        frame_ms = self._timings_ms["action"] + decode_ms
+        self._reply = Reply(
+            timings_ms={**self._timings_ms, "decode": decode_ms, "frame": frame_ms},
+            requested=self._own(step.plan.requested),
+            finished=finished,
+            dropped=dropped,
+            tokens=tokens,
+            tokens_per_frame=step.decode_steps,
+            work=work,
+            prompt_cut=self._prompt_cut,
+        )
+        self._timings_ms = None
 
     def take_reply(self) -> Reply | None:
         """Return the reply to the last query and forget it."""
@@ -108,37 +128,13 @@ class Session:
             compiles_after_warm_up=compiles,
         )
 
-    def _answered(self, timings_ms: Mapping[str, float], texts: CompletedStep) -> Reply:
-        finished, dropped, tokens = self._collected()
-        decode_ms = 1e3 * texts.decode_s
-        return Reply(
-            timings_ms={**timings_ms, "decode": decode_ms, "frame": timings_ms["action"] + decode_ms},
-            requested=self._own(texts.step.plan.requested),
-            finished=finished,
-            dropped=dropped,
-            tokens=tokens,
-            tokens_per_frame=texts.step.decode_steps,
-            work=self._work(texts),
-            prompt_cut=self._prompt_cut,
-        )
-
-    def _work(self, texts: CompletedStep) -> tuple[DecodeWork, ...]:
-        if self._alone is None:
-            return texts.work
-        jobs = _jobs_of_robot(texts.step.plan.jobs, self._robot)
-        return tuple(_work_alone(job, texts, self._robot, self._alone) for job in jobs)
-
     def _collected(self) -> tuple[tuple[Text, ...], tuple[TextRequest, ...], int]:
         """Texts finished, requests dropped and tokens decoded since the last call."""
         collected = tuple(self._finished), tuple(self._dropped), self._tokens
         self._finished, self._dropped, self._tokens = [], [], 0
         return collected
 
-    def _text(self, request: Request, texts: CompletedStep) -> Text:
-        jobs = texts.step.plan.jobs
-        job = (
-            request.job if self._alone is None else _jobs_of_robot(jobs, self._robot).index(jobs[request.job])
-        )
+    def _text(self, request: Request, job: int) -> Text:
         tokens = request.tokens[:-1] if request.stopped else request.tokens
         return Text(
             task=self._tasks[request.task],
@@ -167,11 +163,7 @@ class Session:
         )
 
 
-def _jobs_of_robot(jobs: Sequence[DecodeJob], robot: int) -> list[DecodeJob]:
-    return [job for job in jobs if any(request.robot == robot for request in job.rows)]
-
-
-def _work_alone(job: DecodeJob, texts: CompletedStep, robot: int, alone: ProgramSizes) -> DecodeWork:
+def _work_alone(job: DecodeJob, step: EngineStep, robot: int, alone: ProgramSizes) -> DecodeWork:
     """The work of a decode job if its robot were served alone, by programs of those sizes."""
     rows = [request for request in job.rows if request.robot == robot]
     new = sum(request.robot == robot for request in job.new)
@@ -179,8 +171,8 @@ def _work_alone(job: DecodeJob, texts: CompletedStep, robot: int, alone: Program
         steps = min(1 + max(len(request.tokens) for request in rows), max(each.limit for each in rows))
         batch = alone.batch_of(1 if job.own_prefill else len(rows))
     else:
-        before = {request: len(request.tokens) - texts.new_tokens.get(request, 0) for request in rows}
-        steps = min(texts.step.decode_steps, max(each.limit - before[each] for each in rows))
+        before = {request: len(request.tokens) - step.new_tokens.get(request, 0) for request in rows}
+        steps = min(step.decode_steps, max(each.limit - before[each] for each in rows))
         batch = alone.batch_of(1) if job.own_prefill else alone.rows[-1]
     fork = alone.forks[0] if job.own_prefill else alone.forks[-1]
     prefills = int(job.own_prefill and new > 0)

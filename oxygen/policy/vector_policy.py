@@ -9,46 +9,26 @@ import numpy as np
 
 from configs.errors import UsageError
 from configs.latency import ActionPrefix
+from oxygen.model.config import Pi05Config
 from oxygen.model.guidance import Guidance
-from oxygen.model.inputs import ModelInput, batched
+from oxygen.model.inputs import batched
 from oxygen.policy.reply import EpisodeEnd, Reply
 from oxygen.policy.session import Session
-from oxygen.robots.tokenizer import Tokenizer
-from oxygen.robots.transforms import Transform
-from oxygen.serving.engine import Engine, EngineStep
+from oxygen.robots.tokenizer import Tokenizer, check_fits
+from oxygen.robots.transforms import LIBERO, Transform, untrained
+from oxygen.serving.engine import Engine
 from oxygen.serving.engine_config import EngineConfig, check_serves, sizes_for
-from oxygen.serving.language import LanguageTask, tokenized
+from oxygen.serving.language import LanguageTask, check_draws, tokenized
 from oxygen.serving.runner import Runner
-from oxygen.serving.scheduler import Mode, Scheduler
+from oxygen.serving.scheduler import Mode, Scheduler, check_slots
 from oxygen.serving.second_process import RemoteTextDecoder
 from oxygen.serving.text_decoder import LocalTextDecoder, TextDecoder
 from oxygen.typing import Float64
 from oxygen.weights.adapter import AdapterSource
-from oxygen.weights.weights_source import Loadable, required
+from oxygen.weights.weights_source import Loadable, WeightsSource, load_weights, loadable, required
 
 Observations = Sequence[Mapping[str, Any] | None]
 """One for each robot; None for a robot without a query."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PolicyParts:
-    """The components of a policy, independent of the engine configuration.
-
-    Attributes:
-        runner: Its compiled programs.
-        tokenizer: The vocabulary the weights were trained with.
-        tasks: The language tasks.
-        transform: Conversion of observations and actions.
-        weights: Loads the weights in another process; None if not possible.
-        adapter: Loads the runner's adapter, likewise; None without one.
-    """
-
-    runner: Runner
-    tokenizer: Tokenizer
-    tasks: tuple[LanguageTask, ...]
-    transform: Transform
-    weights: Loadable | None
-    adapter: AdapterSource | None = None
 
 
 class VectorPolicy:
@@ -69,28 +49,54 @@ class VectorPolicy:
     have a query in one step does not affect their replies.
 
     Attributes:
-        parts: The components of the policy.
-        engine: How it is served.
         runner: Its compiled programs, without episode state.
+        engine: How it is served.
+        tokenizer: The vocabulary the weights were trained with.
+        tasks: The language tasks.
         transform: Conversion of the robots' observations and actions.
     """
 
-    def __init__(self, parts: PolicyParts, engine: EngineConfig) -> None:
-        check_serves(engine, parts.runner.sizes)
-        self.parts, self.engine = parts, engine
-        self.runner, self.transform = parts.runner, parts.transform
-        tasks = [tokenized(task, parts.tokenizer) for task in parts.tasks]
+    def __init__(
+        self,
+        runner: Runner,
+        engine: EngineConfig,
+        *,
+        tokenizer: Tokenizer,
+        tasks: Sequence[LanguageTask],
+        transform: Transform,
+        weights: Loadable | None = None,
+        adapter: AdapterSource | None = None,
+    ) -> None:
+        """Serve compiled programs; see `create_vector_policy`.
+
+        Args:
+            runner: The programs.
+            engine: How to serve them.
+            tokenizer: The vocabulary the weights were trained with.
+            tasks: The language tasks.
+            transform: Conversion of observations and actions.
+            weights: Loads the weights in a second process; None if not possible.
+            adapter: Loads the runner's adapter, likewise; None without one.
+
+        Raises:
+            UsageError: `engine` exceeds the compiled programs.
+        """
+        check_serves(engine, runner.sizes)
+        self.runner, self.engine = runner, engine
+        self.tokenizer, self.tasks, self.transform = tokenizer, tuple(tasks), transform
+        self._weights, self._adapter = weights, adapter
+        in_tokens = [tokenized(task, tokenizer) for task in tasks]
         scheduler = Scheduler(
             mode=engine.mode,
-            tasks=tasks,
+            tasks=in_tokens,
             slots=engine.slots,
             rows=engine.rows,
             robots=engine.robots,
             independent=engine.independent,
         )
-        self._engine = Engine(parts.runner, scheduler, _text_decoder(parts, engine), engine.budget)
+        self._engine = Engine(runner, scheduler, self._text_decoder(), engine.budget)
         several = engine.independent and engine.robots > 1
-        self._alone = sizes_for(engine.alone, tasks) if several else None
+        self._alone = sizes_for(engine.alone, in_tokens) if several else None
         self._sessions = [self._new_session(robot) for robot in range(engine.robots)]
         self._delivered_s = 0.0
 
@@ -99,13 +105,19 @@ class VectorPolicy:
         """Compilations since the policy's programs were ready, in all its processes; should stay 0."""
         return self.runner.compiles_after_warm_up + self._engine.compiles_in_second_process
 
-    def with_engine(self, engine: EngineConfig) -> "VectorPolicy":
+    def with_engine(
+        self, engine: EngineConfig, *, tasks: Sequence[LanguageTask] | None = None
+    ) -> "VectorPolicy":
         """The same policy with another engine configuration, sharing weights and compiled programs.
+
+        Args:
+            engine: The configuration.
+            tasks: Other language tasks for the same programs; the policy's own if None.
 
         Raises:
             UsageError: `engine` exceeds the compiled programs.
         """
-        return VectorPolicy(self.parts, engine)
+        return self._served(self.runner, engine, self.tasks if tasks is None else tasks)
 
     def with_tasks(self, tasks: Sequence[LanguageTask], engine: EngineConfig) -> "VectorPolicy":
         """The same policy with other language tasks, sharing weights, prefill and denoise programs.
@@ -115,15 +127,22 @@ class VectorPolicy:
         Raises:
             UsageError: `engine` has another number of robots.
         """
-        sizes = sizes_for(engine, [tokenized(task, self.parts.tokenizer) for task in tasks])
-        if sizes.robots != self.runner.sizes.robots:
-            raise UsageError(
-                f"robots is {sizes.robots}; the programs were compiled for {self.runner.sizes.robots}"
-            )
-        runner = (
-            self.runner if sizes == self.runner.sizes else self.runner.resized(sizes, self.runner.adapter)
+        sizes, own = sizes_for(engine, [tokenized(task, self.tokenizer) for task in tasks]), self.runner.sizes
+        if sizes.robots != own.robots:
+            raise UsageError(f"robots is {sizes.robots}; the programs were compiled for {own.robots}")
+        runner = self.runner if sizes == own else self.runner.resized(sizes, self.runner.adapter)
+        return self._served(runner, engine, tasks)
+
+    def _served(self, runner: Runner, engine: EngineConfig, tasks: Sequence[LanguageTask]) -> "VectorPolicy":
+        return VectorPolicy(
+            runner,
+            engine,
+            tokenizer=self.tokenizer,
+            tasks=tasks,
+            transform=self.transform,
+            weights=self._weights,
+            adapter=self._adapter,
         )
-        return VectorPolicy(dataclasses.replace(self.parts, runner=runner, tasks=tuple(tasks)), engine)
 
     def reset(self, robot: int, episode_seed: int, first_query: int = 0) -> None:
         """Start an episode of a robot: cancel its requests, count its request ids from 0.
@@ -154,7 +173,17 @@ class VectorPolicy:
         if any(session.is_open for session in self._sessions):
             raise UsageError("the previous query is not complete; call complete() after every act()")
         arrived_s = time.perf_counter()
-        inputs, guidance = self._inputs(observations), self._guidance(observations)
+        if len(observations) != len(self._sessions) or not any(one is not None for one in observations):
+            raise UsageError(
+                f"{len(observations)} observations for {len(self._sessions)} robots: give one for each, None "
+                "for a robot without a query, and at least one"
+            )
+        config = self.runner.config
+        rows = [
+            None if one is None else self.transform.inputs(one, self.tokenizer, config)
+            for one in observations
+        ]
+        inputs, guidance = batched(rows, config), self._guidance(observations)
         queries = {
             robot: session.queries
             for robot, session in enumerate(self._sessions)
@@ -169,8 +198,16 @@ class VectorPolicy:
         self._delivered_s = time.perf_counter()
         for robot in queries:
             guided = guidance is not None and bool(guidance.guides[robot])
-            timings_ms = _timings_ms(step, ready_s, self._delivered_s, guided=guided)
-            prompt_cut = self._prompt_cut(observations[robot], int(inputs.length[robot]))
+            seconds = {
+                "preprocess": ready_s - arrived_s,
+                "prefill": step.prefilled_s - step.started_s,
+                "guided_denoise" if guided else "denoise": step.actions_ready_s - step.prefilled_s,
+                "action": self._delivered_s - arrived_s,
+            }
+            timings_ms = {stage: 1e3 * duration for stage, duration in seconds.items()}
+            kept, prompt_cut = int(inputs.length[robot]), 0
+            if kept == config.max_prompt and (observation := observations[robot]) is not None:
+                prompt_cut = self.transform.prompt_length(observation, self.tokenizer) - kept
             self._sessions[robot].begin_query(step.actions[robot], timings_ms, prompt_cut)
         return chunks
 
@@ -215,44 +252,75 @@ class VectorPolicy:
             ]
         )
 
-    def _prompt_cut(self, observation: Mapping[str, Any] | None, kept: int) -> int:
-        """Tokens cut from a prompt, of which `kept` are left."""
-        if observation is None or kept < self.runner.config.max_prompt:
-            return 0
-        return self.transform.prompt_length(observation, self.parts.tokenizer) - kept
-
     def _new_session(self, robot: int, first_query: int = 0) -> Session:
-        names = [task.name for task in self.parts.tasks]
-        tokenizer = self.parts.tokenizer
-        return Session(robot, names, tokenizer, alone=self._alone, first_query=first_query)
+        names = [task.name for task in self.tasks]
+        return Session(robot, names, self.tokenizer, alone=self._alone, first_query=first_query)
 
-    def _inputs(self, observations: Observations) -> ModelInput:
-        if len(observations) != len(self._sessions) or not any(one is not None for one in observations):
-            raise UsageError(
-                f"{len(observations)} observations for {len(self._sessions)} robots: give one for each, None "
-                "for a robot without a query, and at least one"
-            )
-        config, tokenizer = self.runner.config, self.parts.tokenizer
-        return batched(
-            [None if one is None else self.transform.inputs(one, tokenizer, config) for one in observations],
-            config,
-        )
+    def _text_decoder(self) -> TextDecoder | None:
+        if self.engine.mode is Mode.ACTIONS or not self.tasks:
+            return None
+        if self.engine.mode is not Mode.PARALLEL:
+            return LocalTextDecoder(self.runner)
+        sizes = dataclasses.replace(self.runner.sizes, guided=False)  # it computes no actions
+        return RemoteTextDecoder(self.runner.config, required(self._weights), sizes, self._adapter)
 
 
-def _timings_ms(step: EngineStep, ready_s: float, delivered_s: float, *, guided: bool) -> dict[str, float]:
-    seconds = {
-        "preprocess": ready_s - step.arrived_s,
-        "prefill": step.prefilled_s - step.started_s,
-        "guided_denoise" if guided else "denoise": step.actions_ready_s - step.prefilled_s,
-        "action": delivered_s - step.arrived_s,
-    }
-    return {stage: 1e3 * duration for stage, duration in seconds.items()}
+def create_vector_policy(
+    config: Pi05Config,
+    *,
+    weights: WeightsSource,
+    tokenizer: Tokenizer,
+    tasks: Sequence[LanguageTask] = (),
+    engine: EngineConfig | None = None,
+    transform: Transform | None = None,
+    adapter: AdapterSource | None = None,
+) -> VectorPolicy:
+    """Build a policy and compile its programs.
 
+    Args:
+        config: The model's sizes. With several robots, all prompts are padded to the longest bucket; remove
+            long buckets that are not needed.
+        weights: Parameters in openpi's layout, a function that loads them, or a seed for random ones. Mode
+            `parallel` loads them in a second process as well, so it needs a seed or a picklable function.
+        tokenizer: The vocabulary the weights were trained with.
+        tasks: The language tasks. Mode `actions` ignores them.
+        engine: Mode and sizes of the engine.
+        transform: Conversion of observations and actions; LIBERO's without normalisation if None.
+        adapter: A suffix adapter, which changes texts but no action; None without one.
 
-def _text_decoder(parts: PolicyParts, engine: EngineConfig) -> TextDecoder | None:
-    if engine.mode is Mode.ACTIONS or not parts.tasks:
-        return None
-    if engine.mode is not Mode.PARALLEL:
-        return LocalTextDecoder(parts.runner)
-    sizes = dataclasses.replace(parts.runner.sizes, guided=False)  # it computes no actions
-    return RemoteTextDecoder(parts.runner.config, required(parts.weights), sizes, parts.adapter)
+    Raises:
+        UsageError: The parts do not fit together.
+    """
+    engine = engine or EngineConfig()
+    if engine.robots > 1:  # the padding of a prompt must not depend on other robots
+        config = dataclasses.replace(config, prompt_buckets=(config.max_prompt,))
+    check_fits(tokenizer, config)
+    check_draws(tasks, config.vocab_size)
+    transform = transform or untrained(LIBERO)
+    transform.check_fits(config)
+    in_tokens = [tokenized(task, tokenizer) for task in tasks]
+    check_slots(slots=engine.slots, tasks=len(tasks), robots=engine.robots)
+    if engine.mode is Mode.PARALLEL:
+        required(loadable(weights))
+    loaded = load_weights(weights, config)
+    beside = None if adapter is None else adapter.load(config, loaded)
+    runner = Runner(config, loaded, sizes_for(engine, in_tokens), adapter=beside)
+    policy = VectorPolicy(
+        runner,
+        engine,
+        tokenizer=tokenizer,
+        tasks=tasks,
+        transform=transform,
+        weights=loadable(weights),
+        adapter=adapter,
+    )
+    # One query, so that the caller's first one needs no imports and allocations.
+    black = np.zeros((2 * config.image_size, config.image_size, 3), np.uint8)
+    state = np.zeros(transform.norms.state.size)
+    observation = {"images": dict.fromkeys(config.cameras, black), "state": state, "prompt": ""}
+    policy.act([observation] * engine.robots)
+    policy.complete()
+    for robot in range(engine.robots):
+        policy.finish(robot)
+        policy.reset(robot, 0)
+    return policy

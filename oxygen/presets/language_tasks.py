@@ -10,7 +10,7 @@ from configs.language_task import (
 )
 from oxygen.serving.arrivals import Arrivals, Burst, EveryN, Poisson, RandomLength
 from oxygen.serving.language import LanguageTask
-from oxygen.serving.sampling import Sampling
+from oxygen.serving.requests import Sampling
 
 
 def language_task(config: LanguageTaskConfig) -> LanguageTask:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from configs.schema import PolicyConfig
 from oxygen.model.config import preset as model_config
-from oxygen.policy.factory import create_vector_policy
-from oxygen.policy.vector_policy import VectorPolicy
+from oxygen.policy.vector_policy import VectorPolicy, create_vector_policy
 from oxygen.robots import tokenizer as tokenizers
 from oxygen.robots.transforms import Transform, embodiment, of_checkpoint, untrained
 from oxygen.serving.engine_config import EngineConfig

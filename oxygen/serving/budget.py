@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections import defaultdict
 from typing import Protocol, runtime_checkable
 
 from configs.errors import UsageError
@@ -22,35 +21,16 @@ class RunningMean:
         self.value = before + self._NEW_WEIGHT * (sample - before)
 
 
-class DecodeCosts:
-    """Running estimate of the time of a decode step, by batch size.
-
-    The time of an engine step's forks is spread over its decode steps.
-    """
-
-    def __init__(self) -> None:
-        self._step_ms: defaultdict[int, RunningMean] = defaultdict(RunningMean)
-
-    def step_ms(self, batch: int) -> float | None:
-        """Estimated milliseconds per decode step; None before the first measurement."""
-        return self._step_ms[batch].value
-
-    def add(self, batch: int, steps: int, milliseconds: float) -> None:
-        """Add a measurement of `steps` decode steps."""
-        self._step_ms[batch].add(milliseconds / steps)
-
-
 @runtime_checkable
 class Budget(Protocol):
     """Decides how many decode steps are queued behind the actions, before these are ready."""
 
-    def steps(self, *, batch: int, spent_ms: float, costs: DecodeCosts) -> int:
+    def steps(self, *, spent_ms: float, step_ms: float | None) -> int:
         """Decode steps, at least 1.
 
         Args:
-            batch: Size of the decode batch.
             spent_ms: Expected time from the query's arrival until its actions are ready.
-            costs: Measured times of decode steps.
+            step_ms: Measured time of a decode step; None before the first measurement.
         """
 
 
@@ -64,9 +44,9 @@ class FixedTokens:
         if self.tokens < 1:
             raise UsageError(f"tokens per frame is {self.tokens}; it must be at least 1")
 
-    def steps(self, *, batch: int, spent_ms: float, costs: DecodeCosts) -> int:
+    def steps(self, *, spent_ms: float, step_ms: float | None) -> int:
         """See `Budget`."""
-        del batch, spent_ms, costs
+        del spent_ms, step_ms
         return self.tokens
 
 
@@ -97,9 +77,8 @@ class Deadline:
         if self.min_steps < 1:
             raise UsageError(f"the deadline's min_steps is {self.min_steps}; it must be at least 1")
 
-    def steps(self, *, batch: int, spent_ms: float, costs: DecodeCosts) -> int:
+    def steps(self, *, spent_ms: float, step_ms: float | None) -> int:
         """See `Budget`."""
-        step_ms = costs.step_ms(batch)
         if not step_ms:
             return self.min_steps
         left = self.ms * (1 - self.reserve) - spent_ms

@@ -1,5 +1,6 @@
 """Text decoding: forks the prefix KV cache into the slots of new requests, then decodes token by token."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 
@@ -11,12 +12,33 @@ from oxygen.model import gemma, pi05, rotary
 from oxygen.model.pi05 import Prefix, Weights
 from oxygen.serving import kv_pool, sampler
 from oxygen.serving.kv_pool import DecodeState, KvLayer, KvPool
-from oxygen.serving.new_requests import NewRequests
 from oxygen.serving.sampler import SamplingState
 from oxygen.typing import Array, Bool, Float, Float32, Int32, Leaf
 
 _SLOTS_UNROLLED = 2
 """Slots read at once on a CPU; each needs memory for one layer of a slot."""
+
+
+@flax.struct.dataclass
+class NewRequests:
+    """Requests to fork in one program; rows with the spare slot are padding.
+
+    Attributes:
+        slots: KV slot, [row].
+        robots: Prefix row, [row].
+        suffix: The suffix without its last token, padded, [row, token]; at least one column.
+        suffix_length: Valid tokens of that, [row].
+        token: The suffix's last token, the first input of decoding, [row].
+        draws: Sampling parameters, with the material of the keys, [row, 4], in place of these (see
+            `sampler.request_keys`); None if every request is greedy.
+    """
+
+    slots: Leaf
+    robots: Leaf
+    suffix: Leaf
+    suffix_length: Leaf
+    token: Leaf
+    draws: SamplingState | None = None
 
 
 def fork(
@@ -51,8 +73,9 @@ def fork(
         x, filled = gemma.trunk_layer(layer, x, angles, functools.partial(_fork_layer, held, at, begin))
         kept.append(filled)
     pool = KvPool(layers=tuple(kept))
-    draws = new.choice.draws() if new.choice else None
-    first = None
+    first, draws = None, new.draws
+    if draws is not None:
+        draws = dataclasses.replace(draws, key=sampler.request_keys(draws.key))
     if weights.stale_slots is not None:
         last = jnp.take_along_axis(x, new.suffix_length[:, None, None], axis=1)
         scores = logits(weights, gemma.rms_norm(last, weights.trunk_norm)[:, 0])

@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 import jax
@@ -10,7 +11,7 @@ import numpy as np
 from oxygen.model.guidance import Guidance
 from oxygen.model.inputs import ModelInput
 from oxygen.model.pi05 import Prefix
-from oxygen.serving.budget import Budget, DecodeCosts, RunningMean
+from oxygen.serving.budget import Budget, RunningMean
 from oxygen.serving.requests import DecodeWork, Request, RequestState, StepPlan
 from oxygen.serving.runner import Runner
 from oxygen.serving.scheduler import Scheduler
@@ -21,9 +22,9 @@ _MIN_S = 1e-6
 """Time recorded for decode steps that were done before the host read the actions."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(kw_only=True)
 class EngineStep:
-    """An engine step whose actions are on the host, while its texts may still be decoded.
+    """One step of the engine: the actions of some queries, then their texts.
 
     Attributes:
         plan: The text requests and decode jobs of the step.
@@ -34,6 +35,10 @@ class EngineStep:
         actions_ready_s: When the actions were on the host.
         decode_steps: Decode steps of each text, in modes `unified` and `interleaved`; else 0.
         decode_batch: Size of their batch.
+        new_tokens: Request to its number of new tokens, if any. This and the next two are set by
+            `Engine.complete`.
+        decode_s: Seconds of decoding after the actions were delivered.
+        work: Work of the decode jobs, in order.
     """
 
     plan: StepPlan
@@ -44,23 +49,9 @@ class EngineStep:
     actions_ready_s: float
     decode_steps: int
     decode_batch: int
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class CompletedStep:
-    """An engine step whose texts are decoded as well.
-
-    Attributes:
-        step: The step.
-        new_tokens: Request to its number of new tokens, if any.
-        decode_s: Seconds of decoding after the actions were delivered.
-        work: Work of its decode jobs, in order.
-    """
-
-    step: EngineStep
-    new_tokens: Mapping[Request, int]
-    decode_s: float
-    work: tuple[DecodeWork, ...]
+    new_tokens: Mapping[Request, int] = dataclasses.field(default_factory=dict)
+    decode_s: float = 0.0
+    work: tuple[DecodeWork, ...] = ()
 
 
 class Engine:
@@ -89,7 +80,7 @@ class Engine:
         self._decoder = decoder
         self._budget = budget
         self._clock = clock
-        self._costs = DecodeCosts()
+        self._step_ms: defaultdict[int, RunningMean] = defaultdict(RunningMean)  # by batch size
         self._acting_ms = RunningMean()
         self._busy_s = 0.0
         self._step: EngineStep | None = None
@@ -123,12 +114,20 @@ class Engine:
         plan = self._scheduler.plan(queries)
         for request in plan.requested:
             request.requested_s, request.requested_busy_s = arrived_s, self._busy_s
-        steps, batch = self._budgeted(plan, arrived_s)
+        steps = batch = 0
+        if budgeted := [job for job in plan.jobs if not job.to_the_end]:
+            batch = self._runner.sizes.batch_of(budgeted[0].batch)
+            spent_ms = max(1e3 * (self._clock() - arrived_s), self._acting_ms.value or 0.0)
+            steps = self._budget.steps(spent_ms=spent_ms, step_ms=self._step_ms[batch].value)
+            steps = min(steps, max(job.steps for job in budgeted))
         if self._decoder is not None and plan.jobs:
             self._decoder.begin(inputs, plan.jobs, prefix, steps)
         jax.block_until_ready(prefix.k[-1])
         prefilled_s = self._clock()
-        actions = _on_host(chunks, guidance)
+        on_host = [np.asarray(chunk) for chunk in chunks]
+        actions = on_host[0]
+        if guidance is not None and len(on_host) == 2:
+            actions = np.where(guidance.guides[:, None, None], *on_host)
         actions_ready_s = self._clock()
         self._acting_ms.add(1e3 * (actions_ready_s - arrived_s))
         self._step = EngineStep(
@@ -143,25 +142,32 @@ class Engine:
         )
         return self._step
 
-    def complete(self, *, delivered_s: float) -> CompletedStep | None:
-        """Finish the texts of the current step and commit it; None if there is no step.
+    def complete(self, *, delivered_s: float) -> EngineStep | None:
+        """Finish the texts of the current step, commit it and return it; None if there is no step.
 
         Args:
             delivered_s: When its actions were delivered, in seconds of the engine's clock.
         """
-        step, self._step = self._step, None
-        if step is None:
+        if self._step is None:
             return None
-        decoded = self._finished(step)
-        new_tokens = self._scheduler.commit(decoded.tokens)
+        step, self._step = self._step, None
+        decoded = DecodeResult(tokens={})
+        if self._decoder is not None and step.plan.jobs:
+            decoded = self._decoder.finish()
+            self.compiles_in_second_process = decoded.compiles
+        if step.decode_steps:  # forks included: their time is spread over the steps
+            decode_ms = 1e3 * max(_MIN_S, decoded.done_s - step.actions_ready_s)
+            self._step_ms[step.decode_batch].add(decode_ms / step.decode_steps)
+        step.new_tokens = self._scheduler.commit(decoded.tokens)
         began_s = max(delivered_s, decoded.began_s)
         done_s = max(began_s, decoded.done_s)
 
         def busy_s(moment_s: float) -> float:
             """Total time for which the engine has been busy until a moment of this step."""
-            return self._busy_s + (min(moment_s, delivered_s) - step.arrived_s) + max(0.0, moment_s - began_s)
+            acting_s = min(moment_s, delivered_s) - step.arrived_s
+            return self._busy_s + acting_s + max(0.0, moment_s - began_s)
 
-        for request, count in new_tokens.items():
+        for request, count in step.new_tokens.items():
             if count == len(request.tokens):
                 request.first_token_s = decoded.first_token_s.get(request.slot, done_s)
             if request.state is RequestState.FINISHED:
@@ -173,7 +179,8 @@ class Engine:
             for request in job.rows:
                 request.job = number
         self._busy_s = busy_s(done_s)
-        return CompletedStep(step=step, new_tokens=new_tokens, decode_s=done_s - began_s, work=decoded.work)
+        step.decode_s, step.work = done_s - began_s, decoded.work
+        return step
 
     def reset(self, robot: int, seed: int) -> None:
         """Start an episode of a robot and cancel its requests."""
@@ -198,32 +205,3 @@ class Engine:
         for chunk in chunks:
             chunk.copy_to_host_async()
         return chunks
-
-    def _finished(self, step: EngineStep) -> DecodeResult:
-        """Wait for the text decoder and record the time of decode steps."""
-        if self._decoder is None or not step.plan.jobs:
-            return DecodeResult(tokens={})
-        decoded = self._decoder.finish()
-        self.compiles_in_second_process = decoded.compiles
-        if step.decode_steps:
-            decode_ms = 1e3 * max(_MIN_S, decoded.done_s - step.actions_ready_s)
-            self._costs.add(step.decode_batch, step.decode_steps, decode_ms)
-        return decoded
-
-    def _budgeted(self, plan: StepPlan, arrived_s: float) -> tuple[int, int]:
-        """Decode steps of each job that does not run to its end, and the size of its batch."""
-        budgeted = [job for job in plan.jobs if not job.to_the_end]
-        if not budgeted:
-            return 0, 0
-        batch = self._runner.sizes.batch_of(budgeted[0].batch)
-        spent_ms = max(1e3 * (self._clock() - arrived_s), self._acting_ms.value or 0.0)
-        steps = self._budget.steps(batch=batch, spent_ms=spent_ms, costs=self._costs)
-        return min(steps, max(job.steps for job in budgeted)), batch
-
-
-def _on_host(chunks: list[Array], guidance: Guidance | None) -> Float32[np.ndarray, "robot horizon action"]:
-    """Wait for the chunks of `Engine._denoise`; returns every robot's, guided or not."""
-    on_host = [np.asarray(each) for each in chunks]
-    if guidance is None or len(on_host) == 1:
-        return on_host[0]
-    return np.where(guidance.guides[:, None, None], *on_host)

@@ -7,7 +7,7 @@ from configs.errors import UsageError
 from configs.feedback import Feedback
 from oxygen.robots.tokenizer import Tokenizer
 from oxygen.serving.arrivals import EVERY_QUERY, Arrivals
-from oxygen.serving.sampling import GREEDY, Sampling
+from oxygen.serving.requests import GREEDY, Sampling
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -23,9 +23,10 @@ from oxygen.model.guidance import Guidance
 from oxygen.model.inputs import ModelInput
 from oxygen.model.pi05 import Prefix, Weights
 from oxygen.serving import decode, kv_pool, sampler
+from oxygen.serving.decode import NewRequests
 from oxygen.serving.kv_pool import DecodeState, KvPool
-from oxygen.serving.new_requests import NewRequests, new_requests, words_of
-from oxygen.serving.requests import Request
+from oxygen.serving.requests import Request, Sampling
+from oxygen.serving.sampler import SamplingState
 from oxygen.typing import Array, Float32, Int32
 
 
@@ -82,14 +83,8 @@ def _denoise(
     return pi05.denoise(weights, prefix, config.noise_scale * start, config.denoise_steps, guidance)
 
 
-def _fork(
-    top_k: int, weights: Weights, prefix: Prefix, new: NewRequests, pool: KvPool, texts: DecodeState
-) -> tuple[KvPool, DecodeState]:
-    return decode.fork(weights, prefix, new, pool, texts, top_k)
-
-
 def _decode(
-    top_k: int, weights: Weights, rows: Array, pool: KvPool, texts: DecodeState
+    weights: Weights, rows: Array, pool: KvPool, texts: DecodeState, *, top_k: int
 ) -> tuple[KvPool, DecodeState]:
     return decode.decode(weights, rows, pool, texts, top_k)[:2]
 
@@ -103,13 +98,6 @@ class Programs:
     guided_denoise: Mapping[int, Compiled]
     fork: Mapping[tuple[int, int], Compiled]
     decode: Mapping[int, Compiled]
-
-
-@dataclasses.dataclass
-class _Ready:
-    """Number of compilations when the runners that share programs were ready."""
-
-    compiles: int = 0
 
 
 class Runner:
@@ -133,22 +121,32 @@ class Runner:
             adapter: Active for texts alone.
             like: A runner whose prefill and denoise programs are shared.
         """
+        self._compiles_when_ready = 0
         self.config = config
         self.sizes = sizes
         self.adapter = adapter
         self._weights = weights
-        self._int8_weights = self._in_int8(like)
+        self._int8_weights = None
+        if sizes.int8_decode:
+            self._int8_weights = (like and like._int8_weights) or int8.for_decoding(weights)
         self._fork_weights, self._decode_weights = (
             adapter.on(each) if adapter else each for each in (weights, self._int8_weights or weights)
         )
         # Successive steps decode the same rows: keep these on the device.
         self._rows = functools.lru_cache(maxsize=4)(functools.partial(_rows, sizes.slots))
         counter = compile_counter()
-        self.programs = self._compiled(like.programs if like else None)
+        prompts, batches = (", ".join(map(str, each)) for each in (config.prompt_buckets, sizes.rows))
+        if like is None:
+            with stage(f"compiling prefill and denoising for prompts of {prompts} tokens"):
+                acting = self._compile_acting(jax.tree.map(_abstract, weights))
+        else:
+            acting = like.programs
+        with stage(f"compiling the decoding of texts in batches of {batches}"):
+            self.programs = self._compile_texts(acting)
         with stage("running every program once"):
             self._run_everything_once()
-        self._ready = like._ready if like else _Ready()
-        self._ready.compiles = counter.count
+        self._first: Runner = like._first if like else self
+        self._first._compiles_when_ready = counter.count
 
     def resized(self, sizes: ProgramSizes, adapter: Adapter | None) -> "Runner":
         """A runner with other pool sizes or adapter that shares the prefill and denoise programs."""
@@ -159,7 +157,7 @@ class Runner:
     @property
     def compiles_after_warm_up(self) -> int:
         """Compilations in this process since this runner, and all runners resized from it, were ready."""
-        return compile_counter().count - self._ready.compiles
+        return compile_counter().count - self._first._compiles_when_ready
 
     def prefill(self, inputs: ModelInput) -> Prefix:
         """Prefill an observation of every robot."""
@@ -220,7 +218,21 @@ class Runner:
         """
         size = self.sizes
         rows = size.forks[-1] if batch is None else batch
-        return new_requests(requests, rows=rows, spare=size.slots, suffix=size.suffix, top_k=size.top_k)
+        suffix = np.zeros((rows, max(1, size.suffix - 1)), np.int32)
+        slots, robots, lengths, tokens, top_k = np.zeros((5, rows), np.int32)
+        origin, temperature = np.zeros((rows, 4), np.uint32), np.zeros((rows,), np.float32)
+        slots[:] = size.slots
+        for row, request in enumerate(requests):
+            _check_compiled(request.sampling, size.top_k)
+            *head, tokens[row] = request.suffix
+            suffix[row, : len(head)] = head
+            lengths[row], slots[row], robots[row] = len(head), request.slot, request.robot
+            task = request.task | request.ordinal << 16
+            origin[row] = (*_words_of(request.seed), request.query, task)
+            temperature[row], top_k[row] = request.sampling.temperature, request.sampling.top_k or 0
+        on_device = jax.device_put((slots, robots, suffix, lengths, tokens))
+        draws = SamplingState(*jax.device_put((origin, temperature, top_k))) if size.top_k else None
+        return NewRequests(*on_device, draws=draws)
 
     def empty(self) -> tuple[KvPool, DecodeState]:
         """A KV pool and decode state with every slot idle."""
@@ -250,24 +262,8 @@ class Runner:
     def _bucket(self, prefix: Prefix) -> int:
         return prefix.k[0].shape[1] - self.config.image_tokens
 
-    def _in_int8(self, like: "Runner | None") -> Weights | None:
-        if not self.sizes.int8_decode:
-            return None
-        if like is not None and like._int8_weights is not None:
-            return like._int8_weights
-        return int8.for_decoding(self._weights)
-
-    def _compiled(self, acting: Programs | None) -> Programs:
-        """Compile all programs that `acting` does not have, from shapes alone."""
-        prompts = ", ".join(map(str, self.config.prompt_buckets))
-        if acting is None:
-            with stage(f"compiling prefill and denoising for prompts of {prompts} tokens"):
-                acting = self._acting(jax.tree.map(_abstract, self._weights))
-        batches = ", ".join(map(str, self.sizes.rows))
-        with stage(f"compiling the decoding of texts in batches of {batches}"):
-            return self._with_texts(acting)
-
-    def _with_texts(self, acting: Programs) -> Programs:
+    def _compile_texts(self, acting: Programs) -> Programs:
+        """Compile forks and decode steps, from shapes alone, beside the programs of `acting`."""
         forking, decoding = jax.tree.map(_abstract, (self._fork_weights, self._decode_weights))
         pool, texts = jax.eval_shape(self.empty)
         forks, decodes = {}, {}
@@ -275,15 +271,16 @@ class Runner:
             prefix = jax.tree.map(_abstract, prefill.out_info)
             for batch in self.sizes.forks:
                 new = jax.tree.map(_abstract, self.new_requests((), batch=batch))
-                fork = jax.jit(functools.partial(_fork, self.sizes.top_k), donate_argnames="pool")
+                fork = jax.jit(functools.partial(decode.fork, top_k=self.sizes.top_k), donate_argnames="pool")
                 forks[bucket, batch] = _compile(fork.lower(forking, prefix, new, pool, texts))
         for batch in self.sizes.rows:
             rows = jax.ShapeDtypeStruct((batch,), jnp.int32)
-            step = jax.jit(functools.partial(_decode, self.sizes.top_k), donate_argnames="pool")
+            step = jax.jit(functools.partial(_decode, top_k=self.sizes.top_k), donate_argnames="pool")
             decodes[batch] = _compile(step.lower(decoding, rows, pool, texts))
         return dataclasses.replace(acting, fork=forks, decode=decodes)
 
-    def _acting(self, weights: Weights) -> Programs:
+    def _compile_acting(self, weights: Weights) -> Programs:
+        """Compile prefill and denoising, from shapes alone."""
         robots = self.sizes.robots
         words = jax.ShapeDtypeStruct((robots, 2), jnp.uint32)
         which = jax.ShapeDtypeStruct((robots,), jnp.uint32)
@@ -321,7 +318,23 @@ def _compile(program: Lowered) -> Compiled:
 
 def _origins(seeds: Sequence[int], queries: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     """Seed material of the robots' noise, as arrays."""
-    return np.array([words_of(seed) for seed in seeds], np.uint32), np.array(queries, np.uint32)
+    return np.array([_words_of(seed) for seed in seeds], np.uint32), np.array(queries, np.uint32)
+
+
+def _words_of(seed: int) -> tuple[int, int]:
+    """The high and the low half of a 64-bit seed."""
+    return seed >> 32 & 0xFFFF_FFFF, seed & 0xFFFF_FFFF
+
+
+def _check_compiled(sampling: Sampling, top_k: int) -> None:
+    """Refuse sampling for which the programs were not compiled."""
+    if not top_k and not sampling.greedy:
+        raise UsageError(
+            f"temperature {sampling.temperature:g} requires sampling; the programs were compiled greedy: "
+            "compile them with the largest top_k of any task, at least 1"
+        )
+    if top_k and (sampling.top_k or 0) > top_k:
+        raise UsageError(f"top_k is {sampling.top_k}; the programs were compiled for {top_k} at most")
 
 
 def _rows(spare: int, slots: tuple[int, ...], batch: int) -> Int32[Array, " row"]:

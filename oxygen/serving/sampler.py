@@ -15,33 +15,11 @@ _NOISE, _TEXTS = 0, 1  # roots of two families of keys
 
 
 @flax.struct.dataclass
-class SamplingInputs:
-    """Sampling parameters of new requests.
-
-    Attributes:
-        origin: Seed material of a request's key, [row, 4]: high and low word of its episode's seed, its
-            query, and a word with its language task in the low half and its ordinal among that task's
-            requests in the query in the high half.
-        temperature: 0 is greedy, [row].
-        top_k: Sample among this many of the most likely tokens; 0 samples among all, [row].
-    """
-
-    origin: Leaf
-    temperature: Leaf
-    top_k: Leaf
-
-    def draws(self) -> "SamplingState":
-        """Derive the keys."""
-        keys = jax.vmap(lambda data: jax.random.key_data(_folded(_TEXTS, *data)))(self.origin)
-        return SamplingState(key=keys, temperature=self.temperature, top_k=self.top_k)
-
-
-@flax.struct.dataclass
 class SamplingState:
     """Sampling keys and parameters of every row.
 
     Attributes:
-        key: The request's key, [row, 2]; see `SamplingInputs`.
+        key: The request's key, [row, 2]; see `request_keys`.
         temperature: 0 is greedy, [row].
         top_k: Sample among this many of the most likely tokens; 0 samples among all, [row].
     """
@@ -49,6 +27,16 @@ class SamplingState:
     key: Leaf
     temperature: Leaf
     top_k: Leaf
+
+
+def request_keys(origin: UInt32[Array, "row 4"]) -> UInt32[Array, "row 2"]:
+    """The keys of new requests.
+
+    Args:
+        origin: High and low word of the episode's seed, the query, and a word with the language task in the
+            low half and the ordinal among that task's requests in the query in the high half.
+    """
+    return jax.vmap(lambda words: jax.random.key_data(_folded(_TEXTS, *words)))(origin)
 
 
 def noise(

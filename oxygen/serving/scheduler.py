@@ -91,7 +91,7 @@ class Scheduler:
         self._independent = independent
         self._active: list[Request] = []  # in order of arrival
         self._free = list(range(slots))
-        self._step = 0
+        self._steps = [0] * robots  # of each robot, if robots are independent those with its queries
         self._serials = itertools.count()
         self._ids = [itertools.count() for _ in range(robots)]
         self._seeds = [0] * robots
@@ -131,7 +131,8 @@ class Scheduler:
         for job in jobs:
             for request in job.rows:
                 request.state = RequestState.RUNNING
-        self._step += 1
+        for robot in range(self._robots):
+            self._steps[robot] += not self._independent or robot in queries
         return StepPlan(requested=requested, dropped=dropped, jobs=jobs)
 
     def commit(self, written: Mapping[int, Sequence[int]]) -> dict[Request, int]:
@@ -171,7 +172,7 @@ class Scheduler:
                         request_id=next(self._ids[robot]),
                         limit=limit or task.max_tokens,
                         stop_token=task.stop_token,
-                        order=(self._step - task.priority, next(self._serials)),
+                        order=(self._steps[robot] - task.priority, next(self._serials)),
                     )
 
     def _admit(self, request: Request) -> list[Request]:

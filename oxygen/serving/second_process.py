@@ -40,15 +40,6 @@ class SecondProcessError(RuntimeError):
     """The second process failed or died."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Failure:
-    """Why the second process failed; a usage error is shown to users in one line."""
-
-    message: str
-    details: str
-    usage_error: bool
-
-
 class RemoteTextDecoder:
     """Decodes in a second process, beside the actions."""
 
@@ -100,11 +91,9 @@ class RemoteTextDecoder:
             answer = self._connection.recv() if self._connection.poll() else None
         except (EOFError, OSError):
             answer = None
-        if isinstance(answer, _Failure):
+        if isinstance(answer, UsageError | SecondProcessError):
             self.close()
-            if answer.usage_error:
-                raise UsageError(answer.message)
-            raise SecondProcessError(f"the second process failed: {answer.message}\n{answer.details}")
+            raise answer
         if answer is None:
             raise self._gone()
         return answer
@@ -135,10 +124,11 @@ def _serve(pipe: connection.Connection, compile_cache: Mapping[str, Any], *model
         _decode(pipe, *model)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
+    except UsageError as error:  # shown to users in one line
+        pipe.send(UsageError(str(error)))
     except Exception as error:  # noqa: BLE001 - the boundary of the process: it is raised again in the first
-        usage_error = isinstance(error, UsageError)
-        message = str(error) if usage_error else " ".join(f"{type(error).__name__}: {error}".split())
-        pipe.send(_Failure(message=message, details=traceback.format_exc(), usage_error=usage_error))
+        message = " ".join(f"{type(error).__name__}: {error}".split())
+        pipe.send(SecondProcessError(f"the second process failed: {message}\n{traceback.format_exc()}"))
 
 
 def _decode(

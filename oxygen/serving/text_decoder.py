@@ -13,8 +13,8 @@ import numpy as np
 
 from oxygen.model.inputs import ModelInput
 from oxygen.model.pi05 import Prefix
+from oxygen.serving.decode import NewRequests
 from oxygen.serving.kv_pool import DecodeState
-from oxygen.serving.new_requests import NewRequests
 from oxygen.serving.requests import DecodeJob, DecodeWork
 from oxygen.serving.runner import Runner
 

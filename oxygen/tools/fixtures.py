@@ -19,7 +19,7 @@ from oxygen.model import adapter as adapters
 from oxygen.model import params, pi05
 from oxygen.model.config import GemmaConfig, Pi05Config, siglip_variant
 from oxygen.serving import decode, kv_pool
-from oxygen.serving.new_requests import NewRequests
+from oxygen.serving.decode import NewRequests
 from oxygen.typing import Array, Params
 
 _CAMERAS = ("base_0_rgb", "left_wrist_0_rgb", "right_wrist_0_rgb")

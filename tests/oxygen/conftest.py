@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from oxygen.model.config import GemmaConfig, Pi05Config, SiglipConfig
-from oxygen.policy.factory import create_vector_policy
+from oxygen.policy.vector_policy import create_vector_policy
 from oxygen.robots import tokenizer
 from oxygen.serving.arrivals import EveryN
 from oxygen.serving.budget import FixedTokens

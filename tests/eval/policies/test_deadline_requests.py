@@ -12,7 +12,7 @@ from configs.language_task import LanguageTaskConfig
 from configs.load import load
 from configs.schema import RunConfig
 from eval.policies.engine import engine_for
-from oxygen.policy.vector_policy import PolicyParts, VectorPolicy
+from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.presets.language_tasks import language_task
 from oxygen.robots import tokenizer
 from oxygen.robots.transforms import LIBERO, untrained
@@ -34,22 +34,20 @@ class StepBudget:
     def __init__(self, steps):
         self._steps = iter(steps)
 
-    def steps(self, *, batch, spent_ms, costs):
+    def steps(self, *, spent_ms, step_ms):
         return next(self._steps)
 
 
 def replies(config, steps):
     engine = engine_for(TASKS, [config])
-    parts = PolicyParts(
-        runner=FakeRunner(
-            ProgramSizes(slots=engine.slots, rows=(1, engine.rows), forks=(2,), suffix=4, limit=48)
-        ),
+    sizes = ProgramSizes(slots=engine.slots, rows=(1, engine.rows), forks=(2,), suffix=4, limit=48)
+    policy = VectorPolicy(
+        FakeRunner(sizes),
+        dataclasses.replace(engine, budget=StepBudget(steps)),
         tokenizer=tokenizer.tiny(),
         tasks=TASKS,
         transform=untrained(LIBERO),
-        weights=None,
     )
-    policy = VectorPolicy(parts, dataclasses.replace(engine, budget=StepBudget(steps)))
     return [answered(policy) for _ in steps]
 
 

@@ -10,7 +10,7 @@ from oxygen.presets.language_tasks import language_task
 from oxygen.robots import tokenizer
 from oxygen.serving.arrivals import Burst, EveryN, Poisson, RandomLength
 from oxygen.serving.language import stop_token
-from oxygen.serving.sampling import GREEDY, Sampling
+from oxygen.serving.requests import GREEDY, Sampling
 
 
 @pytest.fixture

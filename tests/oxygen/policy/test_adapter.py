@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from oxygen.policy.factory import create_vector_policy
+from oxygen.policy.vector_policy import create_vector_policy
 from oxygen.robots import tokenizer
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import LanguageTask

@@ -19,9 +19,8 @@ from configs.errors import UsageError
 from oxygen.model import params, pi05
 from oxygen.model.inputs import ModelInput
 from oxygen.serving.kv_pool import KvPool
-from oxygen.serving.requests import Request
+from oxygen.serving.requests import GREEDY, Request, Sampling
 from oxygen.serving.runner import ProgramSizes, Runner
-from oxygen.serving.sampling import GREEDY, Sampling
 from tests.oxygen.conftest import SMALL
 from tests.oxygen.serving.devices import Where, traced_for
 

@@ -7,8 +7,7 @@ import pytest
 
 from configs.errors import UsageError
 from configs.latency import ActionPrefix
-from oxygen.policy.factory import create_vector_policy
-from oxygen.policy.vector_policy import VectorPolicy
+from oxygen.policy.vector_policy import create_vector_policy
 from oxygen.robots import tokenizer
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.scheduler import Mode
@@ -26,7 +25,7 @@ def guidable():
 
 def second_chunks(policy, first, second, mode=Mode.ACTIONS):
     """What robots are answered in their second query, and its stages."""
-    policy = VectorPolicy(policy.parts, dataclasses.replace(policy.engine, mode=mode))
+    policy = policy.with_engine(dataclasses.replace(policy.engine, mode=mode))
     for robot in range(2):
         policy.reset(robot, 7 + robot)
     policy.act(first)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from configs.errors import UsageError
-from oxygen.policy.factory import create_vector_policy
 from oxygen.policy.reply import EpisodeEnd, Reply
+from oxygen.policy.vector_policy import create_vector_policy
 from oxygen.robots import tokenizer
 from oxygen.serving.budget import FixedTokens
 from oxygen.serving.engine_config import EngineConfig

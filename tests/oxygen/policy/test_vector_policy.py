@@ -7,9 +7,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 
 from configs.errors import UsageError
-from oxygen.policy import vector_policy
-from oxygen.policy.factory import create_vector_policy
-from oxygen.policy.vector_policy import VectorPolicy
+from oxygen.policy.vector_policy import VectorPolicy, create_vector_policy
 from oxygen.robots import tokenizer
 from oxygen.serving.arrivals import Burst, EveryN
 from oxygen.serving.budget import Deadline, FixedTokens
@@ -42,11 +40,11 @@ def policy(request):
 
 def served(policy, mode, scenario=None, **engine):
     """Served in a mode, as a scenario wants it but for its rows, which are part of what a text reads like."""
-    parts = policy.parts
+    tasks = None
     if scenario is not None:
-        parts = dataclasses.replace(parts, tasks=scenario.tasks)
+        tasks = scenario.tasks
         engine = {"slots": scenario.slots, "budget": scenario.budget, **engine}
-    return VectorPolicy(parts, dataclasses.replace(policy.engine, mode=mode, **engine))
+    return policy.with_engine(dataclasses.replace(policy.engine, mode=mode, **engine), tasks=tasks)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +76,7 @@ def served_by(decoder):
     """Policies made herein have their texts from this decoder, unless it is None."""
     with pytest.MonkeyPatch.context() as patch:
         if decoder is not None:
-            patch.setattr(vector_policy, "_text_decoder", lambda parts, engine: decoder)
+            patch.setattr(VectorPolicy, "_text_decoder", lambda self: decoder)
         yield
 
 
@@ -177,9 +175,9 @@ def test_sampled_texts_differ_between_episodes_and_greedy_ones_do_not(policy, ob
 def test_sampled_texts_requested_together_differ_and_the_first_is_that_of_a_request_alone(policy, observe):
     def narrated(arrivals):
         narration = dataclasses.replace(TASKS[0], arrivals=arrivals)
-        parts = dataclasses.replace(policy.parts, tasks=(narration, TASKS[1]))
         engine = dataclasses.replace(policy.engine, budget=FixedTokens(12))
-        _, reply = answered(VectorPolicy(parts, engine), [observe(0), None, None])
+        served = policy.with_engine(engine, tasks=(narration, TASKS[1]))
+        _, reply = answered(served, [observe(0), None, None])
         return [text.text for text in reply.finished if text.task == "narration"]
 
     together = narrated(Burst(n=4, every=9))

@@ -81,22 +81,22 @@ def test_droid_actions_come_back_with_the_gripper_fully_open_or_closed(actions):
 def test_a_gripper_at_the_threshold_opens():
     gripper = np.zeros((3, MODEL_DIM))
     gripper[:, 7] = 0.5, np.nextafter(0.5, 1), np.nextafter(0.5, 0)
-    norms = RobotNorms(state=AsIs(), actions=AsIs())
+    norms = RobotNorms(state=AS_IS, actions=AS_IS)
     exact = Transform(embodiment=DROID, norms=norms)
     assert exact.outputs(gripper)[:, 7].tolist() == [0.0, 1.0, 0.0]
 
 
-@dataclasses.dataclass(frozen=True)
-class AsIs:
-    """Eight channels, left as they are to the last bit."""
-
-    size: int = 8
+class AsIs(QuantileNorm):
+    """Leaves channels as they are to the last bit."""
 
     def normalise(self, x):
         return x
 
     def restore(self, x):
         return x.copy()
+
+
+AS_IS = AsIs(q01=(0.0,) * 8, q99=(1.0,) * 8)
 
 
 @given(arrays.arrays(np.float32, (2, MODEL_DIM), elements=st.floats(-(2.0**99), 2.0**99, width=32)))
@@ -211,8 +211,9 @@ def test_a_model_must_fit_the_robot():
 
 def test_a_policys_actions_are_in_its_robots_units(policy, observe):
     engine = dataclasses.replace(policy.engine, mode=Mode.ACTIONS)
-    parts = dataclasses.replace(policy.parts, transform=trained(LIBERO))
-    in_units = OneRobot(VectorPolicy(parts, engine))
+    in_units = OneRobot(
+        VectorPolicy(policy.runner, engine, tokenizer=VOCABULARY, tasks=(), transform=trained(LIBERO))
+    )
     raw = policy.with_engine(engine).act(observe(1))
     expected = in_units.transform.norms.actions.restore(raw)
     np.testing.assert_allclose(in_units.act(observe(1)), expected, atol=1e-5)

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from oxygen.model.pi05 import Prefix
+from oxygen.serving.decode import NewRequests
 from oxygen.serving.kv_pool import DecodeState, KvPool
-from oxygen.serving.new_requests import NewRequests
 from oxygen.serving.runner import ProgramSizes, Runner
 from tests.oxygen.conftest import SMALL
 

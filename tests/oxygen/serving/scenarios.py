@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from oxygen.serving.arrivals import Arrivals, Burst, EveryN, Poisson, RandomLength
 from oxygen.serving.budget import Budget, Deadline, FixedTokens
 from oxygen.serving.language import LanguageTask
-from oxygen.serving.sampling import Sampling
+from oxygen.serving.requests import Sampling
 
 ROBOTS = 3
 QUERIES = 7

@@ -10,7 +10,7 @@ import pytest
 
 from oxygen.model import params, pi05
 from oxygen.serving import decode, kv_pool
-from oxygen.serving.new_requests import NewRequests
+from oxygen.serving.decode import NewRequests
 from tests.oxygen.conftest import SMALL
 from tests.oxygen.serving.devices import traced_for
 

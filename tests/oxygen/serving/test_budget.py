@@ -7,9 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.errors import UsageError
-from oxygen.serving.budget import Deadline, DecodeCosts, FixedTokens
-
-BATCH = 8
+from oxygen.serving.budget import Deadline, FixedTokens, RunningMean
 
 
 @dataclasses.dataclass
@@ -28,14 +26,14 @@ class Machine:
     step_ms: float
     now_ms: float = 0.0
 
-    def frame(self, budget, costs):
+    def frame(self, budget, step_ms):
         """Run a frame; returns its decode steps and how long it took."""
         came = self.now_ms
         self.now_ms += self.action_ms
         acted = self.now_ms
-        steps = budget.steps(batch=BATCH, spent_ms=acted - came, costs=costs)
+        steps = budget.steps(spent_ms=acted - came, step_ms=step_ms.value)
         self.now_ms += self.fork_ms + steps * self.step_ms
-        costs.add(BATCH, steps, self.now_ms - acted)
+        step_ms.add((self.now_ms - acted) / steps)
         return steps, self.now_ms - came
 
 
@@ -45,24 +43,24 @@ machines = st.builds(
 
 
 def test_before_anything_is_measured_a_deadline_affords_one_step():
-    assert Deadline(1e6).steps(batch=BATCH, spent_ms=0.0, costs=DecodeCosts()) == 1
+    assert Deadline(1e6).steps(spent_ms=0.0, step_ms=None) == 1
 
 
 @given(machines, st.floats(20, 300))
 def test_a_deadline_is_kept_from_the_second_frame_on_unless_one_step_is_too_much(machine, deadline_ms):
-    costs = DecodeCosts()
+    step_ms = RunningMean()
     least = machine.action_ms + machine.fork_ms + machine.step_ms
     for number in range(60):
-        _, took = machine.frame(Deadline(deadline_ms), costs)
+        _, took = machine.frame(Deadline(deadline_ms), step_ms)
         assert took <= max(deadline_ms, least) * (1 + 1e-9) or number == 0
 
 
 @given(machines, st.floats(20, 300))
 def test_in_the_end_nearly_all_of_the_time_is_used(machine, deadline_ms):
-    costs, budget = DecodeCosts(), Deadline(deadline_ms)
+    step_ms, budget = RunningMean(), Deadline(deadline_ms)
     steps = took = 0.0
     for _ in range(200):
-        steps, took = machine.frame(budget, costs)
+        steps, took = machine.frame(budget, step_ms)
     room = 0.9 * deadline_ms
     assert steps == 1 or room - 3 * machine.step_ms <= took <= room * (1 + 1e-9)
 

@@ -9,7 +9,7 @@ import pytest
 
 from configs.errors import UsageError
 from oxygen.policy import vector_policy
-from oxygen.policy.vector_policy import PolicyParts, VectorPolicy
+from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.robots import tokenizer
 from oxygen.robots.transforms import LIBERO, untrained
 from oxygen.serving.budget import FixedTokens
@@ -23,14 +23,14 @@ NARRATION = LanguageTask(name="narration", prompt="Narrate: ", max_tokens=11)
 
 
 def policy_of(runner, mode=Mode.UNIFIED, tokens_per_frame=3, tasks=(NARRATION,), weights=None):
-    parts = PolicyParts(
-        runner=runner,
+    return VectorPolicy(
+        runner,
+        EngineConfig(mode=mode, budget=FixedTokens(tokens_per_frame), slots=6, rows=6),
         tokenizer=tokenizer.tiny(),
         tasks=tasks,
         transform=untrained(LIBERO),
         weights=weights,
     )
-    return VectorPolicy(parts, EngineConfig(mode=mode, budget=FixedTokens(tokens_per_frame), slots=6, rows=6))
 
 
 def answered(policy, observation):

@@ -1,10 +1,7 @@
 """A policy that says nothing holds nothing for it."""
 
-import dataclasses
-
 import pytest
 
-from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.serving.scheduler import Mode
 from tests.oxygen.serving.fake_runner import FakeRunner
 from tests.oxygen.serving.test_engine import answered, policy_of
@@ -29,7 +26,5 @@ def test_mode_actions_allocates_no_pool(observe):
 
 
 def test_nor_does_a_policy_without_language_tasks_in_any_mode(observe):
-    speaking = policy_of(FakeRunner(), Mode.UNIFIED)
-    parts = dataclasses.replace(speaking.parts, runner=WithoutMemory(), tasks=())
-    reply = answered(VectorPolicy(parts, speaking.engine), observe(0))
+    reply = answered(policy_of(WithoutMemory(), Mode.UNIFIED, tasks=()), observe(0))
     assert reply.tokens == 0

@@ -12,7 +12,7 @@ import pytest
 
 from configs.errors import UsageError
 from oxygen.model.params import random_params
-from oxygen.policy.factory import create_vector_policy
+from oxygen.policy.vector_policy import create_vector_policy
 from oxygen.robots.tokenizer import tiny
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.runner import ProgramSizes

@@ -3,10 +3,10 @@
 import pytest
 
 from configs.errors import UsageError
-from oxygen.policy.factory import create_vector_policy
+from oxygen.policy.vector_policy import create_vector_policy
 from oxygen.robots import tokenizer
 from oxygen.serving.language import LanguageTask
-from oxygen.serving.sampling import Sampling
+from oxygen.serving.requests import Sampling
 from tests.oxygen.conftest import SMALL
 
 
