@@ -21,7 +21,9 @@ app = App(
 @app.default
 def serve(options: Annotated[ServeConfig, Parameter(name="*")]) -> None:
     """Serve until SIGTERM or Ctrl-C; queries in progress are answered first, a second signal ends at once."""
-    api_key = _api_key(options)
+    api_key = None if options.api_key_env is None else os.environ.get(options.api_key_env)
+    if options.api_key_env is not None and not api_key:
+        raise UsageError(f"--api-key-env: the environment has no {options.api_key_env}")
     from oxygen.model.compile_cache import use_compile_cache  # JAX, which --help does not need
     from oxygen.presets.policies import chosen_adapter, read_model_policy
     from oxygen.serve.serving import open_served, run_server
@@ -34,15 +36,6 @@ def serve(options: Annotated[ServeConfig, Parameter(name="*")]) -> None:
         asyncio.run(run_server(policy, declaration, options, api_key))
     finally:
         policy.close()
-
-
-def _api_key(options: ServeConfig) -> str | None:
-    if options.api_key_env is None:
-        return None
-    key = os.environ.get(options.api_key_env)
-    if not key:
-        raise UsageError(f"--api-key-env: the environment has no {options.api_key_env}")
-    return key
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import hmac
 import logging
 import socket
@@ -10,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
 from typing import TypeAlias
 
-from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
@@ -32,23 +31,6 @@ _LONGEST_LINE = 500
 _log = logging.getLogger("oxygen.serve")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ServerLimits:
-    """Limits of a server.
-
-    Attributes:
-        message_mib: Size of a message, MiB.
-        connections: Concurrent connections.
-        idle_s: Timeout between two messages of a client, s.
-        send_s: Timeout for a client to read an answer, s.
-    """
-
-    message_mib: float = 64
-    connections: int = 256
-    idle_s: float = 3600.0
-    send_s: float = 60.0
-
-
 class ConnectionServer:
     """Serves a policy on one port.
 
@@ -63,11 +45,27 @@ class ConnectionServer:
         *,
         api_key: str | None = None,
         replan_steps: int = 5,
-        limits: ServerLimits = ServerLimits(),
+        max_message_mib: float = 64,
+        max_connections: int = 256,
+        idle_s: float = 3600.0,
+        send_s: float = 60.0,
     ) -> None:
+        """Prepare a server.
+
+        Args:
+            batcher: The policy's batches.
+            declaration: The policy.
+            api_key: The key that clients must send; None for none.
+            replan_steps: Actions of a chunk that vla-evaluation-harness's clients execute.
+            max_message_mib: Size of a message, MiB.
+            max_connections: Concurrent connections.
+            idle_s: Timeout between two messages of a client, s.
+            send_s: Timeout for a client to read an answer, s.
+        """
         self._batcher = batcher
         self._api_key = api_key
-        self._limits = limits
+        self._max_message_bytes, self._max_connections = int(max_message_mib * 2**20), max_connections
+        self._idle_s, self._send_s = idle_s, send_s
         self._connections: set[ServerConnection] = set()
         self._stopping = asyncio.Event()
         self._dialects: dict[str, Callable[[ConnectedRobot], Dialect]] = {
@@ -100,7 +98,26 @@ class ConnectionServer:
             UsageError: The port is not available.
         """
         try:
-            async with await self._listening(host, port) as server:
+            wire = logging.getLogger("oxygen.serve.wire")
+            wire.setLevel(logging.CRITICAL)  # it logs a traceback for every failed handshake
+            listening = serve(
+                self._serve,
+                host,
+                port,
+                process_request=self._answer_http,
+                compression=None,
+                max_size=self._max_message_bytes,
+                ping_interval=None,  # a client that computes in its event loop does not answer pings
+                close_timeout=_CLOSE_S,
+                logger=wire,
+            )
+            try:
+                server = await listening
+            except (OSError, OverflowError) as error:
+                raise UsageError(
+                    f"cannot listen at {host}, port {port} ({error}); give another --port or --host"
+                ) from error
+            async with server:
                 started(next(iter(server.sockets)).getsockname()[1])
                 await self._stopping.wait()
                 server.close(close_connections=False)
@@ -108,48 +125,29 @@ class ConnectionServer:
         finally:
             self._batcher.close()
 
-    async def _listening(self, host: str, port: int) -> Server:
-        wire = logging.getLogger("oxygen.serve.wire")
-        wire.setLevel(logging.CRITICAL)  # it logs a traceback for every failed handshake
-        try:
-            return await serve(
-                self._serve,
-                host,
-                port,
-                process_request=self._answer_http,
-                compression=None,
-                max_size=int(self._limits.message_mib * 2**20),
-                ping_interval=None,  # a client that computes in its event loop does not answer pings
-                close_timeout=_CLOSE_S,
-                logger=wire,
-            )
-        except (OSError, OverflowError) as error:
-            raise UsageError(
-                f"cannot listen at {host}, port {port} ({error}); give another --port or --host"
-            ) from error
-
     def _answer_http(self, connection: ServerConnection, request: Request) -> Response | None:
         """Answer over HTTP, or refuse; None to go on with the WebSocket handshake."""
         path = request.path.partition("?")[0]
         if path in _HEALTH:
             return connection.respond(HTTPStatus.OK, _HEALTH[path])
-        if not self._is_authorised(request):
+        given = request.headers.get("Authorization", "").encode()
+        needed = None if self._api_key is None else f"Api-Key {self._api_key}".encode()
+        if needed is not None and not hmac.compare_digest(given, needed):
             return connection.respond(HTTPStatus.UNAUTHORIZED, "the API key is wrong or missing\n")
         if path not in self._dialects:
             return connection.respond(HTTPStatus.NOT_FOUND, f"{unknown('path', path, self.paths)}\n")
-        if len(self._connections) >= self._limits.connections:
+        if len(self._connections) >= self._max_connections:
             return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections; try later\n")
         return None
 
-    def _is_authorised(self, request: Request) -> bool:
-        if self._api_key is None:
-            return True
-        given = request.headers.get("Authorization", "")
-        return hmac.compare_digest(given.encode(), f"Api-Key {self._api_key}".encode())
-
     async def _serve(self, connection: ServerConnection) -> None:
         assert connection.request is not None, "the handshake is done"
-        _keep_alive(connection)
+        # Detects within minutes that a client's machine is down, without pings.
+        connected: socket.socket = connection.transport.get_extra_info("socket")
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
+            if hasattr(socket, option):
+                connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
         robot = ConnectedRobot(self._batcher)
         dialect = self._dialects[connection.request.path.partition("?")[0]](robot)
         self._connections.add(connection)
@@ -189,7 +187,7 @@ class ConnectionServer:
             stopped = asyncio.ensure_future(self._stopping.wait())
             try:
                 await asyncio.wait(
-                    {received, stopped}, timeout=self._limits.idle_s, return_when=asyncio.FIRST_COMPLETED
+                    {received, stopped}, timeout=self._idle_s, return_when=asyncio.FIRST_COMPLETED
                 )
             finally:
                 stopped.cancel()
@@ -202,7 +200,7 @@ class ConnectionServer:
             yield received.result()
 
     async def _send(self, connection: ServerConnection, message: bytes | str) -> None:
-        await asyncio.wait_for(connection.send(message), self._limits.send_s)
+        await asyncio.wait_for(connection.send(message), self._send_s)
 
 
 def _error_message(error: Exception, client: str) -> tuple[str, int]:
@@ -219,12 +217,3 @@ def _error_message(error: Exception, client: str) -> tuple[str, int]:
 def _name(connection: ServerConnection) -> str:
     host, port = connection.remote_address[:2] or ("?", 0)
     return f"{host}:{port}"
-
-
-def _keep_alive(connection: ServerConnection) -> None:
-    """Detect within minutes that a client's machine is down, without pings."""
-    connected: socket.socket = connection.transport.get_extra_info("socket")
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
-        if hasattr(socket, option):
-            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

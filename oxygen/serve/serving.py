@@ -84,8 +84,15 @@ async def run_server(
     )
     server = ConnectionServer(batcher, declaration, api_key=api_key, replan_steps=options.replan_steps)
     loop = asyncio.get_running_loop()
+
+    def stop(number: int) -> None:
+        """Shut down gracefully; the next signal ends the process."""
+        server.stop()
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_DFL)
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _stop, loop, server, number)
+        loop.add_signal_handler(number, stop, number)
 
     def started(port: int) -> None:
         paths = ", ".join(server.paths)
@@ -99,13 +106,6 @@ async def run_server(
         sys.stdout.flush()
 
     await server.run(options.host, options.port, started=started)
-
-
-def _stop(loop: asyncio.AbstractEventLoop, server: ConnectionServer, number: int) -> None:
-    """Shut down gracefully; the next signal ends the process."""
-    server.stop()
-    loop.remove_signal_handler(number)
-    signal.signal(number, signal.SIG_DFL)
 
 
 def _is_loopback(host: str) -> bool:

@@ -16,7 +16,7 @@ from oxygen.robots.openpi_keys import keys_of_policy
 from oxygen.serve.batching import BatchedPolicy, Batcher
 from oxygen.serve.metadata import Declaration
 from oxygen.serve.msgpack_numpy import pack, unpack
-from oxygen.serve.server import ConnectionServer, ServerLimits
+from oxygen.serve.server import ConnectionServer
 
 HORIZON = 10
 
@@ -101,13 +101,12 @@ class PolicyServerThread:
         robots: int = 1,
         batch_size: int | None = None,
         window_s: float = 0.0,
-        limits: ServerLimits | None = None,
         **options: Any,
     ) -> None:
         self._policies = policy if isinstance(policy, Iterator) else iter([policy])
         self._declared, self._batch_size = declared or declaration(), batch_size or robots
         self._robots, self._window_s = robots, window_s
-        self._options = {**options, "limits": limits or ServerLimits()}
+        self._options = options
         self._started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
 

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from configs.hashing import seed_of
 from configs.interface import Interface
-from oxygen.policy.factory import create_vector_policy
+from oxygen.policy.vector_policy import create_vector_policy
 from oxygen.robots import conventions, tokenizer
 from oxygen.robots.openpi_keys import keys_of_policy
 from oxygen.serve.msgpack_numpy import pack, unpack

@@ -13,7 +13,6 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from oxygen.serve.msgpack_numpy import pack, unpack
-from oxygen.serve.server import ServerLimits
 from tests.oxygen.serve.serving import EchoPolicy, PolicyServerThread, request
 
 
@@ -70,7 +69,7 @@ def test_a_bad_request_is_told_in_one_line_and_costs_its_connection_alone(server
 
 
 def test_a_message_beyond_the_limit_closes_the_connection():
-    with PolicyServerThread(EchoPolicy(), limits=ServerLimits(message_mib=0.1)) as server:
+    with PolicyServerThread(EchoPolicy(), max_message_mib=0.1) as server:
         with server.client() as client:
             with pytest.raises(ConnectionClosed) as caught:
                 client.ask(request() | {"observation/image": np.zeros((200, 200, 3), np.uint8)})
@@ -99,8 +98,7 @@ def test_fifty_connections_that_never_speak_hold_no_robot(server):
 
 
 def test_there_are_no_more_connections_than_allowed_and_silent_ones_are_closed():
-    limits = ServerLimits(connections=2, idle_s=0.3)
-    with PolicyServerThread(EchoPolicy(), limits=limits) as server:
+    with PolicyServerThread(EchoPolicy(), max_connections=2, idle_s=0.3) as server:
         with server.client() as first, server.client(), pytest.raises(InvalidStatus, match="503"):
             server.connect()
         assert closed_with(first) in (1000, 1001)
