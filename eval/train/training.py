@@ -31,11 +31,11 @@ from oxygen.presets.language_tasks import language_task
 from oxygen.robots import tokenizer as tokenizers
 from oxygen.robots.transforms import embodiment
 from oxygen.training import checkpoint, layout
+from oxygen.training.config import TrainingConfig
 from oxygen.training.demonstrations import Demonstrations
-from oxygen.training.run import TrainingConfig, train
+from oxygen.training.run import train
 from oxygen.training.run_folder import CHECKPOINTS
 from oxygen.training.samples import Mixture
-from oxygen.training.trainer import Schedule
 from sim_envs.suite import load_object, open_suite, suite_names
 
 _EMBODIMENTS = {
@@ -99,14 +99,16 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
             config = rollouts.model_copy(update={"policy": str(saved)})
             return _success_rates(config, folder, options.eval_num_envs)
 
-        schedule = Schedule(
-            log_every=options.log_every,
-            save_every=options.save_every,
-            should_stop=should_stop,
-            on_log=lambda step, numbers: console.print(_line(step, options, numbers)),
-        )
         try:
-            train(folder, training, mixture, tokenizer, schedule=schedule, on_checkpoint=roll_out)
+            train(
+                folder,
+                training,
+                mixture,
+                tokenizer,
+                on_checkpoint=roll_out,
+                on_log=lambda step, numbers: console.print(_line(step, options, numbers)),
+                should_stop=should_stop,
+            )
             interrupted = interrupts.received
         except KeyboardInterrupt:  # in a rollout, after its checkpoint was saved
             interrupted = True

@@ -2,10 +2,11 @@
 
 import dataclasses
 import json
+import math
 import reprlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,28 +15,18 @@ from configs.paths import regular
 from oxygen.typing import Float, Float64
 
 FILE_NAME = "norm_stats.json"
+QUANTILES = ("q01", "q99")
 _EPSILON = 1e-6
 """Added to every range, as in openpi, against division by zero."""
 
 
-@runtime_checkable
-class Norm(Protocol):
-    """An affine map between the robot's units and the model's, channel by channel."""
-
-    @property
-    def size(self) -> int:
-        """Channels."""
-
-    def normalise(self, x: Float[np.ndarray, "*batch channel"]) -> Float64[np.ndarray, "*batch channel"]:
-        """From the robot's units to the model's."""
-
-    def restore(self, x: Float[np.ndarray, "*batch channel"]) -> Float64[np.ndarray, "*batch channel"]:
-        """From the model's units to the robot's."""
+Statistics: TypeAlias = dict[str, dict[str, list[float]]]
+"""`state` and `actions` to `mean`, `std`, `q01` and `q99`, each with one number per channel."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QuantileNorm:
-    """Maps the range between two quantiles to [-1, 1], channel by channel; used by π0.5.
+    """Maps the range between two quantiles to [-1, 1], channel by channel, as π0.5 does.
 
     Attributes:
         q01: 1 % quantile of every channel, in the robot's units.
@@ -46,7 +37,10 @@ class QuantileNorm:
     q99: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        low, high = _finite_arrays("quantiles", q01=self.q01, q99=self.q99)
+        low, high = np.array(self.q01, np.float64), np.array(self.q99, np.float64)
+        if low.shape != high.shape or not np.isfinite([low, high]).all():
+            listed = f"q01 {reprlib.repr(self.q01)} and q99 {reprlib.repr(self.q99)}"
+            raise UsageError(f"quantiles {listed} must have the same number of channels, all finite")
         with np.errstate(over="ignore"):
             width = high - low
         if not (np.isfinite(width) & (width >= 0)).all():
@@ -77,45 +71,26 @@ class QuantileNorm:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ZScoreNorm:
-    """Maps every channel to mean 0 and standard deviation 1; used by π0.
-
-    Attributes:
-        mean: Mean of every channel, in the robot's units.
-        std: Standard deviation; nowhere negative.
-    """
-
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        _, deviation = _finite_arrays("moments", mean=self.mean, std=self.std)
-        if (deviation < 0).any():
-            raise UsageError(
-                f"standard deviation {deviation.min()} (channel {deviation.argmin()}) is negative"
-            )
-
-    @property
-    def size(self) -> int:
-        """Channels."""
-        return len(self.mean)
-
-    def normalise(self, x: Float[np.ndarray, "*batch channel"]) -> Float64[np.ndarray, "*batch channel"]:
-        """From the robot's units to the model's; infinite on overflow."""
-        with np.errstate(over="ignore"):
-            return (np.asarray(x, np.float64) - np.array(self.mean)) / (np.array(self.std) + _EPSILON)
-
-    def restore(self, x: Float[np.ndarray, "*batch channel"]) -> Float64[np.ndarray, "*batch channel"]:
-        """From the model's units to the robot's."""
-        return np.asarray(x, np.float64) * (np.array(self.std) + _EPSILON) + np.array(self.mean)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class RobotNorms:
     """Normalisation of a robot's states and actions."""
 
-    state: Norm
-    actions: Norm
+    state: QuantileNorm
+    actions: QuantileNorm
+
+    @classmethod
+    def of(cls, statistics: Statistics) -> "RobotNorms":
+        """The normalisation by some statistics.
+
+        Raises:
+            UsageError: The quantiles of a channel are not a range.
+        """
+        norms = {}
+        for name in ("state", "actions"):
+            try:
+                norms[name] = QuantileNorm(**{field: tuple(statistics[name][field]) for field in QUANTILES})
+            except UsageError as error:
+                raise UsageError(f"{name}: {error}") from None
+        return cls(**norms)
 
 
 def unit_norms(state: int, actions: int) -> RobotNorms:
@@ -151,9 +126,9 @@ def checkpoint_norms(checkpoint: Path, asset_id: str) -> Path:
     )
 
 
-def read_norms(
-    path: Path, *, state: int, actions: int, kind: type[QuantileNorm] | type[ZScoreNorm] = QuantileNorm
-) -> RobotNorms:
+def read_statistics(
+    path: Path, *, state: int, actions: int, fields: Sequence[str] = ("mean", "std", *QUANTILES)
+) -> Statistics:
     """Read openpi's JSON: `norm_stats` of `state` and `actions`, each with `mean`, `std`, `q01` and `q99`.
 
     Statistics padded to the model's width are cut to the robot's channels, as in openpi.
@@ -162,7 +137,7 @@ def read_norms(
         path: The file.
         state: State channels.
         actions: Action channels.
-        kind: The kind of normalisation the policy was trained with.
+        fields: Those to read.
 
     Raises:
         UsageError: The file is missing, damaged or incomplete.
@@ -171,21 +146,26 @@ def read_norms(
         content = json.loads(regular(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} is not readable JSON: {str(error)[:200]}") from None
-    stats = _member(content, "norm_stats", str(path))
-    return RobotNorms(
-        state=_norm(stats, "state", state, kind, path), actions=_norm(stats, "actions", actions, kind, path)
-    )
+    stats, found = _member(content, "norm_stats", str(path)), {}
+    for name, size in (("state", state), ("actions", actions)):
+        channels, where = _member(stats, name, str(path)), f"{path}: {name}"
+        found[name] = {
+            field: _numbers(_member(channels, field, where), size, f"{where}.{field}") for field in fields
+        }
+    return found
 
 
-def _norm(stats: Any, name: str, size: int, kind: type[QuantileNorm] | type[ZScoreNorm], path: Path) -> Norm:
-    where = f"{path}: {name}"
-    channels = _member(stats, name, str(path))
-    fields = [field.name for field in dataclasses.fields(kind)]
-    numbers = {field: _numbers(_member(channels, field, where), size, f"{where}.{field}") for field in fields}
+def read_norms(path: Path, *, state: int, actions: int) -> RobotNorms:
+    """Read the normalisation of a robot with so many channels from openpi's JSON.
+
+    Raises:
+        UsageError: The file is missing, damaged or incomplete.
+    """
+    statistics = read_statistics(path, state=state, actions=actions, fields=QUANTILES)
     try:
-        return kind(**numbers)
+        return RobotNorms.of(statistics)
     except UsageError as error:
-        raise UsageError(f"{where}: {error}") from None
+        raise UsageError(f"{path}: {error}") from None
 
 
 def _member(content: Any, name: str, where: str) -> Any:
@@ -196,20 +176,15 @@ def _member(content: Any, name: str, where: str) -> Any:
     return content[name]
 
 
-def _numbers(values: Any, size: int, where: str) -> tuple[float, ...]:
+def _numbers(values: Any, size: int, where: str) -> list[float]:
     if not isinstance(values, list) or not all(type(value) in (int, float) for value in values):
         raise UsageError(f"{where} is {reprlib.repr(values)}; it should be a list of numbers")
     if len(values) < size:
         raise UsageError(f"{where} has {len(values)} channels; this robot has {size}")
     try:
-        return tuple(float(value) for value in values[:size])
+        numbers = [float(value) for value in values[:size]]
     except OverflowError:
         raise UsageError(f"{where} holds an integer too large for a float") from None
-
-
-def _finite_arrays(what: str, **columns: Sequence[float]) -> list[np.ndarray]:
-    arrays = [np.array(values, np.float64) for values in columns.values()]
-    if len({len(array) for array in arrays}) > 1 or not all(np.isfinite(array).all() for array in arrays):
-        listed = " and ".join(f"{name} {reprlib.repr(values)}" for name, values in columns.items())
-        raise UsageError(f"{what} {listed} must have the same number of channels, all finite")
-    return arrays
+    if not all(map(math.isfinite, numbers)):
+        raise UsageError(f"{where} is {reprlib.repr(numbers)}; they should all be finite")
+    return numbers

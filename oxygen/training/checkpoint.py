@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.errors import UsageError
-from oxygen.model.config import Pi05Config
-from oxygen.robots.norms import FILE_NAME
-from oxygen.serving.language import LanguageTask
+from oxygen.robots.norms import FILE_NAME, Statistics
+from oxygen.robots.transforms import embodiment
+from oxygen.training.config import TrainingConfig
 from oxygen.training.optimiser import TrainState
 from oxygen.training.statistics import write_statistics
 from oxygen.typing import Params
@@ -30,103 +29,94 @@ _NAME = "step_{:07d}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PolicyMetadata:
-    """Contents of a policy folder beside the parameters.
+class CheckpointWriter:
+    """Writes the checkpoints of one training.
 
     Attributes:
-        model: The model's sizes.
-        embodiment: Name of the robot, see `oxygen.robots.transforms`.
-        asset_id: Subfolder of `assets` for the robot's statistics.
+        training: What is trained.
         statistics: Normalisation statistics of the demonstrations.
         tokenizer: The SentencePiece model.
-        tasks: The language tasks it was trained on.
-        record: Further entries of `training.json`, such as the hyperparameters and the demonstrations.
-        base: For an adapter, the card of the policy that it belongs to; None for a policy.
+        frames: Frames of the demonstrations.
     """
 
-    model: Pi05Config
-    embodiment: str
-    asset_id: str
-    statistics: dict[str, dict[str, list[float]]]
+    training: TrainingConfig
+    statistics: Statistics
     tokenizer: bytes
-    tasks: tuple[LanguageTask, ...]
-    record: Mapping[str, Any]
-    base: Mapping[str, Any] | None = None
+    frames: int
 
+    def save(self, folder: Path, state: TrainState) -> Path:
+        """Write a checkpoint under `folder`; older checkpoints keep the policy but lose the training state.
 
-def save(folder: Path, state: TrainState, metadata: PolicyMetadata) -> Path:
-    """Write a checkpoint under `folder`; older checkpoints keep the policy but lose the training state.
-
-    Returns:
-        The checkpoint's folder, named after the step.
-    """
-    target = folder / _NAME.format(int(state.step))
-    if target.exists():
+        Returns:
+            The checkpoint's folder, named after the step.
+        """
+        target = folder / _NAME.format(int(state.step))
+        if target.exists():
+            return target
+        draft = target.with_name(f"{target.name}.partial")
+        shutil.rmtree(draft, ignore_errors=True)
+        try:
+            self.write_policy(draft, state.average, step=int(state.step))
+            _write_tree(draft / STATE_FILE, state)
+            draft.rename(target)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)  # where the disk is full
+        for older in folder.glob(f"step_*/{STATE_FILE}"):
+            if older.parent != target:
+                older.unlink()
         return target
-    draft = target.with_name(f"{target.name}.partial")
-    shutil.rmtree(draft, ignore_errors=True)
-    try:
-        write_policy(draft, state.average, metadata, step=int(state.step))
-        _write_tree(draft / STATE_FILE, state)
-        draft.rename(target)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)  # where the disk is full
-    for older in folder.glob(f"step_*/{STATE_FILE}"):
-        if older.parent != target:
-            older.unlink()
-    return target
 
+    def write_policy(self, folder: Path, params: Params, *, step: int) -> None:
+        """Write a policy folder: parameters, statistics, tokenizer, `policy.yaml` and `training.json`.
 
-def write_policy(folder: Path, params: Params, metadata: PolicyMetadata, *, step: int) -> None:
-    """Write a policy folder: parameters, statistics, tokenizer, `policy.yaml` and `training.json`.
-
-    For an adapter, it holds the adapter with its card, and a `policy.yaml` that puts it on its policy.
-    """
-    folder.mkdir(parents=True)
-    tasks = {task.name: task.prompt for task in metadata.tasks}
-    if metadata.base is None:
-        _write_tree(folder / SINGLE_FILE, params)
-        (folder / TOKENIZER).write_bytes(metadata.tokenizer)
-        card: dict[str, Any] = {
-            "name": f"{metadata.model.name}-trained",
-            "kind": "oxygen",
-            "description": f"Trained here for {step} steps; see {RECORD}.",
-            "model": metadata.model.name,
-            "embodiment": metadata.embodiment,
-            "weights": ".",
-            "tokenizer": TOKENIZER,
-            "language_tasks": tasks,
-        }
-        feedback = {
-            task.name: [dataclasses.asdict(each) for each in task.feedback]
-            for task in metadata.tasks
-            if task.feedback
-        }
-        card |= {"feedback": feedback} if feedback else {}
-    else:
-        base, rank = metadata.base, metadata.record["recipe"]["adapter"]
-        about = {
-            "rank": rank,
-            "alpha": rank,
-            "mask": "exact",
-            "base_checkpoint": base.get("weights"),
-            "language_tasks": tasks,
-            "training_step": step,
-        }
-        write_adapter(
-            folder / ADAPTER, {path: np.asarray(leaf) for path, leaf in _flat(params).items()}, about
-        )
-        card = {
-            **base,
-            "name": f"{metadata.model.name}-adapter",
-            "description": f"{base.get('name')} with an adapter trained here for {step} steps; see {RECORD}.",
-            "language_tasks": tasks,
-            "adapter": ADAPTER,
-        }
-    (folder / CARD).write_text(card_text(card), encoding="utf-8")
-    write_statistics(folder / "assets" / metadata.asset_id / FILE_NAME, metadata.statistics)
-    record = {"step": step, **metadata.record, "model": dataclasses.asdict(metadata.model)}
-    (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        For an adapter, it holds the adapter with its card, and a `policy.yaml` that puts it on its policy.
+        """
+        folder.mkdir(parents=True)
+        training, base = self.training, self.training.base
+        tasks = {task.name: task.prompt for task in training.tasks}
+        if base is None:
+            _write_tree(folder / SINGLE_FILE, params)
+            (folder / TOKENIZER).write_bytes(self.tokenizer)
+            card: dict[str, Any] = {
+                "name": f"{training.model.name}-trained",
+                "kind": "oxygen",
+                "description": f"Trained here for {step} steps; see {RECORD}.",
+                "model": training.model.name,
+                "embodiment": training.embodiment,
+                "weights": ".",
+                "tokenizer": TOKENIZER,
+                "language_tasks": tasks,
+            }
+            feedback = {
+                task.name: [dataclasses.asdict(each) for each in task.feedback]
+                for task in training.tasks
+                if task.feedback
+            }
+            card |= {"feedback": feedback} if feedback else {}
+        else:
+            rank, name = training.options.adapter, base.get("name")
+            about = {
+                "rank": rank,
+                "alpha": rank,
+                "mask": "exact",
+                "base_checkpoint": base.get("weights"),
+                "language_tasks": tasks,
+                "training_step": step,
+            }
+            arrays = {path: np.asarray(leaf) for path, leaf in _flat(params).items()}
+            write_adapter(folder / ADAPTER, arrays, about)
+            card = {
+                **base,
+                "name": f"{training.model.name}-adapter",
+                "description": f"{name} with an adapter trained here for {step} steps; see {RECORD}.",
+                "language_tasks": tasks,
+                "adapter": ADAPTER,
+            }
+        (folder / CARD).write_text(card_text(card), encoding="utf-8")
+        asset_id = embodiment(training.embodiment).asset_id
+        write_statistics(folder / "assets" / asset_id / FILE_NAME, self.statistics)
+        record = {"step": step, **training.identity(), "frames": self.frames}
+        (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 
 def newest(folder: Path) -> Path | None:

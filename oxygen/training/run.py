@@ -1,29 +1,31 @@
-"""A training run from its configuration, started or resumed."""
+"""A training: starts or resumes it, and takes its steps until the last one or a stop request."""
 
 import dataclasses
-import json
-from collections.abc import Mapping
+import math
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from configs.errors import UsageError
 from configs.training import TrainConfig
 from oxygen.model.adapter import initial_arrays
 from oxygen.model.adapter import shapes as adapter_shapes
-from oxygen.model.config import Pi05Config
 from oxygen.model.params import nested, shapes
 from oxygen.model.pi05 import prepare
+from oxygen.robots.norms import RobotNorms, checkpoint_norms, read_statistics
 from oxygen.robots.tokenizer import SentencePieceTokenizer
 from oxygen.robots.transforms import Transform, embodiment
-from oxygen.serving.language import LanguageTask
 from oxygen.training import checkpoint
 from oxygen.training.batches import TrainingBatches
+from oxygen.training.config import TrainingConfig
 from oxygen.training.initialisation import initial_params
-from oxygen.training.losses import Objective
-from oxygen.training.optimiser import TrainState, init_state, make_step
+from oxygen.training.logs import TrainingLog, draw_curves, read_log
+from oxygen.training.losses import Metrics, Objective
+from oxygen.training.optimiser import Step, TrainState, init_state, make_step
 from oxygen.training.run_folder import (
     CHECKPOINTS,
     DEMONSTRATIONS,
@@ -33,66 +35,15 @@ from oxygen.training.run_folder import (
     write_run_file,
 )
 from oxygen.training.samples import Mixture
-from oxygen.training.statistics import measure, norms_of, read_statistics
-from oxygen.training.trainer import OnCheckpoint, Schedule, run_steps
+from oxygen.training.statistics import measure
 from oxygen.typing import Params
 from oxygen.weights import fetch, load
 
+OnCheckpoint = Callable[[int, Path], Mapping[str, float]]
+"""Called with the step and the folder of every checkpoint; returns metrics to log, such as success rates.
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainingConfig:
-    """The options of a training with their names resolved.
-
-    Attributes:
-        model: The model's sizes.
-        embodiment: Name of the robot, see `oxygen.robots.transforms`.
-        tasks: The language tasks to train.
-        options: The options, stored in `run.json` for resuming. The hyperparameters and the names of the
-            demonstrations are taken from them.
-        start_from: Checkpoint with the initial parameters; random ones from the seed if None.
-        norm_stats: A checkpoint or a `norm_stats.json` with the robot's statistics; measured over the
-            demonstrations if None.
-        wordings: Instruction to the wordings that training draws from; others are used as they are.
-        base: For an adapter, the card of the policy that it is trained for.
-    """
-
-    model: Pi05Config
-    embodiment: str
-    tasks: tuple[LanguageTask, ...]
-    options: TrainConfig
-    start_from: str | None = None
-    norm_stats: str | None = None
-    wordings: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    base: Mapping[str, Any] | None = None
-
-    def __post_init__(self) -> None:
-        options = self.options
-        if options.text_rows > options.batch:
-            raise UsageError(f"text_rows is {options.text_rows}; give 1 to the batch's {options.batch}")
-        if options.trains_actions:
-            return
-        if options.text_rows < options.batch:
-            raise UsageError(
-                f"text_rows is {options.text_rows} of a batch of {options.batch}; leave it out where only "
-                "texts are trained"
-            )
-        needed = {"start_from": self.start_from, "norm_stats": self.norm_stats, "tasks": self.tasks}
-        missing = [name for name, value in needed.items() if not value]
-        if missing:
-            raise UsageError(f"texts are trained for an existing policy: give {missing[0]}")
-
-    def identity(self) -> dict[str, Any]:
-        """Everything that distinguishes this training from others, as JSON."""
-        content = dataclasses.asdict(self)
-        del content["options"]
-        content |= {"recipe": self.options.recipe(), "data": self.options.data}
-        as_json: dict[str, Any] = json.loads(json.dumps(content))
-        feeding = any(task.feedback for task in self.tasks)
-        for task in as_json["tasks"] if not feeding else ():
-            del task["feedback"]
-        for name in () if feeding else ("feedback_delay_s", "feedback_none", "feedback_own"):
-            del as_json["recipe"][name]
-        return as_json
+A resumed training first calls it for its newest checkpoint if the log has no such metrics for it.
+"""
 
 
 def train(
@@ -101,20 +52,23 @@ def train(
     mixture: Mixture,
     tokenizer: SentencePieceTokenizer,
     *,
-    schedule: Schedule | None = None,
-    on_checkpoint: OnCheckpoint | None = None,
+    on_checkpoint: OnCheckpoint = lambda _step, _folder: {},
+    on_log: Callable[[int, Mapping[str, float]], None] = lambda _step, _metrics: None,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainState:
     """Train a policy in `folder`, or resume the same training there.
 
-    On one machine, a resumed training gives the same bits as an uninterrupted one.
+    On one machine, a resumed training gives the same bits as an uninterrupted one. It writes `checkpoints/`,
+    `log.jsonl`, `events/` and `curves.png`, and ends with a checkpoint.
 
     Args:
         folder: For checkpoints and logs.
         training: What to train and how.
         mixture: The demonstrations.
         tokenizer: The vocabulary; every checkpoint has a copy.
-        schedule: When to log and to save.
         on_checkpoint: Called with the step and the folder of every checkpoint.
+        on_log: Called with the step and the metrics of every log entry.
+        should_stop: Called after every step; if true, training ends with a checkpoint.
 
     Returns:
         The last state.
@@ -133,11 +87,15 @@ def train(
         if training.norm_stats is None:
             statistics = measure(mixture)
         else:  # from the newest checkpoint, as the source may be gone
-            statistics = read_statistics(newest or fetch(training.norm_stats), robot)
+            statistics = read_statistics(
+                checkpoint_norms(newest or fetch(training.norm_stats), robot.asset_id),
+                state=robot.interface.observation.state_size,
+                actions=robot.interface.action.size,
+            )
         batches = TrainingBatches(
             dataclasses.replace(mixture, wordings=training.wordings),
             model=training.model,
-            transform=Transform(embodiment=robot, norms=norms_of(statistics)),
+            transform=Transform(embodiment=robot, norms=RobotNorms.of(statistics)),
             tokenizer=tokenizer,
             tasks=training.tasks,
             options=options,
@@ -145,33 +103,30 @@ def train(
         objective = Objective(
             model=training.model, options=options, tasks=batches.tasks, layout=batches.layout
         )
-        metadata = checkpoint.PolicyMetadata(
-            model=training.model,
-            embodiment=training.embodiment,
-            asset_id=robot.asset_id,
+        writer = checkpoint.CheckpointWriter(
+            training=training,
             statistics=statistics,
             tokenizer=tokenizer.serialized,
-            tasks=training.tasks,
-            record={**training.identity(), "frames": len(mixture)},
-            base=training.base,
+            frames=len(mixture),
         )
         base = None  # the model that an adapter is trained for
         if options.adapter is not None:
             base = prepare(load(str(training.start_from), training.model), training.model)
-        state = (
-            _initial_state(training) if newest is None else checkpoint.restore(newest, _template(training))
-        )
+        if newest is None:
+            state = _initial_state(training)
+        else:
+            state = checkpoint.restore(newest, _template(training))
         # After all checks: bad options leave no folder.
         write_run_file(folder, {**run, OPTIONS: options.model_dump(mode="json")})
-        return run_steps(
+        return _run_steps(
             folder,
             state,
             make_step(objective, base),
             batches,
-            options=options,
-            metadata=metadata,
-            schedule=schedule or Schedule(),
-            on_checkpoint=on_checkpoint or (lambda _step, _folder: {}),
+            writer,
+            on_checkpoint=on_checkpoint,
+            on_log=on_log,
+            should_stop=should_stop,
         )
 
 
@@ -193,3 +148,70 @@ def _template(training: TrainingConfig) -> TrainState:
     kinds = {path: jax.ShapeDtypeStruct(shape, jnp.float32) for path, shape in wanted.items()}
     template: TrainState = jax.eval_shape(lambda params: init_state(params, training.options), nested(kinds))
     return template
+
+
+def _run_steps(
+    folder: Path,
+    state: TrainState,
+    take_step: Step,
+    batches: TrainingBatches,
+    writer: checkpoint.CheckpointWriter,
+    *,
+    on_checkpoint: OnCheckpoint,
+    on_log: Callable[[int, Mapping[str, float]], None],
+    should_stop: Callable[[], bool],
+) -> TrainState:
+    """Train from a state to the last step or a stop request, see `train`.
+
+    If the log lacks `on_checkpoint` metrics for the newest checkpoint, they are computed first: a training
+    killed during a checkpoint's rollouts repeats these.
+
+    Raises:
+        UsageError: It has diverged. Earlier checkpoints stay; a diverged state is never saved.
+    """
+    options = writer.training.options
+    step, checkpoints = int(state.step), folder / CHECKPOINTS
+    with TrainingLog(folder, resumed_at=step) as log:
+
+        def note(metrics: Mapping[str, float]) -> None:
+            if metrics:
+                log.write(step, metrics)
+                on_log(step, metrics)
+
+        newest = checkpoint.newest(checkpoints)
+        if newest and not any(line["step"] == step and "loss" not in line for line in read_log(folder)):
+            note(on_checkpoint(step, newest))
+        window: list[Metrics] = []
+        started_s = time.perf_counter()
+        ending = step >= options.steps
+        while not ending:
+            state, metrics = take_step(state, batches.batch(step))
+            step += 1
+            window.append(metrics)
+            jax.block_until_ready(window[-2:-1])  # the next batch is made while a step is computed
+            ending = step == options.steps or should_stop()
+            saving = ending or step % options.save_every == 0
+            if saving or step % options.log_every == 0:
+                fetched = jax.device_get(window)  # together, so that no step waits for the transfer
+                rate = options.batch * len(window) / (time.perf_counter() - started_s)
+                means = {name: float(np.mean([each[name] for each in fetched])) for name in fetched[0]}
+                _check_finite(means, step, checkpoints, options)
+                note({**means, "samples_per_s": rate})
+                window, started_s = [], time.perf_counter()
+            if saving:
+                saved = writer.save(checkpoints, state)
+                note(on_checkpoint(step, saved))
+                draw_curves(folder)
+                started_s = time.perf_counter()
+    return state
+
+
+def _check_finite(means: Mapping[str, float], step: int, checkpoints: Path, options: TrainConfig) -> None:
+    for name, value in means.items():
+        if not math.isfinite(value):
+            good = checkpoint.newest(checkpoints)
+            left = f"the last good checkpoint is {good} (--start-from)" if good else "nothing was saved"
+            raise UsageError(
+                f"the training has diverged by step {step}: {name} is {value}. Start again in another "
+                f"folder, with --learning-rate below {options.learning_rate:g}; {left}"
+            )

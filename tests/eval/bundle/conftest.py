@@ -14,7 +14,7 @@ from oxygen.model.config import TINY
 from oxygen.robots import tokenizer
 from oxygen.serving.language import LanguageTask
 from oxygen.training import checkpoint as checkpoints
-from oxygen.training.run import TrainingConfig
+from oxygen.training.config import TrainingConfig
 from sim_envs.fake import FakeWorld
 from sim_envs.truth.ground_truth import Narration, Phase
 from sim_envs.truth.wording import narrate
@@ -52,16 +52,13 @@ def write_checkpoint(
         start_from=None if start is None else str(start),
         wordings={"open it": ("open it", "pull it"), "close it": ("close it", "shut it", "push it")},
     )
-    served = checkpoints.PolicyMetadata(
-        model=TINY,
-        embodiment="libero",
-        asset_id="physical-intelligence/libero",
+    writer = checkpoints.CheckpointWriter(
+        training=training,
         statistics={"state": moments(8, 1.0), "actions": moments(7, 0.5)},
         tokenizer=tokenizer.tiny().serialized,
-        tasks=training.tasks,
-        record={**training.identity(), "frames": 12_345},
+        frames=12_345,
     )
-    checkpoints.write_policy(folder, params.random_params(TINY, seed), served, step=STEP)
+    writer.write_policy(folder, params.random_params(TINY, seed), step=STEP)
     (folder / checkpoints.STATE_FILE).write_bytes(b"the moments of the optimiser")
 
 

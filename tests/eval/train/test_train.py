@@ -9,12 +9,14 @@ import yaml
 
 from configs.errors import UsageError
 from configs.schema import RunConfig
+from configs.training import TrainConfig
 from eval.policies.resolved import resolve_policy
 from oxygen.model import params
 from oxygen.model.config import PRESETS, TINY
 from oxygen.robots import tokenizer
 from oxygen.serving.language import LanguageTask
 from oxygen.training import checkpoint
+from oxygen.training.config import TrainingConfig
 from oxygen.weights.card import CARD, RECORD
 from sim_envs.fake import FakeWorld
 from tests.eval.policies.test_policies import KEY, actions_of, policy_of, untrained
@@ -30,17 +32,19 @@ def moments(size, half_range):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A checkpoint of `tiny`'s sizes with random parameters, whose actions span half the range."""
-    served = checkpoint.PolicyMetadata(
-        model=TINY,
-        embodiment="libero",
-        asset_id="physical-intelligence/libero",
+    writer = checkpoint.CheckpointWriter(
+        training=TrainingConfig(
+            model=TINY,
+            embodiment="libero",
+            tasks=(LanguageTask(name="narration", prompt="Narrate: ", max_tokens=8),),
+            options=TrainConfig(data=("none",)),
+        ),
         statistics={"state": moments(8, 1.0), "actions": moments(7, 0.5)},
         tokenizer=tokenizer.tiny().serialized,
-        tasks=(LanguageTask(name="narration", prompt="Narrate: ", max_tokens=8),),
-        record={"data": ["none"], "embodiment": "libero", "tasks": [], "recipe": {}},
+        frames=1,
     )
     folder = tmp_path_factory.mktemp("trained") / "step_0000007"
-    checkpoint.write_policy(folder, params.random_params(TINY, 0), served, step=7)
+    writer.write_policy(folder, params.random_params(TINY, 0), step=7)
     return folder
 
 

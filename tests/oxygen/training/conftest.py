@@ -10,13 +10,14 @@ import pytest
 from configs.training import TrainConfig
 from oxygen.model.config import PRESETS
 from oxygen.robots import tokenizer
+from oxygen.robots.norms import RobotNorms
 from oxygen.robots.transforms import LIBERO, Transform
 from oxygen.serving.arrivals import EveryN
 from oxygen.serving.language import LanguageTask
 from oxygen.training.batches import TrainingBatches
-from oxygen.training.run import TrainingConfig
+from oxygen.training.config import TrainingConfig
 from oxygen.training.samples import Mixture, Samples
-from oxygen.training.statistics import measure, norms_of
+from oxygen.training.statistics import measure
 from tests.oxygen.conftest import SMALL
 
 _EXPERT = dataclasses.replace(SMALL.trunk, depth=1)
@@ -112,7 +113,7 @@ def training_batches(
     mixture = Mixture(parts or (samples(8),), wordings or {})
     return TrainingBatches(
         mixture,
-        transform=Transform(embodiment=robot, norms=norms_of(measure(mixture))),
+        transform=Transform(embodiment=robot, norms=RobotNorms.of(measure(mixture))),
         tokenizer=VOCABULARY,
         options=options or RECIPE,
         **{"model": MODEL, "tasks": TASKS, **parts_of_batches},

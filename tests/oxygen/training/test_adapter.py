@@ -8,7 +8,7 @@ import yaml
 from configs.reading import read_json_object, read_npz
 from oxygen.model import adapter as adapters
 from oxygen.model.params import random_params
-from oxygen.policy.factory import create_vector_policy
+from oxygen.policy.vector_policy import create_vector_policy
 from oxygen.robots import transforms
 from oxygen.robots.transforms import LIBERO
 from oxygen.serving.engine_config import EngineConfig
@@ -19,7 +19,6 @@ from oxygen.training.logs import read_log
 from oxygen.training.run import train
 from oxygen.training.samples import Mixture
 from oxygen.training.statistics import measure
-from oxygen.training.trainer import Schedule
 from oxygen.weights import load
 from oxygen.weights.adapter import CARD, AdapterSource
 from oxygen.weights.card import CARD as POLICY_CARD
@@ -36,7 +35,6 @@ from tests.oxygen.training.conftest import (
 )
 
 RANK, STEPS = 8, 150
-SCHEDULE = Schedule(log_every=30, save_every=75)
 
 
 @pytest.fixture(scope="module")
@@ -48,22 +46,26 @@ def mixture():
 def base(tmp_path_factory, mixture):
     """A policy that nobody taught to speak."""
     folder = tmp_path_factory.mktemp("base") / "policy"
-    served = checkpoint.PolicyMetadata(
-        model=MODEL,
-        embodiment="libero",
-        asset_id=LIBERO.asset_id,
+    writer = checkpoint.CheckpointWriter(
+        training=dataclasses.replace(training(), tasks=()),
         statistics=measure(mixture),
         tokenizer=VOCABULARY.serialized,
-        tasks=(),
-        record={},
+        frames=len(mixture),
     )
-    checkpoint.write_policy(folder, random_params(MODEL, 0), served, step=0)
+    writer.write_policy(folder, random_params(MODEL, 0), step=0)
     return folder
 
 
 def of_adapter(base):
     options = changed(
-        RECIPE, adapter=RANK, start_from=str(base), learning_rate=0.02, ema=0.5, steps=STEPS, draws=4
+        RECIPE,
+        adapter=RANK,
+        start_from=str(base),
+        learning_rate=0.02,
+        ema=0.5,
+        steps=STEPS,
+        log_every=30,
+        save_every=75,
     )
     return dataclasses.replace(
         training(),
@@ -77,7 +79,7 @@ def of_adapter(base):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory, base, mixture):
     folder = tmp_path_factory.mktemp("adapter")
-    return folder, train(folder, of_adapter(base), mixture, VOCABULARY, schedule=SCHEDULE)
+    return folder, train(folder, of_adapter(base), mixture, VOCABULARY)
 
 
 def test_the_served_policy_says_what_the_adapter_was_taught_and_acts_as_before(trained, base, mixture):
@@ -118,6 +120,5 @@ def test_it_writes_oxygens_layout_and_its_cards(trained):
 
 def test_a_stopped_and_resumed_training_equals_the_uninterrupted_one(trained, base, mixture, tmp_path):
     for stop in (StopAt(40), lambda: False):
-        schedule = dataclasses.replace(SCHEDULE, should_stop=stop)
-        state = train(tmp_path, of_adapter(base), mixture, VOCABULARY, schedule=schedule)
+        state = train(tmp_path, of_adapter(base), mixture, VOCABULARY, should_stop=stop)
     assert bits(state) == bits(trained[1])

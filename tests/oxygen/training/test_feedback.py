@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from configs.feedback import Feedback
+from oxygen.robots.norms import RobotNorms
 from oxygen.robots.transforms import LIBERO, Transform
 from oxygen.serving.language import LanguageTask
 from oxygen.training.batches import TrainingBatches
 from oxygen.training.feedback import PromptTexts, true_texts
 from oxygen.training.samples import Mixture
-from oxygen.training.statistics import measure, norms_of
+from oxygen.training.statistics import measure
 from tests.oxygen.training.conftest import MODEL, RECIPE, VOCABULARY, changed, samples
 
 MEMORY = LanguageTask(
@@ -82,7 +83,7 @@ def test_a_batch_has_the_prompts_of_the_policy():
     """A prompt of training has the tokens that the transform makes of the composed prompt."""
     mixture = Mixture((episode(),))
     model = dataclasses.replace(MODEL, prompt_buckets=(64,))
-    transform = Transform(embodiment=LIBERO, norms=norms_of(measure(mixture)))
+    transform = Transform(embodiment=LIBERO, norms=RobotNorms.of(measure(mixture)))
     recipe = changed(RECIPE, feedback_none=0.0, feedback_delay_s=0.0)
     batches = TrainingBatches(
         mixture, model=model, transform=transform, tokenizer=VOCABULARY, tasks=[MEMORY], options=recipe

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from oxygen import weights
-from oxygen.policy.factory import create_vector_policy
+from oxygen.policy.vector_policy import create_vector_policy
 from oxygen.robots import transforms
 from oxygen.robots.transforms import LIBERO
 from oxygen.serving.engine_config import EngineConfig
@@ -15,12 +15,11 @@ from oxygen.training import checkpoint
 from oxygen.training.logs import read_log
 from oxygen.training.run import train
 from oxygen.training.samples import Mixture
-from oxygen.training.trainer import Schedule
 from tests.oxygen.training.conftest import MODEL, TASKS, VOCABULARY, StopAt, bits, samples, training
 
 pytestmark = pytest.mark.slow
 
-OFTEN = Schedule(log_every=20, save_every=40)
+OFTEN = {"log_every": 20, "save_every": 40}
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +31,7 @@ def mixture():
 def trained(tmp_path_factory, mixture):
     """A finished training's folder, and its last state."""
     folder = tmp_path_factory.mktemp("training")
-    return folder, train(folder, training(), mixture, VOCABULARY, schedule=OFTEN)
+    return folder, train(folder, training(**OFTEN), mixture, VOCABULARY)
 
 
 def test_it_learns_eight_samples_by_heart(trained):
@@ -71,23 +70,22 @@ def test_a_killed_and_resumed_training_equals_the_uninterrupted_one(trained, mix
     _, uninterrupted = trained
     for steps in (30, 57, None):
         stop = StopAt(steps) if steps else lambda: False
-        schedule = Schedule(log_every=20, save_every=40, should_stop=stop)
-        resumed = train(tmp_path, training(), mixture, VOCABULARY, schedule=schedule)
+        resumed = train(tmp_path, training(**OFTEN), mixture, VOCABULARY, should_stop=stop)
     assert bits(resumed) == bits(uninterrupted)
 
 
 def test_what_was_not_saved_is_done_again(trained, mixture, tmp_path):
     """Killed while it wrote a checkpoint: the one before counts, and the log says nothing twice."""
     _, uninterrupted = trained
-    train(tmp_path, training(), mixture, VOCABULARY, schedule=Schedule(save_every=40, should_stop=StopAt(40)))
+    train(tmp_path, training(save_every=40), mixture, VOCABULARY, should_stop=StopAt(40))
     kept = tmp_path / "kept"
     shutil.copytree(checkpoint.newest(tmp_path / "checkpoints"), kept)
-    train(tmp_path, training(), mixture, VOCABULARY, schedule=Schedule(log_every=20, should_stop=StopAt(33)))
+    train(tmp_path, training(log_every=20), mixture, VOCABULARY, should_stop=StopAt(33))
     torn = checkpoint.newest(tmp_path / "checkpoints")
     torn.rename(torn.with_name(f"{torn.name}.partial"))
     shutil.rmtree(tmp_path / "checkpoints/step_0000040")
     kept.rename(tmp_path / "checkpoints/step_0000040")
-    resumed = train(tmp_path, training(), mixture, VOCABULARY, schedule=OFTEN)
+    resumed = train(tmp_path, training(**OFTEN), mixture, VOCABULARY)
     assert bits(resumed) == bits(uninterrupted)
     steps = [line["step"] for line in read_log(tmp_path)]
     assert steps == sorted(set(steps))
@@ -95,8 +93,8 @@ def test_what_was_not_saved_is_done_again(trained, mixture, tmp_path):
 
 def test_a_step_is_deterministic_and_another_seed_is_another_training(mixture, tmp_path):
     def two_steps(name, seed):
-        schedule = Schedule(should_stop=StopAt(2))
-        return bits(train(tmp_path / name, training(seed=seed), mixture, VOCABULARY, schedule=schedule))
+        state = train(tmp_path / name, training(seed=seed), mixture, VOCABULARY, should_stop=StopAt(2))
+        return bits(state)
 
     one = two_steps("one", 0)
     assert two_steps("same", 0) == one

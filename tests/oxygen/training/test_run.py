@@ -10,15 +10,16 @@ import pytest
 from configs.errors import UsageError
 from oxygen import weights
 from oxygen.robots import transforms
+from oxygen.robots.norms import RobotNorms
 from oxygen.robots.transforms import LIBERO
 from oxygen.training import checkpoint
 from oxygen.training.batches import TrainingBatches
+from oxygen.training.config import TrainingConfig
 from oxygen.training.logs import read_log
-from oxygen.training.run import TrainingConfig, train
+from oxygen.training.run import train
 from oxygen.training.run_folder import RUN_FILE, read_options
 from oxygen.training.samples import Mixture
-from oxygen.training.statistics import measure, norms_of
-from oxygen.training.trainer import Schedule
+from oxygen.training.statistics import measure
 from tests.oxygen.training.conftest import (
     MODEL,
     TASKS,
@@ -32,12 +33,11 @@ from tests.oxygen.training.conftest import (
 pytestmark = pytest.mark.usefixtures("compiled_soon")
 
 STEPS = 12
-OFTEN = Schedule(log_every=2, save_every=4)
 
 
 def short(**recipe) -> TrainingConfig:
-    """A training of a few steps."""
-    return training(**{"steps": STEPS, **recipe})
+    """A training of a few steps, saved after every fourth."""
+    return training(**{"steps": STEPS, "log_every": 2, "save_every": 4, **recipe})
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def mixture():
 def trained(tmp_path_factory, mixture):
     """A finished training's folder, and its last state."""
     folder = tmp_path_factory.mktemp("training")
-    return folder, train(folder, short(), mixture, VOCABULARY, schedule=OFTEN)
+    return folder, train(folder, short(), mixture, VOCABULARY)
 
 
 def test_a_checkpoint_holds_the_ema_of_the_parameters(trained):
@@ -67,8 +67,7 @@ def test_training_starts_from_given_weights_and_resumes_without_them(trained, mi
     onward = dataclasses.replace(short(), start_from=str(start))
 
     def until(steps):
-        schedule = Schedule(should_stop=StopAt(steps))
-        return train(tmp_path / "onward", onward, mixture, VOCABULARY, schedule=schedule)
+        return train(tmp_path / "onward", onward, mixture, VOCABULARY, should_stop=StopAt(steps))
 
     begun = until(1).params  # the learning rate of the first step is 0
     jax.tree.map(np.testing.assert_array_equal, begun, given)
@@ -82,11 +81,11 @@ def test_given_statistics_are_used_and_stored_in_every_checkpoint(mixture, tmp_p
     base = checkpoint.newest(tmp_path / "other/checkpoints")
     few = Mixture((samples(2, seed=3),))
     tuned = dataclasses.replace(short(steps=2, batch=2, text_rows=2), norm_stats=str(base))
-    train(tmp_path / "mine", tuned, few, VOCABULARY, schedule=Schedule(should_stop=StopAt(1)))
+    train(tmp_path / "mine", tuned, few, VOCABULARY, should_stop=StopAt(1))
     shutil.rmtree(base)
     train(tmp_path / "mine", tuned, few, VOCABULARY)
     kept = checkpoint.newest(tmp_path / "mine/checkpoints")
-    assert transforms.of_checkpoint(LIBERO, kept).norms == norms_of(measure(mixture))
+    assert transforms.of_checkpoint(LIBERO, kept).norms == RobotNorms.of(measure(mixture))
 
 
 @pytest.mark.slow
@@ -153,11 +152,10 @@ def test_a_diverged_training_keeps_and_names_its_last_good_checkpoint(mixture, t
         return batch if number < 2 else dataclasses.replace(batch, actions=batch.actions * np.nan)
 
     monkeypatch.setattr(TrainingBatches, "batch", spoilt)
-    schedule = Schedule(log_every=50, save_every=2)
     with pytest.raises(
         UsageError, match=r"by step 4: flow_loss is nan.*--learning-rate below 0\.003;"
     ) as told:
-        train(tmp_path, short(), mixture, VOCABULARY, schedule=schedule)
+        train(tmp_path, short(log_every=50, save_every=2), mixture, VOCABULARY)
     assert "\n" not in str(told.value)
     (good,) = (tmp_path / "checkpoints").iterdir()
     assert str(good) in str(told.value)
@@ -172,8 +170,8 @@ def test_on_checkpoint_is_called_for_every_checkpoint_and_its_metrics_are_logged
         calls.append((step, path.name))
         return {"libero_object_pc_success": 50.0}
 
-    schedule = Schedule(log_every=20, save_every=2, should_stop=StopAt(3))
-    train(tmp_path, short(), mixture, VOCABULARY, schedule=schedule, on_checkpoint=on_checkpoint)
+    often = short(log_every=20, save_every=2)
+    train(tmp_path, often, mixture, VOCABULARY, should_stop=StopAt(3), on_checkpoint=on_checkpoint)
     assert calls == [(2, "step_0000002"), (3, "step_0000003")]
     assert [line["step"] for line in read_log(tmp_path) if "libero_object_pc_success" in line] == [2, 3]
 

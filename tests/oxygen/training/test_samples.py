@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.errors import UsageError
+from oxygen.robots.norms import RobotNorms
 from oxygen.robots.transforms import LIBERO, LIBERO_STATE, Transform
 from oxygen.training.batches import TrainingBatches, text_targets
 from oxygen.training.demonstrations import Demonstrations
 from oxygen.training.samples import Mixture, shuffled_rows
-from oxygen.training.statistics import measure, norms_of
+from oxygen.training.statistics import measure
 from tests.oxygen.training.conftest import (
     MODEL,
     RECIPE,
@@ -105,7 +106,7 @@ def test_a_batch_equals_the_policys_own_inputs():
     part = samples(8)
     data = training_batches()
     batch, rows = data.batch(3), shuffled_rows(RECIPE.seed, 3, RECIPE.batch, 8)
-    transform = Transform(embodiment=LIBERO, norms=norms_of(measure(Mixture((part,)))))
+    transform = Transform(embodiment=LIBERO, norms=RobotNorms.of(measure(Mixture((part,)))))
     for place, row in enumerate(rows):
         images = dict(zip(MODEL.cameras, part.images[row], strict=True))
         served = transform.inputs(
