@@ -19,13 +19,6 @@ def test_sizes_and_rates_are_the_published_ones(robot, state, action, hz):
     assert (robot.observation.state_size, robot.action.size, robot.action.control_hz) == (state, action, hz)
 
 
-def test_the_gripper_is_the_last_channel_and_closes_upwards():
-    for robot in ROBOTS:
-        assert robot.action.channel("gripper") == robot.action.size - 1
-        (gripper,) = robot.action.grippers
-        assert gripper.open < gripper.closed == 1.0
-
-
 def test_no_policy_acts_on_another_robot():
     for policy, env in itertools.product(ROBOTS, ROBOTS):
         if policy is env:

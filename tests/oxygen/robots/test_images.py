@@ -37,12 +37,6 @@ def test_floats_from_0_to_1_become_bytes_rounded_down(dtype):
     assert (images.rgb(grey, "front") == (255 * grey).astype(np.uint8)).all()
 
 
-@given(st.integers(0, 255))
-def test_bytes_survive_the_way_over_floats(level):
-    image = np.full((2, 3, 3), level, np.uint8)
-    assert np.abs(images.rgb(image / 255, "front").astype(int) - level).max() <= 1
-
-
 def test_a_filters_overshoot_is_clipped():
     image = np.array([[[-1e-4, 0.5, 1 + 1e-4]]], np.float32)
     assert images.rgb(image, "front").tolist() == [[[0, 127, 255]]]
@@ -52,19 +46,14 @@ def test_a_filters_overshoot_is_clipped():
     ("image", "why"),
     [
         (np.zeros((4, 4), np.uint8), "grayscale"),
-        (np.zeros((4, 4, 1), np.uint8), "grayscale"),
         (np.zeros((4, 4, 4), np.uint8), "alpha"),
         (np.zeros((3, 8, 8), np.uint8), "channels first"),
-        (np.zeros((1, 4, 4, 3), np.uint8), "shape"),
         (np.zeros((0, 4, 3), np.uint8), "shape"),
         (np.zeros((4, 4, 3), np.int64), "int64"),
-        (np.zeros((4, 4, 3), bool), "bool"),
         (np.full((4, 4, 3), 200.0), "from 200.0 to 200.0"),
         (np.full((4, 4, 3), -1.0, np.float32), "floats from 0 to 1"),
         (np.full((4, 4, 3), np.nan), "nan"),
-        (np.full((4, 4, 3), np.inf), "inf"),
         ([[[0, 0, 0]]], "is a list"),
-        (None, "NoneType"),
     ],
 )
 def test_what_is_no_rgb_image_is_refused_in_one_line(image, why):

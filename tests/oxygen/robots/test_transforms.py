@@ -173,12 +173,6 @@ def test_an_observation_that_lacks_something_says_what(key):
         trained(LIBERO).inputs(partial, VOCABULARY, model(LIBERO))
 
 
-def test_a_prompt_longer_than_the_largest_bucket_is_cut():
-    with pytest.warns(UserWarning, match="prompt cut by"):
-        given = inputs(LIBERO, prompt=" bowl" * 250)
-    assert given.prompt.shape[1] == model(LIBERO).max_prompt
-
-
 def test_statistics_come_from_the_checkpoint(tmp_path):
     place = tmp_path / "assets" / DROID.asset_id
     place.mkdir(parents=True)
@@ -192,12 +186,6 @@ def test_statistics_come_from_the_checkpoint(tmp_path):
 def test_norms_of_another_robot_do_not_fit():
     with pytest.raises(UsageError, match="7 actions do not fit 'DROID policy', which has 8 and 8"):
         Transform(embodiment=DROID, norms=unit_norms(8, 7))
-
-
-def test_an_unknown_embodiment_is_told_the_nearest():
-    assert transforms.embodiment("droid") is DROID
-    with pytest.raises(UsageError, match="did you mean 'libero'"):
-        transforms.embodiment("libreo")
 
 
 def test_a_model_must_fit_the_robot():

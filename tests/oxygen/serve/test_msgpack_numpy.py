@@ -128,17 +128,13 @@ def test_slices_and_transposes_are_sent_as_they_read():
         np.zeros(2, [("x", "f4")]),
         np.complex64(1j),
         np.void(b"ab"),
+        {1, 2},
     ],
-    ids=lambda array: str(array.dtype),
+    ids=str,
 )
 def test_what_needs_pickle_or_has_no_form_is_not_sent(array):
     with pytest.raises(TypeError, match="cannot be sent"):
         pack({"actions": array})
-
-
-def test_other_objects_are_not_sent():
-    with pytest.raises(TypeError, match="set cannot be sent"):
-        pack({"actions": {1, 2}})
 
 
 def array_form(**changes):
@@ -161,32 +157,22 @@ class Mischief:
     ("form", "why"),
     [
         (array_form(dtype="|O", data=pickle.dumps(Mischief())), "'|O'"),
-        (array_form(dtype="O", shape=[1]), "'O'"),
         (array_form(dtype="<c8", shape=[1]), "'<c8'"),
         (array_form(dtype="|V8", shape=[1]), r"'|V8'"),
         (array_form(dtype="f4,f4", shape=[1]), "'f4,f4'"),
-        (array_form(dtype="(2,)f4", shape=[1]), "f4"),
         (array_form(dtype="nonsense"), "'nonsense'"),
-        (array_form(dtype=None), "None"),
         (array_form(dtype=...), "None"),
         (array_form(shape=[3]), "8 bytes"),
         (array_form(shape=[-2]), "shape"),
         (array_form(shape=[1] * 70 + [2]), "shape"),
         (array_form(shape=[0, 2**62, 4], data=b""), "shape"),
-        (array_form(shape=[True, 2]), "shape"),
-        (array_form(shape=2), "shape"),
-        (array_form(shape=...), "shape"),
-        (array_form(data="text"), "str for data"),
         (array_form(data=...), "NoneType for data"),
         ({b"__npgeneric__": True, b"data": 300, b"dtype": "|u1"}, "300"),
-        ({b"__npgeneric__": True, b"data": [1, 2], b"dtype": "<f4"}, "list"),
         ({b"__npgeneric__": True, b"data": pickle.dumps(Mischief()), b"dtype": "|O"}, "'|O'"),
         ({b"nd": True, b"type": "|O", b"kind": b"O", b"data": pickle.dumps(Mischief())}, "'|O'"),
         ({b"nd": True, b"type": [["x", "<f4"]], b"kind": b"V", b"shape": [2], b"data": bytes(8)}, "'x'"),
         ({b"nd": False, b"type": "<f4", b"data": bytes(8)}, "8 bytes"),
-        ({b"nd": True}, "None"),
         ({"__ndarray__": True, "data": pickle.dumps(Mischief()), "dtype": "|O", "shape": [1]}, "'|O'"),
-        ({"__ndarray__": True, "data": bytes(8), "dtype": "<f4", "shape": [3]}, "8 bytes"),
         ({"__image__": True, "format": "png", "data": b"no picture", "shape": [1, 1, 3]}, "not a png image"),
         ({"__image__": True, "format": "tiff", "data": b"", "shape": [1, 1, 3]}, "'tiff'"),
         (

@@ -33,25 +33,15 @@ def closed_with(client):
     [
         ("left a bit", "a text ('left a bit'); requests are msgpack"),
         (b"\xc1garbage", "not msgpack"),
-        (b"", "not msgpack"),
-        (pack(request())[:-7], "not msgpack"),
-        (b"\x91" * 5000, "not msgpack"),
         ([1, 2], "this one is list"),
         ({"type": "hello", "payload": {}, "seq": 0}, "it lacks 'observation/image'"),
-        ({}, "it lacks 'observation/image'"),
         (request() | {"observation/image": np.zeros((4, 4), np.uint8)}, "has shape (4, 4) (grayscale?)"),
-        (request() | {"observation/image": np.zeros((4, 4, 3), np.int32)}, "is int32; give uint8"),
-        (request() | {"observation/image": np.zeros((0, 4, 3), np.uint8)}, "has shape (0, 4, 3)"),
-        (request() | {"observation/image": "a mug"}, "is a str; give a NumPy array"),
-        (request() | {"observation/state": np.zeros(7)}, "observation/state: state has shape (7,)"),
         (request() | {"observation/state": np.full(8, np.nan)}, "observation/state: state holds nan"),
-        (request() | {"observation/state": "still"}, "give 8 numbers"),
         (request() | {"prompt": 7}, "prompt is int"),
         (request() | {"prompt": "go " * 4000}, "prompt is 12000 characters"),
         (request(endpoint="kill"), "unknown endpoint 'kill'; did you mean 'infer'"),
         (request(oxygen_eval=3), "oxygen_eval is int; give a map"),
         (request(oxygen_eval={"querry": 1}), "did you mean 'query'"),
-        (request(oxygen_eval={"query": -1}), "oxygen_eval.query is -1"),
         (request(oxygen_eval={"episode": {"suite": "s"}}), "give a seed, or a map of suite, task_id"),
         (request(oxygen_eval={"reset": 1}), "oxygen_eval.reset is 1; give true or false"),
         ({"oxygen_eval": {"query": 1}}, "give an observation, reset or poll"),
@@ -139,8 +129,8 @@ def test_actions_that_are_not_finite_are_sent_as_they_are():
         assert np.isnan(client.ask(request())["actions"]).all()
 
 
-def handshake_during_a_query(takes_s):
-    """Connect a client while the query of another one is being answered."""
+@pytest.mark.parametrize("takes_s", [4.0, pytest.param(60.0, marks=pytest.mark.slow)])
+def test_a_slow_query_neither_delays_another_clients_handshake_nor_loses_its_connection(takes_s):
     with PolicyServerThread(EchoPolicy(takes_s=takes_s)) as server, server.client() as client:
         client.connection.send(pack(request()))
         time.sleep(takes_s / 4)
@@ -149,15 +139,6 @@ def handshake_during_a_query(takes_s):
             with pytest.raises(TimeoutError):
                 client.connection.recv(timeout=0)
         assert "actions" in unpack(client.connection.recv(timeout=takes_s + 60))
-
-
-def test_a_slow_query_does_not_delay_another_clients_handshake():
-    handshake_during_a_query(4.0)
-
-
-@pytest.mark.slow
-def test_a_query_of_a_minute_kills_no_connection():
-    handshake_during_a_query(60.0)
 
 
 def test_queries_in_progress_are_answered_before_the_server_ends():
