@@ -9,8 +9,7 @@ from cyclopts import App, Parameter
 from configs.cli import run_app
 from configs.paths import usable_folder
 from eval.metrics.noninferiority import ERROR_BUDGET
-from eval.report.leaderboard_formats import to_markdown, write_leaderboard
-from eval.report.leaderboard_tables import read_leaderboard
+from eval.report.leaderboard import leaderboard_markdown, read_leaderboard, write_leaderboard
 
 app = App(name="python -m eval.leaderboard")
 
@@ -33,7 +32,7 @@ def main(
         usable_folder(output_dir, "--output-dir")
     board = read_leaderboard(paths or (Path("runs"),), error_budget=error_budget)
     if output_dir is None:
-        sys.stdout.write(to_markdown(board))
+        sys.stdout.write(leaderboard_markdown(board))
     else:
         sys.stdout.write(f"{write_leaderboard(board, output_dir)}\n")
 

@@ -20,7 +20,6 @@ from jinja2 import Environment, StrictUndefined
 
 from eval.metrics.statistics import paired_difference_95
 from eval.report.figures import STYLE
-from eval.report.plain_text import markdown_table
 from eval.report.sweep_plots import draw_surface
 from eval.report.sweep_table import (
     JUDGED_NOTE,
@@ -31,8 +30,11 @@ from eval.report.sweep_table import (
     Row,
     episodes_of,
     format_value,
-    to_markdown,
 )
+from eval.report.sweep_table import (
+    to_markdown as cells_markdown,
+)
+from eval.report.table import Table, to_markdown
 from scripts.marks import KINDS, marks_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -136,7 +138,8 @@ def modes_table(record: Record, clock: str) -> str:
         narrated = [row["current"].get("narration") for row in (static, drifting)]
         cells.append(", ".join(f"{share['pc']:.0f} %" for share in narrated if share))
         lines.append([cell.replace("-", "−") for cell in cells])
-    return f"\n\n{markdown_table([*header, 'narration true, static, drifting'], lines)}\n\n"
+    shown = Table.of_cells([*header, "narration true, static, drifting"], lines, is_markdown=True)
+    return f"\n\n{to_markdown(shown)}\n\n"
 
 
 def table(record: Record) -> str:
@@ -146,7 +149,7 @@ def table(record: Record) -> str:
     policy, assets = record["provenance"]["policy"], record["provenance"]["assets"]["name"]
     return (
         f"\n\n{policy} on {', '.join(config['suites'])}, {where}, assets {assets}: "
-        f"{len(record['cells'])} cells of {episodes_of(record)} episodes.\n\n{to_markdown(record)}\n\n"
+        f"{len(record['cells'])} cells of {episodes_of(record)} episodes.\n\n{cells_markdown(record)}\n\n"
     )
 
 
@@ -161,7 +164,9 @@ def marks(kind: str) -> str:
         [mark.label, str(mark.a[1]), _range(mark.a), str(mark.b[1]), _range(mark.b)]
         for mark in marks_of(KINDS[kind])
     ]
-    return f"\n\n{markdown_table(['profile and mode', 'a', 'a ± 30 %', 'b', 'b ± 30 %'], rows)}\n\n"
+    return (
+        f"\n\n{to_markdown(Table.of_cells(['profile and mode', 'a', 'a ± 30 %', 'b', 'b ± 30 %'], rows))}\n\n"
+    )
 
 
 def _range(steps: Any) -> str:

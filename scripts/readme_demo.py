@@ -1,6 +1,7 @@
 """`python -m scripts.readme_demo RUN OTHER`: README's demo, a clip and the table of two runs."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from eval.records.schema import RunFolder
 from eval.report.comparison import compare
 from eval.report.comparison_verdict import judge_all
 from eval.report.labels import format_clock_of, number
-from eval.report.plain_text import in_markdown, markdown_table
+from eval.report.plain_text import in_markdown
 from eval.report.side_by_side import EpisodePair, Filters, find_pair
+from eval.report.table import Column, Table
+from eval.report.table import to_markdown as table_markdown
 from scripts.marked_block import MarkedBlock
 from videos.clip import save_clip, save_still
 
@@ -73,30 +76,27 @@ def to_markdown(run: RunFolder, other: RunFolder, why: str) -> str:
 
 
 def _table(*runs: RunFolder) -> str:
-    header = ["mode", "solved", "95 %", "time to success", "query rate", "narration right", "memory F1"]
-    rows = []
-    for run in runs:
-        row = summarize(run.path)["overall"]
-        low, high = row["pc_success_ci95"]
-        rows.append(
-            [
-                f"`{read_identity(run).mode}`",
-                f"{row['n_success']} of {row['n_episodes']}",
-                f"{low:.0f} – {high:.0f} %",
-                number((row["time_to_success_s"] or {}).get("median"), ".1f", " s"),
-                number(row["query_hz"], ".2f", " Hz"),
-                _score(row, "narration"),
-                _score(row, "memory"),
-                number(row["staleness_ms"], ".0f", " ms"),
-            ]
-        )
-    return markdown_table([*header, "texts delivered after"], rows, align="---:")
+    def score(task: str) -> Callable[[Any], str]:
+        def cell(row: Any) -> str:
+            graded = row["texts"][task]
+            moments = (graded[when][HEADLINES[task]]["pc"] for when in ("at_request", "on_delivery"))
+            return "{:.1f} → {:.1f} %".format(*moments)
 
+        return cell
 
-def _score(row: dict[str, Any], task: str) -> str:
-    """Score of the texts at request and on delivery."""
-    scores = [row["texts"][task][time][HEADLINES[task]]["pc"] for time in ("at_request", "on_delivery")]
-    return "{:.1f} → {:.1f} %".format(*scores)
+    rows = [{**summarize(run.path)["overall"], "mode": read_identity(run).mode} for run in runs]
+    cells: dict[str, Callable[[Any], str]] = {
+        "solved": lambda row: f"{row['n_success']} of {row['n_episodes']}",
+        "95 %": lambda row: "{:.0f} – {:.0f} %".format(*row["pc_success_ci95"]),
+        "time to success": lambda row: number((row["time_to_success_s"] or {}).get("median"), ".1f", " s"),
+        "query rate": lambda row: number(row["query_hz"], ".2f", " Hz"),
+        "narration right": score("narration"),
+        "memory F1": score("memory"),
+        "texts delivered after": lambda row: number(row["staleness_ms"], ".0f", " ms"),
+    }
+    mode = Column(heading="mode", cell=lambda row: f"`{row['mode']}`", align="left", is_markdown=True)
+    numbers = [Column(heading=heading, cell=cell) for heading, cell in cells.items()]
+    return table_markdown(Table(columns=[mode, *numbers], groups=[rows]))
 
 
 def _write_pictures(pair: EpisodePair, docs: Path) -> None:

@@ -204,7 +204,7 @@ class BundledResult:
         tasks: Task id to successful and graded episodes.
         n_errors: Episodes with errors, which are not graded.
         latency_ms: Stage to median over all queries, milliseconds.
-        texts: Language task to the grades of its texts at request (`LanguageRow.at_request`).
+        texts: Language task to the grades of its texts at request (see `summarize_language`).
         machine: Processor, cores and accelerators.
         commit: Commit of the code that ran.
         finished: Time it finished.

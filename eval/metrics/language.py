@@ -4,7 +4,6 @@ Texts are parsed by `sim_envs.truth.wording`; those that cannot be parsed are co
 are counts out of totals, so that episodes, tasks and suites add up.
 """
 
-import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
@@ -228,25 +227,6 @@ def _hit(right: bool) -> Share:  # noqa: FBT001 - the share of one
 
 def _items(memory: Memory) -> frozenset[Any]:
     return frozenset(memory.done) | memory.facts
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LanguageRow:
-    """The fields of a language task's row that reports read; see `summarize_language`.
-
-    Attributes:
-        n_texts: Finished texts.
-        n_not_graded: Texts that could not be parsed.
-        at_request: Measure to percentage, against the truth when the text was requested.
-        on_delivery: The same against the truth on delivery.
-        n_oracle: Texts written by the oracle from the truth; absent (0) in bundled results.
-    """
-
-    n_texts: int
-    n_not_graded: int
-    at_request: Mapping[str, Mapping[str, Any]]
-    on_delivery: Mapping[str, Mapping[str, Any]]
-    n_oracle: int = 0
 
 
 def summarize_language(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:

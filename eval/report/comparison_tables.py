@@ -3,9 +3,8 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from configs.errors import pluralize
 from eval.metrics.action_difference import ActionDifference
@@ -17,6 +16,7 @@ from eval.report.comparison_texts import TextPairs, Unpaired
 from eval.report.comparison_verdict import MARGIN, TIME_MARGIN, Judgements, judge_all
 from eval.report.labels import MEASURED, PAUSED, number
 from eval.report.pair_table import PairTable
+from eval.report.table import Table, to_terminal
 
 _MEASURES = {
     "narration": "narrations wholly right",
@@ -53,10 +53,10 @@ def show(
     judgements = judge_all(comparison, margin, time_margin)
     _show_runs(comparison, console)
     console.print()
-    console.print(_rates(comparison))
+    console.print(to_terminal(_rates(comparison), ruled=False))
     console.print(f"[dim]{_format_statistics(comparison)}[/]")
     console.print()
-    console.print(_pairs(comparison, judgements))
+    console.print(to_terminal(_pairs(comparison, judgements), ruled=False))
     errors = comparison.overall.n_errors_a, comparison.overall.n_errors_b
     if any(errors):
         console.print(f"Left out, ended in an error: {errors[0]} in A, {errors[1]} in B.")
@@ -69,15 +69,19 @@ def show(
         console.print(f"[dim]{escape(clock)}[/]")
     if comparison.latency and comparison.a.clock in (PAUSED, MEASURED):
         console.print()
-        console.print(_latencies(comparison))
+        console.print(to_terminal(_latencies(comparison), ruled=False))
         console.print(f"[dim]{_format_turns(comparison)}[/]")
     if comparison.motion or comparison.currency:
         console.print()
-        console.print(_measures(comparison))
+        console.print(to_terminal(_measures(comparison), ruled=False))
         console.print(f"[dim]{_MEASURES_NOTE}[/]")
     if comparison.texts:
         console.print()
-        console.print(_texts(comparison.texts))
+        texts = _texts(comparison.texts)
+        if texts.rows:
+            console.print(to_terminal(texts, ruled=False))
+        for each in comparison.texts:
+            console.print(f"[dim]{escape(_format_pairs(each))}[/]")
 
 
 def _show_runs(comparison: Comparison, console: Console) -> None:
@@ -104,57 +108,66 @@ def _describe(name: str, run: RunIdentity, comparison: Comparison) -> str:
 
 
 def _rates(comparison: Comparison) -> Table:
-    table = _table("solved", "A", "B", "B minus A", "95 %", "p")
     p_values = {**comparison.suite_p_values, "all": comparison.overall.mcnemar_p}
+    rows = []
     for suite, pairs in _rows(comparison):
-        rates = (number(percent, ".1f", " %") for percent in (pairs.percent_a, pairs.percent_b))
         interval = pairs.difference_ci95
-        between = "–" if interval is None else _between(interval.low, interval.high)
-        p_value = f"{p_values[suite]:.2g}" if pairs.graded else "–"
-        table.add_row(escape(suite), *rates, number(pairs.difference, "+.1f"), between, p_value)
-    return table
+        rows.append(
+            [
+                suite,
+                number(pairs.percent_a, ".1f", " %"),
+                number(pairs.percent_b, ".1f", " %"),
+                number(pairs.difference, "+.1f"),
+                "–" if interval is None else _between(interval.low, interval.high),
+                f"{p_values[suite]:.2g}" if pairs.graded else "–",
+            ]
+        )
+    return Table.of_cells(["solved", "A", "B", "B minus A", "95 %", "p"], rows)
 
 
 def _pairs(comparison: Comparison, judgements: Judgements) -> Table:
-    table = _table("in pairs", "pairs", "both", "only A", "only B", "neither", "verdict on B")
+    rows = []
     for suite, pairs in _rows(comparison):
         counts = (pairs.graded, pairs.both, pairs.only_a, pairs.only_b, pairs.neither)
         verdict = judgements.per_suite.get(suite, judgements.success.verdict)
-        table.add_row(escape(suite), *map(str, counts), verdict.value)
-    return table
+        rows.append([suite, *map(str, counts), verdict.value])
+    return Table.of_cells(["in pairs", "pairs", "both", "only A", "only B", "neither", "verdict on B"], rows)
 
 
 def _latencies(comparison: Comparison) -> Table:
-    table = _table("latency (ms)", "A", "B", "B/A")
-    for stage, latency in comparison.latency.items():
-        for quantile in ("p50", "p95"):
-            a, b = latency.a[quantile], latency.b[quantile]
-            ratio = number(latency.ratio(quantile), ".2f")
-            table.add_row(escape(f"{stage}, {quantile}"), f"{a:.1f}", f"{b:.1f}", ratio)
-    return table
+    rows = [
+        [
+            f"{stage}, {quantile}",
+            f"{latency.a[quantile]:.1f}",
+            f"{latency.b[quantile]:.1f}",
+            number(latency.ratio(quantile), ".2f"),
+        ]
+        for stage, latency in comparison.latency.items()
+        for quantile in ("p50", "p95")
+    ]
+    return Table.of_cells(["latency (ms)", "A", "B", "B/A"], rows)
 
 
 def _measures(comparison: Comparison) -> Table:
     """Quality of motion and currency of texts in both runs, and their paired differences."""
-    table = _table("measure", "A", "B", "B minus A", "95 %", "pairs")
-    rows = [(MOTION_HEADINGS[name], each) for name, each in comparison.motion.items()]
-    rows += [(f"{task} true now (%)", each) for task, each in comparison.currency.items()]
-    for heading, each in rows:
+    measures = [(MOTION_HEADINGS[name], each) for name, each in comparison.motion.items()]
+    measures += [(f"{task} true now (%)", each) for task, each in comparison.currency.items()]
+    rows = []
+    for heading, each in measures:
         between = "–" if each.ci95 is None else f"{each.ci95.low:+.2f} to {each.ci95.high:+.2f}"
         values = f"{each.a:.2f}", f"{each.b:.2f}", f"{each.difference:+.2f}"
-        table.add_row(heading, *values, between, str(each.n_pairs))
-    return table
+        rows.append([heading, *values, between, str(each.n_pairs)])
+    return Table.of_cells(["measure", "A", "B", "B minus A", "95 %", "pairs"], rows)
 
 
-def _texts(tasks: Sequence[TextPairs]) -> Group:
-    """Scores in both runs and their difference, and the numbers of paired and unpaired texts."""
-    table = _table("language (%)", "A", "B", "B minus A", "95 %")
+def _texts(tasks: Sequence[TextPairs]) -> Table:
+    """Scores in both runs and their difference."""
+    rows = []
     for text in (difference for texts in tasks for difference in texts.differences):
         between = "–" if text.interval is None else _between(*text.interval)
         what = f"{_MEASURES[text.task]}, {_WHEN[text.when]}"
-        table.add_row(what, f"{text.a:.1f}", f"{text.b:.1f}", f"{text.difference:+.1f}", between)
-    notes = [f"[dim]{escape(_format_pairs(texts))}[/]" for texts in tasks]
-    return Group(*([table] if table.row_count else []), *notes)
+        rows.append([what, f"{text.a:.1f}", f"{text.b:.1f}", f"{text.difference:+.1f}", between])
+    return Table.of_cells(["language (%)", "A", "B", "B minus A", "95 %"], rows)
 
 
 def _format_pairs(texts: TextPairs) -> str:
@@ -176,14 +189,6 @@ def _format_alone(name: str, other: str, texts: Mapping[Unpaired, int]) -> str:
     """Texts that only one run has, by the reason that the other has none."""
     reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(texts.items()))
     return f"only in {name} {sum(texts.values())} (in {other} {reasons})" if texts else ""
-
-
-def _table(first: str, *numbers: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column(first, no_wrap=True)
-    for heading in numbers:
-        table.add_column(heading, justify="right", no_wrap=True)
-    return table
 
 
 def _rows(comparison: Comparison) -> Iterator[tuple[str, PairTable]]:

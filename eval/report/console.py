@@ -28,7 +28,8 @@ from eval.report.comparison_tables import show
 from eval.report.labels import PAUSED, clock_label
 from eval.report.pages.run_report import REPORT, write_report
 from eval.report.plain_text import escape_control
-from eval.report.tables import format_results, run_table, table_notes, tasks_table, variants_table
+from eval.report.result_tables import format_results, run_table, table_notes, tasks_table, variants_table
+from eval.report.table import to_terminal
 from eval.rollout.monitor import Monitor
 from eval.rollout.plan import EpisodePlan
 from sim_envs.world import EpisodeKey
@@ -167,15 +168,18 @@ class EvaluationConsole(Monitor):
             self._print(line)
 
     def _show_run(self, results: Results) -> None:
-        title = f"{self._policy}, mode {self._runs[0].config.mode}"
-        self._rich.print(run_table(title, results, width=self._rich.width))
-        self._dim(*table_notes([results]), *format_results(results["overall"]))
+        title = f"{policy_name(self._runs[0].config.policy)}, mode {self._runs[0].config.mode}"
+        table = run_table(title, results, width=self._rich.width)
+        self._rich.print(to_terminal(table))
+        self._dim(*table_notes(table, [results]), *format_results(results["overall"]))
 
     def _show_variants(self, variants: Mapping[str, Results]) -> None:
-        title = f"{self._policy}, {pluralize(len(self._plan.keys), 'episode')}: solved in each mode"
-        self._rich.print(tasks_table(title, variants, width=self._rich.width))
-        self._rich.print(variants_table(variants, width=self._rich.width))
-        self._dim(*table_notes(list(variants.values())))
+        policy, count = policy_name(self._runs[0].config.policy), pluralize(len(self._plan.keys), "episode")
+        title = f"{policy}, {count}: solved in each mode"
+        self._rich.print(to_terminal(tasks_table(title, variants, width=self._rich.width)))
+        table = variants_table(variants, width=self._rich.width)
+        self._rich.print(to_terminal(table))
+        self._dim(*table_notes(table, list(variants.values())))
         for mode, results in variants.items():
             self._dim(*(f"{mode}: {line}" for line in format_results(results["overall"])))
         declared = self._runs[0].config

@@ -1,8 +1,6 @@
 """A run's results in the formats of other tools."""
 
-import csv
 import dataclasses
-import io
 import json
 import re
 from collections import defaultdict
@@ -15,8 +13,10 @@ from eval.metrics.noninferiority import ERROR_BUDGET, exceeds
 from eval.metrics.success import Results, summarize
 from eval.records.reader import RunIdentity, read_episodes, read_identity
 from eval.records.schema import EpisodeResult, Outcome, RunFolder, graded_only, solved
+from eval.report import result_tables as columns
 from eval.report.labels import PAUSED
-from eval.report.plain_text import escape_control, in_csv, latex_table
+from eval.report.plain_text import escape_control
+from eval.report.table import Column, Table, to_csv, to_latex
 
 _RATES = ("n_episodes", "n_success", "pc_success", "pc_success_ci95")
 _REWARDS = ("avg_sum_reward", "avg_max_reward", "video_paths")
@@ -101,15 +101,12 @@ def junit(folder: RunFolder) -> str:
 def episodes_csv(folder: RunFolder) -> str:
     """CSV with a line per episode; unknown values are empty."""
     _, episodes = _read(folder)
-    rows = [
-        dataclasses.asdict(episode.key) | {name: getattr(episode, name) for name in _COLUMNS}
-        for episode in episodes
-    ]
-    file = io.StringIO(newline="")
-    writer = csv.DictWriter(file, rows[0], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: in_csv(value) for name, value in row.items()} for row in rows)
-    return file.getvalue()
+    return to_csv(
+        [
+            dataclasses.asdict(episode.key) | {name: getattr(episode, name) for name in _COLUMNS}
+            for episode in episodes
+        ]
+    )
 
 
 def latex(folder: RunFolder) -> str:
@@ -118,11 +115,17 @@ def latex(folder: RunFolder) -> str:
     parts = [run.run_id, run.policy, run.weights, f"mode {run.mode}", f"clock {run.clock}"]
     parts += [f"assets {run.assets}", f"protocol {run.protocol_hash}"]
     described = " ".join(escape_control(", ".join(filter(None, parts))).split())
-    heads = ["suite", "episodes", "success (%)", "95 % interval", "time to success (s)"]
-    suites = [_latex_cells(name, row) for name, row in results["per_suite"].items()]
-    overall = [[_latex_cells("all suites", results["overall"])]] if len(suites) > 1 else []
-    table = latex_table("lrrcr", [heads], suites, *overall)
-    return "\n".join([f"% {described}", *table, ""])
+    numbers = [
+        dataclasses.replace(columns.N, heading="episodes"),
+        Column(heading="success (%)", cell=lambda row: f"{row['pc_success']:.1f}"),
+        columns.INTERVAL,
+        columns.TIME,
+    ]
+    label = Column(heading="suite", cell=lambda named: named[0], align="left")
+    suites = list(results["per_suite"].items())
+    overall = [[("all suites", results["overall"])]] if len(suites) > 1 else []
+    shown = [label, *(column.of(lambda named: named[1]) for column in numbers)]
+    return f"% {described}\n{to_latex(Table(columns=shown, groups=[suites, *overall]))}"
 
 
 def model_card(folder: RunFolder) -> str:
@@ -248,18 +251,6 @@ def _add_test_case(suite: ET.Element, episode: EpisodeResult) -> None:
 
 def _in_xml(text: str) -> str:
     return _NOT_IN_XML.sub("\ufffd", escape_control(text))
-
-
-def _latex_cells(name: str, row: Mapping[str, Any]) -> list[str]:
-    low, high = row["pc_success_ci95"]
-    time = row["time_to_success_s"]
-    return [
-        name,
-        str(row["n_episodes"]),
-        f"{row['pc_success']:.1f}",
-        f"{low:.1f}--{high:.1f}",
-        "--" if time is None else f"{time['median']:.1f}",
-    ]
 
 
 def _json(content: Mapping[str, Any]) -> str:

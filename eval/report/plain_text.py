@@ -1,10 +1,8 @@
 """Escapes text of policies, tasks and errors for terminals, pages, Markdown, CSV and LaTeX."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
-
-from markupsafe import Markup
 
 from configs.console import visible_text
 
@@ -23,9 +21,9 @@ _LATEX = {
 
 def escape_control(value: Any) -> Any:
     """The value with control characters, such as terminal colours, as visible symbols."""
+    if hasattr(value, "__html__"):
+        return value  # of a template
     match value:
-        case Markup():
-            return value
         case str():
             return visible_text(value)
         case Mapping():
@@ -55,23 +53,3 @@ def in_csv(value: Any) -> Any:
 def in_latex(text: str) -> str:
     """The text on one line, escaped for LaTeX."""
     return "".join(_LATEX.get(each, each) for each in escape_control(" ".join(text.split())))
-
-
-def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, align: str = "---") -> str:
-    """A table in Markdown; `align` is the rule below every heading but the first."""
-    lines = [heads, ["---", *[align] * (len(heads) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
-def latex_table(alignment: str, *groups: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a `tabular` with the rules of package `booktabs`.
-
-    Args:
-        alignment: Of the columns, as `tabular` takes it.
-        groups: Rows of cells, with a rule before each group. The first group is the heading.
-    """
-    lines = [f"\\begin{{tabular}}{{{alignment}}}"]
-    for number, rows in enumerate(groups):
-        lines += [r"\midrule" if number else r"\toprule"]
-        lines += [" & ".join(map(in_latex, cells)) + r" \\" for cells in rows]
-    return [*lines, r"\bottomrule", r"\end{tabular}"]

@@ -17,8 +17,9 @@ from eval.metrics.noninferiority import Verdict
 from eval.metrics.success import Results
 from eval.report.console import EvaluationConsole, success_rate
 from eval.report.labels import number
-from eval.report.plain_text import markdown_table
-from eval.report.table_columns import TEXT_HEADINGS
+from eval.report.result_tables import TEXT_HEADINGS
+from eval.report.table import Table as Cells
+from eval.report.table import to_markdown as markdown
 from sim_envs.world import EpisodeKey
 
 Record = Mapping[str, Any]
@@ -275,7 +276,7 @@ def to_markdown(record: Record) -> str:
         ]
         for place, row in enumerate(record["cells"])
     ]
-    return markdown_table(heads, rows)
+    return markdown(Cells.of_cells(heads, rows, left=len(axes)))
 
 
 class SweepConsole(EvaluationConsole):

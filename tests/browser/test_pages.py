@@ -7,8 +7,7 @@ import pytest
 
 from eval.bench.page import write_bench_page
 from eval.records.sweep_folders import SweepFolder
-from eval.report.leaderboard_formats import write_leaderboard
-from eval.report.leaderboard_tables import read_leaderboard
+from eval.report.leaderboard import read_leaderboard, write_leaderboard
 from eval.report.pages.run_report import write_report
 from eval.report.sweep_page import write_sweep_page
 from tests.eval.bench.conftest import WORKLOAD, made_up  # noqa: F401 - a fixture

@@ -9,11 +9,12 @@ import importlib.resources
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
 
 from configs.errors import UsageError
 from eval.report.plain_text import escape_control
@@ -90,6 +91,21 @@ def page_file(name: str) -> bytes:
 def script(function: str, data: Mapping[str, Any]) -> bytes:
     """Data as a script that calls a function with it."""
     return f"{function}({json.dumps(escape_control(data), allow_nan=False)});\n".encode()
+
+
+def swatch(label: str, colour: str) -> Markup:
+    """A label with the colour that stands for it."""
+    shown = Markup('<span class="label"><span class="swatch" style="background: {}"></span>{}</span>')
+    return shown.format(colour, escape_control(label))
+
+
+def whisker(percent: float, interval: Sequence[float], text: str, colour: str = "var(--accent)") -> Markup:
+    """A percentage with its interval, drawn and in words."""
+    low, high = interval
+    return Markup(
+        '<span class="whisker" aria-hidden="true"><i style="left: {1}%; width: {2}%; background: {4}"></i>'
+        '<b style="left: {0}%; background: {4}"></b></span><span class="rate">{3}</span>'
+    ).format(percent, low, high - low, escape_control(text), colour)
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

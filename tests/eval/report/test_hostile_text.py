@@ -20,8 +20,7 @@ from eval.records.schema import RunFolder
 from eval.report.comparison import compare
 from eval.report.comparison_tables import show
 from eval.report.export import FORMATS
-from eval.report.leaderboard_formats import write_leaderboard
-from eval.report.leaderboard_tables import read_leaderboard
+from eval.report.leaderboard import read_leaderboard, write_leaderboard
 from eval.report.pages.run_report import write_report
 from eval.report.plain_text import escape_control, in_csv, in_markdown, in_markdown_code
 from tests.eval.factory import RunBuilder, episode, key
@@ -127,7 +126,7 @@ def test_an_export_shows_text(tmp_path, name, text):
         cells = [cell for row in csv.reader(io.StringIO(written)) for cell in row]
         assert not [cell for cell in cells if cell.strip()[:1] in tuple("=+-@")]
     if name == "latex":
-        assert written.splitlines()[1] == r"\begin{tabular}{lrrcr}"
+        assert written.splitlines()[1] == r"\begin{tabular}{lrrrr}"
 
 
 def test_numbers_are_no_formulas():

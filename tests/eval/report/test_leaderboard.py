@@ -1,5 +1,6 @@
-"""A leaderboard ranks what may be ranked together, and never drops a run without saying why."""
+"""A leaderboard ranks comparable runs, equally in every format, and says why others are left out."""
 
+import csv
 import json
 
 import pytest
@@ -8,8 +9,25 @@ from configs.cli import run_app
 from eval.leaderboard import app
 from eval.metrics.success import summarize
 from eval.records.json_files import write_json
-from tests.eval.factory import RunBuilder, episode, key
-from tests.eval.report.boards import leaderboard, not_ranked, tables
+from eval.records.schema import Share, TextScores
+from eval.report.leaderboard import Rank, leaderboard_markdown, read_leaderboard, write_leaderboard
+from tests.eval.factory import RunBuilder, episode, key, query
+
+
+def leaderboard(paths, **options):
+    """The runs in some folders as Markdown."""
+    return leaderboard_markdown(read_leaderboard(paths, **options))
+
+
+def tables(paths, **options):
+    """Suite to its tables, each a list of rows, each a mapping from heading to cell."""
+    suites = read_leaderboard(paths, **options).suites
+    return {suite: [each.table.records() for each in ranked] for suite, ranked in suites.items()}
+
+
+def not_ranked(paths, **options):
+    """Run to the reason it was left out."""
+    return {each["run_id"]: each["reason"] for each in read_leaderboard(paths, **options).unranked}
 
 
 def command(arguments, capsys):
@@ -20,36 +38,25 @@ def command(arguments, capsys):
     return stop.value.code, printed.out, printed.err
 
 
-def test_a_rank_counts_the_runs_that_are_better_beyond_doubt(tmp_path):
-    """Three that nobody can tell apart share the first; the fourth has three that are better."""
+def test_a_rank_counts_the_runs_that_are_significantly_better(tmp_path):
+    """Three that cannot be told apart share the first; the fourth has three that are better."""
     solved = {"poor": "s" * 10 + "t" * 30, "good": "s" * 38 + "tt", "also": "tt" + "s" * 38, "best": "s" * 40}
     for name, outcomes in solved.items():
         RunBuilder.at(tmp_path / name, policy=name).add_all(outcomes)
-    (rows,) = tables(leaderboard([tmp_path]))["libero_object"]
-    assert [(row["#"], row["policy"]) for row in rows] == [
-        ("1", "best"),
-        ("1", "also"),
-        ("1", "good"),
-        ("4", "poor"),
-    ]
+    (rows,) = tables([tmp_path])["libero_object"]
+    ranks = [("1", "best"), ("1", "also"), ("1", "good"), ("4", "poor")]
+    assert [(row["rank"], row["policy"]) for row in rows] == ranks
+    assert [row["possible ranks"] for row in rows] == ["1–3", "1–3", "1–3", "4"]
+    assert str(Rank(best=2, worst=2)) == "2"
 
 
 def test_ranks_are_by_pairs_and_not_by_intervals_that_overlap(tmp_path):
     """Of 100 episodes 80 and 72: the intervals overlap, but the first solves all that the second does."""
     RunBuilder.at(tmp_path / "first").add_all("s" * 80 + "t" * 20)
     RunBuilder.at(tmp_path / "second").add_all("s" * 72 + "t" * 28)
-    (rows,) = tables(leaderboard([tmp_path]))["libero_object"]
-    assert [row["95 % interval"] for row in rows] == ["71.1 – 86.7", "62.5 – 79.9"]
-    assert [row["#"] for row in rows] == ["1", "2"]
-
-
-@pytest.mark.parametrize(("only_first", "rank"), [(5, "1"), (6, "2")])
-def test_on_few_episodes_chance_is_not_taken_for_skill(tmp_path, only_first, rank):
-    """Five pairs to none is what a fair coin does in one of sixteen."""
-    RunBuilder.at(tmp_path / "first").add_all("s" * 10)
-    RunBuilder.at(tmp_path / "second").add_all("t" * only_first + "s" * (10 - only_first))
-    (rows,) = tables(leaderboard([tmp_path]))["libero_object"]
-    assert rows[1]["#"] == rank
+    (rows,) = tables([tmp_path])["libero_object"]
+    assert [row["95 % interval"] for row in rows] == ["71.1–86.7", "62.5–79.9"]
+    assert [row["rank"] for row in rows] == ["1", "2"]
 
 
 def test_other_episodes_are_another_experiment(tmp_path):
@@ -57,52 +64,9 @@ def test_other_episodes_are_another_experiment(tmp_path):
     RunBuilder.at(tmp_path / "lucky").add_all("s")
     RunBuilder.at(tmp_path / "thorough").add_all("s" * 45 + "t" * 5)
     RunBuilder.at(tmp_path / "seeded").add(episode(key(0, seed=8)))
-    RunBuilder.at(tmp_path / "elsewhere").add(episode(key(7)))
-    markdown = leaderboard([tmp_path])
-    found = tables(markdown)["libero_object"]
-    assert sorted(row["run"] for (row,) in found) == ["elsewhere", "lucky", "seeded", "thorough"]
-    assert "episodes: 50, tasks: 1, initial states: 50 (0–49), seed 7" in markdown
-    assert "episodes: 1, tasks: 1, initial states: 1 (7), seed 7" in markdown
-
-
-def test_a_run_with_more_errors_than_the_budget_is_not_ranked(tmp_path):
-    RunBuilder.at(tmp_path / "broken").add_all("s" + "e" * 9)
-    RunBuilder.at(tmp_path / "sound").add_all("s" * 49 + "e")
-    markdown = leaderboard([tmp_path])
-    assert [row["run"] for (row,) in tables(markdown)["libero_object"]] == ["sound"]
-    reason = "9 of 10 episodes on libero_object ended in an error, more than 2 %; run it again"
-    assert not_ranked(markdown) == {"`broken`": reason}
-    assert "with more than 2 % of them" in markdown
-    generous = leaderboard([tmp_path], error_budget=90)
-    assert len(tables(generous)["libero_object"]) == 2
-    assert "with more than 90 % of them" in generous
-
-
-@pytest.mark.parametrize("budget", [-1, 100])
-def test_an_error_budget_that_is_none_is_refused(tmp_path, capsys, budget):
-    RunBuilder.at(tmp_path / "run").add_all("s")
-    code, out, err = command([tmp_path, "--error-budget", budget], capsys)
-    assert (code, out) == (2, "")
-    assert err == (f"error: an error budget of {budget} %; give one from 0 to less than 100, such as 2\n")
-
-
-def test_the_same_assets_under_another_name_share_a_table(tmp_path):
-    RunBuilder.at(tmp_path / "a").add_all("s")
-    RunBuilder.at(tmp_path / "b", assets={"name": "a-copy", "digest": "d1ge57000000"}).add_all("s")
-    markdown = leaderboard([tmp_path])
-    (rows,) = tables(markdown)["libero_object"]
-    assert [row["assets"] for row in rows] == ["real", "a-copy"]
-    assert "assets a-copy, real (d1ge5700)" in markdown
-
-
-def test_every_suite_has_its_table(tmp_path):
-    RunBuilder.at(tmp_path / "both").add_all("ss", suite="libero_goal").add_all("st")
-    RunBuilder.at(tmp_path / "one").add_all("tt")
-    found = tables(leaderboard([tmp_path]))
-    assert {suite: [len(rows) for rows in ranked] for suite, ranked in found.items()} == {
-        "libero_goal": [1],
-        "libero_object": [2],
-    }
+    found = tables([tmp_path])["libero_object"]
+    assert sorted(row["run"] for (row,) in found) == ["lucky", "seeded", "thorough"]
+    assert "episodes: 50, tasks: 1, initial states: 50 (0–49), seed 7" in leaderboard([tmp_path])
 
 
 @pytest.mark.parametrize(
@@ -110,138 +74,181 @@ def test_every_suite_has_its_table(tmp_path):
     [
         ({"suite_hashes": {"libero_object": "0ther000"}}, "0ther000"),
         ({"suite_hashes": {}, "protocol_hash": "whole000"}, "whole000"),
-        ({"assets": {"name": "stand-ins", "digest": "123456789abc"}}, "stand-ins (12345678)"),
         ({"assets": {"name": "real", "digest": "fedcba987654"}}, "real (fedcba98)"),
     ],
 )
-def test_other_protocols_or_assets_are_tables_of_their_own_and_named(tmp_path, changed, named):
-    for name in ("a", "b"):
-        RunBuilder.at(tmp_path / name).add_all("tt")
+def test_other_protocols_or_assets_have_tables_of_their_own(tmp_path, changed, named):
+    RunBuilder.at(tmp_path / "a").add_all("tt")
+    RunBuilder.at(tmp_path / "b", assets={"name": "copy", "digest": "d1ge57000000"}).add_all("tt")
+    RunBuilder.at(tmp_path / "c", protocol_hash="of other suites").add_all("tt", suite="libero_goal")
     RunBuilder.at(tmp_path / "other", **changed).add_all("ss")
-    markdown = leaderboard([tmp_path])
-    assert [[row["run"] for row in rows] for rows in tables(markdown)["libero_object"]] == [
-        ["a", "b"],
-        ["other"],
-    ]
-    assert named in markdown
+    found = tables([tmp_path])["libero_object"]
+    assert [[row["run"] for row in rows] for rows in found] == [["a", "b"], ["other"]]
+    assert named in leaderboard([tmp_path])
 
 
-def test_the_protocol_of_other_suites_does_not_matter(tmp_path):
-    RunBuilder.at(tmp_path / "a", protocol_hash="x", suite_hashes={"libero_object": "same"}).add_all("s")
-    RunBuilder.at(tmp_path / "b", protocol_hash="y", suite_hashes={"libero_object": "same"}).add_all("t")
-    assert len(tables(leaderboard([tmp_path]))["libero_object"]) == 1
+def test_a_run_with_more_errors_than_the_budget_is_not_ranked(tmp_path, capsys):
+    RunBuilder.at(tmp_path / "broken").add_all("s" + "e" * 9).add_all("s", suite="libero_goal")
+    RunBuilder.at(tmp_path / "sound").add_all("s" * 49 + "e")
+    found = tables([tmp_path])
+    assert [row["run"] for (row,) in found["libero_object"]] == ["sound"]
+    assert list(found) == ["libero_goal", "libero_object"], "its other suite is ranked"
+    reason = "9 of 10 episodes on libero_object ended in an error, more than 2 %; run it again"
+    assert not_ranked([tmp_path]) == {"broken": reason}
+    assert len(tables([tmp_path], error_budget=90)["libero_object"]) == 2
+    for budget in (-1, 100):
+        code, out, err = command([tmp_path, "--error-budget", budget], capsys)
+        assert (code, out) == (2, "")
+        assert err.startswith(f"error: an error budget of {budget} %")
 
 
-def test_what_cannot_be_ranked_is_listed_with_its_reason(tmp_path, capsys):
+def test_a_run_that_cannot_be_ranked_is_listed_with_its_reason(tmp_path, capsys):
     RunBuilder.at(tmp_path / "fine").add_all("s")
     RunBuilder.at(tmp_path / "stopped", status="interrupted", n_planned=40).add_all("stt")
-    RunBuilder.at(tmp_path / "errors").add_all("ee")
     RunBuilder.at(tmp_path / "empty-but-complete")
     RunBuilder.at(tmp_path / "torn").folder.manifest_path.write_text('{"run_id": ')
-    RunBuilder.at(tmp_path / "nonsense").folder.episodes_path.write_text("nonsense\n")
-    (tmp_path / "unsaid").mkdir()
-    (tmp_path / "unsaid" / "results.json").write_text("{}")
-    markdown = leaderboard([tmp_path])
-    ((only,),) = tables(markdown)["libero_object"]
+    RunBuilder.at(tmp_path / "nonsense").folder.episodes_path.write_bytes(b"\xff\xfe\n")
+    RunBuilder.at(tmp_path / "queries").add_all("s").folder.queries_path(key()).write_text("3\n")
+    ((only,),) = tables([tmp_path])["libero_object"]
     assert only["run"] == "fine"
-    reasons = not_ranked(markdown)
+    skipped = [line.split(":")[0] for line in capsys.readouterr().err.splitlines()]
+    assert skipped == [f"skipped {tmp_path / name}" for name in ("nonsense", "queries", "torn")]
     expected = {
         "stopped": "3 of 40",
-        "errors": "2 of 2 episodes",
         "empty-but-complete": "no episode",
         "torn": "manifest.json",
         "nonsense": "episodes.jsonl",
-        "unsaid": "not a run: cannot read manifest.json",
+        "queries": "queries",
     }
-    assert set(reasons) == {f"`{name}`" for name in expected}
-    for name, words in expected.items():
-        assert words in reasons[f"`{name}`"]
-    said = capsys.readouterr().err.splitlines()
-    assert [line.split(":")[0] for line in said] == [
-        f"skipped {tmp_path / name}" for name in ("nonsense", "torn", "unsaid")
-    ]
+    reasons = not_ranked([tmp_path])
+    assert reasons.keys() == expected.keys()
+    assert all(words in reasons[name] for name, words in expected.items())
 
 
-@pytest.mark.parametrize("content", [b"[]", b"\xff\xfe", b"3", b"null"])
-@pytest.mark.parametrize("file", ["manifest.json", "episodes.jsonl", "queries"])
-def test_a_damaged_run_does_not_keep_the_others_from_being_ranked(tmp_path, capsys, file, content):
-    RunBuilder.at(tmp_path / "fine").add_all("s")
-    damaged = RunBuilder.at(tmp_path / "damaged").add_all("s")
-    path = damaged.folder.queries_path(key()) if file == "queries" else damaged.path / file
-    path.write_bytes(content + b"\n")
-    markdown = leaderboard([tmp_path])
-    assert [row["run"] for (row,) in tables(markdown)["libero_object"]] == ["fine"]
-    assert list(not_ranked(markdown)) == ["`damaged`"]
-    said = capsys.readouterr().err
-    assert said.startswith(f"skipped {damaged.path}: ")
-    assert said.count("\n") == 1
-
-
-def test_what_is_no_evaluation_is_passed_over(tmp_path, capsys):
+def test_runs_are_found_anywhere_beneath_and_other_folders_are_passed_over(tmp_path, capsys):
     """Trainings and benchmarks lie beside runs by default; a training's rollouts are runs by themselves."""
-    RunBuilder.at(tmp_path / "run").add_all("s")
-    checkpoints = tmp_path / "train" / "tiny" / "checkpoints"
-    checkpoints.mkdir(parents=True)
-    (checkpoints.parent / "run.json").write_text("{}")
+    for name in ("run", "here/run", "here/and/there", "here/.draft"):
+        RunBuilder.at(tmp_path / name).add_all("s")
+    (tmp_path / "here" / "back").symlink_to(tmp_path)
+    training = tmp_path / "train" / "tiny"
+    (training / "checkpoints").mkdir(parents=True)
+    (training / "run.json").write_text("{}")
+    RunBuilder.at(training / "rollouts" / "run").add_all("s")
     (tmp_path / "bench").mkdir()
     (tmp_path / "bench" / "small.jsonl").write_text("{}\n")
-    (tmp_path / "notes.txt").write_text("not a run")
-    markdown = leaderboard([tmp_path])
-    assert [row["run"] for (row,) in tables(markdown)["libero_object"]] == ["run"]
-    assert not_ranked(markdown) == {}
-    assert command([tmp_path / "train"], capsys)[0] == 2
-    RunBuilder.at(checkpoints.parent / "rollouts" / "run").add_all("s")
-    assert leaderboard([tmp_path]) == markdown
-    assert list(tables(leaderboard([checkpoints.parent]))) == ["libero_object"]
-
-
-def test_runs_lie_anywhere_beneath(tmp_path):
-    for name in ("run", "here/run", "here/and/there"):
-        RunBuilder.at(tmp_path / name).add_all("s")
-    RunBuilder.at(tmp_path / "here" / ".draft").add_all("s")
-    (tmp_path / "here" / "back").symlink_to(tmp_path)
-    (rows,) = tables(leaderboard([tmp_path]))["libero_object"]
+    (rows,) = tables([tmp_path, tmp_path / "here"])["libero_object"]
     assert [row["run"] for row in rows] == ["there", "run", "run"]
+    assert not_ranked([tmp_path]) == {}
+    assert list(tables([training])) == ["libero_object"]
+    for path in ("bench", "nowhere"):
+        code, out, err = command([tmp_path / path], capsys)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert path in err
 
 
-def test_a_suite_without_graded_episodes_does_not_hide_the_others(tmp_path):
-    RunBuilder.at(tmp_path / "run").add_all("e", suite="libero_goal").add_all("s")
-    markdown = leaderboard([tmp_path])
-    assert list(tables(markdown)) == ["libero_object"]
-    assert "libero_goal" in not_ranked(markdown)["`run`"]
-
-
-def test_what_counts_are_the_episodes_whatever_the_results_on_disk_say(tmp_path):
+def test_success_is_that_of_the_episodes_whatever_results_json_says(tmp_path):
     run = RunBuilder.at(tmp_path / "run").add_all("tttttt")
     write_json(run.folder.results_path, summarize(run.path))
     run.add(episode(key(5)))
-    (rows,) = tables(leaderboard([tmp_path]))["libero_object"]
+    (rows,) = tables([tmp_path])["libero_object"]
     assert rows[0]["success"] == "16.7 %"
 
 
-def test_several_paths_are_one_table_and_no_run_counts_twice(tmp_path):
-    first = RunBuilder.at(tmp_path / "here" / "first").add_all("s")
-    RunBuilder.at(tmp_path / "there" / "second").add_all("t")
-    markdown = leaderboard([tmp_path / "here", tmp_path / "there", first.path])
-    (rows,) = tables(markdown)["libero_object"]
-    assert [row["run"] for row in rows] == ["first", "second"]
+def test_labels_distinguish_policies_and_modes_that_differ(tmp_path):
+    weights = {"weights_sha256": "0123456789ab"}
+    RunBuilder.at(tmp_path / "a", **weights, config={"tokens_per_frame": 5}).add_all("s")
+    RunBuilder.at(tmp_path / "b", **weights, config={"dtype": "bfloat16", "tokens_per_frame": 2}).add_all("s")
+    RunBuilder.at(tmp_path / "c", config={"random_weights": True, "deadline_ms": 90.0}).add_all("s")
+    RunBuilder.at(tmp_path / "d", mode="isolated", config={"text_every": 4}).add_all("s")
+    (rows,) = tables([tmp_path])["libero_object"]
+    assert {row["run"]: (row["policy"], row["mode"]) for row in rows} == {
+        "a": ("tiny, weights 01234567, its own dtype", "unified, k = 5, no deadline"),
+        "b": ("tiny, weights 01234567, bfloat16", "unified, k = 2, no deadline"),
+        "c": ("tiny, random weights, its own dtype", "unified, k not said, 90 ms"),
+        "d": ("tiny, its own dtype", "isolated, a text every 4 queries"),
+    }
 
 
-def test_the_command_prints_or_writes(tmp_path, capsys):
-    RunBuilder.at(tmp_path / "runs" / "run").add_all("s")
-    code, printed, err = command([tmp_path / "runs"], capsys)
-    assert (code, err) == (0, "")
-    code, out, _ = command([tmp_path / "runs", "-o", tmp_path / "board"], capsys)
-    assert (code, out) == (0, f"{tmp_path / 'board' / 'index.html'}\n")
-    assert (tmp_path / "board" / "leaderboard.md").read_text() == printed
+def test_reference_policies_are_marked_and_differing_inputs_are_listed(tmp_path):
+    RunBuilder.at(tmp_path / "a", policy_inputs={"prompt": "{language}"}).add_all("s")
+    assert "What they are shown" not in leaderboard([tmp_path])
+    RunBuilder.at(tmp_path / "b", policy="noop", policy_inputs={"privileged_state": True}).add_all("t")
+    (rows,) = tables([tmp_path])["libero_object"]
+    assert [row["control"] for row in rows] == ["", "floor"]
+    assert "- tiny: `prompt {language}`\n- noop: `privileged state`" in leaderboard([tmp_path])
 
 
-@pytest.mark.parametrize("path", ["nowhere", "empty", "file"])
-def test_without_a_run_there_is_one_line_and_exit_code_2(tmp_path, capsys, path):
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "file").write_text(json.dumps({}))
-    code, out, err = command([tmp_path / path], capsys)
-    assert (code, out) == (2, "")
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
-    assert path in err
+def timed(path, **manifest):
+    """A run of two solved episodes and an unsolved one, each with two texts in 6 simulated seconds."""
+    run = RunBuilder.at(path, **manifest)
+    shares = {"all": Share(hits=1, of=2)}
+    spoken = TextScores(
+        texts=2, not_graded=0, oracle=0, at_request=shares, on_delivery=shares, staleness_s=1.5
+    )
+    for init_id, outcome in enumerate(("success", "success", "timeout")):
+        at = {"simulated_s": 6.0, "queries": 30, "texts": {"narration": spoken}}
+        run.add(episode(key(init_id), outcome, **at), query(action=61.25, frame=61.25))
+    return run
+
+
+@pytest.mark.parametrize("clock", ["paused", "measured", "fixed:100,500"])
+def test_columns_are_those_that_the_clock_has_values_for(tmp_path, clock):
+    timed(tmp_path / "run", config={"clock": clock, "while_waiting": "hold"})
+    ((row,),) = tables([tmp_path])["libero_object"]
+    expected = {"time to success (s)": "6.0", "queries (Hz)": "5.00", "staleness (ms)": "750"}
+    expected |= {"narration (%), graded": "50.0 → 50.0, 6/6", "n": "3", "errors": "0"}
+    if clock != "fixed:100,500":
+        expected |= {"action (ms)": "61.2 / 61.2", "query (ms)": "61.2 / 61.2"}
+    assert expected.items() <= row.items()
+    assert ("action (ms)" in row) == (clock != "fixed:100,500")
+    assert (f"clock `{clock}` (" in leaderboard([tmp_path])) == (clock != "paused")
+
+
+def test_a_recording_and_its_replay_share_a_table_beside_a_run_without_times(tmp_path):
+    timed(tmp_path / "a", config={"clock": "measured"})
+    timed(tmp_path / "b", config={"clock": "replay:runs/a"})
+    RunBuilder.at(tmp_path / "old").add_all("sst")
+    (rows,) = tables([tmp_path])["libero_object"]
+    assert {row["run"]: (row["mode"], row["queries (Hz)"]) for row in rows} == {
+        "a": ("unified, measured, continue", "5.00"),
+        "b": ("unified, replay:runs/a, continue", "5.00"),
+        "old": ("unified, paused", "–"),
+    }
+
+
+def test_all_formats_hold_the_same_rows(tmp_path, capsys):
+    hostile = "<i>*x*|\x1b[1m"
+    for name, outcomes in {"a": "s" * 40, "b": "s" * 39 + "t", "c": "s" * 10 + "t" * 30}.items():
+        RunBuilder.at(tmp_path / "runs" / name, policy=hostile).add_all(outcomes)
+    RunBuilder.at(tmp_path / "runs" / "goal").add_all("st", suite="libero_goal")
+    RunBuilder.at(tmp_path / "runs" / "broken", policy="<b>").add_all("ee")
+    code, printed, _ = command([tmp_path / "runs"], capsys)
+    board = tmp_path / "board"
+    assert (code, command([tmp_path / "runs", "-o", board], capsys)[1]) == (0, f"{board / 'index.html'}\n")
+    with (board / "leaderboard.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert [(line["suite"], line["run"], line["success"], line["worst rank"]) for line in lines] == [
+        ("libero_goal", "goal", "50.0 %", "1"),
+        ("libero_object", "a", "100.0 %", "2"),
+        ("libero_object", "b", "97.5 %", "2"),
+        ("libero_object", "c", "25.0 %", "3"),
+    ]
+    suites = json.loads((board / "leaderboard.json").read_text())["suites"]
+    ranks = {row["run"]["run_id"]: row["possible_ranks"] for row in suites["libero_object"][0]["rows"]}
+    assert ranks == {"a": [1, 2], "b": [1, 2], "c": [3, 3]}
+    latex, page = (board / "leaderboard.tex").read_text(), (board / "index.html").read_text()
+    assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 2
+    assert latex.count(r" \\") == 2 + len(lines)
+    assert all(f">{line['run']}</td>" in page for line in lines)
+    assert "2 of 2 episodes" in page
+    assert "&lt;i&gt;*x*|␛[1m" in page
+    assert "<i>*" not in page
+    assert (board / "leaderboard.md").read_text() == printed
+    assert r"\<i>\*x\*\|␛\[1m" in printed
+
+
+def test_a_page_can_be_written_again(tmp_path):
+    RunBuilder.at(tmp_path / "run").add_all("s")
+    board = read_leaderboard([tmp_path / "run"])
+    first = write_leaderboard(board, tmp_path / "board").read_text()
+    assert write_leaderboard(board, tmp_path / "board").read_text() == first

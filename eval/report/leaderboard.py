@@ -1,0 +1,435 @@
+"""Leaderboards: runs that may be ranked together, their ranks, and those left out; and their files."""
+
+import dataclasses
+import importlib.resources
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+
+from configs.errors import UsageError
+from configs.hashing import hash_of
+from eval.metrics.noninferiority import ERROR_BUDGET, exceeds
+from eval.metrics.statistics import mcnemar_exact
+from eval.metrics.success import summarize
+from eval.records.json_files import write_json
+from eval.records.protocol import format_inputs
+from eval.records.reader import RunIdentity, read_episodes, read_identity, require_runs, warn_skipped
+from eval.records.schema import Outcome, RunFolder
+from eval.report import result_tables as results
+from eval.report.figures import COLOURS, OTHER_COLOURS
+from eval.report.labels import MEASURED, PAUSED, clock_label, format_clock_of
+from eval.report.pages.site import whisker, write_page, writing
+from eval.report.plain_text import escape_control, in_markdown, in_markdown_code
+from eval.report.table import Column, Table, to_csv, to_latex, to_markdown
+from sim_envs.world import EpisodeKey
+
+_LEVEL = 0.05
+
+Outcomes = Mapping[EpisodeKey, Outcome]
+"""Outcomes of a run's episodes."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rank:
+    """The ranks that the data allow for a run.
+
+    Attributes:
+        best: One plus the number of significantly better runs: the rank that is shown.
+        worst: The number of runs minus that of significantly worse ones.
+    """
+
+    best: int
+    worst: int
+
+    def __str__(self) -> str:
+        return str(self.best) if self.best == self.worst else f"{self.best}–{self.worst}"
+
+
+def ranks(runs: Sequence[Outcomes]) -> list[Rank]:
+    """The rank of each run.
+
+    Chatbot Arena's rule with a paired test: a run is better if it solves significantly more of the common
+    episodes (McNemar's exact test at 5 %).
+    """
+    better = [[_is_better(one, other) for other in runs] for one in runs]
+    return [
+        Rank(best=1 + sum(row[place] for row in better), worst=len(runs) - sum(better[place]))
+        for place in range(len(runs))
+    ]
+
+
+def _is_better(one: Outcomes, other: Outcomes) -> bool:
+    graded = [
+        (outcome is Outcome.SUCCESS, other[key] is Outcome.SUCCESS)
+        for key, outcome in one.items()
+        if Outcome.ERROR not in (outcome, other.get(key, Outcome.ERROR))
+    ]
+    only_one, only_other = graded.count((True, False)), graded.count((False, True))
+    return only_one > only_other and mcnemar_exact(only_one, only_other) < _LEVEL
+
+
+_KEY_PARTS = ("task_id", "init_id", "seed")
+_IN_JSON = (
+    *("n_episodes", "n_errors", "pc_success", "pc_success_ci95", "latency_ms", "tokens_per_s"),
+    *("time_to_success_s", "query_hz", "staleness_ms", "texts"),
+)
+"""Fields of the results in JSON."""
+_CONTROLS = {"noop": "floor", "random": "floor", "expert": "ceiling"}
+"""Reference policies."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One run on one suite: its aggregated results and the outcomes of its episodes."""
+
+    run: RunIdentity
+    suite: str
+    row: results.Row
+    outcomes: Outcomes
+
+    @property
+    def protocol(self) -> str:
+        """Hash of this suite's protocol; other suites of the run do not matter."""
+        return self.run.suite_hashes.get(self.suite, self.run.protocol_hash)
+
+    @property
+    def experiment(self) -> tuple[str, str, str]:
+        """Protocol, assets and episodes, which must be equal for runs to be ranked together."""
+        episodes = hash_of({"episodes": sorted(map(str, self.outcomes))})[:8]
+        return self.protocol, self.run.assets.digest, episodes
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RankedTable:
+    """A table of comparable runs on one suite, best first; its rows are pairs of `Rank` and `Entry`.
+
+    Attributes:
+        title: Protocol, assets, episodes, and the clock unless paused, as Markdown.
+        table: The table.
+        extra: Further columns of pages and CSV: parts of labels, to group rows by, that differ.
+        inputs: Policy to its inputs, if they differ.
+    """
+
+    title: str
+    table: Table
+    extra: Sequence[Column]
+    inputs: Mapping[str, str]
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The runs."""
+        return [entry for _, entry in self.table.rows]
+
+    @property
+    def texts(self) -> list[str]:
+        """The language tasks with a column."""
+        return results.graded_tasks([entry.row for entry in self.entries])
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether a run recorded its simulated time."""
+        return any(results.is_timed(entry.row) for entry in self.entries)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Leaderboard:
+    """All tables.
+
+    Attributes:
+        suites: Suite to its tables, the largest first.
+        unranked: Runs, or suites of runs, that are left out, each as `run_id` and `reason`.
+        error_budget: Maximum percentage of errors of a ranked run.
+    """
+
+    suites: Mapping[str, Sequence[RankedTable]]
+    unranked: Sequence[Mapping[str, str]]
+    error_budget: float
+
+
+def read_leaderboard(paths: Sequence[Path], *, error_budget: float = ERROR_BUDGET) -> Leaderboard:
+    """The leaderboard of the runs in `paths`.
+
+    Raises:
+        UsageError: There is no run, a path is not a folder, or the budget is out of range.
+    """
+    if not 0 <= error_budget < 100:
+        raise UsageError(
+            f"an error budget of {error_budget:g} %; give one from 0 to less than 100, such as "
+            f"{ERROR_BUDGET:g}"
+        )
+    entries: list[Entry] = []
+    unranked: list[dict[str, str]] = []
+    for folder in require_runs(paths):
+        try:
+            ranked, left_out = _read(folder, error_budget)
+        except UsageError as error:
+            warn_skipped(folder.path, error)
+            ranked, left_out = [], [{"run_id": folder.run_id, "reason": str(error)}]
+        entries += ranked
+        unranked += left_out
+    return Leaderboard(suites=_tables(entries), unranked=unranked, error_budget=error_budget)
+
+
+def _read(folder: RunFolder, error_budget: float) -> tuple[list[Entry], list[dict[str, str]]]:
+    """The suites of a run that can be ranked, and those that cannot."""
+    run, episodes = read_identity(folder), read_episodes(folder)
+    if run.status != "complete":
+        done = f"{len(episodes)} of {run.n_planned} episodes"
+        reason = f"{run.status}, {done} are recorded; complete it with --resume"
+        return [], [{"run_id": run.run_id, "reason": reason}]
+    ranked, left_out = [], []
+    for suite, row in summarize(folder.path)["per_suite"].items():
+        total = row["n_episodes"] + row["n_errors"]
+        if exceeds(row["n_errors"], total, budget=error_budget):
+            errors = f"{row['n_errors']} of {total} episodes on {suite} ended in an error"
+            reason = f"{errors}, more than {error_budget:g} %; run it again"
+            left_out.append({"run_id": run.run_id, "reason": reason})
+        else:
+            outcomes = {key: episode.outcome for key, episode in episodes.items() if key.suite == suite}
+            ranked.append(Entry(run=run, suite=suite, row=row, outcomes=outcomes))
+    if not ranked and not left_out:
+        left_out.append({"run_id": run.run_id, "reason": "complete, but no episode is recorded"})
+    return ranked, left_out
+
+
+def _tables(entries: Sequence[Entry]) -> dict[str, list[RankedTable]]:
+    """Tables by suite, the largest group of comparable runs first."""
+    groups = defaultdict[tuple[str, tuple[str, str, str]], list[Entry]](list)
+    for entry in entries:
+        groups[entry.suite, entry.experiment].append(entry)
+    tables: dict[str, list[RankedTable]] = {}
+    for (suite, _), comparable in sorted(
+        groups.items(), key=lambda item: (item[0][0], -len(item[1]), item[0])
+    ):
+        tables.setdefault(suite, []).append(_table(comparable))
+    return tables
+
+
+def _table(entries: Sequence[Entry]) -> RankedTable:
+    placed = sorted(
+        zip(ranks([entry.outcomes for entry in entries]), entries, strict=True),
+        key=lambda row: (row[0].best, -(row[1].row["pc_success"] or 0), row[1].run.policy, row[1].run.mode),
+    )
+    columns, extra = _columns([entry for _, entry in placed])
+    inputs = {policy_label(entry, entries): format_inputs(entry.run.policy_inputs) for entry in entries}
+    return RankedTable(
+        title=_title(entries),
+        table=Table(columns=columns, groups=[placed]),
+        extra=extra,
+        inputs=inputs if len(set(inputs.values())) > 1 else {},
+    )
+
+
+def _columns(entries: Sequence[Entry]) -> tuple[list[Column], list[Column]]:
+    """The columns of runs that may be ranked together, and the extra ones.
+
+    Measured latency and tokens per second have columns if a run is on clock `paused` or `measured`.
+    """
+
+    def text(heading: str, cell: Callable[[Entry], str], *, groups: bool = True) -> Column:
+        return Column(
+            heading=heading, cell=lambda row: cell(row[1]), align="left", choices=groups, groups=groups
+        )
+
+    def latency(stage: str) -> Callable[[results.Row], str]:
+        def cell(row: results.Row) -> str:
+            found = row["latency_ms"].get(stage)
+            return f"{found['p50']:.1f} / {found['p95']:.1f}" if found else "–"
+
+        return cell
+
+    rows, runs = [entry.row for entry in entries], [entry.run for entry in entries]
+    texts, is_timed = results.graded_tasks(rows), any(map(results.is_timed, rows))
+    is_measured = any(run.clock in (PAUSED, MEASURED) for run in runs)
+    measured = [
+        Column(heading="action (ms)", cell=latency("action")),
+        Column(heading="query (ms)", cell=latency("frame")),
+        results.TOKENS,
+    ]
+    numbers = [
+        results.N,
+        results.SUCCESS,
+        dataclasses.replace(results.INTERVAL, html=_whisker),
+        *([results.TIME, results.QUERIES] if is_timed else []),
+        *(measured if is_measured else []),
+        *map(results.text_column, texts),
+        *([results.STALENESS] if is_timed and texts else []),
+        results.ERRORS,
+    ]
+    is_controlled = any(run.policy in _CONTROLS for run in runs)
+    columns = [
+        Column(heading="rank", cell=lambda row: str(row[0].best)),
+        Column(heading="possible ranks", cell=lambda row: str(row[0])),
+        text("policy", lambda entry: policy_label(entry, entries)),
+        text("mode", lambda entry: _mode_label(entry, entries)),
+        text("assets", lambda entry: entry.run.assets.name),
+        *([text("control", lambda entry: _CONTROLS.get(entry.run.policy, ""))] if is_controlled else []),
+        *(column.of(lambda row: row[1].row) for column in numbers),
+        text("run", lambda entry: entry.run.run_id, groups=False),
+    ]
+    extra = [
+        text("weights", lambda entry: entry.run.weights or "not known"),
+        text("clock", lambda entry: clock_label(entry.run)),
+    ]
+    return columns, [each for each in extra if len({each.cell((None, entry)) for entry in entries}) > 1]
+
+
+def policy_label(entry: Entry, entries: Sequence[Entry]) -> str:
+    """Name and weights of the policy; its dtype only if it differs within the table."""
+    alike = len({other.run.dtype for other in entries}) == 1
+    dtype = None if alike else entry.run.dtype or "its own dtype"
+    return ", ".join(part for part in (entry.run.policy, entry.run.weights, dtype) if part)
+
+
+def _mode_label(entry: Entry, entries: Sequence[Entry]) -> str:
+    """Mode; token budget and clock only if they differ within the table."""
+    run, alike = entry.run, [other.run for other in entries if other.run.mode == entry.run.mode]
+    parts = [run.mode]
+    if run.text_every is not None:
+        parts.append("a text every " + ("query" if run.text_every == 1 else f"{run.text_every} queries"))
+    if len({other.tokens_per_frame for other in alike}) > 1:
+        parts.append("k not said" if run.tokens_per_frame is None else f"k = {run.tokens_per_frame}")
+    if len({other.deadline_ms for other in alike}) > 1:
+        parts.append("no deadline" if run.deadline_ms is None else f"{run.deadline_ms:g} ms")
+    if len({clock_label(other.run) for other in entries}) > 1:
+        parts.append(clock_label(run))
+    return ", ".join(parts)
+
+
+def _title(entries: Sequence[Entry]) -> str:
+    """Protocol, assets, episodes and, unless all are paused, clocks; equal assets may have several names."""
+    (protocol, assets, digest), keys = entries[0].experiment, entries[0].outcomes
+    names = ", ".join(sorted({entry.run.assets.name for entry in entries}))
+    tasks, states, seeds = (sorted({getattr(key, part) for key in keys}) for part in _KEY_PARTS)
+    between = str(states[0]) if len(states) == 1 else f"{states[0]}–{states[-1]}"
+    runs = {clock_label(entry.run): entry.run for entry in entries}
+    clocks = [
+        f"clock `{in_markdown_code(run.clock)}` ({format_clock_of(run)})" for _, run in sorted(runs.items())
+    ]
+    return (
+        f"Protocol `{protocol}`, assets {names} ({assets[:8]}), episodes: {len(keys)}, tasks: {len(tasks)}, "
+        f"initial states: {len(states)} ({between}), seed {', '.join(map(str, seeds))} (`{digest}`)"
+        f"{'' if set(runs) == {PAUSED} else ', ' + ' or '.join(clocks)}:"
+    )
+
+
+def write_leaderboard(board: Leaderboard, folder: Path) -> Path:
+    """Write the page and the other formats to a folder.
+
+    Returns:
+        The page.
+
+    Raises:
+        UsageError: The folder cannot be written.
+    """
+    texts = {
+        "leaderboard.md": leaderboard_markdown(board),
+        "leaderboard.csv": _csv(board),
+        "leaderboard.tex": _latex(board),
+    }
+    with writing(folder):
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8", errors="backslashreplace")
+        write_json(folder / "leaderboard.json", _json(board))
+    content = {
+        "title": "Leaderboard",
+        "board": board,
+        "wide": _wide,
+        "rates": _rates,
+        "unranked": Table.of_cells(
+            ["run", "reason"], [[each["run_id"], each["reason"]] for each in board.unranked], left=2
+        ),
+        "formats": [*texts, "leaderboard.json"],
+    }
+    return write_page(folder, "leaderboard.html.j2", content)
+
+
+def leaderboard_markdown(board: Leaderboard) -> str:
+    """The leaderboard as Markdown."""
+    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    filters = {"in_markdown": in_markdown, "in_markdown_code": in_markdown_code, "table": to_markdown}
+    environment.filters |= filters
+    template = importlib.resources.files("eval.report.pages").joinpath("leaderboard.md.j2")
+    return environment.from_string(template.read_text(encoding="utf-8")).render(board=board)
+
+
+def _wide(table: RankedTable) -> Table:
+    """The table with its extra columns."""
+    return dataclasses.replace(table.table, columns=[*table.table.columns, *table.extra])
+
+
+def _csv(board: Leaderboard) -> str:
+    """One line per run and suite, in the columns of all tables and with the table's number."""
+    records = []
+    for suite, tables in board.suites.items():
+        for number, table in enumerate(tables, start=1):
+            for (rank, entry), cells in zip(table.table.rows, _wide(table).records(), strict=True):
+                del cells["possible ranks"]
+                what = {"suite": suite, "table": number, "protocol": entry.protocol, "rank": rank.best}
+                records.append({**what, "best rank": rank.best, "worst rank": rank.worst, **cells})
+    return to_csv(records)
+
+
+def _json(board: Leaderboard) -> dict[str, Any]:
+    """The tables with unrounded results, and the runs that are not ranked."""
+    return {
+        "error_budget": board.error_budget,
+        "suites": {
+            suite: [
+                {
+                    "title": table.title,
+                    "protocol": table.entries[0].protocol,
+                    "rows": [
+                        {
+                            "rank": rank.best,
+                            "possible_ranks": [rank.best, rank.worst],
+                            "run": dataclasses.asdict(entry.run),
+                            "results": {name: entry.row[name] for name in _IN_JSON},
+                        }
+                        for rank, entry in table.table.rows
+                    ],
+                }
+                for table in tables
+            ]
+            for suite, tables in board.suites.items()
+        },
+        "not_ranked": board.unranked,
+    }
+
+
+def _latex(board: Leaderboard) -> str:
+    """A `tabular` per table."""
+    parts = ["% \\usepackage{booktabs}"]
+    for suite, tables in board.suites.items():
+        for table in tables:
+            parts += [
+                f"% {escape_control(' '.join(f'{suite}: {table.title}'.split()))}",
+                to_latex(table.table),
+            ]
+    return "\n".join(parts)
+
+
+def _whisker(row: results.Row) -> Any:
+    text = results.format_interval(row)
+    return (
+        text if row["pc_success_ci95"] is None else whisker(row["pc_success"], row["pc_success_ci95"], text)
+    )
+
+
+def _rates(table: RankedTable) -> list[dict[str, Any]]:
+    """The bars of a table's success rates, in their modes' colours."""
+    entries = table.entries
+    return [
+        {
+            "label": f"{policy_label(entry, entries)}, {_mode_label(entry, entries)}",
+            "colour": COLOURS.get(entry.run.mode, OTHER_COLOURS[0]),
+            "percent": entry.row["pc_success"],
+            "low": entry.row["pc_success_ci95"][0],
+            "high": entry.row["pc_success_ci95"][1],
+        }
+        for entry in entries
+        if entry.row["pc_success_ci95"] is not None
+    ]

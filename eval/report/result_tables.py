@@ -1,0 +1,342 @@
+"""Columns of aggregated results, the tables at the end of a run or an evaluation, and notes on them."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from configs.errors import pluralize
+from eval.metrics.language import HEADLINES
+from eval.metrics.success import Results
+from eval.report.labels import PAUSED, format_clock, number, shortened
+from eval.report.table import Column, Table
+
+Row = Mapping[str, Any]
+"""A row of results, as `eval.metrics.success.aggregate` makes it."""
+
+
+def format_interval(row: Row) -> str:
+    """The 95 % interval of the success rate."""
+    low, high = row["pc_success_ci95"] or (None, None)
+    return "–" if low is None else f"{low:.1f}–{high:.1f}"
+
+
+def _format_rate(row: Row) -> str:
+    rate = row["query_hz"]
+    return number(rate, ".1f" if rate is not None and rate >= 10 else ".2f")
+
+
+N = Column(heading="n", cell=lambda row: str(row["n_episodes"]))
+SUCCESS = Column(
+    heading="success",
+    width=7,
+    cell=lambda row: number(row["pc_success"], ".1f", " %"),
+    legend="Errors are counted separately, not as failures.",
+)
+INTERVAL = Column(heading="95 % interval", short="95 %", width=10, cell=format_interval)
+TIME = Column(
+    heading="time to success (s)",
+    short="time\ns",
+    width=5,
+    cell=lambda row: number((row["time_to_success_s"] or {}).get("median"), ".1f"),
+    legend="time: median simulated seconds to success, of the episodes that a row solved.",
+)
+QUERIES = Column(
+    heading="queries (Hz)",
+    short="query\nHz",
+    width=5,
+    cell=_format_rate,
+    legend="query: queries per simulated second.",
+)
+HELD = Column(
+    heading="held (%)",
+    short="held\n%",
+    width=4,
+    optional=1,
+    cell=lambda row: number(row["pc_held"], ".0f"),
+    legend="held: control steps in which the robot is held still.",
+)
+STALENESS = Column(
+    heading="staleness (ms)",
+    short="stale\nms",
+    width=5,
+    optional=2,
+    cell=lambda row: number(row["staleness_ms"], ".0f"),
+    legend="stale: simulated time from a text's request to its delivery, mean.",
+)
+TOKENS = Column(
+    heading="tokens/s",
+    short="tok/s",
+    width=5,
+    optional=1,
+    cell=lambda row: number(row["tokens_per_s"] or None, ".0f"),
+)
+ERRORS = Column(heading="errors", width=6, cell=lambda row: str(row["n_errors"]))
+
+TEXT_HEADINGS = {"narration": "narr.", "memory": "mem.", "textual_memory": "goals"}
+_MEASURES = {
+    "narration": "narrations wholly right",
+    "memory": "F1 of what is remembered",
+    "textual_memory": "exact textual memories",
+}
+_RIGHT = {"narration": "{} right", "memory": "F1 {}", "textual_memory": "exact match {}"}
+"""The headline measure of a language task in words."""
+
+
+def is_graded(row: Row, task: str) -> bool:
+    """Whether a text of the language task could be graded."""
+    scores = row["texts"].get(task)
+    return scores is not None and all(
+        HEADLINES[task] in scores[when] for when in ("at_request", "on_delivery")
+    )
+
+
+def is_timed(row: Row) -> bool:
+    """Whether an episode recorded its simulated time."""
+    return row["query_hz"] is not None
+
+
+def graded_tasks(rows: Sequence[Row]) -> list[str]:
+    """The language tasks with a graded text in any row."""
+    return [task for task in HEADLINES if any(is_graded(row, task) for row in rows)]
+
+
+def text_column(task: str) -> Column:
+    """Headline measure at request and on delivery, and the graded texts; oracle texts are marked."""
+
+    def cell(row: Row) -> str:
+        if not is_graded(row, task):
+            return "–"
+        scores = row["texts"][task]
+        requested, delivered = (
+            f"{scores[when][HEADLINES[task]]['pc']:.1f}" for when in ("at_request", "on_delivery")
+        )
+        graded = f"{scores['n_texts'] - scores['n_not_graded']}/{scores['n_texts']}"
+        return f"{requested} → {delivered}, {graded}{' (oracle)' if scores['n_oracle'] else ''}"
+
+    return Column(heading=f"{task} (%), graded", cell=cell)
+
+
+def _short_text_column(task: str, clock: str) -> Column:
+    """The headline measure at request and, on clocks other than `paused`, on delivery."""
+    moments = ("at_request",) if clock == PAUSED else ("at_request", "on_delivery")
+
+    def cell(row: Row) -> str:
+        if not is_graded(row, task):
+            return "–"
+        return "→".join(f"{row['texts'][task][when][HEADLINES[task]]['pc']:.0f}" for when in moments)
+
+    heading = f"{TEXT_HEADINGS[task]}\n%"
+    legend = f"{TEXT_HEADINGS[task]}: {_MEASURES[task]}."
+    return Column(heading=heading, cell=cell, width=5 if clock == PAUSED else 7, legend=legend)
+
+
+def _median_column(stage: str, optional: int) -> Column:
+    """Median of a measured latency."""
+
+    def cell(row: Row) -> str:
+        if stage not in row["latency_ms"]:
+            return "–"
+        milliseconds = row["latency_ms"][stage]["p50"]
+        return f"{milliseconds:.{1 if milliseconds < 1000 else 0}f}"
+
+    legend = (
+        "action, frame: median milliseconds until a query's actions were there, and until all of it was done."
+    )
+    return Column(heading=f"{stage}\nms", cell=cell, width=6, optional=optional, legend=legend)
+
+
+def _progress_column(rows: Sequence[Row]) -> Column:
+    """Mean progress, or the success rate of rows without partial credit; with an interval for one row."""
+    interval = rows[0]["pc_progress_ci95"] if len(rows) == 1 else None
+    between = "" if interval is None else " (95 %: {:.1f}–{:.1f})".format(*interval)
+    return Column(
+        heading="progr.",
+        width=7,
+        cell=lambda row: number(
+            row["pc_success"] if row["pc_progress"] is None else row["pc_progress"], ".1f", " %"
+        ),
+        legend=f"progr.: criteria of the task that were met, mean over episodes{between}.",
+    )
+
+
+def _columns(rows: Sequence[Row], clock: str) -> list[Column]:
+    largest = max(row["n_episodes"] for row in rows)
+    measured = [_median_column("action", 3), _median_column("frame", 2), TOKENS]
+    is_stale = any(row["staleness_ms"] is not None for row in rows)
+    charged = [QUERIES, HELD, *([STALENESS] if is_stale else [])]
+    return [
+        dataclasses.replace(N, width=max(2, len(str(largest)))),
+        SUCCESS,
+        INTERVAL,
+        *([_progress_column(rows)] if any(row["pc_progress"] is not None for row in rows) else []),
+        *([TIME] if any(map(is_timed, rows)) else []),
+        *(measured if clock == PAUSED else charged),
+        *([ERRORS] if any(row["n_errors"] for row in rows) else []),
+        *(_short_text_column(task, clock) for task in graded_tasks(rows)),
+    ]
+
+
+class _Line(NamedTuple):
+    """A row of a terminal's table; `row` is None in the heading of a suite."""
+
+    label: str
+    row: Row | None
+    is_bold: bool = False
+
+
+_ID_WIDTH = 3
+"""Characters of a task's number and the space after it."""
+_MIN_LABEL = 13
+"""Minimum width of a task's label, characters."""
+_MIN_ROOM = 11
+"""Minimum width of the first column, characters."""
+
+
+def _fitting(columns: Sequence[Column], width: int, label: int) -> tuple[list[Column], int]:
+    """The columns that leave room for a first one of `label` characters, and its room."""
+
+    def room(columns: Sequence[Column]) -> int:
+        return max(_MIN_ROOM, width - sum((column.width or 0) + 1 for column in columns) - 3)
+
+    shown = list(columns)
+    for last in sorted(column.optional for column in columns if column.optional is not None):
+        if room(shown) >= label:
+            break
+        shown = [column for column in shown if column.optional != last]
+    return shown, room(shown)
+
+
+def _lines_table(
+    first: str, columns: Sequence[Column], groups: Sequence[Sequence[_Line]], title: str
+) -> Table:
+    label = Column(heading=first, cell=lambda line: line.label, align="left")
+    numbers = [column.of(lambda line: line.row) for column in columns]
+    return Table(columns=[label, *numbers], groups=groups, title=title, is_bold=lambda line: line.is_bold)
+
+
+def run_table(title: str, results: Results, *, width: int) -> Table:
+    """One run: a row per task, a row per suite, and a total if there are several suites."""
+    overall = results["overall"]
+    columns, room = _fitting(_columns([overall], results["clock"]), width, _MIN_LABEL)
+    groups = []
+    for suite, row in results["per_suite"].items():
+        tasks = [task for task in results["per_task"] if task["task_group"] == suite]
+        labels = zip(_labels(tasks, room), tasks, strict=True)
+        groups.append([*(_Line(label, task) for label, task in labels), _Line(suite, row, is_bold=True)])
+    if len(groups) > 1:
+        groups.append([_Line("all suites", overall, is_bold=True)])
+    return _lines_table("task", columns, groups, title)
+
+
+def variants_table(variants: Mapping[str, Results], *, width: int) -> Table:
+    """Several runs of the same episodes under one clock: a row per mode for each suite."""
+    suites = _suites_of(variants)
+    rows = [results["overall"] for results in variants.values()]
+    label = max(map(len, [*variants, *(suites if len(suites) > 1 else ())]))
+    columns, _ = _fitting(_columns(rows, next(iter(variants.values()))["clock"]), width, label)
+    groups = [
+        [
+            *([_Line(suite, None, is_bold=True)] if len(suites) > 1 else []),
+            *(
+                _Line(mode, results["per_suite"][suite])
+                for mode, results in variants.items()
+                if suite in results["per_suite"]
+            ),
+        ]
+        for suite in suites
+    ]
+    return _lines_table("mode", columns, groups, "")
+
+
+def tasks_table(title: str, variants: Mapping[str, Results], *, width: int) -> Table:
+    """Several runs of the same episodes: a row per task, with the episodes that each mode solved."""
+    room = max(20, width - 2 - sum(max(len(mode), 8) + 1 for mode in variants))
+    groups = []
+    for suite in _suites_of(variants):
+        solved: dict[int, dict[str, str]] = {}
+        tasks: dict[int, Mapping[str, Any]] = {}
+        for mode, results in variants.items():
+            for task in (task for task in results["per_task"] if task["task_group"] == suite):
+                tasks[task["task_id"]] = task
+                count = f"{task['n_success']}/{task['n_episodes']}" if task["n_episodes"] else "error"
+                solved.setdefault(task["task_id"], {})[mode] = count
+        labels = dict(zip(tasks, _labels(list(tasks.values()), room), strict=True))
+        rows = [[labels[task], *(solved[task].get(mode, "–") for mode in variants)] for task in sorted(tasks)]
+        heading = [[suite, *[""] * len(variants)]] if len(_suites_of(variants)) > 1 else []
+        groups.append([*heading, *rows])
+    table = Table.of_cells(["task", *variants], ())
+    return dataclasses.replace(table, groups=groups, title=title, is_bold=lambda row: not any(row[1:]))
+
+
+def _suites_of(variants: Mapping[str, Results]) -> list[str]:
+    """The suites of the runs, in order of first appearance."""
+    return list(dict.fromkeys(suite for results in variants.values() for suite in results["per_suite"]))
+
+
+def _labels(tasks: Sequence[Mapping[str, Any]], room: int) -> list[str]:
+    """The tasks by number and instruction, in at most `room` characters."""
+    short = shortened([task["language"] for task in tasks], room - _ID_WIDTH)
+    return [f"{task['task_id']:2d} {language}" for task, language in zip(tasks, short, strict=True)]
+
+
+def table_notes(table: Table, runs: Sequence[Results]) -> list[str]:
+    """Notes on the clock of the runs, the columns of their table, and how texts were graded."""
+    rows, first = [results["overall"] for results in runs], runs[0]
+    clock: str = first["clock"]
+    notes = [table.legend]
+    if clock != PAUSED:
+        overlap, device = first.get("overlap", "skip"), first["clock_device"]
+        words = format_clock(clock, first["while_waiting"], overlap=overlap, device=device)
+        notes = [f"Clock {clock}: {words}.", *notes]
+    if graded_tasks(rows):
+        when = "when they were requested" + ("" if clock == PAUSED else " → on delivery")
+        notes.append(f"Texts are graded {when}.")
+        if len(rows) > 1:
+            compared = "; the same texts are compared below" if clock == PAUSED else ""
+            notes.append(f"Each row is graded on the texts that it finished{compared}.")
+    if any(scores["n_oracle"] for row in rows for scores in row["texts"].values()):
+        notes.append("An oracle wrote the texts from the ground truth: their scores are an upper bound.")
+    return notes
+
+
+def format_results(row: Row) -> list[str]:
+    """Lines below a table: (a, b) if time was charged, invalid actions if any, and the texts of each task."""
+    count = f"{row['n_invalid_actions']} of {pluralize(row['n_episodes'], 'episode')}"
+    invalid = f"invalid actions: {count} ended in actions that could not be executed, unsolved."
+    return [
+        *([format_steps(row["control_steps"])] if row["control_steps"] else []),
+        *([invalid] if row["n_invalid_actions"] else []),
+        *(_format_task(row, task) for task in row["texts"]),
+    ]
+
+
+def format_steps(steps: Mapping[str, Mapping[str, float]]) -> str:
+    """The (a, b) of a run in words: medians, with the range where queries differ."""
+
+    def words(name: str) -> str:
+        if name not in steps:
+            return "–"
+        least, most = steps[name]["least"], steps[name]["most"]
+        return f"{steps[name]['median']:g}" + ("" if least == most else f" [{least:g} to {most:g}]")
+
+    return (
+        f"(a, b) = ({words('a')}, {words('b')}) control steps until actions arrive, and until the next query "
+        "(docs/clocks.md)."
+    )
+
+
+def _format_task(row: Row, task: str) -> str:
+    """Graded texts of a language task, their accuracy and their staleness."""
+    scores = row["texts"][task]
+    graded = scores["n_texts"] - scores["n_not_graded"]
+    line = f"{task}: {graded} of {pluralize(scores['n_texts'], 'text')} graded"
+    if not is_graded(row, task):
+        return f"{line}; what cannot be read is in no score (docs/language.md)."
+    requested, delivered = (
+        f"{scores[when][HEADLINES[task]]['pc']:.1f} %" for when in ("at_request", "on_delivery")
+    )
+    right = _RIGHT[task].format(requested)
+    late = scores["staleness_ms"]
+    if not late:
+        return f"{line}; {right}, delivered at once."
+    return f"{line}; {right} when requested, {delivered} on delivery, {late:.0f} ms (simulated) later."

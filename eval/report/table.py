@@ -1,0 +1,162 @@
+"""Tables: columns over rows, and what they look like in a terminal, Markdown, CSV and LaTeX.
+
+Pages show them by `pages/table.html.j2`.
+"""
+
+import csv
+import dataclasses
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table as TerminalTable
+
+from configs.console import visible_text
+from eval.report.plain_text import in_csv, in_latex, in_markdown
+
+_RULES = {"left": ":--", "center": ":-:", "right": "--:"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        heading: What it shows, with its unit.
+        cell: Maps a row to its text.
+        align: Alignment; left for text, others for numbers, which a page sorts by value.
+        short: Heading in a terminal, with the unit in a second line. Default: `heading`.
+        width: Characters in a terminal. Default: those of the longest cell.
+        optional: Order in which columns are left out of a narrow terminal, 1 first; None if never.
+        legend: A sentence on what it shows.
+        is_markdown: Whether heading and text are Markdown already.
+        html: Maps a row to the content of its cell on a page, if it is more than the text.
+        css: Maps a row to the class of its cell on a page.
+        value: Maps a row to the number that a page sorts by, if its text does not begin with it.
+        choices: Whether a page offers its values as a filter.
+        groups: Whether a page offers to group rows by it.
+    """
+
+    heading: str
+    cell: Callable[[Any], str]
+    align: Literal["left", "center", "right"] = "right"
+    short: str = ""
+    width: int | None = None
+    optional: int | None = None
+    legend: str = ""
+    is_markdown: bool = False
+    html: Callable[[Any], Any] | None = None
+    css: Callable[[Any], str] | None = None
+    value: Callable[[Any], float | None] | None = None
+    choices: bool = False
+    groups: bool = False
+
+    def of(self, part: Callable[[Any], Any]) -> "Column":
+        """The same column over other rows, of which it shows a part; its cell is empty where that is None."""
+
+        def over(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+            return lambda row: "" if (shown := part(row)) is None else function(shown)
+
+        html = None if self.html is None else over(self.html)
+        return dataclasses.replace(self, cell=over(self.cell), html=html)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table.
+
+    Attributes:
+        columns: The columns; the first one names the row.
+        groups: The rows, in groups that a terminal and LaTeX set apart.
+        title: The title, in a terminal.
+        is_bold: Whether a terminal emphasizes a row.
+    """
+
+    columns: Sequence[Column]
+    groups: Sequence[Sequence[Any]]
+    title: str = ""
+    is_bold: Callable[[Any], bool] = lambda _: False
+
+    @classmethod
+    def of_cells(
+        cls,
+        headings: Iterable[str],
+        rows: Iterable[Sequence[str]],
+        *,
+        left: int = 1,
+        is_markdown: bool = False,
+    ) -> "Table":
+        """A table of texts, of which the first `left` columns are aligned to the left."""
+        columns = [
+            Column(
+                heading=heading,
+                cell=lambda row, place=place: row[place],
+                align="left" if place < left else "right",
+                is_markdown=is_markdown,
+            )
+            for place, heading in enumerate(headings)
+        ]
+        return cls(columns=columns, groups=[list(rows)])
+
+    @property
+    def rows(self) -> list[Any]:
+        """The rows of all groups."""
+        return [row for group in self.groups for row in group]
+
+    @property
+    def legend(self) -> str:
+        """What the columns show, in sentences."""
+        return " ".join(dict.fromkeys(column.legend for column in self.columns if column.legend))
+
+    def records(self) -> list[dict[str, str]]:
+        """A mapping from heading to text for every row."""
+        return [{column.heading: column.cell(row) for column in self.columns} for row in self.rows]
+
+
+def to_terminal(table: Table, *, ruled: bool = True) -> TerminalTable:
+    """The table for a terminal; without rules, headings are dim and columns further apart."""
+    look: dict[str, Any] = {"box": box.SIMPLE_HEAD, "padding": 0}
+    if not ruled:
+        look = {"box": None, "pad_edge": False, "padding": (0, 2, 0, 0), "header_style": "dim"}
+    shown = TerminalTable(title=escape(table.title) or None, title_justify="left", **look)
+    for column in table.columns:
+        heading, width = escape(column.short or column.heading), column.width
+        shown.add_column(heading, justify=column.align, no_wrap=True, width=width, vertical="bottom")
+    for group in table.groups:
+        for row in group:
+            cells = [escape(visible_text(column.cell(row))) for column in table.columns]
+            shown.add_row(*cells, style="bold" if table.is_bold(row) else None)
+        shown.add_section()
+    return shown
+
+
+def to_markdown(table: Table) -> str:
+    """The table in Markdown."""
+    escapes = [str if column.is_markdown else in_markdown for column in table.columns]
+    lines = [[column.heading for column in table.columns]]
+    lines += [[column.cell(row) for column in table.columns] for row in table.rows]
+    heads, *rows = ([escape(cell) for escape, cell in zip(escapes, cells, strict=True)] for cells in lines)
+    rules = [_RULES[column.align] for column in table.columns]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, rules, *rows))
+
+
+def to_csv(records: Sequence[Mapping[str, Any]]) -> str:
+    """CSV with a line for every record; headings are those of all records, unknown values are empty."""
+    text = io.StringIO(newline="")
+    headings = dict.fromkeys(heading for record in records for heading in record)
+    writer = csv.DictWriter(text, list(headings), restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: in_csv(value) for name, value in record.items()} for record in records)
+    return text.getvalue()
+
+
+def to_latex(table: Table) -> str:
+    """A `tabular` with the rules of package `booktabs`."""
+    headings = [column.heading for column in table.columns]
+    groups = [[[column.cell(row) for column in table.columns] for row in group] for group in table.groups]
+    lines = [f"\\begin{{tabular}}{{{''.join(column.align[0] for column in table.columns)}}}"]
+    for rule, rows in zip([r"\toprule", *[r"\midrule"] * len(groups)], [[headings], *groups], strict=True):
+        lines += [rule, *(" & ".join(map(in_latex, cells)) + r" \\" for cells in rows)]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])

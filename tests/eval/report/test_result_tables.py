@@ -1,0 +1,146 @@
+"""The tables at the end of a run fit 80 columns, and show what the clock has values for."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from eval.metrics.success import summarize
+from eval.records.schema import Share, TextScores
+from eval.report.result_tables import format_results, run_table, table_notes, tasks_table, variants_table
+from eval.report.table import to_terminal
+from sim_envs.libero.tasks import list_tasks
+from tests.eval.factory import RunBuilder, episode, key, query
+
+
+def printed(table, width=80):
+    file = io.StringIO()
+    Console(file=file, width=width).print(to_terminal(table))
+    return file.getvalue().splitlines()
+
+
+def headings(table):
+    return [(column.short or column.heading).partition("\n")[0] for column in table.columns]
+
+
+def narrations(requested, delivered, *, of=100, late_s=0.94, not_graded=0):
+    return TextScores(
+        texts=of + not_graded,
+        not_graded=not_graded,
+        oracle=0,
+        staleness_s=late_s * (of + not_graded),
+        at_request={name: Share(hits=requested, of=of) for name in ("all", "f1")} if of else {},
+        on_delivery={name: Share(hits=delivered, of=of) for name in ("all", "f1")} if of else {},
+    )
+
+
+def play(path, clock, *, outcomes="ssst", seconds=6.1, hz=5.0, suites=("libero_object",), **texts):
+    """A run of so many episodes per suite, which took so long and queried so often."""
+    run = RunBuilder.at(path, config={"clock": clock})
+    said = texts or {"narration": narrations(98, 81), "memory": narrations(100, 89)}
+    for suite in suites:
+        for init_id, letter in enumerate(outcomes):
+            outcome = {"s": "success", "t": "timeout", "e": "error"}[letter]
+            timed = {"simulated_s": seconds, "steps": 200, "queries": round(hz * seconds), "held_steps": 25}
+            result = episode(key(init_id, suite=suite), outcome, texts=said, **timed)
+            run.add(result, query(action=12345.6, frame=12345.6))
+    return summarize(run.path)
+
+
+@pytest.mark.parametrize("modes", [("unified",), ("isolated", "parallel")])
+def test_instructions_are_whole_beside_the_episodes_that_two_modes_solved(tmp_path, modes):
+    run = RunBuilder.at(tmp_path / "run")
+    for task in list_tasks("libero_object"):
+        run.add(episode(key(0, task.task_id), task=task.name, instruction=task.language))
+    table = tasks_table("tasks", dict.fromkeys(modes, summarize(run.path)), width=80)
+    lines = [" ".join(line.split()) for line in printed(table)]
+    for task in list_tasks("libero_object"):
+        assert f"{task.task_id} {task.language}{' 1/1' * len(modes)}" in lines
+
+
+@pytest.mark.parametrize("suites", [("libero_object",), ("libero_object", "libero_goal")])
+@pytest.mark.parametrize("counts", [{}, {"n_episodes": 4500, "n_errors": 12}])
+@pytest.mark.parametrize("clock", ["paused", "profile:jetson-thor"])
+def test_tables_of_every_clock_fit_80_columns(tmp_path, clock, counts, suites):
+    modes = ("actions", "isolated", "shared", "parallel", "unified")
+    results = play(tmp_path / "run", clock, suites=suites, seconds=999.9)
+    for row in (results["overall"], *results["per_suite"].values(), *results["per_task"]):
+        row.update(counts)
+    variants = printed(variants_table(dict.fromkeys(modes, results), width=80))
+    for lines in (variants, printed(run_table("tiny", results, width=80))):
+        assert max(map(len, lines)) <= 80
+        assert "…" not in "".join(lines)
+    assert all(len([line for line in variants if f" {mode} " in line]) == len(suites) for mode in modes)
+
+
+def test_a_clock_that_charges_has_columns_of_its_own(tmp_path):
+    variants = {
+        "isolated": play(tmp_path / "a", "profile:jetson-thor", outcomes="st", seconds=9.44, hz=1.2),
+        "unified": play(tmp_path / "b", "profile:jetson-thor", memory=narrations(0, 0, of=0, not_graded=3)),
+    }
+    table = variants_table(variants, width=80)
+    assert headings(table)[4:] == ["time", "query", "held", "stale", "narr.", "mem."]
+    cells = {row["mode"]: list(row.values())[-6:] for row in table.records()}
+    assert cells == {
+        "isolated": ["9.4", "1.17", "12", "940", "98→81", "100→89"],
+        "unified": ["6.1", "4.92", "12", "940", "–", "–"],
+    }
+    paused = variants_table({"unified": play(tmp_path / "c", "paused", outcomes="tt")}, width=80)
+    assert headings(paused)[4:] == ["time", "action", "frame", "tok/s", "narr.", "mem."]
+    assert list(paused.records()[0].values())[-6:] == ["–", "12346", "12346", "15", "98", "100"]
+
+
+def test_columns_that_leave_no_room_for_tasks_are_left_out_in_order(tmp_path):
+    results = play(tmp_path / "run", "paused", outcomes="se")
+    shown = {width: set(headings(run_table("", results, width=width))) for width in (120, 80, 70, 63)}
+    assert "errors" in shown[63]
+    assert {width: shown[120] - found for width, found in shown.items()} == {
+        120: set(),
+        80: {"tok/s"},
+        70: {"tok/s", "frame"},
+        63: {"tok/s", "frame", "action"},
+    }
+
+
+def test_runs_without_simulated_time_or_errors_have_no_columns_and_legends_for_them(tmp_path):
+    results = summarize(RunBuilder.at(tmp_path / "run").add_all("st").path)
+    table = run_table("", results, width=80)
+    assert not {"time", "errors"} & set(headings(table))
+    assert "simulated" not in " ".join(table_notes(table, [results]))
+
+
+@pytest.mark.parametrize("clock", ["paused", "fixed:100,500"])
+def test_notes_explain_the_clock_and_the_columns(tmp_path, clock):
+    run = play(tmp_path / "run", clock)
+    table = variants_table({"unified": run}, width=80)
+    notes = " ".join(table_notes(table, [run, run]))
+    is_paused = clock == "paused"
+    assert ("Clock fixed:100,500: actions come 100 ms after the observation" in notes) != is_paused
+    assert ("action, frame: median" in notes) == is_paused
+    assert ("the same texts are compared below" in notes) == is_paused, "only then texts are paired"
+    assert "time: median simulated seconds to success" in notes
+
+
+@pytest.mark.parametrize(
+    ("task", "scores", "line"),
+    [
+        (
+            "narration",
+            narrations(4, 3, of=5),
+            "5 of 5 texts graded; 80.0 % right when requested, 60.0 % on delivery, 940 ms (simulated) later.",
+        ),
+        (
+            "memory",
+            narrations(1, 1, of=1, late_s=0.0, not_graded=1),
+            "1 of 2 texts graded; F1 100.0 %, delivered at once.",
+        ),
+        (
+            "narration",
+            narrations(0, 0, of=0, not_graded=2),
+            "0 of 2 texts graded; what cannot be read is in no score (docs/language.md).",
+        ),
+    ],
+)
+def test_a_line_says_how_right_texts_were_and_how_stale(tmp_path, task, scores, line):
+    results = play(tmp_path / "run", "measured", outcomes="s", **{task: scores})
+    assert format_results(results["overall"]) == [f"{task}: {line}"]

@@ -1,0 +1,58 @@
+"""A table has the same cells in every format, and text that means nothing but itself in any of them."""
+
+import csv
+import io
+
+import pytest
+
+from configs.console import TextConsole
+from eval.report.plain_text import in_latex, in_markdown
+from eval.report.table import Column, Table, to_csv, to_latex, to_markdown, to_terminal
+
+HOSTILE = ("<b>", "a_b _c_", "*x* [y](z)", "a|b\nc & 5 %", "[red]x[/]", "=1+1")
+
+
+@pytest.fixture
+def table():
+    columns = [
+        Column(heading="name", cell=lambda row: row[0], align="left"),
+        Column(heading="rate (%)", short="rate\n%", cell=lambda row: f"{row:.1f}").of(lambda row: row[1]),
+    ]
+    groups = [[(text, 12.34) for text in HOSTILE], [("all", None)]]
+    return Table(columns=columns, groups=groups, title="[i]t")
+
+
+def test_cells_are_text_in_every_format(table):
+    console = TextConsole(file=io.StringIO(), width=80)
+    console.print(to_terminal(table))
+    shown = console.file.getvalue()
+    markdown, latex, lines = to_markdown(table), to_latex(table), to_csv(table.records())
+    for text in (each for each in HOSTILE if "\n" not in each):
+        assert text in shown
+    for text in HOSTILE:
+        assert f"| {in_markdown(text)} | 12.3 |" in markdown
+        assert f"{in_latex(text)} & 12.3 " in latex
+    cells = [row["name"] for row in csv.DictReader(io.StringIO(lines))]
+    assert cells == [*HOSTILE[:-1], "'=1+1", "all"], "a spreadsheet runs no formula"
+    assert markdown.splitlines()[1:2] + markdown.splitlines()[-1:] == ["| :-- | --: |", "| all |  |"]
+    assert latex.splitlines()[0] == r"\begin{tabular}{lr}"
+    assert latex.count(r"\midrule") == 2
+    assert "rate\n" not in shown
+    assert "[i]t" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "markdown", "latex"),
+    [
+        ("<b>", r"\<b>", "<b>"),
+        ("a_b _c_", r"a_b \_c\_", r"a\_b \_c\_"),
+        ("\x1b[31m", r"␛\[31m", "␛[31m"),
+        ("a|b\nc & 5 %", r"a\|b c \& 5 %", r"a|b c \& 5 \%"),
+    ],
+)
+def test_text_has_no_meaning_in_markdown_and_latex(text, markdown, latex):
+    assert (in_markdown(text), in_latex(text)) == (markdown, latex)
+
+
+def test_records_of_several_tables_have_the_headings_of_all():
+    assert to_csv([{"a": 1}, {"b": None}]) == "a,b\n1,\n,\n"
