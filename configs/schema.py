@@ -178,8 +178,10 @@ class AdapterConfig(Preset):
     sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
 
 
-def _adapter_of_file(value: Any) -> Any:
-    return {"file": value} if isinstance(value, str) else value
+_AdapterOrFile = Annotated[
+    AdapterConfig | None,
+    BeforeValidator(lambda value: {"file": value} if isinstance(value, str) else value),
+]
 
 
 class PolicyConfig(Preset):
@@ -220,7 +222,7 @@ class PolicyConfig(Preset):
     tokenizer: str | None = None
     language_tasks: dict[Name, str] | None = None
     feedback: dict[Name, Fields] | None = None
-    adapter: Annotated[AdapterConfig | None, BeforeValidator(_adapter_of_file)] = None
+    adapter: _AdapterOrFile = None
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
@@ -230,20 +232,14 @@ class PolicyConfig(Preset):
             raise ValueError("`generates_text` is for scripted policies only")
         if (self.kind in ("python", "websocket")) != (self.target is not None):
             raise ValueError("`target` is for policies of kind `python` and `websocket`, and these need one")
-        fields = self.model_fields_set - {
-            "name",
-            "kind",
-            "description",
-            "checkpoint",
-            "adapter",
-            "language_tasks",
-        }
-        if self.checkpoint is not None and fields:
-            raise ValueError(f"`checkpoint` has a card that says `{min(fields)}`: give one of them")
+        beside = {"name", "kind", "description", "checkpoint", "adapter"}
+        if self.adapter is not None:
+            beside.add("language_tasks")
+        repeated = self.model_fields_set - beside
+        if self.checkpoint is not None and repeated:
+            raise ValueError(f"`checkpoint` has a card that says `{min(repeated)}`: give one of them")
         if self.adapter is not None and self.kind != "oxygen":
             raise ValueError("`adapter` is for policies of kind `oxygen`")
-        if self.checkpoint is not None and self.language_tasks is not None and self.adapter is None:
-            raise ValueError("`checkpoint` has a card that says `language_tasks`: give one of them")
         if (self.model is None) != (self.embodiment is None):
             raise ValueError("`model` and `embodiment` belong together: give both or neither")
         if (self.weights is None) != (self.tokenizer is None):

@@ -56,8 +56,8 @@ def ends_at_once() -> Iterator[None]:
     waiting, noting = socket.socketpair()
     noting.setblocking(False)
     threading.Thread(target=watch, name="signals", daemon=True).start()
-    heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    with noting, handle_signals(end, numbers=heeded, wakeup=noting.fileno()):
+    handled = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    with noting, handle_signals(end, numbers=handled, wakeup=noting.fileno()):
         yield  # closing `noting` ends the thread
 
 

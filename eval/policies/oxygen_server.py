@@ -18,10 +18,8 @@ from eval.policies.base import BadAnswerError
 from eval.policies.remote import PolicyClient, RemotePolicy
 from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest
 from oxygen.robots.openpi_keys import OpenpiKeys, keys_of_policy
+from oxygen.serve.metadata import EXTENSION, VERSION
 from sim_envs.world import EpisodeKey, Observation
-
-EXTENSION = "oxygen_eval"
-VERSION = 1
 
 _ENGINE_STAGES = {"queue", "prefill", "denoise", "guided_denoise"}
 

@@ -49,10 +49,8 @@ class EpisodeCaptions:
                 )
         else:
             spans: dict[str, list[tuple[float, float]]] = {"held": [], "continued": []}
-            step, since_s = (
-                query.step,
-                query.step / hz - theme.TIMELINE_S,
-            )  # what ended before has scrolled away
+            step = query.step
+            since_s = step / hz - theme.TIMELINE_S  # what ended before has scrolled away
             for chunk, _, steps in query.spans:
                 if chunk != number:
                     spans["held" if chunk is None else "continued"].append((step / hz, (step + steps) / hz))

@@ -201,7 +201,9 @@ def test_a_machine_that_cannot_render_is_refused_before_anything_runs(backend, p
     assert not (tmp_path / "runs").exists()
 
 
-def test_help_needs_neither_simulator_nor_jax():
-    code = "import sys, eval.libero; print([m for m in ('jax', 'mujoco', 'robosuite') if m in sys.modules])"
+@pytest.mark.parametrize("command", ["eval.libero", "eval.sweep", "eval.collect.__main__", "eval.compare"])
+def test_help_needs_neither_simulator_nor_jax(command):
+    slow = ("jax", "mujoco", "pyarrow", "robosuite")
+    code = f"import sys, {command}; print([module for module in {slow} if module in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

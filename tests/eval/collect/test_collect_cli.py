@@ -1,8 +1,5 @@
 """`python -m eval.collect`: bad input is one line and exit code 2, and nothing is left behind."""
 
-import subprocess
-import sys
-
 import pytest
 
 from configs.cli import run_app
@@ -94,12 +91,3 @@ def test_bad_input_is_one_line_on_stderr(line, parts, tmp_path, capsys):
     for part in parts:
         assert part in captured.err
     assert not (tmp_path / "out").exists()
-
-
-def test_help_needs_neither_simulator_nor_jax():
-    code = (
-        "import sys, eval.collect.__main__; "
-        "print([m for m in ('jax', 'mujoco', 'pyarrow', 'robosuite') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

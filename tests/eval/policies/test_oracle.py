@@ -14,6 +14,7 @@ from eval.metrics.language import HEADLINES, ORACLE, EpisodeGrader
 from eval.policies.resolved import open_policies, resolve_policy
 from eval.policies.scripted import Oracle
 from eval.records.query_logs import QueryRecord
+from eval.records.run_folders import Run
 from eval.records.schema import Outcome, RunFolder
 from eval.rollout.plan import TaskPlan
 from eval.rollout.recorder import EpisodeRecorder
@@ -109,7 +110,7 @@ def record(tmp_path, suite, sim, **changes):
     """The record of a few queries of the expert, and what its query log says."""
     config = RunConfig(policy="expert", video="none", **changes)
     plan = TaskPlan(suite=suite, task=suite.tasks()[0], keys=(KEY,))
-    recorder = EpisodeRecorder(RunFolder(tmp_path), plan, KEY, config)
+    recorder = EpisodeRecorder(Run(config=config, folder=RunFolder(tmp_path)), plan, KEY)
     (expert,) = open_policies(resolve_policy(config), [config])
     for query in rollout(sim, expert.in_world(suite, sim), KEY, suite):
         recorder.add(query)
