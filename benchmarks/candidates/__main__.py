@@ -181,16 +181,14 @@ def _compared(served: Any, own: Any) -> dict[str, Any]:
         for a, b in zip(jax.tree.leaves(served), jax.tree.leaves(own), strict=True)
     ]
     texts = pairs[0][0].dtype == np.int32
+    wide = [(a.astype(np.float64), b.astype(np.float64)) for a, b in pairs]
     return {
         "equal_bits": all(a.tobytes() == b.tobytes() for a, b in pairs),
         "equal_tokens": float(np.mean(pairs[0][0] == pairs[0][1])) if texts else None,
-        "difference": None if texts else max(_difference(a, b) for a, b in pairs),
+        "difference": None
+        if texts
+        else max(float(np.abs(a - b).max() / max(np.abs(a).max(), 1e-30)) for a, b in wide),
     }
-
-
-def _difference(a: np.ndarray, b: np.ndarray) -> float:
-    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
-    return float(np.abs(wide_a - wide_b).max() / max(np.abs(wide_a).max(), 1e-30))
 
 
 def decode_runners(bench: Bench, model: ModelUnderTest, rows: Sequence[int], limit: int) -> dict[str, Runner]:

@@ -15,6 +15,7 @@ import dataclasses
 import functools
 import itertools
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -44,13 +45,9 @@ def _time_ours(runner: PolicyRunner, count: int) -> Sequence[float]:
     return [query.frame_ms for query in runner.run(count)]
 
 
-def _time_published(
-    process: subprocess.Popen[str], configuration: BenchConfiguration, count: int
-) -> Sequence[float]:
-    isolated = configuration.mode is Mode.ISOLATED
-    setting = "isolated" if isolated else "continuous_batching"
-    k = 0 if isolated else configuration.min_decode_steps
-    return _answer(process, {"setting": setting, "tokens_per_frame": k, "frames": count})["frame_ms"]
+def _time_published(process: subprocess.Popen[str], k: int | None, count: int) -> Sequence[float]:
+    setting = "isolated" if k is None else "continuous_batching"
+    return _answer(process, {"setting": setting, "tokens_per_frame": k or 0, "frames": count})["frame_ms"]
 
 
 def _answer(process: subprocess.Popen[str], request: Any) -> dict[str, Any]:
@@ -114,13 +111,18 @@ def measure(options: argparse.Namespace, model: ModelUnderTest) -> Iterator[dict
         BenchConfiguration(mode=Mode.ISOLATED),
         *(BenchConfiguration(mode=Mode.UNIFIED, tokens_per_frame=k) for k in ks),
     ]
-    fills = {one: _frames_to_fill(one, options.text_tokens) for one in configurations}
+    # Frames until a text ends for every one that begins, and one more.
+    fills = {
+        one: 1 + math.ceil(options.text_tokens / (one.tokens_per_frame or options.text_tokens))
+        for one in configurations
+    }
     queries = max(fills.values()) + options.repetitions * (1 + options.queries)
     bench = Bench(model)
     with contextlib.ExitStack() as stack:
         process, about = stack.enter_context(published(options, model))
         timers: dict[tuple[str, BenchConfiguration], FrameTimer] = {
-            ("published", one): functools.partial(_time_published, process, one) for one in configurations
+            ("published", one): functools.partial(_time_published, process, one.tokens_per_frame)
+            for one in configurations
         }
         for cameras in _CAMERAS:
             workload = Workload.steady(
@@ -128,7 +130,9 @@ def measure(options: argparse.Namespace, model: ModelUnderTest) -> Iterator[dict
             )
             for one in stack.enter_context(bench.prepare(workload, configurations, queries)):
                 timers[f"{cameras} cameras", one.configuration] = functools.partial(_time_ours, one)
-        about |= {"commit": _commit(options.checkout)}
+        head = ["git", "-C", str(options.checkout), "rev-parse", "HEAD"]
+        done = subprocess.run(head, capture_output=True, text=True, check=False)
+        about |= {"commit": done.stdout.strip() or None}
         for repetitions, frames in enumerate(in_turns(timers, fills, options), 1):
             rows = [
                 {
@@ -142,12 +146,6 @@ def measure(options: argparse.Namespace, model: ModelUnderTest) -> Iterator[dict
                 for (which, one), own in frames.items()
             ]
             yield {"repetitions": repetitions, "published": about, "rows": rows}
-
-
-def _frames_to_fill(configuration: BenchConfiguration, text_tokens: int) -> int:
-    """Frames until a text ends for every one that begins, and one more."""
-    k = configuration.tokens_per_frame
-    return 2 if k is None else 1 + -(-text_tokens // k)
 
 
 def in_turns(
@@ -170,13 +168,6 @@ def in_turns(
         yield frames
 
 
-def _commit(checkout: Path) -> str | None:
-    done = subprocess.run(
-        ["git", "-C", str(checkout), "rev-parse", "HEAD"], capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip() or None
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.oxygen_reference",
@@ -194,7 +185,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results/oxygen_reference.json"))
     options = parser.parse_args()
     if not (options.checkout / "src/openpi/models/pi05.py").is_file():
-        parser.error(f"{options.checkout} is no checkout of OxyGen: it has no src/openpi/models/pi05.py")
+        parser.error(f"{options.checkout} is not a checkout of OxyGen: it lacks src/openpi/models/pi05.py")
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # two processes share the device
     use_compile_cache()
     model = find_model(options.policy, random_weights=True, dtype=None, prompt_tokens=options.prompt_tokens)
@@ -212,9 +203,9 @@ def main() -> None:
         write_record("oxygen_reference", {**about, **measured}, options.output)
         rows = measured["rows"]
     for one in rows:
-        k = "" if one["tokens_per_frame"] is None else f", k = {one['tokens_per_frame']}"
+        label = BenchConfiguration(mode=Mode(one["mode"]), tokens_per_frame=one["tokens_per_frame"])
         ratio = one["published_over_this"]
-        print(f"{one['code']:12} {one['mode']}{k}: {one['frame_ms_median']:.1f} ms, {ratio:.2f}")
+        print(f"{one['code']:12} {label}: {one['frame_ms_median']:.1f} ms, {ratio:.2f}")
 
 
 if __name__ == "__main__":

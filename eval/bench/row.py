@@ -16,28 +16,10 @@ from eval.records.json_files import append_json_line, read_json_lines
 from oxygen.serving.scheduler import Mode
 
 IDENTITY = (
-    "policy",
-    "weights",
-    "dtype",
-    "device",
-    "cameras",
-    "prompt_tokens",
-    "shortest_prompt",
-    "mode",
-    "denoise_steps",
-    "text_tokens",
-    "tokens_per_frame",
-    "deadline_ms",
-    "adapter",
-    "robots",
-    "arrivals",
-    "slots",
-    "rows",
-    "repetitions",
-    "queries",
-    "versions.jax",
-    "hardware.processor",
-    "hardware.cores",
+    *("policy", "weights", "dtype", "device", "cameras", "prompt_tokens", "shortest_prompt"),
+    *("mode", "denoise_steps", "text_tokens", "tokens_per_frame", "deadline_ms", "adapter"),
+    *("robots", "arrivals", "slots", "rows", "repetitions", "queries"),
+    *("versions.jax", "hardware.processor", "hardware.cores"),
 )
 """Fields that identify a row's configuration and machine. All others are results."""
 

@@ -1,4 +1,4 @@
-"""The benchmark's terminal output: progress, two tables per workload, the roofline; 110 columns wide."""
+"""The benchmark's terminal output: two tables per workload, and the roofline; 110 columns wide."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -23,8 +23,6 @@ _LEGEND = (
     "share: their part of the frame. actions: horizon × chunks. first token, whole text: from the start of "
     "the query that requests the text. memory: of the largest program. Times are milliseconds."
 )
-
-
 _CONTROL_HZ = 20.0
 _STEPS_NOTE = (
     "a: until actions arrive. b: until the next query, or the replan steps if they are more. Find them on "
@@ -46,7 +44,7 @@ def _steps(row: Row) -> str:
     return median if median == p95 else f"{median} ({p95[1:-1]})"
 
 
-def _ms(value: float | None) -> str:
+def _digits(value: float | None) -> str:
     """Three significant digits."""
     return number(value, ".2f" if value is None or value < 10 else ".1f" if value < 100 else ".0f")
 
@@ -55,29 +53,29 @@ _COLUMNS: Mapping[str, Callable[[Row], str]] = {
     "mode": lambda row: row.mode,
     "k": _k,
     "adapter": lambda row: row.adapter,
-    "action\np50, ms": lambda row: _ms(row.action_ms_p50),
-    "action\np95": lambda row: _ms(row.action_ms_p95),
-    "frame\np50, ms": lambda row: _ms(row.frame_ms_p50),
-    "frame\np95": lambda row: _ms(row.frame_ms_p95),
+    "action\np50, ms": lambda row: _digits(row.action_ms_p50),
+    "action\np95": lambda row: _digits(row.action_ms_p95),
+    "frame\np50, ms": lambda row: _digits(row.frame_ms_p50),
+    "frame\np95": lambda row: _digits(row.frame_ms_p95),
     "times\nisolated": lambda row: number(row.speedup_over_isolated, ".2f"),
     "95 %\ninterval": lambda row: "{:.2f}–{:.2f}".format(*row.speedup_ci95) if row.speedup_ci95 else "–",
     "pre-\ndicted": lambda row: number(row.predicted_speedup, ".2f"),
     "attained": lambda row: number(row.attained_fraction, ".0f", " %", scale=100),
     "stage\nshare": lambda row: number(row.predicted_over_frame, ".0f", " %", scale=100),
-    "actions\nper s": lambda row: f"{row.actions_per_s:.1f}",
-    "tokens\nper s": lambda row: number(row.tokens_per_s or None, ".1f"),
+    "actions\nper s": lambda row: _digits(row.actions_per_s),
+    "tokens\nper s": lambda row: _digits(row.tokens_per_s or None),
 }
 _TAIL_COLUMNS: Mapping[str, Callable[[Row], str]] = {
     "mode": lambda row: row.mode,
     "k": _k,
     "adapter": lambda row: row.adapter,
-    "action\np99": lambda row: _ms(row.action_ms_p99),
-    "frame\np99": lambda row: _ms(row.frame_ms_p99),
-    "first\ntoken\np50": lambda row: _ms(row.first_token_ms_p50),
-    "\np99": lambda row: _ms(row.first_token_ms_p99),
-    "whole\ntext\np50": lambda row: _ms(row.request_ms_p50),
-    "p99": lambda row: _ms(row.request_ms_p99),
-    "chunks\nper s": lambda row: f"{row.chunks_per_s:.1f}",
+    "action\np99": lambda row: _digits(row.action_ms_p99),
+    "frame\np99": lambda row: _digits(row.frame_ms_p99),
+    "first\ntoken\np50": lambda row: _digits(row.first_token_ms_p50),
+    "\np99": lambda row: _digits(row.first_token_ms_p99),
+    "whole\ntext\np50": lambda row: _digits(row.request_ms_p50),
+    "p99": lambda row: _digits(row.request_ms_p99),
+    "chunks\nper s": lambda row: _digits(row.chunks_per_s),
     "memory\nGiB": lambda row: number(row.needed_memory_bytes, ".2f", scale=2**-30),
 }
 _WIDE_ONLY = ("action\np95", "frame\np95", "95 %\ninterval", "stage\nshare")
@@ -159,8 +157,8 @@ def print_roofline(stages: Sequence[Mapping[str, Any]], peaks: Peaks, title: str
             f"{stage['flops'] / 1e9:,.2f}",
             f"{stage['bytes'] / 1e6:,.1f}",
             stage["bound"],
-            _ms(stage["floor_ms"]),
-            _ms(stage["measured_ms"]),
+            _digits(stage["floor_ms"]),
+            _digits(stage["measured_ms"]),
             number(stage["measured_over_floor"], ".2f"),
         )
     console.print(table)

@@ -3,8 +3,8 @@
 import dataclasses
 import itertools
 import os
-import re
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -14,16 +14,15 @@ import numpy as np
 import pytest
 
 from configs.errors import UsageError
-from eval.bench.experiment import run_experiment
+from eval.bench.experiment import mps_is_active, run_experiment
 from eval.bench.model_under_test import SPECIAL_TOKENS, find_model
 from eval.bench.options import read
 from eval.bench.row import RowFile
 from eval.bench.serving import Bench
-from eval.bench.workloads import BenchConfiguration, Workload, parse_arrivals
+from eval.bench.workloads import BenchConfiguration, Workload
 from eval.records.json_files import read_json_lines
 from oxygen.serving.scheduler import Mode
 from tests.eval.bench.small import MODEL, options
-from tests.oxygen.conftest import SMALL
 
 
 @pytest.fixture(scope="module")
@@ -36,16 +35,39 @@ def rows(tmp_path_factory):
 
 @pytest.mark.slow
 def test_every_mode_has_a_row_and_every_k_of_interleaved_and_unified(rows):
-    assert [(row.mode, row.tokens_per_frame) for row in rows] == [
-        ("actions", None),
-        ("isolated", None),
-        ("interleaved", 1),
-        ("interleaved", 3),
-        ("shared", None),
-        ("unified", 1),
-        ("unified", 3),
-        ("parallel", None),
+    assert [row.label for row in rows] == [
+        "actions",
+        "isolated",
+        "interleaved, k = 1",
+        "interleaved, k = 3",
+        "shared",
+        "unified, k = 1",
+        "unified, k = 3",
+        "parallel",
     ]
+    assert [row.compiles_after_warmup for row in rows] == [0] * len(rows)
+    for row in rows:
+        assert 0 < row.action_ms_p50 <= row.frame_ms_p99
+        if row.mode != "actions":
+            assert 0 < row.first_token_ms_p50 <= row.request_ms_p50
+    unified = rows[5]
+    assert unified.request_ms_p50 > 4 * unified.frame_ms_p50, "six frames for six tokens"
+    assert set(unified.stage_ms) == {"prefill", "denoise", "guided_denoise", "fork", "decode_6"}
+
+
+@pytest.mark.slow
+def test_memory_is_reported_for_each_configuration_by_itself(rows):
+    """Every program counts the weights, and `parallel` its second process."""
+    actions, isolated, _, _, shared, unified, _, parallel = rows
+    assert set(actions.program_bytes) == {"prefill", "denoise"}
+    assert set(isolated.program_bytes) == {"prefill", "denoise", "fork", "decode_1"}
+    assert set(unified.program_bytes) == {"prefill", "denoise", "fork", "decode_6"}
+    assert actions.needed_memory_bytes <= shared.needed_memory_bytes
+    assert parallel.needed_memory_bytes > isolated.needed_memory_bytes
+    assert [row.second_process_bytes for row in rows[:-1]] == [None] * (len(rows) - 1)
+    if sys.platform == "linux":
+        assert parallel.second_process_bytes > 50e6
+        assert parallel.peak_memory_bytes >= unified.peak_memory_bytes + parallel.second_process_bytes
 
 
 @pytest.mark.slow
@@ -81,9 +103,7 @@ def test_texts_have_exactly_the_requested_number_of_tokens(rows):
 def test_all_modes_give_the_same_actions_bit_for_bit_and_each_query_others(rows):
     assert [row.actions_equal for row in rows] == [True] * len(rows)
     assert len({row.actions_sha256 for row in rows}) == 1
-    asked = Workload(
-        denoise_steps=1, text_tokens=6, robots=2, arrivals=parse_arrivals("every:1"), arrivals_text="every:1"
-    )
+    asked = Workload.steady(denoise_steps=1, text_tokens=6)
     with Bench(MODEL).prepare(asked, [BenchConfiguration(mode=Mode.ACTIONS)], 5) as (runner,):
         assert len({query.actions_sha256 for query in runner.run(5)}) == 5
 
@@ -103,46 +123,8 @@ def test_modes_that_differ_in_their_actions_are_flagged_and_fail_the_run(tmp_pat
 
 
 @pytest.mark.slow
-def test_memory_is_reported_for_each_configuration_by_itself(rows):
-    """Every program counts the weights, and `parallel` its second process."""
-    actions, isolated, interleaved, _, shared, unified, _, parallel = rows
-    assert set(actions.program_bytes) == {"prefill", "denoise"}
-    assert set(isolated.program_bytes) == {"prefill", "denoise", "fork", "decode_1"}
-    assert set(interleaved.program_bytes) == {"prefill", "denoise", "fork", "decode_1"}
-    assert set(unified.program_bytes) == {"prefill", "denoise", "fork", "decode_6"}
-    assert actions.needed_memory_bytes <= shared.needed_memory_bytes
-    assert parallel.needed_memory_bytes > isolated.needed_memory_bytes
-    assert all(row.needed_memory_bytes < row.peak_memory_bytes for row in rows)
-    assert [row.second_process_bytes for row in rows[:-1]] == [None] * (len(rows) - 1)
-    if sys.platform == "linux":
-        assert parallel.second_process_bytes > 50e6
-        assert parallel.peak_memory_bytes >= unified.peak_memory_bytes + parallel.second_process_bytes
-
-
-@pytest.mark.slow
-def test_nothing_compiles_while_it_is_measured(rows):
-    assert [row.compiles_after_warmup for row in rows] == [0] * len(rows)
-
-
-@pytest.mark.slow
-def test_latencies_are_ordered(rows):
-    for row in rows:
-        assert 0 < row.action_ms_p50 <= row.frame_ms_p99
-        assert row.action_ms_p50 <= row.action_ms_p95 <= row.action_ms_p99
-        if row.mode != "actions":
-            assert 0 < row.first_token_ms_p50 <= row.request_ms_p50
-    unified = next(row for row in rows if row.mode == "unified")
-    assert unified.request_ms_p50 > 4 * unified.frame_ms_p50, "six frames for six tokens"
-    assert unified.decode_batch == 6
-    assert set(unified.stage_ms) == {"prefill", "denoise", "guided_denoise", "fork", "decode_6"}
-    assert unified.attained_fraction > 0
-
-
-@pytest.mark.slow
 def test_text_latencies_do_not_count_the_runs_of_other_configurations():
-    workload = Workload(
-        denoise_steps=1, text_tokens=6, robots=1, arrivals=parse_arrivals("every:1"), arrivals_text="every:1"
-    )
+    workload = Workload.steady(denoise_steps=1, text_tokens=6)
     unified = BenchConfiguration(mode=Mode.UNIFIED, tokens_per_frame=1)
     with Bench(MODEL).prepare(workload, [unified], 12) as (runner,):
         before = runner.run(8)
@@ -193,7 +175,7 @@ def test_too_few_slots_drop_texts_and_the_row_counts_them(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_more_cameras_are_a_longer_prefix_of_the_same_policy(tmp_path, capsys):
+def test_more_cameras_are_a_longer_prefix_of_the_same_policy(tmp_path):
     path = tmp_path / "rows.jsonl"
     asked = ("--modes", "actions", "unified", "--cameras", "1", "3")
     assert run_experiment(options(path, *asked), MODEL) == 0
@@ -201,18 +183,6 @@ def test_more_cameras_are_a_longer_prefix_of_the_same_policy(tmp_path, capsys):
         (cameras, 4 * cameras + 24, True) for cameras in (1, 1, 1, 3, 3, 3)
     ]
     assert len({row.actions_sha256 for row in RowFile(path).rows}) == 2
-    out = capsys.readouterr().out
-    assert "1 robot of 1 camera" in out
-    assert "1 robot of 3 cameras" in out
-
-
-@pytest.mark.slow
-def test_the_default_cameras_are_the_policys_own(rows, tmp_path):
-    identities = {row.identity for row in rows}
-    path = tmp_path / "rows.jsonl"
-    RowFile(path).append(rows)
-    assert run_experiment(options(path, "--cameras", "2", "--resume"), MODEL) == 0
-    assert {row.identity for row in RowFile(path).rows} == identities
 
 
 def test_more_than_two_robots_cameras_are_refused_before_a_file_is_made(tmp_path):
@@ -225,35 +195,12 @@ def test_more_than_two_robots_cameras_are_refused_before_a_file_is_made(tmp_path
 @pytest.mark.slow
 def test_a_deadline_sets_the_tokens_per_frame(tmp_path):
     path = tmp_path / "rows.jsonl"
-    arguments = (
-        "--modes",
-        "unified",
-        "--deadline-ms",
-        "0.001",
-        "60000",
-        "--repetitions",
-        "2",
-        "--queries",
-        "3",
-    )
-    run_experiment(read([*arguments, "--text-tokens", "6", "--output", str(path)]), MODEL)
+    asked = "--modes unified --deadline-ms 0.001 60000 --repetitions 2 --queries 3 --text-tokens 6"
+    run_experiment(read([*asked.split(), "--output", str(path)]), MODEL)
     hurried, leisurely = RowFile(path).rows
     assert (hurried.deadline_ms, hurried.decode_steps_per_frame) == (0.001, 1)
     assert (leisurely.deadline_ms, leisurely.decode_steps_per_frame) == (60000, 6)
     assert (hurried.deadline_missed_fraction, leisurely.deadline_missed_fraction) == (1, 0)
-
-
-@pytest.mark.slow
-def test_chunks_of_all_robots_and_the_time_of_the_whole_command_are_counted(tmp_path, capsys):
-    path = tmp_path / "rows.jsonl"
-    an_hour_ago = time.perf_counter() - 3600
-    run_experiment(options(path, "--robots", "3", "--modes", "actions"), MODEL, began=an_hour_ago)
-    (row,) = RowFile(path).rows
-    assert row.chunks_per_s == pytest.approx(3e3 / row.frame_ms_mean)
-    assert row.actions_per_s == pytest.approx(SMALL.horizon * row.chunks_per_s)
-    assert row.speedup_over_isolated is None
-    assert 3600 < row.took_s <= time.perf_counter() - an_hour_ago
-    assert re.search(r"It took 3[6-9]\d\d s\.", capsys.readouterr().out)
 
 
 def test_ctrl_c_keeps_the_rows_that_are_there_and_says_so(tmp_path, capsys):
@@ -288,3 +235,12 @@ def test_prompts_that_grow_use_all_buckets_on_their_way():
     assert [len(prompt) + SPECIAL_TOKENS for prompt in model.prompts(4)] == [24, 56, 88, 120]
     with pytest.raises(UsageError, match="--shortest-prompt 30: 3 to --prompt-tokens, 24"):
         find_model("tiny", random_weights=True, dtype=None, prompt_tokens=24, shortest_prompt=30)
+
+
+def test_the_multi_process_service_is_active_while_its_daemon_runs(tmp_path):
+    ended = subprocess.Popen([sys.executable, "-S", "-c", ""])
+    ended.wait()
+    for content, active in {f"{os.getpid()}\n": True, str(ended.pid): False, "": False}.items():
+        (tmp_path / "nvidia-cuda-mps-control.pid").write_text(content)
+        assert mps_is_active({"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path)}) == active
+    assert not mps_is_active({"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path / "elsewhere")})

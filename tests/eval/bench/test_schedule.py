@@ -103,37 +103,27 @@ def test_every_mode_decodes_every_requested_token(arrivals_text, robots, k):
 
 
 @pytest.mark.parametrize(
-    ("room", "mode", "k", "predictable"),
+    ("arrivals", "room", "mode", "k", "predictable"),
     [
-        ({}, "unified", 1, True),
-        ({"slots": 30, "rows": 30}, "unified", 1, True),
-        ({"slots": 29}, "unified", 1, False),
-        ({"slots": 30, "rows": 29}, "unified", 1, False),
-        ({"slots": 3, "rows": 3}, "unified", 10, True),
-        ({"slots": 1, "rows": 1}, "isolated", None, True),
-        ({"slots": 3, "rows": 1}, "interleaved", 10, True),
-        ({"slots": 2}, "interleaved", 10, False),
-        ({"slots": 1, "rows": 1}, "actions", None, True),
+        ("every:1", {"slots": 30, "rows": 30}, "unified", 1, True),
+        ("every:1", {"slots": 29}, "unified", 1, False),
+        ("every:1", {"slots": 30, "rows": 29}, "unified", 1, False),
+        ("every:1", {"slots": 1, "rows": 1}, "isolated", None, True),
+        ("every:1", {"slots": 3, "rows": 1}, "interleaved", 10, True),
+        ("every:1", {"slots": 2}, "interleaved", 10, False),
+        ("every:1", {"slots": 1, "rows": 1}, "actions", None, True),
+        ("burst:4:8", {"slots": 3}, "isolated", None, False),
+        ("burst:4:8", {"slots": 4, "rows": 1}, "isolated", None, True),
+        ("burst:4:8", {"slots": 4, "rows": 3}, "shared", None, False),
     ],
 )
-def test_programs_are_predictable_if_every_text_finds_a_slot_and_a_row(room, mode, k, predictable):
-    assert schedule.is_predictable(workload(**room), configuration(mode, k), 100) == predictable
-
-
-def test_a_burst_needs_as_many_slots_and_in_one_batch_as_many_rows():
-    for mode, room, predictable in [
-        ("isolated", {"slots": 3}, False),
-        ("isolated", {"slots": 4, "rows": 1}, True),
-        ("shared", {"slots": 4, "rows": 3}, False),
-        ("shared", {"slots": 4, "rows": 4}, True),
-    ]:
-        assert schedule.is_predictable(workload("burst:4:8", **room), configuration(mode), 100) == predictable
+def test_programs_are_predictable_if_every_text_finds_a_slot_and_a_row(arrivals, room, mode, k, predictable):
+    assert schedule.is_predictable(workload(arrivals, **room), configuration(mode, k), 100) == predictable
 
 
 def test_programs_are_not_predictable_with_a_deadline():
-    assert not schedule.is_predictable(
-        workload(), BenchConfiguration(mode=Mode.UNIFIED, deadline_ms=1e6), 100
-    )
+    by_deadline = BenchConfiguration(mode=Mode.UNIFIED, deadline_ms=1e6)
+    assert not schedule.is_predictable(workload(), by_deadline, 100)
 
 
 def test_with_few_rows_a_text_may_wait_for_those_in_all_other_slots():
