@@ -3,15 +3,13 @@
 `--into docs/gpu.md` replaces what stands there between markers: these tables, and those of two cores.
 """
 
+import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cyclopts import App
-
-from configs.cli import run_app
 from eval.bench.row import Row, RowFile
 from eval.bench.workloads import BenchConfiguration
 from eval.report.figures import OTHER_COLOURS, STYLE, new_figure
@@ -24,25 +22,6 @@ ON_TWO_CORES = Path(__file__).parent / "results/two_cores"
 _COMMAND = "python -m benchmarks.gpu_report"
 _TABLES, _TABLES_OF_TWO_CORES = MarkedBlock("tables", _COMMAND), MarkedBlock("tables of two cores", _COMMAND)
 NOT_MEASURED = "Not measured on a GPU yet."
-
-app = App(name=_COMMAND)
-
-
-@app.default
-def main(folder: Path = RESULTS, *, into: Path | None = None, plot: Path | None = None) -> None:
-    """Print the tables, or put them into a document.
-
-    Args:
-        folder: Folder of results.
-        into: The document.
-        plot: PNG or SVG file of `reference.json`.
-    """
-    if plot is not None:
-        draw_reference(_read(folder / "reference.json"), plot)
-    if into is None:
-        sys.stdout.write(f"{report(folder)}\n")
-    else:
-        into.write_text(rendered(into.read_text(encoding="utf-8"), folder), encoding="utf-8")
 
 
 def report(folder: Path) -> str:
@@ -251,5 +230,22 @@ def _table(title: str, rows: Iterable[Any], columns: Mapping[str, Callable[[Any]
     return "\n".join([*lines, *(f"| {' | '.join(cell(row) for cell in columns.values())} |" for row in rows)])
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, nargs="?", default=RESULTS)
+    parser.add_argument("--into", type=Path, metavar="FILE", help="the document to put the tables into")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw reference.json as a PNG or SVG")
+    options = parser.parse_args()
+    if options.plot is not None:
+        draw_reference(_read(options.folder / "reference.json"), options.plot)
+    if options.into is None:
+        sys.stdout.write(f"{report(options.folder)}\n")
+    else:
+        page = rendered(options.into.read_text(encoding="utf-8"), options.folder)
+        options.into.write_text(page, encoding="utf-8")
+
+
 if __name__ == "__main__":
-    run_app(app)
+    main()
