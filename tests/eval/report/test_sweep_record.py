@@ -78,7 +78,7 @@ def test_signs_tell_a_loss_from_an_open_question_and_equality_from_both(record):
     assert "| unified | 6/8 | 4.5 | 6.9 | ≥ | ≪ | 100 | 250 | 2 | 5 | 3 % | 40 |" in to_markdown(record)
     judged = record["cells"][-1]
     for success, time, shown in (
-        ({"ci95": [-20.0, -2.0]}, {"ci95": [1.02, 1.3]}, "| < | < |"),
+        ({"ci95": [-20.0, -2.0]}, {"ci95": [1.02, 1.3]}, r"| \< | \< |"),
         ({"ci95": [-20.0, 2.0]}, {"ci95": [0.98, 1.3]}, "| ? | ? |"),
         ({"ci95": [-7.0, 7.0], "identical": True}, {"ci95": [1.0, 1.0]}, "| = | = |"),
     ):
@@ -164,7 +164,7 @@ def test_a_page_shows_what_its_expressions_say(record):
     assert shown == page.replace("0 of 0", "6 of 8")
     assert pages.rendered(shown, {"modes": record}) == shown
     pair = "<!--= difference(cell(modes, mode='unified'), cell(modes, mode='actions', a=2, b=5)) --><!--/-->"
-    assert ">+0 points (95 %: −" in pages.rendered(pair, {"modes": record})
+    assert ">+0.0 points (95 %: −" in pages.rendered(pair, {"modes": record})
     assert "; 2 and 2 of 8 episodes" in pages.rendered(pair, {"modes": record})
     with pytest.raises(ValueError, match="3 cells have"):
         pages.rendered("<!--= solved(cell(modes, mode='actions')) --><!--/-->", {"modes": record})
