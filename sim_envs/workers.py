@@ -4,30 +4,26 @@ A worker runs one job at a time and may send requests meanwhile, such as a query
 dies or hangs is replaced, and its job is retried once."""
 
 import contextlib
+import ctypes
 import dataclasses
+import errno
 import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from configs.errors import UsageError
 from sim_envs.blas import environment_variable
 from sim_envs.gl import rendering_device
-from sim_envs.worker_process import (
-    OUT_OF_MEMORY,
-    JobFinished,
-    JobRunner,
-    WorkerFailed,
-    WorkerReady,
-    run_worker,
-)
 
 WORLD_MB = 500.0
 """Memory of a worker process with one world, megabytes."""
@@ -73,6 +69,9 @@ def _lines_of(path: str, head: str, *, unit: int) -> Iterator[float]:
 
 
 JobT = TypeVar("JobT")
+JobT_contra = TypeVar("JobT_contra", contravariant=True)
+ResultT = TypeVar("ResultT")
+ResultT_co = TypeVar("ResultT_co", covariant=True)
 
 
 class JobQueue(Generic[JobT]):
@@ -142,7 +141,118 @@ class JobQueue(Generic[JobT]):
         return left[task].popleft()
 
 
-ResultT = TypeVar("ResultT")
+OUT_OF_MEMORY = errno.ENOMEM
+"""Exit code of a worker whose job raised MemoryError."""
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+class OrphanedError(BaseException):
+    """The other end of the connection has exited. Not a failure of the job, hence no `Exception`."""
+
+
+@runtime_checkable
+class WorkerConnection(Protocol):
+    """A worker's connection to the process or actor that answers its requests."""
+
+    @property
+    def worker(self) -> int:
+        """The worker's number, from 0 on. A replacement has the same number."""
+
+    def send(self, message: object) -> None:
+        """Send a message that needs no answer. It must not be None."""
+
+    def request(self, message: object) -> Any:
+        """Send a message and wait for the answer."""
+
+
+class PipeConnection:
+    """A worker's connection to its parent process.
+
+    Attributes:
+        worker: See `WorkerConnection`.
+    """
+
+    def __init__(self, worker: int, connection: Connection) -> None:
+        self.worker = worker
+        self._connection = connection
+
+    def send(self, message: object) -> None:
+        """See `WorkerConnection`."""
+        try:
+            self._connection.send(message)
+        except OSError:
+            raise OrphanedError from None
+
+    def request(self, message: object) -> Any:
+        """See `WorkerConnection`."""
+        self.send(message)
+        return self.receive()
+
+    def receive(self) -> Any:
+        """Wait for the next message."""
+        try:
+            return self._connection.recv()
+        except (EOFError, OSError):
+            raise OrphanedError from None
+
+
+@runtime_checkable
+class JobRunner(Protocol[JobT_contra, ResultT_co]):
+    """Runs jobs in a worker. Has to be picklable: a copy is sent to every worker."""
+
+    def open(
+        self, connection: WorkerConnection
+    ) -> AbstractContextManager[Callable[[JobT_contra], ResultT_co]]:
+        """The function that runs a job. Its exceptions stop all workers; `run_in_workers` raises them."""
+
+
+class WorkerReady:
+    """The worker is ready for jobs."""
+
+
+@dataclasses.dataclass(frozen=True)
+class JobFinished:
+    """A job has finished."""
+
+    result: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkerFailed:
+    """The runner raised an exception."""
+
+    error: Exception
+
+
+def run_worker(runner: JobRunner[Any, Any], number: int, connection: Connection, parent: int) -> None:
+    """Run jobs from the connection until it is closed: the main function of a worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
+    with contextlib.suppress(OrphanedError, KeyboardInterrupt):
+        if sys.platform == "linux":  # the kernel kills this process when its parent ends for any reason
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # the parent has ended already
+            return
+        try:
+            parent_connection = PipeConnection(number, connection)
+            with runner.open(parent_connection) as run:
+                parent_connection.send(WorkerReady())
+                while True:
+                    parent_connection.send(JobFinished(run(parent_connection.receive())))
+        except MemoryError:
+            sys.exit(OUT_OF_MEMORY)
+        except Exception as error:  # noqa: BLE001 - the process boundary: the parent raises it again
+            connection.send(WorkerFailed(_sendable(error)))
+
+
+def _sendable(error: Exception) -> Exception:
+    """The error if it can be pickled, else a RuntimeError with the same message."""
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    except Exception:  # noqa: BLE001 - unpicklable exceptions fail in many ways
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
+
 
 TIMEOUT_S = 3600.0
 """Default time limit of a job."""
@@ -205,51 +315,38 @@ def run_in_workers(
         UsageError: A worker cannot start.
         Exception: Any other exception that the runner raises.
     """
-    with _WorkerPool(runner, min(workers, len(queue))) as pool:
-        for worker in pool.workers:
+    pool = [_Worker(runner, number) for number in range(min(workers, len(queue)))]
+    completed = False
+    try:
+        for worker in pool:
             worker.assign(queue)
-        while any(worker.is_busy for worker in pool.workers):
+        while busy := [worker for worker in pool if worker.is_busy]:
             check()
-            for worker in pool.with_messages(min(handler.poll(), _POLL_S), timeout_s):
-                message = worker.message()
-                if isinstance(message, WorkerFailed):
-                    raise message.error
-                if isinstance(message, WorkerReady):
-                    worker.mark_ready()
+            ends = [end for worker in busy for end in worker.ends]
+            ready = set(wait(ends, timeout=min(handler.poll(), _POLL_S)))
+            for worker in busy:
+                if not (ready.intersection(worker.ends) or worker.kill_if_hung(timeout_s)):
                     continue
-                if not isinstance(message, JobFinished | LostJob):
-                    handler.handle(worker.number, message, worker.send)
-                    continue
-                handler.job_ended(worker.number)
-                if isinstance(message, LostJob) and worker.replace(queue):
-                    continue
-                yield worker.job, message.result if isinstance(message, JobFinished) else message
-                worker.assign(queue)
-
-
-class _WorkerPool(Generic[JobT, ResultT]):
-    """All workers, from start to exit."""
-
-    def __init__(self, runner: JobRunner[JobT, ResultT], count: int) -> None:
-        self.workers = [_Worker(runner, number) for number in range(count)]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        for worker in self.workers:
-            worker.stop(now=kind is not None)
+                match worker.message():
+                    case WorkerFailed(error):
+                        raise error
+                    case WorkerReady():
+                        worker.mark_ready()
+                    case JobFinished() | LostJob() as ended:
+                        handler.job_ended(worker.number)
+                        if isinstance(ended, LostJob) and worker.replace(queue):
+                            continue
+                        yield worker.job, ended.result if isinstance(ended, JobFinished) else ended
+                        worker.assign(queue)
+                    case request:
+                        handler.handle(worker.number, request, worker.send)
+        completed = True
+    finally:
+        for worker in pool:
+            worker.stop(now=not completed)
         deadline = time.monotonic() + _SHUTDOWN_S
-        for worker in self.workers:
+        for worker in pool:
             worker.join(deadline)
-
-    def with_messages(self, wait_s: float, timeout_s: float) -> Iterator["_Worker"]:
-        """Busy workers that have sent a message, died, or exceeded their time limit."""
-        busy = [worker for worker in self.workers if worker.is_busy]
-        ready = set(wait([end for worker in busy for end in worker.ends], timeout=wait_s))
-        for worker in busy:
-            if ready.intersection(worker.ends) or worker.kill_if_hung(timeout_s):
-                yield worker
 
 
 class _Worker:

@@ -25,8 +25,7 @@ from eval.policies.serving import PolicySource, served
 from eval.records.schema import Outcome
 from eval.rollout.episode import WorldCache
 from eval.rollout.execution import ActionError
-from sim_envs.worker_process import WorkerConnection
-from sim_envs.workers import JobQueue, LostJob, run_in_workers
+from sim_envs.workers import JobQueue, LostJob, WorkerConnection, run_in_workers
 from sim_envs.world import PhysicsError
 
 
@@ -124,7 +123,7 @@ class DemonstrationPlayer:
 
     @contextlib.contextmanager
     def open(self, connection: WorkerConnection) -> Iterator[Callable[[Job], EpisodeReport]]:
-        """See `sim_envs.worker_process.JobRunner`."""
+        """See `sim_envs.workers.JobRunner`."""
         with self.simulation.worlds() as worlds, DeferredSignals() as interrupts:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
             model = None if self.policy is None else self.policy.open(connection)

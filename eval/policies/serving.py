@@ -20,7 +20,7 @@ from configs.interface import Interface
 from eval.policies.base import BatchPolicy, LoadedPolicy, PolicyLostError
 from oxygen.policy.reply import EpisodeEnd, Reply
 from oxygen.serve.batching import BatchQueue, Query
-from sim_envs.worker_process import WorkerConnection
+from sim_envs.workers import WorkerConnection
 from sim_envs.world import EpisodeKey, Observation
 
 Answer = Callable[[object], None]

@@ -20,8 +20,7 @@ from eval.rollout.feedback import EpisodeFeedback
 from eval.rollout.plan import EpisodePlan, TaskPlan
 from eval.rollout.recorder import EpisodeRecorder
 from eval.rollout.rollout import rollout
-from sim_envs.worker_process import WorkerConnection
-from sim_envs.workers import LostJob
+from sim_envs.workers import LostJob, WorkerConnection
 from sim_envs.world import EpisodeKey, PhysicsError, World
 
 
@@ -155,7 +154,7 @@ class EpisodePlayer:
 
     @contextlib.contextmanager
     def open(self, connection: WorkerConnection) -> Iterator[Callable[[EpisodeJob], EpisodeResult]]:
-        """See `sim_envs.worker_process.JobRunner`."""
+        """See `sim_envs.workers.JobRunner`."""
 
         @functools.cache
         def opened(number: int) -> Variant:

@@ -13,8 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from sim_envs import gl
-from sim_envs.worker_process import WorkerConnection
-from sim_envs.workers import MAX_STARTS, JobQueue, LostJob, run_in_workers
+from sim_envs.workers import MAX_STARTS, JobQueue, LostJob, WorkerConnection, run_in_workers
 
 SATED, STARVED_ONCE, STARVED, OOM_KILLED, HANGING = "sated", "starved once", "starved", "killed", "hanging"
 

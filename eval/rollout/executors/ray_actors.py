@@ -21,8 +21,7 @@ from eval.policies.serving import IN_MESSAGES, EpisodeStart, PolicyServer
 from eval.records.schema import EpisodeResult, RunFolder
 from eval.rollout.episode import EpisodeJob, EpisodePlayer
 from sim_envs.gl import rendering_device
-from sim_envs.worker_process import OrphanedError
-from sim_envs.workers import LostJob
+from sim_envs.workers import LostJob, OrphanedError
 
 _STARTUP_S = 600.0
 """Timeout of a restarting policy actor."""
@@ -66,7 +65,7 @@ class PlayedEpisode:
 
 
 class ActorConnection:
-    """A world's connection to its policy actor. See `sim_envs.worker_process.WorkerConnection`.
+    """A world's connection to its policy actor. See `sim_envs.workers.WorkerConnection`.
 
     Args:
         worker: Index of the world.

@@ -21,7 +21,7 @@ from oxygen.training.demonstrations import Demonstrations
 from sim_envs.truth.ground_truth import Fact
 from sim_envs.truth.textual_memory import parse_textual_memory
 from sim_envs.truth.wording import parse_memory, parse_narration
-from sim_envs.worker_process import PipeConnection
+from sim_envs.workers import PipeConnection
 from tests.eval.collect.collecting import (
     BROKEN,
     DIVERGING,
