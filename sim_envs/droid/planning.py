@@ -10,7 +10,7 @@ from jaxtyping import Float64
 
 from configs.errors import UsageError
 from sim_envs.droid.control import ARM_JOINTS, FINGER_JOINTS, GRIP_SITE, GRIPPER_SPEED, GRIPPER_STROKE, Joints
-from sim_envs.droid.rubric import ObjectPose, Rubric
+from sim_envs.droid.rubric import Rubric
 from sim_envs.droid.shapes import (
     BananaShape,
     BinShape,
@@ -22,7 +22,7 @@ from sim_envs.droid.shapes import (
     Vessel,
     footprint,
 )
-from sim_envs.droid.station import RESET_JOINTS, Station
+from sim_envs.droid.station import RESET_JOINTS, ObjectPose, Station
 from sim_envs.droid.task_file import (
     InsideCriterion,
     LiftCriterion,
@@ -87,9 +87,7 @@ def carrier_motion(station: Station, name: str) -> CarrierMotion:
     carrier = station.task.objects[name].carrier
     if carrier is None:
         return still
-    rubric, shape = Rubric(station.task, station.data), station.task.objects[carrier].shape
-    pose = rubric.pose(carrier)
-    below = rubric.pose(name).low[2]
+    shape, pose, below = station.task.objects[carrier].shape, station.pose(carrier), station.pose(name).low[2]
     match shape:
         case ConveyorShape() if below > shape.size[2] - _OFF:
             return dataclasses.replace(still, velocity=shape.speed * pose.rotation[:, 0])
@@ -105,7 +103,7 @@ def ramp_exit(station: Station, name: str) -> tuple[Vector3, Vector3]:
     assert carrier is not None
     shape = station.task.objects[carrier].shape
     assert isinstance(shape, RampShape)
-    pose = Rubric(station.task, station.data).pose(carrier)
+    pose = station.pose(carrier)
     way = pose.rotation[:, 0]
     return pose.position + way * shape.size[0] / 2, way
 
@@ -346,12 +344,12 @@ def planned(station: Station, move: Move) -> Iterator[JointWaypoint]:
 
 def _carry(station: Station, move: Carry) -> Iterator[JointWaypoint]:
     """Pick and place an object; moving objects and targets are intercepted."""
-    rubric, reach = Rubric(station.task, station.data), reach_of(station)
-    obj, target = rubric.pose(move.object), rubric.pose(move.target)
+    reach, hand = reach_of(station), _hand(station)
+    obj, target = station.pose(move.object), station.pose(move.target)
     height = max(_LOWEST, min(obj.middle[2], obj.high[2] - _BELOW_TOP))
     middle, along = _spot(station.task, move, target)
-    hand = _hand(station)
-    held = _is_held(station, hand, obj)
+    is_near = float(np.linalg.norm(hand.position - obj.middle)) < _HELD
+    held = is_near and _CLOSED_ON_SOMETHING[0] < station.gripper < _CLOSED_ON_SOMETHING[1]
     held_grasp = TimedGrasp(pose=hand, closing=_heading(hand), closes=None, lifted=0.0)
     for grasp in [held_grasp] if held else _grasps(station, reach, move.object, height):
         closing = grasp.closing
@@ -375,20 +373,15 @@ def _carry(station: Station, move: Carry) -> Iterator[JointWaypoint]:
 
 def is_done(station: Station, move: Move) -> bool:
     """Whether an object is at its target. Blocking is never done."""
-    return isinstance(move, Carry) and Rubric(station.task, station.data).holds(move, gripper=0.0)
+    return isinstance(move, Carry) and Rubric(station).is_placed(move)
 
 
 def has_lost(station: Station, move: Carry, goal: JointWaypoint) -> bool:
     """Whether the object being carried has been dropped."""
     if goal.grip == 0.0 or goal.grips:
         return False
-    obj = Rubric(station.task, station.data).pose(move.object)
-    return float(np.linalg.norm(_hand(station).position - obj.middle)) > _LOST
-
-
-def _is_held(station: Station, hand: Pose, obj: ObjectPose) -> bool:
-    near = float(np.linalg.norm(hand.position - obj.middle)) < _HELD
-    return near and _CLOSED_ON_SOMETHING[0] < station.gripper < _CLOSED_ON_SOMETHING[1]
+    away = station.end_effector - station.pose(move.object).middle
+    return float(np.linalg.norm(away)) > _LOST
 
 
 def _hand(station: Station) -> Pose:
@@ -398,7 +391,7 @@ def _hand(station: Station) -> Pose:
 def _bar(station: Station, move: StoppedCriterion) -> Iterator[JointWaypoint]:
     """Lower the open hand into a ball's path, as near to the line as reachable, and wait."""
     start, way = ramp_exit(station, move.object)
-    line, reach = Rubric(station.task, station.data).pose(move.line), reach_of(station)
+    line, reach = station.pose(move.line), reach_of(station)
     across = line.rotation[:, 0]
     length = float((line.position - start) @ across / (way @ across))
     closings = _least_turn([math.atan2(way[1], way[0]) + math.pi / 2])
@@ -414,7 +407,7 @@ def _bar(station: Station, move: StoppedCriterion) -> Iterator[JointWaypoint]:
 
 def _grasps(station: Station, reach: ReachabilityCheck, name: str, height: float) -> Iterator[TimedGrasp]:
     """Feasible grasps that the arm reaches in time, earliest first."""
-    obj, shape = Rubric(station.task, station.data).pose(name), station.task.objects[name].shape
+    obj, shape = station.pose(name), station.task.objects[name].shape
     ride = carrier_motion(station, name)
     now, takes = station.data.time, closing_time(_width(shape))
     for seconds in ride.times(0.0):

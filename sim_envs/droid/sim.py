@@ -66,7 +66,7 @@ class DroidSim(World):
         """
         self.task = task
         self.station = Station(task, control, variation=variation, motion=motion)
-        self.rubric = Rubric(task, self.station.data)
+        self.rubric = Rubric(self.station)
         option = mujoco.MjvOption()
         option.geomgroup[:] = [group == _VISUAL_GROUP for group in range(len(option.geomgroup))]
         option.sitegroup[:] = 0
@@ -79,8 +79,7 @@ class DroidSim(World):
         self._require_open()
         self.station.reset(init_id=init_id, seed=seed, settle_steps=settle_steps)
         self.rubric.begin()
-        scene = DroidScene(self.task, self.station.model, self.rubric)
-        self._tracker = TruthTracker(scene, control_hz=CONTROL_HZ)
+        self._tracker = TruthTracker(DroidScene(self.rubric), control_hz=CONTROL_HZ)
 
     @override
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
@@ -90,7 +89,7 @@ class DroidSim(World):
         for action in actions:
             self.station.step(action)
             path.append(self.station.end_effector)
-            success = self.rubric.judge(self.station.gripper)
+            success = self.rubric.judge()
             tracker.step(solved=success)
             if success:
                 break

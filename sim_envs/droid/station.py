@@ -1,8 +1,11 @@
-"""The physics of one task: initial states, control steps, and moving objects."""
+"""The physics of one task: its scene as a MuJoCo model, initial states, control steps, moving objects."""
 
 import copy
+import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import mujoco
 import numpy as np
@@ -21,9 +24,8 @@ from sim_envs.droid.control import (
     arm_target,
     gripper_target,
 )
-from sim_envs.droid.placement import Placement, draw
-from sim_envs.droid.scene import PHYSICS_STEPS, build_model, part_name
-from sim_envs.droid.shapes import Articulated, Drive, about_z, is_too_wide
+from sim_envs.droid.placement import draw
+from sim_envs.droid.shapes import Articulated, MovingPart, Painted, about_z, corners, is_too_wide
 from sim_envs.droid.task_file import (
     FARTHEST,
     NEAREST,
@@ -34,9 +36,150 @@ from sim_envs.droid.task_file import (
     TaskConfig,
     UprightCriterion,
 )
-from sim_envs.droid.variation import VariedScene
+from sim_envs.droid.variation import TABLE_COLOR, Distractor, VariedScene, distractors
 from sim_envs.moving import Bounds, Mover, sample_movers
+from sim_envs.scripted.poses import Pose
 from sim_envs.world import PhysicsError
+
+_STATION = Path(__file__).with_name("robot_model") / "station.xml"
+"""Room, table, cameras and robot."""
+
+PHYSICS_STEPS = 40
+"""Physics steps per control step; their duration is that of the station."""
+
+_TABLE_GREY = 0.8
+"""Brightness of the texture of a tinted table."""
+
+_SCENE_CONTYPE, _SCENE_CONAFFINITY = "2", "3"
+"""Objects and table collide with each other and the robot."""
+
+_TORSIONAL, _ROLLING = 0.005, 0.001
+"""Torsional and rolling friction, m."""
+
+
+def part_name(name: str, part: MovingPart) -> str:
+    """The model's name of an object's moving part, of its joint and of its motor."""
+    return f"{name}_{part.name}"
+
+
+def slide_joint(name: str) -> str:
+    """The model's name of the joint of an object's drawer."""
+    return f"{name}_drawer"
+
+
+def build_model(task: TaskConfig, *, varies: bool = False) -> mujoco.MjModel:
+    """Compile a task's scene. Objects are at the origin until a state is set.
+
+    Args:
+        task: The task.
+        varies: Whether to prepare variation: a table that can be tinted, and weightless distractors below
+            the floor. It changes no image, and hardly the physics.
+    """
+    root = ET.parse(_STATION).getroot()
+    root.set("model", task.name)
+    (compiler,) = root.iterfind("compiler")
+    compiler.set("meshdir", str(_STATION.parent))
+    for name, obj in task.objects.items():
+        _add_object(root, name, obj)
+    if varies:
+        (option,) = root.iterfind("option")
+        option.set("jacobian", "sparse")  # hidden bodies then cost little
+        (texture,) = root.iterfind("asset/texture[@name='wood']")
+        (material,) = root.iterfind("asset/material[@name='wood']")
+        for part in ("rgb1", "rgb2", "markrgb"):
+            green = float(texture.get(part, "").split()[1])
+            texture.set(part, _numbers([_TABLE_GREY * green / TABLE_COLOR[1]] * 3))
+        material.set("rgba", f"{_numbers(channel / _TABLE_GREY for channel in TABLE_COLOR)} 1")
+        for number, (name, distractor) in enumerate(distractors(task).items()):
+            body = _add_object(root, name, distractor)
+            body.set("pos", _numbers((0.3 * number, 0.0, -3.0)))
+            body.set("gravcomp", "1")
+    return mujoco.MjModel.from_xml_string(ET.tostring(root, encoding="unicode"))
+
+
+def _add_object(root: ET.Element, name: str, obj: ObjectConfig | Distractor) -> ET.Element:
+    """Add an object's body, its moving parts and their motors. Returns the body.
+
+    Parts with motors do not collide with the rest of the object, or the table.
+    """
+    (world,) = root.iterfind("worldbody")
+    body = ET.SubElement(world, "body", name=name)
+    if not obj.is_fixed:
+        ET.SubElement(body, "freejoint", name=name)
+    bodies = {"": body}
+    for part in obj.shape.parts() if isinstance(obj.shape, Articulated) else ():
+        own = part_name(name, part)
+        bodies[part.name] = ET.SubElement(body, "body", name=own, pos=_numbers(part.pos))
+        joint = {"type": part.joint, "axis": _numbers(part.axis), "limited": "false"}
+        if part.span is not None:
+            joint |= {"limited": "true", "range": _numbers(part.span)}
+        joint |= {"damping": f"{part.damping:g}", "frictionloss": f"{part.dry_friction:g}"}
+        ET.SubElement(bodies[part.name], "joint", joint, name=own, armature=f"{part.armature:g}")
+        if part.drive is not None:
+            gain, limit = part.drive.gain, part.drive.limit
+            bias = f"0 0 {-gain}" if part.drive.keeps == "velocity" else f"0 {-gain} 0"
+            motor = {"gainprm": f"{gain}", "biastype": "affine", "biasprm": bias, "forcelimited": "true"}
+            motor["forcerange"] = f"{-limit} {limit}"
+            ET.SubElement(ET.SubElement(root, "actuator"), "general", motor, name=own, joint=own)
+            for other in (name, "world"):
+                ET.SubElement(ET.SubElement(root, "contact"), "exclude", body1=other, body2=own)
+    pieces = obj.shape.pieces()
+    density = obj.mass / sum(piece.volume for piece in pieces)
+    collides = not isinstance(obj.shape, Painted)
+    rolling = obj.rolling if isinstance(obj, ObjectConfig) else None
+    for piece in pieces:
+        shade = 0.75 if piece.part else 1.0
+        ET.SubElement(
+            bodies[piece.part],
+            "geom",
+            {} if rolling is None else {"priority": "1"},
+            type=piece.type,
+            size=_numbers(piece.size),
+            pos=_numbers(piece.pos),
+            quat=_numbers(piece.quat),
+            mass=f"{density * piece.volume:.9f}",
+            rgba=f"{_numbers(channel * shade for channel in obj.color)} 1",
+            friction=f"{obj.friction} {_TORSIONAL} {_ROLLING if rolling is None else rolling}",
+            condim="4" if piece.type == "box" or piece.part else "6",  # rolling friction stops round objects
+            contype=_SCENE_CONTYPE if collides else "0",
+            conaffinity=_SCENE_CONAFFINITY if collides else "0",
+            group="1",
+            solref="0.006 1",
+        )
+    return body
+
+
+def _numbers(values: Iterable[float]) -> str:
+    return " ".join(f"{value:.9g}" for value in values)
+
+
+UPRIGHT = 0.95
+"""Minimal cosine of the tilt of an upright object."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ObjectPose(Pose):
+    """The pose of an object, whose origin is the center of its underside, and its bounds.
+
+    Attributes:
+        low: Lower corner of its axis-aligned bounding box, m.
+        high: Upper corner of it, m.
+        corners: Corners of its oriented bounding box, m.
+    """
+
+    low: Float64[np.ndarray, " 3"]
+    high: Float64[np.ndarray, " 3"]
+    corners: Float64[np.ndarray, "8 3"]
+
+    @property
+    def middle(self) -> Float64[np.ndarray, " 3"]:
+        """Center of its axis-aligned bounding box, m."""
+        return (self.low + self.high) / 2
+
+    @property
+    def is_upright(self) -> bool:
+        """Whether its axis is vertical, either end up."""
+        return bool(abs(self.rotation[2, 2]) > UPRIGHT)
 
 
 def movable(task: TaskConfig) -> list[str]:
@@ -49,22 +192,6 @@ def movable(task: TaskConfig) -> list[str]:
         for name, obj in things.items()
         if obj.carrier is None and not obj.is_fixed and not is_too_wide(obj.shape)
     ]
-
-
-def movers(
-    task: TaskConfig, data: mujoco.MjData, motion: Shuttle | Drift, *, init_id: int, seed: int
-) -> dict[str, Mover]:
-    """The movers of an episode, equal in both control modes; see `sample_movers`."""
-    model = data.model
-    bounds = Bounds(
-        robot=model.body("link0").id,
-        reach=(NEAREST, FARTHEST),
-        camera=model.camera(EXTERIOR_CAMERA).id,
-        aspect=ASPECT,
-    )
-    bodies = {name: model.body(name).id for name in movable(task)}
-    digest = seed_of(f"{task.name}.{init_id}.{seed}")
-    return sample_movers(data, bodies, motion, bounds, digest=digest)
 
 
 RESET_JOINTS = np.array([0, -np.pi / 5, 0, -4 * np.pi / 5, 0, 3 * np.pi / 5, 0])
@@ -113,7 +240,13 @@ class Station:
         self.qpos = np.array([self.model.joint(name).qposadr[0] for name in ARM_JOINTS])
         self.dof = np.array([self.model.joint(name).dofadr[0] for name in ARM_JOINTS])
         self._finger = int(self.model.joint(FINGER_JOINT).qposadr[0])
-        self._drives = _drives(task, self.model)
+        self._drives = {
+            int(self.model.actuator(part_name(name, part)).id): part.drive
+            for name, obj in task.objects.items()
+            if isinstance(obj.shape, Articulated)
+            for part in obj.shape.parts()
+            if part.drive is not None
+        }
         self._gripper_target = 0.0
         self._begun: float | None = None
         self._motion = motion
@@ -139,6 +272,12 @@ class Station:
         """Position between the fingertips, m."""
         return self.data.site(GRIP_SITE).xpos.copy()
 
+    def pose(self, name: str) -> ObjectPose:
+        """The current pose of an object."""
+        pose = Pose.of(self.data.body(name))
+        points = pose.to_world(corners(self.task.objects[name].shape))
+        return ObjectPose(**vars(pose), low=points.min(axis=0), high=points.max(axis=0), corners=points)
+
     def copy(self) -> "Station":
         """An independent copy of the current state."""
         twin = copy.copy(self)
@@ -156,7 +295,18 @@ class Station:
         if self._varied is not None:
             self._varied.apply(self.data, init_id=init_id, seed=seed)
         for name, place in draw(self.task, init_id=init_id, seed=seed).items():
-            self._put(name, self.task.objects[name], place)
+            obj = self.task.objects[name]
+            turned, at = about_z(place.yaw), np.array([place.x, place.y, place.z])
+            if obj.lying:  # a quarter turn about y first: the underside is at the rear end
+                cos, _, _, sin = (math.sqrt(0.5) * part for part in turned)
+                turned = cos, -sin, cos, sin
+                length, radius = obj.shape.extent[2], obj.shape.extent[0] / 2
+                at += np.array([-np.cos(place.yaw) * length / 2, -np.sin(place.yaw) * length / 2, radius])
+            if obj.is_fixed:
+                body = self.model.body(name).id
+                self.model.body_pos[body], self.model.body_quat[body] = at, turned
+            else:
+                self.data.joint(name).qpos[:] = [*at, *turned]
         self.data.qpos[self.qpos] = RESET_JOINTS
         self._gripper_target, self._begun = 0.0, None
         mujoco.mj_forward(self.model, self.data)
@@ -164,7 +314,15 @@ class Station:
             self._drive(RESET_JOINTS, 0.0)
         self._begun = self.data.time
         if self._motion is not None:
-            self.movers = movers(self.task, self.data, self._motion, init_id=init_id, seed=seed)
+            bounds = Bounds(
+                robot=self.model.body("link0").id,
+                reach=(NEAREST, FARTHEST),
+                camera=self.model.camera(EXTERIOR_CAMERA).id,
+                aspect=ASPECT,
+            )
+            bodies = {name: self.model.body(name).id for name in movable(self.task)}
+            digest = seed_of(f"{self.task.name}.{init_id}.{seed}")
+            self.movers = sample_movers(self.data, bodies, self._motion, bounds, digest=digest)
 
     def step(self, action: Float64[np.ndarray, " 8"]) -> None:
         """Run one control step.
@@ -193,27 +351,3 @@ class Station:
         mujoco.mj_kinematics(self.model, self.data)
         mujoco.mj_comPos(self.model, self.data)
         mujoco.mj_camlight(self.model, self.data)
-
-    def _put(self, name: str, obj: ObjectConfig, place: Placement) -> None:
-        turned, at = about_z(place.yaw), np.array([place.x, place.y, place.z])
-        if obj.lying:  # a quarter turn about y first: the underside is at the rear end
-            cos, _, _, sin = (math.sqrt(0.5) * part for part in turned)
-            turned = cos, -sin, cos, sin
-            length, radius = obj.shape.extent[2], obj.shape.extent[0] / 2
-            at += np.array([-np.cos(place.yaw) * length / 2, -np.sin(place.yaw) * length / 2, radius])
-        if obj.is_fixed:
-            body = self.model.body(name).id
-            self.model.body_pos[body], self.model.body_quat[body] = at, turned
-        else:
-            self.data.joint(name).qpos[:] = [*at, *turned]
-
-
-def _drives(task: TaskConfig, model: mujoco.MjModel) -> Mapping[int, Drive]:
-    """The drives of a task's objects, by actuator id."""
-    return {
-        int(model.actuator(part_name(name, part)).id): part.drive
-        for name, obj in task.objects.items()
-        if isinstance(obj.shape, Articulated)
-        for part in obj.shape.parts()
-        if part.drive is not None
-    }

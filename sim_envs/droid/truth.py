@@ -8,8 +8,8 @@ import numpy as np
 from configs.errors import UsageError
 from sim_envs.droid.control import GRIP_SITE
 from sim_envs.droid.rubric import Rubric, is_inside, rests
-from sim_envs.droid.scene import slide_joint
 from sim_envs.droid.shapes import DrawerShape, MarkShape, Vessel, is_too_wide
+from sim_envs.droid.station import slide_joint
 from sim_envs.droid.task_file import (
     Criterion,
     InsideCriterion,
@@ -113,20 +113,21 @@ _Placing = OnCriterion | InsideCriterion | UprightCriterion
 class DroidScene(TruthScene):
     """One episode of a task."""
 
-    def __init__(self, task: TaskConfig, model: mujoco.MjModel, rubric: Rubric) -> None:
+    def __init__(self, rubric: Rubric) -> None:
         """Describe the simulation of a rubric.
 
         Raises:
             UsageError: Two objects share a noun.
         """
-        self._task, self._rubric = task, rubric
-        self._goals = _goals(task)
+        self._rubric, self._station = rubric, rubric.station
+        self._task = task = rubric.station.task
+        model = rubric.station.model
         items = _items(task, model)
         owner = np.full(model.nbody, NOTHING)
         for item in items:
             owner[item.body] = item.index
         super().__init__(
-            rubric.data,
+            rubric.station.data,
             items,
             grip_site=model.site(GRIP_SITE).id,
             owner=owner[model.geom_bodyid],
@@ -136,8 +137,9 @@ class DroidScene(TruthScene):
         self._objects, self._object = list(task.objects), _objects(task, model)
         self._palm = int(model.geom(_PALM_GEOM).id)
         self._tips = [int(model.geom(name).id) for name in _TIP_GEOMS]
-        by_name = {item.name: item for item in items}
+        self._goals = _goals(task)
         self._lasts = [task.rubric[criteria[-1]] for criteria in self._goals]
+        by_name = {item.name: item for item in items}
         self.targets = [_target(number, last, by_name) for number, last in enumerate(self._lasts)]
 
     def capture(self) -> RawState:
@@ -180,8 +182,8 @@ class DroidScene(TruthScene):
         """Whether a position is over the target's outline; for an upright goal, whether it is upright."""
         last = self._lasts[target.number]
         if not isinstance(last, OnCriterion | InsideCriterion):
-            return self._rubric.pose(target.item.name).is_upright
-        pose = self._rubric.pose(last.target)
+            return self._station.pose(target.item.name).is_upright
+        pose = self._station.pose(last.target)
         half = np.maximum((pose.high - pose.low)[:2] / 2, 2 * margin)
         return bool((np.abs(position - pose.middle)[:2] <= half).all())
 
@@ -194,17 +196,17 @@ class DroidScene(TruthScene):
         touched = frozenset(pairs[:, ::-1][pairs == self._objects.index(item.name)].tolist())
         for number, name in enumerate(self._objects):
             is_mark = isinstance(self._task.objects[name].shape, MarkShape)
-            if (_TABLE if is_mark else number) in touched and self._holds(name, item.name):
+            if (_TABLE if is_mark else number) not in touched:
+                continue
+            shape, one, place = (
+                self._task.objects[name].shape,
+                self._station.pose(item.name),
+                self._station.pose(name),
+            )
+            is_in = isinstance(shape, Vessel) and is_inside(one, place, shape)
+            if is_in or (self._nouns.prepositions[noun_of(name)] == "on" and rests(one, place, _HALF)):
                 return self._nouns.phrase(noun_of(name))
         return self._nouns.phrase(GROUND) if _TABLE in touched else ELSEWHERE
-
-    def _holds(self, place: str, name: str) -> bool:
-        """Whether one object is in or on another."""
-        shape = self._task.objects[place].shape
-        one, target = self._rubric.pose(name), self._rubric.pose(place)
-        if isinstance(shape, Vessel) and is_inside(one, target, shape):
-            return True
-        return self._nouns.prepositions[noun_of(place)] == "on" and rests(one, target, _HALF)
 
 
 def _goals(task: TaskConfig) -> list[tuple[int, ...]]:

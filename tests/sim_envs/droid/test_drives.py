@@ -23,10 +23,10 @@ def begun(open_droid, task, init_id=0, settle_steps=5):
 
 def played(sim, name, steps):
     """Where an object's middle is at every control step of holding still."""
-    places = [sim.rubric.pose(name).middle]
+    places = [sim.station.pose(name).middle]
     for _ in range(steps):
         sim.advance(STILL)
-        places.append(sim.rubric.pose(name).middle)
+        places.append(sim.station.pose(name).middle)
     return np.array(places)
 
 
@@ -42,7 +42,7 @@ def test_what_rides_on_the_conveyor_keeps_its_speed_and_does_not_shake(open_droi
 def test_the_turntable_turns_at_its_rate_and_takes_the_saucer_along(open_droid):
     sim = begun(open_droid, "place_on_turntable")
     rate = math.radians(sim.task.objects["turntable"].shape.turn_rate)
-    middle = sim.rubric.pose("turntable").middle
+    middle = sim.station.pose("turntable").middle
     places = played(sim, "saucer", 30) - middle
     angles = np.unwrap(np.arctan2(places[:, 1], places[:, 0]))
     np.testing.assert_allclose(np.diff(angles)[1:] * CONTROL_HZ, rate, rtol=0.05)
@@ -54,7 +54,7 @@ def test_the_ball_waits_for_its_gate_then_crosses_the_line_and_leaves_the_table(
     delay = round(sim.task.objects["ramp"].shape.delay * CONTROL_HZ)
     places = played(sim, "ball", delay + 45)
     assert np.ptp(places[: delay + 1], axis=0).max() < 1e-3
-    line = sim.rubric.pose("line").middle[1]
+    line = sim.station.pose("line").middle[1]
     crossed = int(np.argmax(places[:, 1] > line))
     assert delay + 15 < crossed < delay + 30
     speed = np.linalg.norm(np.diff(places, axis=0), axis=1)[crossed] * CONTROL_HZ
@@ -67,10 +67,10 @@ def test_the_ball_waits_for_its_gate_then_crosses_the_line_and_leaves_the_table(
 @pytest.mark.parametrize("task", MOVING)
 def test_drives_start_when_the_episode_does_not_before(open_droid, task):
     sim = begun(open_droid, task, settle_steps=0)
-    sampled = {name: sim.rubric.pose(name).middle for name in sim.task.objects}
+    sampled = {name: sim.station.pose(name).middle for name in sim.task.objects}
     sim = begun(open_droid, task, settle_steps=20)
     for name, middle in sampled.items():
-        np.testing.assert_allclose(sim.rubric.pose(name).middle, middle, atol=0.002)
+        np.testing.assert_allclose(sim.station.pose(name).middle, middle, atol=0.002)
 
 
 @pytest.mark.parametrize("task", MOVING)
@@ -128,5 +128,5 @@ def test_what_cannot_be_carried_or_crossed_is_one_line(tmp_path, name, changes, 
 def test_the_expert_foresees_where_what_moves_will_be(open_droid):
     for task, name in (("take_from_conveyor", "block"), ("place_on_turntable", "saucer")):
         sim = begun(open_droid, task)
-        foreseen = carrier_motion(sim.station, name).after(sim.rubric.pose(name).middle, 2.0)
+        foreseen = carrier_motion(sim.station, name).after(sim.station.pose(name).middle, 2.0)
         np.testing.assert_allclose(played(sim, name, 30)[-1], foreseen, atol=0.004)

@@ -12,8 +12,7 @@ from sim_envs.droid.control import (
     STIFFNESS,
     Control,
 )
-from sim_envs.droid.scene import PHYSICS_STEPS
-from sim_envs.droid.station import RESET_JOINTS
+from sim_envs.droid.station import PHYSICS_STEPS, RESET_JOINTS
 
 VELOCITY, POSITION = Control.JOINT_VELOCITY, Control.JOINT_POSITION
 
@@ -84,7 +83,7 @@ def test_a_cube_is_grasped_lifted_and_let_go(open_droid):
     grasp, above = np.zeros(7), np.zeros(7)
     from sim_envs.droid.planning import descent, down_at, reach_of, solved
 
-    cube = sim.rubric.pose("cube")
+    cube = sim.station.pose("cube")
     closing = np.arctan2(cube.rotation[1, 0], cube.rotation[0, 0]) + np.pi / 2
     poses = descent(down_at(cube.middle, 0.025, closing))
     path = solved(reach_of(sim.station), poses, sim.station.model.body("cube").id)
@@ -94,18 +93,18 @@ def test_a_cube_is_grasped_lifted_and_let_go(open_droid):
     sim.advance(np.tile([*grasp, 1], (25, 1)))
     assert 0.3 < sim.policy_state()[7] < 0.6
     sim.advance(np.tile([*above, 1], (40, 1)))
-    assert sim.rubric.pose("cube").low[2] > 0.1
+    assert sim.station.pose("cube").low[2] > 0.1
     sim.advance(np.tile([*above, 1], (75, 1)))
-    assert sim.rubric.pose("cube").low[2] > 0.1
+    assert sim.station.pose("cube").low[2] > 0.1
     assert sim.progress() == pytest.approx(2 / 3)
     sim.advance(np.tile([*above, 0], (30, 1)))
-    assert sim.rubric.pose("cube").low[2] < 0.01
+    assert sim.station.pose("cube").low[2] < 0.01
     assert sim.progress() == pytest.approx(2 / 3), "criteria are kept once they were met"
 
 
 def test_a_dropped_cube_in_the_bowl_is_success_only_with_an_open_gripper(open_droid):
     sim = begun(open_droid)
-    bowl = sim.rubric.pose("bowl")
+    bowl = sim.station.pose("bowl")
     sim.rubric._reached = [True, True, False]
     sim.station.data.joint("cube").qpos[:3] = bowl.position + np.array([0, 0, 0.01])
     close, wait = np.array([[0] * 7 + [1.0]]), np.zeros((1, 8))

@@ -96,11 +96,11 @@ def test_stored_states_are_settled_collision_free_and_reachable(open_droid, name
         sim.reset(init_id=init_id, seed=7, settle_steps=0)
         data = sim.station.data
         assert data.contact.dist[: data.ncon].min(initial=0) > -0.001
-        placed = {each: sim.rubric.pose(each).middle for each in sim.task.objects}
+        placed = {each: sim.station.pose(each).middle for each in sim.task.objects}
         assert all(0.28 <= np.linalg.norm(middle[:2]) <= 0.75 for middle in placed.values())
         sim.reset(init_id=init_id, seed=7, settle_steps=8)  # what moves by itself only does so after it
         for each, middle in placed.items():
-            np.testing.assert_allclose(sim.rubric.pose(each).middle, middle, atol=0.002)
+            np.testing.assert_allclose(sim.station.pose(each).middle, middle, atol=0.002)
         assert sim.progress() == 0
 
 

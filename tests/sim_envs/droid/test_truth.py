@@ -91,7 +91,7 @@ def test_a_cube_is_on_the_table_then_held_then_has_been_put_in_the_bowl(episode)
 
 def test_what_is_dropped_on_the_way_is_to_be_fetched_from_where_it_lies(open_droid):
     sim = begun(open_droid, "cube_in_bowl")
-    _, told = played(sim, until=lambda: sim.rubric.pose("cube").low[2] > 0.13)
+    _, told = played(sim, until=lambda: sim.station.pose("cube").low[2] > 0.13)
     assert told[-1].narration.phase is Phase.CARRY
     assert told[-1].memory.facts == {Fact(subject="cube", state="in the gripper")}
     sim.advance(np.tile(STILL, (30, 1)))
@@ -113,7 +113,7 @@ def test_a_drawer_is_half_open_then_has_been_opened(open_droid):
 def test_what_is_too_wide_to_be_grasped_is_pushed(open_droid):
     sim = begun(open_droid, "push_box_to_mark")
     model = sim.station.model
-    scene = DroidScene(sim.task, model, sim.rubric)
+    scene = DroidScene(sim.rubric)
     fingers = [model.geom(f"{side}_fingertip_collision").id for side in ("left", "right")]
     box = int(model.body("box").geomadr[0])
     contacts = np.array([(finger, box) for finger in fingers], np.int32)
