@@ -344,7 +344,7 @@ def planned(station: Station, move: Move) -> Iterator[JointWaypoint]:
 
 def _carry(station: Station, move: Carry) -> Iterator[JointWaypoint]:
     """Pick and place an object; moving objects and targets are intercepted."""
-    reach, hand = reach_of(station), _hand(station)
+    reach, hand = reach_of(station), Pose.of(station.data.site(GRIP_SITE))
     obj, target = station.pose(move.object), station.pose(move.target)
     height = max(_LOWEST, min(obj.middle[2], obj.high[2] - _BELOW_TOP))
     middle, along = _spot(station.task, move, target)
@@ -382,10 +382,6 @@ def has_lost(station: Station, move: Carry, goal: JointWaypoint) -> bool:
         return False
     away = station.end_effector - station.pose(move.object).middle
     return float(np.linalg.norm(away)) > _LOST
-
-
-def _hand(station: Station) -> Pose:
-    return Pose.of(station.data.site(GRIP_SITE))
 
 
 def _bar(station: Station, move: StoppedCriterion) -> Iterator[JointWaypoint]:

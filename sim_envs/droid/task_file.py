@@ -1,6 +1,8 @@
 """The schema of task files: objects, their initial poses, the instruction, and the rubric."""
 
+import itertools
 import math
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Literal
@@ -204,60 +206,52 @@ class TaskConfig(Preset):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> "TaskConfig":
-        problems = [self._unfit_carrier(name) for name in self.objects]
-        problems += [self._unknown_name(each) or self._misfit(each) for each in self.rubric]
-        for problem in problems:
-            if problem is not None:
-                raise ValueError(problem)
+        problem = next(itertools.chain(self._unfit_carriers(), self._unfit_criteria()), None)
+        if problem is not None:
+            raise ValueError(problem)
         return self
 
-    def _unfit_carrier(self, name: str) -> str | None:
-        """Describes what is wrong with an object's carrier; None if nothing."""
-        obj = self.objects[name]
-        if obj.carrier is None:
-            return None
-        if obj.carrier not in self.objects:
-            return str(unknown(f"`carrier` of object {name!r}:", obj.carrier, self.objects))
-        shape, problem = self.objects[obj.carrier].shape, None
-        if not isinstance(shape, Machine):
-            problem = "only a conveyor, turntable or ramp carries objects"
-        elif obj.is_fixed or obj.lying:
-            problem = "a carried object must be movable and standing"
-        elif isinstance(shape, RampShape) and not isinstance(obj.shape, SphereShape):
-            problem = f"only a sphere rolls, not a {obj.shape.kind}"
-        elif any(
-            max(map(abs, span)) > side / 2 for span, side in zip((obj.x, obj.y), shape.extent, strict=False)
-        ):
-            problem = f"x {list(obj.x)} and y {list(obj.y)} are beside it; 0 is its center"
-        return problem and f"{name!r} is on {obj.carrier!r}, a {shape.kind}: {problem}"
+    def _unfit_carriers(self) -> Iterator[str]:
+        for name, obj in self.objects.items():
+            if obj.carrier is None:
+                continue
+            if obj.carrier not in self.objects:
+                yield str(unknown(f"`carrier` of object {name!r}:", obj.carrier, self.objects))
+                return
+            shape = self.objects[obj.carrier].shape
+            start = f"{name!r} is on {obj.carrier!r}, a {shape.kind}: "
+            if not isinstance(shape, Machine):
+                yield start + "only a conveyor, turntable or ramp carries objects"
+            elif obj.is_fixed or obj.lying:
+                yield start + "a carried object must be movable and standing"
+            elif isinstance(shape, RampShape) and not isinstance(obj.shape, SphereShape):
+                yield start + f"only a sphere rolls, not a {obj.shape.kind}"
+            elif any(
+                max(map(abs, span)) > side / 2
+                for span, side in zip((obj.x, obj.y), shape.extent, strict=False)
+            ):
+                yield start + f"x {list(obj.x)} and y {list(obj.y)} are beside it; 0 is its center"
 
-    def _unknown_name(self, criterion: Criterion) -> str | None:
-        named = [criterion.object]
-        if isinstance(criterion, OnCriterion | InsideCriterion):
-            named.append(criterion.target)
-        if isinstance(criterion, StoppedCriterion):
-            named.append(criterion.line)
-        missing = [name for name in named if name not in self.objects]
-        what = f"object in criterion `{criterion.kind}`:"
-        return str(unknown(what, missing[0], self.objects)) if missing else None
-
-    def _misfit(self, criterion: Criterion) -> str | None:
-        """Describes what is wrong with the shapes of a criterion; None if nothing."""
-        shape = self.objects[criterion.object].shape
-        if isinstance(criterion, InsideCriterion):
-            target = self.objects[criterion.target].shape
-            what = f"nothing can be inside {criterion.target!r}, a {target.kind}: take a bowl, mug or bin"
-            return None if isinstance(target, Vessel) else what
-        if isinstance(criterion, StoppedCriterion):
-            line = self.objects[criterion.line].shape
-            what = f"{criterion.line!r} is a {line.kind}: only a line can be crossed"
-            return None if isinstance(line, LineShape) else what
-        if isinstance(criterion, OpenedCriterion):
-            if not isinstance(shape, DrawerShape):
-                return f"{criterion.object!r} is a {shape.kind}: only a drawer is opened"
-            what = f"{criterion.object!r} is to open by {criterion.by:g} m, its travel is {shape.travel:g} m"
-            return None if criterion.by <= shape.travel else what
-        return None
+    def _unfit_criteria(self) -> Iterator[str]:
+        for each in self.rubric:
+            for name in (each.object, getattr(each, "target", None), getattr(each, "line", None)):
+                if name is not None and name not in self.objects:
+                    yield str(unknown(f"object in criterion `{each.kind}`:", name, self.objects))
+                    return
+            shape = self.objects[each.object].shape
+            match each:
+                case InsideCriterion(target=name) if not isinstance(self.objects[name].shape, Vessel):
+                    target = f"{name!r}, a {self.objects[name].shape.kind}"
+                    yield f"nothing can be inside {target}: take a bowl, mug or bin"
+                case StoppedCriterion(line=name) if not isinstance(self.objects[name].shape, LineShape):
+                    yield f"{name!r} is a {self.objects[name].shape.kind}: only a line can be crossed"
+                case OpenedCriterion(object=name, by=by):
+                    if not isinstance(shape, DrawerShape):
+                        yield f"{name!r} is a {shape.kind}: only a drawer is opened"
+                    elif by > shape.travel:
+                        yield f"{name!r} is to open by {by:g} m, its travel is {shape.travel:g} m"
+                case _:
+                    pass
 
 
 def task_names() -> tuple[str, ...]:

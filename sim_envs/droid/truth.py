@@ -11,7 +11,6 @@ from sim_envs.droid.rubric import Rubric, is_inside, rests
 from sim_envs.droid.shapes import DrawerShape, MarkShape, Vessel, is_too_wide
 from sim_envs.droid.station import slide_joint
 from sim_envs.droid.task_file import (
-    Criterion,
     InsideCriterion,
     OnCriterion,
     OpenedCriterion,
@@ -53,7 +52,13 @@ def nouns_of(task: TaskConfig) -> Nouns:
                 f"objects {other!r} and {name!r} of task {task.name} are both called {noun_of(name)!r}: "
                 "rename one of them"
             )
-    places = {GROUND: "on"} | {noun_of(name): _preposition(task, name) for name in task.objects}
+    places = {GROUND: "on"}
+    for name, obj in task.objects.items():  # the rubric's preposition, else that of the shape
+        targets = [each for each in task.rubric if isinstance(each, OnCriterion | InsideCriterion)]
+        kinds = {type(each) for each in targets if each.target == name}
+        is_deep = isinstance(obj.shape, Vessel) and obj.shape.opening.rim - obj.shape.opening.floor > _SHALLOW
+        is_in = InsideCriterion in kinds if kinds else is_deep
+        places[noun_of(name)] = "in" if is_in else "on"
     drawers = [name for name, obj in task.objects.items() if isinstance(obj.shape, DrawerShape)]
     return Nouns(
         movable=frozenset(noun_of(name) for name in task.objects if is_thing(task, name)),
@@ -78,17 +83,6 @@ def is_thing(task: TaskConfig, name: str) -> bool:
     obj = task.objects[name]
     wanted = any(criterion.object == name for criterion in task.rubric)
     return not isinstance(obj.shape, DrawerShape) and (wanted or not obj.is_fixed)
-
-
-def _preposition(task: TaskConfig, name: str) -> str:
-    """The preposition of a place, from the rubric, else from the shape."""
-    targets = [each for each in task.rubric if isinstance(each, OnCriterion | InsideCriterion)]
-    kinds = {type(each) for each in targets if each.target == name}
-    if kinds:
-        return "in" if InsideCriterion in kinds else "on"
-    shape = task.objects[name].shape
-    is_deep = isinstance(shape, Vessel) and shape.opening.rim - shape.opening.floor > _SHALLOW
-    return "in" if is_deep else "on"
 
 
 _OPEN = 0.75
@@ -134,13 +128,27 @@ class DroidScene(TruthScene):
             side=_sides(model),
         )
         self.nouns = self._nouns = nouns_of(task)
-        self._objects, self._object = list(task.objects), _objects(task, model)
+        # The index of each geom's object, or `_TABLE`.
+        roots = np.full(model.nbody, NOTHING)
+        roots[[model.body(name).id for name in task.objects]] = range(len(task.objects))
+        self._objects, self._object = list(task.objects), roots[model.body_rootid][model.geom_bodyid]
+        self._object[model.geom(_TABLE_GEOM).id] = _TABLE
         self._palm = int(model.geom(_PALM_GEOM).id)
         self._tips = [int(model.geom(name).id) for name in _TIP_GEOMS]
         self._goals = _goals(task)
         self._lasts = [task.rubric[criteria[-1]] for criteria in self._goals]
         by_name = {item.name: item for item in items}
-        self.targets = [_target(number, last, by_name) for number, last in enumerate(self._lasts)]
+        targets = []
+        for number, last in enumerate(self._lasts):
+            item, stays = by_name[last.object], isinstance(last, UprightCriterion)
+            if item.articulation is not None:
+                targets.append(GoalTarget(number=number, item=item, wanted=Phase.OPEN))
+                continue
+            place = noun_of(last.target) if isinstance(last, OnCriterion | InsideCriterion) else None
+            targets.append(
+                GoalTarget(number=number, item=item, place=GROUND if stays else place, stays=stays)
+            )
+        self.targets = targets
 
     def capture(self) -> RawState:
         """As in the base class, but a finger that does not press towards the other one counts as palm.
@@ -194,18 +202,13 @@ class DroidScene(TruthScene):
                 return self._nouns.phrase(target.place)
         pairs = self._object[self._data.contact.geom]
         touched = frozenset(pairs[:, ::-1][pairs == self._objects.index(item.name)].tolist())
-        for number, name in enumerate(self._objects):
-            is_mark = isinstance(self._task.objects[name].shape, MarkShape)
-            if (_TABLE if is_mark else number) not in touched:
-                continue
-            shape, one, place = (
-                self._task.objects[name].shape,
-                self._station.pose(item.name),
-                self._station.pose(name),
-            )
-            is_in = isinstance(shape, Vessel) and is_inside(one, place, shape)
-            if is_in or (self._nouns.prepositions[noun_of(name)] == "on" and rests(one, place, _HALF)):
-                return self._nouns.phrase(noun_of(name))
+        pose = self._station.pose(item.name)
+        for number, (name, obj) in enumerate(self._task.objects.items()):
+            if (_TABLE if isinstance(obj.shape, MarkShape) else number) in touched:
+                place = self._station.pose(name)
+                holds = isinstance(obj.shape, Vessel) and is_inside(pose, place, obj.shape)
+                if holds or (self._nouns.prepositions[noun_of(name)] == "on" and rests(pose, place, _HALF)):
+                    return self._nouns.phrase(noun_of(name))
         return self._nouns.phrase(GROUND) if _TABLE in touched else ELSEWHERE
 
 
@@ -219,19 +222,6 @@ def _goals(task: TaskConfig) -> list[tuple[int, ...]]:
         if isinstance(criterion, _Placing | OpenedCriterion):
             found.append(pending.pop(name))
     return sorted([*found, *pending.values()])
-
-
-def _target(number: int, last: Criterion, items: dict[str, Item]) -> GoalTarget:
-    item = items[last.object]
-    if item.articulation is not None:
-        return GoalTarget(number=number, item=item, wanted=Phase.OPEN)
-    match last:
-        case OnCriterion() | InsideCriterion():
-            return GoalTarget(number=number, item=item, place=noun_of(last.target))
-        case UprightCriterion():
-            return GoalTarget(number=number, item=item, place=GROUND, stays=True)
-        case _:
-            return GoalTarget(number=number, item=item)
 
 
 def _items(task: TaskConfig, model: mujoco.MjModel) -> list[Item]:
@@ -251,16 +241,6 @@ def _items(task: TaskConfig, model: mujoco.MjModel) -> list[Item]:
             noun, body = drawer_noun_of(name), int(model.jnt_bodyid[joint.id])
             found.append(Item(index=len(found), name=name, noun=noun, body=body, articulation=slide))
     return found
-
-
-def _objects(task: TaskConfig, model: mujoco.MjModel) -> np.ndarray:
-    """Maps a geom to the index of its object, or `_TABLE`."""
-    owner = np.full(model.nbody, NOTHING)
-    for number, name in enumerate(task.objects):
-        owner[model.body(name).id] = number
-    of_geom = owner[model.body_rootid][model.geom_bodyid]
-    of_geom[model.geom(_TABLE_GEOM).id] = _TABLE
-    return of_geom
 
 
 def _sides(model: mujoco.MjModel) -> np.ndarray:

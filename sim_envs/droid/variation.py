@@ -103,31 +103,6 @@ _DISTRACTORS: Mapping[str, Distractor] = {
 }
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Variation:
-    """Variation of one episode's scene.
-
-    Attributes:
-        camera_shift: Shift of the exterior camera, m.
-        camera_turn: Rotation vector of the exterior camera, rad.
-        light_turns: Rotation vectors of the lights' directions, rad.
-        brightness: Factors of the lights, and last of the headlight.
-        warmth: Factors of red, green and blue in all light.
-        table: Colour of the table.
-        places: Placements of the distractors that are present, by name.
-        colors: Their colours.
-    """
-
-    camera_shift: Float64[np.ndarray, " 3"]
-    camera_turn: Float64[np.ndarray, " 3"]
-    light_turns: Float64[np.ndarray, "light 3"]
-    brightness: Float64[np.ndarray, " light+1"]
-    warmth: Float64[np.ndarray, " 3"]
-    table: Float64[np.ndarray, " 3"]
-    places: Mapping[str, Placement]
-    colors: Mapping[str, Color]
-
-
 def distractors(task: TaskConfig) -> Mapping[str, Distractor]:
     """The possible distractors of a task, by name: those whose kind of shape no task object has."""
     if not task.distractors:
@@ -136,57 +111,13 @@ def distractors(task: TaskConfig) -> Mapping[str, Distractor]:
     return {name: each for name, each in _DISTRACTORS.items() if each.shape.kind not in kinds}
 
 
-def draw_variation(task: TaskConfig, *, init_id: int, seed: int, strength: float, lights: int) -> Variation:
-    """Sample the variation of an episode. The task's objects are not affected.
-
-    Args:
-        task: The task.
-        init_id: Initial state. The variation of a stored one is the same for every seed.
-        seed: See `init_id`.
-        strength: From 0 to 1; scales everything except the distractors' placements and colours.
-        lights: Number of lights, without the headlight.
-    """
-    draws = random_stream(task, init_id=init_id, seed=seed, purpose=1)
-
-    def spread(*shape: int) -> Float64[np.ndarray, "..."]:
-        return strength * draws.uniform(-1, 1, shape)
-
-    radius = math.sqrt(3)  # of the cube that is sampled from
-    shift, turn = CAMERA_SHIFT / radius * spread(3), CAMERA_TURN / radius * spread(3)
-    light_turns = LIGHT_TURN / radius * spread(lights, 3)
-    brightness = 1 + BRIGHTNESS * spread(lights + 1)
-    warmth = 1 + spread(1) * np.array(WARMTH)
-    other = np.array(_TABLE_COLORS)[draws.integers(len(_TABLE_COLORS))]
-    plain = np.array(TABLE_COLOR)
-    table = plain + strength * draws.uniform() * (other - plain)
-    count = int((MAX_DISTRACTORS + 1) * strength * draws.uniform())
-    places = _places(task, draw(task, init_id=init_id, seed=seed), count, draws)
-    taken = [np.array(obj.color) for obj in task.objects.values()]
-
-    def unlike(color: Color) -> float:
-        return min(float(np.linalg.norm(np.array(color) - each)) for each in taken)
-
-    enough = max(sum(unlike(color) > _UNLIKE for color in _COLORS), MAX_DISTRACTORS)
-    colors = sorted(_COLORS, key=unlike, reverse=True)[:enough]
-    chosen = draws.permutation(len(colors))
-    return Variation(
-        camera_shift=shift,
-        camera_turn=turn,
-        light_turns=light_turns,
-        brightness=brightness,
-        warmth=warmth,
-        table=table,
-        places=places,
-        colors={name: colors[number] for name, number in zip(places, chosen, strict=False)},
-    )
-
-
-def _places(
+def place_distractors(
     task: TaskConfig, objects: Mapping[str, Placement], count: int, draws: np.random.Generator
 ) -> Mapping[str, Placement]:
-    """Placements of up to `count` distractors where there is room."""
+    """Sample placements of up to `count` distractors where there is room, away from the task's objects."""
     pool = distractors(task)
     centers = {name: np.array([place.x, place.y]) for name, place in objects.items()}
+    paths = list(itertools.combinations([_START, *centers.values()], 2))
     standing: dict[str, Placement] = {}
     for number in draws.permutation(len(pool))[:count]:
         name = list(pool)[number]
@@ -194,25 +125,31 @@ def _places(
         for _ in range(_TRIES):
             place = Placement(x=draws.uniform(*_X), y=draws.uniform(*_Y), yaw=draws.uniform(-np.pi, np.pi))
             at = np.array([place.x, place.y])
+            aside = place.x > _BACK or abs(place.y) > _SIDE
             apart = all(
                 math.dist(at, (each.x, each.y)) > radius + footprint(pool[other].shape) + _APART
                 for other, each in standing.items()
             )
-            aside = place.x > _BACK or abs(place.y) > _SIDE
             clear = all(
                 np.linalg.norm(at - center) > radius + task.objects[other].footprint + _CLEARANCE
                 for other, center in centers.items()
-            )
-            paths = itertools.combinations([_START, *centers.values()], 2)
-            if (
-                aside
-                and apart
-                and clear
-                and all(_distance(at, *path) > radius + _CLEARANCE for path in paths)
-            ):
+            ) and all(_distance(at, *path) > radius + _CLEARANCE for path in paths)
+            if aside and apart and clear:
                 standing[name] = place
                 break
     return standing
+
+
+def pick_colors(task: TaskConfig, count: int, draws: np.random.Generator) -> Sequence[Color]:
+    """Sample up to `count` colours that are unlike those of the task's objects."""
+    taken = [np.array(obj.color) for obj in task.objects.values()]
+
+    def unlike(color: Color) -> float:
+        return min(float(np.linalg.norm(np.array(color) - each)) for each in taken)
+
+    enough = max(sum(unlike(color) > _UNLIKE for color in _COLORS), MAX_DISTRACTORS)
+    colors = sorted(_COLORS, key=unlike, reverse=True)[:enough]
+    return [colors[number] for number in draws.permutation(len(colors))][:count]
 
 
 def _distance(
@@ -247,29 +184,48 @@ class VariedScene:
         self._bodies = {name: model.body(name).id for name in distractors(task)}
 
     def apply(self, data: mujoco.MjData, *, init_id: int, seed: int) -> None:
-        """Vary the scene for an episode. `data` has just been reset; call `mj_forward` afterwards."""
-        model = self._model
-        varied = draw_variation(
-            self._task, init_id=init_id, seed=seed, strength=self._strength, lights=model.nlight
-        )
-        model.cam_pos[self._camera] = self._pos + varied.camera_shift
-        mujoco.mju_mulQuat(model.cam_quat[self._camera], _quaternion(varied.camera_turn), self._quat)
-        for light, turn in enumerate(varied.light_turns):
-            mujoco.mju_rotVecQuat(model.light_dir[light], self._light_dir[light], _quaternion(turn))
-        model.light_diffuse[:] = self._light_diffuse * varied.brightness[:-1, None] * varied.warmth
-        model.vis.headlight.ambient = self._ambient * varied.brightness[-1] * varied.warmth
-        model.vis.headlight.diffuse = self._diffuse * varied.brightness[-1] * varied.warmth
-        model.mat_rgba[self._table, :3] = self._tint * varied.table
+        """Vary the scene for an episode; the task's objects are not affected.
+
+        The strength scales everything but the distractors' placements and colours. The variation of a stored
+        initial state is the same for every seed.
+
+        Args:
+            data: The state, which has just been reset; call `mj_forward` afterwards.
+            init_id: The initial state.
+            seed: The seed.
+        """
+        task, model, strength = self._task, self._model, self._strength
+        draws = random_stream(task, init_id=init_id, seed=seed, purpose=1)
+
+        def spread(*shape: int) -> Float64[np.ndarray, "..."]:
+            return strength * draws.uniform(-1, 1, shape)
+
+        radius = math.sqrt(3)  # of the cube that is sampled from
+        shift, turn = CAMERA_SHIFT / radius * spread(3), CAMERA_TURN / radius * spread(3)
+        model.cam_pos[self._camera] = self._pos + shift
+        mujoco.mju_mulQuat(model.cam_quat[self._camera], _quaternion(turn), self._quat)
+        for light, light_turn in enumerate(LIGHT_TURN / radius * spread(model.nlight, 3)):
+            mujoco.mju_rotVecQuat(model.light_dir[light], self._light_dir[light], _quaternion(light_turn))
+        brightness = 1 + BRIGHTNESS * spread(model.nlight + 1)  # of the lights, and last of the headlight
+        warmth = 1 + spread(1) * np.array(WARMTH)
+        model.light_diffuse[:] = self._light_diffuse * brightness[:-1, None] * warmth
+        model.vis.headlight.ambient = self._ambient * brightness[-1] * warmth
+        model.vis.headlight.diffuse = self._diffuse * brightness[-1] * warmth
+        plain, other = np.array(TABLE_COLOR), np.array(_TABLE_COLORS)[draws.integers(len(_TABLE_COLORS))]
+        model.mat_rgba[self._table, :3] = self._tint * (plain + strength * draws.uniform() * (other - plain))
+        count = int((MAX_DISTRACTORS + 1) * strength * draws.uniform())
+        places = place_distractors(task, draw(task, init_id=init_id, seed=seed), count, draws)
+        colors = dict(zip(places, pick_colors(task, len(places), draws), strict=True))
         for name, body in self._bodies.items():
-            shown, first = name in varied.places, int(model.body_geomadr[body])
+            shown, first = name in places, int(model.body_geomadr[body])
             geoms = slice(first, first + int(model.body_geomnum[body]))
             model.geom_contype[geoms] = self._contype[geoms] * shown
             model.geom_conaffinity[geoms] = self._conaffinity[geoms] * shown
             model.geom_group[geoms] = self._group[geoms] if shown else _HIDDEN_GROUP
             model.body_gravcomp[body] = 0 if shown else 1
             if shown:
-                place = varied.places[name]
-                model.geom_rgba[geoms, :3] = varied.colors[name]
+                place = places[name]
+                model.geom_rgba[geoms, :3] = colors[name]
                 data.joint(name).qpos[:] = [place.x, place.y, 0.0, *about_z(place.yaw)]
 
 

@@ -10,14 +10,17 @@ from eval.records.protocol import describe_suite, suite_hash
 from sim_envs.droid.placement import draw
 from sim_envs.droid.shapes import footprint
 from sim_envs.droid.task_file import load_task, task_names
-from sim_envs.droid.variation import BRIGHTNESS, CAMERA_SHIFT, CAMERA_TURN, distractors, draw_variation
+from sim_envs.droid.variation import (
+    BRIGHTNESS,
+    CAMERA_SHIFT,
+    CAMERA_TURN,
+    WARMTH,
+    distractors,
+    place_distractors,
+)
 from sim_envs.suite import open_suite
 
 STATES = range(20)
-
-
-def varied(name="cube_in_bowl", *, init_id=0, seed=7, strength=1.0):
-    return draw_variation(load_task(name), init_id=init_id, seed=seed, strength=strength, lights=2)
 
 
 def begun(sim, init_id, settle_steps=5):
@@ -32,8 +35,15 @@ def all_bytes(sim):
     return [data.qpos.tobytes(), data.qvel.tobytes(), *images]
 
 
+def shown(sim):
+    """The names of the distractors that are present."""
+    model = sim.station.model
+    names = distractors(sim.task) if sim.station._varied else ()
+    return [name for name in names if not model.body_gravcomp[model.body(name).id]]
+
+
 def with_distractors(sim, count):
-    return next(state for state in STATES if len(varied(sim.task.name, init_id=state).places) == count)
+    return next(state for state in STATES if len(shown(begun(sim, state, 0))) == count)
 
 
 def test_an_episode_leaves_nothing_behind(open_droid):
@@ -76,31 +86,37 @@ def test_absent_distractors_are_neither_seen_nor_touched(open_droid):
 
 @pytest.mark.parametrize("name", task_names())
 def test_distractors_are_of_other_kinds_and_out_of_the_way(name):
-    task = load_task(name)
+    task, counts = load_task(name), set()
     kinds = {obj.shape.kind for obj in task.objects.values()}
-    counts = set()
     for init_id in STATES:
-        places = varied(name, init_id=init_id).places
+        objects = draw(task, init_id=init_id, seed=0)
+        places = place_distractors(task, objects, 2, np.random.default_rng(init_id))
         counts.add(len(places))
         for distractor, place in places.items():
             shape = distractors(task)[distractor].shape
             assert shape.kind not in kinds
-            for other, at in draw(task, init_id=init_id, seed=0).items():
+            for other, at in objects.items():
                 room = math.dist((place.x, place.y), (at.x, at.y)) - task.objects[other].footprint
                 assert room > footprint(shape) + 0.05
-    assert counts == ({0, 1, 2} if task.distractors else {0})
+    assert counts == ({2} if task.distractors else {0})
 
 
-def test_variation_is_mild_and_grows_with_its_strength():
+def test_variation_is_mild_and_grows_with_its_strength(open_droid):
+    def scene(strength, init_id):
+        sim = begun(open_droid(variation=strength), init_id, 0)
+        model, camera = sim.station.model, sim.station.model.camera("exterior").id
+        light = np.append(model.light_diffuse.max(axis=1), max(model.vis.headlight.diffuse))
+        return model.cam_pos[camera].copy(), model.cam_quat[camera].copy(), light, len(shown(sim))
+
+    plain = scene(0.0, 0)
     for state in STATES:
-        half, full = (varied(init_id=state, strength=strength) for strength in (0.5, 1.0))
-        assert np.linalg.norm(full.camera_shift) <= CAMERA_SHIFT
-        assert np.linalg.norm(full.camera_turn) <= CAMERA_TURN
-        assert np.abs(full.brightness - 1).max() <= BRIGHTNESS
-        np.testing.assert_allclose(2 * half.camera_shift, full.camera_shift)
-        np.testing.assert_allclose(2 * (half.brightness - 1), full.brightness - 1)
-        assert len(half.places) <= len(full.places)
-    assert not any(varied(init_id=state, strength=1 / 3).places for state in STATES)
+        half, full = (scene(strength, state) for strength in (0.5, 1.0))
+        assert 0 < np.linalg.norm(full[0] - plain[0]) <= CAMERA_SHIFT
+        assert 2 * math.acos(min(1.0, abs(full[1] @ plain[1]))) <= CAMERA_TURN
+        assert np.abs(full[2] / plain[2] - 1).max() <= BRIGHTNESS + WARMTH[0] + 0.01
+        np.testing.assert_allclose(2 * (half[0] - plain[0]), full[0] - plain[0], atol=1e-12)
+        assert half[3] <= full[3]
+    assert not any(scene(1 / 3, state)[3] for state in STATES)
 
 
 def test_variation_is_part_of_the_protocol_of_suites_that_have_it_alone():
