@@ -21,16 +21,14 @@ MODEL = """
     <camera name="table" pos="0 -2 0.6" xyaxes="1 0 0 0 0.3 1" fovy="45"/>
     <camera name="above" pos="0 0 2" fovy="60"/>
     <geom name="floor" type="plane" size="4 4 0.1" material="floor"/>
-    <geom name="mirror" type="box" size="0.5 0.5 0.02" {mirror} material="mirror"/>
+    <geom name="mirror" type="box" size="0.5 0.5 0.02" pos="0 0 0.05" material="mirror"/>
     {things}
   </worldbody>
 </mujoco>
 """
 
 
-def model(
-    *, reflectance: float = 0.0, floor: float = 0.0, mirror: str = 'pos="0 0 0.05"', shadow: str = "false"
-) -> mujoco.MjModel:
+def model(*, reflectance: float = 0.0, floor: float = 0.0, shadow: str = "false") -> mujoco.MjModel:
     """Geoms scattered around, most of them outside both images; the spheres have a reflectance."""
     draw = np.random.default_rng(3)
     things = "".join(
@@ -46,7 +44,7 @@ def model(
         for a, b in [draw.uniform(0, 360, 2)]
     )
     return mujoco.MjModel.from_xml_string(
-        MODEL.format(reflectance=reflectance, floor=floor, mirror=mirror, shadow=shadow, things=things)
+        MODEL.format(reflectance=reflectance, floor=floor, shadow=shadow, things=things)
     )
 
 
@@ -66,17 +64,6 @@ def pictures(of: mujoco.MjModel) -> tuple[dict[str, np.ndarray], int]:
     return shown, hidden
 
 
-KINDS = {
-    "plain": {},
-    "mirror": {"reflectance": 0.6},
-    "mirror from behind": {"reflectance": 0.6, "mirror": 'pos="0 0 0.05" euler="180 0 0"'},
-    "mirror outside": {"reflectance": 0.6, "mirror": 'pos="3.5 -3.5 0.05"'},
-    "mirror beside the camera": {"reflectance": 0.6, "mirror": 'pos="0 -1.8 0.5" euler="10 0 0"'},
-    "tilted mirror": {"reflectance": 0.6, "mirror": 'pos="0.3 0.4 0.5" euler="60 20 0"'},
-    "floor and mirror": {"reflectance": 0.6, "floor": 0.4},
-}
-
-
 def whole_and_culled(monkeypatch: pytest.MonkeyPatch, of: mujoco.MjModel) -> tuple[dict, dict, int]:
     culled, hidden = pictures(of)
     monkeypatch.setattr(View, "cull", lambda view: None)
@@ -84,25 +71,14 @@ def whole_and_culled(monkeypatch: pytest.MonkeyPatch, of: mujoco.MjModel) -> tup
     return whole, culled, hidden
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
-def test_culling_changes_no_pixel(kind: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, culled, hidden = whole_and_culled(monkeypatch, model(**kind))
+def test_culling_changes_no_pixel(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, culled, hidden = whole_and_culled(monkeypatch, model())
     assert hidden > 40
     for name, picture in whole.items():
         np.testing.assert_array_equal(culled[name], picture)
         assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 10, "the image is not empty"
 
 
-def test_nothing_is_culled_if_lights_cast_shadows(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, culled, hidden = whole_and_culled(monkeypatch, model(shadow="true"))
-    assert hidden == 0
-    assert all(np.array_equal(culled[name], picture) for name, picture in whole.items())
-
-
-def test_the_mirror_is_visible(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes sure that the tests above cover mirrors."""
-    monkeypatch.setattr(View, "cull", lambda view: None)
-    plain, _ = pictures(model())
-    for kind in ("mirror", "tilted mirror", "floor and mirror"):
-        mirrored, _ = pictures(model(**KINDS[kind]))
-        assert not np.array_equal(plain["table"], mirrored["table"]), kind
+@pytest.mark.parametrize("scene", [{"shadow": "true"}, {"reflectance": 0.6}, {"floor": 0.4}])
+def test_nothing_is_culled_that_a_shadow_or_a_mirror_may_show(scene: dict[str, Any]) -> None:
+    assert pictures(model(**scene))[1] == 0
