@@ -254,6 +254,10 @@ _AT_REST = (0.005, 0.1)
 """A body slower than this (m/s, rad/s) is at rest, and its trajectory may start."""
 
 
+PredictedMotion = Callable[[float], Vector3]
+"""Displacement (m) of a moving object after a number of seconds from now."""
+
+
 class Mover:
     """Moves one body in one episode, starting when the body is at rest.
 

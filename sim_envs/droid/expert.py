@@ -25,8 +25,7 @@ from sim_envs.droid.control import (
 from sim_envs.droid.planning import FASTEST, Carry, JointWaypoint, Move, has_lost, is_done, moves, planned
 from sim_envs.droid.sim import ACTION_SIZE, DroidSim
 from sim_envs.droid.station import Station
-from sim_envs.scripted.noise import checked_level
-from sim_envs.scripted.policy import HORIZON
+from sim_envs.scripted.policy import HORIZON, checked_level
 from sim_envs.world import EpisodeKey
 
 _STEPS = 600

@@ -31,7 +31,7 @@ from sim_envs.droid.task_file import (
     StoppedCriterion,
     TaskConfig,
 )
-from sim_envs.scripted.kinematics import ArmJoints, ReachabilityCheck
+from sim_envs.scripted.kinematics import ReachabilityCheck
 from sim_envs.scripted.poses import Pose, Vector3
 
 FASTEST = 0.9
@@ -248,17 +248,18 @@ def reach_of(station: Station) -> ReachabilityCheck:
     """A reachability check on a copy of the station's state."""
     model = station.model
     fingers = np.array([model.joint(name).qposadr[0] for name in FINGER_JOINTS])
-    arm = ArmJoints(
+    return ReachabilityCheck(
+        model,
+        station.data,
         root=int(model.body("link0").id),
         site=int(model.site(GRIP_SITE).id),
         qpos=station.qpos,
         dof=station.dof,
         fingers=fingers,
-        open=np.zeros(len(fingers)),
+        fully_open=np.zeros(len(fingers)),
         limits=np.array([model.joint(name).range for name in ARM_JOINTS]),
         resting=RESET_JOINTS,
     )
-    return ReachabilityCheck(model, station.data, arm)
 
 
 _WIDEST = 0.078

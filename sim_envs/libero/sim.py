@@ -22,9 +22,8 @@ from sim_envs.libero.libero_env import ResetState, build_env, numpy_seed, read_p
 from sim_envs.libero.sequences import SEQUENCES, GoalSequence, Subgoal
 from sim_envs.libero.tasks import FIRST_SAMPLED, LiberoTask, get_init_state
 from sim_envs.libero.truth import GROUNDS, LiberoScene
-from sim_envs.moving import Bounds, Mover, sample_movers
+from sim_envs.moving import Bounds, Mover, PredictedMotion, sample_movers
 from sim_envs.rendering import Cameras
-from sim_envs.scripted.motion import PredictedMotion
 from sim_envs.truth.ground_truth import Truth
 from sim_envs.truth.nouns import FIXTURES
 from sim_envs.truth.tracker import TruthTracker

@@ -1,6 +1,5 @@
 """Checks whether the arm can reach poses without collisions, on a copy of the state."""
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
@@ -29,41 +28,43 @@ _OVERLAP = 0.001
 """Penetrations smaller than this (m) are no collisions."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ArmJoints:
-    """Indices and limits of the arm in a MuJoCo model.
-
-    Attributes:
-        root: Id of its root body.
-        site: Id of the grip site.
-        qpos: Indices of the joints in `qpos`.
-        dof: Indices of the joints in `qvel`.
-        fingers: Indices of the finger joints in `qpos`.
-        open: Positions of the fully open finger joints.
-        limits: Lower and upper joint limits (rad).
-        resting: The controller's resting joint positions (rad).
-    """
-
-    root: int
-    site: int
-    qpos: Int[np.ndarray, " joints"]
-    dof: Int[np.ndarray, " joints"]
-    fingers: Int[np.ndarray, " fingers"]
-    open: Float64[np.ndarray, " fingers"]
-    limits: Float64[np.ndarray, "joints 2"]
-    resting: Joints
-
-
 class ReachabilityCheck:
     """A copy of a scene for moving the arm with open fingers."""
 
-    def __init__(self, model: Any, data: Any, arm: ArmJoints) -> None:
-        """Copy the current state of a simulation, which is not changed."""
-        self._model, self._arm = model, arm
+    def __init__(
+        self,
+        model: Any,
+        data: Any,
+        *,
+        root: int,
+        site: int,
+        qpos: Int[np.ndarray, " joints"],
+        dof: Int[np.ndarray, " joints"],
+        fingers: Int[np.ndarray, " fingers"],
+        fully_open: Float64[np.ndarray, " fingers"],
+        limits: Float64[np.ndarray, "joints 2"],
+        resting: Joints,
+    ) -> None:
+        """Copy the current state of a simulation, which is not changed.
+
+        Args:
+            model: MuJoCo's model.
+            data: Its state.
+            root: Id of the arm's root body.
+            site: Id of the grip site.
+            qpos: Indices of the arm's joints in `qpos`.
+            dof: Indices of the arm's joints in `qvel`.
+            fingers: Indices of the finger joints in `qpos`.
+            fully_open: Positions of the fully open finger joints.
+            limits: Lower and upper limits of the arm's joints (rad).
+            resting: The controller's resting joint positions (rad).
+        """
+        self._model, self._root, self._site = model, root, site
+        self._qpos, self._dof, self._limits, self._resting = qpos, dof, limits, resting
         self._data = mujoco.MjData(model)
         self._data.qpos[:] = data.qpos
-        self._start = data.qpos[arm.qpos].copy()
-        self._data.qpos[arm.fingers] = arm.open
+        self._start = data.qpos[qpos].copy()
+        self._data.qpos[fingers] = fully_open
 
     def along(
         self,
@@ -108,17 +109,17 @@ class ReachabilityCheck:
                 return joints
             taken = twist * np.repeat(np.minimum(1.0, _LONGEST / np.maximum(missing, 1e-9)), 3)
             jacobian = np.zeros((6, self._model.nv))
-            mujoco.mj_jacSite(self._model, self._data, jacobian[:3], jacobian[3:], self._arm.site)
-            jacobian = jacobian[:, self._arm.dof]
+            mujoco.mj_jacSite(self._model, self._data, jacobian[:3], jacobian[3:], self._site)
+            jacobian = jacobian[:, self._dof]
             inverse = jacobian.T @ np.linalg.inv(jacobian @ jacobian.T + _SOFTNESS * np.eye(6))
-            homing = _HOMING * (self._arm.resting - joints)
+            homing = _HOMING * (self._resting - joints)
             step = inverse @ (taken - jacobian @ homing) + homing
-            joints = np.clip(joints + step, *self._arm.limits.T)
+            joints = np.clip(joints + step, *self._limits.T)
         return None
 
     def _touches(self, joints: Joints, beside: int | None, holding: tuple[int, Pose] | None) -> bool:
         self._move(joints)
-        roots, moving = self._model.body_rootid, {self._arm.root}
+        roots, moving = self._model.body_rootid, {self._root}
         if holding is not None:
             body, grip = holding
             moving.add(int(roots[body]))
@@ -135,9 +136,9 @@ class ReachabilityCheck:
         return any(bool(pair & moving) and not pair <= allowed for pair in pairs)
 
     def _move(self, joints: Joints) -> None:
-        self._data.qpos[self._arm.qpos] = joints
+        self._data.qpos[self._qpos] = joints
         mujoco.mj_kinematics(self._model, self._data)
         mujoco.mj_comPos(self._model, self._data)
 
     def _pose(self) -> Pose:
-        return Pose.of(self._data.site(self._arm.site))
+        return Pose.of(self._data.site(self._site))

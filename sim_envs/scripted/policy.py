@@ -32,6 +32,17 @@ class ScriptedPolicy(Protocol):
         """The actions of the last query without noise, for demonstrations."""
 
 
+def checked_level(noise: float) -> float:
+    """Validate a noise level.
+
+    Raises:
+        UsageError: It is not between 0 and 1.
+    """
+    if not 0.0 <= noise <= 1.0:
+        raise UsageError(f"expert noise is {noise}, must be between 0 (none) and 1")
+    return noise
+
+
 class Noop:
     """Holds still."""
 

@@ -13,7 +13,17 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from sim_envs.libero.experts.motions import leave, reach, stay, time_for
+from sim_envs.libero.experts.motions import (
+    CLOSED,
+    OPEN,
+    GripperMotion,
+    Skill,
+    Waypoint,
+    leave,
+    reach,
+    stay,
+    time_for,
+)
 from sim_envs.libero.experts.scene import ExpertScene, FixtureJoint, Goal
 from sim_envs.scripted.gripper import (
     FIST_HALF,
@@ -25,7 +35,6 @@ from sim_envs.scripted.gripper import (
     near,
     thinned,
 )
-from sim_envs.scripted.motion import CLOSED, OPEN, GripperMotion, Skill, Waypoint
 from sim_envs.scripted.poses import Box, Matrix3, Pose, Vector3
 from sim_envs.truth.ground_truth import Phase
 

@@ -9,13 +9,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from sim_envs.libero.experts.motions import CORNER, holds, move
+from sim_envs.libero.experts.motions import CLOSED, CORNER, OPEN, Skill, Waypoint, holds, move
 from sim_envs.libero.experts.pick_and_place import grab, release
 from sim_envs.libero.experts.scene import ExpertScene
-from sim_envs.scripted.clearance import Terrain, gripper_surface, lowest_points, underside_of
 from sim_envs.scripted.grasps import Grasp, grasps_turned
-from sim_envs.scripted.gripper import PANDA, pointing
-from sim_envs.scripted.motion import CLOSED, OPEN, Skill, Waypoint
+from sim_envs.scripted.gripper import PANDA, Terrain, gripper_surface, lowest_points, pointing, underside_of
 from sim_envs.scripted.poses import Box, Matrix3, Pose, Vector3
 from sim_envs.scripted.surfaces import Points
 from sim_envs.truth.ground_truth import Phase

@@ -6,13 +6,22 @@ import numpy as np
 from jaxtyping import Float64
 from scipy.spatial import KDTree
 
-from sim_envs.libero.experts.motions import CORNER, METRES_PER_STEP, holds, move, stay
+from sim_envs.libero.experts.motions import (
+    CLOSED,
+    CORNER,
+    METRES_PER_STEP,
+    OPEN,
+    GripperMotion,
+    Skill,
+    Waypoint,
+    holds,
+    move,
+    stay,
+)
 from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.libero.experts.steering import CONTROL_SECONDS
-from sim_envs.scripted.clearance import XY, Terrain, underside_of
 from sim_envs.scripted.grasps import Grasp, grasps_from_above
-from sim_envs.scripted.gripper import PANDA, downward
-from sim_envs.scripted.motion import CLOSED, OPEN, GripperMotion, Skill, Waypoint
+from sim_envs.scripted.gripper import PANDA, XY, Terrain, downward, underside_of
 from sim_envs.scripted.poses import Pose, Vector3
 from sim_envs.scripted.surfaces import Points
 from sim_envs.truth.ground_truth import Phase

@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Float64
 from scipy.spatial.transform import Rotation
 
-from sim_envs.scripted.kinematics import ArmJoints, ReachabilityCheck
-from sim_envs.scripted.motion import PredictedMotion
+from sim_envs.moving import PredictedMotion
+from sim_envs.scripted.kinematics import ReachabilityCheck
 from sim_envs.scripted.poses import Box, Pose, Vector3, Vector6
 from sim_envs.scripted.surfaces import Collisions, Points
 from sim_envs.truth.ground_truth import Phase
@@ -178,7 +178,20 @@ class ExpertScene:
 
     def reach(self) -> ReachabilityCheck:
         """A reachability check on a copy of the current state."""
-        return ReachabilityCheck(self._model, self._data, self._arm)
+        robot = self._env.robots[0]
+        low, high = np.array([self._model.joint(name).range for name in robot.gripper.joints]).T
+        return ReachabilityCheck(
+            self._model,
+            self._data,
+            root=self.robot_root,
+            site=self._grip_site,
+            qpos=np.asarray(robot._ref_joint_pos_indexes),
+            dof=np.asarray(robot._ref_joint_vel_indexes),
+            fingers=np.asarray(robot._ref_gripper_joint_pos_indexes),
+            fully_open=np.where(np.abs(low) > np.abs(high), low, high),
+            limits=np.array([self._model.joint(name).range for name in robot.robot_joints]),
+            resting=np.asarray(robot.controller.initial_joint),
+        )
 
     def body(self, name: str) -> int:
         """Id of an object's body."""
@@ -271,21 +284,6 @@ class ExpertScene:
     @functools.cached_property
     def _collisions(self) -> Collisions:
         return Collisions(self._model, self._data, robot=self.robot_root)
-
-    @functools.cached_property
-    def _arm(self) -> ArmJoints:
-        robot = self._env.robots[0]
-        low, high = np.array([self._model.joint(name).range for name in robot.gripper.joints]).T
-        return ArmJoints(
-            root=self.robot_root,
-            site=self._grip_site,
-            qpos=np.asarray(robot._ref_joint_pos_indexes),
-            dof=np.asarray(robot._ref_joint_vel_indexes),
-            fingers=np.asarray(robot._ref_gripper_joint_pos_indexes),
-            open=np.where(np.abs(low) > np.abs(high), low, high),
-            limits=np.array([self._model.joint(name).range for name in robot.robot_joints]),
-            resting=np.asarray(robot.controller.initial_joint),
-        )
 
     def _root(self, name: str) -> int:
         return int(self._model.body_rootid[self.body(name)])

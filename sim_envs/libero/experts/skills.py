@@ -7,14 +7,12 @@ import numpy as np
 from configs.errors import UsageError
 from sim_envs.libero.experts.articulated import pull, push
 from sim_envs.libero.experts.insertion import insert, insertion
-from sim_envs.libero.experts.motions import leave, reach
+from sim_envs.libero.experts.motions import CLOSED, GripperMotion, Skill, Waypoint, leave, reach
 from sim_envs.libero.experts.pick_and_place import lift, pick, place, release
 from sim_envs.libero.experts.scene import ExpertScene, Goal
 from sim_envs.libero.sequences import GoalSequence
-from sim_envs.scripted.clearance import XY
 from sim_envs.scripted.grasps import Grasp
-from sim_envs.scripted.gripper import PANDA, downward
-from sim_envs.scripted.motion import CLOSED, GripperMotion, Skill, Waypoint
+from sim_envs.scripted.gripper import PANDA, XY, downward
 from sim_envs.scripted.poses import Pose, Vector3
 from sim_envs.truth.ground_truth import Phase
 

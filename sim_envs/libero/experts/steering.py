@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from scipy.linalg import expm, solve_discrete_are
 
-from sim_envs.scripted.motion import Waypoint, progress
+from sim_envs.libero.experts.motions import Waypoint, progress
 from sim_envs.scripted.poses import Pose, Vector3, Vector6
 
 Matrix6 = Float64[np.ndarray, "6 6"]
