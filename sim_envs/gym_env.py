@@ -13,8 +13,7 @@ from gymnasium import spaces
 from jaxtyping import UInt8
 
 from configs.errors import UsageError, unknown
-from configs.interface import Interface
-from sim_envs.suite import Suite, Task, open_suite
+from sim_envs.suite import open_suite
 
 OBS_TYPES = ("flat", "pixels", "state", "pixels_agent_pos")
 """Observation formats: cameras and `state` in one dictionary; `pixels` only; the state array only; `pixels`
@@ -77,12 +76,32 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
         options = {"camera_size": camera_size, "variation": variation, "motion": motion}
         overrides = {name: value for name, value in options.items() if value is not None}
         opened = open_suite(suite, assets=assets, **overrides)
-        task = _task(opened, task_id)
-        _check_choices(opened.interface, obs_type, control_mode, render_mode, render_camera)
+        tasks, action, published = opened.tasks(), opened.interface.action, opened.protocol.max_steps
+        if not 0 <= task_id < len(tasks):
+            raise UsageError(
+                f"{opened.protocol.name} has no task {task_id}: its task ids are 0 to {len(tasks) - 1}"
+            )
+        task = tasks[task_id]
+        grippers = {gripper.name for gripper in action.grippers}
+        modes = sorted({part.motion.value for part in action.channels if part.name not in grippers})
+        cameras = opened.interface.observation.camera_names
+        for kind, value, allowed in (
+            ("obs_type", obs_type, OBS_TYPES),
+            ("control mode", control_mode or modes[0], modes),
+            ("render mode", render_mode or "rgb_array", self.metadata["render_modes"]),
+            ("render camera", render_camera or cameras[0], cameras),
+        ):
+            if value not in allowed:
+                raise unknown(kind, value, allowed, remedy=f"{opened.interface.name} supports no other.")
         if init_id is not None:
             opened.init_ids(task).check(init_id, task)
+        if max_steps is not None and not 1 <= max_steps <= published:
+            raise UsageError(
+                f"max_steps is {max_steps}, but the protocol's limit is {published}: give 1 to {published}, "
+                f"or gymnasium.make(…, max_episode_steps={max_steps})"
+            )
         # Libraries that step an environment without Gymnasium's time limit read this attribute.
-        self._max_episode_steps = _step_limit(max_steps, opened.protocol.max_steps)
+        self._max_episode_steps = max_steps or published
         self._truncates = max_steps is not None
         self._suite, self._task, self._init_id = opened, task, init_id
         self._obs_type, self._render_camera = obs_type, render_camera
@@ -90,10 +109,16 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
         self._picture: UInt8[np.ndarray, "height width 3"] | None = None
         self.task, self.task_description = task.name, task.language
         self.render_mode = render_mode
-        self.metadata = {**self.metadata, "render_fps": round(opened.interface.action.control_hz)}
-        self.observation_space = _observation_space(opened.interface, obs_type)
-        low, high = opened.interface.action.limits or (-np.inf, np.inf)
-        self.action_space = spaces.Box(low, high, (opened.interface.action.size,), np.float32)
+        self.metadata = {**self.metadata, "render_fps": round(action.control_hz)}
+        images: dict[str, spaces.Space[Any]] = {}
+        for camera in opened.interface.observation.cameras:
+            assert camera.size is not None, "a world's cameras have sizes"
+            images[camera.name] = spaces.Box(0, 255, (*camera.size, 3), np.uint8)
+        state = spaces.Box(-np.inf, np.inf, (opened.interface.observation.state_size,), np.float64)
+        arranged = _arranged(obs_type, spaces.Dict(images), state)
+        self.observation_space = spaces.Dict(arranged) if isinstance(arranged, dict) else arranged
+        low, high = action.limits or (-np.inf, np.inf)
+        self.action_space = spaces.Box(low, high, (action.size,), np.float32)
         self.world = opened.open(task)
 
     def reset(
@@ -109,7 +134,16 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
             UsageError: Unknown option or initial state.
         """
         super().reset(seed=seed)
-        init_id = self._choose(seed, dict(options or {}))
+        others = [name for name in options or {} if name != "init_id"]
+        if others:
+            raise unknown("reset option", others[0], ["init_id"])
+        init_id, ids = (options or {}).get("init_id", self._init_id), self._suite.init_ids(self._task)
+        if init_id is None:
+            init_id = self.np_random.integers(ids.stored) if seed is None else seed % ids.stored
+        if not isinstance(init_id, int | np.integer):
+            raise UsageError(f"init_id is {init_id!r}, but must be a whole number")
+        init_id = int(init_id)
+        ids.check(init_id, self._task)
         episode_seed = int(self.np_random.integers(2**32)) if seed is None else seed
         self._steps = 0
         self.world.reset(
@@ -137,81 +171,19 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
         """Release the simulator and its renderer. A second call does nothing."""
         self.world.close()
 
-    def _choose(self, seed: int | None, options: dict[str, Any]) -> int:
-        """The initial state of the next episode."""
-        init_id = options.pop("init_id", self._init_id)
-        if options:
-            raise unknown("reset option", next(iter(options)), ["init_id"])
-        ids = self._suite.init_ids(self._task)
-        if init_id is None:
-            return int(self.np_random.integers(ids.stored)) if seed is None else seed % ids.stored
-        if not isinstance(init_id, int | np.integer):
-            raise UsageError(f"init_id is {init_id!r}, but must be a whole number")
-        ids.check(int(init_id), self._task)
-        return int(init_id)
-
     def _observe(self) -> Any:
         observation = self.world.observe()
         if self.render_mode is not None:
             chosen = self._render_camera
             shown = observation.images.values() if chosen is None else [observation.images[chosen]]
-            self._picture = _side_by_side(list(shown))
+            height = max(len(image) for image in shown)  # in one row, padded with black at the bottom
+            row = [np.pad(image, ((0, height - len(image)), (0, 0), (0, 0))) for image in shown]
+            self._picture = np.concatenate(row, axis=1)
         images = {name: image.copy() for name, image in observation.images.items()}
         return _arranged(self._obs_type, images, observation.state)
 
     def _info(self, *, is_success: bool) -> dict[str, Any]:
         return {"is_success": is_success, "language": self.task_description, "steps": self._steps}
-
-
-def _task(suite: Suite, task_id: int) -> Task:
-    tasks = suite.tasks()
-    if not 0 <= task_id < len(tasks):
-        raise UsageError(
-            f"{suite.protocol.name} has no task {task_id}: its task ids are 0 to {len(tasks) - 1}"
-        )
-    return tasks[task_id]
-
-
-def _step_limit(max_steps: int | None, published: int) -> int:
-    if max_steps is None:
-        return published
-    if not 1 <= max_steps <= published:
-        raise UsageError(
-            f"max_steps is {max_steps}, but the protocol's limit is {published}: give 1 to {published}, or "
-            f"gymnasium.make(…, max_episode_steps={max_steps})"
-        )
-    return max_steps
-
-
-def _check_choices(
-    interface: Interface,
-    obs_type: str,
-    control_mode: str | None,
-    render_mode: str | None,
-    render_camera: str | None,
-) -> None:
-    grippers = {gripper.name for gripper in interface.action.grippers}
-    modes = {part.motion.value for part in interface.action.channels if part.name not in grippers}
-    cameras = interface.observation.camera_names
-    for kind, value, allowed in (
-        ("obs_type", obs_type, OBS_TYPES),
-        ("control mode", control_mode or next(iter(modes)), sorted(modes)),
-        ("render mode", render_mode or "rgb_array", SuiteEnv.metadata["render_modes"]),
-        ("render camera", render_camera or cameras[0], cameras),
-    ):
-        if value not in allowed:
-            raise unknown(kind, value, allowed, remedy=f"{interface.name} supports no other.")
-
-
-def _observation_space(interface: Interface, obs_type: str) -> spaces.Space[Any]:
-    spec = interface.observation
-    assert all(camera.size is not None for camera in spec.cameras), "a world's cameras have sizes"
-    images: dict[str, spaces.Space[Any]] = {
-        camera.name: spaces.Box(0, 255, (*camera.size, 3), np.uint8) for camera in spec.cameras if camera.size
-    }
-    state = spaces.Box(-np.inf, np.inf, (spec.state_size,), np.float64)
-    arranged = _arranged(obs_type, spaces.Dict(images), state)
-    return spaces.Dict(arranged) if isinstance(arranged, dict) else arranged
 
 
 def _arranged(obs_type: str, images: Mapping[str, Any], state: Any) -> Any:
@@ -225,10 +197,3 @@ def _arranged(obs_type: str, images: Mapping[str, Any], state: Any) -> Any:
             return state
         case _:
             return {"pixels": images, "agent_pos": state}
-
-
-def _side_by_side(images: list[UInt8[np.ndarray, "_ _ 3"]]) -> UInt8[np.ndarray, "height width 3"]:
-    """The images in one row, padded with black at the bottom."""
-    height = max(len(image) for image in images)
-    row = [np.pad(image, ((0, height - len(image)), (0, 0), (0, 0))) for image in images]
-    return np.concatenate(row, axis=1)
