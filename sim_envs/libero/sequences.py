@@ -73,6 +73,7 @@ class _Progress:
         counted: Subgoals that have counted.
         unmet: Consecutive steps in which the next subgoal did not hold, up to `FALSE_STEPS`, where it stays
             until the subgoal has counted.
+        undone: Whether the next subgoal held before.
         met: Consecutive steps in which it, or after the last one the last, has held.
         missed: Consecutive steps without the last subgoal after it has counted.
     """
@@ -80,6 +81,7 @@ class _Progress:
     subgoals: Sequence[Subgoal]
     counted: int = 0
     unmet: int = 0
+    undone: bool = False
     met: int = 0
     missed: int = 0
 
@@ -94,8 +96,9 @@ class _Progress:
             self.missed = 0 if held else min(self.missed + 1, OVERSHOT_STEPS)
         elif self.unmet < FALSE_STEPS:
             self.unmet = 0 if held else self.unmet + 1
+            self.undone = self.undone or bool(held)
         elif self.met == TRUE_STEPS:
-            self.counted, self.unmet = self.counted + 1, 0
+            self.counted, self.unmet, self.undone = self.counted + 1, 0, False
 
 
 class GoalSequence:
@@ -151,6 +154,11 @@ class GoalSequence:
     def next_is_reset(self) -> bool:
         """Whether the next subgoal has not held for long enough to count when it holds again."""
         return self._leading.unmet == FALSE_STEPS
+
+    @property
+    def next_is_undone(self) -> bool:
+        """Whether the next subgoal held before, and has been undone for long enough to count."""
+        return self.next_is_reset and self._leading.undone
 
     @property
     def _leading(self) -> _Progress:

@@ -174,13 +174,13 @@ class LiberoScene(TruthScene):
         return min(items, key=lambda item: distances[item.index])
 
     def completed(self) -> Sequence[CompletedAction] | None:
-        """As in the base class: the subgoals of a sequence that have counted."""
+        """As in the base class: the subgoals of a sequence that have counted, and the last lift."""
         if self._sequence is None:
             return None
         times: dict[Subgoal, int] = {}
         for subgoal in self._sequence.counted:  # ordered by when each was last completed
             times[subgoal] = times.pop(subgoal, 0) + 1
-        return [
+        done = [
             CompletedAction(
                 verb=Verb.PUT,
                 subject=self._by_name[subgoal[1]].noun,
@@ -189,6 +189,10 @@ class LiberoScene(TruthScene):
             )
             for subgoal, number in times.items()
         ]
+        coming = self._sequence.next
+        if coming is not None and self._sequence.next_is_undone:
+            done.append(CompletedAction(verb=Verb.LIFTED, subject=self._by_name[coming[1]].noun))
+        return done
 
     def missing(self) -> list[GoalTarget]:
         """As in the base class; in a sequence, the next subgoal, even if it has to be undone first."""

@@ -59,6 +59,8 @@ class Verb(enum.StrEnum):
     CLOSED = "closed"
     TURNED_ON = "turned on"
     TURNED_OFF = "turned off"
+    LIFTED = "lifted"
+    """Only in tasks that count: the object has been in the air for long enough to count when it is back."""
 
     @property
     def moves(self) -> bool:
@@ -73,8 +75,9 @@ _STATE_AFTER = {
     Verb.CLOSED: "closed",
     Verb.TURNED_ON: "on",
     Verb.TURNED_OFF: "off",
+    Verb.LIFTED: HELD,
 }
-STATES = (HELD, ELSEWHERE, "half open", *_STATE_AFTER.values())
+STATES = (HELD, ELSEWHERE, "half open", "open", "closed", "on", "off")
 """Every state except being at a place, which is written as by `Nouns.phrase`."""
 
 

@@ -59,6 +59,7 @@ _ACTIONS: Mapping[Verb, Sequence[str]] = {
     Verb.CLOSED: ("closed the {subject}", "shut the {subject}", "closed {subject}"),
     Verb.TURNED_ON: ("turned on the {subject}", "switched on the {subject}", "turned on {subject}"),
     Verb.TURNED_OFF: ("turned off the {subject}", "switched off the {subject}", "turned off {subject}"),
+    Verb.LIFTED: ("lifted the {subject}", "raised the {subject}", "lifted {subject}"),
 }
 _TIMES = ("twice", *(f"{n} times" for n in ("three", "four", "five", "six", "seven", "eight", "nine")))
 _FACTS = ("the {subject} is {state}", "{subject} is {state}", "{subject} {state}")
@@ -143,7 +144,7 @@ def _read_piece(piece: str, nouns: Nouns) -> CompletedAction | Fact | None:
     for verb, pattern in _ACTION_PATTERNS:
         if match := pattern.fullmatch(action):
             subject, place = match["subject"], nouns.phrases.get(match.groupdict().get("where", ""))
-            subjects = nouns.movable if verb.moves else nouns.parts
+            subjects = nouns.movable if verb.moves or verb is Verb.LIFTED else nouns.parts
             if subject in subjects and (place is not None) == verb.moves:
                 times = 1 if number is None else number + 2
                 return CompletedAction(verb=verb, subject=subject, place=place, times=times)

@@ -67,7 +67,8 @@ def completed_actions() -> st.SearchStrategy[CompletedAction]:
     turning = st.builds(
         CompletedAction, verb=st.sampled_from([Verb.TURNED_ON, Verb.TURNED_OFF]), subject=st.just("stove")
     )
-    return moving | opening | turning
+    lifting = st.builds(CompletedAction, verb=st.just(Verb.LIFTED), subject=_THINGS)
+    return moving | opening | turning | lifting
 
 
 def states(subject: str) -> st.SearchStrategy[str]:

@@ -157,3 +157,12 @@ def test_the_expert_solves_every_sequence(task_id):
         steps, success = steps + result.steps, result.success
     world.close()
     assert success
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_subgoal_is_undone_only_if_it_held_before(held):
+    sequence, now = begin(("a",))
+    play(sequence, now, 1, a=held)
+    play(sequence, now, FALSE_STEPS, a=UP)
+    assert sequence.next_is_reset
+    assert sequence.next_is_undone == held
