@@ -18,19 +18,25 @@ app = App(name="python -m eval.leaderboard")
 def main(
     *paths: Path,
     error_budget: float = ERROR_BUDGET,
+    published: Annotated[bool, Parameter(negative=())] = False,
     output_dir: Annotated[Path | None, Parameter(name=["--output-dir", "-o"])] = None,
 ) -> None:
     """Rank recorded runs, in one table for each suite, protocol and set of episodes.
+
+    Policies that were played on all suites that papers average also have a table with that average, which
+    comes first.
 
     Args:
         paths: Folders that are searched for runs. Rollouts of a training are included only if its folder is
             given. Default: runs.
         error_budget: Maximum percentage of errors of a ranked run.
+        published: Also show success rates that others published, in a block of its own: other machines, other
+            assets, never ranked with runs.
         output_dir: Write a page, Markdown, CSV, JSON and LaTeX to this folder. Default: print Markdown.
     """
     if output_dir is not None:
         usable_folder(output_dir, "--output-dir")
-    board = read_leaderboard(paths or (Path("runs"),), error_budget=error_budget)
+    board = read_leaderboard(paths or (Path("runs"),), error_budget=error_budget, published=published)
     if output_dir is None:
         sys.stdout.write(leaderboard_markdown(board))
     else:

@@ -2,17 +2,19 @@
 
 import dataclasses
 import importlib.resources
+import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
 from jinja2 import Environment, StrictUndefined
 
 from configs.errors import UsageError
 from configs.hashing import hash_of
 from eval.metrics.noninferiority import ERROR_BUDGET, exceeds
-from eval.metrics.statistics import mcnemar_exact
+from eval.metrics.statistics import bounds, mcnemar_exact, wilson_95
 from eval.metrics.success import summarize
 from eval.records.json_files import write_json
 from eval.records.protocol import format_inputs
@@ -71,7 +73,6 @@ def _is_better(one: Outcomes, other: Outcomes) -> bool:
     return only_one > only_other and mcnemar_exact(only_one, only_other) < _LEVEL
 
 
-_KEY_PARTS = ("task_id", "init_id", "seed")
 _IN_JSON = (
     *("n_episodes", "n_errors", "pc_success", "pc_success_ci95", "latency_ms", "tokens_per_s"),
     *("time_to_success_s", "query_hz", "staleness_ms", "texts"),
@@ -79,20 +80,42 @@ _IN_JSON = (
 """Fields of the results in JSON."""
 _CONTROLS = {"noop": "floor", "random": "floor", "expert": "ceiling"}
 """Reference policies."""
+_PAPER_TABLES = yaml.safe_load(
+    importlib.resources.files("eval.report").joinpath("paper_tables.yaml").read_text(encoding="utf-8")
+)
+"""Tables over several suites, each with `title`, `suites` (name to heading) and `published`."""
+_OF_ONE_RUN = {
+    "run_id",
+    "protocol_hash",
+    "world_hash",
+    "suite_hashes",
+    "status",
+    "n_planned",
+    "variants",
+    "limits_s",
+}
+"""Fields of an identity in which runs of one policy on several suites may differ."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One run on one suite: its aggregated results and the outcomes of its episodes."""
+    """One run on one suite, or one setting on several: aggregated results and the episodes' outcomes.
+
+    Attributes:
+        parts: Heading to the entry of each suite, of one run or of several; empty for one suite.
+    """
 
     run: RunIdentity
     suite: str
     row: results.Row
     outcomes: Outcomes
+    parts: Mapping[str, "Entry"] = dataclasses.field(default_factory=dict)
 
     @property
     def protocol(self) -> str:
-        """Hash of this suite's protocol; other suites of the run do not matter."""
+        """Hash of the protocol of this suite, or of these; other suites of the run do not matter."""
+        if self.parts:
+            return hash_of({name: part.protocol for name, part in self.parts.items()})[:8]
         return self.run.suite_hashes.get(self.suite, self.run.protocol_hash)
 
     @property
@@ -142,15 +165,20 @@ class Leaderboard:
         suites: Suite to its tables, the largest first.
         unranked: Runs, or suites of runs, that are left out, each as `run_id` and `reason`.
         error_budget: Maximum percentage of errors of a ranked run.
+        published: Title to success rates that others published, never ranked with runs; empty unless asked
+            for.
     """
 
     suites: Mapping[str, Sequence[RankedTable]]
     unranked: Sequence[Mapping[str, str]]
     error_budget: float
+    published: Mapping[str, Table] = dataclasses.field(default_factory=dict)
 
 
-def read_leaderboard(paths: Sequence[Path], *, error_budget: float = ERROR_BUDGET) -> Leaderboard:
-    """The leaderboard of the runs in `paths`.
+def read_leaderboard(
+    paths: Sequence[Path], *, error_budget: float = ERROR_BUDGET, published: bool = False
+) -> Leaderboard:
+    """The leaderboard of the runs in `paths`, with the figures that others published beside it if asked for.
 
     Raises:
         UsageError: There is no run, a path is not a folder, or the budget is out of range.
@@ -170,7 +198,13 @@ def read_leaderboard(paths: Sequence[Path], *, error_budget: float = ERROR_BUDGE
             ranked, left_out = [], [{"run_id": folder.run_id, "reason": str(error)}]
         entries += ranked
         unranked += left_out
-    return Leaderboard(suites=_tables(entries), unranked=unranked, error_budget=error_budget)
+    averages = [entry for paper in _PAPER_TABLES for entry in _averages(entries, paper)]
+    return Leaderboard(
+        suites=_tables(averages) | _tables(entries),
+        unranked=unranked,
+        error_budget=error_budget,
+        published={paper["title"]: _published(paper) for paper in _PAPER_TABLES} if published else {},
+    )
 
 
 def _read(folder: RunFolder, error_budget: float) -> tuple[list[Entry], list[dict[str, str]]]:
@@ -193,6 +227,59 @@ def _read(folder: RunFolder, error_budget: float) -> tuple[list[Entry], list[dic
     if not ranked and not left_out:
         left_out.append({"run_id": run.run_id, "reason": "complete, but no episode is recorded"})
     return ranked, left_out
+
+
+def _averages(entries: Sequence[Entry], paper: Mapping[str, Any]) -> list[Entry]:
+    """An entry for each setting that was played on all suites of a paper's table.
+
+    Its success rate is the mean of the suites, as papers have it; ranks are by all episodes. Of several runs
+    of a suite the largest counts, then the latest.
+    """
+    settings = defaultdict[str, dict[str, Entry]](dict)
+    for entry in sorted(entries, key=lambda entry: (len(entry.outcomes), entry.run.run_id)):
+        setting = {k: v for k, v in dataclasses.asdict(entry.run).items() if k not in _OF_ONE_RUN}
+        if entry.suite in paper["suites"]:
+            settings[hash_of(setting)][entry.suite] = entry
+    return [
+        _average({heading: found[suite] for suite, heading in paper["suites"].items()}, paper["title"])
+        for found in settings.values()
+        if len(found) == len(paper["suites"])
+    ]
+
+
+def _average(parts: Mapping[str, Entry], title: str) -> Entry:
+    rows = [part.row for part in parts.values()]
+    sizes = [row["n_episodes"] for row in rows]
+    interval = wilson_95(sum(row["n_success"] for row in rows), sum(sizes))
+    average = {
+        "n_episodes": sum(sizes),
+        "n_errors": sum(row["n_errors"] for row in rows),
+        "pc_success": statistics.fmean(row["pc_success"] or 0.0 for row in rows),
+        "pc_success_ci95": bounds(interval, 100) if len(set(sizes)) == 1 else None,
+        "texts": {},
+        "query_hz": None,
+    }
+    runs = [part.run for part in parts.values()]
+    return Entry(
+        run=dataclasses.replace(runs[0], run_id=" + ".join(dict.fromkeys(run.run_id for run in runs))),
+        suite=title,
+        row=average,
+        outcomes={key: outcome for part in parts.values() for key, outcome in part.outcomes.items()},
+        parts=parts,
+    )
+
+
+def _published(paper: Mapping[str, Any]) -> Table:
+    rows = [
+        [
+            each["policy"],
+            *(f"{rate:.1f} %" for rate in each["rates"]),
+            f"{statistics.fmean(each['rates']):.2f} %",
+            each["by"],
+        ]
+        for each in paper["published"]
+    ]
+    return Table.of_cells(["policy", *paper["suites"].values(), "average", "published by"], rows)
 
 
 def _tables(entries: Sequence[Entry]) -> dict[str, list[RankedTable]]:
@@ -243,15 +330,20 @@ def _columns(entries: Sequence[Entry]) -> tuple[list[Column], list[Column]]:
 
     rows, runs = [entry.row for entry in entries], [entry.run for entry in entries]
     texts, is_timed = results.graded_tasks(rows), any(map(results.is_timed, rows))
-    is_measured = any(run.clock in (PAUSED, MEASURED) for run in runs)
+    is_measured = not entries[0].parts and any(run.clock in (PAUSED, MEASURED) for run in runs)
     measured = [
         Column(heading="action (ms)", cell=latency("action")),
         Column(heading="query (ms)", cell=latency("frame")),
         results.TOKENS,
     ]
+    suites = [
+        Column(heading=name, cell=lambda row, name=name: results.SUCCESS.cell(row[1].parts[name].row))
+        for name in entries[0].parts
+    ]
+    average = dataclasses.replace(results.SUCCESS, heading="average") if suites else results.SUCCESS
     numbers = [
         results.N,
-        results.SUCCESS,
+        average,
         dataclasses.replace(results.INTERVAL, html=_whisker),
         *([results.TIME, results.QUERIES] if is_timed else []),
         *(measured if is_measured else []),
@@ -267,6 +359,7 @@ def _columns(entries: Sequence[Entry]) -> tuple[list[Column], list[Column]]:
         text("mode", lambda entry: _mode_label(entry, entries)),
         text("assets", lambda entry: entry.run.assets.name),
         *([text("control", lambda entry: _CONTROLS.get(entry.run.policy, ""))] if is_controlled else []),
+        *suites,
         *(column.of(lambda row: row[1].row) for column in numbers),
         text("run", lambda entry: entry.run.run_id, groups=False),
     ]
@@ -303,7 +396,8 @@ def _title(entries: Sequence[Entry]) -> str:
     """Protocol, assets, episodes and, unless all are paused, clocks; equal assets may have several names."""
     (protocol, assets, digest), keys = entries[0].experiment, entries[0].outcomes
     names = ", ".join(sorted({entry.run.assets.name for entry in entries}))
-    tasks, states, seeds = (sorted({getattr(key, part) for key in keys}) for part in _KEY_PARTS)
+    tasks = {(key.suite, key.task_id) for key in keys}
+    states, seeds = (sorted({getattr(key, part) for key in keys}) for part in ("init_id", "seed"))
     between = str(states[0]) if len(states) == 1 else f"{states[0]}–{states[-1]}"
     runs = {clock_label(entry.run): entry.run for entry in entries}
     clocks = [
@@ -387,7 +481,10 @@ def _json(board: Leaderboard) -> dict[str, Any]:
                             "rank": rank.best,
                             "possible_ranks": [rank.best, rank.worst],
                             "run": dataclasses.asdict(entry.run),
-                            "results": {name: entry.row[name] for name in _IN_JSON},
+                            "results": {name: entry.row[name] for name in _IN_JSON if name in entry.row},
+                            "pc_success_of_suites": {
+                                part.suite: part.row["pc_success"] for part in entry.parts
+                            },
                         }
                         for rank, entry in table.table.rows
                     ],

@@ -87,6 +87,39 @@ def test_other_protocols_or_assets_have_tables_of_their_own(tmp_path, changed, n
     assert named in leaderboard([tmp_path])
 
 
+def test_a_policy_on_four_suites_has_their_average_as_papers_print_it(tmp_path):
+    """One run or several make up a row; the rank is by all episodes, and one with three suites has no row."""
+    solved = {"libero_spatial": "sstt", "libero_object": "ssss", "libero_goal": "sttt", "libero_10": "tttt"}
+    whole = RunBuilder.at(tmp_path / "whole")
+    for suite, outcomes in solved.items():
+        whole.add_all(outcomes, suite=suite)
+        RunBuilder.at(tmp_path / f"expert_{suite}", policy="expert").add_all("ssss", suite=suite)
+        if suite != "libero_10":
+            RunBuilder.at(tmp_path / f"noop_{suite}", policy="noop").add_all("tttt", suite=suite)
+    found = tables([tmp_path])
+    assert next(iter(found)) == "LIBERO, four suites"
+    (rows,) = found["LIBERO, four suites"]
+    shown = [[row[name] for name in ("rank", "policy", "spatial", "long", "average", "n")] for row in rows]
+    assert shown == [
+        ["1", "expert", "100.0 %", "100.0 %", "100.0 %", "16"],
+        ["2", "tiny", "50.0 %", "0.0 %", "43.8 %", "16"],
+    ]
+    assert "tasks: 4, initial states: 4 (0–3)" in leaderboard([tmp_path])
+
+
+def test_published_figures_stand_apart_and_are_not_ranked(tmp_path):
+    RunBuilder.at(tmp_path / "a").add_all("s")
+    assert "π0.5 (openpi)" not in leaderboard([tmp_path])
+    ranked, published = leaderboard([tmp_path], published=True).split(
+        "## LIBERO, four suites, published by others"
+    )
+    assert "π0.5" not in ranked
+    assert "98.8 % | 98.2 % | 98.0 % | 92.4 % | 96.85 %" in published
+    write_leaderboard(read_leaderboard([tmp_path], published=True), tmp_path / "board")
+    assert "X-VLA" in (tmp_path / "board/index.html").read_text(encoding="utf-8")
+    assert "X-VLA" not in (tmp_path / "board/leaderboard.csv").read_text()
+
+
 def test_a_run_with_more_errors_than_the_budget_is_not_ranked(tmp_path, capsys):
     RunBuilder.at(tmp_path / "broken").add_all("s" + "e" * 9).add_all("s", suite="libero_goal")
     RunBuilder.at(tmp_path / "sound").add_all("s" * 49 + "e")
