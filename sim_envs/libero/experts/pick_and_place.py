@@ -86,8 +86,11 @@ def pick(scene: ExpertScene, obj: str, tried: list[Grasp]) -> Skill:
             yield _retreat(scene)
 
 
-def place(scene: ExpertScene, obj: str, target: str) -> Skill:
-    """Carry the held object above a free spot of a target, lower it as far as possible, and release it."""
+def place(scene: ExpertScene, obj: str, target: str, *, stays: bool = False) -> Skill:
+    """Carry the held object above a free spot of a target, lower it as far as possible, and release it.
+
+    Then the gripper retreats, unless it `stays`.
+    """
     spot = best_spot(scene, obj, target)
 
     def over() -> Pose:
@@ -123,18 +126,35 @@ def place(scene: ExpertScene, obj: str, target: str) -> Skill:
 
     yield move(scene, Phase.PLACE, lowering, CLOSED, holding=obj)
     yield release(scene, Phase.PLACE)
-    yield _retreat(scene)
+    if not stays:
+        yield _retreat(scene)
 
 
 def lift(scene: ExpertScene, obj: str, until: Callable[[], bool]) -> Skill:
-    """Pick up an object and hold it in the air until a condition holds."""
+    """Pick up an object and hold it in the air until a condition holds.
+
+    A hand that has just put the object down grasps it where it is, so that what it does next follows from
+    what it remembers, and not from whether it was on its way up or down.
+    """
     tried: list[Grasp] = []
     while not until():
+        if not holds(scene, obj) and _is_around(scene, obj):
+            yield from grab(scene, obj)
         yield from pick(scene, obj, tried)
         path = (Waypoint(pose=scene.gripper.at_height(scene.gripper.position[2] + _RAISED), near=CORNER),)
         yield move(scene, Phase.CARRY, path, CLOSED, holding=obj)
         while holds(scene, obj) and not until():
             yield stay(scene, Phase.CARRY, CLOSED, _SQUEEZE)
+
+
+def _is_around(scene: ExpertScene, obj: str) -> bool:
+    """Whether the fingers are where one of an object's grasps has them."""
+    frame = scene.pose(obj)
+    here = scene.gripper.seen_from(frame)
+    found = grasps_from_above(
+        scene.surface(obj), scene.surroundings(obj), frame=frame, center_of_mass=scene.center_of_mass(obj)
+    )
+    return any(not grasp.differs_from(Grasp(pose=here, width=grasp.width, cost=0.0)) for grasp in found)
 
 
 def grab(scene: ExpertScene, obj: str) -> Skill:

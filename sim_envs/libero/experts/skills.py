@@ -7,7 +7,7 @@ import numpy as np
 from configs.errors import UsageError
 from sim_envs.libero.experts.articulated import pull, push
 from sim_envs.libero.experts.insertion import insert, insertion
-from sim_envs.libero.experts.motions import CLOSED, OPEN, GripperMotion, Skill, Waypoint, leave, reach, stay
+from sim_envs.libero.experts.motions import CLOSED, GripperMotion, Skill, Waypoint, leave, reach
 from sim_envs.libero.experts.pick_and_place import lift, pick, place, release
 from sim_envs.libero.experts.scene import ExpertScene, Goal
 from sim_envs.libero.sequences import GoalSequence
@@ -41,9 +41,6 @@ _MIDDLE = 0.02
 
 _UP = 0.08
 
-_PAUSE = 16
-"""Control steps for which the expert waits where only memory says how to go on, so that it can be late."""
-
 
 def achieve(scene: ExpertScene) -> Skill:
     """Achieve the unsatisfied goals in a feasible order, then hold still.
@@ -60,18 +57,11 @@ def achieve(scene: ExpertScene) -> Skill:
 
 
 def achieve_in_order(scene: ExpertScene, sequence: GoalSequence) -> Skill:
-    """Achieve the subgoals of a sequence, then hold still; one that holds from before is undone first.
-
-    It pauses with an object in the air and after a subgoal has counted.
-    """
-    counted = 0
+    """Achieve the subgoals of a sequence, then hold still; one that holds from before is undone first."""
     while True:
         if sequence.next is None:
             yield release(scene, Phase.DONE)
             continue
-        if len(sequence.counted) > counted:
-            counted = len(sequence.counted)
-            yield stay(scene, Phase.RETREAT, OPEN, _PAUSE)
         predicate, *arguments = sequence.next
         goal = Goal(predicate=predicate, arguments=tuple(arguments))
         if not scene.satisfied(goal):
@@ -80,8 +70,7 @@ def achieve_in_order(scene: ExpertScene, sequence: GoalSequence) -> Skill:
             yield release(scene, Phase.PLACE)  # until it has counted
         else:
             yield from lift(scene, goal.arguments[0], until=lambda: sequence.next_is_reset)
-            yield stay(scene, Phase.CARRY, CLOSED, _PAUSE)
-            yield from place(scene, *goal.arguments)
+            yield from place(scene, *goal.arguments, stays=True)
 
 
 def ordered_goals(goals: Sequence[Goal], scene: ExpertScene) -> list[Goal]:
