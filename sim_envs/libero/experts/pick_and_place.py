@@ -138,12 +138,13 @@ def lift(scene: ExpertScene, obj: str, until: Callable[[], bool]) -> Skill:
     """
     tried: list[Grasp] = []
     while not until():
-        if not holds(scene, obj) and _is_around(scene, obj):
-            yield from grab(scene, obj)
-        yield from pick(scene, obj, tried)
+        if not _is_around(scene, obj):
+            tried.append(_best_grasp(scene, obj, tried))
+            yield _approach(scene, obj, tried[-1])
+        yield from grab(scene, obj)
         path = (Waypoint(pose=scene.gripper.at_height(scene.gripper.position[2] + _RAISED), near=CORNER),)
-        yield move(scene, Phase.CARRY, path, CLOSED, holding=obj)
-        while holds(scene, obj) and not until():
+        yield move(scene, Phase.CARRY, path, CLOSED)
+        while scene.opening > _CLOSED_ON_NOTHING and not until():
             yield stay(scene, Phase.CARRY, CLOSED, _SQUEEZE)
 
 
