@@ -22,7 +22,8 @@ from sim_envs.droid.control import (
     Control,
     Joints,
 )
-from sim_envs.droid.planning import FASTEST, Carry, JointWaypoint, Move, has_lost, is_done, moves, planned
+from sim_envs.droid.planning import FASTEST, Carry, JointWaypoint, Move, block, carry, has_lost, moves
+from sim_envs.droid.rubric import Rubric
 from sim_envs.droid.sim import ACTION_SIZE, DroidSim
 from sim_envs.droid.station import Station
 from sim_envs.scripted.policy import HORIZON, checked_level
@@ -182,33 +183,33 @@ class DroidExpert:
         return np.array(done)
 
     def _advanced(self, station: Station, progress: _Progress) -> tuple[_Progress, JointWaypoint]:
-        """Advance past reached waypoints, planning the next move if none is left."""
+        """Advance past reached waypoints, planning the next move if none is left.
+
+        Raises:
+            UsageError: The first move is impossible.
+        """
         path, waited, move = progress.path, progress.waited, progress.move
         if path and _is_passed(station, progress):
             path, waited = path[1:], 0
         if path and isinstance(move, Carry) and has_lost(station, move, path[0]):
             path = ()
         if not path:
-            move, waited = next((each for each in self._moves if not is_done(station, each)), None), 0
-            path = () if move is None else _planned(station, move, again=progress.move is not None)
+            rubric, waited = Rubric(station), 0  # blocking is never done
+            waiting = (
+                each for each in self._moves if not (isinstance(each, Carry) and rubric.is_placed(each))
+            )
+            move = next(waiting, None)
+            try:
+                if move is not None:
+                    path = tuple(carry(station, move) if isinstance(move, Carry) else block(station, move))
+            except UsageError:  # an object has moved out of reach: hold still
+                if progress.move is None:
+                    raise
+                path = (JointWaypoint(joints=station.joints.copy(), grip=0.0, not_before=math.inf),)
         goal = (
             path[0].after(station, _LEAD_S) if path else JointWaypoint(joints=station.joints.copy(), grip=0.0)
         )
         return _Progress(move=move, path=path, waited=waited + 1, gripper=station.gripper), goal
-
-
-def _planned(station: Station, move: Move, *, again: bool) -> tuple[JointWaypoint, ...]:
-    """The waypoints of a move; hold still if an object has moved out of reach.
-
-    Raises:
-        UsageError: The first move is impossible.
-    """
-    try:
-        return tuple(planned(station, move))
-    except UsageError:
-        if not again:
-            raise
-        return (JointWaypoint(joints=station.joints.copy(), grip=0.0, not_before=math.inf),)
 
 
 def _is_passed(station: Station, progress: _Progress) -> bool:

@@ -10,7 +10,6 @@ from jaxtyping import Float64
 
 from configs.errors import UsageError
 from sim_envs.droid.control import ARM_JOINTS, FINGER_JOINTS, GRIP_SITE, GRIPPER_SPEED, GRIPPER_STROKE, Joints
-from sim_envs.droid.rubric import Rubric
 from sim_envs.droid.shapes import (
     BananaShape,
     BinShape,
@@ -31,6 +30,7 @@ from sim_envs.droid.task_file import (
     StoppedCriterion,
     TaskConfig,
 )
+from sim_envs.scripted.gripper import downward
 from sim_envs.scripted.kinematics import ReachabilityCheck
 from sim_envs.scripted.poses import Pose, Vector3
 
@@ -95,28 +95,6 @@ def carrier_motion(station: Station, name: str) -> CarrierMotion:
             return dataclasses.replace(still, rate=math.radians(shape.turn_rate), axis=pose.position)
         case _:
             return still
-
-
-def ramp_exit(station: Station, name: str) -> tuple[Vector3, Vector3]:
-    """The point (m) and direction in which an object leaves its ramp."""
-    carrier = station.task.objects[name].carrier
-    assert carrier is not None
-    shape = station.task.objects[carrier].shape
-    assert isinstance(shape, RampShape)
-    pose = station.pose(carrier)
-    way = pose.rotation[:, 0]
-    return pose.position + way * shape.size[0] / 2, way
-
-
-def closing_time(width: float) -> float:
-    """Seconds until the closing gripper touches an object of a width (m)."""
-    return max(0.0, 1 - width / GRIPPER_STROKE) / GRIPPER_SPEED
-
-
-def duration(path: Sequence[Joints]) -> float:
-    """Estimated duration (s) of a path of joint positions (rad), starting at the current ones."""
-    ways = [float(np.abs(after - before).max()) for before, after in itertools.pairwise(path)]
-    return sum(ways) / FASTEST + len(ways) * _PASSING + _SETTLING
 
 
 _TRAVEL = 0.18
@@ -189,13 +167,6 @@ class TimedGrasp:
     lifted: float
 
 
-def rise(reach: ReachabilityCheck, hand: Pose, *, grip: float) -> Iterator[JointWaypoint]:
-    """Move straight up, unless the hand is already high."""
-    above = reach.along([hand.at_height(_TRAVEL)]) if hand.position[2] < _TRAVEL - 0.04 else None
-    if above is not None:
-        yield JointWaypoint(joints=above[0], grip=grip)
-
-
 def pick(reach: ReachabilityCheck, grasp: TimedGrasp, beside: int) -> Iterator[JointWaypoint]:
     """Move down, close at the grasp's time, move up; `beside` is the id of the body that may be touched."""
     path = solved(reach, descent(grasp.pose), beside)
@@ -239,9 +210,7 @@ def descent(pose: Pose) -> list[Pose]:
 
 def down_at(place: Float64[np.ndarray, " 3"], height: float, closing: float) -> Pose:
     """Pose of the grip site at a position, pointing down and closing along an angle (rad)."""
-    cos, sin = math.cos(closing), math.sin(closing)
-    rotation = np.array([[cos, sin, 0.0], [sin, -cos, 0.0], [0.0, 0.0, -1.0]])
-    return Pose(position=np.array([place[0], place[1], height]), rotation=rotation)
+    return Pose(position=np.array([place[0], place[1], height]), rotation=downward(closing))
 
 
 def reach_of(station: Station) -> ReachabilityCheck:
@@ -334,34 +303,32 @@ def _width(shape: Shape) -> float:
     return 2 * shape.radius if isinstance(shape, BananaShape) else min(shape.extent[:2])
 
 
-def planned(station: Station, move: Move) -> Iterator[JointWaypoint]:
-    """The waypoints of one move, from the current state.
+def carry(station: Station, move: Carry) -> Iterator[JointWaypoint]:
+    """Pick and place an object, from the current state; moving objects and targets are intercepted.
 
     Raises:
         UsageError: The arm cannot reach them.
     """
-    return _bar(station, move) if isinstance(move, StoppedCriterion) else _carry(station, move)
-
-
-def _carry(station: Station, move: Carry) -> Iterator[JointWaypoint]:
-    """Pick and place an object; moving objects and targets are intercepted."""
     reach, hand = reach_of(station), Pose.of(station.data.site(GRIP_SITE))
     obj, target = station.pose(move.object), station.pose(move.target)
     height = max(_LOWEST, min(obj.middle[2], obj.high[2] - _BELOW_TOP))
-    middle, along = _spot(station.task, move, target)
+    spot, along = _release(station.task, move, target)
     is_near = float(np.linalg.norm(hand.position - obj.middle)) < _HELD
     held = is_near and _CLOSED_ON_SOMETHING[0] < station.gripper < _CLOSED_ON_SOMETHING[1]
     held_grasp = TimedGrasp(pose=hand, closing=_heading(hand), closes=None, lifted=0.0)
     for grasp in [held_grasp] if held else _grasps(station, reach, move.object, height):
         closing = grasp.closing
-        over = _release_height(station.task, move, target) + float(grasp.pose.position[2] - obj.low[2])
+        over = float(spot[2]) + float(grasp.pose.position[2] - obj.low[2])
         # Of two opposite closing directions, the one with the smaller wrist rotation.
         turned = closing if along is None else (closing - _heading(obj) + along) % math.pi
         ride = carrier_motion(station, move.target)
         for seconds in ride.times(grasp.lifted + _UNDER_WAY):
-            drop = down_at(ride.after(middle, seconds), over, turned)
+            drop = down_at(ride.after(spot, seconds), over, turned)
             if reach.along(descent(drop), start=RESET_JOINTS) is not None:
-                yield from rise(reach, hand, grip=float(held))
+                is_low = hand.position[2] < _TRAVEL - 0.04
+                above = reach.along([hand.at_height(_TRAVEL)]) if is_low else None
+                if above is not None:
+                    yield JointWaypoint(joints=above[0], grip=float(held))
                 if not held:
                     for each in pick(reach, grasp, station.model.body(move.object).id):
                         yield each.following(station, move.object)
@@ -372,11 +339,6 @@ def _carry(station: Station, move: Carry) -> Iterator[JointWaypoint]:
     )
 
 
-def is_done(station: Station, move: Move) -> bool:
-    """Whether an object is at its target. Blocking is never done."""
-    return isinstance(move, Carry) and Rubric(station).is_placed(move)
-
-
 def has_lost(station: Station, move: Carry, goal: JointWaypoint) -> bool:
     """Whether the object being carried has been dropped."""
     if goal.grip == 0.0 or goal.grips:
@@ -385,9 +347,18 @@ def has_lost(station: Station, move: Carry, goal: JointWaypoint) -> bool:
     return float(np.linalg.norm(away)) > _LOST
 
 
-def _bar(station: Station, move: StoppedCriterion) -> Iterator[JointWaypoint]:
-    """Lower the open hand into a ball's path, as near to the line as reachable, and wait."""
-    start, way = ramp_exit(station, move.object)
+def block(station: Station, move: StoppedCriterion) -> Iterator[JointWaypoint]:
+    """Lower the open hand into a ball's path, as near to the line as reachable, and wait.
+
+    Raises:
+        UsageError: The arm cannot reach the path.
+    """
+    carrier = station.task.objects[move.object].carrier
+    assert carrier is not None
+    ramp, shape = station.pose(carrier), station.task.objects[carrier].shape
+    assert isinstance(shape, RampShape)
+    way = ramp.rotation[:, 0]
+    start = ramp.position + way * shape.size[0] / 2
     line, reach = station.pose(move.line), reach_of(station)
     across = line.rotation[:, 0]
     length = float((line.position - start) @ across / (way @ across))
@@ -406,7 +377,8 @@ def _grasps(station: Station, reach: ReachabilityCheck, name: str, height: float
     """Feasible grasps that the arm reaches in time, earliest first."""
     obj, shape = station.pose(name), station.task.objects[name].shape
     ride = carrier_motion(station, name)
-    now, takes = station.data.time, closing_time(_width(shape))
+    now = station.data.time
+    takes = max(0.0, 1 - _width(shape) / GRIPPER_STROKE) / GRIPPER_SPEED  # until the fingers touch it
     for seconds in ride.times(0.0):
         middle = ride.after(obj.middle, seconds)
         velocity = ride.velocity_at(middle)
@@ -433,39 +405,35 @@ def _arrival(station: Station, reach: ReachabilityCheck, name: str, pose: Pose) 
     down = reach.along(descent(pose), start=RESET_JOINTS, beside=beside)
     if down is None:
         return None
-    arrives = duration([station.joints, *down])
+    pairs = itertools.pairwise([station.joints, *down])
+    ways = [float(np.abs(after - before).max()) for before, after in pairs]
+    arrives = sum(ways) / FASTEST + len(ways) * _PASSING + _SETTLING
     if mover is not None and mover.leads:
         down = reach.along(descent(pose.shifted(mover.ahead(arrives))), start=RESET_JOINTS, beside=beside)
     return None if down is None else arrives
 
 
-def _release_height(task: TaskConfig, move: InsideCriterion | OnCriterion, target: ObjectPose) -> float:
-    """Height (m) of an object's underside when it is released."""
-    shape = task.objects[move.target].shape
-    if isinstance(move, InsideCriterion):
-        assert isinstance(shape, Vessel)
-        opening = shape.opening
-        return float(target.position[2]) + opening.rim - _INTO * (opening.rim - opening.floor)
-    return float(target.high[2]) + _DROP
-
-
-def _spot(
-    task: TaskConfig, move: InsideCriterion | OnCriterion, target: ObjectPose
-) -> tuple[Float64[np.ndarray, " 3"], float | None]:
-    """Where on a target to place an object (m), and the direction (rad) that a long object should have there.
+def _release(task: TaskConfig, move: Carry, target: ObjectPose) -> tuple[Vector3, float | None]:
+    """Where the underside of an object is released (m), and the direction (rad) that a long object has there.
 
     Objects for the same bin are spread along it.
     """
-    shape = task.objects[move.target].shape
+    shape, height = task.objects[move.target].shape, float(target.high[2]) + _DROP
+    if isinstance(move, InsideCriterion):
+        assert isinstance(shape, Vessel)
+        rim, floor = shape.opening.rim, shape.opening.floor
+        height = float(target.position[2]) + rim - _INTO * (rim - floor)
+    spot = np.array([*target.middle[:2], height])
     if not isinstance(shape, BinShape):
-        return target.middle, None
+        return spot, None
     axis = int(shape.size[1] > shape.size[0])
     along = target.rotation[:, axis]
     names = [each.object for each in _carried(task) if each.target == move.target]
     room = shape.size[axis] * 0.3
     offset = room * (names.index(move.object) - (len(names) - 1) / 2)
     is_long = isinstance(task.objects[move.object].shape, BananaShape)
-    return target.middle + offset * along, math.atan2(along[1], along[0]) if is_long else None
+    spot[:2] += offset * along[:2]
+    return spot, math.atan2(along[1], along[0]) if is_long else None
 
 
 def _heading(pose: Pose) -> float:

@@ -14,6 +14,8 @@ from configs.schema import Preset
 from sim_envs.droid.control import GRIPPER_STROKE
 
 Length = Annotated[float, Field(gt=0, le=1)]
+Vector = tuple[float, float, float]
+"""Along x, y, z."""
 Quaternion = tuple[float, float, float, float]
 """w, x, y, z."""
 
@@ -34,7 +36,7 @@ class Piece:
 
     type: Literal["box", "cylinder", "capsule", "sphere"]
     size: tuple[float, ...]
-    pos: tuple[float, float, float]
+    pos: Vector
     quat: Quaternion = _UNTURNED
     part: str = ""
 
@@ -58,7 +60,7 @@ class SizedShape(Preset):
     size: tuple[Length, Length, Length]
 
     @property
-    def extent(self) -> tuple[float, float, float]:
+    def extent(self) -> Vector:
         """Size of the bounding box along x, y, z."""
         return self.size
 
@@ -70,7 +72,7 @@ class RoundShape(Preset):
     height: Length
 
     @property
-    def extent(self) -> tuple[float, float, float]:
+    def extent(self) -> Vector:
         """Size of the bounding box along x, y, z."""
         return 2 * self.radius, 2 * self.radius, self.height
 
@@ -112,8 +114,8 @@ class MovingPart:
 
     name: str
     joint: Literal["slide", "hinge"]
-    axis: tuple[float, float, float]
-    pos: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    axis: Vector
+    pos: Vector = (0.0, 0.0, 0.0)
     span: tuple[float, float] | None = None
     damping: float = 0.0
     dry_friction: float = 0.0
@@ -121,18 +123,19 @@ class MovingPart:
     drive: Drive | None = None
 
 
-def open_box(size: tuple[float, float, float], wall: float) -> tuple[Piece, ...]:
+def _box(half: Vector, pos: Vector, part: str = "") -> Piece:
+    """A box of these half sides, not rotated."""
+    return Piece(type="box", size=half, pos=pos, part=part)
+
+
+def open_box(size: Vector, wall: float, part: str = "") -> tuple[Piece, ...]:
     """A bottom and four walls, of this size along x, y, z."""
     x, y, z = size
-    bottom = Piece(type="box", size=(x / 2, y / 2, wall / 2), pos=(0.0, 0.0, wall / 2))
-    sides = [
-        Piece(type="box", size=(wall / 2, y / 2, z / 2), pos=(side * (x - wall) / 2, 0.0, z / 2))
-        for side in (-1, 1)
-    ] + [
-        Piece(type="box", size=(x / 2, wall / 2, z / 2), pos=(0.0, side * (y - wall) / 2, z / 2))
-        for side in (-1, 1)
-    ]
-    return (bottom, *sides)
+    return (
+        _box((x / 2, y / 2, wall / 2), (0.0, 0.0, wall / 2), part),
+        *(_box((wall / 2, y / 2, z / 2), (side * (x - wall) / 2, 0.0, z / 2), part) for side in (-1, 1)),
+        *(_box((x / 2, wall / 2, z / 2), (0.0, side * (y - wall) / 2, z / 2), part) for side in (-1, 1)),
+    )
 
 
 def about_z(angle: float) -> Quaternion:
@@ -140,20 +143,10 @@ def about_z(angle: float) -> Quaternion:
     return math.cos(angle / 2), 0.0, 0.0, math.sin(angle / 2)
 
 
-def about_y(angle: float) -> Quaternion:
-    """A rotation about y by an angle (rad)."""
-    return math.cos(angle / 2), 0.0, math.sin(angle / 2), 0.0
-
-
-def times(a: Quaternion, b: Quaternion) -> Quaternion:
-    """The product of two quaternions: the rotation `b`, then `a`."""
-    (aw, ax, ay, az), (bw, bx, by, bz) = a, b
-    return (
-        aw * bw - ax * bx - ay * by - az * bz,
-        aw * bx + ax * bw + ay * bz - az * by,
-        aw * by - ax * bz + ay * bw + az * bx,
-        aw * bz + ax * by - ay * bx + az * bw,
-    )
+def _about_y_then_z(y: float, z: float) -> Quaternion:
+    """A rotation about y, then one about z (rad)."""
+    cos_y, sin_y, cos_z, sin_z = math.cos(y / 2), math.sin(y / 2), math.cos(z / 2), math.sin(z / 2)
+    return cos_z * cos_y, -sin_z * sin_y, cos_z * sin_y, sin_z * cos_y
 
 
 _AROUND = 16
@@ -212,19 +205,18 @@ class MugShape(RoundVessel):
         bottom = Piece(type="cylinder", size=(self.radius, self.wall / 2), pos=(0.0, 0.0, self.wall / 2))
         thick, low, high = 0.005, 0.25 * self.height, 0.8 * self.height
         out = self.radius + self.handle
-        arms = tuple(
-            Piece(
-                type="box", size=(self.handle / 2, thick, thick), pos=(self.radius + self.handle / 2, 0.0, z)
-            )
-            for z in (low, high)
+        return (
+            bottom,
+            *_round_wall(self.radius, self.radius, self.height, self.wall),
+            *(
+                _box((self.handle / 2, thick, thick), (self.radius + self.handle / 2, 0.0, z))
+                for z in (low, high)
+            ),
+            _box((thick, thick, (high - low) / 2 + thick), (out, 0.0, (low + high) / 2)),
         )
-        grip = Piece(
-            type="box", size=(thick, thick, (high - low) / 2 + thick), pos=(out, 0.0, (low + high) / 2)
-        )
-        return (bottom, *_round_wall(self.radius, self.radius, self.height, self.wall), *arms, grip)
 
     @property
-    def extent(self) -> tuple[float, float, float]:
+    def extent(self) -> Vector:
         """Size of the bounding box along x, y, z; the handle counts on both sides."""
         return 2 * (self.radius + self.handle + 0.005), 2 * self.radius, self.height
 
@@ -269,7 +261,7 @@ def _round_wall(low: float, high: float, height: float, wall: float) -> tuple[Pi
             type="box",
             size=size,
             pos=(radius * math.cos(angle), radius * math.sin(angle), height / 2),
-            quat=times(about_z(angle), about_y(lean)),
+            quat=_about_y_then_z(lean, angle),
         )
         for angle in angles
     )
@@ -305,8 +297,6 @@ _GATE_THICK, _GATE_HEIGHT, _GATE_DROP = 0.006, 0.06, 0.065
 _SLACK = 0.001
 """Gap between the gate, the ramp and the ball."""
 
-Spot = tuple[float, float, float]
-
 
 class ConveyorShape(Preset):
     """Driven rollers that carry objects along x into a covered box, from which they cannot be taken.
@@ -328,13 +318,10 @@ class ConveyorShape(Preset):
         top, wide, thin = height + _BOX_ROOM, width / 2 + _RAIL, _SHEET / 2
         half, center = _BOX_LENGTH / 2, self.end + _BOX_LENGTH / 2
         return (
-            *(Piece(type="box", size=half_rail, pos=(middle, sign * side, half_rail[2])) for sign in (-1, 1)),
-            Piece(type="box", size=(thin, wide, top / 2), pos=(length / 2 - thin, 0.0, top / 2)),
-            Piece(type="box", size=(half, wide, thin), pos=(center, 0.0, top - thin)),
-            *(
-                Piece(type="box", size=(half, thin, top / 2), pos=(center, sign * (wide - thin), top / 2))
-                for sign in (-1, 1)
-            ),
+            *(_box(half_rail, (middle, sign * side, half_rail[2])) for sign in (-1, 1)),
+            _box((thin, wide, top / 2), (length / 2 - thin, 0.0, top / 2)),
+            _box((half, wide, thin), (center, 0.0, top - thin)),
+            *(_box((half, thin, top / 2), (center, sign * (wide - thin), top / 2)) for sign in (-1, 1)),
             *(
                 Piece(type="capsule", size=(_ROLLER, width / 2), pos=(0.0, 0.0, 0.0), quat=_ACROSS, part=name)
                 for name in self._rollers()
@@ -356,13 +343,13 @@ class ConveyorShape(Preset):
             for name, place in self._rollers().items()
         )
 
-    def seat(self, x: float, y: float, half: float) -> Spot:
+    def seat(self, x: float, y: float, half: float) -> Vector:
         """The initial position of an object at (x, y)."""
         del half
         return x, y, self.size[2]
 
     @property
-    def extent(self) -> tuple[float, float, float]:
+    def extent(self) -> Vector:
         """Size of the bounding box along x, y, z, with the covered box."""
         length, width, height = self.size
         return length, width + 2 * _RAIL, height + _BOX_ROOM
@@ -410,13 +397,13 @@ class TurntableShape(Preset):
             ),
         )
 
-    def seat(self, x: float, y: float, half: float) -> Spot:
+    def seat(self, x: float, y: float, half: float) -> Vector:
         """The initial position of an object at (x, y)."""
         del half
         return x, y, self.height
 
     @property
-    def extent(self) -> tuple[float, float, float]:
+    def extent(self) -> Vector:
         """Size of the bounding box along x, y, z."""
         return 2 * self.radius, 2 * self.radius, self.height
 
@@ -448,12 +435,11 @@ class RampShape(Preset):
                 self._lying((long, _LIP / 2, _LIP / 2), y=side * (self.width + _LIP) / 2, above=_LIP / 2)
                 for side in (-1, 1)
             ),
-            Piece(type="box", size=(0.01, wide, raised), pos=(0.01 - half, 0.0, raised)),
-            Piece(
-                type="box",
-                size=(_GATE_THICK / 2, self.width / 2 - _SLACK, _GATE_HEIGHT / 2),
-                pos=(0.0, 0.0, _GATE_HEIGHT / 2),
-                part="gate",
+            _box((0.01, wide, raised), (0.01 - half, 0.0, raised)),
+            _box(
+                (_GATE_THICK / 2, self.width / 2 - _SLACK, _GATE_HEIGHT / 2),
+                (0.0, 0.0, _GATE_HEIGHT / 2),
+                "gate",
             ),
         )
 
@@ -472,7 +458,7 @@ class RampShape(Preset):
             ),
         )
 
-    def seat(self, x: float, y: float, half: float) -> Spot:
+    def seat(self, x: float, y: float, half: float) -> Vector:
         """The initial position of a ball; x from the gate (negative: up the slope), y from the middle."""
         slope = math.radians(self.angle)
         at = self._gate - _GATE_THICK / 2 - _SLACK - half + x
@@ -484,7 +470,7 @@ class RampShape(Preset):
         return self.height / math.tan(math.radians(self.angle)) + _SEAT, self.width + 2 * _LIP
 
     @property
-    def extent(self) -> tuple[float, float, float]:
+    def extent(self) -> Vector:
         """Size of the bounding box along x, y, z, without the gate."""
         return *self.size, self._surface(-self.size[0] / 2) + _LIP
 
@@ -497,11 +483,11 @@ class RampShape(Preset):
         """Height of the slope."""
         return (self.size[0] / 2 - x) * math.tan(math.radians(self.angle))
 
-    def _lying(self, half: Spot, *, y: float, above: float) -> Piece:
+    def _lying(self, half: Vector, *, y: float, above: float) -> Piece:
         """A box along the slope, whose center is at a height `above` the slope's surface."""
         slope = math.radians(self.angle)
         place = (above * math.sin(slope), y, self._surface(0.0) + above * math.cos(slope))
-        return Piece(type="box", size=half, pos=place, quat=about_y(slope))
+        return Piece(type="box", size=half, pos=place, quat=_about_y_then_z(slope, 0.0))
 
 
 _DRAWER = "drawer"
@@ -515,7 +501,7 @@ class BoxShape(SizedShape):
     def pieces(self) -> tuple[Piece, ...]:
         """One box."""
         x, y, z = (side / 2 for side in self.size)
-        return (Piece(type="box", size=(x, y, z), pos=(0.0, 0.0, z)),)
+        return (_box((x, y, z), (0.0, 0.0, z)),)
 
 
 class CylinderShape(RoundShape):
@@ -540,7 +526,7 @@ class SphereShape(Preset):
         return (Piece(type="sphere", size=(self.radius,), pos=(0.0, 0.0, self.radius)),)
 
     @property
-    def extent(self) -> tuple[float, float, float]:
+    def extent(self) -> Vector:
         """Size of the bounding box along x, y, z."""
         return 2 * self.radius, 2 * self.radius, 2 * self.radius
 
@@ -570,13 +556,13 @@ class BananaShape(Preset):
                 type="capsule",
                 size=(self.radius, step / 2),
                 pos=(float(at[0] - middle[0]), float(at[1] - middle[1]), self.radius),
-                quat=times(about_z(heading), about_y(math.pi / 2)),
+                quat=_about_y_then_z(math.pi / 2, heading),
             )
             for at, heading in made
         )
 
     @property
-    def extent(self) -> tuple[float, float, float]:
+    def extent(self) -> Vector:
         """Size of the bounding box along x, y, z."""
         turn = math.radians(self.bend)
         sag = (self.length - 2 * self.radius) / 2 * math.tan(turn / 4)
@@ -595,23 +581,19 @@ class DrawerShape(Preset):
         """The cabinet, and the drawer with its bar."""
         x, y, z = self.size
         w, bar = self.wall, 0.045
-        cabinet = [
-            Piece(type="box", size=(x / 2, y / 2, w / 2), pos=(0.0, 0.0, z - w / 2)),
-            Piece(type="box", size=(w / 2, y / 2, z / 2), pos=(x / 2 - w / 2, 0.0, z / 2)),
-            *(
-                Piece(type="box", size=(x / 2, w / 2, z / 2), pos=(0.0, side * (y / 2 - w / 2), z / 2))
-                for side in (-1, 1)
-            ),
-        ]
         inside = (x - 2 * w - 0.006, y - 2 * w - 0.006, z - w - 0.01)
-        drawer = [dataclasses.replace(each, part=_DRAWER) for each in open_box(inside, w)]
         front = -inside[0] / 2
-        stubs = [
-            Piece(type="box", size=(bar / 2, 0.005, 0.005), pos=(front - bar / 2, side, z / 2), part=_DRAWER)
-            for side in (-0.05, 0.05)
-        ]
-        rod = Piece(type="box", size=(0.006, 0.06, 0.006), pos=(front - bar, 0.0, z / 2), part=_DRAWER)
-        return (*cabinet, *drawer, *stubs, rod)
+        return (
+            _box((x / 2, y / 2, w / 2), (0.0, 0.0, z - w / 2)),
+            _box((w / 2, y / 2, z / 2), (x / 2 - w / 2, 0.0, z / 2)),
+            *(_box((x / 2, w / 2, z / 2), (0.0, side * (y / 2 - w / 2), z / 2)) for side in (-1, 1)),
+            *open_box(inside, w, _DRAWER),
+            *(
+                _box((bar / 2, 0.005, 0.005), (front - bar / 2, side, z / 2), _DRAWER)
+                for side in (-0.05, 0.05)
+            ),
+            _box((0.006, 0.06, 0.006), (front - bar, 0.0, z / 2), _DRAWER),
+        )
 
     def parts(self) -> tuple[MovingPart, ...]:
         """The drawer."""
@@ -628,7 +610,7 @@ class DrawerShape(Preset):
         )
 
     @property
-    def extent(self) -> tuple[float, float, float]:
+    def extent(self) -> Vector:
         """Size of the bounding box along x, y, z; bar and open drawer count on both sides."""
         return self.size[0] + 2 * (self.travel + 0.05), self.size[1], self.size[2]
 
@@ -644,7 +626,7 @@ class MarkShape(Preset):
         return (Piece(type="cylinder", size=(self.radius, 0.0005), pos=(0.0, 0.0, 0.0005)),)
 
     @property
-    def extent(self) -> tuple[float, float, float]:
+    def extent(self) -> Vector:
         """Size of the bounding box along x, y, z."""
         return 2 * self.radius, 2 * self.radius, 0.001
 
@@ -658,10 +640,10 @@ class LineShape(Preset):
     def pieces(self) -> tuple[Piece, ...]:
         """One thin box."""
         x, y = (side / 2 for side in self.size)
-        return (Piece(type="box", size=(x, y, 0.0005), pos=(0.0, 0.0, 0.0005)),)
+        return (_box((x, y, 0.0005), (0.0, 0.0, 0.0005)),)
 
     @property
-    def extent(self) -> tuple[float, float, float]:
+    def extent(self) -> Vector:
         """Size of the bounding box along x, y, z."""
         return *self.size, 0.001
 

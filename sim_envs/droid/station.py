@@ -36,7 +36,7 @@ from sim_envs.droid.task_file import (
     TaskConfig,
     UprightCriterion,
 )
-from sim_envs.droid.variation import TABLE_COLOR, Distractor, VariedScene, distractors
+from sim_envs.droid.variation import TABLE_COLOR, VariedScene, distractors
 from sim_envs.moving import Bounds, Mover, sample_movers
 from sim_envs.scripted.poses import Pose
 from sim_envs.world import PhysicsError
@@ -97,7 +97,7 @@ def build_model(task: TaskConfig, *, varies: bool = False) -> mujoco.MjModel:
     return mujoco.MjModel.from_xml_string(ET.tostring(root, encoding="unicode"))
 
 
-def _add_object(root: ET.Element, name: str, obj: ObjectConfig | Distractor) -> ET.Element:
+def _add_object(root: ET.Element, name: str, obj: ObjectConfig) -> ET.Element:
     """Add an object's body, its moving parts and their motors. Returns the body.
 
     Parts with motors do not collide with the rest of the object, or the table.
@@ -126,20 +126,19 @@ def _add_object(root: ET.Element, name: str, obj: ObjectConfig | Distractor) -> 
     pieces = obj.shape.pieces()
     density = obj.mass / sum(piece.volume for piece in pieces)
     collides = not isinstance(obj.shape, Painted)
-    rolling = obj.rolling if isinstance(obj, ObjectConfig) else None
     for piece in pieces:
         shade = 0.75 if piece.part else 1.0
         ET.SubElement(
             bodies[piece.part],
             "geom",
-            {} if rolling is None else {"priority": "1"},
+            {} if obj.rolling is None else {"priority": "1"},
             type=piece.type,
             size=_numbers(piece.size),
             pos=_numbers(piece.pos),
             quat=_numbers(piece.quat),
             mass=f"{density * piece.volume:.9f}",
             rgba=f"{_numbers(channel * shade for channel in obj.color)} 1",
-            friction=f"{obj.friction} {_TORSIONAL} {_ROLLING if rolling is None else rolling}",
+            friction=f"{obj.friction} {_TORSIONAL} {_ROLLING if obj.rolling is None else obj.rolling}",
             condim="4" if piece.type == "box" or piece.part else "6",  # rolling friction stops round objects
             contype=_SCENE_CONTYPE if collides else "0",
             conaffinity=_SCENE_CONAFFINITY if collides else "0",

@@ -1,8 +1,6 @@
 """The schema of task files: objects, their initial poses, the instruction, and the rubric."""
 
-import itertools
 import math
-from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Literal
@@ -205,53 +203,47 @@ class TaskConfig(Preset):
     rubric: tuple[Criterion, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _is_consistent(self) -> "TaskConfig":
-        problem = next(itertools.chain(self._unfit_carriers(), self._unfit_criteria()), None)
-        if problem is not None:
-            raise ValueError(problem)
-        return self
-
-    def _unfit_carriers(self) -> Iterator[str]:
+    def _objects_fit_their_carriers(self) -> "TaskConfig":
         for name, obj in self.objects.items():
             if obj.carrier is None:
                 continue
             if obj.carrier not in self.objects:
-                yield str(unknown(f"`carrier` of object {name!r}:", obj.carrier, self.objects))
-                return
+                raise unknown(f"`carrier` of object {name!r}:", obj.carrier, self.objects)
             shape = self.objects[obj.carrier].shape
             start = f"{name!r} is on {obj.carrier!r}, a {shape.kind}: "
             if not isinstance(shape, Machine):
-                yield start + "only a conveyor, turntable or ramp carries objects"
-            elif obj.is_fixed or obj.lying:
-                yield start + "a carried object must be movable and standing"
-            elif isinstance(shape, RampShape) and not isinstance(obj.shape, SphereShape):
-                yield start + f"only a sphere rolls, not a {obj.shape.kind}"
-            elif any(
-                max(map(abs, span)) > side / 2
-                for span, side in zip((obj.x, obj.y), shape.extent, strict=False)
-            ):
-                yield start + f"x {list(obj.x)} and y {list(obj.y)} are beside it; 0 is its center"
+                raise UsageError(f"{start}only a conveyor, turntable or ramp carries objects")
+            if obj.is_fixed or obj.lying:
+                raise UsageError(f"{start}a carried object must be movable and standing")
+            if isinstance(shape, RampShape) and not isinstance(obj.shape, SphereShape):
+                raise UsageError(f"{start}only a sphere rolls, not a {obj.shape.kind}")
+            sides = zip((obj.x, obj.y), shape.extent, strict=False)
+            if any(max(map(abs, span)) > side / 2 for span, side in sides):
+                raise UsageError(f"{start}x {list(obj.x)} and y {list(obj.y)} are beside it; 0 is its center")
+        return self
 
-    def _unfit_criteria(self) -> Iterator[str]:
+    @model_validator(mode="after")
+    def _criteria_fit_their_objects(self) -> "TaskConfig":
         for each in self.rubric:
             for name in (each.object, getattr(each, "target", None), getattr(each, "line", None)):
                 if name is not None and name not in self.objects:
-                    yield str(unknown(f"object in criterion `{each.kind}`:", name, self.objects))
-                    return
+                    raise unknown(f"object in criterion `{each.kind}`:", name, self.objects)
             shape = self.objects[each.object].shape
             match each:
                 case InsideCriterion(target=name) if not isinstance(self.objects[name].shape, Vessel):
-                    target = f"{name!r}, a {self.objects[name].shape.kind}"
-                    yield f"nothing can be inside {target}: take a bowl, mug or bin"
+                    kind = self.objects[name].shape.kind
+                    raise UsageError(f"nothing can be inside {name!r}, a {kind}: take a bowl, mug or bin")
                 case StoppedCriterion(line=name) if not isinstance(self.objects[name].shape, LineShape):
-                    yield f"{name!r} is a {self.objects[name].shape.kind}: only a line can be crossed"
+                    kind = self.objects[name].shape.kind
+                    raise UsageError(f"{name!r} is a {kind}: only a line can be crossed")
                 case OpenedCriterion(object=name, by=by):
                     if not isinstance(shape, DrawerShape):
-                        yield f"{name!r} is a {shape.kind}: only a drawer is opened"
-                    elif by > shape.travel:
-                        yield f"{name!r} is to open by {by:g} m, its travel is {shape.travel:g} m"
+                        raise UsageError(f"{name!r} is a {shape.kind}: only a drawer is opened")
+                    if by > shape.travel:
+                        raise UsageError(f"{name!r} is to open by {by:g} m, its travel is {shape.travel:g} m")
                 case _:
                     pass
+        return self
 
 
 def task_names() -> tuple[str, ...]:

@@ -1,6 +1,5 @@
 """Variation of camera, lights, table and distractors from (task, init id, seed, strength)."""
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -11,8 +10,8 @@ from jaxtyping import Float64
 
 from sim_envs.droid.control import EXTERIOR_CAMERA
 from sim_envs.droid.placement import Placement, draw, random_stream
-from sim_envs.droid.shapes import BoxShape, CylinderShape, Shape, SphereShape, about_z, footprint
-from sim_envs.droid.task_file import TaskConfig
+from sim_envs.droid.shapes import BoxShape, CylinderShape, Shape, SphereShape, about_z
+from sim_envs.droid.task_file import ObjectConfig, TaskConfig
 
 Color = tuple[float, float, float]
 
@@ -73,37 +72,21 @@ _START = np.array([0.36, 0.0])
 _TRIES = 200
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Distractor:
-    """A small object that is irrelevant to the task.
-
-    Attributes:
-        shape: The shape.
-        mass: kg.
-        friction: Sliding friction coefficient.
-        color: Red, green, blue, until an episode has another.
-        is_fixed: Whether it cannot be moved.
-    """
-
-    shape: Shape
-    mass: float
-    friction: float = 0.8
-    color: Color = (0.6, 0.6, 0.6)
-    is_fixed: bool = False
+def _distractor(shape: Shape, mass: float) -> ObjectConfig:
+    return ObjectConfig(shape=shape, mass=mass, x=(0.5, 0.5), y=(0.0, 0.0))  # until an episode places it
 
 
-_DISTRACTORS: Mapping[str, Distractor] = {
-    "distractor_sponge": Distractor(shape=BoxShape(kind="box", size=(0.09, 0.06, 0.03)), mass=0.04),
-    "distractor_carton": Distractor(shape=BoxShape(kind="box", size=(0.05, 0.05, 0.07)), mass=0.08),
-    "distractor_jar": Distractor(shape=CylinderShape(kind="cylinder", radius=0.03, height=0.055), mass=0.15),
-    "distractor_coaster": Distractor(
-        shape=CylinderShape(kind="cylinder", radius=0.045, height=0.01), mass=0.06
-    ),
-    "distractor_ball": Distractor(shape=SphereShape(kind="sphere", radius=0.03), mass=0.05),
+_DISTRACTORS: Mapping[str, ObjectConfig] = {
+    "distractor_sponge": _distractor(BoxShape(kind="box", size=(0.09, 0.06, 0.03)), 0.04),
+    "distractor_carton": _distractor(BoxShape(kind="box", size=(0.05, 0.05, 0.07)), 0.08),
+    "distractor_jar": _distractor(CylinderShape(kind="cylinder", radius=0.03, height=0.055), 0.15),
+    "distractor_coaster": _distractor(CylinderShape(kind="cylinder", radius=0.045, height=0.01), 0.06),
+    "distractor_ball": _distractor(SphereShape(kind="sphere", radius=0.03), 0.05),
 }
+"""Small objects that are irrelevant to the task."""
 
 
-def distractors(task: TaskConfig) -> Mapping[str, Distractor]:
+def distractors(task: TaskConfig) -> Mapping[str, ObjectConfig]:
     """The possible distractors of a task, by name: those whose kind of shape no task object has."""
     if not task.distractors:
         return {}
@@ -121,13 +104,13 @@ def place_distractors(
     standing: dict[str, Placement] = {}
     for number in draws.permutation(len(pool))[:count]:
         name = list(pool)[number]
-        radius = footprint(pool[name].shape)
+        radius = pool[name].footprint
         for _ in range(_TRIES):
             place = Placement(x=draws.uniform(*_X), y=draws.uniform(*_Y), yaw=draws.uniform(-np.pi, np.pi))
             at = np.array([place.x, place.y])
             aside = place.x > _BACK or abs(place.y) > _SIDE
             apart = all(
-                math.dist(at, (each.x, each.y)) > radius + footprint(pool[other].shape) + _APART
+                math.dist(at, (each.x, each.y)) > radius + pool[other].footprint + _APART
                 for other, each in standing.items()
             )
             clear = all(

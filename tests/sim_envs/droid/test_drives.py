@@ -4,12 +4,9 @@ import math
 
 import numpy as np
 import pytest
-import yaml
 
-from configs.errors import UsageError
 from sim_envs.droid.control import CONTROL_HZ
 from sim_envs.droid.planning import carrier_motion
-from sim_envs.droid.task_file import load_task
 
 MOVING = ("take_from_conveyor", "place_on_turntable", "stop_ball")
 STILL = np.zeros((1, 8))
@@ -101,28 +98,6 @@ def test_a_ball_is_stopped_where_it_rests_for_half_a_second_before_the_line(open
     assert sim.progress() == 0
     sim.advance(np.tile(STILL, (2, 1)))
     assert sim.progress() == (0.5 if counts else 0)
-
-
-@pytest.mark.parametrize(
-    ("name", "changes", "complaint"),
-    [
-        (
-            "ball",
-            {"carrier": "line"},
-            "'ball' is on 'line', a line: only a conveyor, turntable or ramp carries",
-        ),
-        ("ball", {"shape": {"kind": "box", "size": [0.05] * 3}}, "only a sphere rolls, not a box"),
-        ("line", {"shape": {"kind": "mark", "radius": 0.1}}, "'line' is a mark: only a line can be crossed"),
-    ],
-)
-def test_what_cannot_be_carried_or_crossed_is_one_line(tmp_path, name, changes, complaint):
-    content = load_task("stop_ball").model_dump(mode="json")
-    content["objects"][name] |= changes
-    file = tmp_path / "task.yaml"
-    file.write_text(yaml.safe_dump(content))
-    with pytest.raises(UsageError, match=complaint) as caught:
-        load_task(str(file))
-    assert "\n" not in str(caught.value)
 
 
 def test_the_expert_foresees_where_what_moves_will_be(open_droid):

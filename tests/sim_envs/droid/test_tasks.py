@@ -25,9 +25,9 @@ def content(name: str = "cube_in_bowl") -> dict[str, Any]:
     return copy.deepcopy(load_task(name).model_dump(mode="json"))
 
 
-def changed(tmp_path, path: str, value: Any) -> str:
+def changed(tmp_path, path: str, value: Any, name: str = "cube_in_bowl") -> str:
     """A task file with something put at a path."""
-    task = content()
+    task = content(name)
     *parents, last = path.split(".")
     place: Any = task
     for key in parents:
@@ -41,6 +41,13 @@ def changed(tmp_path, path: str, value: Any) -> str:
 @pytest.mark.parametrize(
     ("path", "value", "complaint"),
     [
+        ("objects.ball.carrier", "line", "'ball' is on 'line', a line: only a conveyor, turntable or ramp"),
+        ("objects.ball.shape", {"kind": "box", "size": [0.05] * 3}, "only a sphere rolls, not a box"),
+        (
+            "objects.line.shape",
+            {"kind": "mark", "radius": 0.1},
+            "'line' is a mark: only a line can be crossed",
+        ),
         ("rubric.0.object", "cub", "object in criterion `reach`: 'cub'; did you mean 'cube'"),
         ("rubric.2.target", "cube", "nothing can be inside 'cube', a box: take a bowl, mug or bin"),
         ("rubric.0", {"kind": "opened", "object": "cube", "by": 0.1}, "only a drawer is opened"),
@@ -49,8 +56,9 @@ def changed(tmp_path, path: str, value: Any) -> str:
     ],
 )
 def test_what_is_wrong_with_a_task_file_is_one_line(tmp_path, path, value, complaint):
+    name = "stop_ball" if path.startswith(("objects.ball", "objects.line")) else "cube_in_bowl"
     with pytest.raises(UsageError, match=complaint) as caught:
-        load_task(changed(tmp_path, path, value))
+        load_task(changed(tmp_path, path, value, name))
     assert "\n" not in str(caught.value)
 
 
