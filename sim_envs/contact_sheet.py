@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw
 from configs.cli import Names, Numbers, format_option, run_app
 from configs.errors import UsageError, unknown
 from configs.paths import usable_file
-from sim_envs.suite import Suite, Task, open_suite
+from sim_envs.suite import open_suite
 
 _CAPTION = 18
 _TILES_PER_ROW = 2
@@ -52,7 +52,12 @@ def main(
     for sets in opened:
         for task in sets[0].tasks():
             if not task_ids or task.task_id in task_ids:
-                views = [_views(each, task) for each in sets]
+                views = []
+                for each in sets:
+                    each.check([task])
+                    with contextlib.closing(each.open(task)) as world:
+                        world.reset(init_id=0, seed=7, settle_steps=each.protocol.settle_steps)
+                        views.append(list(world.observe().images.values()))
                 shown = views[0] if len(sets) == 1 else [view[0] for view in views]
                 tiles[f"{task.suite} {task.task_id}: {task.language}"] = np.concatenate(shown, axis=1)
     if not tiles:
@@ -65,14 +70,6 @@ def main(
         ImageDraw.Draw(canvas).text((column * width + 4, row * height + 3), caption, fill="black")
         canvas.paste(Image.fromarray(tile), (column * width, row * height + _CAPTION))
     canvas.save(file, quality=85, optimize=True)
-
-
-def _views(suite: Suite, task: Task) -> list[np.ndarray]:
-    """The camera images of initial state 0 after settling."""
-    suite.check([task])
-    with contextlib.closing(suite.open(task)) as world:
-        world.reset(init_id=0, seed=7, settle_steps=suite.protocol.settle_steps)
-        return list(world.observe().images.values())
 
 
 if __name__ == "__main__":

@@ -340,7 +340,6 @@ class GymWorld(World):
 
     @override
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
-        self._require_open()
         number = int(np.random.SeedSequence((init_id, seed)).generate_state(1)[0])
         self._observed, _ = self.env.reset(seed=number)
         self._finished = self._solved = False
@@ -352,7 +351,6 @@ class GymWorld(World):
     @override
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
         actions = checked_actions(actions, size=self._interface.action.size)
-        self._require_reset()
         for taken, action in enumerate(actions, start=1):
             if not self._finished:
                 self._control_step(action)
@@ -362,15 +360,22 @@ class GymWorld(World):
 
     @override
     def observe(self) -> Observation:
-        self._require_reset()
         images = {name: self.render(name) for name in self._interface.observation.camera_names}
         return Observation(images=images, state=self._state(), language=self._language)
 
     @override
     def render(self, camera: str) -> UInt8[np.ndarray, "height width 3"]:
-        self._require_reset()
         number = self._interface.observation.camera_names.index(camera)
-        return self._image(self._config.cameras[number].key, self._interface.observation.cameras[number])
+        key, declared = self._config.cameras[number].key, self._interface.observation.cameras[number]
+        pixels = np.asarray(self.env.render() if key == RENDER else self._at(key))
+        image = np.rot90(pixels, declared.rotated_deg // 90) if pixels.ndim == 3 else pixels
+        assert declared.size is not None
+        if image.dtype != np.uint8 or image.shape != (*declared.size, 3):
+            raise UsageError(
+                f"camera {camera!r} of {self._interface.name} is declared with {declared.size[0]} × "
+                f"{declared.size[1]} pixels; the environment gives {image.dtype} {list(image.shape)}"
+            )
+        return np.array(image, order="C")
 
     def truth(self) -> None:
         """None: these environments have no ground truth for language."""
@@ -403,32 +408,21 @@ class GymWorld(World):
         self._finished = self._solved or bool(terminated) or bool(truncated)
 
     def _state(self) -> Float64[np.ndarray, " state"]:
-        return np.concatenate([self._channels(part) for part in self._config.state])
-
-    def _channels(self, part: GymState) -> Float64[np.ndarray, " channels"]:
-        whole = np.asarray(self._at(part.key), np.float64).ravel()
-        channels = whole if part.slice is None else whole[slice(*part.slice)]
-        size = part.channels().size
-        if len(channels) != size:
-            raise UsageError(
-                f"state {part.name!r} of {self._interface.name} is declared with {size} channels; the "
-                f"environment gives {len(channels)} of {len(whole)} at {part.key or 'the observation'}"
-            )
-        return channels
-
-    def _image(self, key: str, camera: Camera) -> UInt8[np.ndarray, "height width 3"]:
-        pixels = np.asarray(self.env.render() if key == RENDER else self._at(key))
-        image = np.rot90(pixels, camera.rotated_deg // 90) if pixels.ndim == 3 else pixels
-        assert camera.size is not None
-        if image.dtype != np.uint8 or image.shape != (*camera.size, 3):
-            raise UsageError(
-                f"camera {camera.name!r} of {self._interface.name} is declared with {camera.size[0]} × "
-                f"{camera.size[1]} pixels; the environment gives {image.dtype} {list(image.shape)}"
-            )
-        return np.array(image, order="C")
+        parts = []
+        for part in self._config.state:
+            whole = np.asarray(self._at(part.key), np.float64).ravel()
+            parts.append(whole if part.slice is None else whole[slice(*part.slice)])
+            size = part.channels().size
+            if len(parts[-1]) != size:
+                raise UsageError(
+                    f"state {part.name!r} of {self._interface.name} is declared with {size} channels; the "
+                    f"environment gives {len(parts[-1])} of {len(whole)} at {part.key or 'the observation'}"
+                )
+        return np.concatenate(parts)
 
     def _at(self, key: str | None) -> Any:
         """The array at a path in the observation; the whole observation if `key` is None."""
+        assert self._observed is not None, "no episode: reset the world first"
         found = self._observed
         for part in [] if key is None else key.replace(".", "/").split("/"):
             if not isinstance(found, Mapping) or part not in found:
@@ -441,12 +435,3 @@ class GymWorld(World):
                 f"one of {', '.join(map(str, found))}"
             )
         return found
-
-    def _require_open(self) -> None:
-        if self._closed:
-            raise RuntimeError("the world is closed")
-
-    def _require_reset(self) -> None:
-        self._require_open()
-        if self._observed is None:
-            raise RuntimeError("the world was not reset yet")

@@ -115,19 +115,15 @@ class Trajectory(abc.ABC):
 
     def offset(self, seconds: float) -> Vector3:
         """Displacement (m) after a time."""
-        return self.way * self.distance(max(seconds, 0.0))
+        return self.way * self._along(max(seconds, 0.0))[0]
 
     def velocity(self, seconds: float) -> Vector3:
         """Velocity (m/s) after a time."""
-        return self.way * self.speed(max(seconds, 0.0))
+        return self.way * self._along(max(seconds, 0.0))[1]
 
     @abc.abstractmethod
-    def distance(self, seconds: float) -> float:
-        """Distance along the direction (m)."""
-
-    @abc.abstractmethod
-    def speed(self, seconds: float) -> float:
-        """Speed along the direction (m/s)."""
+    def _along(self, seconds: float) -> tuple[float, float]:
+        """Distance (m) and speed (m/s) along the direction."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -145,16 +141,11 @@ class ShuttleTrajectory(Trajectory):
     phase: float
 
     @override
-    def distance(self, seconds: float) -> float:
-        return self.amplitude * (math.sin(self._angle(seconds)) - math.sin(self.phase))
-
-    @override
-    def speed(self, seconds: float) -> float:
+    def _along(self, seconds: float) -> tuple[float, float]:
         rate = 2 * math.pi / self.period
-        return self.amplitude * rate * math.cos(self._angle(seconds)) * _pace(seconds)
-
-    def _angle(self, seconds: float) -> float:
-        return self.phase + 2 * math.pi / self.period * _eased(seconds)
+        angle = self.phase + rate * _eased(seconds)
+        distance = self.amplitude * (math.sin(angle) - math.sin(self.phase))
+        return distance, self.amplitude * rate * math.cos(angle) * _pace(seconds)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -170,12 +161,10 @@ class DriftTrajectory(Trajectory):
     cruise: float
 
     @override
-    def distance(self, seconds: float) -> float:
-        return self.cruise * (_eased(seconds) - _eased(seconds - self.length / self.cruise))
-
-    @override
-    def speed(self, seconds: float) -> float:
-        return self.cruise * (_pace(seconds) - _pace(seconds - self.length / self.cruise))
+    def _along(self, seconds: float) -> tuple[float, float]:
+        braking = seconds - self.length / self.cruise
+        distance = self.cruise * (_eased(seconds) - _eased(braking))
+        return distance, self.cruise * (_pace(seconds) - _pace(braking))
 
 
 def sample_trajectory(

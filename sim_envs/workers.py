@@ -115,9 +115,20 @@ class JobQueue(Generic[JobT]):
 
     def next_for(self, worker: int) -> JobT | None:
         """The next job for a worker; None if none is left."""
-        if not self._begun.get(worker):
-            self._begun[worker] = self._next_episode(worker)
-        own = self._begun[worker]
+        own = self._begun.get(worker)
+        if not own:
+            left = {task: episodes for task, episodes in self._waiting.items() if episodes}
+            if left:
+                task = self._task_of.pop(worker, None)
+                if task not in left:
+                    workers = Counter(self._task_of.values())
+                    task = max(left, key=lambda each: len(left[each]) / (1 + workers[each]))
+                self._task_of[worker] = task
+                own = left[task].popleft()
+            else:  # steal the last job of the started episode with the most jobs left
+                longest = max(self._begun.values(), key=len, default=None)
+                own = deque([longest.pop()]) if longest else deque()
+            self._begun[worker] = own
         if not own:
             return None
         job = own.popleft()
@@ -127,18 +138,6 @@ class JobQueue(Generic[JobT]):
     def put_back(self, worker: int, job: JobT) -> None:
         """Return a job to the queue; the worker with that number runs it next."""
         self._begun.setdefault(worker, deque()).appendleft(job)
-
-    def _next_episode(self, worker: int) -> deque[JobT]:
-        left = {task: episodes for task, episodes in self._waiting.items() if episodes}
-        if not left:  # steal the last job of the started episode with the most jobs left
-            longest = max(self._begun.values(), key=len, default=None)
-            return deque([longest.pop()]) if longest else deque()
-        task = self._task_of.pop(worker, None)
-        if task not in left:
-            workers = Counter(self._task_of.values())
-            task = max(left, key=lambda each: len(left[each]) / (1 + workers[each]))
-        self._task_of[worker] = task
-        return left[task].popleft()
 
 
 OUT_OF_MEMORY = errno.ENOMEM
@@ -242,16 +241,11 @@ def run_worker(runner: JobRunner[Any, Any], number: int, connection: Connection,
         except MemoryError:
             sys.exit(OUT_OF_MEMORY)
         except Exception as error:  # noqa: BLE001 - the process boundary: the parent raises it again
-            connection.send(WorkerFailed(_sendable(error)))
-
-
-def _sendable(error: Exception) -> Exception:
-    """The error if it can be pickled, else a RuntimeError with the same message."""
-    try:
-        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
-    except Exception:  # noqa: BLE001 - unpicklable exceptions fail in many ways
-        return RuntimeError(f"{type(error).__name__}: {error}")
-    return error
+            try:
+                pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+            except Exception:  # noqa: BLE001 - unpicklable exceptions fail in many ways
+                error = RuntimeError(f"{type(error).__name__}: {error}")
+            connection.send(WorkerFailed(error))
 
 
 TIMEOUT_S = 3600.0
@@ -407,7 +401,13 @@ class _Worker:
         except (EOFError, OSError, pickle.UnpicklingError):
             pass
         self._process.join(_SHUTDOWN_S)
-        return LostJob(reason=self._reason or _exit_reason(self._process.exitcode))
+        code, reason = self._process.exitcode, self._reason
+        if not reason and code is not None and code < 0:
+            hint = " (perhaps out of memory)" if -code == signal.SIGKILL else ""
+            reason = f"it was killed by {signal.Signals(-code).name}{hint}"
+        elif not reason:
+            reason = "it ran out of memory" if code == OUT_OF_MEMORY else f"it exited with code {code}"
+        return LostJob(reason=reason)
 
     def kill(self, reason: str) -> None:
         """Kill the process."""
@@ -455,11 +455,3 @@ class _Worker:
         theirs.close()  # so that its end is noticed here
         self._is_ready, self._reason = False, ""
         return ours, process
-
-
-def _exit_reason(code: int | None) -> str:
-    """How a process ended, for error messages."""
-    if code is not None and code < 0:
-        hint = " (perhaps out of memory)" if -code == signal.SIGKILL else ""
-        return f"it was killed by {signal.Signals(-code).name}{hint}"
-    return "it ran out of memory" if code == OUT_OF_MEMORY else f"it exited with code {code}"

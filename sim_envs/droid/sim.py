@@ -72,11 +72,9 @@ class DroidSim(World):
         option.sitegroup[:] = 0
         self._cameras = Cameras(self.station.model, _CAMERAS, size=image_size(image_height), option=option)
         self._tracker: TruthTracker | None = None
-        self._closed = False
 
     @override
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
-        self._require_open()
         self.station.reset(init_id=init_id, seed=seed, settle_steps=settle_steps)
         self.rubric.begin()
         self._tracker = TruthTracker(DroidScene(self.rubric), control_hz=CONTROL_HZ)
@@ -84,13 +82,13 @@ class DroidSim(World):
     @override
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
         actions = checked_actions(actions, size=ACTION_SIZE)
-        tracker = self._require_reset()
+        assert self._tracker is not None, "no episode: reset the simulator first"
         success, path = False, [self.station.end_effector]
         for action in actions:
             self.station.step(action)
             path.append(self.station.end_effector)
             success = self.rubric.judge()
-            tracker.step(solved=success)
+            self._tracker.step(solved=success)
             if success:
                 break
         return AdvanceResult(steps=len(path) - 1, success=success, end_effector=np.array(path))
@@ -103,27 +101,24 @@ class DroidSim(World):
 
     @override
     def render(self, camera: str) -> UInt8[np.ndarray, "height width 3"]:
-        self._require_reset()
         self._cameras.capture(self.station.data)
         return np.ascontiguousarray(self._cameras.draw(camera)[::-1])
 
     @override
     def truth(self) -> Truth:
-        return self._require_reset().truth()
+        assert self._tracker is not None, "no episode: reset the simulator first"
+        return self._tracker.truth()
 
     @override
     def progress(self) -> float:
-        self._require_reset()
         return self.rubric.progress
 
     def policy_state(self) -> Float64[np.ndarray, " 8"]:
         """The state as in `observe`, without rendering: seven joints (rad), gripper (1 closed)."""
-        self._require_reset()
         return np.append(self.station.joints, self.station.gripper)
 
     @override
     def close(self) -> None:
-        self._closed = True
         self._cameras.close()
 
     def __enter__(self) -> "DroidSim":
@@ -131,13 +126,3 @@ class DroidSim(World):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _require_open(self) -> None:
-        if self._closed:
-            raise RuntimeError("the world is closed")
-
-    def _require_reset(self) -> TruthTracker:
-        self._require_open()
-        if self._tracker is None:
-            raise RuntimeError("the world was not reset yet")
-        return self._tracker

@@ -140,8 +140,20 @@ class Collisions:
     @functools.cached_property
     def _samples(self) -> list[tuple[int, Points]]:
         """(body, points in the body's frame) of every geom."""
-        model = self._model
-        return [(int(model.geom_bodyid[geom]), _geom_surface(model, int(geom))) for geom in self._geoms]
+        model, found = self._model, []
+        for geom in self._geoms:
+            if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_PLANE:
+                half = (_PLANE_REACH, _PLANE_REACH)
+                points = rectangle(center=(0.0, 0.0), half=half, height=0.0, spacing=_COARSE_SPACING)
+            else:
+                center, half = model.geom_aabb[geom, :3], model.geom_aabb[geom, 3:]
+                spacing = _FINE_SPACING if 2 * half.max() < _FINE_EXTENT else _COARSE_SPACING
+                points = box_surface(half, spacing) + center
+            rotation = np.zeros(9)
+            mujoco.mju_quat2Mat(rotation, model.geom_quat[geom])
+            in_body = points @ rotation.reshape(3, 3).T + model.geom_pos[geom]
+            found.append((int(model.geom_bodyid[geom]), in_body))
+        return found
 
     @functools.cached_property
     def _geoms(self) -> Int64[np.ndarray, " _"]:
@@ -149,17 +161,3 @@ class Collisions:
         geoms = np.flatnonzero(self._model.geom_contype | self._model.geom_conaffinity)
         bodies = self._model.geom_bodyid[geoms]
         return geoms[self._model.body_rootid[bodies] != self._robot]
-
-
-def _geom_surface(model: Any, geom: int) -> Points:
-    """Points on the surface of a geom, in its body's frame."""
-    if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_PLANE:
-        half = (_PLANE_REACH, _PLANE_REACH)
-        points = rectangle(center=(0.0, 0.0), half=half, height=0.0, spacing=_COARSE_SPACING)
-    else:
-        center, half = model.geom_aabb[geom, :3], model.geom_aabb[geom, 3:]
-        spacing = _FINE_SPACING if 2 * half.max() < _FINE_EXTENT else _COARSE_SPACING
-        points = box_surface(half, spacing) + center
-    rotation = np.zeros(9)
-    mujoco.mju_quat2Mat(rotation, model.geom_quat[geom])
-    return points @ rotation.reshape(3, 3).T + model.geom_pos[geom]

@@ -118,12 +118,6 @@ class PhaseTracker:
         now, before = self._past[-1].positions[item.index], self._past[0].positions[item.index]
         return _length(now - before)
 
-    def _pushed(self, item: Item) -> float:
-        """Distance (m) that a touched object has moved within `_LOOK_BACK_S`, since it was touched."""
-        moments = zip(self._past, self._touches, strict=True)
-        first = next(moment for moment, touch in moments if item.index in touch)
-        return _length(self._past[-1].positions[item.index] - first.positions[item.index])
-
     def _follow_grip(self) -> None:
         if self.grip is not None:
             held = self.grip.item.index
@@ -195,7 +189,10 @@ class PhaseTracker:
             if item is self._released:
                 return Narration(phase=Phase.RETREAT, object=item.noun)
             wanted = any(target.item is item for target in missing)
-            if self._pushed(item) > _SLIDING or (item.too_wide and wanted):
+            moments = zip(self._past, self._touches, strict=True)
+            first = next(moment for moment, touch in moments if item.index in touch)  # since it was touched
+            pushed = _length(self._past[-1].positions[item.index] - first.positions[item.index])
+            if pushed > _SLIDING or (item.too_wide and wanted):
                 self.sliding = item
                 return _moving(Phase.PUSH, item, self._target(item, missing))
             if wanted:
@@ -213,18 +210,15 @@ class PhaseTracker:
         wanted += [
             target.gate for target in missing if target.gate and self._scene.state(target.gate) != "open"
         ]
-        return Narration(phase=Phase.APPROACH, object=self._heading(wanted).noun)
-
-    def _heading(self, wanted: Sequence[Item]) -> Item:
-        """The item that the gripper approaches; updated only every few steps, since it is expensive."""
         if len(wanted) == 1:
-            return wanted[0]
+            return Narration(phase=Phase.APPROACH, object=wanted[0].noun)
+        # What the gripper is heading for is found only every few steps, since that is expensive.
         self._queries += 1
         if self._approached is None or self._approached not in wanted or self._queries % _QUERY_EVERY == 0:
             here, before = self._past[-1].gripper, self._past[0].gripper
             ahead = here + _LOOK_AHEAD_S / _LOOK_BACK_S * (here - before)
             self._approached = self._scene.nearest(wanted, ahead)
-        return self._approached
+        return Narration(phase=Phase.APPROACH, object=self._approached.noun)
 
 
 def _moving(phase: Phase, item: Item, target: GoalTarget | None) -> Narration:

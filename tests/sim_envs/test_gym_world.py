@@ -171,9 +171,21 @@ def test_invalid_actions_are_not_run(actions: np.ndarray) -> None:
             {},
             "declares 3 action channels",
         ),
+        ({"init_id": 3}, {}, "unknown key 'init_id'; did you mean 'init_ids'"),
+        ({"state": [{"name": "a", "unit": "m", "slice": [2, 2]}]}, {}, "not [first, last + 1]"),
+        (
+            {"action": [{"name": "a", "size": 2, "unit": "m", "motion": "relativ", "hold": "zero"}]},
+            {},
+            "did you mean 'relative'",
+        ),
+        (
+            {"grippers": [{"name": "a", "open": 1, "closed": 0}]},
+            {},
+            "unknown action channels of a gripper 'a'",
+        ),
     ],
 )
-def test_a_mismatch_with_the_declared_interface_is_one_line(
+def test_an_invalid_environment_or_one_that_differs_from_it_is_one_line(
     environment: dict, kwargs: dict, complaint: str
 ) -> None:
     def play() -> None:
@@ -183,23 +195,6 @@ def test_a_mismatch_with_the_declared_interface_is_one_line(
 
     with pytest.raises(UsageError, match=re.escape(complaint)):
         play()
-
-
-@pytest.mark.parametrize(
-    ("environment", "complaint"),
-    [
-        ({"init_id": 3}, "unknown key 'init_id'; did you mean 'init_ids'"),
-        ({"state": [{"name": "a", "unit": "m", "slice": [2, 2]}]}, "not [first, last + 1]"),
-        (
-            {"action": [{"name": "a", "size": 2, "unit": "m", "motion": "relativ", "hold": "zero"}]},
-            "did you mean 'relative'",
-        ),
-        ({"grippers": [{"name": "a", "open": 1, "closed": 0}]}, "unknown action channels of a gripper 'a'"),
-    ],
-)
-def test_an_invalid_environment_is_one_line(environment: dict, complaint: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(complaint)):
-        counter(environment)
 
 
 def test_missing_requirements_are_reported_with_the_remedy() -> None:
