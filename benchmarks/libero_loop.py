@@ -26,9 +26,8 @@ from configs.errors import UsageError
 from eval.bench.aggregation import paired_ratio
 from sim_envs.libero.assets import find_assets
 from sim_envs.libero.bootstrap import load_libero, use_assets
-from sim_envs.libero.conventions import CAMERAS
 from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
-from sim_envs.libero.tasks import get_init_state, get_task
+from sim_envs.libero.tasks import CAMERAS, get_init_state, get_task
 
 SEED, SETTLE_STEPS, CAMERA_SIZE = 7, 10, 256
 

@@ -4,14 +4,19 @@ import dataclasses
 import functools
 import hashlib
 import os
+import shutil
+import tarfile
+import tempfile
 from pathlib import Path
 
 from configs.errors import UsageError, unknown
-from sim_envs.libero import standins
+from configs.hashing import hash_file
 from sim_envs.libero.bootstrap import load_libero, package_root
 
 STANDINS = "standins"
-"""Name and source of the assets that need no download."""
+"""The assets that need no download: shapes of the same sizes, masses, joints and regions."""
+
+_ARCHIVE = Path(__file__).parent / "standins" / "assets.tar.xz"
 
 ENVIRONMENT_VARIABLE = "OXYGEN_LIBERO_ASSETS"
 """Environment variable with the folder of the asset tree, the default of `--assets`."""
@@ -73,24 +78,63 @@ def find_assets(source: str | os.PathLike[str] | None = None) -> AssetSet:
         for path in (package_root() / "assets", _download_cache()):
             if not _missing_parts(path):
                 return AssetSet(name="hf-libero", path=path.resolve())
-        return _standins()
+        source = STANDINS
     if source == STANDINS:
-        return _standins()
+        return AssetSet(name=STANDINS, path=unpack_standins())
     if source == "download":
-        return _downloaded()
+        load_libero()
+        from huggingface_hub import snapshot_download
+        from libero.libero.utils.download_utils import HF_ASSETS_REPO_ID
+
+        path = _download_cache()
+        try:  # hf-libero's own function fails with current Hugging Face clients
+            snapshot_download(repo_id=HF_ASSETS_REPO_ID, repo_type="dataset", local_dir=path)
+        except OSError as error:
+            raise UsageError(
+                f"the download of LIBERO's asset tree failed ({type(error).__name__}: {error}): try again, "
+                "or give a folder with --assets PATH"
+            ) from error
+        if missing := _missing_parts(path):
+            raise UsageError(
+                f"the download at {str(path)!r} lacks {', '.join(missing)}: delete it and try again"
+            )
+        return AssetSet(name="hf-libero", path=path.resolve())
     if not Path(source).expanduser().exists() and Path(source).name == source:
         raise unknown("asset source or folder", source, _SOURCES, remedy="Or give the path of a folder.")
     return _folder(Path(source), "--assets")
 
 
-def _standins() -> AssetSet:
+def unpack_standins(root: Path | None = None) -> Path:
+    """The folder of the stand-ins, unpacked if it is missing: whole, and safe against other processes.
+
+    Args:
+        root: The folder; by default one in the cache, named after the archive's digest.
+
+    Raises:
+        UsageError: The folder cannot be written.
+    """
+    if root is None:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "oxygen-eval")
+        root = cache / f"standins-{hash_file(_ARCHIVE)[:12]}"
+    if root.is_dir():
+        return root
     try:
-        return AssetSet(name=STANDINS, path=standins.unpack())
+        root.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
+        try:
+            with tarfile.open(_ARCHIVE) as archive:
+                archive.extractall(draft, filter="data")
+            draft.chmod(0o755)
+            draft.rename(root)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
     except OSError as error:
-        raise UsageError(
-            f"cannot write the stand-in assets to {str(error.filename)!r}: {error.strerror}; set "
-            "XDG_CACHE_HOME to another folder"
-        ) from None
+        if not root.is_dir():  # otherwise another process was faster
+            raise UsageError(
+                f"cannot write the stand-in assets to {str(error.filename)!r}: {error.strerror}; set "
+                "XDG_CACHE_HOME to another folder"
+            ) from None
+    return root
 
 
 def _folder(path: Path, said_by: str) -> AssetSet:
@@ -105,25 +149,6 @@ def _folder(path: Path, said_by: str) -> AssetSet:
             f"{said_by} names {str(path)!r}, no LIBERO asset tree: nothing is in {', '.join(missing)}; {hint}"
         )
     return AssetSet(name=path.name, path=path)
-
-
-def _downloaded() -> AssetSet:
-    """Download the assets as hf-libero does, whose own function fails with current Hugging Face clients."""
-    load_libero()
-    from huggingface_hub import snapshot_download
-    from libero.libero.utils.download_utils import HF_ASSETS_REPO_ID
-
-    path = _download_cache()
-    try:
-        snapshot_download(repo_id=HF_ASSETS_REPO_ID, repo_type="dataset", local_dir=path)
-    except OSError as error:
-        raise UsageError(
-            f"the download of LIBERO's asset tree failed ({type(error).__name__}: {error}): try again, or "
-            "give a folder with --assets PATH"
-        ) from error
-    if missing := _missing_parts(path):
-        raise UsageError(f"the download at {str(path)!r} lacks {', '.join(missing)}: delete it and try again")
-    return AssetSet(name="hf-libero", path=path.resolve())
 
 
 def _download_cache() -> Path:

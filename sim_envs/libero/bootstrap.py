@@ -72,11 +72,33 @@ def load_libero() -> types.ModuleType:
     """
     check_versions()
     choose_backend()
-    with _lock, _private_libero_config(), _quiet():
-        pin_kernels()
-        use_one_thread()
-        _silence_robosuite()
-        from libero.libero import envs
+    root = package_root()
+    paths = {
+        "benchmark_root": root,
+        "bddl_files": root / "bddl_files",
+        "init_states": root / "init_files",
+        "datasets": root.parent / "datasets",
+        "assets": root / "assets",
+    }
+    # Without this file the import prompts; later, LIBERO reads it for every path.
+    folder = temporary_folder("oxygen-eval-config-")
+    (folder / "config.yaml").write_text(yaml.safe_dump({key: str(path) for key, path in paths.items()}))
+    disabled = logging.root.manager.disable
+    with (
+        _lock,
+        environment_variable("LIBERO_CONFIG_PATH", str(folder)),
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(io.StringIO()),
+    ):
+        warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)
+        try:
+            pin_kernels()
+            use_one_thread()
+            _silence_robosuite()
+            from libero.libero import envs
+        finally:
+            logging.disable(disabled)
     return envs
 
 
@@ -96,39 +118,6 @@ def use_assets(folder: Path) -> Iterator[None]:
             yield
         finally:
             package._assets_path_cache, robot_package.assets_root = before
-
-
-@contextlib.contextmanager
-def _private_libero_config() -> Iterator[None]:
-    """Write the configuration file without which importing LIBERO prompts.
-
-    The folder exists as long as the process, since LIBERO reads the file for every path.
-    """
-    folder = temporary_folder("oxygen-eval-config-")
-    root = package_root()
-    paths = {
-        "benchmark_root": root,
-        "bddl_files": root / "bddl_files",
-        "init_states": root / "init_files",
-        "datasets": root.parent / "datasets",
-        "assets": root / "assets",
-    }
-    (folder / "config.yaml").write_text(yaml.safe_dump({key: str(path) for key, path in paths.items()}))
-    with environment_variable("LIBERO_CONFIG_PATH", str(folder)):
-        yield
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppress warnings, prints and log lines of imports inside the context."""
-    disabled = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(disabled)
 
 
 def _silence_robosuite() -> None:

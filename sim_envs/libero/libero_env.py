@@ -10,12 +10,13 @@ import numpy as np
 from configs.errors import UsageError
 from sim_envs.libero.assets import STANDINS, AssetSet
 from sim_envs.libero.bootstrap import load_libero, use_assets
-from sim_envs.libero.conventions import CONTROL_HZ
 from sim_envs.libero.cue import COVER, register_cover
-from sim_envs.libero.standins import missing_for
-from sim_envs.libero.tasks import LiberoTask
+from sim_envs.libero.tasks import CONTROL_HZ, LiberoTask
 
 _PLACEMENT_ATTEMPTS = 100
+
+_WORKSPACES = {"floor", "table", "kitchen_table", "living_room_table", "study_table"}
+"""Fixtures of BDDL that are part of a scene."""
 
 T = TypeVar("T")
 
@@ -66,7 +67,8 @@ def require_assets(task: LiberoTask, assets: AssetSet) -> None:
     if assets.name != STANDINS:
         return
     problem = read_problem(task)
-    missing = missing_for({*problem["objects"], *problem["fixtures"]} - {COVER}, assets.path)
+    models = {model.stem for part in assets.path.iterdir() for model in part.rglob("*.xml")}
+    missing = sorted({*problem["objects"], *problem["fixtures"]} - models - _WORKSPACES - {COVER})
     if missing:
         raise UsageError(
             f"{task.suite} task {task.task_id} needs {', '.join(missing)}, for which there are no stand-ins: "

@@ -79,8 +79,10 @@ class Names:
             return nouns[name]
         owner = next(owner for owner in nouns if name.startswith(f"{owner}_"))
         region = name.removeprefix(f"{owner}_")
+        if nouns[owner] == "shelf" and region != "top_side":
+            return UPPER_SHELF if region.startswith("top_") else LOWER_SHELF
         if nouns[owner] not in _GROUNDS:
-            return self._region(nouns[owner], region)
+            return _part_of(nouns[owner], region, has_drawers=nouns[owner] == "cabinet")
         if region == "center_region":
             return f"center of the {self.ground}"
         match = _ZONE.fullmatch(region)
@@ -97,18 +99,15 @@ class Names:
         noun = self.fixtures[fixture]
         return noun if level is None else f"{level} drawer of the {noun}"
 
-    @staticmethod
-    def _region(noun: str, region: str) -> str:
-        side, _, kind = region.partition("_")
-        if region == "top_side":
-            return f"top of the {noun}"
-        if kind == "contain_region":
-            return f"{side} compartment of the {noun}"
-        if noun == "cabinet":
-            return f"{side} drawer of the {noun}"
-        if noun == "shelf":
-            return UPPER_SHELF if side == "top" else LOWER_SHELF
-        return noun
+
+def _part_of(noun: str, region: str, *, has_drawers: bool) -> str:
+    """A region of an object or fixture: its top, a compartment, a drawer, else the whole."""
+    side, _, kind = region.partition("_")
+    if region == "top_side":
+        return f"top of the {noun}"
+    if kind == "contain_region":
+        return f"{side} compartment of the {noun}"
+    return f"{side} drawer of the {noun}" if has_drawers and side in LEVELS else noun
 
 
 def _by_name(groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
@@ -200,12 +199,5 @@ def _noun(name: str, instruction: str) -> str:
         return f"{'left' if match['number'] == '1' else 'right'} plate"
     if category == "cream_cheese" and "cream cheese box" in instruction:
         return "cream cheese box"
-    side, _, rest = (match["region"] or "").partition("_")
-    part = ""
-    if match["region"] == "top_side":
-        part = "top of the "
-    elif rest == "contain_region":
-        part = f"{side} compartment of the "
-    elif side in LEVELS and category.endswith("cabinet"):
-        part = f"{side} drawer of the "
-    return part + noun_of(category)
+    has_drawers = category.endswith("cabinet")
+    return _part_of(noun_of(category), match["region"] or "", has_drawers=has_drawers)

@@ -15,12 +15,11 @@ from configs.motion import Drift, Shuttle
 from sim_envs.libero.arm import ArmController
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.bootstrap import use_assets
-from sim_envs.libero.conventions import CAMERAS, CONTROL_HZ
 from sim_envs.libero.cue import COVER, Cue, find_cue
 from sim_envs.libero.experts.scene import ExpertScene
-from sim_envs.libero.libero_env import ResetState, build_env, numpy_seed, read_problem, reset_env
+from sim_envs.libero.libero_env import ResetState, build_env, numpy_seed, reset_env
 from sim_envs.libero.sequences import SEQUENCES, GoalSequence, Subgoal
-from sim_envs.libero.tasks import FIRST_SAMPLED, LiberoTask, get_init_state
+from sim_envs.libero.tasks import CAMERAS, CONTROL_HZ, FIRST_SAMPLED, LiberoTask, get_init_state
 from sim_envs.libero.truth import GROUNDS, LiberoScene
 from sim_envs.moving import Bounds, Mover, PredictedMotion, sample_movers
 from sim_envs.rendering import Cameras
@@ -90,11 +89,6 @@ def movable(problem: Mapping[str, Any]) -> list[str]:
     }
     wanted = [goal[1] for goal in problem["goal_state"] if goal[0] in ("in", "on")]
     return [name for name in dict.fromkeys(wanted) if name in objects & on_ground]
-
-
-def can_move(task: LiberoTask) -> bool:
-    """Whether a task has an object that can move."""
-    return bool(movable(read_problem(task)))
 
 
 def movers(env: Any, motion: Shuttle | Drift, key: EpisodeKey) -> dict[str, Mover]:
@@ -189,19 +183,15 @@ class LiberoSim(World):
 
     @override
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
-        self._require_open()
-        if init_id >= FIRST_SAMPLED:  # objects by LIBERO's placement, the arm near its resting position
-            draws = np.random.SeedSequence((seed, init_id)).generate_state(2 + _REDRAWS)
-            for_objects, for_arm, *again = map(int, draws)
-            self._reset_env(for_objects)
-            if self.task.name in SEQUENCES:
-                while self._plates_overlap():
-                    self._reset_env(again.pop())
-                self._center_stacks()
-            joints, noise = self.env.robots[0]._ref_joint_pos_indexes, np.random.default_rng(for_arm)
-            self._data.qpos[joints] += noise.normal(scale=_REST_NOISE, size=len(joints))
+        if init_id >= FIRST_SAMPLED:
+            self._sample_state(init_id, seed)
         else:
-            state = self._stored(init_id)
+            state, needed = get_init_state(self.task, init_id), 1 + self._model.nq + self._model.nv
+            if len(state) != needed:
+                raise UsageError(
+                    f"the assets {self.assets.name!r} do not fit {self.task.suite} task {self.task.task_id}: "
+                    f"its initial states have {len(state)} numbers, the model needs {needed}"
+                )
             self._reset_env(seed)
             self.env.sim.set_state_from_flattened(state)
         self.env.sim.forward()
@@ -211,7 +201,7 @@ class LiberoSim(World):
         self._arm = ArmController(self.env)
         self._expose(self._arm)
         for _ in range(settle_steps):
-            self._control_step(self._arm, SETTLE_ACTION)
+            self._control_step(SETTLE_ACTION)
         if self._motion is not None:
             key = EpisodeKey(suite=self.task.suite, task_id=self.task.task_id, init_id=init_id, seed=seed)
             self._movers = movers(self.env, self._motion, key)
@@ -225,10 +215,9 @@ class LiberoSim(World):
     @override
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
         actions = checked_actions(actions, size=ACTION_SIZE)
-        arm = self._reset_arm()
         success, failed, path = False, False, [self._state[:3].copy()]
         for action in actions:
-            success = self._control_step(arm, action)
+            success = self._control_step(action)
             failed = self._failed
             path.append(self._state[:3].copy())
             if success or failed:
@@ -243,19 +232,16 @@ class LiberoSim(World):
 
     @override
     def render(self, camera: str) -> UInt8[np.ndarray, "height width 3"]:
-        self._reset_arm()
         # Rotated by 180°, as in the training data of published policies.
         return np.ascontiguousarray(self._cameras.draw(camera, cull=True)[::-1, ::-1])
 
     @override
     def truth(self) -> Truth:
-        self._reset_arm()
-        assert self._tracker is not None
+        assert self._tracker is not None, "no episode: reset the simulator first"
         return self._tracker.truth()
 
     @override
     def progress(self) -> float:
-        self._reset_arm()
         if self.sequence is not None:
             return self.sequence.progress
         goals = self.env.parsed_problem["goal_state"]
@@ -273,7 +259,6 @@ class LiberoSim(World):
 
     def policy_state(self) -> Float64[np.ndarray, " 8"]:
         """The state as in `observe`, without rendering: position (m), axis-angle (rad), two fingers (m)."""
-        self._reset_arm()
         return self._state.copy()
 
     def flat_state(self) -> Float64[np.ndarray, " state"]:
@@ -299,25 +284,25 @@ class LiberoSim(World):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _stored(self, init_id: int) -> Float64[np.ndarray, " state"]:
-        """A stored initial state, after checking that it fits the model."""
-        state = get_init_state(self.task, init_id)
-        needed = 1 + self._model.nq + self._model.nv
-        if len(state) != needed:
-            raise UsageError(
-                f"the assets {self.assets.name!r} do not fit {self.task.suite} task {self.task.task_id}: its "
-                f"initial states have {len(state)} numbers, the model needs {needed}"
-            )
-        return state
+    def _sample_state(self, init_id: int, seed: int) -> None:
+        """Reset with objects by LIBERO's own placement, and the arm near its resting position."""
+        draws = np.random.SeedSequence((seed, init_id)).generate_state(2 + _REDRAWS)
+        for_objects, for_arm, *again = map(int, draws)
+        self._reset_env(for_objects)
+        if self.task.name in SEQUENCES:
 
-    def _plates_overlap(self) -> bool:
-        """Whether two plates are too close, which LIBERO's placement does not rule out."""
-        places = [
-            self._data.joint(item.joints[-1]).qpos[:2]
-            for name, item in self.env.objects_dict.items()
-            if name.startswith("plate_")
-        ]
-        return any(np.linalg.norm(a - b) < _PLATES_APART for a, b in itertools.combinations(places, 2))
+            def place(name: str) -> Float64[np.ndarray, " 2"]:
+                return self._data.joint(self.env.objects_dict[name].joints[-1]).qpos[:2]
+
+            plates = [name for name in self.env.objects_dict if name.startswith("plate_")]
+            pairs = list(itertools.combinations(plates, 2))
+            while any(np.linalg.norm(place(one) - place(other)) < _PLATES_APART for one, other in pairs):
+                self._reset_env(again.pop())
+            for predicate, *names in self.env.parsed_problem["initial_state"]:
+                if predicate == "on" and set(names) <= self.env.objects_dict.keys():
+                    place(names[0])[:] = place(names[1])  # so that LIBERO's `on` holds
+        joints, noise = self.env.robots[0]._ref_joint_pos_indexes, np.random.default_rng(for_arm)
+        self._data.qpos[joints] += noise.normal(scale=_REST_NOISE, size=len(joints))
 
     def _distance(self, subgoals: Sequence[Subgoal]) -> float:
         """Distance (m) of the object of the first subgoal from its container; 0 if it goes into none."""
@@ -327,31 +312,14 @@ class LiberoSim(World):
         way = self._data.body(self.env.obj_body_id[obj]).xpos - self._data.site(place).xpos
         return float(np.linalg.norm(way))
 
-    def _center_stacks(self) -> None:
-        """Center objects that initially stand on others, so that LIBERO's `on` holds."""
-        for predicate, *names in self.env.parsed_problem["initial_state"]:
-            if predicate == "on" and set(names) <= self.env.objects_dict.keys():
-                upper, lower = (
-                    self._data.joint(self.env.objects_dict[name].joints[-1]).qpos for name in names
-                )
-                upper[:2] = lower[:2]
-
     def _reset_env(self, seed: int) -> None:
         with use_assets(self.assets.path), numpy_seed(seed):
             reset_env(self.env, self._blank)
 
-    def _reset_arm(self) -> ArmController:
-        self._require_open()
-        if self._arm is None:
-            raise RuntimeError("the simulator has no episode yet: reset it first")
-        return self._arm
-
-    def _require_open(self) -> None:
-        if self._closed:
-            raise RuntimeError("the simulator is closed")
-
-    def _control_step(self, arm: ArmController, action: Float64[np.ndarray, " 7"]) -> bool:
+    def _control_step(self, action: Float64[np.ndarray, " 7"]) -> bool:
         """Run one control step. Returns whether the task's goal holds after it."""
+        arm = self._arm
+        assert arm is not None, "no episode: reset the simulator first"
         if self._cue is not None and self._tracker is not None:
             self._cue.step()  # before the scene is captured
         for step in range(_PHYSICS_STEPS):

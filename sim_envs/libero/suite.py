@@ -11,9 +11,8 @@ from sim_envs.eef_interface import delta_eef_interface
 from sim_envs.gl import require_backend
 from sim_envs.libero.assets import find_assets
 from sim_envs.libero.bootstrap import PINNED_VERSIONS, check_versions
-from sim_envs.libero.conventions import CONTROL_HZ
 from sim_envs.libero.sequences import SEQUENCES
-from sim_envs.libero.tasks import FIRST_SAMPLED, LiberoTask, init_states, list_tasks
+from sim_envs.libero.tasks import CONTROL_HZ, FIRST_SAMPLED, LiberoTask, init_states, list_tasks
 from sim_envs.libero.wordings import wordings as wordings_of
 from sim_envs.preflight import CheckResult
 from sim_envs.scripted.policy import ScriptedPolicy
@@ -84,9 +83,11 @@ class LiberoSuite:
 
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:
         """The pinned versions, and a digest of wordings other than the benchmark's."""
-        versions = {package: version(package) for package in PINNED_VERSIONS}
-        described = {} if wordings == "benchmark" else {"wordings": self._describe_wordings(wordings)}
-        return {"versions": versions, **described}
+        described: dict[str, Any] = {"versions": {package: version(package) for package in PINNED_VERSIONS}}
+        if wordings != "benchmark":
+            digest = hash_of({task.language: _wordings(task, wordings) for task in self._tasks})
+            described["wordings"] = {"name": wordings, "digest": digest}
+        return described
 
     def preflight(self) -> Iterator[CheckResult]:
         """Replay reference control steps and let a scene settle."""
@@ -110,11 +111,6 @@ class LiberoSuite:
         assert isinstance(world, LiberoSim), "a suite's expert is bound to worlds that the suite opened"
         return Expert(world, noise)
 
-    def _describe_wordings(self, name: Wordings) -> dict[str, str]:
-        """The name of the wordings, and a digest of all of them."""
-        described = {task.language: _wordings(task, name) for task in self._tasks}
-        return {"name": name, "digest": hash_of(described)}
-
 
 def _wordings(task: LiberoTask, name: Wordings) -> tuple[str, ...]:
     """The wordings of a task's instruction; a sequence has only its own, also for training."""
@@ -123,6 +119,8 @@ def _wordings(task: LiberoTask, name: Wordings) -> tuple[str, ...]:
 
 
 def _can_move(task: LiberoTask) -> bool:
-    from sim_envs.libero.sim import can_move  # slow: the experts' scene
+    """Whether a task has an object that can move."""
+    from sim_envs.libero.libero_env import read_problem
+    from sim_envs.libero.sim import movable  # slow: the experts' scene
 
-    return can_move(task)
+    return bool(movable(read_problem(task)))

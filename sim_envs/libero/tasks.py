@@ -1,4 +1,4 @@
-"""LIBERO's 130 tasks and ours: suites, instructions, problem files and stored initial states."""
+"""LIBERO's interface, its 130 tasks and ours: instructions, problem files and stored initial states."""
 
 import functools
 import io
@@ -13,9 +13,17 @@ import numpy as np
 from jaxtyping import Float64
 
 from configs.errors import UsageError, unknown
+from sim_envs.eef_interface import delta_eef_interface
 from sim_envs.libero.bootstrap import package_root
 from sim_envs.libero.sequences import SEQUENCES
 from sim_envs.suite import Task
+
+CONTROL_HZ = 20.0
+CAMERAS = {"image": "agentview", "wrist_image": "robot0_eye_in_hand"}
+"""Policies' camera names to LIBERO's."""
+
+LIBERO_INTERFACE = delta_eef_interface("LIBERO", camera_size=256, control_hz=CONTROL_HZ)
+"""The published interface, to be compared with that of a policy."""
 
 SUITES = ("libero_spatial", "libero_object", "libero_goal", "libero_10", "libero_90")
 """LIBERO's suites, in the order of publications."""
@@ -77,8 +85,10 @@ def list_tasks(suite: str) -> tuple[LiberoTask, ...]:
         )
     if suite not in SUITES:
         raise unknown("suite", suite, (*SUITES, *_MEMORY_TASKS))
+    # LIBERO's own list of tasks. Its package imports torch, the file with the list imports nothing.
+    file = package_root() / "benchmark" / "libero_suite_task_map.py"
     tasks = []
-    for task_id, name in enumerate(_task_map()[suite]):
+    for task_id, name in enumerate(runpy.run_path(str(file))["libero_task_map"][suite]):
         # Names of LIBERO-100 begin with their scene: `KITCHEN_SCENE4_put_the_bowl…` → `put the bowl…`.
         language = re.sub(r"^[A-Z][A-Z_]*_SCENE\d+_", "", name).replace("_", " ")
         tasks.append(LiberoTask(suite=suite, task_id=task_id, name=name, language=language))
@@ -119,13 +129,6 @@ def get_init_state(task: LiberoTask, init_id: int) -> Float64[np.ndarray, " stat
             f"initial states are 0 to {len(states) - 1}; {FIRST_SAMPLED} and more are sampled"
         )
     return states[init_id]
-
-
-@functools.cache
-def _task_map() -> dict[str, list[str]]:
-    """LIBERO's own list of tasks. Its package imports torch, the file with the list imports nothing."""
-    file = package_root() / "benchmark" / "libero_suite_task_map.py"
-    return runpy.run_path(str(file))["libero_task_map"]
 
 
 def _read_torch_array(file: Path) -> np.ndarray:

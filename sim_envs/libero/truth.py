@@ -110,10 +110,6 @@ _FLAT = 0.01
 """Objects stand on regions up to this half height (m), and in higher ones."""
 
 
-def _goals_of(sequence: GoalSequence) -> tuple[Goal, ...]:
-    return tuple(Goal(predicate=name, arguments=tuple(arguments)) for name, *arguments in sequence.subgoals)
-
-
 class LiberoScene(TruthScene):
     """One episode of a LIBERO environment."""
 
@@ -149,7 +145,8 @@ class LiberoScene(TruthScene):
             side=sides(env, self._model),
         )
         self._by_name = {item.name: item for item in self.things}
-        self._goals = Goal.all_of(env) if sequence is None else _goals_of(sequence)
+        goals = env.parsed_problem["goal_state"] if sequence is None else sequence.subgoals
+        self._goals = Goal.all_of(goals)
         self.targets = [self._target(number, goal) for number, goal in enumerate(self._goals)]
         self.sentences = goal_sentences(self._goals, instruction) if sequence is None else None
         counted = () if self.sentences is None else self.sentences.alike

@@ -151,9 +151,14 @@ def wordings(instruction: str, name: Wordings) -> tuple[str, ...]:
         return (instruction,)
     clauses = [_clause(text, instruction) for text in _NEXT_CLAUSE.split(instruction)]
     ways = [clause.held_out if name == "held_out" else clause.training for clause in clauses]
+
     # The i-th wordings of all clauses are joined; those of clauses with fewer wordings repeat.
+    def then(before: str, after: str) -> str:
+        unlike = _IS_NO_SHORT_COMMAND.search(before) or _IS_NO_SHORT_COMMAND.search(after)
+        return f"{before} {'then' if unlike else 'and'} {after}"
+
     joined = tuple(
-        functools.reduce(_then, (of_clause[index % len(of_clause)] for of_clause in ways))
+        functools.reduce(then, (of_clause[index % len(of_clause)] for of_clause in ways))
         for index in range(max(map(len, ways)))
     )
     return joined if name == "held_out" else (instruction, *joined[1:])
@@ -180,8 +185,3 @@ def _clause(text: str, instruction: str) -> ClauseTemplates:
     training = [frame.format_map(words) for frame in frames.training]
     held_out = [frame.format_map(words) for frame in frames.held_out]
     return ClauseTemplates(training=tuple(dict.fromkeys([text, *training])), held_out=tuple(held_out))
-
-
-def _then(before: str, after: str) -> str:
-    unlike = _IS_NO_SHORT_COMMAND.search(before) or _IS_NO_SHORT_COMMAND.search(after)
-    return f"{before} {'then' if unlike else 'and'} {after}"

@@ -65,9 +65,7 @@ class Grasp:
 
     def differs_from(self, other: "Grasp") -> bool:
         """Whether this is worth trying after the other has failed."""
-        moved = np.linalg.norm(self.pose.position - other.pose.position)
-        turned = np.linalg.norm(self.pose.twist_to(other.pose)[3:])
-        return bool(moved > _ANOTHER_PLACE or turned > _ANOTHER_YAW)
+        return not self.pose.is_within(other.pose, _ANOTHER_PLACE, _ANOTHER_YAW)
 
 
 def grasps_from_above(

@@ -48,11 +48,14 @@ class GripperShape:
 PANDA = GripperShape()
 
 
+def hand_rotation(closing: Vector3, approach: Vector3) -> Matrix3:
+    """Rotation of a gripper by its closing and its approach direction."""
+    return np.stack([closing, np.cross(approach, closing), approach], axis=1)
+
+
 def downward(yaw: float) -> Matrix3:
     """Rotation of a gripper that points down and closes along the horizontal direction `yaw` (rad)."""
-    x = np.array([math.cos(yaw), math.sin(yaw), 0.0])
-    z = np.array([0.0, 0.0, -1.0])
-    return np.stack([x, np.cross(z, x), z], axis=1)
+    return hand_rotation(np.array([math.cos(yaw), math.sin(yaw), 0.0]), np.array([0.0, 0.0, -1.0]))
 
 
 def pointing(heading: float, tilt: float) -> Matrix3:
@@ -61,8 +64,7 @@ def pointing(heading: float, tilt: float) -> Matrix3:
     It closes horizontally, across its heading.
     """
     z = np.array([math.sin(tilt) * math.cos(heading), math.sin(tilt) * math.sin(heading), -math.cos(tilt)])
-    x = np.array([-math.sin(heading), math.cos(heading), 0.0])
-    return np.stack([x, np.cross(z, x), z], axis=1)
+    return hand_rotation(np.array([-math.sin(heading), math.cos(heading), 0.0]), z)
 
 
 FULLY_OPEN = 2 * PANDA.inner

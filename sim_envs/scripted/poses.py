@@ -67,6 +67,11 @@ class Pose:
         turn = Rotation.from_matrix(target.rotation @ self.rotation.T).as_rotvec()
         return np.concatenate([target.position - self.position, turn])
 
+    def is_within(self, target: "Pose", metres: float, radians: float) -> bool:
+        """Whether this pose is at most this far from a target and rotated by at most this much."""
+        twist = self.twist_to(target)
+        return bool(np.linalg.norm(twist[:3]) <= metres and np.linalg.norm(twist[3:]) <= radians)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Box:
@@ -79,3 +84,7 @@ class Box:
 
     pose: Pose
     half: Vector3
+
+    def half_along(self, direction: Vector3) -> float:
+        """Half its extent (m) along a direction of the world."""
+        return float(np.abs(direction @ self.pose.rotation) @ self.half)

@@ -14,8 +14,8 @@ from eval.policies.base import LoadedPolicy, Policy
 from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest
 from sim_envs.fake import FakeWorld
 from sim_envs.libero.assets import AssetSet
-from sim_envs.libero.conventions import LIBERO_INTERFACE
 from sim_envs.libero.suite import LiberoSuite
+from sim_envs.libero.tasks import LIBERO_INTERFACE
 from sim_envs.suite import Suite, Task, open_suite
 from sim_envs.world import EpisodeKey, Observation, World
 

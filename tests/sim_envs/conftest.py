@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sim_envs.libero.assets import STANDINS, AssetSet, find_assets
+from sim_envs.libero.assets import STANDINS, AssetSet, find_assets, unpack_standins
 from sim_envs.libero.bootstrap import load_libero
 from sim_envs.libero.sim import LiberoSim
-from sim_envs.libero.standins import unpack
 from sim_envs.libero.tasks import get_task
 
 
@@ -26,7 +25,7 @@ def no_garbage_collection_on_close() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def standins(tmp_path_factory: pytest.TempPathFactory) -> AssetSet:
     """The stand-in assets, freshly unpacked; available on any machine."""
-    return AssetSet(name=STANDINS, path=unpack(tmp_path_factory.mktemp("standins") / "tree"))
+    return AssetSet(name=STANDINS, path=unpack_standins(tmp_path_factory.mktemp("standins") / "tree"))
 
 
 @pytest.fixture(scope="module")

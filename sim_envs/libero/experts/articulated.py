@@ -31,6 +31,7 @@ from sim_envs.scripted.gripper import (
     PANDA,
     downward,
     fingers_have_room,
+    hand_rotation,
     has_room,
     near,
     thinned,
@@ -167,8 +168,7 @@ def _travel(scene: ExpertScene, goal: Goal) -> float:
 
 def _differs(pose: Pose, tried: Sequence[Pose]) -> bool:
     """Whether a pose is worth trying after others have failed."""
-    twists = [pose.twist_to(other) for other in tried]
-    return all(np.linalg.norm(t[:3]) > _ANOTHER[0] or np.linalg.norm(t[3:]) > _ANOTHER[1] for t in twists)
+    return not any(pose.is_within(other, *_ANOTHER) for other in tried)
 
 
 def _along(scene: ExpertScene, goal: Goal, pose_after: Callable[[float], Pose]) -> GripperMotion:
@@ -222,7 +222,7 @@ def ways_to_hold(scene: ExpertScene, joint: FixtureJoint, by: float) -> Iterator
         poses = [pose for pose in poses if strain(pose) < _MAX_STRAIN]
         for pose in obstacles.with_fingers_free(poses, FULLY_OPEN):
             # Half the length of the material between the pads, where more is no better; short parts slip.
-            gripped = min(_support(box, pose.rotation[:, 1]), _LONG_ENOUGH)
+            gripped = min(box.half_along(pose.rotation[:, 1]), _LONG_ENOUGH)
             tries.append((pose, strain(pose) - _GRIP_WORTH * gripped))
     tries.sort(key=lambda found: found[1])
     for going in (obstacles.beside_all, obstacles.beside_fixtures):
@@ -328,23 +328,18 @@ def _grasps_of(box: Box) -> Iterator[Pose]:
         for tilt in _TILTS:
             turn = Rotation.from_rotvec(tilt * box.pose.rotation[:, longest]).as_matrix()
             closing = turn @ box.pose.rotation[:, side]
-            if 2 * _support(box, closing) > _WIDEST:
+            if 2 * box.half_along(closing) > _WIDEST:
                 continue
             along = box.pose.rotation[:, longest]
             across = np.cross(closing, along)
             for angle in _FAN:
                 approach = math.cos(angle) * across + math.sin(angle) * along
                 if approach[2] < _STEEP:
-                    pose = Pose(position=box.pose.position, rotation=_rotation(closing, approach))
+                    pose = Pose(position=box.pose.position, rotation=hand_rotation(closing, approach))
                     cosines = np.abs(approach @ box.pose.rotation)
                     depth = float((box.half / np.maximum(cosines, 1e-9)).min())
                     back = max(0.0, depth - _DEEPEST)
                     yield from (pose.backed_off(back + more) for more in _SHALLOWER)
-
-
-def _support(box: Box, direction: Vector3) -> float:
-    """Half the extent (m) of a box along a direction."""
-    return float(np.abs(direction @ box.pose.rotation) @ box.half)
 
 
 def _contact_points(box: Box, joint: FixtureJoint, sign: float) -> Iterator[Vector3]:
@@ -369,14 +364,10 @@ def _closed_hands(spot: Vector3, way: Vector3) -> Iterator[Pose]:
     for lean in _LEANS:
         approach = math.sin(lean) * flat - math.cos(lean) * np.array([0.0, 0.0, 1.0])
         for closing, half in ((np.cross(across, approach), FIST_HALF[0]), (across, FIST_HALF[1])):
-            rotation = _rotation(closing, approach)
+            rotation = hand_rotation(closing, approach)
             rotation = min((rotation, rotation @ _HALF_TURN), key=_turned)
             gap = half * math.cos(lean) + PANDA.tip * math.sin(lean) + _TOUCH
             yield Pose(position=spot - gap * flat, rotation=rotation)
-
-
-def _rotation(closing: Vector3, approach: Vector3) -> Matrix3:
-    return np.stack([closing, np.cross(approach, closing), approach], axis=1)
 
 
 def _turned(rotation: Matrix3) -> float:

@@ -5,18 +5,18 @@ Laskey et al., 2017, arXiv 1703.09327).
 """
 
 import dataclasses
-import enum
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float64
 
-from sim_envs.libero.conventions import LIBERO_INTERFACE
 from sim_envs.libero.experts.motions import GripperMotion, Skill, Waypoint, progress
 from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.libero.experts.skills import achieve, achieve_in_order, require_skills
 from sim_envs.libero.experts.steering import CONTROL_SECONDS, ArmModel, Plan
 from sim_envs.libero.sim import LiberoSim
+from sim_envs.libero.tasks import LIBERO_INTERFACE
 from sim_envs.scripted.policy import HORIZON, checked_level
 from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey
@@ -48,12 +48,6 @@ _DRIFT = (0.2, 0.7)
 """Range of the offset that a drift adds to every action."""
 
 
-class _Kind(enum.Enum):
-    PAUSE = enum.auto()
-    DRIFT = enum.auto()
-    MISSED_GRASP = enum.auto()
-
-
 class ExpertNoise:
     """All randomness of a noisy expert in one episode: a function of level and episode key."""
 
@@ -66,7 +60,8 @@ class ExpertNoise:
         """
         self._level = level
         self._draws = np.random.default_rng([key.digest(), round(level * 1e6)])
-        self._kind, self._left = _Kind.PAUSE, 0
+        self._kind: Literal["pause", "drift", "missed grasp"] = "pause"
+        self._left = 0
         self._drift = np.zeros(7)
 
     def motion_variation(self, motion: GripperMotion) -> tuple[float, Float64[np.ndarray, "waypoints 3"]]:
@@ -83,7 +78,7 @@ class ExpertNoise:
         chance, kind, length = self._draws.uniform(), self._draws.integers(2), self._draws.integers(_QUERIES)
         way, size = self._draws.normal(size=3), self._draws.uniform(*_DRIFT)
         if not self._left:
-            self._kind = _Kind.MISSED_GRASP if phase is Phase.GRASP else (_Kind.PAUSE, _Kind.DRIFT)[kind]
+            self._kind = "missed grasp" if phase is Phase.GRASP else ("pause", "drift")[kind]
             limit = _MISSED if phase is Phase.GRASP else _DISTURBED
             self._drift[:3] = size * way / np.linalg.norm(way)
             self._left = 1 + int(length) if chance < limit * self._level else 0
@@ -91,11 +86,11 @@ class ExpertNoise:
         disturbed = self._left > 0
         if disturbed:
             self._left -= 1
-            if self._kind is _Kind.DRIFT:
+            if self._kind == "drift":
                 noisy += self._drift
             else:
                 noisy[:, :6] = 0.0
-            if self._kind is _Kind.MISSED_GRASP:
+            if self._kind == "missed grasp":
                 noisy[:, 6] *= -1.0
         return np.clip(noisy, -1.0, 1.0), disturbed
 
@@ -186,14 +181,20 @@ class _ActiveMotion:
 
     def has_ended(self) -> bool:
         """Whether the motion is interrupted, has reached its end, is stuck, or takes too long."""
-        motion = self.motion
+        motion, gripper = self.motion, self._scene.gripper
         if motion.interrupted():
             return True
-        if self._is_at_end():
+        path, over = motion.path(), False
+        if self._plan is not None:  # waypoints count as passed if the plan predicted it
+            steps = min(self._steps_since(self._planned), len(self._plan.deltas))
+            self._passed = min(int(self._plan.passed[steps]), len(path) - 1)
+        if progress(path, gripper, self._passed) == len(path):
             self._arrived = self._scene.seconds if self._arrived is None else self._arrived
             over = self._steps_since(self._arrived) >= motion.dwell or motion.finished()
-        else:
-            over = self._is_stuck()
+        elif self._plan is not None:  # it is stuck if it has not moved since, though it should have
+            over = self._planned_at.is_within(gripper, *_STILL) and (
+                self._steps_since(self._planned) >= _STILL_STEPS
+            )
         return over or self._steps_since(self._began) >= motion.steps
 
     def actions(self) -> Actions:
@@ -220,22 +221,6 @@ class _ActiveMotion:
         )
         self._planned, self._planned_at = scene.seconds, scene.gripper
         return self._plan.actions(self.motion.grip)
-
-    def _is_at_end(self) -> bool:
-        """Whether the last waypoint is reached; earlier ones count as passed if the plan predicted it."""
-        path = self.motion.path()
-        if self._plan is not None:
-            steps = min(self._steps_since(self._planned), len(self._plan.deltas))
-            self._passed = min(int(self._plan.passed[steps]), len(path) - 1)
-        return progress(path, self._scene.gripper, self._passed) == len(path)
-
-    def _is_stuck(self) -> bool:
-        """Whether the gripper has not moved since the last plan, though it should have."""
-        if self._plan is None:
-            return False
-        twist = self._planned_at.twist_to(self._scene.gripper)
-        still = np.linalg.norm(twist[:3]) < _STILL[0] and np.linalg.norm(twist[3:]) < _STILL[1]
-        return bool(still) and self._steps_since(self._planned) >= _STILL_STEPS
 
     def _steps_since(self, seconds: float) -> int:
         return round((self._scene.seconds - seconds) / CONTROL_SECONDS)

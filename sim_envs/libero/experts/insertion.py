@@ -125,12 +125,12 @@ def insert(scene: ExpertScene, obj: str, plan: Insertion) -> Skill:
 def is_covered(scene: ExpertScene, target: str) -> bool:
     """Whether a fixture covers the middle of a region, so that objects cannot be put in from above."""
     region = scene.region(target)
-    if region is None or _half_along(region, _UP) < _FLAT:
+    if region is None or region.half_along(_UP) < _FLAT:
         return False
     points = scene.surroundings(*scene.movable - {scene.owner(target)})
     over = points - region.pose.position
     column = over[np.linalg.norm(over[:, :2], axis=1) < _COLUMN]
-    ceiling = max(_half_along(region, _UP) / 2, _CEILING)
+    ceiling = max(region.half_along(_UP) / 2, _CEILING)
     return bool(len(column) and column[:, 2].max() > ceiling)
 
 
@@ -212,7 +212,7 @@ class _InsertionPath:
         height = ground.lowest(lowest_points(obj), center[:2]) + _HOVER
         underside = lowest_points(np.concatenate([obj, hand]) @ self._turn.T)
         middle = self._turn @ center
-        wide, deep = (_half_along(self._region, axis) - _FROM_THE_EDGE for axis in (self._aside, self._along))
+        wide, deep = (self._region.half_along(axis) - _FROM_THE_EDGE for axis in (self._aside, self._along))
         level = float((self._turn @ np.array([0.0, 0.0, height]))[1])
         for gap in _ASIDE:
             for aside in sorted(np.arange(-wide, wide + 1e-9, _SPACING), key=abs):
@@ -238,11 +238,6 @@ def _tilted_grasps(scene: ExpertScene, obj: str) -> list[Grasp]:
                     kept.append(grasp)
             found += kept
     return sorted(found, key=lambda grasp: grasp.cost)
-
-
-def _half_along(region: Box, axis: Vector3) -> float:
-    """Half the extent (m) of a region along an axis of the world."""
-    return float(np.abs(axis @ region.pose.rotation) @ region.half)
 
 
 def _heading(direction: Vector3) -> float:

@@ -44,8 +44,7 @@ class Waypoint:
 
     def reached_by(self, pose: Pose) -> bool:
         """Whether a pose of the grip site is within both tolerances."""
-        twist = pose.twist_to(self.pose)
-        return bool(np.linalg.norm(twist[:3]) <= self.near and np.linalg.norm(twist[3:]) <= self.aligned)
+        return pose.is_within(self.pose, self.near, self.aligned)
 
 
 def progress(path: Sequence[Waypoint], pose: Pose, passed: int) -> int:

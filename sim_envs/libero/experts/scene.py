@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import mujoco
@@ -45,9 +45,8 @@ class Goal:
         return _PHASES[self.predicate]
 
     @classmethod
-    def all_of(cls, env: Any) -> "tuple[Goal, ...]":
-        """The goals of a LIBERO environment, in BDDL's order."""
-        goals = env.parsed_problem["goal_state"]
+    def all_of(cls, goals: Iterable[Sequence[str]]) -> "tuple[Goal, ...]":
+        """The goals of a parsed BDDL problem, in its order."""
         return tuple(cls(predicate=goal[0].lower(), arguments=tuple(goal[1:])) for goal in goals)
 
 
@@ -117,7 +116,7 @@ class ExpertScene:
         self._fingers = [
             {self._model.geom(name).id for name in fingers[side]} for side in ("left_finger", "right_finger")
         ]
-        self.goals = Goal.all_of(env)
+        self.goals = Goal.all_of(env.parsed_problem["goal_state"])
 
     @property
     def seconds(self) -> float:

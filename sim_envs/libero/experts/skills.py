@@ -62,8 +62,7 @@ def achieve_in_order(scene: ExpertScene, sequence: GoalSequence) -> Skill:
         if sequence.next is None:
             yield release(scene, Phase.DONE)
             continue
-        predicate, *arguments = sequence.next
-        goal = Goal(predicate=predicate, arguments=tuple(arguments))
+        (goal,) = Goal.all_of([sequence.next])
         if not scene.satisfied(goal):
             yield from put(scene, goal)
         elif sequence.next_is_reset:
@@ -79,23 +78,23 @@ def ordered_goals(goals: Sequence[Goal], scene: ExpertScene) -> list[Goal]:
     An object goes in before its container is closed, and an object that carries another is moved before the
     other is put on it. A cycle is broken at its first goal.
     """
+
+    def comes_first(one: Goal, other: Goal) -> bool:
+        """Whether achieving `other` before `one` would undo or prevent `one`."""
+        if one.predicate not in _PUTTING:
+            return False
+        obj, target = one.arguments
+        if other.predicate == "close":
+            container, closed = scene.container(target), scene.joint(other.arguments[0])
+            return container is not None and closed is not None and container.name == closed.name
+        return other.predicate in _PUTTING and other.arguments[1] == obj
+
     waiting, ordered = list(goals), []
     while waiting:
-        free = [goal for goal in waiting if not any(_comes_first(other, goal, scene) for other in waiting)]
-        ordered.append(free[0] if free else waiting[0])
+        free = (goal for goal in waiting if not any(comes_first(other, goal) for other in waiting))
+        ordered.append(next(free, waiting[0]))
         waiting.remove(ordered[-1])
     return ordered
-
-
-def _comes_first(one: Goal, other: Goal, scene: ExpertScene) -> bool:
-    """Whether achieving `other` before `one` would undo or prevent `one`."""
-    if one.predicate not in _PUTTING:
-        return False
-    obj, target = one.arguments
-    if other.predicate == "close":
-        container, closed = scene.container(target), scene.joint(other.arguments[0])
-        return container is not None and closed is not None and container.name == closed.name
-    return other.predicate in _PUTTING and other.arguments[1] == obj
 
 
 def opening_for(goal: Goal, scene: ExpertScene) -> Goal | None:

@@ -21,7 +21,7 @@ from eval.rollout.episode import WorldCache
 from eval.rollout.plan import TaskPlan
 from oxygen.policy.reply import EpisodeEnd, Reply
 from sim_envs.fake import FakeWorld
-from sim_envs.libero.conventions import LIBERO_INTERFACE
+from sim_envs.libero.tasks import LIBERO_INTERFACE
 from sim_envs.world import AdvanceResult, EpisodeKey, Observation, PhysicsError, World
 from tests.eval.doubles import FakeAssets, reply, without_physics
 

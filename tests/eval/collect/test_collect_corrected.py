@@ -6,7 +6,7 @@ import numpy as np
 
 from eval.collect.demonstrators import CorrectedLearner
 from oxygen.policy.reply import EpisodeEnd, Reply
-from sim_envs.libero.conventions import LIBERO_INTERFACE
+from sim_envs.libero.tasks import LIBERO_INTERFACE
 from sim_envs.world import EpisodeKey, Observation
 from tests.eval.doubles import reply
 

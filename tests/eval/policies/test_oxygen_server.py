@@ -12,7 +12,7 @@ from eval.policies.websocket import open_websocket
 from oxygen.policy.reply import TextRequest
 from oxygen.robots.conventions import DROID, LIBERO
 from sim_envs.fake import FakeWorld
-from sim_envs.libero.conventions import LIBERO_INTERFACE
+from sim_envs.libero.tasks import LIBERO_INTERFACE
 from sim_envs.world import EpisodeKey
 from tests.eval.policies.openpi_server import OpenpiServer
 from tests.eval.policies.oxygen_server import ACTIONS, answer, metadata, serving, text

@@ -17,7 +17,7 @@ from eval.rollout.execution import averaged_channels, blend_chunks
 from eval.rollout.rollout import rollout
 from eval.rollout.timeline import ActionSpan
 from sim_envs.fake import FakeWorld
-from sim_envs.libero.conventions import LIBERO_INTERFACE
+from sim_envs.libero.tasks import LIBERO_INTERFACE
 from tests.eval.conftest import CONFIG, evaluate
 from tests.eval.doubles import FakePolicy, libero_object
 from tests.eval.rollout.test_clock import KEY, records

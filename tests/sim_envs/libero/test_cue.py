@@ -8,11 +8,18 @@ import pytest
 from configs.load import load
 from configs.schema import SuiteConfig
 from sim_envs.libero.assets import AssetSet
-from sim_envs.libero.conventions import LIBERO_INTERFACE
 from sim_envs.libero.cue import CUE_STEPS, MARKER, Covers
 from sim_envs.libero.experts.expert import Expert
 from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
-from sim_envs.libero.tasks import MEMORY_SUITE, SHORT_SUITE, LiberoTask, get_task, init_states, list_tasks
+from sim_envs.libero.tasks import (
+    LIBERO_INTERFACE,
+    MEMORY_SUITE,
+    SHORT_SUITE,
+    LiberoTask,
+    get_task,
+    init_states,
+    list_tasks,
+)
 from sim_envs.scripted.policy import Noop, Random
 from sim_envs.suite import open_suite
 from sim_envs.testing import check_suite

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from sim_envs.libero.conventions import LIBERO_INTERFACE
 from sim_envs.libero.experts.expert import Expert
 from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.libero.experts.steering import ArmModel
 from sim_envs.libero.sim import LiberoSim
+from sim_envs.libero.tasks import LIBERO_INTERFACE
 from sim_envs.scripted.policy import Random
 from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey

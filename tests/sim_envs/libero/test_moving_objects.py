@@ -9,10 +9,9 @@ from configs.errors import UsageError
 from configs.motion import parse_motion
 from eval.records.protocol import describe_suite, protocol_hash, suite_hash
 from sim_envs.libero.assets import AssetSet
-from sim_envs.libero.conventions import LIBERO_INTERFACE
 from sim_envs.libero.experts.expert import Expert
 from sim_envs.libero.sim import LiberoSim
-from sim_envs.libero.tasks import get_task
+from sim_envs.libero.tasks import LIBERO_INTERFACE, get_task
 from sim_envs.suite import open_suite
 from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey

@@ -9,41 +9,29 @@ import pytest
 
 from configs.errors import UsageError
 from configs.reading import read_json_object
-from sim_envs.libero.assets import STANDINS, AssetSet, find_assets
+from sim_envs.libero.assets import STANDINS, AssetSet, find_assets, unpack_standins
 from sim_envs.libero.sim import LiberoSim
-from sim_envs.libero.standins import missing_for, unpack
 from sim_envs.libero.tasks import get_task
 
 DIGEST = "05bb9ab96238"
 """Of the tree. Records of earlier runs name it: another digest makes their episodes incomparable."""
 
 
-def digest(tree: Path) -> str:
-    return AssetSet(name="standins", path=tree).digest
-
-
-def test_the_tree_is_that_of_earlier_records(standins):
-    assert digest(standins.path) == DIGEST
-
-
-def test_the_cache_folder_is_the_default(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    root = unpack()
-    assert root.parent == tmp_path / "oxygen-eval"
-    assert [child.name for child in root.parent.iterdir()] == [root.name]  # no draft is left
+def test_the_cache_is_the_default_and_the_tree_that_of_earlier_records(tmp_path, monkeypatch):
+    monkeypatch.delenv("OXYGEN_LIBERO_ASSETS", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    found = find_assets()
+    assert (found.name, found.path.parent, found.digest) == (STANDINS, tmp_path / "cache/oxygen-eval", DIGEST)
+    assert [child.name for child in found.path.parent.iterdir()] == [found.path.name]  # no draft is left
 
 
 def test_processes_that_unpack_at_once_agree(tmp_path):
     root = tmp_path / "shared"
     with concurrent.futures.ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
-        assert list(pool.map(unpack, [root] * 2)) == [root] * 2
-    assert digest(root) == DIGEST
+        assert list(pool.map(unpack_standins, [root] * 2)) == [root] * 2
+    assert AssetSet(name=STANDINS, path=root).digest == DIGEST
     assert [child.name for child in tmp_path.iterdir()] == ["shared"]
-
-
-def test_categories_without_a_stand_in_are_named(standins):
-    assert missing_for(["milk", "floor", "basket"], standins.path) == []
-    assert missing_for(["window", "milk", "faucet"], standins.path) == ["faucet", "window"]
 
 
 # Between them, these hold every category and every room of the four suites, and the bowl that LIBERO drops on
@@ -106,13 +94,3 @@ def test_a_task_with_other_objects_is_refused_in_one_line(standins):
     with pytest.raises(UsageError, match=r"libero_90 task \d+ needs .*--assets") as error:
         LiberoSim(get_task("libero_90", 88), assets=standins)
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.slow
-def test_auto_falls_back_on_the_stand_ins_and_says_so(monkeypatch, tmp_path):
-    monkeypatch.delenv("OXYGEN_LIBERO_ASSETS", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    found = find_assets()
-    assert found.name == "standins"
-    assert found.path == find_assets("standins").path
