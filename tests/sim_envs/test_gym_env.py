@@ -1,6 +1,5 @@
 """Suites work as Gymnasium environments: with its checker, wrappers and vector environments."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from sim_envs.fake import FakeSuite
 from sim_envs.gym_env import SuiteEnv
 
 REACHER = f"{NAMESPACE}/gym_reacher-v0"
-INFINITE = "ignore:.*A Box observation space (minimum|maximum) value is"
+INFINITE = "ignore:.*A Box .* space (minimum|maximum) value is"
 
 
 @pytest.fixture
@@ -30,16 +29,36 @@ def fake(tmp_path: Path) -> str:
     return str(path)
 
 
-@pytest.fixture(scope="module")
-def reacher() -> Iterator[gymnasium.Env]:
-    made = gymnasium.make(REACHER, camera_size=32, render_mode="rgb_array")
-    yield made
-    made.close()
-
-
 @pytest.mark.filterwarnings(INFINITE)
-def test_gymnasiums_environment_checker_passes(reacher: gymnasium.Env) -> None:
-    check_env(reacher.unwrapped)
+@pytest.mark.filterwarnings("ignore:.*For Box action spaces, we recommend")
+@pytest.mark.parametrize(
+    ("suite", "options"),
+    [
+        ("gym_reacher", {"camera_size": 32, "render_mode": "rgb_array"}),
+        *(
+            pytest.param(suite, options, marks=pytest.mark.slow)
+            for suite, options in (
+                ("libero_object", {"assets": "standins", "max_steps": 2, "render_mode": "rgb_array"}),
+                ("droid_tabletop", {"camera_size": 36}),
+                ("droid_tabletop_jointpos", {"camera_size": 36}),
+            )
+        ),
+    ],
+)
+def test_gymnasiums_environment_checker_passes(suite: str, options: dict[str, Any]) -> None:
+    with gymnasium.make(f"{NAMESPACE}/{suite}-v0", **options) as env:
+        check_env(env.unwrapped, skip_render_check="render_mode" not in options)
+
+
+def test_what_is_observed_and_what_is_rendered_may_be_changed_by_whoever_got_it() -> None:
+    with gymnasium.make(REACHER, camera_size=32, render_mode="rgb_array") as env:
+        seen, _ = env.reset(seed=0)
+        image = next(value for value in seen.values() if value.ndim == 3).copy()
+        next(value for value in seen.values() if value.ndim == 3)[:] = 0
+        rendered = env.render()
+        np.testing.assert_array_equal(rendered, image)
+        rendered[:] = 0
+        np.testing.assert_array_equal(env.render(), image)
 
 
 def test_every_built_in_suite_is_registered_with_its_step_limit() -> None:

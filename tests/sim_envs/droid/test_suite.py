@@ -1,46 +1,14 @@
-"""Both suites keep the contracts of suites, worlds and Gymnasium; the expert solves what it says it can."""
+"""Observations of both suites, and an expert that solves what it says it can."""
 
-from typing import Any
+import contextlib
 
-import gymnasium
-import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
 
 from configs.errors import UsageError
 from oxygen.robots.openpi_keys import keys_of
 from sim_envs.suite import open_suite
-from sim_envs.testing import check_suite
 from sim_envs.world import EpisodeKey
-
-STILL = {"joint_position": 1e-3, "gripper_position": 1e-3}
-
-
-def solve(world: Any) -> np.ndarray:
-    """Put the cube into the bowl as if it had been carried there, and hold still."""
-    world.rubric._reached = [True, True, False]
-    bowl = world.station.pose("bowl").position
-    world.station.data.joint("cube").qpos[:3] = bowl + np.array([0, 0, 0.008])
-    at = np.zeros(7) if world.station.control == "joint_velocity" else world.policy_state()[:7]
-    return np.tile([*at, 0.0], (3, 1))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("suite", ["droid_tabletop", "droid_tabletop_jointpos"])
-def test_a_suite_conforms(suite: str) -> None:
-    check_suite(open_suite(suite, camera_size=36), solve=solve, hold_tolerances=STILL)
-
-
-@pytest.mark.filterwarnings("ignore:.*A Box .* space (minimum|maximum) value is")
-@pytest.mark.filterwarnings("ignore:.*For Box action spaces, we recommend")
-@pytest.mark.slow
-@pytest.mark.parametrize("suite", ["droid_tabletop", "droid_tabletop_jointpos"])
-def test_gymnasium_finds_nothing_to_complain_about(suite: str) -> None:
-    env = gymnasium.make(f"oxygen_eval/{suite}-v0", camera_size=36)
-    assert env.spec is not None
-    assert env.spec.max_episode_steps == 450
-    check_env(env.unwrapped, skip_render_check=True)
-    env.close()
+from tests.sim_envs.playing import attempt
 
 
 def test_an_observation_has_openpis_keys_and_droids_proportions() -> None:
@@ -61,18 +29,10 @@ def test_an_observation_has_openpis_keys_and_droids_proportions() -> None:
 def solved(suite: str, task: str, init_id: int) -> bool:
     opened = open_suite(suite)
     (chosen,) = [each for each in opened.tasks() if each.name == task]
-    world: Any = opened.open(chosen)
-    world.reset(init_id=init_id, seed=7, settle_steps=5)
-    expert = opened.expert(world)
-    expert.reset(EpisodeKey(suite=suite, task_id=chosen.task_id, init_id=init_id, seed=7))
-    steps = 0
-    while steps < opened.protocol.max_steps:
-        outcome = world.advance(expert.query(world.policy_state())[: opened.protocol.replan_steps])
-        steps += outcome.steps
-        if outcome.success:
-            break
-    world.close()
-    return outcome.success
+    with contextlib.closing(opened.open(chosen)) as world:
+        world.reset(init_id=init_id, seed=7, settle_steps=5)
+        key = EpisodeKey(suite=suite, task_id=chosen.task_id, init_id=init_id, seed=7)
+        return attempt(world, opened.expert(world), key=key).success
 
 
 @pytest.mark.slow

@@ -98,6 +98,7 @@ def test_what_is_dropped_on_the_way_is_to_be_fetched_from_where_it_lies(open_dro
     truth = sim.truth()
     assert truth.narration == Narration(phase=Phase.APPROACH, object="cube")
     assert truth.memory.facts == {Fact(subject="cube", state="on the table")}
+    assert sim.progress() == pytest.approx(2 / 3), "criteria are kept once they were met"
 
 
 def test_a_drawer_is_half_open_then_has_been_opened(open_droid):

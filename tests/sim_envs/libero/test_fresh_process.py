@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sim_envs.libero.assets import AssetSet
+
 _ROOT = Path(__file__).resolve().parents[3]
 
 _EPISODE = """
@@ -99,3 +101,35 @@ def test_no_torch_is_imported() -> None:
         "from sim_envs.libero.bootstrap import load_libero; load_libero()"
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+_CYCLES = """
+import ctypes, gc, json, sys
+import psutil
+from sim_envs.libero.assets import find_assets
+from sim_envs.libero.sim import LiberoSim
+from sim_envs.libero.tasks import get_task
+
+assets, process, counts = find_assets(sys.argv[1]), psutil.Process(), []
+for _ in range(8):
+    with LiberoSim(get_task("libero_object", 2), assets=assets) as sim:
+        sim.reset(init_id=0, seed=7, settle_steps=0)
+        sim.observe()
+    sim.close()
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # what the allocator keeps for itself is no leak
+    counts.append((process.num_fds(), process.num_threads(), process.memory_info().rss))
+print(json.dumps(counts))
+"""
+
+
+@pytest.mark.slow
+def test_opening_and_closing_leaves_no_files_threads_or_memory(standins: AssetSet) -> None:
+    """In a process of its own, since other tests' garbage would be counted."""
+    done = _run(_CYCLES, str(standins.path))
+    assert done.returncode == 0, done.stderr
+    counts = json.loads(done.stdout)
+    first, last = counts[1], counts[-1]  # the very first one fills caches
+    assert last[0] <= first[0], "files stay open"
+    assert last[1] <= first[1], "threads go on"
+    assert (last[2] - first[2]) / (len(counts) - 2) < 2**20, "more than 1 MiB stays behind after each close"

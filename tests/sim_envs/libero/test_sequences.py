@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from sim_envs.libero.experts.expert import Expert
 from sim_envs.libero.sequences import FALSE_STEPS, OVERSHOT_STEPS, STILL_STEPS, TRUE_STEPS, GoalSequence
 from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
 from sim_envs.libero.tasks import MEMORY_SUITE, get_init_state, get_task, list_tasks
-from sim_envs.suite import open_suite
 from sim_envs.truth.wording import remember
-from sim_envs.world import EpisodeKey
+from tests.sim_envs.playing import attempt
 
 BASKETS = ("basket_1", "basket_2")
 
@@ -98,19 +98,11 @@ def test_the_bowl_stands_on_its_plate_and_holding_still_counts_nothing(lift, ini
 
 
 def test_the_expert_lifts_stops_and_an_episode_leaves_nothing_behind(lift):
-    suite = open_suite(MEMORY_SUITE, assets="standins")
-    key = EpisodeKey(suite=MEMORY_SUITE, task_id=0, init_id=1000, seed=7)
     ends = []
     for _ in range(2):
-        lift.reset(init_id=key.init_id, seed=key.seed, settle_steps=10)
-        expert, steps, success = suite.expert(lift), 0, False
-        expert.reset(key)
-        while not success and steps < 400:
-            result = lift.advance(expert.query(lift.policy_state())[:5])
-            steps, success = steps + result.steps, result.success
-        assert success
-        assert lift.progress() == 1.0
-        ends.append((steps, lift.flat_state().tobytes()))
+        done = attempt(lift, Expert(lift), 1000)
+        assert (done.success, lift.progress()) == (True, 1.0)
+        ends.append((done.steps, lift.flat_state().tobytes()))
     assert ends[0] == ends[1]
 
 
@@ -146,17 +138,8 @@ def test_the_nearest_basket_is_named_first_and_the_chosen_one_decides_what_goes_
 @pytest.mark.slow
 @pytest.mark.parametrize("task_id", range(1, 10))
 def test_the_expert_solves_every_sequence(task_id):
-    suite = open_suite(MEMORY_SUITE, assets="standins")
-    world = suite.open(suite.tasks()[task_id])
-    key = EpisodeKey(suite=MEMORY_SUITE, task_id=task_id, init_id=1000, seed=7)
-    world.reset(init_id=key.init_id, seed=key.seed, settle_steps=10)
-    expert, steps, success = suite.expert(world), 0, False
-    expert.reset(key)
-    while not success and steps < suite.protocol.max_steps:
-        result = world.advance(expert.query(world.policy_state())[:5])
-        steps, success = steps + result.steps, result.success
-    world.close()
-    assert success
+    with LiberoSim(get_task(MEMORY_SUITE, task_id), assets="standins", camera_size=64) as sim:
+        assert attempt(sim, Expert(sim), 1000).success
 
 
 @pytest.mark.parametrize("held", [False, True])

@@ -1,4 +1,4 @@
-"""The expert's skills for drawers, doors, knobs and flat things, the order of goals, and its noise."""
+"""LIBERO's scripted expert: its skills, the order of goals, its noise; and what random actions do not do."""
 
 from collections.abc import Callable
 
@@ -7,26 +7,24 @@ import pytest
 
 from configs.errors import UsageError
 from sim_envs.libero.experts.expert import Expert
+from sim_envs.libero.experts.insertion import is_covered
 from sim_envs.libero.experts.scene import ExpertScene, FixtureJoint, Goal
 from sim_envs.libero.experts.skills import SKILLS, opening_for, ordered_goals
+from sim_envs.libero.experts.steering import ArmModel
 from sim_envs.libero.sim import LiberoSim
+from sim_envs.libero.tasks import LIBERO_INTERFACE
+from sim_envs.scripted.policy import Random
 from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey
-from tests.sim_envs.libero.playing import Attempt, attempt
+from tests.sim_envs.playing import attempt, key_of, work_on
 
 OpenSim = Callable[[str, int], LiberoSim]
+MUG, MICROWAVE, STOVE = "white_yellow_mug_1", "microwave_1_heating_region", "flat_stove_1_cook_region"
 
 
-def _key(suite: str, task_id: int, init_id: int = 0) -> EpisodeKey:
-    return EpisodeKey(suite=suite, task_id=task_id, init_id=init_id, seed=7)
-
-
-def _goal(predicate: str, *arguments: str) -> Goal:
-    return Goal(predicate=predicate, arguments=arguments)
-
-
-def _solve(sim: LiberoSim, noise: float = 0.0) -> Attempt:
-    return attempt(sim, Expert(sim, noise))
+def goal_of(text: str) -> Goal:
+    predicate, *arguments = text.split()
+    return Goal(predicate=predicate, arguments=tuple(arguments))
 
 
 @pytest.mark.parametrize(
@@ -40,69 +38,118 @@ def _solve(sim: LiberoSim, noise: float = 0.0) -> Attempt:
     ids=["open a drawer", "push a plate", "turn a knob", "put in and close"],
 )
 def test_the_expert_solves_a_task(suite: str, task_id: int, phase: Phase, open_standin: OpenSim) -> None:
-    done = _solve(open_standin(suite, task_id))
+    sim = open_standin(suite, task_id)
+    done = attempt(sim, Expert(sim))
     assert done.success
     assert done.phases[-1] == phase
 
 
-def _work_on(sim: LiberoSim, goal: Goal, steps: int, monkeypatch: pytest.MonkeyPatch) -> ExpertScene:
-    """Let the expert work on a goal of ours instead of the task's, in the task's own scene."""
+@pytest.mark.assets
+def test_the_expert_puts_a_thing_into_a_basket(open_sim: OpenSim) -> None:
+    sim = open_sim("libero_object", 9)
+    done = attempt(sim, Expert(sim))
+    assert done.success
+    assert done.phases[:3] == (Phase.APPROACH, Phase.GRASP, Phase.CARRY)
+
+
+@pytest.mark.assets
+@pytest.mark.slow
+def test_the_expert_goes_on_from_any_state_of_its_task(open_sim: OpenSim) -> None:
+    sim = open_sim("libero_object", 9)
     sim.reset(init_id=0, seed=7, settle_steps=10)
-    asked = dict(sim.env.parsed_problem, goal_state=[[goal.predicate, *goal.arguments]])
-    monkeypatch.setattr(sim.env, "parsed_problem", asked)
+    dropping = np.array([[0.0, 0.3, 1.0, 0.0, 0.0, 0.0, -1.0]])
     expert = Expert(sim)
-    expert.reset(_key(sim.task.suite, sim.task.task_id))
-    scene = ExpertScene(sim.env)
-    for _ in range(steps // 5):
-        if sim.advance(expert.query(np.empty(8))[:5]).success:
+    expert.reset(key_of(sim))
+    dropped, solved = False, False
+    for _ in range(70):
+        actions, height = expert.query(np.empty(8))[:5], ExpertScene(sim.env).position("orange_juice_1")[2]
+        if expert.phase is Phase.CARRY and not dropped and height > 0.1:
+            actions, dropped = np.repeat(dropping, 15, axis=0), True
+        if solved := sim.advance(actions).success:
             break
-    return scene
-
-
-@pytest.mark.slow
-def test_the_expert_closes_a_door(open_standin: OpenSim, monkeypatch: pytest.MonkeyPatch) -> None:
-    goal = _goal("close", "microwave_1")
-    assert _work_on(open_standin("libero_10", 9), goal, 120, monkeypatch).satisfied(goal)
-
-
-@pytest.mark.slow
-def test_the_expert_turns_off_what_it_has_turned_on(
-    open_standin: OpenSim, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sim = open_standin("libero_goal", 7)
-    on, off = _goal("turnon", "flat_stove_1"), _goal("turnoff", "flat_stove_1")
-    assert _work_on(sim, on, 150, monkeypatch).satisfied(on)
-    expert_asked = dict(sim.env.parsed_problem, goal_state=[[off.predicate, *off.arguments]])
-    monkeypatch.setattr(sim.env, "parsed_problem", expert_asked)
-    expert = Expert(sim)
-    expert.reset(_key("libero_goal", 7))
-    solved = any(sim.advance(expert.query(np.empty(8))[:5]).success for _ in range(50))
+    assert dropped
     assert solved
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("suite", "task_id", "goals", "steps"),
+    [
+        ("libero_10", 9, ["close microwave_1"], 120),
+        ("libero_goal", 7, ["turnon flat_stove_1", "turnoff flat_stove_1"], 250),
+        ("libero_10", 9, [f"in {MUG} {MICROWAVE}"], 250),
+    ],
+    ids=["close a door", "turn on and off", "insert from the side"],
+)
+def test_the_expert_works_on_goals_in_turn(
+    open_standin: OpenSim, suite: str, task_id: int, goals: list[str], steps: int
+) -> None:
+    sim = open_standin(suite, task_id)
+    for goal in map(goal_of, goals):
+        scene = work_on(sim, [goal], steps=steps)
+        assert scene.satisfied(goal)
+    if MUG in goals[0]:
+        assert scene.fingers_touching(MUG) == 0
+        assert scene.pose(MUG).rotation[2, 2] > 0.95
+
+
+@pytest.mark.slow
+def test_two_pots_stand_beside_each_other_on_one_stove(open_standin: OpenSim) -> None:
+    goals = [goal_of(f"on moka_pot_{number} {STOVE}") for number in (1, 2)]
+    scene = work_on(open_standin("libero_10", 8), goals, steps=400)
+    assert all(scene.satisfied(goal) for goal in goals)
+    assert all(scene.pose(goal.arguments[0]).rotation[2, 2] > 0.95 for goal in goals)
+
+
+@pytest.mark.parametrize(
+    ("task_id", "target", "roofed"),
+    [
+        (9, MICROWAVE, True),
+        (8, STOVE, False),
+        (5, "desk_caddy_1_back_contain_region", False),
+        (0, "basket_1_contain_region", False),
+        (3, "white_cabinet_1_bottom_region", False),
+        (3, "white_cabinet_1_top_region", True),
+    ],
+)
+def test_what_has_a_ceiling_is_told_from_what_is_open_above(
+    open_standin: OpenSim, task_id: int, target: str, roofed: bool
+) -> None:
+    assert is_covered(ExpertScene(open_standin("libero_10", task_id).env), target) is roofed
+
+
+def test_the_arm_reaches_what_is_near_and_free(open_standin: OpenSim) -> None:
+    scene = ExpertScene(open_standin("libero_10", 9).env)
+    reach, here = scene.reach(), scene.gripper
+    steps = ((0.05, 0.05, -0.05), (1.0, 0.0, 0.0), (0.0, 0.0, -0.3))
+    near, far, in_the_table = (here.moved(np.array([*step, 0.0, 0.0, 0.0])) for step in steps)
+    there = reach.along([here, near])
+    assert there is not None
+    assert reach.along([here], start=there[-1]) is not None
+    assert reach.along([far]) is None
+    assert reach.along([in_the_table]) is None
 
 
 def test_a_container_is_opened_first_though_no_goal_says_so(open_standin: OpenSim) -> None:
     scene = ExpertScene(open_standin("libero_goal", 3).env)
-    assert opening_for(scene.goals[0], scene) == _goal("open", "wooden_cabinet_1_top_region")
-    assert opening_for(_goal("on", "akita_black_bowl_1", "plate_1"), scene) is None
-
-
-def _joint(name: str) -> FixtureJoint:
-    zeros = np.zeros(3)
-    return FixtureJoint(name=name, fixture="f", body=1, slides=True, axis=zeros, anchor=zeros, value=0.0)
+    assert opening_for(scene.goals[0], scene) == goal_of("open wooden_cabinet_1_top_region")
+    assert opening_for(goal_of("on akita_black_bowl_1 plate_1"), scene) is None
 
 
 class _Containers(ExpertScene):
     """A scene of which only is known that `drawer` and `oven_inside` are behind joints."""
 
     def __init__(self) -> None:
-        self._joints = {"drawer": _joint("slide"), "oven": _joint("hinge")}
-        self._containers = {"drawer": self._joints["drawer"], "oven_inside": self._joints["oven"]}
+        pass
 
     def joint(self, name: str) -> FixtureJoint | None:
-        return self._joints.get(name)
+        if name not in ("drawer", "oven"):
+            return None
+        zeros = np.zeros(3)
+        return FixtureJoint(name=name, fixture="f", body=1, slides=True, axis=zeros, anchor=zeros, value=0.0)
 
     def container(self, region: str) -> FixtureJoint | None:
-        return self._containers.get(region)
+        return self.joint(region.removesuffix("_inside"))
 
 
 @pytest.mark.parametrize(
@@ -122,42 +169,51 @@ class _Containers(ExpertScene):
     ],
 )
 def test_goals_are_worked_through_in_an_order_that_can_succeed(given: list[str], expected: list[str]) -> None:
-    goals = [_goal(*text.split()) for text in given]
-    assert ordered_goals(goals, _Containers()) == [_goal(*text.split()) for text in expected]
-
-
-def _roll(sim: LiberoSim, expert: Expert, queries: int) -> np.ndarray:
-    key = _key(sim.task.suite, sim.task.task_id)
-    sim.reset(init_id=0, seed=7, settle_steps=10)
-    expert.reset(key)
-    chunks = []
-    for _ in range(queries):
-        chunks.append(expert.query(np.empty(8)))
-        sim.advance(chunks[-1][:5])
-    return np.array(chunks)
+    assert ordered_goals([*map(goal_of, given)], _Containers()) == [*map(goal_of, expected)]
 
 
 @pytest.mark.slow
-def test_noise_is_a_function_of_level_and_episode(open_standin: OpenSim) -> None:
+def test_noise_is_a_function_of_level_and_episode_and_never_in_what_is_meant(open_standin: OpenSim) -> None:
     sim = open_standin("libero_goal", 7)
-    rolled = [_roll(sim, Expert(sim, noise=level), 6) for level in (0.5, 0.5, 0.4)]
-    np.testing.assert_array_equal(rolled[0], rolled[1])
-    assert not np.array_equal(rolled[0], rolled[2])
-    assert np.abs(rolled[0]).max() <= 1.0
 
+    def rolled(noise: float) -> np.ndarray:
+        sim.reset(init_id=0, seed=7, settle_steps=10)
+        expert, calm = Expert(sim, noise=noise), Expert(sim)
+        expert.reset(key_of(sim))
+        calm.reset(key_of(sim))
+        chunks = [expert.query(np.empty(8))]
+        np.testing.assert_array_equal(expert.intended, calm.query(np.empty(8)))
+        for _ in range(5):
+            sim.advance(chunks[-1][:5])
+            chunks.append(expert.query(np.empty(8)))
+        return np.array(chunks)
 
-@pytest.mark.slow
-def test_a_noisy_expert_intends_what_a_calm_one_would_do_from_there(open_standin: OpenSim) -> None:
-    sim = open_standin("libero_goal", 7)
-    calm, noisy = Expert(sim), Expert(sim, noise=1.0)
-    for expert in (calm, noisy):
-        expert.reset(_key("libero_goal", 7))
-    done = noisy.query(np.empty(8))
-    np.testing.assert_array_equal(noisy.intended, calm.query(np.empty(8)))
-    assert not np.array_equal(done, noisy.intended)
+    first, again, other = map(rolled, (0.5, 0.5, 0.4))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+    assert np.abs(first).max() <= 1.0
 
 
 def test_a_task_without_a_skill_is_refused(open_standin: OpenSim, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(SKILLS, "turnon")
     with pytest.raises(UsageError, match=r"no scripted skill achieves turnon\(flat_stove_1\)"):
         Expert(open_standin("libero_goal", 7))
+
+
+@pytest.mark.parametrize("least", [0.0, 1e-9, 1e-6])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_stretched_arm_that_cannot_move_one_way_is_steered_all_the_same(least: float, seed: int) -> None:
+    directions = np.linalg.qr(np.random.default_rng(seed).normal(size=(6, 6)))[0]
+    mobility = directions @ np.diag([1.3, 1.0, 0.7, 0.08, 0.06, least]) @ directions.T
+    assert np.abs(ArmModel.near(mobility).gain).max() < 10
+
+
+def test_random_actions_belong_to_the_episode() -> None:
+    policy = Random(LIBERO_INTERFACE)
+    sampled = []
+    for init_id in (0, 1, 0):
+        policy.reset(EpisodeKey(suite="libero_object", task_id=0, init_id=init_id, seed=7))
+        sampled.append(policy.query(np.empty(8)))
+    np.testing.assert_array_equal(sampled[0], sampled[2])
+    assert not np.array_equal(sampled[0], sampled[1])
+    assert np.abs(sampled).max() <= 1.0

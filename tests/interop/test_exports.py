@@ -1,6 +1,7 @@
-"""LeRobot reads, trains on and aggregates what this project writes.
+"""LeRobot and vla-eval read, train on and aggregate what this project writes.
 
-Tried with lerobot 0.4.4. It needs torch, so it is installed elsewhere: OXYGEN_LEROBOT_PYTHON is its Python.
+Tried with lerobot 0.4.4 and vla-eval 0.8.0. LeRobot needs torch, so both are installed elsewhere:
+OXYGEN_LEROBOT_PYTHON and OXYGEN_VLA_EVAL_PYTHON are their Pythons.
 """
 
 import os
@@ -13,19 +14,22 @@ from eval.report.export import FORMATS
 from tests.eval.collect.collecting import FakeDemonstrationSource, collect
 from tests.eval.factory import RunBuilder
 
-PYTHON = os.environ.get("OXYGEN_LEROBOT_PYTHON")
 HERE = Path(__file__).parent
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(3600),
-    pytest.mark.skipif(PYTHON is None, reason="set OXYGEN_LEROBOT_PYTHON to a Python with lerobot 0.4.4"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
-def lerobot(*arguments: object) -> str:
+def python_of(variable: str) -> str:
+    """Another project's Python; skips where it is not installed."""
+    if variable not in os.environ:
+        pytest.skip(f"set {variable} to a Python with lerobot 0.4.4 or vla-eval 0.8")
+    return os.environ[variable]
+
+
+def run_by(variable: str, *arguments: object) -> str:
+    """What another project's Python prints."""
     done = subprocess.run(
-        [str(PYTHON), *map(str, arguments)],
+        [python_of(variable), *map(str, arguments)],
         env=os.environ | {"HF_HUB_OFFLINE": "1"},
         capture_output=True,
         text=True,
@@ -38,19 +42,21 @@ def lerobot(*arguments: object) -> str:
 @pytest.fixture(scope="module")
 def demos(tmp_path_factory) -> Path:
     """Four episodes of six and nine control steps."""
+    python_of("OXYGEN_LEROBOT_PYTHON")
     path = tmp_path_factory.mktemp("demos")
     source = FakeDemonstrationSource(image_size=64)
     collect(path, source=source, image_size=64, replan_steps=1, suites=("libero_goal",))
     return path
 
 
-def test_its_reader_builds_the_chunks_that_our_training_reads(demos):
-    assert lerobot(HERE / "lerobot_reads.py", demos).split()[-1] == "30"
+def test_lerobot_s_reader_builds_the_chunks_that_our_training_reads(demos):
+    assert run_by("OXYGEN_LEROBOT_PYTHON", HERE / "lerobot_reads.py", demos).split()[-1] == "30"
 
 
 def test_stock_act_trains(demos, tmp_path):
     small = {"chunk_size": 10, "n_action_steps": 10, "dim_model": 64, "n_heads": 2, "dim_feedforward": 128}
-    output = lerobot(
+    output = run_by(
+        "OXYGEN_LEROBOT_PYTHON",
         "-m",
         "lerobot.scripts.lerobot_train",
         "--dataset.repo_id=me/demos",
@@ -71,8 +77,15 @@ def test_stock_act_trains(demos, tmp_path):
     assert "step:20 " in output
 
 
-def test_its_own_aggregation_agrees_with_the_export(tmp_path):
-    run = RunBuilder.at(tmp_path / "run").add_all("ssti").add_all("st", suite="libero_goal")
-    file = tmp_path / "eval_info.json"
-    file.write_text(FORMATS["lerobot"](run.folder))
-    assert lerobot(HERE / "lerobot_aggregates.py", file).split()[-1] == "2"
+@pytest.mark.parametrize(
+    ("variable", "script", "export", "outcomes"),
+    [
+        ("OXYGEN_LEROBOT_PYTHON", "lerobot_aggregates.py", "lerobot", "st"),
+        ("OXYGEN_VLA_EVAL_PYTHON", "vla_eval_aggregates.py", "vla-eval", "ste"),
+    ],
+)
+def test_their_own_aggregation_agrees_with_the_export(tmp_path, variable, script, export, outcomes):
+    run = RunBuilder.at(tmp_path / "run").add_all("ssti").add_all(outcomes, suite="libero_goal")
+    file = tmp_path / "exported.json"
+    file.write_text(FORMATS[export](run.folder))
+    assert "2" in run_by(variable, HERE / script, file).splitlines()
