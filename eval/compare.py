@@ -1,19 +1,21 @@
 """`python -m eval.compare RUN_A RUN_B`: two runs over the same episodes, side by side."""
 
+import dataclasses
+import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
 from configs.cli import run_app
 from configs.console import TextConsole
 from configs.paths import usable_file
+from eval.metrics.statistics import bounds
 from eval.records.json_files import write_json
 from eval.records.schema import RunFolder
-from eval.report.comparison import compare, compare_common
-from eval.report.comparison_json import to_json
+from eval.report.comparison import Comparison, PairTable, compare
 from eval.report.comparison_tables import show
-from eval.report.comparison_verdict import judge_all
+from eval.report.comparison_verdict import Judgements, judge_all
 from eval.report.figures import draw_success_curves, png_path
 
 app = App(name="python -m eval.compare")
@@ -48,7 +50,7 @@ def main(
         usable_file(json, "--json")
     picture = None if plot is None else png_path(usable_file(plot, "--plot"))
     folders = RunFolder(run_a), RunFolder(run_b)
-    comparison = compare_common(*folders) if partial else compare(*folders)
+    comparison = compare(*folders, partial=partial)
     margin = comparison.a.margin if margin is None else margin
     time_margin = comparison.a.time_margin if time_margin is None else time_margin
     judgements = judge_all(comparison, margin, time_margin)
@@ -62,6 +64,83 @@ def main(
     if picture is not None:
         draw_success_curves(comparison, picture)
     show(comparison, TextConsole(), margin=margin, time_margin=time_margin)
+
+
+def to_json(comparison: Comparison, judgements: Judgements) -> dict[str, Any]:
+    """A comparison as JSON types; an infinite difference, which JSON cannot express, is a string."""
+    p_values, times, restricted = comparison.suite_p_values, comparison.time_ratio, comparison.restricted
+    actions: dict[str, Any] = dataclasses.asdict(comparison.actions)
+    if comparison.actions.largest is not None and math.isinf(comparison.actions.largest):
+        actions["largest"] = "infinite"
+    texts: list[dict[str, Any]] = [dataclasses.asdict(each) for each in comparison.texts]
+    return {
+        "a": dataclasses.asdict(comparison.a),
+        "b": dataclasses.asdict(comparison.b),
+        "in_turns": comparison.in_turns,
+        "partial": comparison.partial,
+        "overall": _pairs_to_json(comparison.overall),
+        "verdict": dataclasses.asdict(judgements.success),
+        "per_suite": {
+            suite: {
+                **_pairs_to_json(pairs),
+                "mcnemar_p_holm": p_values.get(suite),
+                "verdict": judgements.per_suite[suite],
+            }
+            for suite, pairs in comparison.per_suite.items()
+        },
+        "time_to_success": times
+        and {
+            "n_pairs": times.n_pairs,
+            "b_over_a": times.ratio,
+            "b_over_a_ci95": bounds(times.ci95),
+            "verdict": judgements.time and dataclasses.asdict(judgements.time),
+        },
+        "restricted_mean_time": restricted
+        and {
+            **dataclasses.asdict(restricted.seconds),
+            "b_over_a": restricted.ratio,
+            "b_over_a_ci95": bounds(restricted.ci95),
+            "verdict": judgements.restricted and dataclasses.asdict(judgements.restricted),
+        },
+        "currency": {task: dataclasses.asdict(each) for task, each in comparison.currency.items()},
+        "motion": {measure: dataclasses.asdict(each) for measure, each in comparison.motion.items()},
+        "success_over_time": {
+            run: [
+                {
+                    "seconds": point.seconds,
+                    "pc_success": point.percent,
+                    "pc_success_ci95": [point.low, point.high],
+                }
+                for point in curve
+            ]
+            for run, curve in (("a", comparison.curve_a), ("b", comparison.curve_b))
+        },
+        "actions": actions,
+        "latency_ms": {
+            stage: {
+                **dataclasses.asdict(latency),
+                "b_over_a": {name: latency.ratio(name) for name in latency.a},
+            }
+            for stage, latency in comparison.latency.items()
+        },
+        "texts": [difference for each in texts for difference in each.pop("differences")],
+        "text_pairs": texts,
+        "staleness_s": {task: {"a": a, "b": b} for task, (a, b) in comparison.staleness_s.items()},
+    }
+
+
+def _pairs_to_json(pairs: PairTable) -> dict[str, Any]:
+    return {
+        **dataclasses.asdict(pairs),
+        "n_pairs": pairs.graded,
+        "pc_success_a": pairs.percent_a,
+        "pc_success_b": pairs.percent_b,
+        "pc_success_ci95_a": bounds(pairs.interval_a, 100),
+        "pc_success_ci95_b": bounds(pairs.interval_b, 100),
+        "difference": pairs.difference,
+        "difference_ci95": bounds(pairs.difference_ci95),
+        "mcnemar_p": pairs.mcnemar_p,
+    }
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from configs.errors import UsageError, pluralize
 from eval.metrics.action_difference import ActionDifference, EpisodeQueries, action_difference
 from eval.metrics.language import HEADLINES, currency_differences
 from eval.metrics.motion_quality import motion_differences
+from eval.metrics.noninferiority import PairCounts
 from eval.metrics.simulated_time import (
     CurvePoint,
     RestrictedTimes,
@@ -15,14 +16,110 @@ from eval.metrics.simulated_time import (
     success_curve,
     time_ratio,
 )
-from eval.metrics.statistics import MeanDifference, holm, quantiles
+from eval.metrics.statistics import (
+    Interval,
+    MeanDifference,
+    holm,
+    mcnemar_exact,
+    paired_difference_95,
+    quantiles,
+    wilson_95,
+)
 from eval.metrics.success import LATENCY_STAGES
 from eval.records.query_logs import read_queries
 from eval.records.reader import RunIdentity, read_episodes, read_identity
-from eval.records.schema import EpisodeResult, RunFolder
+from eval.records.schema import EpisodeResult, Outcome, RunFolder
 from eval.report.comparison_texts import TextPairs, all_texts, pair_texts
 from eval.report.labels import PAUSED
-from eval.report.pair_table import Pair, PairTable, is_graded, outcomes_of
+
+Pair = tuple[EpisodeResult, EpisodeResult]
+"""The same episode in runs A and B."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PairTable:
+    """Outcomes of the graded pairs.
+
+    Attributes:
+        n_episodes: All pairs of episodes, those with an error among them.
+        both: Pairs that both runs solved; `only_a`, `only_b` and `neither` likewise.
+        n_errors_a: Episodes that ended in an error in A; such pairs are not graded.
+        n_errors_b: The same for B.
+    """
+
+    n_episodes: int
+    both: int
+    only_a: int
+    only_b: int
+    neither: int
+    n_errors_a: int
+    n_errors_b: int
+
+    @property
+    def graded(self) -> int:
+        """Pairs in which neither run ended in an error."""
+        return self.both + self.only_a + self.only_b + self.neither
+
+    @property
+    def counts(self) -> PairCounts:
+        """The counts for a verdict; requires a graded pair."""
+        return PairCounts(only_a=self.only_a, only_b=self.only_b, pairs=self.graded)
+
+    @property
+    def percent_a(self) -> float | None:
+        """A's success rate over the graded pairs."""
+        return 100 * (self.both + self.only_a) / self.graded if self.graded else None
+
+    @property
+    def percent_b(self) -> float | None:
+        """B's success rate over the graded pairs."""
+        return 100 * (self.both + self.only_b) / self.graded if self.graded else None
+
+    @property
+    def interval_a(self) -> Interval | None:
+        """95 % Wilson interval of A's success rate."""
+        return wilson_95(self.both + self.only_a, self.graded)
+
+    @property
+    def interval_b(self) -> Interval | None:
+        """95 % Wilson interval of B's success rate."""
+        return wilson_95(self.both + self.only_b, self.graded)
+
+    @property
+    def difference(self) -> float | None:
+        """B's success rate minus A's, percentage points."""
+        return 100 * (self.only_b - self.only_a) / self.graded if self.graded else None
+
+    @property
+    def difference_ci95(self) -> Interval | None:
+        """Its 95 % paired score interval (Tango), percentage points."""
+        interval = paired_difference_95(self.only_a, self.only_b, self.graded)
+        return None if interval is None else Interval(low=100 * interval.low, high=100 * interval.high)
+
+    @property
+    def mcnemar_p(self) -> float:
+        """Exact two-sided p-value of the runs' difference."""
+        return mcnemar_exact(self.only_a, self.only_b)
+
+
+def is_graded(pair: Pair) -> bool:
+    """Whether neither episode of a pair ended in an error."""
+    return all(episode.outcome is not Outcome.ERROR for episode in pair)
+
+
+def outcomes_of(pairs: Sequence[Pair]) -> PairTable:
+    """Count the outcomes of pairs of episodes."""
+    graded = filter(is_graded, pairs)
+    solved = [(a.outcome is Outcome.SUCCESS, b.outcome is Outcome.SUCCESS) for a, b in graded]
+    return PairTable(
+        n_episodes=len(pairs),
+        both=solved.count((True, True)),
+        only_a=solved.count((True, False)),
+        only_b=solved.count((False, True)),
+        neither=solved.count((False, False)),
+        n_errors_a=sum(a.outcome is Outcome.ERROR for a, _ in pairs),
+        n_errors_b=sum(b.outcome is Outcome.ERROR for _, b in pairs),
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,14 +135,6 @@ class StageLatency:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Staleness:
-    """Mean simulated seconds from a text's request to its delivery; None for a run without texts."""
-
-    a: float | None
-    b: float | None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Comparison:
     """Paired comparison of run B with run A.
 
@@ -57,7 +146,8 @@ class Comparison:
         motion: Measure of `MotionQuality` to its difference, over the pairs that both solved.
         curve_a: Fraction of the graded pairs that A solved by each time; `curve_b` likewise. Empty if times
             are not recorded.
-        staleness: Language task to the staleness of its finished texts, over the graded pairs.
+        staleness_s: Language task to the mean simulated seconds from request to delivery of its texts, in A
+            and in B, over the graded pairs; None for a run without texts of it.
         partial: Whether a run is unfinished or has episodes that the other lacks: then only common ones are
             compared.
     """
@@ -75,7 +165,7 @@ class Comparison:
     motion: Mapping[str, MeanDifference] = dataclasses.field(default_factory=dict)
     curve_a: Sequence[CurvePoint] = ()
     curve_b: Sequence[CurvePoint] = ()
-    staleness: Mapping[str, Staleness] = dataclasses.field(default_factory=dict)
+    staleness_s: Mapping[str, tuple[float | None, float | None]] = dataclasses.field(default_factory=dict)
     partial: bool = False
 
     @property
@@ -107,72 +197,75 @@ def run_names(a: RunIdentity, b: RunIdentity) -> tuple[str, str]:
     return "A", "B"
 
 
-def compare(run_a: RunFolder, run_b: RunFolder) -> Comparison:
+def compare(run_a: RunFolder, run_b: RunFolder, *, partial: bool = False) -> Comparison:
     """Compare two runs of the same episodes in the same world; their policies' inputs may differ.
+
+    Args:
+        run_a: A run.
+        run_b: Another run.
+        partial: Whether runs may be unfinished or lack episodes of the other; only common ones are compared.
 
     Raises:
         UsageError: if a run cannot be read or is unfinished, the two differ in protocol, assets or episodes,
             or no pair of episodes is graded in both.
     """
     identities = require_one_world(run_a, run_b)
-    for run in identities:
-        if run.status != "complete":
-            raise UsageError(
-                f"{run.run_id} is {run.status}, of {pluralize(run.n_planned, 'episode')}; complete it with "
-                "--resume, or give --partial to compare the episodes that both have"
-            )
-    return _compare(identities, (run_a, run_b), _pair_up(run_a, run_b))
-
-
-def compare_common(run_a: RunFolder, run_b: RunFolder) -> Comparison:
-    """Compare two runs, finished or not, on the episodes that both have.
-
-    Raises:
-        UsageError: if a run cannot be read, the two differ in protocol or assets, or no pair of episodes is
-            graded in both.
-    """
-    identities = require_one_world(run_a, run_b)
+    unfinished = [identity for identity in identities if identity.status != "complete"]
+    if unfinished and not partial:
+        run = unfinished[0]
+        raise UsageError(
+            f"{run.run_id} is {run.status}, of {pluralize(run.n_planned, 'episode')}; complete it with "
+            "--resume, or give --partial to compare the episodes that both have"
+        )
     a, b = read_episodes(run_a), read_episodes(run_b)
+    lacks = []
+    for run, own, other in ((run_a, a, b), (run_b, b, a)):
+        if missing := sorted(other.keys() - own.keys()):
+            first = ", ".join(map(str, missing[:3]))
+            more = f", … ({len(missing)} in all)" if len(missing) > 3 else ""
+            lacks.append(f"{run.run_id} lacks {first}{more}")
+    if lacks and not partial:
+        raise UsageError(
+            f"the runs must hold the same episodes: {'; '.join(lacks)}; "
+            "complete both with --resume, or run both with the same options"
+        )
     pairs = [(a[key], b[key]) for key in sorted(a.keys() & b.keys())]
-    partial = a.keys() != b.keys() or any(identity.status != "complete" for identity in identities)
-    return _compare(identities, (run_a, run_b), pairs, partial=partial)
-
-
-def _compare(
-    identities: tuple[RunIdentity, RunIdentity],
-    folders: tuple[RunFolder, RunFolder],
-    pairs: Sequence[Pair],
-    *,
-    partial: bool = False,
-) -> Comparison:
-    (a, b), (run_a, run_b) = identities, folders
     graded = list(filter(is_graded, pairs))
     if not graded:
         raise UsageError(
-            f"{a.run_id} and {b.run_id} share no graded episode: each of the {len(pairs)} that both have "
-            "is an error in one"
+            f"{run_a.run_id} and {run_b.run_id} share no graded episode: of {len(pairs)} that both have, "
+            "each is an error in one"
         )
     queries = [
         EpisodeQueries(key=x.key, a=read_queries(run_a, x.key), b=read_queries(run_b, x.key))
         for x, _ in graded
     ]
+    latency = {}
+    for stage in LATENCY_STAGES:
+        in_a = quantiles(q.timings_ms[stage] for e in queries for q in e.a if stage in q.timings_ms)
+        in_b = quantiles(q.timings_ms[stage] for e in queries for q in e.b if stage in q.timings_ms)
+        if in_a and in_b:
+            latency[stage] = StageLatency(a=in_a, b=in_b)
     suites = dict.fromkeys(x.key.suite for x, _ in pairs)
+    of_a, of_b = [x for x, _ in graded], [y for _, y in graded]
+    staleness_s = {task: (_staleness_s(task, of_a), _staleness_s(task, of_b)) for task in HEADLINES}
+    is_paused = identities[0].clock == PAUSED
     return Comparison(
-        a=a,
-        b=b,
+        a=identities[0],
+        b=identities[1],
         overall=outcomes_of(pairs),
         per_suite={each: outcomes_of([p for p in pairs if p[0].key.suite == each]) for each in suites},
         actions=action_difference(queries),
-        latency=_latency(queries),
-        texts=pair_texts(queries) if a.clock == PAUSED else all_texts(queries),
+        latency=latency,
+        texts=pair_texts(queries) if is_paused else all_texts(queries),
         time_ratio=time_ratio(graded),
-        restricted=restricted_times(graded, a.limits_s),
+        restricted=restricted_times(graded, identities[0].limits_s),
         currency=currency_differences(graded),
         motion=motion_differences(graded),
-        curve_a=success_curve([x for x, _ in graded]),
-        curve_b=success_curve([y for _, y in graded]),
-        staleness=_staleness(graded),
-        partial=partial,
+        curve_a=success_curve(of_a),
+        curve_b=success_curve(of_b),
+        staleness_s={task: each for task, each in staleness_s.items() if each != (None, None)},
+        partial=bool(lacks or unfinished),
     )
 
 
@@ -196,42 +289,7 @@ def require_one_world(run_a: RunFolder, run_b: RunFolder) -> tuple[RunIdentity, 
     return a, b
 
 
-def _pair_up(run_a: RunFolder, run_b: RunFolder) -> list[Pair]:
-    a, b = read_episodes(run_a), read_episodes(run_b)
-    lacks = []
-    for run, own, other in ((run_a, a, b), (run_b, b, a)):
-        if missing := sorted(other.keys() - own.keys()):
-            first = ", ".join(map(str, missing[:3]))
-            more = f", … ({len(missing)} in all)" if len(missing) > 3 else ""
-            lacks.append(f"{run.run_id} lacks {first}{more}")
-    if lacks:
-        raise UsageError(
-            f"the runs must hold the same episodes: {'; '.join(lacks)}; "
-            "complete both with --resume, or run both with the same options"
-        )
-    if not a:
-        raise UsageError(f"{run_a.run_id} and {run_b.run_id} hold no episodes")
-    return [(a[key], b[key]) for key in sorted(a)]
-
-
-def _latency(episodes: Sequence[EpisodeQueries]) -> dict[str, StageLatency]:
-    """Stages that both runs measured."""
-    stages = {}
-    for stage in LATENCY_STAGES:
-        a = quantiles(q.timings_ms[stage] for e in episodes for q in e.a if stage in q.timings_ms)
-        b = quantiles(q.timings_ms[stage] for e in episodes for q in e.b if stage in q.timings_ms)
-        if a and b:
-            stages[stage] = StageLatency(a=a, b=b)
-    return stages
-
-
-def _staleness(pairs: Sequence[Pair]) -> dict[str, Staleness]:
-    a, b = [a for a, _ in pairs], [b for _, b in pairs]
-    found = {task: Staleness(a=_mean_staleness(task, a), b=_mean_staleness(task, b)) for task in HEADLINES}
-    return {task: each for task, each in found.items() if (each.a, each.b) != (None, None)}
-
-
-def _mean_staleness(task: str, episodes: Sequence[EpisodeResult]) -> float | None:
+def _staleness_s(task: str, episodes: Sequence[EpisodeResult]) -> float | None:
     scores = [episode.texts[task] for episode in episodes if task in episode.texts]
     texts = sum(score.texts for score in scores)
     return sum(score.staleness_s for score in scores) / texts if texts else None

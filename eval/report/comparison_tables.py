@@ -9,13 +9,10 @@ from rich.markup import escape
 from configs.errors import pluralize
 from eval.metrics.action_difference import ActionDifference
 from eval.records.protocol import format_inputs
-from eval.records.reader import RunIdentity
-from eval.report.comparison import Comparison
-from eval.report.comparison_summary import format_clock
+from eval.report.comparison import Comparison, PairTable
 from eval.report.comparison_texts import TextPairs, Unpaired
-from eval.report.comparison_verdict import MARGIN, TIME_MARGIN, Judgements, judge_all
+from eval.report.comparison_verdict import MARGIN, TIME_MARGIN, Judgements, format_clock, judge_all
 from eval.report.labels import MEASURED, PAUSED, number
-from eval.report.pair_table import PairTable
 from eval.report.table import Table, to_terminal
 
 _MEASURES = {
@@ -33,6 +30,12 @@ _MEASURES_NOTE = (
     "Motion in pairs that both solved, texts in all. Less jerk is smoother; jump at chunks: of actions where "
     "the chunk changes, relative to inside chunks. True now: share of simulated time (docs/comparing.md)."
 )
+_STATISTICS_NOTE = "B minus A in points, with Tango's interval for pairs; p is McNemar's, exact"
+_IN_TURNS_NOTE = (
+    "The runs alternated episode by episode, so slow drift of the machine affects both; short "
+    "disturbances may not."
+)
+_NOT_IN_TURNS_NOTE = "The runs did not alternate: latency differences include the machine's drift."
 _WHEN = {"at_request": "when requested", "on_delivery": "on delivery"}
 
 
@@ -54,7 +57,9 @@ def show(
     _show_runs(comparison, console)
     console.print()
     console.print(to_terminal(_rates(comparison), ruled=False))
-    console.print(f"[dim]{_format_statistics(comparison)}[/]")
+    suites = len(comparison.suite_p_values)
+    together = f"; the {suites} suites' p and verdicts are corrected together (Holm)" if suites > 1 else ""
+    console.print(f"[dim]{_STATISTICS_NOTE}{together}.[/]")
     console.print()
     console.print(to_terminal(_pairs(comparison, judgements), ruled=False))
     errors = comparison.overall.n_errors_a, comparison.overall.n_errors_b
@@ -70,7 +75,7 @@ def show(
     if comparison.latency and comparison.a.clock in (PAUSED, MEASURED):
         console.print()
         console.print(to_terminal(_latencies(comparison), ruled=False))
-        console.print(f"[dim]{_format_turns(comparison)}[/]")
+        console.print(f"[dim]{_IN_TURNS_NOTE if comparison.in_turns else _NOT_IN_TURNS_NOTE}[/]")
     if comparison.motion or comparison.currency:
         console.print()
         console.print(to_terminal(_measures(comparison), ruled=False))
@@ -85,26 +90,21 @@ def show(
 
 
 def _show_runs(comparison: Comparison, console: Console) -> None:
-    for name, run in (("A", comparison.a), ("B", comparison.b)):
-        console.print(_describe(name, run, comparison), soft_wrap=True)
+    a, b = comparison.a, comparison.b
+    for name, run in (("A", a), ("B", b)):
+        dtype = "" if a.dtype == b.dtype else run.dtype or "its own dtype"
+        texts = "" if a.feedback == b.feedback else f"feedback {run.feedback or 'not read'}"
+        parts = [run.policy, run.weights, dtype, f"mode {run.mode}", texts, f"assets {run.assets}"]
+        what = ", ".join(part for part in parts if part)
+        console.print(f"[bold]{name}[/]  {escape(run.run_id)}\n   [dim]{escape(what)}[/]", soft_wrap=True)
+        if a.policy_inputs != b.policy_inputs:
+            console.print(f"   [dim]sees {escape(format_inputs(run.policy_inputs))}[/]", soft_wrap=True)
     if comparison.partial:
-        a, b, common = comparison.a, comparison.b, pluralize(comparison.overall.n_episodes, "episode")
+        common = pluralize(comparison.overall.n_episodes, "episode")
         statuses = (
             f"A is {a.status}, of {pluralize(a.n_planned, 'episode')}, B is {b.status}, of {b.n_planned}"
         )
         console.print(f"\n[yellow]Partial: only the {common} that both have; {escape(statuses)}.[/]")
-
-
-def _describe(name: str, run: RunIdentity, comparison: Comparison) -> str:
-    """A run in two lines, and a third for inputs that differ; its data type only if the other's differs."""
-    dtype = "" if comparison.a.dtype == comparison.b.dtype else run.dtype or "its own dtype"
-    texts = "" if comparison.a.feedback == comparison.b.feedback else f"feedback {run.feedback or 'not read'}"
-    parts = [run.policy, run.weights, dtype, f"mode {run.mode}", texts, f"assets {run.assets}"]
-    what = ", ".join(part for part in parts if part)
-    head = f"[bold]{name}[/]  {escape(run.run_id)}\n   [dim]{escape(what)}[/]"
-    if comparison.a.policy_inputs == comparison.b.policy_inputs:
-        return head
-    return f"{head}\n   [dim]sees {escape(format_inputs(run.policy_inputs))}[/]"
 
 
 def _rates(comparison: Comparison) -> Table:
@@ -202,16 +202,18 @@ def _between(low: float, high: float) -> str:
     return f"{low:+.1f} to {high:+.1f}"
 
 
-def _format_statistics(comparison: Comparison) -> str:
-    note = "B minus A in points, with Tango's interval for pairs; p is McNemar's, exact"
-    suites = len(comparison.suite_p_values)
-    if suites == 1:
-        return f"{note}."
-    return f"{note}; the {suites} suites' p and verdicts are corrected together (Holm)."
-
-
 def _format_actions(actions: ActionDifference) -> str:
-    parts = [_format_largest(actions)]
+    over = f"over {pluralize(actions.n_queries, 'query')}"
+    if actions.largest is None:
+        largest = "unknown, the runs recorded no common query"
+    elif actions.bitwise_equal:
+        largest = f"[green]0, bitwise equal[/] {over}"
+    elif actions.largest == 0:
+        largest = f"0 {over}"
+    else:
+        size = "infinite (NaN on one side)" if math.isinf(actions.largest) else f"{actions.largest:.3g}"
+        largest = f"[yellow]{size}[/] {over}, first reached in {actions.key}, query {actions.query}"
+    parts = [largest]
     if actions.n_uneven and actions.first_uneven_counts:
         a, b = actions.first_uneven_counts
         parts.append(
@@ -219,24 +221,3 @@ def _format_actions(actions: ActionDifference) -> str:
             f"(first {actions.first_uneven}: {a} in A, {b} in B)"
         )
     return "Largest action difference: " + "; ".join(parts) + "."
-
-
-def _format_largest(actions: ActionDifference) -> str:
-    if actions.largest is None:
-        return "unknown, the runs recorded no common query"
-    over = f"over {pluralize(actions.n_queries, 'query')}"
-    if actions.bitwise_equal:
-        return f"[green]0, bitwise equal[/] {over}"
-    if actions.largest == 0:
-        return f"0 {over}"
-    size = "infinite (NaN on one side)" if math.isinf(actions.largest) else f"{actions.largest:.3g}"
-    return f"[yellow]{size}[/] {over}, first reached in {actions.key}, query {actions.query}"
-
-
-def _format_turns(comparison: Comparison) -> str:
-    if comparison.in_turns:
-        return (
-            "The runs alternated episode by episode, so slow drift of the machine affects both; short "
-            "disturbances may not."
-        )
-    return "The runs did not alternate: latency differences include the machine's drift."

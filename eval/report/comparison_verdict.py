@@ -1,4 +1,4 @@
-"""Verdicts of a comparison, one sentence each: paired success, and time to success."""
+"""Verdicts of a comparison on success and on time to success: a sentence each, or a few lines in all."""
 
 import dataclasses
 import math
@@ -15,8 +15,8 @@ from eval.metrics.noninferiority import (
 )
 from eval.metrics.simulated_time import RestrictedTimes, TimeRatio
 from eval.metrics.statistics import Interval
-from eval.report.comparison import Comparison
-from eval.report.pair_table import PairTable
+from eval.report.comparison import Comparison, PairTable
+from eval.report.labels import PAUSED
 
 MARGIN = 5.0
 """Default non-inferiority margin of the success rate, percentage points."""
@@ -70,12 +70,17 @@ def judge_all(comparison: Comparison, margin: float = MARGIN, time_margin: float
     success = judge(comparison.overall, margin, a=a, b=b)
     time = judge_time(comparison.time_ratio, time_margin, a=a, b=b)
     restricted = judge_restricted(comparison.restricted, time_margin, a=a, b=b)
+    judged = {
+        suite: pairs for suite, pairs in comparison.per_suite.items() if not _has_too_many_errors(pairs)
+    }
+    verdicts = corrected_verdicts([pairs.counts for pairs in judged.values()], margin / 100)
+    found = dict(zip(judged, verdicts, strict=True))
     refused = success.verdict is Verdict.TOO_MANY_ERRORS
     return Judgements(
         success=success,
         time=None if refused else time,
         restricted=None if refused else restricted,
-        per_suite=_judge_suites(comparison.per_suite, margin),
+        per_suite={suite: found.get(suite, Verdict.TOO_MANY_ERRORS) for suite in comparison.per_suite},
     )
 
 
@@ -176,13 +181,6 @@ def _judge_ratio(
     return Judgement(verdict=verdict, margin=margin, sentence=f"{lead}: {numbers}.")
 
 
-def _judge_suites(per_suite: Mapping[str, PairTable], margin: float) -> dict[str, Verdict]:
-    judged = {suite: pairs for suite, pairs in per_suite.items() if not _has_too_many_errors(pairs)}
-    verdicts = corrected_verdicts([pairs.counts for pairs in judged.values()], margin / 100)
-    found = dict(zip(judged, verdicts, strict=True))
-    return {suite: found.get(suite, Verdict.TOO_MANY_ERRORS) for suite in per_suite}
-
-
 def _has_too_many_errors(pairs: PairTable) -> bool:
     return not pairs.graded or exceeds(max(pairs.n_errors_a, pairs.n_errors_b), pairs.n_episodes)
 
@@ -223,3 +221,71 @@ def format_times_interval(times: TimeRatio | RestrictedTimes) -> str:
     if times.ci95 is None:
         return "no interval"
     return f"95 % {times.ci95.low:.2f} to {times.ci95.high:.2f}"
+
+
+def verdict_lines(
+    comparison: Comparison, margin: float = MARGIN, time_margin: float = TIME_MARGIN
+) -> list[str]:
+    """The verdicts in at most six lines of 80 columns, for the end of a run.
+
+    Args:
+        comparison: The comparison.
+        margin: Non-inferiority margin of the success rate, percentage points.
+        time_margin: Non-inferiority margin of the time to success, percent.
+
+    Raises:
+        UsageError: A margin is out of range.
+    """
+    judged, (a, b) = judge_all(comparison, margin, time_margin), comparison.names
+    success, difference, interval = (
+        judged.success,
+        comparison.overall.difference,
+        comparison.overall.difference_ci95,
+    )
+    numbers = ""
+    if success.verdict is not Verdict.TOO_MANY_ERRORS and interval is not None and difference is not None:
+        numbers = f"{format_points(difference)} points, {format_between(interval)}"
+        if success.verdict is not Verdict.INCONCLUSIVE:
+            numbers += f", margin {margin:g}"
+        elif success.episodes_needed is None:
+            numbers += "; none suffices"
+    lines = [
+        f"{b} compared with {a}, clock {comparison.a.clock}:",
+        f"{'success':<15} {success.verdict.value:<12} {numbers}".rstrip(),
+    ]
+    if success.needed_for is not None and success.episodes_needed is not None:
+        needed = f"{success.needed_for.value} with {format_needed(success.episodes_needed)}"
+        lines.append(f"{'':<15} {needed} episodes, at that difference")
+    for label, judgement, times in (
+        ("time to success", judged.time, comparison.time_ratio),
+        ("restricted mean", judged.restricted, comparison.restricted),
+    ):
+        if judgement is not None and times is not None:
+            numbers = (
+                f"{times.ratio:.2f} times as long, {format_times_interval(times)}, margin {time_margin:g} %"
+            )
+            lines.append(f"{label:<15} {judgement.verdict.value:<12} {numbers}")
+    texts = []
+    for text in (
+        each for task in comparison.texts for each in task.differences if each.when == "on_delivery"
+    ):
+        in_a, in_b = comparison.staleness_s.get(text.task, (None, None))
+        late = "" if in_a is None or in_b is None else f", {1000 * in_a:.0f}→{1000 * in_b:.0f} ms"
+        texts.append(f"{text.task} {format_points(text.difference)}{late}")
+    if texts:
+        lines.append(f"{'texts (points)':<15} {'; '.join(texts)}".replace(" ms", " ms stale", 1))
+    return lines
+
+
+def format_clock(comparison: Comparison) -> str | None:
+    """The clock in one line; None on clock `paused` if actions differ."""
+    clock, waiting = comparison.a.clock, comparison.a.while_waiting
+    if clock != PAUSED:
+        overlap = "" if comparison.a.overlap == "skip" else f", overlap {comparison.a.overlap}"
+        return f"Clock: {clock}{f', {waiting} while waiting' if waiting else ''}{overlap}."
+    if comparison.actions.bitwise_equal:
+        return (
+            "The clock was paused: modes act alike by construction, whatever their latency (use --clock to "
+            "charge it)."
+        )
+    return None

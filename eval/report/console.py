@@ -23,8 +23,8 @@ from eval.records.run_folders import Run, policy_name
 from eval.records.schema import EpisodeResult, Outcome, graded_only, solved
 from eval.report.best_video import find_best_video
 from eval.report.comparison import compare
-from eval.report.comparison_summary import verdict_lines
 from eval.report.comparison_tables import show
+from eval.report.comparison_verdict import verdict_lines
 from eval.report.labels import PAUSED, clock_label
 from eval.report.pages.run_report import REPORT, write_report
 from eval.report.plain_text import escape_control

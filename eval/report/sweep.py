@@ -18,8 +18,8 @@ from eval.records.query_logs import read_queries
 from eval.records.reader import read_episodes, read_identity
 from eval.records.run_folders import Run
 from eval.records.schema import EpisodeResult, Outcome, graded_only
+from eval.report.comparison import is_graded, outcomes_of
 from eval.report.comparison_verdict import Judgement, judge, judge_restricted, judge_time
-from eval.report.pair_table import is_graded, outcomes_of
 from eval.report.sweep_table import format_value
 from sim_envs.world import EpisodeKey
 

@@ -12,7 +12,7 @@ from eval.metrics.statistics import MeanDifference, wilson_95
 from eval.metrics.success import aggregate, timings_of
 from eval.records.query_logs import QueryRecord, read_queries
 from eval.records.schema import EpisodeResult, Outcome, graded_only, solved
-from eval.report.comparison import compare, compare_common
+from eval.report.comparison import compare
 from eval.report.comparison_tables import MOTION_HEADINGS
 from eval.report.comparison_verdict import format_between, format_points, judge_all
 from eval.report.pages.charts import distributions, success_over_time
@@ -142,7 +142,7 @@ def _verdicts(runs: Sequence[ReportedRun]) -> list[str]:
     for run in others:
         try:
             done = all(each.identity.status == "complete" for each in (reference, run))
-            comparison = (compare if done else compare_common)(reference.folder, run.folder)
+            comparison = compare(reference.folder, run.folder, partial=not done)
             judged = judge_all(comparison, reference.identity.margin, reference.identity.time_margin)
         except UsageError as error:
             sentences.append(f"{run.label} is not compared with {reference.label}: {error}.")

@@ -10,7 +10,7 @@ from configs.errors import UsageError
 from eval.compare import app
 from eval.records.reader import read_identity
 from eval.records.schema import RunFolder
-from eval.report.comparison import compare, compare_common, run_names
+from eval.report.comparison import compare, run_names
 from tests.eval.factory import RunBuilder, episode, key, query
 
 
@@ -240,7 +240,7 @@ def test_what_unfinished_runs_both_have_is_compared_and_called_partial(tmp_path,
 def test_a_whole_comparison_is_not_called_partial(tmp_path):
     a, b = run_with(tmp_path / "a", "st"), run_with(tmp_path / "b", "st")
     assert not compare(a.folder, b.folder).partial
-    assert not compare_common(a.folder, b.folder).partial
+    assert not compare(a.folder, b.folder, partial=True).partial
 
 
 def test_no_graded_pair_is_refused(tmp_path):
@@ -248,7 +248,7 @@ def test_no_graded_pair_is_refused(tmp_path):
 
 
 def test_runs_without_episodes_are_refused(tmp_path):
-    assert "no episodes" in refusal(RunBuilder.at(tmp_path / "a"), RunBuilder.at(tmp_path / "b"))
+    assert "no graded episode: of 0" in refusal(RunBuilder.at(tmp_path / "a"), RunBuilder.at(tmp_path / "b"))
 
 
 def test_the_command_prints_what_it_found_and_writes_it_as_json(tmp_path, capsys):

@@ -9,7 +9,7 @@ import pytest
 from configs.errors import UsageError
 from eval.records.schema import TextScores
 from eval.report.comparison import compare
-from eval.report.comparison_summary import format_clock, verdict_lines
+from eval.report.comparison_verdict import format_clock, verdict_lines
 from sim_envs.truth.ground_truth import Narration, Phase
 from sim_envs.truth.wording import narrate
 from tests.eval.conftest import evaluate

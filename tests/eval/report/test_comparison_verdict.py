@@ -4,8 +4,8 @@ import pytest
 
 from configs.errors import UsageError
 from eval.metrics.noninferiority import Verdict
+from eval.report.comparison import PairTable
 from eval.report.comparison_verdict import judge
-from eval.report.pair_table import PairTable
 
 
 def table(both, only_a=0, only_b=0, neither=0, errors=0) -> PairTable:
