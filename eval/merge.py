@@ -33,7 +33,7 @@ def merge_runs(
         raise UsageError("name the folders of the runs to join")
     usable_folder(output_dir, "--output-dir")
     from eval.report.merging import merge, merge_sweeps  # slow: statistics; --help needs none
-    from eval.report.sweeping import show_sweep
+    from eval.report.sweep import show_sweep
 
     sweeps = [sweep for path in runs if (sweep := SweepFolder(path.absolute())).record_path.exists()]
     if sweeps:

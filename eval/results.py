@@ -22,7 +22,7 @@ def main(*sweeps: Path) -> None:
         raise UsageError("name a sweep: the folder that eval.sweep left, or its sweep.json")
     folders = [SweepFolder.at(path) for path in sweeps]
     records = [folder.read_finished() for folder in folders]
-    from eval.report.sweeping import show_sweep  # slow: statistics; --help needs none
+    from eval.report.sweep import show_sweep  # slow: statistics; --help needs none
 
     for folder, record in zip(folders, records, strict=True):
         show_sweep(folder, record)

@@ -56,8 +56,8 @@ def sweep(
     from eval.loggers.monitor import with_log
     from eval.policies.unused_options import refuse_unused_options
     from eval.records.sweep_folders import find_unfinished_sweep, new_sweep  # slow: statistics
-    from eval.report.sweep_table import SweepConsole
-    from eval.report.sweeping import run_sweep
+    from eval.report.console import SweepConsole
+    from eval.report.sweep import run_sweep
     from eval.rollout.executors.executor import batch_size_for, choose_executor
     from eval.rollout.grid import cells_of
 

@@ -4,6 +4,7 @@ import datetime as dt
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Self
 
 from rich.console import Group
@@ -251,6 +252,29 @@ class EvaluationConsole(Monitor):
             *([pluralize(errors, "error")] if errors else []),
             *([f"{self._played / hours:.0f} episodes/h"] if self._played else []),
         ]
+
+
+class SweepConsole(EvaluationConsole):
+    """Shows progress and errors of a sweep."""
+
+    def began(self, world: int, variant: int, key: EpisodeKey) -> None:
+        """Show nothing: a sweep has too many cells to name the running ones."""
+
+    def conclude(self, results: Sequence[Results]) -> None:
+        """Print nothing: the results of a sweep are printed together."""
+
+    def _heading(self) -> str:
+        cells = pluralize(len(self._runs), "cell")
+        episodes = pluralize(len(self._plan.keys), "episode")
+        return f"{self._policy}: {cells} of {episodes} each → {escape(self._where())}"
+
+    def _where(self) -> str:
+        return str(self._runs[0].folder.path.parent)
+
+    def _status(self) -> str:
+        """Success rate over all cells so far, number of errors, episodes per hour."""
+        rate = f"{success_rate(list(chain.from_iterable(self._results)))} solved"
+        return ", ".join([rate, *self._errors_and_pace()])
 
 
 def _time_in_words(config: RunConfig) -> str:

@@ -17,7 +17,7 @@ from eval.records.reader import read_episodes, read_identity
 from eval.records.run_folders import Run, begin, locked_run, new_run
 from eval.records.schema import EpisodeResult, RunFolder
 from eval.records.sweep_folders import SweepFolder, new_sweep
-from eval.report.sweeping import conclude
+from eval.report.sweep import conclude
 from eval.rollout.plan import make_plan
 from sim_envs.world import EpisodeKey
 

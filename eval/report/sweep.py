@@ -1,4 +1,4 @@
-"""Summarizes a sweep from the records of its runs: one row per cell, with verdicts."""
+"""Runs or resumes a sweep, and summarizes it from the records of its runs: a row per cell, with verdicts."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -6,22 +6,101 @@ from typing import Any
 
 import numpy as np
 
+from configs.console import TextConsole
 from configs.motion import NONE
+from configs.schema import PlayConfig
 from configs.sweep import AXES, CONDITIONS, SCHEDULE, SweepConfig
 from eval.metrics.language import HEADLINES, currency_differences
 from eval.metrics.motion_quality import motion_differences
 from eval.metrics.noninferiority import Verdict
 from eval.metrics.simulated_time import restricted_times, time_ratio
-from eval.metrics.statistics import MeanDifference, bounds, cluster_bootstrap_95
+from eval.metrics.statistics import bounds, cluster_bootstrap_95
 from eval.metrics.success import Results
 from eval.records.query_logs import read_queries
 from eval.records.reader import read_episodes, read_identity
-from eval.records.run_folders import Run
+from eval.records.run_folders import Run, new_run
 from eval.records.schema import EpisodeResult, Outcome, graded_only
+from eval.records.sweep_folders import SweepFolder
 from eval.report.comparison import is_graded, outcomes_of
 from eval.report.comparison_verdict import Judgement, judge, judge_restricted, judge_time
-from eval.report.sweep_table import format_value
+from eval.report.console import SweepConsole
+from eval.report.pages.run_report import REPORT
+from eval.report.sweep_page import write_sweep_page
+from eval.report.sweep_plots import draw_sweep
+from eval.report.sweep_table import format_value, notes_of, sweep_table
+from eval.rollout.evaluation import exit_code, run_evaluation
+from eval.rollout.executors.executor import SERIAL, Executor
+from eval.rollout.grid import cells_of
+from eval.rollout.monitor import MonitorFactory
 from sim_envs.world import EpisodeKey
+
+
+def run_sweep(
+    folder: SweepFolder,
+    *,
+    monitor: MonitorFactory = SweepConsole,
+    executor: Executor = SERIAL,
+    max_errors: int = PlayConfig().max_errors,
+) -> int:
+    """Run the remaining episodes of a sweep, write its results and print them.
+
+    Args:
+        folder: The sweep's folder.
+        monitor: Shows progress.
+        executor: Runs the episodes.
+        max_errors: Stop after this many consecutive errors.
+
+    Returns:
+        The exit code of the evaluation.
+
+    Raises:
+        UsageError: As `run_evaluation`; a new sweep that is refused before its first episode leaves nothing.
+        KeyboardInterrupt: All records are on disk.
+    """
+    config = folder.config()
+    with folder.locked():
+        runs = folder.runs() or tuple(new_run(folder.path, cell) for cell in cells_of(config))
+        try:
+            results = run_evaluation(*runs, monitor=monitor, max_errors=max_errors, executor=executor)
+        except BaseException:
+            folder.drop_unless_begun()
+            raise
+        show_sweep(folder, conclude(folder, results))
+    return exit_code(results)
+
+
+def conclude(folder: SweepFolder, results: Sequence[Results]) -> dict[str, Any]:
+    """Write `sweep.json`, the figures and the page of a sweep whose episodes have all been played.
+
+    Args:
+        folder: The sweep.
+        results: Results of its runs, in order.
+
+    Returns:
+        The record.
+    """
+    failed = any(each["overall"]["n_errors"] for each in results)
+    config = folder.config()
+    summary = summarize_sweep(config, folder.runs(), results)
+    folder.write(config, status="errors" if failed else "complete", **summary)
+    record = folder.read()
+    draw_sweep(record, folder.path)
+    write_sweep_page(folder, record)
+    return record
+
+
+def show_sweep(folder: SweepFolder, record: Mapping[str, Any]) -> None:
+    """Print the table of a finished sweep and the paths of its files."""
+    rich = TextConsole()
+    rich.print(sweep_table(record))
+    for note in notes_of(record):
+        rich.print(note, style="dim", markup=False)
+    if record["status"] == "errors":
+        rich.print("The same command with --resume retries the episodes that were errors.")
+    page = folder.path / REPORT / "index.html"
+    for path in (folder.record_path, *sorted(folder.path.glob("*.png")), *([page] if page.is_file() else [])):
+        rich.print(str(path), soft_wrap=True, markup=False)
+
 
 _KEPT = (
     "n_episodes",
@@ -73,12 +152,17 @@ def summarize_sweep(config: SweepConfig, runs: Sequence[Run], results: Sequence[
         `cells`, each with its options, its results (`current` is the currency of texts; `outcomes` has a
         character per episode, in the order of their keys: 1 if it was solved, 0 if not, - after an error;
         `pc_right_on_delivery` has each language task's headline measure, percent; `texts_per_simulated_s`
-        counts delivered texts; `prompt_age_steps` is the mean age of texts in prompts), and its verdicts
+        counts delivered texts; `prompt_age_steps` is the mean age in control steps of the observations that
+        texts in prompts describe, over queries with one), and its verdicts
         (`identical` if every episode had its queries and its end in the same control steps;
         `only_reference` and `only_cell`, episodes that one of the two solved); `varied`, the options in
         which they differ; and `provenance`.
     """
-    cells = [_cell(run, of) for run, of in zip(runs, results, strict=True)]
+    cells = []
+    for run, of in zip(runs, results, strict=True):
+        options = {axis: getattr(run.config, axis) for axis in AXES}
+        options["motion"] = options["motion"] or NONE  # a grid may leave it out
+        cells.append(_Cell(run=run, options=options, results=of, episodes=read_episodes(run.folder)))
     rows = [_row(cell, _reference(cell, cells), config) for cell in cells]
     labels = {axis: {format_value(axis, cell.options) for cell in cells} - {""} for axis in AXES}
     manifest = runs[0].folder.read_manifest()
@@ -88,12 +172,6 @@ def summarize_sweep(config: SweepConfig, runs: Sequence[Run], results: Sequence[
         "provenance": {part: manifest.get(part) for part in _PROVENANCE},
         "finished": manifest.get("finished"),
     }
-
-
-def _cell(run: Run, results: Results) -> _Cell:
-    options = {axis: getattr(run.config, axis) for axis in AXES}
-    options["motion"] = options["motion"] or NONE  # a grid may leave it out
-    return _Cell(run=run, options=options, results=results, episodes=read_episodes(run.folder))
 
 
 def _reference(cell: _Cell, cells: Sequence[_Cell]) -> _Cell | None:
@@ -106,16 +184,25 @@ def _reference(cell: _Cell, cells: Sequence[_Cell]) -> _Cell | None:
 
 
 def _row(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict[str, Any]:
-    overall = cell.results["overall"]
-    seconds = [episode.success_s for episode in cell.episodes.values() if episode.success_s is not None]
+    overall, episodes = cell.results["overall"], list(cell.episodes.values())
+    seconds = [episode.success_s for episode in episodes if episode.success_s is not None]
     interval = cluster_bootstrap_95(np.mean, np.array(seconds), method="percentile") if seconds else None
+    simulated_s = sum(episode.simulated_s or 0.0 for episode in graded_only(episodes))
+    texts = sum(scores.texts for episode in graded_only(episodes) for scores in episode.texts.values())
+    ages = [  # of the observations that texts in prompts describe
+        query.step - text.observed_step
+        for key in (cell.episodes if cell.options["feedback"] is not None else ())
+        for query in read_queries(cell.run.folder, key)
+        for text in query.fed.values()
+        if text.observed_step is not None
+    ]
     return {
         "run": cell.run.folder.run_id,
         "options": dict(cell.options),
         "device": read_identity(cell.run.folder).clock_device,
         **{name: overall[name] for name in _KEPT},
-        "texts_per_simulated_s": _texts_per_second(cell),
-        "prompt_age_steps": _prompt_age_steps(cell),
+        "texts_per_simulated_s": texts / simulated_s if simulated_s else None,
+        "prompt_age_steps": float(np.mean(ages)) if ages else None,
         "pc_right_on_delivery": {
             task: texts["on_delivery"].get(HEADLINES[task], {}).get("pc")
             for task, texts in overall["texts"].items()
@@ -129,25 +216,6 @@ def _row(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict[str,
     }
 
 
-def _texts_per_second(cell: _Cell) -> float | None:
-    episodes = graded_only(list(cell.episodes.values()))
-    seconds = sum(episode.simulated_s or 0.0 for episode in episodes)
-    texts = sum(scores.texts for episode in episodes for scores in episode.texts.values())
-    return texts / seconds if seconds else None
-
-
-def _prompt_age_steps(cell: _Cell) -> float | None:
-    """Control steps since the observation that a text in a prompt describes, mean over queries with one."""
-    ages = [
-        query.step - text.observed_step
-        for key in (cell.episodes if cell.options["feedback"] is not None else ())
-        for query in read_queries(cell.run.folder, key)
-        for text in query.fed.values()
-        if text.observed_step is not None
-    ]
-    return float(np.mean(ages)) if ages else None
-
-
 def trajectory_signature(episode: EpisodeResult) -> tuple[Any, ...]:
     """What two episodes with the same actions at the same times have in common."""
     waiting = episode.held_steps, episode.continued_steps, episode.skipped_actions
@@ -158,10 +226,6 @@ def _time_verdict(success: Judgement, time: Judgement | None) -> Verdict:
     if success.verdict is Verdict.TOO_MANY_ERRORS:
         return success.verdict
     return Verdict.INCONCLUSIVE if time is None else time.verdict
-
-
-def _as_json(differences: Mapping[str, MeanDifference]) -> dict[str, Any]:
-    return {name: dataclasses.asdict(each) for name, each in differences.items()}
 
 
 def _verdicts(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict[str, Any]:
@@ -198,6 +262,10 @@ def _verdicts(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict
             "ratio": None if restricted is None else restricted.ratio,
             "ci95": None if restricted is None else bounds(restricted.ci95),
         },
-        "motion_differences": _as_json(motion_differences(graded)),
-        "current_differences": _as_json(currency_differences(graded)),
+        "motion_differences": {
+            name: dataclasses.asdict(each) for name, each in motion_differences(graded).items()
+        },
+        "current_differences": {
+            task: dataclasses.asdict(each) for task, each in currency_differences(graded).items()
+        },
     }

@@ -1,23 +1,26 @@
-"""The figures of a sweep: the surface over (a, b), success over latency, and success of each cell."""
+"""The figures of a sweep: the surface over (a, b), success over latency, and success of each cell.
+
+Figures and the page show the same lines: cells that differ in their clock alone.
+"""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from configs.sweep import CONDITIONS
-from eval.report.figures import COLOURS, STYLE, new_figure
-from eval.report.sweep_series import (
-    Value,
-    interval_of,
-    latency_lines,
-    latency_of,
-    restricted_of,
-    seconds_of,
-    success_of,
-    surface_lines,
+from eval.report.figures import COLOURS, OTHER_COLOURS, STYLE, new_figure
+from eval.report.sweep_table import (
+    Record,
+    Row,
+    episodes_of,
+    format_cell,
+    format_condition,
+    format_value,
+    group_by,
 )
-from eval.report.sweep_table import Record, Row, episodes_of, format_cell, format_condition, group_by
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,6 +35,100 @@ _MAX_CELLS = 60
 """Larger sweeps have no figure of cells."""
 _MAX_BESIDE = 3
 """Clocks side by side; with more of them, every condition is a row of panels."""
+
+Value = Callable[[Row], tuple[float, float, float] | None]
+"""Maps a row to a value and the bounds of its interval; None if it has none."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CellLine:
+    """Cells that differ in their clock alone; `place` is that of the label."""
+
+    label: str
+    colour: str
+    place: int
+    rows: Sequence[Row]
+
+
+def latency_lines(record: Record) -> dict[str, list[CellLine]]:
+    """Maps each motion to lines: one for every combination of other options that has several latencies.
+
+    Lines of several motions that differ in nothing else have the same label and colour.
+    """
+    others = [axis for axis in record["varied"] if axis != "clock"]
+    groups = [sorted(group, key=latency_of) for group in group_by(record["cells"], others)]
+    groups = [group for group in groups if 1 < len(set(map(latency_of, group))) == len(group)]
+    modes = dict.fromkeys(group[0]["options"]["mode"] for group in groups)
+    labels = [format_cell(group[0]["options"], others, with_mode=len(modes) > 1) for group in groups]
+    told_apart = len(modes) == len(set(labels)) > 1
+    places = {label: place for place, label in enumerate(dict.fromkeys(labels))}
+    found: dict[str, list[CellLine]] = {}
+    for group, label in zip(groups, labels, strict=True):
+        mode = group[0]["options"]["mode"]
+        colour = COLOURS[mode] if told_apart else OTHER_COLOURS[places[label] % len(OTHER_COLOURS)]
+        motion = format_value("motion", group[0]["options"])
+        found.setdefault(motion, []).append(
+            CellLine(label=label or mode, colour=colour, place=places[label], rows=group)
+        )
+    return found
+
+
+def surface_lines(record: Record) -> dict[str, list[CellLine]]:
+    """Maps each motion to lines over b, one for every a: what an episode without texts of its own depends on.
+
+    Of cells in mode `actions` in which every query has the same a and b. They continue the previous chunk
+    while waiting, and skip what is late of a new one.
+    """
+    rule = {"mode": "actions", "while_waiting": "continue", "overlap": "skip"}
+    found: dict[str, dict[float, list[Row]]] = {}
+    for row in record["cells"]:
+        steps = row.get("control_steps") or {}
+        constant = len(steps) == 2 and all(each["least"] == each["most"] for each in steps.values())
+        if constant and all(row["options"][axis] == value for axis, value in rule.items()):
+            motion = format_value("motion", row["options"])
+            found.setdefault(motion, {}).setdefault(steps["a"]["median"], []).append(row)
+    return {
+        motion: [
+            CellLine(
+                label=f"a = {a:g}",
+                colour=OTHER_COLOURS[place % len(OTHER_COLOURS)],
+                place=place,
+                rows=sorted(rows, key=interval_of),
+            )
+            for place, (a, rows) in enumerate(sorted(by_a.items()))
+        ]
+        for motion, by_a in found.items()
+    }
+
+
+def interval_of(row: Row) -> float:
+    """b: control steps from a query to the next one, median."""
+    return row["control_steps"]["b"]["median"]
+
+
+def restricted_of(row: Row) -> tuple[float, float, float] | None:
+    """The mean time to success in which failures count as the limit, and the ends of its interval."""
+    mean = row.get("restricted_mean_s")
+    return None if mean is None else (mean, *(row["restricted_mean_ci95"] or (mean, mean)))
+
+
+def latency_of(row: Row) -> float:
+    """Mean milliseconds until the actions that the clock charges."""
+    charged: Mapping[str, float] = row["charged_ms"] or {}
+    return charged.get("actions", 0.0)
+
+
+def success_of(row: Row) -> tuple[float, float, float] | None:
+    """The success rate and the ends of its interval, percent."""
+    return None if row["pc_success"] is None else (row["pc_success"], *row["pc_success_ci95"])
+
+
+def seconds_of(row: Row) -> tuple[float, float, float] | None:
+    """The mean time to success and the ends of its interval."""
+    if row["time_to_success_s"] is None:
+        return None
+    mean = row["time_to_success_s"]["mean"]
+    return mean, *(row["time_to_success_ci95"] or (mean, mean))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,45 +169,30 @@ def draw_surface(records: Sequence[Record], marks: Sequence[Mark] = ()) -> "Figu
     Returns:
         None if no line has enough points.
     """
-    panels = [
-        (f"{', '.join(record['config']['suites'])}, {motion}", lines)
+    panels = {
+        f"{', '.join(record['config']['suites'])}, {motion}": lines
         for record in records
         for motion, lines in surface_lines(record).items()
         if max(len(line.rows) for line in lines) >= _MIN_LATENCIES
-    ]
+    }
     if not panels:
         return None
     strip = [0.28 * len(marks) + 0.3] if marks else []
-    figure = new_figure(2.2 + 3.2 * len(panels), 5.6 + sum(strip))
-    heights = [2.6, 2.6, *strip]
-    axes = figure.subplots(
-        len(heights), len(panels), sharex=True, sharey="row", squeeze=False, height_ratios=heights
+    size = 2.2 + 3.2 * len(panels), 5.6 + sum(strip)
+    figure, axes, handles = _line_panels(
+        panels, size, strip, x=interval_of, below=restricted_of, styles=_STYLES[:1]
     )
-    for (above, below, *rest), (title, lines) in zip(axes.T, panels, strict=True):
-        for line in lines:
-            apart = _APART * 20 * (line.place - (len(lines) - 1) / 2)
-            style = {"label": line.label, "color": line.colour}
-            for panel, value in ((above, success_of), (below, restricted_of)):
-                _line(panel, line.rows, value, x=lambda row, apart=apart: interval_of(row) + apart, **style)
-        above.set_title(title)
-        for panel in rest:
-            _draw_marks(panel, marks, {line.label: line.colour for line in lines})
-        (below, *rest)[-1].set_xlabel("b: control steps until the next query")
-    axes[0][0].set_ylabel("episodes solved (%)")
-    axes[0][0].set_ylim(-2, 102)
+    for place, lines in enumerate(panels.values()):
+        if marks:
+            _draw_marks(axes[2][place], marks, {line.label: line.colour for line in lines})
+        axes[-1][place].set_xlabel("b: control steps until the next query")
     axes[1][0].set_ylabel("restricted mean time (s)")
-    axes[1][0].set_ylim(bottom=0)
-    found = {
-        label: handle
-        for above in axes[0]
-        for handle, label in zip(*above.get_legend_handles_labels(), strict=True)
-    }
     figure.legend(
-        [found[label] for label in sorted(found)],
-        sorted(found),
+        handles.values(),
+        handles,
         title="control steps until actions arrive",
         loc="outside lower center",
-        ncols=len(found),
+        ncols=len(handles),
         frameon=False,
     )
     _title(figure, "What acting depends on", records)
@@ -132,27 +214,55 @@ def _latency_figure(record: Record) -> "Figure | None":
     motions = latency_lines(record)
     if max((len(line.rows) for lines in motions.values() for line in lines), default=0) < _MIN_LATENCIES:
         return None
-    figure = new_figure(2.6 + 4.6 * len(motions), 6.4)
-    panels = figure.subplots(2, len(motions), sharex=True, sharey="row", squeeze=False)
-    for (above, below), (motion, lines) in zip(panels.T, motions.items(), strict=True):
-        for line in lines:
-            dashes = _STYLES[line.place % len(_STYLES)]
-            style = {"label": line.label, "color": line.colour, "linestyle": dashes}
-            apart = _APART * (line.place - (len(lines) - 1) / 2) * max(map(latency_of, line.rows))
-            for panel, value in ((above, success_of), (below, seconds_of)):
-                _line(panel, line.rows, value, x=lambda row, apart=apart: latency_of(row) + apart, **style)
-        above.set_title(motion if "motion" in record["varied"] else "")
-        below.set_xlabel("latency until the actions (ms)")
-    panels[0][0].set_ylabel("episodes solved (%)")
-    panels[0][0].set_ylim(-4, 102)
-    panels[1][0].set_ylabel("mean time to success (s)")
-    panels[1][0].set_ylim(bottom=0)
-    found = [zip(*above.get_legend_handles_labels(), strict=True) for above in panels[0]]
-    handles = {label: handle for each in found for handle, label in each}
-    columns = 1 + len(motions)
+    panels = motions if "motion" in record["varied"] else {"": next(iter(motions.values()))}
+    size = 2.6 + 4.6 * len(panels), 6.4
+    figure, axes, handles = _line_panels(panels, size, [], x=latency_of, below=seconds_of, styles=_STYLES)
+    for panel in axes[1]:
+        panel.set_xlabel("latency until the actions (ms)")
+    axes[1][0].set_ylabel("mean time to success (s)")
+    columns = 1 + len(panels)
     figure.legend(handles.values(), handles, loc="outside lower center", ncols=columns, frameon=False)
     _title(figure, "Success over latency", [record])
     return figure
+
+
+def _line_panels(
+    panels: Mapping[str, Sequence[CellLine]],
+    size: tuple[float, float],
+    strip: Sequence[float],
+    *,
+    x: Callable[[Row], float],
+    below: Value,
+    styles: Sequence[str],
+) -> "tuple[Figure, Any, dict[str, Any]]":
+    """A column of panels for each title: success above another value over x, and room for a strip below.
+
+    Returns:
+        The figure, its panels and the handle of each line by its label.
+    """
+    figure, heights = new_figure(*size), [2.6, 2.6, *strip]
+    axes = figure.subplots(
+        len(heights), len(panels), sharex=True, sharey="row", squeeze=False, height_ratios=heights
+    )
+    handles = {}
+    for (upper, lower, *_), (title, lines) in zip(axes.T, panels.items(), strict=True):
+        widest = max(x(row) for line in lines for row in line.rows)
+        for line in lines:
+            apart = _APART * widest * (line.place - (len(lines) - 1) / 2)
+            dashes = styles[line.place % len(styles)]
+            for panel, value in ((upper, success_of), (lower, below)):
+                found = [(x(row) + apart, *measured) for row in line.rows if (measured := value(row))]
+                if found:
+                    at, middle, low, high = np.array(found).T
+                    look = {"marker": "o", "markersize": 5, "capsize": 2, "linewidth": 1.4}
+                    handles[line.label] = panel.errorbar(
+                        at, middle, [middle - low, high - middle], color=line.colour, linestyle=dashes, **look
+                    )
+        upper.set_title(title)
+    axes[0][0].set_ylabel("episodes solved (%)")
+    axes[0][0].set_ylim(-4, 102)
+    axes[1][0].set_ylim(bottom=0)
+    return figure, axes, handles
 
 
 def _cells_figure(record: Record) -> "Figure | None":
@@ -165,7 +275,9 @@ def _cells_figure(record: Record) -> "Figure | None":
     else:
         beside, down = [None], list(CONDITIONS)
     rows = group_by(record["cells"], down)
-    labels = [list(dict.fromkeys(_format_row(row, record) for row in cells)) for cells in rows]
+    labels = [
+        list(dict.fromkeys(format_cell(row["options"], record["varied"]) for row in cells)) for cells in rows
+    ]
     heights = [0.3 * len(names) + 0.7 for names in labels]
     figure = new_figure(2.6 + 3.3 * (1 + len(beside)), sum(heights) + 0.9)
     axes = figure.subplots(
@@ -174,7 +286,11 @@ def _cells_figure(record: Record) -> "Figure | None":
     for panels, cells, names in zip(axes, rows, labels, strict=True):
         for clock, left, right in zip(beside, panels[::2], panels[1::2], strict=True):
             shown = [row for row in cells if clock in (None, row["options"]["clock"])]
-            _cell_rows(left, right, {names.index(_format_row(row, record)): row for row in shown})
+            _cell_rows(
+                left,
+                right,
+                {names.index(format_cell(row["options"], record["varied"])): row for row in shown},
+            )
             if shown:
                 left.set_title(format_condition(shown[0]["options"], record["varied"]))
         panels[0].set_yticks(range(len(names)), names)
@@ -199,30 +315,6 @@ def _cell_rows(left: "Axes", right: "Axes", rows: Mapping[int, Row]) -> None:
             if value is not None:
                 middle, low, high = value
                 panel.errorbar(middle, place, xerr=[[middle - low], [high - middle]], **style)
-
-
-def _format_row(row: Row, record: Record) -> str:
-    return format_cell(row["options"], record["varied"])
-
-
-def _line(
-    panel: "Axes",
-    rows: Sequence[Row],
-    value: Value,
-    *,
-    x: Callable[[Row], float],
-    **style: Any,
-) -> None:
-    """The values of some rows with their intervals."""
-    found = [(x(row), *measured) for row in rows if (measured := value(row)) is not None]
-    if not found:
-        return
-    at, middle, low, high = zip(*found, strict=True)
-    below = [m - each for m, each in zip(middle, low, strict=True)]
-    above = [each - m for m, each in zip(middle, high, strict=True)]
-    panel.errorbar(
-        at, middle, yerr=[below, above], marker="o", markersize=5, capsize=2, linewidth=1.4, **style
-    )
 
 
 def _title(figure: "Figure", text: str, records: Sequence[Record]) -> None:

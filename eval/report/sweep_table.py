@@ -1,41 +1,36 @@
-"""The table of a sweep, one row per cell, and its progress in the terminal."""
+"""The table of a sweep, one row per cell, in terminals, in Markdown and on its page."""
 
-from collections.abc import Mapping, Sequence
-from itertools import chain
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rich import box
+from markupsafe import Markup
 from rich.console import Group
-from rich.markup import escape
-from rich.table import Table
 
 from configs.errors import pluralize
 from configs.motion import format_motion
 from configs.sweep import CONDITIONS
 from eval.metrics.language import HEADLINES
 from eval.metrics.noninferiority import Verdict
-from eval.metrics.success import Results
-from eval.report.console import EvaluationConsole, success_rate
+from eval.report.figures import COLOURS
 from eval.report.labels import number
+from eval.report.pages.site import whisker
 from eval.report.result_tables import TEXT_HEADINGS
-from eval.report.table import Table as Cells
+from eval.report.table import Column, Table, to_terminal
 from eval.report.table import to_markdown as markdown
-from sim_envs.world import EpisodeKey
 
 Record = Mapping[str, Any]
 """A finished sweep's `sweep.json`."""
 Row = Mapping[str, Any]
 """A cell's row in it."""
 
-HEADINGS = {
-    "clock": "clock",
-    "mode": "mode",
-    "text_every": "every",
-    "tokens_per_frame": "k",
-    "replan_steps": "replan",
-    "while_waiting": "waiting",
+_HEADINGS = {
+    "text_every": ("text every (queries)", "every"),
+    "tokens_per_frame": ("tokens per frame, k", "k"),
+    "replan_steps": ("replan (steps)", "replan"),
+    "while_waiting": ("while waiting", "waiting"),
 }
-"""Column headings of axes; others have their own names."""
+"""Headings of options on a page and elsewhere; others have their own names."""
 
 _WORDS = {
     ("tokens_per_frame", ""): "k={}",
@@ -107,21 +102,23 @@ _SIGNS = {
     Verdict.TOO_MANY_ERRORS.value: "err",
 }
 _IDENTICAL, _WORSE = "=", "<"
+_CSS = {
+    **dict.fromkeys((Verdict.SUPERIOR, Verdict.NON_INFERIOR, "identical"), "right"),
+    Verdict.INFERIOR: "wrong",
+    Verdict.INCONCLUSIVE: "partly",
+}
+"""Classes of verdicts on a page."""
 SIGNS_NOTE = (
     "> superior, ≥ non-inferior, ? inconclusive, < worse by an inconclusive amount, ≪ inferior; a "
     "fact rather than a verdict: = every episode took the same course"
 )
 """What the signs of verdicts mean."""
-_RATE = "tok/s"
-_VERDICTS = ("succ.", "time")
 NOTE = (
     "solved: episodes. s: mean simulated seconds to success. act, busy: milliseconds that the clock "
     "charges until actions arrive and until the next query can start, mean. a, b: control steps until "
     "actions arrive and until the next query, median. held: control steps in which "
     "the robot is held still. tok/s: tokens decoded per simulated second."
 )
-_RESTRICTED, _JERK = "rmean", "jerk"
-_CURRENT = {task: f"{heading} now" for task, heading in TEXT_HEADINGS.items()}
 MEASURES_NOTE = (
     "rmean: restricted mean time, simulated seconds, where an unsolved episode counts as its limit, with its "
     "verdict. jerk: logarithm of the end effector's dimensionless jerk over solved episodes, less is "
@@ -139,116 +136,177 @@ JUDGED_NOTE = (
 
 
 def sweep_table(record: Record) -> Group:
-    """The cells of a finished sweep: a table, or one for every condition."""
-    axes, numbers = columns_of(record), numbers_in(record)
-    apart = not set(axes) & set(CONDITIONS)
-    tables: list[str | Table] = [f"[italic]{_title(record)}"]
-    for rows in group_by(record["cells"], CONDITIONS if apart else ()):
-        title = f"[bold]{format_condition(rows[0]['options'], record['varied'])}" if apart else None
-        table = Table(title=title, title_justify="left", title_style="", box=box.SIMPLE_HEAD, padding=0)
-        for axis in axes:
-            table.add_column(HEADINGS.get(axis, axis), no_wrap=True)
-        for name in numbers:
-            table.add_column(name, justify="right", no_wrap=True)
-        for row in rows:
-            table.add_row(*(format_value(axis, row["options"]) for axis in axes), *_cells(numbers, row))
-        tables.append(table)
-    return Group(*tables)
+    """The cells of a finished sweep: a table, or one for every condition if few differ in it."""
+    rows, varied, policy = record["cells"], record["varied"], record["provenance"]["policy"]
+    mode = "" if "mode" in varied else f", mode {rows[0]['options']['mode']}"
+    cells, episodes = pluralize(len(rows), "cell"), pluralize(episodes_of(record), "episode")
+    conditions, columns = [axis for axis in CONDITIONS if axis in varied], columns_of(record)
+    groups = [rows]
+    by_condition = group_by(rows, CONDITIONS)
+    if 2 * len(by_condition) <= len(rows):
+        groups, columns = by_condition, columns[len(conditions) :]
+    tables = []
+    for group in groups:
+        title = "" if group is rows else format_condition(group[0]["options"], varied)
+        tables.append(to_terminal(Table(columns=columns, groups=[group], title=title)))
+    return Group(f"[italic]{policy}{mode}: {cells}, {episodes} each", *tables)
 
 
-def columns_of(record: Record) -> list[str]:
-    """The options that have a column: those that vary; conditions only if they differ in most rows."""
-    varied, rows = record["varied"], record["cells"]
-    apart = 2 * len(group_by(rows, CONDITIONS)) > len(rows)
-    return [axis for axis in varied if apart or axis not in CONDITIONS] or ["mode"]
+def notes_of(record: Record) -> list[str]:
+    """What the columns of `sweep_table` mean."""
+    has_measures = not {"rmean", *_MEASURES}.isdisjoint(column.short for column in columns_of(record))
+    return [NOTE, *([MEASURES_NOTE] if has_measures else []), *([JUDGED_NOTE] if is_judged(record) else [])]
 
 
-def numbers_in(record: Record) -> list[str]:
-    """The headings of results that a cell has; the text rate only in records without other measures."""
-    verdicts = _VERDICTS if is_judged(record) else ()
-    rows = record["cells"]
-    steps = ["a", "b"] if any(row.get("control_steps") for row in rows) else []
-    restricted = [_RESTRICTED] if any(row.get("restricted_mean_s") is not None for row in rows) else []
-    current = [_CURRENT[task] for task in current_tasks(record)]
-    measures = [*current, *([_JERK] if any(map(_jerk, rows)) else [])]
-    rate = [_RATE] if not measures and any(row["tokens_per_simulated_s"] for row in rows) else []
-    return ["solved", "s", *restricted, *verdicts, "act", "busy", *steps, "held", *measures, *rate]
+def columns_of(record: Record, link: Callable[[Row], str | None] | None = None) -> list[Column]:
+    """The columns of a sweep's cells: options that vary, conditions first, then results that a cell has.
 
-
-def current_tasks(record: Record) -> list[str]:
-    """The language tasks of which a cell recorded for how long their texts were true."""
-    return [task for task in HEADLINES if any(task in row.get("current", {}) for row in record["cells"])]
-
-
-def has_measures(record: Record) -> bool:
-    """Whether a column needs `MEASURES_NOTE`."""
-    return not {_RESTRICTED, _JERK, *_CURRENT.values()}.isdisjoint(numbers_in(record))
-
-
-def _jerk(row: Row) -> float | None:
-    return row.get("motion", {}).get("log_dimensionless_jerk", {}).get("mean")
-
-
-def text_columns(record: Record) -> dict[str, list[float | None]]:
-    """Heading to values, a value per cell: texts per second, seconds until delivery, and what is right.
-
-    Columns without a value, as in sweeps without texts, are absent.
+    Args:
+        record: The sweep.
+        link: The address of a cell's report, for a page, which also has verdicts in words and all texts.
     """
-    rows = record["cells"]
-    tasks = dict.fromkeys(task for row in rows for task in row.get("pc_right_on_delivery", {}))
-    columns = {
-        "texts/s": [row.get("texts_per_simulated_s") for row in rows],
-        "late": [None if row["staleness_ms"] is None else row["staleness_ms"] / 1e3 for row in rows],
-        **{task: [row.get("pc_right_on_delivery", {}).get(task) for row in rows] for task in tasks},
+    rows, varied, is_page = record["cells"], record["varied"], link is not None
+    conditions = [axis for axis in CONDITIONS if axis in varied]
+    others = [axis for axis in varied if axis not in CONDITIONS]
+    values = [_numbers(row) for row in rows]
+    measures = [short for short in _MEASURES if any(each[short] is not None for each in values)]
+    if (is_page or not measures) and any(each["tok/s"] for each in values):
+        measures.append("tok/s")
+    steps = ["a", "b"] if any(row.get("control_steps") for row in rows) else []
+    columns = [*map(_option, [*conditions, *others] or ["mode"]), _SOLVED, _number("s")]
+    if any(row.get("restricted_mean_s") is not None for row in rows):
+        columns.append(_RESTRICTED)
+    if is_judged(record):
+        judged = ("success", "time", "restricted") if is_page else ("success", "time")
+        columns += [_verdict(on, in_words=is_page) for on in judged]
+    columns += [_number(short) for short in ("act", "busy", *steps, "held", *measures)]
+    if link is not None:
+        columns += [*text_columns(record), _run(link)]
+    return columns
+
+
+def text_columns(record: Record) -> list[Column]:
+    """Texts per second, seconds until delivery, and what is right on delivery, in sweeps with texts."""
+    values = [_numbers(row) for row in record["cells"]]
+    tasks = dict.fromkeys(task for row in record["cells"] for task in row.get("pc_right_on_delivery", {}))
+    if not tasks and not any(each["late"] for each in values):
+        return []
+    shown = [
+        short for short in ("texts/s", "late", *tasks) if any(each.get(short) is not None for each in values)
+    ]
+    return [_number(short) for short in shown]
+
+
+_NUMBERS = {
+    "s": ("time to success (s)", ".1f"),
+    "act": ("actions (ms)", ".0f"),
+    "busy": ("next query (ms)", ".0f"),
+    "a": ("a", "g"),
+    "b": ("b", "g"),
+    "held": ("held", ".0f"),
+    **{f"{short} now": (f"{task.replace('_', ' ')} now (%)", ".0f") for task, short in TEXT_HEADINGS.items()},
+    "jerk": ("log jerk", ".1f"),
+    "tok/s": ("tokens per s", ".0f"),
+    "texts/s": ("texts per s", ".1f"),
+    "late": ("late (s)", ".1f"),
+    **{task: (f"{task.replace('_', ' ')} (%)", ".0f") for task in HEADLINES},
+}
+"""Numbers of a cell by their short headings: the heading on a page, and the format."""
+_MEASURES = (*(f"{short} now" for short in TEXT_HEADINGS.values()), "jerk")
+
+
+def _numbers(row: Row) -> dict[str, float | None]:
+    """The values of `_NUMBERS`."""
+    times, charged, steps = (
+        row["time_to_success_s"] or {},
+        row["charged_ms"] or {},
+        row.get("control_steps") or {},
+    )
+    current, motion = row.get("current", {}), row.get("motion", {})
+    return {
+        "s": times.get("mean"),
+        "act": charged.get("actions"),
+        "busy": charged.get("busy"),
+        **{name: steps[name]["median"] if name in steps else None for name in ("a", "b")},
+        "held": row["pc_held"],
+        **{f"{short} now": current.get(task, {}).get("pc") for task, short in TEXT_HEADINGS.items()},
+        "jerk": motion.get("log_dimensionless_jerk", {}).get("mean"),
+        "tok/s": row["tokens_per_simulated_s"],
+        "texts/s": row.get("texts_per_simulated_s"),
+        "late": None if row["staleness_ms"] is None else row["staleness_ms"] / 1e3,
+        **row.get("pc_right_on_delivery", {}),
     }
-    if not tasks and not any(columns["late"]):
-        return {}
-    return {name: values for name, values in columns.items() if any(value is not None for value in values)}
 
 
-def _cells(headings: Sequence[str], row: Row) -> list[str]:
-    times, charged = row["time_to_success_s"], row["charged_ms"] or {}
-    steps = row.get("control_steps") or {}
-    text = {
-        "solved": f"{row['n_success']}/{row['n_episodes']}",
-        "s": number(times and times["mean"], ".1f"),
-        **dict(zip(_VERDICTS, verdicts_of(row), strict=True)),
-        "act": number(charged.get("actions"), ".0f"),
-        "busy": number(charged.get("busy"), ".0f"),
-        **{name: number(steps[name]["median"] if name in steps else None, "g") for name in ("a", "b")},
-        "held": number(row["pc_held"], ".0f", " %"),
-        _RESTRICTED: number(row.get("restricted_mean_s"), ".1f") + _restricted_sign(row),
-        _JERK: number(_jerk(row), ".1f"),
-        **{
-            name: number(row.get("current", {}).get(task, {}).get("pc"), ".0f")
-            for task, name in _CURRENT.items()
-        },
-        _RATE: number(row["tokens_per_simulated_s"], ".0f"),
-    }
-    return [text[heading] for heading in headings]
+def _number(short: str) -> Column:
+    heading, form = _NUMBERS[short]
+    unit = " %" if short == "held" else ""
+    return Column(heading=heading, short=short, cell=lambda row: number(_numbers(row).get(short), form, unit))
 
 
-def _title(record: Record) -> str:
-    rows, policy = record["cells"], record["provenance"]["policy"]
-    mode = "" if "mode" in record["varied"] else f", mode {rows[0]['options']['mode']}"
-    return f"{policy}{mode}: {pluralize(len(rows), 'cell')}, {pluralize(episodes_of(record), 'episode')} each"
+def _option(axis: str) -> Column:
+    heading, short = _HEADINGS.get(axis, (axis, axis))
+    return Column(
+        heading=heading,
+        short=short,
+        cell=lambda row: format_value(axis, row["options"]),
+        align="left",
+        choices=True,
+        groups=axis in ("clock", "mode", "motion"),
+    )
 
 
-def episodes_of(record: Record) -> int:
-    """Episodes of a cell, errors included."""
-    return max(row["n_episodes"] + row["n_errors"] for row in record["cells"])
+def _solved_html(row: Row) -> Any:
+    if row["pc_success"] is None:
+        return "–"
+    low, high = row["pc_success_ci95"]
+    errors = f"; {row['n_errors']} errors" if row["n_errors"] else ""
+    text = f"{row['n_success']} of {row['n_episodes']}, {low:.0f} – {high:.0f} %{errors}"
+    return whisker(row["pc_success"], (low, high), text, COLOURS[row["options"]["mode"]])
 
 
-def verdicts_of(row: Row) -> list[str]:
-    """The signs of a row's verdicts on success and on time."""
-    return ["" if row[on] is None else _sign(row, on) for on in ("success", "time")]
+_SOLVED = Column(
+    heading="solved (%)",
+    short="solved",
+    cell=lambda row: f"{row['n_success']}/{row['n_episodes']}",
+    html=_solved_html,
+    value=lambda row: row["pc_success"],
+)
+_RESTRICTED = Column(
+    heading="restricted mean (s)",
+    short="rmean",
+    cell=lambda row: f"{number(row.get('restricted_mean_s'), '.1f')} {_sign(row, 'restricted')}".rstrip(),
+)
 
 
-def _restricted_sign(row: Row) -> str:
-    return f" {_sign(row, 'restricted')}" if row.get("restricted") else ""
+def _verdict(on: str, *, in_words: bool) -> Column:
+    def word(row: Row) -> str:
+        return "" if row.get(on) is None else "identical" if is_identical(row) else row[on]["verdict"]
+
+    heading, short = {
+        "success": ("on success", "succ."),
+        "time": ("on time", "time"),
+        "restricted": ("on restricted mean", ""),
+    }[on]
+    if not in_words:
+        return Column(heading=heading, short=short, cell=lambda row: _sign(row, on))
+    return Column(
+        heading=heading, cell=word, css=lambda row: _CSS.get(word(row), ""), align="left", choices=True
+    )
+
+
+def _run(link: Callable[[Row], str | None]) -> Column:
+    def html(row: Row) -> Any:
+        address = link(row)
+        return row["run"] if address is None else Markup('<a href="{}">{}</a>').format(address, row["run"])
+
+    return Column(heading="run", cell=lambda row: row["run"], align="left", html=html, css=lambda _: "n")
 
 
 def _sign(row: Row, on: str) -> str:
+    """The sign of a verdict; empty without one."""
+    if not row.get(on):
+        return ""
     verdict, interval = row[on]["verdict"], row[on].get("ci95")
     if is_identical(row):
         return _IDENTICAL
@@ -258,45 +316,13 @@ def _sign(row: Row, on: str) -> str:
     return _SIGNS[verdict]
 
 
-def all_columns_of(record: Record) -> list[str]:
-    """The options that have a column where conditions have no section of their own."""
-    conditions = [axis for axis in CONDITIONS if axis in record["varied"]]
-    return list(dict.fromkeys([*conditions, *columns_of(record)]))
+def episodes_of(record: Record) -> int:
+    """Episodes of a cell, errors included."""
+    return max(row["n_episodes"] + row["n_errors"] for row in record["cells"])
 
 
 def to_markdown(record: Record) -> str:
-    """The table in Markdown."""
-    axes, numbers, texts = all_columns_of(record), numbers_in(record), text_columns(record)
-    heads = [*(HEADINGS.get(axis, axis) for axis in axes), *numbers, *texts]
-    rows = [
-        [
-            *(format_value(axis, row["options"]) for axis in axes),
-            *_cells(numbers, row),
-            *(number(values[place], ".0f" if name in HEADLINES else ".1f") for name, values in texts.items()),
-        ]
-        for place, row in enumerate(record["cells"])
-    ]
-    return markdown(Cells.of_cells(heads, rows, left=len(axes)))
-
-
-class SweepConsole(EvaluationConsole):
-    """Shows progress and errors of a sweep."""
-
-    def began(self, world: int, variant: int, key: EpisodeKey) -> None:
-        """Show nothing: a sweep has too many cells to name the running ones."""
-
-    def conclude(self, results: Sequence[Results]) -> None:
-        """Print nothing: the results of a sweep are printed together."""
-
-    def _heading(self) -> str:
-        cells = pluralize(len(self._runs), "cell")
-        episodes = pluralize(len(self._plan.keys), "episode")
-        return f"{self._policy}: {cells} of {episodes} each → {escape(self._where())}"
-
-    def _where(self) -> str:
-        return str(self._runs[0].folder.path.parent)
-
-    def _status(self) -> str:
-        """Success rate over all cells so far, number of errors, episodes per hour."""
-        rate = f"{success_rate(list(chain.from_iterable(self._results)))} solved"
-        return ", ".join([rate, *self._errors_and_pace()])
+    """The table in Markdown, with all conditions and texts."""
+    columns = [*columns_of(record), *text_columns(record)]
+    short = [dataclasses.replace(each, heading=each.short) for each in columns]
+    return markdown(Table(columns=short, groups=[record["cells"]]))

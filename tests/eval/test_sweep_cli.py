@@ -14,7 +14,7 @@ def asked(monkeypatch) -> list[SweepConfig]:
     """What the command line would have played."""
     found: list[SweepConfig] = []
     monkeypatch.setattr(
-        "eval.report.sweeping.run_sweep", lambda folder, **how: found.append(folder.config()) or 0
+        "eval.report.sweep.run_sweep", lambda folder, **how: found.append(folder.config()) or 0
     )
     return found
 

@@ -11,7 +11,7 @@ from configs.sweep import GridConfig, SweepConfig
 from eval.merge import merge_runs
 from eval.records.sweep_folders import SweepFolder, find_unfinished_sweep, new_sweep
 from eval.report.merging import merge_sweeps
-from eval.report.sweeping import run_sweep, show_sweep
+from eval.report.sweep import run_sweep, show_sweep
 from eval.rollout.executors import executor
 from tests.eval.doubles import FakePolicy, opened, without_physics
 
