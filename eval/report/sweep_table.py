@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from markupsafe import Markup
 from rich.console import Group
 
 from configs.errors import pluralize
@@ -14,6 +13,7 @@ from eval.metrics.language import HEADLINES
 from eval.metrics.noninferiority import Verdict
 from eval.report.figures import COLOURS
 from eval.report.labels import number
+from eval.report.pages.site import link as link_to
 from eval.report.pages.site import whisker
 from eval.report.result_tables import TEXT_HEADINGS
 from eval.report.table import Column, Table, to_terminal
@@ -296,11 +296,11 @@ def _verdict(on: str, *, in_words: bool) -> Column:
 
 
 def _run(link: Callable[[Row], str | None]) -> Column:
-    def html(row: Row) -> Any:
+    def cell(row: Row) -> str:
         address = link(row)
-        return row["run"] if address is None else Markup('<a href="{}">{}</a>').format(address, row["run"])
+        return row["run"] if address is None else link_to(address, row["run"])
 
-    return Column(heading="run", cell=lambda row: row["run"], align="left", html=html, css=lambda _: "n")
+    return Column(heading="run", cell=cell, align="left", css=lambda _: "n")
 
 
 def _sign(row: Row, on: str) -> str:

@@ -161,7 +161,7 @@ def test_variants_are_shown_together(tmp_path):
         going_on(tmp_path / "runs" / name, mode=name, variants=names).add_all("s")
     RunBuilder.at(tmp_path / "other", mode="isolated")
     report = LiveReport(tmp_path / "runs" / "unified")
-    assert re.findall(r'<th scope="row">.*</span>(\w+)</span></th>', page(report)) == ["actions", "unified"]
+    assert re.findall(r"<td><span.*</span>(\w+)</span></td>", page(report)) == ["actions", "unified"]
     assert state(report)["words"] == "Running: 2 of 4 episodes recorded."
 
 

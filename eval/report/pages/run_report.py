@@ -4,21 +4,23 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from configs.errors import UsageError, pluralize
-from eval.metrics.language import HEADLINES
 from eval.metrics.noninferiority import exceeds
-from eval.metrics.statistics import MeanDifference, wilson_95
+from eval.metrics.statistics import wilson_95
 from eval.metrics.success import aggregate, timings_of
 from eval.records.query_logs import QueryRecord, read_queries
 from eval.records.schema import EpisodeResult, Outcome, graded_only, solved
+from eval.report import result_tables as results
 from eval.report.comparison import compare
 from eval.report.comparison_tables import MOTION_HEADINGS
 from eval.report.comparison_verdict import format_between, format_points, judge_all
 from eval.report.pages.charts import distributions, success_over_time
 from eval.report.pages.episodes import episode_data, missed, staleness_steps
 from eval.report.pages.reported_runs import ReportedRun, facts, read_runs
-from eval.report.pages.site import page_file, page_files, script, write_files
+from eval.report.pages.site import link, page_file, page_files, script, swatch, whisker, write_files
+from eval.report.table import Column, Table
 from sim_envs.world import EpisodeKey
 
 REPORT = "report"
@@ -65,11 +67,12 @@ def report_files(
             timings[number][key] = timings_of(queries)
             if episode.outcome is not Outcome.ERROR:
                 _sample(samples[number], episode, queries, run.identity.deadline_ms)
-            video, no_video = _video(run, episode)
-            name = None
-            if video is not None:
-                name = f"videos/{number}/{str(episode.video).removeprefix('videos/')}"
-                yield name, video
+            name, no_video = None, "no video was recorded"
+            if episode.video is not None:
+                no_video = f"the video {episode.video} is missing from the run's folder"
+                if (video := run.folder.path / episode.video).is_file():
+                    name, no_video = f"videos/{number}/{episode.video.removeprefix('videos/')}", None
+                    yield name, video
             data = episode_data(episode, queries, deadline_ms=run.identity.deadline_ms)
             sides.append({**data, "video": name, "no_video": no_video, "problem": problem})
         yield f"episodes/{key}.js", script("showEpisode", {"key": str(key), "sides": sides})
@@ -78,23 +81,36 @@ def report_files(
         for run, of_run in zip(runs, timings, strict=True)
     ]
     policies = ", ".join(dict.fromkeys(run.identity.policy for run in runs))
-    suites = ", ".join(dict.fromkeys(key.suite for key in keys))
+    names = dict.fromkeys(key.suite for key in keys)
+    suites = {suite: _bars(runs, suite) for suite in names}
+    found = distributions(runs, samples)
     content = {
-        "title": f"{policies} on {suites}" if suites else policies,
+        "title": f"{policies} on {', '.join(names)}" if names else policies,
         "live": live,
         "refused": refused,
         "runs": runs,
-        "rows": rows,
         "facts": _shared_facts(runs),
         "verdicts": list(_verdicts(runs)),
         "errors": [(run, each) for run in runs for each in run.episodes.values() if each.error],
-        "suites": _suites(runs, keys),
-        "tasks": _tasks(runs, keys),
-        "episodes": _episode_rows(runs, keys),
-        "texts": {
-            task: measure for task, measure in HEADLINES.items() if any(task in row["texts"] for row in rows)
-        },
-        "plots": {"curves": success_over_time(runs), "distributions": distributions(runs, samples)},
+        "summary": _summary_table(runs, rows),
+        "suites": {suite: bars for suite, bars in suites.items() if bars},
+        "tasks": _tasks_table(runs, keys),
+        "episodes": _episodes_table(runs, keys),
+        "plots": {"curves": success_over_time(runs), "distributions": found},
+        "quantiles": Table.of_cells(
+            ["quantity", "run", "n", "p50", "p95", "p99"],
+            [
+                [
+                    each["name"],
+                    of["label"],
+                    str(of["n"]),
+                    *(f"{of[name]:.2f}" for name in ("p50", "p95", "p99")),
+                ]
+                for each in found
+                for of in each["series"]
+            ],
+            left=2,
+        ),
         "variants": [{"label": run.label, "colour": run.colour} for run in runs],
     }
     yield from page_files("report.html.j2", content)
@@ -124,21 +140,17 @@ def _sample(
             samples[f"staleness: {task} (ms)"].append(1e3 * steps * episode.simulated_s / episode.steps)
 
 
-def _video(run: ReportedRun, episode: EpisodeResult) -> tuple[Path | None, str | None]:
-    """The episode's video, or why there is none."""
-    if episode.video is None:
-        return None, "no video was recorded"
-    path = run.folder.path / episode.video
-    if not path.is_file():
-        return None, f"the video {episode.video} is missing from the run's folder"
-    return path, None
-
-
 def _verdicts(runs: Sequence[ReportedRun]) -> list[str]:
     """One sentence per comparison with the first run, or per run if there is one."""
-    if len(runs) == 1:
-        return [_format_rate(runs[0])]
-    sentences, (reference, *others) = [], runs
+    reference, *others = runs
+    if not others:
+        total, rate = len(reference.episodes), rate_of(list(reference.episodes.values()))
+        errors = total - (rate["of"] if rate else 0)
+        if rate is None or exceeds(errors, total):
+            return [f"No verdict: {errors} of {pluralize(total, 'episode')} ended in an error."]
+        solved = f"{reference.label} solved {rate['hits']} of {pluralize(rate['of'], 'episode')}"
+        return [solved + ": {percent:.1f} %, 95 % {low:.1f} to {high:.1f}.".format(**rate)]
+    sentences = []
     for run in others:
         try:
             done = all(each.identity.status == "complete" for each in (reference, run))
@@ -151,26 +163,13 @@ def _verdicts(runs: Sequence[ReportedRun]) -> list[str]:
         sentences += [judgement.sentence for judgement in found if judgement is not None]
         differences = [(MOTION_HEADINGS[name], each) for name, each in comparison.motion.items()]
         differences += [(f"{task} true now (%)", each) for task, each in comparison.currency.items()]
-        if differences:
-            parts = [f"{heading} {_format_difference(each)}" for heading, each in differences]
+        parts = []
+        for heading, each in differences:
+            between = "" if each.ci95 is None else f" ({format_between(each.ci95, digits=2)})"
+            parts.append(f"{heading} {format_points(each.difference, digits=2)}{between}")
+        if parts:
             sentences.append(f"{run.label} minus {reference.label}: {'; '.join(parts)}.")
     return sentences
-
-
-def _format_difference(each: MeanDifference) -> str:
-    between = "" if each.ci95 is None else f" ({format_between(each.ci95, digits=2)})"
-    return f"{format_points(each.difference, digits=2)}{between}"
-
-
-def _format_rate(run: ReportedRun) -> str:
-    solved_rate, total = rate_of(list(run.episodes.values())), len(run.episodes)
-    errors = total - (solved_rate["of"] if solved_rate else 0)
-    if solved_rate is None or exceeds(errors, total):
-        return f"No verdict: {errors} of {pluralize(total, 'episode')} ended in an error."
-    return (
-        f"{run.label} solved {solved_rate['hits']} of {pluralize(solved_rate['of'], 'episode')}: "
-        "{percent:.1f} %, 95 % {low:.1f} to {high:.1f}.".format(**solved_rate)
-    )
 
 
 def _shared_facts(runs: Sequence[ReportedRun]) -> dict[str, list[tuple[str | None, str]]]:
@@ -184,28 +183,10 @@ def _shared_facts(runs: Sequence[ReportedRun]) -> dict[str, list[tuple[str | Non
     return found
 
 
-def _suites(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> dict[str, list[dict[str, Any]]]:
-    """The bars of each suite: every run's success rate."""
-    found = {}
-    for suite in dict.fromkeys(key.suite for key in keys):
-        of_suite = [(run, [each for key, each in run.episodes.items() if key.suite == suite]) for run in runs]
-        rates = [(run, rate_of(episodes)) for run, episodes in of_suite]
-        found[suite] = [{**rate, "label": run.label, "colour": run.colour} for run, rate in rates if rate]
-    return {suite: bars for suite, bars in found.items() if bars}
-
-
-def _tasks(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> list[dict[str, Any]]:
-    """Success per task with intervals, percent, for each run."""
-    rows = []
-    for suite, task_id in dict.fromkeys((key.suite, key.task_id) for key in keys):
-        members = [
-            [e for e in run.episodes.values() if (e.key.suite, e.key.task_id) == (suite, task_id)]
-            for run in runs
-        ]
-        first = next(episode for episodes in members for episode in episodes)
-        cells = [rate_of(episodes) for episodes in members]
-        rows.append({"suite": suite, "task_id": task_id, "task": first.instruction, "rates": cells})
-    return rows
+def _bars(runs: Sequence[ReportedRun], suite: str) -> list[dict[str, Any]]:
+    """Every run's success rate on a suite."""
+    rates = [(run, rate_of([e for e in run.episodes.values() if e.key.suite == suite])) for run in runs]
+    return [{**rate, "label": run.label, "colour": run.colour} for run, rate in rates if rate]
 
 
 def rate_of(episodes: Sequence[EpisodeResult]) -> dict[str, Any] | None:
@@ -227,13 +208,100 @@ def rate_of(episodes: Sequence[EpisodeResult]) -> dict[str, Any] | None:
     }
 
 
-def _episode_rows(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> list[dict[str, Any]]:
-    """A row per episode; discordant ones first."""
-    rows = []
-    for key in keys:
-        sides = [run.episodes.get(key) for run in runs]
-        played = [side for side in sides if side is not None]
-        graded = [side for side in played if side.outcome is not Outcome.ERROR]
-        discordant = len({solved(side) for side in graded}) > 1
-        rows.append({"key": key, "task": played[0].language, "sides": sides, "discordant": discordant})
-    return sorted(rows, key=lambda row: not row["discordant"])
+def _summary_table(runs: Sequence[ReportedRun], rows: Sequence[results.Row]) -> Table:
+    """A row of results per run."""
+
+    def solved_of(pair: tuple[ReportedRun, results.Row]) -> str:
+        row, count = pair[1], f"{pair[1]['n_success']} of {pair[1]['n_episodes']}"
+        return count if row["pc_success"] is None else f"{count} ({row['pc_success']:.1f} %)"
+
+    numbers = [
+        *(results.INTERVAL, results.TIME, results.QUERIES, results.HELD),
+        *map(results.text_column, results.graded_tasks(rows)),
+        results.STALENESS,
+    ]
+    columns = [
+        Column(heading="run", cell=lambda pair: swatch(pair[0].label, pair[0].colour), align="left"),
+        Column(heading="solved", cell=solved_of),
+        *(column.of(lambda pair: pair[1]) for column in numbers),
+    ]
+    return Table(columns=columns, groups=[list(zip(runs, rows, strict=True))])
+
+
+def _tasks_table(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> Table:
+    """Success per task with intervals; a row has the episodes of each run."""
+
+    def rate_column(number: int, run: ReportedRun) -> Column:
+        def cell(row: Sequence[Sequence[EpisodeResult]]) -> str:
+            if (rate := rate_of(row[number])) is None:
+                return "–"
+            text = "{hits} of {of}, {low:.0f} – {high:.0f} %".format(**rate)
+            return whisker(rate["percent"], (rate["low"], rate["high"]), text, run.colour)
+
+        return Column(
+            heading=run.label,
+            cell=cell,
+            value=lambda row: (rate_of(row[number]) or {}).get("percent"),
+            css=lambda _: "",
+        )
+
+    def first(row: Sequence[Sequence[EpisodeResult]]) -> EpisodeResult:
+        return next(episode for episodes in row for episode in episodes)
+
+    tasks = dict.fromkeys((key.suite, key.task_id) for key in keys)
+    rows = [
+        [[e for e in run.episodes.values() if (e.key.suite, e.key.task_id) == task] for run in runs]
+        for task in tasks
+    ]
+    columns = [
+        Column(heading="suite", cell=lambda row: first(row).key.suite, align="left", choices=True),
+        Column(heading="task", cell=lambda row: str(first(row).key.task_id)),
+        Column(heading="instruction", cell=lambda row: first(row).instruction, align="left"),
+        *(rate_column(number, run) for number, run in enumerate(runs)),
+    ]
+    return Table(columns=columns, groups=[rows])
+
+
+def _episodes_table(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> Table:
+    """A row per episode, with its result in each run; discordant ones first."""
+
+    def differs(key: EpisodeKey) -> bool:
+        played = [run.episodes[key] for run in runs if key in run.episodes]
+        return len({solved(each) for each in graded_only(played)}) > 1
+
+    def task(key: EpisodeKey) -> str:
+        text = next(run.episodes[key].language for run in runs if key in run.episodes)
+        return link(f"#episode={quote(str(key))}", text)
+
+    def of_run(run: ReportedRun) -> list[Column]:
+        def outcome(key: EpisodeKey) -> str:
+            return run.episodes[key].outcome.value if key in run.episodes else ""
+
+        def seconds(key: EpisodeKey) -> str:
+            simulated_s = run.episodes[key].simulated_s if key in run.episodes else None
+            return "" if simulated_s is None else f"{simulated_s:.2f}"
+
+        return [
+            Column(
+                heading=run.label,
+                cell=lambda key: outcome(key).replace("_", " ") or "not played",
+                align="left",
+                css=outcome,
+                choices=True,
+            ),
+            Column(heading=f"{run.label} (s)", cell=seconds),
+        ]
+
+    agreement = Column(
+        heading="outcomes", cell=lambda key: "differ" if differs(key) else "agree", align="left", choices=True
+    )
+    columns = [
+        *([agreement] if len(runs) > 1 else []),
+        Column(heading="suite", cell=lambda key: key.suite, align="left", choices=True),
+        Column(heading="task", cell=lambda key: str(key.task_id)),
+        Column(heading="instruction", cell=task, align="left"),
+        Column(heading="init", cell=lambda key: str(key.init_id)),
+        Column(heading="seed", cell=lambda key: str(key.seed)),
+        *(column for run in runs for column in of_run(run)),
+    ]
+    return Table(columns=columns, groups=[sorted(keys, key=lambda key: not differs(key))])

@@ -79,7 +79,11 @@ def write_files(folder: Path, files: Iterable[tuple[str, bytes | Path]]) -> Path
             if isinstance(content, bytes):
                 target.write_bytes(content)
             else:
-                _link_or_copy(content, target)
+                target.unlink(missing_ok=True)
+                try:
+                    os.link(content, target)
+                except OSError:  # another disk, or one without hard links
+                    shutil.copyfile(content, target)
     return folder / "index.html"
 
 
@@ -99,6 +103,11 @@ def swatch(label: str, colour: str) -> Markup:
     return shown.format(colour, escape_control(label))
 
 
+def link(address: str, text: str) -> Markup:
+    """A text that links to an address."""
+    return Markup('<a href="{}">{}</a>').format(address, escape_control(text))
+
+
 def whisker(percent: float, interval: Sequence[float], text: str, colour: str = "var(--accent)") -> Markup:
     """A percentage with its interval, drawn and in words."""
     low, high = interval
@@ -106,14 +115,6 @@ def whisker(percent: float, interval: Sequence[float], text: str, colour: str = 
         '<span class="whisker" aria-hidden="true"><i style="left: {1}%; width: {2}%; background: {4}"></i>'
         '<b style="left: {0}%; background: {4}"></b></span><span class="rate">{3}</span>'
     ).format(percent, low, high - low, escape_control(text), colour)
-
-
-def _link_or_copy(source: Path, target: Path) -> None:
-    target.unlink(missing_ok=True)
-    try:
-        os.link(source, target)
-    except OSError:  # another disk, or one without hard links
-        shutil.copyfile(source, target)
 
 
 @contextlib.contextmanager
