@@ -26,8 +26,7 @@ from benchmarks.record import write_record
 from eval.bench.aggregation import ratio_fields
 from eval.bench.measurement import run_order
 from eval.bench.model_under_test import ModelUnderTest, find_model
-from eval.bench.peaks import find_peaks
-from eval.bench.roofline import stage_costs
+from eval.bench.roofline import find_peaks, stage_costs
 from eval.bench.serving import SUFFIX, Bench
 from oxygen.model import int8
 from oxygen.model.compile_cache import use_compile_cache

@@ -3,7 +3,10 @@
 import contextlib
 import datetime as dt
 import itertools
+import multiprocessing
 import os
+import resource
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +20,6 @@ from configs.errors import pluralize
 from configs.signals import DeferredSignals
 from eval.bench.aggregation import aggregate
 from eval.bench.measurement import Repetitions, StageTimer, StageTimes, measure
-from eval.bench.memory import needed_bytes, peak_memory, program_bytes
 from eval.bench.model_under_test import ModelUnderTest
 from eval.bench.options import Options
 from eval.bench.profile import save_profile
@@ -26,6 +28,7 @@ from eval.bench.schedule import max_queries_per_text
 from eval.bench.serving import SUFFIX, Bench, PolicyRunner
 from eval.bench.table import open_console, print_rows
 from eval.bench.workloads import BenchConfiguration, Workload
+from oxygen.serving.runner import Runner
 from oxygen.serving.scheduler import Mode
 
 
@@ -50,7 +53,8 @@ def run_experiment(options: Options, model: ModelUnderTest, *, began: float | No
         setting: [identity({**vars(setting), **vars(configuration), **provenance}) for configuration in group]
         for _, group, setting in planned
     }
-    file = RowFile(options.output or _default_output(options.policy))
+    name = f"{Path(options.policy).stem}_{dt.datetime.now(dt.UTC):%Y%m%d_%H%M%S}.jsonl"
+    file = RowFile(options.output or Path("runs/bench") / name)
     before = len(file.rows)
     pending = [plan for plan in planned if not (options.resume and file.has(identities[plan[-1]]))]
 
@@ -104,7 +108,13 @@ def run_experiment(options: Options, model: ModelUnderTest, *, began: float | No
     shown = of_this_command()
     print_rows(shown, console)
     console.print(f"Rows: {file.path}", soft_wrap=True)
-    if pictures := _pictures(shown, file.path):
+    stem, pictures = file.path.with_suffix(""), list[Path]()
+    with contextlib.suppress(ModuleNotFoundError):
+        from eval.bench.page import draw, write_bench_page
+
+        pictures.append(write_bench_page(shown, stem.with_name(f"{stem.name}_report")))
+        pictures += draw(shown, stem)
+    if pictures:
         console.print(f"Page and plots: {', '.join(map(str, pictures))}", soft_wrap=True)
     else:
         console.print("No page and no plots: jinja2 or matplotlib is not installed.")
@@ -239,20 +249,71 @@ def mps_is_active(environment: Mapping[str, str]) -> bool:
     return True
 
 
-def _pictures(shown: Sequence[Row], path: Path) -> list[Path]:
-    """Write the page and the figures next to the file of rows, if their packages are installed."""
-    stem, written = path.with_suffix(""), []
-    with contextlib.suppress(ModuleNotFoundError):
-        from eval.bench.page import write_bench_page
-
-        written.append(write_bench_page(shown, stem.with_name(f"{stem.name}_report")))
-    with contextlib.suppress(ModuleNotFoundError):
-        from eval.bench.plots import draw
-
-        written += draw(shown, stem)
-    return written
+_LANGUAGE = ("prefill", "fork", "decode")
+"""Name prefixes of the programs that the second process of mode `parallel` runs."""
 
 
-def _default_output(policy: str) -> Path:
-    """A new file under `runs/bench`, named after policy and time."""
-    return Path("runs/bench") / f"{Path(policy).stem}_{dt.datetime.now(dt.UTC):%Y%m%d_%H%M%S}.jsonl"
+def program_bytes(runner: Runner, *, bucket: int, language: bool) -> dict[str, int] | None:
+    """Bytes of each program of a configuration; None if the backend does not report them.
+
+    They are of arguments (weights and pool included), results and temporary arrays; bytes that a result
+    shares with an argument count once.
+
+    Args:
+        runner: Holds the programs.
+        bucket: Length of the padded prompt, in tokens.
+        language: Whether it decodes texts, in its largest batch.
+    """
+    compiled, sizes = runner.programs, runner.sizes
+    programs = {"prefill": compiled.prefill[bucket], "denoise": compiled.denoise[bucket]}
+    if language:
+        programs["fork"] = compiled.fork[bucket, sizes.forks[-1]]
+        programs[f"decode_{sizes.rows[-1]}"] = compiled.decode[sizes.rows[-1]]
+    memory: dict[str, Any] = {name: program.memory_analysis() for name, program in programs.items()}
+    if any(each is None for each in memory.values()):
+        return None
+    return {
+        name: each.argument_size_in_bytes
+        + each.temp_size_in_bytes
+        + each.output_size_in_bytes
+        - each.alias_size_in_bytes
+        for name, each in memory.items()
+    }
+
+
+def needed_bytes(by_program: Mapping[str, int] | None, *, in_two_processes: bool) -> int | None:
+    """Bytes of the largest program, since programs run one after the other.
+
+    Args:
+        by_program: Bytes of each program; None if unknown.
+        in_two_processes: Whether one process runs prefill, fork and decode, and another one prefill
+            and denoise, each with its own weights: then the largest of either are added.
+    """
+    if by_program is None:
+        return None
+    if not in_two_processes:
+        return max(by_program.values())
+    language = [size for name, size in by_program.items() if name.startswith(_LANGUAGE)]
+    actions = [size for name, size in by_program.items() if name in ("prefill", "denoise")]
+    return max(language) + max(actions)
+
+
+def peak_memory(*, in_two_processes: bool) -> dict[str, Any]:
+    """The row's peaks, while all processes of its configuration are running."""
+    second = None
+    if in_two_processes:  # from Linux's `VmHWM`
+        with contextlib.suppress(OSError):
+            children = multiprocessing.active_children()
+            lines = [
+                Path(f"/proc/{each.pid}/status").read_text(encoding="utf-8").splitlines() for each in children
+            ]
+            peaks = [1024 * int(line.split()[1]) for of in lines for line in of if line.startswith("VmHWM:")]
+            second = sum(peaks) or None
+    statistics = jax.local_devices()[0].memory_stats() or {}
+    if "peak_bytes_in_use" in statistics:
+        peak, peak_of = int(statistics["peak_bytes_in_use"]), "device"
+    else:
+        unit = 1 if sys.platform == "darwin" else 1024
+        peak = unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + (second or 0)
+        peak_of = "process"
+    return {"second_process_bytes": second, "peak_memory_bytes": peak, "peak_memory_of": peak_of}

@@ -1,34 +1,259 @@
 """`--roofline`: times each stage of a policy alone, and compares it with its minimum time (floor).
 
 The floor is the longer of arithmetic and memory traffic. Times are medians over repetitions.
+
+Counts matrix products, attention included, at two operations per multiply-add, and the bytes that must pass
+between memory and processor: every weight once per program (once per step in loops, since a step's weights do
+not stay in a cache), and the keys and values that are read and written. Does not count norms, rotary
+embeddings, softmax and activations, which are small in comparison.
 """
 
 import dataclasses
 import statistics
 import time
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+from rich.console import Console
 
 from configs.errors import UsageError
 from configs.reading import read_json_object
-from eval.bench import costs
 from eval.bench.aggregation import decode_growth, median_stages
-from eval.bench.costs import Cost
 from eval.bench.measurement import StageTimer
 from eval.bench.model_under_test import ModelUnderTest
 from eval.bench.options import Options
-from eval.bench.peaks import find_peaks
 from eval.bench.row import provenance_of, robots_label
 from eval.bench.serving import SUFFIX, Bench
-from eval.bench.table import open_console, print_roofline
+from eval.bench.table import digits, open_console
 from eval.records.json_files import write_json
+from eval.report.labels import number
+from eval.report.table import Table, to_terminal
 from oxygen.model import pi05
-from oxygen.model.config import Pi05Config
+from oxygen.model.config import GemmaConfig, Pi05Config
 from oxygen.model.inputs import ModelInput
 from oxygen.model.pi05 import Weights
 from oxygen.serving.runner import ProgramSizes
+
+BYTES = {"float32": 4, "bfloat16": 2}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Operations and bytes of a stage."""
+
+    flops: float
+    bytes: float
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(flops=self.flops + other.flops, bytes=self.bytes + other.bytes)
+
+    def __mul__(self, times: int) -> "Cost":
+        return Cost(flops=self.flops * times, bytes=self.bytes * times)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Peaks:
+    """Peak arithmetic and bandwidth of a device.
+
+    Attributes:
+        flops_per_s: Dense matrix products in the compute type, operations per second.
+        bytes_per_s: Memory traffic, reads and writes together.
+        source: The source of both.
+    """
+
+    flops_per_s: float
+    bytes_per_s: float
+    source: str
+
+    def floor_ms(self, cost: Cost) -> float:
+        """Minimum milliseconds of a stage: the longer of arithmetic and traffic, which overlap at best."""
+        return 1e3 * max(cost.flops / self.flops_per_s, cost.bytes / self.bytes_per_s)
+
+
+def siglip(config: Pi05Config, *, images: int) -> Cost:
+    """The vision tower on `images` images, its head included."""
+    size, tokens = config.siglip, config.tokens_per_image
+    block = 4 * size.width**2 + 2 * size.width * size.mlp_dim
+    matrices = size.depth * block + size.width * config.trunk.width
+    stages = _patch_embeddings(config)
+    attention = 4 * tokens**2 * size.width * size.depth
+    embedding = sum(2 * weights * squares for weights, squares in stages)
+    return Cost(
+        flops=images * (2 * matrices * tokens + embedding + attention),
+        bytes=BYTES[config.dtype] * (matrices + sum(weights for weights, _ in stages)),
+    )
+
+
+def _patch_embeddings(config: Pi05Config) -> list[tuple[int, int]]:
+    """Weights of each stage of the patch embedding, and the patches of an image it is applied to."""
+    size, stages = config.siglip, []
+    patch, channels, side = size.patch >> len(size.stem), 3, config.image_size
+    for width in (*size.stem, size.width):
+        side //= patch
+        stages.append((patch**2 * channels * width, side**2))
+        patch, channels = 2, width
+    return stages
+
+
+def trunk_pass(config: Pi05Config, *, tokens: int, robots: int) -> Cost:
+    """A pass of the trunk over `tokens` tokens of each robot, with full attention."""
+    return _trunk(config, _layers(config.trunk), config.trunk.depth, tokens, robots)
+
+
+def trunk_prefill(config: Pi05Config, *, tokens: int, robots: int) -> Cost:
+    """A prefill: as `trunk_pass`, with only keys and values of the last layer."""
+    gemma = config.trunk
+    weights = _layers(gemma) - _unused_by_prefix(gemma)
+    return _trunk(config, weights, gemma.depth - 1, tokens, robots)
+
+
+def _trunk(config: Pi05Config, weights: int, attending: int, tokens: int, robots: int) -> Cost:
+    gemma = config.trunk
+    attention = 4 * tokens**2 * gemma.num_heads * gemma.head_dim * attending
+    return Cost(
+        flops=robots * (2 * weights * tokens + attention),
+        bytes=BYTES[config.dtype] * (weights + robots * tokens * _kv(gemma)),
+    )
+
+
+def denoise(config: Pi05Config, *, prefix: int, robots: int) -> Cost:
+    """All steps of the flow, with the adaRMS vectors precomputed at load."""
+    gemma, tokens = config.expert, config.horizon
+    attention = 4 * tokens * (prefix + tokens) * gemma.num_heads * gemma.head_dim * gemma.depth
+    ends = 2 * config.action_dim * gemma.width
+    step = Cost(
+        flops=robots * (2 * (_layers(gemma) + ends) * tokens + attention),
+        bytes=BYTES[config.dtype] * (_layers(gemma) + ends + robots * prefix * _kv(gemma)),
+    )
+    return step * config.denoise_steps
+
+
+def guided_denoise(config: Pi05Config, *, prefix: int, robots: int) -> Cost:
+    """All steps of guided denoising, with a backward pass as expensive as the forward pass.
+
+    It needs no gradients of weights, keys and values.
+    """
+    return denoise(config, prefix=prefix, robots=robots) * 2
+
+
+def decode(config: Pi05Config, *, context: int, rows: int) -> Cost:
+    """One token for each of `rows` texts that follow `context` tokens."""
+    gemma = config.trunk
+    embedding = config.vocab_size * gemma.width
+    attention = 4 * context * gemma.num_heads * gemma.head_dim * gemma.depth
+    return Cost(
+        flops=rows * (2 * (_layers(gemma) + embedding) + attention),
+        bytes=BYTES[config.dtype] * (_layers(gemma) + embedding + rows * context * _kv(gemma)),
+    )
+
+
+def fork(config: Pi05Config, *, prefix: int, suffix: int, requests: int) -> Cost:
+    """Prefill of `suffix` tokens after the prefix, and the prefix's copy into `requests` slots."""
+    gemma = config.trunk
+    attention = 4 * suffix * (prefix + suffix) * gemma.num_heads * gemma.head_dim * (gemma.depth - 1)
+    copied = requests * (2 * prefix + suffix) * _kv(gemma)
+    weights = _layers(gemma) - _unused_by_prefix(gemma) if suffix else 0
+    return Cost(
+        flops=requests * (2 * weights * suffix + attention), bytes=BYTES[config.dtype] * (weights + copied)
+    )
+
+
+def _layers(gemma: GemmaConfig) -> int:
+    """Weights in the matrices of all layers of an expert."""
+    attention = gemma.width * gemma.head_dim * 2 * (gemma.num_heads + gemma.num_kv_heads)
+    return gemma.depth * (attention + 3 * gemma.width * gemma.mlp_dim)
+
+
+def _unused_by_prefix(gemma: GemmaConfig) -> int:
+    """Weights of the last layer except those of keys and values."""
+    keys_and_values = 2 * gemma.width * gemma.num_kv_heads * gemma.head_dim
+    return _layers(gemma) // gemma.depth - keys_and_values
+
+
+def _kv(gemma: GemmaConfig) -> int:
+    """Size of one token in the KV cache: keys and values of all layers."""
+    return 2 * gemma.depth * gemma.num_kv_heads * gemma.head_dim
+
+
+_NVIDIA = "NVIDIA's data sheet"
+_ADA = "NVIDIA's Ada white paper"
+_PUBLISHED: Mapping[str, tuple[float, float, str]] = {
+    # By JAX's device name: dense bfloat16 with float32 sums in TFLOP/s, memory in GB/s. The first entry that
+    # is a prefix of the device's name counts, so longer ones come first.
+    "NVIDIA B200": (2250.0, 8000.0, _NVIDIA),
+    "NVIDIA H200": (989.4, 4800.0, _NVIDIA),
+    "NVIDIA GH200": (989.4, 4000.0, _NVIDIA),
+    "NVIDIA H100 PCIe": (756.0, 2000.0, _NVIDIA),
+    "NVIDIA H100": (989.4, 3350.0, _NVIDIA),
+    "NVIDIA A100-SXM4-40GB": (312.0, 1555.0, _NVIDIA),
+    "NVIDIA A100-SXM4-80GB": (312.0, 2039.0, _NVIDIA),
+    "NVIDIA A100 80GB PCIe": (312.0, 1935.0, _NVIDIA),
+    "NVIDIA L40S": (362.0, 864.0, _NVIDIA),
+    "NVIDIA L4": (121.0, 300.0, _NVIDIA),
+    "NVIDIA GeForce RTX 5090": (209.5, 1792.0, "NVIDIA's RTX Blackwell white paper"),
+    "NVIDIA GeForce RTX 4090": (165.2, 1008.0, _ADA),
+    "NVIDIA GeForce RTX 3090": (71.0, 936.2, "NVIDIA's GA102 white paper"),
+}
+
+
+def published(device_kind: str, dtype: str) -> Peaks | None:
+    """The published peaks of a device by its JAX name; None if it is not in the table, or not in bfloat16.
+
+    The speed of float32 products on a GPU depends on the requested precision, so it is measured instead.
+    """
+    if dtype != "bfloat16":
+        return None
+    for name, (tera, giga, source) in _PUBLISHED.items():
+        if device_kind.startswith(name):
+            return Peaks(flops_per_s=1e12 * tera, bytes_per_s=1e9 * giga, source=f"published: {source}")
+    return None
+
+
+def measured(dtype: str) -> Peaks:
+    """Measured peaks of JAX's default device.
+
+    Arithmetic by a square matrix product; bandwidth by the better of a copy and a matrix-vector product.
+    """
+    on_cpu = jax.devices()[0].platform == "cpu"
+    side, long = (1536, 8192) if on_cpu else (8192, 32_768)
+    square = jnp.ones((side, side), dtype)
+    matrix = jnp.ones((long, long // 2), dtype)
+    vector = jnp.ones((long // 2,), dtype)
+    product = _best_s(jax.jit(jnp.matmul), square, square)
+    copy = _best_s(jax.jit(lambda x: -x), matrix)
+    reading = _best_s(jax.jit(jnp.matmul), matrix, vector)
+    size = BYTES[dtype] * matrix.size
+    return Peaks(
+        flops_per_s=2 * side**3 / product,
+        bytes_per_s=max(2 * size / copy, size / reading),
+        source="measured: best of matrix products, and of a copy or a matrix by a vector",
+    )
+
+
+def find_peaks(choice: str, dtype: str) -> Peaks:
+    """The peaks of JAX's default device: `published`, `measured`, or `auto` (published if known).
+
+    Raises:
+        UsageError: There are no published peaks of this device in `dtype`.
+    """
+    kind = jax.devices()[0].device_kind
+    known = None if choice == "measured" else published(kind, dtype)
+    if known is None and choice == "published":
+        raise UsageError(f"no published peaks of {kind!r} in {dtype}; use --peaks measured")
+    return known or measured(dtype)
+
+
+def _best_s(program: Callable[..., jax.Array], *arguments: jax.Array) -> float:
+    """The shortest of a few runs, in seconds; disturbances only make a run longer."""
+    jax.block_until_ready(program(*arguments))
+    seconds = []
+    for _ in range(8):
+        began = time.perf_counter()
+        jax.block_until_ready(program(*arguments))
+        seconds.append(time.perf_counter() - began)
+    return min(seconds)
 
 
 def report_roofline(options: Options, model: ModelUnderTest) -> int:
@@ -40,8 +265,14 @@ def report_roofline(options: Options, model: ModelUnderTest) -> int:
     Raises:
         UsageError: The output file holds something else, peaks are unknown, or there are too many cameras.
     """
-    if options.output is not None:
-        _check_output(options.output)
+    if options.output is not None:  # refuses to replace another file before anything is measured
+        path = options.output
+        try:
+            known = not path.exists() or not path.stat().st_size or "rooflines" in read_json_object(path)
+        except UsageError:
+            known = False
+        if not known:
+            raise UsageError(f"{str(path)!r} is not a roofline and is not replaced; give --output another")
     workloads = [(one, model.with_cameras(one.cameras)) for one, _ in options.workloads()]
     peaks = find_peaks(options.peaks, model.config.dtype)
     bench, console, records = Bench(model), open_console(), []
@@ -119,16 +350,16 @@ def stage_costs(config: Pi05Config, sizes: ProgramSizes, prompt: int) -> dict[st
     """
     robots, prefix = sizes.robots, config.image_tokens + prompt
     context = prefix + sizes.suffix + sizes.limit // 2
-    siglip = costs.siglip(config, images=robots * len(config.cameras))
-    trunk = costs.trunk_prefill(config, tokens=prefix, robots=robots)
+    vision = siglip(config, images=robots * len(config.cameras))
+    trunk = trunk_prefill(config, tokens=prefix, robots=robots)
     return {
-        "siglip": siglip,
+        "siglip": vision,
         "trunk": trunk,
-        "prefill": siglip + trunk,
-        "denoise": costs.denoise(config, prefix=prefix, robots=robots),
-        "guided denoise": costs.guided_denoise(config, prefix=prefix, robots=robots),
-        "fork": costs.fork(config, prefix=prefix, suffix=sizes.suffix - 1, requests=sizes.forks[-1]),
-        **{f"decode {rows}": costs.decode(config, context=context, rows=rows) for rows in sizes.rows},
+        "prefill": vision + trunk,
+        "denoise": denoise(config, prefix=prefix, robots=robots),
+        "guided denoise": guided_denoise(config, prefix=prefix, robots=robots),
+        "fork": fork(config, prefix=prefix, suffix=sizes.suffix - 1, requests=sizes.forks[-1]),
+        **{f"decode {rows}": decode(config, context=context, rows=rows) for rows in sizes.rows},
     }
 
 
@@ -144,11 +375,21 @@ def _siglip_ms(config: Pi05Config, weights: Weights, inputs: ModelInput, *, call
     return statistics.median(taken)
 
 
-def _check_output(path: Path) -> None:
-    """Refuse to replace a file that is not a roofline, before anything is measured."""
-    try:
-        known = not path.exists() or not path.stat().st_size or "rooflines" in read_json_object(path)
-    except UsageError:
-        known = False
-    if not known:
-        raise UsageError(f"{str(path)!r} is not a roofline and is not replaced; give --output another")
+def print_roofline(stages: Sequence[Mapping[str, Any]], peaks: Peaks, title: str, console: Console) -> None:
+    """Print each stage's floor and time, as a roofline's record has them."""
+    rows = [
+        [
+            stage["name"],
+            f"{stage['flops'] / 1e9:,.2f}",
+            f"{stage['bytes'] / 1e6:,.1f}",
+            stage["bound"],
+            digits(stage["floor_ms"]),
+            digits(stage["measured_ms"]),
+            number(stage["measured_over_floor"], ".2f"),
+        ]
+        for stage in stages
+    ]
+    headings = ["stage", "GFLOP", "MB", "bound by", "floor, ms", "measured, ms", "measured / floor"]
+    console.print(to_terminal(dataclasses.replace(Table.of_cells(headings, rows), title=title)))
+    tera, giga = peaks.flops_per_s / 1e12, peaks.bytes_per_s / 1e9
+    console.print(f"Peaks: {tera:.3g} TFLOP/s, {giga:,.0f} GB/s; {peaks.source}.", style="dim")

@@ -1,18 +1,15 @@
-"""The benchmark's terminal output: two tables per workload, and the roofline; 110 columns wide."""
+"""The columns of a benchmark's rows, and its terminal output: two tables per workload, 110 columns wide."""
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from configs.latency import steps_in
-from eval.bench.costs import Peaks
 from eval.bench.row import Row
 from eval.bench.workloads import OFF
 from eval.report.labels import number
+from eval.report.table import Column, Table, to_terminal
 
 WIDTH = 110
 """Width of the tables outside a terminal, in columns."""
@@ -44,59 +41,81 @@ def _steps(row: Row) -> str:
     return median if median == p95 else f"{median} ({p95[1:-1]})"
 
 
-def _digits(value: float | None) -> str:
-    """Three significant digits."""
+def digits(value: float | None) -> str:
+    """A number with three significant digits."""
     return number(value, ".2f" if value is None or value < 10 else ".1f" if value < 100 else ".0f")
 
 
-_COLUMNS: Mapping[str, Callable[[Row], str]] = {
-    "mode": lambda row: row.mode,
-    "k": _k,
-    "adapter": lambda row: row.adapter,
-    "action\np50, ms": lambda row: _digits(row.action_ms_p50),
-    "action\np95": lambda row: _digits(row.action_ms_p95),
-    "frame\np50, ms": lambda row: _digits(row.frame_ms_p50),
-    "frame\np95": lambda row: _digits(row.frame_ms_p95),
-    "times\nisolated": lambda row: number(row.speedup_over_isolated, ".2f"),
-    "95 %\ninterval": lambda row: "{:.2f}–{:.2f}".format(*row.speedup_ci95) if row.speedup_ci95 else "–",
-    "pre-\ndicted": lambda row: number(row.predicted_speedup, ".2f"),
-    "attained": lambda row: number(row.attained_fraction, ".0f", " %", scale=100),
-    "stage\nshare": lambda row: number(row.predicted_over_frame, ".0f", " %", scale=100),
-    "actions\nper s": lambda row: _digits(row.actions_per_s),
-    "tokens\nper s": lambda row: _digits(row.tokens_per_s or None),
-}
-_TAIL_COLUMNS: Mapping[str, Callable[[Row], str]] = {
-    "mode": lambda row: row.mode,
-    "k": _k,
-    "adapter": lambda row: row.adapter,
-    "action\np99": lambda row: _digits(row.action_ms_p99),
-    "frame\np99": lambda row: _digits(row.frame_ms_p99),
-    "first\ntoken\np50": lambda row: _digits(row.first_token_ms_p50),
-    "\np99": lambda row: _digits(row.first_token_ms_p99),
-    "whole\ntext\np50": lambda row: _digits(row.request_ms_p50),
-    "p99": lambda row: _digits(row.request_ms_p99),
-    "chunks\nper s": lambda row: _digits(row.chunks_per_s),
-    "memory\nGiB": lambda row: number(row.needed_memory_bytes, ".2f", scale=2**-30),
-}
-_WIDE_ONLY = ("action\np95", "frame\np95", "95 %\ninterval", "stage\nshare")
+LABEL = [
+    Column(heading="mode", cell=lambda row: row.mode, align="left", choices=True, groups=True),
+    Column(heading="k", cell=_k),
+    Column(heading="adapter", cell=lambda row: row.adapter, align="left", choices=True),
+]
+TIMES = [
+    Column(heading="action p50 (ms)", short="action\np50, ms", cell=lambda row: digits(row.action_ms_p50)),
+    Column(heading="action p95", short="action\np95", cell=lambda row: digits(row.action_ms_p95), optional=1),
+    Column(heading="frame p50 (ms)", short="frame\np50, ms", cell=lambda row: digits(row.frame_ms_p50)),
+    Column(heading="frame p95", short="frame\np95", cell=lambda row: digits(row.frame_ms_p95), optional=1),
+    Column(
+        heading="times isolated",
+        short="times\nisolated",
+        cell=lambda row: number(row.speedup_over_isolated, ".2f"),
+    ),
+    Column(
+        heading="95 % interval",
+        short="95 %\ninterval",
+        cell=lambda row: "{:.2f}–{:.2f}".format(*row.speedup_ci95) if row.speedup_ci95 else "–",
+        optional=1,
+    ),
+    Column(heading="predicted", short="pre-\ndicted", cell=lambda row: number(row.predicted_speedup, ".2f")),
+    Column(heading="attained", cell=lambda row: number(row.attained_fraction, ".0f", " %", scale=100)),
+    Column(
+        heading="stage share",
+        short="stage\nshare",
+        cell=lambda row: number(row.predicted_over_frame, ".0f", " %", scale=100),
+        optional=1,
+    ),
+    Column(heading="actions per s", short="actions\nper s", cell=lambda row: digits(row.actions_per_s)),
+    Column(heading="tokens per s", short="tokens\nper s", cell=lambda row: digits(row.tokens_per_s or None)),
+]
+TAILS = [
+    Column(heading="action p99 (ms)", short="action\np99", cell=lambda row: digits(row.action_ms_p99)),
+    Column(heading="frame p99", short="frame\np99", cell=lambda row: digits(row.frame_ms_p99)),
+    Column(
+        heading="first token p50 (ms)",
+        short="first\ntoken\np50",
+        cell=lambda row: digits(row.first_token_ms_p50),
+    ),
+    Column(heading="first token p99", short="\np99", cell=lambda row: digits(row.first_token_ms_p99)),
+    Column(
+        heading="whole text p50 (ms)", short="whole\ntext\np50", cell=lambda row: digits(row.request_ms_p50)
+    ),
+    Column(heading="whole text p99", short="p99", cell=lambda row: digits(row.request_ms_p99)),
+    Column(heading="chunks per s", short="chunks\nper s", cell=lambda row: digits(row.chunks_per_s)),
+    Column(
+        heading="memory (GiB)",
+        short="memory\nGiB",
+        cell=lambda row: number(row.needed_memory_bytes, ".2f", scale=2**-30),
+    ),
+]
 
 
 def print_rows(rows: Sequence[Row], console: Console) -> None:
     """Print the tables of each workload among `rows`, in order, and warnings."""
     for title, group in itertools.groupby(rows, key=lambda row: row.title):
         workload = list(group)
-        without = set() if console.width >= WIDTH else set(_WIDE_ONLY)
-        if all(row.adapter == OFF for row in workload):
-            without.add("adapter")
-        for columns, above in ((_COLUMNS, title), (_TAIL_COLUMNS, None)):
-            table = _new_table(above)
-            shown = {name: cell for name, cell in columns.items() if name not in without}
-            for name in shown:
-                table.add_column(name, justify="left" if name == "mode" else "right", no_wrap=True)
-            for row in workload:
-                cells = [cell(row) for cell in shown.values()]
-                table.add_row(*cells, style="bold" if row.mode == "unified" else None)
-            console.print(table)
+        label = [
+            each for each in LABEL if each.heading != "adapter" or any(row.adapter != OFF for row in workload)
+        ]
+        times = [each for each in TIMES if console.width >= WIDTH or each.optional is None]
+        for columns, above in ((times, title), (TAILS, "")):
+            table = Table(
+                columns=[*label, *columns],
+                groups=[workload],
+                title=above,
+                is_bold=lambda row: row.mode == "unified",
+            )
+            console.print(to_terminal(table))
     console.print(_LEGEND, style="dim")
     if one_robot := [row for row in rows if row.robots == 1]:
         steps = "; ".join(f"{row.label}: {_steps(row)}" for row in one_robot)
@@ -105,10 +124,6 @@ def print_rows(rows: Sequence[Row], console: Console) -> None:
         console.print("The actions of all configurations of a workload are equal, bit for bit.", style="dim")
     for warning in warnings_of(rows):
         console.print(warning, style="red")
-
-
-def _new_table(title: str | None) -> Table:
-    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
 
 
 def by_label(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -143,27 +158,6 @@ def warnings_of(rows: Sequence[Row]) -> list[str]:
     if busiest.device == "cpu" and load > 0.5 * cores:
         found.append(f"The machine was busy before the benchmark began: load {load} on {cores} cores.")
     return found
-
-
-def print_roofline(stages: Sequence[Mapping[str, Any]], peaks: Peaks, title: str, console: Console) -> None:
-    """Print each stage's floor and time, as a roofline's record has them."""
-    table = _new_table(title)
-    table.add_column("stage")
-    for name in ("GFLOP", "MB", "bound by", "floor, ms", "measured, ms", "measured / floor"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for stage in stages:
-        table.add_row(
-            stage["name"],
-            f"{stage['flops'] / 1e9:,.2f}",
-            f"{stage['bytes'] / 1e6:,.1f}",
-            stage["bound"],
-            _digits(stage["floor_ms"]),
-            _digits(stage["measured_ms"]),
-            number(stage["measured_over_floor"], ".2f"),
-        )
-    console.print(table)
-    tera, giga = peaks.flops_per_s / 1e12, peaks.bytes_per_s / 1e9
-    console.print(f"Peaks: {tera:.3g} TFLOP/s, {giga:,.0f} GB/s; {peaks.source}.", style="dim")
 
 
 def open_console() -> Console:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from eval.bench.aggregation import decode_growth, paired_ratio
-from eval.bench.memory import needed_bytes
+from eval.bench.experiment import needed_bytes
 from tests.eval.bench.conftest import BATCHES, WORKLOAD, sampled
 
 

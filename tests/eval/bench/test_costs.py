@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import pytest
 
 from configs.errors import UsageError
-from eval.bench import costs, peaks
-from eval.bench.costs import Cost, Peaks
+from eval.bench import roofline
+from eval.bench.roofline import Cost, Peaks
 from oxygen.model import pi05
 from oxygen.model.config import PI05_LIBERO, TINY
 from oxygen.model.params import random_params, shapes
@@ -24,11 +24,11 @@ PREFIX = 712
 @pytest.mark.parametrize(
     ("cost", "rtx_4090", "h200"),
     [
-        (costs.siglip(PI05_LIBERO, images=2), 2.67, 0.56),
-        (costs.trunk_pass(PI05_LIBERO, tokens=PREFIX, robots=1), 17.6, 3.67),
-        (costs.denoise(PI05_LIBERO, prefix=PREFIX, robots=1), 6.3, 1.48),
-        (costs.decode(PI05_LIBERO, context=PREFIX, rows=1), 5.0, 1.17),
-        (costs.decode(PI05_LIBERO, context=PREFIX, rows=30), 5.4, 1.26),
+        (roofline.siglip(PI05_LIBERO, images=2), 2.67, 0.56),
+        (roofline.trunk_pass(PI05_LIBERO, tokens=PREFIX, robots=1), 17.6, 3.67),
+        (roofline.denoise(PI05_LIBERO, prefix=PREFIX, robots=1), 6.3, 1.48),
+        (roofline.decode(PI05_LIBERO, context=PREFIX, rows=1), 5.0, 1.17),
+        (roofline.decode(PI05_LIBERO, context=PREFIX, rows=30), 5.4, 1.26),
     ],
     ids=["siglip", "prefill", "denoise", "decode 1", "decode 30"],
 )
@@ -71,15 +71,15 @@ def test_operations_are_those_that_xla_counts(programs):
     """XLA counts norms, softmax and the like too: hence more, by little."""
     config, compiled, tower = programs
     prefix = config.image_tokens + 32
-    siglip = costs.siglip(config, images=4)
-    trunk = costs.trunk_prefill(config, tokens=prefix, robots=2)
+    siglip = roofline.siglip(config, images=4)
+    trunk = roofline.trunk_prefill(config, tokens=prefix, robots=2)
     slot = prefix + SIZES.suffix + SIZES.limit
     for ours, theirs in [
         (siglip, counted_flops(tower)),
         (siglip + trunk, counted_flops(compiled.prefill[32])),
-        (costs.denoise(config, prefix=prefix, robots=2), counted_flops(compiled.denoise[32])),
-        (costs.decode(config, context=slot, rows=1), counted_flops(compiled.decode[1])),
-        (costs.fork(config, prefix=prefix, suffix=4, requests=1), counted_flops(compiled.fork[32, 1])),
+        (roofline.denoise(config, prefix=prefix, robots=2), counted_flops(compiled.denoise[32])),
+        (roofline.decode(config, context=slot, rows=1), counted_flops(compiled.decode[1])),
+        (roofline.fork(config, prefix=prefix, suffix=4, requests=1), counted_flops(compiled.fork[32, 1])),
     ]:
         assert 1 < theirs / ours.flops < 1.06
 
@@ -91,7 +91,7 @@ def test_xla_adds_unused_gradients_of_the_prefix_to_guidance(programs):
     prefix = config.image_tokens + 32
     expert, queries = config.expert, 2 * config.horizon
     unwanted = 4 * queries * prefix * expert.num_heads * expert.head_dim * expert.depth
-    ours = costs.guided_denoise(config, prefix=prefix, robots=2).flops + unwanted
+    ours = roofline.guided_denoise(config, prefix=prefix, robots=2).flops + unwanted
     assert 1 < counted_flops(compiled.guided_denoise[32]) / ours < 1.1
 
 
@@ -107,10 +107,10 @@ def test_bytes_count_every_weight_once():
         )
 
     trunk = weights("attn/q_einsum/", "attn/kv_einsum/", "attn/attn_vec_einsum/", "mlp/")
-    assert costs.decode(TINY, context=0, rows=1).bytes == 4 * (trunk + weights("input_embedding"))
-    assert costs.trunk_pass(TINY, tokens=0, robots=1).bytes == 4 * trunk
+    assert roofline.decode(TINY, context=0, rows=1).bytes == 4 * (trunk + weights("input_embedding"))
+    assert roofline.trunk_pass(TINY, tokens=0, robots=1).bytes == 4 * trunk
     tower_weights = weights("PaliGemma/img/") - weights("pos_embedding")
-    assert costs.siglip(TINY, images=1).bytes == 4 * tower_weights
+    assert roofline.siglip(TINY, images=1).bytes == 4 * tower_weights
 
 
 @pytest.mark.parametrize(
@@ -118,20 +118,20 @@ def test_bytes_count_every_weight_once():
     [("NVIDIA H100 80GB HBM3", 989.4, 3350), ("NVIDIA H100 PCIe", 756, 2000)],
 )
 def test_well_known_gpus_have_published_peaks(device, tera, giga):
-    found = peaks.published(device, "bfloat16")
+    found = roofline.published(device, "bfloat16")
     assert (found.flops_per_s, found.bytes_per_s) == (1e12 * tera, 1e9 * giga)
 
 
 def test_other_devices_and_float32_have_no_published_peaks():
-    assert peaks.published("cpu", "bfloat16") is None
-    assert peaks.published("NVIDIA H200", "float32") is None
+    assert roofline.published("cpu", "bfloat16") is None
+    assert roofline.published("NVIDIA H200", "float32") is None
     with pytest.raises(UsageError, match=r"'cpu'.*--peaks measured"):
-        peaks.find_peaks("published", "float32")
+        roofline.find_peaks("published", "float32")
 
 
 @pytest.mark.slow
 def test_the_measured_peaks_of_this_machine_are_plausible():
-    found = peaks.find_peaks("auto", "float32")
+    found = roofline.find_peaks("auto", "float32")
     assert found.source.startswith("measured")
     assert 1e8 < found.flops_per_s < 1e14
     assert 1e8 < found.bytes_per_s < 1e13

@@ -6,9 +6,9 @@ import io
 import pytest
 from rich.console import Console
 
-from eval.bench.costs import Peaks
-from eval.bench.plots import draw
-from eval.bench.table import print_roofline, print_rows
+from eval.bench.page import draw
+from eval.bench.roofline import Peaks, print_roofline
+from eval.bench.table import print_rows
 from tests.eval.bench.conftest import WORKLOAD
 
 

@@ -9,8 +9,6 @@ from configs.load import load, names
 from configs.profile import ProfileConfig
 from configs.schema import Mode
 from eval.bench import roofline
-from eval.bench.costs import Peaks
-from eval.bench.peaks import published
 from eval.bench.profile import profile
 from eval.bench.row import RowFile
 from eval.bench.serving import SUFFIX
@@ -24,9 +22,11 @@ _CLOCKS = Path(__file__).resolve().parents[3] / "docs/clocks.md"
 _REACHED = 1.3
 """realtime-vla reaches 73 to 83 % of the roofline."""
 _PEAKS = {
-    "jetson-thor-roofline": Peaks(flops_per_s=258e12, bytes_per_s=273e9, source="NVIDIA's data sheet"),
-    "h200": Peaks(flops_per_s=790e12, bytes_per_s=4.3e12, source="as measured, docs/bench.md"),
-    "rtx4090-roofline": published("NVIDIA GeForce RTX 4090", "bfloat16"),
+    "jetson-thor-roofline": roofline.Peaks(
+        flops_per_s=258e12, bytes_per_s=273e9, source="NVIDIA's data sheet"
+    ),
+    "h200": roofline.Peaks(flops_per_s=790e12, bytes_per_s=4.3e12, source="as measured, docs/bench.md"),
+    "rtx4090-roofline": roofline.published("NVIDIA GeForce RTX 4090", "bfloat16"),
 }
 _TEXT = DecodeWork(prefills=1, forks=1, steps=30, batch=1)
 _FRAME = DecodeWork(prefills=0, forks=1, steps=1, batch=30)
