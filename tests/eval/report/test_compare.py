@@ -51,42 +51,26 @@ def test_pairs_are_counted_by_who_solved_them(tmp_path):
     assert (pairs.both, pairs.only_a, pairs.only_b, pairs.neither) == (2, 3, 1, 2)
     assert (pairs.percent_a, pairs.percent_b) == (62.5, 37.5)
     assert pairs.mcnemar_p == pytest.approx(0.625)
+    errors = compare(run_with(tmp_path / "c", "sset").folder, run_with(tmp_path / "d", "sest").folder)
+    assert (errors.overall.graded, errors.overall.n_errors_a, errors.overall.n_errors_b) == (2, 1, 1)
+    assert errors.actions.n_queries == 2, "pairs with an error are left out"
 
 
-def test_swapping_the_runs_mirrors_the_table_and_keeps_p(tmp_path):
-    a, b = run_with(tmp_path / "a", "ssstts"), run_with(tmp_path / "b", "tststt")
-    forth, back = compare(a.folder, b.folder).overall, compare(b.folder, a.folder).overall
-    assert (forth.only_a, forth.both, forth.neither) == (back.only_b, back.both, back.neither)
-    assert forth.mcnemar_p == back.mcnemar_p
-
-
-def test_pairs_with_an_error_are_left_out_and_counted(tmp_path):
-    comparison = compare(
-        run_with(tmp_path / "a", "sset").folder, run_with(tmp_path / "b", "sest", actions=0.5).folder
-    )
-    assert comparison.overall.graded == 2
-    assert (comparison.overall.n_errors_a, comparison.overall.n_errors_b) == (1, 1)
-    assert comparison.actions.n_queries == 2
-
-
-def test_suites_are_counted_apart_and_together(tmp_path):
-    runs = []
-    for name in ("a", "b"):
-        run = RunBuilder.at(tmp_path / name).add_all("ss", suite="libero_goal").add_all("tt")
-        runs.append(run.folder)
-    comparison = compare(*runs)
-    assert {suite: pairs.both for suite, pairs in comparison.per_suite.items()} == {
-        "libero_goal": 2,
-        "libero_object": 0,
-    }
-    assert comparison.overall.graded == 4
-
-
-def test_a_run_is_bitwise_equal_to_itself(tmp_path):
-    run = run_with(tmp_path / "a", "st", actions=0.1 + 0.2, queries=3)
-    actions = compare(run.folder, run.folder).actions
-    assert (actions.largest, actions.bitwise_equal, actions.n_queries) == (0.0, True, 6)
-    assert actions.key is actions.query is None
+@pytest.mark.parametrize(
+    ("a", "b", "largest", "equal"),
+    [
+        (0.1 + 0.2, 0.1 + 0.2, 0.0, True),
+        (0.5, float(np.nextafter(0.5, 1)), 2**-53, False),
+        (0.0, -0.0, 0.0, False),
+        (float("nan"), float("nan"), 0.0, True),
+        (None, 0.5, float("inf"), False),
+    ],
+)
+def test_actions_are_equal_if_every_bit_is(tmp_path, a, b, largest, equal):
+    runs = [run_with(tmp_path / name, "st", actions=x, queries=3) for name, x in (("a", a), ("b", b))]
+    actions = compare(*(run.folder for run in runs)).actions
+    assert (actions.largest, actions.bitwise_equal, actions.n_queries) == (largest, equal, 6)
+    assert (actions.key is None) == (largest == 0)
 
 
 def test_the_largest_difference_names_its_episode_and_query(tmp_path):
@@ -98,31 +82,6 @@ def test_the_largest_difference_names_its_episode_and_query(tmp_path):
     assert not actions.bitwise_equal
 
 
-def test_one_bit_is_a_difference(tmp_path):
-    a = run_with(tmp_path / "a", "s", actions=0.3)
-    b = run_with(tmp_path / "b", "s", actions=float(np.nextafter(0.3, 1)))
-    actions = compare(a.folder, b.folder).actions
-    assert 0 < actions.largest < 1e-15
-    assert not actions.bitwise_equal
-
-
-def test_minus_zero_is_no_distance_but_not_the_same_bits(tmp_path):
-    actions = compare(
-        run_with(tmp_path / "a", "s", actions=0.0).folder, run_with(tmp_path / "b", "s", actions=-0.0).folder
-    ).actions
-    assert (actions.largest, actions.bitwise_equal) == (0.0, False)
-
-
-@pytest.mark.parametrize("nothing", [float("nan"), None])
-def test_nan_equals_nan_and_is_infinitely_far_from_a_number(tmp_path, nothing):
-    a = run_with(tmp_path / "a", "s", actions=nothing)
-    same = run_with(tmp_path / "same", "s", actions=nothing)
-    number = run_with(tmp_path / "number", "s", actions=0.5)
-    assert compare(a.folder, same.folder).actions.bitwise_equal
-    assert compare(a.folder, number.folder).actions.largest == float("inf")
-    assert compare(number.folder, a.folder).actions.key == key(0)
-
-
 def test_different_numbers_of_queries_are_said_and_never_bitwise_equal(tmp_path):
     a, b = run_with(tmp_path / "a", "ss", queries=3), run_with(tmp_path / "b", "ss", queries=3)
     write_queries(b, key(1), [0.5, 0.5])
@@ -131,20 +90,13 @@ def test_different_numbers_of_queries_are_said_and_never_bitwise_equal(tmp_path)
     assert (actions.n_uneven, actions.first_uneven, actions.first_uneven_counts) == (1, key(1), (3, 2))
 
 
-def test_runs_without_query_files_still_compare_by_outcome(tmp_path):
+def test_runs_without_query_files_compare_by_outcome_and_latency_is_b_over_a(tmp_path):
     folders = [RunBuilder.at(tmp_path / name).add(episode(key(0))).folder for name in ("a", "b")]
     comparison = compare(*folders)
-    assert comparison.overall.both == 1
-    assert comparison.actions.largest is None
+    assert (comparison.overall.both, comparison.actions.largest, comparison.latency) == (1, None, {})
     assert not comparison.actions.bitwise_equal
-    assert comparison.latency == {}
-
-
-def test_latency_is_a_ratio_of_b_over_a(tmp_path):
-    a = RunBuilder.at(tmp_path / "a").add_all("ss", latency=80.0)
-    b = RunBuilder.at(tmp_path / "b").add_all("ss", latency=20.0)
-    action = compare(a.folder, b.folder).latency["action"]
-    assert action.ratio("p50") == action.ratio("p95") == 0.25
+    timed = [RunBuilder.at(tmp_path / f"{ms}").add_all("ss", latency=ms).folder for ms in (80.0, 20.0)]
+    assert compare(*timed).latency["action"].ratio("p95") == 0.25
 
 
 def test_other_episodes_are_refused_by_naming_the_first_missing_ones(tmp_path):
@@ -196,34 +148,30 @@ def test_an_unfinished_run_is_refused_with_the_remedy(tmp_path, status):
         )
 
 
-def test_the_same_assets_under_another_name_are_compared(tmp_path):
-    a = run_with(tmp_path / "a", "s")
-    b = run_with(tmp_path / "b", "s", assets={"name": "a-copy", "digest": "d1ge57000000"})
-    assert compare(a.folder, b.folder).overall.both == 1
-
-
-def test_a_baseline_is_compared_with_a_policy_and_what_each_sees_is_said(tmp_path, capsys):
-    a = run_with(tmp_path / "a", "s", policy_inputs={"prompt": "{language}", "cameras": ["image", "wrist"]})
-    b = run_with(tmp_path / "b", "t", policy="noop", policy_inputs={"privileged_state": True})
+def test_differences_of_inputs_weights_and_dtypes_are_said(tmp_path, capsys):
+    inputs = {"prompt": "{language}", "cameras": ["image", "wrist"]}
+    int8 = {"dtype": None, "decode_weights": "int8"}
+    a = run_with(tmp_path / "a", "s", policy_inputs=inputs, weights_sha256="0123456789abcdef", config=int8)
+    b = run_with(
+        tmp_path / "b",
+        "t",
+        policy="noop",
+        policy_inputs={"privileged_state": True},
+        config={"dtype": "bfloat16"},
+        assets={"name": "a-copy", "digest": "d1ge57000000"},
+    )
     code, out, _ = command([a.path, b.path], capsys)
     assert code == 0
-    assert "sees prompt {language}; cameras image, wrist" in out
-    assert "sees privileged state" in out
-    assert "sees" not in command([a.path, a.path], capsys)[1]
-
-
-def test_unlike_weights_and_dtypes_are_told_apart(tmp_path, capsys):
-    a = run_with(tmp_path / "a", "s", weights_sha256="0123456789abcdef", config={"dtype": None})
-    b = run_with(tmp_path / "b", "s", config={"random_weights": True, "dtype": "bfloat16"})
-    _, out, _ = command([a.path, b.path], capsys)
-    assert "tiny, weights 01234567, its own dtype, mode unified" in out
-    assert "tiny, random weights, bfloat16, mode unified" in out
-    assert "dtype" not in command([a.path, a.path], capsys)[1]
-
-
-def test_int8_texts_are_always_declared(tmp_path, capsys):
-    run = run_with(tmp_path / "a", "s", weights_sha256="0123456789abcdef", config={"decode_weights": "int8"})
-    assert "tiny, weights 01234567, texts in int8, mode unified" in command([run.path, run.path], capsys)[1]
+    for words in (
+        "tiny, weights 01234567, texts in int8, its own dtype, mode unified",
+        "bfloat16, mode unified",
+        "sees prompt {language}; cameras image, wrist",
+        "sees privileged state",
+    ):
+        assert words in out
+    alone = command([a.path, a.path], capsys)[1]
+    assert "sees" not in alone
+    assert "dtype" not in alone
 
 
 def test_what_unfinished_runs_both_have_is_compared_and_called_partial(tmp_path, capsys):
@@ -235,20 +183,13 @@ def test_what_unfinished_runs_both_have_is_compared_and_called_partial(tmp_path,
     written = json.loads((tmp_path / "ab.json").read_text())
     assert written["partial"] is True
     assert written["overall"]["n_pairs"] == 2
-
-
-def test_a_whole_comparison_is_not_called_partial(tmp_path):
-    a, b = run_with(tmp_path / "a", "st"), run_with(tmp_path / "b", "st")
-    assert not compare(a.folder, b.folder).partial
-    assert not compare(a.folder, b.folder, partial=True).partial
+    whole = [run_with(tmp_path / name, "st").folder for name in ("c", "d")]
+    assert not compare(*whole, partial=True).partial
 
 
 def test_no_graded_pair_is_refused(tmp_path):
     assert "no graded episode" in refusal(run_with(tmp_path / "a", "es"), run_with(tmp_path / "b", "se"))
-
-
-def test_runs_without_episodes_are_refused(tmp_path):
-    assert "no graded episode: of 0" in refusal(RunBuilder.at(tmp_path / "a"), RunBuilder.at(tmp_path / "b"))
+    assert "no graded episode: of 0" in refusal(RunBuilder.at(tmp_path / "c"), RunBuilder.at(tmp_path / "d"))
 
 
 def test_the_command_prints_what_it_found_and_writes_it_as_json(tmp_path, capsys):
@@ -291,9 +232,7 @@ def test_the_p_values_of_several_suites_are_corrected_for_their_number(tmp_path)
 
 def test_an_infinite_difference_is_valid_json(tmp_path, capsys):
     a, b = run_with(tmp_path / "a", "s", actions=None), run_with(tmp_path / "b", "s")
-    code, out, _ = command([a.path, b.path, "--json", tmp_path / "ab.json"], capsys)
-    assert code == 0
-    assert "NaN on one side" in out
+    assert "NaN on one side" in command([a.path, b.path, "--json", tmp_path / "ab.json"], capsys)[1]
     written = json.loads((tmp_path / "ab.json").read_text(), parse_constant=pytest.fail)
     assert written["actions"]["largest"] == "infinite"
 

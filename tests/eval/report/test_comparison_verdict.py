@@ -1,11 +1,124 @@
-"""A verdict follows from the paired interval and the margin; beyond the error budget there is none."""
+"""A verdict follows from the paired interval and the margin, and ends a run with several modes."""
+
+import json
+import re
 
 import pytest
 
 from configs.errors import UsageError
 from eval.metrics.noninferiority import Verdict
-from eval.report.comparison import PairTable
-from eval.report.comparison_verdict import judge
+from eval.records.schema import TextScores
+from eval.report.comparison import PairTable, compare
+from eval.report.comparison_verdict import format_clock, judge, verdict_lines
+from sim_envs.truth.ground_truth import Narration, Phase
+from sim_envs.truth.wording import narrate
+from tests.eval.conftest import evaluate
+from tests.eval.factory import RunBuilder, asked, episode, key, query, said
+from tests.eval.report.test_compare import command
+from tests.eval.rollout.test_variants import begin, stage
+
+__all__ = ["stage"]
+
+TRUTH = {"narration": {"phase": "approach", "object": "milk", "target": None}, "done": [], "facts": []}
+RIGHT, WRONG = (narrate(Narration(phase=phase, object="milk")) for phase in (Phase.APPROACH, Phase.GRASP))
+
+
+def staleness(seconds):
+    return {
+        "narration": TextScores(
+            texts=1, not_graded=0, oracle=0, at_request={}, on_delivery={}, staleness_s=seconds
+        )
+    }
+
+
+def run(path, mode, *, seconds, right=12, failures=0, n=12, actions=0.5, **manifest):
+    """Episodes that take so long; the first fail. One text each, of which the first are right."""
+    builder = RunBuilder.at(path, mode=mode, **manifest)
+    for i in range(n):
+        outcome = "timeout" if i < failures else "success"
+        texts = {
+            "requested": [asked(0)],
+            "finished": [said(0, RIGHT if i < right else WRONG)],
+            "truth": TRUTH,
+        }
+        made = episode(key(i), outcome, simulated_s=seconds * (1 + i / 100), texts=staleness(seconds / 10))
+        builder.add(made, query(0, actions, texts=texts))
+    return builder.folder
+
+
+def test_the_verdicts_are_short_lines(tmp_path):
+    clock = {"config": {"clock": "profile:jetson-thor", "while_waiting": "continue", "overlap": "rtc"}}
+    a = run(tmp_path / "a", "isolated", seconds=8.0, n=150, right=150, failures=70, **clock)
+    b = run(tmp_path / "b", "unified", seconds=4.0, n=150, right=100, actions=0.25, **clock)
+    lines = verdict_lines(compare(a, b))
+    assert lines[0] == "unified compared with isolated, clock profile:jetson-thor:"
+    assert re.fullmatch(r"success +superior +\+46\.7 points, 95 % \+\S+ to \+\S+, margin 5", lines[1])
+    assert re.fullmatch(r"time to success +superior +0\.50 times as long, 95 % .*, margin 10 %", lines[2])
+    assert re.fullmatch(r"restricted mean +superior +0\.5\d times as long, 95 % .*, margin 10 %", lines[3])
+    assert lines[4] == "texts (points)  narration −33.3, 800→400 ms stale"
+    assert max(map(len, lines)) <= 80
+    assert format_clock(compare(a, b)) == "Clock: profile:jetson-thor, continue while waiting, overlap rtc."
+
+
+def test_what_is_inconclusive_says_how_many_episodes_it_takes_and_fits(tmp_path):
+    a = run(tmp_path / "a", "isolated", seconds=8.0)
+    lines = verdict_lines(compare(a, run(tmp_path / "b", "unified", seconds=8.0, failures=2)))
+    assert re.fullmatch(r"success +inconclusive +−16\.7 points, 95 % .*\d", lines[1])
+    assert re.fullmatch(r" +inferior with about \d+ episodes, at that difference", lines[2])
+    assert max(map(len, lines)) <= 80
+    same, other = compare(a, a), compare(a, run(tmp_path / "c", "unified", seconds=9.6, actions=0.25))
+    assert "alike by construction" in format_clock(same)
+    assert format_clock(other) is None
+    assert "inferior" in verdict_lines(other, 30.0, 10.0)[2]
+    assert "non-inferior" in verdict_lines(other, 30.0, 25.0)[2]
+    with pytest.raises(UsageError, match="a time margin of 0 %"):
+        verdict_lines(other, 30.0, 0.0)
+
+
+def test_errors_allow_no_verdict_on_time_either(tmp_path):
+    builder = RunBuilder.at(tmp_path / "a", mode="isolated").add_all("se")
+    other = RunBuilder.at(tmp_path / "b", mode="unified").add_all("ss")
+    lines = verdict_lines(compare(builder.folder, other.folder))
+    assert [line.split("  ")[0] for line in lines[1:]] == ["success"]
+    assert "too many errors" in lines[1]
+
+
+def test_a_run_with_several_modes_ends_with_the_verdicts(tmp_path, stage, capsys):
+    evaluate(*begin(tmp_path))
+    lines = capsys.readouterr().out.splitlines()
+    heading = lines.index("unified compared with isolated, clock paused:")
+    assert len(lines) - heading <= 6
+    assert lines[heading + 1].startswith("success ")
+    assert all(" of 8 " not in line and "Records" not in line for line in lines[heading:])
+
+
+def test_the_command_writes_times_and_draws_the_curves(tmp_path, capsys):
+    a, b = run(tmp_path / "a", "isolated", seconds=8.0), run(tmp_path / "b", "unified", seconds=4.0)
+    picture = tmp_path / "new" / "curves.png"
+    code, out, err = command(
+        [a.path, b.path, "--plot", picture, "--time-margin", 20, "--json", tmp_path / "ab.json"], capsys
+    )
+    assert (code, err) == (0, "")
+    assert "unified is superior to isolated in time to success (margin 20 %): 0.50 times" in out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    written = json.loads((tmp_path / "ab.json").read_text())
+    assert written["time_to_success"]["b_over_a"] == pytest.approx(0.5)
+    assert written["time_to_success"]["verdict"]["verdict"] == "superior"
+    assert written["success_over_time"]["b"][-1]["pc_success"] == 100
+    assert written["per_suite"]["libero_object"]["verdict"] == written["verdict"]["verdict"]
+    assert written["staleness_s"]["narration"] == pytest.approx({"a": 0.8, "b": 0.4})
+
+
+def test_another_ending_and_runs_without_times_are_refused_in_one_line(tmp_path, capsys):
+    a = run(tmp_path / "a", "isolated", seconds=8.0)
+    code, out, err = command([a.path, a.path, "--plot", tmp_path / "curves.pdf"], capsys)
+    assert (code, out) == (2, "")
+    assert "ends in .png" in err
+    assert err.count("\n") == 1
+    timeless = RunBuilder.at(tmp_path / "b").add_all("st")
+    code, out, err = command([timeless.path, timeless.path, "--plot", tmp_path / "c.png"], capsys)
+    assert (code, out) == (2, "")
+    assert "did not record simulated seconds" in err
 
 
 def table(both, only_a=0, only_b=0, neither=0, errors=0) -> PairTable:
