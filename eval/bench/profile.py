@@ -70,35 +70,37 @@ def profile(name: str, rows: Sequence[Row]) -> dict[str, Any]:
     decode = {size: ms[f"decode_{size}"] for size in decode_sizes(ms)}
     guided_ms = ms.get("guided_denoise")  # the recorded rows of `small` do not have it
     itself = f"by itself, median of {isolated.repetitions} repetitions"
-    language_ms = ms["prefill"] + ms["fork"] + isolated.text_tokens * decode[1]
+    device, hardware, versions = isolated.device, isolated.hardware, isolated.versions
+    if device == "cpu":
+        device = f"{hardware['processor']}, {hardware['cores']} cores"
+    packages = ", ".join(f"{package} {versions[package]}" for package in ("python", "jax", "numpy"))
+    commit = f"commit {isolated.commit[:10]}" if isolated.commit else "no commit"
+    slowdown, parallel = None, next((row for row in rows if row.mode == Mode.PARALLEL), None)
+    if parallel is not None and parallel.request_ms_p50 is not None:
+        language_ms = ms["prefill"] + ms["fork"] + isolated.text_tokens * decode[1]
+        slowdown = {
+            "action": _rounded(max(1.0, parallel.action_ms_p50 / isolated.action_ms_p50)),
+            "decode": _rounded(max(1.0, parallel.request_ms_p50 / language_ms)),
+            "kind": "measured",
+            "source": "median action latency by that of isolated; a text's end-to-end latency by its own "
+            "stages",
+        }
     content = {
         "name": name,
-        "device": _device(isolated),
+        "device": device,
         "dtype": isolated.dtype,
         "model": isolated.policy,
-        "source": _source(isolated),
+        "source": f"`{isolated.command}` on {isolated.written_at}, {commit}; {packages}; load average "
+        f"{hardware['load_average'][0]} at its start",
         "host": _measured(host_ms, "median action latency of isolated, less prefill and denoising"),
         "prefill": _measured(ms["prefill"], f"{itself}, {isolated.prefix_tokens} tokens"),
         "denoise": _measured(ms["denoise"], f"{itself}, {isolated.denoise_steps} steps"),
         "guided_denoise": guided_ms and _measured(guided_ms, f"{itself}, {isolated.denoise_steps} steps"),
         "fork": _measured(ms["fork"], itself),
         "decode": {batch: _measured(decode[batch], itself) for batch in sorted(decode)},
-        "parallel": _parallel(rows, isolated, language_ms),
+        "parallel": slowdown,
     }
     return {field: value for field, value in content.items() if value is not None}
-
-
-def _parallel(rows: Sequence[Row], isolated: Row, language_ms: float) -> dict[str, Any] | None:
-    """Slowdown in mode `parallel`, if measured; `language_ms` is the time of a text alone."""
-    parallel = next((row for row in rows if row.mode == Mode.PARALLEL), None)
-    if parallel is None or parallel.request_ms_p50 is None:
-        return None
-    return {
-        "action": _rounded(max(1.0, parallel.action_ms_p50 / isolated.action_ms_p50)),
-        "decode": _rounded(max(1.0, parallel.request_ms_p50 / language_ms)),
-        "kind": "measured",
-        "source": "median action latency by that of isolated; a text's end-to-end latency by its own stages",
-    }
 
 
 def _measured(ms: float, how: str) -> dict[str, Any]:
@@ -107,16 +109,3 @@ def _measured(ms: float, how: str) -> dict[str, Any]:
 
 def _rounded(value: float) -> float:
     return float(f"{value:.4g}")
-
-
-def _device(row: Row) -> str:
-    if row.device == "cpu":
-        return f"{row.hardware['processor']}, {row.hardware['cores']} cores"
-    return row.device
-
-
-def _source(row: Row) -> str:
-    versions = ", ".join(f"{package} {row.versions[package]}" for package in ("python", "jax", "numpy"))
-    commit = f"commit {row.commit[:10]}" if row.commit else "no commit"
-    load = row.hardware["load_average"][0]
-    return f"`{row.command}` on {row.written_at}, {commit}; {versions}; load average {load} at its start"

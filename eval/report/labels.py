@@ -24,15 +24,13 @@ def shortened(labels: Sequence[str], width: int) -> list[str]:
     """
     if max(map(len, labels), default=0) <= width:
         return list(labels)
-    candidates = [_candidates(label, width) for label in _without_shared_words(labels)]
+    heads = sorted(range(width), key=lambda head: abs(2 * head - width))  # a gap near the middle comes first
+    candidates = [
+        [_cut(label, width, head, whole_words=whole) for whole in (True, False) for head in heads]
+        for label in _without_shared_words(labels)
+    ]
     uses = Counter(candidate for each in candidates for candidate in dict.fromkeys(each))
     return [min(each, key=lambda candidate: uses[candidate]) for each in candidates]
-
-
-def _candidates(label: str, width: int) -> list[str]:
-    """Shortenings of the label to `width` characters, best first: whole words, a gap near the middle."""
-    heads = sorted(range(width), key=lambda head: abs(2 * head - width))
-    return [_cut(label, width, head, whole_words=whole) for whole in (True, False) for head in heads]
 
 
 def _without_shared_words(labels: Sequence[str]) -> list[str]:
@@ -89,8 +87,20 @@ def format_clock(clock: str, while_waiting: str, *, overlap: str = "skip", devic
         overlap: As `--overlap` takes it.
         device: The device of its profile, where that is known.
     """
+    kind, _, given = clock.partition(":")
+    if kind == "fixed":
+        actions, _, busy = given.partition(",")
+        then = f"the next query can start after {busy} ms" if busy else "the next query can start then"
+        latency = f"actions come {actions} ms after the observation, and {then}"
+    else:
+        times = {
+            "profile": f"profile {given} says" + (f" ({device})" if device else ""),
+            "measured": "on this machine",
+            "replay": f"recorded in {given}",
+        }
+        latency = f"each query takes as long as {times.get(kind, clock)}"
     meanwhile = _WAITING.get(while_waiting, while_waiting) + _OVERLAP.get(overlap, f", {overlap}")
-    return f"{_format_latency(clock, device)}; {meanwhile}"
+    return f"{latency}; {meanwhile}"
 
 
 def format_clock_of(run: "RunIdentity") -> str:
@@ -103,17 +113,3 @@ def clock_label(run: "RunIdentity | RunConfig") -> str:
     if run.clock == PAUSED:
         return run.clock
     return ", ".join([run.clock, run.while_waiting, *([run.overlap] if run.overlap != "skip" else [])])
-
-
-def _format_latency(clock: str, device: str | None) -> str:
-    kind, _, given = clock.partition(":")
-    if kind == "fixed":
-        actions, _, busy = given.partition(",")
-        then = f"the next query can start after {busy} ms" if busy else "the next query can start then"
-        return f"actions come {actions} ms after the observation, and {then}"
-    times = {
-        "profile": f"profile {given} says" + (f" ({device})" if device else ""),
-        "measured": "on this machine",
-        "replay": f"recorded in {given}",
-    }
-    return f"each query takes as long as {times.get(kind, clock)}"

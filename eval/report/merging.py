@@ -14,7 +14,7 @@ from eval.metrics.success import summarize
 from eval.records.json_files import write_json
 from eval.records.protocol import protocol_hash
 from eval.records.reader import read_episodes, read_identity
-from eval.records.run_folders import Run, begin, locked_run, new_run
+from eval.records.run_folders import begin, locked_run, new_run
 from eval.records.schema import EpisodeResult, RunFolder
 from eval.records.sweep_folders import SweepFolder, new_sweep
 from eval.report.sweep import conclude
@@ -94,12 +94,36 @@ def _write_all(merged: Sequence[_Merged], output_dir: Path) -> list[RunFolder]:
     """Write merged runs as the variants of one evaluation."""
     written = []
     for config, episodes, manifests in merged:
+        attempts = sorted(
+            (attempt for shard in manifests for attempt in shard["attempts"]),
+            key=lambda each: each["started"],
+        )
         with locked_run(new_run(output_dir, config)) as own:
-            manifest = _merged_manifest(own, manifests, len(episodes))
+            folder = own.folder
+            manifest = {
+                **manifests[0],
+                "run_id": folder.run_id,
+                "config": own.config.model_dump(mode="json"),
+                "n_planned": len(episodes),
+                "variants": [folder.run_id],
+                "shards": [shard["run_id"] for shard in manifests],
+                "attempts": attempts,
+                "started": attempts[0]["started"],
+                "finished": max(attempt["finished"] for attempt in attempts),
+                "status": "complete",
+            }
             begin([own], [{**manifest, "status": "running", "finished": None}])
-            _write(own.folder, episodes)
-            own.folder.write_manifest(manifest)
-            written.append(own.folder)
+            folder.queries_path(next(iter(episodes))).parent.mkdir(exist_ok=True)
+            for key, (shard, result) in episodes.items():
+                if shard.queries_path(key).exists():
+                    shutil.copy2(shard.queries_path(key), folder.queries_path(key))
+                if result.video is not None and (shard.path / result.video).exists():
+                    (folder.path / result.video).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(shard.path / result.video, folder.path / result.video)
+                folder.append(result)
+            write_json(folder.results_path, summarize(folder.path))
+            folder.write_manifest(manifest)
+            written.append(folder)
     for folder in written:  # by the names that they have now
         folder.write_manifest({**folder.read_manifest(), "variants": [each.run_id for each in written]})
     return written
@@ -107,7 +131,18 @@ def _write_all(merged: Sequence[_Merged], output_dir: Path) -> list[RunFolder]:
 
 def _refuse_unlike(manifests: Mapping[RunFolder, Mapping[str, Any]]) -> None:
     """Reject runs that are not shards of one run."""
-    identities = {folder: _identity(manifest) for folder, manifest in manifests.items()}
+    identities = {}
+    for folder, manifest in manifests.items():
+        config = dict(manifest["config"])
+        shard, states = str(config.pop("shard", None)), config.pop("init_ids")
+        identities[folder] = {
+            "protocol": protocol_hash(manifest["protocol"]),
+            "policy inputs": manifest["policy_inputs"],
+            "weights": manifest.get("weights_sha256"),
+            **config,
+            "number of shards": shard.partition("/")[2],
+            "initial states": "named" if states else "stored",
+        }
     (first, expected), *others = identities.items()
     for folder, found in others:
         for name, value in expected.items():
@@ -118,20 +153,6 @@ def _refuse_unlike(manifests: Mapping[RunFolder, Mapping[str, Any]]) -> None:
                 )
     if not others:
         raise UsageError(f"{first.run_id} is the only run of its mode; name those to join with it")
-
-
-def _identity(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that must be equal in all shards."""
-    config = {name: value for name, value in manifest["config"].items() if name not in ("shard", "init_ids")}
-    count = str(manifest["config"].get("shard")).partition("/")[2]
-    return {
-        "protocol": protocol_hash(manifest["protocol"]),
-        "policy inputs": manifest["policy_inputs"],
-        "weights": manifest.get("weights_sha256"),
-        **config,
-        "number of shards": count,
-        "initial states": "named" if manifest["config"]["init_ids"] else "stored",
-    }
 
 
 def _joined(
@@ -156,35 +177,3 @@ def _joined(
             "complete a shard that was interrupted with --resume"
         )
     return {key: found[key] for key in planned}
-
-
-def _merged_manifest(run: Run, shards: Sequence[Mapping[str, Any]], count: int) -> dict[str, Any]:
-    """The manifest of the merged run."""
-    attempts = sorted(
-        (attempt for shard in shards for attempt in shard["attempts"]), key=lambda each: each["started"]
-    )
-    return {
-        **shards[0],
-        "run_id": run.folder.run_id,
-        "config": run.config.model_dump(mode="json"),
-        "n_planned": count,
-        "variants": [run.folder.run_id],
-        "shards": [shard["run_id"] for shard in shards],
-        "attempts": attempts,
-        "started": attempts[0]["started"],
-        "finished": max(attempt["finished"] for attempt in attempts),
-        "status": "complete",
-    }
-
-
-def _write(folder: RunFolder, episodes: Mapping[EpisodeKey, tuple[RunFolder, EpisodeResult]]) -> None:
-    """The records, query logs and videos of all episodes."""
-    folder.queries_path(next(iter(episodes))).parent.mkdir(exist_ok=True)
-    for key, (shard, result) in episodes.items():
-        if shard.queries_path(key).exists():
-            shutil.copy2(shard.queries_path(key), folder.queries_path(key))
-        if result.video is not None and (shard.path / result.video).exists():
-            (folder.path / result.video).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(shard.path / result.video, folder.path / result.video)
-        folder.append(result)
-    write_json(folder.results_path, summarize(folder.path))

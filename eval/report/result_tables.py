@@ -20,11 +20,6 @@ def format_interval(row: Row) -> str:
     return "–" if low is None else f"{low:.1f}–{high:.1f}"
 
 
-def _format_rate(row: Row) -> str:
-    rate = row["query_hz"]
-    return number(rate, ".1f" if rate is not None and rate >= 10 else ".2f")
-
-
 N = Column(heading="n", cell=lambda row: str(row["n_episodes"]))
 SUCCESS = Column(
     heading="success",
@@ -44,7 +39,7 @@ QUERIES = Column(
     heading="queries (Hz)",
     short="query\nHz",
     width=5,
-    cell=_format_rate,
+    cell=lambda row: number(row["query_hz"], ".1f" if (row["query_hz"] or 0) >= 10 else ".2f"),
     legend="query: queries per simulated second.",
 )
 HELD = Column(

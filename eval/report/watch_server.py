@@ -1,4 +1,4 @@
-"""Serves the report of a run to this machine alone, and rebuilds it while the run goes on.
+"""Serves the report of a run to this machine alone, and rebuilds it while the run goes on and a page is open.
 
 Files are served from a mapping by name: a request cannot name any other file.
 """
@@ -6,9 +6,10 @@ Files are served from a mapping by name: a request cannot name any other file.
 import asyncio
 import contextlib
 import datetime as dt
+import math
 import mimetypes
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,6 @@ from eval.report.plain_text import escape_control
 HOST = "127.0.0.1"
 _EVERY_S, _SHARE = 1.0, 0.1
 """Interval at which records are checked, and the largest share of the time spent on rebuilding the report."""
-_UNWATCHED_S = 90.0
-"""Time without requests after which no page is open; browsers slow down hidden pages to one a minute."""
 _TIME = TypeAdapter(AwareDatetime)
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -53,17 +52,15 @@ class LiveReport:
         self._files: dict[str, bytes | Path] = {}
         self._problem = self._version = ""
         self._records: object = None
-        self._pace = "", 0.0, 0
-        self._asked = time.monotonic()
+        self._began: tuple[float, int] | None = None  # time and episodes when a going run was first seen
+        self._due = 0.0
         self.refresh()
         if self._problem and run.exists():
             raise UsageError(self._problem)
 
     def app(self) -> web.Application:
-        """The application that serves the report and rebuilds it while a page is open."""
+        """The application that serves the report."""
         app = web.Application(middlewares=[_local_only])
-        app.on_response_prepare.append(_add_headers)
-        app.cleanup_ctx.append(self._follow)
         app.add_routes([web.get("/live", self._live), web.get("/{name:.*}", self._file)])
         return app
 
@@ -71,7 +68,11 @@ class LiveReport:
         """Rebuild the report if the records have changed. What cannot be read becomes the page."""
         try:
             folders = _variants(self._run)
-            records = [(each, _stamps(each), is_locked(each)) for each in folders]
+            records = [
+                (each, is_locked(each), path.exists() and _stamp(path))
+                for each in folders
+                for path in (RunFolder(each).manifest_path, RunFolder(each).episodes_path)
+            ]
             if records == self._records:
                 return
             version = str(time.time_ns())
@@ -83,23 +84,19 @@ class LiveReport:
             self._runs, self._files, self._version, self._records = runs, files, version, records
             self._problem = ""
 
-    async def _follow(self, _: web.Application) -> AsyncIterator[None]:
-        async def follow() -> None:
-            while True:
-                began = time.monotonic()
-                if began - self._asked < _UNWATCHED_S:
-                    await asyncio.to_thread(self.refresh)
-                await asyncio.sleep(max(_EVERY_S, (time.monotonic() - began) / _SHARE))
-
-        task = asyncio.create_task(follow())
-        yield
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+    async def _refresh_if_due(self) -> None:
+        if (began := time.monotonic()) < self._due:
+            return
+        self._due = math.inf  # other requests do not wait
+        try:
+            await asyncio.to_thread(self.refresh)
+        finally:
+            now = time.monotonic()
+            self._due = now + max(_EVERY_S, (now - began) / _SHARE)
 
     async def _live(self, _: web.Request) -> web.Response:
         """What changes more often than the report: progress, and the pictures of running episodes."""
-        self._asked = time.monotonic()
+        await self._refresh_if_due()
         playing = [
             {"name": f"{label}: {path.stem}", "picture": f"{name}?at={changed}"}
             for name, (label, path, changed) in self._pictures().items()
@@ -108,12 +105,11 @@ class LiveReport:
         return web.json_response(escape_control(state))
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
-        self._asked = time.monotonic()
         name = request.match_info["name"] or "index.html"
         if name == "index.html" and not self._files:
-            return web.Response(
-                text=f"{escape_control(self._problem)}\n", headers={"Refresh": f"{_EVERY_S:g}"}
-            )
+            await self._refresh_if_due()
+            problem, again = f"{escape_control(self._problem)}\n", {"Refresh": f"{_EVERY_S:g}"}
+            return web.Response(text=problem, headers=again)
         content = self._files.get(name)
         if content is None and name.startswith("live/"):
             content = self._pictures().get(name, (None, None))[1]
@@ -129,39 +125,31 @@ class LiveReport:
         found = {}
         for number, run in enumerate(self._runs):
             if run.identity.status == "running":
-                since = 1e9 * _attempt_began(run)
+                attempts = [each["started"] for each in run.manifest.get("attempts", ())]
+                began = _TIME.validate_python((attempts or [run.manifest["started"]])[-1])
                 for path in sorted((run.folder.path / "queries").glob("*.jpg")):
                     with contextlib.suppress(FileNotFoundError):  # the episode has ended
-                        if (changed := path.stat().st_mtime_ns) >= since:
+                        if (changed := path.stat().st_mtime_ns) >= 1e9 * began.timestamp():
                             found[f"live/{number}/{path.name}"] = run.label, path, changed
         return found
 
     def _progress(self) -> dict[str, Any]:
+        """The state in words, with the time left at the pace since a going run was first seen."""
         recorded = sum(len(run.episodes) for run in self._runs)
         planned = sum(run.identity.n_planned for run in self._runs)
         statuses = {run.identity.status for run in self._runs} - {"complete"}
         status = next((each for each in ("stopped", "running", *statuses) if each in statuses), "complete")
-        words = f"{status.capitalize()}: {recorded} of {pluralize(planned, 'episode')} recorded"
-        if status == "running":
-            left_s = self._left_s(recorded, planned)
-            words += "" if left_s is None else f", about {dt.timedelta(seconds=round(left_s))} left"
-        elif status != "complete":
+        words, now = (
+            f"{status.capitalize()}: {recorded} of {pluralize(planned, 'episode')} recorded",
+            time.time(),
+        )
+        self._began = (self._began or (now, recorded)) if status == "running" else None
+        if self._began is not None and recorded > self._began[1]:
+            seconds = (planned - recorded) * (now - self._began[0]) / (recorded - self._began[1])
+            words += f", about {dt.timedelta(seconds=round(seconds))} left"
+        elif status not in ("running", "complete"):
             words += "; the same command with --resume completes it"
         return {"words": f"{words}.", "recorded": recorded, "planned": planned}
-
-    def _left_s(self, recorded: int, planned: int) -> float | None:
-        """Estimated seconds to the end, at this attempt's pace; None if unknown."""
-        run = self._runs[0]
-        attempts = run.manifest.get("attempts", ())
-        if self._pace[0] != str(attempts):  # records of earlier attempts do not count
-            is_first = len(attempts) == 1
-            since, before = (_attempt_began(run), 0) if is_first else (time.time(), recorded)
-            self._pace = str(attempts), since, before
-        _, since, before = self._pace
-        if recorded <= before:
-            return None
-        last = max(each.folder.episodes_path.stat().st_mtime for each in self._runs if each.episodes)
-        return (planned - recorded) * max(0.0, last - since) / (recorded - before)
 
 
 def _variants(run: Path) -> list[Path]:
@@ -178,18 +166,10 @@ def _variants(run: Path) -> list[Path]:
     return [each for each in beside if RunFolder(each).manifest_path.exists()]
 
 
-def _stamps(run: Path) -> list[tuple[int, int, int]]:
-    """Inode, size and modification time of the records."""
-    folder = RunFolder(run)
-    paths = (folder.manifest_path, folder.episodes_path)
-    stats = [path.stat() for path in paths if path.exists()]
-    return [(each.st_ino, each.st_size, each.st_mtime_ns) for each in stats]
-
-
-def _attempt_began(run: ReportedRun) -> float:
-    """Start of the last attempt, Unix time."""
-    started = [each["started"] for each in run.manifest.get("attempts", ())] or [run.manifest["started"]]
-    return _TIME.validate_python(started[-1]).timestamp()
+def _stamp(path: Path) -> tuple[int, int, int]:
+    """Inode, size and modification time."""
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 @web.middleware
@@ -199,8 +179,6 @@ async def _local_only(
     """Reject requests with another host name, as of a page that uses DNS rebinding."""
     if request.host.rsplit(":", 1)[0].lower() not in (HOST, "localhost"):
         raise web.HTTPForbidden(text=f"only for http://{HOST}\n")
-    return await handler(request)
-
-
-async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
+    response = await handler(request)
     response.headers.update(_HEADERS)
+    return response

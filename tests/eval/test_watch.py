@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import io
-import os
 import re
 import signal
 import socket
@@ -176,15 +175,15 @@ def test_damage_is_named_beside_the_last_report(tmp_path):
     assert state(report)["problem"] == ""
 
 
-def test_the_remaining_time_is_that_of_the_pace(tmp_path):
-    attempts = [{"started": "2026-01-01T00:00:00Z", "finished": None}]
-    run = going_on(tmp_path / "run", n_planned=4, attempts=attempts)
+def test_the_remaining_time_is_that_of_the_pace(tmp_path, monkeypatch):
+    now = [1767225600.0]
+    monkeypatch.setattr("eval.report.watch_server.time.time", lambda: now[0])
+    run = going_on(tmp_path / "run", n_planned=5).add_all("s")
     report = LiveReport(run.path)
-    assert state(report)["words"] == "Running: 0 of 4 episodes recorded."
-    began = 1767225600
-    run.add(episode(key()))
-    os.utime(run.folder.episodes_path, (began + 60, began + 60))
-    assert state(report)["words"] == "Running: 1 of 4 episodes recorded, about 0:03:00 left."
+    assert state(report)["words"] == "Running: 1 of 5 episodes recorded."
+    now[0] += 60
+    run.add(episode(key(1)))
+    assert state(report)["words"] == "Running: 2 of 5 episodes recorded, about 0:03:00 left."
 
 
 def test_nothing_but_the_report_is_served_and_only_to_this_machine(tmp_path):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.metrics.simulated_time import CurvePoint, success_curve
+from eval.metrics.simulated_time import success_curve
 from eval.metrics.statistics import quantiles
 from eval.report.pages.reported_runs import ReportedRun
 
@@ -23,23 +23,20 @@ def success_over_time(runs: Sequence[ReportedRun]) -> dict[str, Any] | None:
     times = sorted({point.seconds for _, curve in curves for point in curve})
     if not times:
         return None
+    series = []
+    for run, curve in ((run, curve) for run, curve in curves if curve):  # constant after its last point
+        places = np.searchsorted([point.seconds for point in curve], times, side="right") - 1
+        fields = (("y", "percent"), ("low", "low"), ("high", "high"))
+        values = {name: [round(getattr(curve[at], field), 3) for at in places] for name, field in fields}
+        series.append({"label": run.label, "colour": run.colour, **values})
     return {
         "x_label": "simulated time (s)",
         "y_label": "solved (%)",
         "unit": "%",
         "most": 100,
         "x": times,
-        "series": [
-            {"label": run.label, "colour": run.colour, **_at(times, curve)} for run, curve in curves if curve
-        ],
+        "series": series,
     }
-
-
-def _at(times: Sequence[float], curve: Sequence[CurvePoint]) -> dict[str, list[float]]:
-    """The step function at some times; constant after its last point."""
-    places = np.searchsorted([point.seconds for point in curve], times, side="right") - 1
-    fields = (("y", "percent"), ("low", "low"), ("high", "high"))
-    return {name: [round(getattr(curve[at], field), 3) for at in places] for name, field in fields}
 
 
 def distributions(runs: Sequence[ReportedRun], samples: Sequence[Samples]) -> list[dict[str, Any]]:
@@ -98,19 +95,19 @@ def line_chart(
     if not shown:
         return None
     highest = max(point.high for line in shown for point in line.points)
+    series = []
+    for line in shown:
+        places: list[float] = []
+        for point in line.points:  # equal ones are moved apart imperceptibly: uPlot shows one value at each
+            far = not places or point.x > places[-1]
+            places.append(point.x if far else places[-1] + 1e-6 * (1 + abs(point.x)))
+        values = {name: [getattr(point, name) for point in line.points] for name in ("y", "low", "high")}
+        series.append({"label": line.label, "colour": line.colour, "x": places, **values})
     return {
         "x": x,
         "y": y,
         "range": [-2, 102] if is_percent else [0, 1.1 * highest or 1],
-        "series": [
-            {
-                "label": line.label,
-                "colour": line.colour,
-                "x": _distinct([point.x for point in line.points]),
-                **{name: [getattr(point, name) for point in line.points] for name in ("y", "low", "high")},
-            }
-            for line in shown
-        ],
+        "series": series,
     }
 
 
@@ -118,11 +115,3 @@ def chart_group(title: str, *charts: Mapping[str, Any] | None) -> list[dict[str,
     """Charts under a common title, without empty ones; no group if all are empty."""
     kept = [chart for chart in charts if chart is not None]
     return [{"title": title, "charts": kept}] if kept else []
-
-
-def _distinct(places: Sequence[float]) -> list[float]:
-    """Ascending positions, with equal ones moved apart imperceptibly: uPlot shows one value at each."""
-    found: list[float] = []
-    for place in places:
-        found.append(place if not found or place > found[-1] else found[-1] + 1e-6 * (1 + abs(place)))
-    return found

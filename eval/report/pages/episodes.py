@@ -1,12 +1,11 @@
 """The data of the episode viewer: a timeline of queries, control steps and texts graded against the truth."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from eval.metrics.language import HEADLINES, ORACLE, grade_text, true_text
 from eval.records.query_logs import QueryRecord, delivery_step
 from eval.records.schema import EpisodeResult, Share
-from oxygen.policy.reply import Text
 from sim_envs.truth.ground_truth import Truth
 
 
@@ -14,6 +13,17 @@ def episode_data(
     episode: EpisodeResult, queries: Sequence[QueryRecord], *, deadline_ms: float | None
 ) -> dict[str, Any]:
     """One variant of an episode. Times are control steps; `deadline_ms` is the latency budget of a query."""
+    spans, truths = [], []
+    for number, query in enumerate(queries):
+        start = query.step
+        for chunk, _, steps in query.spans or [(number, 0, query.steps)]:
+            kind = "held" if chunk is None else "new" if chunk == number else "continued"
+            spans.append((kind, start, start + steps))
+            start += steps
+        if query.truth is not None:
+            texts = [(task.replace("_", " "), true_text(task, query.truth)) for task in HEADLINES]
+            words = [f"{task.capitalize()}: “{text}”" for task, text in texts if text is not None]
+            truths.append([query.step, " ".join(words)])
     return {
         "outcome": episode.outcome.value,
         "steps": episode.steps,
@@ -30,9 +40,9 @@ def episode_data(
             }
             for query in queries
         ],
-        "spans": list(_spans(queries)),
+        "spans": spans,
         "texts": _texts(queries),
-        "truths": [[query.step, _format_truth(query.truth)] for query in queries if query.truth is not None],
+        "truths": truths,
     }
 
 
@@ -51,16 +61,6 @@ def staleness_steps(queries: Sequence[QueryRecord]) -> list[tuple[str, int]]:
     ]
 
 
-def _spans(queries: Sequence[QueryRecord]) -> Iterator[tuple[str, int, int]]:
-    """Kind, first control step and end of each executed span."""
-    for number, query in enumerate(queries):
-        start = query.step
-        for chunk, _, steps in query.spans or [(number, 0, query.steps)]:
-            kind = "held" if chunk is None else "new" if chunk == number else "continued"
-            yield kind, start, start + steps
-            start += steps
-
-
 def _texts(queries: Sequence[QueryRecord]) -> list[dict[str, Any]]:
     """All requested texts in the order of their requests."""
     delivered = {text.request_id: (query, text) for query in queries for text in query.delivered}
@@ -73,23 +73,21 @@ def _texts(queries: Sequence[QueryRecord]) -> list[dict[str, Any]]:
     for number, (task, query) in requested.items():
         text: dict[str, Any] = {"task": task, "requested": query.step}
         if number in delivered:
-            text |= {"state": "finished", **_graded(*delivered[number], query.truth)}
+            arrived, written = delivered[number]
+            text |= {
+                "state": "finished",
+                "until": written.step,
+                "text": written.text,
+                "oracle": written.reason == ORACLE,
+                "at_request": _mark(written.task, written.text, query.truth),
+                "on_delivery": _mark(written.task, written.text, arrived.truth_on_delivery(written)),
+            }
         elif number in dropped:
             text |= {"state": "dropped", "until": dropped[number]}
         else:
             text |= {"state": "cancelled", "until": None}
         found.append(text)
     return found
-
-
-def _graded(query: QueryRecord, text: Text, truth: Truth | None) -> dict[str, Any]:
-    return {
-        "until": text.step,
-        "text": text.text,
-        "oracle": text.reason == ORACLE,
-        "at_request": _mark(text.task, text.text, truth),
-        "on_delivery": _mark(text.task, text.text, query.truth_on_delivery(text)),
-    }
 
 
 def _mark(task: str, text: str, truth: Truth | None) -> dict[str, Any] | None:
@@ -102,9 +100,3 @@ def _mark(task: str, text: str, truth: Truth | None) -> dict[str, Any] | None:
         100 * score.hits / score.of if score and score.of else 100.0
     )  # an empty text about nothing is right
     return {"truth": true_text(task, truth), "score": None if score is None else percent}
-
-
-def _format_truth(truth: Truth) -> str:
-    """What is true, in the words of every graded language task."""
-    texts = [(task.replace("_", " "), true_text(task, truth)) for task in HEADLINES]
-    return " ".join(f"{task.capitalize()}: “{text}”" for task, text in texts if text is not None)

@@ -78,7 +78,10 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[ReportedRun], dict[str, str]]
 
 def facts(run: ReportedRun) -> dict[str, str]:
     """Configuration and provenance of a run, by heading."""
-    identity, manifest = run.identity, run.manifest
+    identity, manifest, keys = run.identity, run.manifest, run.episodes.keys()
+    tasks = pluralize(len({(key.suite, key.task_id) for key in keys}), "task")
+    states, seeds = (", ".join(ranges(getattr(key, part) for key in keys)) for part in ("init_id", "seed"))
+    episodes = f"{len(keys)}: {tasks}, initial states {states}, seed {seeds}" if keys else "none yet"
     return {
         "Policy": ", ".join(part for part in (identity.policy, identity.weights, identity.dtype) if part),
         "Mode": identity.mode,
@@ -87,7 +90,7 @@ def facts(run: ReportedRun) -> dict[str, str]:
             f"Protocol of {suite}": _format_suite(world)
             for suite, world in manifest.get("protocol", {}).items()
         },
-        "Episodes": _format_episodes(run),
+        "Episodes": episodes,
         "Clock": f"{identity.clock}: {_STILL if identity.clock == PAUSED else format_clock_of(identity)}",
         "Assets": str(identity.assets),
         "Policy's inputs": format_inputs(identity.policy_inputs),
@@ -128,16 +131,6 @@ def _format_suite(world: Mapping[str, Any]) -> str:
         *([f"{world['initial_states']} initial states"] if "initial_states" in world else []),
     ]
     return "; ".join(parts)
-
-
-def _format_episodes(run: ReportedRun) -> str:
-    keys = run.episodes.keys()
-    if not keys:
-        return "none yet"
-    tasks = len({(key.suite, key.task_id) for key in keys})
-    states = ", ".join(ranges(key.init_id for key in keys))
-    seeds = ", ".join(ranges(key.seed for key in keys))
-    return f"{len(keys)}: {pluralize(tasks, 'task')}, initial states {states}, seed {seeds}"
 
 
 def format_machine(hardware: Mapping[str, Any]) -> str:
