@@ -105,13 +105,6 @@ def drifting(seed: int, repetitions: int = 8):
     return (3 * drift * noise[0]).tolist(), (drift * noise[1]).tolist()
 
 
-def test_drift_cancels():
-    for seed in range(20):
-        ratio = paired_ratio(*drifting(seed))
-        assert ratio.value == pytest.approx(3, rel=0.05)
-        assert ratio.ci95.high - ratio.ci95.low < 0.4
-
-
 @pytest.mark.parametrize(("repetitions", "least"), [(3, 0.70), (5, 0.91), (6, 0.92), (12, 0.92)])
 def test_intervals_have_their_nominal_coverage(repetitions, least):
     """95 % from six repetitions on, 94 % of five and 75 % of three, less the sampling error of 400 tries."""
@@ -119,20 +112,12 @@ def test_intervals_have_their_nominal_coverage(repetitions, least):
     assert least < np.mean([ratio.ci95.low <= 3 <= ratio.ci95.high for ratio in ratios]) < 0.98
 
 
-def test_the_interval_of_few_repetitions_is_their_range():
-    ratio = paired_ratio([5.0, 1.0, 2.0, 4.0, 3.0], [1.0] * 5)
-    assert (ratio.value, ratio.ci95.low, ratio.ci95.high) == (3, 1, 5)
-
-
 def test_a_disturbed_repetition_of_many_changes_neither_the_ratio_nor_its_interval():
     quiet = [1.0 + 0.01 * n for n in range(12)]
     assert paired_ratio([*quiet, 50.0], [1.0] * 13).ci95.high < 1.12
     assert paired_ratio([2.0] * 8 + [50.0], [1.0] * 9).value == 2
-
-
-def test_one_repetition_has_no_interval_and_none_no_ratio():
+    few = paired_ratio([5.0, 1.0, 2.0, 4.0, 3.0], [1.0] * 5)
+    assert (few.value, few.ci95.low, few.ci95.high) == (3, 1, 5), "the interval of few is their range"
     assert paired_ratio([4.0], [2.0]).ci95 is None
-    with pytest.raises(ValueError, match="0 repetitions"):
-        paired_ratio([], [])
     with pytest.raises(ValueError, match="2 repetitions to 1"):
         paired_ratio([1.0, 2.0], [1.0])

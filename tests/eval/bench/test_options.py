@@ -26,12 +26,6 @@ def test_all_spellings_of_a_list_are_equal(arguments):
     assert read(arguments).tokens_per_frame == (1, 5)
 
 
-def test_quick_changes_defaults_only():
-    quick = read(["--quick", "--policy", "small", "--queries", "3"])
-    assert (quick.policy, quick.queries) == ("small", 3)
-    assert quick.repetitions < read([]).repetitions
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -90,11 +84,11 @@ def test_the_grid_has_all_combinations_and_k_is_an_axis_of_unified_only():
     assert [(one.denoise_steps, one.text_tokens) for one, _ in found] == [(5, 4), (5, 30), (10, 4), (10, 30)]
     assert [str(one) for one in found[0][1]] == ["actions", "isolated", "unified, k = 1", "unified, k = 4"]
     assert [one.tokens_per_frame for one in found[1][1]] == [None, None, 1, 5, 30]
-
-
-def test_deadlines_replace_k_of_unified():
-    ((_, configurations),) = read(["--modes", "actions", "unified", "--deadline-ms", "50,100.5"]).workloads()
-    assert [str(one) for one in configurations] == ["actions", "unified, 50 ms", "unified, 100.5 ms"]
+    ((_, by_deadline),) = read(["--modes", "actions", "unified", "--deadline-ms", "50,100.5"]).workloads()
+    assert [str(one) for one in by_deadline] == ["actions", "unified, 50 ms", "unified, 100.5 ms"]
+    quick = read(["--quick", "--policy", "small", "--queries", "3"])
+    assert (quick.policy, quick.queries) == ("small", 3)
+    assert quick.repetitions < read([]).repetitions
 
 
 def test_help_describes_every_option_and_its_default(capsys):

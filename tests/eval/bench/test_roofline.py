@@ -36,11 +36,6 @@ def test_a_roofline_does_not_replace_another_kind_of_file(content, tmp_path):
     assert path.read_text() == content
 
 
-def test_unknown_published_peaks_are_refused():
-    with pytest.raises(UsageError, match="--peaks measured"):
-        report_roofline(read(["--roofline", "--peaks", "published"]), MODEL)
-
-
 def test_more_than_two_robots_cameras_are_refused():
     with pytest.raises(UsageError, match="cameras: 5"):
         report_roofline(read(["--roofline", "--cameras", "5"]), MODEL)

@@ -46,16 +46,13 @@ def test_the_prediction_is_the_sum_of_the_stages(k, batch):
     assert {query.texts for query in unified} == {batch}
 
 
-def test_actions_run_no_language_and_shared_no_second_prefill():
+def test_actions_run_no_language_shared_no_second_prefill_and_isolated_one_for_every_text():
     (alone,) = programs_by_query(workload(), configuration("actions"), 1)
     assert alone == QueryPrograms(prefills=1, decode_steps=0, texts=0)
     (shared,) = programs_by_query(workload("burst:3:1"), configuration("shared"), 1)
     assert shared == QueryPrograms(prefills=1, decode_steps=30, texts=3)
-
-
-def test_isolated_prefills_for_every_text_and_takes_robots_side_by_side():
-    (query,) = programs_by_query(workload("burst:3:1", robots=2), configuration("isolated"), 1)
-    assert query == QueryPrograms(prefills=4, decode_steps=90, texts=2)
+    (isolated,) = programs_by_query(workload("burst:3:1", robots=2), configuration("isolated"), 1)
+    assert isolated == QueryPrograms(prefills=4, decode_steps=90, texts=2), "robots are side by side"
 
 
 def test_interleaved_prefills_for_new_texts_and_decodes_k_tokens_of_each_running_one():
@@ -119,11 +116,8 @@ def test_every_mode_decodes_every_requested_token(arrivals_text, robots, k):
 )
 def test_programs_are_predictable_if_every_text_finds_a_slot_and_a_row(arrivals, room, mode, k, predictable):
     assert schedule.is_predictable(workload(arrivals, **room), configuration(mode, k), 100) == predictable
-
-
-def test_programs_are_not_predictable_with_a_deadline():
     by_deadline = BenchConfiguration(mode=Mode.UNIFIED, deadline_ms=1e6)
-    assert not schedule.is_predictable(workload(), by_deadline, 100)
+    assert not schedule.is_predictable(workload(arrivals, **room), by_deadline, 100)
 
 
 def test_with_few_rows_a_text_may_wait_for_those_in_all_other_slots():

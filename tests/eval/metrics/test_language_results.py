@@ -39,12 +39,6 @@ def run_with(path, *texts, **manifest):
     return run
 
 
-def test_texts_are_pooled_over_episodes():
-    row = summarize_language([episode(key(0), texts=scores(9, 10)), episode(key(1), texts=scores(0, 2))])
-    assert row["narration"]["at_request"]["all"]["pc"] == pytest.approx(75)
-    assert row["narration"]["at_request"]["all"]["n"] == 12
-
-
 @pytest.mark.parametrize(("clusters", "least"), [(40, 0.89), (10, 0.84)])
 def test_intervals_have_nominal_coverage(clusters, least):
     rng, rate, covered = np.random.default_rng(1), 0.7, 0

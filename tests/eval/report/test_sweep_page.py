@@ -53,9 +53,6 @@ def test_eval_report_makes_it_again(finished, tmp_path, capsys):  # noqa: F811
         assert capsys.readouterr().out.endswith("index.html\n")
     assert page.read_text() == before
     assert (tmp_path / "out" / "plots.js").is_file()
-
-
-def test_an_unfinished_sweep_is_one_line(finished, capsys):  # noqa: F811
     finished.write(finished.config(), status="running")
     with pytest.raises(SystemExit) as stopped:
         run_app(app, [str(finished.path)])

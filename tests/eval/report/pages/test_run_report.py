@@ -42,16 +42,15 @@ def two_runs(path, a="sst", b="sts", **manifest):
 
 
 def test_the_verdict_is_that_of_the_comparison(tmp_path):
-    runs = two_runs(tmp_path)
-    page = write_report(runs, tmp_path / "out")
-    judged = judge_all(compare(*map(RunFolder, runs)))
-    assert judged.success.sentence in page.read_text()
-
-
-def test_discordant_episodes_come_first(tmp_path):
-    page = write_report(two_runs(tmp_path, "sssst", "ssstt"), tmp_path / "out").read_text()
+    runs = two_runs(tmp_path, "sssst", "ssstt")
+    other = RunBuilder.at(tmp_path / "other", mode="shared", protocol_hash="other").add_all("sssss")
+    page = write_report([*runs, other.path], tmp_path / "out").read_text()
+    assert judge_all(compare(*map(RunFolder, runs))).success.sentence in page
+    assert "shared is not compared with isolated: " in page
+    assert "ran under different protocols" in page
+    page = write_report(runs, tmp_path / "out").read_text()
     assert re.findall(r"<td>(differ|agree)</td>", page) == ["differ", *["agree"] * 4]
-    assert page.index(f"#episode={key(3)}") < page.index(f"#episode={key(0)}")
+    assert page.index(f"#episode={key(3)}") < page.index(f"#episode={key(0)}"), "discordant ones come first"
 
 
 def test_control_steps_are_those_of_the_log(tmp_path):
@@ -124,14 +123,6 @@ def test_a_video_is_part_of_the_report_and_a_missing_one_is_named(tmp_path):
     assert len(list(page.parent.rglob("*.mp4"))) == 1
 
 
-def test_unlike_protocols_are_shown_but_not_compared(tmp_path):
-    a, _ = two_runs(tmp_path)
-    other = RunBuilder.at(tmp_path / "other", mode="shared", protocol_hash="other").add_all("sss")
-    page = write_report([a, other.path], tmp_path / "out").read_text()
-    assert "shared is not compared with isolated: " in page
-    assert "ran under different protocols" in page
-
-
 def test_an_unfinished_run_is_shown_as_far_as_it_is(tmp_path):
     a, b = two_runs(tmp_path, "ssst", "ss", status="running", n_planned=4)
     page = write_report([a, b], tmp_path / "out").read_text()
@@ -139,20 +130,14 @@ def test_an_unfinished_run_is_shown_as_far_as_it_is(tmp_path):
     assert "not played" in page
 
 
-def test_a_damaged_query_log_is_named_in_its_episode(tmp_path):
-    run = RunBuilder.at(tmp_path / "run").add_all("ss")
-    run.folder.queries_path(key(1)).write_text("nonsense\n")
-    page = write_report([run.path], tmp_path / "out")
-    assert "line 1: not JSON" in side(page, key(1))["problem"]
-    assert side(page, key(0))["problem"] is None
-    assert "solved 2 of 2 episodes" in page.read_text()
-
-
 def test_a_damaged_run_is_named_beside_the_others(tmp_path):
     a, b = two_runs(tmp_path)
     (b / "episodes.jsonl").write_text("nonsense\n")
-    page = write_report([a, b], tmp_path / "out").read_text()
-    assert f"<strong>{b}</strong> is left out: " in page
+    RunFolder(a).queries_path(key(1)).write_text("nonsense\n")
+    page = write_report([a, b], tmp_path / "out")
+    assert f"<strong>{b}</strong> is left out: " in page.read_text()
+    assert "line 1: not JSON" in side(page, key(1))["problem"]
+    assert side(page, key(0))["problem"] is None
     with pytest.raises(UsageError, match="line 1: not JSON"):
         write_report([b], tmp_path / "out")
 
