@@ -10,8 +10,14 @@ from typing import Any
 import numpy as np
 
 from eval.bench.measurement import Repetitions, Samples, StageTimes
-from eval.bench.schedule import decode_batch, is_predictable, predicted_ms, programs_by_query
-from eval.bench.workloads import BenchConfiguration, Workload
+from eval.bench.workloads import (
+    BenchConfiguration,
+    Workload,
+    decode_batch,
+    is_predictable,
+    predicted_ms,
+    programs_by_query,
+)
 from eval.metrics.statistics import Interval, bounds, quantiles
 from oxygen.serving.scheduler import Mode
 

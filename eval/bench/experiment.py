@@ -24,10 +24,9 @@ from eval.bench.model_under_test import ModelUnderTest
 from eval.bench.options import Options
 from eval.bench.profile import save_profile
 from eval.bench.row import Row, RowFile, Setting, identity, provenance_of
-from eval.bench.schedule import max_queries_per_text
 from eval.bench.serving import SUFFIX, Bench, PolicyRunner
 from eval.bench.table import open_console, print_rows
-from eval.bench.workloads import BenchConfiguration, Workload
+from eval.bench.workloads import BenchConfiguration, Workload, max_queries_per_text
 from oxygen.serving.runner import Runner
 from oxygen.serving.scheduler import Mode
 

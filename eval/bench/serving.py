@@ -12,8 +12,7 @@ import numpy as np
 
 from eval.bench.measurement import QueryTimes
 from eval.bench.model_under_test import ByteTokenizer, ModelUnderTest
-from eval.bench.schedule import max_new_requests, programs_by_query
-from eval.bench.workloads import OFF, BenchConfiguration, Workload
+from eval.bench.workloads import OFF, BenchConfiguration, Workload, max_new_requests, programs_by_query
 from oxygen.model.adapter import Mask
 from oxygen.model.pi05 import Weights
 from oxygen.policy.reply import Reply

@@ -278,6 +278,8 @@ def _of_run(folder: RunFolder, weights: str) -> list[BundledResult]:
             f"({identity.weights or 'unknown'}); leave it out, or repeat it with the bundled checkpoint"
         )
     results, episodes, hardware = summarize(folder.path), read_episodes(folder), manifest["hardware"]
+    config, defaults = manifest["config"], RunConfig().model_dump(mode="json")
+    left_out = _NOT_OPTIONS | unused_in(config["mode"])
     machine = [hardware["processor"], f"{hardware['cores']} cores", *hardware["accelerators"]]
     return [
         BundledResult(
@@ -287,7 +289,11 @@ def _of_run(folder: RunFolder, weights: str) -> list[BundledResult]:
             assets=identity.assets,
             protocol=identity.suite_hashes[suite],
             init_ids=tuple(sorted({key.init_id for key in episodes if key.suite == suite})),
-            options=_options(manifest["config"]),
+            options={
+                name: value
+                for name, value in config.items()
+                if name not in left_out and value != defaults.get(name)
+            },
             tasks={
                 task["task_id"]: (task["n_success"], task["n_episodes"])
                 for task in results["per_task"]
@@ -303,14 +309,6 @@ def _of_run(folder: RunFolder, weights: str) -> list[BundledResult]:
         for suite, row in results["per_suite"].items()
         if row["n_episodes"]
     ]
-
-
-def _options(config: Mapping[str, Any]) -> dict[str, Any]:
-    defaults = RunConfig().model_dump(mode="json")
-    left_out = _NOT_OPTIONS | unused_in(config["mode"])
-    return {
-        name: value for name, value in config.items() if name not in left_out and value != defaults.get(name)
-    }
 
 
 CARD_FILE = "MODEL_CARD.md"
@@ -362,6 +360,11 @@ def _row(result: BundledResult) -> dict[str, Any]:
     rates = {task: solved / of for task, (solved, of) in result.tasks.items() if of}
     lowest = min(rates.values())
     weakest = ", ".join(ranges(task for task, rate in rates.items() if rate == lowest))
+    texts = []
+    for task, measures in _MEASURES.items():
+        scores = result.texts.get(task, {})
+        shown = ", ".join(f"{each} {scores[each]['pc']:.1f}" for each in measures if each in scores)
+        texts += [f"{task} {shown}"] if task in result.texts else []
     options = [("mode", result.mode), ("init_ids", ranges(result.init_ids)), *sorted(result.options.items())]
     return {
         "suite": result.suite,
@@ -369,16 +372,9 @@ def _row(result: BundledResult) -> dict[str, Any]:
         "options": " ".join(format_option(name, value) for name, value in options),
         "success": f"{successes} of {episodes}: {100 * successes / episodes:.1f} % ({low:.1f} – {high:.1f})",
         "weakest": f"{weakest}: {100 * lowest:.0f} %",
-        "texts": "; ".join(_scores(result, task) for task in _MEASURES if task in result.texts) or "–",
+        "texts": "; ".join(texts) or "–",
         "latency": " / ".join(f"{result.latency_ms[stage]:.0f}" for stage in ("action", "frame")),
     }
-
-
-def _scores(result: BundledResult, task: str) -> str:
-    scores = result.texts[task]
-    return f"{task} " + ", ".join(
-        f"{measure} {scores[measure]['pc']:.1f}" for measure in _MEASURES[task] if measure in scores
-    )
 
 
 MAX_BYTES = 16_000_000

@@ -7,7 +7,7 @@ from pathlib import Path
 from tensorboardX import SummaryWriter
 from tensorboardX.proto.summary_pb2 import Summary
 
-from eval.loggers.logger import describe
+from eval.loggers.monitor import describe
 from eval.records.run_folders import Run
 from videos.clip import to_gif
 

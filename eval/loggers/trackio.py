@@ -10,7 +10,7 @@ from typing import Any
 
 import trackio
 
-from eval.loggers.logger import PROJECT, describe, log_id
+from eval.loggers.monitor import PROJECT, describe, log_id
 from eval.records.run_folders import Run
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import wandb
 
 from configs.errors import UsageError
-from eval.loggers.logger import PROJECT, describe, log_id
+from eval.loggers.monitor import PROJECT, describe, log_id
 from eval.records.run_folders import Run
 
 _STEP = "episode"

@@ -72,13 +72,38 @@ def vla_eval(folder: RunFolder) -> str:
             "mode": "sync" if run.clock == PAUSED else "live",
             "harness_version": f"oxygen-eval {manifest.get('git', {}).get('commit') or 'of unknown commit'}",
             "created_at": manifest.get("finished"),
-            "tasks": [_vla_eval_task(task, of) for task, of in tasks.items()],
+            "tasks": [
+                {
+                    "task": task,
+                    "episodes": [
+                        {
+                            "episode_id": number,
+                            "metrics": {"success": solved(episode)},
+                            "steps": episode.steps,
+                            "elapsed_sec": episode.wall_s,
+                            "init_id": episode.key.init_id,
+                            "seed": episode.key.seed,
+                            **(
+                                {"failure_reason": episode.outcome, "failure_detail": episode.error}
+                                if episode.outcome.has_traceback
+                                else {}
+                            ),
+                        }
+                        for number, episode in enumerate(members)
+                    ],
+                    "num_episodes": len(members),
+                    "avg_steps": sum(episode.steps for episode in members) / len(members),
+                    **({"num_errors": count} if (count := _errors(members)) else {}),
+                    "mean_success": _mean_success(members),
+                }
+                for task, members in tasks.items()
+            ],
             "config": config,
             "seed": config.get("seed"),
             "metric_keys": {"success": "mean"},
             "mean_success": _mean_success(episodes),
             "num_episodes_total": len(episodes),
-            "num_errors": sum(episode.outcome.has_traceback for episode in episodes),
+            "num_errors": _errors(episodes),
         }
     )
 
@@ -93,7 +118,18 @@ def junit(folder: RunFolder) -> str:
     for suite, members in suites.items():
         element = ET.SubElement(root, "testsuite", {"name": suite, **_junit_counts(members)})
         for episode in members:
-            _add_test_case(element, episode)
+            case = ET.SubElement(
+                element,
+                "testcase",
+                classname=f"{episode.key.suite}.{episode.key.task_id}",
+                name=f"{_in_xml(episode.instruction)} [init {episode.key.init_id}, seed {episode.key.seed}]",
+                time=f"{episode.wall_s:.3f}",
+            )
+            if not solved(episode):
+                kind = "error" if episode.outcome is Outcome.ERROR else "failure"
+                message = _in_xml(episode.error or f"not solved in {episode.steps} control steps")
+                found = ET.SubElement(case, kind, type=episode.outcome.value, message=message)
+                found.text = _in_xml(episode.traceback or "") or None
     ET.indent(root)
     return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
@@ -194,33 +230,12 @@ def _with_paths(row: Mapping[str, Any], folder: RunFolder) -> dict[str, Any]:
     return {**row, "video_paths": [str(folder.path / video) for video in row["video_paths"]]}
 
 
+def _errors(episodes: Sequence[EpisodeResult]) -> int:
+    return sum(episode.outcome.has_traceback for episode in episodes)
+
+
 def _mean_success(episodes: Sequence[EpisodeResult]) -> float:
     return round(sum(map(solved, episodes)) / len(episodes), 4)
-
-
-def _vla_eval_task(task: str, episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
-    n_errors = sum(episode.outcome.has_traceback for episode in episodes)
-    return {
-        "task": task,
-        "episodes": [_vla_eval_episode(number, episode) for number, episode in enumerate(episodes)],
-        "num_episodes": len(episodes),
-        "avg_steps": sum(episode.steps for episode in episodes) / len(episodes),
-        **({"num_errors": n_errors} if n_errors else {}),
-        "mean_success": _mean_success(episodes),
-    }
-
-
-def _vla_eval_episode(number: int, episode: EpisodeResult) -> dict[str, Any]:
-    failed = {"failure_reason": episode.outcome, "failure_detail": episode.error}
-    return {
-        "episode_id": number,
-        "metrics": {"success": solved(episode)},
-        "steps": episode.steps,
-        "elapsed_sec": episode.wall_s,
-        "init_id": episode.key.init_id,
-        "seed": episode.key.seed,
-        **(failed if episode.outcome.has_traceback else {}),
-    }
 
 
 def _junit_counts(episodes: Sequence[EpisodeResult]) -> dict[str, str]:
@@ -231,22 +246,6 @@ def _junit_counts(episodes: Sequence[EpisodeResult]) -> dict[str, str]:
         "errors": str(len(episodes) - len(graded)),
         "time": f"{sum(episode.wall_s for episode in episodes):.3f}",
     }
-
-
-def _add_test_case(suite: ET.Element, episode: EpisodeResult) -> None:
-    case = ET.SubElement(
-        suite,
-        "testcase",
-        classname=f"{episode.key.suite}.{episode.key.task_id}",
-        name=f"{_in_xml(episode.instruction)} [init {episode.key.init_id}, seed {episode.key.seed}]",
-        time=f"{episode.wall_s:.3f}",
-    )
-    if solved(episode):
-        return
-    kind = "error" if episode.outcome is Outcome.ERROR else "failure"
-    message = episode.error or f"not solved in {episode.steps} control steps"
-    found = ET.SubElement(case, kind, type=episode.outcome.value, message=_in_xml(message))
-    found.text = _in_xml(episode.traceback or "") or None
 
 
 def _in_xml(text: str) -> str:

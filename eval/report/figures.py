@@ -36,10 +36,6 @@ def new_figure(width: float, height: float) -> "Figure":
     return Figure(figsize=(width, height), layout="constrained")
 
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-
 def png_path(path: Path) -> Path:
     """The path; UsageError unless it names a PNG file."""
     if path.suffix.lower() != ".png":
@@ -59,32 +55,23 @@ def draw_success_curves(comparison: "Comparison", path: Path) -> None:
 
     with mpl.rc_context(STYLE):
         figure = new_figure(7.2, 4.4)
-        _draw(figure.subplots(), comparison)
+        panel, curves = figure.subplots(), (comparison.curve_a, comparison.curve_b)
+        modes = comparison.a.mode, comparison.b.mode
+        told_apart = modes[0] != modes[1] and COLOURS.keys() >= set(modes)
+        colours = [COLOURS[mode] for mode in modes] if told_apart else OTHER_COLOURS[:2]
+        end = max(curve[-1].seconds for curve in curves)
+        for curve, name, colour in zip(curves, comparison.names, colours, strict=True):
+            points = [*curve, dataclasses.replace(curve[-1], seconds=end)]
+            seconds, percent = [point.seconds for point in points], [point.percent for point in points]
+            low, high = [point.low for point in points], [point.high for point in points]
+            panel.fill_between(seconds, low, high, step="post", color=colour, alpha=0.15, linewidth=0)
+            panel.step(seconds, percent, where="post", color=colour, linewidth=1.8, label=name)
+        panel.set_xlabel("simulated time (s)")
+        panel.set_ylabel("episodes solved (%), with pointwise 95 % band")
+        panel.set_xlim(0, end)
+        panel.set_ylim(0, 101)
+        panel.legend(frameon=False, loc="upper left")
+        episodes = pluralize(comparison.overall.graded, "episode")
+        panel.set_title(f"Success over time, {episodes}, clock {comparison.a.clock}", loc="left")
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path)
-
-
-def _draw(panel: "Axes", comparison: "Comparison") -> None:
-    curves = comparison.curve_a, comparison.curve_b
-    end = max(curve[-1].seconds for curve in curves)
-    for curve, name, colour in zip(curves, comparison.names, _colours(comparison), strict=True):
-        points = [*curve, dataclasses.replace(curve[-1], seconds=end)]
-        seconds = [point.seconds for point in points]
-        low, high = [point.low for point in points], [point.high for point in points]
-        panel.fill_between(seconds, low, high, step="post", color=colour, alpha=0.15, linewidth=0)
-        percent = [point.percent for point in points]
-        panel.step(seconds, percent, where="post", color=colour, linewidth=1.8, label=name)
-    panel.set_xlabel("simulated time (s)")
-    panel.set_ylabel("episodes solved (%), with pointwise 95 % band")
-    panel.set_xlim(0, end)
-    panel.set_ylim(0, 101)
-    panel.legend(frameon=False, loc="upper left")
-    episodes = pluralize(comparison.overall.graded, "episode")
-    panel.set_title(f"Success over time, {episodes}, clock {comparison.a.clock}", loc="left")
-
-
-def _colours(comparison: "Comparison") -> tuple[str, str]:
-    a, b = comparison.a.mode, comparison.b.mode
-    if a == b or not {a, b} <= COLOURS.keys():
-        return OTHER_COLOURS[0], OTHER_COLOURS[1]
-    return COLOURS[a], COLOURS[b]

@@ -129,9 +129,13 @@ class EpisodePair:
             VideoError: A video is damaged, or of another version.
         """
         times = {"control_hz": self.control_hz, "limit_s": self.limit_s}
-        left, right = (_held(side.sides(**times)) for side in self.sides)
+        left, right = (side.sides(**times) for side in self.sides)
+        shown: tuple[Side | None, Side | None] = (None, None)
         for step in range(self.frames):
-            yield compose_pair((next(left), next(right)), time_s=step / self.control_hz)
+            shown = next(left, shown[0]), next(right, shown[1])
+            assert shown[0] is not None
+            assert shown[1] is not None
+            yield compose_pair((shown[0], shown[1]), time_s=step / self.control_hz)
 
     def write(self, path: Path) -> None:
         """Write the video, at real-time speed.
@@ -175,13 +179,27 @@ def find_pair(run_a: RunFolder, run_b: RunFolder, filters: Filters = Filters()) 
             f"{run_a.run_id} and {run_b.run_id} have no episode of {filters} in common; they have those of "
             f"{Filters.of(keys)}"
         )
-    shown = [pair for pair in common if all(map(_is_shown, runs, pair))]
+    shown = [
+        pair
+        for pair in common
+        if all(
+            each.outcome is not Outcome.ERROR and each.video is not None and (run.path / each.video).is_file()
+            for run, each in zip(runs, pair, strict=True)
+        )
+    ]
     if not shown:
         raise UsageError(
             f"{run_a.run_id} and {run_b.run_id} have {pluralize(len(common), 'episode')} in common, and none "
             "with a video in both; run them with --video all"
         )
-    pair = min(shown, key=_sort_key)
+
+    def sort_key(pair: tuple[EpisodeResult, EpisodeResult]) -> tuple[bool, int, EpisodeKey]:
+        """Discordant pairs first, then by difference of length."""
+        a, b = pair
+        agree = (a.outcome is Outcome.SUCCESS) == (b.outcome is Outcome.SUCCESS)
+        return agree, -abs(a.steps - b.steps), a.key
+
+    pair = min(shown, key=sort_key)
     key, hz = pair[0].key, suite_field(run_a, pair[0].key, "control_hz")
     sides = tuple(
         _PlayedEpisode(run=run, identity=identity, name=name, result=result)
@@ -199,28 +217,6 @@ def find_pair(run_a: RunFolder, run_b: RunFolder, filters: Filters = Filters()) 
     )
 
 
-def _is_shown(run: RunFolder, result: EpisodeResult) -> bool:
-    if result.outcome is Outcome.ERROR or result.video is None:
-        return False
-    return (run.path / result.video).is_file()
-
-
-def _sort_key(pair: tuple[EpisodeResult, EpisodeResult]) -> tuple[bool, int, EpisodeKey]:
-    """Sort key: discordant pairs first, then by difference of length."""
-    a, b = pair
-    agree = (a.outcome is Outcome.SUCCESS) == (b.outcome is Outcome.SUCCESS)
-    return agree, -abs(a.steps - b.steps), a.key
-
-
 def suite_field(run: RunFolder, key: EpisodeKey, field: str) -> float:
     """A numeric field of the recorded protocol of the episode's suite."""
     return float(run.read_manifest()["protocol"][key.suite]["suite"][field])
-
-
-def _held(sides: Iterator[Side]) -> Iterator[Side]:
-    """The sides, the last one repeated endlessly."""
-    side: Side | None = None
-    for side in sides:
-        yield side
-    assert side is not None
-    yield from itertools.repeat(side)

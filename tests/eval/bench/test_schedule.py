@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval.bench import schedule
-from eval.bench.schedule import QueryPrograms, predicted_ms, programs_by_query
-from eval.bench.workloads import BenchConfiguration
+from eval.bench import workloads as schedule
+from eval.bench.workloads import BenchConfiguration, QueryPrograms, predicted_ms, programs_by_query
 from oxygen.serving.arrivals import Arrivals
 from oxygen.serving.scheduler import Mode
 from tests.eval.bench.conftest import STAGES, workload

@@ -10,8 +10,7 @@ import pytest
 
 from configs.errors import UsageError
 from configs.exits import INPUT_ERROR, exit_code_of
-from eval.loggers.logger import log_id
-from eval.loggers.monitor import LoggingMonitor, choose_logger, with_log
+from eval.loggers.monitor import LoggingMonitor, choose_logger, log_id, with_log
 from eval.records.run_folders import find_unfinished, new_run
 from eval.report.console import EvaluationConsole
 from eval.rollout.evaluation import run_evaluation
