@@ -144,7 +144,11 @@ def texts(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
 def text_differences(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
     """Intervals of the difference of two percentages of texts over the same episodes."""
     for rate, n in itertools.product(RATES, SIZES):
-        found = (_sampled_difference(rng, n, rate) for _ in range(_bootstraps(n, scale)))
+        sampled = (_episodes(rng, n, rate) for _ in range(_bootstraps(n, scale)))
+        found = (
+            _ends(difference(_shares(rng, texts, right), _shares(rng, texts, 0.8 * right)))
+            for texts, right in sampled
+        )
         of = f"rate {rate:g} and {0.8 * rate:g}"
         yield _coverage("difference of texts (bootstrap)", of, n, found, 20 * rate)
 
@@ -200,7 +204,11 @@ def times(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
 def bench_ratios(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
     """Intervals of a benchmark's ratio, under common drift and long-tailed noise of 2 %."""
     for n in (6, 10, 20, 50):
-        intervals = (paired_ratio(*_drifting(rng, n)).ci95 for _ in range(_times(500, scale)))
+        sampled = (
+            (np.exp(np.cumsum(rng.normal(0, 0.3, n))), np.exp(0.02 * rng.standard_t(3, (2, n))))
+            for _ in range(_times(500, scale))
+        )
+        intervals = (paired_ratio(3 * drift * noise[0], drift * noise[1]).ci95 for drift, noise in sampled)
         yield _coverage("bench ratio (order statistics)", "ratio 3", n, intervals, 3)
 
 
@@ -294,11 +302,6 @@ def _shares(rng: np.random.Generator, of: np.ndarray, right: np.ndarray) -> list
     return [Share(hits=h, of=n) for h, n in zip(hits.tolist(), of.tolist(), strict=True)]
 
 
-def _sampled_difference(rng: np.random.Generator, n: int, rate: float) -> Interval | None:
-    of, right = _episodes(rng, n, rate)
-    return _ends(difference(_shares(rng, of, right), _shares(rng, of, 0.8 * right)))
-
-
 def _ends(row: dict | None) -> Interval | None:
     return None if row is None or row["ci95"] is None else Interval(low=row["ci95"][0], high=row["ci95"][1])
 
@@ -335,12 +338,6 @@ def _restricted(rng: np.random.Generator, n: int, rate: float) -> list[tuple[Epi
     seconds = np.where(solved, rng.uniform(3, 12, (n, 2)), np.nan)
     a, b = ([_episode(None if np.isnan(s) else s) for s in column] for column in seconds.T.tolist())
     return list(zip(a, b, strict=True))
-
-
-def _drifting(rng: np.random.Generator, n: int) -> tuple[list[float], list[float]]:
-    drift = np.exp(np.cumsum(rng.normal(0, 0.3, n)))
-    noise = np.exp(0.02 * rng.standard_t(3, (2, n)))
-    return (3 * drift * noise[0]).tolist(), (drift * noise[1]).tolist()
 
 
 def _curve_bands(rng: np.random.Generator, n: int, rate: float) -> list[Interval]:

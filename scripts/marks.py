@@ -4,6 +4,7 @@ The work of a query is that of the engine's own scheduler in its steady state, w
 requested in every query, as long as those of the bundled policy, and a query every 5 control steps or later.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import get_args
 
@@ -39,22 +40,18 @@ def marks_of(profiles: Sequence[str]) -> list[Mark]:
         for name in ("actions", "isolated", "interleaved", "shared", "unified")
         if name in get_args(ModeName)
     ]
-    return [
-        _mark(load(ProfileConfig, profile), mode, k)
-        for profile in profiles
-        for mode in shown
-        for k in ((1, 5) if mode in _BUDGETED else (None,))
-    ]
-
-
-def _mark(profile: ProfileConfig, mode: ModeName, k: int | None) -> Mark:
-    price = LatencyModel(profile, mode)
-    busy_ms = price.busy_ms(steady_work(Mode(mode), k or 1))
-    return Mark(
-        label=f"{profile.name} {mode}" + (f", k={k}" if k else ""),
-        a=[steps_in(factor * price.action_ms, CONTROL_HZ) for factor in PRICES],
-        b=[max(REPLAN_STEPS, steps_in(factor * busy_ms, CONTROL_HZ)) for factor in PRICES],
-    )
+    marks = []
+    for profile, mode in itertools.product((load(ProfileConfig, each) for each in profiles), shown):
+        price = LatencyModel(profile, mode)
+        for k in (1, 5) if mode in _BUDGETED else (None,):
+            busy_ms = price.busy_ms(steady_work(Mode(mode), k or 1))
+            mark = Mark(
+                label=f"{profile.name} {mode}" + (f", k={k}" if k else ""),
+                a=[steps_in(factor * price.action_ms, CONTROL_HZ) for factor in PRICES],
+                b=[max(REPLAN_STEPS, steps_in(factor * busy_ms, CONTROL_HZ)) for factor in PRICES],
+            )
+            marks.append(mark)
+    return marks
 
 
 def steady_work(mode: Mode, k: int) -> list[DecodeWork]:

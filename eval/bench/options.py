@@ -35,16 +35,13 @@ def _deadline_ms(text: str) -> float:
     return milliseconds
 
 
-def _mode(text: str) -> Mode:
-    if text not in list(Mode):
-        raise unknown("mode", text, list(Mode))
-    return Mode(text)
+def _one_of(what: str, known: Sequence[str], make: Callable[[str], Any] = str) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        if text not in known:
+            raise unknown(what, text, known)
+        return make(text)
 
-
-def _adapter(text: str) -> str:
-    if text not in ADAPTERS:
-        raise unknown("adapter", text, ADAPTERS)
-    return text
+    return read
 
 
 def _arrivals(text: str) -> str:
@@ -103,7 +100,10 @@ class Options:
     dtype: Annotated[str | None, _argument("default: the policy's own", choices=("float32", "bfloat16"))] = (
         None
     )
-    modes: Annotated[tuple[Mode, ...], _axis("ways of scheduling", _mode, "MODE")] = tuple(Mode)
+    modes: Annotated[
+        tuple[Mode, ...],
+        _axis("ways of scheduling", _one_of("mode", list(Mode), Mode), "MODE"),
+    ] = tuple(Mode)
     denoise_steps: Annotated[_Numbers, _axis("Euler steps of the flow", _whole, "N")] = (10,)
     text_tokens: Annotated[_Numbers, _axis("tokens of a text", _whole, "N")] = (30,)
     tokens_per_frame: Annotated[
@@ -122,7 +122,11 @@ class Options:
     ] = ()
     adapter: Annotated[
         tuple[str, ...],
-        _axis("suffix adapter of texts: off, exact, published; random without its own", _adapter, "MASK"),
+        _axis(
+            "suffix adapter of texts: off, exact, published; random without its own",
+            _one_of("adapter", ADAPTERS),
+            "MASK",
+        ),
     ] = (OFF,)
     cameras: Annotated[
         _Numbers,

@@ -17,7 +17,6 @@ from rich.text import Text
 from configs.console import TextConsole
 from configs.errors import UsageError, pluralize
 from configs.motion import NONE
-from configs.schema import RunConfig
 from eval.metrics.statistics import wilson_95
 from eval.metrics.success import Results
 from eval.records.run_folders import Run, policy_name
@@ -83,18 +82,16 @@ class EvaluationConsole(Monitor):
     def _heading(self) -> str:
         modes = ", ".join(f"[bold]{run.config.mode}[/]" for run in self._runs)
         each = " each" if len(self._runs) > 1 else ""
-        episodes = f"{pluralize(len(self._plan.keys), 'episode')}{each} ({self._coverage()})"
+        tasks = Counter(task.protocol.name for task in self._plan.tasks)
+        covered = ", ".join(f"{pluralize(count, 'task')} of {escape(name)}" for name, count in tasks.items())
+        episodes = f"{pluralize(len(self._plan.keys), 'episode')}{each} ({covered})"
         names = dict.fromkeys(suite.assets.name for suite in self._plan.suites.values() if suite.assets)
         assets = f", assets {escape(', '.join(names))}" if names else ""
-        timing = _time_in_words(self._runs[0].config)
-        return (
-            f"[bold]{self._policy}[/] in mode {modes}, {episodes}{assets}{timing} → {escape(self._where())}"
-        )
-
-    def _coverage(self) -> str:
-        """Number of tasks of each suite."""
-        tasks = Counter(task.protocol.name for task in self._plan.tasks)
-        return ", ".join(f"{pluralize(count, 'task')} of {escape(name)}" for name, count in tasks.items())
+        config = self._runs[0].config
+        clock = "" if config.clock == PAUSED else f", clock {escape(clock_label(config))}"
+        motion = "" if config.motion in (None, NONE) else f", motion {escape(config.motion)}"
+        what = f"[bold]{self._policy}[/] in mode {modes}, {episodes}{assets}{clock}{motion}"
+        return f"{what} → {escape(self._where())}"
 
     def __enter__(self) -> Self:
         self._began = time.perf_counter()
@@ -156,7 +153,10 @@ class EvaluationConsole(Monitor):
     def conclude(self, results: Sequence[Results]) -> None:
         """Print results, comparisons with the first variant, the best video and, last, the verdicts."""
         if len(self._runs) == 1:
-            self._show_run(results[0])
+            title = f"{policy_name(self._runs[0].config.policy)}, mode {self._runs[0].config.mode}"
+            table = run_table(title, results[0], width=self._rich.width)
+            self._rich.print(to_terminal(table))
+            self._dim(*table_notes(table, results[:1]), *format_results(results[0]["overall"]))
         else:
             self._show_variants({run.config.mode: of for run, of in zip(self._runs, results, strict=True)})
         for run in self._runs:
@@ -164,15 +164,12 @@ class EvaluationConsole(Monitor):
         self._write_report()
         if any(result["overall"]["n_errors"] for result in results):
             self._print("The same command with --resume retries the episodes that were errors.")
-        self._name_best_video()
+        run = next((run for run in self._runs if run.config.mode == "unified"), self._runs[-1])
+        if run.config.video == "all" and (best := find_best_video(run.folder)) is not None:
+            self._print(f"\n{best.why}")
+            self._print(str(best.path))
         for line in self._verdict_lines:
             self._print(line)
-
-    def _show_run(self, results: Results) -> None:
-        title = f"{policy_name(self._runs[0].config.policy)}, mode {self._runs[0].config.mode}"
-        table = run_table(title, results, width=self._rich.width)
-        self._rich.print(to_terminal(table))
-        self._dim(*table_notes(table, [results]), *format_results(results["overall"]))
 
     def _show_variants(self, variants: Mapping[str, Results]) -> None:
         policy, count = policy_name(self._runs[0].config.policy), pluralize(len(self._plan.keys), "episode")
@@ -204,14 +201,6 @@ class EvaluationConsole(Monitor):
         except UsageError as error:  # the records are complete without it
             self._print(f"No report: {error}")
 
-    def _name_best_video(self) -> None:
-        """Name the best video, of mode `unified` if it is among the variants."""
-        run = next((run for run in self._runs if run.config.mode == "unified"), self._runs[-1])
-        best = find_best_video(run.folder) if run.config.video == "all" else None
-        if best is not None:
-            self._print(f"\n{best.why}")
-            self._print(str(best.path))
-
     def _print(self, line: str) -> None:
         """Print without markup or line breaks."""
         self._rich.print(escape_control(line), soft_wrap=True, markup=False, emoji=False)
@@ -239,10 +228,12 @@ class EvaluationConsole(Monitor):
         """Success rate of each mode so far, number of errors, episodes per hour."""
         names = [run.config.mode for run in self._runs] if len(self._runs) > 1 else ["success"]
         has_room = len(self._runs) == 1 or not self._rich.is_terminal
-        rates = [
-            f"{name} {success_rate(results)}{_interval(results) if has_room else ''}"
-            for name, results in zip(names, self._results, strict=True)
-        ]
+        rates = []
+        for name, results in zip(names, self._results, strict=True):
+            graded = graded_only(results)
+            interval = wilson_95(sum(map(solved, graded)), len(graded)) if has_room else None
+            between = "" if interval is None else f" ({100 * interval.low:.0f}–{100 * interval.high:.0f})"
+            rates.append(f"{name} {success_rate(results)}{between}")
         return ", ".join([*rates, *self._errors_and_pace()])
 
     def _errors_and_pace(self) -> list[str]:
@@ -277,20 +268,7 @@ class SweepConsole(EvaluationConsole):
         return ", ".join([rate, *self._errors_and_pace()])
 
 
-def _time_in_words(config: RunConfig) -> str:
-    """Clock and motion, unless paused and still."""
-    clock = "" if config.clock == PAUSED else f", clock {escape(clock_label(config))}"
-    return clock if config.motion in (None, NONE) else f"{clock}, motion {escape(config.motion)}"
-
-
 def success_rate(results: Sequence[EpisodeResult]) -> str:
     """The success rate of graded episodes, percent; a dash if there are none."""
     graded = graded_only(results)
     return f"{100 * sum(map(solved, graded)) / len(graded):.0f} %" if graded else "–"
-
-
-def _interval(results: Sequence[EpisodeResult]) -> str:
-    """95 % interval of the success rate."""
-    graded = graded_only(results)
-    interval = wilson_95(sum(map(solved, graded)), len(graded))
-    return "" if interval is None else f" ({100 * interval.low:.0f}–{100 * interval.high:.0f})"
