@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from eval.bench.row import Row
 from eval.bench.table import LABEL, TAILS, TIMES, by_label, warnings_of
 from eval.report.figures import COLOURS, STYLE, new_figure
-from eval.report.pages.charts import ChartLine, ChartPoint, chart_group, line_chart
+from eval.report.pages.charts import ChartLine, chart_group, line_chart
 from eval.report.pages.reported_runs import format_code, format_machine
 from eval.report.pages.site import swatch, write_page
 from eval.report.table import Column, Table
@@ -71,10 +71,8 @@ def _charts(rows: Sequence[Row]) -> list[dict[str, Any]]:
         found += chart_group(workload[0].work, speedup, latency)
     lines = []
     for label, group in by_label(rows).items():
-        points = [
-            ChartPoint(x=row.tokens_per_s, y=row.actions_per_s, low=row.actions_per_s, high=row.actions_per_s)
-            for row in group
-        ]
+        rates = [(row.tokens_per_s, row.actions_per_s) for row in group]
+        points = [(tokens, actions, actions, actions) for tokens, actions in rates]
         lines.append(ChartLine(label=label, colour=COLOURS[group[0].mode], points=points))
     tradeoff = line_chart(lines, x="tokens per second", y="actions per second")
     return [*found, *chart_group("actions against tokens: up and to the right is better", tradeoff)]
@@ -97,10 +95,9 @@ def _over_budget(workload: Sequence[Row], measure: Measure, y: str) -> dict[str,
         for row in (row for row in workload if row.mode == mode):
             measured, budget = measure(row), _budget(row)
             if measured is not None:
-                middle, low, high = measured
                 places = dict.fromkeys(ends) if budget is None else [budget]
-                points += [ChartPoint(x=x, y=middle, low=low, high=high) for x in places]
-        points.sort(key=lambda point: point.x)
+                points += [(x, *measured) for x in places]
+        points.sort(key=lambda point: point[0])
         lines.append(ChartLine(label=mode, colour=COLOURS[mode], points=points))
     by_deadline = any(row.deadline_ms is not None for row in workload)
     x = "deadline of a frame (ms)" if by_deadline else "tokens per frame, k"

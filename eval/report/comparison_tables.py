@@ -13,13 +13,9 @@ from eval.report.comparison import Comparison, PairTable
 from eval.report.comparison_texts import TextPairs, Unpaired
 from eval.report.comparison_verdict import MARGIN, TIME_MARGIN, Judgements, format_clock, judge_all
 from eval.report.labels import MEASURED, PAUSED, number
+from eval.report.result_tables import MEASURES
 from eval.report.table import Table, to_terminal
 
-_MEASURES = {
-    "narration": "narrations wholly right",
-    "memory": "F1 of memory",
-    "textual_memory": "exact textual memories",
-}
 MOTION_HEADINGS = {
     "log_dimensionless_jerk": "log jerk",
     "path_length_m": "path (m)",
@@ -165,7 +161,7 @@ def _texts(tasks: Sequence[TextPairs]) -> Table:
     rows = []
     for text in (difference for texts in tasks for difference in texts.differences):
         between = "–" if text.interval is None else _between(*text.interval)
-        what = f"{_MEASURES[text.task]}, {_WHEN[text.when]}"
+        what = f"{MEASURES[text.task]}, {_WHEN[text.when]}"
         rows.append([what, f"{text.a:.1f}", f"{text.b:.1f}", f"{text.difference:+.1f}", between])
     return Table.of_cells(["language (%)", "A", "B", "B minus A", "95 %"], rows)
 

@@ -68,9 +68,9 @@ TOKENS = Column(
 ERRORS = Column(heading="errors", width=6, cell=lambda row: str(row["n_errors"]))
 
 TEXT_HEADINGS = {"narration": "narr.", "memory": "mem.", "textual_memory": "goals"}
-_MEASURES = {
+MEASURES = {
     "narration": "narrations wholly right",
-    "memory": "F1 of what is remembered",
+    "memory": "F1 of memory",
     "textual_memory": "exact textual memories",
 }
 _RIGHT = {"narration": "{} right", "memory": "F1 {}", "textual_memory": "exact match {}"}
@@ -121,7 +121,7 @@ def _short_text_column(task: str, clock: str) -> Column:
         return "→".join(f"{row['texts'][task][when][HEADLINES[task]]['pc']:.0f}" for when in moments)
 
     heading = f"{TEXT_HEADINGS[task]}\n%"
-    legend = f"{TEXT_HEADINGS[task]}: {_MEASURES[task]}."
+    legend = f"{TEXT_HEADINGS[task]}: {MEASURES[task]}."
     return Column(heading=heading, cell=cell, width=5 if clock == PAUSED else 7, legend=legend)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from configs.errors import pluralize
 from eval.records.sweep_folders import SweepFolder
-from eval.report.pages.charts import ChartLine, ChartPoint, chart_group, line_chart
+from eval.report.pages.charts import ChartLine, chart_group, line_chart
 from eval.report.pages.reported_runs import format_code, format_machine
 from eval.report.pages.run_report import REPORT
 from eval.report.pages.site import write_page
@@ -94,9 +94,7 @@ def _charts(record: Record) -> list[dict[str, Any]]:
                         label=line.label,
                         colour=line.colour,
                         points=[
-                            ChartPoint(x=x(row), y=middle, low=low, high=high)
-                            for row in line.rows
-                            for middle, low, high in filter(None, [value(row)])
+                            (x(row), *measured) for row in line.rows if (measured := value(row)) is not None
                         ],
                     )
                     for line in lines

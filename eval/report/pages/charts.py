@@ -62,22 +62,12 @@ def distributions(runs: Sequence[ReportedRun], samples: Sequence[Samples]) -> li
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ChartPoint:
-    """A value with its interval."""
-
-    x: float
-    y: float
-    low: float
-    high: float
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class ChartLine:
-    """Points in the order of x, joined by a line."""
+    """Points in the order of x, joined by a line: x, y and the bounds of an interval of y."""
 
     label: str
     colour: str
-    points: Sequence[ChartPoint]
+    points: Sequence[tuple[float, float, float, float]]
 
 
 def line_chart(
@@ -94,14 +84,15 @@ def line_chart(
     shown = [line for line in lines if line.points]
     if not shown:
         return None
-    highest = max(point.high for line in shown for point in line.points)
+    highest = max(high for line in shown for *_, high in line.points)
     series = []
     for line in shown:
+        xs, *ys = zip(*line.points, strict=True)
         places: list[float] = []
-        for point in line.points:  # equal ones are moved apart imperceptibly: uPlot shows one value at each
-            far = not places or point.x > places[-1]
-            places.append(point.x if far else places[-1] + 1e-6 * (1 + abs(point.x)))
-        values = {name: [getattr(point, name) for point in line.points] for name in ("y", "low", "high")}
+        for x_value in xs:  # equal ones are moved apart imperceptibly: uPlot shows one value at each
+            far = not places or x_value > places[-1]
+            places.append(x_value if far else places[-1] + 1e-6 * (1 + abs(x_value)))
+        values = {name: list(each) for name, each in zip(("y", "low", "high"), ys, strict=True)}
         series.append({"label": line.label, "colour": line.colour, "x": places, **values})
     return {
         "x": x,

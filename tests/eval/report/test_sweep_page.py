@@ -7,7 +7,7 @@ import pytest
 
 from configs.cli import run_app
 from eval.report.__main__ import app
-from eval.report.pages.charts import ChartLine, ChartPoint, chart_group, line_chart
+from eval.report.pages.charts import ChartLine, chart_group, line_chart
 from eval.report.pages.run_report import write_report
 from eval.report.sweep_page import write_sweep_page
 from tests.eval.report.test_sweeping import CELLS, finished, whole  # noqa: F401 - fixtures
@@ -61,7 +61,7 @@ def test_eval_report_makes_it_again(finished, tmp_path, capsys):  # noqa: F811
 
 
 def test_points_at_one_place_are_all_kept():
-    points = [ChartPoint(x=x, y=y, low=y - 1, high=y + 1) for x, y in ((1.0, 5.0), (1.0, 6.0), (2.0, 7.0))]
+    points = [(x, y, y - 1, y + 1) for x, y in ((1.0, 5.0), (1.0, 6.0), (2.0, 7.0))]
     chart = line_chart([ChartLine(label="a", colour="#000", points=points)], x="x", y="y")
     (line,) = chart["series"]
     assert line["x"] == pytest.approx([1.0, 1.0, 2.0], abs=1e-4)
