@@ -16,7 +16,6 @@ from eval.report.pages.site import swatch, write_page
 from eval.report.table import Column, Table
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Measure = Callable[[Row], tuple[float, float, float] | None]
@@ -134,34 +133,30 @@ def _speedup_figure(workloads: Sequence[Sequence[Row]]) -> "Figure":
     heights = [0.42 * len(group) + 0.75 for group in panel_rows]
     figure = new_figure(8.4, sum(heights) + 0.9)
     panels = figure.subplots(len(panel_rows), 1, squeeze=False, sharex=True, height_ratios=heights)[:, 0]
-    for panel, group in zip(panels, panel_rows, strict=True):
-        _bars(panel, group)
+    for panel, rows in zip(panels, panel_rows, strict=True):
+        panel.set_title(rows[0].work)
+        panel.axvline(1.0, color="#999999", linewidth=0.8, zorder=0)
+        longest = 1.0
+        for place, row in enumerate(rows):
+            value = row.speedup_over_isolated or math.nan
+            low, high = row.speedup_ci95 or (value, value)
+            panel.barh(place, value, height=0.62, color=COLOURS[row.mode])
+            panel.plot([low, high], [place, place], color="#222222", linewidth=1.2)
+            if row.predicted_speedup is not None and row.mode != "isolated":
+                mark = [place - 0.36, place + 0.36]
+                panel.plot([row.predicted_speedup] * 2, mark, color="black", linewidth=2.4)
+            end = max(value, high, row.predicted_speedup or 0.0)
+            longest = max(longest, end)
+            label = {"xytext": (7, 0), "textcoords": "offset points", "va": "center"}
+            panel.annotate(f"{value:.2f}×", (end, place), **label)
+        panel.set_yticks(range(len(rows)), [row.label for row in rows])
+        panel.set_ylim(len(rows) - 0.5, -0.5)
+        panel.set_xlim(0, 1.14 * longest)
+        panel.tick_params(axis="y", length=0)
+        panel.spines["left"].set_visible(False)
     panels[-1].set_xlabel("times faster than isolated, mean frame")
     _title(figure, workloads[0][0], "Speed-up of a frame; black mark: predicted from stage times")
     return figure
-
-
-def _bars(panel: "Axes", rows: Sequence[Row]) -> None:
-    panel.set_title(rows[0].work)
-    panel.axvline(1.0, color="#999999", linewidth=0.8, zorder=0)
-    longest = 1.0
-    for place, row in enumerate(rows):
-        value = row.speedup_over_isolated or math.nan
-        low, high = row.speedup_ci95 or (value, value)
-        panel.barh(place, value, height=0.62, color=COLOURS[row.mode])
-        panel.plot([low, high], [place, place], color="#222222", linewidth=1.2)
-        if row.predicted_speedup is not None and row.mode != "isolated":
-            panel.plot(
-                [row.predicted_speedup] * 2, [place - 0.36, place + 0.36], color="black", linewidth=2.4
-            )
-        end = max(value, high, row.predicted_speedup or 0.0)
-        longest = max(longest, end)
-        panel.annotate(f"{value:.2f}×", (end, place), xytext=(7, 0), textcoords="offset points", va="center")
-    panel.set_yticks(range(len(rows)), [row.label for row in rows])
-    panel.set_ylim(len(rows) - 0.5, -0.5)
-    panel.set_xlim(0, 1.14 * longest)
-    panel.tick_params(axis="y", length=0)
-    panel.spines["left"].set_visible(False)
 
 
 def _tradeoff_figure(rows: Sequence[Row]) -> "Figure":
@@ -179,28 +174,22 @@ def _tradeoff_figure(rows: Sequence[Row]) -> "Figure":
     panel.set_ylim(0, 1.08 * max(row.actions_per_s for row in rows))
     panel.set_xlabel("tokens per second")
     panel.set_ylabel("actions per second (horizon × chunks)")
-    _name_curves(panel, curves)
-    _title(figure, rows[0], "Actions against tokens: up and to the right is better")
-    return figure
-
-
-def _name_curves(panel: "Axes", curves: Sequence[Sequence[Row]]) -> None:
-    """Labels at the right margin without overlap, each with a line to its curve's last point."""
-    low, high = panel.get_ylim()
-    right = panel.get_xlim()[1]
+    # Labels at the right margin without overlap, each with a line to its curve's last point.
+    (low, high), right = panel.get_ylim(), panel.get_xlim()[1]
     gap, place = (high - low) / 17, math.inf
-    for curve in sorted(curves, key=lambda curve: -curve[-1].actions_per_s):
-        last = curve[-1]
-        place = min(last.actions_per_s, place - gap)
+    for last in sorted((curve[-1] for curve in curves), key=lambda row: -row.actions_per_s):
+        place, colour = min(last.actions_per_s, place - gap), COLOURS[last.mode]
         panel.annotate(
             last.label,
             (last.tokens_per_s, last.actions_per_s),
             xytext=(1.03 * right, place),
             va="center",
-            color=COLOURS[last.mode],
+            color=colour,
             annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": COLOURS[last.mode], "linewidth": 0.6, "alpha": 0.5},
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6, "alpha": 0.5},
         )
+    _title(figure, rows[0], "Actions against tokens: up and to the right is better")
+    return figure
 
 
 def _title(figure: "Figure", row: Row, text: str) -> None:
