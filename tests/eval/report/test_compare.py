@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from configs.cli import run_app
 from configs.errors import UsageError
 from eval.compare import app
 from eval.records.reader import read_identity
 from eval.records.schema import RunFolder
 from eval.report.comparison import compare, run_names
+from tests.eval.conftest import call
 from tests.eval.factory import RunBuilder, episode, key, query
 
 
@@ -31,10 +31,8 @@ def write_queries(run, at, chunks):
 
 def command(arguments, capsys):
     """Exit code, stdout and stderr of the command line."""
-    with pytest.raises(SystemExit) as stop:
-        run_app(app, [str(argument) for argument in arguments])
-    printed = capsys.readouterr()
-    return stop.value.code, " ".join(printed.out.split()), printed.err
+    code, printed = call(app, *arguments), capsys.readouterr()
+    return code, " ".join(printed.out.split()), printed.err
 
 
 def refusal(a, b):
@@ -211,12 +209,10 @@ def test_the_command_prints_what_it_found_and_writes_it_as_json(tmp_path, capsys
     assert written["provenance"]["b"]["started"] == "2026-01-01T00:00:00+00:00"
 
 
-def test_the_margin_is_the_readers_and_must_be_one(tmp_path, capsys):
+def test_the_margin_is_the_readers_and_must_be_one(tmp_path, capsys, refused):
     a, b = run_with(tmp_path / "a", "s" * 30), run_with(tmp_path / "b", "s" * 30)
     assert "B is non-inferior to A (margin 20 points)" in command([a.path, b.path, "--margin", 20], capsys)[1]
-    code, out, err = command([a.path, b.path, "--margin", 0], capsys)
-    assert (code, out) == (2, "")
-    assert err.startswith("error: a margin of 0 points")
+    assert "a margin of 0 points" in refused(app, a.path, b.path, "--margin", 0)
 
 
 def test_the_p_values_of_several_suites_are_corrected_for_their_number(tmp_path):
@@ -238,11 +234,7 @@ def test_an_infinite_difference_is_valid_json(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("second", ["nowhere", "empty"])
-def test_the_command_refuses_what_is_no_run_in_one_line(tmp_path, capsys, second):
+def test_the_command_refuses_what_is_no_run_in_one_line(tmp_path, refused, second):
     a = run_with(tmp_path / "a", "s")
     (tmp_path / "empty").mkdir()
-    code, out, err = command([a.path, tmp_path / second], capsys)
-    assert (code, out) == (2, "")
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
-    assert second in err
+    assert second in refused(app, a.path, tmp_path / second)

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from configs.errors import UsageError
+from eval.compare import app
 from eval.metrics.noninferiority import Verdict
 from eval.records.schema import TextScores
 from eval.report.comparison import PairTable, compare
@@ -109,16 +110,12 @@ def test_the_command_writes_times_and_draws_the_curves(tmp_path, capsys):
     assert written["staleness_s"]["narration"] == pytest.approx({"a": 0.8, "b": 0.4})
 
 
-def test_another_ending_and_runs_without_times_are_refused_in_one_line(tmp_path, capsys):
+def test_another_ending_and_runs_without_times_are_refused_in_one_line(tmp_path, refused):
     a = run(tmp_path / "a", "isolated", seconds=8.0)
-    code, out, err = command([a.path, a.path, "--plot", tmp_path / "curves.pdf"], capsys)
-    assert (code, out) == (2, "")
-    assert "ends in .png" in err
-    assert err.count("\n") == 1
+    assert "ends in .png" in refused(app, a.path, a.path, "--plot", tmp_path / "curves.pdf")
     timeless = RunBuilder.at(tmp_path / "b").add_all("st")
-    code, out, err = command([timeless.path, timeless.path, "--plot", tmp_path / "c.png"], capsys)
-    assert (code, out) == (2, "")
-    assert "did not record simulated seconds" in err
+    plot = ("--plot", tmp_path / "c.png")
+    assert "did not record simulated seconds" in refused(app, timeless.path, timeless.path, *plot)
 
 
 def table(both, only_a=0, only_b=0, neither=0, errors=0) -> PairTable:

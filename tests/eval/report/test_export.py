@@ -10,11 +10,11 @@ import pytest
 import yaml
 from huggingface_hub.repocard_data import model_index_to_eval_results
 
-from configs.cli import run_app
 from configs.errors import UsageError
 from eval import export
 from eval.records.schema import RunFolder
 from eval.report.export import FORMATS
+from tests.eval.conftest import call
 from tests.eval.factory import RunBuilder, episode, key
 
 
@@ -122,18 +122,13 @@ def test_runs_that_support_no_rate_are_refused(tmp_path):
 
 
 def test_the_command_prints_or_writes(run, tmp_path, capsys):
-    def call(*arguments: str) -> int:
-        with pytest.raises(SystemExit) as ended:
-            run_app(export.app, arguments)
-        return int(ended.value.code)
-
-    assert call(str(run.path), "--format", "csv") == 0
+    assert call(export.app, run.path, "--format", "csv") == 0
     assert capsys.readouterr().out == FORMATS["csv"](run)
     file = tmp_path / "junit.xml"
-    assert call(str(run.path), "--format", "junit", "--output", str(file)) == 0
+    assert call(export.app, run.path, "--format", "junit", "--output", str(file)) == 0
     assert file.read_text() == FORMATS["junit"](run)
     capsys.readouterr()
-    assert call(str(run.path), "--format", "lerbot") == 2
+    assert call(export.app, run.path, "--format", "lerbot") == 2
     assert "did you mean 'lerobot'" in capsys.readouterr().err
-    assert call(str(run.path), "--format", "csv", "--output", str(file / "below")) == 2
+    assert call(export.app, run.path, "--format", "csv", "--output", str(file / "below")) == 2
     assert "is not a folder; give another" in capsys.readouterr().err

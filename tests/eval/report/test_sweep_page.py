@@ -5,11 +5,11 @@ import re
 
 import pytest
 
-from configs.cli import run_app
 from eval.report.__main__ import app
 from eval.report.pages.charts import ChartLine, chart_group, line_chart
 from eval.report.pages.run_report import write_report
 from eval.report.sweep_page import write_sweep_page
+from tests.eval.conftest import call
 from tests.eval.report.test_sweeping import CELLS, finished, whole  # noqa: F401 - fixtures
 
 
@@ -42,22 +42,17 @@ def test_a_cell_links_to_its_report_if_it_has_one(finished, tmp_path):  # noqa: 
     assert (page.parent / link).resolve() == (run / "report" / "index.html").resolve()
 
 
-def test_eval_report_makes_it_again(finished, tmp_path, capsys):  # noqa: F811
+def test_eval_report_makes_it_again(finished, tmp_path, capsys, refused):  # noqa: F811
     page = finished.path / "report" / "index.html"
     before = page.read_text()
     page.unlink()
     for given in ([], ["-o", str(tmp_path / "out")]):
-        with pytest.raises(SystemExit) as stopped:
-            run_app(app, [str(finished.path), *given])
-        assert stopped.value.code == 0
+        assert call(app, finished.path, *given) == 0
         assert capsys.readouterr().out.endswith("index.html\n")
     assert page.read_text() == before
     assert (tmp_path / "out" / "plots.js").is_file()
     finished.write(finished.config(), status="running")
-    with pytest.raises(SystemExit) as stopped:
-        run_app(app, [str(finished.path)])
-    assert stopped.value.code == 2
-    assert "complete it with --resume" in capsys.readouterr().err
+    assert "complete it with --resume" in refused(app, finished.path)
 
 
 def test_points_at_one_place_are_all_kept():

@@ -5,13 +5,13 @@ import re
 
 import pytest
 
-from configs.cli import run_app
 from configs.errors import UsageError
 from eval.records.schema import RunFolder
 from eval.report.__main__ import app
 from eval.report.comparison import compare
 from eval.report.comparison_verdict import judge_all
 from eval.report.pages.run_report import write_report
+from tests.eval.conftest import call
 from tests.eval.factory import RunBuilder, asked, episode, key, query, said
 
 HOSTILE = "<img src=x onerror=alert(1)> **bold** \x1b[31mred\x1b[0m </script>\u2028"
@@ -152,21 +152,15 @@ def test_nothing_is_loaded_from_other_hosts(tmp_path):
 
 
 @pytest.mark.parametrize("given", [[], ["nowhere"], ["empty"], ["run", "-o", "file"]])
-def test_bad_input_is_one_line(tmp_path, capsys, monkeypatch, given):
+def test_bad_input_is_one_line(tmp_path, refused, monkeypatch, given):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("")
     RunBuilder.at(tmp_path / "run").add_all("s")
-    with pytest.raises(SystemExit) as stop:
-        run_app(app, given)
-    err = capsys.readouterr().err
-    assert (stop.value.code, err.count("\n")) == (2, 1)
-    assert err.startswith("error: ")
+    refused(app, *given)
 
 
 def test_the_command_writes_into_the_first_run_by_default(tmp_path, capsys):
     a, b = two_runs(tmp_path)
-    with pytest.raises(SystemExit) as stop:
-        run_app(app, [str(a), str(b)])
-    assert stop.value.code == 0
+    assert call(app, a, b) == 0
     assert capsys.readouterr().out == f"{a / 'report' / 'index.html'}\n"
