@@ -40,17 +40,15 @@ def preflight(
         output_dir: Folder that runs are written to.
         json: Also write the results to this file.
     """
-    from configs.load import (
-        check,  # slow: --help needs none of these
-        overlay,
-    )
-    from configs.schema import RunConfig, VariantsConfig
+    from configs.load import check, overlay  # slow: --help needs none of these
+    from configs.schema import PlayConfig, RunConfig, VariantsConfig
     from eval.records.json_files import write_json
     from eval.rollout.preflight import all_checks, demo_preset
     from sim_envs.preflight import Status
 
     if json is not None:
         usable_file(json, "--json")
+    check(PlayConfig, {"num_envs": num_envs}, source="the command line")
     given = {"suites": suite, "policy": policy, "assets": assets}
     flags = {name: value for name, value in given.items() if value is not None}
     options = overlay(VariantsConfig, demo_preset() if suite is None else None, flags)

@@ -34,12 +34,18 @@ def test_missing_parts_fail_with_a_remedy(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(checks, "_LOW_DISK_GB", float("inf"))
     blocked = tmp_path / "a file"
     blocked.write_text("")
-    options = ["--suite", "gym_reacher", "--policy", "tiny", "--num-envs", "100000"]
+    options = ["--suite", "gym_reacher", "--policy", "tiny", "--num-envs", "4096"]
     assert run(*options, "--output-dir", str(blocked / "runs")) == 1
     lines = capsys.readouterr().out.splitlines()
     failed = {line.split(":")[0].removeprefix("fail  ") for line in lines if line.startswith("fail")}
     assert failed == {"output folder", "disk", "memory", "policy"}
     assert any(line.strip().startswith("→") and "--output-dir" in line for line in lines)
+
+
+def test_a_number_of_worlds_out_of_range_is_refused(refused):
+    assert "num_envs is 4097: input should be less than or equal to 4096" in refused(
+        preflight.app, "--num-envs", 4097
+    )
 
 
 def test_an_evaluation_stops_before_it_fills_the_disk(tmp_path, monkeypatch):
