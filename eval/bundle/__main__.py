@@ -41,7 +41,7 @@ def main(
         bundle,  # JAX, which --help does not need
         unknowns,
     )
-    from eval.pipeline.steps import last_checkpoint
+    from eval.pipeline import last_checkpoint
     from eval.policies.names import read_policy
     from oxygen.weights.source import bundled
 

@@ -9,7 +9,7 @@ from eval.__main__ import _COMMANDS
 
 COMMANDS = [
     *(module for module, _ in _COMMANDS.values()),
-    *("eval.media", "eval.results", "eval.bundle.__main__", "eval.pipeline.__main__"),
+    *("eval.media", "eval.results", "eval.bundle.__main__", "eval.pipeline"),
     *("sim_envs.contact_sheet", "oxygen.tools.convert", "oxygen.tools.parity"),
     "oxygen.tools.train_tokenizer",
 ]

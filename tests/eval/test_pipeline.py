@@ -9,9 +9,9 @@ import yaml
 from configs.errors import UsageError
 from configs.load import load
 from configs.pipeline import PipelineConfig
+from eval import pipeline as command
 from eval.collect.__main__ import app as collect_app
-from eval.pipeline import __main__ as command
-from eval.pipeline.steps import stage_commands
+from eval.pipeline import stage_commands
 from eval.train.__main__ import app as train_app
 from oxygen.training.run_folder import RUN_FILE
 

@@ -1,1 +1,0 @@
-"""`python -m eval.pipeline`: train a policy in stages of collecting and training."""
