@@ -1,10 +1,16 @@
 """Records one episode: writes its query log and video as it runs, and aggregates its result."""
 
 import contextlib
+import os
 import time
 import traceback
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from pathlib import Path
+
+import numpy as np
+from jaxtyping import UInt8
+from PIL import Image
 
 from eval.metrics.language import EpisodeGrader
 from eval.metrics.motion_quality import EpisodeMotion
@@ -14,12 +20,16 @@ from eval.records.query_logs import QueryRecord
 from eval.records.run_folders import Run
 from eval.records.schema import EpisodeResult, Outcome, RequestCounts
 from eval.rollout.captions import EpisodeCaptions
-from eval.rollout.live_picture import LivePicture
 from eval.rollout.plan import TaskPlan
 from oxygen.policy.reply import EpisodeEnd
 from sim_envs.world import EpisodeKey
 from videos.mp4 import VideoError
 from videos.recorder import EpisodeVideo
+
+_PICTURE_EVERY_S = 1.0
+"""Wall time between two pictures of a running episode."""
+_PICTURE_HEIGHT = 256
+"""Pixels; higher pictures are scaled down."""
 
 
 class EpisodeRecorder:
@@ -154,3 +164,45 @@ class EpisodeRecorder:
                 return self._video.close(outcome.value)
             return None
         return self._video.close(outcome.value)
+
+
+class LivePicture:
+    """A JPEG file of an episode's cameras side by side, for `eval.watch`, replaced at most once a second.
+
+    A picture that cannot be written is left out: the episode goes on without it.
+
+    Attributes:
+        path: The file. It exists while the episode runs.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._partial = path.with_suffix(f".{os.getpid()}.partial")
+        self._written = -_PICTURE_EVERY_S
+
+    def show(self, images: Mapping[str, UInt8[np.ndarray, "_ _ 3"]]) -> bool:
+        """Write the images, unless the last picture is recent.
+
+        Returns:
+            Whether a picture was due.
+        """
+        if not images or time.monotonic() - self._written < _PICTURE_EVERY_S:
+            return False
+        with contextlib.suppress(OSError, ValueError):
+            pictures = [Image.fromarray(pixels) for pixels in images.values()]
+            height = min(_PICTURE_HEIGHT, max(picture.height for picture in pictures))
+            widths = [max(1, picture.width * height // picture.height) for picture in pictures]
+            whole, left = Image.new("RGB", (sum(widths), height)), 0
+            for picture, width in zip(pictures, widths, strict=True):
+                whole.paste(picture.resize((width, height)), (left, 0))
+                left += width
+            whole.save(self._partial, "JPEG", quality=80)
+            self._partial.replace(self.path)
+        self._written = time.monotonic()
+        return True
+
+    def remove(self) -> None:
+        """Delete the file."""
+        with contextlib.suppress(OSError):
+            self._partial.unlink(missing_ok=True)
+            self.path.unlink(missing_ok=True)

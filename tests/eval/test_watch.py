@@ -23,7 +23,7 @@ from eval.report.console import EvaluationConsole
 from eval.report.watch_server import LiveReport
 from eval.rollout.evaluation import run_evaluation
 from eval.rollout.executors.executor import Processes
-from eval.rollout.live_picture import LivePicture
+from eval.rollout.recorder import LivePicture
 from eval.watch import app
 from tests.eval.conftest import CONFIG, evaluate
 from tests.eval.factory import RunBuilder, episode, key
@@ -235,7 +235,7 @@ def test_signals_end_the_server(tmp_path, number):
 
 def test_an_episode_shows_a_picture_a_second_and_leaves_none(tmp_path, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("eval.rollout.live_picture.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("eval.rollout.recorder.time.monotonic", lambda: now[0])
     live = LivePicture(tmp_path / "one.jpg")
     tall, wide = np.zeros((512, 64, 3), np.uint8), np.full((32, 64, 3), 200, np.uint8)
     assert live.show({"tall": tall, "wide": wide})
