@@ -55,11 +55,16 @@ def check_policy(policy: Any, observation: Observation, *, replan_steps: int = 1
 def _episode(
     policy: Policy, key: EpisodeKey, observation: Observation, replan_steps: int
 ) -> list[np.ndarray]:
-    """The actions of an episode of identical observations."""
+    """The actions of an episode of identical observations, checked like its replies and its end."""
     policy.reset(key)
     chunks = []
     for _ in range(_QUERIES):
-        chunks.append(_checked(policy.act(observation), policy, replan_steps))
+        array, width = np.array(policy.act(observation), np.float64), policy.interface.action.size
+        assert array.ndim == 2, f"actions have shape {array.shape}, should have [horizon, {width}]"
+        assert array.shape[1] == width, f"an action has {array.shape[1]} numbers, its interface says {width}"
+        assert len(array) >= replan_steps, f"{len(array)} actions, a rollout executes {replan_steps}"
+        assert np.isfinite(array).all(), "actions hold numbers that are not finite"
+        chunks.append(array)
         reply = policy.complete()
         assert isinstance(reply, Reply), f"complete() returned {type(reply).__name__}, should return a Reply"
         slow = {stage: taken for stage, taken in reply.timings_ms.items() if not 0 <= taken < np.inf}
@@ -67,13 +72,3 @@ def _episode(
     end = policy.finish()
     assert isinstance(end, EpisodeEnd), f"finish() returned {type(end).__name__}, should return an EpisodeEnd"
     return chunks
-
-
-def _checked(actions: np.ndarray, policy: Policy, replan_steps: int) -> np.ndarray:
-    width = policy.interface.action.size
-    array = np.array(actions, np.float64)
-    assert array.ndim == 2, f"actions have shape {array.shape}, should have [horizon, {width}]"
-    assert array.shape[1] == width, f"an action has {array.shape[1]} numbers, its interface says {width}"
-    assert len(array) >= replan_steps, f"{len(array)} actions, a rollout executes {replan_steps}"
-    assert np.isfinite(array).all(), "actions hold numbers that are not finite"
-    return array

@@ -31,41 +31,31 @@ def read_policy(name: str, kwargs: Mapping[str, Any] | None = None) -> PolicyCon
     Raises:
         UsageError: The policy does not exist, its card is invalid, or its model has changed.
     """
-    policy = _of_code(name)
-    if policy is not None:
-        return policy.model_copy(update={"kwargs": dict(kwargs or {})})
-    policy = of_checkpoint(name) if is_a_place(name) else _preset(name)
-    if kwargs:
-        if policy.kind not in ("python", "websocket"):
-            given = " ".join(f"{key}={value}" for key, value in kwargs.items())
-            raise UsageError(
-                f"--policy-kwargs {given} is for a class or a server; {policy.name} is of kind "
-                f"{policy.kind}, so leave it out"
-            )
-        policy = policy.model_copy(update={"kwargs": {**policy.kwargs, **kwargs}})
-    return completed(policy)
-
-
-def _of_code(name: str) -> PolicyConfig | None:
-    """A policy that is a server, a class or an entry point; None for other names."""
+    presets = names(PolicyConfig)
+    plugins = {} if name in presets else {each.name: each.value for each in entry_points(group=ENTRY_POINTS)}
     is_server = name.startswith(("ws://", "wss://"))
     if is_server or (":" in name and "://" not in name):
         kind = "websocket" if is_server else "python"
         given = {"name": policy_name(name), "kind": kind, "target": name}
-        return check(PolicyConfig, given, source=f"policy {name!r}")
-    if name not in names(PolicyConfig):
-        for point in entry_points(group=ENTRY_POINTS):
-            if point.name == name:
-                return PolicyConfig(name=name, kind="python", target=point.value)
-    return None
-
-
-def _preset(name: str) -> PolicyConfig:
-    known = (*names(PolicyConfig), *(point.name for point in entry_points(group=ENTRY_POINTS)))
-    if name not in known and not name.endswith((".yaml", ".yml")):
+        policy = check(PolicyConfig, given, source=f"policy {name!r}")
+    elif name in plugins:
+        policy = PolicyConfig(name=name, kind="python", target=plugins[name])
+    elif is_a_place(name):
+        policy = of_checkpoint(name)
+    elif name in presets or name.endswith((".yaml", ".yml")):
+        policy = load(PolicyConfig, name)
+    else:
         remedy = "Or give a YAML file, a checkpoint's folder, a class (module:Class) or a server (ws://…)."
-        raise unknown("policy", name, known, remedy=remedy)
-    return load(PolicyConfig, name)
+        raise unknown("policy", name, (*presets, *plugins), remedy=remedy)
+    if kwargs:
+        if policy.kind not in ("python", "websocket"):
+            words = " ".join(f"{key}={value}" for key, value in kwargs.items())
+            raise UsageError(
+                f"--policy-kwargs {words} is for a class or a server; {policy.name} is of kind "
+                f"{policy.kind}, so leave it out"
+            )
+        policy = policy.model_copy(update={"kwargs": {**policy.kwargs, **kwargs}})
+    return completed(policy)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -133,7 +133,7 @@ class OxygenReleasePolicy(RemotePolicy):
         self._charge_server = charge_server
         self._query = -1
         self._busy_ms = 0.0
-        self._running: dict[int, _Running] = {}
+        self._running: dict[int, tuple[TextRequest, float]] = {}  # and how long it had been busy before
         self._ended: set[int] = set()
 
     def reset(self, key: EpisodeKey) -> None:
@@ -207,7 +207,7 @@ class OxygenReleasePolicy(RemotePolicy):
         """End the episode; the server cancels its texts when the connection closes."""
         self.client.close()
         return EpisodeEnd(
-            cancelled=len(self._running), requests=tuple(each.request for each in self._running.values())
+            cancelled=len(self._running), requests=tuple(request for request, _ in self._running.values())
         )
 
     def _updates(self) -> "list[_Update]":
@@ -265,7 +265,7 @@ class OxygenReleasePolicy(RemotePolicy):
                 "finished"
             )
         request = TextRequest(task=TASK, request_id=update.number, query=self._query)
-        self._running[update.number] = _Running(request=request, before_ms=before_ms)
+        self._running[update.number] = request, before_ms
         return request
 
     def _continue(self, update: "_Update") -> Text | None:
@@ -275,27 +275,19 @@ class OxygenReleasePolicy(RemotePolicy):
             raise BadAnswerError(f"the policy server sent an update of text {update.number}, which {known}")
         if not update.finished:
             return None
-        running = self._running.pop(update.number)
+        request, before_ms = self._running.pop(update.number)
         self._ended.add(update.number)
         stops = update.stopped and self._metadata.text_stop_condition == "eos"
         return Text(
             task=TASK,
             request_id=update.number,
-            requested_query=running.request.query,
+            requested_query=request.query,
             finished_query=self._query,
             text=update.text.strip(),
             tokens=update.tokens,
             reason="stop" if stops else "length",
-            latency_ms=self._busy_ms - running.before_ms,
+            latency_ms=self._busy_ms - before_ms,
         )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Running:
-    """An unfinished text, and the time that the policy had been busy before it was requested."""
-
-    request: TextRequest
-    before_ms: float
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

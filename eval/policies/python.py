@@ -8,9 +8,9 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any, cast
 
 from configs.errors import UsageError, unknown
@@ -19,7 +19,7 @@ from configs.interface import Interface
 from configs.schema import PolicyConfig, read_feedback
 from eval.policies.base import BatchPolicy, LoadedPolicy, Policy, SingleRowBatch
 from eval.policies.openpi import OpenpiPolicy, assumption, named, opened
-from oxygen.robots.openpi_keys import ASSUMED, OpenpiKeys, keys_for, keys_of
+from oxygen.robots.openpi_keys import ASSUMED, keys_for, keys_of
 from sim_envs.suite import Suite, load_object
 from sim_envs.world import World
 
@@ -92,7 +92,12 @@ def _opened(policy: Any, target: str) -> LoadedPolicy:
 def _adapted(policy: Any, target: str) -> tuple[OpenpiPolicy, str | None]:
     """A policy with openpi's methods, and the remark to print on it."""
     _check_has(policy, target, _OPENPI)
-    keys = _keys(policy, target)
+    embodiment, interface = getattr(policy, "embodiment", None), getattr(policy, "interface", None)
+    if embodiment is not None and interface is not None:
+        raise UsageError(f"policy {target} has an `embodiment` and an `interface`; give one of them")
+    keys = None if embodiment is None else keys_of(embodiment)
+    if interface is not None:
+        keys = keys_for(_checked(interface, target))
     remedy = "for another, give the class an attribute `embodiment`, or an `interface`."
     remark = None if keys else assumption(target, remedy)
     keys = named(keys or ASSUMED, target, getattr(policy, "horizon", None))
@@ -105,53 +110,42 @@ def _feedback(policy: Any, target: str) -> FeedbackByTask:
 
 def _made(target: str, kwargs: Mapping[str, Any]) -> Any:
     with _in_one_line(f"policy {target} cannot be imported"):
-        make = _found(target)
+        make = _imported(target)
     if not callable(make):
         raise UsageError(f"policy {target} is {make!r:.60}; give a class, or a function that makes a policy")
-    _check_takes(make, target, kwargs)
+    signature = None
+    with contextlib.suppress(ValueError):  # some that are written in C have none
+        signature = inspect.signature(make)
+    if signature is not None:
+        try:
+            signature.bind(**kwargs)
+        except TypeError as error:
+            takes = ", ".join(map(str, signature.parameters.values())) or "none"
+            raise UsageError(f"policy {target}: {error}; its arguments: {takes}") from None
     with _in_one_line(f"policy {target} cannot be made"):
         return make(**kwargs)
 
 
-def _found(target: str) -> Any:
+def _imported(target: str) -> Any:
+    """The object of a module, or of a file that is imported with its folder on the path, as for a script."""
     if target.endswith(".py"):
         raise UsageError(f"policy {target} names no class; write {target}:Class")
     place, _, name = target.rpartition(":")
     if not place.endswith(".py"):
         return load_object(target, what="policy")
-    module = _executed(Path(place))
-    if name not in vars(module):
-        own = [
-            key for key, each in vars(module).items() if getattr(each, "__module__", "") == module.__name__
-        ]
-        raise unknown(f"class in {place}:", name, own)
-    return vars(module)[name]
-
-
-def _executed(file: Path) -> ModuleType:
-    """Import a file as a module, with its folder on the import path, as for a script."""
+    file = Path(place)
     if not file.is_file():
         raise UsageError(f"there is no file {file}; give path/to/file.py:Class, or package.module:Class")
-    name = f"policy_{file.stem}"
-    spec = importlib.util.spec_from_file_location(name, file)
+    spec = importlib.util.spec_from_file_location(f"policy_{file.stem}", file)
     assert spec is not None
     assert spec.loader is not None, "Python loads every file that ends in .py"
     sys.path.append(str(file.parent.resolve()))
-    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module
-
-
-def _check_takes(make: Callable[..., Any], target: str, kwargs: Mapping[str, Any]) -> None:
-    try:
-        signature = inspect.signature(make)
-    except ValueError:  # some that are written in C have none
-        return
-    try:
-        signature.bind(**kwargs)
-    except TypeError as error:
-        takes = ", ".join(map(str, signature.parameters.values())) or "none"
-        raise UsageError(f"policy {target}: {error}; its arguments: {takes}") from None
+    if name not in vars(module):
+        own = [key for key, each in vars(module).items() if getattr(each, "__module__", "") == spec.name]
+        raise unknown(f"class in {place}:", name, own)
+    return vars(module)[name]
 
 
 def _check_has(policy: Any, target: str, needed: tuple[str, ...]) -> None:
@@ -161,16 +155,6 @@ def _check_has(policy: Any, target: str, needed: tuple[str, ...]) -> None:
             f"policy {target} lacks {', '.join(lacks)}: give it infer(observation) and reset(), or "
             f"{', '.join(_CONTRACT)}; docs/policies.md shows both"
         )
-
-
-def _keys(policy: Any, target: str) -> OpenpiKeys | None:
-    """The keys of the observations that a policy takes; None if it names no robot."""
-    embodiment, interface = getattr(policy, "embodiment", None), getattr(policy, "interface", None)
-    if embodiment is not None and interface is not None:
-        raise UsageError(f"policy {target} has an `embodiment` and an `interface`; give one of them")
-    if interface is not None:
-        return keys_for(_checked(interface, target))
-    return None if embodiment is None else keys_of(embodiment)
 
 
 def _checked(interface: Any, target: str) -> Interface:
@@ -221,7 +205,6 @@ def limited(policy: LoadedPolicy, seconds: float | None) -> LoadedPolicy:
 
     A call that exceeds it raises QueryTimeoutError as soon as it executes Python, in the main thread only.
     """
-
     if seconds is None:
         return policy
 

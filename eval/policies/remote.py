@@ -196,7 +196,16 @@ class PolicyClient:
             seconds, rest = divmod(self._answer_s, 1)
             timeval = struct.pack("ll", int(seconds), int(1e6 * rest))
             connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval)
-            metadata = self._greeting(connection, limit)
+            try:
+                greeting = connection.recv(timeout=limit)
+            except TimeoutError:
+                raise TimeoutError("it sends no metadata, the first message of openpi's protocol") from None
+            if isinstance(greeting, str):
+                raise self._lost(f"begins with a text, not with metadata: {greeting[-200:]}")
+            try:
+                metadata = _mapping(_unpacked(greeting))
+            except BadAnswerError as error:
+                raise self._lost(f"begins with something else than metadata: {error}") from error
             known = metadata if self._metadata is None else self._metadata
             before, now = _declared(known), _declared(metadata)
             for name in before | now:
@@ -204,19 +213,6 @@ class PolicyClient:
                     raise self._lost(f"has come back with {name} {now.get(name)!r}, not {before.get(name)!r}")
             self._metadata, self._connection = metadata, connection
             self._resources = resources.pop_all()
-
-    def _greeting(self, connection: ClientConnection, limit: float) -> Mapping[str, Any]:
-        """The server's metadata, its first message."""
-        try:
-            greeting = connection.recv(timeout=limit)
-        except TimeoutError:
-            raise TimeoutError("it sends no metadata, the first message of openpi's protocol") from None
-        if isinstance(greeting, str):
-            raise self._lost(f"begins with a text, not with metadata: {greeting[-200:]}")
-        try:
-            return _mapping(_unpacked(greeting))
-        except BadAnswerError as error:
-            raise self._lost(f"begins with something else than metadata: {error}") from error
 
     def _lost(self, why: str) -> PolicyLostError:
         return PolicyLostError(f"the policy server at {self._url} {why}")

@@ -191,25 +191,21 @@ class PolicyProxy:
 
     def act(self, observation: Observation) -> np.ndarray:
         """See `Policy`."""
-        request = ActionsRequest(sent=self._observations.write(observation))
-        actions: np.ndarray = _answer(self._connection.request(request))
-        return actions
+        return self._request(ActionsRequest(sent=self._observations.write(observation)))
 
     def complete(self) -> Reply:
         """See `Policy`."""
-        reply: Reply = _answer(self._connection.request(ReplyRequest()))
-        return reply
+        return self._request(ReplyRequest())
 
     def finish(self) -> EpisodeEnd:
         """See `Policy`."""
-        end: EpisodeEnd = _answer(self._connection.request(EndRequest()))
-        return end
+        return self._request(EndRequest())
 
-
-def _answer(answer: Any) -> Any:
-    if isinstance(answer, FailedAnswer):
-        raise answer.error
-    return answer
+    def _request(self, message: object) -> Any:
+        answer = self._connection.request(message)
+        if isinstance(answer, FailedAnswer):
+            raise answer.error
+        return answer
 
 
 class _Group:
