@@ -60,37 +60,30 @@ def collect_demonstrations(config: CollectConfig, dataset: Path, *, workers: int
             dataset with other options, or another process uses it. In these cases nothing is written.
         KeyboardInterrupt: Ctrl-C; finished episodes are on disk.
     """
-    _check_policies(config)
-    run = run_config(config, config.seeds[0])
-    kind = resolve_policy(run).policy.kind
-    model = run if kind == "oxygen" else learner_config(config)
+    run, learner = run_config(config, config.seeds[0]), learner_config(config)
+    resolved, learning = resolve_policy(run), resolve_policy(learner) if learner else None
+    kind, player = resolved.policy.kind, learning or resolved
+    for option, value in {"--expert-noise": config.expert_noise, "--learner": config.learner}.items():
+        if value and kind != "expert":
+            raise UsageError(f"{option} {value} is for --policy expert, not {config.policy}")
+    if learning and learning.policy.kind != "oxygen":
+        raise UsageError(f"--learner is {config.learner}, which has no weights; give a policy that has")
+    plan = make_plan(run)
+    if kind == "expert":
+        check_expert(plan)
+    if config.feedback is not None:
+        check_feedback([learner or run], player.feedback, policy=player.policy.name)
+    elif player.policy.feedback:
+        raise UsageError(
+            f"policy {player.policy.name} reads its own texts: give their origin, such as --feedback own"
+        )
+    for each in filter(None, (resolved, learning)):
+        check_playable(plan, policy=each.policy.name, interface=each.interface, horizon=each.horizon)
+    model = run if kind == "oxygen" else learner
     if model is not None:
         use_compile_cache()  # fails before anything is written if JAX does not start
     simulation = Simulation(kind=kind, noise=config.expert_noise, model=model)
     return collect_from(simulation, config, dataset, workers=workers)
-
-
-def _check_policies(config: CollectConfig) -> None:
-    acting, learner = run_config(config, config.seeds[0]), learner_config(config)
-    resolved, learning = resolve_policy(acting), resolve_policy(learner) if learner else None
-    for_experts = {"--expert-noise": config.expert_noise, "--learner": config.learner}
-    for option, value in for_experts.items():
-        if value and resolved.policy.kind != "expert":
-            raise UsageError(f"{option} {value} is for --policy expert, not {config.policy}")
-    if learning and learning.policy.kind != "oxygen":
-        raise UsageError(f"--learner is {config.learner}, which has no weights; give a policy that has")
-    plan = make_plan(acting)
-    if resolved.policy.kind == "expert":
-        check_expert(plan)
-    player = learning or resolved
-    if config.feedback is None and player.policy.feedback:
-        raise UsageError(
-            f"policy {player.policy.name} reads its own texts: give their origin, such as --feedback own"
-        )
-    if config.feedback is not None:
-        check_feedback([learner or acting], player.feedback, policy=player.policy.name)
-    for each in filter(None, (resolved, learning)):
-        check_playable(plan, policy=each.policy.name, interface=each.interface, horizon=each.horizon)
 
 
 def collect_from(simulation: Simulation, config: CollectConfig, dataset: Path, *, workers: int) -> int:

@@ -20,8 +20,6 @@ POSITION_COLUMNS = ("episode_index", "index", "task_index")
 
 Histogram = Int64[np.ndarray, "channel 256"]
 
-_IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-
 
 def frame_features(config: CollectConfig, spec: Interface) -> dict[str, Feature]:
     """The columns of the dataset, as in `info.json`."""
@@ -45,10 +43,10 @@ def row_features(config: CollectConfig, spec: Interface) -> dict[str, Feature]:
 
 def arrow_schema(features: Mapping[str, Feature]) -> pa.Schema:
     """The schema of a table of features, with the metadata that `datasets` reads."""
-    stored = {name: feature for name, feature in features.items() if feature["dtype"] != "video"}
-    described = {name: _hugging_face(feature) for name, feature in stored.items()}
+    stored = {name: _types(feature) for name, feature in features.items() if feature["dtype"] != "video"}
+    described = {name: hugging_face for name, (_, hugging_face) in stored.items()}
     metadata = {"huggingface": json.dumps({"info": {"features": described}})}
-    return pa.schema([(name, _arrow(feature)) for name, feature in stored.items()], metadata=metadata)
+    return pa.schema([(name, arrow) for name, (arrow, _) in stored.items()], metadata=metadata)
 
 
 def png_cells(images: Sequence[UInt8[np.ndarray, "height width 3"]]) -> list[dict[str, Any]]:
@@ -74,27 +72,18 @@ def _names(channels: Sequence[Channels]) -> list[str]:
     ]
 
 
-def _arrow(feature: Feature) -> pa.DataType:
-    if feature["dtype"] == "image":
-        return _IMAGE
-    value = pa.bool_() if feature["dtype"] == "bool" else pa.type_for_alias(feature["dtype"])
-    match tuple(feature["shape"]):
+def _types(feature: Feature) -> tuple[pa.DataType, dict[str, Any]]:
+    """The types of a column for Arrow and for `datasets`."""
+    dtype, shape = feature["dtype"], tuple(feature["shape"])
+    if dtype == "image":
+        return pa.struct([("bytes", pa.binary()), ("path", pa.string())]), {"_type": "Image"}
+    arrow = pa.bool_() if dtype == "bool" else pa.type_for_alias(dtype)
+    value = {"dtype": dtype, "_type": "Value"}
+    match shape:
         case (1,):
-            return value
+            return arrow, value
         case (size,):
-            return pa.list_(value, size)
-        case _:  # as `datasets` stores arrays of two dimensions
-            return pa.list_(pa.list_(value))
-
-
-def _hugging_face(feature: Feature) -> dict[str, Any]:
-    if feature["dtype"] == "image":
-        return {"_type": "Image"}
-    value = {"dtype": feature["dtype"], "_type": "Value"}
-    match tuple(feature["shape"]):
-        case (1,):
-            return value
-        case (size,):
-            return {"feature": value, "length": size, "_type": "Sequence"}
-        case shape:
-            return {"shape": list(shape), "dtype": feature["dtype"], "_type": f"Array{len(shape)}D"}
+            return pa.list_(arrow, size), {"feature": value, "length": size, "_type": "Sequence"}
+        case _:
+            array = {"shape": list(shape), "dtype": dtype, "_type": f"Array{len(shape)}D"}
+            return pa.list_(pa.list_(arrow)), array

@@ -5,7 +5,7 @@ from pathlib import Path
 from PIL import Image, ImageDraw
 
 from oxygen.robots.images import resize_with_pad
-from oxygen.training.demonstrations import Demonstrations, EpisodeSpan
+from oxygen.training.demonstrations import Demonstrations
 from videos.text import load_font, wrap
 
 _EPISODES = 8
@@ -26,27 +26,22 @@ def write_contact_sheet(demonstrations: Demonstrations, path: Path) -> None:
     chosen = [episodes[number * len(episodes) // count] for number in range(count)]
     sheet = Image.new("RGB", (_WIDTH + 2 * _GAP, len(chosen) * _ROW + _GAP), _PAPER)
     for number, episode in enumerate(chosen):
-        _draw(sheet, demonstrations, episode, top=_GAP + number * _ROW)
+        top, origin, last = _GAP + number * _ROW, episode.origin, episode.stop - 1
+        noise = f", noise {origin.noise:g}" if origin.noise else ""
+        title = (
+            f"{origin.suite} {origin.task_id}, init {origin.init_id}, seed {origin.seed}{noise}, "
+            f"{episode.stop - episode.start} frames: {episode.language}"
+        )
+        _write(sheet, title, (_GAP, top), width=_WIDTH, lines=_TITLE_LINES, ink=_INK)
+        top += _TITLE_LINES * _LINE
+        for column, index in enumerate((episode.start, (episode.start + last) // 2, last)):
+            frame, left = demonstrations.frame(index), _GAP + column * (_SIDE + _GAP)
+            image = resize_with_pad(frame.images[demonstrations.cameras[0]], _SIDE)
+            sheet.paste(Image.fromarray(image), (left, top))
+            caption = f"step {frame.step}{f': {frame.narration}' if frame.narration else ''}"
+            below = (left, top + _SIDE + 2)
+            _write(sheet, caption, below, width=_SIDE, lines=_CAPTION_LINES, ink=_GREY)
     sheet.save(path)
-
-
-def _draw(sheet: Image.Image, demonstrations: Demonstrations, episode: EpisodeSpan, *, top: int) -> None:
-    origin = episode.origin
-    noise = f", noise {origin.noise:g}" if origin.noise else ""
-    title = (
-        f"{origin.suite} {origin.task_id}, init {origin.init_id}, seed {origin.seed}{noise}, "
-        f"{episode.stop - episode.start} frames: {episode.language}"
-    )
-    _write(sheet, title, (_GAP, top), width=_WIDTH, lines=_TITLE_LINES, ink=_INK)
-    last = episode.stop - 1
-    for column, index in enumerate((episode.start, (episode.start + last) // 2, last)):
-        frame = demonstrations.frame(index)
-        left = _GAP + column * (_SIDE + _GAP)
-        image = Image.fromarray(resize_with_pad(frame.images[demonstrations.cameras[0]], _SIDE))
-        sheet.paste(image, (left, top + _TITLE_LINES * _LINE))
-        below = top + _TITLE_LINES * _LINE + _SIDE + 2
-        caption = f"step {frame.step}{f': {frame.narration}' if frame.narration else ''}"
-        _write(sheet, caption, (left, below), width=_SIDE, lines=_CAPTION_LINES, ink=_GREY)
 
 
 def _write(sheet: Image.Image, text: str, at: tuple[int, int], *, width: int, lines: int, ink: str) -> None:

@@ -140,11 +140,21 @@ class _Writer:
             for camera in self._histograms[0]
         }
         self._write_json(layout.STATS, _statistics(everything, histograms, self._features))
-        self._write_json(layout.INFO, self._info())
-
-    def _info(self) -> dict[str, Any]:
-        whole = self._fps == int(self._fps)
-        return {
+        about_video = {
+            "video.codec": "h264",
+            "video.pix_fmt": "yuv420p",
+            "video.fps": self._fps,
+            "video.is_depth_map": False,
+            "has_audio": False,
+        }
+        described: dict[str, Feature] = {}
+        for name, feature in self._features.items():
+            described[name] = feature
+            if feature["dtype"] == "video":
+                sizes = zip(("height", "width", "channels"), feature["shape"], strict=True)
+                about = {**{f"video.{side}": size for side, size in sizes}, **about_video}
+                described[name] = {**feature, "info": about}
+        info = {
             "codebase_version": layout.VERSION,
             "robot_type": "panda",
             "total_episodes": len(self._episodes),
@@ -153,29 +163,13 @@ class _Writer:
             "chunks_size": layout.FILES_PER_CHUNK,
             "data_files_size_in_mb": layout.DATA_FILE_MB,
             "video_files_size_in_mb": layout.VIDEO_FILE_MB,
-            "fps": int(self._fps) if whole else self._fps,
+            "fps": int(self._fps) if self._fps.is_integer() else self._fps,
             "splits": {"train": f"0:{len(self._episodes)}"},
             "data_path": layout.DATA,
             "video_path": layout.VIDEO if self._videos else None,
-            "features": {name: self._described(feature) for name, feature in self._features.items()},
+            "features": described,
         }
-
-    def _described(self, feature: Feature) -> Feature:
-        """A feature, with LeRobot's description of videos."""
-        if feature["dtype"] != "video":
-            return feature
-        height, width, channels = feature["shape"]
-        about = {
-            "video.height": height,
-            "video.width": width,
-            "video.channels": channels,
-            "video.codec": "h264",
-            "video.pix_fmt": "yuv420p",
-            "video.fps": self._fps,
-            "video.is_depth_map": False,
-            "has_audio": False,
-        }
-        return {**feature, "info": about}
+        self._write_json(layout.INFO, info)
 
     def _write_table(self, name: str, table: pa.Table) -> None:
         path = self._root / name

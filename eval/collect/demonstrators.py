@@ -15,7 +15,6 @@ from jaxtyping import Float64
 
 from configs.interface import Interface
 from eval.policies.base import Policy
-from eval.policies.scripted import Oracle, Scripted, scripted_policy
 from oxygen.policy.reply import EpisodeEnd, Reply
 from sim_envs.suite import Suite
 from sim_envs.world import EpisodeKey, Observation, World
@@ -55,17 +54,6 @@ class NoiseFreeDemonstrator:
 
 OpenDemonstrator = Callable[[Suite, World], Demonstrator]
 """Opens a demonstrator in a world."""
-
-
-def scripted_demonstrator(kind: str, noise: float) -> OpenDemonstrator:
-    """A scripted policy without texts."""
-
-    def in_world(suite: Suite, world: World) -> Demonstrator:
-        return Scripted(
-            suite.interface, lambda: scripted_policy(kind, suite, world, noise), Oracle((), world)
-        )
-
-    return in_world
 
 
 class CorrectedLearner:

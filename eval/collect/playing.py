@@ -11,22 +11,19 @@ from configs.exits import is_disk_full
 from configs.feedback import FeedbackByTask
 from configs.schema import RunConfig
 from configs.signals import DeferredSignals
-from eval.collect.demonstrators import (
-    CorrectedLearner,
-    NoiseFreeDemonstrator,
-    OpenDemonstrator,
-    scripted_demonstrator,
-)
+from eval.collect.demonstrators import CorrectedLearner, NoiseFreeDemonstrator, OpenDemonstrator
 from eval.collect.episode import demonstrate
 from eval.collect.plan import Job
 from eval.collect.store import EpisodeStore
 from eval.policies.base import LoadedPolicy
+from eval.policies.scripted import Oracle, Scripted, scripted_policy
 from eval.policies.serving import PolicySource, served
 from eval.records.schema import Outcome
 from eval.rollout.episode import WorldCache
 from eval.rollout.execution import ActionError
+from sim_envs.suite import Suite
 from sim_envs.workers import JobQueue, LostJob, WorkerConnection, run_in_workers
-from sim_envs.world import PhysicsError
+from sim_envs.world import PhysicsError, World
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,7 +46,15 @@ class Simulation:
 
     def demonstrator(self, model: LoadedPolicy | None) -> OpenDemonstrator:
         """Opens the policy, or the learner and the policy in turns."""
-        scripted = scripted_demonstrator(self.kind, self.noise)
+
+        def scripted(suite: Suite, world: World) -> Scripted:
+            """The policy without texts."""
+            return Scripted(
+                suite.interface,
+                lambda: scripted_policy(self.kind, suite, world, self.noise),
+                Oracle((), world),
+            )
+
         if model is None:
             return scripted
         if self.kind == "oxygen":

@@ -42,7 +42,13 @@ def train(
     """
     if minutes is not None and not minutes > 0:
         raise UsageError(f"--minutes is {minutes}; give more than 0")
-    _check_folder(output_dir, resume=resume)
+    begun = (usable_folder(output_dir, "--output-dir") / RUN_FILE).is_file()
+    if begun and not resume:
+        raise UsageError(
+            f"{output_dir} holds a training; continue it with --resume, or give another --output-dir"
+        )
+    if resume and not begun:
+        raise UsageError(f"nothing to resume: {output_dir} holds no training; start one without --resume")
     preset = {} if config is None else read_mapping(TrainConfig, config)
     check(TrainConfig, preset, source=config or "")
     flags = options.model_dump(exclude_unset=True)
@@ -61,16 +67,6 @@ def train(
     from eval.train.training import run_training  # slow: a simulator and JAX, which --help does not need
 
     return run_training(options, output_dir, minutes=minutes)
-
-
-def _check_folder(folder: Path, *, resume: bool) -> None:
-    begun = (usable_folder(folder, "--output-dir") / RUN_FILE).is_file()
-    if begun and not resume:
-        raise UsageError(
-            f"{folder} holds a training; continue it with --resume, or give another --output-dir"
-        )
-    if resume and not begun:
-        raise UsageError(f"nothing to resume: {folder} holds no training; start one without --resume")
 
 
 if __name__ == "__main__":

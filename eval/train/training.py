@@ -7,7 +7,6 @@ import shlex
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from configs.cli import format_option
 from configs.console import TextConsole
@@ -93,11 +92,15 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
             return interrupts.received or time_is_up
 
         def roll_out(_: int, saved: Path) -> Mapping[str, float]:
+            """Success rates of a checkpoint's rollouts, in percent, by suite."""
             unsaved.close()
             if rollouts is None or interrupts.received:
                 return {}
-            config = rollouts.model_copy(update={"policy": str(saved)})
-            return _success_rates(config, folder, options.eval_num_envs)
+            run = new_run(folder / "rollouts", rollouts.model_copy(update={"policy": str(saved)}))
+            executor = choose_executor(ExecutionConfig(num_envs=options.eval_num_envs))
+            (results,) = run_evaluation(run, monitor=EvaluationConsole, executor=executor)
+            rates = {suite: row["pc_success"] for suite, row in results["per_suite"].items()}
+            return {f"{suite}_pc_success": rate for suite, rate in rates.items() if rate is not None}
 
         try:
             train(
@@ -136,7 +139,9 @@ def training_of(options: TrainConfig) -> TrainingConfig:
         start_from=None if start is None else start.weights,
         norm_stats=_norm_stats(options, start),
         wordings=_training_wordings(options.data) if options.wordings == "training" else {},
-        base=None if options.adapter is None else _base_card(options),
+        base=None
+        if options.adapter is None
+        else _adapted_policy(options).model_dump(mode="json", exclude_none=True, exclude_defaults=True),
     )
 
 
@@ -167,11 +172,6 @@ def _of_policy(options: TrainConfig) -> TrainConfig:
                 "leave it out"
             )
     return options.model_copy(update=own)
-
-
-def _base_card(options: TrainConfig) -> dict[str, Any]:
-    """The fields of a card that repeat the adapter's policy."""
-    return _adapted_policy(options).model_dump(mode="json", exclude_none=True, exclude_defaults=True)
 
 
 def rollouts_of(options: TrainConfig) -> RunConfig | None:
@@ -254,15 +254,6 @@ def _tokenizer(options: TrainConfig) -> tokenizers.SentencePieceTokenizer:
     if given is None and options.model in names(PolicyConfig):
         given = load(PolicyConfig, options.model).tokenizer
     return tokenizers.load(given) if given else tokenizers.tiny()
-
-
-def _success_rates(config: RunConfig, folder: Path, num_envs: int) -> Mapping[str, float]:
-    """Success rates of a checkpoint's rollouts, in percent, by suite."""
-    run = new_run(folder / "rollouts", config)
-    executor = choose_executor(ExecutionConfig(num_envs=num_envs))
-    (results,) = run_evaluation(run, monitor=EvaluationConsole, executor=executor)
-    rates = {suite: row["pc_success"] for suite, row in results["per_suite"].items()}
-    return {f"{suite}_pc_success": rate for suite, rate in rates.items() if rate is not None}
 
 
 def _line(step: int, options: TrainConfig, numbers: Mapping[str, float]) -> str:
