@@ -159,7 +159,6 @@ def test_trials_and_initial_states_replace_each_other(started, tmp_path, flag, l
         ("--policy tiny --overlap rtc --clock profile:two-core", ["'two-core'", "rtc", "guided_denoise"]),
         ("--policy tiny --replan-steps asap", ["asap", "clock"]),
         ("--resume", ["nothing to resume"]),
-        ("--policy expert --random-weights", ["--random-weights", "expert is scripted", "--policy tiny"]),
         ("--mode shared --tokens-per-frame 2", ["--tokens-per-frame 2", "isolated shared unified"]),
     ],
 )

@@ -14,7 +14,7 @@ from sim_envs.fake import FakeWorld
 from sim_envs.libero.suite import LiberoSuite
 from sim_envs.suite import open_suite
 from tests.eval.conftest import call
-from tests.eval.doubles import without_physics
+from tests.eval.doubles import FakePolicy, without_physics
 
 ONE = ["--policy", "noop", "--mode", "actions", "--task-ids", "3", "--init-ids", "5", "--video", "none"]
 
@@ -106,64 +106,31 @@ def test_a_policy_of_another_package_is_found_by_its_name():
     assert found.kwargs == {"device": "cpu"}
 
 
-OPENPI = """
-import numpy as np
+class Talking(FakePolicy):
+    """Its replies have texts."""
 
-class Still:
-    embodiment = "libero"
-
-    def infer(self, obs):
-        return {"actions": np.zeros((10, 7))}
-
-    def reset(self):
-        pass
-"""
-
-
-CONTRACT = """
-import numpy as np
-from oxygen.policy.reply import EpisodeEnd, Reply
-from oxygen.robots.conventions import LIBERO
-
-
-class Still:
-    interface = LIBERO
-
-    def reset(self, key):
-        pass
-
-    def act(self, observation):
-        return np.zeros((10, 7))
-
-    def complete(self):
-        return Reply(timings_ms={"action": 1.0, "frame": 1.0})
-
-    def finish(self):
-        return EpisodeEnd()
-"""
-TALKS = CONTRACT.replace("interface =", "writes_texts = True\n    interface =")
+    writes_texts = True
 
 
 @pytest.mark.parametrize(
-    ("source", "given", "mode"),
+    ("policy", "given", "mode"),
     [
-        (OPENPI, [], "actions"),
-        (OPENPI, ["--mode", "unified"], "unified"),
-        (CONTRACT, [], "actions"),
-        (TALKS, [], "unified"),
+        ("tests.eval.test_testing:Still", [], "actions"),
+        ("tests.eval.test_testing:Still", ["--mode", "unified"], "unified"),
+        ("tests.eval.doubles:FakePolicy", [], "actions"),
+        (f"{__name__}:Talking", [], "unified"),
     ],
 )
 def test_a_policy_without_texts_runs_in_mode_actions_unless_one_is_chosen(
-    source, given, mode, tmp_path, monkeypatch, capsys
+    policy, given, mode, tmp_path, monkeypatch, capsys
 ):
     without_physics(monkeypatch)
-    (tmp_path / "still.py").write_text(source)
-    one = ["--policy", f"{tmp_path / 'still.py'}:Still", "--suite", "libero_object", "--task-ids", "3"]
-    runs = ["--output-dir", str(tmp_path / "runs"), "--no-report"]
-    assert call(run.app, *one, "--num-trials-per-task", "4", *given, *runs) == 0
-    (folder,) = map(RunFolder, (tmp_path / "runs").iterdir())
+    one = ["--policy", policy, "--suite", "libero_object", "--task-ids", "3", "--num-trials-per-task", "4"]
+    assert call(run.app, *one, *given, "--output-dir", tmp_path, "--no-report") == 0
+    (folder,) = map(RunFolder, tmp_path.iterdir())
     assert folder.run_id.endswith(f"-{mode}")
     assert folder.read_manifest()["config"]["mode"] == mode
     heading, *lines = capsys.readouterr().out.splitlines()
-    assert heading.startswith(f"Still in mode {mode}, 4 episodes (1 task of libero_object)")
+    name = policy.rpartition(":")[2]
+    assert heading.startswith(f"{name} in mode {mode}, 4 episodes (1 task of libero_object)")
     assert [line for line in lines if "At the pace of the first 3 episodes" in line]

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import multiprocessing
+import shutil
 import signal
 import subprocess
 import sys
@@ -172,51 +173,52 @@ def test_kept_failures_have_no_target_actions(tmp_path, capsys):
         collect(tmp_path, **{**both, "keep_failures": False})
 
 
-def test_a_dataset_without_a_newer_option_can_be_extended(tmp_path):
+def test_a_dataset_of_an_older_version_is_extended_unless_its_columns_differ(tmp_path):
     collect(tmp_path, init_ids=(0,))
     options = tmp_path / ".episodes" / "options.json"
-    before = json.loads(options.read_text())
-    del before["keep_failures"]
-    options.write_text(json.dumps(before))
+
+    def forget(option):
+        known = json.loads(options.read_text())
+        del known[option]
+        options.write_text(json.dumps(known))
+
+    forget("keep_failures")  # a newer option
     collect(tmp_path, init_ids=(0, 1))
     assert len(Demonstrations(tmp_path).episodes) == 8
-
-
-def test_a_dataset_of_an_older_version_is_refused(tmp_path):
-    collect(tmp_path, init_ids=(0,), suites=("libero_goal",))
-    options = tmp_path / ".episodes" / "options.json"
-    before = json.loads(options.read_text())
-    del before["columns"]
-    options.write_text(json.dumps(before))
+    forget("columns")
     with pytest.raises(UsageError, match=r"columns of an older version.*--output"):
-        collect(tmp_path, suites=("libero_goal",))
+        collect(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [({"replan_steps": 2}, "replan_steps 5, not 2"), ({"image_size": 16}, "image_size 8, not 16")],
+    [
+        ({"replan_steps": 2}, "replan_steps 5, not 2"),
+        ({"image_size": 16}, "image_size 8, not 16"),
+        ({"init_ids": (0,)}, r"without its \.episodes"),
+    ],
 )
-def test_a_dataset_with_other_options_is_refused_and_unchanged(tmp_path, changes, said):
+def test_a_dataset_with_other_options_or_without_its_episodes_is_left_as_it_is(tmp_path, changes, said):
     collect(tmp_path, suites=("libero_goal",))
     before = contents(tmp_path)
+    if "init_ids" in changes:
+        for file in (tmp_path / ".episodes").iterdir():
+            file.unlink()
     with pytest.raises(UsageError, match=said):
         collect(tmp_path, **changes)
     assert contents(tmp_path) == before
 
 
-def test_a_dataset_without_its_episodes_is_refused(tmp_path):
-    collect(tmp_path, suites=("libero_goal",))
-    before = contents(tmp_path)
-    for file in (tmp_path / ".episodes").iterdir():
-        file.unlink()
-    with pytest.raises(UsageError, match=r"without its \.episodes"):
-        collect(tmp_path, init_ids=(0,))
-    assert contents(tmp_path) == before
+@pytest.fixture(scope="module")
+def one(tmp_path_factory) -> Path:
+    """One episode, a query every four steps."""
+    folder = tmp_path_factory.mktemp("one")
+    collect(folder, suites=("libero_goal",), task_ids=(0,), init_ids=(2,), replan_steps=4)
+    return folder
 
 
-def test_frames_have_ground_truth_texts(tmp_path):
-    collect(tmp_path, suites=("libero_goal",), task_ids=(0,), init_ids=(2,), replan_steps=4)
-    first, _, last = Demonstrations(tmp_path)
+def test_frames_have_ground_truth_texts(one):
+    first, _, last = Demonstrations(one)
     for frame, world in ((first, Errand(steps=0)), (last, Errand(steps=8))):
         truth = world.truth()
         assert parse_narration(frame.narration) == truth.narration
@@ -227,8 +229,8 @@ def test_frames_have_ground_truth_texts(tmp_path):
     assert first.narration != last.narration
 
 
-def test_datasets_collected_before_textual_memory_have_none(tmp_path):
-    collect(tmp_path, suites=("libero_goal",), task_ids=(0,), init_ids=(2,), replan_steps=4)
+def test_datasets_collected_before_textual_memory_have_none(one, tmp_path):
+    shutil.copytree(one, tmp_path, dirs_exist_ok=True)
     info = json.loads((tmp_path / layout.INFO).read_text())
     del info["features"][layout.TEXTUAL_MEMORY]
     (tmp_path / layout.INFO).write_text(json.dumps(info))
@@ -237,9 +239,8 @@ def test_datasets_collected_before_textual_memory_have_none(tmp_path):
     assert all(demonstrations.columns.memory)
 
 
-def test_every_frame_is_a_query(tmp_path):
-    collect(tmp_path, suites=("libero_goal",), task_ids=(0,), init_ids=(2,), replan_steps=4)
-    found = Demonstrations(tmp_path)
+def test_every_frame_is_a_query(one):
+    found = Demonstrations(one)
     assert found.fps == 5.0
     assert found.columns.step.tolist() == [0, 4, 8]
     first, *_, last = found

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from configs.cli import run_app
 from configs.errors import UsageError
-from configs.exits import INPUT_ERROR
 from eval import libero
 from eval.policies.python import open_python
 from eval.records.run_folders import new_run
@@ -74,19 +72,10 @@ def played(folder: Path, policy: str, **how):
     [
         ("raise ValueError('no \\x1b[31mweights')", "error", "ValueError: no"),
         ("sys.exit(3)", "error", "SystemExit: 3"),
-        ("sys.exit()", "error", "SystemExit"),
         ("return None", "error", "answered with NoneType, not a dict with 'actions'"),
-        ("return {'action': GOOD}", "error", "no 'actions'; it has 'action'"),
-        ("return {'actions': GOOD.astype(str)}", "error", "'actions' are ndarray"),
-        ("return {'actions': GOOD * 1j}", "error", "'actions' are ndarray"),
-        ("return {'actions': [[1], [1, 2]]}", "error", "'actions' are list"),
         ("return {'actions': GOOD.astype(np.float16)}", "success", None),
-        ("return {'actions': GOOD.astype(int)}", "success", None),
-        ("return {'actions': GOOD[:, :6]}", "invalid_action", "shape (10, 6), should have (at least 5, 7)"),
         ("return {'actions': GOOD[:4]}", "invalid_action", "shape (4, 7), should have (at least 5, 7)"),
-        ("return {'actions': GOOD[0]}", "invalid_action", "shape (7,)"),
         ("return {'actions': NAN}", "invalid_action", "action 0 holds nan"),
-        ("return {'actions': GOOD + np.inf}", "invalid_action", "action 0 holds inf"),
         ("print('\\x1b[2J'); return {'actions': GOOD}", "success", None),
     ],
 )
@@ -111,16 +100,6 @@ def test_a_reset_that_fails_is_an_error(tmp_path):
     assert second.outcome is Outcome.SUCCESS
 
 
-def test_nan_actions_are_graded_failures(tmp_path):
-    episodes = played(tmp_path, written(tmp_path, "return {'actions': NAN}", always=True))
-    assert [each.outcome for each in episodes] == [Outcome.INVALID_ACTION] * 2
-
-
-def test_repeated_errors_stop_the_run(tmp_path):
-    with pytest.raises(UsageError, match="2 episodes in a row were errors"):
-        played(tmp_path, written(tmp_path, "sys.exit(0)", always=True), max_errors=2)
-
-
 @pytest.mark.parametrize("where", ["import sys; sys.exit(0)", "class Mine:\n    def __init__(self): exit()"])
 def test_a_class_that_exits_before_it_acts_is_refused(tmp_path, where):
     (tmp_path / "mine.py").write_text(textwrap.dedent(where))
@@ -136,13 +115,11 @@ def test_a_class_that_exits_before_it_acts_is_refused(tmp_path, where):
         ("mine.py:Mine", "nan", "query_timeout is 'nan'"),
     ],
 )
-def test_invalid_time_limits_are_refused(tmp_path, capsys, monkeypatch, policy, limit, said):
+def test_invalid_time_limits_are_refused(tmp_path, refused, monkeypatch, policy, limit, said):
     written(tmp_path)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as stopped:
-        run_app(libero.app, ["--suite", "libero_object", "--policy", policy, "--query-timeout", limit])
-    assert stopped.value.code == INPUT_ERROR
-    assert said in capsys.readouterr().err
+    line = ("--suite", "libero_object", "--policy", policy, "--query-timeout", limit)
+    assert said in refused(libero.app, *line)
     assert not (tmp_path / "runs").exists()
 
 

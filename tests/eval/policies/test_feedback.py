@@ -26,20 +26,11 @@ from sim_envs.world import EpisodeKey
 from tests.eval.conftest import evaluate
 from tests.eval.policies.openpi_server import ACTIONS, OpenpiServer
 from tests.eval.policies.oxygen_server import serving
+from tests.eval.rollout.scaled import suite_file
 
 LABEL = "Memory of all that was done before this moment:"
 FIELD = {"field": "memory", "format": LABEL + " {text}"}
-SUITE = {
-    "name": "fake_memory",
-    "world": "sim_envs.fake:FakeSuite",
-    "max_steps": 40,
-    "settle_steps": 2,
-    "trials_per_task": 2,
-    "control_hz": 20,
-    "camera_size": 256,
-    "replan_steps": 5,
-}
-KEYS = [EpisodeKey(suite="fake_memory", task_id=0, init_id=init_id, seed=7) for init_id in (0, 1)]
+KEYS = [EpisodeKey(suite="fake", task_id=0, init_id=init_id, seed=7) for init_id in (0, 1)]
 
 
 @pytest.fixture(scope="module")
@@ -57,14 +48,12 @@ def reader(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def suite(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("suites") / "fake_memory.yaml"
-    path.write_text(yaml.safe_dump(SUITE))
-    return path
+def suite(tmp_path_factory) -> str:
+    return suite_file(tmp_path_factory.mktemp("suites"), "fake", FakeSuite, max_steps=40, camera_size=256)
 
 
 def config(reader, suite, **options):
-    chosen = {"policy": str(reader), "suites": (str(suite),), "language_tasks": ("memory",), "video": "none"}
+    chosen = {"policy": str(reader), "suites": (suite,), "language_tasks": ("memory",), "video": "none"}
     return VariantsConfig(**{**chosen, "text_every": 2, **options})
 
 
@@ -109,7 +98,7 @@ def test_prompts_of_all_buckets_compile_nothing_and_processes_play_the_same(tmp_
     assert done(parallel) == done(serial)
     manifest = run.folder.read_manifest()
     assert manifest["policy_inputs"]["feedback"] == {"memory": FIELD["format"]}
-    assert manifest["protocol"]["fake_memory"]["feedback"] == "own"
+    assert manifest["protocol"]["fake"]["feedback"] == "own"
 
 
 @pytest.mark.filterwarnings("ignore:prompt cut")

@@ -221,17 +221,12 @@ def test_a_missing_class_is_one_line(target, why):
     ("pair", "value"),
     [
         ("x=3", 3),
-        ("x=-0.5", -0.5),
         ("x=1e-3", 1e-3),
-        ("x=2E5", 2e5),
         ("x=true", True),
-        ("x=null", None),
         ("x=", None),
         ("x=left", "left"),
         ("x='3'", "3"),
         ("x=a=b", "a=b"),
-        ("x=host:8000", "host:8000"),
-        ("x=/data/w.npz", "/data/w.npz"),
     ],
 )
 def test_arguments_are_yaml_scalars(pair, value):
@@ -243,11 +238,9 @@ def test_arguments_are_yaml_scalars(pair, value):
     ("pairs", "why"),
     [
         (["scale"], "'scale': write key=value"),
-        (["=3"], "'=3': write key=value"),
         (["my-scale=3"], "'my-scale=3': write key=value"),
         (["x=1", "x=2"], "'x' is given twice"),
         (["x=[1, 2]"], "give a number"),
-        (["x={"], "give a number"),
         (["x=2026-01-01"], "give a number"),
     ],
 )

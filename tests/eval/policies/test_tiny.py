@@ -8,9 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from configs.errors import UsageError
-from configs.language_task import LanguageTaskConfig
-from configs.load import load
 from configs.schema import RunConfig
 from eval.bundle.bundling import CARD_FILE, MAX_BYTES, read_bundle_manifest, render, trainings_of, unknowns
 from eval.libero import app
@@ -19,7 +16,6 @@ from eval.records.schema import EpisodeResult, Outcome, RunFolder
 from oxygen.model import params
 from oxygen.model.config import TINY
 from oxygen.presets.checkpoints import check_sizes, read_record
-from oxygen.presets.policies import check_learnt
 from oxygen.robots import tokenizer
 from oxygen.weights.safetensors import open_safetensors
 from oxygen.weights.source import bundled
@@ -98,13 +94,6 @@ def test_the_bundled_adapter_adds_texts_and_changes_no_action(tmp_path):
     episode = play(EPISODES[0], tmp_path, "--policy", "tiny_textual_memory", "--mode", "shared")
     scores = episode.texts["textual_memory"].at_request
     assert scores["exact"].hits == scores["exact"].of > 0
-
-
-def test_untrained_texts_are_refused():
-    memory = load(LanguageTaskConfig, "memory")
-    check_learnt(read_policy("tiny"), [memory])
-    with pytest.raises(UsageError, match="'tiny' has not learnt language task 'memory'"):
-        check_learnt(read_policy("tiny"), [memory.model_copy(update={"prompt": "Sing: "})])
 
 
 def test_the_bundled_policy_solves_a_held_out_initial_state(tmp_path):

@@ -11,9 +11,7 @@ from eval.policies.unused_options import refuse_unused_options, unused_in
     ("asked", "parts"),
     [
         ({"policy": "expert", "random_weights": True}, ["--random-weights is", "expert is scripted", "tiny"]),
-        ({"policy": "noop", "dtype": "bfloat16"}, ["--dtype bfloat16 is", "noop is scripted"]),
         ({"policy": "expert", "tokens_per_frame": 2}, ["--tokens-per-frame 2 is", "expert is scripted"]),
-        ({"policy": "random", "deadline_ms": 90.0}, ["--deadline-ms 90.0 is", "random is scripted"]),
         (
             {"policy": "noop", "language_tasks": ("memory",)},
             ["--language-tasks memory", "noop generates no text", "tiny or expert"],
@@ -35,7 +33,6 @@ from eval.policies.unused_options import refuse_unused_options, unused_in
         ),
         ({"policy": "pi05_libero", "deadline_ms": 90.0}, ["--deadline-ms 90.0 is for texts"]),
         ({"policy": "noop", "text_every": 2}, ["--text-every 2", "noop generates no text"]),
-        ({"mode": "actions", "text_every": 2}, ["--text-every 2 is for mode isolated"]),
     ],
 )
 def test_options_without_effect_are_refused(asked, parts):

@@ -63,21 +63,14 @@ def test_observations_go_out_in_openpis_keys_and_actions_come_back():
         assert policy.interface.name == server.url
         assert acted.dtype == np.float64
         assert (acted == ACTIONS).all()
-        (sent,) = server.queries
+        sent = server.queries[0]
         assert sorted(sent) == ["observation/image", "observation/state", "observation/wrist_image", "prompt"]
         assert sent["observation/image"].shape == (224, 224, 3)
         assert sent["prompt"] == FakeWorld().language
-
-
-def test_one_connection_serves_all_episodes():
-    with OpenpiServer() as server, opened(server.url) as policy:
-        for _ in range(3):
-            policy.reset(KEY)
-            query(policy)
-            query(policy)
-            policy.finish()
-        assert len(server.connections) == 1
-        assert len(server.queries) == 6
+        policy.finish()
+        policy.reset(KEY)
+        query(policy)
+        assert (len(server.connections), len(server.queries)) == (1, 2)
 
 
 def test_the_round_trip_is_told_apart_into_server_and_wire():
@@ -100,7 +93,6 @@ def test_the_round_trip_is_told_apart_into_server_and_wire():
     [
         ({"server_timing": {}, "policy_timing": {"infer_ms": 0.03125}}, 0.03125),
         ({"server_timing": {"infer_ms": np.float32(0.0625)}, "policy_timing": {"infer_ms": 3.0}}, 0.0625),
-        ({"server_timing": None}, None),
         ({"server_timing": {"infer_ms": "fast"}}, None),
     ],
 )
@@ -119,16 +111,11 @@ def test_a_servers_traceback_is_in_the_error_and_the_next_episode_goes_on():
             PolicyServerError, match=r"Traceback[\s\S]*FloatingPointError: the flow has diverged"
         ):
             query(policy)
+        with pytest.raises(PolicyServerError, match="was lost in this episode"):
+            query(policy)
         policy.reset(KEY)
         assert (query(policy) == ACTIONS).all()
         assert len(server.connections) == 2
-
-
-def test_an_episode_does_not_go_on_after_its_connection_is_lost():
-    with OpenpiServer(fails_at(1)) as server, opened(server.url) as policy:
-        for why in ("diverged", "was lost in this episode"):
-            with pytest.raises(PolicyServerError, match=why):
-                query(policy)
 
 
 @pytest.mark.parametrize(
@@ -138,10 +125,6 @@ def test_an_episode_does_not_go_on_after_its_connection_is_lost():
         (b"", BadAnswerError, "not msgpack"),
         ([1, 2], BadAnswerError, "sent list, not a map"),
         ("reset successful", PolicyServerError, "reset successful"),
-        ({}, BadAnswerError, "no 'actions'; it has 'server_timing'"),
-        ({"actions": None}, BadAnswerError, "'actions' are NoneType"),
-        ({"actions": "left"}, BadAnswerError, "'actions' are str"),
-        ({"actions": [[1.0, 2.0], [3.0]]}, BadAnswerError, "'actions' are list"),
         ({"actions": {b"__ndarray__": True, b"dtype": "|O"}}, BadAnswerError, "an array of '|O'"),
         ({"actions": bytes(2**20)}, PolicyServerError, "more than 1 MiB"),
     ],
@@ -167,15 +150,6 @@ def test_a_server_that_dies_in_mid_answer_costs_that_episode(sent):
             with pytest.raises(PolicyServerError, match="broke off the connection"):
                 query(policy)
             policy.reset(KEY)
-
-
-def test_a_missing_answer_times_out():
-    asked = threading.Event()
-    with OpenpiServer(lambda _: asked.wait(10)) as server, opened(server.url, timeout_s=0.2) as policy:
-        with pytest.raises(PolicyServerError, match=r"not answered a query within 0\.2 s"):
-            query(policy)
-        asked.set()
-        policy.reset(KEY)
 
 
 def test_a_late_answer_is_dropped():
@@ -244,15 +218,6 @@ def test_a_server_that_comes_back_serves_the_next_episode():
     restart.join()
 
 
-def test_a_server_that_does_not_come_back_ends_the_run():
-    told = []
-    with OpenpiServer() as server, opened(server.url, connect_timeout_s=0.4, notify=told.append) as policy:
-        server.__exit__()
-        with pytest.raises(PolicyLostError, match=r"has not answered within 0\.4 s: .*refused"):
-            policy.reset(KEY)
-    assert len(told) == 1
-
-
 def test_a_server_that_comes_back_with_another_robot_ends_the_run():
     with OpenpiServer(metadata=LIBERO) as server, opened(server.url) as policy:
         server.__exit__()
@@ -274,17 +239,6 @@ def test_a_refused_connection_is_one_line_after_the_timeout():
     assert "\n" not in str(caught.value)
     assert len(told) == 1
     assert url in told[0]
-
-
-def test_a_server_that_is_still_loading_is_waited_for():
-    port, told, servers = free_port(), [], []
-    loading = threading.Timer(0.3, lambda: servers.append(OpenpiServer(port=port)))
-    loading.start()
-    with opened(f"ws://127.0.0.1:{port}", notify=told.append) as policy:
-        assert (query(policy) == ACTIONS).all()
-    loading.join()
-    servers[0].__exit__()
-    assert len(told) == 1
 
 
 def test_a_silent_address_is_one_line():
@@ -335,12 +289,9 @@ def test_an_unnamed_robot_is_assumed_to_be_liberos():
         assert policy.inputs["server_metadata"] == {"reset_pose": "[0. 0.]"}
 
 
-def test_the_user_names_the_robot_if_the_servers_is_unknown():
+def test_the_user_names_the_robot_unless_the_server_does():
     with OpenpiServer(metadata={"embodiment": "franka"}) as server:
         assert open_websocket(server.url, LIBERO, notify=silent).remark is None
-
-
-def test_a_robot_that_contradicts_the_server_is_refused():
     why = "serves embodiment 'droid'; leave out embodiment=libero"
     with OpenpiServer(metadata={"embodiment": "droid"}) as server, pytest.raises(UsageError, match=why):
         open_websocket(server.url, LIBERO, notify=silent)
@@ -363,12 +314,9 @@ def test_a_refused_key_is_not_retried():
 @pytest.mark.parametrize(
     ("url", "kwargs", "why"),
     [
-        ("ws://", {}, "not a policy-server URL"),
         ("ws://host:port", {}, "not a policy-server URL"),
         ("ws://host", {"embodyment": "libero"}, "did you mean 'embodiment'"),
         ("ws://host", {"timeout_s": 0}, "timeout_s is 0"),
-        ("ws://host", {"timeout_s": True}, "timeout_s is True"),
-        ("ws://host", {"connect_timeout_s": "long"}, "connect_timeout_s is 'long'"),
         ("ws://host", {"connect_timeout_s": float("inf")}, "connect_timeout_s is inf"),
         ("ws://host", {"api_key_env": "NO_SUCH_KEY"}, "the environment has no NO_SUCH_KEY"),
     ],

@@ -2,7 +2,6 @@
 
 import pytest
 
-from configs.cli import run_app
 from configs.errors import UsageError
 from configs.exits import INPUT_ERROR
 from eval import libero
@@ -11,16 +10,14 @@ from eval.records.run_folders import find_unfinished, new_run
 from eval.records.schema import Outcome, RunFolder
 from eval.rollout.evaluation import exit_code
 from sim_envs.fake import FakeWorld
-from tests.eval.conftest import CONFIG, evaluate
+from tests.eval.conftest import CONFIG, call, evaluate
 from tests.eval.doubles import without_physics
 
-WORLDS = ["--suite", "libero_object", "--task-ids", "0", "--init-ids", "0-7", "--max-steps", "20"]
-
-
-def call(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as stopped:
-        run_app(libero.app, [*WORLDS, "--policy", "noop", "--video", "none", *arguments])
-    return stopped.value.code
+EIGHT = (
+    *("--suite", "libero_object", "--task-ids", "0", "--init-ids", "0-7", "--max-steps", "20"),
+    *("--policy", "noop", "--video", "none"),
+)
+"""Eight episodes."""
 
 
 class Moody(FakeWorld):
@@ -51,7 +48,7 @@ def outcomes(run: RunFolder) -> list[Outcome]:
 
 def test_five_errors_in_a_row_stop_the_run_in_one_line_below_the_first_traceback(tmp_path, fails_in, capsys):
     fails_in.update(range(1, 9))
-    assert call("--output-dir", str(tmp_path)) == INPUT_ERROR
+    assert call(libero.app, *EIGHT, "--output-dir", tmp_path) == INPUT_ERROR
     *traceback, line = capsys.readouterr().err.splitlines()
     assert traceback[0] == "Traceback (most recent call last):"
     assert traceback[-1] == "RuntimeError: the fake simulator fails at step 3, as configured"
@@ -78,7 +75,7 @@ def test_a_run_stopped_by_errors_resumes_where_it_stopped(tmp_path, fails_in, po
 
 def test_a_lost_policy_interrupts_the_run_which_resumes(tmp_path, policy, capsys):
     policy.fails_at, policy.fails_with = 0, PolicyLostError("no answer from ws://robot:8000 for 60 s")
-    assert call("--output-dir", str(tmp_path)) == INPUT_ERROR
+    assert call(libero.app, *EIGHT, "--output-dir", tmp_path) == INPUT_ERROR
     captured = capsys.readouterr()
     assert captured.err == "error: no answer from ws://robot:8000 for 60 s\n"
     assert "Interrupted: 0 of 8 episodes" in " ".join(captured.out.split())
@@ -86,5 +83,5 @@ def test_a_lost_policy_interrupts_the_run_which_resumes(tmp_path, policy, capsys
     assert run.read_manifest()["status"] == "interrupted"
     assert run.episodes() == {}
     policy.fails_at = None
-    assert call("--output-dir", str(tmp_path), "--resume") == 0
+    assert call(libero.app, *EIGHT, "--output-dir", tmp_path, "--resume") == 0
     assert outcomes(run) == [Outcome.SUCCESS] * 8

@@ -8,27 +8,17 @@ from configs.schema import RunConfig
 from eval.records.run_folders import find_unfinished, new_run
 from eval.rollout import episode
 from eval.rollout.executors.executor import SERIAL, Processes
+from sim_envs.fake import FakeSuite
 from tests.eval.conftest import evaluate
+from tests.eval.rollout.scaled import suite_file
 from tests.eval.rollout.test_clock import records
 
 
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory):
     """A suite without physics that the policy in the box fits, as a file."""
-    file = tmp_path_factory.mktemp("suites") / "counted.yaml"
-    protocol = {
-        "name": "counted",
-        "world": "sim_envs.fake:FakeSuite",
-        "max_steps": 40,
-        "settle_steps": 0,
-        "trials_per_task": 2,
-        "control_hz": 20,
-        "camera_size": 256,
-        "replan_steps": 5,
-        "environment": {"success_at": 37},
-    }
-    file.write_text(yaml.safe_dump(protocol))
-    return str(file)
+    changes = {"environment": {"success_at": 37}, "max_steps": 40, "settle_steps": 0, "camera_size": 256}
+    return suite_file(tmp_path_factory.mktemp("suites"), "fake", FakeSuite, **changes)
 
 
 @pytest.fixture(scope="module")

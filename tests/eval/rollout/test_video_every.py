@@ -16,21 +16,8 @@ from eval.rollout.executors.executor import SERIAL
 from eval.rollout.plan import make_plan
 from sim_envs.fake import FakeSuite
 from tests.eval.rollout.scaled import played, timeless
+from tests.eval.rollout.test_executors import POLICY
 from videos.recorder import EpisodeVideo
-
-POLICY = """
-import numpy as np
-
-class Looking:
-    embodiment = "libero"
-    horizon = 10
-
-    def reset(self):
-        pass
-
-    def infer(self, obs):
-        return {"actions": np.full((10, 7), float(obs["observation/image"].mean()) / 500)}
-"""
 
 
 def play(folder, config, **changes):
@@ -57,7 +44,7 @@ def shown(monkeypatch):
 @pytest.mark.parametrize("suite", [pytest.param("libero_object", marks=pytest.mark.slow), "gym_reacher"])
 def test_a_smooth_video_changes_neither_records_nor_protocol(tmp_path, suite, shown):
     (tmp_path / "looking.py").write_text(POLICY)
-    looking = {"policy": f"{tmp_path}/looking.py:Looking", "assets": "standins", "num_steps_wait": 2}
+    looking = {"policy": f"{tmp_path}/looking.py:Mine", "assets": "standins", "num_steps_wait": 2}
     config = RunConfig(
         suites=(suite,),
         task_ids=(0,),

@@ -19,14 +19,9 @@ from oxygen.training import checkpoint
 from oxygen.training.config import TrainingConfig
 from oxygen.weights.card import CARD, RECORD
 from sim_envs.fake import FakeWorld
-from tests.eval.policies.test_policies import KEY, actions_of, policy_of, untrained
+from tests.eval.policies.test_policies import KEY, actions_of, moments, policy_of, untrained
 
 pytestmark = pytest.mark.usefixtures("compiled_soon")
-
-
-def moments(size, half_range):
-    edges = {"q01": [-half_range] * size, "q99": [half_range] * size}
-    return {"mean": [0.0] * size, "std": [1.0] * size, **edges}
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +110,6 @@ def test_a_task_with_another_prompt_is_refused(folder, tmp_path):
     ("change", "message"),
     [
         ({"horizon": 99}, "horizon 10; 'tiny' now has 99"),
-        ({"denoise_steps": 4}, "denoise_steps 10; 'tiny' now has 4"),
         ({"prompt_buckets": (48,)}, r"prompt_buckets \[32\]; 'tiny' now has \[48\]"),
         ({"siglip": dataclasses.replace(TINY.siglip, depth=3)}, "siglip.depth 4; 'tiny' now has 3"),
     ],
@@ -161,9 +155,7 @@ def trained(tmp_path):
     ("place", "nearest"),
     [
         ("runs/mine/checkpoints/step_0000501", "step_0000500, .*step_0001000$"),
-        ("runs/mine/step_0001000", "step_0001000, .*step_0000500$"),
         ("runs/mien/checkpoints/step_0001000", "mine/checkpoints/step_0001000, "),
-        ("rums/mine/checkpoints/step_0001000", "mine/checkpoints/step_0001000, "),
     ],
 )
 def test_a_wrong_path_names_the_nearest_checkpoints(trained, tmp_path, place, nearest):
