@@ -34,17 +34,38 @@ def quick_checks(output_dir: Path, *, num_envs: int) -> Iterator[CheckResult]:
 
 def all_checks(config: RunConfig, output_dir: Path, *, num_envs: int) -> Iterator[CheckResult]:
     """All checks: of the machine, and of the policy and each suite of `config`."""
-    packages = [f"{package} {found}" for package, found in provenance.versions().items() if found]
+
+    def suites() -> str:
+        plan = make_plan(config)
+        check_playable(plan, policy="noop", interface=None, horizon=None)
+        assets = {suite.assets.name for suite in plan.suites.values() if suite.assets is not None}
+        return ", ".join(plan.suites) + (f", assets {', '.join(sorted(assets))}" if assets else "")
+
+    def policy() -> str:
+        resolved = resolve_policy(config)
+        name, interface = resolved.policy.name, resolved.interface
+        check_playable(make_plan(config), policy=name, interface=interface, horizon=resolved.horizon)
+        return f"{name} has the conventions of these suites"
+
+    versions = provenance.versions()
+    packages = [f"{package} {version}" for package, version in versions.items() if version]
     yield CheckResult.of("versions", ", ".join(packages))
-    yield _libero()
+    libero = versions["hf-libero"]
+    yield CheckResult.of(
+        "LIBERO",
+        f"hf-libero {libero}" if libero else "not installed; its suites need it",
+        ok=libero is not None,
+        remedy="run oxygen-eval setup libero",
+        otherwise=Status.WARN,
+    )
     yield _attempt("renderer", _renderer)
     yield from quick_checks(output_dir, num_envs=num_envs)
     yield _attempt("JAX", _jax)
-    plan = _attempt("suites", functools.partial(_suites, config))
-    yield plan
-    if plan.status is Status.FAIL:
+    found = _attempt("suites", suites)
+    yield found
+    if found.status is Status.FAIL:
         return
-    yield _attempt("policy", functools.partial(_policy, config))
+    yield _attempt("policy", policy)
     for name, suite in make_plan(config).suites.items():
         try:
             for result in check_machine(suite):
@@ -84,17 +105,6 @@ def _attempt(
 def demo_preset() -> str:
     """The demo that this installation can play."""
     return "demo" if provenance.versions()["hf-libero"] else "demo_droid"
-
-
-def _libero() -> CheckResult:
-    found = provenance.versions()["hf-libero"]
-    return CheckResult.of(
-        "LIBERO",
-        f"hf-libero {found}" if found else "not installed; its suites need it",
-        ok=found is not None,
-        remedy="run oxygen-eval setup libero",
-        otherwise=Status.WARN,
-    )
 
 
 def _renderer() -> CheckResult:
@@ -144,17 +154,3 @@ def _jax() -> CheckResult:
     idle_gpu = gpu_count() > 0 and jax.default_backend() == "cpu"
     remedy = 'the GPU is not used: uv pip install "jax[cuda13]"'
     return CheckResult.of("JAX", ", ".join(devices), ok=not idle_gpu, remedy=remedy, otherwise=Status.WARN)
-
-
-def _suites(config: RunConfig) -> str:
-    plan = make_plan(config)
-    check_playable(plan, policy="noop", interface=None, horizon=None)
-    assets = {suite.assets.name for suite in plan.suites.values() if suite.assets is not None}
-    return f"{', '.join(plan.suites)}" + (f", assets {', '.join(sorted(assets))}" if assets else "")
-
-
-def _policy(config: RunConfig) -> str:
-    resolved = resolve_policy(config)
-    name, interface = resolved.policy.name, resolved.interface
-    check_playable(make_plan(config), policy=name, interface=interface, horizon=resolved.horizon)
-    return f"{name} has the conventions of these suites"
