@@ -26,7 +26,7 @@ from eval.metrics.success import summarize
 from eval.policies.names import read_policy
 from eval.policies.unused_options import unused_in
 from eval.records.json_files import write_json
-from eval.records.reader import AssetsUsed, read_episodes, read_identity, require_runs
+from eval.records.reader import read_episodes, read_identity, require_runs
 from eval.records.schema import RunFolder
 from oxygen.model.config import preset
 from oxygen.presets.checkpoints import no_checkpoint, read_record
@@ -38,6 +38,7 @@ from oxygen.weights import layout as checkpoint_layout
 from oxygen.weights.card import CARD, RECORD, TOKENIZER
 from oxygen.weights.loading import SINGLE_FILE
 from oxygen.weights.safetensors import open_safetensors
+from sim_envs.suite import Assets
 
 MANIFEST = "manifest.json"
 _BEFORE = "before"
@@ -213,7 +214,7 @@ class BundledResult:
     run_id: str
     suite: str
     mode: str
-    assets: AssetsUsed
+    assets: Assets
     protocol: str
     init_ids: tuple[int, ...]
     options: Mapping[str, Any]

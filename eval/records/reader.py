@@ -14,18 +14,8 @@ from configs.validation import invalid
 from eval.records.protocol import protocol_hash, suite_hash
 from eval.records.schema import EpisodeResult, RunFolder, Total
 from oxygen.training.run_folder import RUN_FILE
+from sim_envs.suite import Assets
 from sim_envs.world import EpisodeKey
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class AssetsUsed:
-    """The assets of a run."""
-
-    name: str
-    digest: str
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.digest[:8]})"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,7 +55,7 @@ class RunIdentity:
     run_id: str
     policy: str
     mode: str
-    assets: AssetsUsed
+    assets: Assets
     protocol_hash: str
     world_hash: str
     suite_hashes: Mapping[str, str]
