@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import io
+import json
 import re
 import signal
 import socket
@@ -57,13 +58,7 @@ def served(report, *paths, **headers):
 
 def state(report):
     """What the page asks for every second."""
-
-    async def ask():
-        async with TestClient(TestServer(report.app())) as client:
-            return await (await client.get("/live")).json()
-
-    report.refresh()
-    return asyncio.run(ask())
+    return json.loads(served(report, "/live")[0][2])
 
 
 def page(report) -> str:

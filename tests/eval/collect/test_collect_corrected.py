@@ -24,13 +24,10 @@ def key(init_id: int) -> EpisodeKey:
 
 @dataclasses.dataclass
 class Constant:
-    """Always the same action; counts its resets and finishes."""
+    """Always the same action; counts its resets."""
 
     action: float
     begun: int = 0
-    acted: int = 0
-    completed: int = 0
-    ended: int = 0
     interface = LIBERO_INTERFACE
 
     @property
@@ -41,15 +38,12 @@ class Constant:
         self.begun += 1
 
     def act(self, observation: Observation) -> np.ndarray:
-        self.acted += 1
         return self.intended
 
     def complete(self) -> Reply:
-        self.completed += 1
         return reply()
 
     def finish(self) -> EpisodeEnd:
-        self.ended += 1
         return EpisodeEnd()
 
 

@@ -1,5 +1,6 @@
 """Our server is told the episode and the query; its texts, its timings and its interface are used."""
 
+import contextlib
 import dataclasses
 
 import numpy as np
@@ -21,18 +22,16 @@ KEY = EpisodeKey(suite="libero_object", task_id=4, init_id=3, seed=7)
 
 
 def opened(server, modes=("unified",), worlds=1, **kwargs):
-    return open_websocket(server.url, kwargs, notify=pytest.fail, modes=modes, worlds=worlds)
+    opened = open_websocket(server.url, kwargs, notify=pytest.fail, modes=modes, worlds=worlds)
+    return contextlib.closing(opened)
 
 
-def played(server, queries, image_size=8):
+def played(server, queries, image_size=8, **how):
     """Actions and reply of each query of an episode."""
-    policy = opened(server)
-    acting, world = policy.in_world(None, None), FakeWorld(image_size=image_size)
-    acting.reset(KEY)
-    try:
+    with opened(server, **how) as policy:
+        acting, world = policy.in_world(None, None), FakeWorld(image_size=image_size)
+        acting.reset(KEY)
         return [(acting.act(world.observe()), acting.complete()) for _ in range(queries)]
-    finally:
-        policy.close()
 
 
 def test_each_query_has_its_place_in_the_episode_and_is_polled_for_its_texts():
@@ -50,13 +49,8 @@ def test_each_query_has_its_place_in_the_episode_and_is_polled_for_its_texts():
 def test_a_server_without_texts_is_not_polled():
     for silent in ({"mode": "actions"}, {"language_tasks": []}):
         with serving(**silent) as server:
-            policy = opened(server, modes=[silent.get("mode", "unified")])
-            acting = policy.in_world(None, None)
-            acting.reset(KEY)
-            acting.act(FakeWorld().observe())
-            assert acting.complete().finished == ()
-            assert len(server.queries) == 1
-            policy.close()
+            ((_, reply),) = played(server, 1, modes=[silent.get("mode", "unified")])
+            assert (reply.finished, len(server.queries)) == ((), 1)
 
 
 def test_observations_and_actions_keep_all_their_bits():
@@ -71,10 +65,8 @@ def test_a_robot_that_openpi_has_no_keys_for_is_shown_the_names_of_its_interface
     cameras = (Camera(name="front"),)
     own = dataclasses.replace(LIBERO, observation=dataclasses.replace(LIBERO.observation, cameras=cameras))
     for interface, key in ((own, "observation/eef_position"), (DROID, "observation/joint_position")):
-        with serving(interface=interface) as server:
-            policy = opened(server)
+        with serving(interface=interface) as server, opened(server) as policy:
             assert key in policy.inputs["keys"]
-            policy.close()
 
 
 def test_texts_describe_the_query_that_they_were_requested_in():
@@ -89,8 +81,7 @@ def test_texts_describe_the_query_that_they_were_requested_in():
 
 
 def test_texts_that_are_unfinished_at_the_end_are_counted():
-    with serving() as server:
-        policy = opened(server)
+    with serving() as server, opened(server) as policy:
         acting = policy.in_world(None, None)
         for queries in (3, 1):
             acting.reset(KEY)
@@ -98,7 +89,6 @@ def test_texts_that_are_unfinished_at_the_end_are_counted():
                 acting.act(FakeWorld().observe())
                 acting.complete()
             assert [request.query for request in acting.finish().requests] == [queries - 1]
-        policy.close()
 
 
 def test_a_query_is_charged_the_round_trip_and_decoding():
@@ -144,21 +134,20 @@ def absolute(interface):
     ],
 )
 def test_a_mistake_in_the_declared_interface_is_named_in_one_line(interface, mistake):
-    with serving(interface=interface) as server:
-        policy = opened(server)
-        with pytest.raises(UsageError, match=mistake) as caught:
-            compare(policy.interface, LIBERO_INTERFACE)
-        policy.close()
+    with (
+        serving(interface=interface) as server,
+        opened(server) as policy,
+        pytest.raises(UsageError, match=mistake) as caught,
+    ):
+        compare(policy.interface, LIBERO_INTERFACE)
     assert "\n" not in str(caught.value)
 
 
 def test_declared_interfaces_of_our_policies_are_valid():
-    with serving() as server:
-        policy = opened(server)
+    with serving() as server, opened(server, embodiment="libero") as policy:  # which it may be told
         compare(policy.interface, LIBERO_INTERFACE)
         assert policy.horizon == 10
         assert policy.inputs["server_metadata"] == metadata()
-        policy.close()
 
 
 @pytest.mark.parametrize(
@@ -176,11 +165,6 @@ def test_a_server_started_for_another_run_is_refused(declared, how, why):
     with serving(**declared) as server, pytest.raises(UsageError, match=why) as caught:
         opened(server, **how)
     assert "\n" not in str(caught.value)
-
-
-def test_the_embodiment_that_the_server_declares_may_be_named():
-    with serving() as server:
-        opened(server, embodiment="libero").close()
 
 
 @pytest.mark.parametrize(
@@ -202,8 +186,7 @@ def test_a_malformed_text_is_an_error(sent, why):
 
 
 def test_a_server_that_comes_back_with_other_weights_ends_the_run():
-    with serving() as server:
-        policy = opened(server, connect_timeout_s=5)
+    with serving() as server, opened(server, connect_timeout_s=5) as policy:
         server.__exit__()
         other = OpenpiServer(answer, metadata=metadata(weights_sha256="1" * 64), port=server.port)
         with other, pytest.raises(PolicyLostError, match="weights_sha256 '111"):

@@ -95,14 +95,7 @@ def test_a_checkpoint_of_openpis_is_refused_with_two_ways_to_use_it(preset):
 @pytest.mark.slow
 def test_a_converted_checkpoint_is_a_policy(preset, tmp_path, capsys):
     folder = tmp_path / "ours"
-    options = [
-        "--model",
-        "tiny",
-        "--embodiment",
-        "libero",
-        "--tokenizer",
-        str(Path("oxygen/assets/tiny.model").resolve()),
-    ]
+    options = ("--model", "tiny", "--embodiment", "libero", "--tokenizer", "oxygen/assets/tiny.model")
     assert main([str(Path(preset).parent), str(folder), *options]) == 0
     assert capsys.readouterr().out.endswith(f"The policy: python -m eval.libero --policy {folder}\n")
     resolved = resolve_policy(RunConfig(policy=str(folder)))

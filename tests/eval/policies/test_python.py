@@ -107,22 +107,6 @@ def test_the_classes_in_the_documentation_act(written, source):
     assert acted(opened).shape == (10, 7)
 
 
-def test_a_class_in_a_module_acts(written, tmp_path, monkeypatch):
-    written(OPENPI, "package_of_mine.py")
-    monkeypatch.syspath_prepend(tmp_path)
-    assert (acted(open_python("package_of_mine:Mine", {})) == 1).all()
-
-
-def test_one_object_serves_all_episodes_and_is_reset_for_each(written):
-    opened = open_python(written(OPENPI), {})
-    policies = {id(opened.in_world(None, None)) for _ in range(3)}
-    policy = opened.in_world(None, None)
-    for _ in range(3):
-        policy.reset(KEY)
-        policy.finish()
-    assert len(policies) == 1
-
-
 def test_a_file_imports_what_lies_beside_it(written):
     written("SCALE = 0.25", "beside_mine.py")
     source = OPENPI.replace("import numpy as np", "import numpy as np\n    from beside_mine import SCALE", 1)

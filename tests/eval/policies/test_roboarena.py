@@ -1,5 +1,7 @@
 """RoboArena's servers: DROID's observations as their metadata ask for them, resets, and session ids."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -34,7 +36,7 @@ def roboarena(answer="reset successful", **metadata):
 
 
 def opened(server, **kwargs):
-    return open_websocket(server.url, kwargs, notify=pytest.fail)
+    return contextlib.closing(open_websocket(server.url, kwargs, notify=pytest.fail))
 
 
 def observation():
@@ -43,20 +45,23 @@ def observation():
     return Observation(images=images, state=np.arange(8.0), language="put the cube in the bowl")
 
 
-def asked(server, policy):
-    """The requests of an episode with one query."""
-    try:
+def acted(server, seen):
+    """The actions of an episode with one query."""
+    with opened(server) as policy:
         acting = policy.in_world(None, None)
         acting.reset(KEY)
-        acting.act(observation())
-        return server.queries
-    finally:
-        policy.close()
+        return acting.act(seen)
+
+
+def asked(server):
+    """The requests of such an episode."""
+    acted(server, observation())
+    return server.queries
 
 
 def test_an_episode_is_a_reset_and_queries_with_cameras_numbered_from_0():
     with roboarena() as server:
-        reset, query = asked(server, opened(server))
+        reset, query = asked(server)
     assert reset == {"endpoint": "reset"}
     assert {key: np.shape(value) for key, value in query.items()} == {
         "endpoint": (),
@@ -71,22 +76,18 @@ def test_an_episode_is_a_reset_and_queries_with_cameras_numbered_from_0():
 
 def test_a_session_id_names_the_episode():
     with roboarena(needs_session_id=True) as server:
-        assert {query["session_id"] for query in asked(server, opened(server))} == {str(KEY)}
+        assert {query["session_id"] for query in asked(server)} == {str(KEY)}
 
 
 def test_actions_may_come_without_a_map_around_them():
     with OpenpiServer(lambda _: pack(ACTIONS[:, :7]), metadata={"embodiment": "libero"}) as server:
-        policy = opened(server)
-        acting = policy.in_world(None, None)
-        acting.reset(KEY)
-        assert (acting.act(FakeWorld().observe()) == ACTIONS[:, :7]).all()
-        policy.close()
+        assert (acted(server, FakeWorld().observe()) == ACTIONS[:, :7]).all()
 
 
 @pytest.mark.parametrize(("resolution", "size"), [([90, 320], (90, 320)), (None, (180, 320))])
 def test_images_have_the_size_that_the_server_wants(resolution, size):
     with roboarena(image_resolution=resolution, needs_wrist_camera=False) as server:
-        _, query = asked(server, opened(server))
+        _, query = asked(server)
     image = query["observation/exterior_image_0_left"]
     assert image.shape == (*size, 3)
     assert image[:, 160].any()
@@ -96,23 +97,17 @@ def test_images_have_the_size_that_the_server_wants(resolution, size):
 @pytest.mark.parametrize("control", Control)
 def test_each_action_space_fits_one_suite_of_droid(control):
     suites = {each: interface(each, image_height=180) for each in Control}
-    with roboarena(action_space=control.value) as server:
-        policy = opened(server)
+    with roboarena(action_space=control.value) as server, opened(server) as policy:
         compare(policy.interface, suites.pop(control))
         (other,) = suites.values()
         with pytest.raises(UsageError, match="action: policy"):
             compare(policy.interface, other)
-        policy.close()
 
 
 def test_velocities_are_clipped_as_in_droids_loop_and_positions_are_not():
     for control, largest in (("joint_velocity", 1.0), ("joint_position", 2.0)):
         with roboarena(action_space=control) as server:
-            policy = opened(server)
-            acting = policy.in_world(None, None)
-            acting.reset(KEY)
-            assert acting.act(observation()).max() == largest
-            policy.close()
+            assert acted(server, observation()).max() == largest
 
 
 @pytest.mark.parametrize(
@@ -131,14 +126,15 @@ def test_mismatched_metadata_are_one_line(metadata, why):
 
 def test_only_the_embodiment_that_the_server_has_may_be_named():
     with roboarena() as server:
-        opened(server, embodiment="droid_jointpos").close()
+        with opened(server, embodiment="droid_jointpos"):
+            pass
         with pytest.raises(UsageError, match="for DROID; leave out embodiment=libero"):
             opened(server, embodiment="libero")
 
 
 def test_a_reset_that_fails_is_an_error_of_the_episode():
-    with roboarena("Traceback (most recent call last): no session") as server:
-        policy = opened(server)
-        with pytest.raises(PolicyServerError, match="no session"):
-            policy.in_world(None, None).reset(KEY)
-        policy.close()
+    with (
+        roboarena("Traceback (most recent call last): no session") as server,
+        pytest.raises(PolicyServerError, match="no session"),
+    ):
+        acted(server, observation())

@@ -9,6 +9,7 @@ import yaml
 from configs.load import load
 from configs.schema import RunConfig, SuiteConfig
 from eval.records.run_folders import Run, new_run
+from eval.records.schema import RunFolder
 from eval.report.console import EvaluationConsole
 from eval.rollout.evaluation import run_evaluation
 from eval.rollout.executors.executor import Executor
@@ -40,6 +41,16 @@ def timeless(run: Run) -> dict[str, tuple[dict, list[dict]]]:
         )
         for key, result in run.folder.episodes().items()
     }
+
+
+def records(folder: RunFolder) -> list[dict]:
+    """The same lines, one after the other, without the compilations of this process."""
+    episodes = timeless(Run(config=RunConfig(), folder=folder)).values()
+    return [
+        record
+        for line, queries in episodes
+        for record in (_without(line, "compiles_after_warm_up"), *queries)
+    ]
 
 
 def _query(line: str) -> dict:

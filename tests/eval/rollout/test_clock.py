@@ -1,7 +1,5 @@
 """Clocks: what a query is charged, and what is refused before anything runs."""
 
-import json
-
 import pytest
 
 from configs.errors import UsageError
@@ -15,6 +13,7 @@ from sim_envs.world import EpisodeKey
 from tests.eval.conftest import CONFIG, evaluate
 from tests.eval.doubles import reply
 from tests.eval.doubles import text_finished as text
+from tests.eval.rollout.scaled import records
 
 KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
 
@@ -90,27 +89,6 @@ def test_an_invalid_clock_is_refused_in_one_line(name, problem):
     with pytest.raises(UsageError, match=problem) as refused:
         clock(name)
     assert "\n" not in str(refused.value)
-
-
-def records(folder: RunFolder) -> list[dict]:
-    """What a run recorded, without what is of this machine."""
-    machine = (
-        "timings_ms",
-        "latency_ms",
-        "policy_s",
-        "wall_s",
-        "times",
-        "after_ms",
-        "compiles_after_warm_up",
-    )
-
-    def timeless(value):
-        if isinstance(value, dict):
-            return {key: timeless(each) for key, each in value.items() if key not in machine}
-        return [timeless(each) for each in value] if isinstance(value, list) else value
-
-    files = [folder.episodes_path, *sorted((folder.path / "queries").iterdir())]
-    return [timeless(json.loads(line)) for file in files for line in file.read_text().splitlines()]
 
 
 def run_on(tmp_path, name: str, **changes) -> RunFolder:

@@ -38,28 +38,29 @@ def test_a_run_leaves_manifest_episodes_queries_and_results(tmp_path, policy, ca
         assert part in printed
 
 
+def manifests(folder, option, *values):
+    """The manifest of a run with each value of an option."""
+    runs = [new_run(folder / str(value), CONFIG.model_copy(update={option: value})) for value in values]
+    for run in runs:
+        evaluate(run)
+    return [run.folder.read_manifest() for run in runs]
+
+
 def test_wordings_are_part_of_the_protocol(tmp_path, policy):
     """Runs in other words are never compared with published ones, or with each other's."""
-    manifests = []
-    for chosen in ("benchmark", "training", "held_out"):
-        run = new_run(tmp_path, CONFIG.model_copy(update={"wordings": chosen}))
-        evaluate(run)
-        manifests.append(run.folder.read_manifest())
-    assert [manifest["config"]["wordings"] for manifest in manifests] == ["benchmark", "training", "held_out"]
-    assert len({manifest["protocol_hash"] for manifest in manifests}) == 3
-    assert len({manifest["suite_hashes"]["libero_goal"] for manifest in manifests}) == 3
-    assert "wordings" not in manifests[0]["protocol"]["libero_goal"]
-    assert manifests[2]["protocol"]["libero_goal"]["wordings"]["name"] == "held_out"
+    chosen = ["benchmark", "training", "held_out"]
+    found = manifests(tmp_path, "wordings", *chosen)
+    assert [manifest["config"]["wordings"] for manifest in found] == chosen
+    assert len({manifest["protocol_hash"] for manifest in found}) == 3
+    assert len({manifest["suite_hashes"]["libero_goal"] for manifest in found}) == 3
+    assert "wordings" not in found[0]["protocol"]["libero_goal"]
+    assert found[2]["protocol"]["libero_goal"]["wordings"]["name"] == "held_out"
 
 
 def test_sampled_initial_states_are_part_of_the_protocol(tmp_path, policy):
     """Any number of them may be sampled; what is measured on them never ranks with what is published."""
-    manifests = []
-    for init_ids in ((1,), (FIRST_SAMPLED,), (FIRST_SAMPLED + 7, FIRST_SAMPLED + 8)):
-        run = new_run(tmp_path, CONFIG.model_copy(update={"init_ids": init_ids}))
-        evaluate(run)
-        manifests.append(run.folder.read_manifest())
-    stored, one, others = (manifest["protocol_hash"] for manifest in manifests)
+    init_ids = (1,), (FIRST_SAMPLED,), (FIRST_SAMPLED + 7, FIRST_SAMPLED + 8)
+    stored, one, others = (each["protocol_hash"] for each in manifests(tmp_path, "init_ids", *init_ids))
     assert stored != one == others
     with pytest.raises(UsageError, match=f"init id {FIRST_SAMPLED - 1}: .* or {FIRST_SAMPLED} and more"):
-        evaluate(new_run(tmp_path, CONFIG.model_copy(update={"init_ids": (FIRST_SAMPLED - 1,)})))
+        manifests(tmp_path, "init_ids", (FIRST_SAMPLED - 1,))

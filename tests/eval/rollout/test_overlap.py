@@ -20,7 +20,8 @@ from sim_envs.fake import FakeWorld
 from sim_envs.libero.tasks import LIBERO_INTERFACE
 from tests.eval.conftest import CONFIG, evaluate
 from tests.eval.doubles import FakePolicy, libero_object
-from tests.eval.rollout.test_clock import KEY, records
+from tests.eval.rollout.scaled import records
+from tests.eval.rollout.test_clock import KEY
 
 
 class Planning(FakePolicy):

@@ -10,8 +10,7 @@ from eval.rollout import episode
 from eval.rollout.executors.executor import SERIAL, Processes
 from sim_envs.fake import FakeSuite
 from tests.eval.conftest import evaluate
-from tests.eval.rollout.scaled import suite_file
-from tests.eval.rollout.test_clock import records
+from tests.eval.rollout.scaled import records, suite_file
 
 
 @pytest.fixture(scope="module")
