@@ -4,6 +4,7 @@ import errno
 import os
 import stat
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from configs.errors import UsageError
@@ -49,6 +50,14 @@ def regular(path: Path) -> Path:
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise OSError(errno.EINVAL, "a pipe or a device, not a file", os.fspath(path))
     return path
+
+
+def found_near(missing: Path, patterns: Iterable[str]) -> list[Path]:
+    """Files that match a pattern in the nearest existing folder; none if that is the whole disk."""
+    there = next(folder for folder in (missing, *missing.parents) if folder.is_dir())
+    if there == there.parent.resolve():
+        return []
+    return [file for pattern in patterns for file in there.glob(pattern)]
 
 
 def cache_folder(variable: str, name: str) -> Path:

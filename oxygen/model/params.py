@@ -1,4 +1,4 @@
-"""The parameters of π0.5: openpi's paths and shapes, and random parameters for tests and benchmarks."""
+"""The parameters of π0.5: openpi's paths and shapes; initial values for training, random ones for tests."""
 
 import concurrent.futures
 import math
@@ -36,9 +36,12 @@ def shapes(config: Pi05Config) -> dict[str, Shape]:
         **_layer_shapes(config.trunk, ""),
         **_layer_shapes(config.expert, "_1"),
     }
-    width = config.expert.width
+    width, side = config.expert.width, config.image_size
+    images = jax.ShapeDtypeStruct((1, side, side, 3), jnp.uint8)
+    tree = jax.eval_shape(tower(config).init, jax.random.key(0), images)["params"]
+    of_tower: dict[str, Any] = flax.traverse_util.flatten_dict(tree, sep="/")
     return {
-        **{f"PaliGemma/img/{path}": shape for path, shape in _tower_shapes(config).items()},
+        **{f"PaliGemma/img/{path}": leaf.shape for path, leaf in of_tower.items()},
         **{f"PaliGemma/llm/{path}": shape for path, shape in llm.items()},
         **_dense("action_in_proj", config.action_dim, width),
         **_dense("action_out_proj", width, config.action_dim),
@@ -49,14 +52,6 @@ def shapes(config: Pi05Config) -> dict[str, Shape]:
 
 def _dense(path: str, rows: int, columns: int, *stack: int) -> dict[str, Shape]:
     return {f"{path}/kernel": (*stack, rows, columns), f"{path}/bias": (*stack, columns)}
-
-
-def _tower_shapes(config: Pi05Config) -> dict[str, Shape]:
-    side = config.image_size
-    images = jax.ShapeDtypeStruct((1, side, side, 3), jnp.uint8)
-    tree = jax.eval_shape(tower(config).init, jax.random.key(0), images)["params"]
-    leaves: dict[str, Any] = flax.traverse_util.flatten_dict(tree, sep="/")
-    return {path: leaf.shape for path, leaf in leaves.items()}
 
 
 def _layer_shapes(gemma: GemmaConfig, suffix: str) -> dict[str, Shape]:
@@ -97,20 +92,74 @@ def random_params(config: Pi05Config, seed: int, dtype: str = "float32") -> Para
     makes an untrained action expert ignore its input.)
     """
     wanted = shapes(config)
+
+    def sampled(path: str) -> Float[np.ndarray, "..."]:
+        """One parameter, sampled and cast piece by piece: in float32 the largest has 5 GB."""
+        shape = wanted[path]
+        if path.endswith(("bias", "scale", "pos_embedding")):
+            deviation = 0.1
+        elif path.endswith("input_embedding"):
+            deviation = 0.25 / math.sqrt(shape[-1])
+        else:
+            joined = 3 if path.endswith("embedding/kernel") else 2 if "attn_vec_einsum" in path else 1
+            fan_in = math.prod(shape[-1 - joined : -1])
+            deviation = (2.0 if "_einsum" in path else 1.0) / math.sqrt(fan_in)
+        array, rng = host_memory.empty(shape, jnp.dtype(dtype)), _generator(seed, path)
+        flat = array.reshape(-1)
+        for start in range(0, flat.size, _DRAWN_AT_ONCE):
+            piece = flat[start : start + _DRAWN_AT_ONCE]
+            piece[...] = rng.standard_normal(piece.size, dtype=np.float32) * np.float32(deviation)
+        return array
+
     order = sorted(wanted, key=lambda path: -math.prod(wanted[path]))  # the largest takes longest
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        sampled = pool.map(lambda path: _sampled(seed, path, wanted[path], jnp.dtype(dtype)), order)
-        return nested(dict(zip(order, sampled, strict=True)))
+        return nested(dict(zip(order, pool.map(sampled, order), strict=True)))
 
 
-def _sampled(seed: int, path: str, shape: Shape, dtype: np.dtype[Any]) -> Float[np.ndarray, "..."]:
-    """One parameter, sampled and cast piece by piece: in float32 the largest has 5 GB."""
-    array, rng = host_memory.empty(shape, dtype), _generator(seed, path)
-    flat, deviation = array.reshape(-1), np.float32(_deviation(path, shape))
-    for start in range(0, flat.size, _DRAWN_AT_ONCE):
-        piece = flat[start : start + _DRAWN_AT_ONCE]
-        piece[...] = rng.standard_normal(piece.size, dtype=np.float32) * deviation
-    return array
+def initial_params(config: Pi05Config, seed: int) -> Params:
+    """Random float32 parameters for training, each a function of the seed and its path alone.
+
+    Matrices preserve variance, output projections into the residual stream shrink with depth, and norms start
+    as the identity. The action expert's adaRMS gates start at 1: from openpi's initial 0 (meant for an expert
+    added to a trained trunk) its layers get no gradient until the gates have moved.
+    """
+    initial = {}
+    for path, shape in shapes(config).items():
+        in_norm = "norm" in path.lower()
+        if (in_norm and not path.endswith("kernel")) or path.endswith("bias"):
+            values = np.zeros(shape, np.float32)
+            if in_norm and path.endswith("Dense_0/bias"):  # adaRMS: scale, shift and gate
+                values[..., 2 * shape[-1] // 3 :] = 1.0
+            elif in_norm and "/img/" in path and path.endswith("scale"):
+                values += 1.0  # Gemma stores scales as offsets from 1, SigLIP does not
+        else:
+            values = standard_normal(seed, path, shape) * np.float32(_initial_deviation(path, shape, config))
+        initial[path] = values
+    return nested(initial)
+
+
+def _initial_deviation(path: str, shape: Shape, config: Pi05Config) -> float:
+    if path.endswith("pos_embedding"):
+        return 0.1
+    if "norm" in path or path.endswith(
+        "action_out_proj/kernel"
+    ):  # "norm": adaRMS modulation by the flow time
+        return 0.1 / math.sqrt(shape[-2])
+    if path.endswith("input_embedding"):
+        return 1.0 / math.sqrt(shape[-1])
+    fan_in = shape[-2]
+    if path.endswith("embedding/kernel") or "/stem/" in path:
+        fan_in = math.prod(shape[:3])
+    elif "attn_vec_einsum" in path or path.endswith("out/kernel"):  # [layer, head, dim, width]
+        fan_in = math.prod(shape[-3:-1])
+    elif path.endswith(("query/kernel", "key/kernel", "value/kernel")):
+        fan_in = shape[-3]
+    into_residual = 1.0  # output projections shrink with depth
+    if path.endswith(("attn_vec_einsum/w", "attn_vec_einsum_1/w", "mlp/linear", "mlp_1/linear")):
+        into_residual = 1.0 / math.sqrt(2.0 * config.trunk.depth)
+    elif "encoderblock" in path and path.endswith(("out/kernel", "Dense_1/kernel")):
+        into_residual = 1.0 / math.sqrt(2.0 * config.siglip.depth)
+    return into_residual / math.sqrt(fan_in)
 
 
 def standard_normal(seed: int, path: str, shape: Shape) -> Float32[np.ndarray, "..."]:
@@ -120,13 +169,3 @@ def standard_normal(seed: int, path: str, shape: Shape) -> Float32[np.ndarray, "
 
 def _generator(seed: int, path: str) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64([seed, zlib.crc32(path.encode())]))
-
-
-def _deviation(path: str, shape: Shape) -> float:
-    if path.endswith(("bias", "scale", "pos_embedding")):
-        return 0.1
-    if path.endswith("input_embedding"):
-        return 0.25 / math.sqrt(shape[-1])
-    joined = 3 if path.endswith("embedding/kernel") else 2 if "attn_vec_einsum" in path else 1
-    fan_in = math.prod(shape[-1 - joined : -1])
-    return (2.0 if "_einsum" in path else 1.0) / math.sqrt(fan_in)

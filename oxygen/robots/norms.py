@@ -149,10 +149,27 @@ def read_statistics(
     stats, found = _member(content, "norm_stats", str(path)), {}
     for name, size in (("state", state), ("actions", actions)):
         channels, where = _member(stats, name, str(path)), f"{path}: {name}"
-        found[name] = {
-            field: _numbers(_member(channels, field, where), size, f"{where}.{field}") for field in fields
-        }
+        found[name] = {}
+        for field in fields:
+            values, place = _member(channels, field, where), f"{where}.{field}"
+            if not isinstance(values, list) or not all(type(value) in (int, float) for value in values):
+                raise UsageError(f"{place} is {reprlib.repr(values)}; it should be a list of numbers")
+            if len(values) < size:
+                raise UsageError(f"{place} has {len(values)} channels; this robot has {size}")
+            try:
+                numbers = [float(value) for value in values[:size]]
+            except OverflowError:
+                raise UsageError(f"{place} holds an integer too large for a float") from None
+            if not all(map(math.isfinite, numbers)):
+                raise UsageError(f"{place} is {reprlib.repr(numbers)}; they should all be finite")
+            found[name][field] = numbers
     return found
+
+
+def write_statistics(path: Path, measured: Statistics) -> None:
+    """Write a `norm_stats.json`, as `read_statistics` reads it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"norm_stats": measured}, indent=2) + "\n", encoding="utf-8")
 
 
 def read_norms(path: Path, *, state: int, actions: int) -> RobotNorms:
@@ -174,17 +191,3 @@ def _member(content: Any, name: str, where: str) -> Any:
     if content.get(name) is None:
         raise unknown(f"statistics: {where} lacks", name, map(reprlib.repr, content))
     return content[name]
-
-
-def _numbers(values: Any, size: int, where: str) -> list[float]:
-    if not isinstance(values, list) or not all(type(value) in (int, float) for value in values):
-        raise UsageError(f"{where} is {reprlib.repr(values)}; it should be a list of numbers")
-    if len(values) < size:
-        raise UsageError(f"{where} has {len(values)} channels; this robot has {size}")
-    try:
-        numbers = [float(value) for value in values[:size]]
-    except OverflowError:
-        raise UsageError(f"{where} holds an integer too large for a float") from None
-    if not all(map(math.isfinite, numbers)):
-        raise UsageError(f"{where} is {reprlib.repr(numbers)}; they should all be finite")
-    return numbers

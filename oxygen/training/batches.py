@@ -1,4 +1,4 @@
-"""Training batches: demonstrations normalised, tokenised and shuffled."""
+"""Training batches: demonstrations normalised, tokenised and shuffled, with texts in their prompts."""
 
 import itertools
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ import jax
 import numpy as np
 
 from configs.errors import UsageError
+from configs.feedback import cleaned, compose, prompt_fields, write_answer
 from configs.training import TrainConfig
 from oxygen.model.config import Pi05Config
 from oxygen.robots.prompts import fitted
 from oxygen.robots.tokenizer import Tokenizer, check_fits
 from oxygen.robots.transforms import Transform
 from oxygen.serving.language import LanguageTask, stop_token
-from oxygen.training.feedback import PromptTexts, true_texts
 from oxygen.training.forward import TextLayout
 from oxygen.training.samples import Mixture, shuffled_rows
 from oxygen.typing import Int32, Int64, Leaf
@@ -59,25 +59,65 @@ def text_targets(
     """
     suffix = tokenizer.encode(task.prompt)
     stop = stop_token(task, tokenizer)
-    encoded = {text: tokenizer.encode(text) for text in dict.fromkeys(texts)}
-    ended = {text: _with_stop(tokens, stop)[: task.max_tokens] for text, tokens in encoded.items() if text}
+    ended: dict[str, list[int]] = {}
+    for text in dict.fromkeys(texts):
+        tokens = itertools.takewhile(lambda token: token != stop, tokenizer.encode(text))
+        ended[text] = [*tokens, stop][: task.max_tokens] if text else []
     longest = max([1, *map(len, ended.values())]) + len(suffix) - 1
     width = -(-longest // _LENGTH_MULTIPLE) * _LENGTH_MULTIPLE
-    rows = {text: _row(suffix, ended.get(text, []), width) for text in encoded}
+    rows = {text: np.zeros((3, width), np.int32) for text in ended}
+    for text, row in rows.items():
+        whole = [*suffix, *ended[text]]
+        row[0, : len(whole) - 1], row[1, : len(whole) - 1] = whole[:-1], whole[1:]
+        row[2, len(suffix) - 1 : len(whole) - 1] = 1
     return np.stack([rows[text] for text in texts])
 
 
-def _with_stop(tokens: Sequence[int], stop: int) -> list[int]:
-    """The tokens up to the first stop token, and a stop token."""
-    return [*itertools.takewhile(lambda token: token != stop, tokens), stop]
+def true_texts(mixture: Mixture, task: LanguageTask) -> tuple[str, ...]:
+    """The text of each frame that a language task is to write; empty where there is none."""
+    if len(task.feedback) < 2:
+        return mixture.texts(task.name)
+    columns = [mixture.texts(each.field) for each in task.feedback]
+    names = [each.field for each in task.feedback]
+    return tuple(
+        write_answer(dict(zip(names, row, strict=True)), task.feedback) if all(row) else ""
+        for row in zip(*columns, strict=True)
+    )
 
 
-def _row(suffix: Sequence[int], text: Sequence[int], width: int) -> Int32[np.ndarray, "3 token"]:
-    row = np.zeros((3, width), np.int32)
-    whole = [*suffix, *text]
-    row[0, : len(whole) - 1], row[1, : len(whole) - 1] = whole[:-1], whole[1:]
-    row[2, len(suffix) - 1 : len(whole) - 1] = 1
-    return row
+class PromptTexts:
+    """Composes the prompts of samples as `eval.rollout` does, with texts sampled from several origins.
+
+    A share `feedback_none` of the samples has no text, as at the start of an episode. A share `feedback_own`
+    has the texts that the policy itself read there, if they were recorded. The rest has the truth of up to
+    `feedback_delay_s` before, beyond the field's look-back.
+    """
+
+    def __init__(self, mixture: Mixture, tasks: Sequence[LanguageTask], options: TrainConfig) -> None:
+        self.fields = prompt_fields({task.name: task.feedback for task in tasks})
+        self._true = {
+            each.field: mixture.texts(task.name if len(task.feedback) == 1 else each.field)
+            for task in tasks
+            for each in task.feedback
+        }
+        self._own = mixture.fed
+        self._in_episode, self._fps = mixture.frame_index, mixture.fps
+        self._options = options
+
+    def prompt(self, instruction: str, row: int, rng: np.random.Generator) -> str:
+        """The prompt of a sample; draws two numbers."""
+        kind, age = rng.random(2)
+        if kind < self._options.feedback_none:
+            return compose(instruction, self.fields, {})
+        own = self._own[row]
+        if own is not None and kind < self._options.feedback_none + self._options.feedback_own:
+            return compose(instruction, self.fields, own)
+        texts = {}
+        for each in self.fields:
+            frames = round((age * self._options.feedback_delay_s + each.lookback_s) * self._fps[row])
+            if frames <= self._in_episode[row]:  # else it is before the episode
+                texts[each.field] = cleaned(self._true[each.field][row - frames], each.max_chars)[0]
+        return compose(instruction, self.fields, texts)
 
 
 class TrainingBatches:
@@ -105,7 +145,18 @@ class TrainingBatches:
                 texts.
         """
         transform.check_fits(model)
-        _check_fits(mixture, model)
+        cameras, side = mixture.parts[0].images.shape[1:3]
+        if (cameras, side) != (len(model.cameras), model.image_size):
+            raise UsageError(
+                f"demonstrations have {cameras} cameras of {side}x{side} pixels; {model.name} takes "
+                f"{', '.join(model.cameras)} at {model.image_size}x{model.image_size}"
+            )
+        horizon = mixture.parts[0].actions.shape[1]
+        if horizon < model.horizon:
+            raise UsageError(
+                f"demonstrations have chunks of {horizon} actions, {model.name} needs {model.horizon}; "
+                "collect longer chunks"
+            )
         check_fits(tokenizer, model)
         self._mixture, self._model, self._options = mixture, model, options
         self._prompt, self._tokenizer = transform.embodiment.prompt, tokenizer
@@ -116,16 +167,27 @@ class TrainingBatches:
         self._frames_with_actions = np.flatnonzero(self._valid.any(axis=1))
         self._wordings = mixture.instructions
         self._prompt_texts = PromptTexts(mixture, tasks, options)
-        texts = [text_targets(task, _texts_of(mixture, task), tokenizer) for task in tasks]
+        texts = []
+        for task in tasks:
+            true = true_texts(mixture, task)
+            if not any(true):
+                raise UsageError(f"no demonstration has a text for language task {task.name!r}; leave it out")
+            texts.append(text_targets(task, true, tokenizer))
         self._texts = np.concatenate([np.zeros((len(mixture), 3, 0), np.int32), *texts], axis=2)
         self.tasks = tuple(task.name for task in tasks)
         self.layout = TextLayout(tuple(part.shape[2] for part in texts))
 
     def batch(self, number: int) -> Batch:
-        """Batch `number`, counted from 0."""
-        rows = self._rows(number)
+        """Batch `number`, from 0. Rows that train actions alone are of frames with valid actions."""
+        options, frames, acting = self._options, len(self._mixture), self._frames_with_actions
+        if options.text_rows == options.batch or len(acting) == frames:
+            rows = shuffled_rows(options.seed, number, options.batch, frames)
+        else:
+            with_text = shuffled_rows(options.seed, number, options.text_rows, frames)
+            actions_only = shuffled_rows(options.seed, number, options.batch - len(with_text), len(acting))
+            rows = np.concatenate([with_text, acting[actions_only]])
         prompt, length = self._prompts(rows, number)
-        tokens, targets, mask = self._texts[rows[: self._options.text_rows]].transpose(1, 0, 2)
+        tokens, targets, mask = self._texts[rows[: options.text_rows]].transpose(1, 0, 2)
         arrays = {
             "images": self._mixture.images(rows),
             "prompt": prompt,
@@ -138,64 +200,25 @@ class TrainingBatches:
         }
         return Batch(**jax.device_put(arrays))
 
-    def _rows(self, number: int) -> Int64[np.ndarray, " row"]:
-        """The frames of a batch. Rows that train actions alone come from frames with valid actions."""
-        options, frames, acting = self._options, len(self._mixture), self._frames_with_actions
-        if options.text_rows == options.batch or len(acting) == frames:
-            return shuffled_rows(options.seed, number, options.batch, frames)
-        with_text = shuffled_rows(options.seed, number, options.text_rows, frames)
-        actions_only = shuffled_rows(options.seed, number, options.batch - len(with_text), len(acting))
-        return np.concatenate([with_text, acting[actions_only]])
-
     def _prompts(
         self, rows: Int64[np.ndarray, " row"], number: int
     ) -> tuple[Int32[np.ndarray, "row token"], Int32[np.ndarray, " row"]]:
-        rng = np.random.Generator(np.random.PCG64([self._options.seed, number, 1]))
+        """Prompts and their lengths: noisy states, a random wording of each instruction, texts fed back."""
+        noise, wording, feedback = (
+            np.random.Generator(np.random.PCG64([self._options.seed, number, which])) for which in (1, 2, 3)
+        )
         states = self._state[rows]
-        states = states + self._options.state_noise * rng.standard_normal(states.shape)
-        longest = self._model.max_prompt
-        lines = [
-            fitted(self._prompt, instruction, state, self._tokenizer, longest=longest)
-            for instruction, state in zip(self._instructions(rows, number), states, strict=True)
-        ]
-        length = np.array([len(line) for line in lines], np.int32)
-        prompt = np.zeros((len(rows), longest), np.int32)
-        for place, line in zip(prompt, lines, strict=True):
-            place[: len(line)] = line
-        return prompt, length
-
-    def _instructions(self, rows: Int64[np.ndarray, " row"], number: int) -> list[str]:
-        """One wording of each sample's instruction, sampled at random, with texts if any are fed back."""
-        rng = np.random.Generator(np.random.PCG64([self._options.seed, number, 2]))
+        states = states + self._options.state_noise * noise.standard_normal(states.shape)
         choices = [self._wordings[row] for row in rows]
-        sampled = rng.integers([len(choice) for choice in choices])
-        instructions = [choice[index] for choice, index in zip(choices, sampled, strict=True)]
-        if not self._prompt_texts.fields:
-            return instructions
-        rng = np.random.Generator(np.random.PCG64([self._options.seed, number, 3]))
-        return [
-            self._prompt_texts.prompt(instruction, int(row), rng)
-            for instruction, row in zip(instructions, rows, strict=True)
-        ]
-
-
-def _check_fits(mixture: Mixture, model: Pi05Config) -> None:
-    cameras, side = mixture.parts[0].images.shape[1:3]
-    if (cameras, side) != (len(model.cameras), model.image_size):
-        raise UsageError(
-            f"demonstrations have {cameras} cameras of {side}x{side} pixels; {model.name} takes "
-            f"{', '.join(model.cameras)} at {model.image_size}x{model.image_size}"
-        )
-    horizon = mixture.parts[0].actions.shape[1]
-    if horizon < model.horizon:
-        raise UsageError(
-            f"demonstrations have chunks of {horizon} actions, {model.name} needs {model.horizon}; "
-            "collect longer chunks"
-        )
-
-
-def _texts_of(mixture: Mixture, task: LanguageTask) -> tuple[str, ...]:
-    texts = true_texts(mixture, task)
-    if not any(texts):
-        raise UsageError(f"no demonstration has a text for language task {task.name!r}; leave it out")
-    return texts
+        sampled = wording.integers([len(choice) for choice in choices])
+        longest = self._model.max_prompt
+        length = np.zeros(len(rows), np.int32)
+        prompt = np.zeros((len(rows), longest), np.int32)
+        for place, row in enumerate(rows):
+            instruction = choices[place][sampled[place]]
+            if self._prompt_texts.fields:
+                instruction = self._prompt_texts.prompt(instruction, int(row), feedback)
+            line = fitted(self._prompt, instruction, states[place], self._tokenizer, longest=longest)
+            length[place] = len(line)
+            prompt[place, : len(line)] = line
+        return prompt, length

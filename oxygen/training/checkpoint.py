@@ -11,11 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.errors import UsageError
-from oxygen.robots.norms import FILE_NAME, Statistics
+from oxygen.robots.norms import FILE_NAME, Statistics, write_statistics
 from oxygen.robots.transforms import embodiment
 from oxygen.training.config import TrainingConfig
 from oxygen.training.optimiser import TrainState
-from oxygen.training.statistics import write_statistics
 from oxygen.typing import Params
 from oxygen.weights.adapter import write_adapter
 from oxygen.weights.card import CARD, RECORD, TOKENIZER, card_text

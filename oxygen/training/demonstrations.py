@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from configs.errors import UsageError, nearest_first, unknown
-from configs.paths import regular
+from configs.paths import found_near, regular
 from oxygen.model.config import Pi05Config
 from oxygen.robots.images import squared
 from oxygen.training import layout
@@ -194,11 +194,6 @@ class Demonstrations:
         row["truth"] = json.loads(row["truth"]) if row["truth"] else None
         return Frame(images=dict(zip(self.cameras, self._images(index), strict=True)), **row)
 
-    def frames(self, episode: int) -> Iterator[Frame]:
-        """The frames of one episode, in order."""
-        span = self.episodes[episode]
-        return (self.frame(index) for index in range(span.start, span.stop))
-
     def pixels(
         self, side: int, resize: str = "pad", *, cache: Path | None = None
     ) -> UInt8[np.ndarray, "frame camera side side 3"]:
@@ -327,22 +322,11 @@ class Demonstrations:
 
         episode, decoded = self.episodes[number], []
         frames = episode.stop - episode.start
-        raw = [
-            "-frames:v",
-            str(frames),
-            "-fps_mode",
-            "passthrough",
-            "-f",
-            "rawvideo",
-            "-pix_fmt",
-            "rgb24",
-            "-",
-        ]
+        raw = ["-frames:v", str(frames), "-fps_mode", "passthrough"]
+        raw += ["-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
         for camera, (path, start_s) in episode.videos.items():
             shape = frames, *self._features[layout.IMAGES + camera]["shape"]
-            seek = (
-                f"{max(0.0, start_s - 0.5 / self.fps):.6f}"  # half a frame earlier: time stamps are rounded
-            )
+            seek = f"{max(0.0, start_s - 0.5 / self.fps):.6f}"  # half a frame earlier: stamps are rounded
             command = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-ss", seek, "-i", str(path), *raw]
             done = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
             if len(done.stdout) != np.prod(shape):
@@ -364,9 +348,14 @@ def _read_info(root: Path) -> dict[str, Any]:
         info = {name: content[name] for name in _INFO}
         info["fps"] = float(info["fps"])
     except OSError as error:
+        known = [
+            info.parents[1] for info in found_near(root, (f"{up}{layout.INFO}" for up in ("", "*/", "*/*/")))
+        ]
+        advice = f"Collect some: python -m eval.collect --config smoke --output {root}"
+        if known:
+            advice = f"Nearest: {', '.join(nearest_first(root, known)[:3])}"
         raise UsageError(
-            f"{str(root)!r} holds no demonstrations: cannot read {layout.INFO}: {error.strerror}. "
-            f"{_nearest_to(root)}"
+            f"{str(root)!r} holds no demonstrations: cannot read {layout.INFO}: {error.strerror}. {advice}"
         ) from None
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise UsageError(f"{path}: not the info of a LeRobot dataset: {error!r}") from None
@@ -386,18 +375,6 @@ def _read_info(root: Path) -> dict[str, Any]:
     if kinds not in ({"image"}, {"video"}):
         raise UsageError(f"{path}: the cameras are {sorted(kinds)}; all must be image, or all video")
     return info
-
-
-def _nearest_to(root: Path) -> str:
-    """Suggest the nearest datasets, or how to collect one."""
-    existing = next(folder for folder in (root, *root.parents) if folder.is_dir())
-    patterns = [
-        f"{above}{layout.INFO}" for above in ("", "*/", "*/*/") if existing != existing.parent.resolve()
-    ]
-    known = [info.parents[1] for pattern in patterns for info in existing.glob(pattern)]
-    if not known:
-        return f"Collect some: python -m eval.collect --config smoke --output {root}"
-    return f"Nearest: {', '.join(nearest_first(root, known)[:3])}"
 
 
 def _locate_episodes(root: Path, info: Mapping[str, Any], cameras: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -31,12 +31,6 @@ OWN = "oxygen."
 CHUNK = OWN + "action_chunk"
 PADDED = OWN + "action_is_pad"
 STEP = OWN + "step"
-SUITE = OWN + "suite"
-TASK_ID = OWN + "task_id"
-INIT_ID = OWN + "init_id"
-SEED = OWN + "seed"
-ASSETS = OWN + "assets"
-NOISE = OWN + "noise"
 NARRATION = OWN + "narration"
 MEMORY = OWN + "memory"
 TEXTUAL_MEMORY = OWN + "textual_memory"
@@ -47,12 +41,12 @@ FED = OWN + "feedback"
 
 _OWN = {
     STEP: "int64",
-    SUITE: "string",
-    TASK_ID: "int64",
-    INIT_ID: "int64",
-    SEED: "int64",
-    ASSETS: "string",
-    NOISE: "float32",
+    OWN + "suite": "string",
+    OWN + "task_id": "int64",
+    OWN + "init_id": "int64",
+    OWN + "seed": "int64",
+    OWN + "assets": "string",
+    OWN + "noise": "float32",
     NARRATION: "string",
     MEMORY: "string",
     TRUTH: "string",

@@ -30,8 +30,12 @@ class TrainingLog:
 
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
-        _truncate(folder, resumed_at)
-        self._file = (folder / LINES).open("a", encoding="utf-8")
+        file = folder / LINES
+        partial = file.with_suffix(".partial")
+        kept = [line for line in read_log(folder) if line["step"] <= resumed_at]
+        partial.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+        partial.replace(file)
+        self._file = file.open("a", encoding="utf-8")
         events = folder / EVENTS
         before = len(list(events.glob("*")))  # file names have a resolution of one second
         self._events = SummaryWriter(str(events), purge_step=resumed_at + 1, filename_suffix=f".{before:04d}")
@@ -59,14 +63,6 @@ def tag_of(name: str) -> str:
         if name.endswith(ending):
             return f"{group}/{name.removesuffix(ending)}"
     return _TAGS.get(name, name)
-
-
-def _truncate(folder: Path, last: int) -> None:
-    file = folder / LINES
-    partial = file.with_suffix(".partial")
-    kept = [line for line in read_log(folder) if line["step"] <= last]
-    partial.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
-    partial.replace(file)
 
 
 def read_log(folder: Path) -> list[dict[str, Any]]:

@@ -1,7 +1,8 @@
-"""The training losses: flow matching for actions, cross-entropy for texts."""
+"""Flow matching loss for actions, cross-entropy for texts; augmentation, and freezing for texts alone."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import flax.traverse_util
 import jax
@@ -12,13 +13,21 @@ from oxygen.model import pi05
 from oxygen.model.adapter import adapted_trunk, low_rank_layers
 from oxygen.model.config import Pi05Config
 from oxygen.model.pi05 import Prefix
-from oxygen.training.augmentation import augment
 from oxygen.training.batches import Batch
 from oxygen.training.forward import TextLayout, prefill_observations, text_logits, velocities
-from oxygen.training.freezing import frozen_for_actions
-from oxygen.typing import Array, Float32, Params
+from oxygen.typing import Array, Float32, Params, UInt8
 
 Metrics = Mapping[str, Array]
+
+_LAST_LAYER_TRAINABLE = {
+    "PaliGemma/llm/layers/attn/q_einsum/w",
+    "PaliGemma/llm/layers/attn/attn_vec_einsum/w",
+    "PaliGemma/llm/layers/pre_ffw_norm/scale",
+    "PaliGemma/llm/layers/mlp/gating_einsum",
+    "PaliGemma/llm/layers/mlp/linear",
+}
+_TRAINABLE = {"PaliGemma/llm/final_norm/scale"}
+"""Not the tied embedding, through which instructions are read."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,7 +78,7 @@ class Objective:
     ) -> tuple[Float32[Array, ""], Metrics]:
         """The texts' loss. With an adapter, a text's own tokens go through it and the prefix does not."""
         images = augment(key, batch.images, self.options)
-        weights = base or pi05.weights_at(frozen_for_actions(params), self.model, jnp.ones(1))
+        weights = base or pi05.weights_at(map_frozen(params, jax.lax.stop_gradient), self.model, jnp.ones(1))
         prefix = prefill_observations(weights, self.model, images, batch.prompt, batch.length)
         if base is not None:
             arrays = flax.traverse_util.flatten_dict(dict(params), sep="/")
@@ -98,6 +107,61 @@ class Objective:
             total = total + found["loss"]
             start += length
         return self.options.text_weight * total, metrics
+
+
+def augment(
+    key: Array, images: UInt8[Array, "batch camera side side 3"], options: TrainConfig
+) -> UInt8[Array, "batch camera side side 3"]:
+    """Augment every image independently, as a function of the key and its index in the batch.
+
+    Shifts by whole pixels, replicating the border, then changes saturation, contrast and brightness.
+    """
+
+    def shift(image: Array, pixels: Array) -> Array:
+        index = jnp.arange(image.shape[0], dtype=jnp.int32)
+        rows, columns = (jnp.clip(index + pixels[axis], 0, image.shape[axis] - 1) for axis in (0, 1))
+        return image[rows][:, columns]
+
+    def jitter_color(image: Array, amounts: Array) -> Array:
+        brightness, contrast, saturation = amounts
+        pixels = image.astype(jnp.float32)
+        grey = jnp.mean(pixels, axis=-1, keepdims=True)
+        pixels = grey + (pixels - grey) * (1.0 + saturation)
+        mean = jnp.mean(grey)
+        pixels = mean + (pixels - mean) * (1.0 + contrast) + 255.0 * brightness
+        return jnp.clip(jnp.round(pixels), 0.0, 255.0).astype(jnp.uint8)
+
+    shift_key, color_key = jax.random.split(key)
+    flat = images.reshape(-1, *images.shape[2:])
+    max_shift = round(options.image_shift * images.shape[2])
+    if max_shift:
+        shifts = jax.random.randint(shift_key, (len(flat), 2), -max_shift, max_shift + 1)
+        flat = jax.vmap(shift)(flat, shifts)
+    if options.brightness or options.contrast or options.saturation:
+        limits = jnp.asarray([options.brightness, options.contrast, options.saturation], jnp.float32)
+        amounts = jax.random.uniform(color_key, (len(flat), 3), jnp.float32, -1.0, 1.0) * limits[None]
+        flat = jax.vmap(jitter_color)(flat, amounts)
+    return flat.reshape(images.shape)
+
+
+def map_frozen(params: Params, function: Callable[[Array], Array]) -> Params:
+    """Apply a function to all parameters, or layers of them, that actions depend on.
+
+    The action expert reads the trunk through each layer's keys and values. What does not contribute to them
+    (the last layer's query matrix, where it is separate, output projection and MLP, and the final norm)
+    affects only texts. Training these alone leaves the actions the same to the bit.
+    """
+
+    def mapped(path: Any, leaf: Array) -> Array:
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        if name in _TRAINABLE:
+            return leaf
+        if name in _LAST_LAYER_TRAINABLE:
+            return jnp.concatenate([function(leaf[:-1]), leaf[-1:]])
+        return function(leaf)
+
+    tree: Any = jax.tree_util.tree_map_with_path(mapped, params)
+    return dict(tree)
 
 
 def sample_flow_times(key: Array, shape: tuple[int, ...]) -> Float32[Array, "..."]:

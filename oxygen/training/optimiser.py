@@ -15,8 +15,7 @@ import optax.contrib
 from configs.training import TrainConfig
 from oxygen.model.pi05 import Weights
 from oxygen.training.batches import Batch
-from oxygen.training.freezing import text_only_update
-from oxygen.training.losses import Metrics, Objective
+from oxygen.training.losses import Metrics, Objective, map_frozen
 from oxygen.typing import Array, Leaf, Params
 
 
@@ -52,30 +51,23 @@ def learning_rate_schedule(options: TrainConfig) -> optax.Schedule:
 
 
 def optimiser(options: TrainConfig) -> optax.GradientTransformation:
-    """Gradient clipping, then the optimiser."""
-    return optax.chain(optax.clip_by_global_norm(options.clip), _OPTIMISERS[options.optimiser](options))
+    """Gradient clipping, then AdamW; or Muon for hidden matrices and Adam for the rest (arXiv 2502.16982).
 
-
-def _adamw(options: TrainConfig) -> optax.GradientTransformation:
-    """AdamW; only matrices decay, not biases, scales and embeddings."""
-    return optax.adamw(
-        learning_rate_schedule(options), b1=0.9, b2=0.99, weight_decay=options.weight_decay, mask=_decaying
-    )
-
-
-def _muon(options: TrainConfig) -> optax.GradientTransformation:
-    """Muon for the hidden matrices, which decay, and Adam for the rest (arXiv 2502.16982)."""
-    return optax.contrib.muon(
-        learning_rate_schedule(options),
-        weight_decay=options.weight_decay,
-        weight_decay_mask=_decaying,
-        adam_b2=0.99,
-        consistent_rms=0.2,
-        muon_weight_dimension_numbers=_matrices,
-    )
-
-
-_OPTIMISERS = {"adamw": _adamw, "muon": _muon}
+    Only matrices decay, not biases, scales and embeddings.
+    """
+    rate, decay = learning_rate_schedule(options), options.weight_decay
+    if options.optimiser == "adamw":
+        update = optax.adamw(rate, b1=0.9, b2=0.99, weight_decay=decay, mask=_decaying)
+    else:
+        update = optax.contrib.muon(
+            rate,
+            weight_decay=decay,
+            weight_decay_mask=_decaying,
+            adam_b2=0.99,
+            consistent_rms=0.2,
+            muon_weight_dimension_numbers=_matrices,
+        )
+    return optax.chain(optax.clip_by_global_norm(options.clip), update)
 
 
 _MATRICES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
@@ -95,21 +87,18 @@ _MATRICES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
 
 def _matrices(params: Params) -> Params:
     """The axes of every matrix that Muon orthogonalises; None for everything else."""
-    return jax.tree_util.tree_map_with_path(
-        lambda path, leaf: _axes(jax.tree_util.keystr(path, simple=True, separator="/"), leaf.ndim), params
-    )
 
-
-def _axes(path: str, rank: int) -> optax.contrib.MuonDimensionNumbers | None:
-    if path.endswith("bias"):
+    def axes(path: Any, leaf: Array) -> optax.contrib.MuonDimensionNumbers | None:
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        for part, (inputs, outputs) in _MATRICES.items():
+            if part in name and not name.endswith("bias"):
+                return optax.contrib.MuonDimensionNumbers(
+                    reduction_axis=tuple(leaf.ndim + axis for axis in inputs),
+                    output_axis=tuple(leaf.ndim + axis for axis in outputs),
+                )
         return None
-    for part, (inputs, outputs) in _MATRICES.items():
-        if part in path:
-            return optax.contrib.MuonDimensionNumbers(
-                reduction_axis=tuple(rank + axis for axis in inputs),
-                output_axis=tuple(rank + axis for axis in outputs),
-            )
-    return None
+
+    return jax.tree_util.tree_map_with_path(axes, params)
 
 
 def _decaying(params: Params) -> Params:
@@ -149,9 +138,12 @@ def _step(
         update, optimiser_state = optimiser(options).update(gradient, state.optimiser, state.params)
         rate = jnp.asarray(learning_rate_schedule(options)(state.step), jnp.float32)
     if options.texts_only:
-        update = text_only_update(update)
+        update = map_frozen(update, jnp.zeros_like)
     params = optax.apply_updates(state.params, update)
-    decay = _average_decay(options, state.step)
+    done = state.step.astype(jnp.float32)
+    decay = jnp.minimum(
+        options.ema, (1.0 + done) / (10.0 + done)
+    )  # lower at first: forgets the initial values
     new_state = dataclasses.replace(
         state,
         step=state.step + 1,
@@ -164,9 +156,3 @@ def _step(
         "gradient_norm": optax.tree.norm(gradient),
         "learning_rate": rate,
     }
-
-
-def _average_decay(options: TrainConfig, step: Array) -> Array:
-    """The EMA's decay, lower in the first steps so that the initial parameters are forgotten."""
-    done = step.astype(jnp.float32)
-    return jnp.minimum(options.ema, (1.0 + done) / (10.0 + done))

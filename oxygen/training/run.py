@@ -11,10 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.errors import UsageError
-from configs.training import TrainConfig
 from oxygen.model.adapter import initial_arrays
 from oxygen.model.adapter import shapes as adapter_shapes
-from oxygen.model.params import nested, shapes
+from oxygen.model.params import initial_params, nested, shapes
 from oxygen.model.pi05 import prepare
 from oxygen.robots.norms import RobotNorms, checkpoint_norms, read_statistics
 from oxygen.robots.tokenizer import SentencePieceTokenizer
@@ -22,7 +21,6 @@ from oxygen.robots.transforms import Transform, embodiment
 from oxygen.training import checkpoint
 from oxygen.training.batches import TrainingBatches
 from oxygen.training.config import TrainingConfig
-from oxygen.training.initialisation import initial_params
 from oxygen.training.logs import TrainingLog, draw_curves, read_log
 from oxygen.training.losses import Metrics, Objective
 from oxygen.training.optimiser import Step, TrainState, init_state, make_step
@@ -34,8 +32,7 @@ from oxygen.training.run_folder import (
     locked_run,
     write_run_file,
 )
-from oxygen.training.samples import Mixture
-from oxygen.training.statistics import measure
+from oxygen.training.samples import Mixture, measure
 from oxygen.typing import Params
 from oxygen.weights import fetch, load
 
@@ -112,10 +109,7 @@ def train(
         base = None  # the model that an adapter is trained for
         if options.adapter is not None:
             base = prepare(load(str(training.start_from), training.model), training.model)
-        if newest is None:
-            state = _initial_state(training)
-        else:
-            state = checkpoint.restore(newest, _template(training))
+        state = _initial_state(training) if newest is None else _restored_state(training, newest)
         # After all checks: bad options leave no folder.
         write_run_file(folder, {**run, OPTIONS: options.model_dump(mode="json")})
         return _run_steps(
@@ -141,13 +135,13 @@ def _initial_state(training: TrainingConfig) -> TrainState:
     return init_state(params, options)
 
 
-def _template(training: TrainingConfig) -> TrainState:
-    """The shapes of a state, without reading `start_from`, which may be gone."""
+def _restored_state(training: TrainingConfig, newest: Path) -> TrainState:
+    """The state of a checkpoint, by its shapes alone: `start_from` may be gone."""
     rank = training.options.adapter
     wanted = shapes(training.model) if rank is None else adapter_shapes(training.model.trunk, rank)
     kinds = {path: jax.ShapeDtypeStruct(shape, jnp.float32) for path, shape in wanted.items()}
-    template: TrainState = jax.eval_shape(lambda params: init_state(params, training.options), nested(kinds))
-    return template
+    template = jax.eval_shape(lambda params: init_state(params, training.options), nested(kinds))
+    return checkpoint.restore(newest, template)
 
 
 def _run_steps(
@@ -195,7 +189,15 @@ def _run_steps(
                 fetched = jax.device_get(window)  # together, so that no step waits for the transfer
                 rate = options.batch * len(window) / (time.perf_counter() - started_s)
                 means = {name: float(np.mean([each[name] for each in fetched])) for name in fetched[0]}
-                _check_finite(means, step, checkpoints, options)
+                for name, value in means.items():
+                    if not math.isfinite(value):
+                        good = checkpoint.newest(checkpoints)
+                        left = f"the last good checkpoint is {good} (--start-from)"
+                        raise UsageError(
+                            f"the training has diverged by step {step}: {name} is {value}. Start again in "
+                            f"another folder, with --learning-rate below {options.learning_rate:g}; "
+                            f"{left if good else 'nothing was saved'}"
+                        )
                 note({**means, "samples_per_s": rate})
                 window, started_s = [], time.perf_counter()
             if saving:
@@ -204,14 +206,3 @@ def _run_steps(
                 draw_curves(folder)
                 started_s = time.perf_counter()
     return state
-
-
-def _check_finite(means: Mapping[str, float], step: int, checkpoints: Path, options: TrainConfig) -> None:
-    for name, value in means.items():
-        if not math.isfinite(value):
-            good = checkpoint.newest(checkpoints)
-            left = f"the last good checkpoint is {good} (--start-from)" if good else "nothing was saved"
-            raise UsageError(
-                f"the training has diverged by step {step}: {name} is {value}. Start again in another "
-                f"folder, with --learning-rate below {options.learning_rate:g}; {left}"
-            )

@@ -1,4 +1,4 @@
-"""Training data in memory: recorded episodes, and the frames of one or several datasets."""
+"""Training data in memory: recorded episodes, the frames of one or several datasets, and their statistics."""
 
 import dataclasses
 import hashlib
@@ -11,10 +11,13 @@ import numpy as np
 from configs.errors import UsageError
 from oxygen.model.config import Pi05Config
 from oxygen.robots.images import camera_images
+from oxygen.robots.norms import Statistics
 from oxygen.typing import Bool, Float, Float32, Int64, UInt8
 
 _FRAMES_HASHED = 64
 """Frames whose pixels enter the digest; all pixels may be many gigabytes."""
+_MAX_TAIL = 4.0
+"""Channels whose full range exceeds this multiple of the quantile range are scaled by the full range."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -97,6 +100,8 @@ class Samples:
     def from_episodes(cls, episodes: Iterable[Recording], model: Pi05Config, *, every: int = 1) -> "Samples":
         """Cut recorded episodes into frames with action chunks.
 
+        Past the end of an episode, its last action is repeated and marked invalid.
+
         Args:
             episodes: May be a generator: each is resized to the model's image size before the next is read.
                 All must have texts for the same language tasks.
@@ -106,7 +111,25 @@ class Samples:
         Raises:
             UsageError: There are no episodes, or they do not match each other or the model.
         """
-        parts = [_frames_of(episode, model, every) for episode in episodes]
+        parts = []
+        for episode in episodes:
+            steps, last = np.arange(0, len(episode), every), len(episode) - 1
+            chunk_steps = steps[:, None] + np.arange(model.horizon)[None]
+            at_steps = [{name: pixels[step] for name, pixels in episode.images.items()} for step in steps]
+            images = [
+                camera_images(at, model.cameras, model.image_size, resize=model.resize) for at in at_steps
+            ]
+            part = cls(
+                images=np.stack(images),
+                state=episode.state[steps].astype(np.float32),
+                actions=episode.actions[np.minimum(chunk_steps, last)].astype(np.float32),
+                valid=chunk_steps <= last,
+                language=(episode.language,) * len(steps),
+                texts={
+                    task: tuple(texts[int(step)] for step in steps) for task, texts in episode.texts.items()
+                },
+            )
+            parts.append(part)
         if not parts:
             raise UsageError("no episodes to train on; is the path right?")
         _check_same_shape("episodes", parts)
@@ -125,23 +148,6 @@ class Samples:
     def __len__(self) -> int:
         """The number of frames."""
         return len(self.state)
-
-
-def _frames_of(episode: Recording, model: Pi05Config, every: int) -> Samples:
-    """Frames with action chunks; past the end, the last action is repeated and marked invalid."""
-    steps, last = np.arange(0, len(episode), every), len(episode) - 1
-    chunk_steps = steps[:, None] + np.arange(model.horizon)[None]
-    at_steps = [{name: pixels[step] for name, pixels in episode.images.items()} for step in steps]
-    return Samples(
-        images=np.stack(
-            [camera_images(at, model.cameras, model.image_size, resize=model.resize) for at in at_steps]
-        ),
-        state=episode.state[steps].astype(np.float32),
-        actions=episode.actions[np.minimum(chunk_steps, last)].astype(np.float32),
-        valid=chunk_steps <= last,
-        language=(episode.language,) * len(steps),
-        texts={task: tuple(texts[int(step)] for step in steps) for task, texts in episode.texts.items()},
-    )
 
 
 def _check_numbers(name: str, numbers: np.ndarray, wanted: str) -> None:
@@ -267,3 +273,23 @@ def shuffled_rows(seed: int, batch: int, size: int, total: int) -> Int64[np.ndar
         shuffled = np.random.Generator(np.random.PCG64([seed, int(epoch)])).permutation(total)
         parts.append(shuffled[draws[draws // total == epoch] % total])
     return np.concatenate(parts)
+
+
+def measure(mixture: Mixture) -> Statistics:
+    """Mean, standard deviation, 1 % and 99 % quantiles of states and valid actions.
+
+    Two exceptions for channels that rarely move: a channel at rest in nearly all frames gets its full range
+    instead of the quantiles, and a constant channel gets a range of 2 around its value.
+    """
+    measured: Statistics = {}
+    for name, numbers in (("state", mixture.state), ("actions", mixture.actions[mixture.valid])):
+        wide = np.asarray(numbers, np.float64)
+        low, high = np.quantile(wide, (0.01, 0.99), axis=0)
+        least, most = wide.min(axis=0), wide.max(axis=0)
+        rarely_moves = most - least > _MAX_TAIL * (high - low)
+        low, high = np.where(rarely_moves, least, low), np.where(rarely_moves, most, high)
+        constant = low == high
+        low, high = np.where(constant, low - 1.0, low), np.where(constant, high + 1.0, high)
+        found = {"mean": wide.mean(axis=0), "std": wide.std(axis=0), "q01": low, "q99": high}
+        measured[name] = {field: [float(value) for value in values] for field, values in found.items()}
+    return measured

@@ -16,8 +16,7 @@ from oxygen.serving.arrivals import EveryN
 from oxygen.serving.language import LanguageTask
 from oxygen.training.batches import TrainingBatches
 from oxygen.training.config import TrainingConfig
-from oxygen.training.samples import Mixture, Samples
-from oxygen.training.statistics import measure
+from oxygen.training.samples import Mixture, Samples, measure
 from tests.oxygen.conftest import SMALL
 
 _EXPERT = dataclasses.replace(SMALL.trunk, depth=1)

@@ -17,8 +17,7 @@ from oxygen.training import checkpoint
 from oxygen.training.checkpoint import ADAPTER
 from oxygen.training.logs import read_log
 from oxygen.training.run import train
-from oxygen.training.samples import Mixture
-from oxygen.training.statistics import measure
+from oxygen.training.samples import Mixture, measure
 from oxygen.weights import load
 from oxygen.weights.adapter import CARD, AdapterSource
 from oxygen.weights.card import CARD as POLICY_CARD

@@ -7,7 +7,7 @@ import pytest
 
 from configs.training import TrainConfig
 from oxygen.robots.transforms import LIBERO_COMPACT
-from oxygen.training.augmentation import augment
+from oxygen.training.losses import augment
 from tests.oxygen.compiling import COMPILED_SOON
 from tests.oxygen.training.conftest import RECIPE, VOCABULARY, changed, training_batches
 

@@ -10,9 +10,9 @@ import pytest
 
 from configs.errors import UsageError
 from oxygen.model import pi05
+from oxygen.model.params import initial_params
 from oxygen.training import checkpoint
 from oxygen.training.forward import prefill_observations
-from oxygen.training.initialisation import initial_params
 from oxygen.training.logs import read_log
 from oxygen.training.losses import Objective
 from oxygen.training.optimiser import init_state, make_step

@@ -9,8 +9,8 @@ import pytest
 
 from oxygen.model import params, pi05
 from oxygen.model.config import SMALL, TINY
+from oxygen.model.params import initial_params
 from oxygen.training.forward import prefill_observations, velocities
-from oxygen.training.initialisation import initial_params
 from tests.oxygen.training.conftest import MODEL, by_path
 
 

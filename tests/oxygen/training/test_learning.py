@@ -89,13 +89,3 @@ def test_what_was_not_saved_is_done_again(trained, mixture, tmp_path):
     assert bits(resumed) == bits(uninterrupted)
     steps = [line["step"] for line in read_log(tmp_path)]
     assert steps == sorted(set(steps))
-
-
-def test_a_step_is_deterministic_and_another_seed_is_another_training(mixture, tmp_path):
-    def two_steps(name, seed):
-        state = train(tmp_path / name, training(seed=seed), mixture, VOCABULARY, should_stop=StopAt(2))
-        return bits(state)
-
-    one = two_steps("one", 0)
-    assert two_steps("same", 0) == one
-    assert two_steps("other", 1) != one

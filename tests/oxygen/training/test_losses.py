@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from oxygen.training.initialisation import initial_params
+from oxygen.model.params import initial_params
 from oxygen.training.losses import Objective, flow_loss, sample_flow_times
 from tests.oxygen.compiling import COMPILED_SOON
 from tests.oxygen.training.conftest import (

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from oxygen.training.initialisation import initial_params
+from oxygen.model.params import initial_params
 from oxygen.training.optimiser import init_state, learning_rate_schedule, optimiser
 from tests.oxygen.compiling import COMPILED_SOON
 from tests.oxygen.training.conftest import MODEL, RECIPE, by_path, changed

@@ -18,8 +18,7 @@ from oxygen.training.config import TrainingConfig
 from oxygen.training.logs import read_log
 from oxygen.training.run import train
 from oxygen.training.run_folder import RUN_FILE, read_options
-from oxygen.training.samples import Mixture
-from oxygen.training.statistics import measure
+from oxygen.training.samples import Mixture, measure
 from tests.oxygen.training.conftest import (
     MODEL,
     TASKS,

@@ -13,8 +13,7 @@ from oxygen.robots.norms import RobotNorms
 from oxygen.robots.transforms import LIBERO, LIBERO_STATE, Transform
 from oxygen.training.batches import TrainingBatches, text_targets
 from oxygen.training.demonstrations import Demonstrations
-from oxygen.training.samples import Mixture, shuffled_rows
-from oxygen.training.statistics import measure
+from oxygen.training.samples import Mixture, measure, shuffled_rows
 from tests.oxygen.training.conftest import (
     MODEL,
     RECIPE,

@@ -4,9 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from oxygen.robots.norms import RobotNorms, read_norms
-from oxygen.training.samples import Mixture
-from oxygen.training.statistics import measure, write_statistics
+from oxygen.robots.norms import RobotNorms, read_norms, write_statistics
+from oxygen.training.samples import Mixture, measure
 from tests.oxygen.training.conftest import samples
 
 
