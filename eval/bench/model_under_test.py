@@ -11,7 +11,7 @@ from oxygen.model import config as model_configs
 from oxygen.model.config import Pi05Config
 from oxygen.weights import load as load_checkpoint
 from oxygen.weights.adapter import AdapterSource
-from oxygen.weights.weights_source import Loadable
+from oxygen.weights.loading import Loadable
 
 SPECIAL_TOKENS = 2
 """Tokens of a prompt without its instruction: the start token and the line break."""

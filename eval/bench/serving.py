@@ -25,7 +25,7 @@ from oxygen.serving.language import LanguageTask
 from oxygen.serving.runner import ProgramSizes, Runner
 from oxygen.serving.scheduler import Mode
 from oxygen.weights.adapter import AdapterSource
-from oxygen.weights.weights_source import load_weights
+from oxygen.weights.loading import load_weights
 
 _TEXT_PROMPT = "Say: "
 SUFFIX = tuple(ByteTokenizer().encode(_TEXT_PROMPT))

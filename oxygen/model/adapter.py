@@ -175,7 +175,8 @@ class StaleSlots:
                 heads = jnp.repeat(mean, q.shape[2] // v.shape[2], axis=1)[:, None]
                 return jnp.broadcast_to(heads, q.shape), (k, v)
 
-            x, kv = gemma.trunk_layer(_without_adapter(layer), x, angles, attend)
+            base = {name: getattr(layer, name).base for name in ("qkv", "out", "gate_up", "down")}
+            x, kv = gemma.trunk_layer(dataclasses.replace(layer, **base), x, angles, attend)
             kept.append(kv)
         stale_k, stale_v = (tuple(leaf[:, :-1] for leaf in leaves) for leaves in zip(*kept, strict=True))
         return Prefix(
@@ -224,11 +225,6 @@ def adapted_trunk(trunk: tuple[Layer, ...], layers: tuple[Mapping[str, LowRank],
         }
         adapted.append(dataclasses.replace(layer, **matrices))
     return tuple(adapted)
-
-
-def _without_adapter(layer: Layer) -> Layer:
-    matrices = ("qkv", "out", "gate_up", "down")
-    return dataclasses.replace(layer, **{name: getattr(layer, name).base for name in matrices})
 
 
 def low_rank_layers(
@@ -292,18 +288,14 @@ def prepare(
     layers = low_rank_layers(arrays, config.trunk, alpha=alpha, dtype=config.dtype)
     stale = None
     if mask == "published" and len(config.cameras) < _CAMERAS:
-        stale = _stale_slots(config, weights, prompt_slots)
+        black = jnp.zeros((1, 1, config.image_size, config.image_size, 3), jnp.uint8)
+        embed = jax.jit(pi05.embed_prefix, static_argnames="config")
+        camera = embed(weights, config, black, jnp.zeros((1, 1), jnp.int32))[0]  # and token 0, the padding
+        absent = _CAMERAS - len(config.cameras)
+        stale = StaleSlots(
+            tokens=jnp.concatenate([camera[:-1]] * absent + [camera[-1:]]),
+            image_tokens=config.image_tokens,
+            prompt_slots=prompt_slots,
+            text_slots=TEXT_SLOTS,
+        )
     return Adapter(layers, stale)
-
-
-def _stale_slots(config: Pi05Config, weights: Weights, prompt_slots: int) -> StaleSlots:
-    black = jnp.zeros((1, 1, config.image_size, config.image_size, 3), jnp.uint8)
-    embed = jax.jit(pi05.embed_prefix, static_argnames="config")
-    camera = embed(weights, config, black, jnp.zeros((1, 1), jnp.int32))[0]  # and token 0, the padding
-    absent = _CAMERAS - len(config.cameras)
-    return StaleSlots(
-        tokens=jnp.concatenate([camera[:-1]] * absent + [camera[-1:]]),
-        image_tokens=config.image_tokens,
-        prompt_slots=prompt_slots,
-        text_slots=TEXT_SLOTS,
-    )

@@ -26,8 +26,18 @@ def use_compile_cache(directory: Path | None = None) -> Path:
     Raises:
         UsageError: XLA does not know a flag in `XLA_FLAGS`, or the folder cannot be written.
     """
-    if os.environ.get("XLA_FLAGS"):
-        _check_xla_flags()
+    if os.environ.get("XLA_FLAGS"):  # an unknown flag aborts the process: JAX is tried in a child
+        probe = subprocess.run(
+            [sys.executable, "-c", "import jax; jax.devices()"],
+            env={**os.environ, "JAX_PLATFORMS": "cpu"},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        if probe.returncode != 0 and "XLA_FLAGS" in probe.stderr:
+            message = next(line for line in probe.stderr.splitlines() if "XLA_FLAGS" in line)
+            raise UsageError(f"{message.rpartition('] ')[2]}: remove unknown flags, or unset XLA_FLAGS")
     import jax  # `processor` alone needs no JAX
 
     jax.default_backend()  # fails here, not in a computation, if JAX_PLATFORMS is wrong
@@ -39,21 +49,6 @@ def use_compile_cache(directory: Path | None = None) -> Path:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     return path
-
-
-def _check_xla_flags() -> None:
-    """Start JAX in a child process, since an unknown flag aborts the process."""
-    probe = subprocess.run(
-        [sys.executable, "-c", "import jax; jax.devices()"],
-        env={**os.environ, "JAX_PLATFORMS": "cpu"},
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    if probe.returncode != 0 and "XLA_FLAGS" in probe.stderr:
-        message = next(line for line in probe.stderr.splitlines() if "XLA_FLAGS" in line)
-        raise UsageError(f"{message.rpartition('] ')[2]}: remove unknown flags, or unset XLA_FLAGS")
 
 
 def default_cache() -> Path:

@@ -136,19 +136,16 @@ class Pi05Config:
                 raise unknown(field, getattr(self, field), allowed)
         if not 0.0 <= self.noise_scale <= 1.0:
             raise UsageError(f"noise scale is {self.noise_scale}; give 0 to 1")
-        self._check_experts()
+        for field in ("depth", "num_heads", "num_kv_heads", "head_dim"):
+            ours, theirs = getattr(self.trunk, field), getattr(self.expert, field)
+            if ours != theirs:
+                raise UsageError(f"{field} is {ours} in the trunk and {theirs} in the expert; they share KV")
         if self.image_size % self.siglip.patch:
             raise UsageError(f"image size {self.image_size} is not a multiple of patch {self.siglip.patch}")
         if not self.cameras or not self.prompt_buckets:
             raise UsageError(f"policy {self.name!r} needs at least one camera and one prompt bucket")
         if list(self.prompt_buckets) != sorted(set(self.prompt_buckets)):
             raise UsageError(f"prompt buckets {self.prompt_buckets} are not in ascending order")
-
-    def _check_experts(self) -> None:
-        for field in ("depth", "num_heads", "num_kv_heads", "head_dim"):
-            ours, theirs = getattr(self.trunk, field), getattr(self.expert, field)
-            if ours != theirs:
-                raise UsageError(f"{field} is {ours} in the trunk and {theirs} in the expert; they share KV")
 
     @property
     def tokens_per_image(self) -> int:

@@ -5,7 +5,7 @@ Prefill, denoising and decoding differ only in what tokens attend to. A layer th
 such as the KV cache. Sources: Gemma (arXiv 2403.08295), openpi's mixture of transformers.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import flax.linen as nn
@@ -112,26 +112,20 @@ def attention_single_row(
 
     On a CPU, XLA reads these in place; for batched products it copies and transposes the keys.
     """
-    kv_heads = parts[0].k.shape[0]
-    groups = enumerate(jnp.split(q, kv_heads, axis=1))
-    return jnp.concatenate([_of_one_head(head, group, parts) for head, group in groups], axis=1)
-
-
-def _of_one_head(
-    head: int, q: Float[Array, "query group dim"], parts: Sequence[KeyValues]
-) -> Float[Array, "query group dim"]:
-    """Attention of the query heads that share one KV head."""
-    flat, scores = q.reshape(-1, q.shape[-1]), []
-    for part in parts:
-        logits = jnp.einsum("gh,hs->gs", flat, part.k[head], preferred_element_type=jnp.float32)
-        scores.append(jnp.where(part.mask[:, None], logits.reshape(*q.shape[:2], -1), _MASKED))
-    weights = jax.nn.softmax(jnp.concatenate(scores, axis=-1), axis=-1).astype(q.dtype)
-    weights, out, start = weights.reshape(len(flat), -1), jnp.zeros_like(flat), 0
-    for part in parts:
-        stop = start + part.v.shape[0]
-        out = out + weights[:, start:stop] @ part.v[:, head]
-        start = stop
-    return out.reshape(q.shape)
+    outputs = []
+    for head, group in enumerate(jnp.split(q, parts[0].k.shape[0], axis=1)):  # which share one KV head
+        flat, scores = group.reshape(-1, group.shape[-1]), []
+        for part in parts:
+            logits = jnp.einsum("gh,hs->gs", flat, part.k[head], preferred_element_type=jnp.float32)
+            scores.append(jnp.where(part.mask[:, None], logits.reshape(*group.shape[:2], -1), _MASKED))
+        weights = jax.nn.softmax(jnp.concatenate(scores, axis=-1), axis=-1).astype(q.dtype)
+        weights, out, start = weights.reshape(len(flat), -1), jnp.zeros_like(flat), 0
+        for part in parts:
+            stop = start + part.v.shape[0]
+            out = out + weights[:, start:stop] @ part.v[:, head]
+            start = stop
+        outputs.append(out.reshape(group.shape))
+    return jnp.concatenate(outputs, axis=1)
 
 
 def trunk_layer(

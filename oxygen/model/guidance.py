@@ -108,13 +108,8 @@ def guided(
 
     actions, pull_back, (velocity, besides) = jax.vjp(estimate, x, has_aux=True)
     error = guidance.weight[..., None] * (guidance.actions - actions)
-    return velocity - _strength(time) * pull_back(error)[0], besides
-
-
-def _strength(time: Float32[Array, ""]) -> Float32[Array, ""]:
-    """Guidance weight: (1 - τ) / (τ r²) with τ = 1 - t and r² = t² / (t² + τ²), clipped.
-
-    r² is the posterior variance of the actions given x, for a standard normal prior.
-    """
+    # (1 - τ) / (τ r²) with τ = 1 - t, where r² = t² / (t² + τ²) is the posterior variance of the actions
+    # given x, for a standard normal prior.
     progress = 1.0 - time
-    return jnp.minimum(MAX_WEIGHT, (time**2 + progress**2) / (time * progress))
+    strength = jnp.minimum(MAX_WEIGHT, (time**2 + progress**2) / (time * progress))
+    return velocity - strength * pull_back(error)[0], besides

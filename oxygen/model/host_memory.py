@@ -23,18 +23,13 @@ def release(part: Any) -> None:
 
     Frees whole pages, and only of arrays made by `empty`; has no effect on others.
     """
-    pages = _pages(part)
-    if pages is None or not part.flags.c_contiguous:
+    pages = part
+    while isinstance(pages, np.ndarray):
+        pages = pages.base
+    pages = pages.obj if isinstance(pages, memoryview) else None
+    if not isinstance(pages, mmap.mmap) or not part.flags.c_contiguous:
         return
     start = part.ctypes.data - np.frombuffer(pages, np.uint8).ctypes.data
     first, last = -(-start // _PAGE_BYTES), (start + part.nbytes) // _PAGE_BYTES
     if last > first:
         pages.madvise(mmap.MADV_DONTNEED, first * _PAGE_BYTES, (last - first) * _PAGE_BYTES)
-
-
-def _pages(array: Any) -> mmap.mmap | None:
-    """The memory under an array made by `empty`."""
-    while isinstance(array, np.ndarray):
-        array = array.base
-    pages = array.obj if isinstance(array, memoryview) else None
-    return pages if isinstance(pages, mmap.mmap) else None

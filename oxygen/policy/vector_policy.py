@@ -21,11 +21,11 @@ from oxygen.serving.engine_config import EngineConfig, check_serves, sizes_for
 from oxygen.serving.language import LanguageTask, check_draws, tokenized
 from oxygen.serving.runner import Runner
 from oxygen.serving.scheduler import Mode, Scheduler, check_slots
-from oxygen.serving.second_process import RemoteTextDecoder
-from oxygen.serving.text_decoder import LocalTextDecoder, TextDecoder
+from oxygen.serving.second_process import RemoteTextDecoder, TextDecoder
+from oxygen.serving.text_decoder import LocalTextDecoder
 from oxygen.typing import Float64
 from oxygen.weights.adapter import AdapterSource
-from oxygen.weights.weights_source import Loadable, WeightsSource, load_weights, loadable, required
+from oxygen.weights.loading import Loadable, WeightsSource, load_weights, loadable
 
 Observations = Sequence[Mapping[str, Any] | None]
 """One for each robot; None for a robot without a query."""
@@ -262,7 +262,7 @@ class VectorPolicy:
         if self.engine.mode is not Mode.PARALLEL:
             return LocalTextDecoder(self.runner)
         sizes = dataclasses.replace(self.runner.sizes, guided=False)  # it computes no actions
-        return RemoteTextDecoder(self.runner.config, required(self._weights), sizes, self._adapter)
+        return RemoteTextDecoder(self.runner.config, loadable(self._weights), sizes, self._adapter)
 
 
 def create_vector_policy(
@@ -301,7 +301,7 @@ def create_vector_policy(
     in_tokens = [tokenized(task, tokenizer) for task in tasks]
     check_slots(slots=engine.slots, tasks=len(tasks), robots=engine.robots)
     if engine.mode is Mode.PARALLEL:
-        required(loadable(weights))
+        loadable(weights)  # refused before anything is compiled
     loaded = load_weights(weights, config)
     beside = None if adapter is None else adapter.load(config, loaded)
     runner = Runner(config, loaded, sizes_for(engine, in_tokens), adapter=beside)
@@ -311,7 +311,7 @@ def create_vector_policy(
         tokenizer=tokenizer,
         tasks=tasks,
         transform=transform,
-        weights=loadable(weights),
+        weights=weights if isinstance(weights, int) or callable(weights) else None,
         adapter=adapter,
     )
     # One query, so that the caller's first one needs no imports and allocations.

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Protocol, runtime_checkable
+from typing import TypeAlias
 
 from configs.errors import UsageError
 
@@ -21,19 +21,6 @@ class RunningMean:
         self.value = before + self._NEW_WEIGHT * (sample - before)
 
 
-@runtime_checkable
-class Budget(Protocol):
-    """Decides how many decode steps are queued behind the actions, before these are ready."""
-
-    def steps(self, *, spent_ms: float, step_ms: float | None) -> int:
-        """Decode steps, at least 1.
-
-        Args:
-            spent_ms: Expected time from the query's arrival until its actions are ready.
-            step_ms: Measured time of a decode step; None before the first measurement.
-        """
-
-
 @dataclasses.dataclass(frozen=True)
 class FixedTokens:
     """The same number of tokens per request in every engine step."""
@@ -45,7 +32,7 @@ class FixedTokens:
             raise UsageError(f"tokens per frame is {self.tokens}; it must be at least 1")
 
     def steps(self, *, spent_ms: float, step_ms: float | None) -> int:
-        """See `Budget`."""
+        """Always the same number."""
         del spent_ms, step_ms
         return self.tokens
 
@@ -60,26 +47,30 @@ class Deadline:
     Attributes:
         ms: Time from one query to the next, milliseconds.
         reserve: Fraction of it left free, since measured costs and times are means.
-        min_steps: Minimal decode steps, so that every text ends: used before the first measurement, and when
-            nothing fits.
     """
 
     ms: float
     _: dataclasses.KW_ONLY
     reserve: float = 0.1
-    min_steps: int = 1
 
     def __post_init__(self) -> None:
         if not 0 < self.ms < math.inf:
             raise UsageError(f"the deadline is {self.ms} ms; it must be a number above 0")
         if not 0 <= self.reserve < 1:
             raise UsageError(f"the deadline's reserve is {self.reserve}; it must be from 0 to below 1")
-        if self.min_steps < 1:
-            raise UsageError(f"the deadline's min_steps is {self.min_steps}; it must be at least 1")
 
     def steps(self, *, spent_ms: float, step_ms: float | None) -> int:
-        """See `Budget`."""
+        """Decode steps to queue behind the actions; at least 1, so that every text ends.
+
+        Args:
+            spent_ms: Expected time from the query's arrival until its actions are ready.
+            step_ms: Measured time of a decode step; None before the first measurement.
+        """
         if not step_ms:
-            return self.min_steps
+            return 1
         left = self.ms * (1 - self.reserve) - spent_ms
-        return max(self.min_steps, math.floor(left / step_ms))
+        return max(1, math.floor(left / step_ms))
+
+
+Budget: TypeAlias = FixedTokens | Deadline
+"""Decides how many decode steps are queued behind the actions."""

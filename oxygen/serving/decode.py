@@ -57,7 +57,9 @@ def fork(
     position = prefix.length[new.robots]
     shown, suffix = prefix, new.suffix
     if weights.stale_slots is not None:
-        shown, suffix = weights.stale_slots.in_place_of_prompt(weights, prefix), _whole_suffix(new)
+        shown = weights.stale_slots.in_place_of_prompt(weights, prefix)
+        rows = jnp.arange(len(suffix), dtype=jnp.int32)
+        suffix = jnp.pad(suffix, ((0, 0), (0, 1))).at[rows, new.suffix_length].set(new.token)
     x = pi05.embed_text(weights, suffix)
     angles = _table(weights, pool).at(_following(position, x.shape[1]))
     kept = []
@@ -69,8 +71,17 @@ def fork(
             shown_k=shown.k[number],
             shown_v=shown.v[number],
         )
-        at = (new.slots, position)
-        x, filled = gemma.trunk_layer(layer, x, angles, functools.partial(_fork_layer, held, at, begin))
+
+        # The pool is only written, not read: a read before the next write would make XLA copy it.
+        def attend(
+            q: Array, k: Array, v: Array, held: KvLayer = held, begin: LayerPrefix = begin
+        ) -> tuple[Array, KvLayer]:
+            tokens = Tokens(slot=new.slots, position=position, q=q, k=k, v=v)
+            return jax.lax.platform_dependent(
+                held, tokens, begin, cpu=fork_slot_by_slot, default=fork_all_at_once
+            )
+
+        x, filled = gemma.trunk_layer(layer, x, angles, attend)
         kept.append(filled)
     pool = KvPool(layers=tuple(kept))
     first, draws = None, new.draws
@@ -81,12 +92,6 @@ def fork(
         scores = logits(weights, gemma.rms_norm(last, weights.trunk_norm)[:, 0])
         first = _chosen(scores, draws, jnp.zeros_like(new.token), top_k)
     return pool, kv_pool.start(texts, new.slots, new.token, position + new.suffix_length, draws, first)
-
-
-def _whole_suffix(new: NewRequests) -> Int32[Array, "row token"]:
-    """The suffix with its last token, padded."""
-    rows = jnp.arange(len(new.suffix), dtype=jnp.int32)
-    return jnp.pad(new.suffix, ((0, 0), (0, 1))).at[rows, new.suffix_length].set(new.token)
 
 
 def decode(
@@ -118,9 +123,11 @@ def decode(
     x = pi05.embed_text(weights, token[:, None])
     kept = []
     for layer, held in zip(weights.trunk, pool.layers, strict=True):
-        x, longer = gemma.trunk_layer(
-            layer, x, angles, functools.partial(_decode_layer, held, (rows, position), attend or by_device)
-        )
+
+        def attend_in(q: Array, k: Array, v: Array, held: KvLayer = held) -> tuple[Array, KvLayer]:
+            return (attend or by_device)(held, Tokens(slot=rows, position=position, q=q, k=k, v=v))
+
+        x, longer = gemma.trunk_layer(layer, x, angles, attend_in)
         kept.append(longer)
     pool = KvPool(layers=tuple(kept))
     step_logits = logits(weights, gemma.rms_norm(x, weights.trunk_norm)[:, 0])
@@ -169,32 +176,8 @@ class Tokens:
     v: Leaf
 
 
-def _fork_layer(
-    held: KvLayer, at: tuple[Array, Array], prefix: LayerPrefix, q: Array, k: Array, v: Array
-) -> tuple[Array, KvLayer]:
-    """Write the prefix and the suffix tokens into the slots, and attend causally.
-
-    The pool is only written, not read: a read before the next write would make XLA copy it.
-    """
-    slot, position = at
-    return jax.lax.platform_dependent(
-        held,
-        Tokens(slot=slot, position=position, q=q, k=k, v=v),
-        prefix,
-        cpu=fork_slot_by_slot,
-        default=fork_all_at_once,
-    )
-
-
 DecodeAttention = Callable[[KvLayer, Tokens], tuple[Array, KvLayer]]
 """Writes tokens into their slots and attends causally: the heads' outputs, and the layer."""
-
-
-def _decode_layer(
-    held: KvLayer, at: tuple[Array, Array], attend: DecodeAttention, q: Array, k: Array, v: Array
-) -> tuple[Array, KvLayer]:
-    slot, position = at
-    return attend(held, Tokens(slot=slot, position=position, q=q, k=k, v=v))
 
 
 def by_device(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:

@@ -10,13 +10,13 @@ import numpy as np
 
 from oxygen.model.guidance import Guidance
 from oxygen.model.inputs import ModelInput
-from oxygen.model.pi05 import Prefix
 from oxygen.serving.budget import Budget, RunningMean
 from oxygen.serving.requests import DecodeWork, Request, RequestState, StepPlan
 from oxygen.serving.runner import Runner
 from oxygen.serving.scheduler import Scheduler
-from oxygen.serving.text_decoder import DecodeResult, TextDecoder
-from oxygen.typing import Array, Float32
+from oxygen.serving.second_process import TextDecoder
+from oxygen.serving.text_decoder import DecodeResult
+from oxygen.typing import Float32
 
 _MIN_S = 1e-6
 """Time recorded for decode steps that were done before the host read the actions."""
@@ -110,7 +110,13 @@ class Engine:
         assert self._step is None, "complete() comes before the next act()"
         started_s = self._clock()
         prefix = self._runner.prefill(inputs)
-        chunks = self._denoise(prefix, queries, guidance)
+        numbers = [queries.get(robot, 0) for robot in range(self._runner.sizes.robots)]
+        origins = prefix, self._scheduler.seeds, numbers
+        chunks = [] if guidance is None else [self._runner.guided_denoise(*origins, guidance)]
+        if guidance is None or not all(guidance.guides[robot] for robot in queries):
+            chunks.append(self._runner.denoise(*origins))  # for the robots that are not guided
+        for chunk in chunks:
+            chunk.copy_to_host_async()
         plan = self._scheduler.plan(queries)
         for request in plan.requested:
             request.requested_s, request.requested_busy_s = arrived_s, self._busy_s
@@ -194,14 +200,3 @@ class Engine:
         """Free the text decoder's resources."""
         if self._decoder is not None:
             self._decoder.close()
-
-    def _denoise(self, prefix: Prefix, queries: Mapping[int, int], guidance: Guidance | None) -> list[Array]:
-        """Queue the denoising: guided chunks, plain ones, or both if only some robots are guided."""
-        numbers = [queries.get(robot, 0) for robot in range(self._runner.sizes.robots)]
-        origins = prefix, self._scheduler.seeds, numbers
-        chunks = [] if guidance is None else [self._runner.guided_denoise(*origins, guidance)]
-        if guidance is None or not all(guidance.guides[robot] for robot in queries):
-            chunks.append(self._runner.denoise(*origins))
-        for chunk in chunks:
-            chunk.copy_to_host_async()
-        return chunks

@@ -3,6 +3,7 @@
 All modes call the same prefill and denoise programs, so their actions are equal to the bit.
 """
 
+import collections
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,6 @@ from configs.errors import UsageError
 from configs.stages import stage
 from oxygen.model import int8, pi05
 from oxygen.model.adapter import Adapter
-from oxygen.model.compile_counter import compile_counter
 from oxygen.model.compiler_options import compiler_options
 from oxygen.model.config import Pi05Config
 from oxygen.model.guidance import Guidance
@@ -25,7 +25,7 @@ from oxygen.model.pi05 import Prefix, Weights
 from oxygen.serving import decode, kv_pool, sampler
 from oxygen.serving.decode import NewRequests
 from oxygen.serving.kv_pool import DecodeState, KvPool
-from oxygen.serving.requests import Request, Sampling
+from oxygen.serving.requests import Request
 from oxygen.serving.sampler import SamplingState
 from oxygen.typing import Array, Float32, Int32
 
@@ -134,7 +134,7 @@ class Runner:
         )
         # Successive steps decode the same rows: keep these on the device.
         self._rows = functools.lru_cache(maxsize=4)(functools.partial(_rows, sizes.slots))
-        counter = compile_counter()
+        compilations = _compilations()
         prompts, batches = (", ".join(map(str, each)) for each in (config.prompt_buckets, sizes.rows))
         if like is None:
             with stage(f"compiling prefill and denoising for prompts of {prompts} tokens"):
@@ -146,7 +146,7 @@ class Runner:
         with stage("running every program once"):
             self._run_everything_once()
         self._first: Runner = like._first if like else self
-        self._first._compiles_when_ready = counter.count
+        self._first._compiles_when_ready = compilations[_COMPILED]
 
     def resized(self, sizes: ProgramSizes, adapter: Adapter | None) -> "Runner":
         """A runner with other pool sizes or adapter that shares the prefill and denoise programs."""
@@ -157,7 +157,7 @@ class Runner:
     @property
     def compiles_after_warm_up(self) -> int:
         """Compilations in this process since this runner, and all runners resized from it, were ready."""
-        return compile_counter().count - self._first._compiles_when_ready
+        return _compilations()[_COMPILED] - self._first._compiles_when_ready
 
     def prefill(self, inputs: ModelInput) -> Prefix:
         """Prefill an observation of every robot."""
@@ -223,13 +223,22 @@ class Runner:
         origin, temperature = np.zeros((rows, 4), np.uint32), np.zeros((rows,), np.float32)
         slots[:] = size.slots
         for row, request in enumerate(requests):
-            _check_compiled(request.sampling, size.top_k)
+            sampling = request.sampling
+            if not size.top_k and not sampling.greedy:
+                raise UsageError(
+                    f"temperature {sampling.temperature:g} requires sampling; the programs were compiled "
+                    "greedy: compile them with the largest top_k of any task, at least 1"
+                )
+            if size.top_k and (sampling.top_k or 0) > size.top_k:
+                raise UsageError(
+                    f"top_k is {sampling.top_k}; the programs were compiled for {size.top_k} at most"
+                )
             *head, tokens[row] = request.suffix
             suffix[row, : len(head)] = head
             lengths[row], slots[row], robots[row] = len(head), request.slot, request.robot
             task = request.task | request.ordinal << 16
             origin[row] = (*_words_of(request.seed), request.query, task)
-            temperature[row], top_k[row] = request.sampling.temperature, request.sampling.top_k or 0
+            temperature[row], top_k[row] = sampling.temperature, sampling.top_k or 0
         on_device = jax.device_put((slots, robots, suffix, lengths, tokens))
         draws = SamplingState(*jax.device_put((origin, temperature, top_k))) if size.top_k else None
         return NewRequests(*on_device, draws=draws)
@@ -312,6 +321,22 @@ class Runner:
         jax.block_until_ready((pool, texts))
 
 
+_COMPILED = "/jax/core/compile/backend_compile_duration"
+
+
+@functools.cache
+def _compilations() -> "collections.Counter[str]":
+    """Counts of JAX's timed events in this process, from the first call on; `_COMPILED` is one of them."""
+    counts: collections.Counter[str] = collections.Counter()
+
+    def note(event: str, duration_secs: float, **_: str | int) -> None:
+        del duration_secs
+        counts[event] += 1
+
+    jax.monitoring.register_event_duration_secs_listener(note)
+    return counts
+
+
 def _compile(program: Lowered) -> Compiled:
     return program.compile(compiler_options=dict(compiler_options(jax.default_backend())))
 
@@ -324,17 +349,6 @@ def _origins(seeds: Sequence[int], queries: Sequence[int]) -> tuple[np.ndarray, 
 def _words_of(seed: int) -> tuple[int, int]:
     """The high and the low half of a 64-bit seed."""
     return seed >> 32 & 0xFFFF_FFFF, seed & 0xFFFF_FFFF
-
-
-def _check_compiled(sampling: Sampling, top_k: int) -> None:
-    """Refuse sampling for which the programs were not compiled."""
-    if not top_k and not sampling.greedy:
-        raise UsageError(
-            f"temperature {sampling.temperature:g} requires sampling; the programs were compiled greedy: "
-            "compile them with the largest top_k of any task, at least 1"
-        )
-    if top_k and (sampling.top_k or 0) > top_k:
-        raise UsageError(f"top_k is {sampling.top_k}; the programs were compiled for {top_k} at most")
 
 
 def _rows(spare: int, slots: tuple[int, ...], batch: int) -> Int32[Array, " row"]:

@@ -23,7 +23,7 @@ text within the same bound.
 
 import enum
 import itertools
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from configs.errors import UsageError
 from oxygen.serving.language import TokenizedTask
@@ -124,7 +124,24 @@ class Scheduler:
             queries: Robot to the number of its query. A robot without a query requests nothing; its texts
                 continue, unless robots are independent.
         """
-        requested = tuple(self._due(queries))
+        requested = [
+            Request(
+                robot=robot,
+                task=index,
+                query=query,
+                suffix=task.suffix,
+                sampling=task.sampling,
+                seed=self._seeds[robot],
+                ordinal=ordinal,
+                request_id=next(self._ids[robot]),
+                limit=limit or task.max_tokens,
+                stop_token=task.stop_token,
+                order=(self._steps[robot] - task.priority, next(self._serials)),
+            )
+            for robot, query in queries.items()
+            for index, task in enumerate(self._tasks)
+            for ordinal, limit in enumerate(task.arrivals.due(0 if self._independent else robot, query))
+        ]
         dropped = tuple(loser for request in requested for loser in self._admit(request))
         new = [request for request in requested if request.state is RequestState.WAITING]
         jobs = tuple(self._jobs(new, queries))
@@ -133,7 +150,7 @@ class Scheduler:
                 request.state = RequestState.RUNNING
         for robot in range(self._robots):
             self._steps[robot] += not self._independent or robot in queries
-        return StepPlan(requested=requested, dropped=dropped, jobs=jobs)
+        return StepPlan(requested=tuple(requested), dropped=dropped, jobs=jobs)
 
     def commit(self, written: Mapping[int, Sequence[int]]) -> dict[Request, int]:
         """Commit the decoded tokens of the planned step; finished requests free their slots.
@@ -157,52 +174,32 @@ class Scheduler:
             self._release(request, RequestState.CANCELLED)
         return cancelled
 
-    def _due(self, queries: Mapping[int, int]) -> Iterable[Request]:
-        for robot, query in queries.items():
-            for index, task in enumerate(self._tasks):
-                for ordinal, limit in enumerate(task.arrivals.due(0 if self._independent else robot, query)):
-                    yield Request(
-                        robot=robot,
-                        task=index,
-                        query=query,
-                        suffix=task.suffix,
-                        sampling=task.sampling,
-                        seed=self._seeds[robot],
-                        ordinal=ordinal,
-                        request_id=next(self._ids[robot]),
-                        limit=limit or task.max_tokens,
-                        stop_token=task.stop_token,
-                        order=(self._steps[robot] - task.priority, next(self._serials)),
-                    )
-
     def _admit(self, request: Request) -> list[Request]:
         """Assign a slot by the rules above; returns the dropped request, if any."""
         dropped = []
         queues = {other.queue for other in self._active} | {request.queue}
         reserved = self._robots * len(self._tasks) - len(queues)  # for other queues, a slot each
         if len(self._free) <= reserved:
-            own, longest = self._waiting(request)
-            waiting = own or longest
-            if not waiting:
+            waiting: dict[tuple[int, int], list[Request]] = {}  # oldest first
+            for other in self._active:
+                if other.state is RequestState.WAITING:
+                    waiting.setdefault(other.queue, []).append(other)
+            own = waiting.pop(request.queue, [])
+            others = [queue for queue in waiting.values() if len(queue) > 1]
+            queue = own or max(others, key=len, default=[])
+            if not queue:
                 request.state = RequestState.DROPPED
                 return [request]
-            self._release(waiting[0], RequestState.DROPPED)
-            dropped = [waiting[0]]
-            last = _move_up(waiting)
-            request.order = last if own else request.order
+            self._release(queue[0], RequestState.DROPPED)
+            dropped = [queue[0]]
+            places = [each.order for each in queue]
+            for other, place in zip(queue[1:], places, strict=False):  # they move up one place
+                other.order = place
+            if own:
+                request.order = places[-1]
         request.slot = self._free.pop(0)
         self._active.append(request)
         return dropped
-
-    def _waiting(self, request: Request) -> tuple[list[Request], list[Request]]:
-        """Waiting requests of the same task and robot, and the longest other queue (≥ 2); oldest first."""
-        queues: dict[tuple[int, int], list[Request]] = {request.queue: []}
-        for other in self._active:
-            if other.state is RequestState.WAITING:
-                queues.setdefault(other.queue, []).append(other)
-        own = queues.pop(request.queue)
-        others = [queue for queue in queues.values() if len(queue) > 1]
-        return own, max(others, key=len, default=[])
 
     def _jobs(self, new: Sequence[Request], queries: Container[int]) -> list[DecodeJob]:
         match self._mode:
@@ -234,14 +231,6 @@ class Scheduler:
         request.state = state
         self._active.remove(request)
         self._free.append(request.slot)
-
-
-def _move_up(waiting: Sequence[Request]) -> tuple[int, int]:
-    """Remove the first request, move the others up one place, and return the last place."""
-    places = [request.order for request in waiting]
-    for request, place in zip(waiting[1:], places, strict=False):
-        request.order = place
-    return places[-1]
 
 
 def _some_of_each_robot(requests: Sequence[Request], count: int) -> list[list[Request]]:

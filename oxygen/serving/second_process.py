@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 
@@ -26,7 +26,7 @@ from oxygen.serving.requests import DecodeJob
 from oxygen.serving.runner import ProgramSizes, Runner
 from oxygen.serving.text_decoder import DecodeResult, LocalTextDecoder
 from oxygen.weights.adapter import AdapterSource
-from oxygen.weights.weights_source import Loadable, load_weights
+from oxygen.weights.loading import Loadable, load_weights
 
 _JOIN_TIMEOUT_S = 5.0
 _COMPILE_CACHE = (
@@ -41,7 +41,7 @@ class SecondProcessError(RuntimeError):
 
 
 class RemoteTextDecoder:
-    """Decodes in a second process, beside the actions."""
+    """Decodes in a second process, beside the actions; the methods are those of `LocalTextDecoder`."""
 
     def __init__(
         self,
@@ -106,6 +106,10 @@ class RemoteTextDecoder:
         )
 
 
+TextDecoder: TypeAlias = LocalTextDecoder | RemoteTextDecoder
+"""Runs the decode jobs of an engine step: one `begin`, then one `finish`."""
+
+
 def _end(process: BaseProcess, pipe: connection.Connection) -> None:
     """Close the pipe, which ends the process; terminate it after a timeout."""
     pipe.close()
@@ -115,13 +119,35 @@ def _end(process: BaseProcess, pipe: connection.Connection) -> None:
         process.join()
 
 
-def _serve(pipe: connection.Connection, compile_cache: Mapping[str, Any], *model: Any) -> None:
+def _serve(
+    pipe: connection.Connection,
+    compile_cache: Mapping[str, Any],
+    config: Pi05Config,
+    source: Loadable,
+    sizes: ProgramSizes,
+    adapter: AdapterSource | None,
+) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both processes; the first one handles it
-    threading.Thread(target=_die_with_parent, daemon=True).start()
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "runs in a spawned process"
+
+    def die_with_parent() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=die_with_parent, daemon=True).start()
     try:
         for name, value in compile_cache.items():
             jax.config.update(name, value)
-        _decode(pipe, *model)
+        weights = load_weights(source, config)
+        beside = None if adapter is None else adapter.load(config, weights)
+        runner = Runner(config, weights, sizes, adapter=beside)
+        decoder = LocalTextDecoder(runner)
+        pipe.send(DecodeResult(tokens={}))
+        while True:
+            inputs, jobs = pipe.recv()
+            decoder.begin(inputs, jobs, None, 0)
+            pipe.send(dataclasses.replace(decoder.finish(), compiles=runner.compiles_after_warm_up))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
     except UsageError as error:  # shown to users in one line
@@ -129,28 +155,3 @@ def _serve(pipe: connection.Connection, compile_cache: Mapping[str, Any], *model
     except Exception as error:  # noqa: BLE001 - the boundary of the process: it is raised again in the first
         message = " ".join(f"{type(error).__name__}: {error}".split())
         pipe.send(SecondProcessError(f"the second process failed: {message}\n{traceback.format_exc()}"))
-
-
-def _decode(
-    pipe: connection.Connection,
-    config: Pi05Config,
-    source: Loadable,
-    sizes: ProgramSizes,
-    adapter: AdapterSource | None,
-) -> None:
-    weights = load_weights(source, config)
-    beside = None if adapter is None else adapter.load(config, weights)
-    runner = Runner(config, weights, sizes, adapter=beside)
-    decoder = LocalTextDecoder(runner)
-    pipe.send(DecodeResult(tokens={}))
-    while True:
-        inputs, jobs = pipe.recv()
-        decoder.begin(inputs, jobs, None, 0)
-        pipe.send(dataclasses.replace(decoder.finish(), compiles=runner.compiles_after_warm_up))
-
-
-def _die_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None, "runs in a spawned process"
-    connection.wait([parent.sentinel])
-    os._exit(1)

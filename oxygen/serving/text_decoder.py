@@ -6,7 +6,6 @@ import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from typing import Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -43,27 +42,6 @@ class DecodeResult:
     compiles: int = 0
 
 
-@runtime_checkable
-class TextDecoder(Protocol):
-    """Runs the decode jobs of an engine step: one `begin`, then one `finish`."""
-
-    def begin(self, inputs: ModelInput, jobs: Sequence[DecodeJob], prefix: Prefix | None, steps: int) -> None:
-        """Start the jobs that can run behind or beside the queued actions, without blocking.
-
-        Args:
-            inputs: The observations of the step, for jobs with their own prefill.
-            jobs: Decode jobs, in order; at least one.
-            prefix: The actions' prefix; None if every job has its own prefill.
-            steps: Decode steps of jobs that do not run to their end.
-        """
-
-    def finish(self) -> DecodeResult:
-        """Run the remaining jobs, wait for all of them, and read the tokens back."""
-
-    def close(self) -> None:
-        """Free all resources."""
-
-
 class LocalTextDecoder:
     """Decodes with the runner of the actions, behind the actions.
 
@@ -98,11 +76,23 @@ class LocalTextDecoder:
         self._finished_s: dict[int, float] = {}
 
     def begin(self, inputs: ModelInput, jobs: Sequence[DecodeJob], prefix: Prefix | None, steps: int) -> None:
-        """Queue the jobs that share the prefix and have a budget; for others, only send the new requests."""
+        """Queue the jobs that share the prefix and have a budget; for others, only send the new requests.
+
+        Args:
+            inputs: The observations of the step, for jobs with their own prefill.
+            jobs: Decode jobs, in order; at least one.
+            prefix: The actions' prefix; None if every job has its own prefill.
+            steps: Decode steps of jobs that do not run to their end.
+        """
         self._jobs, self._left, self._work, self._queued = jobs, [], [], []
         self._first_token_s, self._finished_s = {}, {}
+        forks = self._runner.sizes.forks
         for job in jobs:
-            new = self._sent(job)
+            size = forks[0] if job.own_prefill else forks[-1]
+            new = [
+                self._runner.new_requests(job.new[first : first + size], batch=size)
+                for first in range(0, len(job.new), size)
+            ]
             source = inputs if job.own_prefill else prefix
             if job.to_the_end:
                 self._left.append(functools.partial(self._run_to_the_end, job, new, source))
@@ -134,15 +124,6 @@ class LocalTextDecoder:
     def close(self) -> None:
         """End the waiting thread."""
         self._waiting.shutdown()
-
-    def _sent(self, job: DecodeJob) -> list[NewRequests]:
-        """The new requests on the device, split into forks: the smallest size for isolated jobs."""
-        forks = self._runner.sizes.forks
-        size = forks[0] if job.own_prefill else forks[-1]
-        return [
-            self._runner.new_requests(job.new[first : first + size], batch=size)
-            for first in range(0, len(job.new), size)
-        ]
 
     def _fork(self, source: ModelInput | Prefix | None, new: Sequence[NewRequests]) -> None:
         """Start new requests, if any, from a prefix, or from observations after a prefill."""

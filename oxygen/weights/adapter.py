@@ -61,7 +61,12 @@ class AdapterSource:
                     raise UsageError(
                         f"{self.file} has rank {rank}, and {source} says {wanted!r}; correct that"
                     )
-            _check_sha256(file, self.sha256 or card.get("sha256"))
+            wanted = self.sha256 or card.get("sha256")
+            if wanted is not None and (found := hash_file(file)) != wanted:
+                raise UsageError(
+                    f"{file} has SHA-256 {found[:12]}…, not {str(wanted)[:12]}…; it is another adapter, or "
+                    "damaged: delete it, and it is downloaded again"
+                )
             alpha = card.get("alpha") if self.alpha is None else self.alpha
             mask = self.mask or card.get("mask")
         if mask not in (None, *_MASKS):
@@ -83,14 +88,6 @@ def card_of(file: Path) -> Mapping[str, Any]:
     """
     card = file.with_name(CARD)
     return read_json_object(card) if card.is_file() else {}
-
-
-def _check_sha256(file: Path, wanted: Any) -> None:
-    if wanted is not None and (found := hash_file(file)) != wanted:
-        raise UsageError(
-            f"{file} has SHA-256 {found[:12]}…, not {str(wanted)[:12]}…; it is another adapter, or damaged: "
-            "delete it, and it is downloaded again"
-        )
 
 
 def write_adapter(file: Path, arrays: Arrays, card: Mapping[str, Any]) -> None:

@@ -20,7 +20,7 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote, unquote, urlencode, urljoin, urlsplit
@@ -256,11 +256,19 @@ def _on_server(url: str) -> Iterator[_RemoteFile]:
         if not sizes:
             raise ValueError(f"{found} has no Content-Length")
         tags = [value for key, value in headers if key in ("etag", "last-modified")]
+        checksums: dict[str, str] = {}
+        for key, value in headers:
+            # An ETag counts only if it is a SHA-256, as Hugging Face's are.
+            if key in ("etag", "x-linked-etag") and re.fullmatch(r'"?[0-9a-f]{64}"?', value):
+                checksums["sha256"] = value.strip('"')
+            elif key == "x-goog-hash":
+                parts = (part.partition("=") for part in value.split(","))
+                checksums |= _decoded({kind.strip(): coded for kind, _, coded in parts})
         yield _RemoteFile(
             name=name,
             url=found,
             size=sizes[-1],
-            checksums=_stated_in(headers),
+            checksums=checksums,
             version=" ".join((*tags, str(sizes[-1]))),
         )
 
@@ -314,19 +322,6 @@ def _open(
         raise
     opened: http.client.HTTPResponse = reply
     return opened
-
-
-def _stated_in(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Checksums in a web server's headers. An ETag counts only if it is a SHA-256, as Hugging Face's are."""
-    found: dict[str, str] = {}
-    for name, value in headers:
-        if name in ("etag", "x-linked-etag") and re.fullmatch(r'"?[0-9a-f]{64}"?', value):
-            found["sha256"] = value.strip('"')
-        elif name == "x-goog-hash":
-            found |= _decoded(
-                {part.split("=", 1)[0].strip(): part.split("=", 1)[-1] for part in value.split(",")}
-            )
-    return found
 
 
 def _decoded(stated: Mapping[str, str | None]) -> dict[str, str]:

@@ -1,23 +1,23 @@
-"""Loads a policy's parameters: finds the checkpoint, checks all shapes, reads and casts tensor by tensor."""
+"""Loads a policy's weights: finds the checkpoint, checks all shapes, reads and casts tensor by tensor."""
 
 import concurrent.futures
 import math
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import TypeAlias
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from configs.errors import UsageError, nearest_first, unknown
+from configs.stages import stage
 from oxygen.model import host_memory, params
 from oxygen.model.config import Pi05Config
-from oxygen.typing import Float, Params
+from oxygen.model.pi05 import Weights, consume, prepare
+from oxygen.typing import Params
 from oxygen.weights import layout
-from oxygen.weights.layout import Stored
-from oxygen.weights.orbax import METADATA, open_orbax
-from oxygen.weights.safetensors import SUFFIX, open_safetensors
+from oxygen.weights.orbax import METADATA, OrbaxFolder, open_orbax
+from oxygen.weights.safetensors import SUFFIX, SafetensorsFile, open_safetensors
 from oxygen.weights.source import fetch
 
 DTYPES = ("float32", "bfloat16")
@@ -26,28 +26,17 @@ AT_ONCE = 4
 SINGLE_FILE = f"model{SUFFIX}"
 """The tensors in a folder of our format."""
 
-Placement: TypeAlias = jax.Device | jax.sharding.Sharding
+Checkpoint: TypeAlias = OrbaxFolder | SafetensorsFile
+"""An opened checkpoint, before any tensor is read."""
+
+Loadable = int | Callable[[], Params]
+"""The seed of random parameters, or a function that loads parameters in openpi's layout."""
+
+WeightsSource = Loadable | Params
+"""The same, or the parameters themselves."""
 
 
-@runtime_checkable
-class Checkpoint(Protocol):
-    """An opened checkpoint, before any tensor is read."""
-
-    @property
-    def tensors(self) -> Mapping[str, Stored]:
-        """Tensors by openpi's `/`-joined paths."""
-
-    def read(self, path: str, out: Float[np.ndarray, "..."]) -> None:
-        """Fill `out`, contiguous and of the tensor's shape, casting to its type piece by piece.
-
-        Raises:
-            UsageError: The file is truncated or damaged.
-        """
-
-
-def load(
-    source: str | Path, config: Pi05Config, *, dtype: str | None = None, device: Placement | None = None
-) -> Params:
+def load(source: str | Path, config: Pi05Config, *, dtype: str | None = None) -> Params:
     """Load a policy's parameters, in openpi's tree.
 
     Args:
@@ -56,11 +45,9 @@ def load(
         config: The model configuration.
         dtype: `float32` or `bfloat16`, to which all are cast while they are read; by default the compute type
             of `config`. (openpi also casts every parameter to bfloat16 for serving.)
-        device: Destination of each tensor. None leaves them in host memory, as NumPy arrays.
 
     Returns:
-        The tree. Host memory peaks at its size plus a few pieces of 1 MiB, or at its four largest tensors
-        if `device` has its own memory.
+        The tree, of NumPy arrays. Host memory peaks at its size plus a few pieces of 1 MiB.
 
     Raises:
         UsageError: The checkpoint is missing, unreachable or damaged, or does not fit `config`.
@@ -70,7 +57,17 @@ def load(
         raise unknown("dtype", dtype, DTYPES)
     checkpoint = open_checkpoint(fetch(source))
     layout.check(checkpoint.tensors, config, str(source))
-    return params.nested(_read(checkpoint, jnp.dtype(dtype), device))
+    kind = jnp.dtype(dtype)
+
+    def read(path: str) -> np.ndarray:
+        array = host_memory.empty(checkpoint.tensors[path].shape, kind)
+        checkpoint.read(path, array)
+        return array
+
+    sizes = {path: math.prod(tensor.shape) for path, tensor in checkpoint.tensors.items()}
+    order = sorted(sizes, key=lambda path: -sizes[path])  # temporary memory peaks while few tensors are held
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        return params.nested(dict(zip(order, pool.map(read, order), strict=True)))
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
@@ -80,7 +77,11 @@ def open_checkpoint(path: Path) -> Checkpoint:
         UsageError: There is none, or it is damaged.
     """
     if not path.exists():
-        raise UsageError(f"there is no checkpoint at {path}{_neighbours(path)}")
+        near = ""
+        if path.parent.is_dir():
+            names = nearest_first(path.name, (entry.name for entry in path.parent.iterdir()))[:3]
+            near = f"; {path.parent} holds {', '.join(names) or 'nothing'}"
+        raise UsageError(f"there is no checkpoint at {path}{near}")
     if path.is_file():
         if path.suffix != SUFFIX:
             raise UsageError(f"{path} is a file, but not one that ends in {SUFFIX}. {_WANTED}")
@@ -99,23 +100,26 @@ _WANTED = (
 )
 
 
-def _neighbours(path: Path) -> str:
-    """The most similar names in the folder of a missing checkpoint, for an error message."""
-    if not path.parent.is_dir():
-        return ""
-    names = nearest_first(path.name, (entry.name for entry in path.parent.iterdir()))[:3]
-    return f"; {path.parent} holds {', '.join(names) or 'nothing'}"
+def load_weights(source: WeightsSource, config: Pi05Config) -> Weights:
+    """Load weights for the programs. Parameters created here are freed on the way, which saves memory."""
+    count = sum(math.prod(shape) for shape in params.shapes(config).values())
+    size = f"{count / 1e6:.1f} million parameters, {count * jnp.dtype(config.dtype).itemsize / 1e9:.2g} GB"
+    what = "drawing random weights" if isinstance(source, int) else "loading weights"
+    with stage(f"{what}: {size}"):
+        if isinstance(source, int):
+            return consume(dict(params.random_params(config, source, config.dtype)), config)
+        return consume(dict(source()), config) if callable(source) else prepare(source, config)
 
 
-def _read(checkpoint: Checkpoint, dtype: np.dtype[Any], device: Placement | None) -> dict[str, Any]:
-    """Read every tensor, the largest first: temporary memory peaks while few tensors are held."""
+def loadable(weights: WeightsSource | None) -> Loadable:
+    """The weights for the second process of mode `parallel`, which loads them again.
 
-    def read(path: str) -> Any:
-        array = host_memory.empty(checkpoint.tensors[path].shape, dtype)
-        checkpoint.read(path, array)
-        return array if device is None else jax.block_until_ready(jax.device_put(array, device))
-
-    sizes = {path: math.prod(tensor.shape) for path, tensor in checkpoint.tensors.items()}
-    order = sorted(sizes, key=lambda path: -sizes[path])
-    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        return dict(zip(order, pool.map(read, order), strict=True))
+    Raises:
+        UsageError: They are parameters, or None.
+    """
+    if isinstance(weights, int) or callable(weights):
+        return weights
+    raise UsageError(
+        "mode 'parallel' loads the weights in a second process: give a seed or a function that loads "
+        "them, not the parameters themselves"
+    )

@@ -41,7 +41,11 @@ class OrbaxFolder:
     arrays: Mapping[str, Any]
 
     def read(self, path: str, out: Float[np.ndarray, "..."]) -> None:
-        """See `Checkpoint.read`."""
+        """Fill `out`, contiguous and of the tensor's shape, casting to its type piece by piece.
+
+        Raises:
+            UsageError: The file is truncated or damaged.
+        """
         array = self.arrays[path]
         try:
             for region in _regions(array):
@@ -61,22 +65,7 @@ def open_orbax(folder: Path) -> OrbaxFolder:
     """
     import tensorstore
 
-    specs = _tensorstore_specs(folder)
-    paths = openpi_paths(specs)
-    opened = {path: tensorstore.open(specs[keys], open=True, read=True) for path, keys in paths.items()}
-    arrays = {}
-    for path, future in opened.items():
-        try:
-            arrays[path] = future.result()
-        except (ValueError, OSError) as error:
-            raise _damaged(folder, path, error) from None
-    tensors = {path: Stored(shape=tuple(a.shape), dtype=a.dtype.name) for path, a in arrays.items()}
-    return OrbaxFolder(folder=folder, tensors=tensors, arrays=arrays)
-
-
-def _tensorstore_specs(folder: Path) -> dict[KeyPath, dict[str, Any]]:
-    """TensorStore's spec of every array, by its path, from Orbax's metadata."""
-    specs = {}
+    specs: dict[KeyPath, dict[str, Any]] = {}  # TensorStore's, of every array, from Orbax's metadata
     try:
         document = json.loads((folder / METADATA).read_bytes())
         spec: dict[str, Any] = {"driver": "zarr3" if document.get("use_zarr3") else "zarr"}
@@ -95,7 +84,16 @@ def _tensorstore_specs(folder: Path) -> dict[KeyPath, dict[str, Any]]:
             specs[path] = {**spec, "kvstore": store}
     except (OSError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise _damaged(folder, METADATA, error) from None
-    return specs
+    paths = openpi_paths(specs)
+    opened = {path: tensorstore.open(specs[keys], open=True, read=True) for path, keys in paths.items()}
+    arrays = {}
+    for path, future in opened.items():
+        try:
+            arrays[path] = future.result()
+        except (ValueError, OSError) as error:
+            raise _damaged(folder, path, error) from None
+    tensors = {path: Stored(shape=tuple(a.shape), dtype=a.dtype.name) for path, a in arrays.items()}
+    return OrbaxFolder(folder=folder, tensors=tensors, arrays=arrays)
 
 
 def _regions(array: Any) -> Iterator[_Region]:

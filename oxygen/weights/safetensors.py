@@ -25,7 +25,11 @@ class SafetensorsFile:
     tensors: Mapping[str, Stored]
 
     def read(self, path: str, out: np.ndarray) -> None:
-        """See `Checkpoint.read`."""
+        """Fill `out`, of the tensor's shape, casting to its type piece by piece.
+
+        Raises:
+            UsageError: The file is truncated or damaged.
+        """
         from safetensors import SafetensorError, safe_open
 
         try:

@@ -2,20 +2,21 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
 from oxygen.model.config import GemmaConfig, Pi05Config, SiglipConfig
-from oxygen.policy.vector_policy import create_vector_policy
+from oxygen.policy.vector_policy import VectorPolicy, create_vector_policy
 from oxygen.robots import tokenizer
 from oxygen.serving.arrivals import EveryN
 from oxygen.serving.budget import FixedTokens
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import LanguageTask
 from oxygen.serving.scheduler import Mode
+from oxygen.weights.adapter import AdapterSource
 from tests.oxygen.one_robot import OneRobot
 
 _EXPERT = GemmaConfig(width=32, depth=2, mlp_dim=64, num_heads=4, num_kv_heads=1, head_dim=8)
@@ -37,13 +38,25 @@ TASKS = (
 )
 
 
+def small_policy(
+    engine: EngineConfig | None = None,
+    *,
+    config: Pi05Config = SMALL,
+    tasks: Sequence[LanguageTask] = TASKS,
+    adapter: AdapterSource | None = None,
+) -> VectorPolicy:
+    """The small policy, with random weights."""
+    vocabulary = tokenizer.tiny()
+    return create_vector_policy(
+        config, weights=0, tokenizer=vocabulary, tasks=tasks, engine=engine, adapter=adapter
+    )
+
+
 @pytest.fixture(scope="session")
 def policy() -> OneRobot:
     """A policy in mode `unified`, 3 tokens a frame. Tests that need another mode ask it for that."""
     engine = EngineConfig(mode=Mode.UNIFIED, budget=FixedTokens(3), slots=10, rows=8)
-    return OneRobot(
-        create_vector_policy(SMALL, weights=0, tokenizer=tokenizer.tiny(), tasks=TASKS, engine=engine)
-    )
+    return OneRobot(small_policy(engine))
 
 
 @pytest.fixture(scope="session")

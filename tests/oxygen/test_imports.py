@@ -1,4 +1,4 @@
-"""The policy needs jax, flax and numpy to be imported, and nothing of a simulator ever."""
+"""The policy needs jax, flax, jaxtyping and numpy to be imported, and nothing of a simulator ever."""
 
 import pkgutil
 import subprocess
@@ -8,7 +8,7 @@ import oxygen
 
 _ABSENT = (
     "mujoco robosuite libero gymnasium bddl imageio pydantic scipy "
-    "sentencepiece PIL pyarrow jaxtyping beartype hypothesis "
+    "sentencepiece PIL pyarrow beartype hypothesis "
     "fsspec aiohttp zstandard google_crc32c safetensors"
 )
 _PROGRAM = """
@@ -34,13 +34,14 @@ _NEEDS_PYDANTIC = ("oxygen.presets", "oxygen.serve.__main__", "oxygen.serve.serv
 """What finds policies by name, and training, whose options are a pydantic model."""
 
 
-def test_every_module_imports_with_jax_flax_and_numpy_alone():
+def test_every_module_imports_with_jax_flax_jaxtyping_and_numpy_alone():
     modules = [module.name for module in pkgutil.walk_packages(oxygen.__path__, "oxygen.")]
     modules = [name for name in modules if not name.startswith(_NEEDS_PYDANTIC)]
     assert "oxygen.policy.vector_policy" in modules
     _import_without(_ABSENT, modules)
 
 
-def test_what_a_client_of_a_policy_server_needs_imports_without_jax():
-    modules = ["oxygen.robots.conventions", "oxygen.robots.images", "oxygen.serve.msgpack_numpy"]
-    _import_without("jax flax", modules)
+def test_clients_of_a_policy_server_and_the_scheduler_need_no_jax():
+    clients = "robots.conventions robots.images serve.msgpack_numpy policy.reply"
+    scheduling = "serving.scheduler serving.budget serving.language serving.requests"
+    _import_without("jax flax", [f"oxygen.{name}" for name in f"{clients} {scheduling}".split()])

@@ -116,9 +116,7 @@ def test_bad_adapters_are_refused_in_one_line(tmp_path):
     deep = np.zeros((9, *adapters.shapes(SMALL.trunk, 2)[down][1:]), np.float32)
     nan = np.full(adapters.shapes(SMALL.trunk, 2)[down], np.nan, np.float32)
     assert "is missing (1 of 10)" in refusal(tmp_path, lambda arrays: arrays.pop(down))
-    assert "did you mean" in refusal(tmp_path, lambda arrays: arrays.update(lora_a=nan)) or "lora_a" in (
-        refusal(tmp_path, lambda arrays: arrays.update(lora_a=nan))
-    )
+    assert "lora_a" in refusal(tmp_path, lambda arrays: arrays.update(lora_a=nan))
     assert "belongs to another model" in refusal(tmp_path, lambda arrays: arrays.update({down: deep}))
     assert "not finite" in refusal(tmp_path, lambda arrays: arrays.update({down: nan}))
     assert "has rank 2, and the policy says 16" in refusal(tmp_path, lambda _: None, rank=16)

@@ -65,8 +65,5 @@ def programs_in(folder):
 def test_the_folder_is_the_users_choice(monkeypatch, tmp_path):
     monkeypatch.setenv("OXYGEN_COMPILE_CACHE", str(tmp_path / "mine"))
     assert use_compile_cache().parent == tmp_path / "mine"
-
-
-def test_what_jax_was_told_already_stays(tmp_path):
     jax.config.update("jax_compilation_cache_dir", str(tmp_path))
     assert use_compile_cache() == Path(tmp_path)

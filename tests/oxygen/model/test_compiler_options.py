@@ -20,13 +20,10 @@ def test_the_installed_compiler_knows_every_option():
         program.compile(compiler_options={"xla_gpu_nonsense": True})
 
 
-def test_they_are_for_gpus_alone():
+@pytest.mark.parametrize("flag", ["--{}=false", "--{}", "--xla_dump_to=/tmp --{}=0"])
+def test_they_are_for_gpus_alone_and_give_way_to_xla_flags(monkeypatch, flag):
     assert compiler_options("gpu") == GPU
     assert not compiler_options("cpu")
-
-
-@pytest.mark.parametrize("flag", ["--{}=false", "--{}", "--xla_dump_to=/tmp --{}=0"])
-def test_what_the_user_sets_in_xla_flags_is_left_to_it(monkeypatch, flag):
     name, *others = GPU
     monkeypatch.setenv("XLA_FLAGS", flag.format(name))
     assert compiler_options("gpu").keys() == set(others)

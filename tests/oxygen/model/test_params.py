@@ -1,8 +1,8 @@
 """The parameter tree is openpi's, to the letter; random parameters are a function of seed and path."""
 
 import dataclasses
-import json
 
+import flax.traverse_util
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,17 +12,10 @@ from hypothesis import strategies as st
 
 from configs.errors import UsageError
 from oxygen.model import params
-from oxygen.model.config import PI05_LIBERO, TINY
+from oxygen.model.config import TINY
 from oxygen.model.siglip import Stem
 from tests.oxygen.compiling import COMPILED_SOON
 from tests.oxygen.conftest import SMALL
-
-
-@pytest.mark.golden
-def test_the_published_policys_tree_is_met_to_the_last_key(golden):
-    theirs = json.loads((golden / "pi05_libero_param_tree.json").read_text())
-    ours = params.shapes(PI05_LIBERO)
-    assert ours == {path: tuple(leaf["shape"]) for path, leaf in theirs.items()}
 
 
 def test_what_a_staged_embedding_sees_of_a_square_depends_on_that_square_alone():
@@ -43,21 +36,14 @@ def test_a_patch_that_cannot_be_halved_so_often_is_refused():
 
 
 def flat(tree):
-    import flax.traverse_util
-
     return flax.traverse_util.flatten_dict(tree, sep="/")
-
-
-def test_random_parameters_fill_the_tree():
-    sampled = flat(params.random_params(SMALL, 3))
-    assert {path: array.shape for path, array in sampled.items()} == params.shapes(SMALL)
-    assert all(array.dtype == np.float32 and np.isfinite(array).all() for array in sampled.values())
 
 
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=5)
 def test_an_array_depends_on_the_seed_and_on_its_path_alone(seed):
     sampled = flat(params.random_params(SMALL, seed))
+    assert {path: array.shape for path, array in sampled.items()} == params.shapes(SMALL)
     wider = dataclasses.replace(SMALL, vocab_size=SMALL.vocab_size + 1)
     again = flat(params.random_params(wider, seed))
     other = flat(params.random_params(SMALL, seed + 1))

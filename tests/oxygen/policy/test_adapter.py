@@ -5,13 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from oxygen.policy.vector_policy import create_vector_policy
-from oxygen.robots import tokenizer
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import LanguageTask
 from oxygen.serving.scheduler import Mode
 from oxygen.weights.adapter import AdapterSource
-from tests.oxygen.conftest import SMALL
+from tests.oxygen.conftest import SMALL, small_policy
 
 pytestmark = pytest.mark.usefixtures("compiled_soon")
 
@@ -21,9 +19,7 @@ TASK = LanguageTask(name="memory", prompt="Memory: ", max_tokens=6)
 def answers(mode, adapter):
     """Actions of three queries, and the text of each; unified decodes a text within its query."""
     engine = EngineConfig(mode=mode, slots=2, rows=1)
-    policy = create_vector_policy(
-        SMALL, weights=0, tokenizer=tokenizer.tiny(), tasks=[TASK], engine=engine, adapter=adapter
-    )
+    policy = small_policy(engine, tasks=[TASK], adapter=adapter)
     rng, chunks, texts = np.random.default_rng(0), [], []
     policy.reset(0, 11)
     for _ in range(3):
@@ -57,9 +53,7 @@ def test_a_row_of_the_batch_does_not_change_its_text():
     for robots in (1, 2):
         engine = EngineConfig(mode=Mode.SHARED, slots=2, rows=2, robots=robots)
         config = dataclasses.replace(SMALL, prompt_buckets=(SMALL.max_prompt,))
-        policy = create_vector_policy(
-            config, weights=0, tokenizer=tokenizer.tiny(), tasks=[TASK], engine=engine, adapter=adapter
-        )
+        policy = small_policy(engine, config=config, tasks=[TASK], adapter=adapter)
         images = {name: np.full((16, 16, 3), 90, np.uint8) for name in SMALL.cameras}
         observation = {"images": images, "state": np.zeros(8), "prompt": "open the drawer"}
         policy.act([observation] * robots)

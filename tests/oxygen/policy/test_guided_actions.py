@@ -7,11 +7,9 @@ import pytest
 
 from configs.errors import UsageError
 from configs.latency import ActionPrefix
-from oxygen.policy.vector_policy import create_vector_policy
-from oxygen.robots import tokenizer
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.scheduler import Mode
-from tests.oxygen.conftest import SMALL, TASKS
+from tests.oxygen.conftest import small_policy
 
 UNDER_WAY = {"action_prefix": ActionPrefix(first=2, delay=3)}
 
@@ -20,7 +18,7 @@ UNDER_WAY = {"action_prefix": ActionPrefix(first=2, delay=3)}
 def guidable():
     """For two independent robots."""
     engine = EngineConfig(slots=24, rows=24, robots=2, independent=True, guided=True)
-    return create_vector_policy(SMALL, weights=0, tokenizer=tokenizer.tiny(), tasks=TASKS, engine=engine)
+    return small_policy(engine)
 
 
 def second_chunks(policy, first, second, mode=Mode.ACTIONS):
@@ -70,7 +68,7 @@ def test_neither_company_nor_mode_changes_a_bit(guidable, observe):
 def test_a_query_without_an_old_chunk_is_answered_as_without_guidance(guidable, observe):
     """That is why overlap `rtc` equals `skip` where nothing overlaps."""
     engine = dataclasses.replace(guidable.engine, guided=False)
-    plain = create_vector_policy(SMALL, weights=0, tokenizer=tokenizer.tiny(), tasks=TASKS, engine=engine)
+    plain = small_policy(engine)
     first, second = [observe(0), observe(1)], [observe(2), observe(3)]
     expected, _ = second_chunks(plain, first, second)
     assert all(map(np.array_equal, second_chunks(guidable, first, second)[0], expected))

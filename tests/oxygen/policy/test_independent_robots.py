@@ -7,13 +7,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from configs.errors import UsageError
-from oxygen.policy.vector_policy import create_vector_policy
-from oxygen.robots import tokenizer
 from oxygen.serving.arrivals import Burst, EveryN, Poisson
 from oxygen.serving.budget import FixedTokens
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.scheduler import Mode
-from tests.oxygen.conftest import SMALL
+from tests.oxygen.conftest import small_policy
 from tests.oxygen.serving.scenarios import ROBOTS, TASKS, Frame, frames, seed_of
 
 MODES = (Mode.UNIFIED, Mode.INTERLEAVED, Mode.SHARED, Mode.ISOLATED)
@@ -27,7 +25,7 @@ arrivals = st.one_of(
 @pytest.fixture(scope="module")
 def policy():
     engine = EngineConfig(slots=24, rows=24, robots=ROBOTS, independent=True)
-    return create_vector_policy(SMALL, weights=0, tokenizer=tokenizer.tiny(), tasks=TASKS, engine=engine)
+    return small_policy(engine, tasks=TASKS)
 
 
 @given(frames, arrivals, st.sampled_from(MODES), st.integers(1, 12))
@@ -56,13 +54,7 @@ def test_every_reply_is_the_same_in_any_company(policy, observe, frames, narrati
 def test_the_work_of_a_reply_is_that_of_a_policy_for_one_robot(policy, observe, mode):
     """With texts that end at their limits alone, which the last bits of a batch size do not change."""
     tasks = [dataclasses.replace(task, stop="\n") for task in TASKS]
-    single = create_vector_policy(
-        SMALL,
-        weights=0,
-        tokenizer=tokenizer.tiny(),
-        tasks=tasks,
-        engine=EngineConfig(mode=mode, slots=8, rows=8),
-    )
+    single = small_policy(EngineConfig(mode=mode, slots=8, rows=8), tasks=tasks)
     several = policy.with_engine(dataclasses.replace(policy.engine, mode=mode), tasks=tasks)
     for number in range(6):
         single.act([observe(number)])

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 
 from configs.errors import UsageError
-from oxygen.policy.vector_policy import VectorPolicy, create_vector_policy
+from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.robots import tokenizer
 from oxygen.serving.arrivals import Burst, EveryN
-from oxygen.serving.budget import Deadline, FixedTokens
+from oxygen.serving.budget import FixedTokens
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.scheduler import Mode
-from tests.oxygen.conftest import SMALL
+from tests.oxygen.conftest import SMALL, small_policy
 from tests.oxygen.serving.scenarios import (
     QUERIES,
     ROBOTS,
@@ -35,7 +35,7 @@ few_examples = settings(
 def policy(request):
     config = dataclasses.replace(SMALL, dtype=request.param)
     engine = EngineConfig(slots=16, rows=12, robots=ROBOTS)
-    return create_vector_policy(config, weights=0, tokenizer=tokenizer.tiny(), tasks=TASKS, engine=engine)
+    return small_policy(engine, config=config, tasks=TASKS)
 
 
 def served(policy, mode, scenario=None, **engine):
@@ -90,7 +90,7 @@ def test_what_a_robot_does_and_says_does_not_depend_on_how_long_the_others_promp
     """Alone it would fit a shorter bucket, and a prefix of another length has other last bits."""
     config = dataclasses.replace(SMALL, prompt_buckets=(24, 40))
     engine = EngineConfig(slots=8, rows=8, robots=2, budget=FixedTokens(7))
-    policy = create_vector_policy(config, weights=0, tokenizer=tokenizer.tiny(), tasks=TASKS, engine=engine)
+    policy = small_policy(engine, config=config, tasks=TASKS)
     brief, wordy = observe(1), {**observe(1), "prompt": "put the mug " * 9}
     lengths = [
         len(policy.transform.inputs(each, tokenizer.tiny(), config).prompt[0]) for each in (brief, wordy)
@@ -207,18 +207,6 @@ def test_times_of_a_text_are_in_their_order(policy, observe):
             assert 0 < text.latency_ms <= 1e3 * (text.times.finished_s - text.times.requested_s)
     for robot in range(ROBOTS):
         policy.finish(robot)
-
-
-def test_a_deadline_decides_how_many_tokens_a_query_decodes(policy, observe):
-    def tokens_per_frame(deadline_ms):
-        other = served(policy, Mode.UNIFIED, budget=Deadline(deadline_ms))
-        replies = [answered(other, [observe(number), None, None])[1] for number in range(QUERIES)]
-        return [reply.tokens_per_frame for reply in replies]
-
-    assert set(tokens_per_frame(0.001)) == {1}, "nothing fits, and one is decoded all the same"
-    first, *later = tokens_per_frame(1e6)
-    assert first == 1, "nothing has been measured yet"
-    assert max(later) > 5
 
 
 @pytest.mark.parametrize("given", [[None] * ROBOTS, [None] * (ROBOTS - 1)])

@@ -22,9 +22,6 @@ class DeviceArray:
     def __init__(self, value, *, ready=True, note=lambda: None):
         self._value, self._ready, self._note = value, ready, note
 
-    def is_ready(self):
-        return self._ready
-
     def copy_to_host_async(self):
         pass
 

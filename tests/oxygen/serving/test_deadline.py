@@ -1,37 +1,26 @@
 """A deadline on a device that takes its time: the decode steps of a query follow what a step takes by now."""
 
-import dataclasses
-
 from oxygen.serving.arrivals import EVERY_QUERY
 from oxygen.serving.budget import Deadline
 from oxygen.serving.engine import Engine
 from oxygen.serving.language import TokenizedTask
 from oxygen.serving.scheduler import Mode, Scheduler
 from oxygen.serving.text_decoder import LocalTextDecoder
-from tests.oxygen.serving.fake_runner import FakeRunner, RunsWhenAsked
+from tests.oxygen.serving.fake_runner import DeviceArray, FakeRunner, RunsWhenAsked
 
 ACTION_MS, DEADLINE_MS = 30.0, 100.0
 
 
-class TimedArray:
+class TimedArray(DeviceArray):
     """What a device writes until a moment; the host's clock runs while it waits for that."""
 
     def __init__(self, value, device, until_ms):
-        self._value, self._device, self._until_ms = value, device, until_ms
-
-    def is_ready(self):
-        return self._device.now_ms >= self._until_ms
-
-    def copy_to_host_async(self):
-        pass
+        super().__init__(value)
+        self._device, self._until_ms = device, until_ms
 
     def block_until_ready(self):
         self._device.now_ms = max(self._device.now_ms, self._until_ms)
         return self
-
-    def __array__(self, dtype=None, copy=None):
-        self.block_until_ready()
-        return self._value
 
 
 class TimedRunner(FakeRunner):
@@ -58,14 +47,8 @@ class TimedRunner(FakeRunner):
         return TimedArray(tokens, self, self._busy_until_ms)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Frame:
-    steps: int
-    took_ms: float
-
-
 def frames(device):
-    """Queries without end, a text of 30 tokens in each; the next comes once the device is idle."""
+    """Decode steps and time of queries without end, a text of 30 tokens in each; the next follows at once."""
     decoder = LocalTextDecoder(device, clock=device.clock, waiting=RunsWhenAsked())
     task = TokenizedTask(arrivals=EVERY_QUERY, suffix=(5, 6), max_tokens=30, stop_token=-1)
     scheduler = Scheduler(mode=Mode.UNIFIED, tasks=[task], slots=6, rows=6)
@@ -75,7 +58,7 @@ def frames(device):
         came = device.now_ms
         step = engine.act(device.blank(24), {0: query}, arrived_s=1e-3 * came)
         engine.complete(delivered_s=step.actions_ready_s)
-        yield Frame(steps=step.decode_steps, took_ms=device.now_ms - came)
+        yield step.decode_steps, device.now_ms - came
         query += 1
 
 
@@ -88,5 +71,6 @@ def test_a_device_that_becomes_slower_is_given_less_to_do_and_a_quicker_one_more
     device.step_ms = 3.9
     again = [next(running) for _ in range(60)][-1]
     room_ms = 0.9 * DEADLINE_MS - ACTION_MS
-    assert (quick.steps, slow.steps, again.steps) == (room_ms // 3.9, room_ms // 11, room_ms // 3.9)
-    assert max(quick.took_ms, slow.took_ms, again.took_ms) <= DEADLINE_MS
+    steps, took_ms = zip(quick, slow, again, strict=True)
+    assert steps == (room_ms // 3.9, room_ms // 11, room_ms // 3.9)
+    assert max(took_ms) <= DEADLINE_MS

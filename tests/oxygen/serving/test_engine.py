@@ -176,3 +176,18 @@ def test_every_task_has_a_stop_token_of_its_own(observe, mode):
     reply = answered(policy_of(FakeRunner(), mode, tokens_per_frame=12, tasks=tasks), observe(0))
     told = {text.task: (text.tokens, text.reason) for text in reply.finished}
     assert told == {"narration": (11, "length"), "line": (3, "stop")}
+
+
+class WithoutMemory(FakeRunner):
+    """A device that has no room for a pool."""
+
+    def empty(self):
+        raise MemoryError
+
+
+def test_a_policy_without_texts_allocates_no_pool(observe):
+    for mode, tasks in ((Mode.ACTIONS, (NARRATION,)), (Mode.UNIFIED, ())):
+        policy = policy_of(WithoutMemory(), mode, tasks=tasks)
+        assert answered(policy, observe(0)).tokens == answered(policy, observe(1)).tokens == 0
+    with pytest.raises(MemoryError):
+        policy_of(WithoutMemory(), Mode.SHARED)

@@ -150,23 +150,6 @@ def test_a_copy_that_lost_bytes_since_is_completed(server, content):
     assert fetch("gs://bucket/model.bin").read_bytes() == content
 
 
-def test_files_finished_by_a_try_that_failed_are_not_asked_for_again(server, content):
-    (server.root / "folder").mkdir()
-    (server.root / "folder/a.bin").write_bytes(b"a" * 100)
-    (server.root / "folder/b.bin").write_bytes(b"b" * 100)
-    (server.root / "folder/empty").touch()
-    server.sums["b.bin"] = base64.b64encode(bytes(16)).decode()
-    with pytest.raises(UsageError, match="was damaged in transit"):
-        fetch("gs://bucket/folder")
-    server.sums.clear()
-    whole = fetch("gs://bucket/folder")
-    assert {path.name: path.read_bytes() for path in whole.iterdir()} == {
-        "a.bin": b"a" * 100,
-        "b.bin": b"b" * 100,
-        "empty": b"",
-    }
-
-
 def test_without_a_network_and_without_a_copy_one_line_says_so(tmp_path, monkeypatch):
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:9")  # nobody listens there
     with pytest.raises(UsageError) as caught:
