@@ -90,27 +90,22 @@ def _pieces(given: Iterable[str]) -> list[str]:
     return pieces
 
 
-def _names(given: Sequence[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(_pieces(given)))
-
-
 def _numbers(given: Sequence[str]) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(number for piece in _pieces(given) for number in _range(piece)))
-
-
-def _range(piece: str) -> range:
-    """Parse `7` or `0-9`, which includes both ends."""
-    match = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", piece)
-    if match is None:
-        raise UsageError(f"{piece!r} is neither a number (7) nor a range (0-9)")
-    first, last = int(match[1]), int(match[2] or match[1])
-    if last < first:
-        raise UsageError(f"the range {piece!r} runs backwards: write {last}-{first}")
-    if last - first >= MAX_NUMBERS:
-        raise UsageError(
-            f"the range {piece!r} holds {last - first + 1} numbers; at most {MAX_NUMBERS} may be given"
-        )
-    return range(first, last + 1)
+    """Numbers (`7`) and ranges that include both ends (`0-9`)."""
+    numbers: dict[int, None] = {}
+    for piece in _pieces(given):
+        match = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", piece)
+        if match is None:
+            raise UsageError(f"{piece!r} is neither a number (7) nor a range (0-9)")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise UsageError(f"the range {piece!r} runs backwards: write {last}-{first}")
+        if last - first >= MAX_NUMBERS:
+            raise UsageError(
+                f"the range {piece!r} holds {last - first + 1} numbers; at most {MAX_NUMBERS} may be given"
+            )
+        numbers |= dict.fromkeys(range(first, last + 1))
+    return tuple(numbers)
 
 
 def option_arguments(option: str, value: Any) -> list[str]:
@@ -193,7 +188,7 @@ Words = Annotated[
 ]
 """A list of words, unchanged: `--policy-kwargs a=1 b=2`."""
 
-Several = Annotated[tuple[ValueT, ...], *_list_option(_names)]
+Several = Annotated[tuple[ValueT, ...], *_list_option(lambda given: tuple(dict.fromkeys(_pieces(given))))]
 """A list without duplicates: `--mode a b`, `--mode a --mode b` and `--mode a,b` are equivalent."""
 
 Names = Several[str]

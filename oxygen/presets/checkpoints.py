@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from configs.errors import UsageError, nearest_first
+from configs.paths import found_near
 from configs.reading import read_json_object
 from configs.validation import invalid
 from oxygen.model.config import preset
@@ -88,9 +89,10 @@ def no_checkpoint(source: str, folder: Path) -> UsageError:
         return UsageError(f"{source} is a file; give the folder of a checkpoint, or a policy's YAML file")
     if not folder.is_dir():
         return UsageError(f"there is no checkpoint at {source}. {_nearest_to(folder)}")
-    if newest := _newest_of(folder):
+    cards = (folder.glob(f"{inside}step_*[0-9]/{CARD}") for inside in (f"{CHECKPOINTS}/", ""))
+    if newest := max((card.parent for found in cards for card in found), default=None):
         return UsageError(f"{source} is the folder of a training; give its newest checkpoint: {newest}")
-    if _holds_weights(folder):
+    if any((folder / file).is_file() for file in (f"params/{METADATA}", METADATA, SINGLE_FILE)):
         return UsageError(
             f"{source} has weights, but no {CARD}. Convert them "
             f"(python -m oxygen.tools.convert {source} TARGET --model pi05_libero) and give TARGET, or give "
@@ -100,20 +102,8 @@ def no_checkpoint(source: str, folder: Path) -> UsageError:
     return UsageError(f"{lacks}. {_nearest_to(folder)}")
 
 
-def _holds_weights(folder: Path) -> bool:
-    return any((folder / file).is_file() for file in (f"params/{METADATA}", METADATA, SINGLE_FILE))
-
-
-def _newest_of(training: Path) -> Path | None:
-    """The latest checkpoint in a training's folder, or in its folder of checkpoints."""
-    cards = (training.glob(f"{inside}step_*[0-9]/{CARD}") for inside in (f"{CHECKPOINTS}/", ""))
-    return max((card.parent for found in cards for card in found), default=None)
-
-
 def _nearest_to(folder: Path) -> str:
-    there = next(place for place in (folder, *folder.parents) if place.is_dir())
-    patterns = _NEARBY if there != there.parent.resolve() else ()  # not through the whole disk
-    known = [card.parent for pattern in patterns for card in there.glob(f"{pattern}/{CARD}")]
+    known = [card.parent for card in found_near(folder, (f"{pattern}/{CARD}" for pattern in _NEARBY))]
     if not known:
         return f"Training writes checkpoints to {CHECKPOINTS}/step_… in its --output-dir"
     return f"Nearest: {', '.join(nearest_first(folder, known)[:3])}"

@@ -8,7 +8,7 @@ from configs.schema import PolicyConfig
 from oxygen.model.config import preset as model_config
 from oxygen.policy.vector_policy import VectorPolicy, create_vector_policy
 from oxygen.robots import tokenizer as tokenizers
-from oxygen.robots.transforms import Transform, embodiment, of_checkpoint, untrained
+from oxygen.robots.transforms import embodiment, of_checkpoint, untrained
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import LanguageTask
 from oxygen.weights import fetch
@@ -43,6 +43,10 @@ def load_policy(
     trained = policy.weights is not None and not random_weights
     if trained and "://" not in str(policy.weights):
         open_checkpoint(fetch(str(policy.weights)))  # refuse a wrong path before downloading a tokenizer
+    robot = embodiment(str(policy.embodiment))
+    transform = untrained(robot)
+    if trained:
+        transform = of_checkpoint(robot, fetch(policy.norm_stats or str(policy.weights)))
     loader = functools.partial(load_weights, str(policy.weights), model)
     return create_vector_policy(
         model,
@@ -50,7 +54,7 @@ def load_policy(
         tokenizer=tokenizers.load(str(policy.tokenizer)) if trained else tokenizers.tiny(),
         tasks=tasks,
         engine=engine,
-        transform=_transform(policy, trained=trained),
+        transform=transform,
         adapter=adapter_source(policy, random_weights=random_weights),
     )
 
@@ -61,10 +65,3 @@ def adapter_source(policy: PolicyConfig, *, random_weights: bool = False) -> Ada
         return None
     fields = policy.adapter.model_dump()
     return AdapterSource(**fields | {"file": None, "sha256": None} if random_weights else fields)
-
-
-def _transform(policy: PolicyConfig, *, trained: bool) -> Transform:
-    robot = embodiment(str(policy.embodiment))
-    if not trained:
-        return untrained(robot)
-    return of_checkpoint(robot, fetch(policy.norm_stats or str(policy.weights)))

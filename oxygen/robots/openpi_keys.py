@@ -11,7 +11,6 @@ from configs.interface import Interface
 from oxygen.robots.conventions import DROID, DROID_JOINT_POSITION, LIBERO
 from oxygen.robots.images import resize_with_pad, rgb
 from oxygen.robots.transforms import checked_state
-from oxygen.typing import Float64
 
 PROMPT = "prompt"
 """The key of the instruction."""
@@ -57,7 +56,12 @@ class OpenpiKeys:
         Raises:
             UsageError: A camera is missing.
         """
-        pixels = {key: self._resized(images, camera) for key, camera in self.images.items()}
+        pixels = {}
+        for key, camera in self.images.items():
+            if camera not in images:
+                raise unknown("camera", camera, images)
+            image = rgb(images[camera], camera)
+            pixels[key] = image if self.image_size is None else resize_with_pad(image, self.image_size)
         read = self.interface.observation.read
         parts = {
             key: np.concatenate([read(state, channels) for channels in names])
@@ -75,25 +79,27 @@ class OpenpiKeys:
             UsageError: A key is missing, or its value does not fit the interface.
         """
         from_zero = "observation/exterior_image_0_left" in request
-        images = {
-            camera: _image(request, key.replace("exterior_image_1", "exterior_image_0") if from_zero else key)
-            for key, camera in self.images.items()
-        }
-        parts = [self._state(request, key) for key in self.state]
-        return {"images": images, "state": np.concatenate(parts), "prompt": _prompt(request)}
-
-    def _resized(self, images: Mapping[str, np.ndarray], camera: str) -> np.ndarray:
-        if camera not in images:
-            raise unknown("camera", camera, images)
-        image = rgb(images[camera], camera)
-        return image if self.image_size is None else resize_with_pad(image, self.image_size)
-
-    def _state(self, request: Mapping[str, Any], key: str) -> Float64[np.ndarray, " state"]:
-        layout = tuple(self.interface.observation.channels(name) for name in self.state[key])
-        try:
-            return checked_state(_value(request, key), layout)
-        except UsageError as error:
-            raise UsageError(f"{key}: {error}") from error
+        images, parts = {}, []
+        for key, camera in self.images.items():
+            if from_zero:
+                key = key.replace("exterior_image_1", "exterior_image_0")  # noqa: PLW2901
+            image = _value(request, key)
+            if isinstance(image, np.ndarray) and image.ndim == 3 and image.shape[0] == 3 != image.shape[2]:
+                image = np.moveaxis(image, 0, 2)
+            images[camera] = rgb(image, key)
+        for key, names in self.state.items():
+            layout = tuple(self.interface.observation.channels(name) for name in names)
+            try:
+                parts.append(checked_state(_value(request, key), layout))
+            except UsageError as error:
+                raise UsageError(f"{key}: {error}") from error
+        prompt = _value(request, PROMPT)
+        if isinstance(prompt, bytes):
+            prompt = prompt.decode(errors="replace")
+        if not isinstance(prompt, str) or len(prompt) > LONGEST_PROMPT:
+            what = f"{len(prompt)} characters" if isinstance(prompt, str) else type(prompt).__name__
+            raise UsageError(f"prompt is {what}; give a text of at most {LONGEST_PROMPT}")
+        return {"images": images, "state": np.concatenate(parts), "prompt": prompt}
 
 
 def keys_for(interface: Interface) -> OpenpiKeys:
@@ -152,20 +158,3 @@ def _value(request: Mapping[str, Any], key: str) -> Any:
     if key not in request:
         raise unknown("observation: it lacks", key, map(str, request))
     return request[key]
-
-
-def _image(request: Mapping[str, Any], key: str) -> np.ndarray:
-    image = _value(request, key)
-    if isinstance(image, np.ndarray) and image.ndim == 3 and image.shape[0] == 3 != image.shape[2]:
-        image = np.moveaxis(image, 0, 2)
-    return rgb(image, key)
-
-
-def _prompt(request: Mapping[str, Any]) -> str:
-    prompt = _value(request, "prompt")
-    if isinstance(prompt, bytes):
-        prompt = prompt.decode(errors="replace")
-    if not isinstance(prompt, str) or len(prompt) > LONGEST_PROMPT:
-        what = f"{len(prompt)} characters" if isinstance(prompt, str) else type(prompt).__name__
-        raise UsageError(f"prompt is {what}; give a text of at most {LONGEST_PROMPT}")
-    return prompt

@@ -116,15 +116,11 @@ def fitted(
     *,
     longest: int,
 ) -> Int32[np.ndarray, " token"]:
-    """Encode a prompt with at most `longest` tokens; warns if it is truncated."""
-    return cut(prompt.encode(language, state, tokenizer), longest, language, tail=prompt.tail(state))
-
-
-def cut(tokens: list[int], longest: int, language: str, *, tail: int = 0) -> Int32[np.ndarray, " token"]:
-    """Keep a prompt's first tokens and its `tail` last ones, `longest` in all; warns if it is truncated."""
+    """Encode a prompt with at most `longest` tokens, its tail included; warns if it is truncated."""
+    tokens, tail = prompt.encode(language, state, tokenizer), prompt.tail(state)
     if len(tokens) > longest:
         excess = len(tokens) - longest
-        warnings.warn(f"prompt cut by {excess} of its {len(tokens)} tokens: {language!r}", stacklevel=3)
+        warnings.warn(f"prompt cut by {excess} of its {len(tokens)} tokens: {language!r}", stacklevel=2)
         end = len(tokens) - tail
         tokens = [*tokens[: max(0, end - excess)], *tokens[end:]]
     return np.asarray(tokens[:longest], np.int32)

@@ -199,14 +199,12 @@ def checked_state(state: Any, layout: tuple[Channels, ...]) -> Float64[np.ndarra
         UsageError: Says what it is instead.
     """
     if isinstance(state, Mapping):
-        return np.concatenate([_part(state, channels) for channels in layout])
+        for channels in layout:
+            if channels.name not in state:
+                raise unknown("state: it lacks", channels.name, state)
+        parts = [_finite(state[part.name], part.size, f"state {part.name!r}") for part in layout]
+        return np.concatenate(parts)
     return _finite(state, sum(channels.size for channels in layout), "state")
-
-
-def _part(state: Mapping[str, Any], channels: Channels) -> Float64[np.ndarray, " channel"]:
-    if channels.name not in state:
-        raise unknown("state: it lacks", channels.name, state)
-    return _finite(state[channels.name], channels.size, f"state {channels.name!r}")
 
 
 def _finite(numbers: Any, size: int, what: str) -> Float64[np.ndarray, " number"]:

@@ -69,21 +69,25 @@ def _encoded(value: Any) -> dict[bytes, Any]:
 def _decoded(content: dict[Any, Any]) -> Any:
     if _ARRAY in content:
         return _array(content.get(_DATA), content.get(_SHAPE), _dtype(content.get(_DTYPE)))
-    if _SCALAR in content:
-        return _scalar(content)
     if _VLA_EVAL in content:
         return _array(content.get("data"), content.get("shape"), _dtype(content.get("dtype")))
     if _VLA_EVAL_IMAGE in content:
         return _image(content)
-    return _of_msgpack_numpy(content) if _MSGPACK_NUMPY in content else content
-
-
-def _of_msgpack_numpy(content: dict[Any, Any]) -> Any:
-    """An array, or a scalar as the bytes of one."""
-    dtype = _dtype(content.get(b"type"))
-    if content[_MSGPACK_NUMPY]:
-        return _array(content.get(_DATA), content.get(_SHAPE), dtype)
-    return _array(content.get(_DATA), [], dtype)[()]
+    if _MSGPACK_NUMPY in content:  # an array, or a scalar as the bytes of one
+        is_array = content[_MSGPACK_NUMPY]
+        array = _array(
+            content.get(_DATA), content.get(_SHAPE) if is_array else [], _dtype(content.get(b"type"))
+        )
+        return array if is_array else array[()]
+    if _SCALAR not in content:
+        return content
+    dtype, data = _dtype(content.get(_DTYPE)), content.get(_DATA)
+    if not isinstance(data, bool | int | float | str | bytes):
+        raise MessageError(f"a number of {dtype} with {type(data).__name__} for data")
+    try:
+        return dtype.type(data)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise MessageError(f"a number of {dtype} that is {data!r}: {error}") from error
 
 
 def _image(content: dict[Any, Any]) -> np.ndarray:
@@ -114,16 +118,6 @@ def _array(data: Any, shape: Any, dtype: np.dtype) -> np.ndarray:
         return np.ndarray(tuple(shape), dtype, buffer=data)
     except ValueError as error:  # more dimensions, or longer ones, than NumPy has
         raise MessageError(f"an array of shape {shape}: {error}") from error
-
-
-def _scalar(content: dict[Any, Any]) -> Any:
-    dtype, data = _dtype(content.get(_DTYPE)), content.get(_DATA)
-    if not isinstance(data, bool | int | float | str | bytes):
-        raise MessageError(f"a number of {dtype} with {type(data).__name__} for data")
-    try:
-        return dtype.type(data)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise MessageError(f"a number of {dtype} that is {data!r}: {error}") from error
 
 
 def _dtype(name: Any) -> np.dtype:

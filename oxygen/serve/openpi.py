@@ -6,7 +6,6 @@ from typing import Any
 from configs.errors import UsageError, unknown
 from configs.hashing import seed_of
 from oxygen.policy.reply import Reply
-from oxygen.serve.batching import Acted
 from oxygen.serve.metadata import EXTENSION, Declaration
 from oxygen.serve.msgpack_numpy import pack, unpack
 from oxygen.serve.robot import ConnectedRobot, QueryPosition, text_message
@@ -37,7 +36,11 @@ class OpenpiDialect:
             MessageError: It is not a message of this protocol.
             UsageError: Its observation or fields are invalid, or all robots are taken.
         """
-        request = _request(message)
+        if isinstance(message, str):
+            raise UsageError(f"a text ({message[:40]!r}); requests are msgpack in binary messages")
+        request = unpack(message)
+        if not isinstance(request, dict):
+            raise UsageError(f"a request is a map; this one is {type(request).__name__}")
         endpoint = request.pop("endpoint", "infer")
         if endpoint not in _ENDPOINTS:
             raise unknown("endpoint", endpoint, _ENDPOINTS)
@@ -53,16 +56,13 @@ class OpenpiDialect:
             timing = dict(replies[-1].timings_ms) if replies else {}
             return pack({**_language(replies), "server_timing": timing})
         if about and not request:
-            return await self._ended(place)
-        observation = self._declaration.keys.read(request)
-        return self.acted(await self._robot.act(observation, place))
-
-    def failed(self, line: str) -> str:
-        """The error message."""
-        return line
-
-    def acted(self, acted: Acted) -> bytes:
-        """The answer to an observation."""
+            if not place.restart:
+                raise UsageError(f"a request with only {EXTENSION}: give an observation, reset or poll")
+            end = await self._robot.end_episode()
+            rest = Reply(timings_ms={}, finished=end.finished, dropped=end.dropped, tokens=end.tokens)
+            replies = [rest] if end.reply is None else [end.reply, rest]
+            return pack({**_language(replies), "cancelled": end.cancelled})
+        acted = await self._robot.act(self._declaration.keys.read(request), place)
         replies = self._robot.take_replies()
         infer_ms = acted.timings_ms["queue"] + acted.timings_ms["action"]
         before = {"prev_total_ms": replies[-1].timings_ms["frame"]} if replies else {}
@@ -74,20 +74,16 @@ class OpenpiDialect:
         }
         return pack(answer)
 
+    def failed(self, line: str) -> str:
+        """The error message."""
+        return line
+
     async def _end_other_session(self, session: Any) -> None:
         """End the episode if RoboArena's session id has changed."""
         session = None if session is None else str(session)
         if None not in (session, self._session) and session != self._session:
             await self._robot.end_episode()
         self._session = session or self._session
-
-    async def _ended(self, place: QueryPosition) -> bytes:
-        if not place.restart:
-            raise UsageError(f"a request with only {EXTENSION}: give an observation, reset or poll")
-        end = await self._robot.end_episode()
-        rest = Reply(timings_ms={}, finished=end.finished, dropped=end.dropped, tokens=end.tokens)
-        replies = [rest] if end.reply is None else [end.reply, rest]
-        return pack({**_language(replies), "cancelled": end.cancelled})
 
 
 class RoboArenaDialect(OpenpiDialect):
@@ -127,15 +123,6 @@ def _seed(episode: Any) -> int | None:
             f"{EXTENSION}.episode is {episode!r}; give a seed, or a map of {', '.join(_EPISODE)}"
         )
     return seed_of(".".join(str(episode[name]) for name in _EPISODE))
-
-
-def _request(message: bytes | str) -> dict[str, Any]:
-    if isinstance(message, str):
-        raise UsageError(f"a text ({message[:40]!r}); requests are msgpack in binary messages")
-    request = unpack(message)
-    if not isinstance(request, dict):
-        raise UsageError(f"a request is a map; this one is {type(request).__name__}")
-    return request
 
 
 def _language(replies: Sequence[Reply]) -> dict[str, Any]:

@@ -152,7 +152,21 @@ class ConnectionServer:
         dialect = self._dialects[connection.request.path.partition("?")[0]](robot)
         self._connections.add(connection)
         try:
-            await self._converse(connection, dialect)
+            if (greeting := dialect.greeting()) is not None:
+                await self._send(connection, greeting)
+            async for message in self._messages(connection):
+                try:
+                    answer = await dialect.answer(message)
+                except Exception as error:  # noqa: BLE001 - sent to the client; a failure is also logged
+                    line, code = _error_message(error, _name(connection))
+                    await self._send(connection, dialect.failed(line))
+                    if dialect.closes_on_error:
+                        await connection.close(code, "see the last message")
+                        return
+                    continue
+                if answer is not None:
+                    await self._send(connection, answer)
+            await connection.close(_GOING_AWAY, "the server is shutting down, or the client was idle")
         except ConnectionClosed:
             pass
         except TimeoutError:
@@ -161,24 +175,6 @@ class ConnectionServer:
         finally:
             self._connections.discard(connection)
             await robot.leave()
-
-    async def _converse(self, connection: ServerConnection, dialect: Dialect) -> None:
-        greeting = dialect.greeting()
-        if greeting is not None:
-            await self._send(connection, greeting)
-        async for message in self._messages(connection):
-            try:
-                answer = await dialect.answer(message)
-            except Exception as error:  # noqa: BLE001 - sent to the client; a failure is also logged
-                line, code = _error_message(error, _name(connection))
-                await self._send(connection, dialect.failed(line))
-                if dialect.closes_on_error:
-                    await connection.close(code, "see the last message")
-                    return
-                continue
-            if answer is not None:
-                await self._send(connection, answer)
-        await connection.close(_GOING_AWAY, "the server is shutting down, or the client was idle")
 
     async def _messages(self, connection: ServerConnection) -> AsyncIterator[bytes | str]:
         """A client's messages until the server stops or the client is idle for too long."""

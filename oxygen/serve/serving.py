@@ -32,7 +32,15 @@ def open_served(preset: PolicyConfig, options: ServeConfig) -> tuple[VectorPolic
     Raises:
         UsageError: It has not learnt a language task, or its checkpoint is unavailable.
     """
-    tasks = _tasks(preset, options)
+    tasks: list[LanguageTask] = []
+    if options.mode != "actions":
+        asked = options.language_tasks
+        names = trained_tasks(preset) if asked is None else () if asked == ("none",) else asked
+        known = learnt_tasks(preset, names)
+        if not options.random_weights:
+            check_learnt(preset, known)
+        every = {} if options.text_every is None else {"arrivals": EveryNConfig(n=options.text_every)}
+        tasks = [language_task(task.model_copy(update=every)) for task in known]
     rows = options.batch_size * texts_in_progress(tasks, options.tokens_per_frame)
     engine = EngineConfig(
         mode=Mode(options.mode),
@@ -56,20 +64,6 @@ def open_served(preset: PolicyConfig, options: ServeConfig) -> tuple[VectorPolic
         feedback={task.name: task.feedback for task in tasks if task.feedback},
     )
     return policy, declaration
-
-
-def _tasks(preset: PolicyConfig, options: ServeConfig) -> list[LanguageTask]:
-    if options.mode == "actions":
-        return []
-    asked = options.language_tasks
-    names = trained_tasks(preset) if asked is None else () if asked == ("none",) else asked
-    tasks = list(learnt_tasks(preset, names))
-    if not options.random_weights:
-        check_learnt(preset, tasks)
-    if options.text_every is not None:
-        arrivals = EveryNConfig(n=options.text_every)
-        tasks = [task.model_copy(update={"arrivals": arrivals}) for task in tasks]
-    return [language_task(task) for task in tasks]
 
 
 async def run_server(

@@ -67,7 +67,14 @@ class VlaEvalDialect:
             return None
         if not self._in_episode:
             raise UsageError("observation before episode_start; start the episode")
-        return await self._acted(payload)
+        if not self._chunk:
+            acted = await self._robot.act(self._declaration.keys.read(_as_openpi(payload)), QueryPosition())
+            self._chunk.extend(acted.actions[: self._replan_steps])
+        texts = [text_message(text) for reply in self._robot.take_replies() for text in reply.finished]
+        values = self._chunk.popleft()
+        about = {"dtype": values.dtype.str, "shape": list(values.shape)}
+        array = {"__ndarray__": True, "data": values.tobytes(), **about}
+        return self._message("action", {"actions": array, **({"texts": texts} if texts else {})})
 
     def failed(self, line: str) -> bytes:
         """The error message."""
@@ -101,14 +108,6 @@ class VlaEvalDialect:
         }
         return self._message("hello", about)
 
-    async def _acted(self, payload: Mapping[str, Any]) -> bytes:
-        if not self._chunk:
-            acted = await self._robot.act(self._declaration.keys.read(_as_openpi(payload)), QueryPosition())
-            self._chunk.extend(acted.actions[: self._replan_steps])
-        texts = [text_message(text) for reply in self._robot.take_replies() for text in reply.finished]
-        extra = {"texts": texts} if texts else {}
-        return self._message("action", {"actions": _array(self._chunk.popleft()), **extra})
-
     def _message(self, kind: str, payload: Mapping[str, Any]) -> bytes:
         return pack({"type": kind, "payload": payload, "seq": self._seq, "timestamp": time.time()})
 
@@ -124,12 +123,3 @@ def _as_openpi(payload: Mapping[str, Any]) -> dict[str, Any]:
     state = {"observation/state": payload["states"]} if "states" in payload else {}
     prompt = {"prompt": payload["task_description"]} if "task_description" in payload else {}
     return {**{key: images[name] for key, name in _IMAGES.items()}, **state, **prompt}
-
-
-def _array(values: np.ndarray) -> dict[str, Any]:
-    return {
-        "__ndarray__": True,
-        "data": values.tobytes(),
-        "dtype": values.dtype.str,
-        "shape": list(values.shape),
-    }

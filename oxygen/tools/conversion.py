@@ -4,9 +4,9 @@ import dataclasses
 import json
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 import numpy as np
@@ -75,9 +75,21 @@ def convert(
     draft.parent.mkdir(parents=True, exist_ok=True)
     if not single:
         draft.mkdir()
-        _copy_beside(local, draft)
+        home = _home(local)
+        if (home / _ASSETS).is_dir():  # openpi's norm stats
+            shutil.copytree(home / _ASSETS, draft / _ASSETS)
+        for name in (CARD, TOKENIZER, RECORD):  # written by training
+            if (home / name).is_file():
+                shutil.copyfile(home / name, draft / name)
         _write_card(draft, model or _likely_model(fits, draft), robot, tokenizer, name=target.name)
-        (draft / CONFIG_FILE).write_text(json.dumps(_description(source, fits), indent=2) + "\n")
+        sizes = dataclasses.asdict(fits[0])
+        shaping = ("siglip", "trunk", "expert", "vocab_size", "image_size", "action_dim")
+        description = {
+            "source": str(source),
+            "fits": [config.name for config in fits],
+            "sizes": {name: sizes[name] for name in shaping},
+        }
+        (draft / CONFIG_FILE).write_text(json.dumps(description, indent=2) + "\n")
     arrays = {
         path: np.empty(tensor.shape, jnp.dtype(dtype or tensor.dtype))
         for path, tensor in checkpoint.tensors.items()
@@ -104,27 +116,6 @@ def _check_card(local: Path) -> None:
 def _home(local: Path) -> Path:
     """The folder of a checkpoint's card and norm stats, beside `params`."""
     return local.parent if local.name == "params" else local
-
-
-def _description(source: str | Path, fits: Sequence[Pi05Config]) -> Mapping[str, Any]:
-    """The content of `config.json`: source, fitting configurations and sizes."""
-    sizes = dataclasses.asdict(fits[0])
-    shaping = ("siglip", "trunk", "expert", "vocab_size", "image_size", "action_dim")
-    return {
-        "source": str(source),
-        "fits": [config.name for config in fits],
-        "sizes": {name: sizes[name] for name in shaping},
-    }
-
-
-def _copy_beside(local: Path, draft: Path) -> None:
-    """Copy openpi's norm stats, and the card, tokenizer and record that training wrote."""
-    home = _home(local)
-    if (home / _ASSETS).is_dir():
-        shutil.copytree(home / _ASSETS, draft / _ASSETS)
-    for name in (CARD, TOKENIZER, RECORD):
-        if (home / name).is_file():
-            shutil.copyfile(home / name, draft / name)
 
 
 def _likely_model(fits: Sequence[Pi05Config], draft: Path) -> str | None:
@@ -177,11 +168,8 @@ def _write_card(
         "tokenizer": vocabulary,
         "language_tasks": {},
     }
-    stats = None if _stats(draft, robot) else _only_stats(draft) or preset.norm_stats
+    stats = None
+    if not _stats(draft, robot):
+        found = list((draft / _ASSETS).rglob(FILE_NAME))  # the only ones, under whatever asset id
+        stats = str(found[0].relative_to(draft)) if len(found) == 1 else preset.norm_stats
     (draft / CARD).write_text(card_text(content | ({"norm_stats": stats} if stats else {})), encoding="utf-8")
-
-
-def _only_stats(draft: Path) -> str | None:
-    """The only norm stats, under whatever asset id; None if there are none or several."""
-    found = list((draft / _ASSETS).rglob(FILE_NAME))
-    return str(found[0].relative_to(draft)) if len(found) == 1 else None

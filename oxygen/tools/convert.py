@@ -1,6 +1,5 @@
 """`python -m oxygen.tools.convert SOURCE TARGET`: convert a checkpoint of a known policy to safetensors."""
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,29 +19,29 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--embodiment", help="the robot; default: that policy's")
     parser.add_argument("--tokenizer", help="a file or URL; default: that policy's")
-    return exit_code_of(lambda: _run(parser.parse_args(arguments)))
 
+    def run() -> None:
+        options = parser.parse_args(arguments)
+        if not options.target.exists():
+            usable_file(options.target, "the target")
+        from oxygen.tools.conversion import convert  # JAX, which --help does not need
+        from oxygen.weights.card import CARD
 
-def _run(options: argparse.Namespace) -> int:
-    if not options.target.exists():
-        usable_file(options.target, "the target")
-    from oxygen.tools.conversion import convert  # JAX, which --help does not need
-    from oxygen.weights.card import CARD
+        file = convert(
+            options.source,
+            options.target,
+            dtype=options.dtype,
+            model=options.model,
+            robot=options.embodiment,
+            tokenizer=options.tokenizer,
+        )
+        sys.stdout.write(f"{file}: {file.stat().st_size / 1e6:.1f} MB\n")
+        if (options.target / CARD).is_file():
+            sys.stdout.write(f"The policy: python -m eval.libero --policy {options.target}\n")
+        elif file != options.target:
+            sys.stdout.write("No policy.yaml: give --model, and --tokenizer if that policy has none\n")
 
-    file = convert(
-        options.source,
-        options.target,
-        dtype=options.dtype,
-        model=options.model,
-        robot=options.embodiment,
-        tokenizer=options.tokenizer,
-    )
-    sys.stdout.write(f"{file}: {file.stat().st_size / 1e6:.1f} MB\n")
-    if (options.target / CARD).is_file():
-        sys.stdout.write(f"The policy: python -m eval.libero --policy {options.target}\n")
-    elif file != options.target:
-        sys.stdout.write("No policy.yaml: give --model, and --tokenizer if that policy has none\n")
-    return 0
+    return exit_code_of(run)
 
 
 if __name__ == "__main__":

@@ -110,21 +110,17 @@ def load(path: Path) -> Fixture:
 
 def recipe_params(config: Pi05Config, meta: Mapping[str, Any]) -> Params:
     """The weights that a fixture's recipe describes, each a function of the seed and its own path."""
-    return params.nested(
-        {
-            path: params.standard_normal(meta["seed"], path, shape) * np.float32(_gain(path, shape, meta))
-            for path, shape in params.shapes(config).items()
-        }
-    )
-
-
-def _gain(path: str, shape: tuple[int, ...], meta: Mapping[str, Any]) -> float:
-    if path.endswith(("bias", "scale")):
-        return 0.1
-    if path.endswith("input_embedding"):
-        return 0.05
-    gain = meta["gain_qkv"] if "q_einsum" in path or "kv_einsum" in path else meta["gain"]
-    return gain / np.sqrt(shape[-2] if len(shape) > 1 else 1)
+    tree = {}
+    for path, shape in params.shapes(config).items():
+        if path.endswith(("bias", "scale")):
+            gain = 0.1
+        elif path.endswith("input_embedding"):
+            gain = 0.05
+        else:
+            gain = meta["gain_qkv"] if "q_einsum" in path or "kv_einsum" in path else meta["gain"]
+            gain = gain / np.sqrt(shape[-2] if len(shape) > 1 else 1)
+        tree[path] = params.standard_normal(meta["seed"], path, shape) * np.float32(gain)
+    return params.nested(tree)
 
 
 def compare(fixture: Fixture) -> list[Check]:

@@ -86,14 +86,14 @@ def main(arguments: Sequence[str]) -> int:
     """Train and write the model; returns the exit code."""
     parser = OneLineParser(prog="python -m oxygen.tools.train_tokenizer", description=__doc__)
     parser.add_argument("out", type=Path, nargs="?", default=_BUNDLED, help=f"default: {_BUNDLED}")
-    return exit_code_of(lambda: _write(parser.parse_args(arguments).out))
 
+    def run() -> None:
+        out: Path = parser.parse_args(arguments).out
+        usable_file(out, "the output")
+        out.write_bytes(train())
+        sys.stdout.write(f"{out}: {out.stat().st_size} bytes\n")
 
-def _write(out: Path) -> int:
-    usable_file(out, "the output")
-    out.write_bytes(train())
-    sys.stdout.write(f"{out}: {out.stat().st_size} bytes\n")
-    return 0
+    return exit_code_of(run)
 
 
 if __name__ == "__main__":
