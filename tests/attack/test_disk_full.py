@@ -42,14 +42,10 @@ def test_an_evaluation_is_resumed_and_no_episode_is_an_error(tmp_path, policy, m
 
 
 def test_a_collection_stops_at_once_and_is_completed_by_the_same_command(tmp_path, monkeypatch, capsys):
-    kept = []
-    add = EpisodeStore.add
+    add, left = EpisodeStore.add, iter(range(3))
     with monkeypatch.context() as patch:
-        patch.setattr(
-            EpisodeStore, "add", lambda *given: full() if len(kept) > 2 else kept.append(add(*given))
-        )
-        said = refusal(lambda: collect(tmp_path / "a"), capsys)
-    assert "No space left on device" in said
+        patch.setattr(EpisodeStore, "add", lambda *given: full() if next(left, None) is None else add(*given))
+        assert "No space left on device" in refusal(lambda: collect(tmp_path / "a"), capsys)
     assert len(list((tmp_path / "a" / ".episodes").glob("*.parquet"))) == 3
     for folder in ("a", "b"):
         assert collect(tmp_path / folder) == 0
@@ -59,14 +55,14 @@ def test_a_collection_stops_at_once_and_is_completed_by_the_same_command(tmp_pat
 @pytest.mark.slow
 def test_a_training_keeps_its_last_checkpoint_and_is_resumed(tmp_path, command, monkeypatch, capsys):
     write = checkpoint._write_tree
+
+    def write_unless_last(file, tree):
+        return full() if f"{STEPS:07d}" in str(file) else write(file, tree)
+
     with in_a_world_without_physics():
         assert command(tmp_path / "whole") == 0
         with monkeypatch.context() as patch:
-            patch.setattr(
-                checkpoint,
-                "_write_tree",
-                lambda file, tree: full() if f"{STEPS:07d}" in str(file) else write(file, tree),
-            )
+            patch.setattr(checkpoint, "_write_tree", write_unless_last)
             capsys.readouterr()
             said = refusal(lambda: command(tmp_path / "full"), capsys)
         assert said == "error: writing: No space left on device; free some, and run it again (--resume)"

@@ -30,6 +30,8 @@ pytestmark = pytest.mark.timeout(3600)
 
 Command = Callable[[Path], object]
 """Starts in a folder, or resumes there."""
+Records = Sequence[tuple[str, object]]
+"""Contents of a finished folder, by name: episodes, files, steps."""
 
 EPISODES = 8
 
@@ -73,19 +75,14 @@ def train(arguments: tuple[str, ...], folder: Path) -> None:
 
 
 _FORKING = multiprocessing.get_context("forkserver")
-_FORKING.set_forkserver_preload(
-    [
-        __name__,
-        *("eval.run", "eval.rollout.evaluation", "eval.report.console", "scipy.stats", "scipy.linalg"),
-        *("matplotlib.figure", "cv2"),
-    ]
-)
+_PRELOADED = "eval.run eval.rollout.evaluation eval.report.console scipy.stats matplotlib.figure cv2"
+_FORKING.set_forkserver_preload([__name__, *_PRELOADED.split()])
 """Commands are killed in forked processes: a kill every second leaves no time for imports."""
 
 
 def killed(command: Command, folder: Path, after_s: float | None = None) -> bool:
-    """Run the command; returns whether it was killed. It may not end in any other way."""
-    process = _FORKING.Process(target=_quietly, args=(command, folder))
+    """Run the command, logging its output; returns whether it was killed. It may not end in any other way."""
+    process = _FORKING.Process(target=_logged, args=(command, folder))
     process.start()
     process.join(after_s)
     process.kill()
@@ -94,15 +91,11 @@ def killed(command: Command, folder: Path, after_s: float | None = None) -> bool
     return process.exitcode != 0
 
 
-def _quietly(command: Command, folder: Path) -> None:
+def _logged(command: Command, folder: Path) -> None:
     log = folder.with_suffix(".log").open("a")
     os.dup2(log.fileno(), 1)
     os.dup2(log.fileno(), 2)
     command(folder)
-
-
-Records = Sequence[tuple[str, object]]
-"""Contents of a finished folder, by name: episodes, files, steps."""
 
 
 def resumed_equals_uninterrupted(
@@ -133,11 +126,6 @@ def resumed_equals_uninterrupted(
     assert not wrong.total()
 
 
-def kills(number: int, in_all: int) -> list:
-    """So many kills in `make test`, and so many in `make test-all`."""
-    return [number, pytest.param(in_all, marks=pytest.mark.slow)]
-
-
 def episodes_of(folder: Path) -> Records:
     """The episodes of both variants of the only evaluation in a folder."""
     runs = {run.read_manifest()["mode"]: run for run in map(RunFolder, folder.glob("[!.]*"))}
@@ -155,7 +143,7 @@ def episodes_of(folder: Path) -> Records:
     return found
 
 
-@pytest.mark.parametrize("least", kills(3, 40))
+@pytest.mark.parametrize("least", [3, pytest.param(40, marks=pytest.mark.slow)])
 def test_evaluations_are_resumed(tmp_path, least):
     suite = suite_file(tmp_path, "fake", SlowSuite, environment={"success_at": 12})
     command = functools.partial(evaluate, suite)
@@ -170,7 +158,7 @@ def files_of(folder: Path) -> Records:
     return [*((key, "kept") for key in kept), *collecting.contents(folder).items()]
 
 
-@pytest.mark.parametrize("least", kills(2, 30))
+@pytest.mark.parametrize("least", [2, pytest.param(30, marks=pytest.mark.slow)])
 def test_collections_are_resumed(tmp_path, least):
     resumed_equals_uninterrupted(collect, tmp_path, least, files_of)
 

@@ -1,7 +1,6 @@
 """Damaged records: one line that names the file, exit code 2, and no effect on the runs beside them."""
 
 import importlib
-import itertools
 import os
 import shutil
 from pathlib import Path
@@ -51,9 +50,9 @@ def call(module: str, arguments: str, capsys) -> tuple[int, str, str]:
     return stop.value.code, *capsys.readouterr()
 
 
-@pytest.mark.parametrize(("reader", "damage"), [*itertools.product(READERS, DAMAGE)])
-def test_a_damaged_file_is_refused(reader, damage, capsys):
-    file, module, arguments = reader
+@pytest.mark.parametrize(("file", "module", "arguments"), READERS)
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_file_is_refused(file, module, arguments, damage, capsys):
     if (file, damage) in ((EPISODES, "empty"), ("checkpoint/policy.yaml", "nested")):
         return  # a run without episodes is not damaged, and nobody nests YAML by accident
     if file.startswith("checkpoint/"):

@@ -12,6 +12,7 @@ from cyclopts import App, Parameter
 from configs.cli import Names, Numbers, run_app
 from configs.errors import UsageError
 from configs.paths import usable_folder
+from eval.__main__ import _COMMANDS
 
 
 @pytest.fixture
@@ -84,12 +85,6 @@ def test_bad_arguments_are_one_line_on_stderr_and_exit_code_2(arguments, said, o
     assert said in err
 
 
-def test_help_goes_to_stdout_and_succeeds(outcome):
-    code, out, err = outcome(demo, "--help")
-    assert (code, err) == (0, "")
-    assert "--task-ids" in out
-
-
 def raises(error):
     def command():
         raise error
@@ -110,6 +105,33 @@ def test_a_command_ends_with_its_exit_code_or_one_line(outcome, monkeypatch):
     assert "this needs the package pyarrow, which is not installed: run uv pip install -e '.[train]'" in err
 
 
+COMMANDS = [
+    *(module for module, _ in _COMMANDS.values()),
+    *("eval.media", "eval.results", "eval.bundle.__main__", "eval.pipeline"),
+    *("sim_envs.contact_sheet", "oxygen.tools.convert", "oxygen.tools.parity"),
+    "oxygen.tools.train_tokenizer",
+]
+
+
+@pytest.mark.parametrize("module", COMMANDS)
+def test_every_command_refuses_unknown_options_and_prints_help(module, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+
+    def call(option):
+        command = importlib.import_module(module)
+        try:
+            return run_app(command.app, [option]) if hasattr(command, "app") else command.main([option])
+        except SystemExit as stop:
+            return stop.code
+
+    assert call("--nonsense=1") == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n"), err[:7]) == ("", 1, "error: ")
+    assert call("--help") == 0
+    assert "usage" in capsys.readouterr().out.lower()
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_folder_exists_or_can_be_created(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path)
     for path in (tmp_path, tmp_path / "a" / "b", tmp_path / "link" / "a"):
@@ -126,11 +148,12 @@ def test_a_folder_exists_or_can_be_created(tmp_path):
             usable_folder(path, "--output-dir")
 
 
-@pytest.mark.parametrize("command", ["eval.bench", "eval.preflight"])
+@pytest.mark.parametrize(
+    "command", ["eval.bench --quick", "eval.preflight --suite=gym_reacher --policy=noop"]
+)
 def test_a_missing_jax_platform_is_one_line(command, tmp_path):
-    options = ["--quick"] if command == "eval.bench" else ["--suite=gym_reacher", "--policy=noop"]
     done = subprocess.run(
-        [sys.executable, "-m", command, *options],
+        [sys.executable, "-m", *command.split()],
         env={**os.environ, "JAX_PLATFORMS": "cuda", "XDG_CACHE_HOME": str(tmp_path)},
         capture_output=True,
         text=True,

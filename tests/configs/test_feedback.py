@@ -21,16 +21,13 @@ ANSWER = (
 )
 
 
-def test_a_prompt_is_the_instruction_and_a_line_for_each_field():
+def test_a_prompt_is_the_instruction_and_a_line_for_each_field_or_its_empty_text():
     fields = prompt_fields({"plan": ANSWER})
     texts = {"subtask": "lift the bowl", "memory": "lifted it once"}
     assert (
         compose("lift the bowl twice", fields, texts)
         == "lift the bowl twice\nMemory: lifted it once\nCurrent subtask: lift the bowl"
     )
-
-
-def test_a_field_without_a_text_has_the_empty_one():
     stated = Feedback(field="memory", format="Memory: {text}", empty="nothing yet")
     assert compose("lift it", [MEMORY], {}) == "lift it\nMemory:"
     assert compose("lift it", [stated], {}) == "lift it\nMemory: nothing yet"

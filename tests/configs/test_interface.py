@@ -89,41 +89,25 @@ def test_a_difference_names_both_sides_in_one_line(other):
     assert "\n" not in str(caught.value)
 
 
-def test_extra_cameras_do_not_matter():
+def test_extra_cameras_do_not_matter_and_a_missing_one_is_named_with_the_others():
     compare(ARM, dataclasses.replace(ARM, name="its world"))
     compare(ARM, seen(cameras=(Camera(name="top"), *ARM.observation.cameras)))
     compare(ARM, seen(cameras=(ARM.observation.cameras[0], Camera(name="wrist", size=(480, 640)))))
-
-
-def test_a_missing_camera_is_named_with_the_others():
     with pytest.raises(UsageError, match=r"lacks: unknown camera 'wrist'.*'wrist_left'"):
         compare(ARM, seen(cameras=(ARM.observation.cameras[0], Camera(name="wrist_left"))))
 
 
 def test_a_hold_action_holds_each_channel_as_declared():
     """Two arms under position control, each with a gripper: joints where they are, grippers as last told."""
-    arms = Interface(
-        name="two arms",
-        observation=ObservationSpec(
-            cameras=(Camera(name="top"),),
-            state=(Channels(name="left", size=2, unit="rad"), Channels(name="right", size=2, unit="rad")),
-            rotation=Rotation.NONE,
-        ),
-        action=ActionSpec(
-            channels=(
-                held_at("left"),
-                dataclasses.replace(GRIPPER, name="left_gripper"),
-                held_at("right"),
-                dataclasses.replace(GRIPPER, name="right_gripper"),
-            ),
-            rotation=Rotation.NONE,
-            grippers=(
-                Gripper(name="left_gripper", open=1.0, closed=0.0),
-                Gripper(name="right_gripper", open=0.5, closed=0.0),
-            ),
-            limits=None,
-            control_hz=50.0,
-        ),
+    state, channels, grippers = [], [], []
+    for side, opened in (("left", 1.0), ("right", 0.5)):
+        state.append(Channels(name=side, size=2, unit="rad"))
+        channels += [held_at(side), dataclasses.replace(GRIPPER, name=f"{side}_gripper")]
+        grippers.append(Gripper(name=f"{side}_gripper", open=opened, closed=0.0))
+    arms = dataclasses.replace(
+        ARM,
+        observation=dataclasses.replace(ARM.observation, state=tuple(state)),
+        action=dataclasses.replace(ARM.action, channels=tuple(channels), grippers=tuple(grippers)),
     )
     state = np.array([0.1, 0.2, 0.3, 0.4])
     assert arms.hold_action(state, None).tolist() == [0.1, 0.2, 1.0, 0.3, 0.4, 0.5]
@@ -132,12 +116,7 @@ def test_a_hold_action_holds_each_channel_as_declared():
 
 
 def test_the_last_command_is_held_and_the_state_before_the_first():
-    reach = dataclasses.replace(
-        ARM,
-        action=dataclasses.replace(
-            ARM.action, channels=(joints(hold=Hold.LAST_COMMAND, state="joints"), GRIPPER)
-        ),
-    )
+    reach = changed(channels=(joints(hold=Hold.LAST_COMMAND, state="joints"), GRIPPER))
     state = np.full(7, 0.5)
     assert reach.hold_action(state, None).tolist() == [0.5] * 6 + [-1.0]
     assert reach.hold_action(state, np.ones(7)).tolist() == [1.0] * 7

@@ -36,14 +36,6 @@ def test_what_is_normalised_is_restored(numbers):
     np.testing.assert_allclose(norm.normalise(norm.restore(x)), x, atol=1e-3)
 
 
-@given(st.floats(allow_nan=False, allow_infinity=False), st.floats(-1e6, 1e6), st.floats(0, 1e6))
-def test_the_largest_numbers_keep_their_order_and_are_no_nan(x, low, width):
-    norm = QuantileNorm(q01=(low,), q99=(low + width,))
-    (there,), (zero,) = norm.normalise(np.array([x])), norm.normalise(np.array([low]))
-    assert not np.isnan(there)
-    assert there >= zero if x >= low else there <= zero
-
-
 @pytest.mark.parametrize(
     ("why", "q01", "q99"),
     [
@@ -71,62 +63,43 @@ def stats_of(size, **changes):
 
 
 def written(path, content):
-    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    content = content if isinstance(content, str | bytes) else json.dumps(content)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
 
 
-def test_openpis_file_is_read(tmp_path):
-    path = written(
-        tmp_path / "norm_stats.json", {"norm_stats": {"state": stats_of(8), "actions": stats_of(7)}}
-    )
+@pytest.mark.parametrize("sizes", [(8, 7), (32, 32)], ids=["its channels", "padded to the model's width"])
+def test_openpis_file_is_read(tmp_path, sizes):
+    state, actions = map(stats_of, sizes)
+    path = written(tmp_path / "norm_stats.json", {"norm_stats": {"state": state, "actions": actions}})
     norms = read_norms(path, state=8, actions=7)
     assert norms.state.q01 == tuple(stats_of(8)["q01"])
     assert norms.actions.size == 7
     assert read_statistics(path, state=8, actions=7) == {"state": stats_of(8), "actions": stats_of(7)}
 
 
-def test_padding_to_the_models_width_is_cut_off(tmp_path):
-    short = {"norm_stats": {"state": stats_of(8), "actions": stats_of(7)}}
-    padded = {"norm_stats": {"state": stats_of(32), "actions": stats_of(32)}}
-    paths = written(tmp_path / "short.json", short), written(tmp_path / "padded.json", padded)
-    one, other = (read_norms(path, state=8, actions=7) for path in paths)
-    assert one == other
+def with_state(size=8, **changes):
+    return {"norm_stats": {"state": stats_of(size, **changes), "actions": stats_of(7)}}
 
 
-DAMAGED = {
-    "no JSON": ("{", "not readable JSON"),
-    "nested beyond reason": ("[" * 200_000, "not readable JSON"),
-    "no statistics": ({}, "lacks 'norm_stats'"),
-    "another robot": ({"norm_stats": {"state": stats_of(8)}}, "lacks 'actions'.*'state'"),
-    "no quantiles": (
-        {"norm_stats": {"state": stats_of(8, q01=None), "actions": stats_of(7)}},
-        "state lacks 'q01'",
-    ),
-    "too few channels": (
-        {"norm_stats": {"state": stats_of(7), "actions": stats_of(7)}},
-        "7 channels; this robot has 8",
-    ),
-    "words": (
-        {"norm_stats": {"state": stats_of(8, q99=["a"] * 8), "actions": stats_of(7)}},
-        "list of numbers",
-    ),
-    "truth": ({"norm_stats": {"state": stats_of(8, q99=[True] * 8), "actions": stats_of(7)}}, "list of num"),
-    "not a number": (
-        {"norm_stats": {"state": stats_of(8, q99=[float("nan")] * 8), "actions": stats_of(7)}},
-        "finite",
-    ),
-    "a huge integer": (
-        {"norm_stats": {"state": stats_of(8, q99=[10**400] * 8), "actions": stats_of(7)}},
-        "too large for a float",
-    ),
-    "turned round": (
-        {"norm_stats": {"state": stats_of(8, q01=[9.0] * 8), "actions": stats_of(7)}},
-        "state: quantiles .* not a range",
-    ),
-}
-
-
-@pytest.mark.parametrize(("content", "why"), DAMAGED.values(), ids=DAMAGED.keys())
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("{", "not readable JSON"),
+        ("[" * 200_000, "not readable JSON"),
+        (b"\xff\xfe{}", "not readable JSON"),
+        ({}, "lacks 'norm_stats'"),
+        ({"norm_stats": {"state": stats_of(8)}}, "lacks 'actions'.*'state'"),
+        (with_state(q01=None), "state lacks 'q01'"),
+        (with_state(7), "7 channels; this robot has 8"),
+        (with_state(q99=["a"] * 8), "list of numbers"),
+        (with_state(q99=[True] * 8), "list of numbers"),
+        (with_state(q99=[float("nan")] * 8), "finite"),
+        (with_state(q99=[10**400] * 8), "too large for a float"),
+        (with_state(q01=[9.0] * 8), "state: quantiles .* not a range"),
+    ],
+    ids=range(12),
+)
 def test_a_damaged_file_says_what_is_wrong_in_one_line(tmp_path, content, why):
     with pytest.raises(UsageError, match=why) as caught:
         read_norms(written(tmp_path / "norm_stats.json", content), state=8, actions=7)
@@ -166,14 +139,6 @@ def test_any_content_is_read_or_refused_in_one_line(one_file, content):
         assert len(message.splitlines()) == 1
     else:
         assert np.isfinite(norms.state.normalise(np.zeros(1))).all()
-
-
-@given(st.binary(max_size=40))
-def test_any_bytes_are_refused_in_one_line(one_file, content):
-    one_file.write_bytes(content)
-    with pytest.raises(UsageError) as caught:
-        read_norms(one_file, state=1, actions=1)
-    assert "\n" not in str(caught.value)
 
 
 def test_statistics_are_found_beside_a_checkpoints_weights(tmp_path):

@@ -1,9 +1,7 @@
 """The vocabulary that ships with the package: small, complete, reproducible."""
 
-import functools
-import http.server
 import importlib.resources
-import threading
+import io
 
 import numpy as np
 import pytest
@@ -41,14 +39,8 @@ def test_every_libero_task_fits_in_the_tiny_policys_prompt():
     assert len(tasks) > 100
     state = np.zeros(LIBERO_COMPACT.interface.observation.state_size)
     prompts = [LIBERO_COMPACT.prompt.encode(task, state, TINY_VOCABULARY) for task in tasks]
-    assert max(map(len, prompts)) <= TINY.max_prompt
-
-
-def test_the_tiny_policy_has_an_embedding_for_every_token():
     assert TINY_VOCABULARY.vocab_size == TINY.vocab_size
-    special = {TINY_VOCABULARY.bos, TINY_VOCABULARY.eos}
-    assert len(special) == 2
-    assert not special & set(TINY_VOCABULARY.encode("put the bowl on the plate"))
+    assert max(map(len, prompts)) <= TINY.max_prompt
 
 
 def test_every_byte_has_a_token_that_spells_it():
@@ -58,8 +50,6 @@ def test_every_byte_has_a_token_that_spells_it():
 
 
 def test_a_vocabulary_without_bytes_is_one_line():
-    import io
-
     import sentencepiece
 
     model = io.BytesIO()
@@ -75,37 +65,14 @@ def test_tokens_outside_the_vocabulary_are_left_out():
     assert TINY_VOCABULARY.decode([*tokens, 250_000]) == "put the bowl"
 
 
-def test_an_absent_model_file_is_one_line(tmp_path):
-    with pytest.raises(UsageError, match="no SentencePiece model"):
-        tokenizer.load(tmp_path / "absent.model")
+def test_what_is_no_model_is_one_line(tmp_path):
     path = tmp_path / "some.model"
-    path.write_bytes(train_tokenizer.train())
-    assert tokenizer.load(path).encode("bowl") == TINY_VOCABULARY.encode("bowl")
-
-
-class QuietHandler(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
-
-
-def test_a_model_is_read_from_a_url_and_kept(tmp_path, monkeypatch):
-    monkeypatch.setenv("OXYGEN_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "some.model").write_bytes(train_tokenizer.train())
-    handler = functools.partial(QuietHandler, directory=tmp_path)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}/some.model"
-        assert tokenizer.load(url).encode("bowl") == TINY_VOCABULARY.encode("bowl")
-        server.shutdown()
-    assert tokenizer.load(url).vocab_size == TINY_VOCABULARY.vocab_size
-
-
-def test_bytes_that_are_no_model_are_one_line(tmp_path):
+    with pytest.raises(UsageError, match="no SentencePiece model"):
+        tokenizer.load(path)
+    with pytest.raises(UsageError, match="directory"):
+        tokenizer.load(tmp_path)
     for content in (b"", b"no model", train_tokenizer.train()[:-100]):
-        path = tmp_path / "some.model"
         path.write_bytes(content)
         with pytest.raises(UsageError, match="SentencePiece model") as caught:
             tokenizer.load(path)
         assert str(path) in str(caught.value)
-    with pytest.raises(UsageError, match="directory"):
-        tokenizer.load(tmp_path)

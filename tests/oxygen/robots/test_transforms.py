@@ -10,13 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from configs.errors import UsageError
-from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.robots import tokenizer, transforms
-from oxygen.robots.norms import QuantileNorm, RobotNorms, unit_norms
+from oxygen.robots.norms import QuantileNorm, RobotNorms
 from oxygen.robots.transforms import DROID, LIBERO, LIBERO_STATE, Transform
-from oxygen.serving.scheduler import Mode
 from tests.oxygen.conftest import SMALL
-from tests.oxygen.one_robot import OneRobot
 
 VOCABULARY = tokenizer.tiny()
 MODEL_DIM = 32
@@ -124,13 +121,6 @@ def test_an_observation_becomes_images_and_tokens(embodiment):
     assert "open the drawer" in VOCABULARY.decode(given.prompt[0, 1:].tolist())
 
 
-def test_the_prompt_tells_the_normalised_state():
-    state = np.array([-0.3, *[0.2] * 6, 0.5])
-    transform = trained(DROID)
-    bins = transforms.StatePrompt().text("open the drawer", transform.norms.state.normalise(state))
-    assert VOCABULARY.decode(inputs(DROID, state=state).prompt[0, 1:].tolist()) == bins
-
-
 def test_a_state_may_be_given_by_its_channels_names():
     together = np.linspace(-0.5, 0.5, 8)
     by_name = {"gripper_position": together[7], "joint_position": together[:7].tolist()}
@@ -183,11 +173,6 @@ def test_statistics_come_from_the_checkpoint(tmp_path):
         transforms.of_checkpoint(LIBERO, tmp_path)
 
 
-def test_norms_of_another_robot_do_not_fit():
-    with pytest.raises(UsageError, match="7 actions do not fit 'DROID policy', which has 8 and 8"):
-        Transform(embodiment=DROID, norms=unit_norms(8, 7))
-
-
 def test_a_model_must_fit_the_robot():
     trained(DROID).check_fits(model(DROID))
     trained(LIBERO).check_fits(dataclasses.replace(model(LIBERO), cameras=("wrist_image",)))
@@ -195,13 +180,3 @@ def test_a_model_must_fit_the_robot():
         trained(DROID).check_fits(model(LIBERO))
     with pytest.raises(UsageError, match="LIBERO policy has 7 action channels, small-for-tests 6"):
         trained(LIBERO).check_fits(dataclasses.replace(model(LIBERO), action_dim=6))
-
-
-def test_a_policys_actions_are_in_its_robots_units(policy, observe):
-    engine = dataclasses.replace(policy.engine, mode=Mode.ACTIONS)
-    in_units = OneRobot(
-        VectorPolicy(policy.runner, engine, tokenizer=VOCABULARY, tasks=(), transform=trained(LIBERO))
-    )
-    raw = policy.with_engine(engine).act(observe(1))
-    expected = in_units.transform.norms.actions.restore(raw)
-    np.testing.assert_allclose(in_units.act(observe(1)), expected, atol=1e-5)

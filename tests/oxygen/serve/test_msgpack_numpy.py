@@ -62,11 +62,8 @@ def observation():
     }
 
 
-def test_an_observation_is_packed_as_openpi_packs_it():
+def test_observations_are_openpis_byte_for_byte():
     assert pack(observation()).hex() == FROM_OPENPI
-
-
-def test_what_openpi_packs_is_read():
     read = unpack(bytes.fromhex(FROM_OPENPI))
     np.testing.assert_equal(read, observation())
     assert [type(read[key]) for key in ("seed", "ok", "x")] == [np.int64, np.bool_, np.float32]
@@ -75,9 +72,7 @@ def test_what_openpi_packs_is_read():
 @given(arrays.arrays(DTYPES, SHAPES))
 def test_arrays_survive_the_wire_bit_for_bit(array):
     read = unpack(pack({"actions": array}))["actions"]
-    assert read.dtype == array.dtype
-    assert read.shape == array.shape
-    assert read.tobytes() == array.tobytes()
+    assert (read.dtype, read.shape, read.tobytes()) == (array.dtype, array.shape, array.tobytes())
 
 
 @given(arrays.arrays(arrays.floating_dtypes(), SHAPES))
@@ -115,21 +110,9 @@ def test_plain_messages_survive_the_wire(message):
     assert unpack(pack(message)) == message
 
 
-def test_slices_and_transposes_are_sent_as_they_read():
-    array = np.arange(24).reshape(4, 6)[::-1, ::2].T
-    assert unpack(pack(array)).tolist() == array.tolist()
-
-
 @pytest.mark.parametrize(
     "array",
-    [
-        np.array([print, None]),
-        np.array([1 + 2j]),
-        np.zeros(2, [("x", "f4")]),
-        np.complex64(1j),
-        np.void(b"ab"),
-        {1, 2},
-    ],
+    [np.array([print, None]), np.array([1 + 2j]), np.zeros(2, [("x", "f4")]), np.void(b"ab"), {1, 2}],
     ids=str,
 )
 def test_what_needs_pickle_or_has_no_form_is_not_sent(array):
@@ -158,7 +141,6 @@ class Mischief:
     [
         (array_form(dtype="|O", data=pickle.dumps(Mischief())), "'|O'"),
         (array_form(dtype="<c8", shape=[1]), "'<c8'"),
-        (array_form(dtype="|V8", shape=[1]), r"'|V8'"),
         (array_form(dtype="f4,f4", shape=[1]), "'f4,f4'"),
         (array_form(dtype="nonsense"), "'nonsense'"),
         (array_form(dtype=...), "None"),
@@ -175,10 +157,6 @@ class Mischief:
         ({"__ndarray__": True, "data": pickle.dumps(Mischief()), "dtype": "|O", "shape": [1]}, "'|O'"),
         ({"__image__": True, "format": "png", "data": b"no picture", "shape": [1, 1, 3]}, "not a png image"),
         ({"__image__": True, "format": "tiff", "data": b"", "shape": [1, 1, 3]}, "'tiff'"),
-        (
-            {"__image__": True, "format": "raw", "data": bytes(2), "dtype": "|u1", "shape": [1, 1, 3]},
-            "2 bytes",
-        ),
         ({"__image__": True, "format": "png", "data": png(64, 64), "shape": [64, 64, 3]}, "64 × 64 pixels"),
     ],
 )

@@ -10,13 +10,12 @@ from pydantic import TypeAdapter
 
 from configs.hashing import seed_of
 from configs.interface import Interface
-from oxygen.policy.vector_policy import create_vector_policy
-from oxygen.robots import conventions, tokenizer
+from oxygen.robots import conventions
 from oxygen.robots.openpi_keys import keys_of_policy
 from oxygen.serve.msgpack_numpy import pack, unpack
 from oxygen.serving.budget import FixedTokens
 from oxygen.serving.engine_config import EngineConfig
-from tests.oxygen.conftest import SMALL, TASKS
+from tests.oxygen.conftest import SMALL, small_policy
 from tests.oxygen.serve.serving import EchoPolicy, PolicyServerThread, RawClient, declaration, request
 
 KEY = {"suite": "libero_goal", "task_id": 3, "init_id": 1, "seed": 7}
@@ -35,7 +34,7 @@ def echoed(answer):
 @pytest.fixture(scope="module")
 def policy(compiled_soon):
     engine = EngineConfig(budget=FixedTokens(3), slots=16, rows=16, robots=2, independent=True)
-    return create_vector_policy(SMALL, weights=0, tokenizer=tokenizer.tiny(), tasks=TASKS, engine=engine)
+    return small_policy(engine)
 
 
 def in_process(policy, robot, seed):
@@ -164,14 +163,6 @@ def test_texts_come_with_the_next_answer_or_a_poll_and_once():
         assert answer["server_timing"]["prev_total_ms"] == 5.0
 
 
-def test_images_with_channels_first_and_prompts_in_bytes_are_read_as_openpi_does(policy):
-    keys = keys_of_policy(conventions.LIBERO, SMALL.cameras)
-    sent = request()
-    turned = sent | {"observation/image": np.moveaxis(sent["observation/image"], 2, 0)}
-    read = keys.read(turned | {"prompt": sent["prompt"].encode()})
-    np.testing.assert_equal(read, keys.read(sent))
-
-
 def droid_request(number_from=1):
     image = np.zeros((8, 8, 3), np.uint8)
     return {
@@ -275,13 +266,3 @@ def test_an_error_on_vla_evals_path_is_a_message_and_ends_nothing(sent, said):
         assert kind == "error"
         assert said in payload["error"]
         assert client.ask("hello", HELLO)[0] == "hello"
-
-
-def test_openpis_client_on_vla_evals_path_and_the_other_way_round_are_told():
-    with PolicyServerThread(EchoPolicy()) as server:
-        with server.connect("/vla-eval") as connection:
-            connection.send("garbage")
-            assert "a message is a map of type" in unpack(connection.recv(timeout=30))["payload"]["error"]
-        with server.client() as client:
-            answer = client.ask({"type": "hello", "payload": HELLO, "seq": 1, "timestamp": 0.0})
-            assert "observation/image" in answer

@@ -46,16 +46,8 @@ def test_only_this_machine_reaches_a_loopback_address(host, local):
 
 @pytest.mark.slow
 def test_a_server_beyond_this_machine_warns_and_ends_in_order_on_sigterm():
-    program = [
-        sys.executable,
-        "-m",
-        "oxygen.serve",
-        "--policy",
-        "tiny",
-        "--random-weights",
-        "--mode",
-        "actions",
-    ]
+    options = ["-m", "oxygen.serve", "--policy", "tiny", "--random-weights", "--mode", "actions"]
+    program = [sys.executable, *options]
     public = [*program, "--port", "0", "--host", "0.0.0.0"]
     with subprocess.Popen(public, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         line = process.stdout.readline()
