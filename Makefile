@@ -9,7 +9,7 @@ endif
 # Always cache bytecode: every process imports two thousand modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-all check results bench bench-gpu lock train-tiny bundle-tiny train-tiny-droid bundle-tiny-droid
+.PHONY: setup demo test test-all check results bench bench-gpu lock train-tiny bundle-tiny train-tiny-droid bundle-tiny-droid train-tiny-memory bundle-tiny-memory
 .DEFAULT_GOAL := check
 
 setup: .venv/.synced
@@ -55,13 +55,13 @@ run-sweep-%: setup
 .NOTPARALLEL: results
 
 # Trains a bundled policy in the stages of configs/pipelines, in hours on two cores. The same command resumes.
-train-tiny train-tiny-droid: train-%: setup
+train-tiny train-tiny-droid train-tiny-memory: train-%: setup
 	$(PYTHON) -m eval.pipeline $(subst -,_,$*)
 
 # Copies its last checkpoint into the package, with a model card from these runs (RESULTS="runs/A runs/B").
 RESULTS ?=
 
-bundle-tiny bundle-tiny-droid: bundle-%: train-%
+bundle-tiny bundle-tiny-droid bundle-tiny-memory: bundle-%: train-%
 	$(PYTHON) -m eval.bundle --pipeline $(subst -,_,$*) $(if $(RESULTS),--results $(RESULTS))
 
 bench: setup

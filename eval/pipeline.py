@@ -44,7 +44,7 @@ def main(
     """Run the remaining stages of a pipeline.
 
     Args:
-        pipeline: A pipeline's name (tiny, tiny_droid, tiny_moving), or a YAML file.
+        pipeline: A pipeline's name (tiny, tiny_droid, tiny_memory, tiny_moving), or a YAML file.
         output_dir: Folder for datasets and trainings. Default: the pipeline's own.
         dry_run: Print the remaining commands instead of running them.
     """

@@ -19,7 +19,7 @@ TINY = load(PipelineConfig, "tiny")
 COLLECTED = [(stage.name, step) for stage in TINY.stages for step in stage.collect]
 
 
-@pytest.mark.parametrize("name", ["tiny", "tiny_droid"])
+@pytest.mark.parametrize("name", ["tiny", "tiny_droid", "tiny_memory"])
 def test_commands_have_the_options_of_the_stages(name, tmp_path, monkeypatch):
     collected, trained = [], []
     monkeypatch.setattr(
