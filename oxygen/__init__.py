@@ -1,1 +1,1 @@
-"""The policy: model, KV pool, scheduler, engine. Knows no simulator; needs jax, flax, jaxtyping and numpy."""
+"""The policy: model, KV pool, scheduler, engine. Knows no simulator; needs jax, flax and numpy."""

@@ -1,4 +1,4 @@
-"""Shape-typed annotations, by jaxtyping.
+"""Shape-typed annotations: jaxtyping's if it is installed, else stand-ins without checks.
 
 JAX is imported only when `Array` is, so that code on NumPy arrays does not need it.
 """
@@ -6,14 +6,24 @@ JAX is imported only when `Array` is, so that code on NumPy arrays does not need
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from jaxtyping import Bool, Float, Float32, Float64, Int32, Int64, UInt8, UInt32
-
 if TYPE_CHECKING:
     from jax import Array
 
     Leaf = Array
+    from jaxtyping import Bool, Float, Float32, Float64, Int32, Int64, UInt8, UInt32
 else:
     Leaf = Any
+    try:
+        from jaxtyping import Bool, Float, Float32, Float64, Int32, Int64, UInt8, UInt32
+    except ImportError:
+
+        class _Unchecked:
+            """Takes the same subscripts as a jaxtyping type."""
+
+            def __class_getitem__(cls, item: object) -> object:
+                return Any
+
+        Bool = Float = Float32 = Float64 = Int32 = Int64 = UInt8 = UInt32 = _Unchecked
 
     def __getattr__(name: str) -> Any:
         if name != "Array":

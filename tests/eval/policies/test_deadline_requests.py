@@ -16,6 +16,7 @@ from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.presets.language_tasks import language_task
 from oxygen.robots import tokenizer
 from oxygen.robots.transforms import LIBERO, untrained
+from oxygen.serving.budget import Deadline
 from oxygen.serving.runner import ProgramSizes
 from tests.oxygen.serving.fake_runner import FakeRunner
 
@@ -28,11 +29,12 @@ SEEN = {
 }
 
 
-class StepBudget:
+class StepBudget(Deadline):
     """Decode steps that fit the deadline, by frame."""
 
     def __init__(self, steps):
-        self._steps = iter(steps)
+        super().__init__(ms=50.0)
+        object.__setattr__(self, "_steps", iter(steps))
 
     def steps(self, *, spent_ms, step_ms):
         return next(self._steps)
