@@ -199,7 +199,7 @@ class ActionSpec:
         for part in self.channels:
             if part.hold is Hold.LAST_COMMAND and part.state is None and part.name not in grippers:
                 raise UsageError(
-                    f"action channels {part.name!r} hold the last command, but are no gripper and name no "
+                    f"action channels {part.name!r} hold the last command, but are not a gripper and name no "
                     "state to hold before the first one: name one, or hold zero"
                 )
         if self.limits is not None and (

@@ -116,7 +116,7 @@ class EvaluationConsole(Monitor):
                 del self._playing[world]
         self._progress.update(self._bar, advance=1, status=self._status())
         if result.error is not None:
-            # A policy's message is no markup: `[/INST]` is part of a prompt.
+            # A policy's message is not markup: `[/INST]` is part of a prompt.
             outcome = result.outcome.value.replace("_", " ")
             error = escape(escape_control(result.error))
             self._rich.print(f"[red]{outcome}[/] in {result.key}: {error}", emoji=False)

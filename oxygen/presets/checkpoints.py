@@ -1,4 +1,4 @@
-"""Reads the records of training checkpoints; errors for folders that are no checkpoints."""
+"""Reads the records of training checkpoints; errors for folders that are not checkpoints."""
 
 import dataclasses
 import json
@@ -48,7 +48,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     """
     file = folder / RECORD
     if not file.is_file():
-        raise UsageError(f"{folder} is no training checkpoint: it has no {RECORD}")
+        raise UsageError(f"{folder} is not a training checkpoint: it has no {RECORD}")
     record = read_json_object(file)
     try:
         _RECORD.validate_python(record)
@@ -84,7 +84,7 @@ def check_sizes(folder: Path, model: str) -> None:
 
 
 def no_checkpoint(source: str, folder: Path) -> UsageError:
-    """The error for a source whose folder is no checkpoint; it names the nearest folders that are."""
+    """The error for a source whose folder is not a checkpoint; it names the nearest folders that are."""
     if folder.is_file():
         return UsageError(f"{source} is a file; give the folder of a checkpoint, or a policy's YAML file")
     if not folder.is_dir():
@@ -98,7 +98,7 @@ def no_checkpoint(source: str, folder: Path) -> UsageError:
             f"(python -m oxygen.tools.convert {source} TARGET --model pi05_libero) and give TARGET, or give "
             f"a YAML file with `weights: {source}`: docs/policies.md has an example"
         )
-    lacks = f"{source} is no training checkpoint: it has no {CARD}"
+    lacks = f"{source} is not a training checkpoint: it has no {CARD}"
     return UsageError(f"{lacks}. {_nearest_to(folder)}")
 
 

@@ -150,7 +150,7 @@ def adapter_identity(policy: PolicyConfig) -> dict[str, str | None] | None:
 
 
 def is_a_place(name: str) -> bool:
-    """Whether this is no preset and looks like a folder, existing or not."""
+    """Whether this is not a preset but looks like a folder, existing or not."""
     if name in names(PolicyConfig):
         return False
     of_a_file = name.endswith((".yaml", ".yml"))

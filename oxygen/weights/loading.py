@@ -92,7 +92,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
         if (folder / METADATA).is_file():
             return open_orbax(folder)
     inside = ", ".join(sorted(entry.name for entry in path.iterdir())[:5]) or "nothing"
-    raise UsageError(f"{path} is no checkpoint: it holds {inside}. {_WANTED}")
+    raise UsageError(f"{path} is not a checkpoint: it holds {inside}. {_WANTED}")
 
 
 _WANTED = (

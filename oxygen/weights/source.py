@@ -54,7 +54,7 @@ def cached(url: str) -> Path:
     if parts.query:
         below[-1] = quote(f"?{parts.query}", safe="") + below[-1]  # the suffix stays last
     if any(part in (".", "..", "") for part in below):
-        raise UsageError(f"{url} is no plain path: it has an empty part, '.' or '..'")
+        raise UsageError(f"{url} is not a plain path: it has an empty part, '.' or '..'")
     return cache_folder(CACHE_VARIABLE, "checkpoints").joinpath(
         parts.scheme, quote(parts.netloc, safe=""), *below
     )

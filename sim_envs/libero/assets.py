@@ -70,7 +70,7 @@ def find_assets(source: str | os.PathLike[str] | None = None) -> AssetSet:
             the stand-ins.
 
     Raises:
-        UsageError: The folder is no asset tree, or a download failed.
+        UsageError: The folder is not an asset tree, or a download failed.
     """
     if source is None or source == "auto":
         if named := os.environ.get(ENVIRONMENT_VARIABLE):

@@ -25,7 +25,7 @@ _HOMING = 0.02
 """Null-space step towards the resting joints per iteration, as a fraction, as in LIBERO's controller."""
 
 _OVERLAP = 0.001
-"""Penetrations smaller than this (m) are no collisions."""
+"""Penetrations smaller than this (m) do not count as collisions."""
 
 
 class ReachabilityCheck:

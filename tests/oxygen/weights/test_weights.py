@@ -176,7 +176,7 @@ def test_a_missing_checkpoint_names_its_neighbours(tmp_path):
     (tmp_path / "pi05_libero" / "notes.txt").touch()
     with pytest.raises(UsageError, match=r"no checkpoint at .*pi05_librero; .* holds pi05_libero"):
         load(tmp_path / "pi05_librero", SMALL)
-    with pytest.raises(UsageError, match=r"is no checkpoint: it holds notes.txt\. A checkpoint is"):
+    with pytest.raises(UsageError, match=r"is not a checkpoint: it holds notes.txt\. A checkpoint is"):
         load(tmp_path / "pi05_libero", SMALL)
     with pytest.raises(UsageError, match=r"is a file, but not one that ends in \.safetensors"):
         load(tmp_path / "pi05_libero" / "notes.txt", SMALL)

@@ -179,7 +179,7 @@ def test_a_full_disk_is_noticed_before_it_is_full(server, content, monkeypatch):
         ("s3://bucket/model", "unknown kind of URL 's3'; did you mean 'gs'"),
         ("gs://bucket", "names no file or folder"),
         ("https://host/", "names no file or folder"),
-        ("https://host/a/../b", "is no plain path"),
+        ("https://host/a/../b", "is not a plain path"),
     ],
 )
 def test_malformed_urls_are_refused(url, complaint):
