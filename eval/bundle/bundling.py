@@ -226,11 +226,6 @@ class BundledResult:
     commit: str | None
     finished: str
 
-    @property
-    def is_test(self) -> bool:
-        """Whether it has only reserved initial states, and held-out wordings."""
-        return self.options.get("wordings") == "held_out" and set(self.init_ids) <= set(TEST_STATES)
-
 
 _RESULTS = TypeAdapter(tuple[BundledResult, ...])
 
@@ -325,10 +320,13 @@ def render(folder: Path) -> str:
     demonstrated = {
         (suite, state) for each in manifest.data for suite, of in each.init_ids.items() for state in of
     }
+    held_out = all(len(wordings) > 1 for wordings in record["wordings"].values())
     test = [
         result
         for result in results
-        if result.is_test and not demonstrated & {(result.suite, state) for state in result.init_ids}
+        if set(result.init_ids) <= set(TEST_STATES)
+        and (not held_out or result.options.get("wordings") == "held_out")
+        and not demonstrated & {(result.suite, state) for state in result.init_ids}
     ]
     tensors = open_safetensors(folder / SINGLE_FILE).tensors
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
@@ -348,6 +346,7 @@ def render(folder: Path) -> str:
         unknowns=unknowns(folder),
         test_states=TEST_STATES,
         test=[_row(result) for result in test],
+        held_out=held_out,
         machines=sorted({result.machine for result in test}),
         n_development=len(results) - len(test),
     )

@@ -232,10 +232,8 @@ def compare(run_a: RunFolder, run_b: RunFolder, *, partial: bool = False) -> Com
     pairs = [(a[key], b[key]) for key in sorted(a.keys() & b.keys())]
     graded = list(filter(is_graded, pairs))
     if not graded:
-        raise UsageError(
-            f"{run_a.run_id} and {run_b.run_id} share no graded episode: of {len(pairs)} that both have, "
-            "each is an error in one"
-        )
+        why = f"of {len(pairs)} that both have, each is an error in one" if pairs else "none is recorded"
+        raise UsageError(f"{run_a.run_id} and {run_b.run_id} share no graded episode: {why}")
     queries = [
         EpisodeQueries(key=x.key, a=read_queries(run_a, x.key), b=read_queries(run_b, x.key))
         for x, _ in graded

@@ -83,7 +83,6 @@ def load_libero() -> types.ModuleType:
     # Without this file the import prompts; later, LIBERO reads it for every path.
     folder = temporary_folder("oxygen-eval-config-")
     (folder / "config.yaml").write_text(yaml.safe_dump({key: str(path) for key, path in paths.items()}))
-    disabled = logging.root.manager.disable
     with (
         _lock,
         environment_variable("LIBERO_CONFIG_PATH", str(folder)),
@@ -91,6 +90,7 @@ def load_libero() -> types.ModuleType:
         contextlib.redirect_stdout(io.StringIO()),
     ):
         warnings.simplefilter("ignore")
+        disabled = logging.root.manager.disable
         logging.disable(logging.WARNING)
         try:
             pin_kernels()

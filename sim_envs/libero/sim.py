@@ -178,7 +178,7 @@ class LiberoSim(World):
         self._tracker: TruthTracker | None = None
         self.sequence: GoalSequence | None = None
         self._cue: Cue | None = None
-        self._state: Float64[np.ndarray, " 8"] = np.empty(8)
+        self._state: Float64[np.ndarray, " 8"] = np.full(8, np.nan)
         self._closed = False
 
     @override

@@ -187,7 +187,8 @@ def test_what_unfinished_runs_both_have_is_compared_and_called_partial(tmp_path,
 
 def test_no_graded_pair_is_refused(tmp_path):
     assert "no graded episode" in refusal(run_with(tmp_path / "a", "es"), run_with(tmp_path / "b", "se"))
-    assert "no graded episode: of 0" in refusal(RunBuilder.at(tmp_path / "c"), RunBuilder.at(tmp_path / "d"))
+    empty = RunBuilder.at(tmp_path / "c"), RunBuilder.at(tmp_path / "d")
+    assert "no graded episode: none is recorded" in refusal(*empty)
 
 
 def test_the_command_prints_what_it_found_and_writes_it_as_json(tmp_path, capsys):

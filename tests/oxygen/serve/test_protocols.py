@@ -37,6 +37,14 @@ def policy(compiled_soon):
     return small_policy(engine)
 
 
+def test_images_with_channels_first_and_prompts_in_bytes_are_read_as_openpi_does():
+    keys = keys_of_policy(conventions.LIBERO, SMALL.cameras)
+    sent = request(0)
+    turned = sent | {"observation/image": np.moveaxis(sent["observation/image"], 2, 0)}
+    read = keys.read(turned | {"prompt": sent["prompt"].encode()})
+    np.testing.assert_equal(read, keys.read(sent))
+
+
 def in_process(policy, robot, seed):
     """Actions and texts of an episode that one robot of the batch plays alone."""
     keys = keys_of_policy(conventions.LIBERO, SMALL.cameras)
