@@ -17,6 +17,7 @@ from typing import Any
 
 import matplotlib as mpl
 from jinja2 import Environment, StrictUndefined
+from matplotlib.figure import Figure
 
 from eval.metrics.statistics import paired_difference_95
 from eval.report.figures import STYLE
@@ -39,6 +40,8 @@ from scripts.marks import KINDS, marks_of
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "benchmarks/results"
+STEP_S = 0.05
+"""A control step of LIBERO."""
 _SPAN = re.compile(r"(<!--= (.+?) -->)(.*?)(<!--/-->)", re.DOTALL)
 
 
@@ -142,6 +145,77 @@ def modes_table(record: Record, clock: str) -> str:
     return f"\n\n{to_markdown(shown)}\n\n"
 
 
+def age(row: Row) -> str:
+    """The mean age of the texts in prompts."""
+    return f"{row['prompt_age_steps'] * STEP_S:.1f} s"
+
+
+def memory_table(record: Record) -> str:
+    """Success by the origin of the memory in the prompt and by mode, beside own memory without latency."""
+    own = cell(record, clock="paused", feedback="own")
+    lines = []
+    for row in record["cells"]:
+        options = row["options"]
+        k = f", k = {options['tokens_per_frame']}" if options["mode"] in ("interleaved", "unified") else ""
+        low, high = row["pc_success_ci95"]
+        lines.append(
+            [
+                f"`{options['feedback']}`",
+                format_value("clock", options),
+                f"`{options['mode']}`{k}",
+                "–" if row["prompt_age_steps"] is None else age(row),
+                f"{row['control_steps']['b']['median']:g}" if row["control_steps"] else "5",
+                solved(row),
+                f"{low:.0f} to {high:.0f} %",
+                ""
+                if row is own
+                else difference(row, own).partition(";")[0].replace(" points (95 %: ", " (") + ")",
+            ]
+        )
+    header = ["memory in the prompt", "clock", "mode", "its age", "b", "solved", "95 %", "− `own`, paused"]
+    return f"\n\n{to_markdown(Table.of_cells(header, lines, left=3, is_markdown=True))}\n\n"
+
+
+def draw_memory(record: Record) -> Figure:
+    """Success over the mean age of the memory in the prompt."""
+    figure = Figure(figsize=(8.5, 4.6), layout="constrained")
+    axes = figure.subplots()
+    marks = {"paused": "s", "rtx4090": "o", "jetson-thor": "^"}
+    colours = {"truth": "#009e73", "truth-delayed": "#009e73", "own": "#0080c8", "none": "#7a8292"}
+    for row in record["cells"]:
+        options = row["options"]
+        source, clock = options["feedback"], format_value("clock", options)
+        low, high = row["pc_success_ci95"]
+        if source == "none":
+            axes.axhspan(low, high, color=colours[source], alpha=0.15, label="no memory (95 %)")
+            continue
+        seconds, rate = (row["prompt_age_steps"] or 0.0) * STEP_S, row["pc_success"]
+        k = f" k={options['tokens_per_frame']}" if options["mode"] in ("interleaved", "unified") else ""
+        axes.errorbar(
+            seconds,
+            rate,
+            yerr=[[rate - low], [high - rate]],
+            fmt=marks[clock],
+            color=colours[source],
+            mfc="white" if source == "truth-delayed" else colours[source],
+            capsize=3,
+        )
+        axes.annotate(options["mode"] + k, (seconds, rate), (6, 4), textcoords="offset points", fontsize=8)
+    for source, label in (
+        ("own", "own memory"),
+        ("truth", "true memory"),
+        ("truth-delayed", "true, as late"),
+    ):
+        axes.plot(
+            [], [], "o", color=colours[source], mfc="white" if "delayed" in source else None, label=label
+        )
+    for clock, mark in marks.items():
+        axes.plot([], [], mark, color="black", mfc="white", label=clock)
+    axes.set(xlabel="mean age of the memory in the prompt (s)", ylabel="episodes solved (%)", ylim=(0, 102))
+    axes.legend(fontsize=8, frameon=False, ncols=2, loc="upper right")
+    return figure
+
+
 def table(record: Record) -> str:
     """What was played, and a row for every cell."""
     config, states = record["config"], record["config"]["init_ids"]
@@ -176,6 +250,7 @@ def _range(steps: Any) -> str:
 FUNCTIONS = {
     f.__name__: f
     for f in (
+        age,
         cell,
         current,
         delay,
@@ -183,6 +258,7 @@ FUNCTIONS = {
         held,
         legend,
         marks,
+        memory_table,
         modes_table,
         motion,
         percent,
@@ -226,6 +302,9 @@ def main(*, check: bool) -> int:
         with mpl.rc_context(STYLE):
             if figure := draw_surface(surfaces, marks_of(profiles)):
                 figure.savefig(ROOT / f"docs/surface_{kind}.png", bbox_inches="tight")
+    if not check and "memory" in records:
+        with mpl.rc_context(STYLE):
+            draw_memory(records["memory"]).savefig(ROOT / "docs/memory.png", bbox_inches="tight")
     return int(check and bool(new))
 
 

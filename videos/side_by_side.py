@@ -85,12 +85,12 @@ def _draw_side(canvas: Image.Image, left: int, side: Side) -> None:
     view = Image.fromarray(cv2.resize(side.view, (_CAMERA, _CAMERA), interpolation=cv2.INTER_AREA))
     canvas.paste(view, (left, _CAMERA_TOP), round_mask(_CAMERA, _CAMERA, theme.CORNER))
     canvas.paste(draw_progress(caption, _CAMERA), (left, _PROGRESS_TOP))
-    heading = draw_heading(
-        "narration", caption.narration, caption.time_s, width=_CAMERA, ground=theme.BACKGROUND
-    )
+    text = caption.narration or caption.memory
+    task = "narration" if text is caption.narration else "memory"
+    heading = draw_heading(task, text, caption.time_s, width=_CAMERA, ground=theme.BACKGROUND)
     canvas.paste(heading, (left, _NARRATION_TOP))
-    narration = draw_narration("" if caption.narration is None else caption.narration.text, _CAMERA)
-    canvas.paste(narration, (left, _NARRATION_TOP + theme.HEADING_HEIGHT))
+    shown = draw_narration("" if text is None else text.text, _CAMERA)
+    canvas.paste(shown, (left, _NARRATION_TOP + theme.HEADING_HEIGHT))
     card = round_mask(_CAMERA, _CARD_HEIGHT, theme.CORNER)
     canvas.paste(theme.CARD, (left, _CARD_TOP), card)
     if caption.timeline is None:  # simulated time stops during queries

@@ -135,7 +135,8 @@ def provenance(checkpoint: Path) -> tuple[dict[str, Any], list[DatasetFacts]]:
     record = read_record(checkpoint)
     if (checkpoint / MANIFEST).is_file():  # is bundled, and has those before it
         return record, [*read_bundle_manifest(checkpoint).data]
-    data = [_dataset(folder) for folder in map(Path, record["data"]) if (folder / layout.MANIFEST).is_file()]
+    folders = map(Path, dict.fromkeys(record["data"]))
+    data = [_dataset(folder) for folder in folders if (folder / layout.MANIFEST).is_file()]
     before = _start(record["start_from"], checkpoint)
     if before is not None:
         earlier, earlier_data = provenance(before)

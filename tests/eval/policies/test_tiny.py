@@ -8,6 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from configs.errors import UsageError
+from configs.language_task import LanguageTaskConfig
+from configs.load import load
 from configs.schema import RunConfig
 from eval.bundle.bundling import CARD_FILE, MAX_BYTES, read_bundle_manifest, render, trainings_of, unknowns
 from eval.libero import app
@@ -16,6 +19,7 @@ from eval.records.schema import EpisodeResult, Outcome, RunFolder
 from oxygen.model import params
 from oxygen.model.config import TINY
 from oxygen.presets.checkpoints import check_sizes, read_record
+from oxygen.presets.policies import check_learnt
 from oxygen.robots import tokenizer
 from oxygen.weights.safetensors import open_safetensors
 from oxygen.weights.source import bundled
@@ -31,7 +35,9 @@ EPISODES = tuple(
 otherwise, so that it may fail in one of them there."""
 
 
-BUNDLED = pytest.mark.parametrize("folder", [FOLDER, bundled("tiny_droid")], ids=lambda folder: folder.name)
+BUNDLED = pytest.mark.parametrize(
+    "folder", [FOLDER, bundled("tiny_droid"), bundled("tiny_memory")], ids=lambda folder: folder.name
+)
 
 
 @BUNDLED
@@ -96,6 +102,13 @@ def test_the_bundled_adapter_adds_texts_and_changes_no_action(tmp_path):
     assert scores["exact"].hits == scores["exact"].of > 0
 
 
+def test_untrained_texts_are_refused():
+    memory = load(LanguageTaskConfig, "memory")
+    check_learnt(read_policy("tiny"), [memory])
+    with pytest.raises(UsageError, match="'tiny' has not learnt language task 'memory'"):
+        check_learnt(read_policy("tiny"), [memory.model_copy(update={"prompt": "Sing: "})])
+
+
 def test_the_bundled_policy_solves_a_held_out_initial_state(tmp_path):
     """While it narrates and remembers, in physics, on the stand-ins: the first, or else the next."""
     for episode in EPISODES:
@@ -107,6 +120,17 @@ def test_the_bundled_policy_solves_a_held_out_initial_state(tmp_path):
     assert played.outcome is Outcome.SUCCESS
 
 
+def test_the_memory_in_its_prompt_tells_tiny_memory_when_to_stop(tmp_path):
+    """From a state in no demonstration: with true memory it lifts the bowl twice and stops, in one episode or
+    the other; if it remembers to have done so, it does not begin."""
+    keys = [EpisodeKey(suite="libero_memory_short", task_id=1, init_id=n, seed=7) for n in (2002, 2005)]
+    options = ("--policy", "tiny_memory", "--mode", "shared", "--text-every", "1", "--feedback")
+    told = (play(key, tmp_path / f"told{key.init_id}", *options, "truth") for key in keys)
+    assert any(episode.outcome is Outcome.SUCCESS for episode in told)
+    done = "frozen:put the black bowl on the plate twice"
+    assert play(keys[0], tmp_path / "done", *options, done).progress == 0
+
+
 def play(key: EpisodeKey, folder: Path, *more: str) -> EpisodeResult:
     what = ["--suite", key.suite, "--task-ids", str(key.task_id)]
     which = ["--init-ids", str(key.init_id), "--seed", str(key.seed), "--assets", "standins"]
@@ -115,5 +139,7 @@ def play(key: EpisodeKey, folder: Path, *more: str) -> EpisodeResult:
     (run,) = map(RunFolder, folder.iterdir())
     (episode,) = run.episodes().values()
     assert episode.key == key
-    assert run.read_manifest()["weights_sha256"] == MANIFEST.files["model.safetensors"]
+    policy = "tiny_memory" if "tiny_memory" in more else "tiny"
+    weights = read_bundle_manifest(bundled(policy)).files["model.safetensors"]
+    assert run.read_manifest()["weights_sha256"] == weights
     return episode
