@@ -91,12 +91,11 @@ def memory_in_use() -> tuple[int, str]:
     return pages * os.sysconf("SC_PAGE_SIZE"), "process"
 
 
-def endure(runner: PolicyRunner, queries: int, watts: Callable[[], float] | None) -> dict[str, Any]:
-    """Run a configuration's queries in ten parts; returns its memory, frames and energy."""
+def endure(runner: PolicyRunner, each: int, watts: Callable[[], float] | None) -> dict[str, Any]:
+    """Run a configuration's queries in ten parts of `each`; returns its memory, frames and energy."""
     frames: list[Sequence[float]] = []
     memory, memory_of = [], ""
     meter = None if watts is None else PowerMeter(watts)
-    each = max(1, queries // _READINGS)
     runner.run(each)  # fills the pipeline
     began = time.perf_counter()
     with meter.running() if meter else nullcontext():
@@ -124,14 +123,21 @@ def endure(runner: PolicyRunner, queries: int, watts: Callable[[], float] | None
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Endure in each mode, one after the other."""
     model = find_model(options.policy, random_weights=True, dtype=None, prompt_tokens=24)
-    workload = Workload.steady(denoise_steps=model.config.denoise_steps, text_tokens=options.text_tokens)
+    each = max(1, options.queries // _READINGS)
+    workload = Workload(
+        denoise_steps=model.config.denoise_steps,
+        text_tokens=options.text_tokens,
+        repetitions=_READINGS,
+        queries=each,
+        warm_up_queries=each,
+    )
     watts, energy = open_power()
     bench, rows = Bench(model), []
     for mode in options.modes:
         k = options.tokens_per_frame if mode is Mode.UNIFIED else None
         configuration = BenchConfiguration(mode=mode, tokens_per_frame=k)
-        with bench.prepare(workload, [configuration], 2 * options.queries) as (runner,):
-            rows.append(endure(runner, options.queries, watts))
+        with bench.prepare(workload, [configuration]) as (runner,):
+            rows.append(endure(runner, each, watts))
     return {
         "benchmark": "endurance",
         "policy": model.name,

@@ -216,7 +216,7 @@ def _format_code(row: Mapping[str, Any]) -> str:
 
 
 def _label(row: Mapping[str, Any]) -> str:
-    return str(BenchConfiguration(mode=Mode(row["mode"]), tokens_per_frame=row["tokens_per_frame"]))
+    return BenchConfiguration(mode=Mode(row["mode"]), tokens_per_frame=row["tokens_per_frame"]).label
 
 
 def _with_interval(value: float | None, bounds: Sequence[float] | None) -> str:

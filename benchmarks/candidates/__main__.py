@@ -118,20 +118,18 @@ def measure(stage: Stage, weights: Weights, repetitions: int) -> list[dict[str, 
     programs, left_out = _compiled(stage, weights)
     results = {name: _turn(stage, program)[0] for name, program in programs.items()}  # and warms up
     taken: dict[str, list[float]] = {name: [] for name in programs}
-    names = list(programs)
     for repetition in range(repetitions):
-        for index in run_order(len(names), repetition):
-            taken[names[index]].append(_turn(stage, programs[names[index]])[1])
-    rows = [
-        {
-            "ms": taken[name],
-            "ms_median": statistics.median(taken[name]),
-            **ratio_fields("served_over_this", taken[SERVED], taken[name]),
+        for name in run_order(list(programs), repetition):
+            taken[name].append(_turn(stage, programs[name])[1])
+    measured = {
+        name: {
+            "ms": ms,
+            "ms_median": statistics.median(ms),
+            **ratio_fields("served_over_this", taken[SERVED], ms),
             **_compared(results[SERVED], results[name]),
         }
-        for name in names
-    ]
-    measured = dict(zip(names, rows, strict=True))
+        for name, ms in taken.items()
+    }
     return [
         {
             "stage": stage.name,

@@ -13,9 +13,7 @@ import argparse
 import contextlib
 import dataclasses
 import functools
-import itertools
 import json
-import math
 import os
 import statistics
 import subprocess
@@ -29,7 +27,7 @@ from eval.bench.aggregation import ratio_fields
 from eval.bench.measurement import run_order
 from eval.bench.model_under_test import ModelUnderTest, find_model
 from eval.bench.serving import Bench, PolicyRunner
-from eval.bench.workloads import BenchConfiguration, Workload
+from eval.bench.workloads import BenchConfiguration, Workload, max_queries_per_text
 from oxygen.model.compile_cache import use_compile_cache
 from oxygen.serving.scheduler import Mode
 
@@ -111,12 +109,14 @@ def measure(options: argparse.Namespace, model: ModelUnderTest) -> Iterator[dict
         BenchConfiguration(mode=Mode.ISOLATED),
         *(BenchConfiguration(mode=Mode.UNIFIED, tokens_per_frame=k) for k in ks),
     ]
+    workload = Workload(
+        denoise_steps=model.config.denoise_steps,
+        text_tokens=options.text_tokens,
+        repetitions=options.repetitions,
+        queries=options.queries,
+    )
     # Frames until a text ends for every one that begins, and one more.
-    fills = {
-        one: 1 + math.ceil(options.text_tokens / (one.tokens_per_frame or options.text_tokens))
-        for one in configurations
-    }
-    queries = max(fills.values()) + options.repetitions * (1 + options.queries)
+    fills = {one: 1 + max_queries_per_text(workload, one) for one in configurations}
     bench = Bench(model)
     with contextlib.ExitStack() as stack:
         process, about = stack.enter_context(published(options, model))
@@ -125,15 +125,13 @@ def measure(options: argparse.Namespace, model: ModelUnderTest) -> Iterator[dict
             for one in configurations
         }
         for cameras in _CAMERAS:
-            workload = Workload.steady(
-                denoise_steps=model.config.denoise_steps, text_tokens=options.text_tokens, cameras=cameras
-            )
-            for one in stack.enter_context(bench.prepare(workload, configurations, queries)):
+            served = dataclasses.replace(workload, cameras=cameras, warm_up_queries=max(fills.values()))
+            for one in stack.enter_context(bench.prepare(served, configurations)):
                 timers[f"{cameras} cameras", one.configuration] = functools.partial(_time_ours, one)
         head = ["git", "-C", str(options.checkout), "rev-parse", "HEAD"]
         done = subprocess.run(head, capture_output=True, text=True, check=False)
         about |= {"commit": done.stdout.strip() or None}
-        for repetitions, frames in enumerate(in_turns(timers, fills, options), 1):
+        for repetitions, frames in enumerate(in_turns(timers, fills, workload), 1):
             rows = [
                 {
                     "code": which,
@@ -151,20 +149,19 @@ def measure(options: argparse.Namespace, model: ModelUnderTest) -> Iterator[dict
 def in_turns(
     timers: dict[tuple[str, BenchConfiguration], FrameTimer],
     fills: Mapping[BenchConfiguration, int],
-    options: argparse.Namespace,
+    workload: Workload,
 ) -> Iterator[dict[tuple[str, BenchConfiguration], list[float]]]:
     """Mean frame of each configuration by repetition: A B C, C B A, …, the first frame of a turn left out.
 
     Yields all so far after each repetition. First, frames until as many texts run at once as ever will.
     """
-    names = list(timers)
     for (_, configuration), timer in timers.items():
         timer(fills[configuration])
-    frames: dict[tuple[str, BenchConfiguration], list[float]] = {name: [] for name in names}
-    for repetition in range(options.repetitions):
-        for index in run_order(len(names), repetition):
-            run = timers[names[index]](1 + options.queries)
-            frames[names[index]].append(statistics.fmean(itertools.islice(run, 1, None)))
+    frames: dict[tuple[str, BenchConfiguration], list[float]] = {name: [] for name in timers}
+    for repetition in range(workload.repetitions):
+        for name in run_order(list(timers), repetition):
+            run = timers[name](workload.queries_per_run)
+            frames[name].append(statistics.fmean(run[1:]))
         yield frames
 
 
@@ -203,9 +200,9 @@ def main() -> None:
         write_record("oxygen_reference", {**about, **measured}, options.output)
         rows = measured["rows"]
     for one in rows:
-        label = BenchConfiguration(mode=Mode(one["mode"]), tokens_per_frame=one["tokens_per_frame"])
+        configuration = BenchConfiguration(mode=Mode(one["mode"]), tokens_per_frame=one["tokens_per_frame"])
         ratio = one["published_over_this"]
-        print(f"{one['code']:12} {label}: {one['frame_ms_median']:.1f} ms, {ratio:.2f}")
+        print(f"{one['code']:12} {configuration.label}: {one['frame_ms_median']:.1f} ms, {ratio:.2f}")
 
 
 if __name__ == "__main__":

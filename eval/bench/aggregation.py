@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from eval.bench.measurement import Repetitions, Samples, StageTimes
+from eval.bench.measurement import Samples, StageTimes
 from eval.bench.workloads import (
+    BUDGETED,
     BenchConfiguration,
     Workload,
     decode_batch,
@@ -131,7 +132,6 @@ _ISOLATED, _ACTIONS = BenchConfiguration(mode=Mode.ISOLATED), BenchConfiguration
 
 def aggregate(
     workload: Workload,
-    repetitions: Repetitions,
     measured: Mapping[BenchConfiguration, Samples],
     batches: Mapping[BenchConfiguration, Sequence[int]],
     *,
@@ -141,7 +141,6 @@ def aggregate(
 
     Args:
         workload: The work.
-        repetitions: How often it was measured.
         measured: Samples of each configuration.
         batches: Available decode batch sizes of each, ascending.
         horizon: Actions in a chunk.
@@ -149,7 +148,7 @@ def aggregate(
     queries = {
         each: [
             (query, decode_batch(each, batches[each], query))
-            for query in programs_by_query(workload, each, repetitions.total_queries)
+            for query in programs_by_query(workload, each, workload.total_queries)
         ]
         for each in measured
     }
@@ -158,13 +157,12 @@ def aggregate(
     predicted = {
         each: np.array(
             [
-                predicted_ms(times, queries[each][repetitions.counted_slice(repetition)])
+                predicted_ms(times, queries[each][workload.counted_slice(repetition)])
                 for repetition, times in enumerate(samples.stages)
             ]
         )
         for each, samples in measured.items()
-        if each.mode is not Mode.PARALLEL  # two processes share the device
-        and is_predictable(workload, each, repetitions.total_queries)
+        if is_predictable(workload, each, workload.total_queries)
     }
     by_repetition = zip(*(samples.stages for samples in measured.values()), strict=True)
     growth = decode_growth([dict(ChainMap(*of_all)) for of_all in by_repetition])
@@ -214,7 +212,7 @@ def _totals(samples: Samples, configuration: BenchConfiguration, horizon: int, r
     first_token_ms, request_ms = samples.by_text("first_token_ms"), samples.by_text("request_ms")
     seconds, deadline = 1e-3 * float(frame_ms.sum()), configuration.deadline_ms
     chunks_per_s = robots * frame_ms.size / seconds
-    budgeted = configuration.mode in (Mode.UNIFIED, Mode.INTERLEAVED)
+    budgeted = configuration.mode in BUDGETED
     return {
         **_percentiles("action_ms", action_ms),
         **_percentiles("frame_ms", frame_ms),

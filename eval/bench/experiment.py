@@ -1,6 +1,7 @@
 """Runs the experiment: measures each workload, appends its rows to a file, then shows tables and plots."""
 
 import contextlib
+import dataclasses
 import datetime as dt
 import itertools
 import multiprocessing
@@ -19,14 +20,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from configs.errors import pluralize
 from configs.signals import DeferredSignals
 from eval.bench.aggregation import aggregate
-from eval.bench.measurement import Repetitions, StageTimer, StageTimes, measure
+from eval.bench.measurement import StageTimes, acting_ms, language_ms, measure
 from eval.bench.model_under_test import ModelUnderTest
 from eval.bench.options import Options
 from eval.bench.profile import save_profile
-from eval.bench.row import Row, RowFile, Setting, identity, provenance_of
-from eval.bench.serving import SUFFIX, Bench, PolicyRunner
+from eval.bench.row import Row, RowFile, identity, provenance_of
+from eval.bench.serving import Bench
 from eval.bench.table import open_console, print_rows
-from eval.bench.workloads import BenchConfiguration, Workload, max_queries_per_text
+from eval.bench.workloads import BenchConfiguration, Workload
 from oxygen.serving.runner import Runner
 from oxygen.serving.scheduler import Mode
 
@@ -47,22 +48,29 @@ def run_experiment(options: Options, model: ModelUnderTest, *, began: float | No
     """
     began = time.perf_counter() if began is None else began
     provenance = provenance_of("eval.bench")
-    planned = [(*group, _setting(options, model, *group)) for group in options.workloads()]
-    identities = {
-        setting: [identity({**vars(setting), **vars(configuration), **provenance}) for configuration in group]
-        for _, group, setting in planned
-    }
+    planned: list[tuple[Workload, Sequence[BenchConfiguration], dict[str, Any]]] = []
+    identities: list[list[tuple[Any, ...]]] = []  # of the configurations of each workload
+    for asked, configurations in options.workloads():
+        served = model.with_cameras(asked.cameras)
+        workload = dataclasses.replace(asked, cameras=len(served.config.cameras))
+        shared = {**vars(workload), **_about(served), **provenance}
+        planned.append((workload, configurations, shared))
+        identities.append([identity({**shared, **vars(each)}) for each in configurations])
     name = f"{Path(options.policy).stem}_{dt.datetime.now(dt.UTC):%Y%m%d_%H%M%S}.jsonl"
     file = RowFile(options.output or Path("runs/bench") / name)
     before = len(file.rows)
-    pending = [plan for plan in planned if not (options.resume and file.has(identities[plan[-1]]))]
+    pending = [
+        plan
+        for plan, each in zip(planned, identities, strict=True)
+        if not options.resume or len(file.of(each)) < len(each)
+    ]
 
     def of_this_command() -> Sequence[Row]:
-        return file.of(itertools.chain.from_iterable(identities.values()))
+        return file.of(itertools.chain.from_iterable(identities))
 
     console, bench = open_console(), Bench(model)
     count = sum(len(group) for _, group, _ in pending)
-    skipped = sum(map(len, identities.values())) - count
+    skipped = sum(map(len, identities)) - count
     console.print(
         f"[bold]{model.name}[/], {model.config.dtype}, weights {model.weights_from}, "
         f"on {jax.devices()[0].device_kind}: {pluralize(count, 'configuration')} → {file.path}",
@@ -89,16 +97,12 @@ def run_experiment(options: Options, model: ModelUnderTest, *, began: float | No
             signals.check()
 
         try:
-            for workload, configurations, setting in pending:
-                progress.update(bar, description=setting.work)
-                measured = _measure(bench, model, workload, configurations, setting, signals, advance)
-                common: dict[str, Any] = {
-                    **vars(setting),
-                    **provenance,
-                    "took_s": time.perf_counter() - began,
-                    "written_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-                }
-                file.append(Row(**common, **vars(each), **measured[each]) for each in configurations)
+            for workload, configurations, shared in pending:
+                progress.update(bar, description=workload.work)
+                measured = _measure(bench, model, workload, configurations, signals, advance)
+                shared["took_s"] = time.perf_counter() - began
+                shared["written_at"] = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+                file.append(Row(**shared, **vars(each), **measured[each]) for each in configurations)
         except KeyboardInterrupt:
             rows = pluralize(len(file.rows) - before, "row")
             console.print(f"Interrupted: {rows} of this run are in {file.path}.", soft_wrap=True)
@@ -126,47 +130,31 @@ def run_experiment(options: Options, model: ModelUnderTest, *, began: float | No
 
 def _compare_commits(existing: Sequence[Row], commit: str | None, console: Console) -> None:
     """Warn of existing rows that were measured on another commit."""
+
+    def short(commit: str | None) -> str:
+        return "no commit" if commit is None else commit[:10]
+
     if others := [row for row in existing if row.commit != commit]:
-        commits = ", ".join(sorted({_short(row.commit) for row in others}))
+        commits = ", ".join(sorted({short(row.commit) for row in others}))
         console.print(
-            f"[red]{pluralize(len(others), 'row')} from other code ({commits}; this is {_short(commit)}); "
+            f"[red]{pluralize(len(others), 'row')} from other code ({commits}; this is {short(commit)}); "
             "without --resume everything is measured again.[/]",
             soft_wrap=True,
         )
 
 
-def _short(commit: str | None) -> str:
-    return "no commit" if commit is None else commit[:10]
-
-
-def _setting(
-    options: Options,
-    model: ModelUnderTest,
-    workload: Workload,
-    configurations: Sequence[BenchConfiguration],
-) -> Setting:
-    model = model.with_cameras(workload.cameras)
-    config = model.config
-    return Setting(
-        policy=model.name,
-        weights=model.weights_from,
-        dtype=config.dtype,
-        device=jax.devices()[0].device_kind,
-        cameras=len(config.cameras),
-        prompt_tokens=model.bucket,
-        prefix_tokens=config.image_tokens + model.bucket,
-        horizon=config.horizon,
-        shortest_prompt=model.shortest_prompt,
-        denoise_steps=workload.denoise_steps,
-        text_tokens=workload.text_tokens,
-        robots=workload.robots,
-        arrivals=workload.arrivals_text,
-        slots=workload.slots,
-        rows=workload.rows,
-        repetitions=options.repetitions,
-        queries=options.queries,
-        warm_up_queries=1 + max(max_queries_per_text(workload, each) for each in configurations),
-    )
+def _about(model: ModelUnderTest) -> dict[str, Any]:
+    """The fields of a row about the policy and its device."""
+    return {
+        "policy": model.name,
+        "weights": model.weights_from,
+        "dtype": model.config.dtype,
+        "device": jax.devices()[0].device_kind,
+        "prompt_tokens": model.bucket,
+        "shortest_prompt": model.shortest_prompt,
+        "prefix_tokens": model.config.image_tokens + model.bucket,
+        "horizon": model.config.horizon,
+    }
 
 
 def _measure(
@@ -174,35 +162,32 @@ def _measure(
     model: ModelUnderTest,
     workload: Workload,
     configurations: Sequence[BenchConfiguration],
-    setting: Setting,
     signals: DeferredSignals,
     advance: Callable[[], None],
 ) -> dict[BenchConfiguration, dict[str, Any]]:
     """Measure a workload; returns the fields of each configuration's row that are measured."""
-    repetitions = Repetitions(
-        count=setting.repetitions, queries=setting.queries, warm_up=setting.warm_up_queries
-    )
     with contextlib.ExitStack() as resources:
         with signals.suspended():  # it compiles
-            runners = resources.enter_context(
-                bench.prepare(workload, configurations, repetitions.total_queries)
-            )
-            timers = stage_timers(runners, model.bucket)
-        samples = measure(runners, timers, repetitions, advance)
-        fields = aggregate(
-            workload,
-            repetitions,
-            samples,
-            {runner.configuration: runner.programs.sizes.rows for runner in runners},
-            horizon=setting.horizon,
-        )
+            runners = resources.enter_context(bench.prepare(workload, configurations))
+            inputs = runners[0].programs.blank(model.bucket)
+
+        def stages() -> dict[BenchConfiguration, StageTimes]:
+            """Times the programs of all configurations, those that several share once."""
+            acting = acting_ms(runners[0].programs, inputs)
+            distinct = dict.fromkeys(runner.programs for runner in runners)
+            times = {programs: acting | language_ms(programs, inputs) for programs in distinct}
+            return {runner.configuration: times[runner.programs] for runner in runners}
+
+        samples = measure(runners, stages, workload, advance)
+        batches = {runner.configuration: runner.programs.sizes.rows for runner in runners}
+        fields = aggregate(workload, samples, batches, horizon=model.config.horizon)
+        on_gpu = jax.devices()[0].platform == "gpu"
         for runner in runners:
             mode = runner.configuration.mode
             in_two_processes = mode is Mode.PARALLEL
             by_program = program_bytes(
                 runner.programs, bucket=model.bucket, language=mode is not Mode.ACTIONS
             )
-            on_gpu = jax.devices()[0].platform == "gpu"
             fields[runner.configuration] |= {
                 "compiles_after_warmup": runner.compiles_after_warm_up,
                 "program_bytes": by_program,
@@ -211,22 +196,6 @@ def _measure(
                 "multi_process_service": mps_is_active(os.environ) if in_two_processes and on_gpu else None,
             }
     return fields
-
-
-def stage_timers(
-    runners: Sequence[PolicyRunner], bucket: int
-) -> Callable[[], Mapping[BenchConfiguration, StageTimes]]:
-    """Times the programs of all configurations, those that several share once; all share those that act."""
-    first = runners[0].programs
-    inputs = first.blank(bucket)
-    timers = {runner.programs: StageTimer(runner.programs, inputs, SUFFIX) for runner in runners}
-
-    def stages() -> Mapping[BenchConfiguration, StageTimes]:
-        acting = timers[first].acting_ms()
-        times = {programs: acting | timer.language_ms() for programs, timer in timers.items()}
-        return {runner.configuration: times[runner.programs] for runner in runners}
-
-    return stages
 
 
 def mps_is_active(environment: Mapping[str, str]) -> bool:

@@ -6,13 +6,21 @@ import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Any
 
 from configs.errors import UsageError, unknown
 from configs.exits import OneLineParser
 from configs.paths import refuse_home
 from eval.bench.profile import check_profile
-from eval.bench.workloads import ADAPTERS, OFF, BenchConfiguration, Workload, parse_arrivals
+from eval.bench.workloads import (
+    ADAPTERS,
+    BUDGETED,
+    OFF,
+    BenchConfiguration,
+    Workload,
+    max_queries_per_text,
+    parse_arrivals,
+)
 from oxygen.serving.budget import Deadline
 from oxygen.serving.scheduler import Mode
 
@@ -61,8 +69,8 @@ def _path(text: str) -> Path:
     return Path(text)
 
 
-def _argument(text: str, read: Callable[[str], Any] = str, **settings: Any) -> dict[str, Any]:
-    """Settings of an option for argparse: its help, and the reader of its text."""
+def _option(default: Any, text: str, read: Callable[[str], Any] = str, **settings: Any) -> Any:
+    """A field of `Options`: its default, its help, the reader of its text, and more for argparse."""
 
     def convert(given: str) -> Any:
         try:
@@ -70,107 +78,90 @@ def _argument(text: str, read: Callable[[str], Any] = str, **settings: Any) -> d
         except UsageError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 
-    return {"help": text, "type": convert, **settings}
+    shown = " ".join(map(str, default)) if isinstance(default, tuple) else default
+    described = f"{text}; default: {shown}" if shown else text
+    return dataclasses.field(default=default, metadata={"help": described, "type": convert, **settings})
 
 
-def _axis(text: str, read: Callable[[str], Any], metavar: str) -> dict[str, Any]:
+def _axis(default: tuple[Any, ...], text: str, read: Callable[[str], Any], metavar: str) -> Any:
     """An option with several values: takes `a b`, `a,b` or the option several times."""
-    return _argument(text, read, nargs="+", action="extend", metavar=metavar)
+    return _option(default, text, read, nargs="+", action="extend", metavar=metavar)
 
 
-def _number(text: str) -> dict[str, Any]:
-    return _argument(text, _whole, metavar="N")
+def _number(default: int | None, text: str) -> Any:
+    return _option(default, text, _whole, metavar="N")
 
 
-def _switch(text: str) -> dict[str, Any]:
-    return {"help": text, "action": "store_true"}
-
-
-_Numbers = tuple[int, ...]
+def _switch(text: str) -> Any:
+    return dataclasses.field(default=False, metadata={"help": text, "action": "store_true"})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
     """The options of a benchmark. Those with several values are axes: all combinations are measured."""
 
-    policy: Annotated[str, _argument("policy preset, YAML file, or folder of a checkpoint", _policy)] = (
-        "small"
+    policy: str = _option("small", "policy preset, YAML file, or folder of a checkpoint", _policy)
+    random_weights: bool = _switch("instead of its checkpoint: latency without a download")
+    dtype: str | None = _option(None, "default: the policy's own", choices=("float32", "bfloat16"))
+    modes: tuple[Mode, ...] = _axis(
+        tuple(Mode), "ways of scheduling", _one_of("mode", list(Mode), Mode), "MODE"
     )
-    random_weights: Annotated[bool, _switch("instead of its checkpoint: latency without a download")] = False
-    dtype: Annotated[str | None, _argument("default: the policy's own", choices=("float32", "bfloat16"))] = (
-        None
+    denoise_steps: tuple[int, ...] = _axis((10,), "Euler steps of the flow", _whole, "N")
+    text_tokens: tuple[int, ...] = _axis((30,), "tokens of a text", _whole, "N")
+    tokens_per_frame: tuple[int, ...] = _axis(
+        (1, 2, 5, 10, 30), "tokens of each text per frame in modes unified and interleaved", _whole, "K"
     )
-    modes: Annotated[
-        tuple[Mode, ...],
-        _axis("ways of scheduling", _one_of("mode", list(Mode), Mode), "MODE"),
-    ] = tuple(Mode)
-    denoise_steps: Annotated[_Numbers, _axis("Euler steps of the flow", _whole, "N")] = (10,)
-    text_tokens: Annotated[_Numbers, _axis("tokens of a text", _whole, "N")] = (30,)
-    tokens_per_frame: Annotated[
-        _Numbers, _axis("tokens of each text per frame in modes unified and interleaved", _whole, "K")
-    ] = (1, 2, 5, 10, 30)
-    robots: Annotated[_Numbers, _axis("robots served at once", _whole, "N")] = (1,)
-    arrivals: Annotated[
-        tuple[str, ...],
-        _axis("when texts are requested: every:1, burst:4:8, poisson:0.5, any with @8-30", _arrivals, "WHEN"),
-    ] = ("every:1",)
-    deadline_ms: Annotated[
-        tuple[float, ...],
-        _axis(
-            "in mode unified, decode what fits before it instead of --tokens-per-frame", _deadline_ms, "MS"
-        ),
-    ] = ()
-    adapter: Annotated[
-        tuple[str, ...],
-        _axis(
-            "suffix adapter of texts: off, exact, published; random without its own",
-            _one_of("adapter", ADAPTERS),
-            "MASK",
-        ),
-    ] = (OFF,)
-    cameras: Annotated[
-        _Numbers,
-        _axis(
-            "images in an observation, at most twice the policy's number; default: that number", _whole, "N"
-        ),
-    ] = ()
-    slots: Annotated[
-        int | None, _number("unfinished texts at once; one more drops another; default: all requested")
-    ] = None
-    rows: Annotated[
-        int | None, _number("texts decoded in one batch, the others wait; default: all unfinished ones")
-    ] = None
-    prompt_tokens: Annotated[int, _number("tokens in the prompt, padded to one of the policy's lengths")] = 24
-    shortest_prompt: Annotated[
-        int | None,
-        _number("prompts grow from N tokens to --prompt-tokens, as with texts in them; default: none grows"),
-    ] = None
-    repetitions: Annotated[int, _number("runs of each configuration")] = 8
-    queries: Annotated[int, _number("queries in a run")] = 10
-    quick: Annotated[bool, _switch("`tiny`, and less of everything: two minutes on a CPU")] = False
-    roofline: Annotated[bool, _switch("compare stages with their minimum times instead of modes")] = False
-    peaks: Annotated[
-        str,
-        _argument(
-            "source of the device's peaks, published if known, else measured",
-            choices=("auto", "published", "measured"),
-        ),
-    ] = "auto"
-    output: Annotated[
-        Path | None,
-        _argument(
-            "rows, plots beside it; default: in runs/bench; with --roofline a JSON file; default: none",
-            _path,
-            metavar="FILE",
-        ),
-    ] = None
-    resume: Annotated[bool, _switch("skip workloads that FILE already has")] = False
-    save_profile: Annotated[
-        Path | None,
-        _argument(
-            "write the stage times as a latency profile for `--clock profile:`", _path, metavar="NAME.yaml"
-        ),
-    ] = None
+    robots: tuple[int, ...] = _axis((1,), "robots served at once", _whole, "N")
+    arrivals: tuple[str, ...] = _axis(
+        ("every:1",),
+        "when texts are requested: every:1, burst:4:8, poisson:0.5, any with @8-30",
+        _arrivals,
+        "WHEN",
+    )
+    deadline_ms: tuple[float, ...] = _axis(
+        (), "in mode unified, decode what fits before it instead of --tokens-per-frame", _deadline_ms, "MS"
+    )
+    adapter: tuple[str, ...] = _axis(
+        (OFF,),
+        "suffix adapter of texts: off, exact, published; random without its own",
+        _one_of("adapter", ADAPTERS),
+        "MASK",
+    )
+    cameras: tuple[int, ...] = _axis(
+        (), "images in an observation, at most twice the policy's number; default: that number", _whole, "N"
+    )
+    slots: int | None = _number(
+        None, "unfinished texts at once; one more drops another; default: all requested"
+    )
+    rows: int | None = _number(
+        None, "texts decoded in one batch, the others wait; default: all unfinished ones"
+    )
+    prompt_tokens: int = _number(24, "tokens in the prompt, padded to one of the policy's lengths")
+    shortest_prompt: int | None = _number(
+        None, "prompts grow from N tokens to --prompt-tokens, as with texts in them; default: none grows"
+    )
+    repetitions: int = _number(8, "runs of each configuration")
+    queries: int = _number(10, "queries in a run")
+    quick: bool = _switch("`tiny`, and less of everything: two minutes on a CPU")
+    roofline: bool = _switch("compare stages with their minimum times instead of modes")
+    peaks: str = _option(
+        "auto",
+        "source of the device's peaks, published if known, else measured",
+        choices=("auto", "published", "measured"),
+    )
+    output: Path | None = _option(  # noqa: RUF009 - a field
+        None,
+        "rows, plots beside it; default: in runs/bench; with --roofline a JSON file; default: none",
+        _path,
+        metavar="FILE",
+    )
+    resume: bool = _switch("skip workloads that FILE already has")
+    save_profile: Path | None = _option(  # noqa: RUF009 - a field
+        None,
+        "write the stage times as a latency profile for `--clock profile:`",
+        _path,
+        metavar="NAME.yaml",
+    )
 
     def configurations(self, text_tokens: int) -> list[BenchConfiguration]:
         """The modes in order; those with a token budget once for each k of at most `text_tokens`.
@@ -182,7 +173,7 @@ class Options:
         for mode in self.modes:
             if mode is Mode.UNIFIED and self.deadline_ms:
                 found += [BenchConfiguration(mode=mode, deadline_ms=ms) for ms in self.deadline_ms]
-            elif mode in (Mode.UNIFIED, Mode.INTERLEAVED):
+            elif mode in BUDGETED:
                 found += [BenchConfiguration(mode=mode, tokens_per_frame=k) for k in ks]
             else:
                 found.append(BenchConfiguration(mode=mode))
@@ -198,25 +189,16 @@ class Options:
         Raises:
             UsageError: A text is longer than `text_tokens`, or there are fewer slots than robots.
         """
-        product = itertools.product(
-            self.denoise_steps, self.text_tokens, self.cameras or (None,), self.robots, self.arrivals
-        )
-        return [
-            (
-                Workload(
-                    denoise_steps=steps,
-                    text_tokens=n,
-                    robots=robots,
-                    arrivals=parse_arrivals(arrivals),
-                    arrivals_text=arrivals,
-                    slots=self.slots,
-                    rows=self.rows,
-                    cameras=cameras,
-                ),
-                self.configurations(n),
-            )
-            for steps, n, cameras, robots, arrivals in product
-        ]
+        axes = ("denoise_steps", "text_tokens", "cameras", "robots", "arrivals")
+        fixed = {name: getattr(self, name) for name in ("slots", "rows", "repetitions", "queries")}
+        found = []
+        for values in itertools.product(*(getattr(self, axis) or (None,) for axis in axes)):
+            varied: dict[str, Any] = dict(zip(axes, values, strict=True))
+            workload = Workload(**varied, **fixed)
+            configurations = self.configurations(workload.text_tokens)
+            fill = max(max_queries_per_text(workload, each) for each in configurations)
+            found.append((dataclasses.replace(workload, warm_up_queries=1 + fill), configurations))
+        return found
 
 
 _QUICK: Mapping[str, Any] = {
@@ -249,14 +231,10 @@ def read(arguments: Sequence[str]) -> Options:
         argument_default=argparse.SUPPRESS,
     )
     group: argparse._ActionsContainer = parser
-    hints = get_type_hints(Options, include_extras=True)
     for field in dataclasses.fields(Options):
         if field.name in _GROUPS:
             group = parser.add_argument_group(_GROUPS[field.name])
-        (settings,) = hints[field.name].__metadata__
-        shown = " ".join(map(str, field.default)) if isinstance(field.default, tuple) else field.default
-        text = f"{settings['help']}; default: {shown}" if shown else settings["help"]
-        group.add_argument(_flag(field.name), **settings | {"help": text})
+        group.add_argument(_flag(field.name), **field.metadata)
     found, unrecognised = parser.parse_known_args(arguments)
     if unrecognised:
         flags = [_flag(field.name) for field in dataclasses.fields(Options)]
@@ -288,7 +266,7 @@ def _refuse_ignored(given: Mapping[str, Any], modes: Sequence[Mode]) -> None:
         raise UsageError("--resume continues a file of rows; name it with --output FILE")
     if {"deadline_ms", "tokens_per_frame"} <= given.keys():
         raise UsageError("--deadline-ms sets the tokens of a frame; leave out --tokens-per-frame")
-    effective = {"deadline_ms": [Mode.UNIFIED], "tokens_per_frame": [Mode.UNIFIED, Mode.INTERLEAVED]}
+    effective = {"deadline_ms": (Mode.UNIFIED,), "tokens_per_frame": BUDGETED}
     for name in effective.keys() & given.keys():
         if not set(effective[name]) & set(modes):
             raise UsageError(

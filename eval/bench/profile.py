@@ -38,10 +38,10 @@ def check_profile(path: Path, modes: Sequence[Mode], workloads: Sequence[Workloa
             f"{flag}: a profile is of one workload, not {len(workloads)}; give one value of each option"
         )
     (workload,) = workloads
-    if workload.robots > 1 or workload.arrivals_text != _ARRIVALS:
+    if workload.robots > 1 or workload.arrivals != _ARRIVALS:
         raise UsageError(
             f"{flag}: a profile is of 1 robot and a text per query, not of {workload.robots} and "
-            f"{workload.arrivals_text}; leave out --robots and --arrivals"
+            f"{workload.arrivals}; leave out --robots and --arrivals"
         )
 
 

@@ -21,10 +21,10 @@ from rich.console import Console
 from configs.errors import UsageError
 from configs.reading import read_json_object
 from eval.bench.aggregation import decode_growth, median_stages
-from eval.bench.measurement import StageTimer
+from eval.bench.measurement import acting_ms, language_ms
 from eval.bench.model_under_test import ModelUnderTest
 from eval.bench.options import Options
-from eval.bench.row import provenance_of, robots_label
+from eval.bench.row import provenance_of
 from eval.bench.serving import SUFFIX, Bench
 from eval.bench.table import digits, open_console
 from eval.records.json_files import write_json
@@ -32,8 +32,6 @@ from eval.report.labels import number
 from eval.report.table import Table, to_terminal
 from oxygen.model import pi05
 from oxygen.model.config import GemmaConfig, Pi05Config
-from oxygen.model.inputs import ModelInput
-from oxygen.model.pi05 import Weights
 from oxygen.serving.runner import ProgramSizes
 
 BYTES = {"float32": 4, "bfloat16": 2}
@@ -72,91 +70,108 @@ class Peaks:
         return 1e3 * max(cost.flops / self.flops_per_s, cost.bytes / self.bytes_per_s)
 
 
+def stage_costs(config: Pi05Config, sizes: ProgramSizes, prompt: int) -> dict[str, Cost]:
+    """The cost of each stage, for prompts padded to `prompt` tokens and half-decoded texts.
+
+    `siglip` and `trunk` make up `prefill`; `decode N` is one token for each of N texts. Guided denoising adds
+    a backward pass as expensive as the forward pass; it needs no gradients of weights, keys and values.
+    """
+    robots, prefix = sizes.robots, config.image_tokens + prompt
+    context = prefix + sizes.suffix + sizes.limit // 2
+    vision = siglip(config, images=robots * len(config.cameras))
+    trunk = trunk_prefill(config, tokens=prefix, robots=robots)
+    denoising = denoise(config, prefix=prefix, robots=robots)
+    return {
+        "siglip": vision,
+        "trunk": trunk,
+        "prefill": vision + trunk,
+        "denoise": denoising,
+        "guided denoise": denoising * 2,
+        "fork": fork(config, prefix=prefix, suffix=sizes.suffix - 1, requests=sizes.forks[-1]),
+        **{f"decode {rows}": decode(config, context=context, rows=rows) for rows in sizes.rows},
+    }
+
+
 def siglip(config: Pi05Config, *, images: int) -> Cost:
     """The vision tower on `images` images, its head included."""
     size, tokens = config.siglip, config.tokens_per_image
     block = 4 * size.width**2 + 2 * size.width * size.mlp_dim
     matrices = size.depth * block + size.width * config.trunk.width
-    stages = _patch_embeddings(config)
-    attention = 4 * tokens**2 * size.width * size.depth
-    embedding = sum(2 * weights * squares for weights, squares in stages)
-    return Cost(
-        flops=images * (2 * matrices * tokens + embedding + attention),
-        bytes=BYTES[config.dtype] * (matrices + sum(weights for weights, _ in stages)),
-    )
-
-
-def _patch_embeddings(config: Pi05Config) -> list[tuple[int, int]]:
-    """Weights of each stage of the patch embedding, and the patches of an image it is applied to."""
-    size, stages = config.siglip, []
+    embeddings = []  # of the patches, by stage: its weights, and the patches of an image it is applied to
     patch, channels, side = size.patch >> len(size.stem), 3, config.image_size
     for width in (*size.stem, size.width):
         side //= patch
-        stages.append((patch**2 * channels * width, side**2))
+        embeddings.append((patch**2 * channels * width, side**2))
         patch, channels = 2, width
-    return stages
-
-
-def trunk_pass(config: Pi05Config, *, tokens: int, robots: int) -> Cost:
-    """A pass of the trunk over `tokens` tokens of each robot, with full attention."""
-    return _trunk(config, _layers(config.trunk), config.trunk.depth, tokens, robots)
+    attention = 4 * tokens**2 * size.width * size.depth
+    embedding = sum(2 * weights * patches for weights, patches in embeddings)
+    return Cost(
+        flops=images * (2 * matrices * tokens + embedding + attention),
+        bytes=BYTES[config.dtype] * (matrices + sum(weights for weights, _ in embeddings)),
+    )
 
 
 def trunk_prefill(config: Pi05Config, *, tokens: int, robots: int) -> Cost:
-    """A prefill: as `trunk_pass`, with only keys and values of the last layer."""
+    """A prefill of `tokens` tokens of each robot, with only keys and values of the last layer."""
     gemma = config.trunk
-    weights = _layers(gemma) - _unused_by_prefix(gemma)
-    return _trunk(config, weights, gemma.depth - 1, tokens, robots)
-
-
-def _trunk(config: Pi05Config, weights: int, attending: int, tokens: int, robots: int) -> Cost:
-    gemma = config.trunk
-    attention = 4 * tokens**2 * gemma.num_heads * gemma.head_dim * attending
-    return Cost(
-        flops=robots * (2 * weights * tokens + attention),
-        bytes=BYTES[config.dtype] * (weights + robots * tokens * _kv(gemma)),
-    )
+    weights, layers = _until_last_kv(gemma), gemma.depth - 1
+    return _pass(config, gemma, weights, layers, rows=robots, tokens=tokens, context=tokens, kept=tokens)
 
 
 def denoise(config: Pi05Config, *, prefix: int, robots: int) -> Cost:
     """All steps of the flow, with the adaRMS vectors precomputed at load."""
     gemma, tokens = config.expert, config.horizon
-    attention = 4 * tokens * (prefix + tokens) * gemma.num_heads * gemma.head_dim * gemma.depth
-    ends = 2 * config.action_dim * gemma.width
-    step = Cost(
-        flops=robots * (2 * (_layers(gemma) + ends) * tokens + attention),
-        bytes=BYTES[config.dtype] * (_layers(gemma) + ends + robots * prefix * _kv(gemma)),
+    weights = _layers(gemma) + 2 * config.action_dim * gemma.width
+    context = prefix + tokens
+    step = _pass(
+        config, gemma, weights, gemma.depth, rows=robots, tokens=tokens, context=context, kept=prefix
     )
     return step * config.denoise_steps
-
-
-def guided_denoise(config: Pi05Config, *, prefix: int, robots: int) -> Cost:
-    """All steps of guided denoising, with a backward pass as expensive as the forward pass.
-
-    It needs no gradients of weights, keys and values.
-    """
-    return denoise(config, prefix=prefix, robots=robots) * 2
 
 
 def decode(config: Pi05Config, *, context: int, rows: int) -> Cost:
     """One token for each of `rows` texts that follow `context` tokens."""
     gemma = config.trunk
-    embedding = config.vocab_size * gemma.width
-    attention = 4 * context * gemma.num_heads * gemma.head_dim * gemma.depth
-    return Cost(
-        flops=rows * (2 * (_layers(gemma) + embedding) + attention),
-        bytes=BYTES[config.dtype] * (_layers(gemma) + embedding + rows * context * _kv(gemma)),
-    )
+    weights = _layers(gemma) + config.vocab_size * gemma.width
+    return _pass(config, gemma, weights, gemma.depth, rows=rows, tokens=1, context=context, kept=context)
 
 
 def fork(config: Pi05Config, *, prefix: int, suffix: int, requests: int) -> Cost:
     """Prefill of `suffix` tokens after the prefix, and the prefix's copy into `requests` slots."""
     gemma = config.trunk
-    attention = 4 * suffix * (prefix + suffix) * gemma.num_heads * gemma.head_dim * (gemma.depth - 1)
-    copied = requests * (2 * prefix + suffix) * _kv(gemma)
-    weights = _layers(gemma) - _unused_by_prefix(gemma) if suffix else 0
+    weights, layers = _until_last_kv(gemma) if suffix else 0, gemma.depth - 1
+    context, kept = prefix + suffix, 2 * prefix + suffix
+    return _pass(config, gemma, weights, layers, rows=requests, tokens=suffix, context=context, kept=kept)
+
+
+def _pass(
+    config: Pi05Config,
+    gemma: GemmaConfig,
+    weights: int,
+    attending: int,
+    *,
+    rows: int,
+    tokens: int,
+    context: int,
+    kept: int,
+) -> Cost:
+    """A pass of an expert over the tokens of each row, a robot or a text.
+
+    Args:
+        config: Sizes of the model.
+        gemma: The expert.
+        weights: Weights of the matrices that every token is multiplied with.
+        attending: Layers that attend.
+        rows: Rows in the batch.
+        tokens: Tokens of each row.
+        context: Tokens that each of them attends to.
+        kept: Tokens of each row whose keys and values are read or written.
+    """
+    attention = 4 * tokens * context * gemma.num_heads * gemma.head_dim * attending
+    keys_and_values = 2 * gemma.depth * gemma.num_kv_heads * gemma.head_dim
     return Cost(
-        flops=requests * (2 * weights * suffix + attention), bytes=BYTES[config.dtype] * (weights + copied)
+        flops=rows * (2 * weights * tokens + attention),
+        bytes=BYTES[config.dtype] * (weights + rows * kept * keys_and_values),
     )
 
 
@@ -166,15 +181,10 @@ def _layers(gemma: GemmaConfig) -> int:
     return gemma.depth * (attention + 3 * gemma.width * gemma.mlp_dim)
 
 
-def _unused_by_prefix(gemma: GemmaConfig) -> int:
-    """Weights of the last layer except those of keys and values."""
+def _until_last_kv(gemma: GemmaConfig) -> int:
+    """The same without those of the last layer, except its keys and values."""
     keys_and_values = 2 * gemma.width * gemma.num_kv_heads * gemma.head_dim
-    return _layers(gemma) // gemma.depth - keys_and_values
-
-
-def _kv(gemma: GemmaConfig) -> int:
-    """Size of one token in the KV cache: keys and values of all layers."""
-    return 2 * gemma.depth * gemma.num_kv_heads * gemma.head_dim
+    return _layers(gemma) // gemma.depth * (gemma.depth - 1) + keys_and_values
 
 
 _NVIDIA = "NVIDIA's data sheet"
@@ -247,13 +257,18 @@ def find_peaks(choice: str, dtype: str) -> Peaks:
 
 def _best_s(program: Callable[..., jax.Array], *arguments: jax.Array) -> float:
     """The shortest of a few runs, in seconds; disturbances only make a run longer."""
+    return min(_seconds(8, program, *arguments))
+
+
+def _seconds(calls: int, program: Callable[..., Any], *arguments: Any) -> list[float]:
+    """Seconds of each call of a program, after a first one that compiles it."""
     jax.block_until_ready(program(*arguments))
-    seconds = []
-    for _ in range(8):
+    found = []
+    for _ in range(calls):
         began = time.perf_counter()
         jax.block_until_ready(program(*arguments))
-        seconds.append(time.perf_counter() - began)
-    return min(seconds)
+        found.append(time.perf_counter() - began)
+    return found
 
 
 def report_roofline(options: Options, model: ModelUnderTest) -> int:
@@ -289,13 +304,15 @@ def report_roofline(options: Options, model: ModelUnderTest) -> int:
         )
         runner = bench.runners(workload.denoise_steps, [sizes], cameras=workload.cameras)[sizes]
         inputs = runner.blank(served.bucket)
-        timer = StageTimer(runner, inputs, SUFFIX)
-        each = [timer.acting_ms() | timer.language_ms() for _ in range(1 + options.repetitions)]
-        times = each[1:]  # the first calls are slower
+        every = [
+            acting_ms(runner, inputs) | language_ms(runner, inputs) for _ in range(1 + workload.repetitions)
+        ]
+        times = every[1:]  # the first calls are slower
+        tower = jax.jit(pi05.embed_prefix, static_argnames="config")
         weights = bench.weights(workload.denoise_steps)
-        measured = {name.replace("_", " "): ms for name, ms in median_stages(times).items()} | {
-            "siglip": _siglip_ms(runner.config, weights, inputs, calls=options.repetitions)
-        }
+        seconds = _seconds(workload.repetitions, tower, weights, runner.config, inputs.images, inputs.prompt)
+        measured = {name.replace("_", " "): ms for name, ms in median_stages(times).items()}
+        measured["siglip"] = 1e3 * statistics.median(seconds)  # with the prompt's embedding
         stages: list[dict[str, Any]] = []
         for name, cost in stage_costs(runner.config, sizes, served.bucket).items():
             floor_ms, ms = peaks.floor_ms(cost), measured.get(name)
@@ -311,7 +328,7 @@ def report_roofline(options: Options, model: ModelUnderTest) -> int:
                 }
             )
         cameras = len(served.config.cameras)
-        robots = robots_label(workload.robots, cameras)
+        robots = dataclasses.replace(workload, cameras=cameras).robots_and_cameras
         work = f"{workload.denoise_steps} denoise steps, N = {workload.text_tokens}, {robots}"
         print_roofline(stages, peaks, f"{model.name}, {model.config.dtype}: {work}", console)
         record: dict[str, Any] = {
@@ -341,38 +358,6 @@ def report_roofline(options: Options, model: ModelUnderTest) -> int:
         }
         write_json(options.output, {**about, **provenance_of("eval.bench"), "rooflines": records})
     return 0
-
-
-def stage_costs(config: Pi05Config, sizes: ProgramSizes, prompt: int) -> dict[str, Cost]:
-    """The cost of each stage, for prompts padded to `prompt` tokens and half-decoded texts.
-
-    `siglip` and `trunk` make up `prefill`; `decode N` is one token for each of N texts.
-    """
-    robots, prefix = sizes.robots, config.image_tokens + prompt
-    context = prefix + sizes.suffix + sizes.limit // 2
-    vision = siglip(config, images=robots * len(config.cameras))
-    trunk = trunk_prefill(config, tokens=prefix, robots=robots)
-    return {
-        "siglip": vision,
-        "trunk": trunk,
-        "prefill": vision + trunk,
-        "denoise": denoise(config, prefix=prefix, robots=robots),
-        "guided denoise": guided_denoise(config, prefix=prefix, robots=robots),
-        "fork": fork(config, prefix=prefix, suffix=sizes.suffix - 1, requests=sizes.forks[-1]),
-        **{f"decode {rows}": decode(config, context=context, rows=rows) for rows in sizes.rows},
-    }
-
-
-def _siglip_ms(config: Pi05Config, weights: Weights, inputs: ModelInput, *, calls: int) -> float:
-    """Median milliseconds of the vision tower and the prompt's embedding, compiled alone."""
-    program = jax.jit(lambda weights, images, prompt: pi05.embed_prefix(weights, config, images, prompt))
-    jax.block_until_ready(program(weights, inputs.images, inputs.prompt))
-    taken = []
-    for _ in range(calls):
-        began = time.perf_counter()
-        jax.block_until_ready(program(weights, inputs.images, inputs.prompt))
-        taken.append(1e3 * (time.perf_counter() - began))
-    return statistics.median(taken)
 
 
 def print_roofline(stages: Sequence[Mapping[str, Any]], peaks: Peaks, title: str, console: Console) -> None:

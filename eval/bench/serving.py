@@ -10,9 +10,15 @@ from typing import Any, cast
 
 import numpy as np
 
-from eval.bench.measurement import QueryTimes
 from eval.bench.model_under_test import ByteTokenizer, ModelUnderTest
-from eval.bench.workloads import OFF, BenchConfiguration, Workload, max_new_requests, programs_by_query
+from eval.bench.workloads import (
+    OFF,
+    BenchConfiguration,
+    Workload,
+    max_new_requests,
+    parse_arrivals,
+    programs_by_query,
+)
 from oxygen.model.adapter import Mask
 from oxygen.model.pi05 import Weights
 from oxygen.policy.reply import Reply
@@ -34,6 +40,33 @@ _DISTINCT_OBSERVATIONS = 4
 
 Observations = Sequence[Mapping[str, Any]]
 """One of each robot."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QueryTimes:
+    """Latencies, in milliseconds, and results of one query of all robots.
+
+    Attributes:
+        actions_sha256: Digest of the actions of all robots.
+        action_ms: Action latency.
+        frame_ms: Frame latency.
+        tokens: Tokens decoded, of all robots.
+        decode_steps: Decode steps of each text in modes `unified` and `interleaved`; 0 in the other modes.
+        submitted: Texts requested in this query.
+        dropped: Texts dropped in this query.
+        first_token_ms: Latency of the first token of each text finished in this query, since its request.
+        request_ms: Latency of its last token, likewise.
+    """
+
+    actions_sha256: str
+    action_ms: float
+    frame_ms: float
+    tokens: int
+    decode_steps: int
+    submitted: int
+    dropped: int
+    first_token_ms: Sequence[float]
+    request_ms: Sequence[float]
 
 
 class PolicyRunner:
@@ -102,7 +135,7 @@ class Bench:
 
     @contextlib.contextmanager
     def prepare(
-        self, workload: Workload, configurations: Sequence[BenchConfiguration], queries: int
+        self, workload: Workload, configurations: Sequence[BenchConfiguration]
     ) -> Iterator[list[PolicyRunner]]:
         """Compile a workload's programs, and serve them in each configuration.
 
@@ -110,11 +143,10 @@ class Bench:
         all share prefill and denoise.
 
         Args:
-            workload: The work.
+            workload: The work; the pools have room for the texts of all its queries.
             configurations: Modes and token budgets.
-            queries: Queries that each will answer, warm-up included; the pools have room for their texts.
         """
-        sizes = [sizes_of(workload, configuration, queries) for configuration in configurations]
+        sizes = [sizes_of(workload, configuration) for configuration in configurations]
         by_size = self.runners(workload.denoise_steps, sizes, cameras=workload.cameras)
         with contextlib.ExitStack() as stack:
             runners = []
@@ -171,7 +203,10 @@ class Bench:
             if set(self._model.config.cameras) <= set(robot.interface.observation.camera_names)
         )
         task = LanguageTask(
-            name="text", prompt=_TEXT_PROMPT, arrivals=workload.arrivals, max_tokens=workload.text_tokens
+            name="text",
+            prompt=_TEXT_PROMPT,
+            arrivals=parse_arrivals(workload.arrivals),
+            max_tokens=workload.text_tokens,
         )
         engine = EngineConfig(
             mode=configuration.mode,
@@ -214,11 +249,11 @@ class Bench:
         return itertools.cycle(queries)
 
 
-def sizes_of(workload: Workload, configuration: BenchConfiguration, queries: int) -> ProgramSizes:
+def sizes_of(workload: Workload, configuration: BenchConfiguration) -> ProgramSizes:
     """Program sizes of one configuration: no more slots, rows and forks than it can fill."""
-    programs = programs_by_query(workload, configuration, queries)
+    programs = programs_by_query(workload, configuration, workload.total_queries)
     widest = max(workload.robots, *(query.texts for query in programs))
-    new_requests = max_new_requests(workload, queries)
+    new_requests = max_new_requests(workload, workload.total_queries)
     # Texts of one query wait in slots, even where a batch holds fewer of them; mode `actions` has none.
     slots = workload.slots or max(widest, 0 if configuration.mode is Mode.ACTIONS else new_requests)
     forks = max(1, min(new_requests, slots))

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 from rich.console import Console
 
@@ -46,57 +47,50 @@ def digits(value: float | None) -> str:
     return number(value, ".2f" if value is None or value < 10 else ".1f" if value < 100 else ".0f")
 
 
+def _field(name: str, heading: str, short: str = "", *, optional: int | None = None, **form: Any) -> Column:
+    """A column of one of a row's numbers, in the `form` that `number` takes, else with three digits."""
+
+    def cell(row: Row) -> str:
+        value = getattr(row, name) or None  # a rate of nothing is left out
+        return number(value, **form) if form else digits(value)
+
+    return Column(heading=heading, short=short, cell=cell, optional=optional)
+
+
 LABEL = [
     Column(heading="mode", cell=lambda row: row.mode, align="left", choices=True, groups=True),
     Column(heading="k", cell=_k),
     Column(heading="adapter", cell=lambda row: row.adapter, align="left", choices=True),
 ]
 TIMES = [
-    Column(heading="action p50 (ms)", short="action\np50, ms", cell=lambda row: digits(row.action_ms_p50)),
-    Column(heading="action p95", short="action\np95", cell=lambda row: digits(row.action_ms_p95), optional=1),
-    Column(heading="frame p50 (ms)", short="frame\np50, ms", cell=lambda row: digits(row.frame_ms_p50)),
-    Column(heading="frame p95", short="frame\np95", cell=lambda row: digits(row.frame_ms_p95), optional=1),
-    Column(
-        heading="times isolated",
-        short="times\nisolated",
-        cell=lambda row: number(row.speedup_over_isolated, ".2f"),
-    ),
+    _field("action_ms_p50", "action p50 (ms)", "action\np50, ms"),
+    _field("action_ms_p95", "action p95", "action\np95", optional=1),
+    _field("frame_ms_p50", "frame p50 (ms)", "frame\np50, ms"),
+    _field("frame_ms_p95", "frame p95", "frame\np95", optional=1),
+    _field("speedup_over_isolated", "times isolated", "times\nisolated", form=".2f"),
     Column(
         heading="95 % interval",
         short="95 %\ninterval",
         cell=lambda row: "{:.2f}–{:.2f}".format(*row.speedup_ci95) if row.speedup_ci95 else "–",
         optional=1,
     ),
-    Column(heading="predicted", short="pre-\ndicted", cell=lambda row: number(row.predicted_speedup, ".2f")),
-    Column(heading="attained", cell=lambda row: number(row.attained_fraction, ".0f", " %", scale=100)),
-    Column(
-        heading="stage share",
-        short="stage\nshare",
-        cell=lambda row: number(row.predicted_over_frame, ".0f", " %", scale=100),
-        optional=1,
+    _field("predicted_speedup", "predicted", "pre-\ndicted", form=".2f"),
+    _field("attained_fraction", "attained", form=".0f", unit=" %", scale=100),
+    _field(
+        "predicted_over_frame", "stage share", "stage\nshare", optional=1, form=".0f", unit=" %", scale=100
     ),
-    Column(heading="actions per s", short="actions\nper s", cell=lambda row: digits(row.actions_per_s)),
-    Column(heading="tokens per s", short="tokens\nper s", cell=lambda row: digits(row.tokens_per_s or None)),
+    _field("actions_per_s", "actions per s", "actions\nper s"),
+    _field("tokens_per_s", "tokens per s", "tokens\nper s"),
 ]
 TAILS = [
-    Column(heading="action p99 (ms)", short="action\np99", cell=lambda row: digits(row.action_ms_p99)),
-    Column(heading="frame p99", short="frame\np99", cell=lambda row: digits(row.frame_ms_p99)),
-    Column(
-        heading="first token p50 (ms)",
-        short="first\ntoken\np50",
-        cell=lambda row: digits(row.first_token_ms_p50),
-    ),
-    Column(heading="first token p99", short="\np99", cell=lambda row: digits(row.first_token_ms_p99)),
-    Column(
-        heading="whole text p50 (ms)", short="whole\ntext\np50", cell=lambda row: digits(row.request_ms_p50)
-    ),
-    Column(heading="whole text p99", short="p99", cell=lambda row: digits(row.request_ms_p99)),
-    Column(heading="chunks per s", short="chunks\nper s", cell=lambda row: digits(row.chunks_per_s)),
-    Column(
-        heading="memory (GiB)",
-        short="memory\nGiB",
-        cell=lambda row: number(row.needed_memory_bytes, ".2f", scale=2**-30),
-    ),
+    _field("action_ms_p99", "action p99 (ms)", "action\np99"),
+    _field("frame_ms_p99", "frame p99", "frame\np99"),
+    _field("first_token_ms_p50", "first token p50 (ms)", "first\ntoken\np50"),
+    _field("first_token_ms_p99", "first token p99", "\np99"),
+    _field("request_ms_p50", "whole text p50 (ms)", "whole\ntext\np50"),
+    _field("request_ms_p99", "whole text p99", "p99"),
+    _field("chunks_per_s", "chunks per s", "chunks\nper s"),
+    _field("needed_memory_bytes", "memory (GiB)", "memory\nGiB", form=".2f", scale=2**-30),
 ]
 
 

@@ -5,14 +5,14 @@ scheduler, since measurements of the engine are compared with its predictions.
 """
 
 import dataclasses
+import functools
 import itertools
 import math
 import re
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Self
 
-from configs.errors import UsageError, unknown
+from configs.errors import UsageError, pluralize, unknown
 from oxygen.serving.arrivals import Arrivals, Burst, EveryN, Poisson, RandomLength
 from oxygen.serving.scheduler import Mode
 
@@ -24,6 +24,7 @@ _FORMS: Mapping[str, str] = {
 }
 
 
+@functools.cache
 def parse_arrivals(text: str) -> Arrivals:
     """The arrivals that `text` describes.
 
@@ -66,54 +67,76 @@ ADAPTERS = (OFF, "exact", "published")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Workload:
-    """The work that all configurations do alike.
+    """The work that all configurations do alike, and how often it is measured.
 
     Attributes:
         denoise_steps: Euler steps of the flow.
         text_tokens: Tokens of a text, or of the longest one if lengths are random.
         robots: Observations in a query.
-        arrivals: When texts are requested, for every robot.
-        arrivals_text: The arrivals as written on the command line.
+        arrivals: When texts are requested, for every robot, as `parse_arrivals` reads it.
         slots: Unfinished texts at once, of all robots; None for as many as are requested, so that none is
             dropped.
         rows: Texts that `unified` and `shared` decode in one batch; None for all unfinished ones.
         cameras: Images in an observation; None for the policy's number.
+        repetitions: Runs of each configuration.
+        queries: Queries counted in a run; one more precedes them.
+        warm_up_queries: Queries of each configuration before the first run: enough to fill the longest
+            pipeline.
     """
 
     denoise_steps: int
     text_tokens: int
-    robots: int
-    arrivals: Arrivals
-    arrivals_text: str
+    robots: int = 1
+    arrivals: str = "every:1"
     slots: int | None = None
     rows: int | None = None
     cameras: int | None = None
+    repetitions: int = 1
+    queries: int = 1
+    warm_up_queries: int = 0
 
     def __post_init__(self) -> None:
-        longest = self.arrivals.longest or 0
+        longest = parse_arrivals(self.arrivals).longest or 0
         if longest > self.text_tokens:
             raise UsageError(
-                f"arrivals {self.arrivals_text!r} request up to {longest} tokens; "
-                f"text tokens: {self.text_tokens}"
+                f"arrivals {self.arrivals!r} request up to {longest} tokens; text tokens: {self.text_tokens}"
             )
         if self.slots is not None and self.slots < self.robots:
             raise UsageError(f"slots: {self.slots}; at least one for each robot, {self.robots}")
 
-    @classmethod
-    def steady(cls, *, denoise_steps: int, text_tokens: int, cameras: int | None = None) -> Self:
-        """One robot, and one text per query."""
-        return cls(
-            denoise_steps=denoise_steps,
-            text_tokens=text_tokens,
-            robots=1,
-            arrivals=EveryN(n=1),
-            arrivals_text="every:1",
-            cameras=cameras,
-        )
+    @property
+    def queries_per_run(self) -> int:
+        """Queries in a run, the uncounted first one included."""
+        return 1 + self.queries
+
+    @property
+    def total_queries(self) -> int:
+        """Queries of one configuration, warm-up included."""
+        return self.warm_up_queries + self.repetitions * self.queries_per_run
+
+    def counted_slice(self, repetition: int) -> slice:
+        """The counted queries of one repetition, within all queries of a configuration."""
+        start = self.warm_up_queries + repetition * self.queries_per_run + 1
+        return slice(start, start + self.queries)
 
     def lengths(self, robot: int, query: int) -> list[int]:
         """Tokens of each text requested for a robot in a query."""
-        return [self.text_tokens if n is None else n for n in self.arrivals.due(robot, query)]
+        due = parse_arrivals(self.arrivals).due(robot, query)
+        return [self.text_tokens if n is None else n for n in due]
+
+    @property
+    def work(self) -> str:
+        """Describes what is done, but not how often it is measured."""
+        found = [f"N = {self.text_tokens}", self.arrivals, f"{self.denoise_steps} denoise steps"]
+        limits = ((self.slots, "slot"), (self.rows, "row"))
+        limited = [pluralize(n, what) for n, what in limits if n is not None]
+        return ", ".join([*found, self.robots_and_cameras, *limited])
+
+    @property
+    def robots_and_cameras(self) -> str:
+        """The number of robots, and of cameras of each."""
+        cameras = "" if self.cameras is None else f" of {pluralize(self.cameras, 'camera')}"
+        return pluralize(self.robots, "robot") + cameras
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -122,8 +145,8 @@ class BenchConfiguration:
 
     Attributes:
         mode: How language is scheduled.
-        tokens_per_frame: Decode steps of each text in a frame of modes `unified` and `interleaved`; None in
-            other modes, and by deadline.
+        tokens_per_frame: Decode steps of each text in a frame of modes `unified` and `interleaved`, k; None
+            in other modes, and by deadline.
         deadline_ms: Deadline of a frame in mode `unified`, instead of `tokens_per_frame`; milliseconds.
         adapter: The mask of a suffix adapter that texts use; `off` for none.
     """
@@ -138,11 +161,13 @@ class BenchConfiguration:
         """The fewest decode steps of a text in a frame; a deadline guarantees one."""
         return self.tokens_per_frame or 1
 
-    def __str__(self) -> str:
+    @property
+    def label(self) -> str:
+        """The mode, its token budget, and the adapter, if any."""
         budget = "" if self.tokens_per_frame is None else f", k = {self.tokens_per_frame}"
         if self.deadline_ms is not None:
             budget = f", {self.deadline_ms:g} ms"
-        return f"{self.mode.value}{budget}" + ("" if self.adapter == OFF else f", adapter {self.adapter}")
+        return f"{self.mode}{budget}" + ("" if self.adapter == OFF else f", adapter {self.adapter}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -160,87 +185,57 @@ class QueryPrograms:
     texts: int
 
 
+BUDGETED = (Mode.UNIFIED, Mode.INTERLEAVED)
+"""A query decodes a few tokens of every unfinished text; in the other modes, whole texts."""
+_BATCHED = (Mode.UNIFIED, Mode.SHARED)
+"""All texts are one batch that shares the actions' prefill; in the other modes each has its own prefill, and
+the first texts of all robots are decoded, then their second ones, …"""
+
+
 def programs_by_query(
     workload: Workload, configuration: BenchConfiguration, queries: int
 ) -> list[QueryPrograms]:
     """The programs of the first `queries` queries, if every text finds a slot and a row at once."""
-    new = [[workload.lengths(robot, query) for robot in range(workload.robots)] for query in range(queries)]
-    match configuration.mode:
-        case Mode.UNIFIED:
-            return _unified(new, configuration.min_decode_steps)
-        case Mode.INTERLEAVED:
-            return _interleaved(new, configuration.min_decode_steps)
-        case Mode.SHARED:
-            texts = [list(itertools.chain.from_iterable(by_robot)) for by_robot in new]
-            return [
-                QueryPrograms(prefills=1, decode_steps=max(lengths, default=0), texts=len(lengths))
-                for lengths in texts
-            ]
-        case Mode.ACTIONS:
-            return [QueryPrograms(prefills=1, decode_steps=0, texts=0) for _ in new]
-        case _:
-            return [_isolated(by_robot) for by_robot in new]
-
-
-def _isolated(by_robot: Sequence[Sequence[int]]) -> QueryPrograms:
-    """Each robot's texts one after the other, with a prefill each; the robots in one batch."""
-    batches = _in_turns(by_robot)
-    return QueryPrograms(
-        prefills=1 + len(batches),
-        decode_steps=sum(map(max, batches)),
-        texts=max(map(len, batches), default=0),
-    )
-
-
-def _interleaved(new: Sequence[Sequence[Sequence[int]]], k: int) -> list[QueryPrograms]:
-    """Each query decodes k tokens of every unfinished text, one text of each robot at a time.
-
-    New texts, which follow the unfinished ones, have a prefill each, or one with those of the other robots.
-    """
-    queries, left = [], [list[int]() for _ in new[0]]
-    for by_robot in new:
-        turns = {
-            turn
-            for own, lengths in zip(left, by_robot, strict=True)
-            for turn in range(len(own), len(own) + len(lengths))
-        }
-        left = [own + list(lengths) for own, lengths in zip(left, by_robot, strict=True)]
-        queries.append(
+    mode = configuration.mode
+    k = configuration.min_decode_steps if mode in BUDGETED else workload.text_tokens
+    found, left = [], [list[int]() for _ in range(workload.robots)]  # tokens left of each robot's texts
+    for query in range(queries):
+        prefilled = [len(own) for own in left]
+        if mode is not Mode.ACTIONS:
+            left = [own + workload.lengths(robot, query) for robot, own in enumerate(left)]
+        texts = list(itertools.chain.from_iterable(left))
+        if mode in _BATCHED:
+            batches, prefills = [texts] if texts else [], 0
+        else:
+            turns = itertools.zip_longest(*left)
+            batches = [[tokens for tokens in turn if tokens is not None] for turn in turns]
+            new = zip(prefilled, left, strict=True)
+            prefills = len({turn for before, own in new for turn in range(before, len(own))})
+        found.append(
             QueryPrograms(
-                prefills=1 + len(turns),
-                decode_steps=sum(min(k, max(batch)) for batch in _in_turns(left)),
-                texts=sum(map(len, left)),
+                prefills=1 + prefills,
+                decode_steps=sum(min(k, max(batch)) for batch in batches),
+                texts=len(texts) if mode in BUDGETED else max(map(len, batches), default=0),
             )
         )
-        left = [[length - k for length in own if length > k] for own in left]
-    return queries
-
-
-def _in_turns(by_robot: Sequence[Sequence[int]]) -> list[list[int]]:
-    """The first texts of all robots, their second ones, …"""
-    return [[length for length in turn if length is not None] for turn in itertools.zip_longest(*by_robot)]
-
-
-def _unified(new: Sequence[Sequence[Sequence[int]]], k: int) -> list[QueryPrograms]:
-    """Each query decodes k tokens of every unfinished text; `new` has the lengths by query and robot."""
-    queries, left = [], list[int]()
-    for by_robot in new:
-        left += itertools.chain.from_iterable(by_robot)
-        queries.append(QueryPrograms(prefills=1, decode_steps=min(k, max(left, default=0)), texts=len(left)))
-        left = [length - k for length in left if length > k]
-    return queries
+        left = [[tokens - k for tokens in own if tokens > k] for own in left]
+    return found
 
 
 def is_predictable(workload: Workload, configuration: BenchConfiguration, queries: int) -> bool:
-    """Whether `programs_by_query` holds: all texts find slots and rows at once, and there is no deadline."""
-    if configuration.deadline_ms is not None:
+    """Whether `programs_by_query` holds: all texts find slots and rows at once, and there is no deadline.
+
+    In `parallel` two processes share the device, so that its programs do not add up.
+    """
+    mode = configuration.mode
+    if configuration.deadline_ms is not None or mode is Mode.PARALLEL:
         return False
-    if configuration.mode is Mode.ACTIONS:
+    if mode is Mode.ACTIONS:
         return True
     unfinished = max_new_requests(workload, queries)
-    if configuration.mode in (Mode.UNIFIED, Mode.INTERLEAVED):
+    if mode in BUDGETED:
         unfinished = max(query.texts for query in programs_by_query(workload, configuration, queries))
-    batch = unfinished if configuration.mode in (Mode.UNIFIED, Mode.SHARED) else 0
+    batch = unfinished if mode in _BATCHED else 0
     return unfinished <= (workload.slots or unfinished) and batch <= (workload.rows or batch)
 
 
@@ -249,7 +244,7 @@ def max_queries_per_text(workload: Workload, configuration: BenchConfiguration) 
 
     With fewer rows than slots, a text may have to wait while those in all other slots are decoded.
     """
-    if configuration.mode not in (Mode.UNIFIED, Mode.INTERLEAVED):
+    if configuration.mode not in BUDGETED:
         return 1
     decoded = math.ceil(workload.text_tokens / configuration.min_decode_steps)
     if configuration.mode is Mode.INTERLEAVED or workload.rows is None:

@@ -1,10 +1,9 @@
 """The published code and ours are timed in turns, and what is measured so far can be kept."""
 
-import argparse
 import copy
 
 from benchmarks.oxygen_reference.__main__ import in_turns
-from eval.bench.workloads import BenchConfiguration
+from eval.bench.workloads import BenchConfiguration, Workload
 from oxygen.serving.scheduler import Mode
 
 ISOLATED = BenchConfiguration(mode=Mode.ISOLATED)
@@ -24,8 +23,8 @@ def test_turns_alternate_and_every_repetition_can_be_kept():
     log = []
     published, ours = ("published", ISOLATED), ("ours", ISOLATED)
     timers = {which: timer(which[0], ms, log) for which, ms in ((published, 8.0), (ours, 4.0))}
-    options = argparse.Namespace(repetitions=2, queries=3)
-    kept = [copy.deepcopy(each) for each in in_turns(timers, {ISOLATED: 5}, options)]
+    workload = Workload(denoise_steps=1, text_tokens=6, repetitions=2, queries=3)
+    kept = [copy.deepcopy(each) for each in in_turns(timers, {ISOLATED: 5}, workload)]
     assert kept == [{published: [8.0], ours: [4.0]}, {published: [8.0] * 2, ours: [4.0] * 2}]
     filling, first, second = log[:2], log[2:4], log[4:]
     assert filling == [("published", 5), ("ours", 5)]

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from eval.bench.aggregation import aggregate
-from eval.bench.measurement import QueryTimes, Repetitions, Samples
+from eval.bench.measurement import Samples
 from eval.bench.row import Row
-from eval.bench.workloads import BenchConfiguration, Workload, parse_arrivals
+from eval.bench.serving import QueryTimes
+from eval.bench.workloads import BenchConfiguration, Workload
 from oxygen.serving.scheduler import Mode
 
 STAGES = {
@@ -22,15 +23,11 @@ STAGES = {
 }
 
 
-def workload(arrivals_text="every:1", *, text_tokens=30, robots=1, **room) -> Workload:
-    """Ten denoising steps, and what a test says of the rest."""
+def workload(arrivals="every:1", **more) -> Workload:
+    """Texts of 30 tokens, three repetitions of four queries, and what a test says of the rest."""
+    often = {"repetitions": 3, "queries": 4, "warm_up_queries": 31}
     return Workload(
-        denoise_steps=10,
-        text_tokens=text_tokens,
-        robots=robots,
-        arrivals=parse_arrivals(arrivals_text),
-        arrivals_text=arrivals_text,
-        **room,
+        **{"denoise_steps": 10, "text_tokens": 30, "cameras": 2, "arrivals": arrivals} | often | more
     )
 
 
@@ -82,31 +79,15 @@ def made_up() -> Callable[..., Sequence[Row]]:
 
     def rows_of(work: Workload = WORKLOAD, samples: Any = None) -> Sequence[Row]:
         samples = samples or {each: sampled(each) for each in BATCHES}
-        fields = aggregate(
-            work,
-            Repetitions(count=3, queries=4, warm_up=31),
-            samples,
-            {each: (BATCHES[each],) for each in samples},
-            horizon=10,
-        )
+        fields = aggregate(work, samples, {each: (BATCHES[each],) for each in samples}, horizon=10)
         shared = {
             "policy": "small",
             "weights": "random",
             "dtype": "float32",
             "device": "cpu",
-            "cameras": 2,
             "prompt_tokens": 32,
             "prefix_tokens": 544,
             "horizon": 10,
-            "denoise_steps": work.denoise_steps,
-            "text_tokens": work.text_tokens,
-            "robots": work.robots,
-            "arrivals": work.arrivals_text,
-            "slots": work.slots,
-            "rows": work.rows,
-            "repetitions": 3,
-            "queries": 4,
-            "warm_up_queries": 31,
             "compiles_after_warmup": 0,
             "program_bytes": {"prefill": 300},
             "needed_memory_bytes": 300,
@@ -123,6 +104,7 @@ def made_up() -> Callable[..., Sequence[Row]]:
         }
         return [
             Row(
+                **vars(work),
                 **shared,
                 **vars(each),
                 **fields[each],

@@ -25,7 +25,7 @@ PREFIX = 712
     ("cost", "rtx_4090", "h200"),
     [
         (roofline.siglip(PI05_LIBERO, images=2), 2.67, 0.56),
-        (roofline.trunk_pass(PI05_LIBERO, tokens=PREFIX, robots=1), 17.6, 3.67),
+        (roofline.trunk_prefill(PI05_LIBERO, tokens=PREFIX, robots=1), 16.6, 3.47),
         (roofline.denoise(PI05_LIBERO, prefix=PREFIX, robots=1), 6.3, 1.48),
         (roofline.decode(PI05_LIBERO, context=PREFIX, rows=1), 5.0, 1.17),
         (roofline.decode(PI05_LIBERO, context=PREFIX, rows=30), 5.4, 1.26),
@@ -88,7 +88,7 @@ def test_xla_adds_unused_gradients_of_the_prefix_to_guidance(programs):
     prefix = config.image_tokens + 32
     expert, queries = config.expert, 2 * config.horizon
     unwanted = 4 * queries * prefix * expert.num_heads * expert.head_dim * expert.depth
-    ours = roofline.guided_denoise(config, prefix=prefix, robots=2).flops + unwanted
+    ours = roofline.stage_costs(config, SIZES, prompt=32)["guided denoise"].flops + unwanted
     assert 1 < counted_flops(compiled.guided_denoise[32]) / ours < 1.1
 
 
@@ -105,7 +105,6 @@ def test_bytes_count_every_weight_once():
 
     trunk = weights("attn/q_einsum/", "attn/kv_einsum/", "attn/attn_vec_einsum/", "mlp/")
     assert roofline.decode(TINY, context=0, rows=1).bytes == 4 * (trunk + weights("input_embedding"))
-    assert roofline.trunk_pass(TINY, tokens=0, robots=1).bytes == 4 * trunk
     tower_weights = weights("PaliGemma/img/") - weights("pos_embedding")
     assert roofline.siglip(TINY, images=1).bytes == 4 * tower_weights
 

@@ -103,8 +103,8 @@ def test_texts_have_exactly_the_requested_number_of_tokens(rows):
 def test_all_modes_give_the_same_actions_bit_for_bit_and_each_query_others(rows):
     assert [row.actions_equal for row in rows] == [True] * len(rows)
     assert len({row.actions_sha256 for row in rows}) == 1
-    asked = Workload.steady(denoise_steps=1, text_tokens=6)
-    with Bench(MODEL).prepare(asked, [BenchConfiguration(mode=Mode.ACTIONS)], 5) as (runner,):
+    asked = Workload(denoise_steps=1, text_tokens=6, queries=5)
+    with Bench(MODEL).prepare(asked, [BenchConfiguration(mode=Mode.ACTIONS)]) as (runner,):
         assert len({query.actions_sha256 for query in runner.run(5)}) == 5
 
 
@@ -124,9 +124,9 @@ def test_modes_that_differ_in_their_actions_are_flagged_and_fail_the_run(tmp_pat
 
 @pytest.mark.slow
 def test_text_latencies_do_not_count_the_runs_of_other_configurations():
-    workload = Workload.steady(denoise_steps=1, text_tokens=6)
+    workload = Workload(denoise_steps=1, text_tokens=6, queries=12)
     unified = BenchConfiguration(mode=Mode.UNIFIED, tokens_per_frame=1)
-    with Bench(MODEL).prepare(workload, [unified], 12) as (runner,):
+    with Bench(MODEL).prepare(workload, [unified]) as (runner,):
         before = runner.run(8)
         time.sleep(1 + 2e-3 * sum(query.frame_ms for query in before))
         after = runner.run(4)

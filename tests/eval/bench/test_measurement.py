@@ -2,12 +2,12 @@
 
 import pytest
 
-from eval.bench.measurement import Repetitions, measure
+from eval.bench.measurement import measure
 from eval.bench.workloads import BenchConfiguration
 from oxygen.serving.scheduler import Mode
-from tests.eval.bench.conftest import STAGES, query
+from tests.eval.bench.conftest import STAGES, query, workload
 
-REPETITIONS = Repetitions(count=3, queries=2, warm_up=5)
+WORKLOAD = workload(repetitions=3, queries=2, warm_up_queries=5)
 
 
 class LoggedRunner:
@@ -33,7 +33,7 @@ def test_modes_are_interleaved_run_by_run():
         log.append(("stages", 0))
         return {runner.configuration: STAGES for runner in runners}
 
-    measured = measure(runners, stages, REPETITIONS)
+    measured = measure(runners, stages, WORKLOAD)
     a, b, c = "actions", "isolated", "unified"
     assert log[:3] == [(a, 5), (b, 5), (c, 5)]
     runs = [name for name, _ in log[3:]]
@@ -43,11 +43,11 @@ def test_modes_are_interleaved_run_by_run():
 
 def test_the_counted_queries_are_those_that_are_predicted_and_actions_of_all_are_kept():
     runner = LoggedRunner(Mode.ACTIONS, [])
-    (samples,) = measure([runner], lambda: {runner.configuration: STAGES}, REPETITIONS).values()
-    stream = list(range(REPETITIONS.total_queries))
+    (samples,) = measure([runner], lambda: {runner.configuration: STAGES}, WORKLOAD).values()
+    stream = list(range(WORKLOAD.total_queries))
     assert len(stream) == 5 + 3 * (1 + 2), "one uncounted query precedes those of every run"
     for repetition, run in enumerate(samples.runs):
-        assert [one.frame_ms for one in run] == stream[REPETITIONS.counted_slice(repetition)]
+        assert [one.frame_ms for one in run] == stream[WORKLOAD.counted_slice(repetition)]
     assert samples.actions == [str(n) for n in stream]
 
 
@@ -59,5 +59,5 @@ def test_an_interrupt_ends_the_measurement_after_the_current_run():
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        measure([LoggedRunner(Mode.ACTIONS, log)], dict, REPETITIONS, interrupted)
+        measure([LoggedRunner(Mode.ACTIONS, log)], dict, WORKLOAD, interrupted)
     assert len(log) == 3

@@ -82,10 +82,10 @@ def test_the_grid_has_all_combinations_and_k_is_an_axis_of_unified_only():
     )
     found = read(asked.split()).workloads()
     assert [(one.denoise_steps, one.text_tokens) for one, _ in found] == [(5, 4), (5, 30), (10, 4), (10, 30)]
-    assert [str(one) for one in found[0][1]] == ["actions", "isolated", "unified, k = 1", "unified, k = 4"]
+    assert [one.label for one in found[0][1]] == ["actions", "isolated", "unified, k = 1", "unified, k = 4"]
     assert [one.tokens_per_frame for one in found[1][1]] == [None, None, 1, 5, 30]
     ((_, by_deadline),) = read(["--modes", "actions", "unified", "--deadline-ms", "50,100.5"]).workloads()
-    assert [str(one) for one in by_deadline] == ["actions", "unified, 50 ms", "unified, 100.5 ms"]
+    assert [one.label for one in by_deadline] == ["actions", "unified, 50 ms", "unified, 100.5 ms"]
     quick = read(["--quick", "--policy", "small", "--queries", "3"])
     assert (quick.policy, quick.queries) == ("small", 3)
     assert quick.repetitions < read([]).repetitions

@@ -21,6 +21,8 @@ _ROW = {
     "prefix_tokens": 544,
     "denoise_steps": 10,
     "text_tokens": 30,
+    "robots": 1,
+    "arrivals": "every:1",
     "repetitions": 6,
     "action_ms_p50": 127.0,
     "request_ms_p50": 400.0,

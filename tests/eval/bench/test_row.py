@@ -34,12 +34,11 @@ def test_a_file_finds_the_latest_row_of_a_configuration(made_up, tmp_path):
     file, rows = RowFile(tmp_path / "rows.jsonl"), made_up()
     identities = [row.identity for row in rows]
     file.append(rows[:2])
-    assert file.has(identities[:2])
-    assert not file.has(identities)
+    assert file.of(identities) == rows[:2]
     file.append([dataclasses.replace(row, commit="newer") for row in rows])
     assert [row.commit for row in file.of(identities)] == ["newer"] * 4
     assert file.of([identities[2]]) == [file.rows[4]]
-    assert not file.has([made_up(dataclasses.replace(WORKLOAD, text_tokens=31))[0].identity])
+    assert not file.of([made_up(dataclasses.replace(WORKLOAD, text_tokens=31))[0].identity])
 
 
 @pytest.mark.parametrize(

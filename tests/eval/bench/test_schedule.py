@@ -1,14 +1,11 @@
 """The programs that a workload should run in each mode, and the time predicted from them."""
 
-import dataclasses
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eval.bench import workloads as schedule
-from eval.bench.workloads import BenchConfiguration, QueryPrograms, predicted_ms, programs_by_query
-from oxygen.serving.arrivals import Arrivals
+from eval.bench.workloads import BenchConfiguration, QueryPrograms, Workload, predicted_ms, programs_by_query
 from oxygen.serving.scheduler import Mode
 from tests.eval.bench.conftest import STAGES, workload
 
@@ -17,22 +14,11 @@ def configuration(mode, k=None):
     return BenchConfiguration(mode=Mode(mode), tokens_per_frame=k)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Until:
-    """Arrivals that stop at a query."""
+class Ending(Workload):
+    """Texts are requested in the first sixty queries."""
 
-    arrivals: Arrivals
-    query: int
-
-    @property
-    def longest(self):
-        return self.arrivals.longest
-
-    def due(self, stream, query):
-        return self.arrivals.due(stream, query) if query < self.query else ()
-
-    def within(self, queries):
-        return self.arrivals.within(queries)
+    def lengths(self, robot, query):
+        return super().lengths(robot, query) if query < 60 else []
 
 
 @pytest.mark.parametrize(("k", "batch"), [(1, 30), (5, 6)])
@@ -68,18 +54,17 @@ def test_interleaved_prefills_for_new_texts_and_decodes_k_tokens_of_each_running
 
 @settings(max_examples=40)
 @given(
-    arrivals_text=st.sampled_from(["every:1", "every:3", "burst:4:8", "poisson:0.7", "poisson:1.2@2-17"]),
+    arrivals=st.sampled_from(["every:1", "every:3", "burst:4:8", "poisson:0.7", "poisson:1.2@2-17"]),
     robots=st.integers(1, 3),
     k=st.integers(1, 17),
 )
-def test_every_mode_decodes_every_requested_token(arrivals_text, robots, k):
+def test_every_mode_decodes_every_requested_token(arrivals, robots, k):
     """Requests stop after some queries, so that `unified` finishes all texts, in ceil(length / k) frames.
 
     `isolated` is checked with one robot, since robots share its steps.
     """
     queries = 60
-    asked = workload(arrivals_text, text_tokens=17, robots=robots)
-    asked = dataclasses.replace(asked, arrivals=Until(arrivals=asked.arrivals, query=queries))
+    asked = Ending(denoise_steps=10, text_tokens=17, robots=robots, arrivals=arrivals)
     lengths = [asked.lengths(robot, query) for robot in range(robots) for query in range(queries)]
     texts = [length for by_query in lengths for length in by_query]
     unified = programs_by_query(asked, configuration("unified", k), queries + 17)

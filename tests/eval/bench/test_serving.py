@@ -17,11 +17,10 @@ pytestmark = pytest.mark.usefixtures("compiled_soon")
 MODEL = ModelUnderTest(
     name="small-for-tests", config=SMALL, weights=0, weights_from="random", prompt_tokens=20
 )
-QUERIES = 40
 
 
 def sizes(asked, mode, k=None) -> ProgramSizes:
-    return sizes_of(asked, BenchConfiguration(mode=Mode(mode), tokens_per_frame=k), QUERIES)
+    return sizes_of(asked, BenchConfiguration(mode=Mode(mode), tokens_per_frame=k))
 
 
 @pytest.mark.parametrize(("k", "texts"), [(1, 30), (2, 15), (5, 6), (30, 1)])
@@ -63,7 +62,7 @@ def test_texts_requested_together_have_a_slot_each_even_if_they_are_decoded_one_
 @pytest.mark.slow
 def test_isolated_alone_drops_no_texts():
     burst = workload("burst:3:2", text_tokens=4)
-    with Bench(MODEL).prepare(burst, [BenchConfiguration(mode=Mode.ISOLATED)], 4) as (runner,):
+    with Bench(MODEL).prepare(burst, [BenchConfiguration(mode=Mode.ISOLATED)]) as (runner,):
         run = runner.run(4)
     assert [len(query.request_ms) for query in run] == [3, 0, 3, 0]
     assert sum(query.dropped for query in run) == 0
