@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float64, Int
 
 from configs.interface import ActionSpec
-from eval.metrics.statistics import MeanDifference, bounds, cluster_bootstrap_95, mean_difference
+from eval.metrics.statistics import MeanDifference, bounds, mean_95, mean_difference
 from eval.records.query_logs import QueryRecord
 from eval.records.schema import EpisodeResult, MotionQuality, Outcome
 
@@ -35,8 +35,8 @@ def summarize_motion(graded: Sequence[EpisodeResult]) -> dict[str, dict[str, Any
         motions = [episode.motion for episode in graded if episode.outcome is Outcome.SUCCESS]
         values = [value for motion in motions if (value := getattr(motion, measure)) is not None]
         if values:
-            interval = cluster_bootstrap_95(np.mean, np.array(values, float), method="percentile")
-            summary[measure] = {"mean": float(np.mean(values)), "ci95": bounds(interval), "n": len(values)}
+            interval = bounds(mean_95(values))
+            summary[measure] = {"mean": float(np.mean(values)), "ci95": interval, "n": len(values)}
     return summary
 
 

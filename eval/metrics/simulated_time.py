@@ -14,6 +14,7 @@ from eval.metrics.statistics import (
     agreed,
     bounds,
     cluster_bootstrap_95,
+    mean_95,
     mean_difference,
     ratio_of_sums,
     wilson_95,
@@ -54,13 +55,10 @@ def summarize_time(graded: Sequence[EpisodeResult], limits_s: Mapping[str, float
         median = statistics.median(times)
         time_to_success = {"mean": statistics.fmean(times), "median": median, "n": len(times)}
     restricted = [s for each in timed if (s := restricted_s(each, limits_s)) is not None]
-    interval = (
-        cluster_bootstrap_95(np.mean, np.array(restricted), method="percentile") if restricted else None
-    )
     return {
         "time_to_success_s": time_to_success,
         "restricted_mean_s": statistics.fmean(restricted) if restricted else None,
-        "restricted_mean_ci95": bounds(interval),
+        "restricted_mean_ci95": bounds(mean_95(restricted)),
         "query_hz": _ratio(queries, seconds),
         "pc_held": _ratio(100 * sum(e.held_steps for e in timed), steps),
         "pc_continued": _ratio(100 * sum(e.continued_steps for e in timed), steps),
@@ -113,7 +111,7 @@ def time_ratio(pairs: Sequence[tuple[EpisodeResult, EpisodeResult]]) -> TimeRati
     logs = np.array([math.log(b / a) for a, b in seconds if a and b])
     if not len(logs):
         return None
-    ratio, found = math.exp(logs.mean()), cluster_bootstrap_95(np.mean, logs, method="percentile")
+    ratio, found = math.exp(logs.mean()), mean_95(logs)
     interval = found and Interval(low=math.exp(found.low), high=math.exp(found.high))
     return TimeRatio(ratio=ratio, ci95=interval or agreed(ratio, len(logs)), n_pairs=len(logs))
 

@@ -98,6 +98,11 @@ def cluster_bootstrap_95(
     return Interval(low=low, high=high) if high - low > _NO_WIDTH else None
 
 
+def mean_95(values: "Sequence[float] | np.ndarray") -> Interval | None:
+    """95 % bootstrap interval of a mean of independent values; None for fewer than two, or if all agree."""
+    return cluster_bootstrap_95(np.mean, np.asarray(values, np.float64), method="percentile")
+
+
 def ratio_of_sums(part: np.ndarray, whole: np.ndarray, axis: int = -1) -> np.ndarray:
     """A pooled rate, for `cluster_bootstrap_95`."""
     return part.sum(axis=axis) / whole.sum(axis=axis)
@@ -131,12 +136,11 @@ def mean_difference(pairs: Sequence[tuple[float, float]]) -> MeanDifference | No
         return None
     a, b = np.array(pairs, np.float64).T
     difference = float((b - a).mean())
-    interval = cluster_bootstrap_95(np.mean, b - a, method="percentile")
     return MeanDifference(
         a=float(a.mean()),
         b=float(b.mean()),
         difference=difference,
-        ci95=interval or agreed(difference, len(pairs)),
+        ci95=mean_95(b - a) or agreed(difference, len(pairs)),
         n_pairs=len(pairs),
     )
 

@@ -18,7 +18,7 @@ import numpy as np
 from eval.metrics.language import mean_staleness_ms, summarize_language
 from eval.metrics.motion_quality import summarize_motion
 from eval.metrics.simulated_time import summarize_time
-from eval.metrics.statistics import bounds, cluster_bootstrap_95, quantiles, wilson_95
+from eval.metrics.statistics import bounds, mean_95, quantiles, wilson_95
 from eval.records.query_logs import QueryRecord, read_queries
 from eval.records.reader import read_episodes, read_identity
 from eval.records.schema import EpisodeResult, Outcome, RunFolder, graded_only, solved
@@ -194,6 +194,4 @@ def summarize_progress(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
     solved = [float(episode.outcome is Outcome.SUCCESS) for episode in episodes]
     if len(shares) < len(episodes) or shares == solved:
         return {"pc_progress": None, "pc_progress_ci95": None}
-    values = np.array(shares, np.float64)
-    interval = cluster_bootstrap_95(np.mean, values, method="percentile")
-    return {"pc_progress": 100 * float(values.mean()), "pc_progress_ci95": bounds(interval, 100)}
+    return {"pc_progress": 100 * float(np.mean(shares)), "pc_progress_ci95": bounds(mean_95(shares), 100)}
