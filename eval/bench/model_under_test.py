@@ -38,11 +38,6 @@ class ByteTokenizer:
         return ""
 
 
-def instruction(prompt_tokens: int) -> str:
-    """An instruction whose prompt has `prompt_tokens` tokens."""
-    return "x" * (prompt_tokens - SPECIAL_TOKENS)
-
-
 _SEED = 0
 
 
@@ -74,9 +69,9 @@ class ModelUnderTest:
         return self.config.bucket(self.prompt_tokens)
 
     def prompts(self, count: int) -> list[str]:
-        """Instructions of evenly spaced lengths, from the shortest prompt to the longest."""
-        shortest = self.shortest_prompt or self.prompt_tokens
-        return [instruction(int(tokens)) for tokens in np.linspace(shortest, self.prompt_tokens, count)]
+        """Instructions whose prompts have evenly spaced lengths, from the shortest to the longest."""
+        lengths = np.linspace(self.shortest_prompt or self.prompt_tokens, self.prompt_tokens, count)
+        return ["x" * (int(tokens) - SPECIAL_TOKENS) for tokens in lengths]
 
     def with_cameras(self, cameras: int | None) -> "ModelUnderTest":
         """The same policy and weights with another number of cameras.

@@ -1,14 +1,13 @@
 """The page and the figures of a benchmark's rows: speed-up over `isolated`, and actions against tokens."""
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eval.bench.row import Row
-from eval.bench.table import LABEL, TAILS, TIMES, by_label, warnings_of
+from eval.bench.table import LABEL, TAILS, TIMES, by_label, by_workload, warnings_of
 from eval.report.figures import COLOURS, STYLE, new_figure
 from eval.report.pages.charts import ChartLine, chart_group, line_chart
 from eval.report.pages.reported_runs import format_code, format_machine
@@ -41,11 +40,8 @@ def write_bench_page(rows: Sequence[Row], folder: Path) -> Path:
         "Command": first.command,
     }
     mode = dataclasses.replace(LABEL[0], html=lambda row: swatch(row.mode, COLOURS[row.mode]))
-    workload = [
-        Column(heading="workload", cell=lambda row: row.work, align="left", choices=True, groups=True)
-    ]
-    if len({row.title for row in rows}) == 1:
-        workload = []
+    work = Column(heading="workload", cell=lambda row: row.work, align="left", choices=True, groups=True)
+    workload = [work] if len(by_workload(rows)) > 1 else []
     content = {
         "title": f"{first.policy}, {first.dtype}, on {first.device}",
         "rows": Table(columns=[*workload, mode, *LABEL[1:], *TIMES, *TAILS], groups=[rows]),
@@ -59,8 +55,7 @@ def write_bench_page(rows: Sequence[Row], folder: Path) -> Path:
 def _charts(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """For every workload speed-up and action latency over k; then actions against tokens."""
     found = []
-    for _, group in itertools.groupby(rows, key=lambda row: row.title):
-        workload = list(group)
+    for workload in by_workload(rows):
         speedup = _over_budget(workload, _speedup, "times faster than isolated")
         latency = _over_budget(
             workload,
@@ -116,8 +111,7 @@ def draw(rows: Sequence[Row], stem: Path) -> list[Path]:
 
     written = []
     with mpl.rc_context(STYLE):
-        workloads = [list(group) for _, group in itertools.groupby(rows, key=lambda row: row.title)]
-        faster = [group for group in workloads if any(row.speedup_over_isolated for row in group)]
+        faster = [group for group in by_workload(rows) if any(row.speedup_over_isolated for row in group)]
         figures = {"speedup": _speedup_figure(faster)} if faster else {}
         for name, figure in {**figures, "tradeoff": _tradeoff_figure(rows)}.items():
             for suffix, metadata in ((".png", {}), (".svg", {"Date": None})):

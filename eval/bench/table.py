@@ -96,13 +96,12 @@ TAILS = [
 
 def print_rows(rows: Sequence[Row], console: Console) -> None:
     """Print the tables of each workload among `rows`, in order, and warnings."""
-    for title, group in itertools.groupby(rows, key=lambda row: row.title):
-        workload = list(group)
+    for workload in by_workload(rows):
         label = [
             each for each in LABEL if each.heading != "adapter" or any(row.adapter != OFF for row in workload)
         ]
         times = [each for each in TIMES if console.width >= WIDTH or each.optional is None]
-        for columns, above in ((times, title), (TAILS, "")):
+        for columns, above in ((times, workload[0].title), (TAILS, "")):
             table = Table(
                 columns=[*label, *columns],
                 groups=[workload],
@@ -118,6 +117,11 @@ def print_rows(rows: Sequence[Row], console: Console) -> None:
         console.print("The actions of all configurations of a workload are equal, bit for bit.", style="dim")
     for warning in warnings_of(rows):
         console.print(warning, style="red")
+
+
+def by_workload(rows: Sequence[Row]) -> list[list[Row]]:
+    """The rows of each workload on each device, in order."""
+    return [list(group) for _, group in itertools.groupby(rows, key=lambda row: row.title)]
 
 
 def by_label(rows: Sequence[Row]) -> dict[str, list[Row]]:

@@ -7,7 +7,7 @@ are counts out of totals, so that episodes, tasks and suites add up.
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -245,11 +245,7 @@ def summarize_language(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
             at_request = [score.at_request for score in scores]
             on_delivery = [score.on_delivery for score in scores]
             headlines = [[share.get(headline, Share()) for share in x] for x in (at_request, on_delivery)]
-            current = None
-            if (columns := _current_columns(task, episodes)) is not None:
-                interval = cluster_bootstrap_95(ratio_of_sums, *columns, method="percentile")
-                percent = 100 * float(ratio_of_sums(*columns))
-                current = {"pc": percent, "ci95": bounds(interval, 100), "n": len(episodes)}
+            columns = _current_columns(task, episodes)
             rows[task] = {
                 "n_texts": sum(score.texts for score in scores),
                 "n_not_graded": sum(score.not_graded for score in scores),
@@ -258,7 +254,7 @@ def summarize_language(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
                 "at_request": _percentages(at_request),
                 "on_delivery": _percentages(on_delivery),
                 "lost": difference(*headlines),
-                "current": current,
+                "current": columns and _pooled(*columns, n=len(episodes), method="percentile"),
             }
     return rows
 
@@ -317,13 +313,14 @@ def _percentages(shares: Sequence[Mapping[str, Share]]) -> dict[str, Any]:
 def percentage(shares: Sequence[Share]) -> dict[str, Any] | None:
     """Pooled percentage with interval; None if all totals are 0."""
     hits, of = _columns([share for share in shares if share.of])
-    if not len(of):
-        return None
-    return {
-        "pc": 100 * float(hits.sum() / of.sum()),
-        "ci95": bounds(cluster_bootstrap_95(ratio_of_sums, hits, of), 100),
-        "n": int(of.sum()),
-    }
+    return _pooled(hits, of, n=int(of.sum())) if len(of) else None
+
+
+def _pooled(
+    part: np.ndarray, whole: np.ndarray, *, n: int, method: Literal["BCa", "percentile"] = "BCa"
+) -> dict[str, Any]:
+    interval = cluster_bootstrap_95(ratio_of_sums, part, whole, method=method)
+    return {"pc": 100 * float(ratio_of_sums(part, whole)), "ci95": bounds(interval, 100), "n": n}
 
 
 def difference(before: Sequence[Share], after: Sequence[Share]) -> dict[str, Any] | None:

@@ -1,16 +1,32 @@
-"""Rows and samples made up to be easy to reckon with."""
+"""A policy of a few thousand parameters, and rows and samples made up to be easy to reckon with."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from eval.bench.aggregation import aggregate
 from eval.bench.measurement import Samples
+from eval.bench.model_under_test import ModelUnderTest
+from eval.bench.options import Options, read
 from eval.bench.row import Row
 from eval.bench.serving import QueryTimes
 from eval.bench.workloads import BenchConfiguration, Workload
 from oxygen.serving.scheduler import Mode
+from tests.oxygen.conftest import SMALL
+
+MODEL = ModelUnderTest(
+    name="small-for-tests", config=SMALL, weights=0, weights_from="random", prompt_tokens=20
+)
+
+
+def options(path: Path, *more: str) -> Options:
+    """Few runs of short texts, with two ks if mode `unified` is among the modes."""
+    few = ["--repetitions", "2", "--queries", "3", "--text-tokens", "6"]
+    ks = ["--tokens-per-frame", "1", "3"] if "--modes" not in more or "unified" in more else []
+    return read([*few, *ks, "--output", str(path), *more])
+
 
 STAGES = {
     "prefill": 100.0,

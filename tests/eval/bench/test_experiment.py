@@ -22,7 +22,7 @@ from eval.bench.serving import Bench
 from eval.bench.workloads import BenchConfiguration, Workload
 from eval.records.json_files import read_json_lines
 from oxygen.serving.scheduler import Mode
-from tests.eval.bench.small import MODEL, options
+from tests.eval.bench.conftest import MODEL, options
 
 
 @pytest.fixture(scope="module")

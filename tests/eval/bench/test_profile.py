@@ -9,42 +9,23 @@ from configs.profile import ProfileConfig
 from eval.bench import profile as profiles
 from eval.bench.experiment import run_experiment
 from eval.bench.profile import save_profile
-from eval.bench.row import Row, RowFile
+from eval.bench.row import RowFile
 from eval.rollout.latency_model import LatencyModel
 from oxygen.serving.requests import DecodeWork
-from tests.eval.bench.small import MODEL, options
-
-_ROW = {
-    "policy": "small",
-    "dtype": "float32",
-    "device": "cpu",
-    "prefix_tokens": 544,
-    "denoise_steps": 10,
-    "text_tokens": 30,
-    "robots": 1,
-    "arrivals": "every:1",
-    "repetitions": 6,
-    "action_ms_p50": 127.0,
-    "request_ms_p50": 400.0,
-    "commit": None,
-    "command": "python -m eval.bench",
-    "written_at": "2026-11-22T12:00:00+00:00",
-    "versions": {"python": "3.12", "jax": "0.10", "numpy": "2.0"},
-    "hardware": {"processor": "an abacus", "cores": 2, "load_average": [0.1, 0.2, 0.3]},
-}
+from oxygen.serving.scheduler import Mode
+from tests.eval.bench.conftest import MODEL, options
 
 
-def _row(mode, stage_ms, **changes):
-    nothing = {field.name: None for field in dataclasses.fields(Row)}
-    return Row(**nothing | _ROW | {"mode": mode, "stage_ms": stage_ms} | changes)
-
-
-def _rows():
+@pytest.fixture
+def rows(made_up):
+    """Rows of `isolated`, `unified` and `shared`, of which a profile takes the stages."""
+    _, isolated, unified, _ = made_up()
     acting = {"prefill": 100.0, "denoise": 20.0, "guided_denoise": 45.0}
+    isolated = dataclasses.replace(isolated, action_ms_p50=127.0)
     return [
-        _row("isolated", acting | {"fork": 3.0, "decode_1": 5.0}),
-        _row("unified", acting | {"fork": 5.0, "decode_30": 15.0}),
-        _row("shared", acting | {"fork": 4.0, "decode_1": 7.0}),
+        dataclasses.replace(isolated, stage_ms=acting | {"fork": 3.0, "decode_1": 5.0}),
+        dataclasses.replace(unified, stage_ms=acting | {"fork": 5.0, "decode_30": 15.0}),
+        dataclasses.replace(isolated, mode=Mode.SHARED, stage_ms=acting | {"fork": 4.0, "decode_1": 7.0}),
     ]
 
 
@@ -52,24 +33,30 @@ def profile(name, rows):
     return check(ProfileConfig, profiles.profile(name, rows), source=name)
 
 
-def test_a_saved_profile_holds_the_medians_of_rows(tmp_path):
-    save_profile(tmp_path / "abacus.yaml", _rows())
+def test_a_saved_profile_holds_the_medians_of_rows(rows, tmp_path):
+    save_profile(tmp_path / "abacus.yaml", rows)
     found = load(ProfileConfig, str(tmp_path / "abacus.yaml"))
     assert (found.host.ms, found.prefill.ms, found.denoise.ms, found.fork.ms) == (7, 100, 20, 4)
     assert found.guided_denoise.ms == 45
     assert {batch: time.ms for batch, time in found.decode.items()} == {1: 6, 30: 15}
     assert (found.device, found.model, found.dtype) == ("an abacus, 2 cores", "small", "float32")
     assert found.parallel is None
-    for said in ("python -m eval.bench", "no commit", "jax 0.10", "load average 0.1"):
+    for said in ("python -m eval.bench", "no commit", "jax 0.0", "load average 0.1"):
         assert said in found.source
 
 
-def test_the_slowdown_of_parallel_is_relative_to_isolated_and_to_the_stages_of_a_text():
-    parallel = _row("parallel", {}, action_ms_p50=254.0, request_ms_p50=3 * (100 + 4 + 30 * 6))
-    found = profile("abacus", [*_rows(), parallel])
+def test_the_slowdown_of_parallel_is_relative_to_isolated_and_to_the_stages_of_a_text(rows):
+    isolated, *others = rows
+    parallel = dataclasses.replace(
+        isolated,
+        mode=Mode.PARALLEL,
+        stage_ms={},
+        action_ms_p50=254.0,
+        request_ms_p50=3 * (100 + 4 + 30 * 6),
+    )
+    found = profile("abacus", [*rows, parallel])
     assert (found.parallel.action, found.parallel.decode) == (2, 3)
-    quick = _row("parallel", {}, action_ms_p50=1.0, request_ms_p50=1.0)  # by noise
-    isolated, *others = _rows()
+    quick = dataclasses.replace(parallel, action_ms_p50=1.0, request_ms_p50=1.0)  # by noise
     found = profile("abacus", [dataclasses.replace(isolated, action_ms_p50=100.0), *others, quick])
     assert (found.host.ms, found.parallel.action, found.parallel.decode) == (0, 1, 1)
 

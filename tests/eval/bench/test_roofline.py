@@ -7,7 +7,7 @@ import pytest
 from configs.errors import UsageError
 from eval.bench.options import read
 from eval.bench.roofline import report_roofline
-from tests.eval.bench.small import MODEL, options
+from tests.eval.bench.conftest import MODEL, options
 
 
 @pytest.mark.slow

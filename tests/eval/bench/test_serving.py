@@ -4,19 +4,13 @@ import dataclasses
 
 import pytest
 
-from eval.bench.model_under_test import ModelUnderTest
 from eval.bench.serving import Bench, sizes_of
 from eval.bench.workloads import BenchConfiguration
 from oxygen.serving.runner import ProgramSizes
 from oxygen.serving.scheduler import Mode
-from tests.eval.bench.conftest import workload
-from tests.oxygen.conftest import SMALL
+from tests.eval.bench.conftest import MODEL, workload
 
 pytestmark = pytest.mark.usefixtures("compiled_soon")
-
-MODEL = ModelUnderTest(
-    name="small-for-tests", config=SMALL, weights=0, weights_from="random", prompt_tokens=20
-)
 
 
 def sizes(asked, mode, k=None) -> ProgramSizes:
