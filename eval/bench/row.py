@@ -33,8 +33,9 @@ def identity(values: Mapping[str, Any]) -> tuple[Any, ...]:
 class Row(Workload, BenchConfiguration):
     """One line of the file: a configuration of a workload, its measurements, and their provenance.
 
-    Times are in milliseconds; None if a value does not apply or is unknown. `…_ci95` is the 95 % interval of
-    a ratio, paired by repetition; with fewer than six repetitions it covers less (see `aggregation.py`).
+    `Workload` and `BenchConfiguration` document the first fields. Times are in milliseconds; None if a value
+    does not apply or is unknown. `…_ci95` is the 95 % interval of a ratio, paired by repetition; with fewer
+    than six repetitions it covers less (see `aggregation.py`).
     """
 
     policy: str  # the preset
@@ -66,7 +67,7 @@ class Row(Workload, BenchConfiguration):
     actions_per_s: float  # the same times the horizon, as OxyGen's paper counts
     tokens_per_s: float  # text tokens of all robots
     decode_steps_per_frame: float | None  # mean decode steps of a text in a frame of `unified`, `interleaved`
-    deadline_missed_fraction: float | None  # of the frames
+    deadline_missed_fraction: float | None  # fraction of frames longer than the deadline; None without one
     requests_submitted: int  # texts in the counted queries
     requests_finished: int
     requests_dropped: int

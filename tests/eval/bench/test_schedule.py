@@ -1,13 +1,13 @@
-"""The programs that a workload should run in each mode, and the time predicted from them."""
+"""The programs that a workload should run in each mode."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eval.bench import workloads as schedule
-from eval.bench.workloads import BenchConfiguration, QueryPrograms, Workload, predicted_ms, programs_by_query
+from eval.bench.workloads import BenchConfiguration, QueryPrograms, Workload, programs_by_query
 from oxygen.serving.scheduler import Mode
-from tests.eval.bench.conftest import STAGES, workload
+from tests.eval.bench.conftest import workload
 
 
 def configuration(mode, k=None):
@@ -19,16 +19,6 @@ class Ending(Workload):
 
     def lengths(self, robot, query):
         return super().lengths(robot, query) if query < 60 else []
-
-
-@pytest.mark.parametrize(("k", "batch"), [(1, 30), (5, 6)])
-def test_the_prediction_is_the_sum_of_the_stages(k, batch):
-    """(2·prefill + denoise + N·decode₁) by (prefill + denoise + k·decode_B), at one text of N per query."""
-    isolated = programs_by_query(workload(), configuration("isolated"), 100)[50:]
-    unified = programs_by_query(workload(), configuration("unified", k), 100)[50:]
-    assert predicted_ms(STAGES, [(query, 1) for query in isolated]) == 2 * 100 + 30 + 30 * 4
-    assert predicted_ms(STAGES, [(query, batch) for query in unified]) == 130 + k * STAGES[f"decode_{batch}"]
-    assert {query.texts for query in unified} == {batch}
 
 
 def test_actions_run_no_language_shared_no_second_prefill_and_isolated_one_for_every_text():
