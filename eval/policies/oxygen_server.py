@@ -11,100 +11,41 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from configs.errors import UsageError
-from configs.interface import Interface
-from configs.schema import Fields, Mode
-from configs.validation import invalid
+from configs.schema import Mode
 from eval.policies.base import BadAnswerError
 from eval.policies.remote import PolicyClient, RemotePolicy
 from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest
-from oxygen.robots.openpi_keys import OpenpiKeys, keys_of_policy
-from oxygen.serve.metadata import EXTENSION, VERSION
+from oxygen.robots.openpi_keys import OpenpiKeys
+from oxygen.serve.metadata import EXTENSION, Declaration
 from sim_envs.world import EpisodeKey, Observation
 
 _ENGINE_STAGES = {"queue", "prefill", "denoise", "guided_denoise"}
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DeclaredPolicy:
-    """The policy that the server declares in its metadata.
-
-    Attributes:
-        interface: Conventions of observations and actions.
-        horizon: Actions per chunk.
-        model: Name of the model.
-        weights_sha256: SHA-256 of the weights; None if they are random.
-        feedback: Language task to the fields of later prompts that hold its texts.
-        mode: How actions and language are scheduled.
-        language_tasks: The texts that it generates.
-        robots: Number of simultaneous episodes.
-    """
-
-    interface: Interface
-    horizon: int
-    model: str
-    mode: Mode
-    language_tasks: tuple[str, ...]
-    robots: int
-    weights_sha256: str | None = None
-    feedback: dict[str, Fields] = dataclasses.field(default_factory=dict)
-
-    @property
-    def generates_texts(self) -> bool:
-        """Whether replies may have texts."""
-        return bool(self.language_tasks) and self.mode != "actions"
-
-    @property
-    def keys(self) -> OpenpiKeys:
-        """openpi's keys if it has this robot, else `observation/` and the interface's names.
-
-        The server resizes images itself, so that it computes the same bits as in process.
-        """
-        keys = keys_of_policy(self.interface, self.interface.observation.camera_names)
-        return dataclasses.replace(keys, image_size=None, clips=False)
-
-    def check(self, url: str, modes: Sequence[Mode], worlds: int) -> None:
-        """Reject a run in other modes, or in more worlds, than the server was started for.
-
-        Raises:
-            UsageError: Names both.
-        """
-        if any(mode != self.mode for mode in modes):
-            raise UsageError(
-                f"{url} runs in mode {self.mode}, and this run is in {', '.join(dict.fromkeys(modes))}; give "
-                f"--mode {self.mode}, or start the server in another mode"
-            )
-        if worlds > self.robots:
-            raise UsageError(
-                f"{url} serves {self.robots} robots at once, and --num-envs is {worlds}; give --num-envs "
-                f"{self.robots}, or start the server with --robots {worlds}"
-            )
-
-
-def read_declared(metadata: Mapping[str, Any], url: str) -> DeclaredPolicy:
-    """Validate the server's declaration of its policy.
+def check_run(declared: Declaration, url: str, modes: Sequence[Mode], worlds: int) -> None:
+    """Reject a run in other modes, or in more worlds, than the server was started for.
 
     Raises:
-        UsageError: It is another version of the extension, or incomplete.
+        UsageError: Names both.
     """
-    declared = metadata[EXTENSION]
-    version = declared.get("version") if isinstance(declared, Mapping) else None
-    if version != VERSION:
+    if any(mode != declared.mode for mode in modes):
         raise UsageError(
-            f"{url} speaks version {version!r} of this project's extension of openpi's protocol, and this "
-            f"client version {VERSION}; install the same oxygen-eval on both sides"
+            f"{url} runs in mode {declared.mode}, and this run is in {', '.join(dict.fromkeys(modes))}; give "
+            f"--mode {declared.mode}, or start the server in another mode"
         )
-    try:
-        return TypeAdapter(DeclaredPolicy).validate_python(declared)
-    except ValidationError as error:
-        raise invalid(error, f"metadata of {url}") from error
+    if worlds > declared.robots:
+        raise UsageError(
+            f"{url} serves {declared.robots} robots at once, and --num-envs is {worlds}; give --num-envs "
+            f"{declared.robots}, or start the server with --robots {worlds}"
+        )
 
 
 class OxygenServerPolicy(RemotePolicy):
     """A policy behind our server. Sends episode and query; receives texts."""
 
-    def __init__(self, client: PolicyClient, keys: OpenpiKeys, declared: DeclaredPolicy) -> None:
+    def __init__(self, client: PolicyClient, keys: OpenpiKeys, declared: Declaration) -> None:
         super().__init__(client, keys, declared.feedback)
-        self._declared = declared
+        self._generates_texts = bool(declared.language_tasks) and declared.mode != "actions"
         self._episode: dict[str, Any] = {}
         self._query = -1
         self._unfinished: dict[int, TextRequest] = {}
@@ -139,7 +80,7 @@ class OxygenServerPolicy(RemotePolicy):
         """
         answers = [self.answer]
         timings_ms = dict(self.timings_ms)
-        if self._declared.generates_texts:
+        if self._generates_texts:
             answers.append(self.client.infer(self._about_query(poll=True)))
             decode = _timing(answers[-1]).get("decode")
             timings_ms |= {} if decode is None else {"decode": decode}

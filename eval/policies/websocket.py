@@ -18,10 +18,10 @@ from configs.validation import check, invalid
 from eval.policies.base import LoadedPolicy, PolicyLostError
 from eval.policies.openpi import assumption, named, opened
 from eval.policies.oxygen_release import OxygenReleasePolicy, is_oxygen_release, read_release
-from eval.policies.oxygen_server import OxygenServerPolicy, read_declared
+from eval.policies.oxygen_server import OxygenServerPolicy, check_run
 from eval.policies.remote import PolicyClient, RemotePolicy
 from oxygen.robots.openpi_keys import ASSUMED, ROBOTS, OpenpiKeys, keys_of
-from oxygen.serve.metadata import EXTENSION
+from oxygen.serve.metadata import EXTENSION, read_declaration
 from sim_envs.world import EpisodeKey, Observation
 
 Seconds = Annotated[float, Field(strict=True, gt=0, le=86400)]
@@ -123,9 +123,9 @@ def _policy_of(
     if options.charge == "server":
         raise UsageError(f"charge=server is for OxyGen's own server, and {url} is another; leave it out")
     if EXTENSION in metadata:
-        declared = read_declared(metadata, url)
+        declared = read_declaration(metadata, url)
         _refuse_other_embodiment(options, declared.keys.robot, f"{url} declares its interface")
-        declared.check(url, modes, worlds)
+        check_run(declared, url, modes, worlds)
         return OxygenServerPolicy(client, named(declared.keys, url, declared.horizon), declared), None, {}
     if metadata.keys() >= {"action_space", "n_external_cameras"}:
         try:

@@ -1,12 +1,17 @@
-"""The metadata of a policy server."""
+"""The metadata of this project's policy server, as the server declares and the client reads them."""
 
 import dataclasses
-import json
+import functools
+from collections.abc import Mapping
 from typing import Any
 
-from configs.feedback import FeedbackByTask
+from pydantic import TypeAdapter, ValidationError
+
+from configs.errors import UsageError
 from configs.interface import Interface, Motion
-from oxygen.robots.openpi_keys import OpenpiKeys
+from configs.schema import Fields, Mode
+from configs.validation import invalid
+from oxygen.robots.openpi_keys import OpenpiKeys, keys_of_policy
 
 VERSION = 1
 """Version of the `oxygen_eval` fields in metadata, requests and replies."""
@@ -18,7 +23,7 @@ class Declaration:
     """The served policy.
 
     Attributes:
-        keys: Keys of the robot's requests.
+        interface: Conventions of observations and actions.
         horizon: Actions per query.
         model: The policy's name.
         weights_sha256: SHA-256 of the weights; None if they are random or not a file in our format.
@@ -28,36 +33,30 @@ class Declaration:
         feedback: Language task to the fields of later prompts that hold its texts; clients compose these.
     """
 
-    keys: OpenpiKeys
+    interface: Interface
     horizon: int
     model: str
-    weights_sha256: str | None
-    mode: str
+    weights_sha256: str | None = None
+    mode: Mode
     language_tasks: tuple[str, ...]
     robots: int
-    feedback: FeedbackByTask = dataclasses.field(default_factory=dict)
+    feedback: dict[str, Fields] = dataclasses.field(default_factory=dict)
 
-    @property
-    def interface(self) -> Interface:
-        """The robot's conventions."""
-        return dataclasses.replace(self.keys.interface, name=self.model, horizon=self.horizon)
+    @functools.cached_property
+    def keys(self) -> OpenpiKeys:
+        """openpi's keys if it has this robot, else `observation/` and the interface's names.
+
+        The server resizes images and clips actions itself, so that it computes the same bits as in process.
+        """
+        keys = keys_of_policy(self.interface, self.interface.observation.camera_names)
+        return dataclasses.replace(keys, image_size=None, clips=False)
 
     def metadata(self) -> dict[str, Any]:
         """The first message to openpi's clients."""
         robot = {} if self.keys.robot is None else {"embodiment": self.keys.robot}
-        declared = {
-            "version": VERSION,
-            "interface": json.loads(json.dumps(dataclasses.asdict(self.interface))),
-            "horizon": self.horizon,
-            "model": self.model,
-            "weights_sha256": self.weights_sha256,
-            "mode": self.mode,
-            "language_tasks": list(self.language_tasks),
-            "robots": self.robots,
-        }
-        if self.feedback:
-            fields = {task: [dataclasses.asdict(each) for each in own] for task, own in self.feedback.items()}
-            declared["feedback"] = fields
+        declared = {"version": VERSION, **_DECLARATION.dump_python(self, mode="json")}
+        if not self.feedback:
+            del declared["feedback"]
         return {**robot, "horizon": self.horizon, EXTENSION: declared}
 
     def roboarena(self) -> dict[str, Any]:
@@ -72,3 +71,25 @@ class Declaration:
             "needs_session_id": True,
             "action_space": "joint_velocity" if velocity else "joint_position",
         }
+
+
+_DECLARATION = TypeAdapter(Declaration)
+
+
+def read_declaration(metadata: Mapping[str, Any], url: str) -> Declaration:
+    """Validate the metadata of a server at `url`.
+
+    Raises:
+        UsageError: They are of another version of the extension, or incomplete.
+    """
+    declared = metadata[EXTENSION]
+    version = declared.get("version") if isinstance(declared, Mapping) else None
+    if version != VERSION:
+        raise UsageError(
+            f"{url} speaks version {version!r} of this project's extension of openpi's protocol, and this "
+            f"client version {VERSION}; install the same oxygen-eval on both sides"
+        )
+    try:
+        return _DECLARATION.validate_python(declared)
+    except ValidationError as error:
+        raise invalid(error, f"metadata of {url}") from error

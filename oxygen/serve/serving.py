@@ -1,6 +1,7 @@
 """Loads a policy and serves it until SIGTERM or Ctrl-C."""
 
 import asyncio
+import dataclasses
 import ipaddress
 import itertools
 import signal
@@ -14,7 +15,6 @@ from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.presets.language_tasks import language_task
 from oxygen.presets.loading import load_policy
 from oxygen.presets.policies import check_learnt, learnt_tasks, trained_tasks, weights_sha256
-from oxygen.robots.openpi_keys import keys_of_policy
 from oxygen.serve.batching import Batcher
 from oxygen.serve.metadata import Declaration
 from oxygen.serve.server import ConnectionServer
@@ -52,10 +52,10 @@ def open_served(preset: PolicyConfig, options: ServeConfig) -> tuple[VectorPolic
     )
     random = options.random_weights
     policy = load_policy(preset, tasks=tasks, engine=engine, dtype=options.dtype, random_weights=random)
-    config = policy.runner.config
+    horizon, interface = policy.runner.config.horizon, policy.transform.embodiment.interface
     declaration = Declaration(
-        keys=keys_of_policy(policy.transform.embodiment.interface, config.cameras),
-        horizon=config.horizon,
+        interface=dataclasses.replace(interface, name=preset.name, horizon=horizon),
+        horizon=horizon,
         model=preset.name,
         weights_sha256=None if random else weights_sha256(preset),
         mode=options.mode,

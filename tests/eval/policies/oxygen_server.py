@@ -1,7 +1,6 @@
 """A double of `python -m oxygen.serve`: the contract of its protocol without a model."""
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,22 +10,14 @@ from configs.interface import Interface
 from oxygen.robots.conventions import LIBERO
 from tests.eval.doubles import text_finished
 from tests.eval.policies.openpi_server import OpenpiServer
+from tests.oxygen.serve.serving import declaration
 
 ACTIONS = np.linspace(-1, 1, 70).reshape(10, 7)
 
 
 def metadata(interface: Interface = LIBERO, **changes: Any) -> dict[str, Any]:
     """What the server sends first."""
-    declared = {
-        "version": 1,
-        "interface": json.loads(json.dumps(dataclasses.asdict(interface))),
-        "horizon": 10,
-        "model": "tiny",
-        "weights_sha256": "0" * 64,
-        "mode": "unified",
-        "language_tasks": ["narration"],
-        "robots": 1,
-    }
+    declared = declaration(interface, model="tiny", weights_sha256="0" * 64).metadata()["oxygen_eval"]
     return {"oxygen_eval": {**declared, **changes}}
 
 

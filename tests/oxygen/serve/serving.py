@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +13,6 @@ from websockets.sync.client import ClientConnection, connect
 
 from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest
 from oxygen.robots import conventions
-from oxygen.robots.openpi_keys import keys_of_policy
 from oxygen.serve.batching import BatchedPolicy, Batcher
 from oxygen.serve.metadata import Declaration
 from oxygen.serve.msgpack_numpy import pack, unpack
@@ -77,12 +77,10 @@ class EchoPolicy:
 
 
 def declaration(interface=conventions.LIBERO, **changes: Any) -> Declaration:
-    keys = keys_of_policy(interface, interface.observation.camera_names)
     about = {
-        "keys": keys,
+        "interface": dataclasses.replace(interface, name="echo", horizon=HORIZON),
         "horizon": HORIZON,
         "model": "echo",
-        "weights_sha256": None,
         "mode": "unified",
         "language_tasks": ("narration",),
         "robots": 1,
