@@ -131,8 +131,11 @@ class PolicyClient:
         """Whether there is a connection without unrequested messages."""
         if self._connection is None:
             return False
+        # Not recv(timeout=_NOTICE_S): SimpleQueue.get of CPython 3.11 waits for ever if the process is
+        # descheduled for longer than the timeout.
+        time.sleep(_NOTICE_S)
         try:
-            self._connection.recv(timeout=_NOTICE_S)
+            self._connection.recv(timeout=0)
         except TimeoutError:
             return True
         except ConnectionClosed:
