@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import signal
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +17,7 @@ from eval.collect.episode import demonstrate
 from eval.collect.plan import Job
 from eval.collect.store import EpisodeStore
 from eval.policies.base import LoadedPolicy
-from eval.policies.scripted import Oracle, Scripted, scripted_policy
+from eval.policies.scripted import Scripted, scripted_policy
 from eval.policies.serving import PolicySource, served
 from eval.records.schema import Outcome
 from eval.rollout.episode import WorldCache
@@ -49,11 +50,8 @@ class Simulation:
 
         def scripted(suite: Suite, world: World) -> Scripted:
             """The policy without texts."""
-            return Scripted(
-                suite.interface,
-                lambda: scripted_policy(self.kind, suite, world, self.noise),
-                Oracle((), world),
-            )
+            make = functools.partial(scripted_policy, self.kind, suite, world, self.noise)
+            return Scripted(suite.interface, make, world)
 
         if model is None:
             return scripted

@@ -51,42 +51,51 @@ def open_engine(
         engine = engine_for(tasks, [speaking, *group])
         if first is None:
             dtype, random = group[0].dtype, group[0].random_weights
-            like = load_policy(
+            policy = first = load_policy(
                 resolved.policy, tasks=tasks, engine=engine, dtype=dtype, random_weights=random
             )
         else:
-            like = first.with_tasks(tasks, engine)
-        first = first or like
-        served = _Served(like, worlds=worlds)
-        for place, variant in zip(sharing, group, strict=True):
-            of_this = dataclasses.replace(engine, mode=Mode(variant.mode), budget=_budget(variant))
-            prompt = like.transform.embodiment.prompt.template
-            policy = _opened(served.groups_of(of_this), interface, prompt)
-            opened[place] = dataclasses.replace(policy, writes_texts=bool(tasks))
+            policy = first.with_tasks(tasks, engine)
+        engines = [
+            dataclasses.replace(engine, mode=Mode(variant.mode), budget=_budget(variant)) for variant in group
+        ]
+        prompt = policy.transform.embodiment.prompt.template
+        for place, groups in zip(sharing, _groups(policy, engines, worlds), strict=True):
+            opened[place] = _opened(groups, interface, prompt, writes_texts=bool(tasks))
     return [opened[place] for place in range(len(variants))]
 
 
-class _Served:
-    """The groups of a policy in all variants that share its programs."""
+def _opened(
+    groups: "Sequence[EnginePolicy]", interface: Interface, prompt: str, *, writes_texts: bool
+) -> LoadedPolicy:
+    """The policy for a run."""
+    cameras = list(interface.observation.camera_names)
+    return LoadedPolicy(
+        interface=interface,
+        horizon=interface.horizon,
+        inputs={"prompt": prompt, "cameras": cameras, "absent_cameras": "dropped"},
+        in_world=lambda *_: BatchSlot(groups[0], 0, interface),
+        groups=groups,
+        writes_texts=writes_texts,
+        reports_work=True,
+    )
 
-    def __init__(self, like: VectorPolicy, *, worlds: int) -> None:
-        self._unused: VectorPolicy | None = like
-        self._like = like
-        self._worlds = worlds
-        self._made: dict[EngineConfig, list[EnginePolicy]] = {}
 
-    def groups_of(self, engine: EngineConfig) -> "list[EnginePolicy]":
-        """The groups of an engine, with a row for each world; variants share the group of a single world."""
-        if self._worlds > 1 or engine not in self._made:
-            made = []
-            for _ in range(math.ceil(self._worlds / engine.robots)):
-                if self._unused is not None and self._unused.engine == engine:
-                    made.append(EnginePolicy(self._unused))
-                    self._unused = None
-                else:
-                    made.append(EnginePolicy(self._like.with_engine(engine)))
-            self._made[engine] = made
-        return self._made[engine]
+def _groups(policy: VectorPolicy, engines: Sequence[EngineConfig], worlds: int) -> "list[list[EnginePolicy]]":
+    """The groups of each engine, with a row for each world; equal engines share that of a single world."""
+    unused = [policy]  # serves one group, of its own engine
+
+    def group(engine: EngineConfig) -> EnginePolicy:
+        own = unused and engine == policy.engine
+        return EnginePolicy(unused.pop() if own else policy.with_engine(engine))
+
+    groups: list[list[EnginePolicy]] = []
+    for number, engine in enumerate(engines):
+        if worlds == 1 and engine in engines[:number]:
+            groups.append(groups[engines.index(engine)])
+        else:
+            groups.append([group(engine) for _ in range(math.ceil(worlds / engine.robots))])
+    return groups
 
 
 def _sharing_programs(variants: Sequence[RunConfig]) -> list[list[int]]:
@@ -136,19 +145,6 @@ class EnginePolicy:
     def finish(self, row: int) -> EpisodeEnd:
         """See `BatchPolicy`."""
         return self._policy.finish(row)
-
-
-def _opened(groups: Sequence[EnginePolicy], interface: Interface, prompt: str) -> LoadedPolicy:
-    """The policy for a run."""
-    cameras = list(interface.observation.camera_names)
-    return LoadedPolicy(
-        interface=interface,
-        horizon=interface.horizon,
-        inputs={"prompt": prompt, "cameras": cameras, "absent_cameras": "dropped"},
-        in_world=lambda *_: BatchSlot(groups[0], 0, interface),
-        groups=groups,
-        reports_work=True,
-    )
 
 
 def engine_for(tasks: Sequence[LanguageTask], variants: Sequence[RunConfig]) -> EngineConfig:

@@ -12,7 +12,7 @@ from configs.errors import UsageError
 from configs.feedback import FeedbackByTask, write_answer
 from configs.interface import Interface
 from eval.policies.base import BadAnswerError, LoadedPolicy
-from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest
+from oxygen.policy.reply import EpisodeEnd, Reply, Text
 from oxygen.robots.openpi_keys import ASSUMED, OpenpiKeys
 from sim_envs.world import EpisodeKey, Observation
 
@@ -76,6 +76,11 @@ class OpenpiPolicy:
         """Its conventions of observations and actions."""
         return self.keys.interface
 
+    @property
+    def writes_texts(self) -> bool:
+        """Whether its replies may have texts."""
+        return bool(self.feedback)
+
     def reset(self, key: EpisodeKey) -> None:
         """Start an episode. openpi's policies get neither its key nor a seed."""
         del key
@@ -123,10 +128,7 @@ class OpenpiPolicy:
         texts = [text for task in self.feedback if (text := self._text(task)) is not None]
         return Reply(
             timings_ms={**self.timings_ms, "frame": self.timings_ms["action"]},
-            requested=tuple(
-                TextRequest(task=text.task, request_id=text.request_id, query=text.requested_query)
-                for text in texts
-            ),
+            requested=tuple(text.request for text in texts),
             finished=tuple(texts),
         )
 
@@ -156,7 +158,7 @@ class OpenpiPolicy:
         return EpisodeEnd()
 
 
-def opened(policy: OpenpiPolicy, *, remark: str | None, **inputs: Any) -> LoadedPolicy:
+def opened(policy: OpenpiPolicy, *, remark: str | None = None, **inputs: Any) -> LoadedPolicy:
     """The policy for a run: one object for all episodes. The manifest records `inputs`."""
     importlib.import_module("PIL.Image")  # or the first query would be timed with it
     size = policy.keys.image_size
@@ -166,7 +168,7 @@ def opened(policy: OpenpiPolicy, *, remark: str | None, **inputs: Any) -> Loaded
         horizon=policy.interface.horizon,
         inputs=inputs,
         in_world=lambda *_: policy,
-        writes_texts=bool(policy.feedback),
+        writes_texts=policy.writes_texts,
         feedback=policy.feedback,
         remark=remark,
     )

@@ -90,11 +90,6 @@ class ReleaseMetadata:
             )
 
 
-def is_oxygen_release(metadata: Mapping[str, Any]) -> bool:
-    """Whether metadata are those of OxyGen's server."""
-    return "effective_infer_api" in metadata
-
-
 def read_release(metadata: Mapping[str, Any], url: str) -> ReleaseMetadata:
     """The metadata of OxyGen's server.
 
@@ -123,6 +118,8 @@ class OxygenReleasePolicy(RemotePolicy):
     Attributes:
         charged_ms: See `eval.policies.base.ChargesOwnTime`.
     """
+
+    writes_texts = True
 
     def __init__(
         self, client: PolicyClient, keys: OpenpiKeys, metadata: ReleaseMetadata, *, charge_server: bool
@@ -181,14 +178,8 @@ class OxygenReleasePolicy(RemotePolicy):
         numbers = [update.number for update in updates]
         if len(set(numbers)) < len(numbers):
             raise BadAnswerError(f"the policy server sent two updates of one text: requests {numbers}")
-        requested, finished, tokens = [], [], 0
-        for update in updates:
-            if update.created:
-                requested.append(self._begin(update, before_ms))
-            text = self._continue(update)
-            tokens += update.new_tokens
-            if text is not None:
-                finished.append(text)
+        requested = tuple(self._begin(update, before_ms) for update in updates if update.created)
+        texts = [self._continue(update) for update in updates]
         said = self.answer.get("active_language_requests")
         if said is not None and said != len(self._running):
             raise BadAnswerError(
@@ -198,9 +189,9 @@ class OxygenReleasePolicy(RemotePolicy):
         return Reply(
             # The texts came with the actions: no decoding follows.
             timings_ms={**self.timings_ms, "decode": 0.0, "frame": self.timings_ms["action"]},
-            requested=tuple(requested),
-            finished=tuple(finished),
-            tokens=tokens,
+            requested=requested,
+            finished=tuple(text for text in texts if text is not None),
+            tokens=sum(update.new_tokens for update in updates),
         )
 
     def finish(self) -> EpisodeEnd:

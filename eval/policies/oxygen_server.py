@@ -43,6 +43,8 @@ def check_run(declared: Declaration, url: str, modes: Sequence[Mode], worlds: in
 class OxygenServerPolicy(RemotePolicy):
     """A policy behind our server. Sends episode and query; receives texts."""
 
+    writes_texts = True
+
     def __init__(self, client: PolicyClient, keys: OpenpiKeys, declared: Declaration) -> None:
         super().__init__(client, keys, declared.feedback)
         self._generates_texts = bool(declared.language_tasks) and declared.mode != "actions"

@@ -12,7 +12,7 @@ from configs.language_task import LanguageTaskConfig
 from configs.schema import PolicyConfig, RunConfig
 from eval.metrics.language import HEADLINES, ORACLE, true_text
 from eval.policies.base import LoadedPolicy
-from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest
+from oxygen.policy.reply import EpisodeEnd, Reply, Text
 from oxygen.presets.language_tasks import language_task
 from sim_envs.scripted.policy import HORIZON, Noop, Random, ScriptedPolicy
 from sim_envs.suite import Suite
@@ -30,11 +30,8 @@ def open_scripted(
     generates_text = policy.generates_text == "truth" and config.mode != "actions"
 
     def in_world(suite: Suite, world: World) -> Scripted:
-        return Scripted(
-            suite.interface,
-            lambda: scripted_policy(policy.kind, suite, world),
-            Oracle(tasks if generates_text else (), world),
-        )
+        make = functools.partial(scripted_policy, policy.kind, suite, world)
+        return Scripted(suite.interface, make, world, tasks if generates_text else ())
 
     return LoadedPolicy(
         interface=None,
@@ -62,60 +59,26 @@ def scripted_policy(kind: str, suite: Suite, world: World, noise: float = 0.0) -
     return expert
 
 
-class Oracle:
-    """Writes the texts of `narration`, `memory` and `textual_memory`, each within the query that requests it.
+class Scripted:
+    """A scripted policy as a `Policy`, with true texts of `narration`, `memory` and `textual_memory`.
 
-    Other language tasks have no ground truth and get no text. The wording is a function of the episode key.
+    A text is written within the query that requests it. Other language tasks have no ground truth and get no
+    text. The wording is a function of the episode key.
     """
 
-    def __init__(self, tasks: Sequence[LanguageTaskConfig], world: World) -> None:
-        self._tasks = [language_task(task) for task in tasks if task.name in HEADLINES]
-        self._world = world
-        self._wording = self._query = self._request = 0
-
-    def reset(self, key: EpisodeKey) -> None:
-        """Start an episode."""
-        self._wording = key.digest() % WORDINGS
-        self._query = self._request = 0
-
-    def write(self) -> tuple[tuple[TextRequest, ...], tuple[Text, ...]]:
-        """The texts of the next query, as requested and as finished."""
-        due = [task.name for task in self._tasks for _ in task.arrivals.due(0, self._query)]
-        truth = self._world.truth() if due else None
-        texts = [] if truth is None else [(task, true_text(task, truth, self._wording)) for task in due]
-        finished = []
-        for task, text in texts:
-            if text is None:
-                continue
-            finished.append(
-                Text(
-                    task=task,
-                    request_id=self._request,
-                    requested_query=self._query,
-                    finished_query=self._query,
-                    text=text,
-                    tokens=0,
-                    reason=ORACLE,
-                    latency_ms=0.0,
-                )
-            )
-            self._request += 1
-        self._query += 1
-        requested = tuple(
-            TextRequest(task=text.task, request_id=text.request_id, query=text.requested_query)
-            for text in finished
-        )
-        return requested, tuple(finished)
-
-
-class Scripted:
-    """A scripted policy as a `Policy`."""
-
-    def __init__(self, interface: Interface, make: Callable[[], ScriptedPolicy], oracle: Oracle) -> None:
+    def __init__(
+        self,
+        interface: Interface,
+        make: Callable[[], ScriptedPolicy],
+        world: World,
+        tasks: Sequence[LanguageTaskConfig] = (),
+    ) -> None:
         self.interface = interface
         self._make = make
-        self._oracle = oracle
+        self._world = world
+        self._tasks = [language_task(task) for task in tasks if task.name in HEADLINES]
         self._policy: ScriptedPolicy = Noop(interface)
+        self._wording = self._query = self._written = 0
         self._reply = Reply(timings_ms={})
 
     @property
@@ -127,16 +90,20 @@ class Scripted:
         """Start an episode in the current state of the world."""
         self._policy = self._make()
         self._policy.reset(key)
-        self._oracle.reset(key)
+        self._wording = key.digest() % WORDINGS
+        self._query = self._written = 0
 
     def act(self, observation: Observation) -> np.ndarray:
         """Compute the next chunk, and the texts of the same moment."""
         began = time.perf_counter()
         actions = self._policy.query(observation.state)
         milliseconds = 1e3 * (time.perf_counter() - began)
-        timings = {"action": milliseconds, "frame": milliseconds}
-        requested, finished = self._oracle.write()
-        self._reply = Reply(timings_ms=timings, requested=requested, finished=finished)
+        texts = self._write()
+        self._reply = Reply(
+            timings_ms={"action": milliseconds, "frame": milliseconds},
+            requested=tuple(text.request for text in texts),
+            finished=texts,
+        )
         return actions
 
     def complete(self) -> Reply:
@@ -146,3 +113,25 @@ class Scripted:
     def finish(self) -> EpisodeEnd:
         """See `Policy`; no text is unfinished."""
         return EpisodeEnd()
+
+    def _write(self) -> tuple[Text, ...]:
+        """The texts of the next query."""
+        due = [task.name for task in self._tasks for _ in task.arrivals.due(0, self._query)]
+        truth = self._world.truth() if due else None
+        texts = [] if truth is None else [(task, true_text(task, truth, self._wording)) for task in due]
+        written = [(task, text) for task, text in texts if text is not None]
+        first, query = self._written, self._query
+        self._written, self._query = first + len(written), query + 1
+        return tuple(
+            Text(
+                task=task,
+                request_id=first + number,
+                requested_query=query,
+                finished_query=query,
+                text=text,
+                tokens=0,
+                reason=ORACLE,
+                latency_ms=0.0,
+            )
+            for number, (task, text) in enumerate(written)
+        )

@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.shared_memory import SharedMemory
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -45,29 +45,6 @@ class ObservationLayout:
     rest: Observation
     state: int
     images: Mapping[str, tuple[int, ...]]
-
-
-class Observations(Protocol):
-    """Transfers observations from a world to its policy."""
-
-    def write(self, observation: Observation, /) -> Any:
-        """The message to send: the observation, or its layout in shared memory."""
-
-    def read(self, sent: Any, /) -> Observation:
-        """The observation, on the policy's side."""
-
-
-class _InMessages:
-    """Sends observations in messages, for processes on different machines."""
-
-    def write(self, observation: Observation) -> Observation:
-        return observation
-
-    def read(self, sent: Observation) -> Observation:
-        return sent
-
-
-IN_MESSAGES = _InMessages()
 
 
 class ObservationBlock:
@@ -147,7 +124,7 @@ class EpisodeStart:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ActionsRequest:
-    """A world requests actions; `sent` is the message of `Observations.write`."""
+    """A world requests actions; `sent` is the observation, or its layout in shared memory."""
 
     sent: Any
 
@@ -178,11 +155,23 @@ class PolicyProxy:
     """A policy in another process, in one of the run's variants."""
 
     def __init__(
-        self, connection: WorkerConnection, observations: Observations, variant: int, interface: Interface
+        self,
+        connection: WorkerConnection,
+        block: ObservationBlock | None,
+        variant: int,
+        interface: Interface,
     ) -> None:
+        """Connect to a policy.
+
+        Args:
+            connection: The connection to its `PolicyServer`.
+            block: Shared memory for the observations; None to send them in messages.
+            variant: Index of the variant.
+            interface: Conventions of observations and actions.
+        """
         self.interface = interface
         self._connection = connection
-        self._observations = observations
+        self._block = block
         self._variant = variant
 
     def reset(self, key: EpisodeKey) -> None:
@@ -191,7 +180,8 @@ class PolicyProxy:
 
     def act(self, observation: Observation) -> np.ndarray:
         """See `Policy`."""
-        return self._request(ActionsRequest(sent=self._observations.write(observation)))
+        sent = observation if self._block is None else self._block.write(observation)
+        return self._request(ActionsRequest(sent=sent))
 
     def complete(self) -> Reply:
         """See `Policy`."""
@@ -240,15 +230,15 @@ def _as_answer(result: Any) -> Any:
 class PolicyServer:
     """Serves all workers in all variants. A request handler for `sim_envs.workers`."""
 
-    def __init__(self, policies: Sequence[LoadedPolicy], observed: Sequence[Observations]) -> None:
+    def __init__(self, policies: Sequence[LoadedPolicy], blocks: Sequence[ObservationBlock] = ()) -> None:
         """Start serving.
 
         Args:
             policies: One per variant, with a row for each worker.
-            observed: How each worker transfers observations.
+            blocks: Shared memory of each worker; empty if observations travel in messages.
         """
         self._variants = [[_Group(policy) for policy in each.groups] for each in policies]
-        self._observed = observed
+        self._blocks = blocks
         self._at: dict[int, tuple[_Group, int]] = {}
         self._begun: dict[int, Any] = {}
 
@@ -269,7 +259,7 @@ class PolicyServer:
                 group.queue.add(
                     row,
                     Query(
-                        observation=self._observed[worker].read(sent),
+                        observation=self._blocks[worker].read(sent) if self._blocks else sent,
                         acted=lambda actions: answer(_as_answer(actions)),
                         replied=lambda reply: group.replies.update({row: _as_answer(reply)}),
                     ),
@@ -326,10 +316,8 @@ class PolicySource:
         if self.opener is not None:
             return dataclasses.replace(self.opener(), feedback=self.feedback)
         assert self.interface is not None, "a policy that is served has been opened"
-        observations = (
-            ObservationBlock.attached(self.blocks[connection.worker]) if self.blocks else IN_MESSAGES
-        )
-        served = PolicyProxy(connection, observations, self.variant, self.interface)
+        block = ObservationBlock.attached(self.blocks[connection.worker]) if self.blocks else None
+        served = PolicyProxy(connection, block, self.variant, self.interface)
         return LoadedPolicy(
             interface=self.interface,
             horizon=None,

@@ -17,7 +17,7 @@ from configs.schema import Mode, Preset, read_feedback
 from configs.validation import check, invalid
 from eval.policies.base import LoadedPolicy, PolicyLostError
 from eval.policies.openpi import assumption, named, opened
-from eval.policies.oxygen_release import OxygenReleasePolicy, is_oxygen_release, read_release
+from eval.policies.oxygen_release import OxygenReleasePolicy, read_release
 from eval.policies.oxygen_server import OxygenServerPolicy, check_run
 from eval.policies.remote import PolicyClient, RemotePolicy
 from oxygen.robots.openpi_keys import ASSUMED, ROBOTS, OpenpiKeys, keys_of
@@ -95,38 +95,38 @@ def open_websocket(
     )
     try:
         client.reset()
-        policy, remark, facts = _policy_of(client, url, options, modes, worlds)
+        policy = _policy_of(client, url, options, modes, worlds)
     except PolicyLostError as error:
         raise UsageError(str(error)) from error
     except UsageError:
         client.close()
         raise
-    metadata = json.loads(json.dumps(client.metadata, default=str, skipkeys=True))  # as JSON types
-    for_run = opened(policy, remark=remark, server_metadata=metadata, **facts)
     opener = functools.partial(open_websocket, url, kwargs, notify=ignore)
-    writes_texts = isinstance(policy, OxygenServerPolicy | OxygenReleasePolicy) or for_run.writes_texts
-    return dataclasses.replace(for_run, close=client.close, opener=opener, writes_texts=writes_texts)
+    return dataclasses.replace(policy, close=client.close, opener=opener)
 
 
 def _policy_of(
     client: PolicyClient, url: str, options: ServerOptions, modes: Sequence[Mode], worlds: int
-) -> tuple[RemotePolicy, str | None, Mapping[str, Any]]:
-    """The policy, a remark to print, and what to record about the server."""
+) -> LoadedPolicy:
+    """The policy, by what the server's metadata say of it. The manifest records them."""
     metadata = client.metadata
-    if is_oxygen_release(metadata):
+    horizon = metadata.get("horizon")
+    recorded = json.loads(json.dumps(metadata, default=str, skipkeys=True))  # as JSON types
+    if "effective_infer_api" in metadata:
         release = read_release(metadata, url)
         release.check(url, modes)
-        keys = named(_keys(url, None, options.embodiment) or ASSUMED, url, metadata.get("horizon"))
+        keys = named(_keys(url, None, options.embodiment) or ASSUMED, url, horizon)
         charge_server = options.charge == "server"
         policy = OxygenReleasePolicy(client, keys, release, charge_server=charge_server)
-        return policy, None, {"charge": options.charge, "remarks": release.remarks}
+        return opened(policy, server_metadata=recorded, charge=options.charge, remarks=release.remarks)
     if options.charge == "server":
         raise UsageError(f"charge=server is for OxyGen's own server, and {url} is another; leave it out")
     if EXTENSION in metadata:
         declared = read_declaration(metadata, url)
         _refuse_other_embodiment(options, declared.keys.robot, f"{url} declares its interface")
         check_run(declared, url, modes, worlds)
-        return OxygenServerPolicy(client, named(declared.keys, url, declared.horizon), declared), None, {}
+        keys = named(declared.keys, url, declared.horizon)
+        return opened(OxygenServerPolicy(client, keys, declared), server_metadata=recorded)
     if metadata.keys() >= {"action_space", "n_external_cameras"}:
         try:
             roboarena = TypeAdapter(RoboArenaMetadata).validate_python(dict(metadata))
@@ -134,12 +134,13 @@ def _policy_of(
             raise invalid(error, f"metadata of {url}") from error
         why = f"{url} is a RoboArena server, which is for DROID"
         _refuse_other_embodiment(options, roboarena.keys.robot, why)
-        policy = RoboArenaPolicy(client, named(roboarena.keys, url, metadata.get("horizon")), roboarena)
-        return policy, None, {}
+        keys = named(roboarena.keys, url, horizon)
+        return opened(RoboArenaPolicy(client, keys, roboarena), server_metadata=recorded)
     keys = _keys(url, metadata.get("embodiment"), options.embodiment)
     remark = None if keys else assumption(url, "for another robot, --policy-kwargs embodiment=NAME.")
     feedback = read_feedback(metadata.get("feedback") or {}, f"feedback in the metadata of {url}")
-    return RemotePolicy(client, named(keys or ASSUMED, url, metadata.get("horizon")), feedback), remark, {}
+    policy = RemotePolicy(client, named(keys or ASSUMED, url, horizon), feedback)
+    return opened(policy, remark=remark, server_metadata=recorded)
 
 
 def _refuse_other_embodiment(options: ServerOptions, served: str | None, why: str) -> None:

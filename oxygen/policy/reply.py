@@ -73,6 +73,11 @@ class Text:
     times: TextTimes | None = None
     step: int | None = None
 
+    @property
+    def request(self) -> TextRequest:
+        """The request that it answers."""
+        return TextRequest(task=self.task, request_id=self.request_id, query=self.requested_query)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Reply:

@@ -59,7 +59,7 @@ class RayCluster:
         )
         shares = [len(range(first, self.num_envs, count)) for first in range(count)]
         self._services = [
-            actor.remote(functools.partial(open_policies, resolved, variants, worlds=worlds), worlds)
+            actor.remote(functools.partial(open_policies, resolved, variants, worlds=worlds))
             for worlds in shares
         ]
         described, *_ = [_got(service.opened.remote()) for service in self._services]

@@ -17,7 +17,7 @@ from ray.exceptions import RayActorError, RayTaskError
 
 from configs.locks import temporary_folder
 from eval.policies.base import LoadedPolicy
-from eval.policies.serving import IN_MESSAGES, EpisodeStart, PolicyServer
+from eval.policies.serving import EpisodeStart, PolicyServer
 from eval.records.schema import EpisodeResult, RunFolder
 from eval.rollout.episode import EpisodeJob, EpisodePlayer
 from sim_envs.gl import rendering_device
@@ -142,9 +142,8 @@ _SENT_FIELDS = ("interface", "horizon", "inputs", "writes_texts", "reports_work"
 class PolicyService:
     """A policy that answers worlds in batches."""
 
-    def __init__(self, opener: Callable[[], Sequence[LoadedPolicy]], worlds: int) -> None:
+    def __init__(self, opener: Callable[[], Sequence[LoadedPolicy]]) -> None:
         self._opener = opener
-        self._worlds = worlds
         self._opening = threading.Lock()
         self._sent: list[Mapping[str, Any]] = []
         self._asked: queue.SimpleQueue[tuple[int, Any, Callable[[object], None]]] = queue.SimpleQueue()
@@ -154,7 +153,7 @@ class PolicyService:
         with self._opening:
             if not self._sent:
                 policies = self._opener()
-                server = PolicyServer(policies, [IN_MESSAGES] * self._worlds)
+                server = PolicyServer(policies)
                 threading.Thread(target=self._answer, args=(server,), daemon=True).start()
                 self._sent = [{name: getattr(each, name) for name in _SENT_FIELDS} for each in policies]
         return self._sent
