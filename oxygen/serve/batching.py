@@ -184,8 +184,8 @@ class Batcher:
         self._serving: list[asyncio.Task[None]] = []
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="inference")
 
-    async def take_row(self) -> "Row":
-        """Reserve a free row, or one that is given back within a second.
+    async def take_row(self) -> "tuple[RobotBatch, int]":
+        """Reserve a free row, or one that is given back within a second: its batch, and its number there.
 
         Raises:
             NoFreeRobotError: None is free.
@@ -211,12 +211,12 @@ class Batcher:
         except BaseException:
             self._free.put_nowait(place)
             raise
-        return Row(batch=self._batches[number], robot=robot, place=place)
+        return self._batches[number], robot
 
-    async def give_back(self, row: "Row") -> None:
+    async def give_back(self, batch: "RobotBatch", robot: int) -> None:
         """End the episode of a row's robot, and free the row."""
-        await row.batch.end(row.robot)
-        self._free.put_nowait(row.place)
+        await batch.end(robot)
+        self._free.put_nowait(self._batches.index(batch) * self._batch_size + robot)
 
     def close(self) -> None:
         """Stop running batches, and wait for the thread."""
@@ -308,21 +308,6 @@ class RobotBatch:
     def _deactivate(self, robot: int) -> None:
         self._queue.remove(robot)
         self._changed.set()
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Row:
-    """A robot's row.
-
-    Attributes:
-        batch: Its batch.
-        robot: Its number in the batch.
-        place: Its number among the rows of all batches.
-    """
-
-    batch: RobotBatch
-    robot: int
-    place: int
 
 
 def _resolve(future: asyncio.Future[Any], result: Any) -> None:

@@ -1,6 +1,7 @@
 """openpi's protocol, with optional fields for episodes and texts; and RoboArena's form of it."""
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from configs.errors import UsageError, unknown
@@ -127,15 +128,11 @@ def _seed(episode: Any) -> int | None:
 
 def _language(replies: Sequence[Reply]) -> dict[str, Any]:
     """Finished texts, requested and dropped texts, and the number of tokens."""
-
-    def named(requests: Sequence[Any]) -> list[Mapping[str, Any]]:
-        return [{"task": each.task, "request_id": each.request_id, "query": each.query} for each in requests]
-
     return {
         "texts": [text_message(text) for reply in replies for text in reply.finished],
         EXTENSION: {
-            "requested": named([each for reply in replies for each in reply.requested]),
-            "dropped": named([each for reply in replies for each in reply.dropped]),
+            "requested": [dataclasses.asdict(each) for reply in replies for each in reply.requested],
+            "dropped": [dataclasses.asdict(each) for reply in replies for each in reply.dropped],
             "tokens": sum(reply.tokens for reply in replies),
         },
     }

@@ -5,7 +5,7 @@ import dataclasses
 from typing import Any
 
 from oxygen.policy.reply import EpisodeEnd, Reply, Text
-from oxygen.serve.batching import Acted, Batcher, Row
+from oxygen.serve.batching import Acted, Batcher, RobotBatch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class ConnectedRobot:
 
     def __init__(self, batcher: Batcher) -> None:
         self._batcher = batcher
-        self._row: Row | None = None
+        self._row: tuple[RobotBatch, int] | None = None
         self._seed = 0
         self._query = 0
         self._starts, self._has_acted = True, False
@@ -50,7 +50,8 @@ class ConnectedRobot:
         query = self._query if place.query is None else place.query
         if self._starts or place.restart or (seed, query) != (self._seed, self._query):
             await self._start(seed, place.query or 0)
-        acted = await self._row.batch.act(self._row.robot, observation)
+        batch, robot = self._row
+        acted = await batch.act(robot, observation)
         self._query += 1
         self._has_acted = True
         self._unsent.append(acted.reply)
@@ -82,11 +83,12 @@ class ConnectedRobot:
         """Give the row to others."""
         row, self._row = self._row, None
         if row is not None:
-            await self._batcher.give_back(row)
+            await self._batcher.give_back(*row)
 
     async def _start(self, seed: int, query: int) -> EpisodeEnd:
         assert self._row is not None, "it has a row"
-        end = await self._row.batch.start_episode(self._row.robot, seed, query)
+        batch, robot = self._row
+        end = await batch.start_episode(robot, seed, query)
         self._seed, self._query, self._unsent = seed, query, []
         self._starts = self._has_acted = False
         return end
