@@ -233,7 +233,7 @@ def program_bytes(runner: Runner, *, bucket: int, language: bool) -> dict[str, i
         language: Whether it decodes texts, in its largest batch.
     """
     compiled, sizes = runner.programs, runner.sizes
-    programs = {"prefill": compiled.prefill[bucket], "denoise": compiled.denoise[bucket]}
+    programs = {"prefill": compiled.prefill[bucket], "denoise": compiled.denoise[bucket, False]}
     if language:
         programs["fork"] = compiled.fork[bucket, sizes.forks[-1]]
         programs[f"decode_{sizes.rows[-1]}"] = compiled.decode[sizes.rows[-1]]

@@ -34,7 +34,7 @@ def acting_ms(runner: Runner, inputs: ModelInput) -> dict[str, float]:
     return {
         "prefill": _mean_ms(lambda: runner.prefill(inputs)),
         "denoise": _mean_ms(lambda: runner.denoise(prefix, zeros, zeros)),
-        "guided_denoise": _mean_ms(lambda: runner.guided_denoise(prefix, zeros, zeros, runner.unguided())),
+        "guided_denoise": _mean_ms(lambda: runner.denoise(prefix, zeros, zeros, runner.unguided())),
     }
 
 

@@ -112,7 +112,7 @@ class Engine:
         prefix = self._runner.prefill(inputs)
         numbers = [queries.get(robot, 0) for robot in range(self._runner.sizes.robots)]
         origins = prefix, self._scheduler.seeds, numbers
-        chunks = [] if guidance is None else [self._runner.guided_denoise(*origins, guidance)]
+        chunks = [] if guidance is None else [self._runner.denoise(*origins, guidance)]
         if guidance is None or not all(guidance.guides[robot] for robot in queries):
             chunks.append(self._runner.denoise(*origins))  # for the robots that are not guided
         for chunk in chunks:

@@ -91,11 +91,13 @@ def _decode(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Programs:
-    """The compiled programs by prompt bucket; `decode` by batch size, `fork` by bucket and batch size."""
+    """The compiled programs by prompt bucket; `denoise` also by whether it is guided.
+
+    `decode` is by batch size, `fork` by bucket and batch size.
+    """
 
     prefill: Mapping[int, Compiled]
-    denoise: Mapping[int, Compiled]
-    guided_denoise: Mapping[int, Compiled]
+    denoise: Mapping[tuple[int, bool], Compiled]
     fork: Mapping[tuple[int, int], Compiled]
     decode: Mapping[int, Compiled]
 
@@ -165,21 +167,19 @@ class Runner:
         return program(self._weights, inputs.images, inputs.prompt, inputs.length)
 
     def denoise(
-        self, prefix: Prefix, seeds: Sequence[int], queries: Sequence[int]
+        self,
+        prefix: Prefix,
+        seeds: Sequence[int],
+        queries: Sequence[int],
+        guidance: Guidance | None = None,
     ) -> Float32[Array, "robot horizon action"]:
-        """Generate every robot's chunk of normalised actions.
+        """Generate every robot's chunk of normalised actions, guided towards the chunk in execution, if any.
 
         The noise is a function of the robot's 64-bit episode seed and its query alone.
         """
-        program: Callable[..., Array] = self.programs.denoise[self._bucket(prefix)]
-        return program(self._weights, prefix, *_origins(seeds, queries))
-
-    def guided_denoise(
-        self, prefix: Prefix, seeds: Sequence[int], queries: Sequence[int], guidance: Guidance
-    ) -> Float32[Array, "robot horizon action"]:
-        """The same from the same noise, guided towards the chunk in execution."""
-        program: Callable[..., Array] = self.programs.guided_denoise[self._bucket(prefix)]
-        return program(self._weights, prefix, *_origins(seeds, queries), guidance)
+        program: Callable[..., Array] = self.programs.denoise[self._bucket(prefix), guidance is not None]
+        seed, query = np.array([_words_of(seed) for seed in seeds], np.uint32), np.array(queries, np.uint32)
+        return program(self._weights, prefix, seed, query, guidance)
 
     def fork(
         self, prefix: Prefix, new: NewRequests, pool: KvPool, texts: DecodeState
@@ -293,27 +293,26 @@ class Runner:
         robots = self.sizes.robots
         words = jax.ShapeDtypeStruct((robots, 2), jnp.uint32)
         which = jax.ShapeDtypeStruct((robots,), jnp.uint32)
-        guidance = jax.tree.map(_abstract, self.unguided())
-        prefills, denoises, guided = {}, {}, {}
+        guidances = [None, jax.tree.map(_abstract, self.unguided())] if self.sizes.guided else [None]
+        prefills, denoises = {}, {}
         for bucket in self.config.prompt_buckets:
             inputs = jax.tree.map(_abstract, dataclasses.astuple(self.blank(bucket)))
             lowered = jax.jit(functools.partial(_prefill, self.config)).lower(weights, *inputs)
             prefix = jax.tree.map(_abstract, lowered.out_info)
             prefills[bucket] = _compile(lowered)
             denoise = jax.jit(functools.partial(_denoise, self.config))
-            denoises[bucket] = _compile(denoise.lower(weights, prefix, words, which))
-            if self.sizes.guided:
-                guided[bucket] = _compile(denoise.lower(weights, prefix, words, which, guidance))
-        return Programs(prefill=prefills, denoise=denoises, guided_denoise=guided, fork={}, decode={})
+            for guidance in guidances:
+                lowered = denoise.lower(weights, prefix, words, which, guidance)
+                denoises[bucket, guidance is not None] = _compile(lowered)
+        return Programs(prefill=prefills, denoise=denoises, fork={}, decode={})
 
     def _run_everything_once(self) -> None:
         pool, texts = self.empty()
         zeros = [0] * self.sizes.robots
         for bucket in self.config.prompt_buckets:
             prefix = self.prefill(self.blank(bucket))
-            jax.block_until_ready(self.denoise(prefix, zeros, zeros))
-            if self.sizes.guided:
-                jax.block_until_ready(self.guided_denoise(prefix, zeros, zeros, self.unguided()))
+            for guidance in (None, self.unguided()) if self.sizes.guided else (None,):
+                jax.block_until_ready(self.denoise(prefix, zeros, zeros, guidance))
             for batch in self.sizes.forks:
                 pool, texts = self.fork(prefix, self.new_requests((), batch=batch), pool, texts)
         for batch in self.sizes.rows:
@@ -339,11 +338,6 @@ def _compilations() -> "collections.Counter[str]":
 
 def _compile(program: Lowered) -> Compiled:
     return program.compile(compiler_options=dict(compiler_options(jax.default_backend())))
-
-
-def _origins(seeds: Sequence[int], queries: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Seed material of the robots' noise, as arrays."""
-    return np.array([_words_of(seed) for seed in seeds], np.uint32), np.array(queries, np.uint32)
 
 
 def _words_of(seed: int) -> tuple[int, int]:

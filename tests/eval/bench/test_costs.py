@@ -74,7 +74,7 @@ def test_operations_are_those_that_xla_counts(programs):
     for ours, theirs in [
         (siglip, counted_flops(tower)),
         (siglip + trunk, counted_flops(compiled.prefill[32])),
-        (roofline.denoise(config, prefix=prefix, robots=2), counted_flops(compiled.denoise[32])),
+        (roofline.denoise(config, prefix=prefix, robots=2), counted_flops(compiled.denoise[32, False])),
         (roofline.decode(config, context=slot, rows=1), counted_flops(compiled.decode[1])),
         (roofline.fork(config, prefix=prefix, suffix=4, requests=1), counted_flops(compiled.fork[32, 1])),
     ]:
@@ -89,7 +89,7 @@ def test_xla_adds_unused_gradients_of_the_prefix_to_guidance(programs):
     expert, queries = config.expert, 2 * config.horizon
     unwanted = 4 * queries * prefix * expert.num_heads * expert.head_dim * expert.depth
     ours = roofline.stage_costs(config, SIZES, prompt=32)["guided denoise"].flops + unwanted
-    assert 1 < counted_flops(compiled.guided_denoise[32]) / ours < 1.1
+    assert 1 < counted_flops(compiled.denoise[32, True]) / ours < 1.1
 
 
 def test_bytes_count_every_weight_once():
