@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 import safetensors.numpy
 
@@ -49,7 +50,7 @@ class SlowSuite(FakeSuite):
         return SlowWorld(success_at=12, image_size=self.protocol.camera_size, language=task.language)
 
 
-def evaluate(suite: str, folder: Path) -> None:
+def evaluate(suite: str, worlds: int, folder: Path) -> None:
     """`eval.run` in two modes."""
     from eval.run import app
 
@@ -57,6 +58,7 @@ def evaluate(suite: str, folder: Path) -> None:
     if statuses and set(statuses) == {"complete"}:  # killed after its end
         return
     given = f"--suite {suite} --init-ids 0-{EPISODES - 1} --policy noop --mode actions unified --video none"
+    given = f"{given} --num-envs {worlds}"
     resume = ["--resume"] if statuses else []
     run_app(app, [*given.split(), "--no-report", "--output-dir", str(folder), *resume])
 
@@ -85,9 +87,11 @@ def killed(command: Command, folder: Path, after_s: float | None = None) -> bool
     process = _FORKING.Process(target=_logged, args=(command, folder))
     process.start()
     process.join(after_s)
+    workers = psutil.Process(process.pid).children() if process.is_alive() else []
     process.kill()
     process.join()
     assert process.exitcode in (0, -signal.SIGKILL)
+    assert not psutil.wait_procs(workers, timeout=120)[1], "its workers outlive it"
     return process.exitcode != 0
 
 
@@ -143,10 +147,13 @@ def episodes_of(folder: Path) -> Records:
     return found
 
 
-@pytest.mark.parametrize("least", [3, pytest.param(40, marks=pytest.mark.slow)])
-def test_evaluations_are_resumed(tmp_path, least):
+@pytest.mark.parametrize(
+    ("worlds", "least"),
+    [(1, 3), pytest.param(1, 40, marks=pytest.mark.slow), pytest.param(2, 20, marks=pytest.mark.slow)],
+)
+def test_evaluations_are_resumed(tmp_path, worlds, least):
     suite = suite_file(tmp_path, "fake", SlowSuite, environment={"success_at": 12})
-    command = functools.partial(evaluate, suite)
+    command = functools.partial(evaluate, suite, worlds)
     resumed_equals_uninterrupted(command, tmp_path, least, episodes_of)
 
 

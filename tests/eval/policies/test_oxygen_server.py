@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from configs.errors import UsageError
-from configs.interface import Camera, Motion, compare
+from configs.interface import Camera, compare
 from eval.policies.base import BadAnswerError, PolicyLostError
 from eval.policies.websocket import open_websocket
 from oxygen.policy.reply import TextRequest
@@ -106,38 +106,12 @@ def test_a_text_is_delivered_after_the_time_on_the_wire():
     assert reply.finished[0].after_ms == pytest.approx(3.0 + reply.timings_ms["wire"])
 
 
-def flipped(interface):
-    cameras = tuple(dataclasses.replace(camera, rotated_deg=0) for camera in interface.observation.cameras)
-    return observing(interface, cameras=cameras)
-
-
-def observing(interface, **changes):
-    return dataclasses.replace(interface, observation=dataclasses.replace(interface.observation, **changes))
-
-
-def acting(interface, **changes):
-    return dataclasses.replace(interface, action=dataclasses.replace(interface.action, **changes))
-
-
-def absolute(interface):
-    arm, *others = interface.action.channels
-    return acting(interface, channels=(dataclasses.replace(arm, motion=Motion.ABSOLUTE), *others))
-
-
-@pytest.mark.parametrize(
-    ("interface", "mistake"),
-    [
-        (flipped(LIBERO), "camera 'image': policy .* rotated by 0°, environment .* rotated by 180°"),
-        (observing(LIBERO, cameras=(Camera(name="front"),)), "unknown camera 'front'"),
-        (acting(LIBERO, control_hz=10.0), "control rate, Hz: policy .* has 10.0, .* has 20.0"),
-        (absolute(LIBERO), "action: policy .*absolute"),
-    ],
-)
-def test_a_mistake_in_the_declared_interface_is_named_in_one_line(interface, mistake):
+def test_a_mistake_in_the_declared_interface_is_named_in_one_line():
+    slow = dataclasses.replace(LIBERO, action=dataclasses.replace(LIBERO.action, control_hz=10.0))
     with (
-        serving(interface=interface) as server,
+        serving(interface=slow) as server,
         opened(server) as policy,
-        pytest.raises(UsageError, match=mistake) as caught,
+        pytest.raises(UsageError, match=r"control rate, Hz: policy .* has 10.0, .* has 20.0") as caught,
     ):
         compare(policy.interface, LIBERO_INTERFACE)
     assert "\n" not in str(caught.value)

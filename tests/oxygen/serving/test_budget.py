@@ -1,58 +1,83 @@
-"""Budgets of tokens: fixed, or from a deadline by measured costs. The clock here is a fake one."""
-
-import dataclasses
+"""Budgets of tokens: what is refused, and a deadline on a device whose decode steps become slower."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from configs.errors import UsageError
-from oxygen.serving.budget import Deadline, FixedTokens, RunningMean
+from oxygen.serving.arrivals import EVERY_QUERY
+from oxygen.serving.budget import Deadline, FixedTokens
+from oxygen.serving.engine import Engine
+from oxygen.serving.language import TokenizedTask
+from oxygen.serving.scheduler import Mode, Scheduler
+from oxygen.serving.text_decoder import LocalTextDecoder
+from tests.oxygen.serving.fake_runner import DeviceArray, FakeRunner, RunsWhenAsked
+
+ACTION_MS, DEADLINE_MS = 30.0, 100.0
 
 
-@dataclasses.dataclass
-class Machine:
-    """A device whose time is told, not taken: actions, then forks and decode steps.
+class TimedArray(DeviceArray):
+    """What a device writes until a moment; the host's clock runs while it waits for that."""
 
-    Attributes:
-        action_ms: Until the actions are there.
-        fork_ms: Of a step's new requests.
-        step_ms: Of a decode step.
-        now_ms: The clock.
-    """
+    def __init__(self, value, device, until_ms):
+        super().__init__(value)
+        self._device, self._until_ms = device, until_ms
 
-    action_ms: float
-    fork_ms: float
-    step_ms: float
-    now_ms: float = 0.0
-
-    def frame(self, budget, step_ms):
-        """Run a frame; returns its decode steps and how long it took."""
-        came = self.now_ms
-        self.now_ms += self.action_ms
-        acted = self.now_ms
-        steps = budget.steps(spent_ms=acted - came, step_ms=step_ms.value)
-        self.now_ms += self.fork_ms + steps * self.step_ms
-        step_ms.add((self.now_ms - acted) / steps)
-        return steps, self.now_ms - came
+    def block_until_ready(self):
+        self._device.now_ms = max(self._device.now_ms, self._until_ms)
+        return self
 
 
-machines = st.builds(
-    Machine, action_ms=st.floats(1, 60), fork_ms=st.floats(0, 10), step_ms=st.floats(0.5, 20)
-)
+class TimedRunner(FakeRunner):
+    """Answers with actions after `ACTION_MS`; then every decode step takes the device `step_ms`."""
+
+    def __init__(self, step_ms):
+        self.now_ms = self._busy_until_ms = 0.0
+        self.step_ms = step_ms
+        super().__init__()
+
+    def clock(self):
+        return 1e-3 * self.now_ms
+
+    def denoise(self, prefix, seeds, queries):
+        self.now_ms = max(self.now_ms, self._busy_until_ms) + ACTION_MS
+        return super().denoise(prefix, seeds, queries)
+
+    def decode(self, slots, pool, texts, *, batch):
+        self._busy_until_ms = max(self.now_ms, self._busy_until_ms) + self.step_ms
+        return super().decode(slots, pool, texts, batch=batch)
+
+    def _written(self, count):
+        tokens = super()._written(count)._value
+        return TimedArray(tokens, self, self._busy_until_ms)
 
 
-def test_before_anything_is_measured_a_deadline_affords_one_step():
-    assert Deadline(1e6).steps(spent_ms=0.0, step_ms=None) == 1
+def frames(device):
+    """Decode steps and time of queries without end, a text of 30 tokens in each; the next follows at once."""
+    decoder = LocalTextDecoder(device, clock=device.clock, waiting=RunsWhenAsked())
+    task = TokenizedTask(arrivals=EVERY_QUERY, suffix=(5, 6), max_tokens=30, stop_token=-1)
+    scheduler = Scheduler(mode=Mode.UNIFIED, tasks=[task], slots=6, rows=6)
+    engine = Engine(device, scheduler, decoder, Deadline(DEADLINE_MS), clock=device.clock)
+    query = 0
+    while True:
+        came = device.now_ms
+        step = engine.act(device.blank(24), {0: query}, arrived_s=1e-3 * came)
+        engine.complete(delivered_s=step.actions_ready_s)
+        yield step.decode_steps, device.now_ms - came
+        query += 1
 
 
-@given(machines, st.floats(20, 300))
-def test_a_deadline_is_kept_from_the_second_frame_on_unless_one_step_is_too_much(machine, deadline_ms):
-    step_ms = RunningMean()
-    least = machine.action_ms + machine.fork_ms + machine.step_ms
-    for number in range(60):
-        _, took = machine.frame(Deadline(deadline_ms), step_ms)
-        assert took <= max(deadline_ms, least) * (1 + 1e-9) or number == 0
+def test_a_device_that_becomes_slower_is_given_less_to_do_and_a_quicker_one_more_again():
+    device = TimedRunner(step_ms=3.9)
+    running = frames(device)
+    first, *_, quick = [next(running) for _ in range(30)]
+    assert first[0] == 1, "before anything is measured"
+    device.step_ms = 11.0
+    slow = [next(running) for _ in range(30)][-1]
+    device.step_ms = 3.9
+    again = [next(running) for _ in range(60)][-1]
+    room_ms = 0.9 * DEADLINE_MS - ACTION_MS
+    steps, took_ms = zip(quick, slow, again, strict=True)
+    assert steps == (room_ms // 3.9, room_ms // 11, room_ms // 3.9)
+    assert max(took_ms) <= DEADLINE_MS
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import time
 import numpy as np
 import pytest
 
-from configs.errors import UsageError
 from oxygen.policy import vector_policy
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.robots import tokenizer
@@ -156,16 +155,6 @@ def test_no_time_contains_what_the_caller_did_between_act_and_complete(observe, 
         latencies_ms += [text.latency_ms for text in reply.finished]
     assert mode is Mode.ACTIONS or latencies_ms
     assert all(latency_ms < 11 * 20 + 700 for latency_ms in latencies_ms)
-
-
-def test_a_query_is_completed_before_the_next(observe):
-    policy = policy_of(FakeRunner())
-    policy.act([observe(0)])
-    with pytest.raises(UsageError, match="call complete\\(\\) after every act"):
-        policy.act([observe(1)])
-    (reply,) = policy.complete()
-    assert [text.query for text in reply.requested] == [0]
-    assert answered(policy, observe(1)).requested[0].query == 1
 
 
 @pytest.mark.parametrize("mode", [Mode.UNIFIED, Mode.SHARED, Mode.ISOLATED])

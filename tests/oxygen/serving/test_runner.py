@@ -19,16 +19,6 @@ def small_runner(config=SMALL):
     return Runner(config, weights, ProgramSizes(slots=6, rows=(4,), forks=(2,), suffix=3, limit=8))
 
 
-def test_the_pool_that_was_given_is_used_up(policy):
-    served = policy.runner
-    pool, texts = served.empty()
-    prefix = served.prefill(served.blank(24))
-    longer, _ = served.fork(prefix, served.new_requests(()), pool, texts)
-    jax.block_until_ready(longer)
-    assert all(leaf.is_deleted() for leaf in jax.tree.leaves(pool))
-    assert not texts.written.is_deleted()
-
-
 def test_steps_that_decode_the_same_rows_send_nothing_to_the_device(policy):
     served = policy.runner
     state = served.decode((2, 0), *served.empty(), batch=8)
@@ -48,15 +38,6 @@ def test_noise_is_normal_and_a_function_of_seed_and_query():
     assert abs(sampled.std() - 1) < 0.05
     one = np.asarray(sampler.noise(seeds[2:3], queries[2:3], (50, 32)))
     assert one.tobytes() == sampled[2:3].tobytes(), "company changes nothing"
-
-
-def test_every_bucket_is_served():
-    config = dataclasses.replace(SMALL, prompt_buckets=(8, 16))
-    served = small_runner(config)
-    for bucket in config.prompt_buckets:
-        actions = served.denoise(served.prefill(served.blank(bucket)), [7], [3])
-        assert np.isfinite(np.asarray(actions)).all()
-    assert served.compiles_after_warm_up == 0
 
 
 @pytest.mark.slow

@@ -136,22 +136,18 @@ def test_a_request_waits_only_for_those_that_came_before_it_or_with_head_start(w
 
 
 @given(worlds(), language_modes)
-def test_within_a_task_of_a_robot_the_older_request_begins_first(world, mode):
-    begun = {}
-    for _, step in play(world, mode):
-        for request in sorted(step.rows, key=lambda request: request.request_id):
-            order = begun.setdefault(request.queue, [])
-            if request.request_id not in order:
-                order.append(request.request_id)
-    assert all(order == sorted(order) for order in begun.values())
-
-
-@given(worlds(), language_modes)
-def test_a_running_request_is_never_dropped(world, mode):
-    begun = set()
+def test_requests_of_a_task_begin_in_order_and_once_begun_are_not_dropped(world, mode):
+    begun, order = set(), {}
     for _, step in play(world, mode):
         assert not begun & set(step.plan.dropped)
+        for request in sorted(step.rows, key=lambda request: request.request_id):
+            if request not in begun:
+                order.setdefault(request.queue, []).append(request.request_id)
         begun |= set(step.rows)
+        for request in step.active:
+            due = world.tasks[request.task].arrivals.due(request.robot, request.query)
+            assert request.limit in {limit or LONGEST for limit in due}
+    assert all(ids == sorted(ids) for ids in order.values())
 
 
 @given(worlds(), language_modes)
@@ -176,11 +172,3 @@ def test_a_text_ends_with_its_stop_token_or_its_limit_whatever_was_decoded_beyon
 def test_without_language_nothing_is_ever_planned(world):
     for _, step in play(world, Mode.ACTIONS):
         assert step.plan.jobs == step.plan.requested == step.plan.dropped == ()
-
-
-@given(worlds(), language_modes)
-def test_limits_of_requests_come_from_their_arrivals(world, mode):
-    for _, step in play(world, mode):
-        for request in step.active:
-            due = world.tasks[request.task].arrivals.due(request.robot, request.query)
-            assert request.limit in {limit or LONGEST for limit in due}
