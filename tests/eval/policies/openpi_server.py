@@ -1,15 +1,20 @@
 """A policy server as openpi's: metadata first, then an answer for every query, tracebacks as text."""
 
+import contextlib
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from threading import Thread
 from typing import Any
 
 import numpy as np
+import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
+from configs.schema import Mode
+from eval.policies.base import LoadedPolicy
+from eval.policies.websocket import open_websocket
 from oxygen.serve.msgpack_numpy import pack, unpack
 
 ACTIONS = np.arange(70, dtype=np.float32).reshape(10, 7)
@@ -50,6 +55,13 @@ class OpenpiServer:
     @property
     def url(self) -> str:
         return f"ws://127.0.0.1:{self.port}"
+
+    def opened(
+        self, *, modes: Sequence[Mode] = (), worlds: int = 1, **kwargs: Any
+    ) -> contextlib.closing[LoadedPolicy]:
+        """Its policy with these arguments, until it is left. It is there at once."""
+        options = {"modes": modes, "worlds": worlds, "notify": pytest.fail}
+        return contextlib.closing(open_websocket(self.url, kwargs, **options))
 
     def __enter__(self) -> "OpenpiServer":
         return self

@@ -12,7 +12,6 @@ from configs.errors import UsageError
 from configs.schema import VariantsConfig
 from eval.policies.python import open_python
 from eval.policies.resolved import resolve_policy
-from eval.policies.websocket import open_websocket
 from eval.records.query_logs import read_queries
 from eval.records.run_folders import new_run
 from eval.rollout.executors.executor import SERIAL, Processes
@@ -184,14 +183,12 @@ def test_a_server_of_openpis_protocol_gets_and_returns_both_fields():
         return {"actions": ACTIONS[:, :7] * 0, "memory": request["memory"] + "I", "subtask": "lift it"}
 
     metadata = {"embodiment": "libero", "feedback": {"plan": plan}}
-    with OpenpiServer(answer, metadata=metadata) as server:
-        policy = open_websocket(server.url, {}, notify=pytest.fail)
+    with OpenpiServer(answer, metadata=metadata) as server, server.opened() as policy:
         goal = FakeWorld().language
         assert prompts_of(policy) == [
             f"{goal}\nMemory:",
             *(f"lift it\nMemory: {'I' * count}" for count in (1, 2, 3)),
         ]
-        policy.close()
     assert [server.queries[-1][key] for key in ("instruction", "memory", "subtask")] == [
         goal,
         "III",
@@ -202,10 +199,8 @@ def test_a_server_of_openpis_protocol_gets_and_returns_both_fields():
 
 def test_our_server_declares_its_fields_and_gets_the_composed_prompt():
     field = {"field": "memory", "format": "Memory: {text}"}
-    with serving(feedback={"narration": [field]}) as server:
-        policy = open_websocket(server.url, {}, notify=pytest.fail, modes=("unified",))
+    with serving(feedback={"narration": [field]}) as server, server.opened(modes=["unified"]) as policy:
         prompts = prompts_of(policy)
-        policy.close()
     sent = [request["prompt"] for request in server.queries if "prompt" in request]
     assert sent == prompts
     assert prompts[1:3] == [

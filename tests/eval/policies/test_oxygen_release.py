@@ -6,7 +6,6 @@ from configs.errors import UsageError
 from configs.exits import INPUT_ERROR
 from eval import libero
 from eval.policies.base import BadAnswerError
-from eval.policies.websocket import open_websocket
 from eval.records.query_logs import read_queries
 from eval.records.run_folders import new_run
 from eval.records.schema import Outcome, RunFolder
@@ -25,18 +24,15 @@ MODES = {
 }
 
 
-def opened(server, api="continuous_batching", **kwargs):
-    return open_websocket(
-        server.url, {"timeout_s": 5, **kwargs}, notify=pytest.fail, modes=[MODES[api]], worlds=1
-    )
+def opened(server, api="continuous_batching"):
+    return server.opened(modes=[MODES[api]], timeout_s=5)
 
 
 def played(server, queries, api="continuous_batching", episodes=1):
     """Replies and end of each episode."""
-    policy = opened(server, api)
-    acting, world = policy.in_world(None, None), FakeWorld()
-    found = []
-    try:
+    world, found = FakeWorld(), []
+    with opened(server, api) as policy:
+        acting = policy.in_world(None, None)
         for _ in range(episodes):
             acting.reset(KEY)
             replies = []
@@ -44,8 +40,6 @@ def played(server, queries, api="continuous_batching", episodes=1):
                 acting.act(world.observe())
                 replies.append(acting.complete())
             found.append((replies, acting.finish()))
-    finally:
-        policy.close()
     return found
 
 
@@ -109,9 +103,8 @@ def test_its_own_timings_are_stages():
 
 
 def test_peculiarities_of_texts_and_noise_are_recorded():
-    with ReleaseServer(request_mode="resume_until_finished") as server:
-        policy = opened(server)
-        policy.close()
+    with ReleaseServer(request_mode="resume_until_finished") as server, opened(server) as policy:
+        pass
     noise, resumed = policy.inputs["remarks"]
     assert "noise" in noise
     assert "text_gen includes prefill and denoising" in resumed

@@ -1,6 +1,5 @@
 """Our server is told the episode and the query; its texts, its timings and its interface are used."""
 
-import contextlib
 import dataclasses
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 from configs.errors import UsageError
 from configs.interface import Camera, compare
 from eval.policies.base import BadAnswerError, PolicyLostError
-from eval.policies.websocket import open_websocket
 from oxygen.policy.reply import TextRequest
 from oxygen.robots.conventions import DROID, LIBERO
 from sim_envs.fake import FakeWorld
@@ -21,14 +19,9 @@ from tests.eval.policies.oxygen_server import ACTIONS, answer, metadata, serving
 KEY = EpisodeKey(suite="libero_object", task_id=4, init_id=3, seed=7)
 
 
-def opened(server, modes=("unified",), worlds=1, **kwargs):
-    opened = open_websocket(server.url, kwargs, notify=pytest.fail, modes=modes, worlds=worlds)
-    return contextlib.closing(opened)
-
-
 def played(server, queries, image_size=8, **how):
     """Actions and reply of each query of an episode."""
-    with opened(server, **how) as policy:
+    with server.opened(**how) as policy:
         acting, world = policy.in_world(None, None), FakeWorld(image_size=image_size)
         acting.reset(KEY)
         return [(acting.act(world.observe()), acting.complete()) for _ in range(queries)]
@@ -65,7 +58,7 @@ def test_a_robot_that_openpi_has_no_keys_for_is_shown_the_names_of_its_interface
     cameras = (Camera(name="front"),)
     own = dataclasses.replace(LIBERO, observation=dataclasses.replace(LIBERO.observation, cameras=cameras))
     for interface, key in ((own, "observation/eef_position"), (DROID, "observation/joint_position")):
-        with serving(interface=interface) as server, opened(server) as policy:
+        with serving(interface=interface) as server, server.opened() as policy:
             assert key in policy.inputs["keys"]
 
 
@@ -81,7 +74,7 @@ def test_texts_describe_the_query_that_they_were_requested_in():
 
 
 def test_texts_that_are_unfinished_at_the_end_are_counted():
-    with serving() as server, opened(server) as policy:
+    with serving() as server, server.opened() as policy:
         acting = policy.in_world(None, None)
         for queries in (3, 1):
             acting.reset(KEY)
@@ -110,7 +103,7 @@ def test_a_mistake_in_the_declared_interface_is_named_in_one_line():
     slow = dataclasses.replace(LIBERO, action=dataclasses.replace(LIBERO.action, control_hz=10.0))
     with (
         serving(interface=slow) as server,
-        opened(server) as policy,
+        server.opened() as policy,
         pytest.raises(UsageError, match=r"control rate, Hz: policy .* has 10.0, .* has 20.0") as caught,
     ):
         compare(policy.interface, LIBERO_INTERFACE)
@@ -118,7 +111,7 @@ def test_a_mistake_in_the_declared_interface_is_named_in_one_line():
 
 
 def test_declared_interfaces_of_our_policies_are_valid():
-    with serving() as server, opened(server, embodiment="libero") as policy:  # which it may be told
+    with serving() as server, server.opened(embodiment="libero") as policy:  # which it may be told
         compare(policy.interface, LIBERO_INTERFACE)
         assert policy.horizon == 10
         assert policy.inputs["server_metadata"] == metadata()
@@ -137,7 +130,7 @@ def test_declared_interfaces_of_our_policies_are_valid():
 )
 def test_a_server_started_for_another_run_is_refused(declared, how, why):
     with serving(**declared) as server, pytest.raises(UsageError, match=why) as caught:
-        opened(server, **how)
+        server.opened(**how)
     assert "\n" not in str(caught.value)
 
 
@@ -160,7 +153,7 @@ def test_a_malformed_text_is_an_error(sent, why):
 
 
 def test_a_server_that_comes_back_with_other_weights_ends_the_run():
-    with serving() as server, opened(server, connect_timeout_s=5) as policy:
+    with serving() as server, server.opened(connect_timeout_s=5) as policy:
         server.__exit__()
         other = OpenpiServer(answer, metadata=metadata(weights_sha256="1" * 64), port=server.port)
         with other, pytest.raises(PolicyLostError, match="weights_sha256 '111"):

@@ -1,14 +1,11 @@
 """RoboArena's servers: DROID's observations as their metadata ask for them, resets, and session ids."""
 
-import contextlib
-
 import numpy as np
 import pytest
 
 from configs.errors import UsageError
 from configs.interface import compare
 from eval.policies.remote import PolicyServerError
-from eval.policies.websocket import open_websocket
 from oxygen.serve.msgpack_numpy import pack
 from sim_envs.droid.control import Control, interface
 from sim_envs.fake import FakeWorld
@@ -35,10 +32,6 @@ def roboarena(answer="reset successful", **metadata):
     )
 
 
-def opened(server, **kwargs):
-    return contextlib.closing(open_websocket(server.url, kwargs, notify=pytest.fail))
-
-
 def observation():
     image = np.full((180, 320, 3), 200, np.uint8)
     images = {"exterior_image_1_left": image, "wrist_image_left": image}
@@ -47,7 +40,7 @@ def observation():
 
 def acted(server, seen):
     """The actions of an episode with one query."""
-    with opened(server) as policy:
+    with server.opened() as policy:
         acting = policy.in_world(None, None)
         acting.reset(KEY)
         return acting.act(seen)
@@ -97,7 +90,7 @@ def test_images_have_the_size_that_the_server_wants(resolution, size):
 @pytest.mark.parametrize("control", Control)
 def test_each_action_space_fits_one_suite_of_droid(control):
     suites = {each: interface(each, image_height=180) for each in Control}
-    with roboarena(action_space=control.value) as server, opened(server) as policy:
+    with roboarena(action_space=control.value) as server, server.opened() as policy:
         compare(policy.interface, suites.pop(control))
         (other,) = suites.values()
         with pytest.raises(UsageError, match="action: policy"):
@@ -120,16 +113,16 @@ def test_velocities_are_clipped_as_in_droids_loop_and_positions_are_not():
 )
 def test_mismatched_metadata_are_one_line(metadata, why):
     with roboarena(**metadata) as server, pytest.raises(UsageError, match=why) as caught:
-        opened(server)
+        server.opened()
     assert "\n" not in str(caught.value)
 
 
 def test_only_the_embodiment_that_the_server_has_may_be_named():
     with roboarena() as server:
-        with opened(server, embodiment="droid_jointpos"):
+        with server.opened(embodiment="droid_jointpos"):
             pass
         with pytest.raises(UsageError, match="for DROID; leave out embodiment=libero"):
-            opened(server, embodiment="libero")
+            server.opened(embodiment="libero")
 
 
 def test_a_reset_that_fails_is_an_error_of_the_episode():

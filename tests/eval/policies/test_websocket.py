@@ -30,15 +30,13 @@ def silent(line):
 
 
 @contextlib.contextmanager
-def opened(url, *, notify=silent, **kwargs):
+def acting(server, **kwargs):
+    """The policy of a server in an episode."""
     kwargs = {"embodiment": "libero", "connect_timeout_s": 5, "timeout_s": 5, **kwargs}
-    served = open_websocket(url, kwargs, notify=notify)
-    policy = served.in_world(None, None)
-    policy.reset(KEY)
-    try:
+    with server.opened(**kwargs) as served:
+        policy = served.in_world(None, None)
+        policy.reset(KEY)
         yield policy
-    finally:
-        served.close()
 
 
 def query(policy):
@@ -58,7 +56,7 @@ def fails_at(number):
 
 
 def test_observations_go_out_in_openpis_keys_and_actions_come_back():
-    with OpenpiServer() as server, opened(server.url) as policy:
+    with OpenpiServer() as server, acting(server) as policy:
         acted = query(policy)
         assert policy.interface.name == server.url
         assert acted.dtype == np.float64
@@ -78,7 +76,7 @@ def test_the_round_trip_is_told_apart_into_server_and_wire():
         time.sleep(0.05)
         return {"actions": ACTIONS}
 
-    with OpenpiServer(answer) as server, opened(server.url) as policy:
+    with OpenpiServer(answer) as server, acting(server) as policy:
         query(policy)
         timings = policy.complete().timings_ms
         assert timings["server"] >= 50
@@ -97,7 +95,7 @@ def test_the_round_trip_is_told_apart_into_server_and_wire():
     ],
 )
 def test_the_servers_time_is_what_it_says(told, server_ms):
-    with OpenpiServer(lambda _: {"actions": ACTIONS, **told}) as server, opened(server.url) as policy:
+    with OpenpiServer(lambda _: {"actions": ACTIONS, **told}) as server, acting(server) as policy:
         query(policy)
         timings = policy.complete().timings_ms
         assert timings.get("server") == server_ms
@@ -105,7 +103,7 @@ def test_the_servers_time_is_what_it_says(told, server_ms):
 
 
 def test_a_servers_traceback_is_in_the_error_and_the_next_episode_goes_on():
-    with OpenpiServer(fails_at(2)) as server, opened(server.url) as policy:
+    with OpenpiServer(fails_at(2)) as server, acting(server) as policy:
         query(policy)
         with pytest.raises(
             PolicyServerError, match=r"Traceback[\s\S]*FloatingPointError: the flow has diverged"
@@ -131,7 +129,7 @@ def test_a_servers_traceback_is_in_the_error_and_the_next_episode_goes_on():
 )
 def test_an_answer_without_actions_is_one_clear_error(answer, error, why, monkeypatch):
     monkeypatch.setattr(remote, "MAX_ANSWER_MIB", 1)
-    with OpenpiServer(lambda _: answer) as server, opened(server.url) as policy:
+    with OpenpiServer(lambda _: answer) as server, acting(server) as policy:
         with pytest.raises(error) as caught:
             query(policy)
         assert why in str(caught.value)
@@ -146,7 +144,7 @@ def test_a_server_that_dies_in_mid_answer_costs_that_episode(sent):
             server.connections[0].socket.shutdown(socket.SHUT_RDWR)
             return {"actions": ACTIONS}
 
-        with opened(server.url) as policy:
+        with acting(server) as policy:
             with pytest.raises(PolicyServerError, match="broke off the connection"):
                 query(policy)
             policy.reset(KEY)
@@ -161,7 +159,7 @@ def test_a_late_answer_is_dropped():
             return {"actions": -ACTIONS}
         return {"actions": ACTIONS}
 
-    with OpenpiServer(answer) as server, opened(server.url, timeout_s=0.2) as policy:
+    with OpenpiServer(answer) as server, acting(server, timeout_s=0.2) as policy:
         with pytest.raises(PolicyServerError):
             query(policy)
         late.set()
@@ -191,7 +189,7 @@ def test_a_server_that_stops_reading_does_not_stop_the_run():
 
 
 def test_a_connection_closed_between_episodes_is_reopened():
-    with OpenpiServer() as server, opened(server.url) as policy:
+    with OpenpiServer() as server, acting(server) as policy:
         query(policy)
         server.connections[0].close()
         policy.reset(KEY)
@@ -291,7 +289,7 @@ def test_the_user_names_the_robot_unless_the_server_does():
 
 def test_the_key_in_the_environment_is_sent(monkeypatch):
     monkeypatch.setenv("MY_KEY", "secret")
-    with OpenpiServer() as server, opened(server.url, api_key_env="MY_KEY"):
+    with OpenpiServer() as server, acting(server, api_key_env="MY_KEY"):
         assert server.headers[0]["Authorization"] == "Api-Key secret"
 
 
