@@ -174,12 +174,14 @@ class OxygenReleasePolicy(RemotePolicy):
             BadAnswerError: They contradict each other or earlier ones.
         """
         before_ms, self._busy_ms = self._busy_ms, self._busy_ms + self.timings_ms["action"]
-        updates = self._updates()
-        numbers = [update.number for update in updates]
-        if len(set(numbers)) < len(numbers):
-            raise BadAnswerError(f"the policy server sent two updates of one text: requests {numbers}")
-        requested = tuple(self._begin(update, before_ms) for update in updates if update.created)
-        texts = [self._continue(update) for update in updates]
+        requested, finished, tokens = [], [], 0
+        for number, update in self._updates().items():
+            if update.get("created_this_call") is True:
+                requested.append(self._begin(number, before_ms))
+            tokens += len(np.trim_zeros(_token_ids(update.get("tokens_this_frame"), number), "b"))
+            text = self._continue(number, update)
+            if text is not None:
+                finished.append(text)
         said = self.answer.get("active_language_requests")
         if said is not None and said != len(self._running):
             raise BadAnswerError(
@@ -189,9 +191,9 @@ class OxygenReleasePolicy(RemotePolicy):
         return Reply(
             # The texts came with the actions: no decoding follows.
             timings_ms={**self.timings_ms, "decode": 0.0, "frame": self.timings_ms["action"]},
-            requested=requested,
-            finished=tuple(text for text in texts if text is not None),
-            tokens=sum(update.new_tokens for update in updates),
+            requested=tuple(requested),
+            finished=tuple(finished),
+            tokens=tokens,
         )
 
     def finish(self) -> EpisodeEnd:
@@ -201,40 +203,24 @@ class OxygenReleasePolicy(RemotePolicy):
             cancelled=len(self._running), requests=tuple(request for request, _ in self._running.values())
         )
 
-    def _updates(self) -> "list[_Update]":
-        """The text updates of the last answer."""
+    def _updates(self) -> dict[int, Mapping[str, Any]]:
+        """Number of the text to what the last answer says about it; the whole answer if it has one text."""
         api, answer = self._metadata.effective_infer_api, self.answer
         if api == "infer":
-            return []
+            return {}
         if self._metadata.resumes or (api == "shared_kv" and "language_updates" not in answer):
             number = self._number(answer.get("request_id"))
-            return [self._read({**answer, "created_this_call": number not in {*self._running, *self._ended}})]
+            created = number not in {*self._running, *self._ended}
+            return {number: {**answer, "created_this_call": created}}
         updates = answer.get("language_updates")
         if not isinstance(updates, Iterable) or not all(isinstance(each, Mapping) for each in updates):
             raise BadAnswerError(
                 f"the policy server's language_updates are {updates!r:.200}, not a list of maps"
             )
-        return [self._read(each) for each in updates]
-
-    def _read(self, update: Mapping[str, Any]) -> "_Update":
-        """Check the form of an update."""
-        number = self._number(update.get("request_id"))
-        text = update.get("text")
-        whole, new = (_token_ids(update.get(name), number) for name in ("tokens_full", "tokens_this_frame"))
-        content = int(np.isin(whole, (_END, _PADDING), invert=True).sum())
-        blocking = self._metadata.effective_infer_api != "continuous_batching"
-        finished = blocking or update.get("is_finished") is True
-        if not isinstance(text, str) or (finished and content and not text):
-            raise BadAnswerError(f"the policy server sent {content} tokens of text {number}, and no text")
-        return _Update(
-            number=number,
-            text=text,
-            tokens=len(np.trim_zeros(whole, "b")),
-            new_tokens=len(np.trim_zeros(new, "b")),
-            stopped=bool((whole == _END).any()),
-            finished=finished,
-            created=update.get("created_this_call") is True,
-        )
+        numbers = [self._number(each.get("request_id")) for each in updates]
+        if len(set(numbers)) < len(numbers):
+            raise BadAnswerError(f"the policy server sent two updates of one text: requests {numbers}")
+        return dict(zip(numbers, updates, strict=True))
 
     def _number(self, request_id: object) -> int:
         """The number in a request's id (`req_12`); the query's for texts that need none."""
@@ -247,51 +233,43 @@ class OxygenReleasePolicy(RemotePolicy):
             )
         return int(number)
 
-    def _begin(self, update: "_Update", before_ms: float) -> TextRequest:
-        if update.number in self._ended or update.number in self._running:
-            raise BadAnswerError(f"the policy server started text {update.number} twice")
+    def _begin(self, number: int, before_ms: float) -> TextRequest:
+        if number in self._ended or number in self._running:
+            raise BadAnswerError(f"the policy server started text {number} twice")
         if self._metadata.resumes and self._running:
             raise BadAnswerError(
-                f"the policy server started text {update.number}, and {next(iter(self._running))} is not "
-                "finished"
+                f"the policy server started text {number}, and {next(iter(self._running))} is not finished"
             )
-        request = TextRequest(task=TASK, request_id=update.number, query=self._query)
-        self._running[update.number] = request, before_ms
+        request = TextRequest(task=TASK, request_id=number, query=self._query)
+        self._running[number] = request, before_ms
         return request
 
-    def _continue(self, update: "_Update") -> Text | None:
+    def _continue(self, number: int, update: Mapping[str, Any]) -> Text | None:
         """Follow a text; returns it when it is finished."""
-        if update.number not in self._running:
-            known = "has finished" if update.number in self._ended else "was never requested"
-            raise BadAnswerError(f"the policy server sent an update of text {update.number}, which {known}")
-        if not update.finished:
+        if number not in self._running:
+            known = "has finished" if number in self._ended else "was never requested"
+            raise BadAnswerError(f"the policy server sent an update of text {number}, which {known}")
+        ids, text = _token_ids(update.get("tokens_full"), number), update.get("text")
+        content = int(np.isin(ids, (_END, _PADDING), invert=True).sum())
+        blocking = self._metadata.effective_infer_api != "continuous_batching"
+        is_finished = blocking or update.get("is_finished") is True
+        if not isinstance(text, str) or (is_finished and content and not text):
+            raise BadAnswerError(f"the policy server sent {content} tokens of text {number}, and no text")
+        if not is_finished:
             return None
-        request, before_ms = self._running.pop(update.number)
-        self._ended.add(update.number)
-        stops = update.stopped and self._metadata.text_stop_condition == "eos"
+        request, before_ms = self._running.pop(number)
+        self._ended.add(number)
+        stops = (ids == _END).any() and self._metadata.text_stop_condition == "eos"
         return Text(
             task=TASK,
-            request_id=update.number,
+            request_id=number,
             requested_query=request.query,
             finished_query=self._query,
-            text=update.text.strip(),
-            tokens=update.tokens,
+            text=text.strip(),
+            tokens=len(np.trim_zeros(ids, "b")),
             reason="stop" if stops else "length",
             latency_ms=self._busy_ms - before_ms,
         )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Update:
-    """What an answer says about one text; `tokens` so far, `new_tokens` in this query."""
-
-    number: int
-    text: str
-    tokens: int
-    new_tokens: int
-    stopped: bool
-    finished: bool
-    created: bool
 
 
 def _token_ids(sent: object, number: int) -> np.ndarray:

@@ -142,16 +142,16 @@ def keys_of(robot: str) -> OpenpiKeys:
     return ROBOTS[robot]
 
 
-def keys_of_policy(interface: Interface, cameras: tuple[str, ...]) -> OpenpiKeys:
+def keys_of_policy(interface: Interface) -> OpenpiKeys:
     """The keys of a policy's requests: openpi's for its robot, if any, else the default ones."""
     keys = keys_for(interface)
     for known in ROBOTS.values():
         of_known, of_policy = (
             (each.observation.state, each.action.channels) for each in (known.interface, interface)
         )
-        if of_known == of_policy and {*cameras} <= {*known.images.values()}:
-            keys = dataclasses.replace(known, interface=interface)
-    return dataclasses.replace(keys, images={f"observation/{camera}": camera for camera in cameras})
+        if of_known == of_policy and {*keys.images.values()} <= {*known.images.values()}:
+            return dataclasses.replace(known, interface=interface, images=keys.images)
+    return keys
 
 
 def _value(request: Mapping[str, Any], key: str) -> Any:

@@ -48,8 +48,7 @@ class Declaration:
 
         The server resizes images and clips actions itself, so that it computes the same bits as in process.
         """
-        keys = keys_of_policy(self.interface, self.interface.observation.camera_names)
-        return dataclasses.replace(keys, image_size=None, clips=False)
+        return dataclasses.replace(keys_of_policy(self.interface), image_size=None, clips=False)
 
     def metadata(self) -> dict[str, Any]:
         """The first message to openpi's clients."""

@@ -38,7 +38,7 @@ def policy(compiled_soon):
 
 
 def test_images_with_channels_first_and_prompts_in_bytes_are_read_as_openpi_does():
-    keys = keys_of_policy(conventions.LIBERO, SMALL.cameras)
+    keys = keys_of_policy(conventions.LIBERO)
     sent = request(0)
     turned = sent | {"observation/image": np.moveaxis(sent["observation/image"], 2, 0)}
     read = keys.read(turned | {"prompt": sent["prompt"].encode()})
@@ -47,7 +47,7 @@ def test_images_with_channels_first_and_prompts_in_bytes_are_read_as_openpi_does
 
 def in_process(policy, robot, seed):
     """Actions and texts of an episode that one robot of the batch plays alone."""
-    keys = keys_of_policy(conventions.LIBERO, SMALL.cameras)
+    keys = keys_of_policy(conventions.LIBERO)
     policy.reset(robot, seed)
     actions, texts = [], []
     for query in range(QUERIES):
