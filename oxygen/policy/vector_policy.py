@@ -316,7 +316,7 @@ def create_vector_policy(
     )
     # One query, so that the caller's first one needs no imports and allocations.
     black = np.zeros((2 * config.image_size, config.image_size, 3), np.uint8)
-    state = np.zeros(transform.norms.state.size)
+    state = np.zeros(transform.state_norm.size)
     observation = {"images": dict.fromkeys(config.cameras, black), "state": state, "prompt": ""}
     policy.act([observation] * engine.robots)
     policy.complete()

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import math
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -49,6 +49,11 @@ class QuantileNorm:
                 f"quantiles q01 {low[worst]} and q99 {high[worst]} (channel {worst}) are not a range"
             )
 
+    @classmethod
+    def of(cls, channels: Mapping[str, Sequence[float]]) -> "QuantileNorm":
+        """The normalisation by the quantiles among some statistics."""
+        return cls(q01=tuple(channels["q01"]), q99=tuple(channels["q99"]))
+
     @property
     def size(self) -> int:
         """Channels."""
@@ -68,37 +73,6 @@ class QuantileNorm:
     def _range(self) -> tuple[np.ndarray, np.ndarray]:
         low = np.array(self.q01)
         return low, np.array(self.q99) - low + _EPSILON
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RobotNorms:
-    """Normalisation of a robot's states and actions."""
-
-    state: QuantileNorm
-    actions: QuantileNorm
-
-    @classmethod
-    def of(cls, statistics: Statistics) -> "RobotNorms":
-        """The normalisation by some statistics.
-
-        Raises:
-            UsageError: The quantiles of a channel are not a range.
-        """
-        norms = {}
-        for name in ("state", "actions"):
-            try:
-                norms[name] = QuantileNorm(**{field: tuple(statistics[name][field]) for field in QUANTILES})
-            except UsageError as error:
-                raise UsageError(f"{name}: {error}") from None
-        return cls(**norms)
-
-
-def unit_norms(state: int, actions: int) -> RobotNorms:
-    """The identity (to 1e-6), for untrained policies."""
-    return RobotNorms(
-        state=QuantileNorm(q01=(-1.0,) * state, q99=(1.0,) * state),
-        actions=QuantileNorm(q01=(-1.0,) * actions, q99=(1.0,) * actions),
-    )
 
 
 def checkpoint_norms(checkpoint: Path, asset_id: str) -> Path:
@@ -140,7 +114,7 @@ def read_statistics(
         fields: Those to read.
 
     Raises:
-        UsageError: The file is missing, damaged or incomplete.
+        UsageError: The file is missing, damaged or incomplete, or the quantiles of a channel are not a range.
     """
     try:
         content = json.loads(regular(path).read_text(encoding="utf-8"))
@@ -163,6 +137,10 @@ def read_statistics(
             if not all(map(math.isfinite, numbers)):
                 raise UsageError(f"{place} is {reprlib.repr(numbers)}; they should all be finite")
             found[name][field] = numbers
+        try:
+            QuantileNorm.of(found[name])
+        except UsageError as error:
+            raise UsageError(f"{where}: {error}") from None
     return found
 
 
@@ -170,19 +148,6 @@ def write_statistics(path: Path, measured: Statistics) -> None:
     """Write a `norm_stats.json`, as `read_statistics` reads it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"norm_stats": measured}, indent=2) + "\n", encoding="utf-8")
-
-
-def read_norms(path: Path, *, state: int, actions: int) -> RobotNorms:
-    """Read the normalisation of a robot with so many channels from openpi's JSON.
-
-    Raises:
-        UsageError: The file is missing, damaged or incomplete.
-    """
-    statistics = read_statistics(path, state=state, actions=actions, fields=QUANTILES)
-    try:
-        return RobotNorms.of(statistics)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from None
 
 
 def _member(content: Any, name: str, where: str) -> Any:

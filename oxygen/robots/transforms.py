@@ -13,7 +13,7 @@ from oxygen.model.config import Pi05Config
 from oxygen.model.inputs import ModelInput
 from oxygen.robots import conventions as specs
 from oxygen.robots.images import camera_images
-from oxygen.robots.norms import RobotNorms, checkpoint_norms, read_norms, unit_norms
+from oxygen.robots.norms import QUANTILES, QuantileNorm, Statistics, checkpoint_norms, read_statistics
 from oxygen.robots.prompts import CompactStatePrompt, InstructionPrompt, Prompt, StatePrompt, fitted
 from oxygen.robots.tokenizer import Tokenizer
 from oxygen.typing import Float, Float64
@@ -79,20 +79,27 @@ class Transform:
 
     Attributes:
         embodiment: The kind of robot.
-        norms: The normalisation that the weights were trained with.
+        state_norm, action_norm: The normalisation that the weights were trained with.
     """
 
     embodiment: Embodiment
-    norms: RobotNorms
+    state_norm: QuantileNorm
+    action_norm: QuantileNorm
 
     def __post_init__(self) -> None:
         interface = self.embodiment.interface
-        sizes = self.norms.state.size, self.norms.actions.size
+        sizes = self.state_norm.size, self.action_norm.size
         if sizes != (interface.observation.state_size, interface.action.size):
             raise UsageError(
                 f"norms of {sizes[0]} states and {sizes[1]} actions do not fit {interface.name!r}, which has "
                 f"{interface.observation.state_size} and {interface.action.size}"
             )
+
+    @classmethod
+    def of(cls, embodiment: Embodiment, statistics: Statistics) -> "Transform":
+        """The transform that normalises by some statistics."""
+        state, actions = (QuantileNorm.of(statistics[name]) for name in ("state", "actions"))
+        return cls(embodiment=embodiment, state_norm=state, action_norm=actions)
 
     def check_fits(self, config: Pi05Config) -> None:
         """Refuse a model with other cameras or too few action channels.
@@ -144,19 +151,19 @@ class Transform:
 
     def _state(self, observation: Mapping[str, Any]) -> Float64[np.ndarray, " state"]:
         layout = self.embodiment.interface.observation.state
-        return self.norms.state.normalise(checked_state(observation["state"], layout))
+        return self.state_norm.normalise(checked_state(observation["state"], layout))
 
     def targets(
         self, actions: Float[np.ndarray, "*batch action"], model_dim: int
     ) -> Float64[np.ndarray, "*batch model"]:
         """The model's training targets: actions normalised, then padded with zeros."""
-        normalised = self.norms.actions.normalise(actions)
+        normalised = self.action_norm.normalise(actions)
         room = model_dim - normalised.shape[-1]
         return np.pad(normalised, [*[(0, 0)] * (normalised.ndim - 1), (0, room)])
 
     def outputs(self, actions: Float[np.ndarray, "horizon model"]) -> Float64[np.ndarray, "horizon action"]:
         """Convert normalised actions to the robot's channels and units. NaN and infinity are kept."""
-        actions = self.norms.actions.restore(actions[:, : self.norms.actions.size])
+        actions = self.action_norm.restore(actions[:, : self.action_norm.size])
         spec, above = self.embodiment.interface.action, self.embodiment.closes_above
         for gripper in spec.grippers if above is not None else ():
             column = spec.channel(gripper.name)
@@ -169,8 +176,10 @@ class Transform:
 def untrained(embodiment: Embodiment) -> Transform:
     """A transform without normalisation (to 1e-6), for untrained weights."""
     interface = embodiment.interface
-    norms = unit_norms(interface.observation.state_size, interface.action.size)
-    return Transform(embodiment=embodiment, norms=norms)
+    sizes = {"state": interface.observation.state_size, "actions": interface.action.size}
+    return Transform.of(
+        embodiment, {name: {"q01": [-1.0] * size, "q99": [1.0] * size} for name, size in sizes.items()}
+    )
 
 
 def of_checkpoint(embodiment: Embodiment, checkpoint: Path) -> Transform:
@@ -180,12 +189,13 @@ def of_checkpoint(embodiment: Embodiment, checkpoint: Path) -> Transform:
         UsageError: There are none for this robot, or the file is damaged.
     """
     interface = embodiment.interface
-    norms = read_norms(
+    statistics = read_statistics(
         checkpoint_norms(checkpoint, embodiment.asset_id),
         state=interface.observation.state_size,
         actions=interface.action.size,
+        fields=QUANTILES,
     )
-    return Transform(embodiment=embodiment, norms=norms)
+    return Transform.of(embodiment, statistics)
 
 
 def checked_state(state: Any, layout: tuple[Channels, ...]) -> Float64[np.ndarray, " state"]:

@@ -96,8 +96,8 @@ def convert(
     }
     for path, array in arrays.items():
         checkpoint.read(path, array)
-    names = {"fits": " ".join(config.name for config in fits)}
-    write_safetensors(draft if single else draft / SINGLE_FILE, arrays, names)
+    names = " ".join(config.name for config in fits)
+    write_safetensors(draft if single else draft / SINGLE_FILE, arrays, fits=names)
     draft.rename(target)
     return target if single else target / SINGLE_FILE
 

@@ -10,11 +10,12 @@ import numpy as np
 from configs.errors import UsageError
 from configs.feedback import cleaned, compose, prompt_fields, write_answer
 from configs.training import TrainConfig
-from oxygen.model.config import Pi05Config
+from oxygen.robots.norms import Statistics
 from oxygen.robots.prompts import fitted
 from oxygen.robots.tokenizer import Tokenizer, check_fits
-from oxygen.robots.transforms import Transform
+from oxygen.robots.transforms import Transform, embodiment
 from oxygen.serving.language import LanguageTask, stop_token
+from oxygen.training.config import TrainingConfig
 from oxygen.training.forward import TextLayout
 from oxygen.training.samples import Mixture, shuffled_rows
 from oxygen.typing import Int32, Int64, Leaf
@@ -125,18 +126,10 @@ class TrainingBatches:
 
     Attributes:
         layout: Where each task's text lies in the concatenated tokens.
-        tasks: The language tasks, in that order.
     """
 
     def __init__(
-        self,
-        mixture: Mixture,
-        *,
-        model: Pi05Config,
-        transform: Transform,
-        tokenizer: Tokenizer,
-        tasks: Sequence[LanguageTask],
-        options: TrainConfig,
+        self, mixture: Mixture, training: TrainingConfig, *, statistics: Statistics, tokenizer: Tokenizer
     ) -> None:
         """Normalise and tokenise everything once.
 
@@ -144,6 +137,8 @@ class TrainingBatches:
             UsageError: The demonstrations or the tokenizer do not fit the model, or a language task has no
                 texts.
         """
+        model, tasks = training.model, training.tasks
+        transform = Transform.of(embodiment(training.embodiment), statistics)
         transform.check_fits(model)
         cameras, side = mixture.parts[0].images.shape[1:3]
         if (cameras, side) != (len(model.cameras), model.image_size):
@@ -158,15 +153,15 @@ class TrainingBatches:
                 "collect longer chunks"
             )
         check_fits(tokenizer, model)
-        self._mixture, self._model, self._options = mixture, model, options
+        self._mixture, self._model, self._options = mixture, model, training.options
         self._prompt, self._tokenizer = transform.embodiment.prompt, tokenizer
-        self._state = transform.norms.state.normalise(mixture.state)
-        chunks = mixture.actions[:, : model.horizon]
+        self._state = transform.state_norm.normalise(mixture.column("state"))
+        chunks = mixture.column("actions")[:, : model.horizon]
         self._actions = transform.targets(chunks, model.action_dim).astype(np.float32)
-        self._valid = np.ascontiguousarray(mixture.valid[:, : model.horizon])
+        self._valid = np.ascontiguousarray(mixture.column("valid")[:, : model.horizon])
         self._frames_with_actions = np.flatnonzero(self._valid.any(axis=1))
-        self._wordings = mixture.instructions
-        self._prompt_texts = PromptTexts(mixture, tasks, options)
+        self._wordings = [training.wordings.get(text, (text,)) for text in mixture.language]
+        self._prompt_texts = PromptTexts(mixture, tasks, training.options)
         texts = []
         for task in tasks:
             true = true_texts(mixture, task)
@@ -174,8 +169,9 @@ class TrainingBatches:
                 raise UsageError(f"no demonstration has a text for language task {task.name!r}; leave it out")
             texts.append(text_targets(task, true, tokenizer))
         self._texts = np.concatenate([np.zeros((len(mixture), 3, 0), np.int32), *texts], axis=2)
-        self.tasks = tuple(task.name for task in tasks)
-        self.layout = TextLayout(tuple(part.shape[2] for part in texts))
+        self.layout = TextLayout(
+            tasks=tuple(task.name for task in tasks), lengths=tuple(part.shape[2] for part in texts)
+        )
 
     def batch(self, number: int) -> Batch:
         """Batch `number`, from 0. Rows that train actions alone are of frames with valid actions."""

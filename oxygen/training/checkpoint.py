@@ -56,7 +56,7 @@ class CheckpointWriter:
         shutil.rmtree(draft, ignore_errors=True)
         try:
             self.write_policy(draft, state.average, step=int(state.step))
-            _write_tree(draft / STATE_FILE, state)
+            write_safetensors(draft / STATE_FILE, _flat(state))
             draft.rename(target)
         finally:
             shutil.rmtree(draft, ignore_errors=True)  # where the disk is full
@@ -74,7 +74,7 @@ class CheckpointWriter:
         training, base = self.training, self.training.base
         tasks = {task.name: task.prompt for task in training.tasks}
         if base is None:
-            _write_tree(folder / SINGLE_FILE, params)
+            write_safetensors(folder / SINGLE_FILE, _flat(params))
             (folder / TOKENIZER).write_bytes(self.tokenizer)
             card: dict[str, Any] = {
                 "name": f"{training.model.name}-trained",
@@ -149,10 +149,6 @@ def restore(checkpoint: Path, template: TrainState) -> TrainState:
     for path, array in leaves.items():
         file.read(path, array)  # counters of older checkpoints are float64
     return jax.tree.unflatten(jax.tree.structure(template), map(jnp.array, leaves.values()))
-
-
-def _write_tree(file: Path, tree: Any) -> None:
-    write_safetensors(file, _flat(tree), {})
 
 
 def _flat(tree: Any) -> dict[str, Any]:

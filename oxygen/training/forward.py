@@ -5,6 +5,8 @@ time, and all tokens of a text are processed in parallel.
 """
 
 import dataclasses
+import itertools
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
@@ -22,15 +24,26 @@ class TextLayout:
     """The token ranges of a sample's concatenated texts, one range for each language task.
 
     Attributes:
-        lengths: Tokens of each range.
+        tasks: Names of the language tasks.
+        lengths: Tokens of each task's range.
     """
 
+    tasks: tuple[str, ...]
     lengths: tuple[int, ...]
 
     @property
     def tokens(self) -> int:
         """Tokens of all ranges together."""
         return sum(self.lengths)
+
+    @property
+    def ranges(self) -> Mapping[str, slice]:
+        """Each task's range."""
+        ends = itertools.accumulate(self.lengths)
+        return {
+            task: slice(end - length, end)
+            for task, length, end in zip(self.tasks, self.lengths, ends, strict=True)
+        }
 
     @property
     def offsets(self) -> Int32[np.ndarray, " token"]:

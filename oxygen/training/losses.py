@@ -37,13 +37,11 @@ class Objective:
     Attributes:
         model: The model's sizes.
         options: The training's options.
-        tasks: The language tasks, in the order of their texts.
         layout: Token ranges of the texts.
     """
 
     model: Pi05Config
     options: TrainConfig
-    tasks: tuple[str, ...]
     layout: TextLayout
 
     def loss(
@@ -93,19 +91,17 @@ class Objective:
         self, weights: pi05.Weights, prefix: Prefix, batch: Batch
     ) -> tuple[Float32[Array, ""], Metrics]:
         """The weighted loss of all texts, and each task's metrics."""
-        total, metrics, start = jnp.zeros(()), {}, 0
-        if not self.tasks:
+        total, metrics = jnp.zeros(()), {}
+        if not self.layout.tasks:
             return total, metrics
         text_prefix = jax.tree.map(lambda leaf: leaf[: len(batch.text_tokens)], prefix)
         if not self.options.texts_reach_prefix:
             text_prefix = jax.lax.stop_gradient(text_prefix)
         logits = text_logits(weights, text_prefix, batch.text_tokens, self.layout)
-        for task, length in zip(self.tasks, self.layout.lengths, strict=True):
-            own = slice(start, start + length)
+        for task, own in self.layout.ranges.items():
             found = text_loss(logits[:, own], batch.text_targets[:, own], batch.text_mask[:, own])
             metrics |= {f"{task}_{name}": value for name, value in found.items()}
             total = total + found["loss"]
-            start += length
         return self.options.text_weight * total, metrics
 
 

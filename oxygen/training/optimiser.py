@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import flax.struct
@@ -34,9 +33,6 @@ class TrainState:
     params: Any
     average: Any
     optimiser: Any
-
-
-Step = Callable[[TrainState, Batch], tuple[TrainState, Metrics]]
 
 
 def learning_rate_schedule(options: TrainConfig) -> optax.Schedule:
@@ -118,18 +114,18 @@ def init_state(params: Params, options: TrainConfig) -> TrainState:
     )
 
 
-def make_step(objective: Objective, base: Weights | None = None) -> Step:
-    """The compiled training step, a function of state and batch; the state is donated.
-
-    With `base`, an adapter of that model is trained.
-    """
-    return functools.partial(_step, objective, base)
-
-
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=2)
-def _step(
+def train_step(
     objective: Objective, base: Weights | None, state: TrainState, batch: Batch
 ) -> tuple[TrainState, Metrics]:
+    """One training step.
+
+    Args:
+        objective: The loss.
+        base: The model that an adapter is trained for; None without one.
+        state: Is donated.
+        batch: The samples.
+    """
     options = objective.options
     key = jax.random.fold_in(jax.random.key(options.seed), state.step)
     gradient_of = jax.grad(objective.loss, has_aux=True)

@@ -1,6 +1,5 @@
 """A training: starts or resumes it, and takes its steps until the last one or a stop request."""
 
-import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -11,19 +10,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.errors import UsageError
+from configs.training import TrainConfig
 from oxygen.model.adapter import initial_arrays
 from oxygen.model.adapter import shapes as adapter_shapes
 from oxygen.model.params import initial_params, nested, shapes
 from oxygen.model.pi05 import prepare
-from oxygen.robots.norms import RobotNorms, checkpoint_norms, read_statistics
+from oxygen.robots.norms import checkpoint_norms, read_statistics
 from oxygen.robots.tokenizer import SentencePieceTokenizer
-from oxygen.robots.transforms import Transform, embodiment
-from oxygen.training import checkpoint
+from oxygen.robots.transforms import embodiment
+from oxygen.training import checkpoint, optimiser
 from oxygen.training.batches import TrainingBatches
 from oxygen.training.config import TrainingConfig
 from oxygen.training.logs import TrainingLog, draw_curves, read_log
 from oxygen.training.losses import Metrics, Objective
-from oxygen.training.optimiser import Step, TrainState, init_state, make_step
+from oxygen.training.optimiser import TrainState, init_state
 from oxygen.training.run_folder import (
     CHECKPOINTS,
     DEMONSTRATIONS,
@@ -74,13 +74,13 @@ def train(
         UsageError: The parts do not fit together, `folder` holds another training or another process trains
             in it, or this one diverged; the message then names the last good checkpoint.
     """
-    options = training.options
+    options, checkpoints = training.options, folder / CHECKPOINTS
     with locked_run(folder):
         run = {**training.identity(), DEMONSTRATIONS: mixture.fingerprint()}
         check_same_run(folder, run)
-        if options.trains_actions and not mixture.has_actions:
+        if options.trains_actions and not mixture.column("valid").any():
             raise UsageError("no action is valid in any frame, so there is nothing to train; see `valid`")
-        newest, robot = checkpoint.newest(folder / CHECKPOINTS), embodiment(training.embodiment)
+        newest, robot = checkpoint.newest(checkpoints), embodiment(training.embodiment)
         if training.norm_stats is None:
             statistics = measure(mixture)
         else:  # from the newest checkpoint, as the source may be gone
@@ -89,17 +89,8 @@ def train(
                 state=robot.interface.observation.state_size,
                 actions=robot.interface.action.size,
             )
-        batches = TrainingBatches(
-            dataclasses.replace(mixture, wordings=training.wordings),
-            model=training.model,
-            transform=Transform(embodiment=robot, norms=RobotNorms.of(statistics)),
-            tokenizer=tokenizer,
-            tasks=training.tasks,
-            options=options,
-        )
-        objective = Objective(
-            model=training.model, options=options, tasks=batches.tasks, layout=batches.layout
-        )
+        batches = TrainingBatches(mixture, training, statistics=statistics, tokenizer=tokenizer)
+        objective = Objective(model=training.model, options=options, layout=batches.layout)
         writer = checkpoint.CheckpointWriter(
             training=training,
             statistics=statistics,
@@ -112,16 +103,39 @@ def train(
         state = _initial_state(training) if newest is None else _restored_state(training, newest)
         # After all checks: bad options leave no folder.
         write_run_file(folder, {**run, OPTIONS: options.model_dump(mode="json")})
-        return _run_steps(
-            folder,
-            state,
-            make_step(objective, base),
-            batches,
-            writer,
-            on_checkpoint=on_checkpoint,
-            on_log=on_log,
-            should_stop=should_stop,
-        )
+        step = int(state.step)
+        with TrainingLog(folder, resumed_at=step) as log:
+
+            def note(metrics: Mapping[str, float]) -> None:
+                if metrics:
+                    log.write(step, metrics)
+                    on_log(step, metrics)
+
+            # A training killed during a checkpoint's rollouts repeats these.
+            if newest and not any(line["step"] == step and "loss" not in line for line in read_log(folder)):
+                note(on_checkpoint(step, newest))
+            window: list[Metrics] = []
+            started_s = time.perf_counter()
+            ending = step >= options.steps
+            while not ending:
+                state, metrics = optimiser.train_step(objective, base, state, batches.batch(step))
+                step += 1
+                window.append(metrics)
+                jax.block_until_ready(window[-2:-1])  # the next batch is made while a step is computed
+                ending = step == options.steps or should_stop()
+                saving = ending or step % options.save_every == 0
+                if saving or step % options.log_every == 0:
+                    fetched = jax.device_get(window)  # together, so that no step waits for the transfer
+                    means = {name: float(np.mean([each[name] for each in fetched])) for name in fetched[0]}
+                    rate = options.batch * len(window) / (time.perf_counter() - started_s)
+                    _check_finite(means, step, options, checkpoint.newest(checkpoints))
+                    note({**means, "samples_per_s": rate})
+                    window, started_s = [], time.perf_counter()
+                if saving:
+                    note(on_checkpoint(step, writer.save(checkpoints, state)))
+                    draw_curves(folder)
+                    started_s = time.perf_counter()
+        return state
 
 
 def _initial_state(training: TrainingConfig) -> TrainState:
@@ -144,65 +158,16 @@ def _restored_state(training: TrainingConfig, newest: Path) -> TrainState:
     return checkpoint.restore(newest, template)
 
 
-def _run_steps(
-    folder: Path,
-    state: TrainState,
-    take_step: Step,
-    batches: TrainingBatches,
-    writer: checkpoint.CheckpointWriter,
-    *,
-    on_checkpoint: OnCheckpoint,
-    on_log: Callable[[int, Mapping[str, float]], None],
-    should_stop: Callable[[], bool],
-) -> TrainState:
-    """Train from a state to the last step or a stop request, see `train`.
-
-    If the log lacks `on_checkpoint` metrics for the newest checkpoint, they are computed first: a training
-    killed during a checkpoint's rollouts repeats these.
+def _check_finite(metrics: Mapping[str, float], step: int, options: TrainConfig, newest: Path | None) -> None:
+    """Refuse to save a diverged state; earlier checkpoints stay.
 
     Raises:
-        UsageError: It has diverged. Earlier checkpoints stay; a diverged state is never saved.
+        UsageError: Names the metric and the last good checkpoint.
     """
-    options = writer.training.options
-    step, checkpoints = int(state.step), folder / CHECKPOINTS
-    with TrainingLog(folder, resumed_at=step) as log:
-
-        def note(metrics: Mapping[str, float]) -> None:
-            if metrics:
-                log.write(step, metrics)
-                on_log(step, metrics)
-
-        newest = checkpoint.newest(checkpoints)
-        if newest and not any(line["step"] == step and "loss" not in line for line in read_log(folder)):
-            note(on_checkpoint(step, newest))
-        window: list[Metrics] = []
-        started_s = time.perf_counter()
-        ending = step >= options.steps
-        while not ending:
-            state, metrics = take_step(state, batches.batch(step))
-            step += 1
-            window.append(metrics)
-            jax.block_until_ready(window[-2:-1])  # the next batch is made while a step is computed
-            ending = step == options.steps or should_stop()
-            saving = ending or step % options.save_every == 0
-            if saving or step % options.log_every == 0:
-                fetched = jax.device_get(window)  # together, so that no step waits for the transfer
-                rate = options.batch * len(window) / (time.perf_counter() - started_s)
-                means = {name: float(np.mean([each[name] for each in fetched])) for name in fetched[0]}
-                for name, value in means.items():
-                    if not math.isfinite(value):
-                        good = checkpoint.newest(checkpoints)
-                        left = f"the last good checkpoint is {good} (--start-from)"
-                        raise UsageError(
-                            f"the training has diverged by step {step}: {name} is {value}. Start again in "
-                            f"another folder, with --learning-rate below {options.learning_rate:g}; "
-                            f"{left if good else 'nothing was saved'}"
-                        )
-                note({**means, "samples_per_s": rate})
-                window, started_s = [], time.perf_counter()
-            if saving:
-                saved = writer.save(checkpoints, state)
-                note(on_checkpoint(step, saved))
-                draw_curves(folder)
-                started_s = time.perf_counter()
-    return state
+    for name, value in metrics.items():
+        if not math.isfinite(value):
+            left = f"the last good checkpoint is {newest} (--start-from)" if newest else "nothing was saved"
+            raise UsageError(
+                f"the training has diverged by step {step}: {name} is {value}. Start again in another "
+                f"folder, with --learning-rate below {options.learning_rate:g}; {left}"
+            )

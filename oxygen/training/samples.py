@@ -133,16 +133,12 @@ class Samples:
         if not parts:
             raise UsageError("no episodes to train on; is the path right?")
         _check_same_shape("episodes", parts)
+        whole = Mixture(tuple(parts))
         arrays: dict[str, Any] = {
-            name: np.concatenate([getattr(part, name) for part in parts])
-            for name in ("images", "state", "actions", "valid")
+            name: whole.column(name) for name in ("images", "state", "actions", "valid")
         }
         return cls(
-            **arrays,
-            language=tuple(instruction for part in parts for instruction in part.language),
-            texts={
-                task: tuple(text for part in parts for text in part.texts[task]) for task in parts[0].texts
-            },
+            **arrays, language=whole.language, texts={task: whole.texts(task) for task in parts[0].texts}
         )
 
     def __len__(self) -> int:
@@ -165,16 +161,11 @@ class Mixture:
 
     Attributes:
         parts: The datasets. All sizes and language tasks must agree.
-        wordings: Instruction to the wordings sampled in its place; others are used as they are.
     """
 
     parts: tuple[Samples, ...]
-    wordings: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for instruction, wordings in self.wordings.items():
-            if not wordings:
-                raise UsageError(f"{instruction!r} has no wordings; give at least one, or leave it out")
         if not self.parts:
             raise UsageError("no datasets to train on; give at least one")
         _check_same_shape("datasets", self.parts)
@@ -183,30 +174,14 @@ class Mixture:
         """The number of frames."""
         return sum(map(len, self.parts))
 
-    @property
-    def state(self) -> Float32[np.ndarray, "frame state"]:
-        """The states of all parts, concatenated."""
-        return np.concatenate([part.state for part in self.parts])
+    def column(self, name: str) -> np.ndarray:
+        """An array of all parts, concatenated: `state`, `actions`, `valid` or, in memory, `images`."""
+        return np.concatenate([getattr(part, name) for part in self.parts])
 
     @property
-    def actions(self) -> Float32[np.ndarray, "frame horizon action"]:
-        """The actions of all parts."""
-        return np.concatenate([part.actions for part in self.parts])
-
-    @property
-    def valid(self) -> Bool[np.ndarray, "frame horizon"]:
-        """Which actions lie within their episode."""
-        return np.concatenate([part.valid for part in self.parts])
-
-    @property
-    def has_actions(self) -> bool:
-        """Whether any frame has a valid action."""
-        return any(part.valid.any() for part in self.parts)
-
-    @property
-    def instructions(self) -> tuple[Sequence[str], ...]:
-        """The possible wordings of every frame's instruction."""
-        return tuple(self.wordings.get(text, (text,)) for part in self.parts for text in part.language)
+    def language(self) -> tuple[str, ...]:
+        """Every frame's instruction."""
+        return tuple(text for part in self.parts for text in part.language)
 
     @property
     def frame_index(self) -> Int64[np.ndarray, " frame"]:
@@ -282,7 +257,8 @@ def measure(mixture: Mixture) -> Statistics:
     instead of the quantiles, and a constant channel gets a range of 2 around its value.
     """
     measured: Statistics = {}
-    for name, numbers in (("state", mixture.state), ("actions", mixture.actions[mixture.valid])):
+    states, actions = mixture.column("state"), mixture.column("actions")[mixture.column("valid")]
+    for name, numbers in (("state", states), ("actions", actions)):
         wide = np.asarray(numbers, np.float64)
         low, high = np.quantile(wide, (0.01, 0.99), axis=0)
         least, most = wide.min(axis=0), wide.max(axis=0)

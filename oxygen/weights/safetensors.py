@@ -82,9 +82,9 @@ def _damaged(file: Path, error: Exception) -> UsageError:
     return UsageError(f"{file} is not a safetensors file, or damaged ({reason}). Fetch or convert it again")
 
 
-def write_safetensors(file: Path, arrays: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
+def write_safetensors(file: Path, arrays: Mapping[str, Any], **metadata: str) -> None:
     """Write arrays by path. They are not copied if they are contiguous and in host memory."""
     from safetensors.numpy import save_file
 
     contiguous = {path: np.asarray(array, order="C") for path, array in arrays.items()}
-    save_file(contiguous, file, metadata=dict(metadata))
+    save_file(contiguous, file, metadata=metadata)

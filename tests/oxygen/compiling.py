@@ -20,9 +20,9 @@ COMPILED_SOON = {
 def compile_soon(patch: pytest.MonkeyPatch) -> None:
     """Optimise neither the steps of a training nor the programs of a policy."""
     step = jax.jit(
-        optimiser._step.__wrapped__, static_argnums=0, donate_argnums=1, compiler_options=COMPILED_SOON
+        optimiser.train_step.__wrapped__, static_argnums=0, donate_argnums=2, compiler_options=COMPILED_SOON
     )
-    patch.setattr(optimiser, "_step", step)
+    patch.setattr(optimiser, "train_step", step)
     optimised = Lowered.compile
 
     def compiled(lowered: Lowered, compiler_options: Mapping[str, bool | str] | None = None) -> Compiled:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.errors import UsageError
-from oxygen.robots.norms import QuantileNorm, checkpoint_norms, read_norms, read_statistics
+from oxygen.robots.norms import QUANTILES, QuantileNorm, checkpoint_norms, read_statistics
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +72,6 @@ def written(path, content):
 def test_openpis_file_is_read(tmp_path, sizes):
     state, actions = map(stats_of, sizes)
     path = written(tmp_path / "norm_stats.json", {"norm_stats": {"state": state, "actions": actions}})
-    norms = read_norms(path, state=8, actions=7)
-    assert norms.state.q01 == tuple(stats_of(8)["q01"])
-    assert norms.actions.size == 7
     assert read_statistics(path, state=8, actions=7) == {"state": stats_of(8), "actions": stats_of(7)}
 
 
@@ -102,7 +99,7 @@ def with_state(size=8, **changes):
 )
 def test_a_damaged_file_says_what_is_wrong_in_one_line(tmp_path, content, why):
     with pytest.raises(UsageError, match=why) as caught:
-        read_norms(written(tmp_path / "norm_stats.json", content), state=8, actions=7)
+        read_statistics(written(tmp_path / "norm_stats.json", content), state=8, actions=7)
     assert len(str(caught.value)) < 600
     assert "\n" not in str(caught.value)
 
@@ -111,7 +108,7 @@ def test_an_absent_file_or_one_that_is_no_text_is_refused(tmp_path):
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe{}")
     for name in ("absent.json", "bytes.json", "."):
         with pytest.raises(UsageError, match="not readable JSON"):
-            read_norms(tmp_path / name, state=8, actions=7)
+            read_statistics(tmp_path / name, state=8, actions=7)
 
 
 anything = st.recursive(
@@ -133,12 +130,12 @@ def one_file(tmp_path_factory):
 def test_any_content_is_read_or_refused_in_one_line(one_file, content):
     path = written(one_file, content)
     try:
-        norms = read_norms(path, state=1, actions=2)
+        found = read_statistics(path, state=1, actions=2, fields=QUANTILES)
     except UsageError as refused:
         message = str(refused)
         assert len(message.splitlines()) == 1
     else:
-        assert np.isfinite(norms.state.normalise(np.zeros(1))).all()
+        assert np.isfinite(QuantileNorm.of(found["state"]).normalise(np.zeros(1))).all()
 
 
 def test_statistics_are_found_beside_a_checkpoints_weights(tmp_path):

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as arrays
 
 from configs.errors import UsageError
 from oxygen.robots import tokenizer, transforms
-from oxygen.robots.norms import QuantileNorm, RobotNorms
+from oxygen.robots.norms import QuantileNorm
 from oxygen.robots.transforms import DROID, LIBERO, LIBERO_STATE, Transform
 from tests.oxygen.conftest import SMALL
 
@@ -29,8 +29,11 @@ def trained(embodiment):
         return QuantileNorm(q01=tuple(lows.tolist()), q99=tuple(highs.tolist()))
 
     interface = embodiment.interface
-    norms = RobotNorms(state=norm(interface.observation.state_size), actions=norm(interface.action.size))
-    return Transform(embodiment=embodiment, norms=norms)
+    return Transform(
+        embodiment=embodiment,
+        state_norm=norm(interface.observation.state_size),
+        action_norm=norm(interface.action.size),
+    )
 
 
 def model(embodiment):
@@ -78,8 +81,7 @@ def test_droid_actions_come_back_with_the_gripper_fully_open_or_closed(actions):
 def test_a_gripper_at_the_threshold_opens():
     gripper = np.zeros((3, MODEL_DIM))
     gripper[:, 7] = 0.5, np.nextafter(0.5, 1), np.nextafter(0.5, 0)
-    norms = RobotNorms(state=AS_IS, actions=AS_IS)
-    exact = Transform(embodiment=DROID, norms=norms)
+    exact = Transform(embodiment=DROID, state_norm=AS_IS, action_norm=AS_IS)
     assert exact.outputs(gripper)[:, 7].tolist() == [0.0, 1.0, 0.0]
 
 
@@ -99,7 +101,7 @@ AS_IS = AsIs(q01=(0.0,) * 8, q99=(1.0,) * 8)
 @given(arrays.arrays(np.float32, (2, MODEL_DIM), elements=st.floats(-(2.0**99), 2.0**99, width=32)))
 def test_droid_actions_stay_within_limits_and_liberos_are_left_to_robosuite(actions):
     assert np.abs(trained(DROID).outputs(actions)).max() <= 1
-    restored = trained(LIBERO).norms.actions.restore(actions[:, :7])
+    restored = trained(LIBERO).action_norm.restore(actions[:, :7])
     assert (trained(LIBERO).outputs(actions) == restored).all()
 
 

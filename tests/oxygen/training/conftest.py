@@ -10,8 +10,6 @@ import pytest
 from configs.training import TrainConfig
 from oxygen.model.config import PRESETS
 from oxygen.robots import tokenizer
-from oxygen.robots.norms import RobotNorms
-from oxygen.robots.transforms import LIBERO, Transform
 from oxygen.serving.arrivals import EveryN
 from oxygen.serving.language import LanguageTask
 from oxygen.training.batches import TrainingBatches
@@ -105,18 +103,11 @@ def by_path(tree: Any) -> dict[str, np.ndarray]:
     return {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in paths}
 
 
-def training_batches(
-    options: TrainConfig | None = None, *, robot=LIBERO, parts=None, wordings=None, **parts_of_batches
-) -> TrainingBatches:
+def training_batches(parts=None, **changes) -> TrainingBatches:
     """Batches of a mixture of parts, normalised by their own statistics."""
-    mixture = Mixture(parts or (samples(8),), wordings or {})
-    return TrainingBatches(
-        mixture,
-        transform=Transform(embodiment=robot, norms=RobotNorms.of(measure(mixture))),
-        tokenizer=VOCABULARY,
-        options=options or RECIPE,
-        **{"model": MODEL, "tasks": TASKS, **parts_of_batches},
-    )
+    mixture = Mixture(parts or (samples(8),))
+    changed_training = dataclasses.replace(training(), **{"wordings": {}, **changes})
+    return TrainingBatches(mixture, changed_training, statistics=measure(mixture), tokenizer=VOCABULARY)
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from configs.training import TrainConfig
-from oxygen.robots.transforms import LIBERO_COMPACT
 from oxygen.training.losses import augment
 from tests.oxygen.compiling import COMPILED_SOON
 from tests.oxygen.training.conftest import RECIPE, VOCABULARY, changed, training_batches
@@ -70,7 +69,9 @@ def test_each_image_is_brightened_or_scaled_by_an_amount_of_its_own(kind, offset
 
 def bins(state):
     """Of 20 batches the state's bins as the prompts say them, [sample, channel]."""
-    taught = training_batches(changed(RECIPE, state_noise=state), robot=LIBERO_COMPACT, tasks=())
+    taught = training_batches(
+        options=changed(RECIPE, state_noise=state), embodiment="libero_compact", tasks=()
+    )
     level = {VOCABULARY.byte(number): number for number in range(256)}
     batches = [taught.batch(number) for number in range(20)]
     lines = [

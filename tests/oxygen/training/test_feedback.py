@@ -5,12 +5,10 @@ import dataclasses
 import numpy as np
 
 from configs.feedback import Feedback
-from oxygen.robots.norms import RobotNorms
-from oxygen.robots.transforms import LIBERO, Transform
 from oxygen.serving.language import LanguageTask
-from oxygen.training.batches import PromptTexts, TrainingBatches, true_texts
-from oxygen.training.samples import Mixture, measure
-from tests.oxygen.training.conftest import MODEL, RECIPE, VOCABULARY, changed, samples
+from oxygen.training.batches import PromptTexts, true_texts
+from oxygen.training.samples import Mixture
+from tests.oxygen.training.conftest import MODEL, RECIPE, VOCABULARY, changed, samples, training_batches
 
 MEMORY = LanguageTask(
     name="memory",
@@ -75,19 +73,15 @@ def test_a_task_with_two_fields_is_trained_on_the_answer_that_is_read():
 
 def test_a_batch_has_the_prompts_of_the_policy():
     """A prompt of training has the tokens that the transform makes of the composed prompt."""
-    mixture = Mixture((episode(),))
+    part = episode()
     model = dataclasses.replace(MODEL, prompt_buckets=(64,))
-    transform = Transform(embodiment=LIBERO, norms=RobotNorms.of(measure(mixture)))
     recipe = changed(RECIPE, feedback_none=0.0, feedback_delay_s=0.0)
-    batches = TrainingBatches(
-        mixture, model=model, transform=transform, tokenizer=VOCABULARY, tasks=[MEMORY], options=recipe
-    )
+    batches = training_batches((part,), model=model, tasks=(MEMORY,), options=recipe)
     batch = batches.batch(0)
     read = [
         VOCABULARY.decode(tokens[1:length].tolist())
         for tokens, length in zip(np.asarray(batch.prompt), np.asarray(batch.length), strict=True)
     ]
-    part = mixture.parts[0]
     known = {f"{part.language[row]} Memory: {part.texts['memory'][row]}\n" for row in range(len(part))}
     assert set(read) <= known
     assert (np.asarray(batches.batch(0).prompt) == np.asarray(batch.prompt)).all()

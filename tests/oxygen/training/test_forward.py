@@ -76,7 +76,10 @@ def test_the_served_texts_are_those_that_training_scores_highest(parameters, pol
     """Both language tasks side by side, token by token, against what the engine writes one after another."""
     vocabulary, observation = tokenizer.tiny(), observe(4)
     inputs = policy.transform.inputs(observation, vocabulary, SMALL)
-    layout = TextLayout(tuple(len(vocabulary.encode(task.prompt)) + task.max_tokens for task in TASKS))
+    layout = TextLayout(
+        tasks=tuple(task.name for task in TASKS),
+        lengths=tuple(len(vocabulary.encode(task.prompt)) + task.max_tokens for task in TASKS),
+    )
 
     @compiled_soon
     def best(tokens):
@@ -87,13 +90,13 @@ def test_the_served_texts_are_those_that_training_scores_highest(parameters, pol
         return jnp.argmax(text_logits(weights, prefix, tokens, layout), axis=-1)[0]
 
     tokens = np.zeros((1, layout.tokens), np.int32)
-    starts = np.cumsum([0, *layout.lengths])
+    starts = [own.start for own in layout.ranges.values()]
     suffixes = [vocabulary.encode(task.prompt) for task in TASKS]
-    for start, suffix in zip(starts, suffixes, strict=False):
+    for start, suffix in zip(starts, suffixes, strict=True):
         tokens[0, start : start + len(suffix)] = suffix
     for written in range(max(task.max_tokens for task in TASKS)):
         found = np.asarray(best(tokens))
-        for start, suffix, task in zip(starts, suffixes, TASKS, strict=False):
+        for start, suffix, task in zip(starts, suffixes, TASKS, strict=True):
             if written < task.max_tokens:
                 tokens[0, start + len(suffix) + written] = found[start + len(suffix) + written - 1]
     served = policy.with_engine(EngineConfig(mode=Mode.ISOLATED, slots=2, rows=2))
@@ -101,7 +104,7 @@ def test_the_served_texts_are_those_that_training_scores_highest(parameters, pol
     served.act(observation)
     said = {text.task: text.text for text in served.complete().finished}
     assert len(said) == len(TASKS)
-    for start, suffix, task in zip(starts, suffixes, TASKS, strict=False):
+    for start, suffix, task in zip(starts, suffixes, TASKS, strict=True):
         row = tokens[0, start + len(suffix) : start + len(suffix) + task.max_tokens].tolist()
         stop = row.index(vocabulary.eos) if vocabulary.eos in row else len(row)
         assert vocabulary.decode(row[:stop]).strip() == said[task.name]

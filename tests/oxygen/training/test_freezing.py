@@ -11,11 +11,11 @@ import pytest
 from configs.errors import UsageError
 from oxygen.model import pi05
 from oxygen.model.params import initial_params
-from oxygen.training import checkpoint
+from oxygen.training import checkpoint, optimiser
 from oxygen.training.forward import prefill_observations
 from oxygen.training.logs import read_log
 from oxygen.training.losses import Objective
-from oxygen.training.optimiser import init_state, make_step
+from oxygen.training.optimiser import init_state
 from oxygen.training.run import train
 from oxygen.training.samples import Mixture
 from tests.oxygen.compiling import COMPILED_SOON, compile_soon
@@ -45,7 +45,7 @@ TEXTS_ONLY = changed(RECIPE, texts_only=True, warm_up=2, steps=STEPS, learning_r
 
 @pytest.fixture(scope="module")
 def batches():
-    return training_batches(TEXTS_ONLY, model=DEEP)
+    return training_batches(options=TEXTS_ONLY, model=DEEP, start_from="x", norm_stats="x")
 
 
 def as_users_have_it(patch: pytest.MonkeyPatch) -> None:
@@ -66,7 +66,8 @@ def learnt(request, batches):
     recipe = changed(TEXTS_ONLY, optimiser=name)
     with pytest.MonkeyPatch.context() as patch:
         compiled(patch)
-        step = make_step(Objective(model=DEEP, options=recipe, tasks=batches.tasks, layout=batches.layout))
+        objective = Objective(model=DEEP, options=recipe, layout=batches.layout)
+        step = functools.partial(optimiser.train_step, objective, None)
     before = initial_params(DEEP, 0)
     state, losses = init_state(before, recipe), []
     for number in range(STEPS):

@@ -43,12 +43,7 @@ def parameters():
 
 
 def objective(batches, **recipe):
-    return Objective(
-        model=DEEP,
-        options=changed(RECIPE, **recipe),
-        tasks=batches.tasks,
-        layout=batches.layout,
-    )
+    return Objective(model=DEEP, options=changed(RECIPE, **recipe), layout=batches.layout)
 
 
 @pytest.fixture(scope="module")
@@ -83,11 +78,8 @@ def test_nothing_depends_on_padding(batches, parameters, gradient):
     (loss, _), plain = gradient(parameters, batch, KEY)
     mask = np.asarray(batch.text_mask)
     padding = np.zeros_like(mask)  # after each text's last target
-    start = 0
-    for length in batches.layout.lengths:
-        own = mask[:, start : start + length]
-        padding[:, start : start + length] = ~np.flip(np.maximum.accumulate(np.flip(own, 1), 1), 1)
-        start += length
+    for own in batches.layout.ranges.values():
+        padding[:, own] = ~np.flip(np.maximum.accumulate(np.flip(mask[:, own], 1), 1), 1)
     assert padding.any()
     prompt_padding = np.arange(batch.prompt.shape[1])[None] >= np.asarray(batch.length)[:, None]
     other = dataclasses.replace(
@@ -105,17 +97,15 @@ def test_nothing_depends_on_padding(batches, parameters, gradient):
 def test_the_suffix_is_not_a_target(batches):
     """The first target follows the suffix's last token; the last target is the stop token."""
     batch = batches.batch(0)
-    start = 0
-    for task, length in zip(TASKS, batches.layout.lengths, strict=True):
-        mask = np.asarray(batch.text_mask)[:, start : start + length]
-        targets = np.asarray(batch.text_targets)[:, start : start + length]
+    for task in TASKS:
+        own = batches.layout.ranges[task.name]
+        mask, targets = np.asarray(batch.text_mask)[:, own], np.asarray(batch.text_targets)[:, own]
         suffix = len(VOCABULARY.encode(task.prompt))
         for row in np.flatnonzero(mask.any(axis=1)):
             positions = np.flatnonzero(mask[row])
             assert positions[0] == suffix - 1
             assert targets[row][positions[-1]] == VOCABULARY.eos
             assert VOCABULARY.decode(targets[row][positions[:-1]].tolist()).endswith(".")
-        start += length
 
 
 def test_actions_beyond_the_episode_are_masked(batches):

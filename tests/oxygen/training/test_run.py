@@ -10,8 +10,7 @@ import pytest
 from configs.errors import UsageError
 from oxygen import weights
 from oxygen.robots import transforms
-from oxygen.robots.norms import RobotNorms
-from oxygen.robots.transforms import LIBERO
+from oxygen.robots.transforms import LIBERO, Transform
 from oxygen.training import checkpoint
 from oxygen.training.batches import TrainingBatches
 from oxygen.training.config import TrainingConfig
@@ -84,7 +83,7 @@ def test_given_statistics_are_used_and_stored_in_every_checkpoint(mixture, tmp_p
     shutil.rmtree(base)
     train(tmp_path / "mine", tuned, few, VOCABULARY)
     kept = checkpoint.newest(tmp_path / "mine/checkpoints")
-    assert transforms.of_checkpoint(LIBERO, kept).norms == RobotNorms.of(measure(mixture))
+    assert transforms.of_checkpoint(LIBERO, kept) == Transform.of(LIBERO, measure(mixture))
 
 
 @pytest.mark.slow

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.errors import UsageError
-from oxygen.robots.norms import RobotNorms
-from oxygen.robots.transforms import LIBERO, LIBERO_STATE, Transform
+from oxygen.robots.transforms import LIBERO, Transform
 from oxygen.training.batches import TrainingBatches, text_targets
 from oxygen.training.demonstrations import Demonstrations
 from oxygen.training.samples import Mixture, measure, shuffled_rows
@@ -46,9 +45,9 @@ def test_a_mixture_concatenates_its_parts():
         parts[1].images[0],
     ]
     np.testing.assert_array_equal(mixture.images(rows), expected)
-    np.testing.assert_array_equal(mixture.state[5:], parts[1].state)
+    np.testing.assert_array_equal(mixture.column("state")[5:], parts[1].state)
     assert mixture.texts("narration")[5:] == parts[1].texts["narration"]
-    assert mixture.instructions[:5] == tuple((text,) for text in parts[0].language)
+    assert mixture.language[:5] == parts[0].language
 
 
 def test_datasets_of_different_shapes_do_not_mix():
@@ -105,7 +104,7 @@ def test_a_batch_equals_the_policys_own_inputs():
     part = samples(8)
     data = training_batches()
     batch, rows = data.batch(3), shuffled_rows(RECIPE.seed, 3, RECIPE.batch, 8)
-    transform = Transform(embodiment=LIBERO, norms=RobotNorms.of(measure(Mixture((part,)))))
+    transform = Transform.of(LIBERO, measure(Mixture((part,))))
     for place, row in enumerate(rows):
         images = dict(zip(MODEL.cameras, part.images[row], strict=True))
         served = transform.inputs(
@@ -122,7 +121,7 @@ def test_a_batch_is_a_function_of_seed_and_number():
     model = dataclasses.replace(MODEL, prompt_buckets=(64,))
 
     def batch(seed, number):
-        data = training_batches(changed(noisy, seed=seed), robot=LIBERO_STATE, model=model)
+        data = training_batches(options=changed(noisy, seed=seed), embodiment="libero_state", model=model)
         return np.asarray(data.batch(number).prompt).tobytes()
 
     assert batch(0, 5) == batch(0, 5)
@@ -145,7 +144,7 @@ def test_the_wording_of_an_instruction_is_sampled_anew_in_every_batch():
     again = training_batches(wordings={soup[0]: soup})
     assert instructions_of(again, 17) == batches[17]
     assert [
-        instructions_of(training_batches(changed(RECIPE, seed=1), wordings={soup[0]: soup}), n)
+        instructions_of(training_batches(options=changed(RECIPE, seed=1), wordings={soup[0]: soup}), n)
         for n in range(20)
     ] != batches
 
@@ -154,7 +153,9 @@ def test_rows_without_texts_are_frames_that_have_actions():
     whole = samples(8)
     valid = whole.valid.copy()
     valid[::2] = False
-    data = training_batches(changed(RECIPE, text_rows=2), parts=(dataclasses.replace(whole, valid=valid),))
+    data = training_batches(
+        options=changed(RECIPE, text_rows=2), parts=(dataclasses.replace(whole, valid=valid),)
+    )
     batches = [np.asarray(data.batch(number).valid).any(axis=1) for number in range(8)]
     assert all(acting[2:].all() for acting in batches)
     with_text = np.concatenate([acting[:2] for acting in batches])

@@ -33,7 +33,7 @@ def save_orbax(folder, tree, **options):
 
 
 def save_safetensors(file, tree):
-    safetensors.write_safetensors(file, flat(tree), {})
+    safetensors.write_safetensors(file, flat(tree))
 
 
 def assert_equal(loaded, original, dtype):
