@@ -5,7 +5,7 @@ actions executed meanwhile, with decaying weight over the rest. Each denoising s
 actions and corrects the velocity by the estimate's vector-Jacobian product (ΠGDM, with the paper's clipping).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
 import flax.struct
@@ -38,14 +38,6 @@ class Guidance:
     def none(cls, shape: tuple[int, int, int]) -> "Guidance":
         """Guidance without effect, for a shape (robots, horizon, channels)."""
         return cls(actions=np.zeros(shape, np.float32), weight=np.zeros(shape[:2], np.float32))
-
-    @classmethod
-    def stacked(cls, rows: Sequence["Guidance"]) -> "Guidance":
-        """Concatenate the guidance of several robots."""
-        return cls(
-            actions=np.concatenate([row.actions for row in rows]),
-            weight=np.concatenate([row.weight for row in rows]),
-        )
 
     @classmethod
     def towards(

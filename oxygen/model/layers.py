@@ -44,47 +44,27 @@ class Layer:
         )
 
 
-def trunk_layers(llm: dict[str, Any], dtype: str, copied: Copied) -> tuple[Layer, ...]:
-    """The trunk's layers, unstacked and cast once, so that no program slices weights.
-
-    Removes parameters from `llm` as they are used.
-    """
-    layers = llm["layers"]
-    norms = layers.pop("pre_attention_norm")["scale"], layers.pop("pre_ffw_norm")["scale"]
-    return _unstacked(layers, "", norms, dtype, copied)
-
-
-def expert_layers(
-    llm: dict[str, Any], conditions: Float[Array, "step width"], dtype: str, copied: Copied
-) -> tuple[Layer, ...]:
-    """The action expert's layers, likewise, with the adaRMS vectors of every time step."""
-    layers = llm["layers"]
-    norms = (
-        _modulations(layers.pop("pre_attention_norm_1")["Dense_0"], conditions, dtype),
-        _modulations(layers.pop("pre_ffw_norm_1")["Dense_0"], conditions, dtype),
-    )
-    return _unstacked(layers, "_1", norms, dtype, copied)
-
-
-def final_modulation(llm: Params, conditions: Float[Array, "step width"], dtype: str) -> Array:
-    """The adaRMS vectors before the action head, [step, 3·width]."""
-    dense = jax.tree.map(lambda w: w[None], llm["final_norm_1"]["Dense_0"])
-    return _modulations(dense, conditions, dtype)[0]
-
-
-@functools.partial(jax.jit, static_argnames="dtype")
-def _modulations(dense: Params, conditions: Float[Array, "step width"], dtype: str) -> Array:
-    kernel, bias = dense["kernel"].astype(dtype), dense["bias"].astype(dtype)
-    return jnp.einsum("sc,lcm->lsm", conditions.astype(dtype), kernel) + bias[:, None]
-
-
-def _unstacked(
-    layers: dict[str, Any],
-    suffix: str,
-    norms: tuple[Array | np.ndarray, Array | np.ndarray],
+def unstacked_layers(
+    llm: dict[str, Any],
     dtype: str,
     copied: Copied,
+    conditions: Float[Array, "step width"] | None = None,
 ) -> tuple[Layer, ...]:
+    """The layers of an expert, unstacked and cast once, so that no program slices weights.
+
+    Args:
+        llm: Both experts' parameters; those of this one are removed as they are used.
+        dtype: What matrices are cast to.
+        copied: See `Copied`.
+        conditions: For the action expert, the adaRMS conditioning vector of every time step; None for the
+            trunk.
+    """
+    layers, suffix = llm["layers"], "" if conditions is None else "_1"
+    norms = [layers.pop(f"{name}{suffix}") for name in ("pre_attention_norm", "pre_ffw_norm")]
+    before_attention, before_mlp = (
+        norm["scale"] if conditions is None else _modulations(norm["Dense_0"], conditions, dtype)
+        for norm in norms
+    )
     attn, mlp = layers["attn"], layers[f"mlp{suffix}"]
     cast = jnp.dtype(dtype)  # NumPy by itself has no bfloat16
     qkv = _projections(attn, suffix, cast, copied)
@@ -97,11 +77,23 @@ def _unstacked(
             out=out[i],
             gate_up=gate_up[i],
             down=down[i],
-            before_attention=jnp.asarray(norms[0][i]),
-            before_mlp=jnp.asarray(norms[1][i]),
+            before_attention=jnp.asarray(before_attention[i]),
+            before_mlp=jnp.asarray(before_mlp[i]),
         )
         for i in range(len(out))
     )
+
+
+def final_modulation(llm: Params, conditions: Float[Array, "step width"], dtype: str) -> Array:
+    """The adaRMS vectors before the action head, [step, 3·width]."""
+    dense = jax.tree.map(lambda w: w[None], llm["final_norm_1"]["Dense_0"])
+    return _modulations(dense, conditions, dtype)[0]
+
+
+@functools.partial(jax.jit, static_argnames="dtype")
+def _modulations(dense: Params, conditions: Float[Array, "step width"], dtype: str) -> Array:
+    kernel, bias = dense["kernel"].astype(dtype), dense["bias"].astype(dtype)
+    return jnp.einsum("sc,lcm->lsm", conditions.astype(dtype), kernel) + bias[:, None]
 
 
 def _projections(attn: dict[str, Any], suffix: str, dtype: np.dtype[Any], copied: Copied) -> list[Array]:

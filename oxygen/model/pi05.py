@@ -19,7 +19,7 @@ from oxygen.model import cached_attention, gemma, host_memory, rotary
 from oxygen.model.cached_attention import CachedLayer, Implementation
 from oxygen.model.config import Pi05Config
 from oxygen.model.guidance import Guidance, guided
-from oxygen.model.layers import Copied, Layer, expert_layers, final_modulation, trunk_layers
+from oxygen.model.layers import Copied, Layer, final_modulation, unstacked_layers
 from oxygen.model.params import tower
 from oxygen.typing import Array, Float, Float32, Int32, Leaf, Params, UInt8
 
@@ -131,9 +131,9 @@ def _weights(
         embedding=jax.device_put(
             llm.pop("embedder")["input_embedding"].astype(jnp.dtype(config.dtype), copy=False)
         ),
-        trunk=trunk_layers(llm, config.dtype, copied),
+        trunk=unstacked_layers(llm, config.dtype, copied),
         trunk_norm=llm.pop("final_norm")["scale"],
-        expert=expert_layers(llm, conditions, config.dtype, copied),
+        expert=unstacked_layers(llm, config.dtype, copied, conditions),
         expert_norm=final_modulation(llm, conditions, config.dtype),
         tower=params.pop("PaliGemma")["img"],
         action_in=params.pop("action_in_proj"),

@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from configs.errors import UsageError
@@ -245,12 +246,11 @@ class VectorPolicy:
         if not self.engine.guided:
             raise UsageError("an observation has an `action_prefix`; serve the policy with `guided=True`")
         nothing = Guidance.none((1, self.runner.config.horizon, self.runner.config.action_dim))
-        return Guidance.stacked(
-            [
-                session.guidance(prefix) if prefix else nothing
-                for session, prefix in zip(self._sessions, prefixes, strict=True)
-            ]
-        )
+        rows = [
+            session.guidance(prefix) if prefix else nothing
+            for session, prefix in zip(self._sessions, prefixes, strict=True)
+        ]
+        return jax.tree.map(lambda *of_robots: np.concatenate(of_robots), *rows)
 
     def _new_session(self, robot: int, first_query: int = 0) -> Session:
         names = [task.name for task in self.tasks]

@@ -1,6 +1,5 @@
 """Prompt formats of the published policies, as in openpi's tokenizer."""
 
-import abc
 import dataclasses
 import warnings
 from typing import Any, ClassVar
@@ -14,17 +13,22 @@ from oxygen.typing import Float64, Int32, Int64
 STATE_BINS = 256
 
 
-class Prompt(abc.ABC):
-    """Encodes an instruction, and optionally the state, as the tokens that follow the images."""
+@dataclasses.dataclass(frozen=True)
+class InstructionPrompt:
+    """The instruction and a separate line break, without the state: `pi05_libero`. Others add the state."""
 
-    template: ClassVar[str]
+    template: ClassVar[str] = "<bos>{language}\\n"
     """The prompt with named placeholders, for records."""
 
-    @abc.abstractmethod
     def encode(
         self, language: Any, state: Float64[np.ndarray, " channel"], tokenizer: Tokenizer
     ) -> list[int]:
-        """All tokens of the prompt; `state` is normalised."""
+        """All tokens that follow the images; `state` is normalised.
+
+        Here BOS, the instruction, and the line break, which is never merged into the preceding word.
+        """
+        del state
+        return [tokenizer.bos, *tokenizer.encode(clean_prompt(language)), *tokenizer.encode("\n")]
 
     def tail(self, state: Float64[np.ndarray, " channel"]) -> int:
         """Last tokens that are kept when a prompt is truncated: none, as in openpi."""
@@ -33,21 +37,7 @@ class Prompt(abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True)
-class InstructionPrompt(Prompt):
-    """The instruction and a separate line break, without the state: `pi05_libero`."""
-
-    template: ClassVar[str] = "<bos>{language}\\n"
-
-    def encode(
-        self, language: Any, state: Float64[np.ndarray, " channel"], tokenizer: Tokenizer
-    ) -> list[int]:
-        """BOS, the instruction, and the line break, which is never merged into the preceding word."""
-        del state
-        return [tokenizer.bos, *tokenizer.encode(clean_prompt(language)), *tokenizer.encode("\n")]
-
-
-@dataclasses.dataclass(frozen=True)
-class StatePrompt(Prompt):
+class StatePrompt(InstructionPrompt):
     """The instruction and the state as text: all other π0.5 policies."""
 
     template: ClassVar[str] = "<bos>Task: {language}, State: {state in 256 bins};\\nAction: "
@@ -65,7 +55,7 @@ class StatePrompt(Prompt):
 
 
 @dataclasses.dataclass(frozen=True)
-class CompactStatePrompt(Prompt):
+class CompactStatePrompt(InstructionPrompt):
     """The instruction, a line break, and one token per state channel, for small models.
 
     Each of `StatePrompt`'s 256 bins is encoded as one of the vocabulary's byte-fallback tokens, instead of
@@ -78,7 +68,7 @@ class CompactStatePrompt(Prompt):
         self, language: Any, state: Float64[np.ndarray, " channel"], tokenizer: Tokenizer
     ) -> list[int]:
         """BOS, the instruction, the line break, and the state's bins, clipped."""
-        instruction = InstructionPrompt().encode(language, state, tokenizer)
+        instruction = super().encode(language, state, tokenizer)
         return [*instruction, *(tokenizer.byte(int(level)) for level in state_bins(state).clip(0))]
 
     def tail(self, state: Float64[np.ndarray, " channel"]) -> int:
@@ -109,7 +99,7 @@ def state_bins(state: Float64[np.ndarray, " channel"]) -> Int64[np.ndarray, " ch
 
 
 def fitted(
-    prompt: Prompt,
+    prompt: InstructionPrompt,
     language: Any,
     state: Float64[np.ndarray, " channel"],
     tokenizer: Tokenizer,

@@ -14,7 +14,7 @@ from oxygen.model.inputs import ModelInput
 from oxygen.robots import conventions as specs
 from oxygen.robots.images import camera_images
 from oxygen.robots.norms import QUANTILES, QuantileNorm, Statistics, checkpoint_norms, read_statistics
-from oxygen.robots.prompts import CompactStatePrompt, InstructionPrompt, Prompt, StatePrompt, fitted
+from oxygen.robots.prompts import CompactStatePrompt, InstructionPrompt, StatePrompt, fitted
 from oxygen.robots.tokenizer import Tokenizer
 from oxygen.typing import Float, Float64
 
@@ -32,7 +32,7 @@ class Embodiment:
     """
 
     interface: Interface
-    prompt: Prompt
+    prompt: InstructionPrompt
     asset_id: str
     closes_above: float | None = None
     clips: bool = False

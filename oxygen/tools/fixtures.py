@@ -31,7 +31,7 @@ _fork = jax.jit(decode.fork)
 _decode = jax.jit(decode.decode)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Check:
     """One comparison.
 
@@ -129,29 +129,18 @@ def compare(fixture: Fixture) -> list[Check]:
     Raises:
         UsageError: Its arrays do not belong to the configuration in its `meta`.
     """
-    tolerances = fixture.meta["tolerance"]
-    limit_of = {name: tolerances.get(name) for name in ("prefix_tokens", "actions_1", "actions_10", "logits")}
-    limit_of |= dict.fromkeys(("kv_k", "kv_v"), tolerances.get("kv"))
-    limit_of["tokens"] = 0.0 if tolerances.get("tokens_equal") else None
-    for group in ("lora", "oxy_lora"):
-        limit_of[f"{group}_logits"] = tolerances.get(f"{group}_logits")
-        limit_of[f"{group}_tokens"] = 0.0 if tolerances.get(f"{group}_tokens_equal") else None
-    limit_of |= {"oxy_logits": limit_of["oxy_lora_logits"], "oxy_tokens": limit_of["oxy_lora_tokens"]}
-    limit_of |= {"cast_oxy_lora_logits": limit_of["oxy_lora_logits"]}
-    limit_of |= {name: tolerances.get("lora_kv") for name in ("lora_kv_k", "lora_kv_v")}
-    limit_of |= {name: tolerances.get("stale_kv") for name in ("stale_k", "stale_v")}
-    limit_of["lora_actions"] = limit_of["actions_10"]
-    errors: dict[str, float] = {}
+    worst: dict[str, Check] = {}
     try:
-        for name, error in _errors(fixture):
-            errors[name] = float(np.maximum(error, errors.get(name, 0.0)))  # keeps NaN
+        for check in _checks(fixture):
+            error = np.maximum(check.error, worst[check.name].error if check.name in worst else 0.0)
+            worst[check.name] = dataclasses.replace(check, error=float(error))  # keeps NaN
     except (LookupError, TypeError, ValueError) as error:
         raise UsageError(f"the fixture's arrays do not fit its meta: {error!r}") from error
-    return [Check(name=name, error=error, tolerance=limit_of.get(name)) for name, error in errors.items()]
+    return list(worst.values())
 
 
-def _errors(fixture: Fixture) -> Iterator[tuple[str, float]]:
-    config, arrays = fixture.config, fixture.arrays
+def _checks(fixture: Fixture) -> Iterator[Check]:
+    config, arrays, tolerance = fixture.config, fixture.arrays, fixture.meta["tolerance"].get
     tree = recipe_params(config, fixture.meta)
     weights = pi05.prepare(tree, config)
     images = np.stack([arrays[f"image_{name}"] for name in fixture.cameras], axis=1)
@@ -160,36 +149,53 @@ def _errors(fixture: Fixture) -> Iterator[tuple[str, float]]:
     embedded = _embed(weights, config, jnp.asarray(images), jnp.asarray(prompt))
     prefix, out = _prefill(weights, embedded, jnp.asarray(length))
 
-    yield "prefix_tokens", _sampled_error(fixture, embedded, "prefix_tokens_sample", every=16)
-    yield "prefix_out", _sampled_error(fixture, out, "prefix_out_sample", every=16)
-    for layer, (k, v) in enumerate(zip(prefix.k, prefix.v, strict=True)):
-        yield "kv_k", _sampled_error(fixture, k, "kv_k_sample", every=32, layer=layer)
-        yield "kv_v", _sampled_error(fixture, v, "kv_v_sample", every=32, layer=layer)
+    of_tokens = _sampled_error(fixture, embedded, arrays["prefix_tokens_sample"], every=16)
+    yield Check("prefix_tokens", of_tokens, tolerance("prefix_tokens"))
+    yield Check("prefix_out", _sampled_error(fixture, out, arrays["prefix_out_sample"], every=16), None)
+    for name, ours in (("kv_k", prefix.k), ("kv_v", prefix.v)):
+        for layer, theirs in zip(ours, arrays[f"{name}_sample"], strict=True):
+            yield Check(name, _sampled_error(fixture, layer, theirs, every=32), tolerance("kv"))
     for steps in (1, 10):
         flow = pi05.prepare(tree, dataclasses.replace(config, denoise_steps=steps))
         if f"actions_{steps}" not in arrays:
             continue
         actions = _denoise(flow, prefix, jnp.asarray(arrays["noise"]), steps)
-        yield f"actions_{steps}", _error(actions, arrays[f"actions_{steps}"])
+        limit = tolerance(f"actions_{steps}")
+        yield Check(f"actions_{steps}", _error(actions, arrays[f"actions_{steps}"]), limit)
         if f"lora_actions_{steps}" in arrays:
-            yield "lora_actions", _error(actions, arrays[f"lora_actions_{steps}"])
+            error = _error(actions, arrays[f"lora_actions_{steps}"])
+            yield Check("lora_actions", error, tolerance("actions_10"))
     texts = [name.removeprefix("text_") for name in sorted(arrays) if name.startswith("text_")]
     for which in texts:
-        yield from _text_errors(fixture, weights, prefix, which)
+        yield from _text_checks(fixture, weights, prefix, which)
     if "adapter" in fixture.meta:
-        yield from _adapter_errors(fixture, weights, prefix, texts)
+        yield from _adapter_checks(fixture, weights, prefix, texts)
 
 
-def _text_errors(
-    fixture: Fixture, weights: pi05.Weights, prefix: pi05.Prefix, which: str, group: str = ""
-) -> Iterator[tuple[str, float]]:
-    """Compare a text; its logits are compared as long as both texts have been the same."""
+def _text_checks(
+    fixture: Fixture,
+    weights: pi05.Weights,
+    prefix: pi05.Prefix,
+    which: str,
+    group: str = "",
+    *,
+    fed: bool = False,
+) -> Iterator[Check]:
+    """Compare a text; its logits are compared as long as both texts have been the same.
+
+    With `fed`, only logits are compared, each after the reference's tokens.
+    """
     theirs, their_logits = fixture.arrays[f"{group}text_{which}"], fixture.arrays[f"{group}logits_{which}"]
-    ours, our_logits, _ = continuation(weights, prefix, *_row_and_suffix(fixture, which), tokens=len(theirs))
+    row_and_suffix, reference = _row_and_suffix(fixture, which), theirs if fed else None
+    ours, our_logits, _ = continuation(weights, prefix, *row_and_suffix, tokens=len(theirs), fed=reference)
+    tolerances, like = fixture.meta["tolerance"], "oxy_lora_" if "oxy_" in group else group
     for step, expected in enumerate(their_logits):
-        if (ours[:step] == theirs[:step]).all() and step in our_logits:
-            yield f"{group}logits", _error(our_logits[step], expected)
-    yield f"{group}tokens", float((ours != theirs).sum())
+        if step in our_logits and (fed or (ours[:step] == theirs[:step]).all()):
+            error = _error(our_logits[step], expected)
+            yield Check(f"{group}logits", error, tolerances.get(f"{like}logits"))
+    if not fed:
+        limit = 0.0 if tolerances.get(f"{like}tokens_equal") else None
+        yield Check(f"{group}tokens", float((ours != theirs).sum()), limit)
 
 
 def _row_and_suffix(fixture: Fixture, which: str) -> tuple[int, np.ndarray]:
@@ -197,72 +203,50 @@ def _row_and_suffix(fixture: Fixture, which: str) -> tuple[int, np.ndarray]:
     return int(row[1:]), fixture.arrays[f"suffix_{suffix[1:]}"].astype(np.int32)
 
 
-def adapter_arrays(fixture: Fixture) -> dict[str, np.ndarray]:
-    """The adapter in a fixture, by the names of its own file."""
-    return {name: fixture.arrays[name] for name in fixture.meta["adapter"]["arrays"]}
-
-
-def fixture_adapter(
-    fixture: Fixture, weights: pi05.Weights, mask: adapters.Mask, *, bypassed: bool = False
-) -> adapters.Adapter:
-    """A fixture's adapter with one of both masks; bypassed, it is zero."""
-    arrays = {
-        name: np.zeros_like(array) if bypassed else array for name, array in adapter_arrays(fixture).items()
-    }
-    alpha, slots = fixture.meta["adapter"]["alpha"], fixture.meta["max_token_len"]
-    return adapters.prepare(arrays, fixture.config, weights, alpha=alpha, mask=mask, prompt_slots=slots)
-
-
-def _adapter_errors(
+def _adapter_checks(
     fixture: Fixture, weights: pi05.Weights, prefix: pi05.Prefix, texts: Sequence[str]
-) -> Iterator[tuple[str, float]]:
+) -> Iterator[Check]:
     """Compare texts with the adapter, seen through the exact mask and through OxyGen's own."""
-    arrays = fixture.arrays
-    adapters.rank_of(adapter_arrays(fixture), fixture.config, "the fixture's adapter")
-    exact = fixture_adapter(fixture, weights, "exact").on(weights)
-    published = fixture_adapter(fixture, weights, "published").on(weights)
-    bypassed = fixture_adapter(fixture, weights, "published", bypassed=True).on(weights)
+    arrays, tolerance = fixture.arrays, fixture.meta["tolerance"].get
+    trained = {name: arrays[name] for name in fixture.meta["adapter"]["arrays"]}
+    adapters.rank_of(trained, fixture.config, "the fixture's adapter")
+
+    def adapted(matrices: Mapping[str, np.ndarray], mask: adapters.Mask) -> pi05.Weights:
+        alpha, slots = fixture.meta["adapter"]["alpha"], fixture.meta["max_token_len"]
+        prepared = adapters.prepare(
+            matrices, fixture.config, weights, alpha=alpha, mask=mask, prompt_slots=slots
+        )
+        return prepared.on(weights)
+
+    exact, published = adapted(trained, "exact"), adapted(trained, "published")
+    bypassed = adapted({name: np.zeros_like(array) for name, array in trained.items()}, "published")
     if published.stale_slots is not None:
         shown = jax.jit(published.stale_slots.in_place_of_prompt)(published, prefix)
         start = fixture.config.image_tokens
         for row in range(len(arrays["tokenized_prompt"])):
-            count = len(arrays[f"stale_slots_b{row}"])
+            stop = start + len(arrays[f"stale_slots_b{row}"])
             for side, ours in (("k", shown.k), ("v", shown.v)):
-                stacked = np.stack(
-                    [np.asarray(leaf[row, start : start + count], np.float32) for leaf in ours]
-                )
-                yield f"stale_{side}", _error(stacked, arrays[f"stale_{side}_b{row}"])
+                stacked = np.stack([np.asarray(leaf[row, start:stop], np.float32) for leaf in ours])
+                error = _error(stacked, arrays[f"stale_{side}_b{row}"])
+                yield Check(f"stale_{side}", error, tolerance("stale_kv"))
     for which in texts:
         row, suffix = _row_and_suffix(fixture, which)
-        seeds, expected = (
-            [suffix[: end + 1] for end in range(len(suffix))],
-            arrays[f"lora_seed_logits_{which}"],
-        )
-        for seed, of_seed in zip(seeds, expected, strict=True):
-            yield "lora_logits", _error(continuation(exact, prefix, row, seed, tokens=1)[1][0], of_seed)
-        for group, adapted in (("lora_", exact), ("oxy_lora_", published), ("oxy_", bypassed)):
-            yield from _text_errors(fixture, adapted, prefix, which, group)
-            yield from _fed_errors(fixture, adapted, prefix, which, group)
+        for end, of_seed in enumerate(arrays[f"lora_seed_logits_{which}"], start=1):
+            _, scores, _ = continuation(exact, prefix, row, suffix[:end], tokens=1)
+            yield Check("lora_logits", _error(scores[0], of_seed), tolerance("lora_logits"))
+        for group, with_adapter in (("lora_", exact), ("oxy_lora_", published), ("oxy_", bypassed)):
+            for fed in (False, True):
+                yield from _text_checks(fixture, with_adapter, prefix, which, group, fed=fed)
         if f"cast_oxy_lora_text_{which}" in arrays:
-            yield from _fed_errors(fixture, published, prefix, which, "cast_oxy_lora_")
+            yield from _text_checks(fixture, published, prefix, which, "cast_oxy_lora_", fed=True)
         start = int(prefix.length[row])
         *_, pool = continuation(exact, prefix, row, suffix, tokens=16, fed=arrays[f"lora_text_{which}"])
         stop = start + arrays[f"lora_kv_k_{which}"].shape[1]
         keys = np.stack([np.asarray(layer.k[0, :, :, start:stop], np.float32) for layer in pool.layers])
-        yield "lora_kv_k", _error(keys.transpose(0, 3, 1, 2), arrays[f"lora_kv_k_{which}"])
         values = np.stack([np.asarray(layer.v[0, start:stop], np.float32) for layer in pool.layers])
-        yield "lora_kv_v", _error(values, arrays[f"lora_kv_v_{which}"])
-
-
-def _fed_errors(
-    fixture: Fixture, weights: pi05.Weights, prefix: pi05.Prefix, which: str, group: str
-) -> Iterator[tuple[str, float]]:
-    """Compare the logits of every step after the reference's tokens."""
-    theirs, expected = fixture.arrays[f"{group}text_{which}"], fixture.arrays[f"{group}logits_{which}"]
-    row_and_suffix = _row_and_suffix(fixture, which)
-    _, scores, _ = continuation(weights, prefix, *row_and_suffix, tokens=len(expected), fed=theirs)
-    for step, ours in scores.items():
-        yield f"{group}logits", _error(ours, expected[step])
+        for side, ours in (("k", keys.transpose(0, 3, 1, 2)), ("v", values)):
+            error = _error(ours, arrays[f"lora_kv_{side}_{which}"])
+            yield Check(f"lora_kv_{side}", error, tolerance("lora_kv"))
 
 
 def continuation(
@@ -309,11 +293,8 @@ def continuation(
     return np.asarray(texts.written[0]), scores, pool
 
 
-def _sampled_error(
-    fixture: Fixture, ours: Array, name: str, *, every: int, layer: int | None = None
-) -> float:
+def _sampled_error(fixture: Fixture, ours: Array, theirs: np.ndarray, *, every: int) -> float:
     """The error at every n-th position of the full layout, where that position is valid."""
-    theirs = fixture.arrays[name] if layer is None else fixture.arrays[name][layer]
     place = {int(position): index for index, position in enumerate(fixture.kept_positions)}
     mask = fixture.arrays["prefix_mask"]
     values = np.asarray(ours, np.float32)

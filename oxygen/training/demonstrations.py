@@ -302,9 +302,8 @@ class Demonstrations:
         """An episode's images. `eval.collect` writes a row group per episode; other writers may not."""
         episode = self.episodes[number]
         columns, frames = [layout.IMAGES + camera for camera in self.cameras], episode.stop - episode.start
-        file = _open_table(episode.file)
         first = 0
-        with _arrow_errors(episode.file):
+        with _opened(episode.file) as file:
             for group in range(file.num_row_groups):
                 rows = file.metadata.row_group(group).num_rows
                 if (first, rows) == (episode.row, frames):
@@ -417,31 +416,25 @@ def _locate_episodes(root: Path, info: Mapping[str, Any], cameras: tuple[str, ..
             f"{info['total_episodes']} and {info['total_frames']}"
         )
     for path, expected in rows.items():
-        found = _open_table(path).metadata.num_rows
+        with _opened(path) as file:
+            found = file.metadata.num_rows
         if found != expected:
             raise UsageError(f"{path}: {found} rows, the episodes need {expected}")
     return episodes
 
 
-def _open_table(path: Path) -> "pq.ParquetFile":
-    """Open a Parquet file, memory-mapped.
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator["pq.ParquetFile"]:
+    """A Parquet file, memory-mapped.
 
     Raises:
-        UsageError: It is missing or damaged.
+        UsageError: It is missing, or what is read of it is damaged.
     """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with _arrow_errors(path):
-        return pq.ParquetFile(path, memory_map=True)
-
-
-@contextlib.contextmanager
-def _arrow_errors(path: Path) -> Iterator[None]:
-    """Report Arrow's errors as a one-line error that names the file."""
-    import pyarrow as pa
-
     try:
-        yield
+        yield pq.ParquetFile(path, memory_map=True)
     except (OSError, pa.ArrowException) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UsageError(f"{path}: cannot be read as Parquet: {reason}") from None
@@ -453,11 +446,9 @@ def _read_columns(path: Path, columns: list[str]) -> "pa.Table":
     Raises:
         UsageError: One is missing or damaged.
     """
-    file = _open_table(path)
-    missing = set(columns) - set(file.schema_arrow.names)
-    if missing:
-        raise UsageError(f"{path}: no column {min(missing)!r}, which {layout.INFO} lists")
-    with _arrow_errors(path):
+    with _opened(path) as file:
+        if missing := set(columns) - set(file.schema_arrow.names):
+            raise UsageError(f"{path}: no column {min(missing)!r}, which {layout.INFO} lists")
         return file.read(columns)
 
 
