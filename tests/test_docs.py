@@ -23,30 +23,30 @@ def files_and_program(page: str, folder: Path) -> list[str]:
     return program
 
 
-def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-W", "error", *arguments],
+def python(folder: Path, program: str) -> str:
+    """What a program prints that neither fails nor warns."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])},
         capture_output=True,
         text=True,
         check=False,
     )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
 
 
 def test_a_world_of_the_documentation_plays(tmp_path):
     program = files_and_program("docs/worlds.md", tmp_path)
     assert len(program) == 3
-    done = python(tmp_path, "-c", "\n".join(program))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "False reach the red ball with the fingertip\n"
+    assert python(tmp_path, "\n".join(program)) == "False reach the red ball with the fingertip\n"
 
 
 def test_classes_of_the_documentation_are_policies(tmp_path):
     preset, program = files_and_program("docs/policies.md", tmp_path)
     assert "kind: oxygen" in preset
-    done = python(tmp_path, "-c", program)
-    assert (done.returncode, done.stderr) == (0, "")
+    python(tmp_path, program)
 
 
 def test_a_policy_of_the_documentation_counts_by_its_memory(tmp_path):
@@ -68,9 +68,7 @@ for source in ("own", "none"):
     heights = np.concatenate([np.array(query.end_effector)[1:, 2] for query in queries])
     print(queries[-1].delivered[-1].text[:17], bool(np.ptp(heights[-10:]) > 0))
 """
-    done = python(tmp_path, "-c", play)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "raised it 3 times False\nraised it 0 times True\n"
+    assert python(tmp_path, play) == "raised it 3 times False\nraised it 0 times True\n"
 
 
 def test_a_droid_task_of_the_documentation_opens(tmp_path):
@@ -83,5 +81,4 @@ world = suite.open(suite.tasks()[0])
 world.reset(init_id=0, seed=7, settle_steps=1)
 print(world.observe().language)
 """
-    done = python(tmp_path, "-c", open_and_reset)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "put the cube on the plate\n", "")
+    assert python(tmp_path, open_and_reset) == "put the cube on the plate\n"

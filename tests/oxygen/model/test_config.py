@@ -34,8 +34,10 @@ def test_configurations_that_cannot_be_are_refused(changes, message):
         dataclasses.replace(TINY, **changes)
 
 
-def test_heads_must_divide():
+def test_heads_and_stages_must_divide():
     with pytest.raises(UsageError, match="4 query heads cannot be shared among 3"):
         dataclasses.replace(TINY.trunk, num_kv_heads=3)
     with pytest.raises(UsageError, match="130 is not a multiple of its 4 heads"):
         dataclasses.replace(TINY.siglip, width=130)
+    with pytest.raises(UsageError, match="give a multiple of 4"):
+        dataclasses.replace(TINY.siglip, patch=14, stem=(8, 24))

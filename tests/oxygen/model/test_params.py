@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from configs.errors import UsageError
 from oxygen.model import params
 from oxygen.model.config import TINY
 from oxygen.model.siglip import Stem
 from tests.oxygen.compiling import COMPILED_SOON
 from tests.oxygen.conftest import SMALL
+
+_KV_OF_ITS_OWN = dataclasses.replace(SMALL.trunk, num_kv_heads=SMALL.trunk.num_heads)
+OWN_KV = dataclasses.replace(SMALL, trunk=_KV_OF_ITS_OWN, expert=_KV_OF_ITS_OWN)
 
 
 def test_what_a_staged_embedding_sees_of_a_square_depends_on_that_square_alone():
@@ -28,11 +30,6 @@ def test_what_a_staged_embedding_sees_of_a_square_depends_on_that_square_alone()
     changed = np.asarray(embed(variables, lit) != embed(variables, dark)).any(axis=(0, 3))
     assert changed.nonzero()[0].min() == 2
     assert changed.nonzero()[1].max() == 1
-
-
-def test_a_patch_that_cannot_be_halved_so_often_is_refused():
-    with pytest.raises(UsageError, match="multiple of 4"):
-        dataclasses.replace(TINY.siglip, patch=14, stem=(8, 24))
 
 
 def flat(tree):
@@ -50,6 +47,15 @@ def test_an_array_depends_on_the_seed_and_on_its_path_alone(seed):
     for path, array in sampled.items():
         assert path.endswith("input_embedding") or np.array_equal(array, again[path])
         assert not np.array_equal(array, other[path])
+
+
+@pytest.mark.parametrize("model", [SMALL, TINY, OWN_KV])
+def test_initial_parameters_are_those_of_the_model_and_depend_on_the_seed(model):
+    one, same, other = (flat(params.initial_params(model, seed)) for seed in (0, 0, 1))
+    assert {path: leaf.shape for path, leaf in one.items()} == params.shapes(model)
+    for path, array in one.items():
+        np.testing.assert_array_equal(array, same[path])
+    assert not np.array_equal(one["action_in_proj/kernel"], other["action_in_proj/kernel"])
 
 
 def test_drawing_in_pieces_changes_no_number(monkeypatch):

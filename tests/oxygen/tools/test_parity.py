@@ -8,28 +8,29 @@ import pytest
 from configs.errors import UsageError
 from oxygen.tools import fixtures, parity
 
+BASE = {"prefix_tokens", "kv_k", "kv_v", "actions_1", "logits"}
+ADAPTED = {"lora_logits", "lora_kv_k", "lora_kv_v", "oxy_lora_logits", "lora_actions"}
+OF_SOME = {"stale_k", "cast_oxy_lora_logits"}
+SLOW = {"marks": pytest.mark.slow}
+
 
 @pytest.mark.golden
 @pytest.mark.parametrize(
-    "name",
-    ["pi05_dummy_f32", "pi05_dummy_sharp_f32", pytest.param("pi05_dummy_bf16", marks=pytest.mark.slow)],
+    ("name", "outputs"),
+    [
+        ("f32", BASE),
+        ("sharp_f32", BASE),
+        pytest.param("bf16", BASE, **SLOW),
+        pytest.param("suffix_lora_f32", ADAPTED | {"stale_k"}, **SLOW),
+        pytest.param("suffix_lora_alpha_f32", ADAPTED, **SLOW),
+        pytest.param("suffix_lora_bf16", ADAPTED | {"stale_k", "cast_oxy_lora_logits"}, **SLOW),
+    ],
 )
-def test_the_reference_is_met(golden, name):
-    checks = fixtures.compare(fixtures.load(golden / f"{name}.npz"))
+def test_the_reference_is_met(golden, name, outputs):
+    checks = fixtures.compare(fixtures.load(golden / f"pi05_dummy_{name}.npz"))
     compared = {check.name for check in checks if check.tolerance is not None}
-    assert compared >= {"prefix_tokens", "kv_k", "kv_v", "actions_1", "logits"}
-    assert not [check for check in checks if not check.passed]
-
-
-@pytest.mark.golden
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["f32", "alpha_f32", "bf16"])
-def test_the_reference_is_met_with_an_adapter_and_both_masks(golden, name):
-    checks = fixtures.compare(fixtures.load(golden / f"pi05_dummy_suffix_lora_{name}.npz"))
-    compared = {check.name for check in checks if check.tolerance is not None}
-    assert compared >= {"lora_logits", "lora_kv_k", "lora_kv_v", "oxy_lora_logits", "lora_actions"}
-    assert ("cast_oxy_lora_logits" in compared) == (name == "bf16")
-    assert ("stale_k" in compared) == (name != "alpha_f32")
+    assert compared >= outputs
+    assert compared & OF_SOME == outputs & OF_SOME
     assert not [check for check in checks if not check.passed]
 
 

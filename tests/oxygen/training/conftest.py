@@ -1,6 +1,7 @@
 """A training of a few thousand parameters on a handful of distinct samples."""
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -9,12 +10,18 @@ import pytest
 
 from configs.training import TrainConfig
 from oxygen.model.config import PRESETS
+from oxygen.policy.vector_policy import VectorPolicy, create_vector_policy
 from oxygen.robots import tokenizer
+from oxygen.robots.transforms import LIBERO, of_checkpoint
 from oxygen.serving.arrivals import EveryN
+from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import LanguageTask
+from oxygen.serving.scheduler import Mode
 from oxygen.training.batches import TrainingBatches
 from oxygen.training.config import TrainingConfig
 from oxygen.training.samples import Mixture, Samples, measure
+from oxygen.weights import load
+from oxygen.weights.adapter import AdapterSource
 from tests.oxygen.conftest import SMALL
 
 _EXPERT = dataclasses.replace(SMALL.trunk, depth=1)
@@ -27,6 +34,14 @@ MODEL = dataclasses.replace(
     expert=_EXPERT,
     action_dim=8,
 )
+
+DEEP = dataclasses.replace(
+    MODEL,
+    siglip=dataclasses.replace(MODEL.siglip, depth=2),
+    trunk=dataclasses.replace(_EXPERT, depth=2),
+    expert=dataclasses.replace(_EXPERT, depth=2),
+)
+"""Two layers each, so that first and last differ."""
 
 TASKS = (
     LanguageTask(name="narration", prompt="Narrate: ", max_tokens=16, priority=1),
@@ -128,3 +143,25 @@ def training(**recipe) -> TrainingConfig:
 
 
 VOCABULARY = tokenizer.tiny()
+
+
+def served(checkpoint: Path, adapter: AdapterSource | None = None) -> VectorPolicy:
+    """A checkpoint's policy, which says a text at once."""
+    return create_vector_policy(
+        MODEL,
+        weights=load(checkpoint, MODEL),
+        tokenizer=VOCABULARY,
+        tasks=TASKS,
+        engine=EngineConfig(mode=Mode.ISOLATED, slots=4, rows=4),
+        transform=of_checkpoint(LIBERO, checkpoint),
+        adapter=adapter,
+    )
+
+
+def answer(policy: VectorPolicy, part: Samples, row: int) -> tuple[np.ndarray, dict[str, str]]:
+    """What a policy does and says in a frame."""
+    images = dict(zip(MODEL.cameras, part.images[row], strict=True))
+    policy.reset(0, row)
+    (actions,) = policy.act([{"images": images, "state": part.state[row], "prompt": part.language[row]}])
+    (reply,) = policy.complete()
+    return actions, {text.task: text.text for text in reply.finished}

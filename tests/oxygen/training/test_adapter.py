@@ -8,17 +8,11 @@ import yaml
 from configs.reading import read_json_object, read_npz
 from oxygen.model import adapter as adapters
 from oxygen.model.params import random_params
-from oxygen.policy.vector_policy import create_vector_policy
-from oxygen.robots import transforms
-from oxygen.robots.transforms import LIBERO
-from oxygen.serving.engine_config import EngineConfig
-from oxygen.serving.scheduler import Mode
 from oxygen.training import checkpoint
 from oxygen.training.checkpoint import ADAPTER
 from oxygen.training.logs import read_log
 from oxygen.training.run import train
 from oxygen.training.samples import Mixture, measure
-from oxygen.weights import load
 from oxygen.weights.adapter import CARD, AdapterSource
 from oxygen.weights.card import CARD as POLICY_CARD
 from tests.oxygen.training.conftest import (
@@ -27,9 +21,11 @@ from tests.oxygen.training.conftest import (
     TASKS,
     VOCABULARY,
     StopAt,
+    answer,
     bits,
     changed,
     samples,
+    served,
     training,
 )
 
@@ -83,25 +79,10 @@ def trained(tmp_path_factory, base, mixture):
 
 def test_the_served_policy_says_what_the_adapter_was_taught_and_acts_as_before(trained, base, mixture):
     folder = checkpoint.newest(trained[0] / "checkpoints")
-    said, chunks = {}, []
-    for adapter in (None, AdapterSource(file=str(folder / ADAPTER))):
-        policy = create_vector_policy(
-            MODEL,
-            weights=load(base, MODEL),
-            tokenizer=VOCABULARY,
-            tasks=TASKS,
-            engine=EngineConfig(mode=Mode.ISOLATED, slots=4, rows=4),
-            transform=transforms.of_checkpoint(LIBERO, base),
-            adapter=adapter,
-        )
-        part = mixture.parts[0]
-        images = dict(zip(MODEL.cameras, part.images[0], strict=True))
-        observation = {"images": images, "state": part.state[0], "prompt": part.language[0]}
-        policy.reset(0, 0)
-        (actions,), (reply,) = policy.act([observation]), policy.complete()
-        chunks.append(actions.tobytes())
-        said = {text.task: text.text for text in reply.finished}
-    assert chunks[0] == chunks[1]
+    part = mixture.parts[0]
+    before, _ = answer(served(base), part, 0)
+    after, said = answer(served(base, AdapterSource(file=str(folder / ADAPTER))), part, 0)
+    assert after.tobytes() == before.tobytes()
     assert said == {task.name: part.texts[task.name][0] for task in TASKS}
 
 

@@ -1,5 +1,6 @@
 """Reading demonstrations: what was collected comes back, fast and at random, and what is broken is named."""
 
+import dataclasses
 import io
 import itertools
 import json
@@ -16,6 +17,7 @@ from configs.errors import UsageError
 from oxygen.robots.images import resize_with_pad
 from oxygen.training.demonstrations import Demonstrations, Origin
 from tests.eval.collect.collecting import FakeDemonstrationSource, collect
+from tests.oxygen.training.conftest import MODEL
 
 TABLE = "data/chunk-000/file-000.parquet"
 PNG = io.BytesIO()
@@ -123,6 +125,19 @@ def test_pixels_are_decoded_once_unless_the_dataset_has_grown(copy, tmp_path):
     source = FakeDemonstrationSource(image_size=12)
     collect(copy, source=source, image_size=12, replan_steps=1, suites=("libero_goal",), seeds=(8,))
     assert len(Demonstrations(copy).pixels(8, cache=tmp_path / "cache")) == 60
+
+
+def test_samples_have_the_models_cameras_in_its_order(png, monkeypatch):
+    found, pixels = (
+        Demonstrations(png),
+        np.random.default_rng(0).integers(0, 256, (30, 2, 28, 28, 3), np.uint8),
+    )
+    monkeypatch.setattr(found, "pixels", lambda side, resize: pixels)
+    part = found.samples(dataclasses.replace(MODEL, cameras=("wrist_image", "image")))
+    np.testing.assert_array_equal(part.images, pixels[:, ::-1])
+    np.testing.assert_array_equal(part.valid, ~found.columns.padded)
+    with pytest.raises(UsageError, match="'left'"):
+        found.samples(dataclasses.replace(MODEL, cameras=("left",)))
 
 
 def test_tables_grouped_by_another_writer_are_read_as_well(copy, png):

@@ -20,7 +20,7 @@ from oxygen.training.run import train
 from oxygen.training.samples import Mixture
 from tests.oxygen.compiling import COMPILED_SOON, compile_soon
 from tests.oxygen.training.conftest import (
-    MODEL,
+    DEEP,
     RECIPE,
     VOCABULARY,
     StopAt,
@@ -31,13 +31,6 @@ from tests.oxygen.training.conftest import (
     training,
     training_batches,
 )
-
-DEEP = dataclasses.replace(
-    MODEL,
-    trunk=dataclasses.replace(MODEL.trunk, depth=2),
-    expert=dataclasses.replace(MODEL.expert, depth=2),
-)
-"""Of two layers, so that the last one can be told from the first."""
 
 STEPS = 40
 TEXTS_ONLY = changed(RECIPE, texts_only=True, warm_up=2, steps=STEPS, learning_rate=0.03, ema=0.5)

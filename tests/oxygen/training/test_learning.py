@@ -5,17 +5,21 @@ import shutil
 import numpy as np
 import pytest
 
-from oxygen import weights
-from oxygen.policy.vector_policy import create_vector_policy
-from oxygen.robots import transforms
-from oxygen.robots.transforms import LIBERO
-from oxygen.serving.engine_config import EngineConfig
-from oxygen.serving.scheduler import Mode
 from oxygen.training import checkpoint
 from oxygen.training.logs import read_log
 from oxygen.training.run import train
 from oxygen.training.samples import Mixture
-from tests.oxygen.training.conftest import MODEL, TASKS, VOCABULARY, StopAt, bits, samples, training
+from tests.oxygen.training.conftest import (
+    MODEL,
+    TASKS,
+    VOCABULARY,
+    StopAt,
+    answer,
+    bits,
+    samples,
+    served,
+    training,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -45,24 +49,11 @@ def test_it_learns_eight_samples_by_heart(trained):
 def test_what_was_learnt_is_what_the_policy_does_and_says(trained, mixture):
     """The served policy, from the checkpoint alone, gives back the demonstrations' actions and words."""
     folder, _ = trained
-    saved = checkpoint.newest(folder / "checkpoints")
-    policy = create_vector_policy(
-        MODEL,
-        weights=weights.load(saved, MODEL),
-        tokenizer=VOCABULARY,
-        tasks=TASKS,
-        engine=EngineConfig(mode=Mode.ISOLATED, slots=4, rows=4),
-        transform=transforms.of_checkpoint(LIBERO, saved),
-    )
-    part = mixture.parts[0]
+    policy, part = served(checkpoint.newest(folder / "checkpoints")), mixture.parts[0]
     for row in range(3):
-        policy.reset(0, row)
-        images = dict(zip(MODEL.cameras, part.images[row], strict=True))
-        observation = {"images": images, "state": part.state[row], "prompt": part.language[row]}
-        (actions,), (reply,) = policy.act([observation]), policy.complete()
+        actions, said = answer(policy, part, row)
         wanted = part.actions[row, : MODEL.horizon]
         assert np.abs(actions - wanted).mean() < 0.25 * np.abs(wanted - wanted.mean()).mean()
-        said = {text.task: text.text for text in reply.finished}
         assert said == {task.name: part.texts[task.name][row] for task in TASKS}
 
 

@@ -11,7 +11,7 @@ from oxygen.model.params import initial_params
 from oxygen.training.losses import Objective, flow_loss, sample_flow_times
 from tests.oxygen.compiling import COMPILED_SOON
 from tests.oxygen.training.conftest import (
-    MODEL,
+    DEEP,
     RECIPE,
     TASKS,
     VOCABULARY,
@@ -21,15 +21,6 @@ from tests.oxygen.training.conftest import (
 )
 
 KEY = jax.random.key(3)
-
-
-DEEP = dataclasses.replace(
-    MODEL,
-    siglip=dataclasses.replace(MODEL.siglip, depth=2),
-    trunk=dataclasses.replace(MODEL.trunk, depth=2),
-    expert=dataclasses.replace(MODEL.expert, depth=2),
-)
-"""Two layers each, so that first and last differ."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Sample order, mixtures of datasets, and the contents of batches."""
+"""Sample order, mixtures of datasets and their statistics, and the contents of batches."""
 
 import dataclasses
 
@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.errors import UsageError
+from oxygen.robots.norms import QuantileNorm, read_statistics, write_statistics
 from oxygen.robots.transforms import LIBERO, Transform
 from oxygen.training.batches import TrainingBatches, text_targets
-from oxygen.training.demonstrations import Demonstrations
 from oxygen.training.samples import Mixture, measure, shuffled_rows
 from tests.oxygen.training.conftest import (
     MODEL,
@@ -186,39 +186,26 @@ def test_a_language_task_without_texts_is_refused():
         training_batches(parts=(without,))
 
 
-class Recorded:
-    """A dataset whose cameras come in another order than the model's."""
-
-    cameras = ("wrist_image", "image")
-    fps = 4.0
-
-    def __init__(self):
-        part = samples(6)
-        self._pixels = part.images
-        self.columns = type(
-            "Columns",
-            (),
-            {
-                "frame_index": np.arange(6),
-                "fed": ("",) * 6,
-                "state": part.state,
-                "action": part.actions,
-                "padded": ~part.valid,
-                "language": part.language,
-                "narration": part.texts["narration"],
-                "memory": part.texts["memory"],
-                "textual_memory": ("",) * 6,
-            },
-        )
-
-    def pixels(self, side, resize):
-        assert (side, resize) == (MODEL.image_size, MODEL.resize)
-        return self._pixels
+def test_what_is_written_is_what_is_read(tmp_path):
+    measured = measure(Mixture((samples(50),)))
+    write_statistics(tmp_path / "assets" / "norm_stats.json", measured)
+    assert read_statistics(tmp_path / "assets" / "norm_stats.json", state=8, actions=7) == measured
 
 
-def test_samples_have_the_models_cameras_in_its_order():
-    part = Demonstrations.samples(Recorded(), MODEL)
-    np.testing.assert_array_equal(part.images, samples(6).images[:, ::-1])
-    np.testing.assert_array_equal(part.valid, samples(6).valid)
-    with pytest.raises(UsageError, match="'left'"):
-        Demonstrations.samples(Recorded(), dataclasses.replace(MODEL, cameras=("left",)))
+def test_actions_after_the_episodes_end_are_not_measured():
+    part = samples(20)
+    wild = np.where(part.valid[..., None], part.actions, 1e6).astype(np.float32)
+    assert measure(Mixture((dataclasses.replace(part, actions=wild),))) == measure(Mixture((part,)))
+
+
+def test_a_channel_that_hardly_moves_keeps_its_few_movements_in_range():
+    part = samples(1000)
+    actions = part.actions.copy()
+    actions[..., 3] = 0.0
+    actions[17, :, 3] = 0.5
+    actions[..., 4] = 0.25
+    norm = QuantileNorm.of(measure(Mixture((dataclasses.replace(part, actions=actions),)))["actions"])
+    normalised = norm.normalise(actions)
+    assert np.abs(normalised[..., 3]).max() <= 1
+    np.testing.assert_allclose(normalised[..., 4], 0, atol=1e-5)
+    np.testing.assert_allclose(norm.restore(normalised), actions, atol=1e-6)

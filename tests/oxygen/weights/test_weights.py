@@ -1,5 +1,6 @@
 """Checkpoints of both formats load bit for bit, onto any device; what does not fit is refused in one line."""
 
+import functools
 import json
 import math
 import tracemalloc
@@ -36,6 +37,15 @@ def save_safetensors(file, tree):
     safetensors.write_safetensors(file, flat(tree))
 
 
+WRITERS = {
+    "orbax": ("params", save_orbax),
+    "orbax, zarr3": ("params", functools.partial(save_orbax, use_zarr3=True)),
+    "orbax, no ocdbt": ("params", functools.partial(save_orbax, use_ocdbt=False)),
+    "safetensors": ("model.safetensors", save_safetensors),
+}
+"""Where a format's tensors are in a checkpoint's folder, and what writes them."""
+
+
 def assert_equal(loaded, original, dtype):
     loaded, original = flat(loaded), flat(original)
     assert loaded.keys() == original.keys()
@@ -51,18 +61,11 @@ def original():
     return params.random_params(SMALL, 11)
 
 
-@pytest.fixture(scope="module", params=["orbax", "orbax, zarr3", "orbax, no ocdbt", "safetensors"])
+@pytest.fixture(scope="module", params=WRITERS)
 def saved(request, original, tmp_path_factory):
     folder = tmp_path_factory.mktemp("checkpoint")
-    match request.param:
-        case "orbax":
-            save_orbax(folder / "params", original)
-        case "orbax, zarr3":
-            save_orbax(folder / "params", original, use_zarr3=True)
-        case "orbax, no ocdbt":
-            save_orbax(folder / "params", original, use_ocdbt=False)
-        case "safetensors":
-            save_safetensors(folder / "model.safetensors", original)
+    name, save = WRITERS[request.param]
+    save(folder / name, original)
     return folder
 
 
@@ -77,11 +80,18 @@ def test_the_cpu_takes_host_arrays_over_without_a_copy(saved):
         assert jax.device_put(array).unsafe_buffer_pointer() == array.ctypes.data, path
 
 
-def test_a_bfloat16_checkpoint_keeps_its_bits_and_widens_exactly(tmp_path, original):
-    halved = jax.tree.map(lambda array: array.astype(jnp.bfloat16), original)
-    save_orbax(tmp_path / "params", halved)
-    assert_equal(load(tmp_path, SMALL, dtype="bfloat16"), halved, "bfloat16")
-    assert_equal(load(tmp_path, SMALL, dtype="float32"), halved, "float32")
+def save_flax(file, tree):
+    save_file(flat(tree), file)
+
+
+@pytest.mark.parametrize(("name", "save"), [WRITERS["orbax"], ("model.safetensors", save_flax)])
+def test_a_bfloat16_checkpoint_keeps_its_bits_and_widens_exactly(tmp_path, original, name, save):
+    """Also one that another program has written."""
+    halved = jax.tree.map(lambda array: jnp.asarray(array, jnp.bfloat16), original)
+    save(tmp_path / name, halved)
+    for dtype in ("bfloat16", "float32"):
+        assert_equal(load(tmp_path, SMALL, dtype=dtype), halved, dtype)
+    assert open_checkpoint(tmp_path).tensors["time_mlp_in/bias"] == Stored(shape=(32,), dtype="bfloat16")
 
 
 def test_a_checkpoint_saved_without_nnx_and_in_many_chunks_loads_too(tmp_path, original):
@@ -109,13 +119,12 @@ def test_pieces_of_large_chunks_make_up_the_same_numbers(tmp_path, original, mon
     assert any(streamed)
 
 
-@pytest.mark.parametrize("save", [save_orbax, save_safetensors])
-def test_memory_peaks_at_1_15_of_the_weights(tmp_path, monkeypatch, save):
+@pytest.mark.parametrize(("name", "save"), [WRITERS["orbax"], WRITERS["safetensors"]])
+def test_memory_peaks_at_1_15_of_the_weights(tmp_path, monkeypatch, name, save):
     for module in (orbax, safetensors):
-        monkeypatch.setattr(
-            module, "_PIECE_BYTES", 1 << 14
-        )  # as small beside this model as theirs beside π0.5
-    save(tmp_path / ("params" if save is save_orbax else "model.safetensors"), params.random_params(TINY, 0))
+        # as small beside this model as theirs beside π0.5
+        monkeypatch.setattr(module, "_PIECE_BYTES", 1 << 14)
+    save(tmp_path / name, params.random_params(TINY, 0))
     layout.check(open_checkpoint(tmp_path).tensors, TINY, "x")  # imports
     tracemalloc.start()
     loaded = load(tmp_path, TINY, dtype="bfloat16")
@@ -180,10 +189,3 @@ def test_a_missing_checkpoint_names_its_neighbours(tmp_path):
         load(tmp_path / "pi05_libero", SMALL)
     with pytest.raises(UsageError, match=r"is a file, but not one that ends in \.safetensors"):
         load(tmp_path / "pi05_libero" / "notes.txt", SMALL)
-
-
-def test_a_bfloat16_file_of_another_program_loads(tmp_path, original):
-    halved = {path: jnp.asarray(array, jnp.bfloat16) for path, array in flat(original).items()}
-    save_file(halved, tmp_path / "model.safetensors")
-    assert_equal(load(tmp_path, SMALL, dtype="bfloat16"), params.nested(halved), "bfloat16")
-    assert open_checkpoint(tmp_path).tensors["time_mlp_in/bias"] == Stored(shape=(32,), dtype="bfloat16")
