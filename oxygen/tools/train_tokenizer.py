@@ -27,11 +27,6 @@ def tasks() -> list[str]:
     return _lines("libero_tasks.txt")
 
 
-def templates() -> list[str]:
-    """Sentences in which a robot narrates, with placeholders `{thing}` and `{place}`."""
-    return _lines("robot_sayings.txt")
-
-
 def _lines(name: str) -> list[str]:
     return (importlib.resources.files("oxygen") / "assets" / name).read_text(encoding="utf-8").splitlines()
 
@@ -52,7 +47,8 @@ def corpus() -> Iterator[str]:
     yield from sentences
     yield _STATE
     places = itertools.cycle(reversed(names))
-    for template, name in itertools.product(templates(), names):
+    # Sentences in which a robot narrates, with placeholders `{thing}` and `{place}`.
+    for template, name in itertools.product(_lines("robot_sayings.txt"), names):
         yield template.format(thing=name, place=next(places))
 
 

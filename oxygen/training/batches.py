@@ -101,8 +101,13 @@ class PromptTexts:
             for task in tasks
             for each in task.feedback
         }
-        self._own = mixture.fed
-        self._in_episode, self._fps = mixture.frame_index, mixture.fps
+        parts = mixture.parts
+        self._own = [fed for part in parts for fed in part.fed or (None,) * len(part)]
+        in_episode = [
+            np.zeros(len(part), np.int64) if part.frame_index is None else part.frame_index for part in parts
+        ]
+        self._in_episode = np.concatenate(in_episode)
+        self._fps = np.repeat(np.array([part.fps for part in parts], np.float32), [*map(len, parts)])
         self._options = options
 
     def prompt(self, instruction: str, row: int, rng: np.random.Generator) -> str:

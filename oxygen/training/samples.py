@@ -183,23 +183,6 @@ class Mixture:
         """Every frame's instruction."""
         return tuple(text for part in self.parts for text in part.language)
 
-    @property
-    def frame_index(self) -> Int64[np.ndarray, " frame"]:
-        """Number of each frame in its episode; 0 if it belongs to none."""
-        alone = [np.zeros(len(part), np.int64) for part in self.parts]
-        known = [part.frame_index for part in self.parts]
-        return np.concatenate([y if x is None else x for x, y in zip(known, alone, strict=True)])
-
-    @property
-    def fps(self) -> Float32[np.ndarray, " frame"]:
-        """Frames per second of each frame's part."""
-        return np.concatenate([np.full(len(part), part.fps, np.float32) for part in self.parts])
-
-    @property
-    def fed(self) -> tuple[Mapping[str, str] | None, ...]:
-        """The texts with which a policy read each frame; None where that is not known."""
-        return tuple(fed for part in self.parts for fed in part.fed or (None,) * len(part))
-
     def fingerprint(self) -> dict[str, Any]:
         """Number of frames and SHA-256 of the data (of pixels, 64 frames of each part), for JSON."""
         total = hashlib.sha256()
