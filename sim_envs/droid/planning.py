@@ -19,6 +19,7 @@ from sim_envs.droid.shapes import (
     Shape,
     TurntableShape,
     Vessel,
+    depth,
     footprint,
 )
 from sim_envs.droid.station import RESET_JOINTS, ObjectPose, Station
@@ -215,18 +216,11 @@ def down_at(place: Float64[np.ndarray, " 3"], height: float, closing: float) -> 
 
 def reach_of(station: Station) -> ReachabilityCheck:
     """A reachability check on a copy of the station's state."""
-    model = station.model
-    fingers = np.array([model.joint(name).qposadr[0] for name in FINGER_JOINTS])
     return ReachabilityCheck(
-        model,
         station.data,
-        root=int(model.body("link0").id),
-        site=int(model.site(GRIP_SITE).id),
-        qpos=station.qpos,
-        dof=station.dof,
-        fingers=fingers,
-        fully_open=np.zeros(len(fingers)),
-        limits=np.array([model.joint(name).range for name in ARM_JOINTS]),
+        site=int(station.model.site(GRIP_SITE).id),
+        joints=ARM_JOINTS,
+        open_fingers=dict.fromkeys(FINGER_JOINTS, 0.0),
         resting=RESET_JOINTS,
     )
 
@@ -421,8 +415,7 @@ def _release(task: TaskConfig, move: Carry, target: ObjectPose) -> tuple[Vector3
     shape, height = task.objects[move.target].shape, float(target.high[2]) + _DROP
     if isinstance(move, InsideCriterion):
         assert isinstance(shape, Vessel)
-        rim, floor = shape.opening.rim, shape.opening.floor
-        height = float(target.position[2]) + rim - _INTO * (rim - floor)
+        height = float(target.position[2]) + shape.extent[2] - _INTO * depth(shape)
     spot = np.array([*target.middle[:2], height])
     if not isinstance(shape, BinShape):
         return spot, None

@@ -3,8 +3,8 @@
 import mujoco
 import numpy as np
 
-from sim_envs.droid.shapes import Vessel
-from sim_envs.droid.station import UPRIGHT, ObjectPose, Station, slide_joint
+from sim_envs.droid.shapes import DRAWER, Vessel, depth
+from sim_envs.droid.station import UPRIGHT, ObjectPose, Station, part_name
 from sim_envs.droid.task_file import (
     Criterion,
     InsideCriterion,
@@ -83,7 +83,7 @@ class Rubric:
                 start = self._start[criterion.object].position[2]
                 return float(station.pose(criterion.object).position[2] - start) > criterion.by
             case OpenedCriterion():
-                return float(station.data.joint(slide_joint(criterion.object)).qpos[0]) >= criterion.by
+                return float(station.data.joint(part_name(criterion.object, DRAWER)).qpos[0]) >= criterion.by
             case OnCriterion(let_go=False) | StoppedCriterion():
                 return self.is_placed(criterion)
             case _:
@@ -129,10 +129,6 @@ def is_inside(one: ObjectPose, target: ObjectPose, vessel: Vessel) -> bool:
     """Whether an object is in an upright vessel: center above the opening, lowest point below the rim."""
     if target.rotation[2, 2] < UPRIGHT:
         return False
-    opening = vessel.opening
     middle = target.rotation.T @ (one.middle - target.position)
-    half = np.array(opening.half)
-    over = np.linalg.norm(middle[:2]) < half[0] if opening.round else bool((abs(middle[:2]) < half).all())
-    depth = opening.rim - opening.floor
     lowest = float(one.low[2] - target.position[2])
-    return bool(over) and lowest < opening.rim - _BELOW_RIM * depth
+    return vessel.is_over(middle[:2]) and lowest < vessel.extent[2] - _BELOW_RIM * depth(vessel)

@@ -31,14 +31,12 @@ class Piece:
         size: Half sizes, m.
         pos: Center in the frame of the shape, or of its moving part, m.
         quat: Rotation in that frame.
-        part: Name of the moving part that it belongs to; empty if none.
     """
 
     type: Literal["box", "cylinder", "capsule", "sphere"]
     size: tuple[float, ...]
     pos: Vector
     quat: Quaternion = _UNTURNED
-    part: str = ""
 
     @property
     def volume(self) -> float:
@@ -78,63 +76,40 @@ class RoundShape(Preset):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Drive:
-    """A motor of a moving part. Its target is 0 until it starts.
-
-    Attributes:
-        keeps: Whether it controls the joint's velocity or its position.
-        target: m or rad, per second for a velocity.
-        gain: Force (N) or torque (Nm) per unit of error.
-        limit: Maximal force (N) or torque (Nm).
-        delay: Time from the beginning of the episode until it starts, s.
-    """
-
-    keeps: Literal["velocity", "position"]
-    target: float
-    gain: float
-    limit: float
-    delay: float = 0.0
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class MovingPart:
     """A part of a shape that slides or turns.
 
     Attributes:
         name: Name of the part.
-        joint: Type of its joint.
-        axis: Axis of the joint in the shape's frame.
         pos: Origin of its frame in the shape's frame, m.
-        span: Range of the joint (m or rad); None if unlimited.
-        damping: N s/m or Nm s/rad.
-        dry_friction: N or Nm.
-        armature: Inertia that the motor adds, kg or kg m².
-        drive: Its motor; None if it has none.
+        pieces: What it is made of.
+        joint: Its joint in MJCF, without a name.
+        motor: Its motor in MJCF, without name and joint; empty if it has none.
+        target: The motor's target once it has started: m or rad, per second for a velocity. Before: 0.
+        delay: Time from the beginning of the episode until the motor starts, s.
     """
 
     name: str
-    joint: Literal["slide", "hinge"]
-    axis: Vector
-    pos: Vector = (0.0, 0.0, 0.0)
-    span: tuple[float, float] | None = None
-    damping: float = 0.0
-    dry_friction: float = 0.0
-    armature: float = 0.0
-    drive: Drive | None = None
+    pos: Vector
+    pieces: tuple[Piece, ...]
+    joint: str
+    motor: str = ""
+    target: float = 0.0
+    delay: float = 0.0
 
 
-def _box(half: Vector, pos: Vector, part: str = "") -> Piece:
+def _box(half: Vector, pos: Vector) -> Piece:
     """A box of these half sides, not rotated."""
-    return Piece(type="box", size=half, pos=pos, part=part)
+    return Piece(type="box", size=half, pos=pos)
 
 
-def open_box(size: Vector, wall: float, part: str = "") -> tuple[Piece, ...]:
+def open_box(size: Vector, wall: float) -> tuple[Piece, ...]:
     """A bottom and four walls, of this size along x, y, z."""
     x, y, z = size
     return (
-        _box((x / 2, y / 2, wall / 2), (0.0, 0.0, wall / 2), part),
-        *(_box((wall / 2, y / 2, z / 2), (side * (x - wall) / 2, 0.0, z / 2), part) for side in (-1, 1)),
-        *(_box((x / 2, wall / 2, z / 2), (0.0, side * (y - wall) / 2, z / 2), part) for side in (-1, 1)),
+        _box((x / 2, y / 2, wall / 2), (0.0, 0.0, wall / 2)),
+        *(_box((wall / 2, y / 2, z / 2), (side * (x - wall) / 2, 0.0, z / 2)) for side in (-1, 1)),
+        *(_box((x / 2, wall / 2, z / 2), (0.0, side * (y - wall) / 2, z / 2)) for side in (-1, 1)),
     )
 
 
@@ -153,33 +128,14 @@ _AROUND = 16
 """Number of pieces of a round wall."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Opening:
-    """The space inside a vessel.
-
-    Attributes:
-        half: Half its sides along x and y, m; the radius, twice, if it is round.
-        round: Whether it is round.
-        floor: Height of its floor, m.
-        rim: Height of its rim, m.
-    """
-
-    half: tuple[float, float]
-    round: bool
-    floor: float
-    rim: float
-
-
 class RoundVessel(RoundShape):
     """Base of round shapes that can contain objects."""
 
     wall: Length = 0.004
 
-    @property
-    def opening(self) -> Opening:
-        """The space inside."""
-        inner = self.radius - self.wall
-        return Opening(half=(inner, inner), round=True, floor=self.wall, rim=self.height)
+    def is_over(self, point: Float64[np.ndarray, " 2"]) -> bool:
+        """Whether a point (m) in the shape's frame is over the opening."""
+        return bool(np.linalg.norm(point) < self.radius - self.wall)
 
 
 class BowlShape(RoundVessel):
@@ -242,11 +198,9 @@ class BinShape(SizedShape):
         """The bottom and four walls."""
         return open_box(self.size, self.wall)
 
-    @property
-    def opening(self) -> Opening:
-        """The space inside."""
-        x, y = (side / 2 - self.wall for side in self.size[:2])
-        return Opening(half=(x, y), round=False, floor=self.wall, rim=self.size[2])
+    def is_over(self, point: Float64[np.ndarray, " 2"]) -> bool:
+        """Whether a point (m) in the shape's frame is over the opening."""
+        return bool((np.abs(point) < np.array(self.size[:2]) / 2 - self.wall).all())
 
 
 def _round_wall(low: float, high: float, height: float, wall: float) -> tuple[Piece, ...]:
@@ -311,7 +265,7 @@ class ConveyorShape(Preset):
     speed: float = Field(ge=0, le=0.3)
 
     def pieces(self) -> tuple[Piece, ...]:
-        """Rails, the box, and rollers."""
+        """Rails and the box."""
         length, width, height = self.size
         half_rail = ((self.end + length / 2) / 2, _RAIL / 2, height / 2 - 0.002)
         middle, side = (self.end - length / 2) / 2, (width + _RAIL) / 2
@@ -322,25 +276,22 @@ class ConveyorShape(Preset):
             _box((thin, wide, top / 2), (length / 2 - thin, 0.0, top / 2)),
             _box((half, wide, thin), (center, 0.0, top - thin)),
             *(_box((half, thin, top / 2), (center, sign * (wide - thin), top / 2)) for sign in (-1, 1)),
-            *(
-                Piece(type="capsule", size=(_ROLLER, width / 2), pos=(0.0, 0.0, 0.0), quat=_ACROSS, part=name)
-                for name in self._rollers()
-            ),
         )
 
     def parts(self) -> tuple[MovingPart, ...]:
         """The rollers, each with its own motor."""
-        drive = Drive(keeps="velocity", target=self.speed / _ROLLER, gain=0.05, limit=0.05)
+        half, start = self.size[1] / 2, -self.size[0] / 2
+        roller = Piece(type="capsule", size=(_ROLLER, half), pos=(0.0, 0.0, 0.0), quat=_ACROSS)
         return tuple(
             MovingPart(
-                name=name,
-                joint="hinge",
-                axis=(0.0, 1.0, 0.0),
-                pos=(place, 0.0, self.size[2] - _ROLLER),
-                armature=_INERTIA,
-                drive=drive,
+                name=f"roller{number}",
+                pos=(start + (number + 0.5) * _PITCH, 0.0, self.size[2] - _ROLLER),
+                pieces=(roller,),
+                joint=f'<joint type="hinge" axis="0 1 0" armature="{_INERTIA}"/>',
+                motor='<velocity kv="0.05" forcelimited="true" forcerange="-0.05 0.05"/>',
+                target=self.speed / _ROLLER,
             )
-            for name, place in self._rollers().items()
+            for number in range(int((self.end - start) / _PITCH))
         )
 
     def seat(self, x: float, y: float, half: float) -> Vector:
@@ -359,12 +310,6 @@ class ConveyorShape(Preset):
         """The x coordinate at which the rollers end."""
         return self.size[0] / 2 - _BOX_LENGTH
 
-    def _rollers(self) -> dict[str, float]:
-        """Maps each roller to its x coordinate."""
-        start = -self.size[0] / 2
-        count = int((self.end - start) / _PITCH)
-        return {f"roller{number}": start + (number + 0.5) * _PITCH for number in range(count)}
-
 
 class TurntableShape(Preset):
     """A disc that turns about z, counterclockwise seen from above.
@@ -381,19 +326,21 @@ class TurntableShape(Preset):
     turn_rate: float = Field(ge=0, le=180)
 
     def pieces(self) -> tuple[Piece, ...]:
-        """A foot and the disc."""
+        """A foot."""
         foot = (self.height - _DISC) / 2 - _SLACK
-        return (
-            Piece(type="cylinder", size=(self.radius / 2, foot), pos=(0.0, 0.0, foot)),
-            Piece(type="cylinder", size=(self.radius, _DISC / 2), pos=(0.0, 0.0, -_DISC / 2), part="disc"),
-        )
+        return (Piece(type="cylinder", size=(self.radius / 2, foot), pos=(0.0, 0.0, foot)),)
 
     def parts(self) -> tuple[MovingPart, ...]:
         """The disc."""
-        drive = Drive(keeps="velocity", target=math.radians(self.turn_rate), gain=2.0, limit=2.0)
+        disc = Piece(type="cylinder", size=(self.radius, _DISC / 2), pos=(0.0, 0.0, -_DISC / 2))
         return (
             MovingPart(
-                name="disc", joint="hinge", axis=(0.0, 0.0, 1.0), pos=(0.0, 0.0, self.height), drive=drive
+                name="disc",
+                pos=(0.0, 0.0, self.height),
+                pieces=(disc,),
+                joint='<joint type="hinge" axis="0 0 1"/>',
+                motor='<velocity kv="2" forcelimited="true" forcerange="-2 2"/>',
+                target=math.radians(self.turn_rate),
             ),
         )
 
@@ -425,7 +372,7 @@ class RampShape(Preset):
     delay: float = Field(ge=0, le=10)
 
     def pieces(self) -> tuple[Piece, ...]:
-        """Plate, lips, a support, and the gate."""
+        """Plate, lips and a support."""
         slope, half = math.radians(self.angle), self.size[0] / 2
         long, wide = half / math.cos(slope), self.width / 2 + _LIP
         raised = (self._surface(-half) - _PLATE) / 2
@@ -436,25 +383,21 @@ class RampShape(Preset):
                 for side in (-1, 1)
             ),
             _box((0.01, wide, raised), (0.01 - half, 0.0, raised)),
-            _box(
-                (_GATE_THICK / 2, self.width / 2 - _SLACK, _GATE_HEIGHT / 2),
-                (0.0, 0.0, _GATE_HEIGHT / 2),
-                "gate",
-            ),
         )
 
     def parts(self) -> tuple[MovingPart, ...]:
         """The gate."""
-        drive = Drive(keeps="position", target=_GATE_DROP, gain=200.0, limit=20.0, delay=self.delay)
+        half = (_GATE_THICK / 2, self.width / 2 - _SLACK, _GATE_HEIGHT / 2)
+        joint = f'type="slide" axis="0 0 -1" limited="true" range="0 {_GATE_DROP}" damping="4"'
         return (
             MovingPart(
                 name="gate",
-                joint="slide",
-                axis=(0.0, 0.0, -1.0),
                 pos=(self._gate, 0.0, self._surface(self._gate)),
-                span=(0.0, _GATE_DROP),
-                damping=4.0,
-                drive=drive,
+                pieces=(_box(half, (0.0, 0.0, _GATE_HEIGHT / 2)),),
+                joint=f"<joint {joint}/>",
+                motor='<position kp="200" forcelimited="true" forcerange="-20 20"/>',
+                target=_GATE_DROP,
+                delay=self.delay,
             ),
         )
 
@@ -490,7 +433,8 @@ class RampShape(Preset):
         return Piece(type="box", size=half, pos=place, quat=_about_y_then_z(slope, 0.0))
 
 
-_DRAWER = "drawer"
+DRAWER = "drawer"
+"""The moving part of a drawer."""
 
 
 class BoxShape(SizedShape):
@@ -578,36 +522,29 @@ class DrawerShape(Preset):
     wall: Length = 0.008
 
     def pieces(self) -> tuple[Piece, ...]:
-        """The cabinet, and the drawer with its bar."""
+        """The cabinet."""
         x, y, z = self.size
-        w, bar = self.wall, 0.045
-        inside = (x - 2 * w - 0.006, y - 2 * w - 0.006, z - w - 0.01)
-        front = -inside[0] / 2
+        w = self.wall
         return (
             _box((x / 2, y / 2, w / 2), (0.0, 0.0, z - w / 2)),
             _box((w / 2, y / 2, z / 2), (x / 2 - w / 2, 0.0, z / 2)),
             *(_box((x / 2, w / 2, z / 2), (0.0, side * (y / 2 - w / 2), z / 2)) for side in (-1, 1)),
-            *open_box(inside, w, _DRAWER),
-            *(
-                _box((bar / 2, 0.005, 0.005), (front - bar / 2, side, z / 2), _DRAWER)
-                for side in (-0.05, 0.05)
-            ),
-            _box((0.006, 0.06, 0.006), (front - bar, 0.0, z / 2), _DRAWER),
         )
 
     def parts(self) -> tuple[MovingPart, ...]:
-        """The drawer."""
-        return (
-            MovingPart(
-                name=_DRAWER,
-                joint="slide",
-                axis=(-1.0, 0.0, 0.0),
-                pos=(0.0, 0.0, 0.004),
-                span=(0.0, self.travel),
-                damping=2.0,
-                dry_friction=0.5,
-            ),
+        """The drawer with its bar."""
+        x, y, z = self.size
+        w, bar = self.wall, 0.045
+        inside = (x - 2 * w - 0.006, y - 2 * w - 0.006, z - w - 0.01)
+        front = -inside[0] / 2
+        pieces = (
+            *open_box(inside, w),
+            *(_box((bar / 2, 0.005, 0.005), (front - bar / 2, side, z / 2)) for side in (-0.05, 0.05)),
+            _box((0.006, 0.06, 0.006), (front - bar, 0.0, z / 2)),
         )
+        joint = f'type="slide" axis="-1 0 0" limited="true" range="0 {self.travel:.9g}" damping="2"'
+        joint = f'<joint {joint} frictionloss="0.5"/>'
+        return (MovingPart(name=DRAWER, pos=(0.0, 0.0, 0.004), pieces=pieces, joint=joint),)
 
     @property
     def extent(self) -> Vector:
@@ -676,6 +613,11 @@ Machine = ConveyorShape | TurntableShape | RampShape
 
 Articulated = DrawerShape | Machine
 """Shapes with moving parts; they cannot be moved as a whole."""
+
+
+def depth(vessel: Vessel) -> float:
+    """Height (m) of the rim of a vessel above its floor."""
+    return vessel.extent[2] - vessel.wall
 
 
 def is_too_wide(shape: Shape) -> bool:

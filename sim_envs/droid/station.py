@@ -25,7 +25,7 @@ from sim_envs.droid.control import (
     gripper_target,
 )
 from sim_envs.droid.placement import draw
-from sim_envs.droid.shapes import Articulated, MovingPart, Painted, about_z, corners, is_too_wide
+from sim_envs.droid.shapes import Articulated, Painted, about_z, corners, is_too_wide
 from sim_envs.droid.task_file import (
     FARTHEST,
     NEAREST,
@@ -57,14 +57,9 @@ _TORSIONAL, _ROLLING = 0.005, 0.001
 """Torsional and rolling friction, m."""
 
 
-def part_name(name: str, part: MovingPart) -> str:
+def part_name(name: str, part: str) -> str:
     """The model's name of an object's moving part, of its joint and of its motor."""
-    return f"{name}_{part.name}"
-
-
-def slide_joint(name: str) -> str:
-    """The model's name of the joint of an object's drawer."""
-    return f"{name}_drawer"
+    return f"{name}_{part}"
 
 
 def build_model(task: TaskConfig, *, varies: bool = False) -> mujoco.MjModel:
@@ -106,30 +101,27 @@ def _add_object(root: ET.Element, name: str, obj: ObjectConfig) -> ET.Element:
     body = ET.SubElement(world, "body", name=name)
     if not obj.is_fixed:
         ET.SubElement(body, "freejoint", name=name)
-    bodies = {"": body}
+    pieces = [(body, piece) for piece in obj.shape.pieces()]
     for part in obj.shape.parts() if isinstance(obj.shape, Articulated) else ():
-        own = part_name(name, part)
-        bodies[part.name] = ET.SubElement(body, "body", name=own, pos=_numbers(part.pos))
-        joint = {"type": part.joint, "axis": _numbers(part.axis), "limited": "false"}
-        if part.span is not None:
-            joint |= {"limited": "true", "range": _numbers(part.span)}
-        joint |= {"damping": f"{part.damping:g}", "frictionloss": f"{part.dry_friction:g}"}
-        ET.SubElement(bodies[part.name], "joint", joint, name=own, armature=f"{part.armature:g}")
-        if part.drive is not None:
-            gain, limit = part.drive.gain, part.drive.limit
-            bias = f"0 0 {-gain}" if part.drive.keeps == "velocity" else f"0 {-gain} 0"
-            motor = {"gainprm": f"{gain}", "biastype": "affine", "biasprm": bias, "forcelimited": "true"}
-            motor["forcerange"] = f"{-limit} {limit}"
-            ET.SubElement(ET.SubElement(root, "actuator"), "general", motor, name=own, joint=own)
+        own = part_name(name, part.name)
+        moving = ET.SubElement(body, "body", name=own, pos=_numbers(part.pos))
+        pieces += [(moving, piece) for piece in part.pieces]
+        joint = ET.fromstring(part.joint)
+        joint.set("name", own)
+        moving.append(joint)
+        if part.motor:
+            motor = ET.fromstring(part.motor)
+            motor.attrib |= {"name": own, "joint": own}
+            ET.SubElement(root, "actuator").append(motor)
             for other in (name, "world"):
                 ET.SubElement(ET.SubElement(root, "contact"), "exclude", body1=other, body2=own)
-    pieces = obj.shape.pieces()
-    density = obj.mass / sum(piece.volume for piece in pieces)
+    density = obj.mass / sum(piece.volume for _, piece in pieces)
     collides = not isinstance(obj.shape, Painted)
-    for piece in pieces:
-        shade = 0.75 if piece.part else 1.0
+    for holder, piece in pieces:
+        is_part = holder is not body
+        shade = 0.75 if is_part else 1.0
         ET.SubElement(
-            bodies[piece.part],
+            holder,
             "geom",
             {} if obj.rolling is None else {"priority": "1"},
             type=piece.type,
@@ -139,7 +131,7 @@ def _add_object(root: ET.Element, name: str, obj: ObjectConfig) -> ET.Element:
             mass=f"{density * piece.volume:.9f}",
             rgba=f"{_numbers(channel * shade for channel in obj.color)} 1",
             friction=f"{obj.friction} {_TORSIONAL} {_ROLLING if obj.rolling is None else obj.rolling}",
-            condim="4" if piece.type == "box" or piece.part else "6",  # rolling friction stops round objects
+            condim="4" if piece.type == "box" or is_part else "6",  # rolling friction stops round objects
             contype=_SCENE_CONTYPE if collides else "0",
             conaffinity=_SCENE_CONAFFINITY if collides else "0",
             group="1",
@@ -239,12 +231,12 @@ class Station:
         self.qpos = np.array([self.model.joint(name).qposadr[0] for name in ARM_JOINTS])
         self.dof = np.array([self.model.joint(name).dofadr[0] for name in ARM_JOINTS])
         self._finger = int(self.model.joint(FINGER_JOINT).qposadr[0])
-        self._drives = {
-            int(self.model.actuator(part_name(name, part)).id): part.drive
+        self._driven = {
+            int(self.model.actuator(part_name(name, part.name)).id): part
             for name, obj in task.objects.items()
             if isinstance(obj.shape, Articulated)
             for part in obj.shape.parts()
-            if part.drive is not None
+            if part.motor
         }
         self._gripper_target = 0.0
         self._begun: float | None = None
@@ -336,9 +328,9 @@ class Station:
         self._gripper_target = gripper_target(gripper, self._gripper_target, self.gripper)
         self.data.ctrl[:7] = arm
         self.data.ctrl[7] = self._gripper_target * GRIPPER_CLOSED
-        for motor, drive in self._drives.items():
-            runs = self._begun is not None and self.data.time - self._begun >= drive.delay
-            self.data.ctrl[motor] = drive.target if runs else 0.0
+        for motor, part in self._driven.items():
+            runs = self._begun is not None and self.data.time - self._begun >= part.delay
+            self.data.ctrl[motor] = part.target if runs else 0.0
         at_once = 1 if self.movers else PHYSICS_STEPS
         for _ in range(PHYSICS_STEPS // at_once):
             mujoco.mj_step(self.model, self.data, at_once)

@@ -8,8 +8,8 @@ import numpy as np
 from configs.errors import UsageError
 from sim_envs.droid.control import GRIP_SITE
 from sim_envs.droid.rubric import Rubric, is_inside, rests
-from sim_envs.droid.shapes import DrawerShape, MarkShape, Vessel, is_too_wide
-from sim_envs.droid.station import slide_joint
+from sim_envs.droid.shapes import DRAWER, DrawerShape, MarkShape, Vessel, depth, is_too_wide
+from sim_envs.droid.station import part_name
 from sim_envs.droid.task_file import (
     InsideCriterion,
     OnCriterion,
@@ -56,7 +56,7 @@ def nouns_of(task: TaskConfig) -> Nouns:
     for name, obj in task.objects.items():  # the rubric's preposition, else that of the shape
         targets = [each for each in task.rubric if isinstance(each, OnCriterion | InsideCriterion)]
         kinds = {type(each) for each in targets if each.target == name}
-        is_deep = isinstance(obj.shape, Vessel) and obj.shape.opening.rim - obj.shape.opening.floor > _SHALLOW
+        is_deep = isinstance(obj.shape, Vessel) and depth(obj.shape) > _SHALLOW
         is_in = InsideCriterion in kinds if kinds else is_deep
         places[noun_of(name)] = "in" if is_in else "on"
     drawers = [name for name, obj in task.objects.items() if isinstance(obj.shape, DrawerShape)]
@@ -236,7 +236,7 @@ def _items(task: TaskConfig, model: mujoco.MjModel) -> list[Item]:
             wanted = [
                 each.by for each in task.rubric if isinstance(each, OpenedCriterion) and each.object == name
             ]
-            joint, end = model.joint(slide_joint(name)), max(wanted, default=_OPEN * obj.shape.travel)
+            joint, end = model.joint(part_name(name, DRAWER)), max(wanted, default=_OPEN * obj.shape.travel)
             slide = Articulation(address=int(joint.qposadr[0]), start=0.0, end=end, switches=False)
             noun, body = drawer_noun_of(name), int(model.jnt_bodyid[joint.id])
             found.append(Item(index=len(found), name=name, noun=noun, body=body, articulation=slide))

@@ -1,11 +1,11 @@
 """Checks whether the arm can reach poses without collisions, on a copy of the state."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import mujoco
 import numpy as np
-from jaxtyping import Float64, Int
+from jaxtyping import Float64
 
 from sim_envs.scripted.poses import Pose, Vector3
 
@@ -33,38 +33,33 @@ class ReachabilityCheck:
 
     def __init__(
         self,
-        model: Any,
         data: Any,
         *,
-        root: int,
         site: int,
-        qpos: Int[np.ndarray, " joints"],
-        dof: Int[np.ndarray, " joints"],
-        fingers: Int[np.ndarray, " fingers"],
-        fully_open: Float64[np.ndarray, " fingers"],
-        limits: Float64[np.ndarray, "joints 2"],
+        joints: Sequence[str],
+        open_fingers: Mapping[str, float],
         resting: Joints,
     ) -> None:
         """Copy the current state of a simulation, which is not changed.
 
         Args:
-            model: MuJoCo's model.
-            data: Its state.
-            root: Id of the arm's root body.
+            data: MuJoCo's data.
             site: Id of the grip site.
-            qpos: Indices of the arm's joints in `qpos`.
-            dof: Indices of the arm's joints in `qvel`.
-            fingers: Indices of the finger joints in `qpos`.
-            fully_open: Positions of the fully open finger joints.
-            limits: Lower and upper limits of the arm's joints (rad).
+            joints: Names of the arm's joints.
+            open_fingers: Maps each finger joint to its position when fully open.
             resting: The controller's resting joint positions (rad).
         """
-        self._model, self._root, self._site = model, root, site
-        self._qpos, self._dof, self._limits, self._resting = qpos, dof, limits, resting
+        model = data.model
+        self._model, self._site, self._resting = model, site, resting
+        self._root = int(model.body_rootid[model.site_bodyid[site]])
+        self._qpos = np.array([model.joint(name).qposadr[0] for name in joints])
+        self._dof = np.array([model.joint(name).dofadr[0] for name in joints])
+        self._limits = np.array([model.joint(name).range for name in joints])
         self._data = mujoco.MjData(model)
         self._data.qpos[:] = data.qpos
-        self._start = data.qpos[qpos].copy()
-        self._data.qpos[fingers] = fully_open
+        self._start = data.qpos[self._qpos].copy()
+        for name, position in open_fingers.items():
+            self._data.joint(name).qpos[:] = position
 
     def along(
         self,

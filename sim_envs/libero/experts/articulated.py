@@ -304,10 +304,9 @@ class _Obstacles:
     """Obstacles of the hand before and during the part's motion."""
 
     def __init__(self, scene: ExpertScene, joint: FixtureJoint) -> None:
-        own = scene.part_surface(joint)
+        own, others, fixtures = scene.around_part(joint)
         center = own.mean(axis=0)
-        others = near(scene.surroundings_of_part(joint), center, _REACH)
-        fixtures = near(scene.fixtures_beside(joint), center, _REACH)
+        others, fixtures = near(others, center, _REACH), near(fixtures, center, _REACH)
         self._closely = thinned(np.concatenate([own, others]), _FINE)
         self.before = thinned(self._closely, _COARSE)
         self.beside_all, self.beside_fixtures = thinned(others, _COARSE), thinned(fixtures, _COARSE)

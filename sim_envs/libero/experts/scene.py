@@ -178,17 +178,12 @@ class ExpertScene:
     def reach(self) -> ReachabilityCheck:
         """A reachability check on a copy of the current state."""
         robot = self._env.robots[0]
-        low, high = np.array([self._model.joint(name).range for name in robot.gripper.joints]).T
+        ranges = {name: self._model.joint(name).range for name in robot.gripper.joints}
         return ReachabilityCheck(
-            self._model,
             self._data,
-            root=self.robot_root,
             site=self._grip_site,
-            qpos=np.asarray(robot._ref_joint_pos_indexes),
-            dof=np.asarray(robot._ref_joint_vel_indexes),
-            fingers=np.asarray(robot._ref_gripper_joint_pos_indexes),
-            fully_open=np.where(np.abs(low) > np.abs(high), low, high),
-            limits=np.array([self._model.joint(name).range for name in robot.robot_joints]),
+            joints=robot.robot_joints,
+            open_fingers={name: float(ends[np.abs(ends).argmax()]) for name, ends in ranges.items()},
             resting=np.asarray(robot.controller.initial_joint),
         )
 
@@ -258,19 +253,12 @@ class ExpertScene:
         """Bounding boxes of the collision shapes of the part that a joint moves."""
         return self._collisions.boxes(self._moved_by(joint))
 
-    def part_surface(self, joint: FixtureJoint) -> Points:
-        """Points on the surface of the part that a joint moves, in world coordinates."""
-        return self._collisions.surface(self._moved_by(joint))
-
-    def surroundings_of_part(self, joint: FixtureJoint) -> Points:
-        """Points on all surfaces except those of the robot and the part that a joint moves."""
-        return self._collisions.surface(set(range(self._model.nbody)) - self._moved_by(joint))
-
-    def fixtures_beside(self, joint: FixtureJoint) -> Points:
-        """Points on the surroundings of the part that are fixed, not on movable objects."""
+    def around_part(self, joint: FixtureJoint) -> tuple[Points, Points, Points]:
+        """Points on the part that a joint moves, on all else but the robot, and of these on what is fixed."""
+        own, surface = self._moved_by(joint), self._collisions.surface
         free = self._model.jnt_bodyid[self._model.jnt_type == mujoco.mjtJoint.mjJNT_FREE]
         fixed = np.flatnonzero(~np.isin(self._model.body_rootid, free))
-        return self._collisions.surface(set(fixed.tolist()) - self._moved_by(joint))
+        return surface(own), surface(set(range(self._model.nbody)) - own), surface(set(fixed.tolist()) - own)
 
     def fingers_touching(self, name: str) -> int:
         """Number of fingers that touch an object: 0, 1 or 2."""
