@@ -1,6 +1,5 @@
 """Objects that move until they are touched, on any MuJoCo model: free space, trajectories, movers."""
 
-import abc
 import copy
 import dataclasses
 import math
@@ -10,7 +9,6 @@ import mujoco
 import numpy as np
 from jaxtyping import Float64
 from scipy.spatial import KDTree
-from typing_extensions import override
 
 from configs.motion import Drift, Shuttle
 from sim_envs.scripted.poses import Vector3
@@ -104,67 +102,47 @@ _DIRECTIONS = 24
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Trajectory(abc.ABC):
+class Trajectory:
     """Displacement of an object over time, while nothing touches it.
 
     Attributes:
         way: Horizontal unit vector of its direction.
+        along: Maps a time (s) to distance (m) and speed (m/s) along the direction.
     """
 
     way: Vector3
+    along: Callable[[float], tuple[float, float]]
 
     def offset(self, seconds: float) -> Vector3:
         """Displacement (m) after a time."""
-        return self.way * self._along(max(seconds, 0.0))[0]
+        return self.way * self.along(max(seconds, 0.0))[0]
 
     def velocity(self, seconds: float) -> Vector3:
         """Velocity (m/s) after a time."""
-        return self.way * self._along(max(seconds, 0.0))[1]
-
-    @abc.abstractmethod
-    def _along(self, seconds: float) -> tuple[float, float]:
-        """Distance (m) and speed (m/s) along the direction."""
+        return self.way * self.along(max(seconds, 0.0))[1]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ShuttleTrajectory(Trajectory):
-    """Oscillation.
+def oscillation(way: Vector3, *, amplitude: float, period: float, phase: float) -> Trajectory:
+    """An oscillation of an amplitude (m) and a period (s) from an initial phase (rad)."""
+    rate = 2 * math.pi / period
 
-    Attributes:
-        amplitude: m.
-        period: s.
-        phase: Initial phase, rad.
-    """
+    def along(seconds: float) -> tuple[float, float]:
+        angle = phase + rate * _eased(seconds)
+        distance = amplitude * (math.sin(angle) - math.sin(phase))
+        return distance, amplitude * rate * math.cos(angle) * _pace(seconds)
 
-    amplitude: float
-    period: float
-    phase: float
-
-    @override
-    def _along(self, seconds: float) -> tuple[float, float]:
-        rate = 2 * math.pi / self.period
-        angle = self.phase + rate * _eased(seconds)
-        distance = self.amplitude * (math.sin(angle) - math.sin(self.phase))
-        return distance, self.amplitude * rate * math.cos(angle) * _pace(seconds)
+    return Trajectory(way=way, along=along)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DriftTrajectory(Trajectory):
-    """A straight line from rest to rest.
+def straight_line(way: Vector3, *, length: float, cruise: float) -> Trajectory:
+    """A straight line (m) from rest to rest, with a maximal speed (m/s)."""
 
-    Attributes:
-        length: m.
-        cruise: Maximal speed, m/s.
-    """
+    def along(seconds: float) -> tuple[float, float]:
+        braking = seconds - length / cruise
+        distance = cruise * (_eased(seconds) - _eased(braking))
+        return distance, cruise * (_pace(seconds) - _pace(braking))
 
-    length: float
-    cruise: float
-
-    @override
-    def _along(self, seconds: float) -> tuple[float, float]:
-        braking = seconds - self.length / self.cruise
-        distance = self.cruise * (_eased(seconds) - _eased(braking))
-        return distance, self.cruise * (_pace(seconds) - _pace(braking))
+    return Trajectory(way=way, along=along)
 
 
 def sample_trajectory(
@@ -194,7 +172,7 @@ def sample_trajectory(
             length = room.along(way, _LONGEST)
             if length < _MIN:
                 return None
-            return DriftTrajectory(way=way, length=length, cruise=min(motion.speed, length / RISE_S))
+            return straight_line(way, length=length, cruise=min(motion.speed, length / RISE_S))
 
 
 def _sample_shuttle(motion: Shuttle, room: FreeSpace, ways: list[Vector3], phase: float) -> Trajectory | None:
@@ -212,7 +190,7 @@ def _sample_shuttle(motion: Shuttle, room: FreeSpace, ways: list[Vector3], phase
     behind = min(max(behind, 2 * amplitude - room.along(way, wanted)), room.along(-way, wanted))
     sine = min(max(behind / amplitude - 1, -1.0), 1.0)
     begins = math.asin(sine) if math.cos(phase) > 0 else math.pi - math.asin(sine)
-    return ShuttleTrajectory(way=way, amplitude=amplitude, period=motion.period, phase=begins)
+    return oscillation(way, amplitude=amplitude, period=motion.period, phase=begins)
 
 
 def _first_with(wanted: float, room: Callable[[Vector3], float], ways: list[Vector3]) -> Vector3:

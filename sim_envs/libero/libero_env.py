@@ -1,7 +1,6 @@
 """Builds LIBERO's own environment without a renderer, and resets it without recompiling its model."""
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -25,37 +24,30 @@ class SimulationError(RuntimeError):
     """LIBERO could not set up the episode."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ResetState:
-    """State that episodes change in an environment and LIBERO's own reset does not restore.
+def restorer(env: Any) -> Callable[[], None]:
+    """A function that restores what episodes change in an environment and LIBERO's own reset does not.
 
-    Attributes:
-        property_samplers: Samplers of joint positions (open drawers), to which LIBERO appends at each reset.
-        arrays: Arrays of the compiled model: poses of fixtures before placement; visibility, position and
-            size of sites.
+    These are samplers of joint positions (open drawers), to which LIBERO appends at each reset, and arrays of
+    the compiled model: poses of fixtures before placement; visibility, position and size of sites.
+
+    Args:
+        env: The environment right after compilation; construction has already placed the fixtures.
     """
+    model, samplers = env.sim.model._model, list(env.object_property_initializers)
+    changed = ("body_pos", "body_quat", "site_rgba", "site_pos", "site_size")
+    arrays = {name: getattr(model, name).copy() for name in changed}
+    for fixture in env.fixtures_dict.values():
+        body = env.model.worldbody.find(f".//body[@name='{fixture.root_body}']")
+        number = env.sim.model.body_name2id(fixture.root_body)
+        arrays["body_pos"][number] = np.fromstring(body.get("pos", "0 0 0"), sep=" ")
+        arrays["body_quat"][number] = np.fromstring(body.get("quat", "1 0 0 0"), sep=" ")
 
-    property_samplers: list[Any]
-    arrays: dict[str, np.ndarray]
-
-    @classmethod
-    def of(cls, env: Any) -> "ResetState":
-        """The state right after compilation; construction has already placed the fixtures."""
-        model = env.sim.model._model
-        changed = ("body_pos", "body_quat", "site_rgba", "site_pos", "site_size")
-        arrays = {name: getattr(model, name).copy() for name in changed}
-        for fixture in env.fixtures_dict.values():
-            body = env.model.worldbody.find(f".//body[@name='{fixture.root_body}']")
-            number = env.sim.model.body_name2id(fixture.root_body)
-            arrays["body_pos"][number] = np.fromstring(body.get("pos", "0 0 0"), sep=" ")
-            arrays["body_quat"][number] = np.fromstring(body.get("quat", "1 0 0 0"), sep=" ")
-        return cls(property_samplers=list(env.object_property_initializers), arrays=arrays)
-
-    def restore(self, env: Any) -> None:
-        """Restore the state."""
-        env.object_property_initializers = list(self.property_samplers)
-        for name, values in self.arrays.items():
+    def restore() -> None:
+        env.object_property_initializers = list(samplers)
+        for name, values in arrays.items():
             getattr(env.sim.model._model, name)[:] = values
+
+    return restore
 
 
 def require_assets(task: LiberoTask, assets: AssetSet) -> None:
@@ -104,12 +96,12 @@ def build_env(task: LiberoTask, assets: AssetSet) -> Any:
         )
 
 
-def reset_env(env: Any, blank: ResetState) -> None:
-    """Reset as LIBERO's hard reset does, without recompiling the model.
+def reset_env(env: Any, restore: Callable[[], None]) -> None:
+    """Reset as LIBERO's hard reset does, without recompiling the model; `restore` is the `restorer`'s.
 
     Every `forward` is needed: each changes the constraint solver's warm start.
     """
-    blank.restore(env)
+    restore()
 
     def attempt() -> None:
         env.visualization_sites_list = []

@@ -17,7 +17,7 @@ from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.bootstrap import use_assets
 from sim_envs.libero.cue import COVER, Cue, find_cue
 from sim_envs.libero.experts.scene import ExpertScene
-from sim_envs.libero.libero_env import ResetState, build_env, numpy_seed, reset_env
+from sim_envs.libero.libero_env import build_env, numpy_seed, reset_env, restorer
 from sim_envs.libero.sequences import SEQUENCES, GoalSequence, Subgoal
 from sim_envs.libero.tasks import CAMERAS, CONTROL_HZ, FIRST_SAMPLED, LiberoTask, get_init_state
 from sim_envs.libero.truth import GROUNDS, LiberoScene
@@ -91,21 +91,6 @@ def movable(problem: Mapping[str, Any]) -> list[str]:
     return [name for name in dict.fromkeys(wanted) if name in objects & on_ground]
 
 
-def movers(env: Any, motion: Shuttle | Drift, key: EpisodeKey) -> dict[str, Mover]:
-    """The movers of an episode; see `sample_movers`.
-
-    Args:
-        env: LIBERO's environment, reset and settled.
-        motion: The kind of motion.
-        key: The episode, which determines directions and phases.
-    """
-    scene, data = ExpertScene(env), env.sim.data._data
-    camera = data.model.camera(CAMERAS["image"]).id
-    bounds = Bounds(robot=scene.robot_root, reach=_REACH, camera=camera)
-    bodies = {name: scene.body(name) for name in movable(env.parsed_problem)}
-    return sample_movers(data, bodies, motion, bounds, digest=key.digest())
-
-
 ACTION_SIZE = 7
 """End-effector delta (position, axis-angle) and gripper (-1 open, +1 close), clipped to [-1, 1]."""
 
@@ -168,7 +153,7 @@ class LiberoSim(World):
         self._model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_SENSOR
         self._data: mujoco.MjData = self.env.sim.data._data
         self.env.check_contact = ContactChecker(self._model, self._data)
-        self._blank = ResetState.of(self.env)
+        self._restore = restorer(self.env)
         option = mujoco.MjvOption()
         option.geomgroup[_COLLISION_GROUP], option.geomgroup[_VISUAL_GROUP] = 0, 1
         self._cameras = Cameras(self._model, CAMERAS, size=(camera_size, camera_size), option=option)
@@ -204,7 +189,10 @@ class LiberoSim(World):
             self._control_step(SETTLE_ACTION)
         if self._motion is not None:
             key = EpisodeKey(suite=self.task.suite, task_id=self.task.task_id, init_id=init_id, seed=seed)
-            self._movers = movers(self.env, self._motion, key)
+            camera = self._model.camera(CAMERAS["image"]).id
+            bounds = Bounds(robot=ExpertScene(self.env).robot_root, reach=_REACH, camera=camera)
+            bodies = {name: int(self.env.obj_body_id[name]) for name in movable(self.env.parsed_problem)}
+            self._movers = sample_movers(self._data, bodies, self._motion, bounds, digest=key.digest())
         if self.task.name in SEQUENCES:
             alternatives = sorted(SEQUENCES[self.task.name], key=self._distance)
             self.sequence = GoalSequence(alternatives, self.env._eval_predicate)
@@ -275,7 +263,7 @@ class LiberoSim(World):
         self._cameras.close()
         self.env.close()
         # LIBERO's objects are in reference cycles with the compiled model, which takes 100 MB.
-        del self.env, self._model, self._data, self._cameras
+        del self.env, self._model, self._data, self._cameras, self._restore
         gc.collect()
 
     def __enter__(self) -> "LiberoSim":
@@ -314,7 +302,7 @@ class LiberoSim(World):
 
     def _reset_env(self, seed: int) -> None:
         with use_assets(self.assets.path), numpy_seed(seed):
-            reset_env(self.env, self._blank)
+            reset_env(self.env, self._restore)
 
     def _control_step(self, action: Float64[np.ndarray, " 7"]) -> bool:
         """Run one control step. Returns whether the task's goal holds after it."""

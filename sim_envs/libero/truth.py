@@ -27,32 +27,6 @@ GROUNDS = {"table": -2, "floor": -3}
 """Owners of the geoms of table and floor."""
 
 
-class Hulls:
-    """Bounding boxes of the collision geoms of items."""
-
-    def __init__(self, model: mujoco.MjModel, owner: np.ndarray, items: Sequence[Item]) -> None:
-        groups = [np.flatnonzero(owner == item.index) for item in items]
-        geoms = np.concatenate(groups)
-        rotations = np.zeros((len(geoms), 9))
-        for row, geom in zip(rotations, geoms, strict=True):
-            mujoco.mju_quat2Mat(row, model.geom_quat[geom])
-        self._rotations = rotations.reshape(-1, 3, 3)
-        offsets = np.einsum("gij,gj->gi", self._rotations, model.geom_aabb[geoms, :3])
-        self._centers, self._halves = model.geom_pos[geoms] + offsets, model.geom_aabb[geoms, 3:]
-        self._bodies = model.geom_bodyid[geoms]
-        self._first = np.cumsum([0, *map(len, groups[:-1])])
-        self._indices = [item.index for item in items]
-
-    def distances(self, point: Vector3, xpos: np.ndarray, xmat: np.ndarray) -> dict[int, float]:
-        """Item number to its squared distance from a point (m²)."""
-        frames = xmat[self._bodies].reshape(-1, 3, 3)
-        local = ((point - xpos[self._bodies])[:, None] @ frames)[:, 0] - self._centers
-        inside = (local[:, None] @ self._rotations)[:, 0]
-        beyond = np.maximum(np.abs(inside) - self._halves, 0.0)
-        squared = np.minimum.reduceat((beyond * beyond).sum(axis=1), self._first)
-        return dict(zip(self._indices, squared.tolist(), strict=True))
-
-
 def find_items(env: Any, model: mujoco.MjModel, names: Names) -> list[Item]:
     """The movable objects of an environment, then the parts that open or switch."""
     found: list[Item] = []
@@ -154,7 +128,7 @@ class LiberoScene(TruthScene):
         self._before_lift = {
             item.name: (float(self._xpos[item.body][2]), self._neighbours(item)) for item in alike
         }
-        self._hulls = Hulls(self._model, self._owner, self.named)
+        self._geoms = {item.index: np.flatnonzero(self._owner == item.index) for item in self.named}
         self._regions = [
             (name, site) for name, site in env.object_sites_dict.items() if hasattr(site, "parent_name")
         ]
@@ -167,8 +141,15 @@ class LiberoScene(TruthScene):
 
     def nearest(self, items: Sequence[Item], point: Vector3) -> Item:
         """The item whose bounding boxes are nearest to a point."""
-        distances = self._hulls.distances(point, self._xpos, self._xmat)
-        return min(items, key=lambda item: distances[item.index])
+
+        def distance(item: Item) -> float:
+            geoms, data = self._geoms[item.index], self._data
+            local = (point - data.geom_xpos[geoms])[:, None] @ data.geom_xmat[geoms].reshape(-1, 3, 3)
+            center, half = np.split(self._model.geom_aabb[geoms], 2, axis=1)
+            beyond = np.maximum(np.abs(local[:, 0] - center) - half, 0.0)
+            return float((beyond * beyond).sum(axis=1).min(initial=np.inf))  # squared
+
+        return min(items, key=distance)
 
     def completed(self) -> Sequence[CompletedAction] | None:
         """As in the base class: the subgoals of a sequence that have counted, and the last lift."""

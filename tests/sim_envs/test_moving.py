@@ -12,11 +12,11 @@ from configs.motion import Drift, Shuttle
 from sim_envs.moving import (
     RISE_S,
     Bounds,
-    DriftTrajectory,
     FreeSpace,
     Mover,
     sample_movers,
     sample_trajectory,
+    straight_line,
 )
 from sim_envs.scripted.surfaces import box_surface, rectangle
 
@@ -93,7 +93,7 @@ SCENE = """
   </worldbody>
 </mujoco>
 """
-TRAJECTORY = DriftTrajectory(way=np.array([1.0, 0.0, 0.0]), length=0.2, cruise=0.05)
+TRAJECTORY = straight_line(np.array([1.0, 0.0, 0.0]), length=0.2, cruise=0.05)
 
 
 @pytest.fixture
