@@ -2,12 +2,11 @@
 
 import functools
 import itertools
-from collections.abc import Mapping
 from typing import Any
 
 from hypothesis import strategies as st
 
-from sim_envs.libero.bootstrap import load_libero
+from sim_envs.libero.libero_env import read_problem
 from sim_envs.libero.names import Names
 from sim_envs.libero.tasks import SUITES, LiberoTask, list_tasks
 from sim_envs.truth.ground_truth import ELSEWHERE, HELD, CompletedAction, Fact, Memory, Narration, Phase, Verb
@@ -16,13 +15,7 @@ from sim_envs.truth.nouns import DRAWERS, HOUSEHOLD, MOVABLE, PARTS, PLACES, phr
 ALL_TASKS = [task for suite in SUITES for task in list_tasks(suite)]
 
 
-@functools.cache
-def problem(task: LiberoTask) -> Mapping[str, Any]:
-    load_libero()
-    from libero.libero.envs.bddl_utils import robosuite_parse_problem
-
-    parsed: Mapping[str, Any] = robosuite_parse_problem(str(task.bddl_file))
-    return parsed
+problem = functools.cache(read_problem)
 
 
 def names(task: LiberoTask) -> Names:

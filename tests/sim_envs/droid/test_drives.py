@@ -12,12 +12,6 @@ MOVING = ("take_from_conveyor", "place_on_turntable", "stop_ball")
 STILL = np.zeros((1, 8))
 
 
-def begun(open_droid, task, init_id=0, settle_steps=5):
-    sim = open_droid(task)
-    sim.reset(init_id=init_id, seed=7, settle_steps=settle_steps)
-    return sim
-
-
 def played(sim, name, steps):
     """Where an object's middle is at every control step of holding still."""
     places = [sim.station.pose(name).middle]
@@ -27,8 +21,8 @@ def played(sim, name, steps):
     return np.array(places)
 
 
-def test_what_rides_on_the_conveyor_keeps_its_speed_and_does_not_shake(open_droid):
-    sim = begun(open_droid, "take_from_conveyor")
+def test_what_rides_on_the_conveyor_keeps_its_speed_and_does_not_shake(begin_droid):
+    sim = begin_droid("take_from_conveyor")
     speed = sim.task.objects["conveyor"].shape.speed
     places = played(sim, "block", 30)
     velocities = np.diff(places, axis=0)[1:] * CONTROL_HZ
@@ -36,8 +30,8 @@ def test_what_rides_on_the_conveyor_keeps_its_speed_and_does_not_shake(open_droi
     assert np.abs(velocities[:, [0, 2]]).max() < 0.01 * speed + 1e-3
 
 
-def test_the_turntable_turns_at_its_rate_and_takes_the_saucer_along(open_droid):
-    sim = begun(open_droid, "place_on_turntable")
+def test_the_turntable_turns_at_its_rate_and_takes_the_saucer_along(begin_droid):
+    sim = begin_droid("place_on_turntable")
     rate = math.radians(sim.task.objects["turntable"].shape.turn_rate)
     middle = sim.station.pose("turntable").middle
     places = played(sim, "saucer", 30) - middle
@@ -46,8 +40,8 @@ def test_the_turntable_turns_at_its_rate_and_takes_the_saucer_along(open_droid):
     np.testing.assert_allclose(np.linalg.norm(places[:, :2], axis=1), 0.09, atol=0.001)
 
 
-def test_the_ball_waits_for_its_gate_then_crosses_the_line_and_leaves_the_table(open_droid):
-    sim = begun(open_droid, "stop_ball")
+def test_the_ball_waits_for_its_gate_then_crosses_the_line_and_leaves_the_table(begin_droid):
+    sim = begin_droid("stop_ball")
     delay = round(sim.task.objects["ramp"].shape.delay * CONTROL_HZ)
     places = played(sim, "ball", delay + 45)
     assert np.ptp(places[: delay + 1], axis=0).max() < 1e-3
@@ -62,34 +56,34 @@ def test_the_ball_waits_for_its_gate_then_crosses_the_line_and_leaves_the_table(
 
 
 @pytest.mark.parametrize("task", MOVING)
-def test_drives_start_when_the_episode_does_not_before(open_droid, task):
-    sim = begun(open_droid, task, settle_steps=0)
+def test_drives_start_when_the_episode_does_not_before(begin_droid, task):
+    sim = begin_droid(task, settle_steps=0)
     sampled = {name: sim.station.pose(name).middle for name in sim.task.objects}
-    sim = begun(open_droid, task, settle_steps=20)
+    sim = begin_droid(task, settle_steps=20)
     for name, middle in sampled.items():
         np.testing.assert_allclose(sim.station.pose(name).middle, middle, atol=0.002)
 
 
 @pytest.mark.parametrize("task", MOVING)
-def test_trajectories_are_the_same_bytes_after_a_reset_and_on_a_copy(open_droid, task):
+def test_trajectories_are_the_same_bytes_after_a_reset_and_on_a_copy(begin_droid, task):
     actions = np.random.default_rng(3).uniform(-1, 1, (6, 8))
 
     def ended(sim):
         sim.advance(actions)
         return sim.station.data.qpos.tobytes()
 
-    sim = begun(open_droid, task, init_id=1)
+    sim = begin_droid(task, init_id=1)
     twin = sim.station.copy()
     for action in actions:
         twin.step(action)
     first = ended(sim)
     assert twin.data.qpos.tobytes() == first
-    assert ended(begun(open_droid, task, init_id=1)) == first
+    assert ended(begin_droid(task, init_id=1)) == first
 
 
 @pytest.mark.parametrize(("y", "counts"), [(0.10, True), (0.45, False)])
-def test_a_ball_is_stopped_where_it_rests_for_half_a_second_before_the_line(open_droid, y, counts):
-    sim = begun(open_droid, "stop_ball")
+def test_a_ball_is_stopped_where_it_rests_for_half_a_second_before_the_line(begin_droid, y, counts):
+    sim = begin_droid("stop_ball")
     played(sim, "ball", 9)
     assert sim.progress() == 0, "at rest, but it has not been under way"
     ball = sim.station.data.joint("ball")
@@ -100,8 +94,8 @@ def test_a_ball_is_stopped_where_it_rests_for_half_a_second_before_the_line(open
     assert sim.progress() == (0.5 if counts else 0)
 
 
-def test_the_expert_foresees_where_what_moves_will_be(open_droid):
+def test_the_expert_foresees_where_what_moves_will_be(begin_droid):
     for task, name in (("take_from_conveyor", "block"), ("place_on_turntable", "saucer")):
-        sim = begun(open_droid, task)
+        sim = begin_droid(task)
         foreseen = carrier_motion(sim.station, name).after(sim.station.pose(name).middle, 2.0)
         np.testing.assert_allclose(played(sim, name, 30)[-1], foreseen, atol=0.004)

@@ -1,25 +1,15 @@
 """The expert's noise is in what it does, not in what it means; and it begins again what went wrong."""
 
 import numpy as np
-import pytest
 
-from sim_envs.droid.control import Control
 from sim_envs.droid.expert import DroidExpert, JointNoise
 from sim_envs.droid.sim import DroidSim
-from sim_envs.droid.task_file import load_task
 from sim_envs.world import EpisodeKey
 
 KEY = EpisodeKey(suite="droid_tabletop", task_id=0, init_id=0, seed=7)
 
 
-@pytest.fixture(scope="module")
-def sim():
-    with DroidSim(load_task("cube_in_bowl"), control=Control.JOINT_VELOCITY) as sim:
-        yield sim
-
-
 def begun(sim: DroidSim, *, noise: float = 0.0) -> DroidExpert:
-    sim.reset(init_id=0, seed=7, settle_steps=5)
     expert = DroidExpert(sim, noise=noise)
     expert.reset(KEY)
     return expert
@@ -30,17 +20,19 @@ def play(sim: DroidSim, expert: DroidExpert, *, steps: int) -> bool:
     return any(sim.advance(expert.query(sim.policy_state())[:8]).success for _ in range(steps // 8))
 
 
-def test_noise_is_in_what_it_does_and_no_two_episodes_are_alike(sim):
+def test_noise_is_in_what_it_does_and_no_two_episodes_are_alike(begin_droid):
+    sim = begin_droid()
     expert = begun(sim, noise=1.0)
     done = expert.query(sim.policy_state())
     assert np.abs(done - expert.intended)[:, :7].max() > 0.02
-    again = begun(sim, noise=1.0)
+    again = begun(begin_droid(), noise=1.0)
     assert np.array_equal(done, again.query(sim.policy_state()))
     other = EpisodeKey(suite="droid_tabletop", task_id=0, init_id=1, seed=7)
     assert JointNoise(1.0, KEY).pace != JointNoise(1.0, other).pace
 
 
-def test_it_goes_on_from_where_somebody_else_has_left_the_world(sim):
+def test_it_goes_on_from_where_somebody_else_has_left_the_world(begin_droid):
+    sim = begin_droid()
     expert = begun(sim)
     assert not play(sim, expert, steps=80), "under way, the cube in the gripper"
     successor = DroidExpert(sim)

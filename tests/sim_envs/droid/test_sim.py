@@ -14,24 +14,16 @@ from sim_envs.droid.control import (
 )
 from sim_envs.droid.station import PHYSICS_STEPS, RESET_JOINTS
 
-VELOCITY, POSITION = Control.JOINT_VELOCITY, Control.JOINT_POSITION
 
-
-def begun(open_droid, task="cube_in_bowl", control=VELOCITY, init_id=0):
-    sim = open_droid(task, control)
-    sim.reset(init_id=init_id, seed=7, settle_steps=5)
-    return sim
-
-
-def test_an_episode_begins_at_droids_reset_joints_with_an_open_gripper(open_droid):
-    state = begun(open_droid).policy_state()
+def test_an_episode_begins_at_droids_reset_joints_with_an_open_gripper(begin_droid):
+    state = begin_droid().policy_state()
     np.testing.assert_allclose(state[:7], RESET_JOINTS, atol=1e-6)
     assert state[7] == pytest.approx(0, abs=1e-6)
     np.testing.assert_allclose(RESET_JOINTS, np.pi * np.array([0, -0.2, 0, -0.8, 0, 0.6, 0]))
 
 
-def test_the_model_has_the_gains_that_the_expert_reckons_with(open_droid):
-    model = open_droid().station.model
+def test_the_model_has_the_gains_that_the_expert_reckons_with(begin_droid):
+    model = begin_droid().station.model
     for number, joint in enumerate(ARM_JOINTS):
         _, stiffness, damping = -model.actuator(joint).biasprm[:3]
         assert (stiffness, damping) == (STIFFNESS[number], DAMPING[number])
@@ -41,8 +33,8 @@ def test_the_model_has_the_gains_that_the_expert_reckons_with(open_droid):
 
 @pytest.mark.parametrize("joint", range(7))
 @pytest.mark.parametrize("command", [0.3, 1.0])
-def test_a_velocity_moves_its_joint_that_way_and_below_its_limit(open_droid, joint, command):
-    sim = begun(open_droid)
+def test_a_velocity_moves_its_joint_that_way_and_below_its_limit(begin_droid, joint, command):
+    sim = begin_droid()
     action = np.zeros(8)
     action[joint] = command
     before = sim.policy_state()[:7]
@@ -56,8 +48,8 @@ def test_a_velocity_moves_its_joint_that_way_and_below_its_limit(open_droid, joi
     assert np.delete(moved, joint).max() < 0.45 * moved[joint]  # inertia couples soft joints
 
 
-def test_joint_positions_are_reached_and_kept(open_droid):
-    sim = begun(open_droid, control=POSITION)
+def test_joint_positions_are_reached_and_kept(begin_droid):
+    sim = begin_droid(control=Control.JOINT_POSITION)
     target = RESET_JOINTS + np.array([0.3, 0.2, -0.2, 0.3, 0.2, -0.3, 0.4])
     sim.advance(np.tile([*target, 0], (30, 1)))
     np.testing.assert_allclose(sim.policy_state()[:7], target, atol=0.01)
@@ -65,8 +57,8 @@ def test_joint_positions_are_reached_and_kept(open_droid):
     np.testing.assert_allclose(sim.policy_state()[:7], target, atol=0.01)
 
 
-def test_the_gripper_closes_and_opens_at_five_centimetres_a_second(open_droid):
-    sim = begun(open_droid)
+def test_the_gripper_closes_and_opens_at_five_centimetres_a_second(begin_droid):
+    sim = begin_droid()
     positions = []
     for command in [1.0] * 35 + [0.0] * 35:
         sim.advance(np.array([[0] * 7 + [command]]))
@@ -77,8 +69,8 @@ def test_the_gripper_closes_and_opens_at_five_centimetres_a_second(open_droid):
     np.testing.assert_allclose(steps, 0.05 / 0.085, rtol=0.05)
 
 
-def test_a_dropped_cube_in_the_bowl_is_success_only_with_an_open_gripper(open_droid):
-    sim = begun(open_droid)
+def test_a_dropped_cube_in_the_bowl_is_success_only_with_an_open_gripper(begin_droid):
+    sim = begin_droid()
     bowl = sim.station.pose("bowl")
     sim.rubric._reached = [True, True, False]
     sim.station.data.joint("cube").qpos[:3] = bowl.position + np.array([0, 0, 0.01])
@@ -92,9 +84,9 @@ def test_a_dropped_cube_in_the_bowl_is_success_only_with_an_open_gripper(open_dr
     assert sim.progress() == 1.0
 
 
-def test_pictures_and_states_are_the_same_bytes_every_time(open_droid):
+def test_pictures_and_states_are_the_same_bytes_every_time(begin_droid):
     def played():
-        sim = begun(open_droid, "can_in_mug")
+        sim = begin_droid("can_in_mug")
         sim.advance(np.random.default_rng(3).uniform(-1, 1, (20, 8)))
         seen = sim.observe()
         images = [image.tobytes() for image in seen.images.values()]

@@ -42,13 +42,6 @@ def test_the_expert_solves_thirteen_tasks_in_nine_of_ten_states_either_way(suite
     assert sum(solved(suite, task, init_id) for init_id in range(10)) >= 9
 
 
-@pytest.mark.parametrize(
-    "suite", ["droid_tabletop_jointpos", pytest.param("droid_tabletop", marks=pytest.mark.slow)]
-)
-def test_the_expert_puts_the_cube_in_the_bowl_either_way(suite: str) -> None:
-    assert solved(suite, "cube_in_bowl", 0)
-
-
 @pytest.mark.parametrize("task", ["push_box_to_mark", "open_drawer", "stand_bottle_up"])
 def test_the_expert_says_what_it_cannot_do(task: str) -> None:
     suite = open_suite("droid_tabletop")

@@ -98,15 +98,14 @@ def test_stored_states_are_the_same_for_every_seed_and_sampled_ones_are_not(name
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "cube_in_bowl")) for name in task_names()]
 )
-def test_stored_states_are_settled_collision_free_and_reachable(open_droid, name):
-    sim = open_droid(name)
+def test_stored_states_are_settled_collision_free_and_reachable(begin_droid, name):
     for init_id in range(0, STORED, 1 if name != "cube_in_bowl" else 5):
-        sim.reset(init_id=init_id, seed=7, settle_steps=0)
+        sim = begin_droid(name, init_id=init_id, settle_steps=0)
         data = sim.station.data
         assert data.contact.dist[: data.ncon].min(initial=0) > -0.001
         placed = {each: sim.station.pose(each).middle for each in sim.task.objects}
         assert all(0.28 <= np.linalg.norm(middle[:2]) <= 0.75 for middle in placed.values())
-        sim.reset(init_id=init_id, seed=7, settle_steps=8)  # what moves by itself only does so after it
+        begin_droid(name, init_id=init_id, settle_steps=8)  # what moves by itself only does so after it
         for each, middle in placed.items():
             np.testing.assert_allclose(sim.station.pose(each).middle, middle, atol=0.002)
         assert sim.progress() == 0

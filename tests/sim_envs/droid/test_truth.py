@@ -35,12 +35,6 @@ rubric: [{kind: inside, object: Rubber_duck, target: basin}]
 """
 
 
-def begun(open_droid, task):
-    sim = open_droid(task)
-    sim.reset(init_id=KEY.init_id, seed=KEY.seed, settle_steps=5)
-    return sim
-
-
 def played(sim, *, until=lambda: False):
     """The expert's actions and the truth after each of them, up to success or a condition."""
     expert, actions, told = DroidExpert(sim), [], [sim.truth()]
@@ -61,8 +55,8 @@ def set_drawer(sim, way):
 
 
 @pytest.fixture(scope="module")
-def episode(open_droid):
-    return played(begun(open_droid, "cube_in_bowl"))
+def episode(begin_droid):
+    return played(begin_droid("cube_in_bowl", init_id=KEY.init_id))
 
 
 def test_the_phases_of_an_episode_come_in_order(episode):
@@ -89,8 +83,8 @@ def test_a_cube_is_on_the_table_then_held_then_has_been_put_in_the_bowl(episode)
     assert memories[-1] == Memory(done=(PUT,), facts=frozenset([PUT.resulting_fact(episode[1][0].nouns)]))
 
 
-def test_what_is_dropped_on_the_way_is_to_be_fetched_from_where_it_lies(open_droid):
-    sim = begun(open_droid, "cube_in_bowl")
+def test_what_is_dropped_on_the_way_is_to_be_fetched_from_where_it_lies(begin_droid):
+    sim = begin_droid("cube_in_bowl", init_id=KEY.init_id)
     _, told = played(sim, until=lambda: sim.station.pose("cube").low[2] > 0.13)
     assert told[-1].narration.phase is Phase.CARRY
     assert told[-1].memory.facts == {Fact(subject="cube", state="in the gripper")}
@@ -101,8 +95,8 @@ def test_what_is_dropped_on_the_way_is_to_be_fetched_from_where_it_lies(open_dro
     assert sim.progress() == pytest.approx(2 / 3), "criteria are kept once they were met"
 
 
-def test_a_drawer_is_half_open_then_has_been_opened(open_droid):
-    sim = begun(open_droid, "open_drawer")
+def test_a_drawer_is_half_open_then_has_been_opened(begin_droid):
+    sim = begin_droid("open_drawer", init_id=KEY.init_id)
     assert sim.truth().narration == Narration(phase=Phase.APPROACH, object=OPENED.subject)
     set_drawer(sim, 0.05)
     assert sim.truth().memory == Memory(facts=frozenset([Fact(subject=OPENED.subject, state="half open")]))
@@ -111,8 +105,8 @@ def test_a_drawer_is_half_open_then_has_been_opened(open_droid):
     assert sim.truth().narration.phase is Phase.DONE
 
 
-def test_what_is_too_wide_to_be_grasped_is_pushed(open_droid):
-    sim = begun(open_droid, "push_box_to_mark")
+def test_what_is_too_wide_to_be_grasped_is_pushed(begin_droid):
+    sim = begin_droid("push_box_to_mark", init_id=KEY.init_id)
     model = sim.station.model
     scene = DroidScene(sim.rubric)
     fingers = [model.geom(f"{side}_fingertip_collision").id for side in ("left", "right")]

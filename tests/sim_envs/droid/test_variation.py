@@ -1,5 +1,6 @@
 """Scenes vary mildly between episodes, the same way every time, and never in what the task is about."""
 
+import functools
 import math
 
 import mujoco
@@ -23,11 +24,6 @@ from sim_envs.suite import open_suite
 STATES = range(20)
 
 
-def begun(sim, init_id, settle_steps=5):
-    sim.reset(init_id=init_id, seed=7, settle_steps=settle_steps)
-    return sim
-
-
 def all_bytes(sim):
     sim.advance(np.tile([0.3] * 7 + [1.0], (10, 1)))
     data = sim.station.data
@@ -42,20 +38,25 @@ def shown(sim):
     return [name for name in names if not model.body_gravcomp[model.body(name).id]]
 
 
-def with_distractors(sim, count):
-    return next(state for state in STATES if len(shown(begun(sim, state, 0))) == count)
+@pytest.fixture(scope="module")
+def begin(begin_droid):
+    """Begins an episode with the strongest variation."""
+    return functools.partial(begin_droid, variation=1.0)
 
 
-def test_an_episode_leaves_nothing_behind(open_droid):
-    sim = open_droid(variation=1.0)
-    none, two = (with_distractors(sim, count) for count in (0, 2))
-    first = all_bytes(begun(sim, two))
-    assert all_bytes(begun(sim, none)) != first
-    assert all_bytes(begun(sim, two)) == first
+def with_distractors(begin, count):
+    return next(state for state in STATES if len(shown(begin(init_id=state, settle_steps=0))) == count)
 
 
-def test_without_variation_nothing_is_added_and_the_objects_stand_where_they_stand_with_it(open_droid):
-    plain, other = begun(open_droid(), 3, 0), begun(open_droid(variation=1.0), 3, 0)
+def test_an_episode_leaves_nothing_behind(begin):
+    none, two = (with_distractors(begin, count) for count in (0, 2))
+    first = all_bytes(begin(init_id=two))
+    assert all_bytes(begin(init_id=none)) != first
+    assert all_bytes(begin(init_id=two)) == first
+
+
+def test_without_variation_nothing_is_added_and_the_objects_stand_where_they_stand_with_it(begin_droid):
+    plain, other = (begin_droid(variation=each, init_id=3, settle_steps=0) for each in (0.0, 1.0))
     names = [plain.station.model.body(number).name for number in range(plain.station.model.nbody)]
     assert not [name for name in names if name.startswith("distractor")]
     assert other.station.model.nbody == len(names) + len(distractors(other.task))
@@ -64,23 +65,18 @@ def test_without_variation_nothing_is_added_and_the_objects_stand_where_they_sta
         assert places[0] == places[1]
 
 
-def geoms_of_distractors(sim):
-    model = sim.station.model
-    first = min(model.body(name).id for name in distractors(sim.task))
-    return np.flatnonzero(model.geom_bodyid >= first)
-
-
-def test_absent_distractors_are_neither_seen_nor_touched(open_droid):
-    sim = open_droid(variation=1.0)
-    begun(sim, with_distractors(sim, 0))
-    before = sim.station.data.qpos.copy()
+def test_absent_distractors_are_neither_seen_nor_touched(begin):
+    state = with_distractors(begin, 0)
+    sim = begin(init_id=state)
+    model, before = sim.station.model, sim.station.data.qpos.copy()
     images = sim.observe().images
     for name in distractors(sim.task):  # as if they were on the table, on top of each other
         sim.station.data.joint(name).qpos[:3] = [0.5, -0.05, 0]
-    mujoco.mj_forward(sim.station.model, sim.station.data)
-    assert not set(sim.station.data.contact.geom.ravel()) & set(geoms_of_distractors(sim))
+    mujoco.mj_forward(model, sim.station.data)
+    first = min(model.body(name).id for name in distractors(sim.task))
+    assert not (model.geom_bodyid[sim.station.data.contact.geom] >= first).any()
     assert all((image == images[name]).all() for name, image in sim.observe().images.items())
-    begun(sim, with_distractors(sim, 0))
+    begin(init_id=state)
     np.testing.assert_array_equal(sim.station.data.qpos, before)
 
 
@@ -101,9 +97,9 @@ def test_distractors_are_of_other_kinds_and_out_of_the_way(name):
     assert counts == ({2} if task.distractors else {0})
 
 
-def test_variation_is_mild_and_grows_with_its_strength(open_droid):
+def test_variation_is_mild_and_grows_with_its_strength(begin_droid):
     def scene(strength, init_id):
-        sim = begun(open_droid(variation=strength), init_id, 0)
+        sim = begin_droid(variation=strength, init_id=init_id, settle_steps=0)
         model, camera = sim.station.model, sim.station.model.camera("exterior").id
         light = np.append(model.light_diffuse.max(axis=1), max(model.vis.headlight.diffuse))
         return model.cam_pos[camera].copy(), model.cam_quat[camera].copy(), light, len(shown(sim))

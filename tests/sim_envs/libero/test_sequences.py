@@ -82,14 +82,9 @@ def test_overshoot_fails_for_good_and_a_shaky_object_does_not():
     assert not play(sequence, now, 10 * STILL_STEPS, a=DOWN)
 
 
-@pytest.fixture(scope="module")
-def lift():
-    with LiberoSim(get_task(MEMORY_SUITE, 0), assets="standins", camera_size=64) as sim:
-        yield sim
-
-
 @pytest.mark.parametrize("init_id", [0, 49, 1000])
-def test_the_bowl_stands_on_its_plate_and_holding_still_counts_nothing(lift, init_id):
+def test_the_bowl_stands_on_its_plate_and_holding_still_counts_nothing(open_standin, init_id):
+    lift = open_standin(MEMORY_SUITE, 0)
     lift.reset(init_id=init_id, seed=7, settle_steps=10)
     assert lift.env._eval_predicate(["on", "akita_black_bowl_1", "plate_1"])
     result = lift.advance(np.tile(SETTLE_ACTION, (100, 1)))
@@ -97,8 +92,8 @@ def test_the_bowl_stands_on_its_plate_and_holding_still_counts_nothing(lift, ini
     assert lift.truth().narration.object == "black bowl"
 
 
-def test_the_expert_lifts_stops_and_an_episode_leaves_nothing_behind(lift):
-    ends = []
+def test_the_expert_lifts_stops_and_an_episode_leaves_nothing_behind(open_standin):
+    lift, ends = open_standin(MEMORY_SUITE, 0), []
     for _ in range(2):
         done = attempt(lift, Expert(lift), 1000)
         assert (done.success, lift.progress()) == (True, 1.0)

@@ -45,14 +45,6 @@ def test_the_expert_solves_a_task(suite: str, task_id: int, phase: Phase, open_s
 
 
 @pytest.mark.assets
-def test_the_expert_puts_a_thing_into_a_basket(open_sim: OpenSim) -> None:
-    sim = open_sim("libero_object", 9)
-    done = attempt(sim, Expert(sim))
-    assert done.success
-    assert done.phases[:3] == (Phase.APPROACH, Phase.GRASP, Phase.CARRY)
-
-
-@pytest.mark.assets
 @pytest.mark.slow
 def test_the_expert_goes_on_from_any_state_of_its_task(open_sim: OpenSim) -> None:
     sim = open_sim("libero_object", 9)

@@ -15,7 +15,7 @@ from sim_envs.truth.ground_truth import ELSEWHERE, CompletedAction, Fact, Narrat
 from sim_envs.truth.nouns import phrase
 from sim_envs.truth.tracker import HOLD_S
 from sim_envs.truth.wording import narrate, parse_memory, parse_narration, remember
-from sim_envs.world import EpisodeKey
+from tests.sim_envs.playing import key_of
 from tests.sim_envs.vocabulary import goals
 
 STILL = np.array([[0.0, 0, 0, 0, 0, 0, -1]])
@@ -119,11 +119,10 @@ def test_reading_the_truth_changes_nothing(open_standin):
 
 def play(sim: LiberoSim) -> list[Truth]:
     """The truth after every control step of an episode of the expert, from a reset on."""
-    task = sim.task
     expert = Expert(sim)
-    expert.reset(EpisodeKey(suite=task.suite, task_id=task.task_id, init_id=0, seed=7))
+    expert.reset(key_of(sim))
     told, solved = [sim.truth()], False
-    while not solved and len(told) < load(SuiteConfig, task.suite).max_steps:
+    while not solved and len(told) < load(SuiteConfig, sim.task.suite).max_steps:
         for action in expert.query(np.empty(8))[:5]:
             solved = solved or sim.advance(action[None]).success
             told.append(sim.truth())
