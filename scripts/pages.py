@@ -19,7 +19,7 @@ import matplotlib as mpl
 from jinja2 import Environment, StrictUndefined
 from matplotlib.figure import Figure
 
-from eval.metrics.statistics import paired_difference_95
+from eval.metrics.statistics import paired_difference_95, wilson_95
 from eval.report.figures import STYLE
 from eval.report.sweep_plots import draw_surface
 from eval.report.sweep_table import (
@@ -150,6 +150,26 @@ def age(row: Row) -> str:
     return f"{row['prompt_age_steps'] * STEP_S:.1f} s"
 
 
+def both(record: Record, again: Record, row: Row) -> Row:
+    """The cells of two records with the options of a row as one: its counts, interval and age."""
+    cells = [each for part in (record, again) for each in part["cells"] if each["options"] == row["options"]]
+    if len(cells) != 2:
+        raise ValueError(f"{len(cells)} cells have {row['options']}; each record needs one")
+    successes, played = (sum(each[name] for each in cells) for name in ("n_success", "n_episodes"))
+    interval = wilson_95(successes, played)
+    assert interval is not None, "a finished sweep has graded episodes"
+    ages = [each["prompt_age_steps"] for each in cells]
+    return {
+        "options": row["options"],
+        "n_success": successes,
+        "n_episodes": played,
+        "pc_success": 100 * successes / played,
+        "pc_success_ci95": [100 * interval.low, 100 * interval.high],
+        "outcomes": "".join(each["outcomes"] for each in cells),
+        "prompt_age_steps": None if None in ages else sum(ages) / len(ages),
+    }
+
+
 def memory_table(record: Record) -> str:
     """Success by the origin of the memory in the prompt and by mode, beside own memory without latency."""
     own = cell(record, clock="paused", feedback="own")
@@ -176,13 +196,16 @@ def memory_table(record: Record) -> str:
     return f"\n\n{to_markdown(Table.of_cells(header, lines, left=3, is_markdown=True))}\n\n"
 
 
-def draw_memory(record: Record) -> Figure:
-    """Success over the mean age of the memory in the prompt."""
-    figure = Figure(figsize=(8.5, 4.6), layout="constrained")
+def draw_memory(record: Record, again: Record) -> Figure:
+    """Success over the mean age of the memory in the prompt; cells of both records are taken together."""
+    others = [row["options"] for row in record["cells"]]
+    rows = [both(record, again, row) if row["options"] in others else row for row in again["cells"]]
+    rows += [row for row in record["cells"] if row["options"] not in [each["options"] for each in rows]]
+    figure = Figure(figsize=(8.5, 5.2), layout="constrained")
     axes = figure.subplots()
     marks = {"paused": "s", "rtx4090": "o", "jetson-thor": "^"}
     colours = {"truth": "#009e73", "truth-delayed": "#009e73", "own": "#0080c8", "none": "#7a8292"}
-    for row in record["cells"]:
+    for row in rows:
         options = row["options"]
         source, clock = options["feedback"], format_value("clock", options)
         low, high = row["pc_success_ci95"]
@@ -200,7 +223,9 @@ def draw_memory(record: Record) -> Figure:
             mfc="white" if source == "truth-delayed" else colours[source],
             capsize=3,
         )
-        axes.annotate(options["mode"] + k, (seconds, rate), (6, 4), textcoords="offset points", fontsize=8)
+        below = source == "own" and clock == "rtx4090" and options["mode"] != "interleaved"
+        place = (6, -11 if below else 4)
+        axes.annotate(options["mode"] + k, (seconds, rate), place, textcoords="offset points", fontsize=8)
     for source, label in (
         ("own", "own memory"),
         ("truth", "true memory"),
@@ -211,7 +236,7 @@ def draw_memory(record: Record) -> Figure:
         )
     for clock, mark in marks.items():
         axes.plot([], [], mark, color="black", mfc="white", label=clock)
-    axes.set(xlabel="mean age of the memory in the prompt (s)", ylabel="episodes solved (%)", ylim=(0, 102))
+    axes.set(xlabel="mean age of the memory in the prompt (s)", ylabel="episodes solved (%)", ylim=(0, 82))
     axes.legend(fontsize=8, frameon=False, ncols=2, loc="upper right")
     return figure
 
@@ -251,6 +276,7 @@ FUNCTIONS = {
     f.__name__: f
     for f in (
         age,
+        both,
         cell,
         current,
         delay,
@@ -302,9 +328,10 @@ def main(*, check: bool) -> int:
         with mpl.rc_context(STYLE):
             if figure := draw_surface(surfaces, marks_of(profiles)):
                 figure.savefig(ROOT / f"docs/surface_{kind}.png", bbox_inches="tight")
-    if not check and "memory" in records:
+    if not check:
         with mpl.rc_context(STYLE):
-            draw_memory(records["memory"]).savefig(ROOT / "docs/memory.png", bbox_inches="tight")
+            figure = draw_memory(records["memory"], records["memory_again"])
+            figure.savefig(ROOT / "docs/memory.png", bbox_inches="tight")
     return int(check and bool(new))
 
 
