@@ -9,15 +9,15 @@ import dataclasses
 import functools
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from configs.errors import UsageError, unknown
 from configs.latency import ActionPrefix, Latency, steps_in
 from configs.load import load
 from configs.profile import ProfileConfig
-from configs.schema import RunConfig
+from configs.schema import Mode, RunConfig
 from eval.records import provenance
 from eval.records.query_logs import ActionSpan, read_queries
 from eval.records.reader import read_identity
@@ -57,89 +57,54 @@ class TimedQuery:
         return () if self.reply is None else self.reply.finished
 
 
-class Clock(Protocol):
-    """Maps each query to its latency in simulated time."""
-
-    @property
-    def knows_latency_in_advance(self) -> bool:
-        """Whether the latency of a query is known before the policy has answered."""
-
-    def describe(self) -> Mapping[str, Any]:
-        """The part of the protocol that is hashed; empty if paused, as in published results."""
-
-    def latency(self, query: TimedQuery) -> Latency:
-        """Latency of a query. Before `complete`, only `actions_ms` is meaningful."""
-
-
-@dataclasses.dataclass(frozen=True)
-class PausedClock:
-    """No time passes while the policy computes."""
-
-    knows_latency_in_advance = True
-
-    def describe(self) -> Mapping[str, Any]:
-        """See `Clock`."""
-        return {}
-
-    def latency(self, query: TimedQuery) -> Latency:
-        """See `Clock`."""
-        return Latency(actions_ms=0.0, busy_ms=0.0, texts_ms=[0.0] * len(query.finished))
-
-
-PAUSED = PausedClock()
-
-
-@dataclasses.dataclass(frozen=True)
-class FixedClock:
-    """The same latency for every query; texts are delivered when it ends.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Clock:
+    """Maps each query to its latency in simulated time.
 
     Attributes:
+        describe: The part of the protocol that is hashed; empty if paused, as in published results.
+        latency: Latency of a query. Before `complete`, only `actions_ms` is meaningful.
+        knows_latency_in_advance: Whether the latency of a query is known before the policy has answered.
+        profile: The device profile that it prices queries with, if any. It needs `Reply.work`.
+    """
+
+    describe: Callable[[], Mapping[str, Any]]
+    latency: Callable[[TimedQuery], Latency]
+    knows_latency_in_advance: bool = True
+    profile: ProfileConfig | None = None
+
+
+def fixed_clock(actions_ms: float, busy_ms: float) -> Clock:
+    """The same latency for every query; texts are delivered when it ends.
+
+    Args:
         actions_ms: Milliseconds until the actions are available.
         busy_ms: Milliseconds until the next query can start.
     """
 
-    actions_ms: float
-    busy_ms: float
-    knows_latency_in_advance = True
+    def latency(query: TimedQuery) -> Latency:
+        return Latency(actions_ms=actions_ms, busy_ms=busy_ms, texts_ms=[busy_ms] * len(query.finished))
 
-    def describe(self) -> Mapping[str, Any]:
-        """See `Clock`."""
-        return {"kind": "fixed", "actions_ms": self.actions_ms, "busy_ms": self.busy_ms}
-
-    def latency(self, query: TimedQuery) -> Latency:
-        """See `Clock`."""
-        texts = [self.busy_ms] * len(query.finished)
-        return Latency(actions_ms=self.actions_ms, busy_ms=self.busy_ms, texts_ms=texts)
+    about = {"kind": "fixed", "actions_ms": actions_ms, "busy_ms": busy_ms}
+    return Clock(describe=lambda: about, latency=latency)
 
 
-@dataclasses.dataclass(frozen=True)
-class ProfileClock:
-    """The latency of the engine's work on the device of a profile.
+PAUSED = dataclasses.replace(fixed_clock(0.0, 0.0), describe=dict)
+"""No time passes while the policy computes."""
 
-    Attributes:
-        profile: The profile.
-        latency_model: Latency of plain queries.
-        guided: Latency of queries with guided denoising; None if there are none.
+
+def _profile_clock(profile: ProfileConfig, mode: Mode, *, guided: bool) -> Clock:
+    """The latency of the engine's work on the device of a profile: actions first, then the decode jobs.
+
+    A reply that lacks the work it took (`Reply.work`), for the query or for a text, is an UnknownCostError.
+    The clock's description has all numbers of the profile that are used.
     """
+    plain = LatencyModel(profile, mode)
+    with_guidance = LatencyModel(profile, mode, guided=True) if guided else plain
 
-    profile: ProfileConfig
-    latency_model: LatencyModel
-    guided: LatencyModel | None = None
-    knows_latency_in_advance = True
-
-    def describe(self) -> Mapping[str, Any]:
-        """All numbers of the profile that are used."""
-        idle = {"guided_denoise"} if self.guided is None else set[str]()
-        return {"kind": "profile", "profile": _numbers(self.profile.model_dump(mode="json", exclude=idle))}
-
-    def latency(self, query: TimedQuery) -> Latency:
-        """Actions first, then the decode jobs.
-
-        Raises:
-            UnknownCostError: The reply lacks the work it took (`Reply.work`), for the query or for a text.
-        """
-        latency_model = self.guided if query.guided and self.guided else self.latency_model
-        factor = jitter(self.profile, query.key, query.index)
+    def latency(query: TimedQuery) -> Latency:
+        latency_model = with_guidance if query.guided else plain
+        factor = jitter(profile, query.key, query.index)
         work = () if query.reply is None else query.reply.work
         if work is None:
             raise UnknownCostError(
@@ -161,67 +126,52 @@ class ProfileClock:
             ],
         )
 
+    idle = set[str]() if guided else {"guided_denoise"}
+    used = _numbers(profile.model_dump(mode="json", exclude=idle))
+    return Clock(describe=lambda: {"kind": "profile", "profile": used}, latency=latency, profile=profile)
 
-@dataclasses.dataclass(frozen=True)
-class MeasuredClock:
-    """Wall time on this machine.
 
-    Time the rollout spends between `act` and `complete` is excluded. A text without a timestamp of its last
-    token is delivered at the end of its query.
+def _describe_machine() -> dict[str, Any]:
+    """The machine; measured runs on different machines have different protocols."""
+    machine = provenance.hardware()
+    return {"kind": "measured", **{part: machine[part] for part in ("processor", "cores", "accelerators")}}
+
+
+def _measured(query: TimedQuery) -> Latency:
+    """Wall time on this machine, without the time that the rollout spends between `act` and `complete`.
+
+    A text without a timestamp of its last token is delivered at the end of its query.
+    """
+    stages: Mapping[str, float] = {} if query.reply is None else query.reply.timings_ms
+    busy_ms = query.act_ms + stages.get("decode", query.complete_ms)
+    texts = [busy_ms if text.after_ms is None else min(text.after_ms, busy_ms) for text in query.finished]
+    return Latency(actions_ms=query.act_ms, busy_ms=busy_ms, texts_ms=texts)
+
+
+def _replay_clock(folder: RunFolder, described: Mapping[str, Any]) -> Clock:
+    """The latencies of a recorded run, in the same episodes; another number of queries is a ReplayError.
+
+    It has the recorded clock's description, so that a replay has the same protocol. Logs are read on use.
     """
 
-    knows_latency_in_advance = False
+    @functools.lru_cache(maxsize=1)
+    def recorded(key: EpisodeKey) -> list[Latency]:
+        return [query.latency for query in read_queries(folder, key) if query.latency is not None]
 
-    def describe(self) -> Mapping[str, Any]:
-        """The machine; runs on different machines have different protocols."""
-        machine = provenance.hardware()
-        return {
-            "kind": "measured",
-            **{part: machine[part] for part in ("processor", "cores", "accelerators")},
-        }
-
-    def latency(self, query: TimedQuery) -> Latency:
-        """See `Clock`."""
-        stages: Mapping[str, float] = {} if query.reply is None else query.reply.timings_ms
-        busy_ms = query.act_ms + stages.get("decode", query.complete_ms)
-        texts = [busy_ms if text.after_ms is None else min(text.after_ms, busy_ms) for text in query.finished]
-        return Latency(actions_ms=query.act_ms, busy_ms=busy_ms, texts_ms=texts)
-
-
-class ReplayClock:
-    """The latencies of a recorded run, in the same episodes."""
-
-    def __init__(self, folder: RunFolder, described: Mapping[str, Any]) -> None:
-        """Replay a run, with its description of the clock; logs are read on use."""
-        self._described = described
-        self.knows_latency_in_advance = described.get("kind") != "measured"  # as when it was recorded
-
-        @functools.lru_cache(maxsize=1)
-        def recorded(key: EpisodeKey) -> list[Latency]:
-            return [query.latency for query in read_queries(folder, key) if query.latency is not None]
-
-        self._recorded = recorded
-
-    def describe(self) -> Mapping[str, Any]:
-        """The recorded clock, so that a replay has the same protocol."""
-        return self._described
-
-    def latency(self, query: TimedQuery) -> Latency:
-        """As recorded.
-
-        Raises:
-            ReplayError: The episode diverges from the recording.
-        """
-        recorded = self._recorded(query.key)
-        if query.index >= len(recorded):
-            raise ReplayError(f"{query.key}: {len(recorded)} queries were recorded, this is one more")
-        found = recorded[query.index]
+    def latency(query: TimedQuery) -> Latency:
+        known = recorded(query.key)
+        if query.index >= len(known):
+            raise ReplayError(f"{query.key}: {len(known)} queries were recorded, this is one more")
+        found = known[query.index]
         if query.reply is not None and len(found.texts_ms) != len(query.finished):
             raise ReplayError(
                 f"{query.key}, query {query.index}: {len(found.texts_ms)} texts were finished when it was "
                 f"recorded, {len(query.finished)} now"
             )
         return found
+
+    in_advance = described.get("kind") != "measured"  # as when it was recorded
+    return Clock(describe=lambda: described, latency=latency, knows_latency_in_advance=in_advance)
 
 
 class UnknownCostError(RuntimeError):
@@ -255,19 +205,17 @@ def find_clock(config: RunConfig, episodes: Sequence[EpisodeKey]) -> Clock:
         case "paused":
             return PAUSED
         case "measured":
-            return MeasuredClock()
+            return Clock(describe=_describe_machine, latency=_measured, knows_latency_in_advance=False)
         case "fixed":
             return _fixed(config.clock, rest)
         case "profile":
-            profile = load(ProfileConfig, rest)
-            guided = LatencyModel(profile, config.mode, guided=True) if config.overlap == "rtc" else None
-            return ProfileClock(profile, LatencyModel(profile, config.mode), guided)
+            return _profile_clock(load(ProfileConfig, rest), config.mode, guided=config.overlap == "rtc")
         case "replay":
             return _replayed(RunFolder(Path(rest)), config, episodes)
     raise unknown("clock", config.clock, KINDS)
 
 
-def _fixed(given: str, rest: str) -> FixedClock:
+def _fixed(given: str, rest: str) -> Clock:
     try:
         numbers = [float(number) for number in rest.split(",")]
     except ValueError:
@@ -282,10 +230,10 @@ def _fixed(given: str, rest: str) -> FixedClock:
             f"clock {given!r}: the next query cannot start before the actions are available; write "
             f"fixed:{numbers[1]:g},{numbers[0]:g}"
         )
-    return FixedClock(numbers[0], numbers[-1])
+    return fixed_clock(numbers[0], numbers[-1])
 
 
-def _replayed(folder: RunFolder, config: RunConfig, episodes: Sequence[EpisodeKey]) -> ReplayClock:
+def _replayed(folder: RunFolder, config: RunConfig, episodes: Sequence[EpisodeKey]) -> Clock:
     """The latencies of a run, or of the variant of its evaluation in the requested mode."""
     named = read_identity(folder)
     variants = {named.mode: folder}
@@ -316,7 +264,7 @@ def _replayed(folder: RunFolder, config: RunConfig, episodes: Sequence[EpisodeKe
             f"longer; give --overlap {recorded}"
         )
     rules = ("while_waiting", "overlap")
-    return ReplayClock(found, {key: value for key, value in clocks[0].items() if key not in rules})
+    return _replay_clock(found, {key: value for key, value in clocks[0].items() if key not in rules})
 
 
 class DelayEstimator:

@@ -17,7 +17,7 @@ from eval.policies.resolved import resolve_policy
 from eval.records.json_files import write_json
 from eval.records.run_folders import Run, begin, end_attempt, locked_run, new_run
 from eval.records.schema import EpisodeResult, Outcome
-from eval.rollout.clock import ProfileClock, find_clock
+from eval.rollout.clock import find_clock
 from eval.rollout.episode import EpisodeJob, Variant
 from eval.rollout.executors.executor import SERIAL, Executor
 from eval.rollout.manifest import describe_run, refuse_mixed_records
@@ -108,7 +108,7 @@ def run_evaluation(
         )
     described = []
     for run, plan, policy, clock in zip(runs, plans, policies, clocks, strict=True):
-        if isinstance(clock, ProfileClock) and not policy.reports_work:
+        if clock.profile is not None and not policy.reports_work:
             raise UsageError(
                 f"clock profile:{clock.profile.name} prices work of this project's engine, and policy "
                 f"{name!r} does not run on it; choose another clock, such as fixed:100,300 or measured"

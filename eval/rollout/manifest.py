@@ -11,7 +11,7 @@ from eval.policies.resolved import ResolvedPolicy
 from eval.records import provenance
 from eval.records.protocol import describe_suite, format_inputs, protocol_hash, suite_hash
 from eval.records.run_folders import Run, policy_name
-from eval.rollout.clock import Clock, PausedClock
+from eval.rollout.clock import PAUSED, Clock
 from eval.rollout.plan import EpisodePlan
 from oxygen.presets.policies import adapter_identity, weights_sha256
 from sim_envs.blas import KERNELS, pin_kernels
@@ -23,7 +23,7 @@ def describe_run(
     """The manifest of a run without its name, variants, times and status."""
     preset = resolved.policy
     timing: dict[str, Any] = {}
-    if not isinstance(clock, PausedClock):
+    if clock is not PAUSED:
         overlap = {} if config.overlap == "skip" else {"overlap": config.overlap}
         timing = {**clock.describe(), "while_waiting": config.while_waiting, **overlap}
     protocol = {

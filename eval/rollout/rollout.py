@@ -9,7 +9,7 @@ import numpy as np
 from configs.schema import OverlapRule, WhileWaiting
 from eval.policies.base import ChargesOwnTime, Policy
 from eval.records.query_logs import FedText, QueryRecord
-from eval.rollout.clock import PAUSED, Clock, DelayEstimator, PausedClock, TimedQuery
+from eval.rollout.clock import PAUSED, Clock, DelayEstimator, TimedQuery
 from eval.rollout.execution import Execution, validated_actions
 from eval.rollout.feedback import EpisodeFeedback
 from eval.rollout.timeline import Timeline
@@ -62,9 +62,7 @@ def rollout(
     )
     world.reset(init_id=key.init_id, seed=key.seed, settle_steps=protocol.settle_steps)
     policy.reset(key)
-    execution = Execution(
-        world, suite, timeline, watched=not isinstance(clock, PausedClock), picture_steps=picture_steps
-    )
+    execution = Execution(world, suite, timeline, watched=clock is not PAUSED, picture_steps=picture_steps)
     delays = DelayEstimator(clock, key, control_hz=protocol.control_hz)
     while not (timeline.is_over or execution.ended):
         timeline.issue()
@@ -111,7 +109,7 @@ def rollout(
             },
             step=timeline.issued,
             steps=timeline.step - timeline.issued,
-            latency=None if isinstance(clock, PausedClock) else latency,
+            latency=None if clock is PAUSED else latency,
             actions_step=timeline.actions_at,
             free_step=timeline.free_at,
             continued=timeline.continued,

@@ -11,7 +11,7 @@ from configs.schema import RunConfig
 from eval.records.json_files import json_line
 from eval.records.query_logs import read_queries
 from eval.records.schema import RunFolder
-from eval.rollout.clock import PAUSED, FixedClock
+from eval.rollout.clock import PAUSED, fixed_clock
 from eval.rollout.feedback import EpisodeFeedback
 from eval.rollout.plan import check_feedback
 from eval.rollout.rollout import rollout
@@ -75,7 +75,9 @@ def test_the_text_delivered_last_is_in_the_next_prompt():
 
 
 def test_delivery_and_lookback_decide_which_text_is_in_the_prompt():
-    late = queries_of(clock=FixedClock(100, 500))  # a query every ten steps, its text delivered with the next
+    late = queries_of(
+        clock=fixed_clock(100, 500)
+    )  # a query every ten steps, its text delivered with the next
     assert memories(late) == ["none", "lifted it 0 times"]
     assert (late[1].step, late[1].fed["memory"].step, late[1].fed["memory"].observed_step) == (10, 10, 0)
     half_a_second = {"memory": (dataclasses.replace(MEMORY["memory"][0], lookback_s=0.5),)}
@@ -83,7 +85,7 @@ def test_delivery_and_lookback_decide_which_text_is_in_the_prompt():
         *("none", "none"),
         *("lifted it 0 times", "lifted it 1 times"),
     ]
-    assert memories(queries_of(feedback=half_a_second, clock=FixedClock(100, 500))) == ["none", "none"]
+    assert memories(queries_of(feedback=half_a_second, clock=fixed_clock(100, 500))) == ["none", "none"]
 
 
 def test_other_sources_replace_the_policys_texts():
