@@ -1,11 +1,12 @@
 """Collects demonstrations into a dataset; resumes an interrupted collection."""
 
 import datetime as dt
+import functools
 import json
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,20 @@ from configs.signals import DeferredSignals
 from eval.collect.console import CollectionConsole
 from eval.collect.contact_sheet import write_contact_sheet
 from eval.collect.dataset import assemble
-from eval.collect.plan import DemonstrationKey, Job, frame_rate, learner_config, make_jobs, run_config
-from eval.collect.playing import DemonstrationPlayer, EpisodeReport, Simulation
+from eval.collect.demonstrators import open_scripted_demonstrator
+from eval.collect.episode import DemonstrationRecorder
+from eval.collect.plan import DemonstrationKey, frame_rate, learner_config, make_jobs, make_plans, run_config
 from eval.collect.store import EpisodeStore, StoredEpisode
+from eval.policies.base import LoadedPolicy
 from eval.policies.resolved import open_policies, resolve_policy
 from eval.records import provenance
 from eval.records.json_files import write_json
+from eval.records.run_folders import Run
 from eval.records.schema import Outcome, RunFolder
-from eval.rollout.plan import check_expert, check_feedback, check_playable, make_plan
+from eval.rollout.clock import PAUSED
+from eval.rollout.episode import EpisodeJob, Variant
+from eval.rollout.executors.executor import SERIAL, Processes
+from eval.rollout.plan import EpisodePlan, check_expert, check_feedback, check_playable, make_plan
 from oxygen.model.compile_cache import use_compile_cache
 from oxygen.presets.policies import weights_sha256
 from oxygen.training import layout
@@ -82,21 +89,30 @@ def collect_demonstrations(config: CollectConfig, dataset: Path, *, workers: int
     model = run if kind == "oxygen" else learner
     if model is not None:
         use_compile_cache()  # fails before anything is written if JAX does not start
-    simulation = Simulation(kind=kind, noise=config.expert_noise, model=model)
-    return collect_from(simulation, config, dataset, workers=workers)
+
+    def open_policy(worlds: int) -> LoadedPolicy:
+        if model is None:
+            return open_scripted_demonstrator(kind, config.expert_noise)
+        return open_policies(player, [model], worlds=worlds)[0]
+
+    return collect_from(open_policy, config, dataset, workers=workers)
 
 
-def collect_from(simulation: Simulation, config: CollectConfig, dataset: Path, *, workers: int) -> int:
-    """Collect demonstrations from a simulation. See `collect_demonstrations`."""
-    jobs = make_jobs(config)
+def collect_from(
+    open_policy: Callable[[int], LoadedPolicy], config: CollectConfig, dataset: Path, *, workers: int
+) -> int:
+    """Collect demonstrations of the policy that is opened for a number of worlds.
+
+    See `collect_demonstrations`.
+    """
+    plans = make_plans(config)
+    jobs, task = make_jobs(config, plans), plans[0].tasks[0]
     store = EpisodeStore(dataset)
     store.check(config)
     with RunFolder(dataset).locked():
         store.begin(config)
-        console = CollectionConsole(config, jobs, dataset)
-        player = DemonstrationPlayer(simulation=simulation, store=store, config=config)
-        reports = _play(player, jobs, console, workers)
-        errors = sum(report.outcome is Outcome.ERROR for report in reports)
+        console = CollectionConsole(config, jobs.values(), dataset)
+        errors = _play(open_policy, config, plans, jobs, console, store, workers)
         kept = store.demonstrations()
         if not kept:
             console.print("No episode succeeded, so there is no dataset.")
@@ -106,48 +122,61 @@ def collect_from(simulation: Simulation, config: CollectConfig, dataset: Path, *
         written = dataset / layout.MANIFEST
         if not written.exists() or json.loads(written.read_text(encoding="utf-8"))["demonstrations"] != names:
             console.print(f"Writing {pluralize(len(kept), 'demonstration')} …")
-            plan = jobs[0].plan
-            assemble(kept, dataset, config, interface=plan.suite.interface, fps=frame_rate(plan))
+            assemble(kept, dataset, config, interface=task.suite.interface, fps=frame_rate(task))
             write_contact_sheet(Demonstrations(dataset), sheet)
-        manifest = _manifest(config, jobs, kept, store.failures())
+        manifest = _manifest(config, plans[0], kept, store.failures())
         write_json(written, {**manifest, "errors": errors})
         console.conclude(manifest["counts"], errors, sheet)
         return INCOMPLETE if errors else 0
 
 
 def _play(
-    player: DemonstrationPlayer, jobs: Sequence[Job], console: CollectionConsole, workers: int
-) -> list[EpisodeReport]:
-    """Play the episodes that are not in the store."""
-    pending = [job for job in jobs if not player.store.has(job.key)]
-    reports: list[EpisodeReport] = []
-    workers, run = min(workers, len(pending)), player.simulation.model
-    console.begin(pending, done=len(jobs) - len(pending), workers=workers)
+    open_policy: Callable[[int], LoadedPolicy],
+    config: CollectConfig,
+    plans: Sequence[EpisodePlan],
+    jobs: Mapping[EpisodeJob, DemonstrationKey],
+    console: CollectionConsole,
+    store: EpisodeStore,
+    workers: int,
+) -> int:
+    """Play the episodes that are not in the store; returns the number of errors."""
+    pending = [job for job, key in jobs.items() if not store.has(key)]
+    workers, played, errors = min(workers, len(pending)), 0, 0
+    console.begin(len(pending), done=len(jobs) - len(pending), workers=workers)
     if not pending:
-        return reports
+        return 0
+    executor = SERIAL if workers == 1 else Processes(num_envs=workers)
     try:
         with DeferredSignals() as interrupts, console:
             with interrupts.suspended():  # it compiles
-                loaded = [] if run is None else open_policies(resolve_policy(run), [run], worlds=workers)
-            model = next(iter(loaded), None)
-            for report in player.play(pending, model, workers=workers, interrupts=interrupts):
-                reports.append(report)
-                console.add(report)
+                policy = open_policy(workers)
+            variants = [
+                Variant(
+                    run=Run(config=run_config(config, seed), folder=RunFolder(store.dataset)),
+                    plan=plan,
+                    policy=policy,
+                    clock=PAUSED,
+                    record=functools.partial(DemonstrationRecorder, config),
+                )
+                for seed, plan in zip(config.seeds, plans, strict=True)
+            ]
+            for job, report in executor.play(variants, pending, interrupts, lambda *_: None):
+                played, errors = played + 1, errors + (report.outcome is Outcome.ERROR)
+                console.add(job.key, report)
     except KeyboardInterrupt:
-        count = pluralize(len(reports), "more episode")
+        count = pluralize(played, "more episode")
         console.print(f"Interrupted: {count} kept. The same command completes the rest.")
         raise
-    return reports
+    return errors
 
 
 def _manifest(
     config: CollectConfig,
-    jobs: Sequence[Job],
+    plan: EpisodePlan,
     kept: Sequence[StoredEpisode],
     failed: Sequence[DemonstrationKey],
 ) -> dict[str, Any]:
     """Provenance of the demonstrations, with the options of the last command."""
-    suites = {job.key.suite: job.plan.protocol for job in jobs}
     learner = learner_config(config)
     frames = sum(pq.read_metadata(each.path).num_rows for each in kept)
     return {
@@ -158,7 +187,7 @@ def _manifest(
         "command": shlex.join(["python", "-m", "eval.collect", *sys.argv[1:]]),
         "finished": dt.datetime.now().astimezone().isoformat(timespec="seconds"),
         "assets": [list(each) for each in sorted({(each.key.assets, each.key.digest) for each in kept})],
-        "suites": {name: suite.model_dump(mode="json") for name, suite in suites.items()},
+        "suites": {name: suite.protocol.model_dump(mode="json") for name, suite in plan.suites.items()},
         "counts": {"demonstrations": len(kept), "frames": frames, "failures": len(failed)},
         "demonstrations": [str(each.key) for each in kept],
         "failed": [str(key) for key in failed],

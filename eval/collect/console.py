@@ -1,7 +1,7 @@
 """Terminal output of a collection: a progress bar, errors, and a summary."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -12,9 +12,10 @@ from configs.collection import CollectConfig
 from configs.console import TextConsole
 from configs.errors import pluralize
 from configs.motion import NONE
-from eval.collect.plan import Job
-from eval.collect.playing import EpisodeReport
+from eval.collect.episode import EpisodeReport
+from eval.collect.plan import DemonstrationKey
 from eval.records.schema import Outcome
+from sim_envs.world import EpisodeKey
 
 _LOG_INTERVAL_S = 60.0
 
@@ -22,7 +23,7 @@ _LOG_INTERVAL_S = 60.0
 class CollectionConsole:
     """Prints the progress of one collection."""
 
-    def __init__(self, config: CollectConfig, jobs: Sequence[Job], dataset: Path) -> None:
+    def __init__(self, config: CollectConfig, keys: Iterable[DemonstrationKey], dataset: Path) -> None:
         self._rich = TextConsole()
         self.print = self._rich.print
         self._dataset = dataset
@@ -32,7 +33,7 @@ class CollectionConsole:
         learner = f", correcting {escape(config.learner)}" if config.learner else ""
         self._rich.print(
             f"Demonstrations of [bold]{escape(config.policy)}[/]{noise}{motion}{learner}, "
-            f"assets {escape(', '.join(sorted({job.key.assets for job in jobs})))} → {escape(str(dataset))}",
+            f"assets {escape(', '.join(sorted({key.assets for key in keys})))} → {escape(str(dataset))}",
             soft_wrap=True,
             emoji=False,
         )
@@ -48,13 +49,13 @@ class CollectionConsole:
         )
         self._logged = time.monotonic()
 
-    def begin(self, jobs: Sequence[Job], *, done: int, workers: int) -> None:
+    def begin(self, pending: int, *, done: int, workers: int) -> None:
         """Print how many episodes are done already, and show the bar for the others."""
         if done:
-            self.print(f"Played before: {done} of {pluralize(done + len(jobs), 'episode')}.")
+            self.print(f"Played before: {done} of {pluralize(done + pending, 'episode')}.")
         self._began = time.perf_counter()
-        self._total = len(jobs)
-        self._bar = self._progress.add_task(pluralize(workers, "worker"), total=len(jobs), status="")
+        self._total = pending
+        self._bar = self._progress.add_task(pluralize(workers, "worker"), total=pending, status="")
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -63,7 +64,7 @@ class CollectionConsole:
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def add(self, report: EpisodeReport) -> None:
+    def add(self, key: EpisodeKey, report: EpisodeReport) -> None:
         """Update the bar, or print a line per minute without a terminal; print an error at once."""
         self._reports.append(report)
         graded = [each for each in self._reports if each.outcome is not Outcome.ERROR]
@@ -75,8 +76,7 @@ class CollectionConsole:
             status += f", [red]{pluralize(errors, 'error')}[/]"
         self._progress.update(self._bar, advance=1, status=status)
         if report.error is not None:
-            reason = report.error.strip().splitlines()[-1]
-            self.print(f"error in {report.job.key.episode}: {reason}", style="red", markup=False)
+            self.print(f"error in {key}: {report.error}", style="red", markup=False)
         if not self._rich.is_terminal and time.monotonic() - self._logged >= _LOG_INTERVAL_S:
             self._logged = time.monotonic()
             count = f"{len(self._reports)} of {pluralize(self._total, 'episode')}"

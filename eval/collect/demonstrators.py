@@ -6,16 +6,18 @@ Demonstrations start in states that the learner's own mistakes lead to (DAgger, 
 number of queries ends a turn, and so does a learner that stands still.
 """
 
+import functools
 from collections import deque
-from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float64
 
 from configs.interface import Interface
-from eval.policies.base import Policy
+from eval.policies.base import LoadedPolicy, Policy
+from eval.policies.scripted import Scripted, scripted_policy
 from oxygen.policy.reply import EpisodeEnd, Reply
+from sim_envs.scripted.policy import HORIZON
 from sim_envs.suite import Suite
 from sim_envs.world import EpisodeKey, Observation, World
 
@@ -28,6 +30,7 @@ _STUCK_WITHIN = 0.01
 """A learner that moved by no more than this (m, rad) in that many queries is stuck, which ends its turn."""
 
 
+@runtime_checkable
 class Demonstrator(Policy, Protocol):
     """A policy that reports its intended actions, without the noise of the executed ones."""
 
@@ -36,24 +39,21 @@ class Demonstrator(Policy, Protocol):
         """Actions of the last query without noise; None if they are not training targets."""
 
 
-class NoiseFreeDemonstrator:
-    """Any policy as a demonstrator: its intended actions are those it executes."""
-
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
-        self.interface, self.reset = policy.interface, policy.reset
-        self.complete, self.finish = policy.complete, policy.finish
-        self.intended: Float64[np.ndarray, "horizon action"] | None = None
-        """The actions of the last query."""
-
-    def act(self, observation: Observation) -> np.ndarray:
-        """Answer one query."""
-        self.intended = actions = np.asarray(self._policy.act(observation), np.float64)
-        return actions
+def open_scripted_demonstrator(kind: str, noise: float) -> LoadedPolicy:
+    """A scripted policy without texts; an expert's executed actions have noise, from 0 to 1."""
+    return LoadedPolicy(
+        interface=None,
+        horizon=HORIZON,
+        inputs={},
+        in_world=functools.partial(scripted_demonstrator, kind, noise),
+        writes_texts=False,
+        opener=functools.partial(open_scripted_demonstrator, kind, noise),
+    )
 
 
-OpenDemonstrator = Callable[[Suite, World], Demonstrator]
-"""Opens a demonstrator in a world."""
+def scripted_demonstrator(kind: str, noise: float, suite: Suite, world: World) -> Scripted:
+    """The same in one world."""
+    return Scripted(suite.interface, lambda: scripted_policy(kind, suite, world, noise), world)
 
 
 class CorrectedLearner:

@@ -1,4 +1,4 @@
-"""Plays one episode and makes a table of it, one row per query, with action chunks as labels.
+"""Records one episode as a table, one row per query, with action chunks as labels.
 
 The label of a frame has the actions intended at each of the next `horizon` control steps, in the states
 then reached, for two reasons. An expert plans a chunk within one motion and stands still at its end, so the
@@ -20,96 +20,127 @@ import pyarrow as pa
 from jaxtyping import Bool, Float64
 
 from configs.collection import CollectConfig
-from configs.feedback import INSTRUCTION, FeedbackByTask
-from configs.signals import DeferredSignals
-from eval.collect.columns import Histogram, arrow_schema, histogram, png_cells, row_features
-from eval.collect.demonstrators import Demonstrator
-from eval.collect.plan import Job
+from configs.feedback import INSTRUCTION
+from eval.collect.columns import arrow_schema, histogram, png_cells, row_features
+from eval.collect.demonstrators import CorrectedLearner, Demonstrator, scripted_demonstrator
+from eval.collect.plan import DemonstrationKey
+from eval.collect.store import EpisodeStore
+from eval.policies.base import Policy
 from eval.records.query_logs import QueryRecord
-from eval.rollout.feedback import EpisodeFeedback
-from eval.rollout.rollout import rollout
+from eval.records.run_folders import Run
+from eval.records.schema import Outcome
+from eval.rollout.plan import TaskPlan
+from oxygen.policy.reply import EpisodeEnd
 from oxygen.training import layout
+from sim_envs.suite import Suite
 from sim_envs.truth.ground_truth import Truth
 from sim_envs.truth.textual_memory import write_textual_memory
 from sim_envs.truth.wording import narrate, remember
-from sim_envs.world import World
+from sim_envs.world import EpisodeKey, World
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Demonstration:
-    """An episode as a table.
+class EpisodeReport:
+    """The outcome of an episode.
 
     Attributes:
-        solved: Whether it succeeded; if not, none of its actions is a training target.
-        rows: A row per query, without the columns that depend on its position in the dataset.
-        histograms: Camera to the histogram of its images, per channel.
+        outcome: The store has a demonstration of a success, and of another end if failures are kept; else a
+            failure. Errors are not stored.
+        frames: Frames kept.
+        error: One line about an error.
     """
 
-    job: Job
-    solved: bool
-    language: str
-    rows: pa.Table
-    histograms: Mapping[str, Histogram]
+    outcome: Outcome
+    frames: int = 0
+    error: str | None = None
 
 
-def demonstrate(
-    world: World,
-    policy: Demonstrator,
-    job: Job,
-    config: CollectConfig,
-    interrupts: DeferredSignals,
-    feedback: FeedbackByTask | None = None,
-) -> Demonstration | None:
-    """Play an episode in a world with its task loaded; `interrupts` is checked after each query.
+class DemonstrationRecorder:
+    """Collects the queries of one episode and stores them as a table. See `eval.rollout.episode.Recorder`.
 
-    Returns:
-        None if it failed and failures are not kept.
+    Args:
+        config: What is collected.
+        run: Its folder is the dataset.
+        plan: The episode's task.
+        key: The episode.
     """
-    queries: list[QueryRecord] = []
-    intended: list[np.ndarray | None] = []
-    fed = None
-    if feedback:
-        hz = job.plan.protocol.control_hz
-        fed = EpisodeFeedback(feedback, config.feedback or "own", control_hz=hz)
-    for query in rollout(world, policy, job.key.episode, job.plan.suite, feedback=fed):
-        queries.append(query)
-        intended.append(policy.intended)
-        interrupts.check()
-    policy.finish()
-    solved = queries[-1].success
-    if not (solved or config.keep_failures):
-        return None
-    images = {
-        camera: [query.observation.images[camera] for query in queries]
-        for camera in queries[0].observation.images
-    }
-    truths = [_truth_columns(query.truth) for query in queries]
-    columns = {
-        **{layout.IMAGES + camera: png_cells(frames) for camera, frames in images.items()},
-        **{
-            layout.OWN + field: [getattr(job.key, field)] * len(queries)
-            for field in ("suite", "task_id", "init_id", "seed", "assets", "noise")
-        },
-        layout.STATE: [query.observation.state.astype(np.float32) for query in queries],
-        layout.STEP: [query.step for query in queries],
-        "timestamp": [query.step / job.plan.protocol.control_hz for query in queries],
-        "frame_index": [query.index for query in queries],
-        **_labels(queries, intended if solved else [None] * len(intended), config.horizon),
-        **{name: [row[name] for row in truths] for name in truths[0]},
-    }
-    if config.feedback is not None:
-        read = [{field: text.text for field, text in query.fed.items()} for query in queries]
-        columns[layout.FED] = [json.dumps(texts) for texts in read]
-    first = queries[0].observation
-    return Demonstration(
-        job=job,
-        solved=solved,
-        language=first.feedback.get(INSTRUCTION, first.language),
-        rows=pa.Table.from_pydict(
-            columns, schema=arrow_schema(row_features(config, job.plan.suite.interface))
-        ),
-        histograms={camera: histogram(np.stack(frames)) for camera, frames in images.items()},
-    )
+
+    picture_steps = None
+
+    def __init__(self, config: CollectConfig, run: Run, plan: TaskPlan, key: EpisodeKey) -> None:
+        self._config = config
+        self._store = EpisodeStore(run.folder.path)
+        self._plan = plan
+        self._key = DemonstrationKey.of(key, plan, config)
+        self._policy: Policy | None = None
+        self._queries: list[QueryRecord] = []
+        self._intended: list[np.ndarray | None] = []
+
+    def begin(self, policy: Policy, suite: Suite, world: World) -> Policy:
+        """The policy, corrected by the expert if it is a learner."""
+        if self._config.learner is not None:
+            expert = scripted_demonstrator("expert", self._config.expert_noise, suite, world)
+            policy = CorrectedLearner(policy, expert, keeps_writing=self._config.feedback is not None)
+        self._policy = policy
+        return policy
+
+    def add(self, query: QueryRecord) -> None:
+        """Keep a query, with its intended actions: those executed, unless the policy reports others."""
+        policy = self._policy
+        executed = np.asarray(query.actions, np.float64)
+        self._queries.append(query)
+        self._intended.append(policy.intended if isinstance(policy, Demonstrator) else executed)
+
+    def add_episode_end(self, end: EpisodeEnd) -> None:
+        """Do nothing: unfinished texts are not recorded."""
+
+    def result(self, outcome: Outcome, error: BaseException | None = None) -> EpisodeReport:
+        """Store a demonstration, or that the episode failed; errors are not stored."""
+        if outcome is Outcome.ERROR:
+            return EpisodeReport(outcome=outcome, error=f"{type(error).__name__}: {error}")
+        solved = outcome is Outcome.SUCCESS
+        if error is not None or not (solved or self._config.keep_failures):
+            self._store.add_failure(self._key)
+            return EpisodeReport(outcome=outcome)
+        first = self._queries[0].observation
+        images = {
+            camera: [query.observation.images[camera] for query in self._queries] for camera in first.images
+        }
+        self._store.add(
+            self._key,
+            self._rows(images, solved=solved),
+            solved=solved,
+            language=first.feedback.get(INSTRUCTION, first.language),
+            histograms={camera: histogram(np.stack(frames)) for camera, frames in images.items()},
+        )
+        return EpisodeReport(outcome=outcome, frames=len(self._queries))
+
+    def abandon(self) -> None:
+        """Do nothing: nothing is written before the end of an episode."""
+
+    def _rows(self, images: Mapping[str, Sequence[np.ndarray]], *, solved: bool) -> pa.Table:
+        """A row per query; none of the actions of a failed episode is a training target."""
+        queries, config, protocol = self._queries, self._config, self._plan.protocol
+        truths = [_truth_columns(query.truth) for query in queries]
+        intended = self._intended if solved else [None] * len(queries)
+        columns = {
+            **{layout.IMAGES + camera: png_cells(frames) for camera, frames in images.items()},
+            **{
+                layout.OWN + field: [getattr(self._key, field)] * len(queries)
+                for field in ("suite", "task_id", "init_id", "seed", "assets", "noise")
+            },
+            layout.STATE: [query.observation.state.astype(np.float32) for query in queries],
+            layout.STEP: [query.step for query in queries],
+            "timestamp": [query.step / protocol.control_hz for query in queries],
+            "frame_index": [query.index for query in queries],
+            **_labels(queries, intended, config.horizon),
+            **{name: [row[name] for row in truths] for name in truths[0]},
+        }
+        if config.feedback is not None:
+            read = [{field: text.text for field, text in query.fed.items()} for query in queries]
+            columns[layout.FED] = [json.dumps(texts) for texts in read]
+        schema = arrow_schema(row_features(config, self._plan.suite.interface))
+        return pa.Table.from_pydict(columns, schema=schema)
 
 
 def _labels(

@@ -1,13 +1,15 @@
 """The episodes to play for demonstrations, and their identity."""
 
 import dataclasses
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Self
 
 from configs.collection import CollectConfig
 from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.records.protocol import NO_ASSETS
-from eval.rollout.plan import TaskPlan, make_plan
+from eval.rollout.episode import EpisodeJob
+from eval.rollout.plan import EpisodePlan, TaskPlan, make_plan
 from sim_envs.world import EpisodeKey
 
 
@@ -34,50 +36,51 @@ class DemonstrationKey:
     noise: float
 
     def __str__(self) -> str:
-        return f"{self.episode}.{self.digest}.{self.noise:g}"
+        episode = EpisodeKey(suite=self.suite, task_id=self.task_id, init_id=self.init_id, seed=self.seed)
+        return f"{episode}.{self.digest}.{self.noise:g}"
 
-    @property
-    def episode(self) -> EpisodeKey:
-        """The episode that is played."""
-        return EpisodeKey(suite=self.suite, task_id=self.task_id, init_id=self.init_id, seed=self.seed)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Job:
-    """One episode to play."""
-
-    plan: TaskPlan
-    key: DemonstrationKey
+    @classmethod
+    def of(cls, episode: EpisodeKey, task: TaskPlan, config: CollectConfig) -> Self:
+        """The demonstration of an episode that is played."""
+        assets = task.suite.assets or NO_ASSETS
+        shared = {"assets": assets.name, "digest": assets.digest, "noise": config.expert_noise}
+        return cls(**dataclasses.asdict(episode), **shared)
 
 
-def make_jobs(config: CollectConfig) -> tuple[Job, ...]:
-    """The episodes of a configuration, in the order of their keys.
+def make_plans(config: CollectConfig) -> list[EpisodePlan]:
+    """The episodes of a configuration, one plan per seed.
 
     Raises:
         UsageError: A suite, a task or an initial state does not exist, or is reserved for tests; or suites
             have different rates.
     """
     size = {} if config.image_size is None else {"camera_size": config.image_size}
-    jobs = []
-    for seed in config.seeds:
-        for task in make_plan(run_config(config, seed), **size).tasks:
-            assets = task.suite.assets or NO_ASSETS
-            shared = {"assets": assets.name, "digest": assets.digest, "noise": config.expert_noise}
-            keys = [DemonstrationKey(**dataclasses.asdict(episode), **shared) for episode in task.keys]
-            jobs += [Job(plan=task, key=key) for key in keys]
-    for job in jobs:
-        kept, init_id = job.plan.protocol.test_init_ids, job.key.init_id
-        if kept is not None and kept[0] <= init_id <= kept[1]:
-            raise UsageError(
-                f"init id {init_id}: {job.key.suite} reserves {kept[0]} to {kept[1]} for tests of policies; "
-                f"give others, such as {kept[1] + 1}"
-            )
-    rates = {job.key.suite: frame_rate(job.plan) for job in jobs}
+    plans = [make_plan(run_config(config, seed), **size) for seed in config.seeds]
+    for task in plans[0].tasks:
+        first, last = task.protocol.test_init_ids or (0, -1)
+        for key in task.keys:
+            if first <= key.init_id <= last:
+                raise UsageError(
+                    f"init id {key.init_id}: {key.suite} reserves {first} to {last} for tests of policies; "
+                    f"give others, such as {last + 1}"
+                )
+    rates = {task.protocol.name: frame_rate(task) for task in plans[0].tasks}
     if len(set(rates.values())) > 1:
         raise UsageError(
             f"the suites have different frames per second ({rates}): collect them into separate datasets"
         )
-    return tuple(sorted(jobs, key=lambda job: job.key))
+    return plans
+
+
+def make_jobs(config: CollectConfig, plans: Sequence[EpisodePlan]) -> dict[EpisodeJob, DemonstrationKey]:
+    """The episodes of all plans and their demonstrations, in the order of their keys."""
+    keys = {
+        EpisodeJob(variant=variant, task=number, key=key): DemonstrationKey.of(key, task, config)
+        for variant, plan in enumerate(plans)
+        for number, task in enumerate(plan.tasks)
+        for key in task.keys
+    }
+    return dict(sorted(keys.items(), key=lambda item: item[1]))
 
 
 def run_config(config: CollectConfig, seed: int) -> RunConfig:

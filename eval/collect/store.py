@@ -15,7 +15,6 @@ from configs.collection import CollectConfig
 from configs.errors import UsageError
 from configs.reading import read_json_object
 from eval.collect.columns import Histogram
-from eval.collect.episode import Demonstration
 from eval.collect.plan import DemonstrationKey
 from eval.records.json_files import write_json
 from oxygen.training import layout
@@ -29,7 +28,10 @@ _COLUMNS = 2
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StoredEpisode:
-    """A demonstration on disk: its table at `path`, and the histogram of each camera's images."""
+    """A demonstration on disk: its table at `path`, and the histogram of each camera's images.
+
+    If it is not `solved`, none of its actions is a training target.
+    """
 
     key: DemonstrationKey
     solved: bool
@@ -97,17 +99,25 @@ class EpisodeStore:
         """Whether the episode was finished, successfully or not."""
         return self._success(key).exists() or self._failure(key).exists()
 
-    def add(self, demonstration: Demonstration) -> None:
-        """Write a demonstration atomically."""
+    def add(
+        self,
+        key: DemonstrationKey,
+        rows: pa.Table,
+        *,
+        solved: bool,
+        language: str,
+        histograms: Mapping[str, Histogram],
+    ) -> None:
+        """Write a demonstration atomically. See `StoredEpisode`."""
         about = {
-            "key": dataclasses.asdict(demonstration.job.key),
-            "solved": demonstration.solved,
-            "language": demonstration.language,
-            "histograms": {name: values.tolist() for name, values in demonstration.histograms.items()},
+            "key": dataclasses.asdict(key),
+            "solved": solved,
+            "language": language,
+            "histograms": {name: values.tolist() for name, values in histograms.items()},
         }
-        path = self._success(demonstration.job.key)
+        path = self._success(key)
         draft = path.with_suffix(f".{os.getpid()}.partial")
-        pq.write_table(demonstration.rows.replace_schema_metadata({"about": json.dumps(about)}), draft)
+        pq.write_table(rows.replace_schema_metadata({"about": json.dumps(about)}), draft)
         draft.replace(path)
 
     def add_failure(self, key: DemonstrationKey) -> None:

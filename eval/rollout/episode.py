@@ -5,33 +5,66 @@ import dataclasses
 import functools
 import signal
 from collections.abc import Callable, Iterator
-from typing import Self
+from typing import Generic, Protocol, Self, TypeVar
 
 from configs.errors import UsageError
 from configs.exits import is_disk_full
 from configs.signals import DeferredSignals
-from eval.policies.base import LoadedPolicy, PolicyLostError
+from eval.policies.base import LoadedPolicy, Policy, PolicyLostError
 from eval.policies.serving import PolicySource
+from eval.records.query_logs import QueryRecord
 from eval.records.run_folders import Run
-from eval.records.schema import EpisodeResult, Outcome
+from eval.records.schema import Outcome
 from eval.rollout.clock import Clock, find_clock
 from eval.rollout.execution import ActionError
 from eval.rollout.feedback import EpisodeFeedback
 from eval.rollout.plan import EpisodePlan, TaskPlan
-from eval.rollout.recorder import EpisodeRecorder
 from eval.rollout.rollout import rollout
+from oxygen.policy.reply import EpisodeEnd
+from sim_envs.suite import Suite
 from sim_envs.workers import LostJob, WorkerConnection
 from sim_envs.world import EpisodeKey, PhysicsError, World
 
+ResultT = TypeVar("ResultT")
+ResultT_co = TypeVar("ResultT_co", covariant=True)
+
+
+class Recorder(Protocol[ResultT_co]):
+    """Records one episode and makes its result."""
+
+    @property
+    def picture_steps(self) -> int | None:
+        """Control steps between pictures of the video; None without a video."""
+
+    def begin(self, policy: Policy, suite: Suite, world: World) -> Policy:
+        """Start in a world; returns the policy that plays, which is the given one or uses it."""
+
+    def add(self, query: QueryRecord) -> None:
+        """Record one query."""
+
+    def add_episode_end(self, end: EpisodeEnd) -> None:
+        """Record what the policy left unfinished."""
+
+    def result(self, outcome: Outcome, error: BaseException | None = None) -> ResultT_co:
+        """Close the files and return the result."""
+
+    def abandon(self) -> None:
+        """Delete the files of an interrupted episode."""
+
+
+RecorderFactory = Callable[[Run, TaskPlan, EpisodeKey], Recorder[ResultT]]
+"""Begins to record an episode. Has to be picklable."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Variant:
-    """One of the runs of an evaluation, ready to be played: its records, episodes, policy and clock."""
+class Variant(Generic[ResultT]):
+    """Episodes ready to be played, such as one of an evaluation's runs, and how they are recorded."""
 
     run: Run
     plan: EpisodePlan
     policy: LoadedPolicy
     clock: Clock
+    record: RecorderFactory[ResultT]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,14 +118,14 @@ class WorldCache:
 
 
 def run_episode(
-    variant: Variant,
+    variant: Variant[ResultT],
     job: EpisodeJob,
     *,
     worlds: WorldCache,
     interrupts: DeferredSignals,
     fatal: tuple[type[Exception], ...] = (),
-) -> EpisodeResult:
-    """Run one episode, write its files and return its record, which the caller appends.
+) -> ResultT:
+    """Run one episode, write its files and return its result.
 
     Actions that cannot be executed, and physics that diverges under finite ones, are failures of the policy
     (`invalid_action`); all else is an `error`, also `sys.exit`. The world is closed after either, since its
@@ -101,7 +134,7 @@ def run_episode(
     After an exception in `fatal` the episode is played in another process.
     """
     config, task = variant.run.config, variant.plan.tasks[job.task]
-    recorder = EpisodeRecorder(variant.run, task, job.key)
+    recorder = variant.record(variant.run, task, job.key)
     feedback = None
     if fields := variant.policy.feedback:
         feedback = EpisodeFeedback(fields, config.feedback or "own", control_hz=task.protocol.control_hz)
@@ -109,7 +142,7 @@ def run_episode(
         outcome = Outcome.TIMEOUT
         world, instruction = worlds.of(task), task.instruction(job.key)
         interrupts.check()
-        policy = variant.policy.in_world(task.suite, world)
+        policy = recorder.begin(variant.policy.in_world(task.suite, world), task.suite, world)
         queries = rollout(
             world,
             policy,
@@ -145,24 +178,25 @@ def run_episode(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EpisodePlayer:
+class EpisodePlayer(Generic[ResultT]):
     """Runs episodes in a worker. Plans, runs and policy sources are one per variant."""
 
     plans: tuple[EpisodePlan, ...]
     runs: tuple[Run, ...]
     sources: tuple[PolicySource, ...]
+    record: RecorderFactory[ResultT]
 
     @contextlib.contextmanager
-    def open(self, connection: WorkerConnection) -> Iterator[Callable[[EpisodeJob], EpisodeResult]]:
+    def open(self, connection: WorkerConnection) -> Iterator[Callable[[EpisodeJob], ResultT]]:
         """See `sim_envs.workers.JobRunner`."""
 
         @functools.cache
-        def opened(number: int) -> Variant:
+        def opened(number: int) -> Variant[ResultT]:
             run, plan = self.runs[number], self.plans[number]
-            clock = find_clock(run.config, plan.keys)
-            return Variant(run=run, plan=plan, policy=self.sources[number].open(connection), clock=clock)
+            clock, policy = find_clock(run.config, plan.keys), self.sources[number].open(connection)
+            return Variant(run=run, plan=plan, policy=policy, clock=clock, record=self.record)
 
-        def play(job: EpisodeJob) -> EpisodeResult:
+        def play(job: EpisodeJob) -> ResultT:
             return run_episode(
                 opened(job.variant), job, worlds=worlds, interrupts=interrupts, fatal=(MemoryError,)
             )
@@ -172,9 +206,9 @@ class EpisodePlayer:
             yield play
 
 
-def lost_record(variant: Variant, job: EpisodeJob, lost: LostJob) -> EpisodeResult:
-    """The record of an episode that crashed its worker twice."""
+def lost_result(variant: Variant[ResultT], job: EpisodeJob, lost: LostJob) -> ResultT:
+    """The result of an episode that crashed its worker twice."""
     config = variant.run.config.model_copy(update={"video": "none"})
     run = dataclasses.replace(variant.run, config=config)
     error = WorkerLostError(f"its worker process was lost, and so was the one that retried it: {lost.reason}")
-    return EpisodeRecorder(run, variant.plan.tasks[job.task], job.key).result(Outcome.ERROR, error)
+    return variant.record(run, variant.plan.tasks[job.task], job.key).result(Outcome.ERROR, error)

@@ -31,6 +31,7 @@ from eval.rollout.plan import (
     make_plans,
 )
 from eval.rollout.preflight import require_quick_checks
+from eval.rollout.recorder import EpisodeRecorder
 
 NOTHING_GRADED = 1
 """Exit code of a run in which every episode was an error."""
@@ -121,7 +122,7 @@ def run_evaluation(
         held = [locks.enter_context(locked_run(run)) for run in runs]
         begin(held, described)
         variants = [
-            Variant(run=run, plan=plan, policy=policy, clock=clock)
+            Variant(run=run, plan=plan, policy=policy, clock=clock, record=EpisodeRecorder)
             for run, plan, policy, clock in zip(held, plans, policies, clocks, strict=True)
         ]
         return _play(variants, executor, monitor(held, plans[0]), max_errors)
@@ -142,7 +143,7 @@ def _check_playable(plans: Sequence[EpisodePlan], **policy: Any) -> None:
 
 
 def _play(
-    variants: Sequence[Variant], executor: Executor, monitor: Monitor, max_errors: int
+    variants: Sequence[Variant[EpisodeResult]], executor: Executor, monitor: Monitor, max_errors: int
 ) -> list[Results]:
     """Run the remaining episodes, then write the results of each variant."""
     errors: list[EpisodeResult] = []
@@ -181,7 +182,7 @@ def _play(
     return results
 
 
-def _remaining_jobs(variants: Sequence[Variant], monitor: Monitor) -> list[EpisodeJob]:
+def _remaining_jobs(variants: Sequence[Variant[Any]], monitor: Monitor) -> list[EpisodeJob]:
     """Episodes without a record, or whose record is an error; the others are reported as resumed.
 
     Every episode is played in every variant, by task and world; the variant that goes first rotates.

@@ -15,6 +15,7 @@ from PIL import Image
 from eval.metrics.language import EpisodeGrader
 from eval.metrics.motion_quality import EpisodeMotion
 from eval.metrics.statistics import quantiles
+from eval.policies.base import Policy
 from eval.records.json_files import json_line
 from eval.records.query_logs import QueryRecord
 from eval.records.run_folders import Run
@@ -22,7 +23,8 @@ from eval.records.schema import EpisodeResult, Outcome, RequestCounts
 from eval.rollout.captions import EpisodeCaptions
 from eval.rollout.plan import TaskPlan
 from oxygen.policy.reply import EpisodeEnd
-from sim_envs.world import EpisodeKey
+from sim_envs.suite import Suite
+from sim_envs.world import EpisodeKey, World
 from videos.mp4 import VideoError
 from videos.recorder import EpisodeVideo
 
@@ -71,6 +73,10 @@ class EpisodeRecorder:
     def picture_steps(self) -> int | None:
         """Control steps between pictures of the video; None without a video."""
         return None if self._video is None else self._config.video_every
+
+    def begin(self, policy: Policy, suite: Suite, world: World) -> Policy:  # noqa: ARG002 - see `Recorder`
+        """See `Recorder`."""
+        return policy
 
     def add(self, query: QueryRecord) -> None:
         """Record one query."""

@@ -65,8 +65,7 @@ def evaluate(suite: str, worlds: int, folder: Path) -> None:
 
 def collect(folder: Path, image_size: int = 8) -> None:
     """`eval.collect`, resumed by the same command."""
-    source = collecting.FakeDemonstrationSource(pause_s=0.02, image_size=image_size)
-    assert collecting.collect(folder, source=source, image_size=image_size) == 0
+    assert collecting.collect(folder, pause_s=0.02, image_size=image_size) == 0
 
 
 def train(arguments: tuple[str, ...], folder: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from eval.report.export import FORMATS
-from tests.eval.collect.collecting import FakeDemonstrationSource, collect
+from tests.eval.collect.collecting import collect
 from tests.eval.factory import RunBuilder
 
 HERE = Path(__file__).parent
@@ -44,8 +44,7 @@ def demos(tmp_path_factory) -> Path:
     """Four episodes of six and nine control steps."""
     python_of("OXYGEN_LEROBOT_PYTHON")
     path = tmp_path_factory.mktemp("demos")
-    source = FakeDemonstrationSource(image_size=64)
-    collect(path, source=source, image_size=64, replan_steps=1, suites=("libero_goal",))
+    collect(path, image_size=64, replan_steps=1, suites=("libero_goal",))
     return path
 
 

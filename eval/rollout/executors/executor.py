@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from configs.cli import format_option
 from configs.errors import UsageError
@@ -12,13 +12,13 @@ from configs.signals import DeferredSignals
 from eval.policies.base import LoadedPolicy
 from eval.policies.resolved import ResolvedPolicy, open_policies
 from eval.policies.serving import served
-from eval.records.schema import EpisodeResult
-from eval.rollout.episode import EpisodeJob, EpisodePlayer, Variant, WorldCache, lost_record, run_episode
+from eval.rollout.episode import EpisodeJob, EpisodePlayer, Variant, WorldCache, lost_result, run_episode
 from sim_envs.workers import TIMEOUT_S, WORLD_MB, JobQueue, LostJob, check_memory, run_in_workers
 
-Variants = Sequence[Variant]
+ResultT = TypeVar("ResultT")
+Variants = Sequence[Variant[ResultT]]
 Jobs = Sequence[EpisodeJob]
-Played = Iterator[tuple[EpisodeJob, EpisodeResult]]
+Played = Iterator[tuple[EpisodeJob, ResultT]]
 OnBegin = Callable[[int, EpisodeJob], None]
 """Called with the index of a world and the episode that it starts."""
 
@@ -38,7 +38,9 @@ class Executor(Protocol):
     ) -> list[LoadedPolicy]:
         """Load the policy of each variant; see `eval.policies.resolved.open_policies`."""
 
-    def play(self, variants: Variants, jobs: Jobs, interrupts: DeferredSignals, on_begin: OnBegin) -> Played:
+    def play(
+        self, variants: Variants[ResultT], jobs: Jobs, interrupts: DeferredSignals, on_begin: OnBegin
+    ) -> Played[ResultT]:
         """Run the episodes; yields each when it has ended and its query log and video are on disk.
 
         Raises:
@@ -58,7 +60,9 @@ class Serial:
         """See `Executor`."""
         return open_policies(resolved, variants, notify=notify)
 
-    def play(self, variants: Variants, jobs: Jobs, interrupts: DeferredSignals, on_begin: OnBegin) -> Played:
+    def play(
+        self, variants: Variants[ResultT], jobs: Jobs, interrupts: DeferredSignals, on_begin: OnBegin
+    ) -> Played[ResultT]:
         """See `Executor`."""
         with WorldCache() as worlds:
             for job in jobs:
@@ -91,14 +95,16 @@ class Processes:
         """See `Executor`."""
         return open_policies(resolved, variants, worlds=self.num_envs, notify=notify)
 
-    def play(self, variants: Variants, jobs: Jobs, interrupts: DeferredSignals, on_begin: OnBegin) -> Played:
+    def play(
+        self, variants: Variants[ResultT], jobs: Jobs, interrupts: DeferredSignals, on_begin: OnBegin
+    ) -> Played[ResultT]:
         """See `Executor`."""
         plans, runs = tuple(each.plan for each in variants), tuple(each.run for each in variants)
         interfaces = [suite.interface for suite in plans[0].suites.values()]
         policies = [each.policy for each in variants]
         with served(policies, interfaces, worlds=self.num_envs) as (server, sources):
             ended = run_in_workers(
-                EpisodePlayer(plans=plans, runs=runs, sources=sources),
+                EpisodePlayer(plans=plans, runs=runs, sources=sources, record=variants[0].record),
                 queue_of(variants, jobs, on_begin),
                 workers=self.num_envs,
                 check=interrupts.check,
@@ -108,10 +114,10 @@ class Processes:
             with contextlib.closing(ended):
                 for job, result in ended:
                     lost = isinstance(result, LostJob)
-                    yield job, lost_record(variants[job.variant], job, result) if lost else result
+                    yield job, lost_result(variants[job.variant], job, result) if lost else result
 
 
-def queue_of(variants: Variants, jobs: Jobs, on_begin: OnBegin) -> JobQueue[EpisodeJob]:
+def queue_of(variants: Variants[Any], jobs: Jobs, on_begin: OnBegin) -> JobQueue[EpisodeJob]:
     """A queue of the episodes for several worlds."""
 
     def world(job: EpisodeJob) -> tuple[str, int]:

@@ -21,8 +21,8 @@ from configs.signals import DeferredSignals
 from eval.policies.base import LoadedPolicy
 from eval.policies.resolved import ResolvedPolicy, open_policies
 from eval.policies.serving import sources_of
-from eval.rollout.episode import EpisodeJob, EpisodePlayer, lost_record
-from eval.rollout.executors.executor import Jobs, OnBegin, Played, Variants, queue_of
+from eval.rollout.episode import EpisodeJob, EpisodePlayer, lost_result
+from eval.rollout.executors.executor import Jobs, OnBegin, Played, ResultT, Variants, queue_of
 from eval.rollout.executors.ray_actors import ActorConnection, PlayedEpisode, PolicyService, WorldActor
 from sim_envs.workers import MAX_STARTS, JobQueue, LostJob
 
@@ -73,11 +73,14 @@ class RayCluster:
 
         return [LoadedPolicy(**each, in_world=elsewhere, close=close) for each in described]
 
-    def play(self, variants: Variants, jobs: Jobs, interrupts: DeferredSignals, on_begin: OnBegin) -> Played:
+    def play(
+        self, variants: Variants[ResultT], jobs: Jobs, interrupts: DeferredSignals, on_begin: OnBegin
+    ) -> Played[ResultT]:
         """See `Executor`."""
         queue, runs = queue_of(variants, jobs, on_begin), tuple(each.run for each in variants)
         plans = tuple(each.plan for each in variants)
-        player = EpisodePlayer(plans=plans, runs=runs, sources=sources_of([each.policy for each in variants]))
+        sources = sources_of([each.policy for each in variants])
+        player = EpisodePlayer(plans=plans, runs=runs, sources=sources, record=variants[0].record)
         lost_before: set[EpisodeJob] = set()
         with contextlib.ExitStack() as until_the_end:
             worlds = []
@@ -101,7 +104,7 @@ class RayCluster:
                         ended.write_to(runs[job.variant].folder)
                         yield job, ended.result
                     elif job in lost_before:
-                        yield job, lost_record(variants[job.variant], job, ended)
+                        yield job, lost_result(variants[job.variant], job, ended)
                     else:
                         lost_before.add(job)
                         queue.put_back(world.connection.worker, job)

@@ -18,7 +18,7 @@ from ray.exceptions import RayActorError, RayTaskError
 from configs.locks import temporary_folder
 from eval.policies.base import LoadedPolicy
 from eval.policies.serving import EpisodeStart, PolicyServer
-from eval.records.schema import EpisodeResult, RunFolder
+from eval.records.schema import RunFolder
 from eval.rollout.episode import EpisodeJob, EpisodePlayer
 from sim_envs.gl import rendering_device
 from sim_envs.workers import LostJob, OrphanedError
@@ -44,11 +44,11 @@ class PlayedEpisode:
         files: Its query log and video by path in the run's folder.
     """
 
-    result: EpisodeResult
+    result: Any
     files: Mapping[Path, bytes]
 
     @classmethod
-    def collected(cls, result: EpisodeResult, folder: Path) -> Self:
+    def collected(cls, result: Any, folder: Path) -> Self:
         """Collect the files of a folder and delete them there."""
         paths = [path for path in folder.rglob("*") if path.is_file()]
         files = {path.relative_to(folder): path.read_bytes() for path in paths}
@@ -118,7 +118,7 @@ class WorldActor:
         ]
         self._player = dataclasses.replace(player, runs=tuple(runs))
         self._resources = contextlib.ExitStack()
-        self._play: Callable[[EpisodeJob], EpisodeResult]
+        self._play: Callable[[EpisodeJob], Any]
 
     def open(self) -> None:
         """Open the player."""

@@ -1,29 +1,28 @@
-"""Doubles of a collection without physics: worlds, a policy and a picklable source."""
+"""Doubles of a collection without physics: worlds and policies, which workers can open."""
 
 import dataclasses
+import functools
 import os
 import time
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from jaxtyping import Float64
 
 from configs.collection import CollectConfig
-from configs.errors import UsageError
-from configs.schema import RunConfig
 from eval.collect.collection import collect_from
-from eval.collect.demonstrators import CorrectedLearner, OpenDemonstrator
-from eval.collect.playing import Simulation
-from eval.policies.base import LoadedPolicy
-from eval.rollout.episode import WorldCache
-from eval.rollout.plan import TaskPlan
+from eval.collect.demonstrators import CorrectedLearner
+from eval.policies.base import LoadedPolicy, Policy
 from oxygen.policy.reply import EpisodeEnd, Reply
 from sim_envs.fake import FakeWorld
+from sim_envs.libero.suite import LiberoSuite
 from sim_envs.libero.tasks import LIBERO_INTERFACE
-from sim_envs.world import AdvanceResult, EpisodeKey, Observation, PhysicsError, World
-from tests.eval.doubles import FakeAssets, reply, without_physics
+from sim_envs.suite import Task
+from sim_envs.world import AdvanceResult, EpisodeKey, Observation, PhysicsError
+from tests.eval.doubles import FakeAssets, reply
 
 NEVER, BROKEN, FATAL, DIVERGING = 3, 4, 5, 6
 """Initial states of `Errand` that are never solved, break the simulator, end the process, and let the physics
@@ -81,49 +80,40 @@ class Counting:
         return EpisodeEnd()
 
 
-class FakeWorlds(WorldCache):
-    def __init__(self, world: Errand) -> None:
-        self.world = world
+class ErrandSuite(LiberoSuite):
+    """LIBERO's suites, whose worlds are errands."""
 
-    def of(self, plan: TaskPlan) -> World:
-        self.world.language = plan.task.language
-        return self.world
+    errand: ClassVar[Mapping[str, Any]] = {}
 
-    def discard(self) -> None:
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._errand = dict(self.errand)  # is sent to workers
+
+    def check(self, tasks: Iterable[Task]) -> None:
         pass
 
-    def __enter__(self) -> "FakeWorlds":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
+    def open(self, task: Task) -> Errand:
+        return Errand(language=task.language, **self._errand)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FakeDemonstrationSource(Simulation):
-    kind: str = "expert"
-    noise: float = 0.0
-    pause_s: float = 0.0
-    mended: bool = False
-    image_size: int = 8
-    no_policy: str | None = None
-    model: RunConfig | None = None
-
-    def worlds(self) -> FakeWorlds:
-        return FakeWorlds(Errand(pause_s=self.pause_s, mended=self.mended, image_size=self.image_size))
-
-    def demonstrator(self, model: LoadedPolicy | None) -> OpenDemonstrator:
-        if self.no_policy is not None:
-            raise UsageError(self.no_policy)
-        return lambda suite, world: Counting()
+def demonstrator(open_one: Callable[[], Policy] = Counting) -> LoadedPolicy:
+    """A demonstrator as a collection is handed it."""
+    return LoadedPolicy(
+        interface=None,
+        horizon=10,
+        inputs={},
+        in_world=functools.partial(_opened, open_one),
+        opener=functools.partial(demonstrator, open_one),
+    )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FakeCorrections(FakeDemonstrationSource):
-    """An expert corrects a learner, by_step turn is first: short episodes are the learner's alone."""
+def _opened(open_one: Callable[[], Policy], *_: object) -> Policy:
+    return open_one()
 
-    def demonstrator(self, model: LoadedPolicy | None) -> OpenDemonstrator:
-        return lambda suite, world: CorrectedLearner(Counting(), Counting())
+
+def corrections() -> CorrectedLearner:
+    """An expert corrects a learner, whose turn is first: short episodes are the learner's alone."""
+    return CorrectedLearner(Counting(), Counting())
 
 
 def config(**changes: Any) -> CollectConfig:
@@ -142,15 +132,22 @@ def config(**changes: Any) -> CollectConfig:
 def collect(
     dataset: Path,
     *,
-    source: FakeDemonstrationSource = FakeDemonstrationSource(),
+    acts: Callable[[], Policy] = Counting,
     workers: int = 1,
     assets: str = "a",
+    image_size: int = 8,
+    pause_s: float = 0.0,
+    mended: bool = False,
     **changes: Any,
 ) -> int:
-    """Collect into a folder; returns the exit code."""
+    """Collect errands into a folder; returns the exit code."""
+    errand = {"image_size": image_size, "pause_s": pause_s, "mended": mended}
     with pytest.MonkeyPatch.context() as patch:
-        without_physics(patch, find_assets=_named)
-        return collect_from(source, config(assets=assets, **changes), dataset, workers=workers)
+        patch.setattr("sim_envs.libero.suite.find_assets", _named)
+        patch.setattr("sim_envs.libero.suite.LiberoSuite", ErrandSuite)
+        patch.setattr(ErrandSuite, "errand", errand)
+        options = config(assets=assets, image_size=image_size, **changes)
+        return collect_from(lambda _: demonstrator(acts), options, dataset, workers=workers)
 
 
 def _named(source: str) -> FakeAssets:

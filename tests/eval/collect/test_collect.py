@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import multiprocessing
 import shutil
 import signal
 import subprocess
@@ -15,23 +14,18 @@ import pytest
 
 from configs.errors import UsageError
 from eval.collect.collection import INCOMPLETE
-from eval.collect.playing import DemonstrationPlayer
-from eval.collect.store import EpisodeStore
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
 from sim_envs.truth.ground_truth import Fact
 from sim_envs.truth.textual_memory import parse_textual_memory
 from sim_envs.truth.wording import parse_memory, parse_narration
-from sim_envs.workers import PipeConnection
 from tests.eval.collect.collecting import (
     BROKEN,
     DIVERGING,
     FATAL,
     NEVER,
     Errand,
-    FakeDemonstrationSource,
     collect,
-    config,
     contents,
 )
 
@@ -69,9 +63,9 @@ def test_the_dataset_does_not_depend_on_the_number_of_workers(tmp_path):
 
 _IN_A_PROCESS = """
 from pathlib import Path
-from tests.eval.collect.collecting import FakeDemonstrationSource, collect
+from tests.eval.collect.collecting import collect
 if __name__ == "__main__":
-    collect(Path({path!r}), source=FakeDemonstrationSource(pause_s=0.5), workers=2)
+    collect(Path({path!r}), pause_s=0.5, workers=2)
 """
 
 
@@ -116,7 +110,7 @@ def test_errors_are_reported_and_retried(tmp_path, capsys):
     assert len(Demonstrations(tmp_path).episodes) == 4
     assert manifest(tmp_path)["errors"] == 4
     assert "the fake simulator fails" in " ".join(capsys.readouterr().out.split())
-    assert collect(tmp_path, init_ids=(0, BROKEN), source=FakeDemonstrationSource(mended=True)) == 0
+    assert collect(tmp_path, init_ids=(0, BROKEN), mended=True) == 0
     assert len(Demonstrations(tmp_path).episodes) == 8
 
 
@@ -134,17 +128,7 @@ def test_a_worker_that_dies_is_an_error_and_the_others_go_on(tmp_path, capsys):
     assert manifest(tmp_path)["errors"] == 4
     assert "it exited with code 3" in " ".join(capsys.readouterr().out.split())
     assert len(Demonstrations(tmp_path).episodes) == 4
-    assert collect(tmp_path, init_ids=(0, FATAL), source=FakeDemonstrationSource(mended=True)) == 0
-
-
-def test_a_policy_that_cannot_be_loaded_is_a_usage_error(tmp_path):
-    source = FakeDemonstrationSource(no_policy="no such weights")
-    with pytest.raises(UsageError, match="no such weights"):
-        collect(tmp_path, source=source)
-    player = DemonstrationPlayer(simulation=source, store=EpisodeStore(tmp_path), config=config())
-    _, theirs = multiprocessing.Pipe()
-    with pytest.raises(UsageError, match="no such weights"), player.open(PipeConnection(0, theirs)):
-        pass
+    assert collect(tmp_path, init_ids=(0, FATAL), mended=True) == 0
 
 
 def test_without_a_success_there_is_no_dataset(tmp_path, capsys):

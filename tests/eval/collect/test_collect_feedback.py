@@ -1,49 +1,49 @@
 """What a policy read in its prompt is recorded, and its demonstrations keep the instruction."""
 
+import dataclasses
 import json
 
 import pytest
 
 from configs.errors import UsageError
-from configs.signals import DeferredSignals
-from eval.collect.collection import collect_demonstrations
-from eval.collect.demonstrators import CorrectedLearner, NoiseFreeDemonstrator
-from eval.collect.episode import demonstrate
-from eval.collect.plan import make_jobs
+from eval.collect.collection import collect_demonstrations, collect_from
+from eval.collect.demonstrators import CorrectedLearner
+from eval.collect.store import EpisodeStore
+from oxygen.training import layout
 from sim_envs.fake import FakeWorld
 from tests.eval.collect.collecting import Counting, config
-from tests.eval.doubles import without_physics
+from tests.eval.doubles import opened, without_physics
 from tests.eval.rollout.test_feedback import MEMORY, Writer
 
 
-def test_the_texts_in_the_prompt_of_each_frame_are_recorded(monkeypatch):
-    without_physics(monkeypatch)
-    options = config(feedback="own", keep_failures=True)
-    job = make_jobs(options)[0]
-    writer = NoiseFreeDemonstrator(Writer("lifted: it # times"))
-    world = FakeWorld(success_at=13)
-    played = demonstrate(world, writer, job, options, DeferredSignals(), MEMORY)
-    read = [json.loads(row) for row in played.rows["oxygen.feedback"].to_pylist()]
-    assert read == [{}, {"memory": "lifted it 0 times"}, {"memory": "lifted it 1 times"}]
-    assert played.language == FakeWorld().language
+def collected(folder, monkeypatch, acting, *, success_at=None, **changes):
+    """The demonstration of an episode, and the memory in the prompt of each of its frames."""
+    without_physics(monkeypatch, lambda task: FakeWorld(success_at=success_at))
+    options = config(suites=("libero_object",), task_ids=(0,), init_ids=(0,), keep_failures=True, **changes)
+    policy = dataclasses.replace(opened(acting), feedback=MEMORY if options.feedback else {})
+    assert collect_from(lambda _: policy, options, folder, workers=1) == 0
+    (stored,) = EpisodeStore(folder).demonstrations()
+    rows = stored.rows()
+    texts = rows[layout.FED].to_pylist() if layout.FED in rows.column_names else []
+    return stored, [json.loads(text).get("memory") for text in texts]
 
 
-def test_a_learner_keeps_writing_while_the_expert_corrects_it(monkeypatch):
-    without_physics(monkeypatch)
-    options = config(feedback="own", keep_failures=True, max_steps=400)
-    writer = Writer("lifted it # times")
-    acting = CorrectedLearner(writer, Counting(), keeps_writing=True)
-    played = demonstrate(FakeWorld(), acting, make_jobs(options)[0], options, DeferredSignals(), MEMORY)
-    read = [json.loads(row).get("memory") for row in played.rows["oxygen.feedback"].to_pylist()]
+def test_the_texts_in_the_prompt_of_each_frame_are_recorded(monkeypatch, tmp_path):
+    writer = Writer("lifted: it # times")
+    stored, read = collected(tmp_path, monkeypatch, writer, success_at=13, feedback="own")
+    assert read == [None, "lifted it 0 times", "lifted it 1 times"]
+    assert stored.language == "pick up the alphabet soup and place it in the basket"
+
+
+def test_a_learner_keeps_writing_while_the_expert_corrects_it(monkeypatch, tmp_path):
+    acting = CorrectedLearner(Writer("lifted it # times"), Counting(), keeps_writing=True)
+    _, read = collected(tmp_path, monkeypatch, acting, max_steps=400, feedback="own")
     assert read == [None, *(f"lifted it {query} times" for query in range(len(read) - 1))]
 
 
-def test_a_dataset_of_a_policy_that_reads_no_texts_has_no_such_column(monkeypatch):
-    without_physics(monkeypatch)
-    options = config()
-    writer = NoiseFreeDemonstrator(Writer("?"))
-    played = demonstrate(FakeWorld(success_at=3), writer, make_jobs(options)[0], options, DeferredSignals())
-    assert "oxygen.feedback" not in played.rows.column_names
+def test_a_dataset_of_a_policy_that_reads_no_texts_has_no_such_column(monkeypatch, tmp_path):
+    _, read = collected(tmp_path, monkeypatch, Writer("?"), success_at=3)
+    assert read == []
 
 
 def test_feedback_of_a_policy_that_reads_none_is_refused(monkeypatch, tmp_path):

@@ -18,7 +18,7 @@ from PIL import Image
 
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
-from tests.eval.collect.collecting import FakeCorrections, FakeDemonstrationSource, collect
+from tests.eval.collect.collecting import collect, corrections
 
 CAMERAS = ("observation.images.image", "observation.images.wrist_image")
 STATISTICS = {"min", "max", "mean", "std", "count", "q01", "q10", "q50", "q90", "q99"}
@@ -36,9 +36,7 @@ def dataset(tmp_path_factory) -> Path:
 def videos(tmp_path_factory) -> Path:
     """The same as video, at a frame per control step."""
     path = tmp_path_factory.mktemp("video")
-    collect(
-        path, images="video", image_size=32, replan_steps=1, source=FakeDemonstrationSource(image_size=32)
-    )
+    collect(path, images="video", image_size=32, replan_steps=1)
     return path
 
 
@@ -187,7 +185,7 @@ def test_the_statistics_are_of_all_frames(dataset):
 
 
 def test_an_action_is_the_first_of_its_chunk_and_only_targets_have_statistics(tmp_path):
-    assert collect(tmp_path, source=FakeCorrections(), init_ids=(7,), replan_steps=1) == 0
+    assert collect(tmp_path, acts=corrections, init_ids=(7,), replan_steps=1) == 0
     frames = pq.read_table(tmp_path / "data/chunk-000/file-000.parquet")
     actions, chunks = (np.array(frames[name].to_pylist()) for name in ("action", "oxygen.action_chunk"))
     targets = ~np.array(frames["oxygen.action_is_pad"].to_pylist())[:, 0]
@@ -199,7 +197,7 @@ def test_an_action_is_the_first_of_its_chunk_and_only_targets_have_statistics(tm
 
 
 def test_an_episode_that_a_learner_solved_alone_is_kept_for_its_texts(tmp_path):
-    assert collect(tmp_path, source=FakeCorrections(), suites=("libero_goal",), task_ids=(0,)) == 0
+    assert collect(tmp_path, acts=corrections, suites=("libero_goal",), task_ids=(0,)) == 0
     columns = Demonstrations(tmp_path).columns
     assert columns.padded.all()
     assert all(columns.narration)
@@ -235,7 +233,7 @@ def test_full_tables_and_videos_start_new_files(tmp_path, monkeypatch):
     monkeypatch.setattr(layout, "DATA_FILE_MB", 0.002)
     monkeypatch.setattr(layout, "VIDEO_FILE_MB", 0.00002)
     monkeypatch.setattr(layout, "FILES_PER_CHUNK", 2)
-    collect(tmp_path, images="video", image_size=32, source=FakeDemonstrationSource(image_size=32))
+    collect(tmp_path, images="video", image_size=32)
     tables = sorted(str(file.relative_to(tmp_path / "data")) for file in tmp_path.glob("data/*/*"))
     assert tables[:3] == [
         "chunk-000/file-000.parquet",

@@ -16,6 +16,7 @@ from eval.records.schema import Outcome, RunFolder
 from eval.rollout.clock import PAUSED
 from eval.rollout.episode import EpisodeJob, Variant, run_episode
 from eval.rollout.plan import EpisodePlan, TaskPlan
+from eval.rollout.recorder import EpisodeRecorder
 from sim_envs.fake import FakeWorld
 from sim_envs.truth.nouns import Nouns
 from sim_envs.world import EpisodeKey, PhysicsError
@@ -51,6 +52,7 @@ def run(tmp_path, plan, world, policy, video="all", fatal=()):
         plan=EpisodePlan(tasks=(plan,)),
         policy=opened(policy),
         clock=PAUSED,
+        record=EpisodeRecorder,
     )
     job = EpisodeJob(variant=0, task=0, key=KEY)
     with DeferredSignals() as interrupts:

@@ -28,7 +28,7 @@ from oxygen.weights.loading import SINGLE_FILE
 from sim_envs.fake import FakeWorld
 from sim_envs.suite import Task
 from sim_envs.world import AdvanceResult
-from tests.eval.collect.collecting import FakeDemonstrationSource, collect
+from tests.eval.collect.collecting import collect
 from tests.eval.doubles import without_physics
 from tests.oxygen.compiling import compile_soon
 from tests.oxygen.training.conftest import MODEL as SMALL
@@ -93,7 +93,7 @@ class Command:
 def command(tmp_path_factory) -> Command:
     """The command line on a handful of demonstrations."""
     demonstrations, side = tmp_path_factory.mktemp("demonstrations"), MODEL.image_size
-    assert collect(demonstrations, source=FakeDemonstrationSource(image_size=side), image_size=side) == 0
+    assert collect(demonstrations, image_size=side) == 0
     always = (
         f"--data {demonstrations} --model {MODEL.name} --language-tasks narration --steps {STEPS} --batch 8 "
         "--save-every 2 --log-every 1"

@@ -16,7 +16,7 @@ from PIL import Image
 from configs.errors import UsageError
 from oxygen.robots.images import resize_with_pad
 from oxygen.training.demonstrations import Demonstrations, Origin
-from tests.eval.collect.collecting import FakeDemonstrationSource, collect
+from tests.eval.collect.collecting import collect
 from tests.oxygen.training.conftest import MODEL
 
 TABLE = "data/chunk-000/file-000.parquet"
@@ -30,8 +30,7 @@ EPISODES = "meta/episodes/chunk-000/file-000.parquet"
 def png(tmp_path_factory) -> Path:
     """Four episodes of six and nine frames, images 12 pixels a side."""
     path = tmp_path_factory.mktemp("png")
-    source = FakeDemonstrationSource(image_size=12)
-    collect(path, source=source, image_size=12, replan_steps=1, suites=("libero_goal",))
+    collect(path, image_size=12, replan_steps=1, suites=("libero_goal",))
     return path
 
 
@@ -39,8 +38,7 @@ def png(tmp_path_factory) -> Path:
 def video(tmp_path_factory) -> Path:
     """The same as video, in larger images."""
     path = tmp_path_factory.mktemp("video")
-    source = FakeDemonstrationSource(image_size=48)
-    collect(path, source=source, image_size=48, replan_steps=1, suites=("libero_goal",), images="video")
+    collect(path, image_size=48, replan_steps=1, suites=("libero_goal",), images="video")
     return path
 
 
@@ -122,8 +120,7 @@ def test_pixels_are_decoded_once_unless_the_dataset_has_grown(copy, tmp_path):
     assert isinstance(again, np.memmap)
     assert np.array_equal(first, again)
     assert file.stat().st_mtime_ns == stamp
-    source = FakeDemonstrationSource(image_size=12)
-    collect(copy, source=source, image_size=12, replan_steps=1, suites=("libero_goal",), seeds=(8,))
+    collect(copy, image_size=12, replan_steps=1, suites=("libero_goal",), seeds=(8,))
     assert len(Demonstrations(copy).pixels(8, cache=tmp_path / "cache")) == 60
 
 
