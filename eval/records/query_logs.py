@@ -56,12 +56,13 @@ class FedText:
     cut: int = 0
 
 
+_NO_ACTIONS = np.empty((0, 0))
 _NO_OBSERVATION = Observation(images={}, state=np.empty(0), language="")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(kw_only=True)
 class QueryRecord:
-    """One policy call and the control steps until the next one.
+    """One policy call and the control steps until the next one. A rollout fills it in until it yields it.
 
     Attributes:
         index: Number of the query in the episode.
@@ -98,8 +99,8 @@ class QueryRecord:
     """
 
     index: int = 0
-    actions: Float64[np.ndarray, "horizon action"]
-    timings_ms: Mapping[str, float]
+    actions: Float64[np.ndarray, "horizon action"] = dataclasses.field(default_factory=lambda: _NO_ACTIONS)
+    timings_ms: Mapping[str, float] = dataclasses.field(default_factory=dict)
     step: int = 0
     steps: int = 0
     latency: Latency | None = None
@@ -108,7 +109,7 @@ class QueryRecord:
     continued: int = 0
     held: int = 0
     skipped: int = 0
-    spans: Sequence[ActionSpan] = ()
+    spans: list[ActionSpan] = dataclasses.field(default_factory=list)
     blended: int = 0
     action_prefix: ActionPrefix | None = None
     prompt: str | None = None
@@ -118,12 +119,12 @@ class QueryRecord:
     requested: Sequence[TextRequest] = ()
     delivered: Sequence[Text] = ()
     dropped: Sequence[TextRequest] = ()
-    truths: Mapping[int, Truth | None] = dataclasses.field(default_factory=dict)
+    truths: dict[int, Truth | None] = dataclasses.field(default_factory=dict)
     cancelled: int = 0
-    executed: Sequence[np.ndarray] = ()
-    end_effector: Sequence[np.ndarray] = ()
+    executed: list[np.ndarray] = dataclasses.field(default_factory=list)
+    end_effector: list[np.ndarray] = dataclasses.field(default_factory=list)
     observation: Observation = _NO_OBSERVATION
-    pictures: Sequence[Snapshot] = ()
+    pictures: list[Snapshot] = dataclasses.field(default_factory=list)
     success: bool = False
     failed: bool = False
     progress: float = 0.0
@@ -160,7 +161,7 @@ class QueryRecord:
         finished = [dataclasses.asdict(text) for text in self.delivered]
         for record, text in zip(finished, self.delivered, strict=True):
             if text.step != self.step:
-                record["truth"] = _truth_to_json(self.truth_on_delivery(text))
+                record["truth"] = truth_to_json(self.truth_on_delivery(text))
         return {
             "query": self.index,
             "step": self.step,
@@ -173,7 +174,7 @@ class QueryRecord:
             "requested": [dataclasses.asdict(request) for request in self.requested],
             "finished": finished,
             "dropped": [dataclasses.asdict(request) for request in self.dropped],
-            "truth": _truth_to_json(self.truth),
+            "truth": truth_to_json(self.truth),
         }
 
 
@@ -234,7 +235,7 @@ def _parse_query(record: Mapping[str, Any]) -> QueryRecord:
     )
 
 
-def _truth_to_json(truth: Truth | None) -> dict[str, Any] | None:
+def truth_to_json(truth: Truth | None) -> dict[str, Any] | None:
     """The truth as JSON: facts sorted, completed actions in order, nouns if the world has its own."""
     if truth is None:
         return None

@@ -15,23 +15,14 @@ from eval.records.query_logs import ActionSpan, Snapshot
 from eval.rollout.timeline import Timeline
 from oxygen.policy.reply import Text
 from sim_envs.suite import Suite
-from sim_envs.truth.ground_truth import Truth
 from sim_envs.world import Observation, World
 
 
 class Execution:
-    """Executes the actions of a timeline; records events since the last query was issued.
+    """Executes the actions of a timeline, and adds what happens to the record of its last query.
 
     Attributes:
-        success: Whether the task is solved.
-        failed: Whether it can no longer be solved.
-        spans: The executed spans of actions.
-        actions: The executed actions.
-        end_effector: Its position (m) before the first of them and after each; empty if not known.
-        truths: Control step to truth: at the query, and if it is watched after each step since.
-        pictures: Images for the video.
-        advance_ms: Wall time of physics.
-        blended: Actions of the last chunk that were averaged with the previous chunk.
+        advance_ms: Wall time of physics since the query was issued.
     """
 
     def __init__(
@@ -55,29 +46,20 @@ class Execution:
         self._moved = True  # since the state was read
         self._chunks: dict[int, np.ndarray] = {}
         self._last: np.ndarray | None = None
-        self.truths: dict[int, Truth | None] = {}
         self._picture_due = 0
-        self.success = self.failed = False
-        self.spans: list[ActionSpan] = []
-        self.actions: list[np.ndarray] = []
-        self.end_effector: list[np.ndarray] = []
-        self.pictures: list[Snapshot] = []
         self.advance_ms = 0.0
-        self.blended = 0
 
     @property
     def ended(self) -> bool:
         """Whether the world has ended the episode."""
-        return self.success or self.failed
+        return self._timeline.query.success or self._timeline.query.failed
 
-    def begin_query(self, observation: Observation, truth: Truth | None) -> None:
-        """Reset the records: a query was issued on this observation."""
+    def begin_query(self, observation: Observation) -> None:
+        """A query was issued on this observation."""
         if self._moved:
             self._state, self._moved = observation.state, False
-        self.truths = {self._timeline.step: truth}
         self._picture_due = self._timeline.step + (self._picture_steps or 0)
-        self.spans, self.pictures, self.advance_ms = [], [], 0.0
-        self.actions, self.end_effector = [], []
+        self.advance_ms = 0.0
 
     def add_chunk(self, chunk: Float64[np.ndarray, "horizon action"], rest: ActionSpan | None) -> None:
         """Add the actions of the query.
@@ -87,26 +69,26 @@ class Execution:
             rest: Rest of the previous chunk when the query was issued, to be blended in; None to skip it.
         """
         query, given = self._timeline.query, chunk
-        self._chunks = {number: old for number, old in self._chunks.items() if number == query - 1}
+        self._chunks = {number: old for number, old in self._chunks.items() if number == query.index - 1}
         if rest is not None and rest.chunk is not None:
             chunk = blend_chunks(
                 self._chunks[rest.chunk][rest.first :],
                 given,
-                late=min(self._timeline.actions_at - self._timeline.issued, rest.steps),
+                late=min(query.actions_step - query.step, rest.steps),
                 channels=averaged_channels(self._suite.interface.action),
             )
-        self.blended = int((chunk != given).any(axis=1).sum())
-        self._chunks[query] = chunk
+        query.blended = int((chunk != given).any(axis=1).sum())
+        self._chunks[query.index] = chunk
 
     def run(self) -> None:
         """Execute all actions that are due, up to success or failure."""
-        timeline = self._timeline
+        timeline, query = self._timeline, self._timeline.query
         while not self.ended and (span := timeline.next_span()):
             if self._picture_steps is not None:
                 if timeline.step >= self._picture_due:  # where no query does, and an action follows
                     camera = self._suite.interface.observation.camera_names[0]
                     image = self._world.render(camera)
-                    self.pictures.append(Snapshot(step=timeline.step, camera=camera, image=image))
+                    query.pictures.append(Snapshot(step=timeline.step, camera=camera, image=image))
                     self._picture_due = timeline.step + self._picture_steps
                 span = span._replace(steps=min(span.steps, self._picture_due - timeline.step))
             if self._watched:
@@ -115,17 +97,17 @@ class Execution:
             actions = self._actions(span)
             advance = self._world.advance(actions)
             timeline.advance(span, advance.steps)
-            self.success, self.failed = advance.success, advance.failed
-            self.actions.extend(actions[: advance.steps])
+            query.success, query.failed = advance.success, advance.failed
+            query.executed.extend(actions[: advance.steps])
             if advance.end_effector is not None:
-                self.end_effector.extend(advance.end_effector[1 if self.end_effector else 0 :])
-            if self.spans and self.spans[-1].chunk == span.chunk:
-                self.spans[-1] = self.spans[-1]._replace(steps=self.spans[-1].steps + advance.steps)
+                query.end_effector.extend(advance.end_effector[1 if query.end_effector else 0 :])
+            if query.spans and query.spans[-1].chunk == span.chunk:
+                query.spans[-1] = query.spans[-1]._replace(steps=query.spans[-1].steps + advance.steps)
             else:
-                self.spans.append(span._replace(steps=advance.steps))
+                query.spans.append(span._replace(steps=advance.steps))
             self.advance_ms += 1e3 * (time.perf_counter() - began)
             if self._watched:
-                self.truths[timeline.step] = self._world.truth()
+                query.truths[timeline.step] = self._world.truth()
 
     def _actions(self, span: ActionSpan) -> np.ndarray:
         """The actions of a span, or the hold action at the state where holding began."""
@@ -142,9 +124,9 @@ class Execution:
 
     def delivered(self, texts: Sequence[Text], latency: Latency) -> list[Text]:
         """The texts finished in the query that were delivered before the episode ended."""
-        timed = zip(texts, latency.texts_ms, strict=True)
-        steps = [(text, self._timeline.step_after(after_ms)) for text, after_ms in timed]
-        return [dataclasses.replace(text, step=step) for text, step in steps if step in self.truths]
+        timeline, timed = self._timeline, zip(texts, latency.texts_ms, strict=True)
+        steps = [(text, timeline.step_after(after_ms)) for text, after_ms in timed]
+        return [dataclasses.replace(text, step=step) for text, step in steps if step in timeline.query.truths]
 
 
 class ActionError(ValueError):

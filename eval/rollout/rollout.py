@@ -2,13 +2,13 @@
 
 import dataclasses
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 
 from configs.schema import OverlapRule, WhileWaiting
 from eval.policies.base import ChargesOwnTime, Policy
-from eval.records.query_logs import FedText, QueryRecord
+from eval.records.query_logs import QueryRecord
 from eval.rollout.clock import PAUSED, Clock, DelayEstimator, TimedQuery
 from eval.rollout.execution import Execution, validated_actions
 from eval.rollout.feedback import EpisodeFeedback
@@ -65,26 +65,27 @@ def rollout(
     execution = Execution(world, suite, timeline, watched=clock is not PAUSED, picture_steps=picture_steps)
     delays = DelayEstimator(clock, key, control_hz=protocol.control_hz)
     while not (timeline.is_over or execution.ended):
-        timeline.issue()
-        rest = timeline.rest
-        prefix = delays.prefix(timeline.query, rest) if overlap == "rtc" else None
+        query, rest = timeline.issue(), timeline.rest
+        prefix = delays.prefix(query.index, rest) if overlap == "rtc" else None
         began = time.perf_counter()
         observation = dataclasses.replace(world.observe(), action_prefix=prefix)
         if instruction is not None:
             observation = dataclasses.replace(observation, language=instruction)
         observed = time.perf_counter()
         truth = world.truth()
-        fed: Mapping[str, FedText] = {}
+        query.truths[query.step] = truth
         if feedback is not None:
-            observation, fed = feedback.observed(observation, timeline.step, truth)
-        execution.begin_query(observation, truth)
-        min_actions = min(protocol.replan_steps, protocol.max_steps - timeline.step)
+            observation, query.fed = feedback.observed(observation, query.step, truth)
+            query.prompt = observation.language
+        query.observation = observation
+        execution.begin_query(observation)
+        min_actions = min(protocol.replan_steps, protocol.max_steps - query.step)
         act_began = time.perf_counter()
         actions = policy.act(observation)
         act_ms = 1e3 * (time.perf_counter() - act_began)
         if isinstance(policy, ChargesOwnTime) and policy.charged_ms is not None:
             act_ms = policy.charged_ms
-        timed = TimedQuery(key=key, index=timeline.query, act_ms=act_ms, guided=prefix is not None)
+        timed = TimedQuery(key=key, index=query.index, act_ms=act_ms, guided=prefix is not None)
         chunk = validated_actions(actions, min_actions=min_actions, width=suite.interface.action.size)
         timeline.actions_after(clock.latency(timed).actions_ms, horizon=len(chunk))
         execution.add_chunk(chunk, rest if overlap == "blend" else None)
@@ -96,42 +97,18 @@ def rollout(
         delays.note(latency)
         timeline.busy_for(latency.busy_ms)
         execution.run()
-        delivered = execution.delivered(reply.finished, latency)
+        query.delivered = execution.delivered(reply.finished, latency)
         if feedback is not None:
-            feedback.delivered(delivered)
-        yield QueryRecord(
-            index=timeline.query,
-            actions=np.asarray(actions),
-            timings_ms={
-                **reply.timings_ms,
-                "observe": 1e3 * (observed - began),
-                "advance": execution.advance_ms,
-            },
-            step=timeline.issued,
-            steps=timeline.step - timeline.issued,
-            latency=None if clock is PAUSED else latency,
-            actions_step=timeline.actions_at,
-            free_step=timeline.free_at,
-            continued=timeline.continued,
-            held=timeline.held,
-            skipped=timeline.skipped,
-            spans=execution.spans,
-            blended=execution.blended,
-            action_prefix=prefix,
-            prompt=None if feedback is None else observation.language,
-            fed=fed,
-            prompt_cut=reply.prompt_cut,
-            tokens=reply.tokens,
-            requested=reply.requested,
-            delivered=delivered,
-            dropped=reply.dropped,
-            truths=execution.truths,
-            cancelled=len(reply.finished) - len(delivered),
-            executed=execution.actions,
-            end_effector=execution.end_effector,
-            observation=observation,
-            pictures=execution.pictures,
-            success=execution.success,
-            failed=execution.failed,
-            progress=world.progress(),
-        )
+            feedback.delivered(query.delivered)
+        query.actions = np.asarray(actions)
+        query.timings_ms = {
+            **reply.timings_ms,
+            "observe": 1e3 * (observed - began),
+            "advance": execution.advance_ms,
+        }
+        query.latency = None if clock is PAUSED else latency
+        query.action_prefix, query.prompt_cut = prefix, reply.prompt_cut
+        query.tokens, query.requested, query.dropped = reply.tokens, reply.requested, reply.dropped
+        query.cancelled = len(reply.finished) - len(query.delivered)
+        query.progress = world.progress()
+        yield query

@@ -11,7 +11,7 @@ not count (as in LeRobot's asynchronous client). Where no action is left, the ro
 
 from configs.latency import steps_in
 from configs.schema import WhileWaiting
-from eval.records.query_logs import ActionSpan
+from eval.records.query_logs import ActionSpan, QueryRecord
 
 
 class Timeline:
@@ -22,13 +22,8 @@ class Timeline:
 
     Attributes:
         step: Control steps executed so far.
-        query: Number of the last query; -1 before the first.
-        issued: Control step at which it was issued.
-        actions_at: Control step from which its actions can be executed.
-        free_at: Control step from which the next query can be issued, as far as known.
-        continued: Control steps since then that executed the previous chunk.
-        held: Control steps since then in which the robot held still.
-        skipped: Leading actions of its chunk that are skipped.
+        query: Record of the last query; number -1 before the first. Its `step`, `steps`, `actions_step`,
+            `free_step`, `continued`, `held` and `skipped` are kept up to date.
     """
 
     def __init__(
@@ -50,9 +45,7 @@ class Timeline:
         self._cursor = self._horizon = 0  # next action of the current chunk, and its length
         self._coming = 0  # length of the chunk that is not yet available
         self.step = 0
-        self.query = -1
-        self.issued = self.actions_at = self.free_at = 0
-        self.continued = self.held = self.skipped = 0
+        self.query = QueryRecord(index=-1)
 
     @property
     def is_over(self) -> bool:
@@ -65,11 +58,11 @@ class Timeline:
         left = self._horizon - self._cursor
         return ActionSpan(chunk=self._chunk, first=self._cursor, steps=left) if left > 0 else None
 
-    def issue(self) -> None:
-        """Issue a query now."""
-        self.query += 1
-        self.issued = self.actions_at = self.free_at = self.step
-        self.continued = self.held = self.skipped = 0
+    def issue(self) -> QueryRecord:
+        """Issue a query now; returns its record."""
+        now = self.step
+        self.query = QueryRecord(index=self.query.index + 1, step=now, actions_step=now, free_step=now)
+        return self.query
 
     def actions_after(self, milliseconds: float, *, horizon: int) -> None:
         """Set when the actions of the query are available.
@@ -78,25 +71,25 @@ class Timeline:
             milliseconds: Simulated time since the query was issued.
             horizon: Number of actions.
         """
-        self.actions_at = self.free_at = self.issued + steps_in(milliseconds, self._control_hz)
+        self.query.actions_step = self.query.free_step = self.step_after(milliseconds)
         self._coming = horizon
         self._take_chunk()
 
     def busy_for(self, milliseconds: float) -> None:
         """Set how long the policy is busy with the query; at least until its actions are available."""
-        self.free_at = max(self.actions_at, self.step_after(milliseconds))
+        self.query.free_step = max(self.query.actions_step, self.step_after(milliseconds))
 
     def step_after(self, milliseconds: float) -> int:
         """The control step `milliseconds` after the query was issued."""
-        return self.issued + steps_in(milliseconds, self._control_hz)
+        return self.query.step + steps_in(milliseconds, self._control_hz)
 
     def next_span(self) -> ActionSpan | None:
         """The next actions to execute; None if the next query is due or the episode is over."""
-        since = self.actions_at if self._holds else self.issued
-        next_query = max(since + self._replan_steps, self.free_at)
+        since = self.query.actions_step if self._holds else self.query.step
+        next_query = max(since + self._replan_steps, self.query.free_step)
         steps = min(next_query, self._max_steps) - self.step
         if self._coming:
-            steps = min(steps, self.actions_at - self.step)
+            steps = min(steps, self.query.actions_step - self.step)
         if steps <= 0:
             return None
         left = 0 if self._coming and self._holds else self._horizon - self._cursor
@@ -107,16 +100,18 @@ class Timeline:
     def advance(self, span: ActionSpan, steps: int) -> None:
         """Record that `steps` control steps of `next_span` were executed."""
         self.step += steps
+        self.query.steps += steps
         if span.chunk is None:
-            self.held += steps
+            self.query.held += steps
         else:
             self._cursor += steps
-            self.continued += steps if self._coming else 0
+            self.query.continued += steps if self._coming else 0
         self._take_chunk()
 
     def _take_chunk(self) -> None:
         """Switch to the chunk of the last query once it is available."""
-        if self._coming and self.step >= self.actions_at:
-            self.skipped = min(self.continued, self._coming)
-            self._chunk, self._cursor, self._horizon = self.query, self.skipped, self._coming
+        query = self.query
+        if self._coming and self.step >= query.actions_step:
+            query.skipped = min(query.continued, self._coming)
+            self._chunk, self._cursor, self._horizon = query.index, query.skipped, self._coming
             self._coming = 0

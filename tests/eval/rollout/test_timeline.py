@@ -24,14 +24,13 @@ def played(latencies, *, replan, horizon, limit, waiting="continue"):
     for actions, busy in latencies:
         if timeline.is_over:
             break
-        timeline.issue()
+        query = timeline.issue()
         words.append("|")
         timeline.actions_after(actions * STEP_MS, horizon=horizon)
         words += executed(timeline)
         timeline.busy_for(busy * STEP_MS)
         words += executed(timeline)
-        times = (timeline.issued, timeline.actions_at, timeline.free_at)
-        queries.append((*times, timeline.continued, timeline.skipped, timeline.held))
+        queries.append((query.step, query.actions_step, query.free_step, query.continued, query.skipped))
     assert timeline.is_over, "the test gives too few latencies"
     return " ".join(words), queries
 
@@ -139,7 +138,7 @@ def test_actions_are_executed_in_order_and_only_overtaken_ones_skipped(**case):
     for query, executed_actions in indices.items():
         first = queries[query][4]
         assert executed_actions == list(range(first, first + len(executed_actions)))
-    for _, _, _, continued, skipped, _ in queries:
+    for *_, continued, skipped in queries:
         assert skipped in (0, min(continued, case["horizon"]))
 
 
