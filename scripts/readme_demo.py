@@ -1,5 +1,6 @@
 """`python -m scripts.readme_demo RUN OTHER`: README's demo, a clip and the table of two runs."""
 
+import datetime as dt
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,6 @@ from configs.cli import run_app
 from eval.metrics.language import HEADLINES
 from eval.metrics.success import summarize
 from eval.records.reader import read_identity
-from eval.records.run_folders import seconds_played
 from eval.records.schema import RunFolder
 from eval.report.comparison import compare
 from eval.report.comparison_verdict import judge_all
@@ -60,7 +60,9 @@ def to_markdown(run: RunFolder, other: RunFolder, why: str) -> str:
     judged = judge_all(comparison, shown.margin, shown.time_margin)
     verdicts = "\n".join(f"- {in_markdown(each.sentence)}" for each in (judged.success, judged.time) if each)
     pairs = comparison.overall
-    minutes, seconds = divmod(round(seconds_played(manifests)), 60)
+    began, *_ = sorted(dt.datetime.fromisoformat(manifest["started"]) for manifest in manifests)
+    *_, ended = sorted(dt.datetime.fromisoformat(manifest["finished"]) for manifest in manifests)
+    minutes, seconds = divmod(round((ended - began).total_seconds()), 60)
     hardware = manifests[0]["attempts"][0]["hardware"]
     note = (
         f"`{comparison.a.mode}` and `{comparison.b.mode}`: the same {pairs.graded} episodes, each played in "

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -291,17 +291,3 @@ def past_attempts(folder: RunFolder) -> list[Mapping[str, Any]]:
         written = dt.datetime.fromtimestamp(folder.episodes_path.stat().st_mtime).astimezone()
         finished = max(dt.datetime.fromisoformat(finished), written).isoformat(timespec="seconds")
     return [*before, {**last, "finished": finished}]
-
-
-def seconds_played(manifests: Iterable[Mapping[str, Any]]) -> float:
-    """Wall-clock seconds during which any of these finished runs was active, pauses excluded."""
-    spans = sorted(
-        (dt.datetime.fromisoformat(each["started"]), dt.datetime.fromisoformat(each["finished"]))
-        for manifest in manifests
-        for each in manifest["attempts"]
-    )
-    total, until = dt.timedelta(), spans[0][0]
-    for began, ended in spans:
-        total += max(ended - max(began, until), dt.timedelta())
-        until = max(until, ended)
-    return total.total_seconds()
