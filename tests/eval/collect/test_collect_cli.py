@@ -1,57 +1,28 @@
 """`python -m eval.collect`: bad input is one line and exit code 2, and nothing is left behind."""
 
+from pathlib import Path
+
 import pytest
 
-from configs.collection import CollectConfig
 from eval.collect.__main__ import app
 from tests.eval.conftest import call
 
 
 @pytest.fixture
 def started(monkeypatch) -> list:
-    """Configuration, folder and number of workers of what would have been collected."""
+    """The configurations, folders and numbers of workers of what would have been collected."""
     calls: list = []
     monkeypatch.setattr(
-        "eval.collect.collection.collect_demonstrations",
-        lambda config, dataset, workers: calls.append((config, str(dataset), workers)),
+        "eval.collect.collection.collect_demonstrations", lambda *given, **how: calls.append((*given, how))
     )
     return calls
 
 
-def test_every_option_is_passed_on(started):
-    line = (
-        "--policy expert --suite libero_object libero_spatial --task-ids 0-2 --init-ids 4 6 --seeds 7,8 "
-        "--assets standins --expert-noise 0.3 --workers 3 --output here --image-size 128 --replan-steps 2 "
-        "--images video --horizon 16 --num-steps-wait 12 --max-steps 99 --variation 0.5 --motion shuttle:3 "
-        "--random-weights --dtype bfloat16 --learner tiny"
-    )
-    assert call(app, *line.split()) == 0
-    expected = CollectConfig(
-        policy="expert",
-        suites=("libero_object", "libero_spatial"),
-        task_ids=(0, 1, 2),
-        init_ids=(4, 6),
-        seeds=(7, 8),
-        assets="standins",
-        expert_noise=0.3,
-        image_size=128,
-        replan_steps=2,
-        images="video",
-        horizon=16,
-        num_steps_wait=12,
-        max_steps=99,
-        variation=0.5,
-        motion="shuttle:3",
-        random_weights=True,
-        dtype="bfloat16",
-        learner="tiny",
-    )
-    assert started == [(expected, "here", 3)]
-
-
 def test_flags_override_a_preset(started):
-    assert call(app, "--config", "smoke", "--init-ids", "3", "--task-ids", "3") == 0
-    config = started[0][0]
+    where = ("--output", "here", "--workers", "3")
+    assert call(app, "--config", "smoke", "--init-ids", "3", "--task-ids", "3", *where) == 0
+    ((config, *rest),) = started
+    assert rest == [Path("here"), {"workers": 3}]
     assert (config.num_trials_per_task, config.init_ids, config.task_ids) == (None, (3,), (3,))
     assert (config.suites, config.assets) == (("libero_object",), "standins")
 

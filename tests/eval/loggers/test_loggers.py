@@ -89,16 +89,6 @@ def test_errors_are_counted_and_are_in_no_rate(tmp_path, policy, logs):
     assert not any("success/rate" in values for _, values, _ in log.entries)
 
 
-def test_a_video_is_logged_under_its_task(tmp_path, policy, logs):
-    run = new_run(tmp_path, WITH_VIDEO)
-    evaluate(run)
-    ((_, _, videos),) = logs[0].entries
-    ((name, path),) = videos.items()
-    assert name == "video/libero_goal/task00"
-    assert path.is_file()
-    assert run.folder.path in path.parents
-
-
 def test_a_resumed_run_continues_its_log(tmp_path, policy, logs):
     policy.interrupted_at = 1
     with pytest.raises(KeyboardInterrupt):
@@ -134,12 +124,6 @@ def test_a_missing_package_is_named_with_the_extra_that_installs_it(name, packag
     monkeypatch.delitem(sys.modules, f"eval.loggers.{name}", raising=False)
     assert exit_code_of(lambda: with_log(EvaluationConsole, name)) == INPUT_ERROR
     assert f"{package}, which is not installed: run uv pip install -e '.[{name}]'" in capsys.readouterr().err
-
-
-def test_an_unknown_logger_is_told_the_nearest():
-    with pytest.raises(UsageError, match="'tensorbord'; did you mean 'tensorboard'"):
-        choose_logger("tensorbord")
-    assert with_log(EvaluationConsole, None) is EvaluationConsole
 
 
 class Tracker:

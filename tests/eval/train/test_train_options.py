@@ -138,18 +138,6 @@ def test_training_starts_from_a_named_policy_with_its_statistics():
     assert training_of(having(path, norm_stats="measured")).norm_stats is None
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"start_from": "noop"}, "policy 'noop' has no weights"),
-        ({"norm_stats": "from-start"}, "needs a policy to start from"),
-    ],
-)
-def test_options_that_need_a_start_are_refused_without_one(changes, message):
-    with pytest.raises(UsageError, match=message):
-        training_of(having(OPTIONS, **changes))
-
-
 def test_texts_only_trains_all_rows_and_keeps_statistics(asked):
     run(["--data", "demos", "--texts-only", "--start-from", "tiny"])
     training = training_of(*asked)
@@ -160,12 +148,16 @@ def test_texts_only_trains_all_rows_and_keeps_statistics(asked):
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({}, "needs a trained policy"), ({"start_from": "tiny", "language_tasks": ()}, "name some")],
+    [
+        ({"start_from": "noop"}, "policy 'noop' has no weights"),
+        ({"norm_stats": "from-start"}, "needs a policy to start from"),
+        ({"texts_only": True}, "needs a trained policy"),
+        ({"texts_only": True, "start_from": "tiny", "language_tasks": ()}, "name some"),
+    ],
 )
-def test_texts_only_needs_a_policy_and_language_tasks(changes, message):
-    only = having(OPTIONS, texts_only=True, **changes)
+def test_options_that_need_a_start_or_texts_are_refused_without(changes, message):
     with pytest.raises(UsageError, match=message):
-        training_of(only)
+        training_of(having(OPTIONS, **changes))
 
 
 @pytest.mark.parametrize(
