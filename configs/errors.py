@@ -18,6 +18,11 @@ class UsageError(ValueError):
         super().__init__(shown if len(shown) <= _LONGEST_LINE else f"{shown[: _LONGEST_LINE - 1]}…")
 
 
+def one_line(error: BaseException) -> str:
+    """An exception's class and message in one line: `ValueError: no number`."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
 def nearest_first(value: object, allowed: Iterable[object]) -> list[str]:
     """The allowed values, most similar to `value` first."""
     text = str(value).lower()[:_LONGEST_WORD]

@@ -22,7 +22,14 @@ from eval.collect.contact_sheet import write_contact_sheet
 from eval.collect.dataset import assemble
 from eval.collect.demonstrators import open_scripted_demonstrator
 from eval.collect.episode import DemonstrationRecorder
-from eval.collect.plan import DemonstrationKey, frame_rate, learner_config, make_jobs, make_plans, run_config
+from eval.collect.plan import (
+    DemonstrationKey,
+    frame_rate,
+    learner_config,
+    make_jobs,
+    plans_by_seed,
+    run_config,
+)
 from eval.collect.store import EpisodeStore, StoredEpisode
 from eval.policies.base import LoadedPolicy
 from eval.policies.resolved import open_policies, resolve_policy
@@ -105,7 +112,7 @@ def collect_from(
 
     See `collect_demonstrations`.
     """
-    plans = make_plans(config)
+    plans = plans_by_seed(config)
     jobs, task = make_jobs(config, plans), plans[0].tasks[0]
     store = EpisodeStore(dataset)
     store.check(config)

@@ -20,13 +20,15 @@ import pyarrow as pa
 from jaxtyping import Bool, Float64
 
 from configs.collection import CollectConfig
+from configs.errors import one_line
 from configs.feedback import INSTRUCTION
 from eval.collect.columns import arrow_schema, histogram, png_cells, row_features
 from eval.collect.demonstrators import CorrectedLearner, Demonstrator, scripted_demonstrator
 from eval.collect.plan import DemonstrationKey
 from eval.collect.store import EpisodeStore
+from eval.metrics.language import true_text
 from eval.policies.base import Policy
-from eval.records.query_logs import QueryRecord
+from eval.records.query_logs import QueryRecord, truth_to_json
 from eval.records.run_folders import Run
 from eval.records.schema import Outcome
 from eval.rollout.plan import TaskPlan
@@ -34,8 +36,6 @@ from oxygen.policy.reply import EpisodeEnd
 from oxygen.training import layout
 from sim_envs.suite import Suite
 from sim_envs.truth.ground_truth import Truth
-from sim_envs.truth.textual_memory import write_textual_memory
-from sim_envs.truth.wording import narrate, remember
 from sim_envs.world import EpisodeKey, World
 
 
@@ -96,8 +96,8 @@ class DemonstrationRecorder:
 
     def result(self, outcome: Outcome, error: BaseException | None = None) -> EpisodeReport:
         """Store a demonstration, or that the episode failed; errors are not stored."""
-        if outcome is Outcome.ERROR:
-            return EpisodeReport(outcome=outcome, error=f"{type(error).__name__}: {error}")
+        if outcome is Outcome.ERROR and error is not None:
+            return EpisodeReport(outcome=outcome, error=one_line(error))
         solved = outcome is Outcome.SUCCESS
         if error is not None or not (solved or self._config.keep_failures):
             self._store.add_failure(self._key)
@@ -162,21 +162,23 @@ def _labels(
     }
 
 
+_TEXTS = {
+    layout.NARRATION: "narration",
+    layout.MEMORY: "memory",
+    layout.TEXTUAL_MEMORY: "textual_memory",
+}
+"""Column to the language task whose true text it holds."""
+
+
 def _truth_columns(truth: Truth | None) -> dict[str, str]:
     """The language columns of one frame: texts in the first wording, and JSON; empty without ground truth."""
     if truth is None:
-        return dict.fromkeys((layout.NARRATION, layout.MEMORY, layout.TEXTUAL_MEMORY, layout.TRUTH), "")
-    memory = {
-        "done": [dataclasses.asdict(action) for action in truth.memory.done],
-        "facts": [dataclasses.asdict(fact) for fact in sorted(truth.memory.facts)],
-    }
+        return dict.fromkeys((*_TEXTS, layout.TRUTH), "")
+    record: Any = truth_to_json(truth)
+    memory = {part: record[part] for part in ("done", "facts")}
     return {
-        layout.NARRATION: narrate(truth.narration, nouns=truth.nouns),
-        layout.MEMORY: remember(truth.memory, nouns=truth.nouns),
-        layout.TEXTUAL_MEMORY: ""
-        if truth.textual_memory is None
-        else write_textual_memory(truth.textual_memory),
-        layout.TRUTH: json.dumps({"narration": dataclasses.asdict(truth.narration), "memory": memory}),
+        **{column: true_text(task, truth) or "" for column, task in _TEXTS.items()},
+        layout.TRUTH: json.dumps({"narration": record["narration"], "memory": memory}),
     }
 
 

@@ -47,7 +47,7 @@ class DemonstrationKey:
         return cls(**dataclasses.asdict(episode), **shared)
 
 
-def make_plans(config: CollectConfig) -> list[EpisodePlan]:
+def plans_by_seed(config: CollectConfig) -> list[EpisodePlan]:
     """The episodes of a configuration, one plan per seed.
 
     Raises:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from configs.console import visible_text
-from configs.errors import unknown
+from configs.errors import one_line, unknown
 from configs.hashing import hash_of
 from eval.metrics.statistics import wilson_95
 from eval.records.run_folders import Run
@@ -162,7 +162,7 @@ class LoggingMonitor(Monitor):
             yield
         except Exception as error:  # noqa: BLE001 - libraries that talk to servers raise anything
             if not self._failed:
-                message = visible_text(" ".join(f"{type(error).__name__}: {error}".split()))
+                message = visible_text(one_line(error))
                 sys.stderr.write(
                     f"--log {self._name} failed and has gaps ({message}); episodes are recorded as before\n"
                 )

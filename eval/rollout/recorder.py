@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
+from configs.errors import one_line
 from eval.metrics.language import EpisodeGrader
 from eval.metrics.motion_quality import EpisodeMotion
 from eval.metrics.statistics import quantiles
@@ -145,7 +146,7 @@ class EpisodeRecorder:
             texts=self._grader.scores(),
             motion=self._motion.quality(),
             video=None if video is None else str(video.relative_to(self._folder.path)),
-            error=None if error is None else " ".join(f"{type(error).__name__}: {error}".split()),
+            error=None if error is None else one_line(error),
             traceback=None if error is None else "".join(traceback.format_exception(error)),
         )
 

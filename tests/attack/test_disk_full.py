@@ -44,7 +44,11 @@ def test_an_evaluation_is_resumed_and_no_episode_is_an_error(tmp_path, policy, m
 def test_a_collection_stops_at_once_and_is_completed_by_the_same_command(tmp_path, monkeypatch, capsys):
     add, left = EpisodeStore.add, iter(range(3))
     with monkeypatch.context() as patch:
-        patch.setattr(EpisodeStore, "add", lambda *given: full() if next(left, None) is None else add(*given))
+        patch.setattr(
+            EpisodeStore,
+            "add",
+            lambda *given, **how: full() if next(left, None) is None else add(*given, **how),
+        )
         assert "No space left on device" in refusal(lambda: collect(tmp_path / "a"), capsys)
     assert len(list((tmp_path / "a" / ".episodes").glob("*.parquet"))) == 3
     for folder in ("a", "b"):
