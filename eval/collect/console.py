@@ -37,7 +37,7 @@ class CollectionConsole:
             soft_wrap=True,
             emoji=False,
         )
-        self._reports: list[EpisodeReport] = []
+        self._played = self._errors = self._solved = self._frames = 0
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -66,21 +66,21 @@ class CollectionConsole:
 
     def add(self, key: EpisodeKey, report: EpisodeReport) -> None:
         """Update the bar, or print a line per minute without a terminal; print an error at once."""
-        self._reports.append(report)
-        graded = [each for each in self._reports if each.outcome is not Outcome.ERROR]
-        solved = sum(each.outcome is Outcome.SUCCESS for each in graded)
-        frames = sum(each.frames for each in self._reports) / (time.perf_counter() - self._began)
-        rate = f"{100 * solved / len(graded):.0f} % success" if graded else "no episode finished"
-        status = f"{rate}, {frames:.1f} frames/s"
-        if errors := len(self._reports) - len(graded):
-            status += f", [red]{pluralize(errors, 'error')}[/]"
+        self._played += 1
+        self._errors += report.outcome is Outcome.ERROR
+        self._solved += report.outcome is Outcome.SUCCESS
+        self._frames += report.frames
+        graded, per_s = self._played - self._errors, self._frames / (time.perf_counter() - self._began)
+        rate = f"{100 * self._solved / graded:.0f} % success" if graded else "no episode finished"
+        status = f"{rate}, {per_s:.1f} frames/s"
+        if self._errors:
+            status += f", [red]{pluralize(self._errors, 'error')}[/]"
         self._progress.update(self._bar, advance=1, status=status)
         if report.error is not None:
             self.print(f"error in {key}: {report.error}", style="red", markup=False)
         if not self._rich.is_terminal and time.monotonic() - self._logged >= _LOG_INTERVAL_S:
             self._logged = time.monotonic()
-            count = f"{len(self._reports)} of {pluralize(self._total, 'episode')}"
-            self.print(f"{count}, {status}", soft_wrap=True)
+            self.print(f"{self._played} of {pluralize(self._total, 'episode')}, {status}", soft_wrap=True)
 
     def conclude(self, counts: Mapping[str, int], errors: int, sheet: Path) -> None:
         """Print a summary of the dataset."""

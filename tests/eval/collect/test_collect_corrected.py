@@ -9,6 +9,7 @@ from oxygen.policy.reply import EpisodeEnd, Reply
 from sim_envs.libero.tasks import LIBERO_INTERFACE
 from sim_envs.world import EpisodeKey, Observation
 from tests.eval.doubles import reply
+from tests.eval.factory import key
 
 LEARNER, EXPERT = 0.25, -0.5
 
@@ -16,10 +17,6 @@ LEARNER, EXPERT = 0.25, -0.5
 def seen(query: int, speed: float) -> Observation:
     """What is seen of a hand that moves along its first axis by `speed` metres a query."""
     return Observation(images={}, state=np.eye(8)[0] * query * speed, language="lift it")
-
-
-def key(init_id: int) -> EpisodeKey:
-    return EpisodeKey(suite="libero_object", task_id=0, init_id=init_id, seed=7)
 
 
 @dataclasses.dataclass
