@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from eval.collect.console import CollectionConsole
 from eval.collect.contact_sheet import write_contact_sheet
 from eval.collect.dataset import assemble
 from eval.collect.demonstrators import open_scripted_demonstrator
-from eval.collect.episode import DemonstrationRecorder
+from eval.collect.episode import DemonstrationRecorder, EpisodeReport
 from eval.collect.plan import (
     DemonstrationKey,
     frame_rate,
@@ -119,7 +119,20 @@ def collect_from(
     with RunFolder(dataset).locked():
         store.begin(config)
         console = CollectionConsole(config, jobs.values(), dataset)
-        errors = _play(open_policy, config, plans, jobs, console, store, workers)
+        pending = [job for job, key in jobs.items() if not store.has(key)]
+        workers = min(workers, len(pending))
+        console.begin(len(pending), done=len(jobs) - len(pending), workers=workers)
+
+        def open_variants() -> list[Variant[EpisodeReport]]:
+            policy, folder = open_policy(workers), RunFolder(dataset)
+            runs = [Run(config=run_config(config, seed), folder=folder) for seed in config.seeds]
+            record = functools.partial(DemonstrationRecorder, config)
+            return [
+                Variant(run=run, plan=plan, policy=policy, clock=PAUSED, record=record)
+                for run, plan in zip(runs, plans, strict=True)
+            ]
+
+        errors = _play(open_variants, pending, console, workers) if pending else 0
         kept = store.demonstrations()
         if not kept:
             console.print("No episode succeeded, so there is no dataset.")
@@ -138,36 +151,19 @@ def collect_from(
 
 
 def _play(
-    open_policy: Callable[[int], LoadedPolicy],
-    config: CollectConfig,
-    plans: Sequence[EpisodePlan],
-    jobs: Mapping[EpisodeJob, DemonstrationKey],
+    open_variants: Callable[[], Sequence[Variant[EpisodeReport]]],
+    jobs: Sequence[EpisodeJob],
     console: CollectionConsole,
-    store: EpisodeStore,
     workers: int,
 ) -> int:
-    """Play the episodes that are not in the store; returns the number of errors."""
-    pending = [job for job, key in jobs.items() if not store.has(key)]
-    workers, played, errors = min(workers, len(pending)), 0, 0
-    console.begin(len(pending), done=len(jobs) - len(pending), workers=workers)
-    if not pending:
-        return 0
+    """Play episodes, in this process or in workers; returns the number of errors."""
     executor = SERIAL if workers == 1 else Processes(num_envs=workers)
+    played = errors = 0
     try:
         with DeferredSignals() as interrupts, console:
             with interrupts.suspended():  # it compiles
-                policy = open_policy(workers)
-            variants = [
-                Variant(
-                    run=Run(config=run_config(config, seed), folder=RunFolder(store.dataset)),
-                    plan=plan,
-                    policy=policy,
-                    clock=PAUSED,
-                    record=functools.partial(DemonstrationRecorder, config),
-                )
-                for seed, plan in zip(config.seeds, plans, strict=True)
-            ]
-            for job, report in executor.play(variants, pending, interrupts, lambda *_: None):
+                variants = open_variants()
+            for job, report in executor.play(variants, jobs, interrupts, lambda *_: None):
                 played, errors = played + 1, errors + (report.outcome is Outcome.ERROR)
                 console.add(job.key, report)
     except KeyboardInterrupt:

@@ -26,17 +26,14 @@ def call(**changes) -> TimedQuery:
     return TimedQuery(**{"key": KEY, "index": 0, "act_ms": 40.0, **changes})
 
 
-def test_paused_charges_nothing():
-    assert clock("paused") is PAUSED
-    latency = PAUSED.latency(call(reply=reply(finished=(text(0),)), complete_ms=9.0))
-    assert (latency.actions_ms, latency.busy_ms, list(latency.texts_ms)) == (0, 0, [0])
-
-
-@pytest.mark.parametrize(("name", "expected"), [("fixed:130", (130, 130)), ("fixed:80,500.5", (80, 500.5))])
-def test_fixed_delivers_texts_when_the_policy_is_free(name, expected):
-    latency = clock(name).latency(call(reply=reply(finished=(text(0), text(1)))))
+@pytest.mark.parametrize(
+    ("name", "expected"), [("paused", (0, 0)), ("fixed:130", (130, 130)), ("fixed:80,500.5", (80, 500.5))]
+)
+def test_fixed_delivers_texts_when_the_policy_is_free_and_paused_at_once(name, expected):
+    latency = clock(name).latency(call(reply=reply(finished=(text(0), text(1))), complete_ms=9.0))
     assert (latency.actions_ms, latency.busy_ms) == expected
     assert list(latency.texts_ms) == [expected[1]] * 2
+    assert (clock(name) is PAUSED) == (name == "paused")
 
 
 def test_measured_charges_policy_time_alone():
