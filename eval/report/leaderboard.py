@@ -483,7 +483,7 @@ def _json(board: Leaderboard) -> dict[str, Any]:
                             "run": dataclasses.asdict(entry.run),
                             "results": {name: entry.row[name] for name in _IN_JSON if name in entry.row},
                             "pc_success_of_suites": {
-                                part.suite: part.row["pc_success"] for part in entry.parts
+                                part.suite: part.row["pc_success"] for part in entry.parts.values()
                             },
                         }
                         for rank, entry in table.table.rows

@@ -105,6 +105,10 @@ def test_a_policy_on_four_suites_has_their_average_as_papers_print_it(tmp_path):
         ["2", "tiny", "50.0 %", "0.0 %", "43.8 %", "16"],
     ]
     assert "tasks: 4, initial states: 4 (0–3)" in leaderboard([tmp_path])
+    write_leaderboard(read_leaderboard([tmp_path]), tmp_path / "board")
+    suites = json.loads((tmp_path / "board/leaderboard.json").read_text())["suites"]
+    first = suites["LIBERO, four suites"][0]["rows"][0]
+    assert first["pc_success_of_suites"] == dict.fromkeys(solved, 100.0)
 
 
 def test_published_figures_stand_apart_and_are_not_ranked(tmp_path):
