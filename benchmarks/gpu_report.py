@@ -14,6 +14,7 @@ from eval.bench.row import Row, RowFile
 from eval.bench.workloads import BenchConfiguration
 from eval.report.figures import OTHER_COLOURS, STYLE, new_figure
 from eval.report.labels import number
+from eval.report.table import Column, Table, to_markdown
 from oxygen.serving.scheduler import Mode
 from scripts.marked_block import MarkedBlock
 
@@ -226,8 +227,10 @@ def _with_interval(value: float | None, bounds: Sequence[float] | None) -> str:
 
 def _table(title: str, rows: Iterable[Any], columns: Mapping[str, Callable[[Any], str]]) -> str:
     """A Markdown table under its title."""
-    lines = [f"**{title}**", "", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-    return "\n".join([*lines, *(f"| {' | '.join(cell(row) for cell in columns.values())} |" for row in rows)])
+    shown = [
+        Column(heading=name, cell=cell, align="left", is_markdown=True) for name, cell in columns.items()
+    ]
+    return f"**{title}**\n\n{to_markdown(Table(columns=shown, groups=[list(rows)]))}"
 
 
 def main() -> None:

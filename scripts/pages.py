@@ -67,18 +67,6 @@ def solved(row: Row) -> str:
     return f"{row['n_success']} of {row['n_episodes']}"
 
 
-def percent(row: Row) -> str:
-    """The success rate with its interval: `86 % (95 %: 80 to 90)`."""
-    low, high = row["pc_success_ci95"]
-    return f"{row['pc_success']:.0f} % (95 %: {low:.0f} to {high:.0f})"
-
-
-def seconds(row: Row) -> str:
-    """The restricted mean time with its interval."""
-    low, high = row["restricted_mean_ci95"]
-    return f"{row['restricted_mean_s']:.1f} s (95 %: {low:.1f} to {high:.1f})"
-
-
 def current(row: Row, task: str) -> str:
     """The share of time in which the task's last text is true."""
     share = row["current"][task]
@@ -121,6 +109,13 @@ def delay(row: Row) -> str:
     return f"{seconds['difference']:+.2f} s ({low:+.2f} to {high:+.2f})".replace("-", "−")
 
 
+def _mode(row: Row) -> str:
+    """The mode, with k if it has one."""
+    options = row["options"]
+    k = f", k = {options['tokens_per_frame']}" if options["mode"] in ("interleaved", "unified") else ""
+    return f"`{options['mode']}`{k}"
+
+
 def modes_table(record: Record, clock: str) -> str:
     """Success of every mode on a device with static and drifting objects, and how true its narration is."""
     motions = {motion: [] for motion in ("static", "drifting at 1.5 cm/s")}
@@ -130,10 +125,8 @@ def modes_table(record: Record, clock: str) -> str:
     header = ["mode", "b (range)", "held", "solved, static", "− `actions`", "solved, drifting", "− `actions`"]
     lines = []
     for static, drifting in zip(*motions.values(), strict=True):
-        mode, steps = static["options"]["mode"], static["control_steps"]["b"]
-        k = f", k = {static['options']['tokens_per_frame']}" if mode in ("interleaved", "unified") else ""
-        cells = [f"`{mode}`{k}", f"{steps['median']:g} ({steps['least']}–{steps['most']})"]
-        cells.append(held(static))
+        steps = static["control_steps"]["b"]
+        cells = [_mode(static), f"{steps['median']:g} ({steps['least']}–{steps['most']})", held(static)]
         for row in (static, drifting):
             judged = row["success"]
             ends = judged and [f"{end:+.1f}" for end in (judged["difference"], *judged["ci95"])]
@@ -175,21 +168,18 @@ def memory_table(record: Record) -> str:
     own = cell(record, clock="paused", feedback="own")
     lines = []
     for row in record["cells"]:
-        options = row["options"]
-        k = f", k = {options['tokens_per_frame']}" if options["mode"] in ("interleaved", "unified") else ""
         low, high = row["pc_success_ci95"]
+        below = difference(row, own).partition(";")[0].replace(" points (95 %: ", " (") + ")"
         lines.append(
             [
-                f"`{options['feedback']}`",
-                format_value("clock", options),
-                f"`{options['mode']}`{k}",
+                f"`{row['options']['feedback']}`",
+                format_value("clock", row["options"]),
+                _mode(row),
                 "–" if row["prompt_age_steps"] is None else age(row),
                 f"{row['control_steps']['b']['median']:g}" if row["control_steps"] else "5",
                 solved(row),
                 f"{low:.0f} to {high:.0f} %",
-                ""
-                if row is own
-                else difference(row, own).partition(";")[0].replace(" points (95 %: ", " (") + ")",
+                "" if row is own else below,
             ]
         )
     header = ["memory in the prompt", "clock", "mode", "its age", "b", "solved", "95 %", "− `own`, paused"]
@@ -213,7 +203,6 @@ def draw_memory(record: Record, again: Record) -> Figure:
             axes.axhspan(low, high, color=colours[source], alpha=0.15, label="no memory (95 %)")
             continue
         seconds, rate = (row["prompt_age_steps"] or 0.0) * STEP_S, row["pc_success"]
-        k = f" k={options['tokens_per_frame']}" if options["mode"] in ("interleaved", "unified") else ""
         axes.errorbar(
             seconds,
             rate,
@@ -223,17 +212,14 @@ def draw_memory(record: Record, again: Record) -> Figure:
             mfc="white" if source == "truth-delayed" else colours[source],
             capsize=3,
         )
+        label = _mode(row).replace("`", "").replace(", k = ", " k=")
         below = source == "own" and clock == "rtx4090" and options["mode"] != "interleaved"
         place = (6, -11 if below else 4)
-        axes.annotate(options["mode"] + k, (seconds, rate), place, textcoords="offset points", fontsize=8)
-    for source, label in (
-        ("own", "own memory"),
-        ("truth", "true memory"),
-        ("truth-delayed", "true, as late"),
-    ):
-        axes.plot(
-            [], [], "o", color=colours[source], mfc="white" if "delayed" in source else None, label=label
-        )
+        axes.annotate(label, (seconds, rate), place, textcoords="offset points", fontsize=8)
+    sources = {"own": "own memory", "truth": "true memory", "truth-delayed": "true, as late"}
+    for source, label in sources.items():
+        fill = "white" if "delayed" in source else None
+        axes.plot([], [], "o", color=colours[source], mfc=fill, label=label)
     for clock, mark in marks.items():
         axes.plot([], [], mark, color="black", mfc="white", label=clock)
     axes.set(xlabel="mean age of the memory in the prompt (s)", ylabel="episodes solved (%)", ylim=(0, 82))
@@ -287,9 +273,7 @@ FUNCTIONS = {
         memory_table,
         modes_table,
         motion,
-        percent,
         rate,
-        seconds,
         solved,
         table,
     )

@@ -29,7 +29,7 @@ from eval.metrics.success import LATENCY_STAGES
 from eval.records.query_logs import read_queries
 from eval.records.reader import RunIdentity, read_episodes, read_identity
 from eval.records.schema import EpisodeResult, Outcome, RunFolder
-from eval.report.comparison_texts import TextPairs, all_texts, pair_texts
+from eval.report.comparison_texts import TextPairs, compare_texts
 from eval.report.labels import PAUSED
 
 Pair = tuple[EpisodeResult, EpisodeResult]
@@ -174,6 +174,12 @@ class Comparison:
         return run_names(self.a, self.b)
 
     @property
+    def measures(self) -> dict[str, MeanDifference]:
+        """Quality of motion and currency of texts, by heading."""
+        current = {f"{task} true now (%)": each for task, each in self.currency.items()}
+        return {_MOTION_HEADINGS[name]: each for name, each in self.motion.items()} | current
+
+    @property
     def suite_p_values(self) -> dict[str, float]:
         """McNemar's p-value of each suite with a graded pair, Holm-corrected if there are several."""
         p_values = {suite: pairs.mcnemar_p for suite, pairs in self.per_suite.items() if pairs.graded}
@@ -185,6 +191,12 @@ class Comparison:
         return self.a.run_id in self.b.variants and self.b.run_id in self.a.variants
 
 
+_MOTION_HEADINGS = {
+    "log_dimensionless_jerk": "log jerk",
+    "path_length_m": "path (m)",
+    "chunk_jump_ratio": "jump at chunks",
+    "gripper_toggles": "gripper toggles",
+}
 _LONGEST_NAME = 16
 """Maximum length of a mode or policy that names a run in a sentence."""
 
@@ -247,7 +259,6 @@ def compare(run_a: RunFolder, run_b: RunFolder, *, partial: bool = False) -> Com
     suites = dict.fromkeys(x.key.suite for x, _ in pairs)
     of_a, of_b = [x for x, _ in graded], [y for _, y in graded]
     staleness_s = {task: (_staleness_s(task, of_a), _staleness_s(task, of_b)) for task in HEADLINES}
-    is_paused = identities[0].clock == PAUSED
     return Comparison(
         a=identities[0],
         b=identities[1],
@@ -255,7 +266,7 @@ def compare(run_a: RunFolder, run_b: RunFolder, *, partial: bool = False) -> Com
         per_suite={each: outcomes_of([p for p in pairs if p[0].key.suite == each]) for each in suites},
         actions=action_difference(queries),
         latency=latency,
-        texts=pair_texts(queries) if is_paused else all_texts(queries),
+        texts=compare_texts(queries, in_pairs=identities[0].clock == PAUSED),
         time_ratio=time_ratio(graded),
         restricted=restricted_times(graded, identities[0].limits_s),
         currency=currency_differences(graded),

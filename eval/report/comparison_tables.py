@@ -16,12 +16,6 @@ from eval.report.labels import MEASURED, PAUSED, number
 from eval.report.result_tables import MEASURES
 from eval.report.table import Table, to_terminal
 
-MOTION_HEADINGS = {
-    "log_dimensionless_jerk": "log jerk",
-    "path_length_m": "path (m)",
-    "chunk_jump_ratio": "jump at chunks",
-    "gripper_toggles": "gripper toggles",
-}
 _MEASURES_NOTE = (
     "Motion in pairs that both solved, texts in all. Less jerk is smoother; jump at chunks: of actions where "
     "the chunk changes, relative to inside chunks. True now: share of simulated time (docs/comparing.md)."
@@ -50,14 +44,18 @@ def show(
         UsageError: A margin is out of range.
     """
     judgements = judge_all(comparison, margin, time_margin)
+
+    def show_table(table: Table, note: str = "") -> None:
+        console.print()
+        console.print(to_terminal(table, ruled=False))
+        if note:
+            console.print(f"[dim]{note}[/]")
+
     _show_runs(comparison, console)
-    console.print()
-    console.print(to_terminal(_rates(comparison), ruled=False))
     suites = len(comparison.suite_p_values)
     together = f"; the {suites} suites' p and verdicts are corrected together (Holm)" if suites > 1 else ""
-    console.print(f"[dim]{_STATISTICS_NOTE}{together}.[/]")
-    console.print()
-    console.print(to_terminal(_pairs(comparison, judgements), ruled=False))
+    show_table(_rates(comparison), f"{_STATISTICS_NOTE}{together}.")
+    show_table(_pairs(comparison, judgements))
     errors = comparison.overall.n_errors_a, comparison.overall.n_errors_b
     if any(errors):
         console.print(f"Left out, ended in an error: {errors[0]} in A, {errors[1]} in B.")
@@ -69,18 +67,15 @@ def show(
     if clock := format_clock(comparison):
         console.print(f"[dim]{escape(clock)}[/]")
     if comparison.latency and comparison.a.clock in (PAUSED, MEASURED):
-        console.print()
-        console.print(to_terminal(_latencies(comparison), ruled=False))
-        console.print(f"[dim]{_IN_TURNS_NOTE if comparison.in_turns else _NOT_IN_TURNS_NOTE}[/]")
-    if comparison.motion or comparison.currency:
-        console.print()
-        console.print(to_terminal(_measures(comparison), ruled=False))
-        console.print(f"[dim]{_MEASURES_NOTE}[/]")
+        show_table(_latencies(comparison), _IN_TURNS_NOTE if comparison.in_turns else _NOT_IN_TURNS_NOTE)
+    if comparison.measures:
+        show_table(_measures(comparison), _MEASURES_NOTE)
     if comparison.texts:
-        console.print()
         texts = _texts(comparison.texts)
         if texts.rows:
-            console.print(to_terminal(texts, ruled=False))
+            show_table(texts)
+        else:
+            console.print()
         for each in comparison.texts:
             console.print(f"[dim]{escape(_format_pairs(each))}[/]")
 
@@ -146,10 +141,8 @@ def _latencies(comparison: Comparison) -> Table:
 
 def _measures(comparison: Comparison) -> Table:
     """Quality of motion and currency of texts in both runs, and their paired differences."""
-    measures = [(MOTION_HEADINGS[name], each) for name, each in comparison.motion.items()]
-    measures += [(f"{task} true now (%)", each) for task, each in comparison.currency.items()]
     rows = []
-    for heading, each in measures:
+    for heading, each in comparison.measures.items():
         between = "–" if each.ci95 is None else f"{each.ci95.low:+.2f} to {each.ci95.high:+.2f}"
         values = f"{each.a:.2f}", f"{each.b:.2f}", f"{each.difference:+.2f}"
         rows.append([heading, *values, between, str(each.n_pairs)])

@@ -61,25 +61,6 @@ class TextPairs:
     differences: Sequence[TextDifference]
 
 
-def pair_texts(episodes: Sequence[EpisodeQueries]) -> list[TextPairs]:
-    """Pair the texts of both runs, for each language task with a graded text in either.
-
-    Texts are pairs if they were requested in the same query of the same episode. Holds on clock `paused`,
-    where both runs issue that query at the same time.
-    """
-    found = (_pair_task(task, episodes) for task in HEADLINES)
-    return [texts for texts in found if texts.pairs or texts.only_a or texts.only_b]
-
-
-def all_texts(episodes: Sequence[EpisodeQueries]) -> list[TextPairs]:
-    """Compare all texts of both runs, for each language task with graded texts in both.
-
-    For clocks that charge latency: queries with the same number are issued at different times, so only
-    episodes are paired.
-    """
-    return [texts for texts in (_all_of_task(task, episodes) for task in HEADLINES) if texts.differences]
-
-
 _NOTHING = Share()
 _When = tuple[int, int]
 """The query that requested a text, and its index among the texts of its task requested there."""
@@ -95,42 +76,47 @@ class _Text:
     on_delivery: Share = _NOTHING
 
 
-def _pair_task(task: str, episodes: Sequence[EpisodeQueries]) -> TextPairs:
-    by_episode, never = [], _Text(reason=Unpaired.NEVER)
-    for episode in episodes:
-        a, b = _texts(task, episode.a), _texts(task, episode.b)
-        by_episode.append([(a.get(when, never), b.get(when, never)) for when in sorted(a.keys() | b.keys())])
-    everywhere = [pair for pairs in by_episode for pair in pairs]
-    both = [[(a, b) for a, b in pairs if a.reason is b.reason is None] for pairs in by_episode]
-    return TextPairs(
-        task=task,
-        pairs=sum(map(len, both)),
-        only_a=dict(Counter(b.reason for a, b in everywhere if a.reason is None and b.reason is not None)),
-        only_b=dict(Counter(a.reason for a, b in everywhere if b.reason is None and a.reason is not None)),
-        oracle_a=any(a.oracle for a, _ in everywhere),
-        oracle_b=any(b.oracle for _, b in everywhere),
-        differences=list(_differences(task, [([a for a, _ in each], [b for _, b in each]) for each in both])),
-    )
+def compare_texts(episodes: Sequence[EpisodeQueries], *, in_pairs: bool) -> list[TextPairs]:
+    """Compare the texts of both runs, by language task; tasks without graded texts are left out.
 
-
-def _all_of_task(task: str, episodes: Sequence[EpisodeQueries]) -> TextPairs:
-    by_episode = [
-        (_graded_only(_texts(task, episode.a)), _graded_only(_texts(task, episode.b))) for episode in episodes
-    ]
-    every_a, every_b = ([text for texts in by_episode for text in texts[side]] for side in (0, 1))
-    return TextPairs(
-        task=task,
-        pairs=0,
-        only_a={Unpaired.OTHER_MOMENT: len(every_a)},
-        only_b={Unpaired.OTHER_MOMENT: len(every_b)},
-        oracle_a=any(text.oracle for text in every_a),
-        oracle_b=any(text.oracle for text in every_b),
-        differences=list(_differences(task, by_episode)),
-    )
-
-
-def _graded_only(texts: Mapping[_When, _Text]) -> list[_Text]:
-    return [text for text in texts.values() if text.reason is None]
+    Args:
+        episodes: The queries of each episode in both runs.
+        in_pairs: Whether texts are pairs if they were requested in the same query of the same episode. Holds
+            on clock `paused`, where both runs issue that query at the same time. Other clocks charge latency,
+            so only episodes are paired: all graded texts of one run are compared with all of the other.
+    """
+    found, never = [], _Text(reason=Unpaired.NEVER)
+    for task in HEADLINES:
+        graded: list[tuple[list[_Text], list[_Text]]] = []
+        only_a, only_b = Counter[Unpaired](), Counter[Unpaired]()
+        oracles = [False, False]
+        for episode in episodes:
+            a, b = _texts(task, episode.a), _texts(task, episode.b)
+            for side, texts in enumerate((a, b)):
+                oracles[side] |= any(text.oracle for text in texts.values())
+            if in_pairs:
+                pairs = [(a.get(when, never), b.get(when, never)) for when in sorted(a.keys() | b.keys())]
+                both = [(x, y) for x, y in pairs if x.reason is y.reason is None]
+                graded.append(([x for x, _ in both], [y for _, y in both]))
+                only_a.update(y.reason for x, y in pairs if x.reason is None and y.reason is not None)
+                only_b.update(x.reason for x, y in pairs if y.reason is None and x.reason is not None)
+            else:
+                of_a, of_b = ([text for text in each.values() if text.reason is None] for each in (a, b))
+                graded.append((of_a, of_b))
+                only_a[Unpaired.OTHER_MOMENT] += len(of_a)
+                only_b[Unpaired.OTHER_MOMENT] += len(of_b)
+        texts = TextPairs(
+            task=task,
+            pairs=sum(len(of_a) for of_a, _ in graded) if in_pairs else 0,
+            only_a=dict(only_a),
+            only_b=dict(only_b),
+            oracle_a=oracles[0],
+            oracle_b=oracles[1],
+            differences=list(_differences(task, graded)),
+        )
+        if texts.differences or (in_pairs and (texts.pairs or only_a or only_b)):
+            found.append(texts)
+    return found
 
 
 def _differences(

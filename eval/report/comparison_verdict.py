@@ -69,7 +69,7 @@ def judge_all(comparison: Comparison, margin: float = MARGIN, time_margin: float
     a, b = comparison.names
     success = judge(comparison.overall, margin, a=a, b=b)
     time = judge_time(comparison.time_ratio, time_margin, a=a, b=b)
-    restricted = judge_restricted(comparison.restricted, time_margin, a=a, b=b)
+    restricted = judge_time(comparison.restricted, time_margin, a=a, b=b)
     judged = {
         suite: pairs for suite, pairs in comparison.per_suite.items() if not _has_too_many_errors(pairs)
     }
@@ -125,12 +125,12 @@ def judge(pairs: PairTable, margin: float = MARGIN, *, a: str = "A", b: str = "B
 
 
 def judge_time(
-    times: TimeRatio | None, margin: float = TIME_MARGIN, *, a: str = "A", b: str = "B"
+    times: TimeRatio | RestrictedTimes | None, margin: float = TIME_MARGIN, *, a: str = "A", b: str = "B"
 ) -> Judgement | None:
-    """Compare the 95 % interval of the ratio of times to success, B over A, with the margin.
+    """Compare the 95 % interval of a ratio of times, B over A, with the margin.
 
     Args:
-        times: The ratio; without one there is no verdict.
+        times: The ratio of times to success, or of restricted mean times; without one there is no verdict.
         margin: Percent that B may take longer.
         a: Name of A.
         b: Name of B.
@@ -138,44 +138,24 @@ def judge_time(
     Raises:
         UsageError: The margin is not above 0 %, or no number.
     """
-    _check_time_margin(margin)
-    if times is None:
-        return None
-    numbers = f"{times.ratio:.2f} times as long, {format_times_interval(times)}"
-    numbers += f", {pluralize(times.n_pairs, 'episode')} solved by both"
-    return _judge_ratio(times.ci95, margin, "in time to success", numbers, a, b)
-
-
-def judge_restricted(
-    times: RestrictedTimes | None, margin: float = TIME_MARGIN, *, a: str = "A", b: str = "B"
-) -> Judgement | None:
-    """Compare the 95 % interval of the ratio of restricted mean times, B over A, with the margin.
-
-    Arguments and exceptions are those of `judge_time`.
-    """
-    _check_time_margin(margin)
-    if times is None:
-        return None
-    seconds = times.seconds
-    between = "" if seconds.ci95 is None else f", {format_between(seconds.ci95, digits=2)}"
-    numbers = f"{format_points(seconds.difference, digits=2)} s{between}, {times.ratio:.2f} times as long, "
-    numbers += f"{format_times_interval(times)}, {pluralize(seconds.n_pairs, 'episode')}"
-    return _judge_ratio(times.ci95, margin, "in restricted mean time", numbers, a, b)
-
-
-def _check_time_margin(margin: float) -> None:
     if not 0 < margin < math.inf:
         raise UsageError(f"a time margin of {margin:g} %; give one above 0, such as {TIME_MARGIN:g}")
-
-
-def _judge_ratio(
-    ratio_ci95: Interval | None, margin: float, measure: str, numbers: str, a: str, b: str
-) -> Judgement:
+    if times is None:
+        return None
+    numbers = format_ratio(times)
+    if isinstance(times, TimeRatio):
+        measure = "in time to success"
+        numbers += f", {pluralize(times.n_pairs, 'episode')} solved by both"
+    else:
+        measure, seconds = "in restricted mean time", times.seconds
+        between = "" if seconds.ci95 is None else f", {format_between(seconds.ci95, digits=2)}"
+        numbers = f"{format_points(seconds.difference, digits=2)} s{between}, {numbers}"
+        numbers += f", {pluralize(seconds.n_pairs, 'episode')}"
     how = f"{measure} (margin {margin:g} %)"
-    if ratio_ci95 is None:
+    if times.ci95 is None:
         lead, verdict = _format_open(a, b, how), Verdict.INCONCLUSIVE
     else:
-        gain = Interval(low=-math.log(ratio_ci95.high), high=-math.log(ratio_ci95.low))
+        gain = Interval(low=-math.log(times.ci95.high), high=-math.log(times.ci95.low))
         verdict = verdict_of(gain, math.log1p(margin / 100))
         lead = _lead(verdict, gain, a, b, how)
     return Judgement(verdict=verdict, margin=margin, sentence=f"{lead}: {numbers}.")
@@ -216,11 +196,11 @@ def format_between(interval: Interval, digits: int = 1) -> str:
     return f"95 % {format_points(interval.low, digits)} to {format_points(interval.high, digits)}"
 
 
-def format_times_interval(times: TimeRatio | RestrictedTimes) -> str:
-    """The interval of a ratio, or that there is none."""
-    if times.ci95 is None:
-        return "no interval"
-    return f"95 % {times.ci95.low:.2f} to {times.ci95.high:.2f}"
+def format_ratio(times: TimeRatio | RestrictedTimes) -> str:
+    """A ratio of times, with its interval or that there is none."""
+    interval = times.ci95
+    between = "no interval" if interval is None else f"95 % {interval.low:.2f} to {interval.high:.2f}"
+    return f"{times.ratio:.2f} times as long, {between}"
 
 
 def verdict_lines(
@@ -236,12 +216,12 @@ def verdict_lines(
     Raises:
         UsageError: A margin is out of range.
     """
-    judged, (a, b) = judge_all(comparison, margin, time_margin), comparison.names
-    success, difference, interval = (
-        judged.success,
-        comparison.overall.difference,
-        comparison.overall.difference_ci95,
+    judged, (a, b), pairs = (
+        judge_all(comparison, margin, time_margin),
+        comparison.names,
+        comparison.overall,
     )
+    success, interval, difference = judged.success, pairs.difference_ci95, pairs.difference
     numbers = ""
     if success.verdict is not Verdict.TOO_MANY_ERRORS and interval is not None and difference is not None:
         numbers = f"{format_points(difference)} points, {format_between(interval)}"
@@ -249,32 +229,27 @@ def verdict_lines(
             numbers += f", margin {margin:g}"
         elif success.episodes_needed is None:
             numbers += "; none suffices"
-    lines = [
-        f"{b} compared with {a}, clock {comparison.a.clock}:",
-        f"{'success':<15} {success.verdict.value:<12} {numbers}".rstrip(),
-    ]
+    rows = [("success", success.verdict.value, numbers)]
     if success.needed_for is not None and success.episodes_needed is not None:
         needed = f"{success.needed_for.value} with {format_needed(success.episodes_needed)}"
-        lines.append(f"{'':<15} {needed} episodes, at that difference")
+        rows.append(("", f"{needed} episodes, at that difference", ""))
     for label, judgement, times in (
         ("time to success", judged.time, comparison.time_ratio),
         ("restricted mean", judged.restricted, comparison.restricted),
     ):
         if judgement is not None and times is not None:
-            numbers = (
-                f"{times.ratio:.2f} times as long, {format_times_interval(times)}, margin {time_margin:g} %"
-            )
-            lines.append(f"{label:<15} {judgement.verdict.value:<12} {numbers}")
+            numbers = f"{format_ratio(times)}, margin {time_margin:g} %"
+            rows.append((label, judgement.verdict.value, numbers))
     texts = []
-    for text in (
-        each for task in comparison.texts for each in task.differences if each.when == "on_delivery"
-    ):
-        in_a, in_b = comparison.staleness_s.get(text.task, (None, None))
-        late = "" if in_a is None or in_b is None else f", {1000 * in_a:.0f}→{1000 * in_b:.0f} ms"
-        texts.append(f"{text.task} {format_points(text.difference)}{late}")
+    for text in (each for task in comparison.texts for each in task.differences):
+        if text.when == "on_delivery":
+            in_a, in_b = comparison.staleness_s.get(text.task, (None, None))
+            late = "" if in_a is None or in_b is None else f", {1000 * in_a:.0f}→{1000 * in_b:.0f} ms"
+            texts.append(f"{text.task} {format_points(text.difference)}{late}")
     if texts:
-        lines.append(f"{'texts (points)':<15} {'; '.join(texts)}".replace(" ms", " ms stale", 1))
-    return lines
+        rows.append(("texts (points)", "; ".join(texts).replace(" ms", " ms stale", 1), ""))
+    heading = f"{b} compared with {a}, clock {comparison.a.clock}:"
+    return [heading, *(f"{label:<15} {verdict:<12} {numbers}".rstrip() for label, verdict, numbers in rows)]
 
 
 def format_clock(comparison: Comparison) -> str | None:

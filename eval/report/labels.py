@@ -9,11 +9,12 @@ if TYPE_CHECKING:  # the bench imports this module where neither Cyclopts nor py
     from eval.records.reader import RunIdentity
 
 ELLIPSIS = "…"
+NO_VALUE = "–"
 
 
 def number(value: float | None, form: str, unit: str = "", *, scale: float = 1) -> str:
     """A number in a table, scaled, with its unit; a dash for None."""
-    return "–" if value is None else f"{scale * value:{form}}{unit}"
+    return NO_VALUE if value is None else f"{scale * value:{form}}{unit}"
 
 
 def shortened(labels: Sequence[str], width: int) -> list[str]:

@@ -22,7 +22,7 @@ from eval.records.run_folders import Run, new_run
 from eval.records.schema import EpisodeResult, Outcome, graded_only
 from eval.records.sweep_folders import SweepFolder
 from eval.report.comparison import is_graded, outcomes_of
-from eval.report.comparison_verdict import Judgement, judge, judge_restricted, judge_time
+from eval.report.comparison_verdict import Judgement, judge, judge_time
 from eval.report.console import SweepConsole
 from eval.report.pages.run_report import REPORT
 from eval.report.sweep_page import write_sweep_page
@@ -103,22 +103,9 @@ def show_sweep(folder: SweepFolder, record: Mapping[str, Any]) -> None:
 
 
 _KEPT = (
-    "n_episodes",
-    "n_success",
-    "n_errors",
-    "pc_success",
-    "pc_success_ci95",
-    "time_to_success_s",
-    "restricted_mean_s",
-    "restricted_mean_ci95",
-    "motion",
-    "mean_steps",
-    "query_hz",
-    "pc_held",
-    "charged_ms",
-    "control_steps",
-    "staleness_ms",
-    "tokens_per_simulated_s",
+    *("n_episodes", "n_success", "n_errors", "pc_success", "pc_success_ci95", "time_to_success_s"),
+    *("restricted_mean_s", "restricted_mean_ci95", "motion", "mean_steps", "query_hz", "pc_held"),
+    *("charged_ms", "control_steps", "staleness_ms", "tokens_per_simulated_s"),
 )
 _OUTCOMES = {Outcome.SUCCESS: "1", Outcome.ERROR: "-"}
 _PROVENANCE = ("command", "policy", "weights_sha256", "assets", "git", "versions", "hardware")
@@ -237,7 +224,7 @@ def _verdicts(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict
     outcomes, times, restricted = outcomes_of(pairs), time_ratio(graded), restricted_times(graded, limits_s)
     names = {"a": "actions", "b": cell.options["mode"]}
     success, time = judge(outcomes, config.margin, **names), judge_time(times, config.time_margin, **names)
-    on_restricted = judge_restricted(restricted, config.time_margin, **names)
+    on_restricted = judge_time(restricted, config.time_margin, **names)
     return {
         "against": reference.run.folder.run_id,
         "success": {

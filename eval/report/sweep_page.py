@@ -10,15 +10,7 @@ from eval.report.pages.charts import ChartLine, chart_group, line_chart
 from eval.report.pages.reported_runs import format_code, format_machine
 from eval.report.pages.run_report import REPORT
 from eval.report.pages.site import write_page
-from eval.report.sweep_plots import (
-    interval_of,
-    latency_lines,
-    latency_of,
-    restricted_of,
-    seconds_of,
-    success_of,
-    surface_lines,
-)
+from eval.report.sweep_plots import over_interval, over_latency, success_of
 from eval.report.sweep_table import (
     Record,
     Row,
@@ -29,10 +21,6 @@ from eval.report.sweep_table import (
     text_columns,
 )
 from eval.report.table import Table
-
-_SOLVED = ("episodes solved (%)", success_of)
-_TIME = ("mean time to success (s)", seconds_of)
-_RESTRICTED = ("restricted mean time (s)", restricted_of)
 
 
 def write_sweep_page(folder: SweepFolder, record: Record, page_folder: Path | None = None) -> Path:
@@ -79,27 +67,20 @@ def write_sweep_page(folder: SweepFolder, record: Record, page_folder: Path | No
 
 def _charts(record: Record) -> list[dict[str, Any]]:
     """Success and time over latency, and over b for every a."""
-    latency, interval = "latency until the actions (ms)", "control steps until the next query, b"
-    shown = (
-        (latency, latency_of, (_SOLVED, _TIME), latency_lines(record)),
-        (interval, interval_of, (_SOLVED, _RESTRICTED), surface_lines(record)),
-    )
     found: list[dict[str, Any]] = []
-    for name, x, measures, by_motion in shown:
-        for motion, lines in by_motion.items():
-            charts = []
-            for y, value in measures:
-                chart = [
-                    ChartLine(
-                        label=line.label,
-                        colour=line.colour,
-                        points=[
-                            (x(row), *measured) for row in line.rows if (measured := value(row)) is not None
-                        ],
-                    )
+    for plot in (over_latency(record), over_interval(record)):
+        for motion, lines in plot.motions.items():
+            solved, time = (
+                [
+                    ChartLine(label=line.label, colour=line.colour, points=plot.points(line, value))
                     for line in lines
                 ]
-                charts.append(line_chart(chart, x=name, y=y, is_percent=value is success_of))
+                for value in (success_of, plot.time)
+            )
             under = f", {motion}" if "motion" in record["varied"] else ""
-            found += chart_group(f"over {name}{under}", *charts)
+            found += chart_group(
+                f"over {plot.x_label}{under}",
+                line_chart(solved, x=plot.x_label, y="episodes solved (%)", is_percent=True),
+                line_chart(time, x=plot.x_label, y=plot.time_label),
+            )
     return found

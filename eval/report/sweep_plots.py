@@ -36,8 +36,8 @@ _MAX_CELLS = 60
 _MAX_BESIDE = 3
 """Clocks side by side; with more of them, every condition is a row of panels."""
 
-Value = Callable[[Row], tuple[float, float, float] | None]
-"""Maps a row to a value and the bounds of its interval; None if it has none."""
+Point = tuple[float, float, float]
+"""A value and the bounds of its interval."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,11 +50,56 @@ class CellLine:
     rows: Sequence[Row]
 
 
-def latency_lines(record: Record) -> dict[str, list[CellLine]]:
-    """Maps each motion to lines: one for every combination of other options that has several latencies.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LinePlot:
+    """Success, and a time, over what the clock of a cell determines.
+
+    Attributes:
+        x_label: What x is, with its unit.
+        x: Maps a cell to it.
+        time_label: What the time is, with its unit.
+        time: Maps a cell to it; None if it has none.
+        motions: Motion to its lines.
+    """
+
+    x_label: str
+    x: Callable[[Row], float]
+    time_label: str
+    time: Callable[[Row], Point | None]
+    motions: Mapping[str, Sequence[CellLine]]
+
+    def points(
+        self, line: CellLine, y: Callable[[Row], Point | None]
+    ) -> list[tuple[float, float, float, float]]:
+        """x, y and the bounds of y, for every cell that has a value."""
+        return [(self.x(row), *point) for row in line.rows if (point := y(row)) is not None]
+
+
+def success_of(row: Row) -> Point | None:
+    """The success rate and the bounds of its interval, percent."""
+    return _mean(row["pc_success"], row["pc_success_ci95"])
+
+
+def _mean(mean: float | None, interval: Sequence[float] | None) -> Point | None:
+    if mean is None:
+        return None
+    low, high = interval or (mean, mean)
+    return mean, low, high
+
+
+def _seconds_of(row: Row) -> Point | None:
+    return _mean((row["time_to_success_s"] or {}).get("mean"), row["time_to_success_ci95"])
+
+
+def over_latency(record: Record) -> LinePlot:
+    """A line for every combination of options other than the clock that has several latencies.
 
     Lines of several motions that differ in nothing else have the same label and colour.
     """
+
+    def latency_of(row: Row) -> float:
+        return (row["charged_ms"] or {}).get("actions", 0.0)
+
     others = [axis for axis in record["varied"] if axis != "clock"]
     groups = [sorted(group, key=latency_of) for group in group_by(record["cells"], others)]
     groups = [group for group in groups if 1 < len(set(map(latency_of, group))) == len(group)]
@@ -62,19 +107,23 @@ def latency_lines(record: Record) -> dict[str, list[CellLine]]:
     labels = [format_cell(group[0]["options"], others, with_mode=len(modes) > 1) for group in groups]
     told_apart = len(modes) == len(set(labels)) > 1
     places = {label: place for place, label in enumerate(dict.fromkeys(labels))}
-    found: dict[str, list[CellLine]] = {}
+    motions: dict[str, list[CellLine]] = {}
     for group, label in zip(groups, labels, strict=True):
-        mode = group[0]["options"]["mode"]
-        colour = COLOURS[mode] if told_apart else OTHER_COLOURS[places[label] % len(OTHER_COLOURS)]
-        motion = format_value("motion", group[0]["options"])
-        found.setdefault(motion, []).append(
-            CellLine(label=label or mode, colour=colour, place=places[label], rows=group)
-        )
-    return found
+        mode, place = group[0]["options"]["mode"], places[label]
+        colour = COLOURS[mode] if told_apart else OTHER_COLOURS[place % len(OTHER_COLOURS)]
+        line = CellLine(label=label or mode, colour=colour, place=place, rows=group)
+        motions.setdefault(format_value("motion", group[0]["options"]), []).append(line)
+    return LinePlot(
+        x_label="latency until the actions (ms)",
+        x=latency_of,
+        time_label="mean time to success (s)",
+        time=_seconds_of,
+        motions=motions,
+    )
 
 
-def surface_lines(record: Record) -> dict[str, list[CellLine]]:
-    """Maps each motion to lines over b, one for every a: what an episode without texts of its own depends on.
+def over_interval(record: Record) -> LinePlot:
+    """The response surface: a line over b for every a, which an episode without texts of its own depends on.
 
     Of cells in mode `actions` in which every query has the same a and b. They continue the previous chunk
     while waiting, and skip what is late of a new one.
@@ -87,48 +136,28 @@ def surface_lines(record: Record) -> dict[str, list[CellLine]]:
         if constant and all(row["options"][axis] == value for axis, value in rule.items()):
             motion = format_value("motion", row["options"])
             found.setdefault(motion, {}).setdefault(steps["a"]["median"], []).append(row)
-    return {
-        motion: [
-            CellLine(
-                label=f"a = {a:g}",
-                colour=OTHER_COLOURS[place % len(OTHER_COLOURS)],
-                place=place,
-                rows=sorted(rows, key=interval_of),
-            )
-            for place, (a, rows) in enumerate(sorted(by_a.items()))
-        ]
-        for motion, by_a in found.items()
-    }
 
+    def interval_of(row: Row) -> float:
+        return row["control_steps"]["b"]["median"]
 
-def interval_of(row: Row) -> float:
-    """b: control steps from a query to the next one, median."""
-    return row["control_steps"]["b"]["median"]
-
-
-def restricted_of(row: Row) -> tuple[float, float, float] | None:
-    """The mean time to success in which failures count as the limit, and the ends of its interval."""
-    mean = row.get("restricted_mean_s")
-    return None if mean is None else (mean, *(row["restricted_mean_ci95"] or (mean, mean)))
-
-
-def latency_of(row: Row) -> float:
-    """Mean milliseconds until the actions that the clock charges."""
-    charged: Mapping[str, float] = row["charged_ms"] or {}
-    return charged.get("actions", 0.0)
-
-
-def success_of(row: Row) -> tuple[float, float, float] | None:
-    """The success rate and the ends of its interval, percent."""
-    return None if row["pc_success"] is None else (row["pc_success"], *row["pc_success_ci95"])
-
-
-def seconds_of(row: Row) -> tuple[float, float, float] | None:
-    """The mean time to success and the ends of its interval."""
-    if row["time_to_success_s"] is None:
-        return None
-    mean = row["time_to_success_s"]["mean"]
-    return mean, *(row["time_to_success_ci95"] or (mean, mean))
+    return LinePlot(
+        x_label="b: control steps until the next query",
+        x=interval_of,
+        time_label="restricted mean time (s)",
+        time=lambda row: _mean(row.get("restricted_mean_s"), row.get("restricted_mean_ci95")),
+        motions={
+            motion: [
+                CellLine(
+                    label=f"a = {a:g}",
+                    colour=OTHER_COLOURS[place % len(OTHER_COLOURS)],
+                    place=place,
+                    rows=sorted(rows, key=interval_of),
+                )
+                for place, (a, rows) in enumerate(sorted(by_a.items()))
+            ]
+            for motion, by_a in found.items()
+        },
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -169,32 +198,21 @@ def draw_surface(records: Sequence[Record], marks: Sequence[Mark] = ()) -> "Figu
     Returns:
         None if no line has enough points.
     """
+    plots = [over_interval(record) for record in records]
     panels = {
         f"{', '.join(record['config']['suites'])}, {motion}": lines
-        for record in records
-        for motion, lines in surface_lines(record).items()
+        for record, plot in zip(records, plots, strict=True)
+        for motion, lines in plot.motions.items()
         if max(len(line.rows) for line in lines) >= _MIN_LATENCIES
     }
     if not panels:
         return None
     strip = [0.28 * len(marks) + 0.3] if marks else []
     size = 2.2 + 3.2 * len(panels), 5.6 + sum(strip)
-    figure, axes, handles = _line_panels(
-        panels, size, strip, x=interval_of, below=restricted_of, styles=_STYLES[:1]
-    )
-    for place, lines in enumerate(panels.values()):
-        if marks:
-            _draw_marks(axes[2][place], marks, {line.label: line.colour for line in lines})
-        axes[-1][place].set_xlabel("b: control steps until the next query")
-    axes[1][0].set_ylabel("restricted mean time (s)")
-    figure.legend(
-        handles.values(),
-        handles,
-        title="control steps until actions arrive",
-        loc="outside lower center",
-        ncols=len(handles),
-        frameon=False,
-    )
+    figure, axes = _line_panels(plots[0], panels, size, strip, styles=_STYLES[:1])
+    for panel, lines in zip(axes[2] if marks else (), panels.values(), strict=bool(marks)):
+        _draw_marks(panel, marks, {line.label: line.colour for line in lines})
+    _legend(figure, title="control steps until actions arrive")
     _title(figure, "What acting depends on", records)
     return figure
 
@@ -211,58 +229,56 @@ def _draw_marks(panel: "Axes", marks: Sequence[Mark], colours: Mapping[str, str]
 
 def _latency_figure(record: Record) -> "Figure | None":
     """Success above time to success, a column for every motion; a line for every other combination."""
-    motions = latency_lines(record)
-    if max((len(line.rows) for lines in motions.values() for line in lines), default=0) < _MIN_LATENCIES:
+    plot = over_latency(record)
+    longest = max((len(line.rows) for lines in plot.motions.values() for line in lines), default=0)
+    if longest < _MIN_LATENCIES:
         return None
-    panels = motions if "motion" in record["varied"] else {"": next(iter(motions.values()))}
-    size = 2.6 + 4.6 * len(panels), 6.4
-    figure, axes, handles = _line_panels(panels, size, [], x=latency_of, below=seconds_of, styles=_STYLES)
-    for panel in axes[1]:
-        panel.set_xlabel("latency until the actions (ms)")
-    axes[1][0].set_ylabel("mean time to success (s)")
-    columns = 1 + len(panels)
-    figure.legend(handles.values(), handles, loc="outside lower center", ncols=columns, frameon=False)
+    panels = plot.motions if "motion" in record["varied"] else {"": next(iter(plot.motions.values()))}
+    figure, _ = _line_panels(plot, panels, (2.6 + 4.6 * len(panels), 6.4), [], styles=_STYLES)
+    _legend(figure, ncols=1 + len(panels))
     _title(figure, "Success over latency", [record])
     return figure
 
 
 def _line_panels(
+    plot: LinePlot,
     panels: Mapping[str, Sequence[CellLine]],
     size: tuple[float, float],
     strip: Sequence[float],
     *,
-    x: Callable[[Row], float],
-    below: Value,
     styles: Sequence[str],
-) -> "tuple[Figure, Any, dict[str, Any]]":
-    """A column of panels for each title: success above another value over x, and room for a strip below.
-
-    Returns:
-        The figure, its panels and the handle of each line by its label.
-    """
+) -> "tuple[Figure, Any]":
+    """A figure with a column of panels for each title: success above the time, and room for a strip below."""
     figure, heights = new_figure(*size), [2.6, 2.6, *strip]
     axes = figure.subplots(
         len(heights), len(panels), sharex=True, sharey="row", squeeze=False, height_ratios=heights
     )
-    handles = {}
-    for (upper, lower, *_), (title, lines) in zip(axes.T, panels.items(), strict=True):
-        widest = max(x(row) for line in lines for row in line.rows)
+    look = {"marker": "o", "markersize": 5, "capsize": 2, "linewidth": 1.4}
+    for column, (title, lines) in zip(axes.T, panels.items(), strict=True):
+        widest = max(plot.x(row) for line in lines for row in line.rows)
         for line in lines:
             apart = _APART * widest * (line.place - (len(lines) - 1) / 2)
             dashes = styles[line.place % len(styles)]
-            for panel, value in ((upper, success_of), (lower, below)):
-                found = [(x(row) + apart, *measured) for row in line.rows if (measured := value(row))]
-                if found:
-                    at, middle, low, high = np.array(found).T
-                    look = {"marker": "o", "markersize": 5, "capsize": 2, "linewidth": 1.4}
-                    handles[line.label] = panel.errorbar(
-                        at, middle, [middle - low, high - middle], color=line.colour, linestyle=dashes, **look
-                    )
-        upper.set_title(title)
-    axes[0][0].set_ylabel("episodes solved (%)")
-    axes[0][0].set_ylim(-4, 102)
+            for panel, value in zip(column, (success_of, plot.time), strict=False):
+                if points := plot.points(line, value):
+                    x, y, low, high = np.array(points).T
+                    bars = {"yerr": [y - low, high - y], "color": line.colour, "linestyle": dashes}
+                    panel.errorbar(x + apart, y, **bars, label=line.label, **look)
+        column[0].set_title(title)
+        column[-1].set_xlabel(plot.x_label)
+    axes[0][0].set(ylabel="episodes solved (%)", ylim=(-4, 102))
+    axes[1][0].set(ylabel=plot.time_label)
     axes[1][0].set_ylim(bottom=0)
-    return figure, axes, handles
+    return figure, axes
+
+
+def _legend(figure: "Figure", *, title: str | None = None, ncols: int | None = None) -> None:
+    """A legend below the panels, with one entry for lines of the same label."""
+    handles = {}
+    for panel in figure.axes:
+        handles |= {label: handle for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)}
+    place, columns = "outside lower center", ncols or len(handles)
+    figure.legend(handles.values(), handles, title=title, loc=place, ncols=columns, frameon=False)
 
 
 def _cells_figure(record: Record) -> "Figure | None":
@@ -295,7 +311,7 @@ def _cells_figure(record: Record) -> "Figure | None":
                 left.set_title(format_condition(shown[0]["options"], record["varied"]))
         panels[0].set_yticks(range(len(names)), names)
         panels[0].set_ylim(len(names) - 0.5, -0.5)
-    longest = max((each[2] for row in record["cells"] if (each := seconds_of(row))), default=1.0)
+    longest = max((each[2] for row in record["cells"] if (each := _seconds_of(row))), default=1.0)
     for left, right in zip(axes[-1][::2], axes[-1][1::2], strict=True):
         left.set_xlim(-2, 108)  # apart from the first number of the next panel
         right.set_xlim(0, 1.05 * longest)
@@ -311,7 +327,7 @@ def _cell_rows(left: "Axes", right: "Axes", rows: Mapping[int, Row]) -> None:
         panel.set_axisbelow(True)
     for place, row in rows.items():
         style = {"color": COLOURS[row["options"]["mode"]], "fmt": "o", "capsize": 2}
-        for panel, value in ((left, success_of(row)), (right, seconds_of(row))):
+        for panel, value in ((left, success_of(row)), (right, _seconds_of(row))):
             if value is not None:
                 middle, low, high = value
                 panel.errorbar(middle, place, xerr=[[middle - low], [high - middle]], **style)

@@ -12,7 +12,7 @@ from configs.sweep import CONDITIONS
 from eval.metrics.language import HEADLINES
 from eval.metrics.noninferiority import Verdict
 from eval.report.figures import COLOURS
-from eval.report.labels import number
+from eval.report.labels import NO_VALUE, number
 from eval.report.pages.site import link as link_to
 from eval.report.pages.site import whisker
 from eval.report.result_tables import TEXT_HEADINGS
@@ -154,7 +154,7 @@ def sweep_table(record: Record) -> Group:
 
 def notes_of(record: Record) -> list[str]:
     """What the columns of `sweep_table` mean."""
-    has_measures = not {"rmean", *_MEASURES}.isdisjoint(column.short for column in columns_of(record))
+    has_measures = any(column in (_RESTRICTED, *_MEASURES) for column in columns_of(record))
     return [NOTE, *([MEASURES_NOTE] if has_measures else []), *([JUDGED_NOTE] if is_judged(record) else [])]
 
 
@@ -168,18 +168,16 @@ def columns_of(record: Record, link: Callable[[Row], str | None] | None = None) 
     rows, varied, is_page = record["cells"], record["varied"], link is not None
     conditions = [axis for axis in CONDITIONS if axis in varied]
     others = [axis for axis in varied if axis not in CONDITIONS]
-    values = [_numbers(row) for row in rows]
-    measures = [short for short in _MEASURES if any(each[short] is not None for each in values)]
-    if (is_page or not measures) and any(each["tok/s"] for each in values):
-        measures.append("tok/s")
-    steps = ["a", "b"] if any(row.get("control_steps") for row in rows) else []
-    columns = [*map(_option, [*conditions, *others] or ["mode"]), _SOLVED, _number("s")]
+    columns = [*map(_option, [*conditions, *others] or ["mode"]), _SOLVED, _SECONDS]
     if any(row.get("restricted_mean_s") is not None for row in rows):
         columns.append(_RESTRICTED)
     if is_judged(record):
         judged = ("success", "time", "restricted") if is_page else ("success", "time")
         columns += [_verdict(on, in_words=is_page) for on in judged]
-    columns += [_number(short) for short in ("act", "busy", *steps, "held", *measures)]
+    measures = _with_values(_MEASURES, rows)
+    columns += [*_CHARGED, *_with_values(_STEPS, rows), _HELD, *measures]
+    if (is_page or not measures) and any(row["tokens_per_simulated_s"] for row in rows):
+        columns.append(_TOKENS)
     if link is not None:
         columns += [*text_columns(record), _run(link)]
     return columns
@@ -187,61 +185,51 @@ def columns_of(record: Record, link: Callable[[Row], str | None] | None = None) 
 
 def text_columns(record: Record) -> list[Column]:
     """Texts per second, seconds until delivery, and what is right on delivery, in sweeps with texts."""
-    values = [_numbers(row) for row in record["cells"]]
-    tasks = dict.fromkeys(task for row in record["cells"] for task in row.get("pc_right_on_delivery", {}))
-    if not tasks and not any(each["late"] for each in values):
-        return []
-    shown = [
-        short for short in ("texts/s", "late", *tasks) if any(each.get(short) is not None for each in values)
-    ]
-    return [_number(short) for short in shown]
+    rows = record["cells"]
+    has_texts = any(row.get("pc_right_on_delivery") or row["staleness_ms"] for row in rows)
+    return _with_values(_TEXTS, rows) if has_texts else []
 
 
-_NUMBERS = {
-    "s": ("time to success (s)", ".1f"),
-    "act": ("actions (ms)", ".0f"),
-    "busy": ("next query (ms)", ".0f"),
-    "a": ("a", "g"),
-    "b": ("b", "g"),
-    "held": ("held", ".0f"),
-    **{f"{short} now": (f"{task.replace('_', ' ')} now (%)", ".0f") for task, short in TEXT_HEADINGS.items()},
-    "jerk": ("log jerk", ".1f"),
-    "tok/s": ("tokens per s", ".0f"),
-    "texts/s": ("texts per s", ".1f"),
-    "late": ("late (s)", ".1f"),
-    **{task: (f"{task.replace('_', ' ')} (%)", ".0f") for task in HEADLINES},
-}
-"""Numbers of a cell by their short headings: the heading on a page, and the format."""
-_MEASURES = (*(f"{short} now" for short in TEXT_HEADINGS.values()), "jerk")
+def _with_values(columns: Sequence[Column], rows: Sequence[Row]) -> list[Column]:
+    """The columns in which a row has a value."""
+    return [column for column in columns if any(column.cell(row) != NO_VALUE for row in rows)]
 
 
-def _numbers(row: Row) -> dict[str, float | None]:
-    """The values of `_NUMBERS`."""
-    times, charged, steps = (
-        row["time_to_success_s"] or {},
-        row["charged_ms"] or {},
-        row.get("control_steps") or {},
-    )
-    current, motion = row.get("current", {}), row.get("motion", {})
-    return {
-        "s": times.get("mean"),
-        "act": charged.get("actions"),
-        "busy": charged.get("busy"),
-        **{name: steps[name]["median"] if name in steps else None for name in ("a", "b")},
-        "held": row["pc_held"],
-        **{f"{short} now": current.get(task, {}).get("pc") for task, short in TEXT_HEADINGS.items()},
-        "jerk": motion.get("log_dimensionless_jerk", {}).get("mean"),
-        "tok/s": row["tokens_per_simulated_s"],
-        "texts/s": row.get("texts_per_simulated_s"),
-        "late": None if row["staleness_ms"] is None else row["staleness_ms"] / 1e3,
-        **row.get("pc_right_on_delivery", {}),
-    }
+def _number(short: str, heading: str, form: str, *path: str, unit: str = "", scale: float = 1.0) -> Column:
+    """A column of the number at a path in a cell's row."""
+
+    def cell(row: Row) -> str:
+        value: Any = row
+        for name in path:
+            value = (value or {}).get(name)
+        return number(value, form, unit, scale=scale)
+
+    return Column(heading=heading, short=short, cell=cell)
 
 
-def _number(short: str) -> Column:
-    heading, form = _NUMBERS[short]
-    unit = " %" if short == "held" else ""
-    return Column(heading=heading, short=short, cell=lambda row: number(_numbers(row).get(short), form, unit))
+_SECONDS = _number("s", "time to success (s)", ".1f", "time_to_success_s", "mean")
+_CHARGED = [
+    _number("act", "actions (ms)", ".0f", "charged_ms", "actions"),
+    _number("busy", "next query (ms)", ".0f", "charged_ms", "busy"),
+]
+_STEPS = [_number(name, name, "g", "control_steps", name, "median") for name in ("a", "b")]
+_HELD = _number("held", "held", ".0f", "pc_held", unit=" %")
+_MEASURES = [
+    *(
+        _number(f"{short} now", f"{task.replace('_', ' ')} now (%)", ".0f", "current", task, "pc")
+        for task, short in TEXT_HEADINGS.items()
+    ),
+    _number("jerk", "log jerk", ".1f", "motion", "log_dimensionless_jerk", "mean"),
+]
+_TOKENS = _number("tok/s", "tokens per s", ".0f", "tokens_per_simulated_s")
+_TEXTS = [
+    _number("texts/s", "texts per s", ".1f", "texts_per_simulated_s"),
+    _number("late", "late (s)", ".1f", "staleness_ms", scale=1e-3),
+    *(
+        _number(task, f"{task.replace('_', ' ')} (%)", ".0f", "pc_right_on_delivery", task)
+        for task in HEADLINES
+    ),
+]
 
 
 def _option(axis: str) -> Column:

@@ -14,7 +14,6 @@ from eval.records.query_logs import QueryRecord, read_queries
 from eval.records.schema import EpisodeResult, Outcome, graded_only, solved
 from eval.report import result_tables as results
 from eval.report.comparison import compare
-from eval.report.comparison_tables import MOTION_HEADINGS
 from eval.report.comparison_verdict import format_between, format_points, judge_all
 from eval.report.pages.charts import distributions, success_over_time
 from eval.report.pages.episodes import episode_data, missed, staleness_steps
@@ -161,10 +160,8 @@ def _verdicts(runs: Sequence[ReportedRun]) -> list[str]:
             continue
         found = (judged.success, judged.time, judged.restricted)
         sentences += [judgement.sentence for judgement in found if judgement is not None]
-        differences = [(MOTION_HEADINGS[name], each) for name, each in comparison.motion.items()]
-        differences += [(f"{task} true now (%)", each) for task, each in comparison.currency.items()]
         parts = []
-        for heading, each in differences:
+        for heading, each in comparison.measures.items():
             between = "" if each.ci95 is None else f" ({format_between(each.ci95, digits=2)})"
             parts.append(f"{heading} {format_points(each.difference, digits=2)}{between}")
         if parts:

@@ -12,7 +12,7 @@ from eval.metrics.simulated_time import (
 )
 from eval.metrics.statistics import wilson_95
 from eval.metrics.success import summarize
-from eval.report.comparison_verdict import judge_restricted, judge_time
+from eval.report.comparison_verdict import judge_time
 from tests.eval.factory import RunBuilder, episode, key
 
 SOLVED = [
@@ -108,7 +108,7 @@ def test_restricted_times_of_unsolved_episodes_have_no_interval():
 
 def test_restricted_mean_time_counts_failures():
     pairs = [(took(5), took(5))] * 60 + [(took(5), took(20, "timeout"))] * 20
-    judgement = judge_restricted(restricted_times(pairs, {}), a="isolated", b="unified")
+    judgement = judge_time(restricted_times(pairs, {}), a="isolated", b="unified")
     assert judgement.verdict is Verdict.INFERIOR
     assert judge_time(time_ratio(pairs)).verdict is Verdict.NON_INFERIOR
     assert (

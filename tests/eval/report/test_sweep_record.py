@@ -9,7 +9,7 @@ from configs.errors import UsageError
 from configs.load import load
 from configs.profile import ProfileConfig
 from eval import results
-from eval.report.sweep_plots import draw_sweep, latency_lines, surface_lines
+from eval.report.sweep_plots import draw_sweep, over_interval, over_latency
 from eval.report.sweep_table import text_columns, to_markdown
 from eval.rollout.latency_model import LatencyModel
 from oxygen.serving.requests import DecodeWork
@@ -121,7 +121,7 @@ def test_a_line_over_latency_has_one_label_and_colour_in_every_motion(record, tm
         for waiting in waits
         for latency in (0.0, 100.0, 200.0)
     ]
-    lines = latency_lines(record)
+    lines = over_latency(record).motions
     assert {motion: [line.label for line in each] for motion, each in lines.items()} == {
         "static": ["continue", "hold"],
         "oscillating at 3 cm/s": ["hold"],
@@ -134,7 +134,7 @@ def test_a_line_over_latency_has_one_label_and_colour_in_every_motion(record, tm
 def test_the_surface_has_a_line_over_b_for_every_a_of_cells_whose_queries_are_alike(record, tmp_path):
     record["cells"] += [row("actions", 4, 5), row("actions", 8, 10)]
     record["cells"][-1]["control_steps"]["b"]["most"] = 11
-    (lines,) = surface_lines(record).values()
+    (lines,) = over_interval(record).motions.values()
     assert [(line.label, len(line.rows)) for line in lines] == [("a = 2", 3), ("a = 4", 1)]
     assert "sweep_surface.png" in [path.name for path in draw_sweep(record, tmp_path)]
 
