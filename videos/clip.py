@@ -1,4 +1,4 @@
-"""Reads frames of a video, and makes a still image or an animated clip of them."""
+"""Reads the frames of a video, and makes a still image or an animated clip of them."""
 
 import io
 import itertools
@@ -16,22 +16,6 @@ from videos.mp4 import VideoError
 Picture = UInt8[np.ndarray, "height width 3"]
 
 _QUALITIES = (75, 60, 45, 30, 15)
-
-
-def read_pictures(video: Path, frames: Sequence[int]) -> list[Picture]:
-    """Read frames of a video, given by ascending indices from 0.
-
-    Raises:
-        VideoError: The file is not a video, or has too few frames.
-    """
-    found: list[Picture] = []
-    frame = -1
-    for frame, picture in enumerate(itertools.islice(iterate_pictures(video), max(frames) + 1)):
-        if frame in frames:
-            found.append(picture)
-    if frame < max(frames):
-        raise VideoError(f"{video} cannot be read up to frame {max(frames)}, only up to {frame + 1}")
-    return found
 
 
 def iterate_pictures(video: Path) -> Iterator[Picture]:

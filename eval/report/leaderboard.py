@@ -85,14 +85,8 @@ _PAPER_TABLES = yaml.safe_load(
 )
 """Tables over several suites, each with `title`, `suites` (name to heading) and `published`."""
 _OF_ONE_RUN = {
-    "run_id",
-    "protocol_hash",
-    "world_hash",
-    "suite_hashes",
-    "status",
-    "n_planned",
-    "variants",
-    "limits_s",
+    *("run_id", "protocol_hash", "world_hash", "suite_hashes"),
+    *("status", "n_planned", "variants", "limits_s"),
 }
 """Fields of an identity in which runs of one policy on several suites may differ."""
 
@@ -103,6 +97,7 @@ class Entry:
 
     Attributes:
         parts: Heading to the entry of each suite, of one run or of several; empty for one suite.
+        rank: Its rank in its table.
     """
 
     run: RunIdentity
@@ -110,6 +105,7 @@ class Entry:
     row: results.Row
     outcomes: Outcomes
     parts: Mapping[str, "Entry"] = dataclasses.field(default_factory=dict)
+    rank: Rank = Rank(best=1, worst=1)
 
     @property
     def protocol(self) -> str:
@@ -127,7 +123,7 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RankedTable:
-    """A table of comparable runs on one suite, best first; its rows are pairs of `Rank` and `Entry`.
+    """A table of comparable runs on one suite, best first; its rows are entries.
 
     Attributes:
         title: Protocol, assets, episodes, and the clock unless paused, as Markdown.
@@ -142,19 +138,14 @@ class RankedTable:
     inputs: Mapping[str, str]
 
     @property
-    def entries(self) -> list[Entry]:
-        """The runs."""
-        return [entry for _, entry in self.table.rows]
-
-    @property
     def texts(self) -> list[str]:
         """The language tasks with a column."""
-        return results.graded_tasks([entry.row for entry in self.entries])
+        return results.graded_tasks([entry.row for entry in self.table.rows])
 
     @property
     def is_timed(self) -> bool:
         """Whether a run recorded its simulated time."""
-        return any(results.is_timed(entry.row) for entry in self.entries)
+        return any(results.is_timed(entry.row) for entry in self.table.rows)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -296,15 +287,18 @@ def _tables(entries: Sequence[Entry]) -> dict[str, list[RankedTable]]:
 
 
 def _table(entries: Sequence[Entry]) -> RankedTable:
-    placed = sorted(
-        zip(ranks([entry.outcomes for entry in entries]), entries, strict=True),
-        key=lambda row: (row[0].best, -(row[1].row["pc_success"] or 0), row[1].run.policy, row[1].run.mode),
+    ranked = [
+        dataclasses.replace(entry, rank=rank)
+        for entry, rank in zip(entries, ranks([entry.outcomes for entry in entries]), strict=True)
+    ]
+    ranked.sort(
+        key=lambda entry: (entry.rank.best, -(entry.row["pc_success"] or 0), entry.run.policy, entry.run.mode)
     )
-    columns, extra = _columns([entry for _, entry in placed])
+    columns, extra = _columns(ranked)
     inputs = {policy_label(entry, entries): format_inputs(entry.run.policy_inputs) for entry in entries}
     return RankedTable(
         title=_title(entries),
-        table=Table(columns=columns, groups=[placed]),
+        table=Table(columns=columns, groups=[ranked]),
         extra=extra,
         inputs=inputs if len(set(inputs.values())) > 1 else {},
     )
@@ -317,9 +311,7 @@ def _columns(entries: Sequence[Entry]) -> tuple[list[Column], list[Column]]:
     """
 
     def text(heading: str, cell: Callable[[Entry], str], *, groups: bool = True) -> Column:
-        return Column(
-            heading=heading, cell=lambda row: cell(row[1]), align="left", choices=groups, groups=groups
-        )
+        return Column(heading=heading, cell=cell, align="left", choices=groups, groups=groups)
 
     def latency(stage: str) -> Callable[[results.Row], str]:
         def cell(row: results.Row) -> str:
@@ -337,7 +329,7 @@ def _columns(entries: Sequence[Entry]) -> tuple[list[Column], list[Column]]:
         results.TOKENS,
     ]
     suites = [
-        Column(heading=name, cell=lambda row, name=name: results.SUCCESS.cell(row[1].parts[name].row))
+        Column(heading=name, cell=lambda entry, name=name: results.SUCCESS.cell(entry.parts[name].row))
         for name in entries[0].parts
     ]
     average = dataclasses.replace(results.SUCCESS, heading="average") if suites else results.SUCCESS
@@ -353,21 +345,21 @@ def _columns(entries: Sequence[Entry]) -> tuple[list[Column], list[Column]]:
     ]
     is_controlled = any(run.policy in _CONTROLS for run in runs)
     columns = [
-        Column(heading="rank", cell=lambda row: str(row[0].best)),
-        Column(heading="possible ranks", cell=lambda row: str(row[0])),
+        Column(heading="rank", cell=lambda entry: str(entry.rank.best)),
+        Column(heading="possible ranks", cell=lambda entry: str(entry.rank)),
         text("policy", lambda entry: policy_label(entry, entries)),
         text("mode", lambda entry: _mode_label(entry, entries)),
         text("assets", lambda entry: entry.run.assets.name),
         *([text("control", lambda entry: _CONTROLS.get(entry.run.policy, ""))] if is_controlled else []),
         *suites,
-        *(column.of(lambda row: row[1].row) for column in numbers),
+        *(column.of(lambda entry: entry.row) for column in numbers),
         text("run", lambda entry: entry.run.run_id, groups=False),
     ]
     extra = [
         text("weights", lambda entry: entry.run.weights or "not known"),
         text("clock", lambda entry: clock_label(entry.run)),
     ]
-    return columns, [each for each in extra if len({each.cell((None, entry)) for entry in entries}) > 1]
+    return columns, [each for each in extra if len(set(map(each.cell, entries))) > 1]
 
 
 def policy_label(entry: Entry, entries: Sequence[Entry]) -> str:
@@ -460,10 +452,12 @@ def _csv(board: Leaderboard) -> str:
     records = []
     for suite, tables in board.suites.items():
         for number, table in enumerate(tables, start=1):
-            for (rank, entry), cells in zip(table.table.rows, _wide(table).records(), strict=True):
+            for entry, cells in zip(table.table.rows, _wide(table).records(), strict=True):
                 del cells["possible ranks"]
-                what = {"suite": suite, "table": number, "protocol": entry.protocol, "rank": rank.best}
-                records.append({**what, "best rank": rank.best, "worst rank": rank.worst, **cells})
+                what = {"suite": suite, "table": number, "protocol": entry.protocol, "rank": entry.rank.best}
+                records.append(
+                    {**what, "best rank": entry.rank.best, "worst rank": entry.rank.worst, **cells}
+                )
     return to_csv(records)
 
 
@@ -475,18 +469,18 @@ def _json(board: Leaderboard) -> dict[str, Any]:
             suite: [
                 {
                     "title": table.title,
-                    "protocol": table.entries[0].protocol,
+                    "protocol": table.table.rows[0].protocol,
                     "rows": [
                         {
-                            "rank": rank.best,
-                            "possible_ranks": [rank.best, rank.worst],
+                            "rank": entry.rank.best,
+                            "possible_ranks": [entry.rank.best, entry.rank.worst],
                             "run": dataclasses.asdict(entry.run),
                             "results": {name: entry.row[name] for name in _IN_JSON if name in entry.row},
                             "pc_success_of_suites": {
                                 part.suite: part.row["pc_success"] for part in entry.parts.values()
                             },
                         }
-                        for rank, entry in table.table.rows
+                        for entry in table.table.rows
                     ],
                 }
                 for table in tables
@@ -518,7 +512,7 @@ def _whisker(row: results.Row) -> Any:
 
 def _rates(table: RankedTable) -> list[dict[str, Any]]:
     """The bars of a table's success rates, in their modes' colours."""
-    entries = table.entries
+    entries = table.table.rows
     return [
         {
             "label": f"{policy_label(entry, entries)}, {_mode_label(entry, entries)}",

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
-from pydantic import AwareDatetime, TypeAdapter
 
 from configs.errors import UsageError, pluralize
 from configs.locks import is_locked
@@ -27,7 +26,6 @@ from eval.report.plain_text import escape_control
 HOST = "127.0.0.1"
 _EVERY_S, _SHARE = 1.0, 0.1
 """Interval at which records are checked, and the largest share of the time spent on rebuilding the report."""
-_TIME = TypeAdapter(AwareDatetime)
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
@@ -127,7 +125,7 @@ class LiveReport:
         for number, run in enumerate(self._runs):
             if run.identity.status == "running":
                 attempts = [each["started"] for each in run.manifest.get("attempts", ())]
-                began = _TIME.validate_python((attempts or [run.manifest["started"]])[-1])
+                began = dt.datetime.fromisoformat((attempts or [run.manifest["started"]])[-1])
                 for path in sorted((run.folder.path / "queries").glob("*.jpg")):
                     with contextlib.suppress(FileNotFoundError):  # the episode has ended
                         if (changed := path.stat().st_mtime_ns) >= 1e9 * began.timestamp():

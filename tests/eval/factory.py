@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 
 from eval.records.schema import EpisodeResult, Outcome, RequestCounts, RunFolder
+from sim_envs.truth.ground_truth import Narration, Phase
+from sim_envs.truth.wording import narrate
 from sim_envs.world import EpisodeKey
+
+RIGHT, WRONG = (narrate(Narration(phase=phase, object="milk")) for phase in (Phase.APPROACH, Phase.GRASP))
+"""Narrations that are right and wrong while the robot approaches the milk."""
 
 
 def key(init_id: int = 0, task_id: int = 0, suite: str = "libero_object", seed: int = 7) -> EpisodeKey:
@@ -118,3 +123,15 @@ def query(
     rows = np.asarray(chunk, dtype=object).tolist()
     line = {"query": index, "step": 5 * index, "timings_ms": timings_ms, "tokens": 2, "actions": rows}
     return {**line, **(texts or {})}
+
+
+def truth(phase: Phase = Phase.APPROACH) -> dict[str, Any]:
+    """The ground truth of a query."""
+    return {"narration": dataclasses.asdict(Narration(phase=phase, object="milk")), "done": [], "facts": []}
+
+
+def narrated(index: int, text: str | None, actions: Any = 0.5, **timings_ms: float) -> dict[str, Any]:
+    """A query that asks for a narration and finishes it; without a text, the episode ends before that."""
+    finished = [] if text is None else [said(index, text)]
+    texts = {"requested": [asked(index)], "finished": finished, "truth": truth()}
+    return query(index, actions, texts=texts, **timings_ms)

@@ -22,7 +22,6 @@ from videos.timeline import (
 )
 
 HZ = 20
-STEP_PIXELS = theme.TIMELINE_PIXELS_PER_S // HZ
 CAPTION = Caption(
     task="pick up the bowl",
     episode="libero_object · task 0 · init 0",

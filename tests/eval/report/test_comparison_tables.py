@@ -8,15 +8,9 @@ from rich.console import Console
 from eval.records.schema import RunFolder
 from eval.report.comparison import compare
 from eval.report.comparison_tables import show
-from sim_envs.truth.ground_truth import Narration, Phase
-from sim_envs.truth.wording import narrate
-from tests.eval.factory import RunBuilder, asked, episode, key, query, said
+from tests.eval.factory import RIGHT, WRONG, RunBuilder, episode, key, narrated, query
 
 SUITES = ("libero_object", "libero_spatial")
-
-
-TRUTH = {"narration": {"phase": "approach", "object": "milk", "target": None}, "done": [], "facts": []}
-RIGHT, WRONG = (narrate(Narration(phase=phase, object="milk")) for phase in (Phase.APPROACH, Phase.GRASP))
 
 
 def run(path, mode: str, *, right: int) -> RunFolder:
@@ -25,15 +19,8 @@ def run(path, mode: str, *, right: int) -> RunFolder:
     for suite in SUITES:
         for init_id in range(40):
             texts = [RIGHT] * (right + init_id % 5) + [WRONG] * (20 - right - init_id % 5)
-            lines = [
-                query(
-                    at,
-                    action=1234.5,
-                    frame=12345.6,
-                    texts={"requested": [asked(at)], "finished": [said(at, text)], "truth": TRUTH},
-                )
-                for at, text in enumerate(texts[: 19 if mode == "unified" else 20])
-            ]
+            asked = enumerate(texts[: 19 if mode == "unified" else 20])
+            lines = [narrated(at, text, action=1234.5, frame=12345.6) for at, text in asked]
             builder.add(episode(key(init_id, suite=suite)), *lines)
     return builder.folder
 
@@ -65,9 +52,7 @@ def test_every_row_is_one_line_of_a_terminal(printed):
 
 
 def test_where_one_run_was_silent_there_is_no_table_of_language(tmp_path):
-    talking = RunBuilder.at(tmp_path / "a")
-    line = {"requested": [asked(0)], "finished": [said(0, RIGHT)], "truth": TRUTH}
-    talking.add(episode(key(0)), query(0, texts=line))
+    talking = RunBuilder.at(tmp_path / "a").add(episode(key(0)), narrated(0, RIGHT))
     silent = RunBuilder.at(tmp_path / "b").add(episode(key(0)), query(0))
     file = io.StringIO()
     show(compare(talking.folder, silent.folder), Console(file=file, width=80, highlight=False))

@@ -1,42 +1,21 @@
 """Texts are compared in pairs: what one run alone has is counted, with its reason, and is in no score."""
 
-import dataclasses
-
 import pytest
 
 from eval.records.schema import RunFolder
 from eval.report.comparison import compare
 from eval.report.comparison_texts import Unpaired
-from sim_envs.truth.ground_truth import Narration, Phase
-from sim_envs.truth.wording import narrate
-from tests.eval.factory import RunBuilder, asked, episode, key, query, said
+from sim_envs.truth.ground_truth import Phase
+from tests.eval.factory import RIGHT, WRONG, RunBuilder, asked, episode, key, narrated, query, said, truth
 
-RIGHT = narrate(Narration(phase=Phase.APPROACH, object="milk"))
-WRONG = narrate(Narration(phase=Phase.GRASP, object="milk"))
 BABBLE = "so und so"
-
-
-def truth(phase: Phase = Phase.APPROACH) -> dict:
-    narration = dataclasses.asdict(Narration(phase=phase, object="milk"))
-    return {"narration": narration, "done": [], "facts": []}
 
 
 def run(path, *episodes, **manifest) -> RunFolder:
     """Each episode is a list of what was said to every query, at once: a text, or None if it was cut off."""
     builder = RunBuilder.at(path, **manifest)
     for init_id, texts in enumerate(episodes):
-        lines = [
-            query(
-                at,
-                texts={
-                    "requested": [asked(at)],
-                    "finished": [] if text is None else [said(at, text)],
-                    "truth": truth(),
-                },
-            )
-            for at, text in enumerate(texts)
-        ]
-        builder.add(episode(key(init_id)), *lines)
+        builder.add(episode(key(init_id)), *(narrated(at, text) for at, text in enumerate(texts)))
     return builder.folder
 
 
@@ -76,9 +55,7 @@ def test_why_a_text_has_no_counterpart_is_told_apart(tmp_path):
     a = run(tmp_path / "a", [RIGHT, RIGHT, RIGHT, RIGHT, RIGHT])
     b = RunBuilder.at(tmp_path / "b")
     lines = [
-        query(0, texts={"requested": [asked(0)], "finished": [said(0, RIGHT)], "truth": truth()}),
-        query(1, texts={"requested": [asked(1)], "finished": [said(1, BABBLE)], "truth": truth()}),
-        query(2, texts={"requested": [asked(2)], "finished": [], "truth": truth()}),
+        *(narrated(at, text) for at, text in enumerate((RIGHT, BABBLE, None))),
         query(3, texts={"requested": [asked(3)], "finished": [], "dropped": [asked(3)], "truth": truth()}),
     ]
     lines[0]["finished"][0]["reason"] = "oracle"

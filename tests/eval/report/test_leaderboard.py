@@ -5,12 +5,12 @@ import json
 
 import pytest
 
-from configs.cli import run_app
 from eval.leaderboard import app
 from eval.metrics.success import summarize
 from eval.records.json_files import write_json
 from eval.records.schema import Share, TextScores
 from eval.report.leaderboard import Rank, leaderboard_markdown, read_leaderboard, write_leaderboard
+from tests.eval.conftest import call
 from tests.eval.factory import RunBuilder, episode, key, query
 
 
@@ -32,10 +32,8 @@ def not_ranked(paths, **options):
 
 def command(arguments, capsys):
     """Exit code, stdout and stderr of the command line."""
-    with pytest.raises(SystemExit) as stop:
-        run_app(app, [str(argument) for argument in arguments])
-    printed = capsys.readouterr()
-    return stop.value.code, printed.out, printed.err
+    code, printed = call(app, *arguments), capsys.readouterr()
+    return code, printed.out, printed.err
 
 
 def test_a_rank_counts_the_runs_that_are_significantly_better(tmp_path):

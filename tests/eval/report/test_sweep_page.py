@@ -1,6 +1,5 @@
 """The page of a sweep has its record's cells, verdicts and lines; that of eval.report is the same."""
 
-import json
 import re
 
 import pytest
@@ -11,12 +10,6 @@ from eval.report.pages.run_report import write_report
 from eval.report.sweep_page import write_sweep_page
 from tests.eval.conftest import call
 from tests.eval.report.test_sweeping import CELLS, finished, whole  # noqa: F401 - fixtures
-
-
-def plots(page):
-    """The data of the page's charts by title."""
-    found = re.search(r'id="plots">(.*?)</script>', page.read_text(), re.DOTALL)[1]
-    return {group["title"]: group["charts"] for group in json.loads(found)["charts"]}
 
 
 def test_every_cell_is_a_row_with_its_verdicts(finished):  # noqa: F811
