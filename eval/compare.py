@@ -63,7 +63,7 @@ def main(
         write_json(json, {**to_json(comparison, judgements), "provenance": provenance})
     if picture is not None:
         draw_success_curves(comparison, picture)
-    show(comparison, TextConsole(), margin=margin, time_margin=time_margin)
+    show(comparison, judgements, TextConsole())
 
 
 def to_json(comparison: Comparison, judgements: Judgements) -> dict[str, Any]:

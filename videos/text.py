@@ -1,5 +1,6 @@
 """Text layout (cleaning, wrapping, truncation with `…`), and antialiased shapes."""
 
+import bisect
 import functools
 import importlib.util
 import unicodedata
@@ -57,14 +58,8 @@ def wrap(text: str, font: ImageFont.FreeTypeFont, *, width: int, max_lines: int)
 
 def _characters_that_fit(text: str, font: ImageFont.FreeTypeFont, width: int) -> int:
     """The length of the longest prefix within `width` pixels; at least 1, so that wrapping advances."""
-    low, high = 1, len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if font.getlength(text[:middle]) <= width:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    lengths = range(1, len(text) + 1)
+    return max(1, bisect.bisect_right(lengths, width, key=lambda length: font.getlength(text[:length])))
 
 
 def cut(text: str, font: ImageFont.FreeTypeFont, width: int) -> str:

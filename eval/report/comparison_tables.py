@@ -11,7 +11,7 @@ from eval.metrics.action_difference import ActionDifference
 from eval.records.protocol import format_inputs
 from eval.report.comparison import Comparison, PairTable
 from eval.report.comparison_texts import TextPairs, Unpaired
-from eval.report.comparison_verdict import MARGIN, TIME_MARGIN, Judgements, format_clock, judge_all
+from eval.report.comparison_verdict import Judgements, format_clock
 from eval.report.labels import MEASURED, PAUSED, number
 from eval.report.result_tables import MEASURES
 from eval.report.table import Table, to_terminal
@@ -29,21 +29,8 @@ _NOT_IN_TURNS_NOTE = "The runs did not alternate: latency differences include th
 _WHEN = {"at_request": "when requested", "on_delivery": "on delivery"}
 
 
-def show(
-    comparison: Comparison, console: Console, *, margin: float = MARGIN, time_margin: float = TIME_MARGIN
-) -> None:
-    """Print a comparison: runs, outcomes, actions, latency and texts.
-
-    Args:
-        comparison: The comparison.
-        console: The console.
-        margin: Non-inferiority margin of the success rate, percentage points.
-        time_margin: Non-inferiority margin of the time to success, percent.
-
-    Raises:
-        UsageError: A margin is out of range.
-    """
-    judgements = judge_all(comparison, margin, time_margin)
+def show(comparison: Comparison, judgements: Judgements, console: Console) -> None:
+    """Print a comparison: runs, outcomes, verdicts, actions, latency and texts."""
 
     def show_table(table: Table, note: str = "") -> None:
         console.print()

@@ -203,30 +203,15 @@ def format_ratio(times: TimeRatio | RestrictedTimes) -> str:
     return f"{times.ratio:.2f} times as long, {between}"
 
 
-def verdict_lines(
-    comparison: Comparison, margin: float = MARGIN, time_margin: float = TIME_MARGIN
-) -> list[str]:
-    """The verdicts in at most six lines of 80 columns, for the end of a run.
-
-    Args:
-        comparison: The comparison.
-        margin: Non-inferiority margin of the success rate, percentage points.
-        time_margin: Non-inferiority margin of the time to success, percent.
-
-    Raises:
-        UsageError: A margin is out of range.
-    """
-    judged, (a, b), pairs = (
-        judge_all(comparison, margin, time_margin),
-        comparison.names,
-        comparison.overall,
-    )
+def verdict_lines(comparison: Comparison, judged: Judgements) -> list[str]:
+    """The verdicts in at most six lines of 80 columns, for the end of a run."""
+    (a, b), pairs = comparison.names, comparison.overall
     success, interval, difference = judged.success, pairs.difference_ci95, pairs.difference
     numbers = ""
     if success.verdict is not Verdict.TOO_MANY_ERRORS and interval is not None and difference is not None:
         numbers = f"{format_points(difference)} points, {format_between(interval)}"
         if success.verdict is not Verdict.INCONCLUSIVE:
-            numbers += f", margin {margin:g}"
+            numbers += f", margin {success.margin:g}"
         elif success.episodes_needed is None:
             numbers += "; none suffices"
     rows = [("success", success.verdict.value, numbers)]
@@ -238,7 +223,7 @@ def verdict_lines(
         ("restricted mean", judged.restricted, comparison.restricted),
     ):
         if judgement is not None and times is not None:
-            numbers = f"{format_ratio(times)}, margin {time_margin:g} %"
+            numbers = f"{format_ratio(times)}, margin {judgement.margin:g} %"
             rows.append((label, judgement.verdict.value, numbers))
     texts = []
     for text in (each for task in comparison.texts for each in task.differences):

@@ -24,7 +24,7 @@ from eval.records.schema import EpisodeResult, Outcome, graded_only, solved
 from eval.report.best_video import find_best_video
 from eval.report.comparison import compare
 from eval.report.comparison_tables import show
-from eval.report.comparison_verdict import verdict_lines
+from eval.report.comparison_verdict import judge_all, verdict_lines
 from eval.report.labels import PAUSED, clock_label
 from eval.report.pages.run_report import REPORT, write_report
 from eval.report.plain_text import escape_control
@@ -181,13 +181,13 @@ class EvaluationConsole(Monitor):
         for mode, results in variants.items():
             self._dim(*(f"{mode}: {line}" for line in format_results(results["overall"])))
         declared = self._runs[0].config
-        margins = {"margin": declared.margin, "time_margin": declared.time_margin}
         for run in self._runs[1:]:
             self._rich.print()
             try:
                 comparison = compare(self._runs[0].folder, run.folder)
-                show(comparison, self._rich, **margins)
-                self._verdict_lines += ["", *verdict_lines(comparison, **margins)]
+                judgements = judge_all(comparison, declared.margin, declared.time_margin)
+                show(comparison, judgements, self._rich)
+                self._verdict_lines += ["", *verdict_lines(comparison, judgements)]
             except UsageError as error:  # no common graded episode
                 self._rich.print(f"Not compared: {error}", markup=False)
         self._rich.print()

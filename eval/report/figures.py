@@ -1,6 +1,7 @@
 """Style and colours of all figures, and the plot of episodes solved over simulated time."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,13 @@ STYLE: Any = {
     "savefig.dpi": 150,
     "svg.hashsalt": "oxygen-eval",  # so that the same figure is the same file
 }
+
+
+def colours_of(modes: Sequence[str]) -> list[str]:
+    """A colour for each run: that of its mode if modes distinguish the runs."""
+    if len(set(modes)) == len(modes) and set(modes) <= COLOURS.keys():
+        return [COLOURS[mode] for mode in modes]
+    return [OTHER_COLOURS[number % len(OTHER_COLOURS)] for number in range(len(modes))]
 
 
 def new_figure(width: float, height: float) -> "Figure":
@@ -56,9 +64,7 @@ def draw_success_curves(comparison: "Comparison", path: Path) -> None:
     with mpl.rc_context(STYLE):
         figure = new_figure(7.2, 4.4)
         panel, curves = figure.subplots(), (comparison.curve_a, comparison.curve_b)
-        modes = comparison.a.mode, comparison.b.mode
-        told_apart = modes[0] != modes[1] and COLOURS.keys() >= set(modes)
-        colours = [COLOURS[mode] for mode in modes] if told_apart else OTHER_COLOURS[:2]
+        colours = colours_of((comparison.a.mode, comparison.b.mode))
         end = max(curve[-1].seconds for curve in curves)
         for curve, name, colour in zip(curves, comparison.names, colours, strict=True):
             points = [*curve, dataclasses.replace(curve[-1], seconds=end)]

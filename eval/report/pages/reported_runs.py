@@ -12,7 +12,7 @@ from configs.motion import NONE
 from eval.records.protocol import format_inputs
 from eval.records.reader import RunIdentity, read_episodes, read_identity, require_runs
 from eval.records.schema import EpisodeResult, Outcome, RunFolder
-from eval.report.figures import COLOURS, OTHER_COLOURS
+from eval.report.figures import colours_of
 from eval.report.labels import PAUSED, format_clock_of
 from sim_envs.world import EpisodeKey
 
@@ -71,8 +71,8 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[ReportedRun], dict[str, str]]
             runs.append(ReportedRun(folder=folder, identity=identity, manifest=manifest, episodes=episodes))
     if not runs:
         raise UsageError("; ".join(refused.values()))
-    identities = [run.identity for run in runs]
-    named = zip(runs, labels_of(identities), colours_of(identities), strict=True)
+    labels = labels_of([run.identity for run in runs])
+    named = zip(runs, labels, colours_of([run.identity.mode for run in runs]), strict=True)
     return [dataclasses.replace(run, label=label, colour=colour) for run, label, colour in named], refused
 
 
@@ -109,14 +109,6 @@ def labels_of(runs: Sequence[RunIdentity]) -> list[str]:
         if len(set(labels)) == len(runs):
             return list(labels)
     return [f"{run.run_id} ({number})" for number, run in enumerate(runs, start=1)]
-
-
-def colours_of(runs: Sequence[RunIdentity]) -> list[str]:
-    """The colours of modes if they distinguish the runs."""
-    modes = [run.mode for run in runs]
-    if len(set(modes)) == len(modes) and set(modes) <= COLOURS.keys():
-        return [COLOURS[mode] for mode in modes]
-    return [OTHER_COLOURS[number % len(OTHER_COLOURS)] for number in range(len(runs))]
 
 
 def _format_suite(world: Mapping[str, Any]) -> str:

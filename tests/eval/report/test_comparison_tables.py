@@ -8,6 +8,7 @@ from rich.console import Console
 from eval.records.schema import RunFolder
 from eval.report.comparison import compare
 from eval.report.comparison_tables import show
+from eval.report.comparison_verdict import judge_all
 from tests.eval.factory import RIGHT, WRONG, RunBuilder, episode, key, narrated, query
 
 SUITES = ("libero_object", "libero_spatial")
@@ -25,15 +26,20 @@ def run(path, mode: str, *, right: int) -> RunFolder:
     return builder.folder
 
 
+def shown(a: RunFolder, b: RunFolder) -> str:
+    """What is printed about a comparison, as a pipe gets it."""
+    file, comparison = io.StringIO(), compare(a, b)
+    show(comparison, judge_all(comparison), Console(file=file, width=80, highlight=False))
+    return file.getvalue()
+
+
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory) -> list[str]:
-    """The lines of a comparison of two runs with long names, as a pipe gets them."""
+    """The lines of a comparison of two runs with long names."""
     tmp_path = tmp_path_factory.mktemp("runs")
     long = "20261121-113512-the_policy_of_a_long_name_and_its_step_0003300"
     a, b = run(tmp_path / f"{long}-a", "isolated", right=1), run(tmp_path / f"{long}-b", "unified", right=15)
-    file = io.StringIO()
-    show(compare(a, b), Console(file=file, width=80, highlight=False))
-    return file.getvalue().splitlines()
+    return shown(a, b).splitlines()
 
 
 def test_every_row_is_one_line_of_a_terminal(printed):
@@ -54,10 +60,9 @@ def test_every_row_is_one_line_of_a_terminal(printed):
 def test_where_one_run_was_silent_there_is_no_table_of_language(tmp_path):
     talking = RunBuilder.at(tmp_path / "a").add(episode(key(0)), narrated(0, RIGHT))
     silent = RunBuilder.at(tmp_path / "b").add(episode(key(0)), query(0))
-    file = io.StringIO()
-    show(compare(talking.folder, silent.folder), Console(file=file, width=80, highlight=False))
-    assert "language (%)" not in file.getvalue()
-    assert "only in A 1 (in B 1 never requested)" in file.getvalue()
+    printed = shown(talking.folder, silent.folder)
+    assert "language (%)" not in printed
+    assert "only in A 1 (in B 1 never requested)" in printed
 
 
 @pytest.mark.parametrize(("actions", "told"), [(0.5, True), (0.25, False)])
@@ -65,6 +70,4 @@ def test_under_a_clock_actions_are_compared_only_if_they_are_the_same(tmp_path, 
     clocked = {"config": {"clock": "measured"}}
     a = RunBuilder.at(tmp_path / "a", **clocked).add(episode(key()), query(0, 0.5))
     b = RunBuilder.at(tmp_path / "b", **clocked).add(episode(key()), query(0, actions))
-    file = io.StringIO()
-    show(compare(a.folder, b.folder), Console(file=file, width=80))
-    assert ("Largest action difference: 0, bitwise equal" in file.getvalue()) is told
+    assert ("Largest action difference: 0, bitwise equal" in shown(a.folder, b.folder)) is told

@@ -10,7 +10,7 @@ from eval.compare import app
 from eval.metrics.noninferiority import Verdict
 from eval.records.schema import TextScores
 from eval.report.comparison import PairTable, compare
-from eval.report.comparison_verdict import format_clock, judge, verdict_lines
+from eval.report.comparison_verdict import format_clock, judge, judge_all, verdict_lines
 from tests.eval.conftest import evaluate
 from tests.eval.factory import RIGHT, WRONG, RunBuilder, episode, key, narrated
 from tests.eval.report.test_compare import command
@@ -37,11 +37,15 @@ def run(path, mode, *, seconds, right=12, failures=0, n=12, actions=0.5, **manif
     return builder.folder
 
 
+def lines_of(comparison, *margins):
+    return verdict_lines(comparison, judge_all(comparison, *margins))
+
+
 def test_the_verdicts_are_short_lines(tmp_path):
     clock = {"config": {"clock": "profile:jetson-thor", "while_waiting": "continue", "overlap": "rtc"}}
     a = run(tmp_path / "a", "isolated", seconds=8.0, n=150, right=150, failures=70, **clock)
     b = run(tmp_path / "b", "unified", seconds=4.0, n=150, right=100, actions=0.25, **clock)
-    lines = verdict_lines(compare(a, b))
+    lines = lines_of(compare(a, b))
     assert lines[0] == "unified compared with isolated, clock profile:jetson-thor:"
     assert re.fullmatch(r"success +superior +\+46\.7 points, 95 % \+\S+ to \+\S+, margin 5", lines[1])
     assert re.fullmatch(r"time to success +superior +0\.50 times as long, 95 % .*, margin 10 %", lines[2])
@@ -53,23 +57,23 @@ def test_the_verdicts_are_short_lines(tmp_path):
 
 def test_what_is_inconclusive_says_how_many_episodes_it_takes_and_fits(tmp_path):
     a = run(tmp_path / "a", "isolated", seconds=8.0)
-    lines = verdict_lines(compare(a, run(tmp_path / "b", "unified", seconds=8.0, failures=2)))
+    lines = lines_of(compare(a, run(tmp_path / "b", "unified", seconds=8.0, failures=2)))
     assert re.fullmatch(r"success +inconclusive +−16\.7 points, 95 % .*\d", lines[1])
     assert re.fullmatch(r" +inferior with about \d+ episodes, at that difference", lines[2])
     assert max(map(len, lines)) <= 80
     same, other = compare(a, a), compare(a, run(tmp_path / "c", "unified", seconds=9.6, actions=0.25))
     assert "alike by construction" in format_clock(same)
     assert format_clock(other) is None
-    assert "inferior" in verdict_lines(other, 30.0, 10.0)[2]
-    assert "non-inferior" in verdict_lines(other, 30.0, 25.0)[2]
+    assert "inferior" in lines_of(other, 30.0, 10.0)[2]
+    assert "non-inferior" in lines_of(other, 30.0, 25.0)[2]
     with pytest.raises(UsageError, match="a time margin of 0 %"):
-        verdict_lines(other, 30.0, 0.0)
+        lines_of(other, 30.0, 0.0)
 
 
 def test_errors_allow_no_verdict_on_time_either(tmp_path):
     builder = RunBuilder.at(tmp_path / "a", mode="isolated").add_all("se")
     other = RunBuilder.at(tmp_path / "b", mode="unified").add_all("ss")
-    lines = verdict_lines(compare(builder.folder, other.folder))
+    lines = lines_of(compare(builder.folder, other.folder))
     assert [line.split("  ")[0] for line in lines[1:]] == ["success"]
     assert "too many errors" in lines[1]
 

@@ -19,6 +19,7 @@ from eval.records.run_folders import Run, new_run
 from eval.records.schema import RunFolder
 from eval.report.comparison import compare
 from eval.report.comparison_tables import show
+from eval.report.comparison_verdict import judge_all
 from eval.report.export import FORMATS
 from eval.report.leaderboard import read_leaderboard, write_leaderboard
 from eval.report.pages.run_report import write_report
@@ -64,8 +65,8 @@ def test_tables_pages_and_comparisons_show_text(tmp_path, text):
     board = write_leaderboard(read_leaderboard([tmp_path / "runs"]), tmp_path / "board")
     report = write_report([tmp_path / "runs" / "a"], tmp_path / "report")
     console = TextConsole(file=io.StringIO(), width=200, force_terminal=True, color_system=None)
-    a, b = (RunFolder(tmp_path / "runs" / name) for name in ("a", "b"))
-    show(compare(a, b), console, margin=5.0, time_margin=10.0)
+    comparison = compare(*(RunFolder(tmp_path / "runs" / name) for name in ("a", "b")))
+    show(comparison, judge_all(comparison), console)
     assert not controls_in(console.file.getvalue())
     for page in (board, report):
         written = [each for each in page.parent.rglob("*") if each.suffix in (".html", ".md", ".csv", ".tex")]
