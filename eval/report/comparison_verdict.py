@@ -70,18 +70,15 @@ def judge_all(comparison: Comparison, margin: float = MARGIN, time_margin: float
     success = judge(comparison.overall, margin, a=a, b=b)
     time = judge_time(comparison.time_ratio, time_margin, a=a, b=b)
     restricted = judge_time(comparison.restricted, time_margin, a=a, b=b)
-    judged = {
+    if success.verdict is Verdict.TOO_MANY_ERRORS:
+        time = restricted = None
+    per_suite = dict.fromkeys(comparison.per_suite, Verdict.TOO_MANY_ERRORS)
+    graded = {
         suite: pairs for suite, pairs in comparison.per_suite.items() if not _has_too_many_errors(pairs)
     }
-    verdicts = corrected_verdicts([pairs.counts for pairs in judged.values()], margin / 100)
-    found = dict(zip(judged, verdicts, strict=True))
-    refused = success.verdict is Verdict.TOO_MANY_ERRORS
-    return Judgements(
-        success=success,
-        time=None if refused else time,
-        restricted=None if refused else restricted,
-        per_suite={suite: found.get(suite, Verdict.TOO_MANY_ERRORS) for suite in comparison.per_suite},
-    )
+    verdicts = corrected_verdicts([pairs.counts for pairs in graded.values()], margin / 100)
+    per_suite |= dict(zip(graded, verdicts, strict=True))
+    return Judgements(success=success, time=time, restricted=restricted, per_suite=per_suite)
 
 
 def judge(pairs: PairTable, margin: float = MARGIN, *, a: str = "A", b: str = "B") -> Judgement:

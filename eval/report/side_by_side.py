@@ -200,7 +200,9 @@ def find_pair(run_a: RunFolder, run_b: RunFolder, filters: Filters = Filters()) 
         return agree, -abs(a.steps - b.steps), a.key
 
     pair = min(shown, key=sort_key)
-    key, hz = pair[0].key, suite_field(run_a, pair[0].key, "control_hz")
+    key = pair[0].key
+    suite = run_a.read_manifest()["protocol"][key.suite]["suite"]
+    hz = float(suite["control_hz"])
     sides = tuple(
         _PlayedEpisode(run=run, identity=identity, name=name, result=result)
         for run, identity, name, result in zip(runs, identities, names, pair, strict=True)
@@ -213,10 +215,5 @@ def find_pair(run_a: RunFolder, run_b: RunFolder, filters: Filters = Filters()) 
         sides=sides,
         why=f"{key.suite} task {key.task_id}, init {key.init_id}: {ends}.",
         control_hz=hz,
-        limit_s=suite_field(run_a, key, "max_steps") / hz,
+        limit_s=suite["max_steps"] / hz,
     )
-
-
-def suite_field(run: RunFolder, key: EpisodeKey, field: str) -> float:
-    """A numeric field of the recorded protocol of the episode's suite."""
-    return float(run.read_manifest()["protocol"][key.suite]["suite"][field])

@@ -124,8 +124,8 @@ class LiveReport:
         found = {}
         for number, run in enumerate(self._runs):
             if run.identity.status == "running":
-                attempts = [each["started"] for each in run.manifest.get("attempts", ())]
-                began = dt.datetime.fromisoformat((attempts or [run.manifest["started"]])[-1])
+                latest = [run.manifest, *run.manifest.get("attempts", ())][-1]
+                began = dt.datetime.fromisoformat(latest["started"])
                 for path in sorted((run.folder.path / "queries").glob("*.jpg")):
                     with contextlib.suppress(FileNotFoundError):  # the episode has ended
                         if (changed := path.stat().st_mtime_ns) >= 1e9 * began.timestamp():
@@ -138,10 +138,8 @@ class LiveReport:
         planned = sum(run.identity.n_planned for run in self._runs)
         statuses = {run.identity.status for run in self._runs} - {"complete"}
         status = next((each for each in ("stopped", "running", *statuses) if each in statuses), "complete")
-        words, now = (
-            f"{status.capitalize()}: {recorded} of {pluralize(planned, 'episode')} recorded",
-            time.time(),
-        )
+        words = f"{status.capitalize()}: {recorded} of {pluralize(planned, 'episode')} recorded"
+        now = time.time()
         self._began = (self._began or (now, recorded)) if status == "running" else None
         if self._began is not None and recorded > self._began[1]:
             seconds = (planned - recorded) * (now - self._began[0]) / (recorded - self._began[1])

@@ -58,11 +58,8 @@ def read_runs(paths: Sequence[Path]) -> tuple[list[ReportedRun], dict[str, str]]
     refused: dict[str, str] = {}
     for folder in require_runs(paths):
         try:
-            identity, episodes, manifest = (
-                read_identity(folder),
-                read_episodes(folder),
-                folder.read_manifest(),
-            )
+            identity, episodes = read_identity(folder), read_episodes(folder)
+            manifest = folder.read_manifest()
         except UsageError as error:
             refused[str(folder.path)] = str(error)
         else:

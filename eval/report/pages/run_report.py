@@ -86,6 +86,7 @@ def report_files(
     content = {
         "title": f"{policies} on {', '.join(names)}" if names else policies,
         "live": live,
+        "swatch": swatch,
         "refused": refused,
         "runs": runs,
         "facts": _shared_facts(runs),
