@@ -11,15 +11,43 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from configs.errors import UsageError
-from configs.schema import Mode
+from configs.schema import Fields, Mode
+from configs.validation import invalid
 from eval.policies.base import BadAnswerError
 from eval.policies.remote import PolicyClient, RemotePolicy
 from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest
 from oxygen.robots.openpi_keys import OpenpiKeys
-from oxygen.serve.metadata import EXTENSION, Declaration
+from oxygen.serve.metadata import EXTENSION, VERSION, Declaration
 from sim_envs.world import EpisodeKey, Observation
 
 _ENGINE_STAGES = {"queue", "prefill", "denoise", "guided_denoise"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReceivedDeclaration(Declaration):
+    """A declaration with the types that it is checked for on arrival."""
+
+    mode: Mode
+    feedback: dict[str, Fields] = dataclasses.field(default_factory=dict)
+
+
+def read_declaration(metadata: Mapping[str, Any], url: str) -> ReceivedDeclaration:
+    """Validate the metadata of a server at `url`.
+
+    Raises:
+        UsageError: They are of another version of the extension, or incomplete.
+    """
+    declared = metadata[EXTENSION]
+    version = declared.get("version") if isinstance(declared, Mapping) else None
+    if version != VERSION:
+        raise UsageError(
+            f"{url} speaks version {version!r} of this project's extension of openpi's protocol, and this "
+            f"client version {VERSION}; install the same oxygen-eval on both sides"
+        )
+    try:
+        return TypeAdapter(ReceivedDeclaration).validate_python(declared)
+    except ValidationError as error:
+        raise invalid(error, f"metadata of {url}") from error
 
 
 def check_run(declared: Declaration, url: str, modes: Sequence[Mode], worlds: int) -> None:

@@ -18,10 +18,10 @@ from configs.validation import check, invalid
 from eval.policies.base import LoadedPolicy, PolicyLostError
 from eval.policies.openpi import assumption, named, opened
 from eval.policies.oxygen_release import OxygenReleasePolicy, read_release
-from eval.policies.oxygen_server import OxygenServerPolicy, check_run
+from eval.policies.oxygen_server import OxygenServerPolicy, check_run, read_declaration
 from eval.policies.remote import PolicyClient, RemotePolicy
 from oxygen.robots.openpi_keys import ASSUMED, ROBOTS, OpenpiKeys, keys_of
-from oxygen.serve.metadata import EXTENSION, read_declaration
+from oxygen.serve.metadata import EXTENSION
 from sim_envs.world import EpisodeKey, Observation
 
 Seconds = Annotated[float, Field(strict=True, gt=0, le=86400)]

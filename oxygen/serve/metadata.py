@@ -1,16 +1,12 @@
-"""The metadata of this project's policy server, as the server declares and the client reads them."""
+"""The metadata of this project's policy server."""
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+import json
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
-from configs.errors import UsageError
+from configs.feedback import FeedbackByTask
 from configs.interface import Interface, Motion
-from configs.schema import Fields, Mode
-from configs.validation import invalid
 from oxygen.robots.openpi_keys import OpenpiKeys, keys_of_policy
 
 VERSION = 1
@@ -37,10 +33,10 @@ class Declaration:
     horizon: int
     model: str
     weights_sha256: str | None = None
-    mode: Mode
+    mode: str
     language_tasks: tuple[str, ...]
     robots: int
-    feedback: dict[str, Fields] = dataclasses.field(default_factory=dict)
+    feedback: FeedbackByTask = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def keys(self) -> OpenpiKeys:
@@ -53,7 +49,7 @@ class Declaration:
     def metadata(self) -> dict[str, Any]:
         """The first message to openpi's clients."""
         robot = {} if self.keys.robot is None else {"embodiment": self.keys.robot}
-        declared = {"version": VERSION, **_DECLARATION.dump_python(self, mode="json")}
+        declared = {"version": VERSION, **json.loads(json.dumps(dataclasses.asdict(self)))}
         if not self.feedback:
             del declared["feedback"]
         return {**robot, "horizon": self.horizon, EXTENSION: declared}
@@ -70,25 +66,3 @@ class Declaration:
             "needs_session_id": True,
             "action_space": "joint_velocity" if velocity else "joint_position",
         }
-
-
-_DECLARATION = TypeAdapter(Declaration)
-
-
-def read_declaration(metadata: Mapping[str, Any], url: str) -> Declaration:
-    """Validate the metadata of a server at `url`.
-
-    Raises:
-        UsageError: They are of another version of the extension, or incomplete.
-    """
-    declared = metadata[EXTENSION]
-    version = declared.get("version") if isinstance(declared, Mapping) else None
-    if version != VERSION:
-        raise UsageError(
-            f"{url} speaks version {version!r} of this project's extension of openpi's protocol, and this "
-            f"client version {VERSION}; install the same oxygen-eval on both sides"
-        )
-    try:
-        return _DECLARATION.validate_python(declared)
-    except ValidationError as error:
-        raise invalid(error, f"metadata of {url}") from error
