@@ -60,10 +60,10 @@ def unstacked_layers(
             trunk.
     """
     layers, suffix = llm["layers"], "" if conditions is None else "_1"
-    norms = [layers.pop(f"{name}{suffix}") for name in ("pre_attention_norm", "pre_ffw_norm")]
+    norms = (layers.pop(f"{name}{suffix}") for name in ("pre_attention_norm", "pre_ffw_norm"))
     before_attention, before_mlp = (
         norm["scale"] if conditions is None else _modulations(norm["Dense_0"], conditions, dtype)
-        for norm in norms
+        for norm in norms  # one after the other, so that each is freed
     )
     attn, mlp = layers["attn"], layers[f"mlp{suffix}"]
     cast = jnp.dtype(dtype)  # NumPy by itself has no bfloat16

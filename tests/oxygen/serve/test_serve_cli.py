@@ -10,6 +10,7 @@ import pytest
 from configs.cli import run_app
 from configs.serving import ServeConfig
 from oxygen.serve.__main__ import app
+from oxygen.serve.serving import _is_loopback
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,13 @@ def test_bad_input_is_one_line(arguments, said, capsys):
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     assert said.lower() in err.lower()
+
+
+@pytest.mark.parametrize(
+    ("host", "local"), [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False)]
+)
+def test_only_this_machine_reaches_a_loopback_address(host, local):
+    assert _is_loopback(host) == local
 
 
 @pytest.mark.slow

@@ -78,6 +78,8 @@ def test_a_device_that_becomes_slower_is_given_less_to_do_and_a_quicker_one_more
     steps, took_ms = zip(quick, slow, again, strict=True)
     assert steps == (room_ms // 3.9, room_ms // 11, room_ms // 3.9)
     assert max(took_ms) <= DEADLINE_MS
+    device.step_ms = 2 * DEADLINE_MS
+    assert [next(running) for _ in range(30)][-1][0] == 1, "every text ends"
 
 
 @pytest.mark.parametrize(

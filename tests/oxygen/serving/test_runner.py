@@ -19,6 +19,16 @@ def small_runner(config=SMALL):
     return Runner(config, weights, ProgramSizes(slots=6, rows=(4,), forks=(2,), suffix=3, limit=8))
 
 
+def test_the_pool_that_was_given_is_used_up(policy):
+    served = policy.runner
+    pool, texts = served.empty()
+    prefix = served.prefill(served.blank(24))
+    longer, _ = served.fork(prefix, served.new_requests(()), pool, texts)
+    jax.block_until_ready(longer)
+    assert all(leaf.is_deleted() for leaf in jax.tree.leaves(pool))
+    assert not texts.written.is_deleted()
+
+
 def test_steps_that_decode_the_same_rows_send_nothing_to_the_device(policy):
     served = policy.runner
     state = served.decode((2, 0), *served.empty(), batch=8)

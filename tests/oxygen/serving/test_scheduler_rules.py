@@ -141,6 +141,17 @@ def test_one_robot_never_takes_the_last_slot_of_another():
     assert {request.robot for request in scheduler.active} == {0, 1}
 
 
+def test_the_end_of_an_episode_touches_no_other_robot():
+    scheduler = scheduler_of(Mode.UNIFIED, robots=2, slots=4, rows=4)
+    scheduler.plan({0: 0, 1: 0})
+    assert {request.robot for request in scheduler.cancel(1)} == {1}
+    assert {request.robot for request in scheduler.active} == {0}
+    scheduler.reset(1)
+    again = scheduler.plan({0: 1, 1: 0}).requested
+    assert [request.request_id for request in again if request.robot == 1] == [0, 1]
+    assert [request.request_id for request in again if request.robot == 0] == [2]
+
+
 def test_limits_below_one_and_fewer_slots_than_tasks_are_refused():
     with pytest.raises(UsageError, match="rows is 0"):
         EngineConfig(slots=1, rows=0)
