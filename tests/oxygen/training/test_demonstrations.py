@@ -125,10 +125,8 @@ def test_pixels_are_decoded_once_unless_the_dataset_has_grown(copy, tmp_path):
 
 
 def test_samples_have_the_models_cameras_in_its_order(png, monkeypatch):
-    found, pixels = (
-        Demonstrations(png),
-        np.random.default_rng(0).integers(0, 256, (30, 2, 28, 28, 3), np.uint8),
-    )
+    found = Demonstrations(png)
+    pixels = np.random.default_rng(0).integers(0, 256, (30, 2, 28, 28, 3), np.uint8)
     monkeypatch.setattr(found, "pixels", lambda side, resize: pixels)
     part = found.samples(dataclasses.replace(MODEL, cameras=("wrist_image", "image")))
     np.testing.assert_array_equal(part.images, pixels[:, ::-1])
