@@ -1,4 +1,4 @@
-"""The compiled programs: they write in place, serve every bucket, and draw noise from seed and query."""
+"""The compiled programs: they write in place, and draw noise from seed and query."""
 
 import dataclasses
 
