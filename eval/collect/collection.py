@@ -77,6 +77,11 @@ def collect_demonstrations(config: CollectConfig, dataset: Path, *, workers: int
     run, learner = run_config(config, config.seeds[0]), learner_config(config)
     resolved, learning = resolve_policy(run), resolve_policy(learner) if learner else None
     kind, player = resolved.policy.kind, learning or resolved
+    if resolved.policy.target is not None:
+        raise UsageError(
+            f"--policy {config.policy} is a class or a server, which cannot be recorded; give expert, noop, "
+            "random, or a policy with weights, such as tiny or the folder of a checkpoint"
+        )
     for option, value in {"--expert-noise": config.expert_noise, "--learner": config.learner}.items():
         if value and kind != "expert":
             raise UsageError(f"{option} {value} is for --policy expert, not {config.policy}")

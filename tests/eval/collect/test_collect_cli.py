@@ -35,6 +35,8 @@ def test_flags_override_a_preset(started):
         ("--suite libero_goal --init-ids 50", ["init id 50", "0 to 49"]),
         ("--suite libero_goal --init-ids 9,500007", ["init id 500007", "500000 to 599999", "of policies"]),
         ("--images video --image-size 225", ["225", "even"]),
+        ("--policy ws://localhost:9", ["--policy ws://localhost:9", "a class or a server", "give expert"]),
+        ("--policy mine.py:Mine", ["--policy mine.py:Mine", "a class or a server", "give expert"]),
         ("--expert-noise -1", ["expert_noise", "-1"]),
         ("--policy tiny --expert-noise 0.1", ["--expert-noise 0.1", "--policy expert", "tiny"]),
         ("--learner noop", ["--learner", "noop", "weights"]),
