@@ -30,7 +30,7 @@ _CALLS = 3
 
 def acting_ms(runner: Runner, inputs: ModelInput) -> dict[str, float]:
     """Milliseconds of `prefill`, `denoise` and `guided_denoise`; the device is idle before and after."""
-    prefix, zeros = runner.prefill(inputs), [0] * runner.sizes.robots
+    prefix, zeros = jax.block_until_ready(runner.prefill(inputs)), [0] * runner.sizes.robots
     return {
         "prefill": _mean_ms(lambda: runner.prefill(inputs)),
         "denoise": _mean_ms(lambda: runner.denoise(prefix, zeros, zeros)),
@@ -41,10 +41,11 @@ def acting_ms(runner: Runner, inputs: ModelInput) -> dict[str, float]:
 def language_ms(runner: Runner, inputs: ModelInput) -> dict[str, float]:
     """Milliseconds of `fork`, and of `decode_B` for each batch size B, on a separate KV pool.
 
-    A decode step is the mean over all steps of a full batch of texts, queued at once.
+    A decode step is the mean over all steps of a full batch of texts, queued at once. The device is idle
+    before and after.
     """
-    sizes, prefix = runner.sizes, runner.prefill(inputs)
-    pool, texts = runner.empty()
+    sizes = runner.sizes
+    prefix, (pool, texts) = jax.block_until_ready((runner.prefill(inputs), runner.empty()))
 
     def fork(count: int) -> Any:
         """Start texts in the first slots, a full fork at a time."""
