@@ -210,8 +210,9 @@ def draw_surface(records: Sequence[Record], marks: Sequence[Mark] = ()) -> "Figu
     strip = [0.28 * len(marks) + 0.3] if marks else []
     size = 2.2 + 3.2 * len(panels), 5.6 + sum(strip)
     figure, axes = _line_panels(plots[0], panels, size, strip, styles=_STYLES[:1])
-    for panel, lines in zip(axes[2] if marks else (), panels.values(), strict=bool(marks)):
-        _draw_marks(panel, marks, {line.label: line.colour for line in lines})
+    if marks:
+        for panel, lines in zip(axes[2], panels.values(), strict=True):
+            _draw_marks(panel, marks, {line.label: line.colour for line in lines})
     _legend(figure, title="control steps until actions arrive")
     _title(figure, "What acting depends on", records)
     return figure
