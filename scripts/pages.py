@@ -143,6 +143,18 @@ def age(row: Row) -> str:
     return f"{row['prompt_age_steps'] * STEP_S:.1f} s"
 
 
+def leaderboard_table(board: Record) -> str:
+    """Success on the suites that papers average, of every ranked policy; ties share a rank."""
+    header = ["rank", "policy", "spatial", "object", "goal", "long", "average", "95 %"]
+    lines = []
+    for row in board["suites"]["LIBERO, four suites"][0]["rows"]:
+        results, suites = row["results"], row["pc_success_of_suites"].values()
+        low, high = results["pc_success_ci95"]
+        rates = [f"{pc:.1f}" for pc in (*suites, results["pc_success"])]
+        lines.append([str(row["rank"]), f"`{row['run']['policy']}`", *rates, f"{low:.1f} to {high:.1f}"])
+    return f"\n\n{to_markdown(Table.of_cells(header, lines, left=2, is_markdown=True))}\n\n"
+
+
 def both(record: Record, again: Record, row: Row) -> Row:
     """The cells of two records with the options of a row as one: its counts, interval and age."""
     cells = [each for part in (record, again) for each in part["cells"] if each["options"] == row["options"]]
@@ -268,6 +280,7 @@ FUNCTIONS = {
         delay,
         difference,
         held,
+        leaderboard_table,
         legend,
         marks,
         memory_table,
@@ -293,7 +306,7 @@ def rendered(text: str, records: Mapping[str, Record]) -> str:
 
 def read_records() -> dict[str, Record]:
     """The records by name."""
-    files = sorted(RECORDS.glob("sweep_*.json"))
+    files = [*sorted(RECORDS.glob("sweep_*.json")), RECORDS / "leaderboard.json"]
     return {file.stem.removeprefix("sweep_"): json.loads(file.read_text(encoding="utf-8")) for file in files}
 
 
