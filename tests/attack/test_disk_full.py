@@ -58,15 +58,15 @@ def test_a_collection_stops_at_once_and_is_completed_by_the_same_command(tmp_pat
 
 @pytest.mark.slow
 def test_a_training_keeps_its_last_checkpoint_and_is_resumed(tmp_path, command, monkeypatch, capsys):
-    write = checkpoint._write_tree
+    write = checkpoint.write_safetensors
 
-    def write_unless_last(file, tree):
-        return full() if f"{STEPS:07d}" in str(file) else write(file, tree)
+    def write_unless_last(file, tensors):
+        return full() if f"{STEPS:07d}" in str(file) else write(file, tensors)
 
     with in_a_world_without_physics():
         assert command(tmp_path / "whole") == 0
         with monkeypatch.context() as patch:
-            patch.setattr(checkpoint, "_write_tree", write_unless_last)
+            patch.setattr(checkpoint, "write_safetensors", write_unless_last)
             capsys.readouterr()
             said = refusal(lambda: command(tmp_path / "full"), capsys)
         assert said == "error: writing: No space left on device; free some, and run it again (--resume)"
