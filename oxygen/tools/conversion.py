@@ -61,6 +61,7 @@ def convert(
         raise UsageError(f"{target} exists already; name a new one, or remove it first")
     if tokenizer is not None and "://" not in tokenizer:
         load_tokenizer(tokenizer)
+        tokenizer = str(Path(tokenizer).resolve())  # the card's own paths are relative to its folder
     local = fetch(source)
     _check_card(local)
     checkpoint = open_checkpoint(local)
