@@ -1,11 +1,11 @@
-"""Renders the numbers, tables and figures of the documentation from the records of sweeps.
+"""Renders the numbers, tables and figures of the documentation from the records in `benchmarks/results`.
 
     python -m scripts.pages            # rewrites README, docs/results.md, docs/results/*.md and figures
     python -m scripts.pages --check    # names the pages that say other than the records
 
 What stands between `<!--= EXPRESSION -->` and `<!--/-->` is the expression's value, and is replaced by it.
-Expressions are Jinja's; they know the records in `benchmarks/results` by name (`sweep_modes.json` is `modes`)
-and the functions in `FUNCTIONS`. Text outside is written by hand.
+Expressions are Jinja's; they know the records by name (`sweep_modes.json` is `modes`) and the functions in
+`FUNCTIONS`. Text outside is written by hand.
 """
 
 import json
