@@ -148,27 +148,39 @@ class DroidExpert:
         self._level = checked_level(noise)
         self._noise: JointNoise | None = None
         self._moves = moves(sim.task)
+        self._twin = sim.station
         self._history: list[_Progress] = [_Progress()]
+        self._states: list[Float64[np.ndarray, " number"]] = []
         self._asked_at = 0.0
         self.intended: Float64[np.ndarray, "horizon action"] = np.empty((0, ACTION_SIZE))
+        self._executed = self.intended
 
     def reset(self, key: EpisodeKey) -> None:
         """Start an episode, or continue from the world's current state."""
         self._noise = JointNoise(self._level, key) if self._level else None
-        self._history, self._asked_at = [_Progress()], self._sim.station.data.time
+        self._history, self._states = [_Progress()], []
+        self._asked_at = self._sim.station.data.time
 
     def query(self, state: Float64[np.ndarray, " state"]) -> Float64[np.ndarray, "horizon action"]:
-        """The next action chunk, simulated on a copy of the world."""
+        """The next action chunk, simulated on a copy of the world.
+
+        What was simulated at the last query and happened since is not simulated again.
+        """
         del state
-        now = self._sim.station.data.time
-        passed = round((now - self._asked_at) * CONTROL_HZ)
-        progress = self._history[min(passed, len(self._history) - 1)]
-        twin = self._sim.station.copy()
-        self._history, self._asked_at = [progress], now
-        meant, done = [], []
-        for step in range(HORIZON):
-            progress, goal = self._advanced(twin, progress)
-            meant.append(_command(twin, goal))
+        station = self._sim.station
+        now = station.data.time
+        passed = min(round((now - self._asked_at) * CONTROL_HZ), len(self._history) - 1)
+        self._asked_at = now
+        self._history, self._states = self._history[passed:], self._states[passed:]
+        meant, done = [*self.intended[passed:]], [*self._executed[passed:]]
+        as_simulated = self._states and np.array_equal(self._states[0], station.dynamic_state())
+        if not as_simulated or station.movers:
+            self._twin, meant, done = station.copy(), [], []
+            self._history, self._states = self._history[:1], []
+        for step in range(len(meant), HORIZON):
+            self._states.append(self._twin.dynamic_state())
+            progress, goal = self._advanced(self._twin, self._history[-1])
+            meant.append(_command(self._twin, goal))
             if self._noise is None:
                 done.append(meant[-1])
             else:
@@ -176,17 +188,17 @@ class DroidExpert:
                 if self._noise.loosens(number):
                     goal = dataclasses.replace(goal, grip=0.0)
                 drift = self._noise.velocity(number)
-                done.append(_command(twin, goal, pace=self._noise.pace, drift=drift))
-            twin.step(done[-1])
+                done.append(_command(self._twin, goal, pace=self._noise.pace, drift=drift))
+            self._twin.step(done[-1])
             self._history.append(progress)
-        self.intended = np.array(meant)
-        return np.array(done)
+        self.intended, self._executed = np.array(meant), np.array(done)
+        return self._executed
 
     def _advanced(self, station: Station, progress: _Progress) -> tuple[_Progress, JointWaypoint]:
         """Advance past reached waypoints, planning the next move if none is left.
 
         Raises:
-            UsageError: The first move is impossible.
+            UsageError: The first move of an episode is impossible.
         """
         path, waited, move = progress.path, progress.waited, progress.move
         if path and _is_passed(station, progress):
@@ -203,7 +215,7 @@ class DroidExpert:
                 if move is not None:
                     path = tuple(carry(station, move) if isinstance(move, Carry) else block(station, move))
             except UsageError:  # an object has moved out of reach: hold still
-                if progress.move is None:
+                if not station.has_begun:
                     raise
                 path = (JointWaypoint(joints=station.joints.copy(), grip=0.0, not_before=math.inf),)
         goal = (

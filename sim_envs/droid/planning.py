@@ -104,8 +104,17 @@ _TRAVEL = 0.18
 _ABOVE = 0.14
 """Minimal height (m) from which the hand descends to a grasp or a release, and to which it rises again."""
 
+_LOW = 0.04
+"""The hand rises to the way's height first if it is more than this (m) below it."""
+
 _NEAR, _BY = 0.012, 0.06
 """Tolerances (rad) of all joints at waypoints: of grasps and releases, and on the way."""
+
+_BESIDE, _ABOVE_IT, _TURNED = 0.03, 0.01, 0.3
+"""A hand is nearly above a goal within _BESIDE (m) and _TURNED (rad), and above it within _ABOVE_IT (m)."""
+
+_CLEARANCE = 0.035
+"""Height (m) of the grip site above an object at which open fingers clear it."""
 
 _HOVER, _LOWERING = 0.03, 0.8
 """Height (m) above a moving target at which the hand waits, and the time (s) it takes to lower from there."""
@@ -168,11 +177,22 @@ class TimedGrasp:
     lifted: float
 
 
-def pick(reach: ReachabilityCheck, grasp: TimedGrasp, beside: int) -> Iterator[JointWaypoint]:
-    """Move down, close at the grasp's time, move up; `beside` is the id of the body that may be touched."""
-    path = solved(reach, descent(grasp.pose), beside)
-    for joints in path:
-        yield JointWaypoint(joints=joints, grip=0.0, near=_NEAR if joints is path[-1] else _BY)
+def pick(
+    reach: ReachabilityCheck, grasp: TimedGrasp, beside: int, *, highest: float = math.inf
+) -> Iterator[JointWaypoint]:
+    """Move down, close at the grasp's time, move up.
+
+    Args:
+        reach: Solves the poses.
+        grasp: Where and when to close.
+        beside: Id of the body that may be touched.
+        highest: Height (m) from which to move down.
+    """
+    poses = descent(grasp.pose)
+    path = solved(reach, poses, beside)
+    for pose, joints in zip(poses, path, strict=True):
+        if joints is path[-1] or pose.position[2] <= highest:
+            yield JointWaypoint(joints=joints, grip=0.0, near=_NEAR if joints is path[-1] else _BY)
     if grasp.closes is not None:
         yield JointWaypoint(joints=path[-1], grip=0.0, not_before=grasp.closes)
     yield JointWaypoint(joints=path[-1], grip=1.0, grips=True)
@@ -180,11 +200,15 @@ def pick(reach: ReachabilityCheck, grasp: TimedGrasp, beside: int) -> Iterator[J
         yield JointWaypoint(joints=joints, grip=1.0)
 
 
-def place(reach: ReachabilityCheck, drop: Pose, when: float | None) -> Iterator[JointWaypoint]:
-    """Move down and release, at a simulated time (s) if given."""
-    *way, down = solved(reach, descent(drop), None)
-    for joints in way:
-        yield JointWaypoint(joints=joints, grip=1.0)
+def place(
+    reach: ReachabilityCheck, drop: Pose, when: float | None, *, highest: float = math.inf
+) -> Iterator[JointWaypoint]:
+    """Move down from a height (m) and release, at a simulated time (s) if given."""
+    poses = descent(drop)
+    *way, down = solved(reach, poses, None)
+    for pose, joints in zip(poses, way, strict=False):
+        if pose.position[2] <= highest:
+            yield JointWaypoint(joints=joints, grip=1.0)
     if when is None:
         yield JointWaypoint(joints=down, grip=1.0, near=_NEAR)
     else:
@@ -207,6 +231,20 @@ def descent(pose: Pose) -> list[Pose]:
     height = float(pose.position[2])
     top = max(_TRAVEL, height + _ABOVE)
     return [pose.at_height(each) for each in np.linspace(top, height, 2 + math.ceil((top - height) / 0.05))]
+
+
+def entry_height(hand: Pose, goal: Pose, clear: float) -> float | None:
+    """Height (m) from which a hand above a goal moves down to it; None if it is not above it.
+
+    That is the hand's own, or `clear` if it is only nearly above it. So the hand does not first rise to the
+    height of the way out of a grasp that is almost right.
+    """
+    twist = hand.twist_to(goal)
+    away, turned = float(np.linalg.norm(twist[:2])), float(np.linalg.norm(twist[3:]))
+    if away > _BESIDE or turned > _TURNED or twist[2] > _ABOVE_IT:
+        return None
+    height = float(hand.position[2])
+    return height if away <= _ABOVE_IT else max(height, clear)
 
 
 def down_at(place: Float64[np.ndarray, " 3"], height: float, closing: float) -> Pose:
@@ -319,14 +357,25 @@ def carry(station: Station, move: Carry) -> Iterator[JointWaypoint]:
         for seconds in ride.times(grasp.lifted + _UNDER_WAY):
             drop = down_at(ride.after(spot, seconds), over, turned)
             if reach.along(descent(drop), start=RESET_JOINTS) is not None:
-                is_low = hand.position[2] < _TRAVEL - 0.04
-                above = reach.along([hand.at_height(_TRAVEL)]) if is_low else None
+                goal = drop if held else grasp.pose
+                clear = float(drop.position[2] if held else obj.high[2]) + _CLEARANCE
+                is_timed = grasp.closes is not None or not ride.at_rest
+                entry = None if is_timed else entry_height(hand, goal, clear)
+                rest = _TRAVEL if entry is None else entry
+                is_low = hand.position[2] < (_TRAVEL - _LOW if entry is None else entry)
+                above = reach.along([hand.at_height(rest)]) if is_low else None
                 if above is not None:
                     yield JointWaypoint(joints=above[0], grip=float(held))
+                highest = math.inf if entry is None else entry
                 if not held:
-                    for each in pick(reach, grasp, station.model.body(move.object).id):
+                    if entry is not None and station.gripper > _CLOSED_ON_SOMETHING[0]:
+                        here = station.joints.copy() if above is None else above[0]
+                        yield JointWaypoint(joints=here, grip=0.0, grips=True)
+                    body = station.model.body(move.object).id
+                    for each in pick(reach, grasp, body, highest=highest):
                         yield each.following(station, move.object)
-                yield from place(reach, drop, None if ride.at_rest else station.data.time + seconds)
+                when = None if ride.at_rest else station.data.time + seconds
+                yield from place(reach, drop, when, highest=highest if held else math.inf)
                 return
     raise UsageError(
         f"the expert cannot reach {move.object!r} and {move.target!r} of task {station.task.name}"

@@ -263,6 +263,11 @@ class Station:
         """Position between the fingertips, m."""
         return self.data.site(GRIP_SITE).xpos.copy()
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the episode's first control step has been run."""
+        return self._begun is not None and self.data.time > self._begun
+
     def pose(self, name: str) -> ObjectPose:
         """The current pose of an object."""
         pose = Pose.of(self.data.body(name))
@@ -275,6 +280,13 @@ class Station:
         twin.data = copy.copy(self.data)
         twin.movers = {name: mover.copy(twin.data) for name, mover in self.movers.items()}
         return twin
+
+    def dynamic_state(self) -> Float64[np.ndarray, " number"]:
+        """All that the next control steps depend on, but for movers: MuJoCo's state and the gripper."""
+        kind = int(mujoco.mjtState.mjSTATE_INTEGRATION)
+        state = np.empty(mujoco.mj_stateSize(self.model, kind))
+        mujoco.mj_getState(self.model, self.data, state, kind)
+        return np.append(state, self._gripper_target)
 
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
         """Load an initial state and hold still for `settle_steps`.

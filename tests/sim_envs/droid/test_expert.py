@@ -4,6 +4,7 @@ import numpy as np
 
 from sim_envs.droid.expert import DroidExpert, JointNoise
 from sim_envs.droid.sim import DroidSim
+from sim_envs.droid.station import Station
 from sim_envs.world import EpisodeKey
 
 KEY = EpisodeKey(suite="droid_tabletop", task_id=0, init_id=0, seed=7)
@@ -38,3 +39,37 @@ def test_it_goes_on_from_where_somebody_else_has_left_the_world(begin_droid):
     successor = DroidExpert(sim)
     successor.reset(KEY)
     assert play(sim, successor, steps=200)
+
+
+def test_what_it_has_simulated_it_does_not_simulate_again(begin_droid, monkeypatch):
+    steps, real = [], Station.step
+    monkeypatch.setattr(Station, "step", lambda station, action: steps.append(1) or real(station, action))
+    sim = begin_droid()
+    expert = begun(sim, noise=1.0)
+    for _ in range(12):
+        steps.clear()
+        actions = expert.query(sim.policy_state())
+        simulated = len(steps)
+        fresh = begun(sim, noise=1.0)
+        fresh._history = expert._history[:1]
+        assert np.array_equal(actions, fresh.query(sim.policy_state()))
+        assert np.array_equal(expert.intended, fresh.intended)
+        sim.advance(actions[:3])
+    assert simulated == 3
+
+
+def test_it_does_not_rise_first_out_of_a_grasp_that_is_almost_right(begin_droid):
+    sim = begin_droid()
+    expert, cube = begun(sim), sim.station.pose("cube")
+    while sim.station.end_effector[2] > cube.high[2] + 0.05:
+        sim.advance(expert.query(sim.policy_state())[:1])
+    aside = expert.query(sim.policy_state())[:1].copy()
+    aside[:, :7] = [0.25, 0, 0, 0, 0, 0, 0]
+    for _ in range(3):  # about 2 cm
+        sim.advance(aside)
+    start = sim.station.end_effector
+    assert 0.01 < np.linalg.norm(start[:2] - cube.middle[:2]) < 0.03
+    successor, heights = begun(sim), [start[2]]
+    while sim.station.gripper < 0.1:
+        heights.append(sim.advance(successor.query(sim.policy_state())[:1]).end_effector[-1][2])
+    assert max(heights) < max(start[2], cube.high[2] + 0.035) + 0.01
