@@ -101,9 +101,6 @@ _EAGERNESS = 4.0
 _LEAD_S = 1 / _EAGERNESS
 """Time by which the joints lag behind a moving goal, s."""
 
-_BRAKE_S = np.array([0.15, 0.15, 0.12, 0.1, 0.0, 0.0, 0.0])
-"""Lead (rad) of each joint's target per velocity error (rad/s); the light joints need none."""
-
 _STOPPED = 0.004
 """The gripper has stopped if it moves less than this fraction of its range in a control step."""
 
@@ -240,8 +237,8 @@ def _command(
 ) -> Float64[np.ndarray, " 8"]:
     """The action that moves the arm towards a goal.
 
-    The joints are underdamped, so the target's lead is a sum of terms for the desired velocity, the velocity
-    error, and friction.
+    The target's lead is a sum of terms for the desired velocity and for friction. It depends on the joints'
+    positions, which are observed, and not on their velocities: a policy could not learn that.
 
     Args:
         station: The simulation.
@@ -253,7 +250,7 @@ def _command(
     wanted = _EAGERNESS * missing
     wanted *= min(1.0, pace * FASTEST / max(float(np.abs(wanted).max()), 1e-9))
     wanted += drift
-    lead = wanted * np.array(DAMPING) / STIFFNESS + _BRAKE_S * (wanted - station.joint_velocities)
+    lead = wanted * np.array(DAMPING) / STIFFNESS
     lead += np.clip(missing / 0.004, -1.0, 1.0) * FRICTION / STIFFNESS
     if station.control is Control.JOINT_POSITION:
         return np.append(station.joints + lead, goal.grip)

@@ -229,7 +229,6 @@ class Station:
         self._varied = VariedScene(task, self.model, strength=variation) if variation > 0 else None
         self.data = mujoco.MjData(self.model)
         self.qpos = np.array([self.model.joint(name).qposadr[0] for name in ARM_JOINTS])
-        self.dof = np.array([self.model.joint(name).dofadr[0] for name in ARM_JOINTS])
         self._finger = int(self.model.joint(FINGER_JOINT).qposadr[0])
         self._driven = {
             int(self.model.actuator(part_name(name, part.name)).id): part
@@ -247,11 +246,6 @@ class Station:
     def joints(self) -> Float64[np.ndarray, " 7"]:
         """The arm's joint positions, rad."""
         return self.data.qpos[self.qpos]
-
-    @property
-    def joint_velocities(self) -> Float64[np.ndarray, " 7"]:
-        """The arm's joint velocities, rad/s."""
-        return self.data.qvel[self.dof]
 
     @property
     def gripper(self) -> float:

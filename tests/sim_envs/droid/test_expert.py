@@ -73,3 +73,24 @@ def test_it_does_not_rise_first_out_of_a_grasp_that_is_almost_right(begin_droid)
     while sim.station.gripper < 0.1:
         heights.append(sim.advance(successor.query(sim.policy_state())[:1]).end_effector[-1][2])
     assert max(heights) < max(start[2], cube.high[2] + 0.035) + 0.01
+
+
+def test_what_it_does_depends_on_positions_alone_which_a_policy_observes(begin_droid):
+    sim = begin_droid()
+    expert = begun(sim)
+    while sim.station.end_effector[2] > 0.25:
+        sim.advance(expert.query(sim.policy_state())[:1])
+    actions = []
+    for velocity in (0.0, 0.3):
+        sim.station.data.qvel[:7] = velocity
+        actions.append(begun(sim).query(sim.policy_state())[0])
+    assert np.array_equal(*actions)
+
+
+def test_its_actions_do_not_alternate_between_control_steps(begin_droid):
+    sim = begin_droid("banana_in_bin")
+    expert, actions = begun(sim), []
+    for _ in range(20):
+        actions.extend(expert.query(sim.policy_state())[:8])
+        sim.advance(np.array(actions[-8:]))
+    assert np.abs(np.diff(np.array(actions)[:, :7], 2, axis=0)).mean(axis=0).max() < 0.15
