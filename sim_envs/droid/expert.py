@@ -189,7 +189,7 @@ class DroidExpert:
             self._twin.step(done[-1])
             self._history.append(progress)
         self.intended, self._executed = np.array(meant), np.array(done)
-        return self._executed
+        return self._executed.copy()
 
     def _advanced(self, station: Station, progress: _Progress) -> tuple[_Progress, JointWaypoint]:
         """Advance past reached waypoints, planning the next move if none is left.
