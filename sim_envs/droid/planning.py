@@ -361,12 +361,10 @@ def carry(station: Station, move: Carry) -> Iterator[JointWaypoint]:
                 clear = float(drop.position[2] if held else obj.high[2]) + _CLEARANCE
                 is_timed = grasp.closes is not None or not ride.at_rest
                 entry = None if is_timed else entry_height(hand, goal, clear)
-                rest = _TRAVEL if entry is None else entry
-                is_low = hand.position[2] < (_TRAVEL - _LOW if entry is None else entry)
-                above = reach.along([hand.at_height(rest)]) if is_low else None
+                rest, slack, highest = (_TRAVEL, _LOW, math.inf) if entry is None else (entry, 0.0, entry)
+                above = reach.along([hand.at_height(rest)]) if hand.position[2] < rest - slack else None
                 if above is not None:
                     yield JointWaypoint(joints=above[0], grip=float(held))
-                highest = math.inf if entry is None else entry
                 if not held:
                     if entry is not None and station.gripper > _CLOSED_ON_SOMETHING[0]:
                         here = station.joints.copy() if above is None else above[0]
