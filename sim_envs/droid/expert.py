@@ -161,7 +161,7 @@ class DroidExpert:
     def query(self, state: Float64[np.ndarray, " state"]) -> Float64[np.ndarray, "horizon action"]:
         """The next action chunk, simulated on a copy of the world.
 
-        What was simulated at the last query and happened since is not simulated again.
+        Steps that the last query simulated are not simulated again if the world is where they led.
         """
         del state
         station = self._sim.station

@@ -1,7 +1,10 @@
 """The expert's noise is in what it does, not in what it means; and it begins again what went wrong."""
 
+import mujoco
 import numpy as np
+import pytest
 
+from configs.errors import UsageError
 from sim_envs.droid.expert import DroidExpert, JointNoise
 from sim_envs.droid.sim import DroidSim
 from sim_envs.droid.station import Station
@@ -94,3 +97,17 @@ def test_its_actions_do_not_alternate_between_control_steps(begin_droid):
         actions.extend(expert.query(sim.policy_state())[:8])
         sim.advance(np.array(actions[-8:]))
     assert np.abs(np.diff(np.array(actions)[:, :7], 2, axis=0)).mean(axis=0).max() < 0.15
+
+
+def test_after_the_first_step_an_object_out_of_reach_makes_it_hold_still(begin_droid):
+    sim = begin_droid()
+    sim.advance(begun(sim).query(sim.policy_state())[:1])
+    sim.station.data.joint("cube").qpos[0] += 1.0
+    mujoco.mj_forward(sim.station.model, sim.station.data)
+    path = sim.advance(begun(sim).query(sim.policy_state())).end_effector
+    assert np.linalg.norm(path[-1] - path[0]) < 0.02
+    sim.reset(init_id=0, seed=7, settle_steps=5)
+    sim.station.data.joint("cube").qpos[0] += 1.0
+    mujoco.mj_forward(sim.station.model, sim.station.data)
+    with pytest.raises(UsageError, match="cannot reach 'cube'"):
+        begun(sim).query(sim.policy_state())
