@@ -138,6 +138,17 @@ def cleaned(text: str, max_chars: int) -> tuple[str, int]:
     return short, len(plain) - len(short)
 
 
+def true_tasks(task: str, fields: Sequence[Feedback]) -> dict[str, str]:
+    """Field to the language task whose truth may fill it: the task itself, if it has a truth.
+
+    For tasks of other names, and those with several fields: a memory is the one of preset `memory`, a subtask
+    what preset `narration` says.
+    """
+    if len(fields) == 1 and task in ("narration", "memory", "textual_memory"):
+        return {fields[0].field: task}
+    return {each.field: "narration" if each.field == "subtask" else "memory" for each in fields}
+
+
 def parse_answer(answer: str, fields: Sequence[Feedback]) -> dict[str, str] | None:
     """Field to text of a language task's answer; None unless every field has a text."""
     if len(fields) == 1 and fields[0].answer is None:

@@ -4,7 +4,15 @@ import dataclasses
 from collections.abc import Sequence
 
 from configs.errors import UsageError
-from configs.feedback import INSTRUCTION, FeedbackByTask, cleaned, compose, parse_answer, prompt_fields
+from configs.feedback import (
+    INSTRUCTION,
+    FeedbackByTask,
+    cleaned,
+    compose,
+    parse_answer,
+    prompt_fields,
+    true_tasks,
+)
 from eval.metrics.language import true_text
 from eval.records.query_logs import FedText, delivery_step
 from oxygen.policy.reply import Text
@@ -82,10 +90,10 @@ class EpisodeFeedback:
             self._applied[each.field].append(fed)
 
     def _apply_truth(self, task: str, truth: Truth | None, *, step: int | None, observed_step: int) -> None:
-        """Apply the true text of the language task, or of each of its fields if it has several."""
-        fields = self._feedback[task]
-        for each in fields:
-            name = task if len(fields) == 1 else each.field
+        """Apply the true text of each field that the language task fills."""
+        names = true_tasks(task, self._feedback[task])
+        for each in self._feedback[task]:
+            name = names[each.field]
             true = None if truth is None else true_text(name, truth)
             if true is None:
                 raise UsageError(

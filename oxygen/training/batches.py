@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from configs.errors import UsageError
-from configs.feedback import cleaned, compose, prompt_fields, write_answer
+from configs.feedback import cleaned, compose, prompt_fields, true_tasks, write_answer
 from configs.training import TrainConfig
 from oxygen.robots.norms import Statistics
 from oxygen.robots.prompts import fitted
@@ -76,10 +76,10 @@ def text_targets(
 
 def true_texts(mixture: Mixture, task: LanguageTask) -> tuple[str, ...]:
     """The text of each frame that a language task is to write; empty where there is none."""
-    if len(task.feedback) < 2:
+    if not task.feedback:
         return mixture.texts(task.name)
-    columns = [mixture.texts(each.field) for each in task.feedback]
-    names = [each.field for each in task.feedback]
+    names = true_tasks(task.name, task.feedback)
+    columns = [mixture.texts(name) for name in names.values()]
     return tuple(
         write_answer(dict(zip(names, row, strict=True)), task.feedback) if all(row) else ""
         for row in zip(*columns, strict=True)
@@ -97,9 +97,9 @@ class PromptTexts:
     def __init__(self, mixture: Mixture, tasks: Sequence[LanguageTask], options: TrainConfig) -> None:
         self.fields = prompt_fields({task.name: task.feedback for task in tasks})
         self._true = {
-            each.field: mixture.texts(task.name if len(task.feedback) == 1 else each.field)
+            field: mixture.texts(name)
             for task in tasks
-            for each in task.feedback
+            for field, name in true_tasks(task.name, task.feedback).items()
         }
         parts = mixture.parts
         self._own = [fed for part in parts for fed in part.fed or (None,) * len(part)]

@@ -94,6 +94,11 @@ def test_other_sources_replace_the_policys_texts():
         "the black bowl is in the gripper",
         "",
     ]
+    first, *_ = queries_of(source="truth", feedback=PLAN)
+    assert first.prompt.split("\nMemory: ") == [
+        "Reaching for the black bowl.",
+        "nothing done yet; the black bowl is on the table",
+    ]
     assert memories(queries_of(source="none")) == ["none"] * 4
     assert memories(queries_of(source="frozen:lifted: it")) == ["lifted it"] * 4
 
@@ -135,8 +140,10 @@ def test_any_text_gives_an_unambiguous_recorded_prompt(tmp_path, text, shown, cu
 
 
 def test_a_missing_truth_is_named():
-    with pytest.raises(UsageError, match="no truth of 'plan'"):
-        queries_of(source="truth", feedback={"plan": MEMORY["memory"]})
+    world = FakeWorld()
+    world.reset(init_id=0, seed=7, settle_steps=0)
+    with pytest.raises(UsageError, match="no truth of 'memory'"):
+        EpisodeFeedback(MEMORY, "truth", control_hz=20).observed(world.observe(), 0, None)
 
 
 @pytest.mark.parametrize(

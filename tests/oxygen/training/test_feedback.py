@@ -24,7 +24,7 @@ def episode(fed=None):
     counted = tuple(f"lifted it {number} times" for number in range(5 + FRAMES))
     return dataclasses.replace(
         samples(5 + FRAMES),
-        texts={"memory": counted, "subtask": (*["lift: it"] * (4 + FRAMES), "")},
+        texts={"memory": counted, "narration": (*["lift: it"] * (4 + FRAMES), "")},
         frame_index=np.concatenate([np.arange(5), np.arange(FRAMES)]),
         fps=4.0,
         fed=fed,
@@ -69,6 +69,8 @@ def test_a_task_with_two_fields_is_trained_on_the_answer_that_is_read():
     assert answers[0] == "Memory: lifted it 0 times\nSubtask: lift: it"
     assert answers[-1] == ""
     assert prompts(15, plan, feedback_delay_s=0.0) == {"lifted it 15 times\nSubtask: lift it"}
+    remember = dataclasses.replace(MEMORY, name="remember", feedback=fields[:1])
+    assert true_texts(Mixture((episode(),)), remember)[2] == "Memory: lifted it 2 times"
 
 
 def test_a_batch_has_the_prompts_of_the_policy():
