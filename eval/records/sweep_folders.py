@@ -110,13 +110,17 @@ class SweepFolder:
             UsageError: Another process has locked it.
         """
         with RunFolder(self.path).locked():
-            if not self.runs():
+            if not self.begun():
                 drop_drafts(self.path)
             yield
 
+    def begun(self) -> list[RunFolder]:
+        """The folders in which a run has begun, readable or not."""
+        return [RunFolder(path.parent) for path in self.path.glob("[!.]*/manifest.json")]
+
     def drop_unless_begun(self) -> None:
         """Remove the folder, unless a run has begun in it."""
-        if not self.runs():
+        if not self.begun():
             shutil.rmtree(self.path)
 
 

@@ -17,7 +17,7 @@ from eval.records.reader import read_episodes, read_identity
 from eval.records.run_folders import begin, locked_run, new_run
 from eval.records.schema import EpisodeResult, RunFolder
 from eval.records.sweep_folders import SweepFolder, new_sweep
-from eval.report.sweep import conclude
+from eval.report.sweep import conclude, recorded_cells
 from eval.rollout.plan import make_plan
 from sim_envs.world import EpisodeKey
 
@@ -51,7 +51,7 @@ def merge_sweeps(shards: Sequence[SweepFolder], output_dir: Path) -> SweepFolder
         output_dir: Parent of the merged sweep's folder.
 
     Raises:
-        UsageError: As `merge`, or a sweep is not complete.
+        UsageError: As `merge`, or a sweep is not complete or lacks a cell.
     """
     for shard in shards:
         shard.read_finished()  # refuses others
@@ -63,7 +63,7 @@ def merge_sweeps(shards: Sequence[SweepFolder], output_dir: Path) -> SweepFolder
                 f"{shards[0].path.name} and {shard.path.name} are not shares of one sweep: they differ in "
                 "more than --shard and --init-ids"
             )
-    cells = zip(*(shard.runs() for shard in shards), strict=True)
+    cells = zip(*(recorded_cells(shard) for shard in shards), strict=True)
     merged = [_merged([run.folder for run in cell]) for cell in cells]
     sweep = new_sweep(output_dir, whole)
     runs = _write_all(merged, sweep.path)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from configs.console import TextConsole
+from configs.errors import UsageError
 from configs.motion import NONE
 from configs.schema import PlayConfig
 from configs.sweep import AXES, CONDITIONS, SCHEDULE, SweepConfig
@@ -54,12 +55,15 @@ def run_sweep(
         The exit code of the evaluation.
 
     Raises:
-        UsageError: As `run_evaluation`; a new sweep that is refused before its first episode leaves nothing.
+        UsageError: As `run_evaluation` and `recorded_cells`; a new sweep that is refused before its first
+            episode leaves nothing.
         KeyboardInterrupt: All records are on disk.
     """
-    config = folder.config()
     with folder.locked():
-        runs = folder.runs() or tuple(new_run(folder.path, cell) for cell in cells_of(config))
+        if folder.begun():
+            runs = recorded_cells(folder)
+        else:
+            runs = tuple(new_run(folder.path, cell) for cell in cells_of(folder.config()))
         try:
             results = run_evaluation(*runs, monitor=monitor, max_errors=max_errors, executor=executor)
         except BaseException:
@@ -67,6 +71,24 @@ def run_sweep(
             raise
         show_sweep(folder, conclude(folder, results))
     return exit_code(results)
+
+
+def recorded_cells(folder: SweepFolder) -> tuple[Run, ...]:
+    """The runs of a sweep that has begun, one per cell.
+
+    Raises:
+        UsageError: A run is missing or cannot be read.
+    """
+    runs, count = folder.runs(), len(cells_of(folder.config()))
+    if len(runs) != count:
+        begun = folder.begun()
+        names = {name for run in begun for name in run.read_manifest().get("variants", ())}
+        missing = ", ".join(sorted(names - {run.run_id for run in begun})) or "a run"
+        raise UsageError(
+            f"{folder.path.name} lacks {missing} of its {count} cells; put it back under that name, or start "
+            "another sweep without --resume"
+        )
+    return runs
 
 
 def conclude(folder: SweepFolder, results: Sequence[Results]) -> dict[str, Any]:

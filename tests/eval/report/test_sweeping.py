@@ -162,6 +162,31 @@ def test_a_kill_before_the_first_run_began_leaves_a_sweep_that_resume_begins(tmp
     assert not list(folder.path.glob(".*.partial"))
 
 
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        shutil.rmtree,
+        lambda cell: cell.rename(cell.with_name("renamed")),
+        lambda cell: (cell / "manifest.json").write_text("{"),
+    ],
+)
+def test_a_sweep_that_lacks_a_cell_is_not_resumed_and_keeps_the_others(tmp_path, policy, spoil):
+    folder = new_sweep(tmp_path, SMALL)
+    policy.interrupted_at = 6
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(folder)
+    kept, lost = (run.folder for run in folder.runs())
+    spoil(lost.path)
+    record, episodes = folder.read(), kept.episodes_path.read_bytes()
+    with pytest.raises(UsageError, match=lost.run_id):
+        run_sweep(find_unfinished_sweep(tmp_path, {}))
+    folder.drop_unless_begun()
+    assert (folder.read(), kept.episodes_path.read_bytes()) == (record, episodes)
+    folder.write(SMALL, status="complete")
+    with pytest.raises(UsageError, match=lost.run_id):
+        merge_sweeps([folder, folder], tmp_path / "joined")
+
+
 def test_what_is_refused_before_the_first_episode_leaves_no_folder(tmp_path, policy):
     config = SMALL.model_copy(update={"task_ids": (77,)})
     with pytest.raises(UsageError, match="has no task 77"):
