@@ -98,10 +98,13 @@ def _write_all(merged: Sequence[_Merged], output_dir: Path) -> list[RunFolder]:
             (attempt for shard in manifests for attempt in shard["attempts"]),
             key=lambda each: each["started"],
         )
+        sampled = (each for each in manifests if each["protocol"] != _of_any_states(each["protocol"]))
+        described = next(sampled, manifests[0])
         with locked_run(new_run(output_dir, config)) as own:
             folder = own.folder
             manifest = {
                 **manifests[0],
+                **{part: described[part] for part in ("protocol", "protocol_hash", "suite_hashes")},
                 "run_id": folder.run_id,
                 "config": own.config.model_dump(mode="json"),
                 "n_planned": len(episodes),
@@ -129,6 +132,14 @@ def _write_all(merged: Sequence[_Merged], output_dir: Path) -> list[RunFolder]:
     return written
 
 
+def _of_any_states(protocol: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """A protocol without whether initial states are sampled, in which shares by `--init-ids` may differ."""
+    return {
+        suite: {part: of for part, of in described.items() if part != "initial_states"}
+        for suite, described in protocol.items()
+    }
+
+
 def _refuse_unlike(manifests: Mapping[RunFolder, Mapping[str, Any]]) -> None:
     """Reject runs that are not shards of one run."""
     identities = {}
@@ -136,7 +147,7 @@ def _refuse_unlike(manifests: Mapping[RunFolder, Mapping[str, Any]]) -> None:
         config = dict(manifest["config"])
         shard, states = str(config.pop("shard", None)), config.pop("init_ids")
         identities[folder] = {
-            "protocol": protocol_hash(manifest["protocol"]),
+            "protocol": protocol_hash(_of_any_states(manifest["protocol"])),
             "policy inputs": manifest["policy_inputs"],
             "weights": manifest.get("weights_sha256"),
             **config,

@@ -21,7 +21,7 @@ def describe_run(
     config: RunConfig, plan: EpisodePlan, resolved: ResolvedPolicy, policy: LoadedPolicy, clock: Clock
 ) -> dict[str, Any]:
     """The manifest of a run without its name, variants, times and status."""
-    preset = resolved.policy
+    preset, whole = resolved.policy, plan.undivided or plan
     timing: dict[str, Any] = {}
     if clock is not PAUSED:
         overlap = {} if config.overlap == "skip" else {"overlap": config.overlap}
@@ -30,11 +30,11 @@ def describe_run(
         name: describe_suite(
             suite,
             wordings=config.wordings,
-            sampled=plan.samples_states(name),
+            sampled=whole.samples_states(name),
             clock=timing,
             feedback=(config.feedback or "own") if policy.feedback else None,
         )
-        for name, suite in plan.suites.items()
+        for name, suite in whole.suites.items()
     }
     formats = {each.field: each.format for each in prompt_fields(policy.feedback)}
     inputs = {"feedback": formats} if formats else {}

@@ -48,9 +48,15 @@ class TaskPlan:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EpisodePlan:
-    """All episodes of a run, in order; a function of the configuration."""
+    """All episodes of a run, in order; a function of the configuration.
+
+    Attributes:
+        tasks: The tasks that have episodes.
+        undivided: The plan of all shards, which have its protocol; None if the run is not a shard.
+    """
 
     tasks: tuple[TaskPlan, ...]
+    undivided: "EpisodePlan | None" = None
 
     @property
     def keys(self) -> tuple[EpisodeKey, ...]:
@@ -92,19 +98,20 @@ def make_plan(config: RunConfig, **overrides: Any) -> EpisodePlan:
             if task_id not in tasks:
                 raise UsageError(f"{name} has no task {task_id}: its task ids are 0 to {max(tasks)}")
             plans.append(_plan_task(config, suite, tasks[task_id]))
+    whole = EpisodePlan(tasks=tuple(plans))
     if config.shard is None:
-        return EpisodePlan(tasks=tuple(plans))
+        return whole
     number, count = map(int, config.shard.split("/"))
     shares = [[key for key in plan.keys if key.digest() % count == number - 1] for plan in plans]
     if not any(shares):
         raise UsageError(
-            f"--shard {config.shard} has none of the {sum(len(plan.keys) for plan in plans)} episodes; skip "
+            f"--shard {config.shard} has none of the {len(whole.keys)} episodes; skip "
             "this shard, or use fewer shards"
         )
     shared = [
         dataclasses.replace(plan, keys=tuple(keys)) for plan, keys in zip(plans, shares, strict=True) if keys
     ]
-    return EpisodePlan(tasks=tuple(shared))
+    return EpisodePlan(tasks=tuple(shared), undivided=whole)
 
 
 def _plan_task(config: RunConfig, suite: Suite, task: Task) -> TaskPlan:

@@ -1,5 +1,7 @@
 """Shards joined are the run that was not divided; what does not belong together is refused."""
 
+from pathlib import Path
+
 import pytest
 
 from configs.errors import UsageError
@@ -10,9 +12,17 @@ from eval.report.merging import merge
 from eval.rollout.executors.executor import SERIAL
 from eval.rollout.plan import make_plan
 from sim_envs.fake import FakeSuite
+from sim_envs.suite import InitIds
 from tests.eval.rollout.scaled import played, suite_file, timeless
 
 SHARDS = ("1/3", "2/3", "3/3")
+
+
+class SampledSuite(FakeSuite):
+    """Four stored initial states, and sampled ones."""
+
+    def init_ids(self, task):
+        return InitIds(stored=4, sampled_from=4)
 
 
 @pytest.fixture
@@ -65,6 +75,26 @@ def test_runs_of_other_initial_states_are_joined_as_shards_are(config, tmp_path)
         merge([halves[0], stored], tmp_path / "refused")
     with pytest.raises(UsageError, match="both have episode"):
         merge([halves[0], whole.folder], tmp_path / "refused")
+
+
+@pytest.mark.parametrize("by", ["shard", "init_ids"])
+def test_shares_without_a_suite_or_a_sampled_state_are_joined(tmp_path, by):
+    fake = Path(suite_file(tmp_path, "fake", SampledSuite))
+    other = tmp_path / "other.yaml"
+    other.write_text(fake.read_text().replace("name: fake", "name: other"))
+    config = RunConfig(
+        suites=(str(fake), str(other)), init_ids=(0, 4), policy="noop", mode="actions", video="none"
+    )
+    numbers = sorted({key.digest() % 9 + 1 for key in make_plan(config).keys})
+    assert len(numbers) > 2, "a shard has a single episode"
+    shares = {"shard": [f"{number}/9" for number in numbers], "init_ids": [(0,), (4,)]}[by]
+    (whole,) = played(tmp_path / "whole", config, executor=SERIAL)
+    runs = [shard(config, None, tmp_path / f"{by}{n}", **{by: share}) for n, share in enumerate(shares)]
+    (joined,) = merge(runs, tmp_path / "joined")
+    assert timeless(whole) == timeless(Run(config=config, folder=joined))
+    ours, theirs = joined.read_manifest(), whole.folder.read_manifest()
+    for part in ("config", "protocol", "protocol_hash", "suite_hashes"):
+        assert ours[part] == theirs[part]
 
 
 def test_modes_stay_apart_and_are_variants_of_one_evaluation(config, tmp_path):
