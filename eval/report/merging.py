@@ -26,7 +26,7 @@ _Merged = tuple[RunConfig, dict[EpisodeKey, tuple[RunFolder, EpisodeResult]], Se
 
 
 def merge(folders: Sequence[RunFolder], output_dir: Path) -> list[RunFolder]:
-    """Merge shards. Shards in several modes become one run per mode, the variants of one evaluation.
+    """Merge shards. Shards in several modes become one run per mode.
 
     Args:
         folders: The runs, in any order.
@@ -91,7 +91,8 @@ def _whole(shares: Sequence[EpisodesConfig]) -> dict[str, Any]:
 
 
 def _write_all(merged: Sequence[_Merged], output_dir: Path) -> list[RunFolder]:
-    """Write merged runs as the variants of one evaluation."""
+    """Write merged runs, as the variants of one evaluation if their shards are variants of the same ones."""
+    evaluations = [{tuple(shard["variants"]) for shard in manifests} for *_, manifests in merged]
     written = []
     for config, episodes, manifests in merged:
         attempts = sorted(
@@ -127,8 +128,9 @@ def _write_all(merged: Sequence[_Merged], output_dir: Path) -> list[RunFolder]:
             write_json(folder.results_path, summarize(folder.path))
             folder.write_manifest(manifest)
             written.append(folder)
-    for folder in written:  # by the names that they have now
-        folder.write_manifest({**folder.read_manifest(), "variants": [each.run_id for each in written]})
+    for folder, own in zip(written, evaluations, strict=True):  # by the names that they have now
+        variants = [other.run_id for other, theirs in zip(written, evaluations, strict=True) if theirs == own]
+        folder.write_manifest({**folder.read_manifest(), "variants": variants})
     return written
 
 

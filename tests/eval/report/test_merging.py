@@ -8,6 +8,7 @@ from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.records.reader import read_episodes
 from eval.records.run_folders import Run
+from eval.report.comparison import compare
 from eval.report.merging import merge
 from eval.rollout.executors.executor import SERIAL
 from eval.rollout.plan import make_plan
@@ -97,16 +98,21 @@ def test_shares_without_a_suite_or_a_sampled_state_are_joined(tmp_path, by):
         assert ours[part] == theirs[part]
 
 
-def test_modes_stay_apart_and_are_variants_of_one_evaluation(config, tmp_path):
-    halves = [
-        shard(config, share, tmp_path / mode / share[0], mode=mode)
-        for mode in ("actions", "unified")
-        for share in ("1/2", "2/2")
-    ]
+@pytest.mark.parametrize("in_turns", [True, False])
+def test_modes_stay_apart_and_are_variants_of_one_evaluation_if_their_shards_are(config, tmp_path, in_turns):
+    halves = []
+    for share in ("1/2", "2/2"):
+        variants = [
+            config.model_copy(update={"mode": mode, "shard": share}) for mode in ("actions", "unified")
+        ]
+        for evaluation in [variants] if in_turns else [[variant] for variant in variants]:
+            halves += [run.folder for run in played(tmp_path / share[0], *evaluation, executor=SERIAL)]
     joined = merge(halves, tmp_path / "joined")
     assert [folder.read_manifest()["mode"] for folder in joined] == ["actions", "unified"]
+    assert compare(*joined).in_turns == in_turns
     names = [folder.run_id for folder in joined]
-    assert all(folder.read_manifest()["variants"] == names for folder in joined)
+    alone = [[name] for name in names]
+    assert [folder.read_manifest()["variants"] for folder in joined] == ([names] * 2 if in_turns else alone)
 
 
 def test_what_does_not_belong_together_is_refused_and_nothing_is_written(config, shards, tmp_path):
