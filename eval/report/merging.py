@@ -152,6 +152,7 @@ def _refuse_unlike(manifests: Mapping[RunFolder, Mapping[str, Any]]) -> None:
             "protocol": protocol_hash(_of_any_states(manifest["protocol"])),
             "policy inputs": manifest["policy_inputs"],
             "weights": manifest.get("weights_sha256"),
+            "adapter weights": manifest.get("adapter"),
             **config,
             "number of shards": shard.partition("/")[2],
             "initial states": "named" if states else "stored",

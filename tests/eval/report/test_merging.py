@@ -119,11 +119,14 @@ def test_what_does_not_belong_together_is_refused_and_nothing_is_written(config,
     target = tmp_path / "joined"
     longer = shard(config, "3/3", tmp_path / "longer", max_steps=9)
     again = shard(config, "2/3", tmp_path / "again")
+    retrained = shard(config, "3/3", tmp_path / "retrained")
+    retrained.write_manifest(retrained.read_manifest() | {"adapter": {"sha256": "c0ffee", "mask": "exact"}})
     whole = shard(config, None, tmp_path / "undivided")
     for given, said in (
         (shards[:2], r"episodes are missing \(\d of shard 3/3\); play them with --shard"),
         ([*shards, again], "both have episode .*; give each shard once"),
         ([*shards[:2], longer], "has protocol .* join runs that differ in --shard or --init-ids alone"),
+        ([*shards[:2], retrained], "has adapter weights .*c0ffee.* join runs that differ"),
         ([whole], "is the only run of its mode"),
         ([*shards, whole], "has number of shards ''"),
     ):
