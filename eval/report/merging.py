@@ -1,5 +1,6 @@
 """Merges shares of the same episodes, by `--shard` or by `--init-ids`, into one run or one sweep."""
 
+import datetime as dt
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,15 +15,15 @@ from eval.metrics.success import summarize
 from eval.records.json_files import write_json
 from eval.records.protocol import protocol_hash
 from eval.records.reader import read_episodes, read_identity
-from eval.records.run_folders import begin, locked_run, new_run
+from eval.records.run_folders import begin, locked_run, new_run, past_attempts
 from eval.records.schema import EpisodeResult, RunFolder
 from eval.records.sweep_folders import SweepFolder, new_sweep
 from eval.report.sweep import conclude, recorded_cells
 from eval.rollout.plan import make_plan
 from sim_envs.world import EpisodeKey
 
-_Merged = tuple[RunConfig, dict[EpisodeKey, tuple[RunFolder, EpisodeResult]], Sequence[Mapping[str, Any]]]
-"""A merged run: its configuration, its episodes with their shards, and the shards' manifests."""
+_Merged = tuple[RunConfig, dict[EpisodeKey, tuple[RunFolder, EpisodeResult]], Mapping[RunFolder, Any]]
+"""A merged run: its configuration, its episodes with their shards, and the shards with their manifests."""
 
 
 def merge(folders: Sequence[RunFolder], output_dir: Path) -> list[RunFolder]:
@@ -79,7 +80,7 @@ def _merged(shards: Sequence[RunFolder]) -> _Merged:
         for folder, each in manifests.items()
     ]
     whole = configs[0].model_copy(update=_whole(configs))
-    return whole, _joined(shards, whole, configs[0].shard), list(manifests.values())
+    return whole, _joined(shards, whole, configs[0].shard), manifests
 
 
 def _whole(shares: Sequence[EpisodesConfig]) -> dict[str, Any]:
@@ -92,12 +93,13 @@ def _whole(shares: Sequence[EpisodesConfig]) -> dict[str, Any]:
 
 def _write_all(merged: Sequence[_Merged], output_dir: Path) -> list[RunFolder]:
     """Write merged runs, as the variants of one evaluation if their shards are variants of the same ones."""
-    evaluations = [{tuple(shard["variants"]) for shard in manifests} for *_, manifests in merged]
+    evaluations = [{tuple(each["variants"]) for each in shards.values()} for *_, shards in merged]
     written = []
-    for config, episodes, manifests in merged:
+    for config, episodes, shards in merged:
+        manifests = list(shards.values())
         attempts = sorted(
-            (attempt for shard in manifests for attempt in shard["attempts"]),
-            key=lambda each: each["started"],
+            (attempt for shard in shards for attempt in past_attempts(shard)),
+            key=lambda each: dt.datetime.fromisoformat(each["started"]),
         )
         sampled = (each for each in manifests if each["protocol"] != _of_any_states(each["protocol"]))
         described = next(sampled, manifests[0])
@@ -113,7 +115,7 @@ def _write_all(merged: Sequence[_Merged], output_dir: Path) -> list[RunFolder]:
                 "shards": [shard["run_id"] for shard in manifests],
                 "attempts": attempts,
                 "started": attempts[0]["started"],
-                "finished": max(attempt["finished"] for attempt in attempts),
+                "finished": max((each["finished"] for each in attempts), key=dt.datetime.fromisoformat),
                 "status": "complete",
             }
             begin([own], [{**manifest, "status": "running", "finished": None}])

@@ -1,5 +1,7 @@
 """Shards joined are the run that was not divided; what does not belong together is refused."""
 
+import datetime as dt
+import os
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,24 @@ def test_joined_shards_are_the_run_that_was_not_divided(config, shards, tmp_path
         assert ours[part] == theirs[part]
     assert len(ours["attempts"]) == 3
     assert joined.results_path.is_file()
+
+
+def test_attempts_are_in_the_order_of_time_and_one_killed_before_its_last_write_has_an_end(shards, tmp_path):
+    times = (
+        ("02:00:00+00:00", "03:00:00+00:00"),
+        ("09:30:00+09:00", "10:30:00+09:00"),
+        ("01:00:00+00:00", None),
+    )
+    for folder, (started, finished) in zip(shards, times, strict=True):
+        attempt = {"started": f"2026-01-01T{started}", "finished": finished and f"2026-01-01T{finished}"}
+        folder.write_manifest(folder.read_manifest() | {"attempts": [attempt]})
+    written = dt.datetime(2026, 1, 1, 1, 20, tzinfo=dt.UTC).timestamp()
+    os.utime(shards[2].episodes_path, times=(written, written))
+    (joined,) = merge(shards, tmp_path / "joined")
+    manifest = joined.read_manifest()
+    assert [each["started"][11:16] for each in manifest["attempts"]] == ["09:30", "01:00", "02:00"]
+    assert dt.datetime.fromisoformat(manifest["attempts"][1]["finished"]).timestamp() == written
+    assert (manifest["started"][11:16], manifest["finished"][11:16]) == ("09:30", "03:00")
 
 
 def test_runs_of_other_initial_states_are_joined_as_shards_are(config, tmp_path):
