@@ -2,7 +2,7 @@
 # The published protocol of libero_object in 16 shares, one node each, then one run of them all:
 #   shares=$(sbatch --parsable examples/slurm_array.sh)
 #   sbatch --dependency=afterok:$shares --wrap "python -m eval.merge runs/shards/*/* -o runs"
-# A share that was cut short is completed by submitting the same array again.
+# Submitting the same array again completes shares that were cut short or have errors, and skips the others.
 #SBATCH --job-name=oxygen-eval
 #SBATCH --array=1-16
 #SBATCH --gres=gpu:1
@@ -12,13 +12,17 @@
 set -euo pipefail
 
 share=$SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT
+folder=runs/shards/$SLURM_ARRAY_TASK_ID
 play() {
     srun python -m eval.libero --suite libero_object --policy pi05_libero --video none \
-        --num-envs "$SLURM_CPUS_PER_TASK" --shard "$share" --output-dir "runs/shards/$SLURM_ARRAY_TASK_ID" "$@"
+        --num-envs "$SLURM_CPUS_PER_TASK" --shard "$share" --output-dir "$folder" "$@"
 }
 
-if compgen -G "runs/shards/$SLURM_ARRAY_TASK_ID/*/manifest.json" > /dev/null; then
+if ! compgen -G "$folder/*/manifest.json" > /dev/null; then
+    play
+elif ! grep -q '"status": "complete"' "$folder"/*/manifest.json \
+    || grep -q '"n_errors": [1-9]' "$folder"/*/results.json; then
     play --resume
 else
-    play
+    echo "share $share is complete"
 fi

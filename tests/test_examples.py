@@ -1,8 +1,10 @@
-"""The recipes in `examples/` serve policies that the client can play."""
+"""The recipes in `examples/`: servers of policies that the client can play, and shards on a cluster."""
 
 import contextlib
 import dataclasses
 import io
+import os
+import subprocess
 import threading
 from pathlib import Path
 
@@ -10,17 +12,21 @@ import msgpack
 import numpy as np
 import pytest
 
+from eval.metrics.success import summarize
 from eval.policies.remote import PolicyServerError
 from eval.policies.websocket import open_websocket
+from eval.records.json_files import write_json
 from sim_envs.fake import FakeWorld
 from sim_envs.world import EpisodeKey
+from tests.eval.factory import RunBuilder, episode, key
 
 KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
+EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 @pytest.fixture(autouse=True)
 def _in_examples(monkeypatch):
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "examples")
+    monkeypatch.syspath_prepend(EXAMPLES)
 
 
 @contextlib.contextmanager
@@ -127,3 +133,32 @@ def test_the_bridge_speaks_gr00ts_protocol_and_inverts_its_gripper():
     assert asked["language"] == {"annotation.human.action.task_description": [[FakeWorld().language]]}
     assert actions.shape == (16, 7)
     assert actions[0] == pytest.approx([0, 0.1, 0.2, 0.3, 0.4, 0.5, -1])  # 0.6 is open, as LIBERO's −1
+
+
+def test_a_share_submitted_again_is_resumed_if_it_is_cut_short_or_has_errors(tmp_path):
+    srun = tmp_path / "srun"
+    srun.write_text('#!/bin/sh\necho "$@"\n')
+    srun.chmod(0o755)
+    environment = os.environ | {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "SLURM_ARRAY_TASK_ID": "3",
+        "SLURM_ARRAY_TASK_COUNT": "16",
+        "SLURM_CPUS_PER_TASK": "2",
+    }
+
+    def submitted():
+        command = ["bash", str(EXAMPLES / "slurm_array.sh")]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    assert submitted().endswith("--shard 3/16 --output-dir runs/shards/3")
+    run = RunBuilder.at(tmp_path / "runs/shards/3/run", status="interrupted").add_all("se")
+    assert submitted().endswith("--resume")
+    run.folder.write_manifest(run.folder.read_manifest() | {"status": "complete"})
+    write_json(run.folder.results_path, summarize(run.path))
+    assert submitted().endswith("--resume")
+    run.add(episode(key(1)))
+    write_json(run.folder.results_path, summarize(run.path))
+    assert submitted() == "share 3/16 is complete"
