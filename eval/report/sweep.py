@@ -194,13 +194,14 @@ def _reference(cell: _Cell, cells: Sequence[_Cell]) -> _Cell | None:
 
 def _row(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict[str, Any]:
     overall, episodes = cell.results["overall"], list(cell.episodes.values())
+    identity = read_identity(cell.run.folder)
     seconds = [episode.success_s for episode in episodes if episode.success_s is not None]
     interval = cluster_bootstrap_95(np.mean, np.array(seconds), method="percentile") if seconds else None
     simulated_s = sum(episode.simulated_s or 0.0 for episode in graded_only(episodes))
     texts = sum(scores.texts for episode in graded_only(episodes) for scores in episode.texts.values())
     ages = [  # of the observations that texts in prompts describe
         query.step - text.observed_step
-        for key in (cell.episodes if cell.options["feedback"] is not None else ())
+        for key in (cell.episodes if identity.feedback is not None else ())
         for query in read_queries(cell.run.folder, key)
         for text in query.fed.values()
         if text.observed_step is not None
@@ -208,7 +209,7 @@ def _row(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict[str,
     return {
         "run": cell.run.folder.run_id,
         "options": dict(cell.options),
-        "device": read_identity(cell.run.folder).clock_device,
+        "device": identity.clock_device,
         **{name: overall[name] for name in _KEPT},
         "texts_per_simulated_s": texts / simulated_s if simulated_s else None,
         "prompt_age_steps": float(np.mean(ages)) if ages else None,

@@ -1,5 +1,6 @@
 """A sweep on worlds without physics: its record, what is held against what, and resuming."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -7,6 +8,7 @@ import shutil
 import pytest
 
 from configs.errors import UsageError
+from configs.feedback import Feedback
 from configs.sweep import GridConfig, SweepConfig
 from eval.merge import merge_runs
 from eval.records.sweep_folders import SweepFolder, find_unfinished_sweep, new_sweep
@@ -108,6 +110,16 @@ def test_actions_with_another_overlap_are_held_against_skip_with_the_same_schedu
         else:
             assert rows[row["against"]]["options"] == {**row["options"], "overlap": "skip"}
             assert row["success"]["difference"] == 0
+
+
+def test_texts_in_prompts_have_an_age_by_default(tmp_path, policy, monkeypatch):
+    fed = {"narration": (Feedback(field="memory", format="Memory: {text}"),)}
+    loaded = dataclasses.replace(opened(policy), feedback=fed)
+    monkeypatch.setattr(executor, "open_policies", lambda _, variants, **__: [loaded] * len(variants))
+    grid = GridConfig(mode=["actions", "isolated"], replan_steps=[1])  # several queries, the first without
+    folder = new_sweep(tmp_path, ASKED.model_copy(update={"grids": (grid,)}))
+    run_sweep(folder)
+    assert all(row["prompt_age_steps"] > 0 for row in folder.read()["cells"])
 
 
 def test_interrupted_and_resumed_it_equals_one_that_was_not(tmp_path, policy):
