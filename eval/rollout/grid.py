@@ -38,7 +38,8 @@ def cells_of(sweep: SweepConfig) -> tuple[RunConfig, ...]:
         raise UsageError(f"a sweep of one cell: give several values of at least one of {axes}")
     spellings: dict[str, str] = {}
     for clock, cell in {cell.clock: cell for cell in reversed(found.values())}.items():
-        same = spellings.setdefault(str(dict(find_clock(cell, ()).describe())), clock)
+        described = str(dict(find_clock(cell, ()).describe()))
+        same = spellings.setdefault(clock if clock.startswith("replay:") else described, clock)
         if same != clock:
             raise UsageError(f"clocks {clock!r} and {same!r} are the same; give one of them")
     return tuple(found.values())

@@ -6,6 +6,7 @@ from configs.errors import UsageError
 from configs.load import check, load, names
 from configs.sweep import SweepConfig
 from eval.rollout.grid import cells_of
+from tests.eval.factory import RunBuilder
 
 
 def cells(*grids, **shared):
@@ -32,6 +33,13 @@ def test_cells_equal_by_construction_are_merged():
         ("unified", 4, 1),
         ("unified", 4, 5),
     ]
+
+
+def test_recordings_of_one_machine_are_different_clocks(tmp_path):
+    measured = {"assets": {"name": "none", "digest": ""}, "clock": {"kind": "measured"}}
+    runs = [RunBuilder.at(tmp_path / name, protocol={"libero_object": measured}) for name in "ab"]
+    clocks = ["measured", *(f"replay:{run.path}" for run in runs)]
+    assert [cell.clock for cell in cells({"clock": clocks})] == clocks
 
 
 @pytest.mark.parametrize(
