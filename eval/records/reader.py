@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from configs.errors import UsageError
+from configs.schema import RunConfig
 from configs.validation import invalid
 from eval.records.protocol import protocol_hash, suite_hash
 from eval.records.schema import EpisodeResult, RunFolder, Total
@@ -44,6 +45,8 @@ class RunIdentity:
         overlap: Value of `--overlap`.
         feedback: Origin of the texts in the prompt; None for a policy that reads none.
         clock_device: Device of the clock's profile; None on other clocks.
+        overrides: Values of the options that replace parts of the published protocol, and of the wordings and
+            the seed.
         limits_s: Each suite's step limit in simulated seconds; empty if only hashes are recorded.
         margin: Declared non-inferiority margin of the success rate, percentage points.
         time_margin: Declared non-inferiority margin of the time to success, percent.
@@ -76,6 +79,7 @@ class RunIdentity:
     overlap: str = "skip"
     feedback: str | None = None
     clock_device: str | None = None
+    overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     limits_s: Mapping[str, float] = dataclasses.field(default_factory=dict)
     margin: float = 5.0
     time_margin: float = 10.0
@@ -98,6 +102,10 @@ class RunIdentity:
 
 _IDENTITY = TypeAdapter(RunIdentity)
 
+_OVERRIDES = (
+    *("wordings", "seed", "init_ids", "num_steps_wait", "max_steps", "variation", "replan_steps", "motion"),
+)
+
 
 def read_identity(folder: RunFolder) -> RunIdentity:
     """The run's identity from its manifest.
@@ -114,6 +122,8 @@ def read_identity(folder: RunFolder) -> RunIdentity:
     identity["dtype"] = config.get("dtype")
     options = ("margin", "time_margin", "clock", "while_waiting", "overlap")
     identity |= {name: config[name] for name in options if name in config}
+    fields = RunConfig.model_fields
+    identity["overrides"] = {name: config.get(name, fields[name].default) for name in _OVERRIDES}
     if mode == "actions":
         identity["adapter"] = None
     else:

@@ -86,7 +86,7 @@ _PAPER_TABLES = yaml.safe_load(
 """Tables over several suites, each with `title`, `suites` (name to heading) and `published`."""
 _OF_ONE_RUN = {
     *("run_id", "protocol_hash", "world_hash", "suite_hashes"),
-    *("status", "n_planned", "variants", "limits_s"),
+    *("status", "n_planned", "variants", "limits_s", "margin", "time_margin"),
 }
 """Fields of an identity in which runs of one policy on several suites may differ."""
 

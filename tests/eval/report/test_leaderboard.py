@@ -109,6 +109,18 @@ def test_a_policy_on_four_suites_has_their_average_as_papers_print_it(tmp_path):
     assert first["pc_success_of_suites"] == dict.fromkeys(solved, 100.0)
 
 
+def test_an_average_is_of_suites_under_one_protocol_whatever_the_margins(tmp_path):
+    """A newer run that overrides the protocol does not replace one under the published protocol."""
+    for place, suite in enumerate(("libero_spatial", "libero_object", "libero_goal", "libero_10")):
+        config = {"seed": 7, "margin": 5.0 + place}
+        RunBuilder.at(tmp_path / f"a_{suite}", config=config).add_all("s", suite=suite)
+    for place, override in enumerate(({"max_steps": 20}, {"wordings": "held_out"}, {"replan_steps": 1})):
+        changed = {"config": {**config, **override}, "suite_hashes": {"libero_spatial": f"0ther00{place}"}}
+        RunBuilder.at(tmp_path / f"b_{place}", **changed).add_all("t", suite="libero_spatial")
+    (rows,) = tables([tmp_path])["LIBERO, four suites"]
+    assert [(row["spatial"], row["average"]) for row in rows] == [("100.0 %", "100.0 %")]
+
+
 def test_published_figures_stand_apart_and_are_not_ranked(tmp_path):
     RunBuilder.at(tmp_path / "a").add_all("s")
     assert "π0.5 (openpi)" not in leaderboard([tmp_path])
