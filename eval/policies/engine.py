@@ -43,12 +43,13 @@ def open_engine(
     interface = resolved.interface
     assert interface is not None, "only a policy with a model is served"
     first: VectorPolicy | None = None
+    guided = any(variant.overlap == "rtc" for variant in variants)  # all share the denoise programs
     opened: dict[int, LoadedPolicy] = {}
     for sharing in _sharing_programs(variants):
         group = [variants[place] for place in sharing]
         speaking = next((variant for variant in group if variant.mode != "actions"), group[0])
         tasks = [language_task(task) for task in resolved.tasks_of(speaking)]
-        engine = engine_for(tasks, [speaking, *group])
+        engine = dataclasses.replace(engine_for(tasks, [speaking, *group]), guided=guided)
         if first is None:
             dtype, random = group[0].dtype, group[0].random_weights
             policy = first = load_policy(
@@ -166,7 +167,6 @@ def engine_for(tasks: Sequence[LanguageTask], variants: Sequence[RunConfig]) -> 
         rows=robots * rows,
         robots=robots,
         independent=robots > 1,
-        guided=any(each.overlap == "rtc" for each in variants),
         int8_decode=first.decode_weights == "int8",
     )
 

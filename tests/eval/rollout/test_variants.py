@@ -239,6 +239,14 @@ def test_a_variant_with_other_texts_is_served_as_if_alone():
     assert len({end.compiles_after_warm_up for _, _, end in queries[:-1]}) == 1
 
 
+@pytest.mark.usefixtures("compiled_soon")
+def test_one_model_serves_variants_with_and_without_guidance_and_other_texts():
+    plain = RunConfig(policy="tiny", random_weights=True, language_tasks=("narration",), clock="fixed:100")
+    guided = plain.model_copy(update={"tokens_per_frame": 1, "overlap": "rtc"})
+    together = open_policies(resolve_policy(plain), [plain, guided])
+    assert len({replies_to_two_queries(policy)[0] for policy in together}) == 1, "no chunk to be guided by"
+
+
 def replies_to_two_queries(served):
     suite, world = libero_object(), FakeWorld(image_size=64)
     world.reset(init_id=0, seed=7, settle_steps=0)
