@@ -180,5 +180,5 @@ def of_checkpoint(source: str) -> PolicyConfig:
     beside = {"tokenizer": absolute(policy.tokenizer), "norm_stats": absolute(policy.norm_stats)}
     if policy.adapter is None:
         return policy.model_copy(update={"weights": source, **beside})
-    beside_card = policy.adapter.model_copy(update={"file": str(folder / policy.adapter.file)})
-    return policy.model_copy(update={"adapter": beside_card, **beside})
+    adapter = policy.adapter.model_copy(update={"file": absolute(policy.adapter.file)})
+    return policy.model_copy(update={"weights": absolute(policy.weights), "adapter": adapter, **beside})

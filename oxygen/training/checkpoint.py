@@ -20,6 +20,7 @@ from oxygen.weights.adapter import write_adapter
 from oxygen.weights.card import CARD, RECORD, TOKENIZER, card_text
 from oxygen.weights.loading import SINGLE_FILE
 from oxygen.weights.safetensors import SUFFIX, open_safetensors, write_safetensors
+from oxygen.weights.source import fetch
 
 ADAPTER = "adapter.npz"
 """An adapter's file in its folder."""
@@ -94,6 +95,10 @@ class CheckpointWriter:
             card |= {"feedback": feedback} if feedback else {}
         else:
             rank, name = training.options.adapter, base.get("name")
+            places = ("weights", "norm_stats", "tokenizer")
+            local = [place for place in places if "://" not in base.get(place, "://")]
+            # The card's own paths are relative to its folder.
+            base = {**base, **{place: str(fetch(base[place]).resolve()) for place in local}}
             about = {
                 "rank": rank,
                 "alpha": rank,

@@ -1,13 +1,16 @@
 """A trained adapter says what it was taught, resumes to the bit, and leaves the policy's weights alone."""
 
 import dataclasses
+import shutil
 
 import pytest
 import yaml
 
 from configs.reading import read_json_object, read_npz
 from oxygen.model import adapter as adapters
-from oxygen.model.params import random_params
+from oxygen.model.adapter import initial_arrays
+from oxygen.model.params import nested, random_params
+from oxygen.presets.policies import of_checkpoint
 from oxygen.training import checkpoint
 from oxygen.training.checkpoint import ADAPTER
 from oxygen.training.logs import read_log
@@ -15,6 +18,7 @@ from oxygen.training.run import train
 from oxygen.training.samples import Mixture, measure
 from oxygen.weights.adapter import CARD, AdapterSource
 from oxygen.weights.card import CARD as POLICY_CARD
+from oxygen.weights.card import TOKENIZER
 from tests.oxygen.training.conftest import (
     MODEL,
     RECIPE,
@@ -96,6 +100,35 @@ def test_it_writes_oxygens_layout_and_its_cards(trained):
     assert yaml.safe_load((folder / POLICY_CARD).read_text())["adapter"] == ADAPTER
     *_, last = [line for line in read_log(trained[0]) if "loss" in line]
     assert last["memory_accuracy"] == last["narration_accuracy"] == 1
+
+
+def test_its_policy_is_found_from_anywhere(base, mixture, tmp_path, monkeypatch):
+    """The policy was given by a relative path."""
+    monkeypatch.chdir(base.parent)
+    card = of_checkpoint(base.name).model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    writer = checkpoint.CheckpointWriter(
+        training=dataclasses.replace(of_adapter(base), base=card),
+        statistics=measure(mixture),
+        tokenizer=VOCABULARY.serialized,
+        frames=len(mixture),
+    )
+    folder = tmp_path / "adapter"
+    writer.write_policy(folder, nested(initial_arrays(MODEL, rank=RANK, seed=0)), step=1)
+    monkeypatch.chdir(tmp_path)
+    policy = of_checkpoint("adapter")
+    assert (policy.weights, policy.tokenizer) == (str(base), str(base / TOKENIZER))
+    assert policy.adapter.file == f"adapter/{ADAPTER}"
+
+
+def test_paths_of_a_card_are_relative_to_its_folder_and_urls_stay(trained, tmp_path):
+    shutil.copytree(checkpoint.newest(trained[0] / "checkpoints"), tmp_path / "mine")
+    card = tmp_path / "mine" / POLICY_CARD
+    content = {**yaml.safe_load(card.read_text()), "embodiment": "libero", "tokenizer": "a.model"}
+    url = "https://host/a.npz"
+    for weights, found in (("base", str(tmp_path / "mine/base")), ("gs://host/base", "gs://host/base")):
+        card.write_text(yaml.safe_dump({**content, "weights": weights, "adapter": url}))
+        policy = of_checkpoint(str(tmp_path / "mine"))
+        assert (policy.weights, policy.adapter.file) == (found, url)
 
 
 def test_a_stopped_and_resumed_training_equals_the_uninterrupted_one(trained, base, mixture, tmp_path):
