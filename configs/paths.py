@@ -1,4 +1,4 @@
-"""Checks paths on command lines, before anything is written."""
+"""Checks and finds paths, and flushes them to disk."""
 
 import errno
 import os
@@ -50,6 +50,15 @@ def regular(path: Path) -> Path:
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise OSError(errno.EINVAL, "a pipe or a device, not a file", os.fspath(path))
     return path
+
+
+def sync(path: Path) -> None:
+    """Flush a file, or the entries of a folder, to disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def found_near(missing: Path, patterns: Iterable[str]) -> list[Path]:

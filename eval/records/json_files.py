@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.errors import UsageError
-from configs.paths import regular
+from configs.paths import regular, sync
 from configs.reading import parse_json
 
 
@@ -69,8 +69,4 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)  # where the disk is full
-    descriptor = os.open(path.parent, os.O_RDONLY)  # the folder's entry, too
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync(path.parent)  # the folder's entry, too

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.errors import UsageError
+from configs.paths import sync
 from oxygen.robots.norms import FILE_NAME, Statistics, write_statistics
 from oxygen.robots.transforms import embodiment
 from oxygen.training.config import TrainingConfig
@@ -58,9 +59,12 @@ class CheckpointWriter:
         try:
             self.write_policy(draft, state.average, step=int(state.step))
             write_safetensors(draft / STATE_FILE, _flat(state))
+            for written in (draft, *draft.rglob("*")):
+                sync(written)
             draft.rename(target)
         finally:
             shutil.rmtree(draft, ignore_errors=True)  # where the disk is full
+        sync(folder)  # before the previous state is removed, in case of a power cut
         for older in folder.glob(f"step_*/{STATE_FILE}"):
             if older.parent != target:
                 older.unlink()

@@ -1,6 +1,7 @@
 """Trainings of a few steps: their folders, resuming, and divergence."""
 
 import dataclasses
+import os
 import shutil
 
 import jax
@@ -172,6 +173,24 @@ def test_on_checkpoint_is_called_for_every_checkpoint_and_its_metrics_are_logged
     train(tmp_path, often, mixture, VOCABULARY, should_stop=StopAt(3), on_checkpoint=on_checkpoint)
     assert calls == [(2, "step_0000002"), (3, "step_0000003")]
     assert [line["step"] for line in read_log(tmp_path) if "libero_object_pc_success" in line] == [2, 3]
+
+
+def test_a_checkpoint_is_on_disk_before_the_previous_state_is_removed(
+    trained, mixture, tmp_path, monkeypatch
+):
+    """A power cut leaves one of them."""
+    writer = checkpoint.CheckpointWriter(
+        training=short(),
+        statistics=measure(mixture),
+        tokenizer=VOCABULARY.serialized,
+        frames=len(mixture),
+    )
+    state = trained[1]
+    older, synced = writer.save(tmp_path, state) / checkpoint.STATE_FILE, set()
+    monkeypatch.setattr(os, "fsync", lambda file: synced.add((os.fstat(file).st_ino, older.exists())))
+    newer = writer.save(tmp_path, state.replace(step=state.step + 1))
+    assert not older.exists()
+    assert synced >= {(path.stat().st_ino, True) for path in (tmp_path, newer, *newer.rglob("*"))}
 
 
 def test_only_the_newest_checkpoint_keeps_the_training_state(trained):
