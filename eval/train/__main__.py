@@ -36,7 +36,7 @@ def train(
         options: What to train and how.
         config: A YAML file with these options, or a preset's name (smoke). Flags override it.
         output_dir: The training's folder.
-        minutes: Time limit; saves a checkpoint.
+        minutes: Time limit; saves a checkpoint, whose rollouts are left to --resume.
         resume: Resume the training in the output folder with its options. Options that change the result may
             not differ.
     """

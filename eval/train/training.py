@@ -32,6 +32,7 @@ from oxygen.robots.transforms import embodiment
 from oxygen.training import checkpoint, layout
 from oxygen.training.config import TrainingConfig
 from oxygen.training.demonstrations import Demonstrations
+from oxygen.training.logs import has_rollouts
 from oxygen.training.run import train
 from oxygen.training.run_folder import CHECKPOINTS
 from oxygen.training.samples import Mixture
@@ -52,7 +53,7 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
     Args:
         options: What to train and how.
         folder: Folder for checkpoints, logs and the rollouts' records.
-        minutes: Time limit, rollouts included; None for no limit.
+        minutes: Time limit, after which neither steps nor rollouts begin; None for no limit.
 
     Returns:
         The exit code: 0, also after the time limit; 130 after Ctrl-C.
@@ -85,16 +86,19 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
     interrupts = DeferredSignals()
     with contextlib.ExitStack() as unsaved:  # entered while there are steps to be saved
 
+        def is_over() -> bool:
+            time_is_up = minutes is not None and time.monotonic() - began > 60 * minutes
+            return interrupts.received or time_is_up
+
         def should_stop() -> bool:
             if not interrupts.entered:
                 unsaved.enter_context(interrupts)
-            time_is_up = minutes is not None and time.monotonic() - began > 60 * minutes
-            return interrupts.received or time_is_up
+            return is_over()
 
         def roll_out(_: int, saved: Path) -> Mapping[str, float]:
             """Success rates of a checkpoint's rollouts, in percent, by suite."""
             unsaved.close()
-            if rollouts is None or interrupts.received:
+            if rollouts is None or is_over():
                 return {}
             run = new_run(folder / "rollouts", rollouts.model_copy(update={"policy": str(saved)}))
             executor = choose_executor(ExecutionConfig(num_envs=options.eval_num_envs))
@@ -115,7 +119,7 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
             interrupted = interrupts.received
         except KeyboardInterrupt:  # in a rollout, after its checkpoint was saved
             interrupted = True
-    _print_how_to_resume(console, folder, options, interrupted=interrupted)
+    _print_how_to_resume(console, folder, options)
     return INTERRUPTED if interrupted else 0
 
 
@@ -265,9 +269,7 @@ def _line(step: int, options: TrainConfig, numbers: Mapping[str, float]) -> str:
     return f"{step:>7}/{options.steps}  {left:>12}  {', '.join(shown)}"
 
 
-def _print_how_to_resume(
-    console: TextConsole, folder: Path, options: TrainConfig, *, interrupted: bool
-) -> None:
+def _print_how_to_resume(console: TextConsole, folder: Path, options: TrainConfig) -> None:
     saved = checkpoint.newest(folder / CHECKPOINTS)
     if saved is None:
         return
@@ -275,6 +277,6 @@ def _print_how_to_resume(
     resuming = shlex.join(["python", "-m", "eval.train", "--resume", "--output-dir", str(folder)])
     if step < options.steps:
         console.print(f"Stopped at step {step} of {options.steps}; resume with {resuming}", soft_wrap=True)
-    elif interrupted and options.eval_suite:
-        console.print(f"Its rollouts were interrupted; finish them with {resuming}", soft_wrap=True)
+    elif options.eval_suite and not has_rollouts(folder, step):
+        console.print(f"Its rollouts are missing; play them with {resuming}", soft_wrap=True)
     console.print(f"The policy: python -m eval.libero --policy {saved}", soft_wrap=True)

@@ -72,6 +72,11 @@ def read_log(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
+def has_rollouts(folder: Path, step: int) -> bool:
+    """Whether a training's log has metrics of a checkpoint's rollouts."""
+    return any(line["step"] == step and "loss" not in line for line in read_log(folder))
+
+
 def draw_curves(folder: Path) -> Path | None:
     """Draw the curves of a training's log and return the file; None if the log has none."""
     lines = read_log(folder)

@@ -21,7 +21,7 @@ from oxygen.robots.transforms import embodiment
 from oxygen.training import checkpoint, optimiser
 from oxygen.training.batches import TrainingBatches
 from oxygen.training.config import TrainingConfig
-from oxygen.training.logs import TrainingLog, draw_curves, read_log
+from oxygen.training.logs import TrainingLog, draw_curves, has_rollouts
 from oxygen.training.losses import Metrics, Objective
 from oxygen.training.optimiser import TrainState, init_state
 from oxygen.training.run_folder import (
@@ -112,7 +112,7 @@ def train(
                     on_log(step, metrics)
 
             # A training killed during a checkpoint's rollouts repeats these.
-            if newest and not any(line["step"] == step and "loss" not in line for line in read_log(folder)):
+            if newest and not has_rollouts(folder, step):
                 note(on_checkpoint(step, newest))
             window: list[Metrics] = []
             started_s = time.perf_counter()

@@ -150,6 +150,12 @@ def test_resuming_after_the_time_limit_equals_an_uninterrupted_training(command,
     assert_same_weights(tmp_path, whole.folder)
 
 
+def test_no_rollouts_begin_after_the_time_limit(command, tmp_path):
+    assert command(tmp_path, *ROLLOUTS, "--minutes", "1e-9") == 0
+    assert len(list((tmp_path / "checkpoints").iterdir())) == 1
+    assert not (tmp_path / "rollouts").exists()
+
+
 @pytest.mark.slow
 def test_resuming_with_options_that_change_the_result_is_refused(command, tmp_path):
     assert command(tmp_path, "--minutes", "1e-9") == 0
@@ -259,7 +265,7 @@ def test_resuming_plays_the_interrupted_rollouts_of_the_last_checkpoint(
     assert command(tmp_path) == 0
     without_physics(monkeypatch, lambda task: Interrupted(image_size=MODEL.image_size))
     assert command(tmp_path, *ROLLOUTS, "--resume") == INTERRUPTED
-    assert f"Its rollouts were interrupted; finish them with {resuming(tmp_path)}" in capsys.readouterr().out
+    assert f"Its rollouts are missing; play them with {resuming(tmp_path)}" in capsys.readouterr().out
     without_physics(monkeypatch, solved_in_seven_steps)
     assert command(tmp_path, *ROLLOUTS, "--resume") == 0
     assert solved_at(tmp_path) == {STEPS: 100.0}
