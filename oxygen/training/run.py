@@ -1,5 +1,6 @@
 """A training: starts or resumes it, and takes its steps until the last one or a stop request."""
 
+import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -28,6 +29,7 @@ from oxygen.training.run_folder import (
     CHECKPOINTS,
     DEMONSTRATIONS,
     OPTIONS,
+    VOCABULARY,
     check_same_run,
     locked_run,
     write_run_file,
@@ -76,7 +78,8 @@ def train(
     """
     options, checkpoints = training.options, folder / CHECKPOINTS
     with locked_run(folder):
-        run = {**training.identity(), DEMONSTRATIONS: mixture.fingerprint()}
+        vocabulary = hashlib.sha256(tokenizer.serialized).hexdigest()
+        run = {**training.identity(), DEMONSTRATIONS: mixture.fingerprint(), VOCABULARY: vocabulary}
         check_same_run(folder, run)
         if options.trains_actions and not mixture.column("valid").any():
             raise UsageError("no action is valid in any frame, so there is nothing to train; see `valid`")

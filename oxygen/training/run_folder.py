@@ -17,6 +17,8 @@ CHECKPOINTS = "checkpoints"
 """The subfolder for checkpoints."""
 DEMONSTRATIONS = "demonstrations"
 """Key of the demonstrations' fingerprint."""
+VOCABULARY = "vocabulary"
+"""Key of the tokenizer's fingerprint, which trainings begun by earlier versions lack."""
 OPTIONS = "options"
 """Key of the command line's options, which are not part of a training's identity."""
 
@@ -49,7 +51,7 @@ def check_same_run(folder: Path, identity: Mapping[str, Any]) -> None:
     content = _read(folder / RUN_FILE)
     if content is None:
         return
-    found, expected = _leaves(content), _leaves(identity)
+    found, expected = {VOCABULARY: identity[VOCABULARY], **_leaves(content)}, _leaves(identity)
     differing = [path for path in expected if found.get(path) != expected[path]]
     if differing:
         path = differing[0]

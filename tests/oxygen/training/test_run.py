@@ -1,16 +1,20 @@
 """Trainings of a few steps: their folders, resuming, and divergence."""
 
 import dataclasses
+import io
+import json
 import os
 import shutil
 
 import jax
 import numpy as np
 import pytest
+import sentencepiece
 
 from configs.errors import UsageError
+from configs.reading import read_json_object
 from oxygen import weights
-from oxygen.robots import transforms
+from oxygen.robots import tokenizer, transforms
 from oxygen.robots.transforms import LIBERO, Transform
 from oxygen.training import checkpoint
 from oxygen.training.batches import TrainingBatches
@@ -115,6 +119,21 @@ def test_training_does_not_resume_with_changed_demonstrations(trained, mixture):
         other = Mixture((first, dataclasses.replace(second, **change)))
         with pytest.raises(UsageError, match=r"demonstrations\.digest = "):
             train(folder, short(), other, VOCABULARY)
+
+
+def test_training_does_not_resume_with_another_vocabulary(trained, mixture, tmp_path):
+    """Whatever its path; a training begun by an earlier version, which did not record it, is resumed."""
+    other, model = tmp_path / "training", io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["abc"]), model_writer=model, vocab_size=7, minloglevel=2
+    )
+    shutil.copytree(trained[0], other)
+    with pytest.raises(UsageError, match=r"a training with vocabulary = .*, not .*; give another folder"):
+        train(other, short(), mixture, tokenizer.SentencePieceTokenizer(model.getvalue()))
+    content = read_json_object(other / RUN_FILE)
+    del content["vocabulary"]
+    (other / RUN_FILE).write_text(json.dumps(content))
+    assert bits(train(other, short(), mixture, VOCABULARY)) == bits(trained[1])
 
 
 @pytest.mark.parametrize(
