@@ -74,6 +74,6 @@ def _format_input(name: str, value: Any) -> str:
         return words
     if isinstance(value, Mapping):  # a server's declaration; its interface is compared, not shown
         return ", ".join(_format_input(key, each) for key, each in value.items() if key != "interface")
-    if name == "weights_sha256" and isinstance(value, str):
-        return f"weights {value[:8]}"
+    if name.endswith("_sha256") and isinstance(value, str):
+        return f"{words.removesuffix(' sha256')} {value[:8]}"
     return f"{words} {', '.join(map(str, value)) if isinstance(value, list) else value}"

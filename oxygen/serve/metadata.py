@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from configs.feedback import FeedbackByTask
@@ -27,6 +28,8 @@ class Declaration:
         language_tasks: The language tasks.
         robots: Maximal number of concurrent robots.
         feedback: Language task to the fields of later prompts that hold its texts; clients compose these.
+        options: Other options that change texts or actions, unless they have their default; SHA-256 and mask
+            of the adapter.
     """
 
     interface: Interface
@@ -37,6 +40,7 @@ class Declaration:
     language_tasks: tuple[str, ...]
     robots: int
     feedback: FeedbackByTask = dataclasses.field(default_factory=dict)
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def keys(self) -> OpenpiKeys:
@@ -50,8 +54,9 @@ class Declaration:
         """The first message to openpi's clients."""
         robot = {} if self.keys.robot is None else {"embodiment": self.keys.robot}
         declared = {"version": VERSION, **json.loads(json.dumps(dataclasses.asdict(self)))}
-        if not self.feedback:
-            del declared["feedback"]
+        for name in ("feedback", "options"):
+            if not declared[name]:
+                del declared[name]
         return {**robot, "horizon": self.horizon, EXTENSION: declared}
 
     def roboarena(self) -> dict[str, Any]:

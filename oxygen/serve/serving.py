@@ -14,7 +14,13 @@ from configs.serving import ServeConfig
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.presets.language_tasks import language_task
 from oxygen.presets.loading import load_policy
-from oxygen.presets.policies import check_learnt, learnt_tasks, trained_tasks, weights_sha256
+from oxygen.presets.policies import (
+    adapter_identity,
+    check_learnt,
+    learnt_tasks,
+    trained_tasks,
+    weights_sha256,
+)
 from oxygen.serve.batching import Batcher
 from oxygen.serve.metadata import Declaration
 from oxygen.serve.server import ConnectionServer
@@ -51,6 +57,11 @@ def open_served(preset: PolicyConfig, options: ServeConfig) -> tuple[VectorPolic
         independent=options.batch_size > 1,
     )
     random = options.random_weights
+    declared = options.model_dump(
+        include={"text_every", "tokens_per_frame", "dtype", "random_weights"}, exclude_defaults=True
+    )
+    adapter = None if random else adapter_identity(preset)
+    declared |= {f"adapter_{part}": value for part, value in (adapter or {}).items()}
     policy = load_policy(preset, tasks=tasks, engine=engine, dtype=options.dtype, random_weights=random)
     horizon, interface = policy.runner.config.horizon, policy.transform.embodiment.interface
     declaration = Declaration(
@@ -62,6 +73,7 @@ def open_served(preset: PolicyConfig, options: ServeConfig) -> tuple[VectorPolic
         language_tasks=tuple(task.name for task in tasks),
         robots=options.most_robots,
         feedback={task.name: task.feedback for task in tasks if task.feedback},
+        options=declared,
     )
     return policy, declaration
 

@@ -152,9 +152,16 @@ def test_a_malformed_text_is_an_error(sent, why):
         played(server, 1)
 
 
-def test_a_server_that_comes_back_with_other_weights_ends_the_run():
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"weights_sha256": "1" * 64}, "weights_sha256 '111"),
+        ({"options": {"text_every": 4}}, "options {'text_every': 4}, not None"),
+    ],
+)
+def test_a_server_that_comes_back_with_another_policy_ends_the_run(changed, named):
     with serving() as server, server.opened(connect_timeout_s=5) as policy:
         server.__exit__()
-        other = OpenpiServer(answer, metadata=metadata(weights_sha256="1" * 64), port=server.port)
-        with other, pytest.raises(PolicyLostError, match="weights_sha256 '111"):
+        other = OpenpiServer(answer, metadata=metadata(**changed), port=server.port)
+        with other, pytest.raises(PolicyLostError, match=named):
             policy.in_world(None, None).reset(KEY)

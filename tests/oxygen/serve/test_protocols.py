@@ -8,13 +8,17 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from configs.hashing import seed_of
+from configs.hashing import hash_file, seed_of
 from configs.interface import Interface
+from configs.serving import ServeConfig
+from oxygen.presets.policies import read_model_policy
 from oxygen.robots import conventions
 from oxygen.robots.openpi_keys import keys_of_policy
+from oxygen.serve import serving
 from oxygen.serve.msgpack_numpy import pack, unpack
 from oxygen.serving.budget import FixedTokens
 from oxygen.serving.engine_config import EngineConfig
+from oxygen.weights.source import bundled
 from tests.oxygen.conftest import SMALL, small_policy
 from tests.oxygen.serve.serving import EchoPolicy, PolicyServerThread, RawClient, declaration, request
 
@@ -136,6 +140,28 @@ def test_the_metadata_declare_the_interface_as_it_is():
         "robots": 4,
     }
     assert client.metadata["embodiment"] == "droid"
+
+
+OPTIONS = {"text_every": 4, "tokens_per_frame": 2, "dtype": "bfloat16"}
+ADAPTER = {
+    "adapter_sha256": hash_file(bundled("tiny_textual_memory") / "adapter.npz"),
+    "adapter_mask": "exact",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "declared"),
+    [
+        ("tiny", {}, None),
+        ("tiny", OPTIONS, OPTIONS),
+        ("tiny_textual_memory", {}, ADAPTER),
+        ("tiny_textual_memory", {"random_weights": True}, {"random_weights": True}),
+    ],
+)
+def test_the_metadata_declare_options_and_adapter(name, options, declared, policy, monkeypatch):
+    monkeypatch.setattr(serving, "load_policy", lambda *_, **__: policy)
+    _, served = serving.open_served(read_model_policy(name), ServeConfig(policy=name, **options))
+    assert served.metadata()["oxygen_eval"].get("options") == declared
 
 
 def test_the_noise_is_a_function_of_episode_and_query_and_else_of_the_connection():
