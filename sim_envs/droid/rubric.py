@@ -80,8 +80,8 @@ class Rubric:
                 way = station.end_effector - station.pose(criterion.object).middle
                 return float(np.linalg.norm(way)) < criterion.within
             case LiftCriterion():
-                start = self._start[criterion.object].position[2]
-                return float(station.pose(criterion.object).position[2] - start) > criterion.by
+                start = self._start[criterion.object].low[2]
+                return float(station.pose(criterion.object).low[2] - start) > criterion.by
             case OpenedCriterion():
                 return float(station.data.joint(part_name(criterion.object, DRAWER)).qpos[0]) >= criterion.by
             case OnCriterion(let_go=False) | StoppedCriterion():

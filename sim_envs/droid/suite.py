@@ -22,6 +22,9 @@ from sim_envs.world import EpisodeKey, World
 _MUJOCO = "3.2.3"
 """Physics is bit-identical only with this version."""
 
+_RUBRIC = 2
+"""Version of the evaluation of criteria, part of the protocol hash."""
+
 
 class DroidEnvironment(Preset):
     """The `environment` of a suite's YAML.
@@ -101,7 +104,7 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
         """Versions, control mode, a digest of every task, and wordings other than the benchmark's."""
         others = {} if wordings == "benchmark" else {"wordings": wordings}
         return {
-            "versions": {"mujoco": version("mujoco"), "robosuite": ROBOSUITE},
+            "versions": {"mujoco": version("mujoco"), "robosuite": ROBOSUITE, "rubric": _RUBRIC},
             "control": self.environment.control.value,
             "tasks": {task.name: hash_of(task.model_dump(mode="json")) for task in self._tasks},
             **others,

@@ -96,7 +96,7 @@ class ReachCriterion(Preset):
 
 
 class LiftCriterion(Preset):
-    """An object is lifted by a height (m) above its initial position."""
+    """An object's lowest point is higher than initially by a height (m)."""
 
     kind: Literal["lift"]
     object: str

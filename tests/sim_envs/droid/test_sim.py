@@ -1,5 +1,6 @@
 """The station moves as DROID's does, in both ways to command it, and the same way every time."""
 
+import mujoco
 import numpy as np
 import pytest
 
@@ -82,6 +83,20 @@ def test_a_dropped_cube_in_the_bowl_is_success_only_with_an_open_gripper(begin_d
     assert not sim.advance(np.tile(close, (5, 1))).success
     assert sim.advance(np.tile(wait, (20, 1))).success
     assert sim.progress() == 1.0
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "turned", "height"),
+    [("can_on_plate", "can", (1, 0, 1, 0), 0.031), ("foods_in_bowl", "tomato", (0, 1, 0, 0), 0.056)],
+)
+def test_turning_an_object_does_not_lift_it(begin_droid, task, name, turned, height):
+    sim = begin_droid(task)
+    (lift,) = [each for each in sim.task.rubric if each.kind == "lift" and each.object == name]
+    joint = sim.station.data.joint(name)
+    for above, lifted in ((0.0, False), (lift.by + 0.005, True)):
+        joint.qpos[2:] = [height + above, *turned]
+        mujoco.mj_kinematics(sim.station.model, sim.station.data)
+        assert sim.rubric.holds(lift) == lifted
 
 
 def test_pictures_and_states_are_the_same_bytes_every_time(begin_droid):
