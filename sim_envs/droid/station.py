@@ -25,7 +25,7 @@ from sim_envs.droid.control import (
     gripper_target,
 )
 from sim_envs.droid.placement import draw
-from sim_envs.droid.shapes import Articulated, Painted, about_z, corners, is_too_wide
+from sim_envs.droid.shapes import Articulated, Painted, SphereShape, about_z, corners, is_too_wide
 from sim_envs.droid.task_file import (
     FARTHEST,
     NEAREST,
@@ -264,8 +264,10 @@ class Station:
 
     def pose(self, name: str) -> ObjectPose:
         """The current pose of an object."""
-        pose = Pose.of(self.data.body(name))
-        points = pose.to_world(corners(self.task.objects[name].shape))
+        pose, shape = Pose.of(self.data.body(name)), self.task.objects[name].shape
+        points = pose.to_world(corners(shape))
+        if isinstance(shape, SphereShape):  # its bounds do not turn
+            points = points.mean(axis=0) + corners(shape) - corners(shape).mean(axis=0)
         return ObjectPose(**vars(pose), low=points.min(axis=0), high=points.max(axis=0), corners=points)
 
     def copy(self) -> "Station":

@@ -180,7 +180,7 @@ def test_tasks_in_which_nothing_can_move_are_refused_with_those_in_which_somethi
 
 
 @pytest.mark.parametrize(
-    ("suite", "published"), [("libero_object", "0e2077fab59e6071"), ("droid_tabletop", "5de201a3caf89a6a")]
+    ("suite", "published"), [("libero_object", "0e2077fab59e6071"), ("droid_tabletop", "467ea282b5e958d8")]
 )
 def test_a_motion_is_part_of_the_protocol_and_none_changes_nothing(suite: str, published: str) -> None:
     assets = {"assets": "standins"} if "libero" in suite else {}

@@ -99,6 +99,19 @@ def test_turning_an_object_does_not_lift_it(begin_droid, task, name, turned, hei
         assert sim.rubric.holds(lift) == lifted
 
 
+def test_a_ball_that_has_rolled_has_the_same_bounds(begin_droid):
+    sim = begin_droid("foods_in_bowl")
+    joint, before = sim.station.data.joint("tomato"), sim.station.pose("tomato")
+    turn = np.array([1.0, 0.3, -0.5, 0.2])
+    turn /= np.linalg.norm(turn)
+    rotation = np.empty(9)
+    mujoco.mju_quat2Mat(rotation, turn)
+    joint.qpos[:] = [*(before.middle - 0.028 * rotation.reshape(3, 3)[:, 2]), *turn]
+    mujoco.mj_kinematics(sim.station.model, sim.station.data)
+    after = sim.station.pose("tomato")
+    np.testing.assert_allclose([after.low, after.high], [before.middle - 0.028, before.middle + 0.028])
+
+
 def test_pictures_and_states_are_the_same_bytes_every_time(begin_droid):
     def played():
         sim = begin_droid("can_in_mug")
