@@ -8,7 +8,16 @@ import numpy as np
 from configs.errors import UsageError
 from sim_envs.droid.control import GRIP_SITE
 from sim_envs.droid.rubric import Rubric, is_inside, rests
-from sim_envs.droid.shapes import DRAWER, DrawerShape, MarkShape, Vessel, depth, is_too_wide
+from sim_envs.droid.shapes import (
+    DRAWER,
+    ConveyorShape,
+    DrawerShape,
+    MarkShape,
+    RampShape,
+    Vessel,
+    depth,
+    is_too_wide,
+)
 from sim_envs.droid.station import part_name
 from sim_envs.droid.task_file import (
     InsideCriterion,
@@ -207,7 +216,10 @@ class DroidScene(TruthScene):
             if (_TABLE if isinstance(obj.shape, MarkShape) else number) in touched:
                 place = self._station.pose(name)
                 holds = isinstance(obj.shape, Vessel) and is_inside(pose, place, obj.shape)
-                if holds or (self._nouns.prepositions[noun_of(name)] == "on" and rests(pose, place, _HALF)):
+                # The tops of their bounding boxes are not where objects ride.
+                rides = isinstance(obj.shape, ConveyorShape | RampShape) and _TABLE not in touched
+                is_on = self._nouns.prepositions[noun_of(name)] == "on"
+                if holds or rides or (is_on and rests(pose, place, _HALF)):
                     return self._nouns.phrase(noun_of(name))
         return self._nouns.phrase(GROUND) if _TABLE in touched else ELSEWHERE
 

@@ -95,6 +95,18 @@ def test_what_is_dropped_on_the_way_is_to_be_fetched_from_where_it_lies(begin_dr
     assert sim.progress() == pytest.approx(2 / 3), "criteria are kept once they were met"
 
 
+@pytest.mark.parametrize(
+    ("task", "subject", "state"),
+    [("take_from_conveyor", "block", "on the conveyor"), ("stop_ball", "ball", "on the ramp")],
+)
+def test_what_a_machine_carries_is_on_it_until_it_is_on_the_table(begin_droid, task, subject, state):
+    sim = begin_droid(task)
+    assert sim.truth().memory.facts == {Fact(subject=subject, state=state)}
+    sim.station.data.joint(subject).qpos[:3] = [0.3, 0.2, 0.0]
+    sim.advance(np.tile(STILL, (3, 1)))
+    assert sim.truth().memory.facts == {Fact(subject=subject, state="on the table")}
+
+
 def test_a_drawer_is_half_open_then_has_been_opened(begin_droid):
     sim = begin_droid("open_drawer", init_id=KEY.init_id)
     assert sim.truth().narration == Narration(phase=Phase.APPROACH, object=OPENED.subject)
