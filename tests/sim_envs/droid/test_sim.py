@@ -112,6 +112,19 @@ def test_a_ball_that_has_rolled_has_the_same_bounds(begin_droid):
     np.testing.assert_allclose([after.low, after.high], [before.middle - 0.028, before.middle + 0.028])
 
 
+@pytest.mark.parametrize("rolled", [0, 20, 45, 70])
+def test_a_can_that_has_rolled_lies_on_the_table(begin_droid, rolled):
+    sim = begin_droid("can_on_plate")
+    radius, half = sim.task.objects["can"].shape.radius, np.radians(rolled) / 2
+    about_x = np.array([np.sqrt(0.5), np.sqrt(0.5), 0, 0])  # onto its side, then about its own axis
+    turn = np.empty(4)
+    mujoco.mju_mulQuat(turn, about_x, np.array([np.cos(half), 0, 0, np.sin(half)]))
+    sim.station.data.joint("can").qpos[:] = [0.4, 0, radius, *turn]
+    mujoco.mj_kinematics(sim.station.model, sim.station.data)
+    can = sim.station.pose("can")
+    np.testing.assert_allclose([can.low[2], can.high[2]], [0, 2 * radius], atol=1e-9)
+
+
 def test_pictures_and_states_are_the_same_bytes_every_time(begin_droid):
     def played():
         sim = begin_droid("can_in_mug")
