@@ -145,12 +145,14 @@ def collect_from(
         sheet = dataset / "contact_sheet.png"
         names = [str(each.key) for each in kept]
         written = dataset / layout.MANIFEST
-        if not written.exists() or json.loads(written.read_text(encoding="utf-8"))["demonstrations"] != names:
+        before = json.loads(written.read_text(encoding="utf-8")) if written.exists() else {}
+        if before.get("demonstrations") != names:
             console.print(f"Writing {pluralize(len(kept), 'demonstration')} …")
             assemble(kept, dataset, config, interface=task.suite.interface, fps=frame_rate(task))
             write_contact_sheet(Demonstrations(dataset), sheet)
         manifest = _manifest(config, plans[0], kept, store.failures())
-        write_json(written, {**manifest, "errors": errors})
+        suites = {**before.get("suites", {}), **manifest["suites"]}
+        write_json(written, {**manifest, "suites": suites, "errors": errors})
         console.conclude(manifest["counts"], errors, sheet)
         return INCOMPLETE if errors else 0
 

@@ -105,6 +105,12 @@ def test_demonstrations_are_added_but_never_twice(tmp_path):
     assert contents(whole) == before
 
 
+def test_the_manifest_has_the_suites_of_all_commands(tmp_path):
+    for suite in ("libero_object", "libero_goal"):
+        collect(tmp_path, suites=(suite,))
+    assert sorted(manifest(tmp_path)["suites"]) == ["libero_goal", "libero_object"]
+
+
 def test_errors_are_reported_and_retried(tmp_path, capsys):
     assert collect(tmp_path, init_ids=(0, BROKEN)) == INCOMPLETE
     assert len(Demonstrations(tmp_path).episodes) == 4
