@@ -46,6 +46,4 @@ class CollectConfig(PlayedConfig):
     def _is_consistent(self) -> Self:
         if beyond := [seed for seed in self.seeds if seed >= 2**32]:
             raise ValueError(f"`seeds` has {beyond[0]}; give numbers below {2**32}")
-        if self.images == "video" and (self.image_size or 0) % 2:
-            raise ValueError(f"`image_size` is {self.image_size}: video needs an even number")
         return self

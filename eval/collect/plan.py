@@ -52,7 +52,7 @@ def plans_by_seed(config: CollectConfig) -> list[EpisodePlan]:
 
     Raises:
         UsageError: A suite, a task or an initial state does not exist, or is reserved for tests; or suites
-            have different rates.
+            have different rates, or images that cannot be stored as video.
     """
     size = {} if config.image_size is None else {"camera_size": config.image_size}
     plans = [make_plan(run_config(config, seed), **size) for seed in config.seeds]
@@ -63,6 +63,13 @@ def plans_by_seed(config: CollectConfig) -> list[EpisodePlan]:
                 raise UsageError(
                     f"init id {key.init_id}: {key.suite} reserves {first} to {last} for tests of policies; "
                     f"give others, such as {last + 1}"
+                )
+    for name, suite in plans[0].suites.items():
+        for camera in suite.interface.observation.cameras:
+            if config.images == "video" and any(side % 2 for side in camera.size or ()):
+                raise UsageError(
+                    f"camera {camera.name!r} of {name} has {camera}: video needs even numbers; give another "
+                    "--image-size, or --images png"
                 )
     rates = {task.protocol.name: frame_rate(task) for task in plans[0].tasks}
     if len(set(rates.values())) > 1:

@@ -34,7 +34,11 @@ def test_flags_override_a_preset(started):
         ("--suite libero_goal --task-ids 12", ["12", "0 to 9"]),
         ("--suite libero_goal --init-ids 50", ["init id 50", "0 to 49"]),
         ("--suite libero_goal --init-ids 9,500007", ["init id 500007", "500000 to 599999", "of policies"]),
-        ("--images video --image-size 225", ["225", "even"]),
+        ("--suite libero_goal --images video --image-size 225", ["225 × 225", "even", "--image-size"]),
+        (
+            "--suite droid_tabletop --assets auto --policy noop --images video --image-size 240",
+            ["240 × 427", "even", "--images png"],
+        ),
         ("--policy ws://localhost:9", ["--policy ws://localhost:9", "a class or a server", "give expert"]),
         ("--policy mine.py:Mine", ["--policy mine.py:Mine", "a class or a server", "give expert"]),
         ("--expert-noise -1", ["expert_noise", "-1"]),
