@@ -24,6 +24,7 @@ from eval.collect.demonstrators import open_scripted_demonstrator
 from eval.collect.episode import DemonstrationRecorder, EpisodeReport
 from eval.collect.plan import (
     DemonstrationKey,
+    conventions,
     frame_rate,
     learner_config,
     make_jobs,
@@ -119,10 +120,10 @@ def collect_from(
     """
     plans = plans_by_seed(config)
     jobs, task = make_jobs(config, plans), plans[0].tasks[0]
-    store = EpisodeStore(dataset)
-    store.check(config)
+    store, shared = EpisodeStore(dataset), conventions(task.suite.interface)
+    store.check(config, shared)
     with RunFolder(dataset).locked():
-        store.begin(config)
+        store.begin(config, shared)
         console = CollectionConsole(config, jobs.values(), dataset)
         pending = [job for job, key in jobs.items() if not store.has(key)]
         workers = min(workers, len(pending))

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from configs.collection import CollectConfig
 from configs.errors import UsageError
+from configs.interface import Interface
 from configs.schema import RunConfig
 from eval.records.protocol import NO_ASSETS
 from eval.rollout.episode import EpisodeJob
@@ -52,7 +53,7 @@ def plans_by_seed(config: CollectConfig) -> list[EpisodePlan]:
 
     Raises:
         UsageError: A suite, a task or an initial state does not exist, or is reserved for tests; or suites
-            have different rates, or images that cannot be stored as video.
+            have different interfaces, or images that cannot be stored as video.
     """
     size = {} if config.image_size is None else {"camera_size": config.image_size}
     plans = [make_plan(run_config(config, seed), **size) for seed in config.seeds]
@@ -64,18 +65,20 @@ def plans_by_seed(config: CollectConfig) -> list[EpisodePlan]:
                     f"init id {key.init_id}: {key.suite} reserves {first} to {last} for tests of policies; "
                     f"give others, such as {last + 1}"
                 )
+    shared: dict[str, Any] = {}
     for name, suite in plans[0].suites.items():
+        for part, value in conventions(suite.interface).items():
+            if shared.setdefault(part, value) != value:
+                raise UsageError(
+                    f"{name} has {part} {value}, the suites before it {shared[part]}: collect them into "
+                    "separate datasets"
+                )
         for camera in suite.interface.observation.cameras:
             if config.images == "video" and any(side % 2 for side in camera.size or ()):
                 raise UsageError(
                     f"camera {camera.name!r} of {name} has {camera}: video needs even numbers; give another "
                     "--image-size, or --images png"
                 )
-    rates = {task.protocol.name: frame_rate(task) for task in plans[0].tasks}
-    if len(set(rates.values())) > 1:
-        raise UsageError(
-            f"the suites have different frames per second ({rates}): collect them into separate datasets"
-        )
     return plans
 
 
@@ -105,6 +108,17 @@ def learner_config(config: CollectConfig) -> RunConfig | None:
     """The run of the learner alone over the same episodes; None without a learner."""
     run = run_config(config, config.seeds[0])
     return run.model_copy(update={"policy": config.learner}) if config.learner else None
+
+
+def conventions(interface: Interface) -> dict[str, Any]:
+    """The conventions of cameras, state and actions that all episodes of a dataset share, for its options."""
+    observation, action = interface.observation, interface.action
+    return {
+        "cameras": [f"{camera.name}: {camera}" for camera in observation.cameras],
+        "state": [*map(str, observation.state), f"rotation: {observation.rotation}"],
+        "action": [*map(str, action.channels), *map(str, action.grippers), f"rotation: {action.rotation}"],
+        "control_hz": action.control_hz,
+    }
 
 
 def frame_rate(plan: TaskPlan) -> float:

@@ -55,8 +55,12 @@ class EpisodeStore:
         """The folder of the episodes."""
         return self.dataset / ".episodes"
 
-    def check(self, config: CollectConfig) -> None:
+    def check(self, config: CollectConfig, shared: Mapping[str, Any]) -> None:
         """Check that demonstrations of this configuration may be added. Writes nothing.
+
+        Args:
+            config: The options.
+            shared: What else all episodes share: conventions and weights. Older datasets did not record it.
 
         Raises:
             UsageError: The dataset was begun with other options, its episodes have been deleted, or the
@@ -72,8 +76,8 @@ class EpisodeStore:
                     "--output"
                 )
             used = {**_options(CollectConfig()), **before}  # newer options had their defaults
-            for name, value in _options(config).items():
-                if used[name] != value:
+            for name, value in {**_options(config), **shared}.items():
+                if used.get(name, value) != value:
                     raise UsageError(
                         f"{str(self.dataset)!r} was begun with {name} {used[name]!r}, not {value!r}: give "
                         "the same, or another folder with --output"
@@ -89,9 +93,9 @@ class EpisodeStore:
                 "with --output"
             )
 
-    def begin(self, config: CollectConfig) -> None:
-        """Create the folder, and remove partial files of a killed command."""
-        write_json(self._options_path, _options(config))
+    def begin(self, config: CollectConfig, shared: Mapping[str, Any]) -> None:
+        """Create the folder, and remove partial files of a killed command. See `check`."""
+        write_json(self._options_path, {**_options(config), **shared})
         for draft in self.folder.glob("*.partial"):
             draft.unlink()
 

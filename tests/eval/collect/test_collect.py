@@ -14,6 +14,7 @@ import pytest
 
 from configs.errors import UsageError
 from eval.collect.collection import INCOMPLETE
+from eval.collect.store import EpisodeStore
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
 from sim_envs.truth.ground_truth import Fact
@@ -26,6 +27,7 @@ from tests.eval.collect.collecting import (
     NEVER,
     Errand,
     collect,
+    config,
     contents,
 )
 
@@ -173,6 +175,7 @@ def test_a_dataset_of_an_older_version_is_extended_unless_its_columns_differ(tmp
         options.write_text(json.dumps(known))
 
     forget("keep_failures")  # a newer option
+    forget("action")
     collect(tmp_path, init_ids=(0, 1))
     assert len(Demonstrations(tmp_path).episodes) == 8
     forget("columns")
@@ -197,6 +200,12 @@ def test_a_dataset_with_other_options_or_without_its_episodes_is_left_as_it_is(t
     with pytest.raises(UsageError, match=said):
         collect(tmp_path, **changes)
     assert contents(tmp_path) == before
+
+
+def test_a_dataset_with_other_actions_is_not_extended(tmp_path):
+    collect(tmp_path, suites=("libero_goal",), task_ids=(0,), init_ids=(0,))
+    with pytest.raises(UsageError, match=r"begun with action .*eef_position.*, not \['joint_position"):
+        EpisodeStore(tmp_path).check(config(), {"action": ["joint_position[7] in rad"]})
 
 
 @pytest.fixture(scope="module")

@@ -39,6 +39,10 @@ def test_flags_override_a_preset(started):
             "--suite droid_tabletop --assets auto --policy noop --images video --image-size 240",
             ["240 × 427", "even", "--images png"],
         ),
+        (
+            "--suite droid_tabletop droid_tabletop_jointpos --assets auto --policy noop",
+            ["droid_tabletop_jointpos has action", "(absolute", "(velocity", "separate datasets"],
+        ),
         ("--policy ws://localhost:9", ["--policy ws://localhost:9", "a class or a server", "give expert"]),
         ("--policy mine.py:Mine", ["--policy mine.py:Mine", "a class or a server", "give expert"]),
         ("--expert-noise -1", ["expert_noise", "-1"]),
