@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +120,12 @@ def collect_from(
     """
     plans = plans_by_seed(config)
     jobs, task = make_jobs(config, plans), plans[0].tasks[0]
-    store, shared = EpisodeStore(dataset), conventions(task.suite.interface)
+    store, learner = EpisodeStore(dataset), learner_config(config)
+    shared = {
+        **conventions(task.suite.interface),
+        "policy_weights_sha256": _digest(run_config(config, config.seeds[0])),
+        "learner_weights_sha256": learner and _digest(learner),
+    }
     store.check(config, shared)
     with RunFolder(dataset).locked():
         store.begin(config, shared)
@@ -151,7 +156,7 @@ def collect_from(
             console.print(f"Writing {pluralize(len(kept), 'demonstration')} …")
             assemble(kept, dataset, config, interface=task.suite.interface, fps=frame_rate(task))
             write_contact_sheet(Demonstrations(dataset), sheet)
-        manifest = _manifest(config, plans[0], kept, store.failures())
+        manifest = _manifest(config, plans[0], shared, kept, store.failures())
         suites = {**before.get("suites", {}), **manifest["suites"]}
         write_json(written, {**manifest, "suites": suites, "errors": errors})
         console.conclude(manifest["counts"], errors, sheet)
@@ -184,16 +189,17 @@ def _play(
 def _manifest(
     config: CollectConfig,
     plan: EpisodePlan,
+    shared: Mapping[str, Any],
     kept: Sequence[StoredEpisode],
     failed: Sequence[DemonstrationKey],
 ) -> dict[str, Any]:
     """Provenance of the demonstrations, with the options of the last command."""
-    learner = learner_config(config)
+    learner, learner_sha256 = config.learner, shared["learner_weights_sha256"]
     frames = sum(pq.read_metadata(each.path).num_rows for each in kept)
     return {
         "policy": config.policy,
-        "policy_weights_sha256": _digest(run_config(config, config.seeds[0])),
-        "learner": learner and {"policy": Path(learner.policy).name, "weights_sha256": _digest(learner)},
+        "policy_weights_sha256": shared["policy_weights_sha256"],
+        "learner": learner and {"policy": Path(learner).name, "weights_sha256": learner_sha256},
         "config": config.model_dump(mode="json"),
         "command": shlex.join(["python", "-m", "eval.collect", *sys.argv[1:]]),
         "finished": dt.datetime.now().astimezone().isoformat(timespec="seconds"),

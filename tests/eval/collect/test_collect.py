@@ -175,7 +175,8 @@ def test_a_dataset_of_an_older_version_is_extended_unless_its_columns_differ(tmp
         options.write_text(json.dumps(known))
 
     forget("keep_failures")  # a newer option
-    forget("action")
+    for newer in ("action", "policy_weights_sha256"):
+        forget(newer)
     collect(tmp_path, init_ids=(0, 1))
     assert len(Demonstrations(tmp_path).episodes) == 8
     forget("columns")
@@ -206,6 +207,18 @@ def test_a_dataset_with_other_actions_is_not_extended(tmp_path):
     collect(tmp_path, suites=("libero_goal",), task_ids=(0,), init_ids=(0,))
     with pytest.raises(UsageError, match=r"begun with action .*eef_position.*, not \['joint_position"):
         EpisodeStore(tmp_path).check(config(), {"action": ["joint_position[7] in rad"]})
+
+
+@pytest.mark.parametrize("player", ["policy", "learner"])
+def test_a_dataset_is_not_extended_with_other_weights(player, tmp_path, monkeypatch):
+    few = {"suites": ("libero_goal",), "task_ids": (0,), player: "tiny"}
+    monkeypatch.setattr("eval.collect.collection.weights_sha256", lambda policy: "first")
+    collect(tmp_path, **few, init_ids=(0,))
+    before = manifest(tmp_path)
+    monkeypatch.setattr("eval.collect.collection.weights_sha256", lambda policy: "retrained")
+    with pytest.raises(UsageError, match=f"begun with {player}_weights_sha256 'first', not 'retrained'"):
+        collect(tmp_path, **few, init_ids=(0, 1))
+    assert manifest(tmp_path) == before
 
 
 @pytest.fixture(scope="module")
