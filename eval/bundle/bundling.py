@@ -143,8 +143,7 @@ def provenance(checkpoint: Path) -> tuple[dict[str, Any], list[DatasetFacts]]:
         if earlier.get("wordings") == record["wordings"]:  # most of a record's size
             del earlier["wordings"]
         record[_BEFORE] = earlier
-        names = {each.name for each in data}
-        data = [*(each for each in earlier_data if each.name not in names), *data]
+        data = [*(each for each in earlier_data if each not in data), *data]
     record["data"] = [Path(folder).name for folder in record["data"]]  # no paths of this machine
     for key in {"start_from", "norm_stats"} & set(record):
         if record[key] is not None and "://" not in record[key]:

@@ -47,6 +47,13 @@ def test_both_trainings_are_kept_and_counted(second):
     assert "Not known" not in card
 
 
+def test_datasets_of_one_name_in_other_folders_are_both_kept(tmp_path, checkpoint, corrections):
+    namesake = corrections.rename(tmp_path / "demos")
+    write_checkpoint(tmp_path / "second", namesake, seed=1, start=checkpoint)
+    bundle(tmp_path / "second", [], tmp_path / "tiny")
+    assert names_of(tmp_path / "tiny") == ["demos", "demos"]
+
+
 def test_no_local_path_and_no_wordings_are_bundled_twice(tmp_path, checkpoint, corrections):
     write_checkpoint(tmp_path / "second", corrections, seed=1, start=checkpoint)
     record = read_record(tmp_path / "second")
