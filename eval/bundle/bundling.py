@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.resources
 import math
+import re
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,6 +44,9 @@ from sim_envs.suite import Assets
 MANIFEST = "manifest.json"
 _BEFORE = "before"
 """Key in a bundled `training.json` of the previous training's record."""
+
+_KEY = re.compile(r"^(.+)\.\d+\.(\d+)\.\d{1,10}\.[^.]*\..+$")
+"""The key of a demonstration: suite.task.init_id.seed.digest.noise. Suite and noise may have dots."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -166,8 +170,8 @@ def _start(source: str | None, checkpoint: Path) -> Path | None:
 def _dataset(folder: Path) -> DatasetFacts:
     manifest = read_json_object(folder / layout.MANIFEST)
     init_ids = defaultdict[str, set[int]](set)
-    for key in [*manifest["demonstrations"], *manifest["failed"]]:  # suite.task.init_id.…
-        suite, _, init_id, *_ = key.split(".")
+    for key in [*manifest["demonstrations"], *manifest["failed"]]:
+        ((suite, init_id),) = _KEY.findall(key)
         init_ids[suite].add(int(init_id))
     return DatasetFacts(
         name=folder.name,

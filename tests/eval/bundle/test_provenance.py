@@ -54,6 +54,16 @@ def test_datasets_of_one_name_in_other_folders_are_both_kept(tmp_path, checkpoin
     assert names_of(tmp_path / "tiny") == ["demos", "demos"]
 
 
+def test_names_of_suites_may_have_dots(tmp_path, corrections):
+    file = corrections / layout.MANIFEST
+    keys = ("mine.v2.0.5.7.0123456789ab.0", "mine.v2.1.1000.7..0.5", "mine.v2.0.6.7.012345678901.0.5")
+    file.write_text(json.dumps({**json.loads(file.read_text()), "demonstrations": keys, "failed": []}))
+    write_checkpoint(tmp_path / "step", corrections, seed=1)
+    bundle(tmp_path / "step", [], tmp_path / "tiny")
+    (data,) = read_bundle_manifest(tmp_path / "tiny").data
+    assert data.init_ids == {"mine.v2": (5, 6, 1000)}
+
+
 def test_no_local_path_and_no_wordings_are_bundled_twice(tmp_path, checkpoint, corrections):
     write_checkpoint(tmp_path / "second", corrections, seed=1, start=checkpoint)
     record = read_record(tmp_path / "second")
