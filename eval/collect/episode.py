@@ -11,8 +11,9 @@ If a learner acts in turns with the demonstrator, a label ends with the demonstr
 """
 
 import dataclasses
+import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from jaxtyping import Bool, Float64
 from configs.collection import CollectConfig
 from configs.errors import one_line
 from configs.feedback import INSTRUCTION
+from configs.interface import Interface
 from eval.collect.columns import arrow_schema, histogram, png_cells, row_features
 from eval.collect.demonstrators import CorrectedLearner, Demonstrator, scripted_demonstrator
 from eval.collect.plan import DemonstrationKey
@@ -133,7 +135,7 @@ class DemonstrationRecorder:
             layout.STEP: [query.step for query in queries],
             "timestamp": [query.step / protocol.control_hz for query in queries],
             "frame_index": [query.index for query in queries],
-            **_labels(queries, intended, config.horizon),
+            **_labels(queries, intended, config.horizon, self._plan.suite.interface),
             **{name: [row[name] for row in truths] for name in truths[0]},
         }
         if config.feedback is not None:
@@ -144,7 +146,10 @@ class DemonstrationRecorder:
 
 
 def _labels(
-    queries: Sequence[QueryRecord], intended: Sequence[np.ndarray | None], horizon: int
+    queries: Sequence[QueryRecord],
+    intended: Sequence[np.ndarray | None],
+    horizon: int,
+    interface: Interface,
 ) -> dict[str, Any]:
     """Intended actions, singly and in chunks; without intended ones, the executed ones, marked as padding."""
     steps = [query.steps for query in queries]
@@ -152,7 +157,8 @@ def _labels(
         np.asarray(query.actions, np.float64) if chunk is None else chunk
         for query, chunk in zip(queries, intended, strict=True)
     ]
-    actions, padded = action_labels(chunks, steps, horizon=horizon)
+    hold = functools.partial(interface.hold_action, queries[-1].observation.state)
+    actions, padded = action_labels(chunks, steps, hold, horizon=horizon)
     padded |= ~learnable([chunk is not None for chunk in intended], steps, horizon=horizon)
     actions = actions.astype(np.float32)
     return {
@@ -183,21 +189,24 @@ def _truth_columns(truth: Truth | None) -> dict[str, str]:
 
 
 def action_labels(
-    intended: Sequence[Float64[np.ndarray, "_ 7"]], steps: Sequence[int], *, horizon: int
-) -> tuple[Float64[np.ndarray, "query horizon 7"], Bool[np.ndarray, "query horizon"]]:
+    intended: Sequence[Float64[np.ndarray, "_ action"]],
+    steps: Sequence[int],
+    hold: Callable[[Float64[np.ndarray, " action"]], Float64[np.ndarray, " action"]],
+    *,
+    horizon: int,
+) -> tuple[Float64[np.ndarray, "query horizon action"], Bool[np.ndarray, "query horizon"]]:
     """The action chunk of each query, and a mask of its actions beyond the episode's end.
 
-    Beyond the end the robot holds still, with the gripper's last command.
+    Beyond the end the robot holds still.
 
     Args:
         intended: Intended actions of each query; at least as many as were executed.
         steps: Executed control steps of each query.
+        hold: The action that keeps the robot still after another.
         horizon: Control steps in a chunk.
     """
     executed = np.concatenate([chunk[:count] for chunk, count in zip(intended, steps, strict=True)])
-    hold = np.zeros_like(executed[-1:])
-    hold[:, -1] = executed[-1, -1]
-    extended = np.concatenate([executed, np.repeat(hold, horizon, axis=0)])
+    extended = np.concatenate([executed, np.tile(hold(executed[-1]), (horizon, 1))])
     starts = np.cumsum([0, *steps[:-1]])
     index = starts[:, None] + np.arange(horizon)
     return extended[index.clip(max=len(executed))], index >= len(executed)

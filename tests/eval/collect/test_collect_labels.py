@@ -1,10 +1,14 @@
 """A frame's action chunk has the actions intended in the states then reached."""
 
+import functools
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eval.collect.episode import action_labels, learnable
+from sim_envs.libero.tasks import LIBERO_INTERFACE
+from sim_envs.suite import open_suite
 
 
 @given(
@@ -14,7 +18,8 @@ from eval.collect.episode import action_labels, learnable
 )
 def test_a_step_has_the_same_action_in_every_chunk(steps, horizon, seed):
     chunks = np.random.default_rng(seed).normal(size=(len(steps), 10, 7))
-    actions, padded = action_labels(list(chunks), steps, horizon=horizon)
+    hold = functools.partial(LIBERO_INTERFACE.hold_action, np.zeros(8))
+    actions, padded = action_labels(list(chunks), steps, hold, horizon=horizon)
     played = np.concatenate([each[:count] for each, count in zip(chunks, steps, strict=True)])
     starts = np.cumsum([0, *steps[:-1]])
     for start, labels, mask in zip(starts, actions, padded, strict=True):
@@ -23,6 +28,14 @@ def test_a_step_has_the_same_action_in_every_chunk(steps, horizon, seed):
         assert mask.tolist() == [False] * len(left) + [True] * (horizon - len(left))
         assert (labels[len(left) :, :6] == 0).all()  # holds still, with the gripper's last command
         assert (labels[len(left) :, 6] == played[-1, 6]).all()
+
+
+def test_after_absolute_positions_the_robot_stays_at_the_last_one():
+    aloha, last = open_suite("gym_aloha").interface, np.full((1, 14), 0.5)
+    hold = functools.partial(aloha.hold_action, np.zeros(aloha.observation.state_size))
+    actions, padded = action_labels([last], [1], hold, horizon=3)
+    assert padded.tolist() == [[False, True, True]]
+    assert (actions == 0.5).all()
 
 
 @given(
