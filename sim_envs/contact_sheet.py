@@ -62,8 +62,8 @@ def main(
                 tiles[f"{task.suite} {task.task_id}: {task.language}"] = np.concatenate(shown, axis=1)
     if not tiles:
         raise UsageError(f"no task of {', '.join(suite)} is among {format_option('task_ids', task_ids)}")
-    height, width, _ = next(iter(tiles.values())).shape
-    height += _CAPTION
+    height = max(tile.shape[0] for tile in tiles.values()) + _CAPTION
+    width = max(tile.shape[1] for tile in tiles.values())
     canvas = Image.new("RGB", (_TILES_PER_ROW * width, -(-len(tiles) // _TILES_PER_ROW) * height), "white")
     for number, (caption, tile) in enumerate(tiles.items()):
         row, column = divmod(number, _TILES_PER_ROW)
