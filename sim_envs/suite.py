@@ -270,7 +270,7 @@ def require_movable(
     numbers = ", ".join(str(task.task_id) for task in still)
     raise UsageError(
         f"motion {motion}: in {still[0].suite} task {numbers}, the object to be grasped cannot move: it is "
-        "in or on another object, or nothing is grasped; "
+        "in or on another object, has to be remembered, or nothing is grasped; "
         + (f"give --task-ids {' '.join(can)}" if can else "give another suite, or leave out --motion")
     )
 

@@ -15,7 +15,7 @@ from configs.motion import Drift, Shuttle
 from sim_envs.libero.arm import ArmController
 from sim_envs.libero.assets import AssetSet, find_assets
 from sim_envs.libero.bootstrap import use_assets
-from sim_envs.libero.cue import COVER, Cue, find_cue
+from sim_envs.libero.cue import COVER, MARKER, Cue, find_cue
 from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.libero.libero_env import build_env, numpy_seed, reset_env, restorer
 from sim_envs.libero.sequences import SEQUENCES, GoalSequence, Subgoal
@@ -75,9 +75,13 @@ _REACH = (0.4, 0.75)
 def movable(problem: Mapping[str, Any]) -> list[str]:
     """The objects that the goals require to be moved and that initially stand on the table or floor.
 
+    None if a marker shows which: its motion would show it, too.
+
     Args:
         problem: A parsed BDDL problem, as LIBERO's `robosuite_parse_problem` returns it.
     """
+    if MARKER in problem["regions"]:
+        return []
     objects = {name for kind, names in problem["objects"].items() if kind != COVER for name in names}
     grounds = {
         name for kind, names in problem["fixtures"].items() if FIXTURES[kind] in GROUNDS for name in names

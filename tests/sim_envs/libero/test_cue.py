@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from configs.errors import UsageError
 from configs.load import load
 from configs.schema import SuiteConfig
 from sim_envs.libero.assets import AssetSet
@@ -21,6 +22,7 @@ from sim_envs.libero.tasks import (
     list_tasks,
 )
 from sim_envs.scripted.policy import Noop, Random
+from sim_envs.suite import open_suite
 from sim_envs.truth.ground_truth import Fact, Phase
 from sim_envs.truth.wording import parse_memory, remember
 from tests.sim_envs.playing import attempt
@@ -58,6 +60,12 @@ def test_the_marker_is_seen_for_a_second_and_comes_back_with_a_reset(sim: Libero
     np.testing.assert_array_equal(seen(sim), seen(sim, erased=True))
     sim.reset(init_id=1, seed=7, settle_steps=10)
     np.testing.assert_array_equal(seen(sim), first)
+
+
+def test_motion_that_would_show_what_is_marked_is_refused() -> None:
+    opened = open_suite(SHORT_SUITE, assets="standins", motion="shuttle:3")
+    with pytest.raises(UsageError, match=r"task 0, the object .* has to be remembered"):
+        opened.check(opened.tasks()[:1])
 
 
 @pytest.mark.parametrize("first", [0, 1000])
