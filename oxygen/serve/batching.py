@@ -162,17 +162,18 @@ class Batcher:
     """
 
     def __init__(
-        self, policies: Iterator[BatchedPolicy], *, robots: int, batch_size: int, window_s: float
+        self, open_policy: Callable[[int], BatchedPolicy], *, robots: int, batch_size: int, window_s: float
     ) -> None:
         """Start without any batch.
 
         Args:
-            policies: One for each batch, opened in the inference thread as robots need it.
+            open_policy: Opens the policy of the batch with this number, in the inference thread as robots
+                need it. If it fails, the next robot tries again.
             robots: Maximal number of robots.
             batch_size: Rows of a batch.
             window_s: Time that a query waits for those of other robots in its batch.
         """
-        self._policies = policies
+        self._open_policy = open_policy
         self._robots = robots
         self._batch_size = batch_size
         self._window_s = window_s
@@ -198,16 +199,17 @@ class Batcher:
             raise NoFreeRobotError(message) from None
         number, robot = divmod(place, self._batch_size)
         try:
-            async with self._opening:
-                while len(self._batches) <= number:
-                    policy = await asyncio.get_running_loop().run_in_executor(
-                        self._thread, next, self._policies
-                    )
-                    batch = RobotBatch(
-                        policy, robots=self._batch_size, window_s=self._window_s, thread=self._thread
-                    )
-                    self._batches.append(batch)
-                    self._serving.append(asyncio.create_task(batch.serve()))
+            if number >= len(self._batches):  # robots of open batches do not wait for others' to open
+                async with self._opening:
+                    while number >= len(self._batches):
+                        policy = await asyncio.get_running_loop().run_in_executor(
+                            self._thread, self._open_policy, len(self._batches)
+                        )
+                        batch = RobotBatch(
+                            policy, robots=self._batch_size, window_s=self._window_s, thread=self._thread
+                        )
+                        self._batches.append(batch)
+                        self._serving.append(asyncio.create_task(batch.serve()))
         except BaseException:
             self._free.put_nowait(place)
             raise

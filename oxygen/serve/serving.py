@@ -3,7 +3,6 @@
 import asyncio
 import dataclasses
 import ipaddress
-import itertools
 import signal
 import sys
 
@@ -83,7 +82,7 @@ async def run_server(
 ) -> None:
     """Serve until SIGTERM or Ctrl-C; queries in progress are answered first."""
     batcher = Batcher(
-        itertools.chain([policy], (policy.with_engine(policy.engine) for _ in itertools.count())),
+        lambda number: policy.with_engine(policy.engine) if number else policy,
         robots=options.most_robots,
         batch_size=options.batch_size,
         window_s=options.batch_window_ms / 1e3,

@@ -5,7 +5,7 @@ import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -93,7 +93,7 @@ class PolicyServerThread:
 
     def __init__(
         self,
-        policy: BatchedPolicy | Iterator[BatchedPolicy],
+        policy: BatchedPolicy | Callable[[int], BatchedPolicy],
         declared: Declaration | None = None,
         *,
         robots: int = 1,
@@ -101,7 +101,7 @@ class PolicyServerThread:
         window_s: float = 0.0,
         **options: Any,
     ) -> None:
-        self._policies = policy if isinstance(policy, Iterator) else iter([policy])
+        self._open_policy = (lambda _: policy) if isinstance(policy, BatchedPolicy) else policy
         self._declared, self._batch_size = declared or declaration(), batch_size or robots
         self._robots, self._window_s = robots, window_s
         self._options = options
@@ -111,7 +111,7 @@ class PolicyServerThread:
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
         batcher = Batcher(
-            self._policies, robots=self._robots, batch_size=self._batch_size, window_s=self._window_s
+            self._open_policy, robots=self._robots, batch_size=self._batch_size, window_s=self._window_s
         )
         self._server = ConnectionServer(batcher, self._declared, **self._options)
         await self._server.run("127.0.0.1", 0, started=self._listens)

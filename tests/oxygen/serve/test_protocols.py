@@ -109,8 +109,13 @@ def test_queries_within_the_window_share_a_batch_and_one_alone_waits_no_longer()
 
 def test_robots_in_turn_open_a_policy_each_as_they_come_and_the_lowest_free_one_again():
     opened = []
-    policies = (opened.append(EchoPolicy()) or opened[-1] for _ in range(3))
-    with PolicyServerThread(policies, robots=3, batch_size=1) as server:
+
+    def open_policy(number):
+        assert number == len(opened)
+        opened.append(EchoPolicy())
+        return opened[-1]
+
+    with PolicyServerThread(open_policy, robots=3, batch_size=1) as server:
         assert opened == []
         for _ in range(2):
             with server.client() as alone:

@@ -111,6 +111,23 @@ def test_a_policy_that_fails_is_told_and_serves_the_next_client(caplog):
     assert "FloatingPointError" in caplog.text, "the server's log has the traceback"
 
 
+def test_a_batch_that_fails_to_open_is_opened_for_the_next_client():
+    fails = iter([False, True, False])
+
+    def open_policy(number):
+        if next(fails):
+            raise MemoryError(f"no memory for batch {number}")
+        return EchoPolicy()
+
+    with PolicyServerThread(open_policy, robots=2, batch_size=1) as server, server.client() as first:
+        assert "actions" in first.ask(request())
+        with server.client() as failed:
+            assert failed.ask(request()) == "the policy failed: MemoryError: no memory for batch 1"
+        with server.client() as second:
+            assert "actions" in second.ask(request())
+        assert "actions" in first.ask(request())
+
+
 @pytest.mark.parametrize("takes_s", [4.0, pytest.param(60.0, marks=pytest.mark.slow)])
 def test_a_slow_query_neither_delays_another_clients_handshake_nor_loses_its_connection(takes_s):
     with PolicyServerThread(EchoPolicy(takes_s=takes_s)) as server, server.client() as client:
