@@ -53,23 +53,30 @@ def convert(
         The safetensors file.
 
     Raises:
-        UsageError: The source cannot be read or fits no known configuration, or the target exists.
+        UsageError: The source cannot be read or fits no known configuration, the target exists, or no card is
+            written that could name the given robot or tokenizer.
     """
     if dtype not in (None, *DTYPES):
         raise unknown("dtype", dtype, DTYPES)
     if target.exists():
         raise UsageError(f"{target} exists already; name a new one, or remove it first")
+    single = target.suffix == SUFFIX
+    in_card = {"--embodiment": robot, "--tokenizer": tokenizer}
+    given = " ".join(f"{option} {value}" for option, value in in_card.items() if value is not None)
+    if given and single:
+        raise UsageError(f"{given} is for {CARD}, which a single file lacks; leave it out, or name a folder")
+    if robot is not None:
+        embodiment(robot)  # checks the name
     if tokenizer is not None and "://" not in tokenizer:
         load_tokenizer(tokenizer)
         tokenizer = str(Path(tokenizer).resolve())  # the card's own paths are relative to its folder
     local = fetch(source)
-    _check_card(local)
+    _check_card(local, given)
     checkpoint = open_checkpoint(local)
     fits = [PRESETS[name] for name in layout.fitting(checkpoint.tensors)]
     layout.check(checkpoint.tensors, fits[0] if fits else layout.nearest(checkpoint.tensors), str(source))
     if model is not None and model not in [config.name for config in fits]:
         raise unknown("model", model, [config.name for config in fits], remedy=f"{source} fits only these.")
-    single = target.suffix == SUFFIX
     draft = target.with_name(f"{target.name}.partial")
     shutil.rmtree(draft, ignore_errors=True)  # left by an interrupted conversion
     draft.unlink(missing_ok=True)
@@ -103,11 +110,13 @@ def convert(
     return target if single else target / SINGLE_FILE
 
 
-def _check_card(local: Path) -> None:
-    """Refuse a checkpoint whose card names a tokenizer or statistics that do not exist."""
+def _check_card(local: Path, given: str) -> None:
+    """Refuse options for a new card if there is one, and one that names missing files."""
     card = _home(local) / CARD
     if not card.is_file():
         return
+    if given:
+        raise UsageError(f"{given} is for a new card, and {card} is copied; leave it out, and edit the copy")
     policy = _preset(str(card))
     for what, named in (("tokenizer", policy.tokenizer), ("norm_stats", policy.norm_stats)):
         if named is not None and "://" not in named and not (card.parent / Path(named).expanduser()).exists():

@@ -99,6 +99,22 @@ def test_bad_arguments(published, tmp_path, capsys):
     assert "no checkpoint at" in refusal(capsys, tmp_path / "absent", tmp_path / "x")
     assert "unknown model 'small'" in refusal(capsys, published, tmp_path / "x", "--model", "small")
     assert "unknown kind of URL 'gsx'" in refusal(capsys, "gsx://bucket/x", tmp_path / "x")
+    assert "unknown embodiment 'libro'" in refusal(capsys, published, tmp_path / "x", "--embodiment", "libro")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--embodiment", "libero"), ("--tokenizer", "gs://bucket/pieces.model")]
+)
+def test_options_for_a_card_are_refused_where_none_is_written(option, value, published, tmp_path, capsys):
+    said = refusal(capsys, published, tmp_path / "x.safetensors", option, value)
+    assert f"{option} {value} is for {CARD}, which a single file lacks" in said
+    (published / CARD).write_text(
+        "{name: mine, kind: oxygen, description: d, model: tiny, weights: ., embodiment: libero_compact}"
+    )
+    said = refusal(capsys, published, tmp_path / "x", option, value)
+    (published / CARD).unlink()
+    assert f"{option} {value} is for a new card, and {published / CARD} is copied" in said
     assert not list(tmp_path.iterdir())
 
 
