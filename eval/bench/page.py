@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from eval.bench.row import Row
 from eval.bench.table import LABEL, TAILS, TIMES, by_label, by_workload, warnings_of
+from eval.bench.workloads import OFF
 from eval.report.figures import COLOURS, STYLE, new_figure
 from eval.report.pages.charts import ChartLine, chart_group, line_chart
 from eval.report.pages.reported_runs import format_code, format_machine
@@ -80,26 +81,27 @@ def _speedup(row: Row) -> tuple[float, float, float] | None:
 
 
 def _over_budget(workload: Sequence[Row], measure: Measure, y: str) -> dict[str, Any] | None:
-    """The modes over the token budget; modes without one are level lines."""
-    budgets = [budget for row in workload if (budget := _budget(row)) is not None]
+    """The modes and adapters over deadlines if there are any, else over k; rows without are level lines."""
+    by_deadline = any(row.deadline_ms is not None for row in workload)
+    curves: dict[str, list[tuple[Row, float | None]]] = {}
+    for row in workload:
+        budget = row.deadline_ms if by_deadline else row.tokens_per_frame
+        adapter = "" if row.adapter == OFF else f", adapter {row.adapter}"
+        label = row.label if budget is None else f"{row.mode}{adapter}"
+        curves.setdefault(label, []).append((row, budget))
+    budgets = [budget for curve in curves.values() for _, budget in curve if budget is not None]
     ends = (min(budgets), max(budgets)) if budgets else (1.0, 1.0)
     lines = []
-    for mode in dict.fromkeys(row.mode for row in workload):
+    for label, curve in curves.items():
         points = []
-        for row in (row for row in workload if row.mode == mode):
-            measured, budget = measure(row), _budget(row)
-            if measured is not None:
+        for row, budget in curve:
+            if (measured := measure(row)) is not None:
                 places = dict.fromkeys(ends) if budget is None else [budget]
                 points += [(x, *measured) for x in places]
         points.sort(key=lambda point: point[0])
-        lines.append(ChartLine(label=mode, colour=COLOURS[mode], points=points))
-    by_deadline = any(row.deadline_ms is not None for row in workload)
+        lines.append(ChartLine(label=label, colour=COLOURS[curve[0][0].mode], points=points))
     x = "deadline of a frame (ms)" if by_deadline else "tokens per frame, k"
     return line_chart(lines, x=x, y=y)
-
-
-def _budget(row: Row) -> float | None:
-    return row.deadline_ms if row.deadline_ms is not None else row.tokens_per_frame
 
 
 def draw(rows: Sequence[Row], stem: Path) -> list[Path]:

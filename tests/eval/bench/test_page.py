@@ -37,6 +37,20 @@ def test_unified_is_a_line_over_k_and_other_modes_are_level(over_k, tmp_path):
     assert page.read_text().count('<td><span class="label">') == len(over_k)
 
 
+def test_with_deadlines_other_budgets_are_level_and_each_adapter_is_a_line(over_k, tmp_path):
+    first = next(row for row in over_k if row.mode == "unified")
+    alone = [
+        *(dataclasses.replace(first, tokens_per_frame=None, deadline_ms=ms) for ms in (100.0, 50.0)),
+        *(dataclasses.replace(first, mode="interleaved", tokens_per_frame=k) for k in (1, 30)),
+    ]
+    exact = [dataclasses.replace(row, adapter="exact") for row in alone]
+    (speedup, _), _ = charts(write_bench_page([*alone, *exact], tmp_path / "page")).values()
+    assert all(line["x"] == [50.0, 100.0] for line in speedup["series"])
+    labels = ["unified", "interleaved, k = 1", "interleaved, k = 30"]
+    labels += [f"{label}, adapter exact" for label in labels]
+    assert [line["label"] for line in speedup["series"]] == labels
+
+
 def test_workloads_have_their_own_charts_and_a_column_and_warnings_are_shown(made_up, tmp_path):
     compiled = [dataclasses.replace(row, compiles_after_warmup=1) for row in made_up()]
     page = write_bench_page([*compiled, *made_up(dataclasses.replace(WORKLOAD, robots=2))], tmp_path / "page")
