@@ -17,9 +17,16 @@ def require_login() -> None:
     """Check that the logger is offline or has an API key.
 
     Raises:
-        UsageError: It is online without one.
+        UsageError: It is online without one, or its key is refused.
     """
-    if wandb.setup().settings.mode == "online" and not wandb.login(prompt=False):
+    try:
+        is_ready = wandb.setup().settings.mode != "online" or wandb.login(prompt=False)
+    except wandb.errors.Error as error:
+        raise UsageError(
+            f"--log wandb: {' '.join(str(error).split())}; run wandb login --relogin, or log offline with "
+            "WANDB_MODE=offline"
+        ) from error
+    if not is_ready:
         raise UsageError(
             "--log wandb: there is no API key for Weights & Biases; run wandb login, or set WANDB_API_KEY, "
             "or log offline with WANDB_MODE=offline"

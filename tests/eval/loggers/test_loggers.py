@@ -132,10 +132,14 @@ class Tracker:
     def __init__(self):
         self.runs = []
         self.has_key = False
+        self.key_is_stale = False
         self.mode = "online"
+        self.errors = SimpleNamespace(Error=type("AuthenticationError", (Exception,), {}))
 
     def login(self, *, prompt):
         assert not prompt
+        if self.key_is_stale:
+            raise self.errors.Error("API key verification failed:\ninvalid key")
         return self.has_key
 
     def setup(self):
@@ -193,7 +197,10 @@ def test_wandb_without_a_key_is_refused_before_anything_runs(tracker):
     if name == "wandb":
         with pytest.raises(UsageError, match="WANDB_MODE=offline"):
             choose_logger(name)
-        module.has_key = True
+        module.has_key = module.key_is_stale = True
+        with pytest.raises(UsageError, match="verification failed: invalid key; run wandb login --relogin"):
+            choose_logger(name)
+        module.key_is_stale = False
     assert choose_logger(name)
 
 
