@@ -34,7 +34,7 @@ def preflight(
 
     Args:
         suite: Task suites. Default: those of the demo; without LIBERO, of DROID's.
-        policy: The policy. Default: the demo's.
+        policy: The policy. Default: the demo's; none with --suite.
         assets: Source of the suites' assets. Default: auto; for the demo's suites, the demo's.
         num_envs: Number of parallel worlds that memory has to hold.
         output_dir: Folder that runs are written to.

@@ -33,7 +33,7 @@ def quick_checks(output_dir: Path, *, num_envs: int) -> Iterator[CheckResult]:
 
 
 def all_checks(config: RunConfig, output_dir: Path, *, num_envs: int) -> Iterator[CheckResult]:
-    """All checks: of the machine, and of the policy and each suite of `config`."""
+    """All checks: of the machine, each suite of `config`, and its policy if one is chosen."""
 
     def suites() -> str:
         plan = make_plan(config)
@@ -65,7 +65,8 @@ def all_checks(config: RunConfig, output_dir: Path, *, num_envs: int) -> Iterato
     yield found
     if found.status is Status.FAIL:
         return
-    yield _attempt("policy", policy)
+    if "policy" in config.model_fields_set:
+        yield _attempt("policy", policy)
     for name, suite in make_plan(config).suites.items():
         try:
             for result in check_machine(suite):
