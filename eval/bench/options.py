@@ -266,11 +266,14 @@ def _refuse_ignored(given: Mapping[str, Any], modes: Sequence[Mode]) -> None:
         raise UsageError("--resume continues a file of rows; name it with --output FILE")
     if {"deadline_ms", "tokens_per_frame"} <= given.keys():
         raise UsageError("--deadline-ms sets the tokens of a frame; leave out --tokens-per-frame")
+    of_texts = ("text_tokens", "arrivals", "adapter", "slots", "rows")
     effective = {"deadline_ms": (Mode.UNIFIED,), "tokens_per_frame": BUDGETED}
+    effective |= dict.fromkeys(of_texts, tuple(mode for mode in Mode if mode is not Mode.ACTIONS))
     for name in effective.keys() & given.keys():
         if not set(effective[name]) & set(modes):
+            values = given[name] if isinstance(given[name], tuple) else [given[name]]
             raise UsageError(
-                f"{_flag(name)} {' '.join(map(str, given[name]))} is for mode "
+                f"{_flag(name)} {' '.join(map(str, values))} is for mode "
                 f"{' or '.join(effective[name])}, and --modes is {' '.join(modes)}; "
                 "leave it out, or add unified"
             )

@@ -206,7 +206,7 @@ def test_ctrl_c_keeps_the_rows_that_are_there_and_says_so(tmp_path, capsys):
 
     watcher = threading.Thread(target=interrupt_when_there_is_a_row)
     watcher.start()
-    asked = options(path, "--modes", "actions", "--arrivals", "every:1", "every:2", "every:3", "every:4")
+    asked = options(path, "--modes", "isolated", "--arrivals", "every:1", "every:2", "every:3", "every:4")
     with pytest.raises(KeyboardInterrupt):
         run_experiment(asked, MODEL)
     watcher.join()
