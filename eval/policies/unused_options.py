@@ -64,7 +64,7 @@ def refuse_unused_options(given: Mapping[str, Any], variants: Sequence[RunConfig
 
 
 def refuse_model_options(given: Mapping[str, Any], policies: Sequence[str]) -> None:
-    """Reject options of models if all policies are scripted.
+    """Reject options of models if no policy is one of this project's.
 
     Args:
         given: Options of the command line, by their names in the configuration.
@@ -74,10 +74,14 @@ def refuse_model_options(given: Mapping[str, Any], policies: Sequence[str]) -> N
         UsageError: An option has no effect, or a policy does not exist.
     """
     unused = [option for option in _MODEL_OPTIONS if option in given]
-    if unused and not any(read_policy(each).kind == "oxygen" for each in policies):
+    if not unused:
+        return
+    kinds = [read_policy(each).kind for each in policies]
+    if "oxygen" not in kinds:
+        kind = {"python": "a Python class", "websocket": "a server"}.get(kinds[0], "scripted")
         raise UsageError(
-            f"{format_option(unused[0], given[unused[0]])} is for a policy with a model, and {policies[0]} "
-            "is scripted; leave it out, or choose another, such as --policy tiny"
+            f"{format_option(unused[0], given[unused[0]])} is for this project's models, and {policies[0]} "
+            f"is {kind}; leave it out, or choose another, such as --policy tiny"
         )
 
 

@@ -12,6 +12,8 @@ from eval.policies.unused_options import refuse_unused_options, unused_in
     [
         ({"policy": "expert", "random_weights": True}, ["--random-weights is", "expert is scripted", "tiny"]),
         ({"policy": "expert", "tokens_per_frame": 2}, ["--tokens-per-frame 2 is", "expert is scripted"]),
+        ({"policy": "ws://host:8000", "batch_size": 4}, ["--batch-size 4 is", "ws://host:8000 is a server"]),
+        ({"policy": "mine:Mine", "dtype": "bfloat16"}, ["mine:Mine is a Python class"]),
         (
             {"policy": "noop", "language_tasks": ("memory",)},
             ["--language-tasks memory", "noop generates no text", "tiny or expert"],
