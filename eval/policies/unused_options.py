@@ -41,6 +41,13 @@ def refuse_unused_options(given: Mapping[str, Any], variants: Sequence[RunConfig
             )
     refuse_model_options(given, [variants[0].policy])
     resolved, modes = resolve_policy(variants[0]), [variant.mode for variant in variants]
+    charges_server = (given.get("policy_kwargs") or {}).get("charge") == "server"
+    clocks = [variant.clock for variant in variants]
+    if charges_server and resolved.policy.kind == "websocket" and "measured" not in clocks:
+        raise UsageError(
+            f"--policy-kwargs charge=server is for clock measured, and this is {clocks[0]}; leave it out, or "
+            "give --clock measured"
+        )
     for option in _TEXT_OPTIONS:
         if not given.get(option):  # an empty list asks for no texts
             continue

@@ -15,6 +15,10 @@ from eval.policies.unused_options import refuse_unused_options, unused_in
         ({"policy": "ws://host:8000", "batch_size": 4}, ["--batch-size 4 is", "ws://host:8000 is a server"]),
         ({"policy": "mine:Mine", "dtype": "bfloat16"}, ["mine:Mine is a Python class"]),
         (
+            {"policy": "ws://host:8000", "policy_kwargs": {"charge": "server"}, "clock": "fixed:100,200"},
+            ["charge=server is for clock measured, and this is fixed:100,200", "--clock measured"],
+        ),
+        (
             {"policy": "noop", "language_tasks": ("memory",)},
             ["--language-tasks memory", "noop generates no text", "tiny or expert"],
         ),
@@ -52,6 +56,8 @@ def test_options_without_effect_are_refused(asked, parts):
         {"mode": "actions", "against": "shared", "language_tasks": ("memory",)},
         {"mode": "actions", "language_tasks": ()},
         {"policy": "noop", "language_tasks": ()},
+        {"policy": "ws://host:8000", "policy_kwargs": {"charge": "server"}, "clock": "measured"},
+        {"policy": "mine:Mine", "policy_kwargs": {"charge": "server"}},
         {"policy": "expert", "language_tasks": ("memory",)},
         {"policy": "small", "random_weights": True, "dtype": "bfloat16", "tokens_per_frame": 2},
         {"policy": "pi05_libero", "language_tasks": ("memory",), "tokens_per_frame": 2},
