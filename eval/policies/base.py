@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -24,7 +24,8 @@ class BadAnswerError(ValueError):
 class Policy(Protocol):
     """A policy; one object serves all episodes of a run, one after the other.
 
-    A query is one `act` followed by one `complete`; physics may run in between.
+    A query is one `act` followed by one `complete`; physics may run in between. An optional attribute
+    `charged_ms` is what clock `measured` charges for the last `act`, milliseconds; None for the wall time.
     """
 
     @property
@@ -42,17 +43,6 @@ class Policy(Protocol):
 
     def finish(self) -> EpisodeEnd:
         """End the episode; cancels unfinished texts and returns their number."""
-
-
-@runtime_checkable
-class ChargesOwnTime(Protocol):
-    """A policy that reports what clock `measured` charges for its last `act`.
-
-    Attributes:
-        charged_ms: Milliseconds; None for the wall time.
-    """
-
-    charged_ms: float | None
 
 
 class BatchPolicy(Protocol):

@@ -116,7 +116,7 @@ class OxygenReleasePolicy(RemotePolicy):
     The server cancels the texts of a client when it disconnects, and has no other way to end an episode.
 
     Attributes:
-        charged_ms: See `eval.policies.base.ChargesOwnTime`.
+        charged_ms: See `eval.policies.base.Policy`.
     """
 
     writes_texts = True

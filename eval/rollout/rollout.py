@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from configs.schema import OverlapRule, WhileWaiting
-from eval.policies.base import ChargesOwnTime, Policy
+from eval.policies.base import Policy
 from eval.records.query_logs import QueryRecord
 from eval.rollout.clock import PAUSED, Clock, DelayEstimator, TimedQuery
 from eval.rollout.execution import Execution, validated_actions
@@ -83,8 +83,8 @@ def rollout(
         act_began = time.perf_counter()
         actions = policy.act(observation)
         act_ms = 1e3 * (time.perf_counter() - act_began)
-        if isinstance(policy, ChargesOwnTime) and policy.charged_ms is not None:
-            act_ms = policy.charged_ms
+        if (charged_ms := getattr(policy, "charged_ms", None)) is not None:
+            act_ms = charged_ms
         timed = TimedQuery(key=key, index=query.index, act_ms=act_ms, guided=prefix is not None)
         chunk = validated_actions(actions, min_actions=min_actions, width=suite.interface.action.size)
         timeline.actions_after(clock.latency(timed).actions_ms, horizon=len(chunk))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from configs.interface import Hold, Interface, Motion
 from configs.schema import RunConfig
+from eval.policies.python import WithTimeout
 from eval.rollout.clock import find_clock
 from eval.rollout.execution import ActionError
 from eval.rollout.rollout import rollout
@@ -53,6 +54,14 @@ class NotingWorld(FakeWorld):
     def advance(self, actions):
         self.asked.append(f"advance {len(actions)}")
         return super().advance(actions)
+
+
+def test_measured_charges_the_time_that_a_policy_reports():
+    policy = FakePolicy()
+    policy.charged_ms = 500.0
+    clock = find_clock(RunConfig(clock="measured"), [KEY])
+    first, *_ = rollout(FakeWorld(success_at=8), WithTimeout(policy, 60.0), KEY, libero_object(), clock=clock)
+    assert first.latency.actions_ms == 500.0
 
 
 def test_a_query_observes_and_acts_once_and_completes_after_physics():
