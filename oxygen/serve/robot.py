@@ -58,11 +58,18 @@ class ConnectedRobot:
         return acted
 
     async def end_episode(self) -> EpisodeEnd:
-        """End the episode; the next query starts another. Returns what was outstanding."""
+        """End the episode; the next query starts another. Returns what was outstanding.
+
+        Raises:
+            Exception: Decoding the texts of the last query failed.
+        """
         if self._row is None or not self._has_acted:
             return EpisodeEnd()
-        await self.complete()
-        return await self._start(self._seed + 1, 0)
+        try:
+            await self.complete()
+        finally:
+            end = await self._start(self._seed + 1, 0)
+        return end
 
     async def complete(self) -> None:
         """Wait for the texts of the last query."""
