@@ -385,6 +385,8 @@ class _Worker:
         job = queue.next_for(self.number)
         self.is_busy = job is not None
         if job is not None:
+            if not self._process.is_alive():  # it died between two jobs, neither of which is to blame
+                self._restart()
             self.job, self._is_retry, self._started_s = job, is_retry, time.monotonic()
             self.send(job)
 
@@ -418,9 +420,7 @@ class _Worker:
     def replace(self, queue: JobQueue[Any]) -> bool:
         """Start a new process. Returns whether the job is retried: once, or until one starts it."""
         had_begun = self._is_ready
-        self.kill("")
-        self._connection.close()
-        self._connection, self._process = self._start()
+        self._restart()
         self._failed_starts += not had_begun
         will_retry = not self._is_retry if had_begun else self._failed_starts < MAX_STARTS
         if will_retry:
@@ -441,6 +441,11 @@ class _Worker:
         self._process.join(max(0.0, deadline_s - time.monotonic()))
         if self._process.is_alive():
             self.kill("")
+
+    def _restart(self) -> None:
+        self.kill("")
+        self._connection.close()
+        self._connection, self._process = self._start()
 
     def _start(self) -> tuple[Connection, BaseProcess]:
         context = multiprocessing.get_context("spawn")

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import math
+import multiprocessing
 import os
 import signal
 import time
@@ -63,9 +64,9 @@ class DeviceReporter:
         yield lambda _: (connection.worker, os.environ.get("MUJOCO_EGL_DEVICE_ID"))
 
 
-def results_of(runner, jobs, *, workers):
+def results_of(runner, jobs, *, workers, job_ended=lambda worker: None):
     queue = JobQueue(jobs, task=lambda job: job, episode=lambda job: job)
-    handler = SimpleNamespace(poll=lambda: math.inf, job_ended=lambda worker: None, handle=pytest.fail)
+    handler = SimpleNamespace(poll=lambda: math.inf, job_ended=job_ended, handle=pytest.fail)
     return dict(
         run_in_workers(runner, queue, workers=workers, check=lambda: None, handler=handler, timeout_s=1.0)
     )
@@ -87,6 +88,21 @@ def results_of(runner, jobs, *, workers):
 def test_a_worker_that_hangs_or_has_no_memory_is_replaced_and_its_job_retried_once(tmp_path, job, result):
     found = results_of(HungryRunner(tmp_path / "mark"), [job, SATED], workers=1)
     assert found == {job: result, SATED: 0}
+
+
+def test_a_worker_that_died_between_two_jobs_is_replaced_before_the_second(tmp_path):
+    ended = []
+
+    def die_after_the_first(worker):
+        if not ended:
+            (process,) = multiprocessing.active_children()
+            process.kill()
+            process.join()
+        ended.append(worker)
+
+    runner = HungryRunner(tmp_path / "mark")
+    found = results_of(runner, [SATED, STARVED_ONCE], workers=1, job_ended=die_after_the_first)
+    assert found == {SATED: 0, STARVED_ONCE: 0}, "a retry is left for the second"
 
 
 @pytest.mark.slow
