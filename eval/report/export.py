@@ -14,7 +14,7 @@ from eval.metrics.success import Results, summarize
 from eval.records.reader import RunIdentity, read_episodes, read_identity
 from eval.records.schema import EpisodeResult, Outcome, RunFolder, graded_only, solved
 from eval.report import result_tables as columns
-from eval.report.labels import PAUSED
+from eval.report.labels import PAUSED, number
 from eval.report.plain_text import escape_control
 from eval.report.table import Column, Table, to_csv, to_latex
 
@@ -153,7 +153,7 @@ def latex(folder: RunFolder) -> str:
     described = " ".join(escape_control(", ".join(filter(None, parts))).split())
     numbers = [
         dataclasses.replace(columns.N, heading="episodes"),
-        Column(heading="success (%)", cell=lambda row: f"{row['pc_success']:.1f}"),
+        Column(heading="success (%)", cell=lambda row: number(row["pc_success"], ".1f")),
         columns.INTERVAL,
         columns.TIME,
     ]
@@ -186,6 +186,7 @@ def model_card(folder: RunFolder) -> str:
             },
         )
         for suite, row in results["per_suite"].items()
+        if row["n_episodes"]
     ]
     card = ModelCardData(model_name=escape_control(run.policy), pipeline_tag="robotics", eval_results=found)
     return f"---\n{card.to_yaml()}\n---\n"

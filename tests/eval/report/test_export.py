@@ -121,6 +121,12 @@ def test_runs_that_support_no_rate_are_refused(tmp_path):
             convert(partial)
 
 
+def test_a_suite_with_errors_alone_has_no_rate(tmp_path):
+    built = RunBuilder.at(tmp_path / "run").add_all("e", suite="libero_goal").add_all(99 * "s")
+    assert r"libero\_goal & 0 & -- & -- & -- \\" in FORMATS["latex"](built.folder)
+    assert "libero_goal" not in FORMATS["model-card"](built.folder)
+
+
 def test_the_command_prints_or_writes(run, tmp_path, capsys):
     assert call(export.app, run.path, "--format", "csv") == 0
     assert capsys.readouterr().out == FORMATS["csv"](run)
