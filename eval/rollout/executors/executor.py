@@ -149,6 +149,11 @@ def choose_executor(config: ExecutionConfig) -> Executor:
                     "world in this process; leave it out, or add --executor processes"
                 )
         return SERIAL
+    if name == "ray" and config.query_timeout is not None:
+        raise UsageError(
+            f"--query-timeout {config.query_timeout:g} has no effect with executor ray; leave it out, or "
+            "give --episode-timeout, which ends the episode of a hanging query"
+        )
     timeout_s = episode_timeout or TIMEOUT_S
     if name == "processes" or ray_address == "local":
         check_memory(num_envs, option="--num-envs", each_mb=WORLD_MB)

@@ -151,6 +151,7 @@ def test_a_lost_process_is_replaced_and_its_episode_retried(tmp_path, monkeypatc
         ({"num_envs": 0}, "num_envs is 0"),
         ({"num_envs": 4096}, "--num-envs 4096: worlds take about 500 MB each, .* or less"),
         ({"executor": "serial", "num_envs": 2}, "--num-envs 2 needs worker processes"),
+        ({"executor": "ray", "query_timeout": 5.0}, "--query-timeout 5 .* executor ray; .*--episode-timeout"),
         ({"num_envs": 2, "episode_timeout": 0.0}, "episode_timeout is 0.0"),
     ],
 )
