@@ -89,6 +89,7 @@ class Marker(Cue):
         model.site_pos[self._site] = data.xmat[body].reshape(3, 3).T @ (spot - data.xpos[body])
         model.site_size[self._site] = _HALF_SIZE
         model.site_rgba[self._site] = _COLOR
+        mujoco.mj_kinematics(model, data)  # to be where it is in the first picture, even if nothing settles
 
     def step(self) -> None:
         """As in the base class; the last step removes the marker."""

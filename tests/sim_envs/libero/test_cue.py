@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import mujoco
 import numpy as np
 import pytest
 
@@ -60,6 +61,13 @@ def test_the_marker_is_seen_for_a_second_and_comes_back_with_a_reset(sim: Libero
     np.testing.assert_array_equal(seen(sim), seen(sim, erased=True))
     sim.reset(init_id=1, seed=7, settle_steps=10)
     np.testing.assert_array_equal(seen(sim), first)
+
+
+def test_the_marker_is_in_place_even_if_nothing_settles(sim: LiberoSim) -> None:
+    sim.reset(init_id=1, seed=7, settle_steps=0)
+    placed = sim._data.site(MARKER).xpos.copy()
+    mujoco.mj_kinematics(sim._model, sim._data)
+    np.testing.assert_array_equal(sim._data.site(MARKER).xpos, placed)
 
 
 def test_motion_that_would_show_what_is_marked_is_refused() -> None:
