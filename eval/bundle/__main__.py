@@ -15,7 +15,7 @@ from configs.pipeline import PipelineConfig
 app = App(
     name="python -m eval.bundle",
     help="Put a trained checkpoint into the package as the policy named after its model, with results of "
-    "recorded runs and a model card. Without a checkpoint, add results to the bundled one.",
+    "recorded runs and a model card. Without a checkpoint, add results to a bundled one: tiny, or --output.",
 )
 
 
@@ -28,10 +28,10 @@ def main(
     results: Annotated[Names, Parameter(show_default=False)] = (),
     output: Annotated[Path | None, Parameter(show_default=False)] = None,
 ) -> None:
-    """Bundle a checkpoint, or add results to the bundled one.
+    """Bundle a checkpoint, or add results to a bundled one.
 
     Args:
-        checkpoint: The folder of a checkpoint. Default: the bundled one.
+        checkpoint: The folder of a checkpoint. Default: the bundle that --output names.
         pipeline: The last checkpoint of this pipeline (`python -m eval.pipeline`), instead of a folder.
         results: Complete runs of the checkpoint, or folders of runs; added to the existing results.
         output: The folder of the bundle. Default: that of the model's name in the package (`tiny`).
