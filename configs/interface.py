@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from configs.errors import UsageError, unknown
+from configs.errors import UsageError, nearest_first, unknown
 
 
 class Rotation(enum.StrEnum):
@@ -278,8 +278,11 @@ def compare(policy: Interface, env: Interface) -> None:
     pairs: list[tuple[str, object, object]] = []
     for camera in policy.observation.cameras:
         if camera.name not in there:
-            lacks = f"policy {policy.name!r} needs a camera that environment {env.name!r} lacks"
-            raise UsageError(f"{lacks}: {unknown('camera', camera.name, there)}")
+            raise UsageError(
+                f"policy {policy.name!r} needs camera {camera.name!r}, environment {env.name!r} has "
+                f"{', '.join(nearest_first(camera.name, there))}. Choose a policy that was trained for this "
+                "environment"
+            )
         given = there[camera.name]
         wanted = dataclasses.replace(camera, size=camera.size or given.size)
         pairs.append((f"camera {camera.name!r}", wanted, given))

@@ -38,7 +38,8 @@ def main(run: Path, /, *, port: int = 8100) -> None:
             "give another --port, or 0 for a free one"
         ) from None
     address = f"http://{HOST}:{listening.getsockname()[1]}/"
-    sys.stdout.write(f"{escape_control(str(run))}: {address} (Ctrl-C ends the page, not the run)\n")
+    awaited = "" if run.is_dir() else ", which does not exist yet"
+    sys.stdout.write(f"{escape_control(str(run))}{awaited}: {address} (Ctrl-C ends the page, not the run)\n")
     sys.stdout.flush()
     web.run_app(served, sock=listening, print=None, access_log=None, shutdown_timeout=1.0)
 

@@ -40,12 +40,17 @@ def read_policy(name: str, kwargs: Mapping[str, Any] | None = None) -> PolicyCon
         policy = check(PolicyConfig, given, source=f"policy {name!r}")
     elif name in plugins:
         policy = PolicyConfig(name=name, kind="python", target=plugins[name])
+    elif name.endswith(".py"):
+        raise UsageError(f"policy {name!r} is a file; name a class in it, such as {name}:MyPolicy")
     elif is_a_place(name):
         policy = of_checkpoint(name)
     elif name in presets or name.endswith((".yaml", ".yml")):
         policy = load(PolicyConfig, name)
     else:
-        remedy = "Or give a YAML file, a checkpoint's folder, a class (module:Class) or a server (ws://…)."
+        remedy = (
+            "Or give a YAML file, a checkpoint's folder, a class (module:Class or file.py:Class) or a server "
+            "(ws://…)."
+        )
         raise unknown("policy", name, (*presets, *plugins), remedy=remedy)
     if kwargs:
         if policy.kind not in ("python", "websocket"):

@@ -163,7 +163,9 @@ class EvaluationConsole(Monitor):
             self._print(f"Records, texts and videos: {run.folder.path}")
         self._write_report()
         if any(result["overall"]["n_errors"] for result in results):
-            self._print("The same command with --resume retries the episodes that were errors.")
+            self._print(
+                "Tracebacks of errors are in episodes.jsonl. The same command with --resume retries them."
+            )
         run = next((run for run in self._runs if run.config.mode == "unified"), self._runs[-1])
         if run.config.video == "all" and (best := find_best_video(run.folder)) is not None:
             self._print(f"\n{best.why}")

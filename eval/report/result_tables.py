@@ -297,7 +297,7 @@ def table_notes(table: Table, runs: Sequence[Results]) -> list[str]:
 def format_results(row: Row) -> list[str]:
     """Lines below a table: (a, b) if time was charged, invalid actions if any, and the texts of each task."""
     count = f"{row['n_invalid_actions']} of {pluralize(row['n_episodes'], 'episode')}"
-    invalid = f"invalid actions: {count} ended in actions that could not be executed, unsolved."
+    invalid = f"invalid actions: {count} ended with them. These are failures, which --resume keeps."
     return [
         *([format_steps(row["control_steps"])] if row["control_steps"] else []),
         *([invalid] if row["n_invalid_actions"] else []),

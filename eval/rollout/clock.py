@@ -15,7 +15,7 @@ from typing import Any
 
 from configs.errors import UsageError, unknown
 from configs.latency import ActionPrefix, Latency, steps_in
-from configs.load import load
+from configs.load import load, names
 from configs.profile import ProfileConfig
 from configs.schema import Mode, RunConfig
 from eval.records import provenance
@@ -212,7 +212,7 @@ def find_clock(config: RunConfig, episodes: Sequence[EpisodeKey]) -> Clock:
             return _profile_clock(load(ProfileConfig, rest), config.mode, guided=config.overlap == "rtc")
         case "replay":
             return _replayed(RunFolder(Path(rest)), config, episodes)
-    raise unknown("clock", config.clock, KINDS)
+    raise unknown("clock", config.clock, (*KINDS, *(f"profile:{name}" for name in names(ProfileConfig))))
 
 
 def _fixed(given: str, rest: str) -> Clock:

@@ -148,7 +148,9 @@ def validated_actions(
         what = f"{type(actions).__name__} ({error})"
         raise BadAnswerError(f"the policy's actions are {what}; give numbers [horizon, action]") from error
     if array.ndim != 2 or array.shape[1] != width or array.shape[0] < min_actions:
-        raise ActionError(f"actions have shape {array.shape}, should have (at least {min_actions}, {width})")
+        raise ActionError(
+            f"actions have shape {array.shape}: needed are at least {min_actions} actions of {width} numbers"
+        )
     if not np.isfinite(array).all():
         row, column = np.argwhere(~np.isfinite(array))[0]
         raise ActionError(

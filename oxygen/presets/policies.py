@@ -24,11 +24,15 @@ def read_model_policy(name: str) -> PolicyConfig:
     Raises:
         UsageError: The policy does not exist, has no model, or its card is invalid.
     """
-    policy = completed(of_checkpoint(name) if is_a_place(name) else load(PolicyConfig, name))
-    if policy.kind != "oxygen":
-        known = [each for each in names(PolicyConfig) if load(PolicyConfig, each).kind == "oxygen"]
-        raise unknown(f"policy with a model ({name} is of kind {policy.kind}):", name, known)
-    return policy
+    known, kind = names(PolicyConfig), ""
+    if is_a_place(name) or name in known or name.endswith((".yaml", ".yml")):
+        policy = completed(of_checkpoint(name) if is_a_place(name) else load(PolicyConfig, name))
+        if policy.kind == "oxygen":
+            return policy
+        kind = f" ({name} is of kind {policy.kind})"
+    of_models = [each for each in known if load(PolicyConfig, each).kind == "oxygen"]
+    remedy = "Or give a YAML file or a checkpoint's folder."
+    raise unknown(f"policy with a model{kind}", name, of_models, remedy=remedy)
 
 
 def completed(preset: PolicyConfig) -> PolicyConfig:

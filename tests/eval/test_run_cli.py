@@ -44,7 +44,12 @@ def test_both_commands_lead_to_the_same_runs(started, line):
         ("--suite libero_goal --policy noop --policy-kwargs a", ["'a'", "key=value"]),
         ("--suite libero_goal --policy noop --log tensorbord", ["'tensorbord'", "mean 'tensorboard'"]),
         ("--suite libero_goal --policy noop --replan-steps 11", ["11 control steps", "--replan-steps 10"]),
-        ("--suite libero_goal --policy pi05_droid --random-weights", ["'pi05_droid'", "'LIBERO'"]),
+        (
+            "--suite libero_goal --policy pi05_droid --random-weights",
+            ["'pi05_droid'", "'LIBERO'", "Choose a policy"],
+        ),
+        ("--suite libero_goal --policy noop --clock rtx4090", ["mean 'profile:rtx4090'"]),
+        ("--suite libero_goal --policy my_policy.py", ["name a class", "my_policy.py:MyPolicy"]),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(line, parts, tmp_path, refused, monkeypatch):

@@ -74,7 +74,11 @@ def played(folder: Path, policy: str, **how):
         ("sys.exit(3)", "error", "SystemExit: 3"),
         ("return None", "error", "answered with NoneType, not a dict with 'actions'"),
         ("return {'actions': GOOD.astype(np.float16)}", "success", None),
-        ("return {'actions': GOOD[:4]}", "invalid_action", "shape (4, 7), should have (at least 5, 7)"),
+        (
+            "return {'actions': GOOD[:4]}",
+            "invalid_action",
+            "shape (4, 7): needed are at least 5 actions of 7 numbers",
+        ),
         ("return {'actions': NAN}", "invalid_action", "action 0 holds nan"),
         ("print('\\x1b[2J'); return {'actions': GOOD}", "success", None),
     ],

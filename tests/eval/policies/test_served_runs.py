@@ -67,7 +67,11 @@ def cut(server):
     ("wrong", "outcome", "said"),
     [
         ({"actions": WITH_NAN}, "invalid_action", "action 2 holds nan in dimension 3"),
-        ({"actions": ACTIONS[:, :6]}, "invalid_action", r"shape (10, 6), should have (at least 5, 7)"),
+        (
+            {"actions": ACTIONS[:, :6]},
+            "invalid_action",
+            r"shape (10, 6): needed are at least 5 actions of 7 numbers",
+        ),
         ("no such endpoint", "error", "failed, with this text: no such endpoint"),
         (lambda _: time.sleep(1.2), "error", "not answered a query within 1 s"),
         (cut, "error", "broke off the connection"),

@@ -19,6 +19,7 @@ from oxygen.serve.serving import _is_loopback
         ("", "--policy"),
         ("--policy tinny", "did you mean 'tiny'"),
         ("--policy expert", "of kind expert"),
+        ("--policy my_policy.py:MyPolicy", "Or give a YAML file or a checkpoint's folder."),
         ("--policy tiny --port 70000", "port is '70000': input should be less than 65536"),
         ("--policy tiny --batch-size 4 --robots 2", "give at most that many"),
         ("--policy tiny --mode parallel --robots 2", "give --batch-size 2"),
