@@ -91,11 +91,11 @@ def test_a_worker_that_hangs_or_has_no_memory_is_replaced_and_its_job_retried_on
 
 
 def test_a_worker_that_died_between_two_jobs_is_replaced_before_the_second(tmp_path):
-    ended = []
+    ended, of_others = [], multiprocessing.active_children()
 
     def die_after_the_first(worker):
         if not ended:
-            (process,) = multiprocessing.active_children()
+            (process,) = (each for each in multiprocessing.active_children() if each not in of_others)
             process.kill()
             process.join()
         ended.append(worker)
