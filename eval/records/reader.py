@@ -102,9 +102,17 @@ class RunIdentity:
 
 _IDENTITY = TypeAdapter(RunIdentity)
 
-_OVERRIDES = (
-    *("wordings", "seed", "init_ids", "num_steps_wait", "max_steps", "variation", "replan_steps", "motion"),
-)
+_OVERRIDES = [
+    "wordings",
+    "seed",
+    "init_ids",
+    "num_steps_wait",
+    "max_steps",
+    "variation",
+    "replan_steps",
+    "motion",
+]
+"""Options that replace parts of the published protocol, and the wordings and the seed."""
 
 
 def read_identity(folder: RunFolder) -> RunIdentity:

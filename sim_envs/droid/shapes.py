@@ -633,14 +633,14 @@ def footprint(shape: Shape) -> float:
     return max(x, y) / 2 if is_round else math.hypot(x, y) / 2
 
 
-def round_half_extent(shape: Shape, rotation: Float64[np.ndarray, "3 3"]) -> Float64[np.ndarray, " 3"] | None:
-    """Half the size (m) of the world's bounding box of a turned ball or cylinder; None for other shapes."""
+def half_extent(shape: Shape, rotation: Float64[np.ndarray, "3 3"]) -> Float64[np.ndarray, " 3"]:
+    """Half the size (m) of the bounding box along the world's axes of a turned shape."""
     if isinstance(shape, SphereShape):
         return np.full(3, shape.radius)
     if isinstance(shape, RoundShape) and not isinstance(shape, MugShape):
         axis = rotation[:, 2]
         return np.abs(axis) * shape.height / 2 + shape.radius * np.sqrt(np.maximum(1 - axis**2, 0))
-    return None
+    return np.abs(rotation) @ np.array(shape.extent) / 2
 
 
 def corners(shape: Shape) -> Float64[np.ndarray, "8 3"]:

@@ -25,7 +25,7 @@ from sim_envs.droid.control import (
     gripper_target,
 )
 from sim_envs.droid.placement import draw
-from sim_envs.droid.shapes import Articulated, Painted, about_z, corners, is_too_wide, round_half_extent
+from sim_envs.droid.shapes import Articulated, Painted, about_z, corners, half_extent, is_too_wide
 from sim_envs.droid.task_file import (
     FARTHEST,
     NEAREST,
@@ -265,11 +265,9 @@ class Station:
     def pose(self, name: str) -> ObjectPose:
         """The current pose of an object."""
         pose, shape = Pose.of(self.data.body(name)), self.task.objects[name].shape
-        points = pose.to_world(corners(shape))
-        low, high = points.min(axis=0), points.max(axis=0)
-        if (half := round_half_extent(shape, pose.rotation)) is not None:
-            low, high = (low + high) / 2 - half, (low + high) / 2 + half
-        return ObjectPose(**vars(pose), low=low, high=high, corners=points)
+        points, half = pose.to_world(corners(shape)), half_extent(shape, pose.rotation)
+        middle = points.mean(axis=0)
+        return ObjectPose(**vars(pose), low=middle - half, high=middle + half, corners=points)
 
     def copy(self) -> "Station":
         """An independent copy of the current state."""
