@@ -161,9 +161,9 @@ class ObservationSpec:
         return _find("state channels", self.state, name)[0]
 
     def read(self, state: np.ndarray, name: str) -> np.ndarray:
-        """The values of the state channels with a name."""
+        """The values of the state channels with a name, in one state or several [*batch, state]."""
         part, start = _find("state channels", self.state, name)
-        return state[start : start + part.size]
+        return state[..., start : start + part.size]
 
     @property
     def camera_names(self) -> tuple[str, ...]:

@@ -197,7 +197,7 @@ class PolicyConfig(Preset):
         generates_text: `truth` for a scripted policy that writes texts from the ground truth; None for none.
         checkpoint: For `oxygen`, a checkpoint of training, a folder or a URL; its card has all fields below.
         model: For `oxygen` without `checkpoint`, the model configuration.
-        embodiment: The robot it was trained on: prompt, state, actions.
+        embodiment: The robot it was trained on: prompt, state, actions. Beside `checkpoint`, that it acts on.
         weights: Its checkpoint: a folder or a URL; random weights if None.
         weights_seed: The seed of random weights.
         norm_stats: Normalisation statistics, if the checkpoint has none: a `norm_stats.json` or its URL.
@@ -232,7 +232,7 @@ class PolicyConfig(Preset):
             raise ValueError("`generates_text` is for scripted policies only")
         if (self.kind in ("python", "websocket")) != (self.target is not None):
             raise ValueError("`target` is for policies of kind `python` and `websocket`, and these need one")
-        beside = {"name", "kind", "description", "checkpoint", "adapter"}
+        beside = {"name", "kind", "description", "checkpoint", "embodiment", "adapter"}
         if self.adapter is not None:
             beside.add("language_tasks")
         repeated = self.model_fields_set - beside
@@ -240,7 +240,7 @@ class PolicyConfig(Preset):
             raise ValueError(f"`checkpoint` has a card that says `{min(repeated)}`: give one of them")
         if self.adapter is not None and self.kind != "oxygen":
             raise ValueError("`adapter` is for policies of kind `oxygen`")
-        if (self.model is None) != (self.embodiment is None):
+        if self.checkpoint is None and (self.model is None) != (self.embodiment is None):
             raise ValueError("`model` and `embodiment` belong together: give both or neither")
         if (self.weights is None) != (self.tokenizer is None):
             raise ValueError("`weights` and `tokenizer` belong together: give both or neither")

@@ -9,10 +9,11 @@ from configs.latency import ActionPrefix
 from oxygen.model.guidance import Guidance
 from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest, TextTimes
 from oxygen.robots.tokenizer import Tokenizer
+from oxygen.robots.transforms import Transform
 from oxygen.serving.engine import EngineStep
 from oxygen.serving.requests import DecodeJob, DecodeWork, Request, RequestState
 from oxygen.serving.runner import ProgramSizes
-from oxygen.typing import Float32
+from oxygen.typing import Float32, Float64
 
 
 class Session:
@@ -42,7 +43,7 @@ class Session:
         self._tasks = tasks
         self._tokenizer = tokenizer
         self.queries = first_query
-        self._chunk: Float32[np.ndarray, "horizon action"] | None = None
+        self._last: tuple[Float32[np.ndarray, "horizon action"], Float64[np.ndarray, " state"]] | None = None
         self._timings_ms: Mapping[str, float] | None = None
         self.acted_ms: Mapping[str, float] = {}
         self._reply: Reply | None = None
@@ -56,25 +57,37 @@ class Session:
         """Whether a query is waiting for its reply."""
         return self._timings_ms is not None or self._reply is not None
 
-    def guidance(self, prefix: ActionPrefix) -> Guidance:
+    def guidance(
+        self, prefix: ActionPrefix, transform: Transform, state: Float64[np.ndarray, " state"]
+    ) -> Guidance:
         """Guidance of the next chunk towards the last one, which is kept normalised.
+
+        Args:
+            prefix: The part of the last chunk that is being executed.
+            transform: The robot's.
+            state: Its state now.
 
         Raises:
             UsageError: The last chunk has no such action.
         """
-        horizon = 0 if self._chunk is None else len(self._chunk)
-        if self._chunk is None or prefix.first >= horizon:
+        horizon = 0 if self._last is None else len(self._last[0])
+        if self._last is None or prefix.first >= horizon:
             raise UsageError(
                 f"action prefix {prefix}: the last chunk of the episode has {horizon} actions; leave it out "
                 "if no chunk is being executed"
             )
-        return Guidance.towards(self._chunk, first=prefix.first, delay=prefix.delay, horizon=horizon)
+        chunk = transform.moved(*self._last, state)
+        return Guidance.towards(chunk, first=prefix.first, delay=prefix.delay, horizon=horizon)
 
     def begin_query(
-        self, chunk: Float32[np.ndarray, "horizon action"], timings_ms: Mapping[str, float], prompt_cut: int
+        self,
+        chunk: Float32[np.ndarray, "horizon action"],
+        state: Float64[np.ndarray, " state"],
+        timings_ms: Mapping[str, float],
+        prompt_cut: int,
     ) -> None:
-        """Record a query's normalised actions, stage times, and tokens cut from its prompt."""
-        self._chunk, self._prompt_cut = chunk, prompt_cut
+        """Record a query's normalised actions, state, stage times, and tokens cut from its prompt."""
+        self._last, self._prompt_cut = (chunk, state), prompt_cut
         self._timings_ms = self.acted_ms = timings_ms
         self.queries += 1
 

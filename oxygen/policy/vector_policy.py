@@ -184,16 +184,15 @@ class VectorPolicy:
             None if one is None else self.transform.inputs(one, self.tokenizer, config)
             for one in observations
         ]
-        inputs, guidance = batched(rows, config), self._guidance(observations)
-        queries = {
-            robot: session.queries
-            for robot, session in enumerate(self._sessions)
-            if observations[robot] is not None
+        states = {
+            robot: self.transform.state(one) for robot, one in enumerate(observations) if one is not None
         }
+        inputs, guidance = batched(rows, config), self._guidance(observations, states)
+        queries = {robot: self._sessions[robot].queries for robot in states}
         ready_s = time.perf_counter()
         step = self._engine.act(inputs, queries, arrived_s=arrived_s, guidance=guidance)
         chunks = tuple(
-            self.transform.outputs(chunk) if robot in queries else None
+            self.transform.outputs(chunk, states[robot]) if robot in queries else None
             for robot, chunk in enumerate(step.actions)
         )
         self._delivered_s = time.perf_counter()
@@ -209,7 +208,7 @@ class VectorPolicy:
             kept, prompt_cut = int(inputs.length[robot]), 0
             if kept == config.max_prompt and (observation := observations[robot]) is not None:
                 prompt_cut = self.transform.prompt_length(observation, self.tokenizer) - kept
-            self._sessions[robot].begin_query(step.actions[robot], timings_ms, prompt_cut)
+            self._sessions[robot].begin_query(step.actions[robot], states[robot], timings_ms, prompt_cut)
         return chunks
 
     def acted_ms(self, robot: int) -> Mapping[str, float]:
@@ -236,7 +235,9 @@ class VectorPolicy:
             for session in self._sessions:
                 session.add(texts)
 
-    def _guidance(self, observations: Observations) -> Guidance | None:
+    def _guidance(
+        self, observations: Observations, states: Mapping[int, Float64[np.ndarray, " state"]]
+    ) -> Guidance | None:
         """Guidance from the observations' `action_prefix`; None if there is none."""
         prefixes: list[ActionPrefix | None] = [
             None if one is None else one.get("action_prefix") for one in observations
@@ -247,8 +248,8 @@ class VectorPolicy:
             raise UsageError("an observation has an `action_prefix`; serve the policy with `guided=True`")
         nothing = Guidance.none((1, self.runner.config.horizon, self.runner.config.action_dim))
         rows = [
-            session.guidance(prefix) if prefix else nothing
-            for session, prefix in zip(self._sessions, prefixes, strict=True)
+            self._sessions[robot].guidance(prefix, self.transform, states[robot]) if prefix else nothing
+            for robot, prefix in enumerate(prefixes)
         ]
         return jax.tree.map(lambda *of_robots: np.concatenate(of_robots), *rows)
 

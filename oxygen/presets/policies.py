@@ -39,8 +39,9 @@ def completed(preset: PolicyConfig) -> PolicyConfig:
     """The preset with the fields of its checkpoint's card, if it refers to one."""
     if preset.checkpoint is None:
         return preset
+    own = of_checkpoint(preset.checkpoint)
     named = {"name": preset.name, "description": preset.description}
-    own = of_checkpoint(preset.checkpoint).model_copy(update=named)
+    own = own.model_copy(update={**named, "embodiment": preset.embodiment or own.embodiment})
     if preset.adapter is None:
         return own
     return with_adapter(own, preset.adapter).model_copy(

@@ -1,12 +1,14 @@
 """Transforms between robots and the model: observations in, actions out. LIBERO and DROID as in openpi."""
 
 import dataclasses
+import enum
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from configs.droid import CONTROL_HZ, DAMPING, MAX_STEP, STIFFNESS
 from configs.errors import UsageError, unknown
 from configs.interface import Channels, Interface
 from oxygen.model.config import Pi05Config
@@ -16,7 +18,18 @@ from oxygen.robots.images import camera_images
 from oxygen.robots.norms import QUANTILES, QuantileNorm, Statistics, checkpoint_norms, read_statistics
 from oxygen.robots.prompts import CompactStatePrompt, InstructionPrompt, StatePrompt, fitted
 from oxygen.robots.tokenizer import Tokenizer
-from oxygen.typing import Float, Float64
+from oxygen.typing import Float, Float32, Float64
+
+
+class Prediction(enum.StrEnum):
+    """What a policy's weights predict for the arm."""
+
+    ACTIONS = "actions"
+    """The robot's actions."""
+    POSITION_DELTAS = "position deltas"
+    """Differences of position targets from the state of the query, as with openpi's `DeltaActions`."""
+    VELOCITIES = "velocities"
+    """DROID's joint velocities, for a robot that takes joint positions: see `tracked`."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,6 +42,7 @@ class Embodiment:
         asset_id: Subfolder of a checkpoint's `assets` for its statistics.
         closes_above: Threshold that makes gripper actions binary; None leaves them continuous.
         clips: Whether the transform clips actions to the interface's limits.
+        predicts: What the weights predict for the arm.
     """
 
     interface: Interface
@@ -36,6 +50,22 @@ class Embodiment:
     asset_id: str
     closes_above: float | None = None
     clips: bool = False
+    predicts: Prediction = Prediction.ACTIONS
+
+    def origin(self, state: Float[np.ndarray, "*batch state"]) -> Float64[np.ndarray, "*batch action"]:
+        """The action that the model's are differences from: zeros, but positions for position deltas.
+
+        Args:
+            state: The robot's state at the query.
+        """
+        read = self.interface.observation.read
+        parts = [
+            read(state, channels.state)
+            if self.predicts is Prediction.POSITION_DELTAS and channels.state is not None
+            else np.zeros((*state.shape[:-1], channels.size))
+            for channels in self.interface.action.channels
+        ]
+        return np.concatenate(parts, axis=-1, dtype=np.float64)
 
 
 LIBERO = Embodiment(
@@ -57,12 +87,32 @@ DROID = Embodiment(
 DROID_COMPACT = dataclasses.replace(DROID, prompt=CompactStatePrompt())
 """DROID for small models: the state in the prompt, one token per channel."""
 
+DROID_JOINT_POSITION = dataclasses.replace(
+    DROID, interface=specs.DROID_JOINT_POSITION, predicts=Prediction.POSITION_DELTAS
+)
+"""As `pi05_droid_jointpos_polaris`: joint positions, as differences from those of the query."""
+
+DROID_JOINT_POSITION_COMPACT = dataclasses.replace(DROID_JOINT_POSITION, prompt=CompactStatePrompt())
+"""The same for small models."""
+
+DROID_VELOCITY_AS_JOINT_POSITION = dataclasses.replace(DROID_JOINT_POSITION, predicts=Prediction.VELOCITIES)
+"""A policy trained on `DROID` where joint positions are taken, as most simulators of DROID do."""
+
+DROID_VELOCITY_AS_JOINT_POSITION_COMPACT = dataclasses.replace(
+    DROID_VELOCITY_AS_JOINT_POSITION, prompt=CompactStatePrompt()
+)
+"""The same for small models."""
+
 EMBODIMENTS = {
     "libero": LIBERO,
     "libero_state": LIBERO_STATE,
     "libero_compact": LIBERO_COMPACT,
     "droid": DROID,
     "droid_compact": DROID_COMPACT,
+    "droid_jointpos": DROID_JOINT_POSITION,
+    "droid_jointpos_compact": DROID_JOINT_POSITION_COMPACT,
+    "droid_velocity_as_jointpos": DROID_VELOCITY_AS_JOINT_POSITION,
+    "droid_velocity_as_jointpos_compact": DROID_VELOCITY_AS_JOINT_POSITION_COMPACT,
 }
 
 
@@ -136,7 +186,7 @@ class Transform:
                 raise unknown(
                     "observation: it lacks", key, observation, remedy="Give images, state and prompt."
                 )
-        state = self._state(observation)
+        state = self.state_norm.normalise(self.state(observation))
         images = camera_images(observation["images"], config.cameras, config.image_size, resize=config.resize)
         tokens = fitted(
             self.embodiment.prompt, observation["prompt"], state, tokenizer, longest=config.max_prompt
@@ -146,24 +196,70 @@ class Transform:
 
     def prompt_length(self, observation: Mapping[str, Any], tokenizer: Tokenizer) -> int:
         """The tokens of an observation's prompt, including those that `inputs` cuts."""
-        state = self._state(observation)
+        state = self.state_norm.normalise(self.state(observation))
         return len(self.embodiment.prompt.encode(observation["prompt"], state, tokenizer))
 
-    def _state(self, observation: Mapping[str, Any]) -> Float64[np.ndarray, " state"]:
-        layout = self.embodiment.interface.observation.state
-        return self.state_norm.normalise(checked_state(observation["state"], layout))
+    def state(self, observation: Mapping[str, Any]) -> Float64[np.ndarray, " state"]:
+        """The state of an observation in the robot's units.
+
+        Raises:
+            UsageError: It is not that of the robot.
+        """
+        return checked_state(observation["state"], self.embodiment.interface.observation.state)
 
     def targets(
-        self, actions: Float[np.ndarray, "*batch action"], model_dim: int
-    ) -> Float64[np.ndarray, "*batch model"]:
-        """The model's training targets: actions normalised, then padded with zeros."""
-        normalised = self.action_norm.normalise(actions)
+        self,
+        actions: Float[np.ndarray, "*batch horizon action"],
+        state: Float[np.ndarray, "*batch state"],
+        model_dim: int,
+    ) -> Float64[np.ndarray, "*batch horizon model"]:
+        """The model's training targets: chunks of actions normalised, then padded with zeros.
+
+        Raises:
+            UsageError: The weights predict other actions than the demonstrations have.
+        """
+        if self.embodiment.predicts is Prediction.VELOCITIES:
+            raise UsageError(
+                "velocities as joint positions are for policies trained on velocities; train with embodiment "
+                "droid or droid_compact, or on joint positions with droid_jointpos or droid_jointpos_compact"
+            )
+        normalised = self.action_norm.normalise(actions - self.embodiment.origin(state)[..., None, :])
         room = model_dim - normalised.shape[-1]
         return np.pad(normalised, [*[(0, 0)] * (normalised.ndim - 1), (0, room)])
 
-    def outputs(self, actions: Float[np.ndarray, "horizon model"]) -> Float64[np.ndarray, "horizon action"]:
-        """Convert normalised actions to the robot's channels and units. NaN and infinity are kept."""
+    def moved(
+        self,
+        chunk: Float[np.ndarray, "horizon model"],
+        before: Float[np.ndarray, " state"],
+        now: Float[np.ndarray, " state"],
+    ) -> Float32[np.ndarray, "horizon model"]:
+        """The chunk of an earlier query as the model would predict it now.
+
+        Args:
+            chunk: The chunk, normalised.
+            before: The robot's state at its query.
+            now: The robot's state now.
+        """
+        earlier, later = (self.action_norm.normalise(self.embodiment.origin(each)) for each in (before, now))
+        moved = np.array(chunk, np.float32)
+        moved[:, : self.action_norm.size] += earlier - later
+        return moved
+
+    def outputs(
+        self, actions: Float[np.ndarray, "horizon model"], state: Float[np.ndarray, " state"]
+    ) -> Float64[np.ndarray, "horizon action"]:
+        """Convert normalised actions to the robot's channels and units. NaN and infinity are kept.
+
+        Args:
+            actions: The model's.
+            state: The robot's at the query.
+        """
         actions = self.action_norm.restore(actions[:, : self.action_norm.size])
+        if self.embodiment.predicts is Prediction.POSITION_DELTAS:
+            actions = actions + self.embodiment.origin(state)
+        elif self.embodiment.predicts is Prediction.VELOCITIES:
+            joints = len(STIFFNESS)
+            actions[:, :joints] = tracked(actions[:, :joints].clip(-1.0, 1.0), state[:joints])
         spec, above = self.embodiment.interface.action, self.embodiment.closes_above
         for gripper in spec.grippers if above is not None else ():
             column = spec.channel(gripper.name)
@@ -171,6 +267,23 @@ class Transform:
             binary = np.where(command > above, gripper.closed, gripper.open)
             actions[:, column] = np.where(np.isnan(command), command, binary)
         return actions.clip(*spec.limits) if self.embodiment.clips and spec.limits else actions
+
+
+def tracked(
+    velocities: Float64[np.ndarray, "horizon joint"], joints: Float64[np.ndarray, " joint"]
+) -> Float64[np.ndarray, "horizon joint"]:
+    """Joint position targets (rad) that move DROID's arm as joint velocities would.
+
+    Under velocity control each target leads the *measured* joints. Here it leads where spring and damper of
+    the controller are expected to have moved them since the query.
+
+    Args:
+        velocities: In units of 0.2 rad per control step, from -1 to 1.
+        joints: The joints at the query, rad.
+    """
+    leads = MAX_STEP * velocities
+    share = 1.0 - np.exp(-np.array(STIFFNESS) / np.array(DAMPING) / CONTROL_HZ)  # of its lead, per step
+    return joints + share * (np.cumsum(leads, axis=0) - leads) + leads
 
 
 def untrained(embodiment: Embodiment) -> Transform:

@@ -160,9 +160,9 @@ class TrainingBatches:
         check_fits(tokenizer, model)
         self._mixture, self._model, self._options = mixture, model, training.options
         self._prompt, self._tokenizer = transform.embodiment.prompt, tokenizer
-        self._state = transform.state_norm.normalise(mixture.column("state"))
-        chunks = mixture.column("actions")[:, : model.horizon]
-        self._actions = transform.targets(chunks, model.action_dim).astype(np.float32)
+        states, chunks = mixture.column("state"), mixture.column("actions")[:, : model.horizon]
+        self._state = transform.state_norm.normalise(states)
+        self._actions = transform.targets(chunks, states, model.action_dim).astype(np.float32)
         self._valid = np.ascontiguousarray(mixture.column("valid")[:, : model.horizon])
         self._frames_with_actions = np.flatnonzero(self._valid.any(axis=1))
         self._wordings = [training.wordings.get(text, (text,)) for text in mixture.language]

@@ -85,7 +85,7 @@ def train(
             raise UsageError("no action is valid in any frame, so there is nothing to train; see `valid`")
         newest, robot = checkpoint.newest(checkpoints), embodiment(training.embodiment)
         if training.norm_stats is None:
-            statistics = measure(mixture)
+            statistics = measure(mixture, robot)
         else:  # from the newest checkpoint, as the source may be gone
             statistics = read_statistics(
                 checkpoint_norms(newest or fetch(training.norm_stats), robot.asset_id),

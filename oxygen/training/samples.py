@@ -12,6 +12,7 @@ from configs.errors import UsageError
 from oxygen.model.config import Pi05Config
 from oxygen.robots.images import camera_images
 from oxygen.robots.norms import Statistics
+from oxygen.robots.transforms import Embodiment
 from oxygen.typing import Bool, Float, Float32, Int64, UInt8
 
 _FRAMES_HASHED = 64
@@ -233,14 +234,16 @@ def shuffled_rows(seed: int, batch: int, size: int, total: int) -> Int64[np.ndar
     return np.concatenate(parts)
 
 
-def measure(mixture: Mixture) -> Statistics:
-    """Mean, standard deviation, 1 % and 99 % quantiles of states and valid actions.
+def measure(mixture: Mixture, robot: Embodiment) -> Statistics:
+    """Mean, standard deviation, 1 % and 99 % quantiles of states, and of valid actions as predicted.
 
     Two exceptions for channels that rarely move: a channel at rest in nearly all frames gets its full range
     instead of the quantiles, and a constant channel gets a range of 2 around its value.
     """
     measured: Statistics = {}
-    states, actions = mixture.column("state"), mixture.column("actions")[mixture.column("valid")]
+    states = mixture.column("state")
+    chunks = mixture.column("actions") - robot.origin(states)[:, None]
+    actions = chunks[mixture.column("valid")]
     for name, numbers in (("state", states), ("actions", actions)):
         wide = np.asarray(numbers, np.float64)
         low, high = np.quantile(wide, (0.01, 0.99), axis=0)

@@ -5,6 +5,7 @@ import enum
 import numpy as np
 from jaxtyping import Float64
 
+from configs.droid import CONTROL_HZ, DAMPING, MAX_STEP, STIFFNESS
 from configs.interface import (
     ActionChannels,
     ActionSpec,
@@ -34,12 +35,6 @@ FINGER_JOINTS = (
 GRIP_SITE = "grip_site"
 WRIST_CAMERA = "wrist"
 
-STIFFNESS = (40.0, 30.0, 50.0, 25.0, 35.0, 25.0, 10.0)
-"""Stiffness of each joint (Nm/rad) in DROID's joint impedance controller."""
-
-DAMPING = (4.0, 6.0, 5.0, 5.0, 3.0, 2.0, 1.0)
-"""Damping of each joint (Nm s/rad) in the same controller."""
-
 MAX_VELOCITY = (2.175, 2.175, 2.175, 2.175, 2.61, 2.61, 2.61)
 """The Panda's velocity limits, rad/s."""
 
@@ -51,12 +46,6 @@ GRIPPER_STROKE = 0.085
 
 GRIPPER_CLOSED = 0.8
 """Angle (rad) of the finger joint at which the pads meet; 0 is fully open, 85 mm."""
-
-
-CONTROL_HZ = 15.0
-
-MAX_STEP = 0.2
-"""Lead (rad) of a joint's target at a velocity of 1; the joint moves by less in a step."""
 
 GRIPPER_SPEED = 0.05 / GRIPPER_STROKE
 """Speed of the gripper as a fraction of its range per second: 5 cm/s."""

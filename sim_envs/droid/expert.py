@@ -11,17 +11,9 @@ import numpy as np
 from jaxtyping import Bool, Float64
 from scipy.signal import lfilter
 
+from configs.droid import CONTROL_HZ, DAMPING, MAX_STEP, STIFFNESS
 from configs.errors import UsageError
-from sim_envs.droid.control import (
-    ARM_JOINTS,
-    CONTROL_HZ,
-    DAMPING,
-    FRICTION,
-    MAX_STEP,
-    STIFFNESS,
-    Control,
-    Joints,
-)
+from sim_envs.droid.control import ARM_JOINTS, FRICTION, Control, Joints
 from sim_envs.droid.planning import FASTEST, Carry, JointWaypoint, Move, block, carry, has_lost, moves
 from sim_envs.droid.rubric import Rubric
 from sim_envs.droid.sim import ACTION_SIZE, DroidSim

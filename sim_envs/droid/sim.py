@@ -5,9 +5,9 @@ import numpy as np
 from jaxtyping import Float64, UInt8
 from typing_extensions import override
 
+from configs.droid import CONTROL_HZ
 from configs.motion import Drift, Shuttle
 from sim_envs.droid.control import (
-    CONTROL_HZ,
     EXTERIOR_CAMERA,
     EXTERIOR_IMAGE,
     WRIST_CAMERA,

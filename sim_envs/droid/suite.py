@@ -7,11 +7,12 @@ from typing import Any
 
 from pydantic import Field
 
+from configs.droid import CONTROL_HZ
 from configs.errors import UsageError
 from configs.hashing import hash_of
 from configs.motion import NONE, parse_motion
 from configs.schema import Preset, SuiteConfig, Wordings
-from sim_envs.droid.control import CONTROL_HZ, ROBOSUITE, Control, interface
+from sim_envs.droid.control import ROBOSUITE, Control, interface
 from sim_envs.droid.placement import FIRST_SAMPLED, STORED, draw
 from sim_envs.droid.task_file import load_task
 from sim_envs.gl import choose_backend, require_backend

@@ -12,11 +12,20 @@ from hypothesis.extra import numpy as arrays
 from configs.errors import UsageError
 from oxygen.robots import tokenizer, transforms
 from oxygen.robots.norms import QuantileNorm
-from oxygen.robots.transforms import DROID, LIBERO, LIBERO_STATE, Transform
+from oxygen.robots.transforms import (
+    DROID,
+    DROID_JOINT_POSITION,
+    DROID_VELOCITY_AS_JOINT_POSITION,
+    LIBERO,
+    LIBERO_STATE,
+    Transform,
+    tracked,
+)
 from tests.oxygen.conftest import SMALL
 
 VOCABULARY = tokenizer.tiny()
 MODEL_DIM = 32
+STATE = np.linspace(-0.5, 0.5, 8)
 EMBODIMENTS = transforms.EMBODIMENTS.values()
 
 
@@ -63,26 +72,80 @@ def chunks(size):
 @given(chunks(7))
 def test_libero_actions_come_back_as_they_went_in(actions):
     transform = trained(LIBERO)
-    there = transform.targets(actions, MODEL_DIM)
+    there = transform.targets(actions, STATE, MODEL_DIM)
     assert there.shape == (3, MODEL_DIM)
     assert not there[:, 7:].any()
-    np.testing.assert_allclose(transform.outputs(there), actions, atol=1e-9)
+    np.testing.assert_allclose(transform.outputs(there, STATE), actions, atol=1e-9)
 
 
 @given(chunks(8))
 def test_droid_actions_come_back_with_the_gripper_fully_open_or_closed(actions):
     transform = trained(DROID)
-    back = transform.outputs(transform.targets(actions, MODEL_DIM))
+    back = transform.outputs(transform.targets(actions, STATE, MODEL_DIM), STATE)
     np.testing.assert_allclose(back[:, :7], actions[:, :7], atol=1e-9)
     clear = np.abs(actions[:, 7] - 0.5) > 1e-9
     assert (back[clear, 7] == (actions[clear, 7] > 0.5)).all()
+
+
+@given(chunks(8))
+def test_position_targets_are_differences_from_the_joints_of_the_query_as_in_openpi(actions):
+    transform = trained(DROID_JOINT_POSITION)
+    targets = transform.targets(actions, STATE, MODEL_DIM)
+    deltas = transform.action_norm.restore(targets[:, :8])
+    np.testing.assert_allclose(deltas[:, :7], actions[:, :7] - STATE[:7], atol=1e-9)
+    np.testing.assert_allclose(deltas[:, 7], actions[:, 7], atol=1e-9)
+    np.testing.assert_allclose(transform.outputs(targets, STATE)[:, :7], actions[:, :7], atol=1e-9)
+
+
+def test_targets_of_several_chunks_are_those_of_each():
+    transform, rng = trained(DROID_JOINT_POSITION), np.random.default_rng(0)
+    actions, states = rng.uniform(-1, 1, (4, 3, 8)), rng.uniform(-1, 1, (4, 8))
+    together = transform.targets(actions, states, MODEL_DIM)
+    for each, chunk, state in zip(together, actions, states, strict=True):
+        assert (each == transform.targets(chunk, state, MODEL_DIM)).all()
+
+
+@given(chunks(8))
+def test_a_chunk_keeps_its_actions_when_the_robot_has_moved(actions):
+    later = STATE + 0.1
+    for embodiment in (DROID, DROID_JOINT_POSITION):
+        transform = trained(embodiment)
+        chunk = transform.targets(actions, STATE, MODEL_DIM).astype(np.float32)
+        moved = transform.moved(chunk, STATE, later)
+        np.testing.assert_allclose(
+            transform.outputs(moved, later), transform.outputs(chunk, STATE), atol=1e-6
+        )
+        assert (moved == chunk).all() == (embodiment is DROID)
+
+
+def test_velocities_become_targets_that_lead_where_the_arm_is_expected():
+    velocities = np.zeros((3, 7))
+    velocities[:2, 0] = 1.0, -0.5
+    share = 1 - np.exp(-10 / 15)  # the first joint has 40 Nm/rad and 4 Nm s/rad
+    targets = tracked(velocities, STATE[:7])
+    np.testing.assert_allclose(targets[:, 1:], np.tile(STATE[1:7], (3, 1)))
+    np.testing.assert_allclose(
+        targets[:, 0] - STATE[0], [0.2, 0.2 * share - 0.1, 0.2 * share - 0.1 * share], atol=1e-12
+    )
+
+
+@given(chunks(8))
+def test_a_policy_of_velocities_gives_their_targets_and_cannot_be_trained_on_positions(actions):
+    velocities, positions = trained(DROID), trained(DROID_VELOCITY_AS_JOINT_POSITION)
+    chunk = velocities.targets(actions, STATE, MODEL_DIM)
+    commanded, targets = velocities.outputs(chunk, STATE), positions.outputs(chunk, STATE)
+    np.testing.assert_allclose(targets[:, :7], tracked(commanded[:, :7], STATE[:7]), atol=1e-12)
+    assert (targets[:, 7] == commanded[:, 7]).all()
+    assert (positions.moved(chunk.astype(np.float32), STATE, STATE + 1) == chunk.astype(np.float32)).all()
+    with pytest.raises(UsageError, match="train with embodiment droid or droid_compact"):
+        positions.targets(actions, STATE, MODEL_DIM)
 
 
 def test_a_gripper_at_the_threshold_opens():
     gripper = np.zeros((3, MODEL_DIM))
     gripper[:, 7] = 0.5, np.nextafter(0.5, 1), np.nextafter(0.5, 0)
     exact = Transform(embodiment=DROID, state_norm=AS_IS, action_norm=AS_IS)
-    assert exact.outputs(gripper)[:, 7].tolist() == [0.0, 1.0, 0.0]
+    assert exact.outputs(gripper, STATE)[:, 7].tolist() == [0.0, 1.0, 0.0]
 
 
 class AsIs(QuantileNorm):
@@ -100,9 +163,9 @@ AS_IS = AsIs(q01=(0.0,) * 8, q99=(1.0,) * 8)
 
 @given(arrays.arrays(np.float32, (2, MODEL_DIM), elements=st.floats(-(2.0**99), 2.0**99, width=32)))
 def test_droid_actions_stay_within_limits_and_liberos_are_left_to_robosuite(actions):
-    assert np.abs(trained(DROID).outputs(actions)).max() <= 1
+    assert np.abs(trained(DROID).outputs(actions, STATE)).max() <= 1
     restored = trained(LIBERO).action_norm.restore(actions[:, :7])
-    assert (trained(LIBERO).outputs(actions) == restored).all()
+    assert (trained(LIBERO).outputs(actions, STATE) == restored).all()
 
 
 @pytest.mark.parametrize("embodiment", EMBODIMENTS, ids=transforms.EMBODIMENTS.keys())
@@ -111,7 +174,7 @@ def test_actions_that_are_no_numbers_are_not_hidden(embodiment, channel):
     size = embodiment.interface.action.size
     actions = np.zeros((2, MODEL_DIM), np.float32)
     actions[1, channel % size] = np.nan
-    assert np.isnan(trained(embodiment).outputs(actions)).sum() == 1
+    assert np.isnan(trained(embodiment).outputs(actions, STATE)).sum() == 1
 
 
 @pytest.mark.parametrize("embodiment", EMBODIMENTS, ids=transforms.EMBODIMENTS.keys())

@@ -122,7 +122,9 @@ def training_batches(parts=None, **changes) -> TrainingBatches:
     """Batches of a mixture of parts, normalised by their own statistics."""
     mixture = Mixture(parts or (samples(8),))
     changed_training = dataclasses.replace(training(), **{"wordings": {}, **changes})
-    return TrainingBatches(mixture, changed_training, statistics=measure(mixture), tokenizer=VOCABULARY)
+    return TrainingBatches(
+        mixture, changed_training, statistics=measure(mixture, LIBERO), tokenizer=VOCABULARY
+    )
 
 
 @pytest.fixture(autouse=True)

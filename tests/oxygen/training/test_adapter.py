@@ -11,6 +11,7 @@ from oxygen.model import adapter as adapters
 from oxygen.model.adapter import initial_arrays
 from oxygen.model.params import nested, random_params
 from oxygen.presets.policies import of_checkpoint
+from oxygen.robots.transforms import LIBERO
 from oxygen.training import checkpoint
 from oxygen.training.checkpoint import ADAPTER
 from oxygen.training.logs import read_log
@@ -47,7 +48,7 @@ def base(tmp_path_factory, mixture):
     folder = tmp_path_factory.mktemp("base") / "policy"
     writer = checkpoint.CheckpointWriter(
         training=dataclasses.replace(training(), tasks=()),
-        statistics=measure(mixture),
+        statistics=measure(mixture, LIBERO),
         tokenizer=VOCABULARY.serialized,
         frames=len(mixture),
     )
@@ -108,7 +109,7 @@ def test_its_policy_is_found_from_anywhere(base, mixture, tmp_path, monkeypatch)
     card = of_checkpoint(base.name).model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     writer = checkpoint.CheckpointWriter(
         training=dataclasses.replace(of_adapter(base), base=card),
-        statistics=measure(mixture),
+        statistics=measure(mixture, LIBERO),
         tokenizer=VOCABULARY.serialized,
         frames=len(mixture),
     )

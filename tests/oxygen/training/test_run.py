@@ -88,7 +88,7 @@ def test_given_statistics_are_used_and_stored_in_every_checkpoint(mixture, tmp_p
     shutil.rmtree(base)
     train(tmp_path / "mine", tuned, few, VOCABULARY)
     kept = checkpoint.newest(tmp_path / "mine/checkpoints")
-    assert transforms.of_checkpoint(LIBERO, kept) == Transform.of(LIBERO, measure(mixture))
+    assert transforms.of_checkpoint(LIBERO, kept) == Transform.of(LIBERO, measure(mixture, LIBERO))
 
 
 @pytest.mark.slow
@@ -200,7 +200,7 @@ def test_a_checkpoint_is_on_disk_before_the_previous_state_is_removed(
     """A power cut leaves one of them."""
     writer = checkpoint.CheckpointWriter(
         training=short(),
-        statistics=measure(mixture),
+        statistics=measure(mixture, LIBERO),
         tokenizer=VOCABULARY.serialized,
         frames=len(mixture),
     )

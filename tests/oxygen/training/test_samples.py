@@ -104,7 +104,7 @@ def test_a_batch_equals_the_policys_own_inputs():
     part = samples(8)
     data = training_batches()
     batch, rows = data.batch(3), shuffled_rows(RECIPE.seed, 3, RECIPE.batch, 8)
-    transform = Transform.of(LIBERO, measure(Mixture((part,))))
+    transform = Transform.of(LIBERO, measure(Mixture((part,)), LIBERO))
     for place, row in enumerate(rows):
         images = dict(zip(MODEL.cameras, part.images[row], strict=True))
         served = transform.inputs(
@@ -112,7 +112,7 @@ def test_a_batch_equals_the_policys_own_inputs():
         )
         np.testing.assert_array_equal(batch.images[place], served.images[0])
         np.testing.assert_array_equal(batch.prompt[place][: batch.length[place]], served.prompt[0])
-        restored = transform.outputs(np.asarray(batch.actions[place]))
+        restored = transform.outputs(np.asarray(batch.actions[place]), part.state[row])
         np.testing.assert_allclose(restored, part.actions[row, : MODEL.horizon], atol=1e-5)
 
 
@@ -187,7 +187,7 @@ def test_a_language_task_without_texts_is_refused():
 
 
 def test_what_is_written_is_what_is_read(tmp_path):
-    measured = measure(Mixture((samples(50),)))
+    measured = measure(Mixture((samples(50),)), LIBERO)
     write_statistics(tmp_path / "assets" / "norm_stats.json", measured)
     assert read_statistics(tmp_path / "assets" / "norm_stats.json", state=8, actions=7) == measured
 
@@ -195,7 +195,9 @@ def test_what_is_written_is_what_is_read(tmp_path):
 def test_actions_after_the_episodes_end_are_not_measured():
     part = samples(20)
     wild = np.where(part.valid[..., None], part.actions, 1e6).astype(np.float32)
-    assert measure(Mixture((dataclasses.replace(part, actions=wild),))) == measure(Mixture((part,)))
+    assert measure(Mixture((dataclasses.replace(part, actions=wild),)), LIBERO) == measure(
+        Mixture((part,)), LIBERO
+    )
 
 
 def test_a_channel_that_hardly_moves_keeps_its_few_movements_in_range():
@@ -204,7 +206,7 @@ def test_a_channel_that_hardly_moves_keeps_its_few_movements_in_range():
     actions[..., 3] = 0.0
     actions[17, :, 3] = 0.5
     actions[..., 4] = 0.25
-    norm = QuantileNorm.of(measure(Mixture((dataclasses.replace(part, actions=actions),)))["actions"])
+    norm = QuantileNorm.of(measure(Mixture((dataclasses.replace(part, actions=actions),)), LIBERO)["actions"])
     normalised = norm.normalise(actions)
     assert np.abs(normalised[..., 3]).max() <= 1
     np.testing.assert_allclose(normalised[..., 4], 0, atol=1e-5)

@@ -6,17 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from sim_envs.droid.control import (
-    CONTROL_HZ,
-    DAMPING,
-    GRIPPER_SPEED,
-    MAX_STEP,
-    MAX_VELOCITY,
-    STIFFNESS,
-    Control,
-    arm_target,
-    gripper_target,
-)
+from configs.droid import CONTROL_HZ, DAMPING, MAX_STEP, STIFFNESS
+from sim_envs.droid.control import GRIPPER_SPEED, MAX_VELOCITY, Control, arm_target, gripper_target
 
 JOINTS = arrays.arrays(np.float64, 7, elements=st.floats(-3, 3))
 

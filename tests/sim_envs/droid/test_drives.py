@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from sim_envs.droid.control import CONTROL_HZ
+from configs.droid import CONTROL_HZ
 from sim_envs.droid.planning import carrier_motion
 
 MOVING = ("take_from_conveyor", "place_on_turntable", "stop_ball")

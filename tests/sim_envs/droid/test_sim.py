@@ -4,15 +4,8 @@ import mujoco
 import numpy as np
 import pytest
 
-from sim_envs.droid.control import (
-    ARM_JOINTS,
-    CONTROL_HZ,
-    DAMPING,
-    FRICTION,
-    MAX_VELOCITY,
-    STIFFNESS,
-    Control,
-)
+from configs.droid import CONTROL_HZ, DAMPING, STIFFNESS
+from sim_envs.droid.control import ARM_JOINTS, FRICTION, MAX_VELOCITY, Control
 from sim_envs.droid.station import PHYSICS_STEPS, RESET_JOINTS
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from configs.droid import CONTROL_HZ
 from configs.language_task import LanguageTaskConfig
 from configs.load import load
 from oxygen.robots import tokenizer
-from sim_envs.droid.control import CONTROL_HZ
 from sim_envs.droid.expert import DroidExpert
 from sim_envs.droid.task_file import load_task, task_names
 from sim_envs.droid.truth import DroidScene, nouns_of
