@@ -20,7 +20,7 @@ from configs.hashing import hash_file
 from configs.load import names
 from configs.pipeline import PipelineConfig
 from configs.reading import read_json_object
-from configs.schema import RunConfig
+from configs.schema import PolicyConfig, RunConfig
 from configs.validation import invalid
 from eval.metrics.statistics import bounds, wilson_95
 from eval.metrics.success import summarize
@@ -190,7 +190,7 @@ TEST_STATES = range(500_000, 500_050)
 _FILE = "results.json"
 _NOT_OPTIONS = {
     *("mode", "suites", "init_ids", "num_trials_per_task", "assets"),  # fields of a result
-    *("policy", "random_weights", "video", "video_every"),  # no effect on it
+    *("random_weights", "video", "video_every"),  # no effect on it
 }
 
 
@@ -254,21 +254,22 @@ def write_results(folder: Path, results: Iterable[BundledResult]) -> None:
     write_json(folder / _FILE, {"results": [dataclasses.asdict(result) for result in ordered]})
 
 
-def results_of(paths: Sequence[Path], *, weights: str) -> list[BundledResult]:
+def results_of(paths: Sequence[Path], *, name: str, weights: str) -> list[BundledResult]:
     """The results of recorded runs.
 
     Args:
         paths: Runs, or folders of runs.
+        name: The policy; the options of a run have another preset's name, if the run is of one.
         weights: SHA-256 of the weights that they must have used.
 
     Raises:
         UsageError: A path has no run, or a run is incomplete, or of other weights.
     """
     folders = [folder for path in paths for folder in require_runs([path])]
-    return [result for folder in folders for result in _of_run(folder, weights)]
+    return [result for folder in folders for result in _of_run(folder, name, weights)]
 
 
-def _of_run(folder: RunFolder, weights: str) -> list[BundledResult]:
+def _of_run(folder: RunFolder, name: str, weights: str) -> list[BundledResult]:
     identity, manifest = read_identity(folder), folder.read_manifest()
     if identity.status != "complete":
         raise UsageError(f"{folder.path} is {identity.status}; complete it with --resume, or leave it out")
@@ -280,6 +281,8 @@ def _of_run(folder: RunFolder, weights: str) -> list[BundledResult]:
     results, episodes, hardware = summarize(folder.path), read_episodes(folder), manifest["hardware"]
     config, defaults = manifest["config"], RunConfig().model_dump(mode="json")
     left_out = _NOT_OPTIONS | unused_in(config["mode"])
+    if config["policy"] == name or config["policy"] not in names(PolicyConfig):
+        left_out |= {"policy"}
     machine = [hardware["processor"], f"{hardware['cores']} cores", *hardware["accelerators"]]
     return [
         BundledResult(
@@ -290,9 +293,9 @@ def _of_run(folder: RunFolder, weights: str) -> list[BundledResult]:
             protocol=identity.suite_hashes[suite],
             init_ids=tuple(sorted({key.init_id for key in episodes if key.suite == suite})),
             options={
-                name: value
-                for name, value in config.items()
-                if name not in left_out and value != defaults.get(name)
+                option: value
+                for option, value in config.items()
+                if option not in left_out and value != defaults.get(option)
             },
             tasks={
                 task["task_id"]: (task["n_success"], task["n_episodes"])
@@ -352,6 +355,7 @@ def render(folder: Path) -> str:
         test=[_row(result) for result in test],
         held_out=held_out,
         machines=sorted({result.machine for result in test}),
+        has_other_policies=any("policy" in result.options for result in test),
         n_development=len(results) - len(test),
     )
 
@@ -402,7 +406,7 @@ def bundle(checkpoint: Path, runs: Sequence[Path], target: Path) -> None:
     served = _served(checkpoint)
     record, data = provenance(checkpoint)
     weights = hash_file(checkpoint / SINGLE_FILE)
-    results = results_of(runs, weights=weights)
+    results = results_of(runs, name=target.name, weights=weights)
     if (target / SINGLE_FILE).is_file() and hash_file(target / SINGLE_FILE) == weights:
         results = [*read_results(target), *results]
     target.parent.mkdir(parents=True, exist_ok=True)

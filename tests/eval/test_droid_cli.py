@@ -9,8 +9,16 @@ from tests.eval.conftest import call
 
 
 @pytest.mark.slow
-def test_a_policy_of_pi05_droid_s_form_plays_an_episode(tmp_path, capsys):
-    what = "--policy small_droid --random-weights --mode actions --task-ids 0 --init-ids 0"
+@pytest.mark.parametrize(
+    "what",
+    [
+        "--policy small_droid --random-weights",
+        "--policy tiny_droid_jointpos --suite droid_tabletop_jointpos",
+        "--policy tiny_droid_jointpos --suite droid_tabletop_jointpos --clock fixed:100,100 --overlap rtc",
+    ],
+)
+def test_a_policy_plays_an_episode(what, tmp_path, capsys):
+    what += " --mode actions --task-ids 0 --init-ids 0"
     assert (
         call(droid.app, *what.split(), "--max-steps", "8", "--video", "none", "--output-dir", str(tmp_path))
         == 0
@@ -54,6 +62,7 @@ def test_tasks_that_the_expert_cannot_play_are_named_before_the_first_episode(tm
     ("line", "said"),
     [
         ("--policy small_droid --suite droid_tabletop_jointpos", "joint_position"),
+        ("--policy tiny_droid_jointpos", "joint_velocity"),
         ("--policy small_droid --replan-steps 16", "--replan-steps 15 or less"),
         ("--policy small_droid --assets standins", "brings its own"),
         ("--policy expert --suite gym_reacher", "suite gym_reacher has no expert"),

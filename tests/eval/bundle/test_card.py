@@ -125,6 +125,17 @@ def test_options_without_effect_in_a_mode_are_not_part_of_a_result(shipped, eval
     assert [result.options.get("tokens_per_frame") for result in read_results(shipped)] == [None, 2]
 
 
+def test_a_run_of_another_preset_with_these_weights_names_it(shipped, evaluate):
+    run = evaluate(shipped, *WORDS, init_ids=str(FIRST))
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["config"]["policy"] = "tiny_memory"
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    bundle(shipped, [run], shipped)
+    card = (shipped / CARD_FILE).read_text()
+    assert "--policy tiny_memory --task-ids 0 1" in card
+    assert "without that policy if the options name one" in card
+
+
 def test_runs_of_other_weights_and_unfinished_ones_are_refused(shipped, evaluate, checkpoint):
     before = (shipped / CARD_FILE).read_bytes()
     random = evaluate(checkpoint, "--random-weights")
