@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from jinja2 import Environment, StrictUndefined
 from matplotlib.figure import Figure
 
-from eval.metrics.statistics import paired_difference_95, wilson_95
+from eval.metrics.statistics import holm, mcnemar_exact, paired_difference_95, wilson_95
 from eval.report.figures import STYLE
 from eval.report.sweep_plots import draw_surface
 from eval.report.sweep_table import (
@@ -42,6 +43,8 @@ ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "benchmarks/results"
 STEP_S = 0.05
 """A control step of LIBERO."""
+LEVEL = 0.05
+"""Of the planned comparisons of a page, together."""
 _SPAN = re.compile(r"(<!--= (.+?) -->)(.*?)(<!--/-->)", re.DOTALL)
 
 
@@ -79,17 +82,20 @@ def motion(row: Row, measure: str) -> str:
     return f"{mean['mean']:.1f} ({mean['ci95'][0]:.1f} to {mean['ci95'][1]:.1f})"
 
 
+def _discordant(row: Row, other: Row) -> tuple[int, int, int]:
+    """Episodes that only the first cell solved, that only the second solved, and all graded in both."""
+    pairs = [pair for pair in zip(row["outcomes"], other["outcomes"], strict=True) if "-" not in pair]
+    return pairs.count(("1", "0")), pairs.count(("0", "1")), len(pairs)
+
+
 def difference(row: Row, other: Row) -> str:
     """Success of the first cell minus that of the second, in the same episodes."""
-    pairs = [pair for pair in zip(other["outcomes"], row["outcomes"], strict=True) if "-" not in pair]
-    only_other, only_row = pairs.count(("1", "0")), pairs.count(("0", "1"))
-    interval = paired_difference_95(only_other, only_row, len(pairs))
+    only_row, only_other, graded = _discordant(row, other)
+    interval = paired_difference_95(only_other, only_row, graded)
     assert interval is not None, "a finished sweep has graded episodes"
-    points = 100 * (only_row - only_other) / len(pairs)
+    points = 100 * (only_row - only_other) / graded
     found = f"{points:+.1f} points (95 %: {100 * interval.low:+.1f} to {100 * interval.high:+.1f}; "
-    return f"{found}{only_row} and {only_other} of {len(pairs)} episodes solved by one alone)".replace(
-        "-", "−"
-    )
+    return f"{found}{only_row} and {only_other} of {graded} episodes solved by one alone)".replace("-", "−")
 
 
 def held(row: Row) -> str:
@@ -155,15 +161,18 @@ def leaderboard_table(board: Record) -> str:
     return f"\n\n{to_markdown(Table.of_cells(header, lines, left=2, is_markdown=True))}\n\n"
 
 
-def both(record: Record, again: Record, row: Row) -> Row:
-    """The cells of two records with the options of a row as one: its counts, interval and age."""
-    cells = [each for part in (record, again) for each in part["cells"] if each["options"] == row["options"]]
-    if len(cells) != 2:
-        raise ValueError(f"{len(cells)} cells have {row['options']}; each record needs one")
+def pooled(row: Row, *records: Record) -> Row:
+    """The cells of several records with the options of a row as one: its counts, interval and age."""
+    cells = [each for part in records for each in part["cells"] if each["options"] == row["options"]]
+    if len(cells) != len(records):
+        raise ValueError(
+            f"{len(cells)} cells have {row['options']}; each of {len(records)} records needs one"
+        )
     successes, played = (sum(each[name] for each in cells) for name in ("n_success", "n_episodes"))
     interval = wilson_95(successes, played)
     assert interval is not None, "a finished sweep has graded episodes"
     ages = [each["prompt_age_steps"] for each in cells]
+    weights = [each["n_episodes"] for each in cells]
     return {
         "options": row["options"],
         "n_success": successes,
@@ -171,17 +180,35 @@ def both(record: Record, again: Record, row: Row) -> Row:
         "pc_success": 100 * successes / played,
         "pc_success_ci95": [100 * interval.low, 100 * interval.high],
         "outcomes": "".join(each["outcomes"] for each in cells),
-        "prompt_age_steps": None if None in ages else sum(ages) / len(ages),
+        "prompt_age_steps": None if None in ages else np.average(ages, weights=weights),
     }
 
 
-def memory_table(record: Record) -> str:
-    """Success by the origin of the memory in the prompt and by mode, beside own memory without latency."""
-    own = cell(record, clock="paused", feedback="own")
+def planned(*comparisons: tuple[Row, Row]) -> str:
+    """Comparisons that were stated before the episodes were played: McNemar's exact tests, Holm-corrected."""
+    counts = [_discordant(*pair) for pair in comparisons]
+    p_values = [mcnemar_exact(only_first, only_second) for only_first, only_second, _ in counts]
+    lines = []
+    for (row, other), p, corrected in zip(comparisons, p_values, holm(p_values), strict=True):
+        of_first, of_second = row["options"], other["options"]
+        clock = format_value("clock", of_first)
+        assert clock == format_value("clock", of_second), "a comparison is of two modes on one clock"
+        found = difference(row, other).partition(";")[0].replace(" points (95 %: ", " (") + ")"
+        shown = "shown" if corrected < LEVEL else "not shown"
+        both = f"{solved(row)}, {solved(other)}"
+        lines.append(
+            [clock, f"{_mode(row)} − {_mode(other)}", both, found, f"{p:.4f}", f"{corrected:.4f}", shown]
+        )
+    header = ["clock", "difference", "solved", "points (95 %)", "p", "p, Holm", "at 5 %"]
+    return f"\n\n{to_markdown(Table.of_cells(header, lines, left=2, is_markdown=True))}\n\n"
+
+
+def memory_table(record: Record, reference: Row) -> str:
+    """Success by the origin of the memory in the prompt and by mode, and its difference from a cell's."""
     lines = []
     for row in record["cells"]:
         low, high = row["pc_success_ci95"]
-        below = difference(row, own).partition(";")[0].replace(" points (95 %: ", " (") + ")"
+        below = difference(row, reference).partition(";")[0].replace(" points (95 %: ", " (") + ")"
         lines.append(
             [
                 f"`{row['options']['feedback']}`",
@@ -191,18 +218,25 @@ def memory_table(record: Record) -> str:
                 f"{row['control_steps']['b']['median']:g}" if row["control_steps"] else "5",
                 solved(row),
                 f"{low:.0f} to {high:.0f} %",
-                "" if row is own else below,
+                "" if row is reference else below,
             ]
         )
-    header = ["memory in the prompt", "clock", "mode", "its age", "b", "solved", "95 %", "− `own`, paused"]
+    beside = f"− `{reference['options']['feedback']}`, {format_value('clock', reference['options'])}"
+    if beside != "− `own`, paused":
+        beside += f", {_mode(reference)}"
+    header = ["memory in the prompt", "clock", "mode", "its age", "b", "solved", "95 %", beside]
     return f"\n\n{to_markdown(Table.of_cells(header, lines, left=3, is_markdown=True))}\n\n"
 
 
-def draw_memory(record: Record, again: Record) -> Figure:
-    """Success over the mean age of the memory in the prompt; cells of both records are taken together."""
-    others = [row["options"] for row in record["cells"]]
-    rows = [both(record, again, row) if row["options"] in others else row for row in again["cells"]]
-    rows += [row for row in record["cells"] if row["options"] not in [each["options"] for each in rows]]
+def draw_memory(*records: Record) -> Figure:
+    """Success over the mean age of the memory in the prompt; cells with equal options are taken together."""
+    rows: list[Row] = []
+    for row in (each for record in records for each in record["cells"]):
+        if row["options"] not in [each["options"] for each in rows]:
+            having = [
+                each for each in records if row["options"] in [other["options"] for other in each["cells"]]
+            ]
+            rows.append(pooled(row, *having))
     figure = Figure(figsize=(8.5, 5.2), layout="constrained")
     axes = figure.subplots()
     marks = {"paused": "s", "rtx4090": "o", "jetson-thor": "^"}
@@ -274,7 +308,6 @@ FUNCTIONS = {
     f.__name__: f
     for f in (
         age,
-        both,
         cell,
         current,
         delay,
@@ -286,6 +319,8 @@ FUNCTIONS = {
         memory_table,
         modes_table,
         motion,
+        planned,
+        pooled,
         rate,
         solved,
         table,
@@ -327,7 +362,7 @@ def main(*, check: bool) -> int:
                 figure.savefig(ROOT / f"docs/surface_{kind}.png", bbox_inches="tight")
     if not check:
         with mpl.rc_context(STYLE):
-            figure = draw_memory(records["memory"], records["memory_again"])
+            figure = draw_memory(*(record for name, record in records.items() if name.startswith("memory")))
             figure.savefig(ROOT / "docs/memory.png", bbox_inches="tight")
     return int(check and bool(new))
 
