@@ -1,15 +1,18 @@
 """Finds a policy by its name: preset, entry point, YAML file, checkpoint, class or server."""
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
 from configs.errors import UsageError, unknown
+from configs.interface import Interface, compare
 from configs.load import check, load, names
 from configs.schema import PolicyConfig
 from eval.records.run_folders import policy_name
 from oxygen.presets.policies import completed, is_a_place, of_checkpoint
+from oxygen.robots.transforms import embodiment
 from oxygen.weights import fetch
 from oxygen.weights.card import CARD
 
@@ -61,6 +64,18 @@ def read_policy(name: str, kwargs: Mapping[str, Any] | None = None) -> PolicyCon
             )
         policy = policy.model_copy(update={"kwargs": {**policy.kwargs, **kwargs}})
     return completed(policy)
+
+
+def policies_for(interface: Interface) -> list[str]:
+    """The presets with a model whose conventions agree with an environment's."""
+    fitting = []
+    for name in names(PolicyConfig):
+        if load(PolicyConfig, name).kind == "oxygen":
+            robot = embodiment(str(read_policy(name).embodiment))
+            with contextlib.suppress(UsageError):
+                compare(robot.interface, interface)
+                fitting.append(name)
+    return fitting
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from configs.errors import UsageError
 from configs.feedback import FeedbackByTask, parse_answer, prompt_fields, write_answer
 from configs.interface import Interface, compare
 from configs.schema import OverlapRule, RunConfig, SuiteConfig, Wordings
+from eval.policies.names import policies_for
 from eval.rollout.execution import averaged_channels
 from sim_envs.suite import Suite, Task, open_suite
 from sim_envs.world import EpisodeKey
@@ -165,7 +166,12 @@ def check_playable(
     """
     for name, suite in plan.suites.items():
         if interface is not None:
-            compare(interface, suite.interface)
+            try:
+                compare(interface, suite.interface)
+            except UsageError as error:
+                fitting = policies_for(suite.interface)
+                such_as = f", such as {', '.join(fitting)}" if fitting else ""
+                raise UsageError(f"{error}{such_as}") from None
         if horizon is not None and suite.protocol.replan_steps > horizon:
             raise UsageError(
                 f"{suite.protocol.replan_steps} control steps between queries of {name}: policy {policy!r} "
