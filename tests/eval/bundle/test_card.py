@@ -133,7 +133,7 @@ def test_a_run_of_another_preset_with_these_weights_names_it(shipped, evaluate):
     bundle(shipped, [run], shipped)
     card = (shipped / CARD_FILE).read_text()
     assert "--policy tiny_memory --task-ids 0 1" in card
-    assert "without that policy if the options name one" in card
+    assert "or with the policy that the options name" in card
 
 
 def test_runs_of_other_weights_and_unfinished_ones_are_refused(shipped, evaluate, checkpoint):
