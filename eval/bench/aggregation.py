@@ -127,7 +127,7 @@ def median_stages(stages: Sequence[StageTimes]) -> dict[str, float]:
     return {name: statistics.median(times[name] for times in stages) for name in stages[0]}
 
 
-_ISOLATED, _ACTIONS = BenchConfiguration(mode=Mode.ISOLATED), BenchConfiguration(mode=Mode.ACTIONS)
+_ACTIONS = BenchConfiguration(mode=Mode.ACTIONS)
 
 
 def aggregate(
@@ -194,11 +194,12 @@ def _ratios(
     if own in predicted:
         found["frame_ms_predicted"] = float(np.median(predicted[own]))
         found |= ratio_fields("predicted_over_frame", predicted[own], frame_ms[own])
-    if _ISOLATED in frame_ms:
-        frames = frame_ms[_ISOLATED], frame_ms[own]
+    isolated = BenchConfiguration(mode=Mode.ISOLATED, adapter=own.adapter)
+    if isolated in frame_ms:
+        frames = frame_ms[isolated], frame_ms[own]
         found |= ratio_fields("speedup_over_isolated", *frames, interval="speedup_ci95")
-        if own in predicted and _ISOLATED in predicted:
-            speedup = predicted[_ISOLATED] / predicted[own]
+        if own in predicted and isolated in predicted:
+            speedup = predicted[isolated] / predicted[own]
             found["predicted_speedup"] = float(np.median(speedup))
             found |= ratio_fields("attained_fraction", *frames, expected=speedup, interval="attained_ci95")
     if _ACTIONS in action_ms:

@@ -247,7 +247,7 @@ def read(arguments: Sequence[str]) -> Options:
     _refuse_ignored(given, options.modes)
     workloads = [workload for workload, _ in options.workloads()]  # each checks itself
     if options.save_profile is not None:
-        check_profile(options.save_profile, options.modes, workloads)
+        check_profile(options.save_profile, options.modes, workloads, options.adapter)
     return options
 
 

@@ -18,7 +18,9 @@ _NEEDED = (Mode.ISOLATED, Mode.UNIFIED)
 _ARRIVALS = "every:1"
 
 
-def check_profile(path: Path, modes: Sequence[Mode], workloads: Sequence[Workload]) -> None:
+def check_profile(
+    path: Path, modes: Sequence[Mode], workloads: Sequence[Workload], adapters: Sequence[str]
+) -> None:
     """Check before the benchmark runs that a profile can be made of it and written to `path`.
 
     Raises:
@@ -33,9 +35,10 @@ def check_profile(path: Path, modes: Sequence[Mode], workloads: Sequence[Workloa
         raise UsageError(f"{flag}: the file exists and is not replaced; name another")
     if missing := [mode.value for mode in _NEEDED if mode not in modes]:
         raise UsageError(f"{flag}: a profile needs mode {' and '.join(missing)}; add it to --modes")
-    if len(workloads) > 1:
+    if len(workloads) > 1 or len(adapters) > 1:
         raise UsageError(
-            f"{flag}: a profile is of one workload, not {len(workloads)}; give one value of each option"
+            f"{flag}: a profile is of one workload, not {len(workloads) * len(adapters)}; give one value of "
+            "each option"
         )
     (workload,) = workloads
     if workload.robots > 1 or workload.arrivals != _ARRIVALS:

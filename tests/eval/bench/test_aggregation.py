@@ -5,9 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from eval.bench.aggregation import decode_growth, paired_ratio
+from eval.bench.aggregation import aggregate, decode_growth, paired_ratio
 from eval.bench.experiment import needed_bytes
-from tests.eval.bench.conftest import BATCHES, WORKLOAD, sampled
+from eval.bench.measurement import Samples
+from eval.bench.workloads import BenchConfiguration
+from oxygen.serving.scheduler import Mode
+from tests.eval.bench.conftest import BATCHES, WORKLOAD, query, sampled
 
 
 def test_speedups_are_paired_so_that_drift_cancels(made_up):
@@ -22,6 +25,25 @@ def test_speedups_are_paired_so_that_drift_cancels(made_up):
     assert parallel.predicted_speedup is None
     assert actions.predicted_speedup == pytest.approx(350 / 130)
     assert unified.action_over_actions == pytest.approx(140 / 130)
+
+
+def test_the_speedup_with_an_adapter_is_over_isolated_with_it():
+    isolated, shared = (BenchConfiguration(mode=mode) for mode in (Mode.ISOLATED, Mode.SHARED))
+    frames_ms = {"off": (300.0, 200.0), "exact": (400.0, 200.0)}
+    samples = {
+        dataclasses.replace(each, adapter=adapter): Samples(
+            runs=[[query(frame_ms, tokens=30)] * 4] * 3,
+            stages=[dict.fromkeys(("prefill", "denoise", "decode_1"), 10.0)] * 3,
+            actions=["the same"] * 46,
+        )
+        for adapter, of_adapter in frames_ms.items()
+        for each, frame_ms in zip((isolated, shared), of_adapter, strict=True)
+    }
+    fields = aggregate(WORKLOAD, samples, dict.fromkeys(samples, (1,)), horizon=10)
+    speedups = {
+        each.adapter: fields[each]["speedup_over_isolated"] for each in samples if each.mode is Mode.SHARED
+    }
+    assert speedups == {"off": pytest.approx(1.5), "exact": pytest.approx(2.0)}
 
 
 def test_rates_are_totals_over_total_time(made_up):

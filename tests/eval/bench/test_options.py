@@ -62,6 +62,7 @@ def test_all_spellings_of_a_list_are_equal(arguments):
         (["--quick", "--save-profile", "configs/profiles/h200.yaml"], "exists and is not replaced"),
         (["--modes", "actions", "--save-profile", "mine.yaml"], "needs mode isolated and unified"),
         (["--text-tokens", "10", "30", "--save-profile", "mine.yaml"], "not 2"),
+        (["--adapter", "off", "exact", "--save-profile", "mine.yaml"], "not 2"),
         (["--robots", "2", "--save-profile", "mine.yaml"], "not of 2 and every:1"),
     ],
 )
