@@ -319,6 +319,15 @@ def _find(what: str, parts: Sequence[Channels], name: str) -> tuple[Channels, in
     raise unknown(what, name, [part.name for part in parts])
 
 
+def channel_names(channels: Sequence[Channels]) -> list[str]:
+    """The name of each value of some channels, such as `joint_position_0`."""
+    return [
+        part.name if part.size == 1 else f"{part.name}_{number}"
+        for part in channels
+        for number in range(part.size)
+    ]
+
+
 def _each_named_once(what: str, names: Sequence[str]) -> None:
     if not names or len(set(names)) != len(names):
         raise UsageError(f"{what} {list(names)}: name at least one, and each once")

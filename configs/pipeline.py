@@ -49,6 +49,16 @@ class PipelineStage(Preset):
     train: TrainConfig
     checkpoint: int | None = Field(default=None, gt=0)
 
+    @model_validator(mode="after")
+    def _has_command_line_options(self) -> Self:
+        for name in ("actions_reach_prefix", "texts_reach_prefix"):
+            if name in self.train.model_fields_set:
+                raise ValueError(
+                    f"`{name}` is not for pipelines, which run commands: it has no option; leave it out, and "
+                    "train that stage with eval.train --config"
+                )
+        return self
+
     @property
     def step(self) -> int:
         """The step of the stage's checkpoint."""

@@ -32,7 +32,7 @@ from eval.records.schema import RunFolder
 from oxygen.model.config import preset
 from oxygen.presets.checkpoints import no_checkpoint, read_record
 from oxygen.robots.norms import checkpoint_norms
-from oxygen.robots.transforms import embodiment
+from oxygen.robots.transforms import Prediction, embodiment
 from oxygen.training import layout
 from oxygen.weights import fetch
 from oxygen.weights import layout as checkpoint_layout
@@ -254,22 +254,25 @@ def write_results(folder: Path, results: Iterable[BundledResult]) -> None:
     write_json(folder / _FILE, {"results": [dataclasses.asdict(result) for result in ordered]})
 
 
-def results_of(paths: Sequence[Path], *, name: str, weights: str) -> list[BundledResult]:
+def results_of(
+    paths: Sequence[Path], *, name: str, predicts: Prediction, weights: str
+) -> list[BundledResult]:
     """The results of recorded runs.
 
     Args:
         paths: Runs, or folders of runs.
         name: The policy; the options of a run have another preset's name, if the run is of one.
+        predicts: What its weights predict; a run of another preset may act otherwise.
         weights: SHA-256 of the weights that they must have used.
 
     Raises:
         UsageError: A path has no run, or a run is incomplete, or of other weights.
     """
     folders = [folder for path in paths for folder in require_runs([path])]
-    return [result for folder in folders for result in _of_run(folder, name, weights)]
+    return [result for folder in folders for result in _of_run(folder, name, predicts, weights)]
 
 
-def _of_run(folder: RunFolder, name: str, weights: str) -> list[BundledResult]:
+def _of_run(folder: RunFolder, name: str, predicts: Prediction, weights: str) -> list[BundledResult]:
     identity, manifest = read_identity(folder), folder.read_manifest()
     if identity.status != "complete":
         raise UsageError(f"{folder.path} is {identity.status}; complete it with --resume, or leave it out")
@@ -283,6 +286,12 @@ def _of_run(folder: RunFolder, name: str, weights: str) -> list[BundledResult]:
     left_out = _NOT_OPTIONS | unused_in(config["mode"])
     if config["policy"] == name or config["policy"] not in names(PolicyConfig):
         left_out |= {"policy"}
+        acted = manifest["policy_inputs"].get("predicts", Prediction.ACTIONS)
+        if acted != predicts:
+            raise UsageError(
+                f"{folder.path} is a run of {config['policy']}, whose weights predict {acted}, and {name}'s "
+                f"{predicts}; leave it out, or repeat it with a preset"
+            )
     machine = [hardware["processor"], f"{hardware['cores']} cores", *hardware["accelerators"]]
     return [
         BundledResult(
@@ -406,7 +415,8 @@ def bundle(checkpoint: Path, runs: Sequence[Path], target: Path) -> None:
     served = _served(checkpoint)
     record, data = provenance(checkpoint)
     weights = hash_file(checkpoint / SINGLE_FILE)
-    results = results_of(runs, name=target.name, weights=weights)
+    robot = embodiment(str(read_policy(str(checkpoint)).embodiment))
+    results = results_of(runs, name=target.name, predicts=robot.predicts, weights=weights)
     if (target / SINGLE_FILE).is_file() and hash_file(target / SINGLE_FILE) == weights:
         results = [*read_results(target), *results]
     target.parent.mkdir(parents=True, exist_ok=True)

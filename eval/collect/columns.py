@@ -11,7 +11,7 @@ from jaxtyping import Int64, UInt8
 from PIL import Image
 
 from configs.collection import CollectConfig
-from configs.interface import Channels, Interface
+from configs.interface import Interface, channel_names
 from oxygen.training import layout
 from oxygen.training.layout import Feature
 
@@ -28,8 +28,8 @@ def frame_features(config: CollectConfig, spec: Interface) -> dict[str, Feature]
     return layout.features(
         sizes,  # pyrefly: ignore[bad-argument-type] - just checked
         images="video" if config.images == "video" else "image",
-        state_names=_names(spec.observation.state),
-        action_names=_names(spec.action.channels),
+        state_names=channel_names(spec.observation.state),
+        action_names=channel_names(spec.action.channels),
         horizon=config.horizon,
         fed=config.feedback is not None,
     )
@@ -62,14 +62,6 @@ def png_cells(images: Sequence[UInt8[np.ndarray, "height width 3"]]) -> list[dic
 def histogram(images: UInt8[np.ndarray, "frame height width 3"]) -> Histogram:
     """Counts of the 256 levels in each channel."""
     return np.stack([np.bincount(images[..., channel].ravel(), minlength=256) for channel in range(3)])
-
-
-def _names(channels: Sequence[Channels]) -> list[str]:
-    return [
-        part.name if part.size == 1 else f"{part.name}_{number}"
-        for part in channels
-        for number in range(part.size)
-    ]
 
 
 def _types(feature: Feature) -> tuple[pa.DataType, dict[str, Any]]:

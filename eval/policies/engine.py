@@ -16,6 +16,7 @@ from oxygen.policy.reply import EpisodeEnd, Reply
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.presets.language_tasks import language_task
 from oxygen.presets.loading import load_policy
+from oxygen.robots.transforms import Embodiment, Prediction
 from oxygen.serving.budget import Budget, Deadline, FixedTokens
 from oxygen.serving.engine_config import EngineConfig, ample_slots, texts_in_progress
 from oxygen.serving.language import LanguageTask
@@ -60,21 +61,23 @@ def open_engine(
         engines = [
             dataclasses.replace(engine, mode=Mode(variant.mode), budget=_budget(variant)) for variant in group
         ]
-        prompt = policy.transform.embodiment.prompt.template
+        robot = policy.transform.embodiment
         for place, groups in zip(sharing, _groups(policy, engines, worlds), strict=True):
-            opened[place] = _opened(groups, interface, prompt, writes_texts=bool(tasks))
+            opened[place] = _opened(groups, interface, robot, writes_texts=bool(tasks))
     return [opened[place] for place in range(len(variants))]
 
 
 def _opened(
-    groups: "Sequence[EnginePolicy]", interface: Interface, prompt: str, *, writes_texts: bool
+    groups: "Sequence[EnginePolicy]", interface: Interface, robot: Embodiment, *, writes_texts: bool
 ) -> LoadedPolicy:
     """The policy for a run."""
     cameras = list(interface.observation.camera_names)
+    inputs = {"prompt": robot.prompt.template, "cameras": cameras, "absent_cameras": "dropped"}
+    predicts = {} if robot.predicts is Prediction.ACTIONS else {"predicts": robot.predicts.value}
     return LoadedPolicy(
         interface=interface,
         horizon=interface.horizon,
-        inputs={"prompt": prompt, "cameras": cameras, "absent_cameras": "dropped"},
+        inputs=inputs | predicts,
         in_world=lambda *_: BatchSlot(groups[0], 0, interface),
         groups=groups,
         writes_texts=writes_texts,

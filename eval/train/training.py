@@ -27,6 +27,7 @@ from eval.rollout.plan import check_feedback, check_playable, make_plan
 from oxygen.model.compile_cache import use_compile_cache
 from oxygen.model.config import preset
 from oxygen.presets.language_tasks import language_task
+from oxygen.presets.policies import evaluation_command
 from oxygen.robots import tokenizer as tokenizers
 from oxygen.robots.transforms import embodiment
 from oxygen.training import checkpoint, layout
@@ -43,6 +44,7 @@ _EMBODIMENTS = {
     "tiny_memory": "libero_compact",
     "tiny_droid": "droid_compact",
     "pi05_droid": "droid",
+    "small_droid": "droid",
 }
 """Default robots of models; `libero` for all others."""
 
@@ -76,7 +78,10 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
         feedback = {task.name: task.feedback for task in training.tasks if task.feedback}
         check_feedback([rollouts], feedback, policy=options.model)
         check_playable(make_plan(rollouts), policy=options.model, interface=interface, horizon=horizon)
-    mixture = Mixture(tuple(Demonstrations(data).samples(training.model) for data in options.data))
+    demonstrations = [Demonstrations(data) for data in options.data]
+    for each in demonstrations if options.trains_actions else ():
+        each.check_robot(training.embodiment)
+    mixture = Mixture(tuple(each.samples(training.model) for each in demonstrations))
     console = TextConsole()
     console.print(
         f"[bold]{options.model}[/] on {len(mixture)} frames of {', '.join(options.data)} → {folder}",
@@ -119,7 +124,7 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
             interrupted = interrupts.received
         except KeyboardInterrupt:  # in a rollout, after its checkpoint was saved
             interrupted = True
-    _print_how_to_resume(console, folder, options)
+    _print_how_to_resume(console, folder, options, training.embodiment)
     return INTERRUPTED if interrupted else 0
 
 
@@ -269,7 +274,7 @@ def _line(step: int, options: TrainConfig, numbers: Mapping[str, float]) -> str:
     return f"{step:>7}/{options.steps}  {left:>12}  {', '.join(shown)}"
 
 
-def _print_how_to_resume(console: TextConsole, folder: Path, options: TrainConfig) -> None:
+def _print_how_to_resume(console: TextConsole, folder: Path, options: TrainConfig, robot: str) -> None:
     saved = checkpoint.newest(folder / CHECKPOINTS)
     if saved is None:
         return
@@ -279,4 +284,4 @@ def _print_how_to_resume(console: TextConsole, folder: Path, options: TrainConfi
         console.print(f"Stopped at step {step} of {options.steps}; resume with {resuming}", soft_wrap=True)
     elif options.eval_suite and not has_rollouts(folder, step):
         console.print(f"Its rollouts are missing; play them with {resuming}", soft_wrap=True)
-    console.print(f"The policy: python -m eval.libero --policy {saved}", soft_wrap=True)
+    console.print(f"The policy: {evaluation_command(str(saved), robot)}", soft_wrap=True)

@@ -1,6 +1,7 @@
 """Finds policies with a model, by preset or checkpoint, and checks which texts they have learnt."""
 
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from configs.language_task import LanguageTaskConfig
 from configs.load import load, names
 from configs.schema import AdapterConfig, AdapterMask, PolicyConfig
 from oxygen.presets.checkpoints import check_sizes, no_checkpoint
+from oxygen.robots.conventions import DROID, DROID_JOINT_POSITION, LIBERO
+from oxygen.robots.transforms import acting_as, embodiment
 from oxygen.weights import fetch
 from oxygen.weights.adapter import card_of
 from oxygen.weights.card import CARD
@@ -40,13 +43,29 @@ def completed(preset: PolicyConfig) -> PolicyConfig:
     if preset.checkpoint is None:
         return preset
     own = of_checkpoint(preset.checkpoint)
-    named = {"name": preset.name, "description": preset.description}
-    own = own.model_copy(update={**named, "embodiment": preset.embodiment or own.embodiment})
+    update = {"name": preset.name, "description": preset.description}
+    if preset.embodiment is not None:
+        possible = acting_as(str(own.embodiment))
+        if preset.embodiment not in possible:
+            why = f"embodiment of {preset.name}, whose checkpoint was trained with {own.embodiment}:"
+            raise unknown(why, preset.embodiment, possible)
+        update["embodiment"] = preset.embodiment
+    own = own.model_copy(update=update)
     if preset.adapter is None:
         return own
     return with_adapter(own, preset.adapter).model_copy(
         update={} if preset.language_tasks is None else {"language_tasks": preset.language_tasks}
     )
+
+
+def evaluation_command(policy: str, robot: str) -> str:
+    """The command that plays a policy on its robot's default suite."""
+    commands = {
+        LIBERO: "eval.libero",
+        DROID: "eval.droid",
+        DROID_JOINT_POSITION: "eval.droid --suite droid_tabletop_jointpos",
+    }
+    return f"python -m {commands[embodiment(robot).interface]} --policy {shlex.quote(policy)}"
 
 
 def with_adapter(policy: PolicyConfig, adapter: AdapterConfig) -> PolicyConfig:

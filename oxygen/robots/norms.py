@@ -80,12 +80,14 @@ def checkpoint_norms(checkpoint: Path, asset_id: str) -> Path:
 
     Args:
         checkpoint: openpi's folder, with `assets` beside `params`; or its `params`; or a file in their place;
-            or a folder with the statistics.
+            or a folder with the statistics; or their JSON file.
         asset_id: The robot, e.g. `physical-intelligence/libero`.
 
     Raises:
         UsageError: It has none for this robot; names those it has.
     """
+    if checkpoint.suffix == ".json":
+        return regular(checkpoint)
     if checkpoint.name == "params" or checkpoint.is_file():
         checkpoint = checkpoint.parent
     for path in (checkpoint / "assets" / asset_id / FILE_NAME, checkpoint / FILE_NAME):

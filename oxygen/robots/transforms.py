@@ -123,6 +123,17 @@ def embodiment(name: str) -> Embodiment:
     return EMBODIMENTS[name]
 
 
+def acting_as(trained: str) -> list[str]:
+    """The embodiments that weights trained with one can act as: its own, and of velocities their tracking."""
+    own = embodiment(trained)
+    kinds = [own]
+    if own.interface == specs.DROID:
+        kinds.append(
+            dataclasses.replace(own, interface=specs.DROID_JOINT_POSITION, predicts=Prediction.VELOCITIES)
+        )
+    return [name for name, each in EMBODIMENTS.items() if each in kinds]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Transform:
     """Converts observations of a robot to model inputs, and model outputs to its actions.
@@ -213,16 +224,7 @@ class Transform:
         state: Float[np.ndarray, "*batch state"],
         model_dim: int,
     ) -> Float64[np.ndarray, "*batch horizon model"]:
-        """The model's training targets: chunks of actions normalised, then padded with zeros.
-
-        Raises:
-            UsageError: The weights predict other actions than the demonstrations have.
-        """
-        if self.embodiment.predicts is Prediction.VELOCITIES:
-            raise UsageError(
-                "velocities as joint positions are for policies trained on velocities; train with embodiment "
-                "droid or droid_compact, or on joint positions with droid_jointpos or droid_jointpos_compact"
-            )
+        """The model's training targets: chunks of actions normalised, then padded with zeros."""
         normalised = self.action_norm.normalise(actions - self.embodiment.origin(state)[..., None, :])
         room = model_dim - normalised.shape[-1]
         return np.pad(normalised, [*[(0, 0)] * (normalised.ndim - 1), (0, room)])
@@ -312,7 +314,7 @@ def of_checkpoint(embodiment: Embodiment, checkpoint: Path) -> Transform:
 
 
 def checked_state(state: Any, layout: tuple[Channels, ...]) -> Float64[np.ndarray, " state"]:
-    """Convert the state to one array of finite numbers.
+    """Convert the state to one array of finite numbers, a copy.
 
     Args:
         state: All channels in one array, or a mapping of their names to their numbers.
@@ -332,7 +334,7 @@ def checked_state(state: Any, layout: tuple[Channels, ...]) -> Float64[np.ndarra
 
 def _finite(numbers: Any, size: int, what: str) -> Float64[np.ndarray, " number"]:
     try:
-        array = np.asarray(numbers, dtype=np.float64)
+        array = np.array(numbers, dtype=np.float64)
         array = array[None] if array.ndim == 0 else array
     except (TypeError, ValueError):
         raise UsageError(f"{what} is {str(numbers)[:80]!r}; give {size} numbers") from None

@@ -71,7 +71,7 @@ class ConnectionServer:
         self._dialects: dict[str, Callable[[ConnectedRobot], Dialect]] = {
             "/": lambda robot: OpenpiDialect(robot, declaration)
         }
-        if declaration.keys.robot == "droid":
+        if declaration.keys.robot in ("droid", "droid_jointpos"):
             self._dialects["/roboarena"] = lambda robot: RoboArenaDialect(robot, declaration)
         if declaration.keys.robot == "libero":
             steps = min(replan_steps, declaration.horizon)

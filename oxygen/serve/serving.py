@@ -20,6 +20,7 @@ from oxygen.presets.policies import (
     trained_tasks,
     weights_sha256,
 )
+from oxygen.robots.transforms import Prediction
 from oxygen.serve.batching import Batcher
 from oxygen.serve.metadata import Declaration
 from oxygen.serve.server import ConnectionServer
@@ -62,7 +63,10 @@ def open_served(preset: PolicyConfig, options: ServeConfig) -> tuple[VectorPolic
     adapter = None if random else adapter_identity(preset)
     declared |= {f"adapter_{part}": value for part, value in (adapter or {}).items()}
     policy = load_policy(preset, tasks=tasks, engine=engine, dtype=options.dtype, random_weights=random)
-    horizon, interface = policy.runner.config.horizon, policy.transform.embodiment.interface
+    robot = policy.transform.embodiment
+    if robot.predicts is not Prediction.ACTIONS:
+        declared["predicts"] = robot.predicts.value
+    horizon, interface = policy.runner.config.horizon, robot.interface
     declaration = Declaration(
         interface=dataclasses.replace(interface, name=preset.name, horizon=horizon),
         horizon=horizon,

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from configs.errors import UsageError, nearest_first, unknown
+from configs.interface import channel_names
 from configs.paths import found_near, regular
 from oxygen.model.config import Pi05Config
 from oxygen.robots.images import squared
+from oxygen.robots.transforms import EMBODIMENTS, Prediction
 from oxygen.training import layout
 from oxygen.training.samples import Samples
 from oxygen.typing import Bool, Float32, Int64, UInt8
@@ -175,6 +177,29 @@ class Demonstrations:
     def __len__(self) -> int:
         """The number of frames."""
         return len(self.columns.state)
+
+    def check_robot(self, name: str) -> None:
+        """Refuse demonstrations of another robot than the embodiment's.
+
+        Raises:
+            UsageError: Their states or actions have other channels.
+        """
+        own = [self._features[column].get("names") or [] for column in (layout.STATE, layout.ACTION)]
+        channels = {
+            each: [
+                channel_names(part)
+                for part in (robot.interface.observation.state, robot.interface.action.channels)
+            ]
+            for each, robot in EMBODIMENTS.items()
+            if robot.predicts is not Prediction.VELOCITIES
+        }
+        if channels.get(name) != own:
+            fitting = [each for each, names in channels.items() if names == own]
+            raise unknown(
+                f"embodiment for {self.path}, which has {', '.join(own[1]) or 'no names of channels'}:",
+                name,
+                fitting,
+            )
 
     def __iter__(self) -> Iterator[Frame]:
         """All frames in order."""

@@ -62,10 +62,8 @@ def check_same_run(folder: Path, identity: Mapping[str, Any]) -> None:
 
 
 def write_run_file(folder: Path, content: Mapping[str, Any]) -> None:
-    """Write `run.json` atomically, unless the folder has one."""
+    """Write `run.json` atomically; the options of a resumed training replace the earlier ones."""
     file = folder / RUN_FILE
-    if file.is_file():
-        return
     folder.mkdir(parents=True, exist_ok=True)
     partial = file.with_suffix(f".{os.getpid()}.partial")
     partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

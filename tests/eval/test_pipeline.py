@@ -99,6 +99,7 @@ def changed(**changes) -> dict:
         (changed(train={"start_from": "tny"}), "unknown policy or earlier stage 'tny'; did you mean 'tiny'"),
         (changed(train={"start_from": "one"}), "unknown policy or earlier stage 'one'"),
         (changed(checkpoint=30), "stages.0: `checkpoint` is 30, but the training has 20000 steps"),
+        (changed(train={"actions_reach_prefix": False}), "`actions_reach_prefix` is not for pipelines"),
         (changed(train={"texts_only": True, "draws": 2}), "stages.0.train: `draws` is 2"),
         ({"output_dir": "out", "stages": [STAGE, STAGE]}, "'one' twice"),
         (changed(train={"eval_init_ids": "3-1"}), "stages.0.train.eval_init_ids: .*runs backwards"),

@@ -65,6 +65,9 @@ def test_a_preset_does_not_repeat_the_checkpoint(shipped, tmp_path):
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump({**content, "model": "small"}))
     with pytest.raises(UsageError, match="card that says `model`"):
         read_policy(str(tmp_path / "mine.yaml"))
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump({**content, "embodiment": "droid"}))
+    with pytest.raises(UsageError, match=r"trained with libero: 'droid'.*libero"):
+        read_policy(str(tmp_path / "mine.yaml"))
     (tmp_path / "gone.yaml").write_text(yaml.safe_dump({**content, "checkpoint": "bundled://none"}))
     with pytest.raises(UsageError, match=r"no checkpoint at bundled://none\. Nearest: .*/tiny"):
         read_policy(str(tmp_path / "gone.yaml"))

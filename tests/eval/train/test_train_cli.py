@@ -24,6 +24,7 @@ from oxygen.model.config import PRESETS
 from oxygen.training import checkpoint
 from oxygen.training.batches import TrainingBatches
 from oxygen.training.logs import read_log
+from oxygen.training.run_folder import read_options
 from oxygen.weights.loading import SINGLE_FILE
 from sim_envs.fake import FakeWorld
 from sim_envs.suite import Task
@@ -163,6 +164,14 @@ def test_resuming_with_options_that_change_the_result_is_refused(command, tmp_pa
         resume(tmp_path, "--seed", "1")
     assert resume(tmp_path, "--log-every", "3") == 0
     assert [line["step"] for line in read_log(tmp_path)] == [1, 2, 3, 4]
+    assert read_options(tmp_path)["log_every"] == 3
+
+
+def test_demonstrations_of_another_robot_are_refused(command, tmp_path):
+    with pytest.raises(UsageError, match=r"eef_position_0.*'droid'.*libero") as refused:
+        command(tmp_path / "none", "--embodiment", "droid")
+    assert "droid_jointpos" not in str(refused.value).split("Allowed")[1]
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.slow

@@ -143,6 +143,10 @@ def test_statistics_are_found_beside_a_checkpoints_weights(tmp_path):
     path = written(place / "norm_stats.json", "{}")
     assert checkpoint_norms(tmp_path, "physical-intelligence/libero") == path
     assert checkpoint_norms(place, "droid") == path
+    named = written(place / "mine.json", "{}")
+    assert checkpoint_norms(named, "droid") == named
+    with pytest.raises(FileNotFoundError):
+        checkpoint_norms(place / "absent.json", "droid")
     (tmp_path / "model.safetensors").touch()
     for weights in ("params", "model.safetensors"):
         assert checkpoint_norms(tmp_path / weights, "physical-intelligence/libero") == path

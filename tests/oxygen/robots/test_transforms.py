@@ -19,6 +19,7 @@ from oxygen.robots.transforms import (
     LIBERO,
     LIBERO_STATE,
     Transform,
+    acting_as,
     tracked,
 )
 from tests.oxygen.conftest import SMALL
@@ -130,15 +131,27 @@ def test_velocities_become_targets_that_lead_where_the_arm_is_expected():
 
 
 @given(chunks(8))
-def test_a_policy_of_velocities_gives_their_targets_and_cannot_be_trained_on_positions(actions):
+def test_a_policy_of_velocities_gives_their_targets(actions):
     velocities, positions = trained(DROID), trained(DROID_VELOCITY_AS_JOINT_POSITION)
     chunk = velocities.targets(actions, STATE, MODEL_DIM)
     commanded, targets = velocities.outputs(chunk, STATE), positions.outputs(chunk, STATE)
     np.testing.assert_allclose(targets[:, :7], tracked(commanded[:, :7], STATE[:7]), atol=1e-12)
     assert (targets[:, 7] == commanded[:, 7]).all()
     assert (positions.moved(chunk.astype(np.float32), STATE, STATE + 1) == chunk.astype(np.float32)).all()
-    with pytest.raises(UsageError, match="train with embodiment droid or droid_compact"):
-        positions.targets(actions, STATE, MODEL_DIM)
+
+
+def test_weights_act_as_they_were_trained_or_track_their_velocities():
+    assert acting_as("droid") == ["droid", "droid_velocity_as_jointpos"]
+    assert acting_as("droid_compact") == ["droid_compact", "droid_velocity_as_jointpos_compact"]
+    for name in ("libero", "droid_jointpos", "droid_velocity_as_jointpos"):
+        assert acting_as(name) == [name]
+
+
+def test_the_state_of_an_observation_is_a_copy():
+    state = STATE.copy()
+    kept = trained(DROID).state({"state": state})
+    state[:] = 0
+    assert (kept == STATE).all()
 
 
 def test_a_gripper_at_the_threshold_opens():

@@ -110,10 +110,10 @@ class PolicyServerThread:
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
-        batcher = Batcher(
+        self.batcher = Batcher(
             self._open_policy, robots=self._robots, batch_size=self._batch_size, window_s=self._window_s
         )
-        self._server = ConnectionServer(batcher, self._declared, **self._options)
+        self._server = ConnectionServer(self.batcher, self._declared, **self._options)
         await self._server.run("127.0.0.1", 0, started=self._listens)
 
     def _listens(self, port: int) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -120,6 +121,8 @@ def test_robots_in_turn_open_a_policy_each_as_they_come_and_the_lowest_free_one_
         for _ in range(2):
             with server.client() as alone:
                 assert echoed(alone.ask(request()))[1] == 0
+            while server.batcher._free.qsize() < 3:  # the server notices soon that the client has left
+                time.sleep(0.01)
         assert len(opened) == 1
         with server.client() as first, server.client() as second:
             first.ask(request())
@@ -211,6 +214,14 @@ def droid_request(number_from=1):
         "observation/gripper_position": np.float32(0.5),
         "prompt": "put the cube in the bowl",
     }
+
+
+def test_joint_positions_are_served_to_roboarena():
+    with (
+        PolicyServerThread(EchoPolicy(), declaration(conventions.DROID_JOINT_POSITION)) as server,
+        server.client("/roboarena") as client,
+    ):
+        assert client.metadata["action_space"] == "joint_position"
 
 
 def test_roboarenas_endpoints_sessions_and_camera_numbers_are_understood():
