@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> int:
         options = parser.parse_args(arguments)
         if not options.target.exists():
             usable_file(options.target, "the target")
-        from oxygen.presets.policies import evaluation_command, of_checkpoint
+        from oxygen.presets.policies import evaluation_command, read_model_policy
         from oxygen.tools.conversion import convert  # JAX, which --help does not need
         from oxygen.weights.card import CARD
 
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
         )
         sys.stdout.write(f"{file}: {file.stat().st_size / 1e6:.1f} MB\n")
         if (options.target / CARD).is_file():
-            robot = str(of_checkpoint(str(options.target)).embodiment)
+            robot = str(read_model_policy(str(options.target / CARD)).embodiment)
             sys.stdout.write(f"The policy: {evaluation_command(str(options.target), robot)}\n")
         elif file != options.target:
             sys.stdout.write("No policy.yaml: give --model, and --tokenizer if that policy has none\n")
