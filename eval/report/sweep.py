@@ -114,7 +114,7 @@ def conclude(folder: SweepFolder, results: Sequence[Results]) -> dict[str, Any]:
 def show_sweep(folder: SweepFolder, record: Mapping[str, Any]) -> None:
     """Print the table of a finished sweep and the paths of its files."""
     rich = TextConsole()
-    rich.print(sweep_table(record))
+    rich.print(sweep_table(record, width=rich.width), crop=False)
     for note in notes_of(record):
         rich.print(note, style="dim", markup=False)
     if record["status"] == "errors":

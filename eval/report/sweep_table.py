@@ -16,7 +16,7 @@ from eval.report.labels import NO_VALUE, number
 from eval.report.pages.site import link as link_to
 from eval.report.pages.site import whisker
 from eval.report.result_tables import TEXT_HEADINGS
-from eval.report.table import Column, Table, to_terminal
+from eval.report.table import Column, Table, fitting, to_terminal
 from eval.report.table import to_markdown as markdown
 
 Record = Mapping[str, Any]
@@ -135,8 +135,12 @@ JUDGED_NOTE = (
 )
 
 
-def sweep_table(record: Record) -> Group:
-    """The cells of a finished sweep: a table, or one for every condition if few differ in it."""
+def sweep_table(record: Record, *, width: int) -> Group:
+    """The cells of a finished sweep: a table, or one for every condition if few differ in it.
+
+    Options and episodes solved have columns in a terminal of any width, characters; other results as far as
+    there is room.
+    """
     rows, varied, policy = record["cells"], record["varied"], record["provenance"]["policy"]
     mode = "" if "mode" in varied else f", mode {rows[0]['options']['mode']}"
     cells, episodes = pluralize(len(rows), "cell"), pluralize(episodes_of(record), "episode")
@@ -145,10 +149,13 @@ def sweep_table(record: Record) -> Group:
     by_condition = group_by(rows, CONDITIONS)
     if 2 * len(by_condition) <= len(rows):
         groups, columns = by_condition, columns[len(conditions) :]
+    columns, room = fitting(columns, rows, width)
     tables = []
     for group in groups:
         title = "" if group is rows else format_condition(group[0]["options"], varied)
         tables.append(to_terminal(Table(columns=columns, groups=[group], title=title)))
+        if room < 0:
+            tables[-1].width = width - room  # beyond the edge rather than without options
     return Group(f"[italic]{policy}{mode}: {cells}, {episodes} each", *tables)
 
 
@@ -195,7 +202,15 @@ def _with_values(columns: Sequence[Column], rows: Sequence[Row]) -> list[Column]
     return [column for column in columns if any(column.cell(row) != NO_VALUE for row in rows)]
 
 
-def _number(short: str, heading: str, form: str, *path: str, unit: str = "", scale: float = 1.0) -> Column:
+def _number(
+    short: str,
+    heading: str,
+    form: str,
+    *path: str,
+    unit: str = "",
+    scale: float = 1.0,
+    optional: int | None = None,
+) -> Column:
     """A column of the number at a path in a cell's row."""
 
     def cell(row: Row) -> str:
@@ -204,24 +219,24 @@ def _number(short: str, heading: str, form: str, *path: str, unit: str = "", sca
             value = (value or {}).get(name)
         return number(value, form, unit, scale=scale)
 
-    return Column(heading=heading, short=short, cell=cell)
+    return Column(heading=heading, short=short, cell=cell, optional=optional)
 
 
-_SECONDS = _number("s", "time to success (s)", ".1f", "time_to_success_s", "mean")
+_SECONDS = _number("s", "time to success (s)", ".1f", "time_to_success_s", "mean", optional=8)
 _CHARGED = [
-    _number("act", "actions (ms)", ".0f", "charged_ms", "actions"),
-    _number("busy", "next query (ms)", ".0f", "charged_ms", "busy"),
+    _number("act", "actions (ms)", ".0f", "charged_ms", "actions", optional=6),
+    _number("busy", "next query (ms)", ".0f", "charged_ms", "busy", optional=5),
 ]
-_STEPS = [_number(name, name, "g", "control_steps", name, "median") for name in ("a", "b")]
-_HELD = _number("held", "held", ".0f", "pc_held", unit=" %")
+_STEPS = [_number(name, name, "g", "control_steps", name, "median", optional=7) for name in ("a", "b")]
+_HELD = _number("held", "held", ".0f", "pc_held", unit=" %", optional=4)
 _MEASURES = [
     *(
-        _number(f"{short} now", f"{task.replace('_', ' ')} now (%)", ".0f", "current", task, "pc")
+        _number(f"{short} now", f"{task.replace('_', ' ')} now (%)", ".0f", "current", task, "pc", optional=3)
         for task, short in TEXT_HEADINGS.items()
     ),
-    _number("jerk", "log jerk", ".1f", "motion", "log_dimensionless_jerk", "mean"),
+    _number("jerk", "log jerk", ".1f", "motion", "log_dimensionless_jerk", "mean", optional=2),
 ]
-_TOKENS = _number("tok/s", "tokens per s", ".0f", "tokens_per_simulated_s")
+_TOKENS = _number("tok/s", "tokens per s", ".0f", "tokens_per_simulated_s", optional=1)
 _TEXTS = [
     _number("texts/s", "texts per s", ".1f", "texts_per_simulated_s"),
     _number("late", "late (s)", ".1f", "staleness_ms", scale=1e-3),
@@ -263,6 +278,7 @@ _SOLVED = Column(
 _RESTRICTED = Column(
     heading="restricted mean (s)",
     short="rmean",
+    optional=9,
     cell=lambda row: f"{number(row.get('restricted_mean_s'), '.1f')} {_sign(row, 'restricted')}".rstrip(),
 )
 

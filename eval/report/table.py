@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from rich import box
+from rich.cells import cell_len
 from rich.markup import escape
 from rich.table import Table as TerminalTable
 
@@ -28,7 +29,7 @@ class Column:
         cell: Maps a row to its text.
         align: Alignment; left for text, others for numbers, which a page sorts by value.
         short: Heading in a terminal, with the unit in a second line. Default: `heading`.
-        width: Characters in a terminal. Default: those of the longest cell.
+        width: Minimum width in a terminal, characters. Default: that of the longest cell.
         optional: Order in which columns are left out of a narrow terminal, 1 first; None if never.
         legend: A sentence on what it shows.
         is_markdown: Whether heading and text are Markdown already.
@@ -115,15 +116,61 @@ class Table:
         return [{column.heading: column.cell(row) for column in self.columns} for row in self.rows]
 
 
+_MIN_FIRST = 12
+"""Minimum width of a first column that is too long for a terminal, characters."""
+
+
+def fitting(
+    columns: Sequence[Column], rows: Sequence[Any], width: int, *, beside: int = 0
+) -> tuple[list[Column], int]:
+    """The columns without those optional ones for which a ruled table has no room.
+
+    Args:
+        columns: The columns.
+        rows: The rows of all tables with these columns.
+        width: Characters of the terminal.
+        beside: Characters that they should leave.
+
+    Returns:
+        The columns, and the characters that they leave; negative if the others do not fit either.
+    """
+
+    def room(columns: Sequence[Column]) -> int:
+        return width - 1 - sum(_width(column, rows) + 1 for column in columns)
+
+    shown = list(columns)
+    for last in sorted({column.optional for column in columns if column.optional is not None}):
+        if room(shown) >= beside:
+            break
+        shown = [column for column in shown if column.optional != last]
+    return shown, room(shown)
+
+
+def _width(column: Column, rows: Sequence[Any]) -> int:
+    """Width of the column in a terminal, characters."""
+    texts = [column.short or column.heading, *(visible_text(column.cell(row)) for row in rows)]
+    return max(column.width or 0, *(cell_len(line) for text in texts for line in text.split("\n")))
+
+
 def to_terminal(table: Table, *, ruled: bool = True) -> TerminalTable:
-    """The table for a terminal; without rules, headings are dim and columns further apart."""
+    """The table for a terminal; without rules, headings are dim and columns further apart.
+
+    In a terminal that is too narrow only the first column is, its cells in several lines.
+    """
     look: dict[str, Any] = {"box": box.SIMPLE_HEAD, "padding": 0}
     if not ruled:
         look = {"box": None, "pad_edge": False, "padding": (0, 2, 0, 0), "header_style": "dim"}
     shown = TerminalTable(title=escape(table.title) or None, title_justify="left", **look)
-    for column in table.columns:
-        heading, width = escape(column.short or column.heading), column.width
-        shown.add_column(heading, justify=column.align, no_wrap=True, width=width, vertical="bottom")
+    for number, column in enumerate(table.columns):
+        heading, width = escape(column.short or column.heading), _width(column, table.rows)
+        shown.add_column(
+            heading,
+            justify=column.align,
+            vertical="bottom",
+            min_width=width if number else min(width, _MIN_FIRST),
+            no_wrap=number > 0,
+            overflow="ellipsis" if number else "fold",
+        )
     for group in table.groups:
         for row in group:
             cells = [escape(visible_text(column.cell(row))) for column in table.columns]

@@ -41,6 +41,16 @@ def test_cells_are_text_in_every_format(table):
     assert "[i]t" in shown
 
 
+@pytest.mark.parametrize("ruled", [True, False])
+def test_a_narrow_terminal_breaks_names_rather_than_numbers(ruled):
+    rows = [("a_suite_of_very_many_characters", "12345.6"), ("another", "7.8")]
+    console = TextConsole(file=io.StringIO(), width=26)
+    console.print(to_terminal(Table.of_cells(["suite", "ms"], rows), ruled=ruled))
+    shown = console.file.getvalue().split()
+    assert "".join(shown).replace("─", "") == "suitemsa_suite_of_very_many_characters12345.6another7.8"
+    assert "12345.6" in shown
+
+
 @pytest.mark.parametrize(
     ("text", "markdown", "latex"),
     [
