@@ -8,7 +8,7 @@ from configs.errors import pluralize
 from eval.metrics.language import HEADLINES
 from eval.metrics.success import Results
 from eval.report.labels import PAUSED, format_clock, number, shortened
-from eval.report.table import Column, Table
+from eval.report.table import Column, Table, fitting
 
 Row = Mapping[str, Any]
 """A row of results, as `eval.metrics.success.aggregate` makes it."""
@@ -185,20 +185,8 @@ _MIN_LABEL = 13
 """Minimum width of a task's label, characters."""
 _MIN_ROOM = 11
 """Minimum width of the first column, characters."""
-
-
-def _fitting(columns: Sequence[Column], width: int, label: int) -> tuple[list[Column], int]:
-    """The columns that leave room for a first one of `label` characters, and its room."""
-
-    def room(columns: Sequence[Column]) -> int:
-        return max(_MIN_ROOM, width - sum((column.width or 0) + 1 for column in columns) - 3)
-
-    shown = list(columns)
-    for last in sorted(column.optional for column in columns if column.optional is not None):
-        if room(shown) >= label:
-            break
-        shown = [column for column in shown if column.optional != last]
-    return shown, room(shown)
+_EDGES = 2
+"""Characters beside a table's columns."""
 
 
 def _lines_table(
@@ -211,13 +199,17 @@ def _lines_table(
 
 def run_table(title: str, results: Results, *, width: int) -> Table:
     """One run: a row per task, a row per suite, and a total if there are several suites."""
-    overall = results["overall"]
-    columns, room = _fitting(_columns([overall], results["clock"]), width, _MIN_LABEL)
+    overall, suites = results["overall"], results["per_suite"]
+    rows = [*results["per_task"], *suites.values(), overall]
+    label = max([_MIN_LABEL, *map(len, suites)])
+    columns, room = fitting(_columns([overall], results["clock"]), rows, width - _EDGES, beside=label)
+    room = max(_MIN_ROOM, room)
     groups = []
-    for suite, row in results["per_suite"].items():
+    for suite, name in zip(suites, shortened(list(suites), room), strict=True):
         tasks = [task for task in results["per_task"] if task["task_group"] == suite]
         labels = zip(_labels(tasks, room), tasks, strict=True)
-        groups.append([*(_Line(label, task) for label, task in labels), _Line(suite, row, is_bold=True)])
+        lines = [_Line(label, task) for label, task in labels]
+        groups.append([*lines, _Line(name, suites[suite], is_bold=True)])
     if len(groups) > 1:
         groups.append([_Line("all suites", overall, is_bold=True)])
     return _lines_table("task", columns, groups, title)
@@ -226,9 +218,11 @@ def run_table(title: str, results: Results, *, width: int) -> Table:
 def variants_table(variants: Mapping[str, Results], *, width: int) -> Table:
     """Several runs of the same episodes under one clock: a row per mode for each suite."""
     suites = _suites_of(variants)
-    rows = [results["overall"] for results in variants.values()]
+    overall = [results["overall"] for results in variants.values()]
+    rows = [*overall, *(row for results in variants.values() for row in results["per_suite"].values())]
     label = max(map(len, [*variants, *(suites if len(suites) > 1 else ())]))
-    columns, _ = _fitting(_columns(rows, next(iter(variants.values()))["clock"]), width, label)
+    columns = _columns(overall, next(iter(variants.values()))["clock"])
+    columns, _ = fitting(columns, rows, width - _EDGES, beside=label)
     groups = [
         [
             *([_Line(suite, None, is_bold=True)] if len(suites) > 1 else []),

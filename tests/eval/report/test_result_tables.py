@@ -92,6 +92,33 @@ def test_columns_that_leave_no_room_for_tasks_are_left_out_in_order(tmp_path):
     }
 
 
+@pytest.mark.parametrize("width", [80, 66])
+def test_rows_of_short_modes_keep_their_numbers_whole_too(tmp_path, width):
+    results = play(tmp_path / "run", "paused", outcomes="se", seconds=999.9)
+    table = variants_table({"actions": results, "unified": results}, width=width)
+    assert ("frame" in headings(table)) == (width == 80)
+    lines = printed(table, width=width)
+    assert max(map(len, lines)) <= width
+    assert "…" not in "".join(lines)
+    assert {"errors", "narr.", "mem."} <= set(headings(table))
+
+
+@pytest.mark.parametrize("suite", ["droid_tabletop_jointpos", "kitchen_of_the_second_floor_with_long_name"])
+def test_a_long_suite_name_leaves_numbers_whole(tmp_path, suite):
+    runs = [play(tmp_path / name, "fixed:100,200", suites=(suite, f"{suite}_2")) for name in ("a", "b")]
+    for row in (row for run in runs for row in (run["overall"], *run["per_suite"].values())):
+        row.update(n_episodes=99, pc_progress=61.5)
+    tasks = run_table("tiny", runs[0], width=80)
+    for table in (tasks, variants_table(dict(zip("ab", runs, strict=True)), width=80)):
+        lines = printed(table)
+        assert max(map(len, lines)) <= 80
+        cells = [" ".join(line.split()) for line in lines]
+        assert len([line for line in cells if " 99 75.0 % 30.1–95.4 61.5 % 6.1 " in line]) >= 2
+        assert all(line.endswith("98→81 100→89") for line in cells if " 75.0 % " in line)
+    names = [row["task"] for row in tasks.records() if suite[:5] in row["task"]]
+    assert len(set(names)) == 2, "shortened, suites still differ"
+
+
 @pytest.mark.parametrize("clock", ["paused", "fixed:100,500"])
 def test_notes_explain_the_clock_and_the_columns(tmp_path, clock):
     run = play(tmp_path / "run", clock)
