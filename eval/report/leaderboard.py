@@ -229,6 +229,7 @@ def _averages(entries: Sequence[Entry], paper: Mapping[str, Any]) -> list[Entry]
     settings = defaultdict[str, dict[str, Entry]](dict)
     for entry in sorted(entries, key=lambda entry: (len(entry.outcomes), entry.run.run_id)):
         setting = {k: v for k, v in dataclasses.asdict(entry.run).items() if k not in _OF_ONE_RUN}
+        setting["overrides"].pop("init_ids", None)  # the episodes themselves are compared
         if entry.suite in paper["suites"]:
             settings[hash_of(setting)][entry.suite] = entry
     return [
