@@ -13,6 +13,8 @@ from jinja2 import Environment, StrictUndefined
 
 from configs.errors import UsageError
 from configs.hashing import hash_of
+from configs.motion import NONE
+from configs.schema import RunConfig
 from eval.metrics.noninferiority import ERROR_BUDGET, exceeds
 from eval.metrics.statistics import bounds, mcnemar_exact, wilson_95
 from eval.metrics.success import summarize
@@ -126,7 +128,8 @@ class RankedTable:
     """A table of comparable runs on one suite, best first; its rows are entries.
 
     Attributes:
-        title: Protocol, assets, episodes, and the clock unless paused, as Markdown.
+        title: Protocol with what replaces parts of the published one, assets, episodes, and the clock unless
+            paused, as Markdown.
         table: The table.
         extra: Further columns of pages and CSV: parts of labels, to group rows by, that differ.
         inputs: Policy to its inputs, if they differ.
@@ -386,19 +389,35 @@ def _mode_label(entry: Entry, entries: Sequence[Entry]) -> str:
 
 
 def _title(entries: Sequence[Entry]) -> str:
-    """Protocol, assets, episodes and, unless all are paused, clocks; equal assets may have several names."""
+    """Protocol, assets, episodes and, unless all are paused, clocks; equal assets may have several names.
+
+    Feedback and overrides stand beside the protocol, except for those that some runs do without, since the
+    protocol is the same.
+    """
     (protocol, assets, digest), keys = entries[0].experiment, entries[0].outcomes
     names = ", ".join(sorted({entry.run.assets.name for entry in entries}))
     tasks = {(key.suite, key.task_id) for key in keys}
     states, seeds = (sorted({getattr(key, part) for key in keys}) for part in ("init_id", "seed"))
     between = str(states[0]) if len(states) == 1 else f"{states[0]}–{states[-1]}"
+    common = [
+        (name, value)
+        for name, value in entries[0].run.overrides.items()
+        if name not in ("init_ids", "seed") and value not in (NONE, RunConfig.model_fields[name].default)
+        if all(entry.run.overrides[name] == value for entry in entries)
+    ]
+    beside = "".join(
+        f", {name.replace('_', ' ')} {in_markdown(str(value))}"
+        for name, value in [("feedback", entries[0].run.feedback), *common]
+        if value is not None
+    )
     runs = {clock_label(entry.run): entry.run for entry in entries}
     clocks = [
         f"clock `{in_markdown_code(run.clock)}` ({format_clock_of(run)})" for _, run in sorted(runs.items())
     ]
     return (
-        f"Protocol `{protocol}`, assets {names} ({assets[:8]}), episodes: {len(keys)}, tasks: {len(tasks)}, "
-        f"initial states: {len(states)} ({between}), seed {', '.join(map(str, seeds))} (`{digest}`)"
+        f"Protocol `{protocol}`{beside}, assets {names} ({assets[:8]}), "
+        f"episodes: {len(keys)}, tasks: {len(tasks)}, initial states: {len(states)} ({between}), "
+        f"seed {', '.join(map(str, seeds))} (`{digest}`)"
         f"{'' if set(runs) == {PAUSED} else ', ' + ' or '.join(clocks)}:"
     )
 

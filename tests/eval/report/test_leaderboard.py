@@ -85,6 +85,26 @@ def test_other_protocols_or_assets_have_tables_of_their_own(tmp_path, changed, n
     assert named in leaderboard([tmp_path])
 
 
+@pytest.mark.parametrize(
+    ("config", "feedback", "named"),
+    [
+        ({"motion": "drift:3"}, "own", "`, feedback own, motion drift:3, assets"),
+        ({"motion": "none", "init_ids": [0, 1]}, "none", "`, feedback none, assets"),
+        ({"max_steps": 60, "wordings": "held_out"}, None, "`, wordings held_out, max steps 60, assets"),
+        ({"wordings": "benchmark", "replan_steps": 5}, None, "`, assets"),
+    ],
+)
+def test_a_title_names_what_makes_the_world_another_one(tmp_path, config, feedback, named):
+    """Not what another run of the same protocol does without, such as the suite's own rate of queries."""
+    world = {"assets": {"digest": "d1ge57000000"}, **({"feedback": feedback} if feedback else {})}
+    plain = {name: value for name, value in config.items() if name != "replan_steps"}
+    for name, options in (("a", config), ("b", plain)):
+        run = RunBuilder.at(tmp_path / name, protocol={"libero_object": world}, config=options)
+        run.add_all("st")
+    ((table,),) = read_leaderboard([tmp_path]).suites.values()
+    assert named in table.title
+
+
 def test_a_policy_on_four_suites_has_their_average_as_papers_print_it(tmp_path):
     """One run or several make up a row; the rank is by all episodes, and one with three suites has no row."""
     solved = {"libero_spatial": "sstt", "libero_object": "ssss", "libero_goal": "sttt", "libero_10": "tttt"}
