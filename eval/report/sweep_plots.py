@@ -125,15 +125,15 @@ def over_latency(record: Record) -> LinePlot:
 def over_interval(record: Record) -> LinePlot:
     """The response surface: a line over b for every a, which an episode without texts of its own depends on.
 
-    Of cells in mode `actions` in which every query has the same a and b. They continue the previous chunk
-    while waiting, and skip what is late of a new one.
+    Of cells in mode `actions`, without an option for texts in prompts, in which every query has the same a
+    and b. They continue the previous chunk while waiting, and skip what is late of a new one.
     """
-    rule = {"mode": "actions", "while_waiting": "continue", "overlap": "skip"}
+    rule = {"mode": "actions", "feedback": None, "while_waiting": "continue", "overlap": "skip"}
     found: dict[str, dict[float, list[Row]]] = {}
     for row in record["cells"]:
         steps = row.get("control_steps") or {}
         constant = len(steps) == 2 and all(each["least"] == each["most"] for each in steps.values())
-        if constant and all(row["options"][axis] == value for axis, value in rule.items()):
+        if constant and all(row["options"].get(axis) == value for axis, value in rule.items()):
             motion = format_value("motion", row["options"])
             found.setdefault(motion, {}).setdefault(steps["a"]["median"], []).append(row)
 

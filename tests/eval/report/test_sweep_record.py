@@ -153,6 +153,8 @@ def test_a_line_over_latency_has_one_label_and_colour_in_every_motion(record, tm
 def test_the_surface_has_a_line_over_b_for_every_a_of_cells_whose_queries_are_alike(record, tmp_path):
     record["cells"] += [row("actions", 4, 5), row("actions", 8, 10)]
     record["cells"][-1]["control_steps"]["b"]["most"] = 11
+    record["cells"].append(row("actions", 2, 10))
+    record["cells"][-1]["options"]["feedback"] = "truth"  # its prompts have texts
     (lines,) = over_interval(record).motions.values()
     assert [(line.label, len(line.rows)) for line in lines] == [("a = 2", 3), ("a = 4", 1)]
     assert "sweep_surface.png" in [path.name for path in draw_sweep(record, tmp_path)]
