@@ -47,11 +47,13 @@ def summarize(run: Path) -> dict[str, Any]:
     folder = RunFolder(run)
     identity = read_identity(folder)
     limits = identity.limits_s
-    episodes = list(read_episodes(folder).values())
+    recorded = read_episodes(folder)
+    episodes = [episode for _, episode in sorted(recorded.items())]  # intervals depend on their order
     timings = {episode.key: timings_of(read_queries(folder, episode.key)) for episode in episodes}
     seconds = sum(episode.wall_s for episode in episodes)
-    suites = _grouped(episodes, lambda key: key.suite)
-    tasks = _grouped(sorted(episodes, key=lambda episode: episode.key), lambda key: (key.suite, key.task_id))
+    by_suite = _grouped(episodes, lambda key: key.suite)
+    suites = {suite: by_suite[suite] for suite in dict.fromkeys(key.suite for key in recorded)}
+    tasks = _grouped(episodes, lambda key: (key.suite, key.task_id))
     return {
         "clock": identity.clock,
         "clock_device": identity.clock_device,

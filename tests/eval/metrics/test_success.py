@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from eval.metrics.success import summarize, summarize_progress
+from eval.records.schema import MotionQuality, TextScores
 from tests.eval.factory import RunBuilder, episode, key, query
 
 
@@ -49,6 +50,27 @@ def test_rows_add_up_over_tasks_and_suites(tmp_path):
         assert total == sum(row[name] for row in results["per_suite"].values())
         assert total == sum(row[name] for row in results["per_task"])
     assert {row["language"] for row in results["per_task"]} == {"do task 0", "do task 1"}
+
+
+def test_results_are_the_same_in_whatever_order_episodes_ended(tmp_path):
+    """As worlds beside each other and joined shares leave them."""
+    scores = TextScores(texts=1, not_graded=0, oracle=0, at_request={}, on_delivery={}, staleness_s=0.0)
+    episodes = [
+        episode(
+            key(init_id),
+            simulated_s=1.0 + init_id**2,
+            steps=20 + init_id,
+            progress=0.1 * init_id,
+            motion=MotionQuality(path_length_m=init_id**1.5),
+            texts={"narration": dataclasses.replace(scores, current_s=init_id / 7)},
+        )
+        for init_id in range(7)
+    ]
+    forward, backward = RunBuilder.at(tmp_path / "forward"), RunBuilder.at(tmp_path / "backward")
+    for one, other in zip(episodes, reversed(episodes), strict=True):
+        forward.add(one)
+        backward.add(other)
+    assert summarize(forward.path) == summarize(backward.path)
 
 
 def test_latency_is_over_queries_and_not_over_episodes(tmp_path):
