@@ -20,7 +20,7 @@ from eval.metrics.success import Results
 from eval.records.query_logs import read_queries
 from eval.records.reader import read_episodes, read_identity
 from eval.records.run_folders import Run, new_run
-from eval.records.schema import EpisodeResult, Outcome, graded_only
+from eval.records.schema import EpisodeResult, MotionQuality, Outcome, graded_only
 from eval.records.sweep_folders import SweepFolder
 from eval.report.comparison import is_graded, outcomes_of
 from eval.report.comparison_verdict import Judgement, judge, judge_time
@@ -135,7 +135,7 @@ _PROVENANCE = ("command", "policy", "weights_sha256", "assets", "git", "versions
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Cell:
-    """A run of the sweep, with its results."""
+    """A run of the sweep, with its results, and its episodes in the order of their keys."""
 
     run: Run
     options: Mapping[str, Any]
@@ -163,7 +163,8 @@ def summarize_sweep(config: SweepConfig, runs: Sequence[Run], results: Sequence[
         `pc_right_on_delivery` has each language task's headline measure, percent; `texts_per_simulated_s`
         counts delivered texts; `prompt_age_steps` is the mean age in control steps of the observations that
         texts in prompts describe, over queries with one), and its verdicts
-        (`identical` if every episode had its queries and its end in the same control steps;
+        (`identical` if every episode had its queries and its end in the same control steps, and its motion
+        the same measures; with another overlap also only where motion is recorded;
         `only_reference` and `only_cell`, episodes that one of the two solved); `varied`, the options in
         which they differ; and `provenance`.
     """
@@ -171,7 +172,8 @@ def summarize_sweep(config: SweepConfig, runs: Sequence[Run], results: Sequence[
     for run, of in zip(runs, results, strict=True):
         options = {axis: getattr(run.config, axis) for axis in AXES}
         options["motion"] = options["motion"] or NONE  # a grid may leave it out
-        cells.append(_Cell(run=run, options=options, results=of, episodes=read_episodes(run.folder)))
+        episodes = dict(sorted(read_episodes(run.folder).items()))
+        cells.append(_Cell(run=run, options=options, results=of, episodes=episodes))
     rows = [_row(cell, _reference(cell, cells), config) for cell in cells]
     labels = {axis: {format_value(axis, cell.options) for cell in cells} - {""} for axis in AXES}
     manifest = runs[0].folder.read_manifest()
@@ -217,9 +219,7 @@ def _row(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict[str,
             task: texts["on_delivery"].get(HEADLINES[task], {}).get("pc")
             for task, texts in overall["texts"].items()
         },
-        "outcomes": "".join(
-            _OUTCOMES.get(episode.outcome, "0") for _, episode in sorted(cell.episodes.items())
-        ),
+        "outcomes": "".join(_OUTCOMES.get(episode.outcome, "0") for episode in episodes),
         "current": {task: texts["current"] for task, texts in overall["texts"].items() if texts["current"]},
         "time_to_success_ci95": bounds(interval),
         **_verdicts(cell, reference, config),
@@ -229,7 +229,15 @@ def _row(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict[str,
 def trajectory_signature(episode: EpisodeResult) -> tuple[Any, ...]:
     """What two episodes with the same actions at the same times have in common."""
     waiting = episode.held_steps, episode.continued_steps, episode.skipped_actions
-    return episode.outcome, episode.steps, episode.queries, *waiting
+    return episode.outcome, episode.steps, episode.queries, *waiting, episode.motion
+
+
+def _took_same_course(pairs: Sequence[tuple[EpisodeResult, EpisodeResult]], *, counts_suffice: bool) -> bool:
+    """Whether the episodes of every pair took the same course."""
+    return all(
+        trajectory_signature(a) == trajectory_signature(b) and (counts_suffice or a.motion != MotionQuality())
+        for a, b in pairs
+    )
 
 
 def _time_verdict(success: Judgement, time: Judgement | None) -> Verdict:
@@ -253,7 +261,7 @@ def _verdicts(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict
         "success": {
             "verdict": success.verdict.value,
             "identical": outcomes.graded == len(pairs) > 0
-            and all(trajectory_signature(a) == trajectory_signature(b) for a, b in pairs),
+            and _took_same_course(pairs, counts_suffice=cell.shares(reference, ["overlap"])),
             "only_reference": outcomes.only_a,
             "only_cell": outcomes.only_b,
             "difference": outcomes.difference,

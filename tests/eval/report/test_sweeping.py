@@ -5,15 +5,17 @@ import json
 import re
 import shutil
 
+import numpy as np
 import pytest
 
 from configs.errors import UsageError
 from configs.feedback import Feedback
 from configs.sweep import GridConfig, SweepConfig
 from eval.merge import merge_runs
+from eval.metrics.success import summarize
 from eval.records.sweep_folders import SweepFolder, find_unfinished_sweep, new_sweep
 from eval.report.merging import merge_sweeps
-from eval.report.sweep import run_sweep, show_sweep
+from eval.report.sweep import conclude, run_sweep, show_sweep
 from eval.rollout.executors import executor
 from tests.eval.doubles import FakePolicy, opened, without_physics
 
@@ -110,6 +112,41 @@ def test_actions_with_another_overlap_are_held_against_skip_with_the_same_schedu
         else:
             assert rows[row["against"]]["options"] == {**row["options"], "overlap": "skip"}
             assert row["success"]["difference"] == 0
+
+
+@pytest.mark.parametrize("change", [0.0, 0.01])
+def test_a_cell_is_identical_only_if_its_robot_moved_alike(tmp_path, policy, change):
+    """All episodes time out, so counts are equal anyway; records without motion do not suffice then."""
+    policy.actions = change * np.arange(70.0).reshape(10, 7)
+    grid = GridConfig(clock=["fixed:100,100"], mode=["actions"], replan_steps=[2], overlap=["skip", "blend"])
+    folder = new_sweep(tmp_path, ASKED.model_copy(update={"max_steps": 6, "grids": (grid,)}))
+    run_sweep(folder)
+    runs = [run.folder for run in folder.runs()]
+
+    def is_identical() -> bool:
+        record = conclude(folder, [summarize(run.path) for run in runs])
+        return record["cells"][1]["success"]["identical"]
+
+    assert is_identical() == (change == 0.0)
+    for run in runs:
+        lines = [json.loads(line) for line in run.episodes_path.read_text().splitlines()]
+        run.episodes_path.write_text("".join(f"{json.dumps({**line, 'motion': {}})}\n" for line in lines))
+    assert not is_identical()
+
+
+def test_the_order_of_records_changes_no_number(tmp_path, policy):
+    folder = new_sweep(tmp_path, SMALL.model_copy(update={"init_ids": tuple(range(7))}))
+    run_sweep(folder)
+    runs = [run.folder for run in folder.runs()]
+
+    def cells(order: int) -> list[dict]:
+        for place, run in enumerate(runs):
+            lines = sorted(map(json.loads, run.episodes_path.read_text().splitlines()), key=str)
+            seconds = [{**line, "simulated_s": 1.0 + line["key"]["init_id"] ** (1 + place)} for line in lines]
+            run.episodes_path.write_text("".join(f"{json.dumps(line)}\n" for line in seconds[::order]))
+        return conclude(folder, [summarize(run.path) for run in runs])["cells"]
+
+    assert cells(1) == cells(-1)
 
 
 def test_texts_in_prompts_have_an_age_by_default(tmp_path, policy, monkeypatch):
