@@ -58,11 +58,11 @@ def append_json_line(path: Path, record: Mapping[str, Any]) -> None:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Replace a JSON file atomically; it is on disk when this returns."""
+    """Replace a JSON file atomically; it is on disk when this returns. Lone surrogates are escaped."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(f".{os.getpid()}.partial")
     try:
-        with partial.open("w", encoding="utf-8") as file:
+        with partial.open("w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
             file.flush()
             os.fsync(file.fileno())  # content before name, in case of a power cut
