@@ -44,6 +44,9 @@ def main(
     filters = Filters(suites=suites, task_ids=task_ids, init_ids=init_ids)
     pair = find_pair(RunFolder(run), RunFolder(other), filters)
     path = usable_file(output, "--output")
+    if path.suffix.lower() != ".mp4":
+        raise UsageError(f"cannot write {str(path)!r}; --output takes a file whose name ends in .mp4")
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
         pair.write(path)
     except VideoError as error:

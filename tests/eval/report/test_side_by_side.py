@@ -86,6 +86,8 @@ def test_the_command_writes_the_video(runs, tmp_path, monkeypatch):
     frames = sum(1 for _ in iterate_pictures(tmp_path / "side_by_side.mp4"))
     assert frames == 7 + 30
     assert not list(tmp_path.glob(".*.mp4"))
+    assert call(app, *asked, "-o", "new/folder/pair.mp4") == 0
+    assert (tmp_path / "new/folder/pair.mp4").is_file()
 
 
 @pytest.mark.parametrize(
@@ -95,6 +97,7 @@ def test_the_command_writes_the_video(runs, tmp_path, monkeypatch):
         (["--task-ids", "5"], "of --suite libero_object --task-ids 0-1 --init-ids 0"),
         (["--init-ids", "x"], "'x' is neither a number"),
         (["--output", "."], "--output '.' is a folder"),
+        (["-o", "new/a.gif"], "cannot write 'new/a.gif'; --output takes a file whose name ends in .mp4"),
     ],
 )
 def test_an_option_that_fits_no_episode_is_one_line(
