@@ -1,6 +1,7 @@
 """Logs a run as TensorBoard event files in its folder, without TensorFlow or PyTorch."""
 
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -24,7 +25,7 @@ class TensorBoardLogger:
     def __init__(self, run: Run, group: str) -> None:  # noqa: ARG002 - runs are grouped by their folders
         events = run.folder.path / EVENTS
         before = len(list(events.glob("*")))  # file names have a resolution of one second
-        self.where = f"tensorboard --logdir {run.folder.path.parent}"
+        self.where = shlex.join(["tensorboard", "--logdir", str(run.folder.path.parent)])
         self._writer = SummaryWriter(str(events), filename_suffix=f".{before:04d}")
         if not before:
             self._writer.add_text("run", f"```json\n{json.dumps(describe(run), indent=1)}\n```")

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -63,9 +63,11 @@ def vla_eval(folder: RunFolder) -> str:
     run, episodes = _read(folder)
     manifest = folder.read_manifest()
     config = manifest.get("config", {})
-    tasks = defaultdict[str, list[EpisodeResult]](list)
+    tasks = defaultdict[tuple[str, int], list[EpisodeResult]](list)
     for episode in sorted(episodes, key=lambda episode: episode.key):
-        tasks[f"{episode.key.suite}/{episode.task}"].append(episode)
+        tasks[episode.key.suite, episode.key.task_id].append(episode)
+    names = {task: f"{task[0]}/{members[0].task}" for task, members in tasks.items()}
+    uses = Counter(names.values())
     return _json(
         {
             "benchmark": ", ".join(sorted({episode.key.suite for episode in episodes})),
@@ -74,7 +76,7 @@ def vla_eval(folder: RunFolder) -> str:
             "created_at": manifest.get("finished"),
             "tasks": [
                 {
-                    "task": task,
+                    "task": names[task] if uses[names[task]] == 1 else f"{names[task]} ({task[1]})",
                     "episodes": [
                         {
                             "episode_id": number,
@@ -110,11 +112,11 @@ def vla_eval(folder: RunFolder) -> str:
 
 def junit(folder: RunFolder) -> str:
     """JUnit XML: a test suite per task suite, a test case per episode."""
-    _, episodes = _read(folder)
+    run, episodes = _read(folder)
     suites = defaultdict[str, list[EpisodeResult]](list)
     for episode in episodes:
         suites[episode.key.suite].append(episode)
-    root = ET.Element("testsuites", {"name": folder.run_id, **_junit_counts(episodes)})
+    root = ET.Element("testsuites", {"name": _in_xml(run.run_id), **_junit_counts(episodes)})
     for suite, members in suites.items():
         element = ET.SubElement(root, "testsuite", {"name": suite, **_junit_counts(members)})
         for episode in members:

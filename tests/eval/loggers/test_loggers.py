@@ -214,15 +214,17 @@ def scalars(folder):
     return found
 
 
-def test_tensorboard_reads_back_what_was_logged(tmp_path, policy):
+def test_tensorboard_reads_back_what_was_logged(tmp_path, policy, capsys):
+    runs = tmp_path / "my runs"
     policy.interrupted_at = 1
     config = WITH_VIDEO.model_copy(update={"num_trials_per_task": 2})
     monitor = with_log(EvaluationConsole, "tensorboard")
     with pytest.raises(KeyboardInterrupt):
-        run_evaluation(new_run(tmp_path, config), monitor=monitor)
-    (run,) = find_unfinished(tmp_path, {})
+        run_evaluation(new_run(runs, config), monitor=monitor)
+    (run,) = find_unfinished(runs, {})
     run_evaluation(run, monitor=monitor)
     assert len(list((run.folder.path / "events").iterdir())) == 2
+    assert f"tensorboard --logdir '{runs}'\n" in capsys.readouterr().out, "as a shell takes it"
     found = scalars(run.folder.path)
     assert [(step, value) for step, value, _ in found["success/rate"]] == [(1, 100.0), (2, 100.0)]
     films = [image for *_, image in found["video/libero_goal/task00"]]

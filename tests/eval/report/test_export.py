@@ -57,10 +57,24 @@ def test_vla_evals_aggregate_counts_errors_as_failures(tmp_path, run):
     assert json.loads(FORMATS["vla-eval"](with_errors(tmp_path)))["mean_success"] == 0.5
 
 
-def test_junit_tells_failures_from_errors_and_escapes_what_xml_forbids(tmp_path):
+def test_vla_evals_tasks_of_one_name_stay_apart(tmp_path):
+    built = RunBuilder.at(tmp_path / "named")
+    for task_id, name, outcome in ((0, "push", "success"), (1, "push", "timeout"), (2, "pull", "success")):
+        built.add(episode(key(0, task_id), outcome, task=name))
+    tasks = json.loads(FORMATS["vla-eval"](built.folder))["tasks"]
+    assert [(task["task"].removeprefix("libero_object/"), task["mean_success"]) for task in tasks] == [
+        ("push (0)", 1.0),
+        ("push (1)", 0.0),
+        ("pull", 1.0),
+    ]
+
+
+def test_junit_tells_failures_from_errors_and_escapes_what_xml_forbids(tmp_path, monkeypatch):
     built = RunBuilder.at(tmp_path / "run").add_all("ste")
     built.add(episode(key(3), "error", error="\x1b[31m <broken>", traceback="at \x00 & more"))
-    root = ET.fromstring(FORMATS["junit"](built.folder))
+    monkeypatch.chdir(built.path)
+    root = ET.fromstring(FORMATS["junit"](RunFolder(Path())))
+    assert root.get("name") == "run"
     (suite,) = root
     for element in (root, suite):
         assert [element.get(name) for name in ("tests", "failures", "errors", "time")] == [
