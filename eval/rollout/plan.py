@@ -87,13 +87,21 @@ def make_plan(config: RunConfig, **overrides: Any) -> EpisodePlan:
         overrides: Further fields of the suites' protocols to override.
 
     Raises:
-        UsageError: No suite is given, or a suite, asset source, task or initial state does not exist.
+        UsageError: No suite is given, two have the same name, or a suite, asset source, task or initial state
+            does not exist.
     """
     if not config.suites:
         raise UsageError("no suite is named: give one with --suite")
     plans = []
+    given: dict[str, str] = {}
     for name in config.suites:
         suite = open_suite(name, assets=config.assets, **overridden(config), **overrides)
+        if (known := suite.protocol.name) in given:
+            raise UsageError(
+                f"--suite {given[known]} {name}: both are named {known!r}, and records tell suites apart by "
+                "name; give one of them, or another `name` in its YAML file"
+            )
+        given[known] = name
         tasks = {task.task_id: task for task in suite.tasks()}
         for task_id in config.task_ids or tasks:
             if task_id not in tasks:

@@ -3,6 +3,7 @@
 from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
+import yaml
 
 from configs.errors import UsageError
 from configs.load import load
@@ -10,7 +11,7 @@ from configs.schema import SuiteConfig
 from eval import libero, run
 from eval.policies.names import read_policy
 from eval.records.schema import RunFolder
-from sim_envs.fake import FakeWorld
+from sim_envs.fake import FakeSuite, FakeWorld
 from sim_envs.libero.suite import LiberoSuite
 from sim_envs.suite import open_suite
 from tests.eval.conftest import call
@@ -56,6 +57,16 @@ def test_bad_input_is_one_line_and_leaves_nothing(line, parts, tmp_path, refused
     without_physics(monkeypatch)
     said = refused(run.app, *line.split(), "--output-dir", tmp_path / "runs")
     assert [part for part in parts if part not in said] == []
+    assert not (tmp_path / "runs").exists()
+
+
+def test_two_suites_of_one_name_are_refused(tmp_path, refused):
+    """Their episodes would have the same keys."""
+    one, two = tmp_path / "one.yaml", tmp_path / "two.yaml"
+    for file in (one, two):
+        file.write_text(yaml.safe_dump(FakeSuite.published.model_dump(mode="json")))
+    said = refused(run.app, "--suite", one, two, "--policy", "noop", "--output-dir", tmp_path / "runs")
+    assert f"--suite {one} {two}: both are named 'fake'" in said
     assert not (tmp_path / "runs").exists()
 
 
