@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from configs.errors import UsageError
+from configs.errors import UsageError, pluralize
 from configs.feedback import prompt_fields
 from configs.schema import RunConfig
 from eval.policies.base import LoadedPolicy
@@ -47,6 +47,9 @@ def describe_run(
         "random_weights": preset.kind == "oxygen" and (config.random_weights or not preset.weights),
         "assets": next(iter(protocol.values()))["assets"],
         "n_planned": len(plan.keys),
+        "language_tasks": [
+            each.model_dump(mode="json") for each in resolved.tasks_of(config) if config.mode != "actions"
+        ],
         "config": config.model_copy(update={"language_tasks": resolved.task_names}).model_dump(mode="json"),
         "protocol": protocol,
         "protocol_hash": protocol_hash(protocol),
@@ -59,19 +62,33 @@ def describe_run(
 
 
 def refuse_mixed_records(run: Run, current: Mapping[str, Any]) -> None:
-    """Reject resuming a run under another protocol or with another policy.
+    """Reject resuming a run of other episodes, under another protocol, or with another policy or other texts.
 
     Raises:
-        UsageError: The protocol, the policy's inputs or its weights differ from the recorded ones.
+        UsageError: The protocol, the number of episodes, the language tasks, the policy's inputs or its
+            weights differ from the recorded ones. Older manifests do not have the language tasks.
     """
     if not run.resumed:
         return
     before = run.folder.read_manifest()
     protocol, now_under = protocol_hash(before["protocol"]), current["protocol_hash"]
     if protocol != now_under:
+        differs = _first_difference(_by_content(before["protocol"]), _by_content(current["protocol"]))
         raise UsageError(
-            f"{run.folder.run_id} was run under protocol {protocol}, this is {now_under} "
-            "(other versions or assets); start a new run without --resume"
+            f"{run.folder.run_id} was run under protocol {protocol}, this is {now_under}: {differs} has "
+            "changed; put it back, or start a new run without --resume"
+        )
+    if before["n_planned"] != current["n_planned"]:
+        raise UsageError(
+            f"{run.folder.run_id} was begun with {pluralize(before['n_planned'], 'episode')}, this has "
+            f"{current['n_planned']}: `trials_per_task` of a suite has changed; put it back, or start a new "
+            "run without --resume"
+        )
+    tasks = {"language_tasks": before.get("language_tasks", current["language_tasks"])}
+    if differs := _first_difference(tasks, {"language_tasks": current["language_tasks"]}):
+        raise UsageError(
+            f"{run.folder.run_id} was run with other texts: {differs} has changed; put it back, or start a "
+            "new run without --resume"
         )
     if before["policy_inputs"] != current["policy_inputs"]:
         raise UsageError(
@@ -91,3 +108,22 @@ def refuse_mixed_records(run: Run, current: Mapping[str, Any]) -> None:
             f"{run.folder.run_id} was run with weights {first}, {current['policy']} now has {second}; put "
             "the first ones back, or start a new run without --resume"
         )
+
+
+def _by_content(protocol: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """A protocol as it is hashed: assets by content, not by name."""
+    return {name: {**suite, "assets": suite["assets"]["digest"]} for name, suite in protocol.items()}
+
+
+def _first_difference(before: Any, now: Any) -> str | None:
+    """The path of the first value that differs, as in `mine.suite.max_steps`; None if there is none."""
+    if isinstance(before, (list, tuple)) and isinstance(now, (list, tuple)):
+        before, now = dict(enumerate(before)), dict(enumerate(now))
+    if not isinstance(before, Mapping) or not isinstance(now, Mapping):
+        return None if before == now else ""
+    for key in dict.fromkeys([*before, *now]):
+        if key not in before or key not in now:
+            return str(key)
+        if (inner := _first_difference(before[key], now[key])) is not None:
+            return f"{key}.{inner}".removesuffix(".")
+    return None

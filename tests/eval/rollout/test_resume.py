@@ -6,14 +6,17 @@ import os
 import time
 
 import pytest
+import yaml
 
 from configs.errors import UsageError
+from configs.schema import RunConfig
 from eval.records import provenance
 from eval.records.reader import read_identity
 from eval.records.run_folders import find_unfinished, new_run
 from eval.records.schema import RunFolder
 from eval.rollout import evaluation, manifest
 from eval.rollout.evaluation import exit_code
+from sim_envs.fake import FakeSuite
 from tests.eval.conftest import CONFIG, evaluate
 from tests.eval.doubles import FakeAssets, without_physics
 
@@ -61,8 +64,45 @@ def test_resume_refuses_a_run_under_another_protocol(tmp_path, policy, monkeypat
     with pytest.raises(KeyboardInterrupt):
         evaluate(new_run(tmp_path, CONFIG))
     without_physics(monkeypatch, find_assets=lambda source: FakeAssets(digest="1" * 12))
-    with pytest.raises(UsageError, match="start a new run without --resume"):
+    with pytest.raises(UsageError, match=r"libero_object\.assets has changed; .* without --resume"):
         evaluate(*find_unfinished(tmp_path, {}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"max_steps": 9}, r"fake\.suite\.max_steps has changed; put it back"),
+        ({"environment": {"instructions": ["a", "d"]}}, r"fake\.suite\.environment\.instructions\.1 has"),
+        ({"trials_per_task": 1}, "begun with 4 episodes, this has 2: `trials_per_task`"),
+    ],
+)
+def test_resume_names_what_has_changed_in_the_file_of_a_suite(tmp_path, policy, changes, named):
+    file, fake = tmp_path / "mine.yaml", {"environment": {"instructions": ["a", "b"]}, "camera_size": 256}
+    fake = {**FakeSuite.published.model_dump(mode="json"), **fake}
+    file.write_text(yaml.safe_dump(fake))
+    policy.interrupted_at = 3
+    run = new_run(tmp_path, RunConfig(suites=(str(file),), video="none"))
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(run)
+    file.write_text(yaml.safe_dump({**fake, **changes}))
+    with pytest.raises(UsageError, match=named):
+        evaluate(*find_unfinished(tmp_path, {}))
+
+
+def test_resume_refuses_other_language_tasks_under_the_same_name(tmp_path, policy):
+    file = tmp_path / "plan.yaml"
+    file.write_text("{name: plan, prompt: 'Plan: ', max_tokens: 9}")
+    run = new_run(tmp_path, CONFIG.model_copy(update={"policy": "small", "language_tasks": (str(file),)}))
+    policy.interrupted_at = 3
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(run)
+    file.write_text("{name: plan, prompt: 'Next: ', max_tokens: 9}")
+    with pytest.raises(UsageError, match=r"other texts: language_tasks\.0\.prompt has changed; put it back"):
+        evaluate(*find_unfinished(tmp_path, {}))
+    of_earlier_version = run.folder.read_manifest()
+    del of_earlier_version["language_tasks"]
+    run.folder.write_manifest(of_earlier_version)
+    assert exit_code(evaluate(*find_unfinished(tmp_path, {}))) == 0
 
 
 def test_resume_refuses_other_weights(tmp_path, policy, monkeypatch):
