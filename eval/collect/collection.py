@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from configs.collection import CollectConfig
 from configs.errors import UsageError, pluralize
+from configs.hashing import hash_of
 from configs.schema import RunConfig
 from configs.signals import DeferredSignals
 from eval.collect.console import CollectionConsole
@@ -36,6 +37,7 @@ from eval.policies.base import LoadedPolicy
 from eval.policies.resolved import open_policies, resolve_policy
 from eval.records import provenance
 from eval.records.json_files import write_json
+from eval.records.protocol import describe_suite
 from eval.records.run_folders import Run
 from eval.records.schema import Outcome, RunFolder
 from eval.rollout.clock import PAUSED
@@ -46,6 +48,7 @@ from oxygen.model.compile_cache import use_compile_cache
 from oxygen.presets.policies import weights_sha256
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
+from sim_envs.suite import Suite
 
 _MAX_WORKERS = 4096
 
@@ -125,6 +128,7 @@ def collect_from(
         **conventions(task.suite.interface),
         "policy_weights_sha256": _digest(run_config(config, config.seeds[0])),
         "learner_weights_sha256": learner and _digest(learner),
+        **{f"protocol of {name}": _protocol(suite) for name, suite in plans[0].suites.items()},
     }
     store.check(config, shared)
     with RunFolder(dataset).locked():
@@ -212,6 +216,11 @@ def _manifest(
         "versions": {**provenance.versions(), "pyarrow": pa.__version__},
         "hardware": provenance.hardware(),
     }
+
+
+def _protocol(suite: Suite) -> str:
+    """Hash of a suite's protocol without its assets, which each demonstration names."""
+    return hash_of({**describe_suite(suite), "assets": None})
 
 
 def _digest(run: RunConfig) -> str | None:

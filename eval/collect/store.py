@@ -60,7 +60,8 @@ class EpisodeStore:
 
         Args:
             config: The options.
-            shared: What else all episodes share: conventions and weights. Older datasets did not record it.
+            shared: What else all episodes share: conventions, weights, and the protocol of each suite. Older
+                datasets did not record it.
 
         Raises:
             UsageError: The dataset was begun with other options, its episodes have been deleted, or the
@@ -95,7 +96,8 @@ class EpisodeStore:
 
     def begin(self, config: CollectConfig, shared: Mapping[str, Any]) -> None:
         """Create the folder, and remove partial files of a killed command. See `check`."""
-        write_json(self._options_path, {**_options(config), **shared})
+        before = read_json_object(self._options_path) if self._options_path.exists() else {}
+        write_json(self._options_path, {**before, **_options(config), **shared})  # keeps other suites
         for draft in self.folder.glob("*.partial"):
             draft.unlink()
 

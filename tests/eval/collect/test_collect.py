@@ -11,8 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from configs.errors import UsageError
+from configs.load import load
+from configs.schema import SuiteConfig
 from eval.collect.collection import INCOMPLETE
 from eval.collect.store import EpisodeStore
 from oxygen.training import layout
@@ -182,6 +185,22 @@ def test_a_dataset_of_an_older_version_is_extended_unless_its_columns_differ(tmp
     forget("columns")
     with pytest.raises(UsageError, match=r"columns of an older version.*--output"):
         collect(tmp_path)
+
+
+def test_a_dataset_is_extended_under_the_protocol_of_its_suites_alone(tmp_path):
+    mine, dataset = tmp_path / "mine.yaml", tmp_path / "dataset"
+    protocol = load(SuiteConfig, "libero_goal").model_dump(mode="json")
+    mine.write_text(yaml.safe_dump(protocol))
+    collect(dataset, suites=(str(mine),), init_ids=(0,))
+    collect(dataset, suites=("libero_object",), init_ids=(0,))
+    mine.write_text(yaml.safe_dump({**protocol, "settle_steps": 3}))
+    for suites in ((str(mine),), ("libero_object", str(mine))):
+        with pytest.raises(
+            UsageError, match=r"begun with protocol of libero_goal '\w+', not '\w+'.*--output"
+        ):
+            collect(dataset, suites=suites)
+    collect(dataset, suites=("libero_goal",), assets="b")
+    assert len(Demonstrations(dataset).episodes) == 8
 
 
 @pytest.mark.parametrize(
