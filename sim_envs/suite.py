@@ -3,9 +3,10 @@
 import dataclasses
 import importlib
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 from configs.errors import UsageError, unknown
 from configs.interface import Interface
@@ -22,7 +23,7 @@ _OPTIONAL = {
     "variation": "does not vary its scenes",
     "motion": "does not know which object is to be grasped, so it cannot move it",
 }
-"""Protocol fields that are None if a suite does not support them, and the reason given in errors."""
+"""Protocol fields for suites whose class names them in `supports`; why others refuse them, for errors."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -153,12 +154,14 @@ class ConfiguredSuite(Generic[EnvironmentT]):
 
     Attributes:
         environment_type: Schema of the protocol's `environment`.
+        supports: Which of `variation` and `motion` of the protocol its worlds follow.
         protocol: The suite's protocol.
         environment: Its `environment`.
         assets: None.
     """
 
     environment_type: type[EnvironmentT]
+    supports: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
         """Check the `environment` of a protocol.
@@ -186,7 +189,14 @@ class ConfiguredSuite(Generic[EnvironmentT]):
         return None
 
     def _enumerated(self, tasks: Iterable[tuple[str, str]]) -> tuple[Task, ...]:
-        """Tasks by name and instruction, in order of task id."""
+        """Tasks by name and instruction, in order of task id.
+
+        Raises:
+            UsageError: Two have the same name.
+        """
+        tasks = list(tasks)
+        if repeated := [name for name, count in Counter(name for name, _ in tasks).items() if count > 1]:
+            raise UsageError(f"{self.protocol.name} has two tasks {repeated[0]!r}; give each its own `name`")
         return tuple(
             Task(suite=self.protocol.name, task_id=task_id, name=name, language=language)
             for task_id, (name, language) in enumerate(tasks)
@@ -231,20 +241,29 @@ def open_suite(name: str, *, assets: str = "auto", **overrides: Any) -> Suite:
         overrides: Fields of the published protocol to change.
 
     Raises:
-        UsageError: Unknown suite or asset source, or an invalid or unsupported override.
+        UsageError: Unknown suite or asset source, a value that is invalid or that the suite does not support,
+            or another `control_hz` than its interface has.
     """
     protocol, factory = find_suite(name)
-    for field, complaint in _OPTIONAL.items():
-        if getattr(protocol, field) is None and overrides.get(field, NONE) != NONE:
-            raise UsageError(f"{field} {overrides[field]}: {protocol.name} {complaint}; leave out --{field}")
     config = check(SuiteConfig, {**dict(protocol), **overrides}, source=name)
+    for field, complaint in _OPTIONAL.items():
+        value = getattr(config, field)
+        if value not in (None, NONE) and field not in getattr(factory, "supports", ()):
+            remedy = f"leave out --{field}" if field in overrides else f"leave `{field}` out of {name}"
+            raise UsageError(f"{field} {value}: {protocol.name} {complaint}; {remedy}")
     try:
         inspect.signature(factory).bind(config, assets=assets)
     except (TypeError, ValueError) as error:
         raise UsageError(
             f"world of suite {name} is {protocol.world!r}, which opens no suite: {error}"
         ) from None
-    return factory(config, assets=assets)
+    suite = factory(config, assets=assets)
+    if config.control_hz != (hz := suite.interface.action.control_hz):
+        raise UsageError(
+            f"{name}: control_hz is {config.control_hz:g}, but interface {suite.interface.name!r} of its "
+            f"world has {hz:g}; give {hz:g}"
+        )
+    return suite
 
 
 def require_movable(

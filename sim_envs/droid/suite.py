@@ -7,7 +7,6 @@ from typing import Any
 
 from pydantic import Field
 
-from configs.droid import CONTROL_HZ
 from configs.errors import UsageError
 from configs.hashing import hash_of
 from configs.motion import NONE, parse_motion
@@ -43,6 +42,7 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
     """Tasks on DROID's station, with robosuite's meshes. Implements `sim_envs.suite.Suite`."""
 
     environment_type = DroidEnvironment
+    supports = ("variation", "motion")
 
     def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
         """Read the tasks; see `ConfiguredSuite`.
@@ -51,8 +51,6 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
             UsageError: Invalid `environment` or task file, or assets are named.
         """
         super().__init__(protocol, assets=assets)
-        if protocol.control_hz != CONTROL_HZ:
-            raise UsageError(f"control_hz is {protocol.control_hz:g}, but DROID's is {CONTROL_HZ:g}")
         self.interface = interface(self.environment.control, image_height=protocol.camera_size)
         self._tasks = tuple(load_task(name) for name in self.environment.tasks)
 

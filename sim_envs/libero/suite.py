@@ -5,8 +5,9 @@ from importlib.metadata import version
 from typing import Any
 
 from configs.hashing import hash_of
+from configs.load import check
 from configs.motion import NONE, parse_motion
-from configs.schema import SuiteConfig, Wordings
+from configs.schema import Preset, SuiteConfig, Wordings
 from sim_envs.eef_interface import delta_eef_interface
 from sim_envs.gl import require_backend
 from sim_envs.libero.assets import find_assets
@@ -23,6 +24,8 @@ from sim_envs.world import EpisodeKey, World
 class LiberoSuite:
     """One of LIBERO's suites, or ours on its assets. Implements `sim_envs.suite.Suite`."""
 
+    supports = ("motion",)
+
     def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
         """Find the suite's assets.
 
@@ -31,8 +34,9 @@ class LiberoSuite:
             assets: LIBERO's asset tree: a folder, or the name of a source (auto, standins, download).
 
         Raises:
-            UsageError: There is no such suite or asset source.
+            UsageError: There is no such suite or asset source, or `environment` is not empty.
         """
+        check(Preset, protocol.environment, source=f"environment of suite {protocol.name}")
         self.protocol = protocol
         self.interface = delta_eef_interface(
             "LIBERO", camera_size=protocol.camera_size, control_hz=CONTROL_HZ

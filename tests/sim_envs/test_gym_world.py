@@ -2,6 +2,7 @@
 
 import copy
 import re
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -89,6 +90,31 @@ def opened(environment: dict | None = None, **kwargs: Any) -> GymWorld:
     world = suite.open(suite.tasks()[0])
     world.reset(init_id=0, seed=0, settle_steps=0)
     return world
+
+
+@pytest.mark.parametrize(
+    ("written", "given", "said"),
+    [
+        (
+            {"variation": 1.0},
+            {},
+            r"variation 1.0: counter does not vary its scenes; leave `variation` out of ",
+        ),
+        ({"motion": "drift:1"}, {}, r"motion drift:1: counter does not know"),
+        ({"motion": "none"}, {"motion": "shuttle:3"}, r"motion shuttle:3.*; leave out --motion"),
+    ],
+)
+def test_what_the_suite_cannot_do_is_refused(tmp_path: Path, written: dict, given: dict, said: str) -> None:
+    file = tmp_path / "counter.yaml"
+    file.write_text(yaml.safe_dump({**COUNTER, **written}))
+    with pytest.raises(UsageError, match=said):
+        open_suite(str(file), **given)
+
+
+def test_two_tasks_of_one_name_are_refused() -> None:
+    suite = counter({"tasks": COUNTER["environment"]["tasks"] * 2})
+    with pytest.raises(UsageError, match="counter has two tasks 'count'"):
+        suite.tasks()
 
 
 def test_images_are_rotated_and_states_sliced_as_configured() -> None:

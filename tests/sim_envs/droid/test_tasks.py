@@ -135,7 +135,10 @@ def test_wordings_take_turns_and_training_never_shows_those_held_out():
     ("changes", "complaint"),
     [
         ({"assets": "standins"}, "leave them out"),
-        ({"control_hz": 20}, "control_hz is 20, but DROID's is 15"),
+        (
+            {"control_hz": 20},
+            "control_hz is 20, but interface 'DROID, joint .*' of its world has 15; give 15",
+        ),
         ({"environment": {"control": "joint_speed", "tasks": ["cube_in_bowl"]}}, "did you mean 'joint_"),
     ],
 )

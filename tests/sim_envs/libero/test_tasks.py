@@ -14,6 +14,7 @@ from sim_envs.libero.assets import find_assets
 from sim_envs.libero.libero_env import CONTROL_HZ
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import SUITES, LiberoTask, get_init_state, get_task, init_states, list_tasks
+from sim_envs.suite import open_suite
 
 
 @pytest.mark.parametrize("suite", SUITES)
@@ -44,6 +45,19 @@ def test_task_ids_follow_libero_not_the_file_listing(golden: Path) -> None:
 def test_what_does_not_exist_is_named_with_what_does(call, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
         call()
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"control_hz": 7}, "control_hz is 7, but interface 'LIBERO' of its world has 20; give 20"),
+        ({"variation": 0.5}, "variation 0.5: libero_object does not vary"),
+        ({"environment": {"nonsense": 3}}, "unknown key 'nonsense'.* In environment of suite libero_object"),
+    ],
+)
+def test_a_protocol_that_the_suite_cannot_follow_is_one_line(changes, complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        open_suite("libero_object", assets="standins", **changes)
 
 
 def test_a_pickle_that_would_run_something_is_refused(tmp_path: Path) -> None:
