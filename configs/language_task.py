@@ -1,8 +1,8 @@
 """Schema of language tasks: the texts generated beside actions, and when they are requested."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from configs.schema import Count, Fields, Name, Preset, Seed, Tokens, Whole
 
@@ -18,7 +18,7 @@ class BurstConfig(Preset):
     """`n` texts at every `every`-th query."""
 
     kind: Literal["burst"]
-    n: Count
+    n: Count = Field(le=2**16)
     every: Count
 
 
@@ -38,6 +38,12 @@ class RandomLengthConfig(Preset):
     min_tokens: Tokens
     max_tokens: Tokens
     seed: Seed = 0
+
+    @model_validator(mode="after")
+    def _is_a_range(self) -> Self:
+        if self.max_tokens < self.min_tokens:
+            raise ValueError(f"max_tokens is {self.max_tokens}; give at least min_tokens, {self.min_tokens}")
+        return self
 
 
 ArrivalsConfig = EveryNConfig | BurstConfig | PoissonConfig | RandomLengthConfig
@@ -73,3 +79,13 @@ class LanguageTaskConfig(Preset):
     sampling: SamplingConfig = SamplingConfig()
     stop: str | None = Field(default=None, min_length=1)
     feedback: Fields = ()
+
+    @model_validator(mode="after")
+    def _has_room_for_its_arrivals(self) -> Self:
+        longest = self.arrivals.max_tokens if isinstance(self.arrivals, RandomLengthConfig) else 0
+        if longest > self.max_tokens:
+            raise ValueError(
+                f"its arrivals request up to {longest} tokens, its max_tokens is {self.max_tokens}; make "
+                "that as large"
+            )
+        return self

@@ -6,6 +6,7 @@ from typing import Any, get_args
 from configs.cli import format_option
 from configs.errors import UsageError
 from configs.schema import Mode, RunConfig
+from eval.metrics.language import HEADLINES
 from eval.policies.names import read_policy
 from eval.policies.resolved import resolve_policy
 
@@ -68,6 +69,13 @@ def refuse_unused_options(given: Mapping[str, Any], variants: Sequence[RunConfig
                 f"{shown} is for texts, and there are no language tasks; leave it out, or give "
                 "--language-tasks"
             )
+    unwritten = [task.name for task in resolved.tasks if task.name not in HEADLINES]
+    if given.get("language_tasks") and unwritten and resolved.policy.generates_text == "truth":
+        raise UsageError(
+            f"{format_option('language_tasks', given['language_tasks'])}: policy {resolved.policy.name} "
+            f"writes the ground truth, which has no {', '.join(unwritten)}; leave it out, or give some of "
+            f"{', '.join(HEADLINES)}"
+        )
 
 
 def refuse_model_options(given: Mapping[str, Any], policies: Sequence[str]) -> None:

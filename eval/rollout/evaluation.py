@@ -24,10 +24,10 @@ from eval.rollout.manifest import describe_run, refuse_mixed_records
 from eval.rollout.monitor import Monitor, MonitorFactory
 from eval.rollout.plan import (
     EpisodePlan,
-    check_expert,
     check_feedback,
     check_overlap,
     check_playable,
+    check_scripted,
     make_plans,
 )
 from eval.rollout.preflight import require_quick_checks
@@ -86,8 +86,7 @@ def run_evaluation(
     plans = make_plans(configs)
     resolved = resolve_policy(configs[0])
     name = resolved.policy.name
-    if resolved.policy.kind == "expert":
-        check_expert(plans[0])
+    check_scripted(plans[0], resolved.policy.kind)
     if resolved.policy.kind == "oxygen":  # before it is loaded
         check_feedback(configs, resolved.feedback, policy=name)
     limit_s = query_limit_s(resolved.policy, query_timeout_s)

@@ -12,6 +12,7 @@ from configs.interface import Interface, compare
 from configs.schema import OverlapRule, RunConfig, SuiteConfig, Wordings
 from eval.policies.names import policies_for
 from eval.rollout.execution import averaged_channels
+from sim_envs.scripted.policy import Random
 from sim_envs.suite import Suite, Task, open_suite
 from sim_envs.world import EpisodeKey
 
@@ -188,13 +189,18 @@ def check_playable(
         suite.check([each.task for each in plan.tasks if each.suite is suite])
 
 
-def check_expert(plan: EpisodePlan) -> None:
-    """Reject tasks that the suite's expert cannot play.
+def check_scripted(plan: EpisodePlan, kind: str) -> None:
+    """Reject what a policy of this kind cannot play, if it is scripted.
 
     Raises:
-        UsageError: Names them, and the ids of those that it plays.
+        UsageError: The actions have no limits, for `random`; or names the tasks that the suite's expert
+            cannot play, and the ids of those that it plays.
     """
     for name, suite in plan.suites.items():
+        if kind == "random":
+            Random(suite.interface)
+        if kind != "expert":
+            continue
         played = suite.expert_tasks()
         if not played:
             raise UsageError(f"suite {name} has no expert; choose another policy, such as noop")

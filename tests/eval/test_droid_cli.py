@@ -66,6 +66,7 @@ def test_tasks_that_the_expert_cannot_play_are_named_before_the_first_episode(tm
         ("--policy tiny_droid_jointpos", "such as pi05_droid, small_droid, tiny_droid"),
         ("--policy small_droid --replan-steps 16", "--replan-steps 15 or less"),
         ("--policy small_droid --assets standins", "brings its own"),
+        ("--policy random --suite droid_tabletop_jointpos", "random needs action limits, and DROID"),
         ("--policy expert --suite gym_reacher", "suite gym_reacher has no expert"),
     ],
 )

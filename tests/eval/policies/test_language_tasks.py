@@ -5,7 +5,7 @@ import yaml
 
 from configs.errors import UsageError
 from configs.language_task import LanguageTaskConfig
-from configs.load import load, names
+from configs.load import check, load, names
 from oxygen.presets.language_tasks import language_task
 from oxygen.robots import tokenizer
 from oxygen.serving.arrivals import Burst, EveryN, Poisson, RandomLength
@@ -42,6 +42,22 @@ def random_length(min_tokens, max_tokens):
 )
 def test_arrivals_are_built_by_kind(read, content, arrivals):
     assert read(arrivals=content).arrivals == arrivals
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"arrivals": random_length(9, 4)},
+        {"arrivals": random_length(9, 40)},
+        {"arrivals": {"kind": "burst", "n": 2**16 + 1, "every": 1}},
+    ],
+)
+def test_arrivals_that_no_policy_can_serve_are_refused_with_their_file(content):
+    """A scripted policy would fail in every episode."""
+    with pytest.raises(UsageError, match="mine: "):
+        check(
+            LanguageTaskConfig, {"name": "mine", "prompt": "Say: ", "max_tokens": 9, **content}, source="mine"
+        )
 
 
 def test_by_default_a_task_is_requested_at_every_query_and_greedy(read):

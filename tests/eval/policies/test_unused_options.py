@@ -48,6 +48,14 @@ def test_options_without_effect_are_refused(asked, parts):
         assert part in str(refused.value)
 
 
+def test_a_text_without_ground_truth_is_refused_for_policies_that_write_the_truth(tmp_path):
+    file = tmp_path / "plan.yaml"
+    file.write_text("{name: plan, prompt: 'Plan: ', max_tokens: 9}")
+    asked = {"policy": "expert", "language_tasks": ("memory", str(file))}
+    with pytest.raises(UsageError, match=r"the ground truth, which has no plan; .* narration, memory"):
+        refuse_unused_options(asked, VariantsConfig(**asked).variants())
+
+
 @pytest.mark.parametrize(
     "asked",
     [
