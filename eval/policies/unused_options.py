@@ -76,6 +76,11 @@ def refuse_unused_options(given: Mapping[str, Any], variants: Sequence[RunConfig
             f"writes the ground truth, which has no {', '.join(unwritten)}; leave it out, or give some of "
             f"{', '.join(HEADLINES)}"
         )
+    if "video_every" in given and variants[0].video == "none":
+        raise UsageError(
+            f"{format_option('video_every', given['video_every'])} is for videos, and none are recorded; "
+            "leave it out, or give --video failures or all"
+        )
 
 
 def refuse_model_options(given: Mapping[str, Any], policies: Sequence[str]) -> None:

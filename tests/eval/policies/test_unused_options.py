@@ -38,6 +38,7 @@ from eval.policies.unused_options import refuse_unused_options, unused_in
             ["--tokens-per-frame 2 is for texts", "there are no language tasks", "--language-tasks"],
         ),
         ({"policy": "pi05_libero", "deadline_ms": 90.0}, ["--deadline-ms 90.0 is for texts"]),
+        ({"video": "none", "video_every": 2}, ["--video-every 2 is for videos", "--video failures or all"]),
         ({"policy": "noop", "text_every": 2}, ["--text-every 2", "noop generates no text"]),
     ],
 )
@@ -59,6 +60,7 @@ def test_a_text_without_ground_truth_is_refused_for_policies_that_write_the_trut
 @pytest.mark.parametrize(
     "asked",
     [
+        {"video": "failures", "video_every": 2},
         {"mode": ("isolated", "unified"), "tokens_per_frame": 2, "deadline_ms": 90.0},
         {"mode": ("actions", "isolated"), "language_tasks": ("memory",)},
         {"mode": "actions", "against": "shared", "language_tasks": ("memory",)},
