@@ -28,7 +28,7 @@ class TextConsole(Console):
     """A console on which no text sends control sequences to the terminal."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(highlight=False, **options)
+        super().__init__(highlight=False, emoji=False, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Text without control characters; invalid markup is shown literally."""

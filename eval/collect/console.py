@@ -35,7 +35,6 @@ class CollectionConsole:
             f"Demonstrations of [bold]{escape(config.policy)}[/]{noise}{motion}{learner}, "
             f"assets {escape(', '.join(sorted({key.assets for key in keys})))} → {escape(str(dataset))}",
             soft_wrap=True,
-            emoji=False,
         )
         self._played = self._errors = self._solved = self._frames = 0
         self._progress = Progress(
@@ -96,4 +95,4 @@ class CollectionConsole:
         if errors:
             summary.append(f"[red]{pluralize(errors, 'error')}[/], which the same command tries again")
         self.print(", ".join(summary))
-        self.print(f"Contact sheet: {sheet}", soft_wrap=True, markup=False, emoji=False)
+        self.print(f"Contact sheet: {sheet}", soft_wrap=True, markup=False)

@@ -63,7 +63,7 @@ class EvaluationConsole(Monitor):
         self._report = report
         self._results: list[list[EpisodeResult]] = [[] for _ in runs]
         self._verdict_lines: list[str] = []
-        self._rich.print(self._heading(), soft_wrap=True, emoji=False)
+        self._rich.print(self._heading(), soft_wrap=True)
         self._progress = Progress(
             BarColumn(bar_width=_BAR, table_column=Column(no_wrap=True)),
             MofNCompleteColumn(table_column=Column(no_wrap=True)),
@@ -119,7 +119,7 @@ class EvaluationConsole(Monitor):
             # A policy's message is not markup: `[/INST]` is part of a prompt.
             outcome = result.outcome.value.replace("_", " ")
             error = escape(escape_control(result.error))
-            self._rich.print(f"[red]{outcome}[/] in {result.key}: {error}", emoji=False)
+            self._rich.print(f"[red]{outcome}[/] in {result.key}: {error}")
         (bar,) = self._progress.tasks
         if self._played == _FIRST_ESTIMATE and not bar.finished:
             seconds = (time.perf_counter() - self._began) / self._played * (bar.remaining or 0)
@@ -147,7 +147,6 @@ class EvaluationConsole(Monitor):
             f"Interrupted: {sum(map(len, self._results))} of {pluralize(total, 'episode')} are recorded in "
             f"{self._where()}. The same command with --resume completes them.",
             markup=False,
-            emoji=False,
         )
 
     def conclude(self, results: Sequence[Results]) -> None:
@@ -205,7 +204,7 @@ class EvaluationConsole(Monitor):
 
     def _print(self, line: str) -> None:
         """Print without markup or line breaks."""
-        self._rich.print(escape_control(line), soft_wrap=True, markup=False, emoji=False)
+        self._rich.print(escape_control(line), soft_wrap=True, markup=False)
 
     def _dim(self, *lines: str) -> None:
         for line in lines:

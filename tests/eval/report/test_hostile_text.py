@@ -58,6 +58,17 @@ def test_a_console_markdown_and_csv_show_text(text):
         assert in_csv(number) == number
 
 
+def test_a_console_prints_no_emoji():
+    """`fixed:100:` is a clock and a colon."""
+    console = TextConsole(file=io.StringIO(), width=80)
+    table = Table("a")
+    table.add_row("Clock fixed:100:")
+    for shown in ("Clock fixed:100:", table):
+        console.print(shown)
+        console.print(shown, markup=False)
+    assert console.file.getvalue().count("Clock fixed:100:") == 4
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_tables_pages_and_comparisons_show_text(tmp_path, text):
     for name in ("a", "b"):
