@@ -52,7 +52,8 @@ def invalid(error: ValidationError, source: str, schema: type[BaseModel] | None 
     if problem["type"] == "missing":
         return UsageError(f"{source}: {where} is missing: give it")
     where = where or "the whole"
-    return UsageError(f"{source}: {where} is {reprlib.repr(problem['input'])}: {problem['msg'].lower()}")
+    complaint = problem["msg"][:1].lower() + problem["msg"][1:]
+    return UsageError(f"{source}: {where} is {reprlib.repr(problem['input'])}: {complaint}")
 
 
 def _schema_at(schema: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel] | None:

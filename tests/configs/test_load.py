@@ -56,6 +56,7 @@ TALK = {"name": "talk", "prompt": "Say: ", "max_tokens": 5}
         (RunConfig, {"mode": "unifed"}, "unknown mode 'unifed'; did you mean 'unified'"),
         (RunConfig, {"seed": -1}, "seed is -1"),
         (RunConfig, {"task_ids": "3-1"}, "the range '3-1' runs backwards"),
+        (PolicyConfig, {"kind": "noop", "name": "a b"}, "string should match pattern '^[A-Za-z0-9_.-]+$'"),
         (PolicyConfig, {"kind": "noop"}, "a test: name is missing: give it"),
     ],
 )
