@@ -10,7 +10,6 @@ from configs.errors import UsageError
 from configs.feedback import FeedbackByTask, parse_answer, prompt_fields, write_answer
 from configs.interface import Interface, compare
 from configs.schema import OverlapRule, RunConfig, SuiteConfig, Wordings
-from eval.policies.names import policies_for
 from eval.rollout.execution import averaged_channels
 from sim_envs.scripted.policy import Random
 from sim_envs.suite import Suite, Task, open_suite
@@ -178,6 +177,8 @@ def check_playable(
             try:
                 compare(interface, suite.interface)
             except UsageError as error:
+                from eval.policies.names import policies_for  # imports JAX, which workers do without
+
                 fitting = policies_for(suite.interface)
                 such_as = f", such as {', '.join(fitting)}" if fitting else ""
                 raise UsageError(f"{error}{such_as}") from None
