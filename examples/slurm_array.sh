@@ -3,6 +3,7 @@
 #   shares=$(sbatch --parsable examples/slurm_array.sh)
 #   sbatch --dependency=afterok:$shares --wrap "python -m eval.merge runs/shards/*/* -o runs"
 # Submitting the same array again completes shares that were cut short or have errors, and skips the others.
+# With few episodes a share may have none; it ends without an error, so that the others are joined.
 #SBATCH --job-name=oxygen-eval
 #SBATCH --array=1-16
 #SBATCH --gres=gpu:1
@@ -13,9 +14,12 @@ set -euo pipefail
 
 share=$SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT
 folder=runs/shards/$SLURM_ARRAY_TASK_ID
-play() {
-    srun python -m eval.libero --suite libero_object --policy pi05_libero --video none \
-        --num-envs "$SLURM_CPUS_PER_TASK" --shard "$share" --output-dir "$folder" "$@"
+said=$(mktemp)
+play() {  # srun does not inherit --cpus-per-task
+    srun --cpus-per-task="$SLURM_CPUS_PER_TASK" \
+        python -m eval.libero --suite libero_object --policy pi05_libero --video none \
+        --num-envs "$SLURM_CPUS_PER_TASK" --shard "$share" --output-dir "$folder" "$@" 2>&1 | tee "$said" \
+        || grep -q "error: --shard $share has none of the" "$said"
 }
 
 if ! compgen -G "$folder/*/manifest.json" > /dev/null; then

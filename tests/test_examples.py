@@ -135,9 +135,11 @@ def test_the_bridge_speaks_gr00ts_protocol_and_inverts_its_gripper():
     assert actions[0] == pytest.approx([0, 0.1, 0.2, 0.3, 0.4, 0.5, -1])  # 0.6 is open, as LIBERO's −1
 
 
-def test_a_share_submitted_again_is_resumed_if_it_is_cut_short_or_has_errors(tmp_path):
+@pytest.fixture
+def submitted(tmp_path):
+    """Submits the third of 16 shares; returns its exit code, and what it prints."""
     srun = tmp_path / "srun"
-    srun.write_text('#!/bin/sh\necho "$@"\n')
+    srun.write_text('#!/bin/sh\necho "$@"\neval "$SAYS"\n')
     srun.chmod(0o755)
     environment = os.environ | {
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
@@ -146,19 +148,43 @@ def test_a_share_submitted_again_is_resumed_if_it_is_cut_short_or_has_errors(tmp
         "SLURM_CPUS_PER_TASK": "2",
     }
 
-    def submitted():
+    def submitted(says="true"):
         command = ["bash", str(EXAMPLES / "slurm_array.sh")]
         done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+            command,
+            cwd=tmp_path,
+            env=environment | {"SAYS": says},
+            capture_output=True,
+            text=True,
+            check=False,
         )
-        return done.stdout.strip()
+        return done.returncode, done.stdout.strip()
 
-    assert submitted().endswith("--shard 3/16 --output-dir runs/shards/3")
+    return submitted
+
+
+def test_a_share_has_all_cores_of_its_node(submitted):
+    code, line = submitted()
+    assert code == 0
+    assert line.startswith("--cpus-per-task=2 python -m eval.libero ")
+    assert line.endswith("--num-envs 2 --shard 3/16 --output-dir runs/shards/3")
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [("--shard 3/16 has none of the 10 episodes; skip this shard", 0), ("--shard is '17/16'", 1)],
+)
+def test_a_share_without_episodes_does_not_keep_the_others_from_being_joined(submitted, message, code):
+    ended, said = submitted(f'echo "error: {message}" >&2; exit 2')
+    assert (ended, said.splitlines()[-1]) == (code, f"error: {message}")
+
+
+def test_a_share_submitted_again_is_resumed_if_it_is_cut_short_or_has_errors(submitted, tmp_path):
     run = RunBuilder.at(tmp_path / "runs/shards/3/run", status="interrupted").add_all("se")
-    assert submitted().endswith("--resume")
+    assert submitted()[1].endswith("--resume")
     run.folder.write_manifest(run.folder.read_manifest() | {"status": "complete"})
     write_json(run.folder.results_path, summarize(run.path))
-    assert submitted().endswith("--resume")
+    assert submitted()[1].endswith("--resume")
     run.add(episode(key(1)))
     write_json(run.folder.results_path, summarize(run.path))
-    assert submitted() == "share 3/16 is complete"
+    assert submitted() == (0, "share 3/16 is complete")
