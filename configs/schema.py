@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from cyclopts import Group, Parameter
@@ -141,6 +142,8 @@ class SuiteConfig(Preset):
         test_init_ids: First and last of the initial states reserved for evaluation; no demonstrations of them
             are collected.
         environment: Further arguments of the class.
+        folder: Folder of the YAML file, in which files that it names are found; None for a suite that ships.
+            Set when the file is read, and part of no record.
     """
 
     name: Name
@@ -155,6 +158,7 @@ class SuiteConfig(Preset):
     motion: MotionText | None = None
     test_init_ids: tuple[int, int] | None = None
     environment: dict[str, Any] = Field(default_factory=dict)
+    folder: Path | None = Field(default=None, exclude=True)
 
 
 class AdapterConfig(Preset):

@@ -1,6 +1,7 @@
 """`oxygen-eval COMMAND`: all commands as one program, which no folder of the same name can hide."""
 
 import importlib
+import sys
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -56,6 +57,7 @@ for _name, (_module, _about) in _COMMANDS.items():
 
 def main() -> None:
     """Run the command line of this process."""
+    sys.path.append("")  # the current folder, after all others
     run_app(app)
 
 

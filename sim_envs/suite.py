@@ -3,10 +3,8 @@
 import dataclasses
 import importlib
 import inspect
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.metadata import entry_points
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 from configs.errors import UsageError, unknown
 from configs.interface import Interface
@@ -212,13 +210,20 @@ def find_suite(name: str) -> tuple[SuiteConfig, SuiteFactory]:
 
     Args:
         name: Name of a suite of this package or of an entry point in the group `oxygen_eval.suites`, or path
-            of a YAML file whose `world` names the class as `package.module:Class`.
+            of a YAML file whose `world` names the class as `package.module:Class`. Modules are also found in
+            the file's folder, which is appended to `sys.path`.
 
     Raises:
         UsageError: Unknown suite, or its class cannot be imported.
     """
-    if name.endswith((".yaml", ".yml")) or name in names(SuiteConfig):
+    is_file = name.endswith((".yaml", ".yml"))
+    if is_file or name in names(SuiteConfig):
         protocol = load(SuiteConfig, name)
+        if is_file:
+            folder = Path(name).parent.resolve()
+            protocol = protocol.model_copy(update={"folder": folder})
+            if str(folder) not in sys.path:
+                sys.path.append(str(folder))
         return protocol, load_object(protocol.world, what=f"world of suite {name}")
     plugins = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
     if name not in plugins:

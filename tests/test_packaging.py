@@ -12,13 +12,31 @@ import pytest
 
 from configs import __version__
 from eval.setup import PINNED
+from sim_envs.fake import FakeSuite
 from sim_envs.libero.bootstrap import PINNED_VERSIONS
+from tests.eval.rollout.scaled import suite_file
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 UV = shutil.which("uv", path=os.environ["PATH"] + f":{Path.home()}/.local/bin")
 CALL = "import sys; sys.path.append(sys.argv.pop(1)); from eval.__main__ import main; main()"
 """What the console script does, with the checkout's packages last on the path."""
+
+
+POLICY = """
+import numpy as np
+
+from sim_envs.fake import FakeSuite
+
+class MyPolicy:
+    interface = FakeSuite().interface
+
+    def reset(self):
+        pass
+
+    def infer(self, observation):
+        return {"actions": np.zeros((10, 7))}
+"""
 
 
 def call(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -48,6 +66,20 @@ def test_the_script_does_not_import_folders_of_the_current_directory(tmp_path):
     unknown = call("liber", cwd=tmp_path)
     assert (unknown.returncode, unknown.stderr.count("\n")) == (2, 1)
     assert "libero" in unknown.stderr
+
+
+def test_the_script_finds_modules_in_the_current_folder_and_in_that_of_a_suite(tmp_path):
+    """Also in the processes of worlds."""
+    suites = tmp_path / "suites"
+    suites.mkdir()
+    (suites / "my_worlds.py").write_text("from sim_envs.fake import FakeSuite as MySuite\n")
+    suite_file(suites, "fake", FakeSuite, world="my_worlds:MySuite")
+    (tmp_path / "my_policies.py").write_text(POLICY)
+    named = "--suite suites/fake.yaml --policy my_policies:MyPolicy --init-ids 0-1 --num-envs 2"
+    done = call("run", *named.split(), cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    (manifest,) = tmp_path.glob("runs/*/manifest.json")
+    assert json.loads(manifest.read_text())["n_planned"] == 2
 
 
 def test_help_imports_no_command(tmp_path):

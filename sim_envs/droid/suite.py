@@ -31,7 +31,8 @@ class DroidEnvironment(Preset):
 
     Attributes:
         control: The control mode.
-        tasks: The tasks, in order of task id: names of built-in tasks, or paths of YAML files.
+        tasks: The tasks, in order of task id: names of built-in tasks, or paths of YAML files from
+            the suite's own or from the current folder.
     """
 
     control: Control
@@ -52,7 +53,7 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
         """
         super().__init__(protocol, assets=assets)
         self.interface = interface(self.environment.control, image_height=protocol.camera_size)
-        self._tasks = tuple(load_task(name) for name in self.environment.tasks)
+        self._tasks = tuple(load_task(name, protocol.folder) for name in self.environment.tasks)
 
     def tasks(self) -> tuple[Task, ...]:
         """All tasks, in the YAML's order."""

@@ -252,16 +252,23 @@ def task_names() -> tuple[str, ...]:
     return tuple(sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml")))
 
 
-def load_task(name: str) -> TaskConfig:
+def load_task(name: str, folder: Path | None = None) -> TaskConfig:
     """Load a task by name, or from the YAML file at a path.
+
+    Args:
+        name: Its name or path.
+        folder: Folder that the path is relative to, before the current one.
 
     Raises:
         UsageError: Unknown task, or an invalid file.
     """
     if name.endswith((".yaml", ".yml")):
-        path = Path(name)
-        if not path.is_file():
-            raise UsageError(f"there is no task file {name}")
+        places = [Path(name)] if folder is None else [folder / name, Path(name)]
+        path = next((place for place in places if place.is_file()), None)
+        if path is None:
+            raise UsageError(
+                f"there is no task file {name}; give its path from the suite's file or the current folder"
+            )
         text = read_text(path)
     elif name in task_names():
         text = (resources.files("sim_envs.droid") / "tasks" / f"{name}.yaml").read_text(encoding="utf-8")

@@ -1,6 +1,7 @@
 """Tasks are data: what ships is sound, and what is wrong with a file of one's own is one line."""
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -69,14 +70,19 @@ def test_two_objects_in_one_place_are_refused(tmp_path):
         draw(task, init_id=0, seed=0)
 
 
-def test_a_task_of_ones_own_needs_no_code(tmp_path):
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_task_of_ones_own_needs_no_code(tmp_path, beside):
     file = changed(tmp_path, "name", "mine")
+    file = Path(file).name if beside else file
     protocol = load(SuiteConfig, "droid_tabletop").model_dump()
     protocol |= {"name": "mine", "environment": {"control": "joint_velocity", "tasks": [file]}}
     suite_file = tmp_path / "suite.yaml"
     suite_file.write_text(yaml.safe_dump(protocol))
     (task,) = open_suite(str(suite_file)).tasks()
     assert (task.suite, task.name, task.language) == ("mine", "mine", "put the cube in the bowl")
+    (tmp_path / "task.yaml").unlink()
+    with pytest.raises(UsageError, match=r"no task file .*; give its path from the suite's file"):
+        open_suite(str(suite_file))
 
 
 @pytest.mark.parametrize("suite", SUITES)
