@@ -1,8 +1,10 @@
 """Gymnasium environments as worlds, described by a suite's YAML."""
 
 import importlib
+import traceback
 from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any, Literal
 
 import gymnasium
@@ -11,7 +13,7 @@ from jaxtyping import Float64, UInt8
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from configs.errors import UsageError, install_command, unknown
+from configs.errors import UsageError, install_command, one_line, unknown
 from configs.interface import (
     ActionChannels,
     ActionSpec,
@@ -31,6 +33,8 @@ from sim_envs.world import AdvanceResult, EpisodeKey, Observation, PhysicsError,
 
 RENDER = "render"
 """The key of a camera whose images come from `render()`."""
+_MAKE_ARGUMENTS = ("id", "max_episode_steps", "disable_env_checker")
+"""Arguments of `gymnasium.make` that are a suite's own."""
 
 
 class GymTask(Preset):
@@ -39,7 +43,7 @@ class GymTask(Preset):
     Attributes:
         name: Name in the suite.
         id: The environment's id in Gymnasium's registry.
-        kwargs: Further arguments of `gymnasium.make`.
+        kwargs: Further arguments of `gymnasium.make`, without those that the suite gives.
         instruction: The instruction for the policy.
     """
 
@@ -195,12 +199,16 @@ class GymEnvironment(Preset):
         """Whether any camera uses `render()`."""
         return any(camera.key == RENDER for camera in self.cameras)
 
-    @property
-    def remedy(self) -> str:
-        """The command that installs what the environments need."""
-        if self.extra:
-            return install_command(self.extra)
-        return f"uv pip install '{' '.join(self.packages) or self.module}'"
+    @model_validator(mode="after")
+    def _kwargs_are_not_the_suites(self) -> "GymEnvironment":
+        own = {*self.size_arguments, *_MAKE_ARGUMENTS, *(["render_mode"] if self.renders else [])}
+        for task in self.tasks:
+            if repeated := sorted(own & task.kwargs.keys()):
+                raise ValueError(
+                    f"`kwargs` of task {task.name!r} have {', '.join(repeated)}, which the suite "
+                    "gives: leave it out"
+                )
+        return self
 
     def interface(self, protocol: SuiteConfig) -> Interface:
         """The interface of the suite.
@@ -280,7 +288,9 @@ class GymSuite(ConfiguredSuite[GymEnvironment]):
                 chosen.id, **chosen.kwargs, **options, max_episode_steps=-1, disable_env_checker=True
             )
         except gymnasium.error.DependencyNotInstalled as error:
-            raise UsageError(f"{chosen.id} of {task.suite}: {error}; {self.environment.remedy}") from error
+            extra = self.environment.extra
+            remedy = f"; run {install_command(extra)}" if extra else ""
+            raise UsageError(f"{chosen.id} of {task.suite}: {error}{remedy}") from error
         return GymWorld(env, suite=self, language=chosen.instruction)
 
     def describe(self, wordings: Wordings) -> Mapping[str, Any]:
@@ -291,23 +301,46 @@ class GymSuite(ConfiguredSuite[GymEnvironment]):
 
     def _load(self) -> None:
         """Import the module that registers the environments."""
+        packages, module, extra = self.environment.packages, self.environment.module, self.environment.extra
+        missing = [package for package in packages if not _is_installed(package)]
+        if missing:
+            install = "uv pip install " + " ".join(f"'{package}'" for package in missing)
+            raise self._needs(", ".join(missing), install_command(extra) if extra else install)
+        if "mujoco" in packages:
+            choose_backend()  # MuJoCo reads the choice on import
+        if module is None:
+            return
         try:
-            for package in self.environment.packages:
-                version(package)
-            if "mujoco" in self.environment.packages:
-                choose_backend()  # MuJoCo reads the choice on import
-            if self.environment.module is not None:
-                importlib.import_module(self.environment.module)
-        except (PackageNotFoundError, ModuleNotFoundError) as error:
-            raise UsageError(
-                f"suite {self.protocol.name} needs {error.name}, which is not installed: run "
-                f"{self.environment.remedy}"
-            ) from error
+            importlib.import_module(module)
+        except Exception as error:  # the user's code may raise anything
+            absent = error.name if isinstance(error, ModuleNotFoundError) else None
+            if absent and extra:
+                raise self._needs(absent, install_command(extra)) from error
+            start = f"suite {self.protocol.name}: cannot import module {module!r}: "
+            if absent and f"{module}.".startswith(f"{absent}."):
+                raise UsageError(
+                    f"{start}put its folder on PYTHONPATH, run from it, or install the module"
+                ) from error
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            place = "" if absent else f" ({Path(where.filename).name}, line {where.lineno})"
+            remedy = "; install what provides it" if absent else ""
+            raise UsageError(f"{start}{one_line(error)}{place}{remedy}") from error
+
+    def _needs(self, missing: str, command: str) -> UsageError:
+        return UsageError(f"suite {self.protocol.name} needs {missing}, not installed here: run {command}")
 
     def _require_id(self, task: Task) -> None:
         name = self.environment.tasks[task.task_id].id
         if name not in gymnasium.registry:
             raise unknown("Gymnasium environment", name, gymnasium.registry)
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        version(package)
+    except PackageNotFoundError:
+        return False
+    return True
 
 
 class GymWorld(World):

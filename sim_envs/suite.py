@@ -5,6 +5,10 @@ import importlib
 import inspect
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 from configs.errors import UsageError, unknown
 from configs.interface import Interface

@@ -2,6 +2,7 @@
 
 import copy
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,9 @@ COUNTER = {
         "success": {"info": "solved"},
     },
 }
+
+
+ENVIRONMENT: dict[str, Any] = COUNTER["environment"]
 
 
 def counter(environment: dict | None = None, **kwargs: Any) -> GymSuite:
@@ -197,6 +201,9 @@ def test_invalid_actions_are_not_run(actions: np.ndarray) -> None:
             {},
             "declares 3 action channels",
         ),
+        ({"size_arguments": ["size"]}, {"size": 8}, "`kwargs` of task 'count' have size, which the suite"),
+        ({"cameras": [{"name": "front", "key": "render"}]}, {"render_mode": "human"}, "have render_mode,"),
+        ({}, {"max_episode_steps": 9}, "have max_episode_steps, which the suite gives"),
         ({"init_id": 3}, {}, "unknown key 'init_id'; did you mean 'init_ids'"),
         ({"state": [{"name": "a", "unit": "m", "slice": [2, 2]}]}, {}, "not [first, last + 1]"),
         (
@@ -227,14 +234,44 @@ def test_missing_requirements_are_reported_with_the_remedy() -> None:
     suite = counter({"packages": ["no-such-package"], "extra": "aloha"})
     with pytest.raises(UsageError, match=re.escape("run uv pip install -e '.[aloha]'")):
         suite.check(suite.tasks())
-    suite = counter({"module": "no_such_module"})
-    with pytest.raises(UsageError, match=re.escape("run uv pip install 'no_such_module'")):
+    suite = counter({"packages": ["gymnasium", "no-such-package", "nor-this"]})
+    with pytest.raises(UsageError, match=r"run uv pip install 'no-such-package' 'nor-this'$"):
         suite.check(suite.tasks())
     suite = counter({"tasks": [{"name": "count", "id": "Reacher-v55", "instruction": "reach"}]})
     with pytest.raises(UsageError, match="did you mean 'Reacher-v5'"):
         suite.check(suite.tasks())
     with pytest.raises(UsageError, match="brings its own"):
         GymSuite(REACHER, assets="standins")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (None, "put its folder on PYTHONPATH, run from it, or install the module"),
+        ("import no_such_library", "No module named 'no_such_library'; install what provides it"),
+        ("from json import no_such_name", r"ImportError: cannot import name .* \(their_envs.py, line 1\)"),
+        ("\n1 / 0", r"ZeroDivisionError: division by zero \(their_envs.py, line 2\)"),
+    ],
+)
+def test_a_module_of_ones_own_that_cannot_be_imported_is_one_line(
+    code: str | None, said: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is installed is not to be installed once more."""
+    if code is not None:
+        (tmp_path / "their_envs.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    suite = counter({"module": "their_envs", "packages": ["gymnasium"]})
+    with pytest.raises(UsageError, match=f"suite counter: cannot import module 'their_envs': .*{said}$"):
+        suite.check(suite.tasks())
+
+
+def test_a_module_is_found_beside_the_suites_file(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "envs_beside.py").touch()
+    path = tmp_path / "counter.yaml"
+    path.write_text(yaml.safe_dump(COUNTER | {"environment": ENVIRONMENT | {"module": "envs_beside"}}))
+    suite = open_suite(str(path))
+    suite.check(suite.tasks())
 
 
 def test_a_suite_file_is_opened_by_its_path(tmp_path: Any) -> None:
