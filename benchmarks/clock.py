@@ -54,7 +54,7 @@ def main(*, policies: Names = ("tiny", "small"), episodes: int = 5, output: Path
     with tempfile.TemporaryDirectory() as folder:
         found = {policy: _policy(policy, Path(folder), episodes) for policy in policies}
     loads = {"at_start": load, "at_end": os.getloadavg()}
-    record("clock", {"episodes": episodes, "load_average": loads, "policies": found}, output)
+    record({"episodes": episodes, "load_average": loads, "policies": found}, output)
 
 
 def _policy(policy: str, folder: Path, episodes: int) -> dict[str, Any]:

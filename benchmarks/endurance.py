@@ -162,7 +162,7 @@ def main() -> None:
     options = parser.parse_args()
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     use_compile_cache()
-    record("endurance", measure(options), options.output)
+    record(measure(options), options.output)
 
 
 if __name__ == "__main__":

@@ -85,7 +85,7 @@ def main(
         "coverage": [dataclasses.asdict(rate) for rate in rates],
         "seconds": round(time.monotonic() - begun, 1),
     }
-    write_record("interval_coverage", row, output)
+    write_record(row, output)
     print(f"{'what':<50} {'truth':<36} {'n':>4} {'percent':>8} {'of':>6} {'without':>8}")
     for rate in rates:
         print(

@@ -93,7 +93,7 @@ def main(
         "assets": {"name": found.name, "digest": found.digest},
         "renderer": os.environ["MUJOCO_GL"],
     }
-    record("libero_loop", result, output)
+    record(result, output)
 
 
 def _both(sim: LiberoSim, usual: Any, chunk: np.ndarray) -> dict[str, float]:

@@ -4,17 +4,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-from eval.bench.row import provenance_of
+from eval.bench.row import row_provenance
 
 
-def record(benchmark: str, row: dict[str, Any], output: Path) -> None:
-    """Write the figures of `python -m benchmarks.<benchmark>` to a JSON file, and print them."""
-    print(json.dumps(write_record(benchmark, row, output), indent=1))
+def record(row: dict[str, Any], output: Path) -> None:
+    """Write a benchmark's figures to a JSON file, and print them."""
+    print(json.dumps(write_record(row, output), indent=1))
 
 
-def write_record(benchmark: str, row: dict[str, Any], output: Path) -> dict[str, Any]:
-    """Write the figures of `python -m benchmarks.<benchmark>` to a JSON file; returns its content."""
-    row = {**row, **provenance_of(f"benchmarks.{benchmark}")}
+def write_record(row: dict[str, Any], output: Path) -> dict[str, Any]:
+    """Write a benchmark's figures to a JSON file; returns its content."""
+    row = {**row, **row_provenance()}
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(row, indent=1) + "\n", encoding="utf-8")
     return row

@@ -74,7 +74,7 @@ def main(
             for player, each in rates.items()
         },
     }
-    record("scale", row, output)
+    record(row, output)
     draw(row["episodes_per_hour"], plot)
 
 

@@ -80,7 +80,7 @@ def main(
         "batch_of_eight": [round(base / rate, 3) for base, _, rate in single],
     }
     about = {"benchmark": "serving", "policy": policy, "mode": mode, "queries": queries, "turns": turns}
-    record("serving", {**about, "rows": rows, "single_client": ratios}, output)
+    record({**about, "rows": rows, "single_client": ratios}, output)
 
 
 @contextmanager

@@ -168,9 +168,9 @@ def _run(command: Command, environment: Mapping[str, str]) -> int:
             child.send_signal(number)
 
     with handle_signals(forward):
-        child = subprocess.Popen(
-            [sys.executable, "-m", *command], env={**os.environ, **environment}, process_group=0
-        )
+        # As `oxygen-eval` does it: no package of the current folder hides this one.
+        arguments = [sys.executable, "-P", "-m", "eval", command[0].removeprefix("eval."), *command[1:]]
+        child = subprocess.Popen(arguments, env={**os.environ, **environment}, process_group=0)
         for number in received:
             child.send_signal(number)
         children.append(child)

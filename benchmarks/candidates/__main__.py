@@ -226,7 +226,7 @@ def run(options: argparse.Namespace) -> None:
         weights = bench.weights(model.config.denoise_steps)
         rows += [{**row, "floor_ms": floor_ms} for row in measure(stage, weights, options.repetitions)]
         record = {**about, "peaks": dataclasses.asdict(peaks), "rows": rows}
-        write_record("candidates", record, options.output)
+        write_record(record, options.output)
         print(f"{stage.name}: measured", flush=True)
 
 

@@ -197,7 +197,7 @@ def main() -> None:
     }
     rows: list[dict[str, Any]] = []
     for measured in measure(options, model):
-        write_record("oxygen_reference", {**about, **measured}, options.output)
+        write_record({**about, **measured}, options.output)
         rows = measured["rows"]
     for one in rows:
         configuration = BenchConfiguration(mode=Mode(one["mode"]), tokens_per_frame=one["tokens_per_frame"])

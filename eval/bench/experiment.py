@@ -24,7 +24,7 @@ from eval.bench.measurement import StageTimes, acting_ms, language_ms, measure
 from eval.bench.model_under_test import ModelUnderTest
 from eval.bench.options import Options
 from eval.bench.profile import save_profile
-from eval.bench.row import Row, RowFile, identity, provenance_of
+from eval.bench.row import Row, RowFile, identity, row_provenance
 from eval.bench.serving import Bench
 from eval.bench.table import open_console, print_rows
 from eval.bench.workloads import BenchConfiguration, Workload
@@ -47,7 +47,7 @@ def run_experiment(options: Options, model: ModelUnderTest, *, began: float | No
         KeyboardInterrupt: Ctrl-C; the rows of finished workloads are in the file.
     """
     began = time.perf_counter() if began is None else began
-    provenance = provenance_of("eval.bench")
+    provenance = row_provenance()
     planned: list[tuple[Workload, Sequence[BenchConfiguration], dict[str, Any]]] = []
     identities: list[list[tuple[Any, ...]]] = []  # of the configurations of each workload
     for asked, configurations in options.workloads():

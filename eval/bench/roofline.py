@@ -24,7 +24,7 @@ from eval.bench.aggregation import decode_growth, median_stages
 from eval.bench.measurement import acting_ms, language_ms
 from eval.bench.model_under_test import ModelUnderTest
 from eval.bench.options import Options
-from eval.bench.row import provenance_of
+from eval.bench.row import row_provenance
 from eval.bench.serving import SUFFIX, Bench
 from eval.bench.table import digits, open_console
 from eval.records.json_files import write_json
@@ -356,7 +356,7 @@ def report_roofline(options: Options, model: ModelUnderTest) -> int:
             "device": jax.devices()[0].device_kind,
             "peaks": dataclasses.asdict(peaks),
         }
-        write_json(options.output, {**about, **provenance_of("eval.bench"), "rooflines": records})
+        write_json(options.output, {**about, **row_provenance(), "rooflines": records})
     return 0
 
 

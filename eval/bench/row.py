@@ -3,8 +3,6 @@
 import dataclasses
 import functools
 import operator
-import shlex
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -141,10 +139,10 @@ class Row(Workload, BenchConfiguration):
         return identity(vars(self))
 
 
-def provenance_of(module: str) -> dict[str, Any]:
-    """The command line of `python -m MODULE`, the code and the machine, for the record."""
+def row_provenance() -> dict[str, Any]:
+    """The command line, the code and the machine, for the record."""
     return {
-        "command": shlex.join(["python", "-m", module, *sys.argv[1:]]),
+        "command": provenance.command(),
         **provenance.git_state(),
         "versions": provenance.versions(),
         "hardware": provenance.hardware(),

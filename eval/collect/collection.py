@@ -4,8 +4,6 @@ import datetime as dt
 import functools
 import json
 import os
-import shlex
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -204,7 +202,7 @@ def _manifest(
         "policy_weights_sha256": shared["policy_weights_sha256"],
         "learner": learner and {"policy": Path(learner).name, "weights_sha256": learner_sha256},
         "config": config.model_dump(mode="json"),
-        "command": shlex.join(["python", "-m", "eval.collect", *sys.argv[1:]]),
+        "command": provenance.command(),
         "finished": dt.datetime.now().astimezone().isoformat(timespec="seconds"),
         "assets": [list(each) for each in sorted({(each.key.assets, each.key.digest) for each in kept})],
         "suites": {name: suite.protocol.model_dump(mode="json") for name, suite in plan.suites.items()},

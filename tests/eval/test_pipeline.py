@@ -116,10 +116,11 @@ DOUBLE = """#!{python}
 import os, signal, sys
 from pathlib import Path
 
-options = sys.argv[2:]
+assert sys.argv[1:4] == ["-P", "-m", "eval"]
+options = sys.argv[4:]
 with Path("calls.txt").open("a") as calls:
     calls.write(" ".join(options) + "\\n")
-if options[0] == "eval.train":
+if options[0] == "train":
     assert os.environ["MINE"] == "1"
     folder = Path(options[options.index("--output-dir") + 1])
     folder.mkdir(parents=True, exist_ok=True)
@@ -155,9 +156,9 @@ def run(tmp_path, monkeypatch):
     return run
 
 
-COLLECTING = "eval.collect --output out/demos --suite fake"
-FIRST = "eval.train --data out/demos --output-dir out/one"
-SECOND = "eval.train --data out/demos --start-from out/one/checkpoints/step_0020000 --output-dir out/two"
+COLLECTING = "collect --output out/demos --suite fake"
+FIRST = "train --data out/demos --output-dir out/one"
+SECOND = "train --data out/demos --start-from out/one/checkpoints/step_0020000 --output-dir out/two"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -174,6 +175,6 @@ def test_a_dry_run_prints_the_commands_and_runs_none(run, capfd):
     assert run("--dry-run", "--output-dir", "other") == (0, [])
     printed = capfd.readouterr().out.splitlines()
     assert printed == [
-        f"{variable}python -m {line}".replace("out/", "other/")
+        f"{variable}python -m eval.{line}".replace("out/", "other/")
         for variable, line in [("", COLLECTING), ("MINE=1 ", FIRST), ("MINE=1 ", SECOND)]
     ]

@@ -18,6 +18,7 @@ from configs.load import load
 from configs.schema import SuiteConfig
 from eval.collect.collection import INCOMPLETE
 from eval.collect.store import EpisodeStore
+from eval.records import provenance
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
 from sim_envs.truth.ground_truth import Fact
@@ -114,6 +115,7 @@ def test_the_manifest_has_the_suites_of_all_commands(tmp_path):
     for suite in ("libero_object", "libero_goal"):
         collect(tmp_path, suites=(suite,))
     assert sorted(manifest(tmp_path)["suites"]) == ["libero_goal", "libero_object"]
+    assert manifest(tmp_path)["command"] == provenance.command()
 
 
 def test_errors_are_reported_and_retried(tmp_path, capsys):
