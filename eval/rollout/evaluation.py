@@ -102,10 +102,8 @@ def run_evaluation(
     if resolved.interface is None:  # its conventions are known only now
         _check_playable(plans, policy=name, interface=policies[0].interface, horizon=policies[0].horizon)
     check_feedback(configs, policies[0].feedback, policy=name)
-    if default_mode and not any(policy.writes_texts for policy in policies):
-        runs = tuple(
-            new_run(run.folder.path.parent, run.config.model_copy(update={"mode": "actions"})) for run in runs
-        )
+    if not any(policy.writes_texts for policy in policies):
+        runs = _without_texts(runs, name, default_mode=default_mode)
     described = []
     for run, plan, policy, clock in zip(runs, plans, policies, clocks, strict=True):
         if clock.profile is not None and not policy.reports_work:
@@ -125,6 +123,16 @@ def run_evaluation(
             for run, plan, policy, clock in zip(held, plans, policies, clocks, strict=True)
         ]
         return _play(variants, executor, monitor(held, plans[0]), max_errors)
+
+
+def _without_texts(runs: tuple[Run, ...], policy: str, *, default_mode: bool) -> tuple[Run, ...]:
+    """The runs of a policy without texts: in mode `actions`, or in the chosen ones, with a remark."""
+    if default_mode:
+        changed = [run.config.model_copy(update={"mode": "actions"}) for run in runs]
+        return tuple(new_run(run.folder.path.parent, c) for run, c in zip(runs, changed, strict=True))
+    if any(run.config.mode != "actions" for run in runs):
+        _print(f"{policy} declares no texts; without texts, every mode does what mode actions does.")
+    return runs
 
 
 def _print(line: str) -> None:
