@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from configs.cli import Words, read_kwargs, run_app
 from configs.errors import UsageError
-from configs.load import check, overlay
+from configs.load import check, names, overlay
 from configs.paths import usable_folder
 from configs.schema import OUTPUT, WHAT, ExecutionConfig, VariantsConfig
 from eval.records.run_folders import find_unfinished, new_run
@@ -25,6 +25,13 @@ _DEMO = """\
 The demo: preset `{preset}`, since no option says what to run. Any that does, such as
 --policy, --suite or --assets, runs the published protocol instead; see --help.
 """
+
+
+_CONFIG = (
+    "A YAML file with options of the groups What to run, How it is served and Protocol, and batch_size, "
+    f"shard, video and video_every; or the name of a preset ({', '.join(names(VariantsConfig))}). "
+    "Flags override it."
+)
 
 
 def build_app(
@@ -51,7 +58,7 @@ def build_app(
         *,
         options: Annotated[VariantsConfig, Parameter(name="*")] = VariantsConfig(),  # noqa: B008 - frozen
         policy_kwargs: Annotated[Words, WHAT] = (),
-        config: Annotated[str | None, WHAT] = None,
+        config: Annotated[str | None, WHAT, Parameter(help=_CONFIG)] = None,
         smoke: Annotated[bool, WHAT, Parameter(show_default=False)] = False,
         execution: Annotated[ExecutionConfig, Parameter(name="*")] = ExecutionConfig(),  # noqa: B008 - frozen
         output_dir: Annotated[Path, OUTPUT] = Path("runs"),
@@ -64,8 +71,7 @@ def build_app(
         Args:
             options: What to run and how.
             policy_kwargs: Keyword arguments of a class or a server: key=value.
-            config: A YAML file with these options, or the name of a preset (demo, demo_droid, smoke,
-                smoke_droid). Flags override it.
+            config: A YAML file with options, or the name of a preset.
             smoke: Run one short episode as an end-to-end check, in a minute on a laptop.
             execution: How it is played, and where.
             output_dir: Parent of the run's folder.

@@ -6,10 +6,15 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from configs.cli import Names, run_app
-from configs.load import check, overlay
+from configs.load import check, names, overlay
 from configs.paths import usable_folder
 from configs.schema import OUTPUT, WHAT, ExecutionConfig, PlayConfig
 from configs.sweep import GridConfig, SweepConfig
+
+_CONFIG = (
+    f"A YAML file, or the name of a preset ({', '.join(names(SweepConfig))}). Its `grids` are lists of "
+    "values; an option that varies replaces the preset's values in every grid."
+)
 
 app = App(
     name="python -m eval.sweep",
@@ -27,7 +32,7 @@ def sweep(
     axes: Annotated[GridConfig, Parameter(name="*")] = GridConfig(),  # noqa: B008 - frozen
     options: Annotated[SweepConfig, Parameter(name="*")] = SweepConfig(),  # noqa: B008 - frozen
     profiles: Annotated[Names, WHAT] = (),
-    config: Annotated[str | None, WHAT] = None,
+    config: Annotated[str | None, WHAT, Parameter(help=_CONFIG)] = None,
     play: Annotated[PlayConfig, Parameter(name="*")] = PlayConfig(),  # noqa: B008 - frozen
     output_dir: Annotated[Path, OUTPUT] = Path("runs"),
     log: Annotated[str | None, OUTPUT] = None,
@@ -39,9 +44,7 @@ def sweep(
         axes: What varies.
         options: What is the same in every cell.
         profiles: The same as --clock profile:NAME, by name alone.
-        config: A YAML file, or the name of a preset (surface, surface_spatial, spatial_latency, modes,
-            motions). Its `grids` are lists of values; an option that varies replaces the
-            preset's values in every grid.
+        config: A YAML file, or the name of a preset.
         play: How it is played.
         output_dir: Parent of the sweep's folder.
         log: Log every cell's run while it goes on: tensorboard, wandb (extra [wandb]) or trackio (extra

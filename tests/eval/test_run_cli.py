@@ -70,6 +70,14 @@ def test_two_suites_of_one_name_are_refused(tmp_path, refused):
     assert not (tmp_path / "runs").exists()
 
 
+def test_an_option_that_a_file_cannot_have_is_answered_with_its_flag(tmp_path, refused):
+    file = tmp_path / "mine.yaml"
+    for content, flag in (("num_envs: 2", "--num-envs 2"), ("output_dir: out", "--output-dir out")):
+        file.write_text(content)
+        said = refused(run.app, "--suite", "libero_goal", "--config", file, "--output-dir", tmp_path / "runs")
+        assert f"is given on the command line: {flag}" in said
+
+
 class Elsewhere(LiberoSuite):
     """A suite of another package."""
 
