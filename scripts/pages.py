@@ -190,16 +190,15 @@ def planned(*comparisons: tuple[Row, Row]) -> str:
     p_values = [mcnemar_exact(only_first, only_second) for only_first, only_second, _ in counts]
     lines = []
     for (row, other), p, corrected in zip(comparisons, p_values, holm(p_values), strict=True):
-        of_first, of_second = row["options"], other["options"]
-        clock = format_value("clock", of_first)
-        assert clock == format_value("clock", of_second), "a comparison is of two modes on one clock"
+        arms = [
+            f"{format_value('clock', each['options'])}, `{each['options']['feedback']}`, {_mode(each)}: "
+            f"{solved(each)}"
+            for each in (row, other)
+        ]
         found = difference(row, other).partition(";")[0].replace(" points (95 %: ", " (") + ")"
         shown = "shown" if corrected < LEVEL else "not shown"
-        both = f"{solved(row)}, {solved(other)}"
-        lines.append(
-            [clock, f"{_mode(row)} − {_mode(other)}", both, found, f"{p:.4f}", f"{corrected:.4f}", shown]
-        )
-    header = ["clock", "difference", "solved", "points (95 %)", "p", "p, Holm", "at 5 %"]
+        lines.append([*arms, found, f"{p:.4f}", f"{corrected:.4f}", shown])
+    header = ["clock, memory, mode: solved", "compared with", "difference (95 %)", "p", "p, Holm", "at 5 %"]
     return f"\n\n{to_markdown(Table.of_cells(header, lines, left=2, is_markdown=True))}\n\n"
 
 
@@ -226,6 +225,17 @@ def memory_table(record: Record, reference: Row) -> str:
         beside += f", {_mode(reference)}"
     header = ["memory in the prompt", "clock", "mode", "its age", "b", "solved", "95 %", beside]
     return f"\n\n{to_markdown(Table.of_cells(header, lines, left=3, is_markdown=True))}\n\n"
+
+
+_LABELS = {
+    ("own", "rtx4090", "shared"): (4, 26),
+    ("own", "rtx4090", "isolated"): (-44, -10),
+    ("own", "rtx4090", "unified k=10"): (-4, 27),
+    ("own", "rtx4090", "unified k=5"): (6, -11),
+    ("own", "rtx4090", "unified k=1"): (6, -11),
+    ("own", "jetson-thor", "isolated"): (6, -11),
+}
+"""Offsets in points of labels that would cover others."""
 
 
 def draw_memory(*records: Record) -> Figure:
@@ -259,8 +269,7 @@ def draw_memory(*records: Record) -> Figure:
             capsize=3,
         )
         label = _mode(row).replace("`", "").replace(", k = ", " k=")
-        below = source == "own" and clock == "rtx4090" and options["mode"] != "interleaved"
-        place = (6, -11 if below else 4)
+        place = _LABELS.get((source, clock, label), (6, 4))
         axes.annotate(label, (seconds, rate), place, textcoords="offset points", fontsize=8)
     sources = {"own": "own memory", "truth": "true memory", "truth-delayed": "true, as late"}
     for source, label in sources.items():
