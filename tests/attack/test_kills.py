@@ -1,6 +1,7 @@
 """After `kill -9` at random moments, a resumed run has no lost, doubled or different records."""
 
 import collections
+import contextlib
 import functools
 import json
 import multiprocessing
@@ -86,7 +87,9 @@ def killed(command: Command, folder: Path, after_s: float | None = None) -> bool
     process = _FORKING.Process(target=_logged, args=(command, folder))
     process.start()
     process.join(after_s)
-    workers = psutil.Process(process.pid).children() if process.is_alive() else []
+    workers = []
+    with contextlib.suppress(psutil.NoSuchProcess):  # it has ended
+        workers = psutil.Process(process.pid).children()
     process.kill()
     process.join()
     assert process.exitcode in (0, -signal.SIGKILL)
