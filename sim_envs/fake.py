@@ -14,8 +14,7 @@ from sim_envs.suite import ConfiguredSuite, InitIds, Task
 from sim_envs.truth.ground_truth import HELD, CompletedAction, Fact, Memory, Narration, Phase, Truth, Verb
 from sim_envs.world import AdvanceResult, EpisodeKey, Observation
 
-_CLOSE, _LIFT, _LOWER, _DONE = 3, 6, 9, 12
-"""Control steps at which the phase of the ground truth changes."""
+_CLOSE, _LIFT, _LOWER, _DONE = 3, 6, 9, 12  # control steps at which the phase of the ground truth changes
 
 
 @dataclasses.dataclass

@@ -14,26 +14,13 @@ from configs.motion import Drift, Shuttle
 from sim_envs.scripted.poses import Vector3
 from sim_envs.scripted.surfaces import Collisions, HeightMap, Points
 
-_CELL = 0.01
-"""Side (m) of the cells of the ground map: surfaces of large objects are sampled every 0.008."""
-
-_LEVEL = 0.006
-"""Surfaces within this height (m) of the support belong to it."""
-
-_CLEARANCE = 0.03
-"""Distance (m) kept from other objects and edges, enough for a finger."""
-
-_MIN_CLEARANCE = 0.004
-"""An object that starts nearer than this (m) can only move away."""
-
-_ROUNDED = 0.002
-"""Tolerance (m) of distances, since surfaces are sampled as points."""
-
-_LOOK = 0.35
-"""Radius (m) around the object in which the scene is considered."""
-
-_STRIDE = 0.005
-"""Distance (m) between the positions checked along a direction."""
+_CELL = 0.01  # side (m) of the cells of the ground map: surfaces of large objects are sampled every 0.008
+_LEVEL = 0.006  # surfaces within this height (m) of the support belong to it
+_CLEARANCE = 0.03  # distance (m) kept from other objects and edges, enough for a finger
+_MIN_CLEARANCE = 0.004  # an object that starts nearer than this (m) can only move away
+_ROUNDED = 0.002  # tolerance (m) of distances, since surfaces are sampled as points
+_LOOK = 0.35  # radius (m) around the object in which the scene is considered
+_STRIDE = 0.005  # distance (m) between the positions checked along a direction
 
 _XY = Float64[np.ndarray, "_ 2"]
 
@@ -92,11 +79,8 @@ def _thinned(points: _XY) -> _XY:
 RISE_S = 0.5
 """Seconds to accelerate to full speed, and to come to rest."""
 
-_LONGEST = 0.2
-"""Longest drift (m): the object stays within sight and reach."""
-
-_MIN = 0.01
-"""Minimal free space (m) of an object that moves."""
+_LONGEST = 0.2  # longest drift (m): the object stays within sight and reach
+_MIN = 0.01  # minimal free space (m) of an object that moves
 
 _DIRECTIONS = 24
 
@@ -217,8 +201,7 @@ def _pace(seconds: float) -> float:
     return share * share * (3 - 2 * share)
 
 
-_AT_REST = (0.005, 0.1)
-"""A body slower than this (m/s, rad/s) is at rest, and its trajectory may start."""
+_AT_REST = (0.005, 0.1)  # a body slower than this (m/s, rad/s) is at rest, and its trajectory may start
 
 
 PredictedMotion = Callable[[float], Vector3]
@@ -303,8 +286,7 @@ class Mover:
         self._velocity = data.qvel[self._dof : self._dof + 6]
 
 
-_SIGHT = 0.9
-"""Largest distance from the image center, as a fraction of that to its edge."""
+_SIGHT = 0.9  # largest distance from the image center, as a fraction of that to its edge
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,7 @@ from jaxtyping import UInt8
 
 from sim_envs.gl import context_class
 
-_ROUNDING = 0.01
-"""Margin around the image, as a fraction of half of it: OpenGL computes in single precision."""
+_ROUNDING = 0.01  # margin around the image, as a fraction of half of it: OpenGL computes in single precision
 _MIRRORS = (mujoco.mjtGeom.mjGEOM_PLANE, mujoco.mjtGeom.mjGEOM_BOX)
 """Types of geoms whose reflectance MuJoCo draws."""
 

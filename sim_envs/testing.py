@@ -24,8 +24,7 @@ from sim_envs.world import EpisodeKey, Observation, World
 Actions = Float64[np.ndarray, "steps action"]
 
 _SEED = 7
-_STEPS = 6
-"""Control steps of each test episode."""
+_STEPS = 6  # control steps of each test episode
 
 
 Solver = Callable[[Any], Actions]

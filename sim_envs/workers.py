@@ -253,12 +253,9 @@ TIMEOUT_S = 3600.0
 
 MAX_STARTS = 3
 """Give up on a job after so many workers in a row died or hung before they were ready."""
-_STARTUP_S = 600.0
-"""Time limit for a process to start."""
-_POLL_S = 0.3
-"""Longest delay until Ctrl-C or a hung worker is noticed."""
-_SHUTDOWN_S = 5.0
-"""Time that workers have to exit once told to."""
+_STARTUP_S = 600.0  # time limit for a process to start
+_POLL_S = 0.3  # longest delay until Ctrl-C or a hung worker is noticed
+_SHUTDOWN_S = 5.0  # time that workers have to exit once told to
 
 
 @runtime_checkable

@@ -51,8 +51,7 @@ GRIPPER_SPEED = 0.05 / GRIPPER_STROKE
 """Speed of the gripper as a fraction of its range per second: 5 cm/s."""
 
 _CLOSES_ABOVE = 0.5
-_GRIPPER_LEAD = 0.1
-"""Lead of the gripper's target, as a fraction of its range: enough for full torque."""
+_GRIPPER_LEAD = 0.1  # lead of the gripper's target, as a fraction of its range: enough for full torque
 
 Joints = Float64[np.ndarray, " 7"]
 

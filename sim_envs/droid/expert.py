@@ -21,11 +21,8 @@ from sim_envs.droid.station import Station
 from sim_envs.scripted.policy import HORIZON, checked_level
 from sim_envs.world import EpisodeKey
 
-_STEPS = 600
-"""Control steps after which the noise repeats."""
-
-_SLOWEST = 0.4
-"""Largest reduction of the pace at level 1, as a fraction."""
+_STEPS = 600  # control steps after which the noise repeats
+_SLOWEST = 0.4  # largest reduction of the pace at level 1, as a fraction
 
 _WANDER, _MEMORY = 0.1, 0.9
 """Autoregressive noise of joint velocities: standard deviation (rad/s) at level 1, and autocorrelation."""
@@ -84,17 +81,10 @@ def _begun(
     return under_way
 
 
-_PATIENCE = 60
-"""Control steps after which a waypoint counts as passed."""
-
-_EAGERNESS = 4.0
-"""Proportional gain from joint error to velocity, 1/s."""
-
-_LEAD_S = 1 / _EAGERNESS
-"""Time by which the joints lag behind a moving goal, s."""
-
-_STOPPED = 0.004
-"""The gripper has stopped if it moves less than this fraction of its range in a control step."""
+_PATIENCE = 60  # control steps after which a waypoint counts as passed
+_EAGERNESS = 4.0  # proportional gain from joint error to velocity, 1/s
+_LEAD_S = 1 / _EAGERNESS  # time by which the joints lag behind a moving goal, s
+_STOPPED = 0.004  # the gripper has stopped if it moves less than this fraction of its range in a control step
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -18,13 +18,11 @@ STORED = 50
 FIRST_SAMPLED = 1000
 """From this id on, states depend on the seed."""
 
-_GAP = 0.015
-"""Minimal distance (m) between two objects."""
+_GAP = 0.015  # minimal distance (m) between two objects
 
 _TRIES = 400
 
-_LONG = (ConveyorShape, RampShape, LineShape)
-"""Shapes that occupy a rectangle rather than a circle."""
+_LONG = (ConveyorShape, RampShape, LineShape)  # shapes that occupy a rectangle rather than a circle
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -41,11 +41,8 @@ FASTEST = 0.9
 _PASSING, _SETTLING = 0.2, 1.0
 """Seconds added to the joints' travel time at full speed: per waypoint, and once."""
 
-_STEP, _WITHIN = 0.25, 12.0
-"""Spacing of candidate interception times, and their range (s)."""
-
-_OFF = 0.005
-"""An object this far (m) below its carrier's surface is no longer carried."""
+_STEP, _WITHIN = 0.25, 12.0  # spacing of candidate interception times, and their range (s)
+_OFF = 0.005  # an object this far (m) below its carrier's surface is no longer carried
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -98,14 +95,12 @@ def carrier_motion(station: Station, name: str) -> CarrierMotion:
             return still
 
 
-_TRAVEL = 0.18
-"""Height (m) of the grip site above the table on the way."""
+_TRAVEL = 0.18  # height (m) of the grip site above the table on the way
 
 _ABOVE = 0.14
 """Minimal height (m) from which the hand descends to a grasp or a release, and to which it rises again."""
 
-_LOW = 0.04
-"""The hand rises to the way's height first if it is more than this (m) below it."""
+_LOW = 0.04  # the hand rises to the way's height first if it is more than this (m) below it
 
 _NEAR, _BY = 0.012, 0.06
 """Tolerances (rad) of all joints at waypoints: of grasps and releases, and on the way."""
@@ -113,14 +108,12 @@ _NEAR, _BY = 0.012, 0.06
 _BESIDE, _ABOVE_IT, _TURNED = 0.03, 0.01, 0.3
 """A hand is nearly above a goal within _BESIDE (m) and _TURNED (rad), and above it within _ABOVE_IT (m)."""
 
-_CLEARANCE = 0.035
-"""Height (m) of the grip site above an object at which open fingers clear it."""
+_CLEARANCE = 0.035  # height (m) of the grip site above an object at which open fingers clear it
 
 _HOVER, _LOWERING = 0.03, 0.8
 """Height (m) above a moving target at which the hand waits, and the time (s) it takes to lower from there."""
 
-_LETTING_GO = 0.4
-"""Seconds that the gripper takes to release an object."""
+_LETTING_GO = 0.4  # seconds that the gripper takes to release an object
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -263,29 +256,14 @@ def reach_of(station: Station) -> ReachabilityCheck:
     )
 
 
-_WIDEST = 0.078
-"""Widest object that the gripper can grasp, m."""
-
-_LOWEST = 0.021
-"""Height (m) of the grip site at which closed fingertips keep off the table."""
-
-_BELOW_TOP = 0.03
-"""Depth (m) below the top at which tall objects are grasped."""
-
-_DROP = 0.004
-"""Height (m) from which an object is dropped onto a target."""
-
-_INTO = 0.3
-"""Fraction of a vessel's depth by which an object is lowered into it."""
-
-_UNDER_WAY = 4.0
-"""Maximal time (s) from a grasp until the hand is above the target."""
-
-_FINGER = 0.03
-"""Thickness (m) of a finger along the path of an object that moves in between the fingers."""
-
-_OBLIQUE = 0.5
-"""Maximal cosine of the angle between the closing direction and a moving object's velocity."""
+_WIDEST = 0.078  # widest object that the gripper can grasp, m
+_LOWEST = 0.021  # height (m) of the grip site at which closed fingertips keep off the table
+_BELOW_TOP = 0.03  # depth (m) below the top at which tall objects are grasped
+_DROP = 0.004  # height (m) from which an object is dropped onto a target
+_INTO = 0.3  # fraction of a vessel's depth by which an object is lowered into it
+_UNDER_WAY = 4.0  # maximal time (s) from a grasp until the hand is above the target
+_FINGER = 0.03  # thickness (m) of a finger along the path of an object that moves in between the fingers
+_OBLIQUE = 0.5  # maximal cosine of the angle between the closing direction and a moving object's velocity
 
 _HELD = 0.045
 """An object between the fingers is held if its center is within this distance (m) of the grip site."""
@@ -293,11 +271,8 @@ _HELD = 0.045
 _CLOSED_ON_SOMETHING = (0.1, 0.95)
 """Position of the gripper (0 open, 1 closed) with something between the fingers."""
 
-_LOST = 0.07
-"""An object was dropped, or never grasped, if its center is farther (m) from the grip site."""
-
-_BAR_HEIGHT = 0.035
-"""Height (m) of the grip site when blocking a ball."""
+_LOST = 0.07  # an object was dropped, or never grasped, if its center is farther (m) from the grip site
+_BAR_HEIGHT = 0.035  # height (m) of the grip site when blocking a ball
 
 _BEFORE_LINE = (0.12, 0.17, 0.22, 0.27, 0.32)
 """Distances (m) from the line at which a ball may be blocked, best first."""

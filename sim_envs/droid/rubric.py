@@ -16,14 +16,12 @@ from sim_envs.droid.task_file import (
     UprightCriterion,
 )
 
-_OPEN = 0.1
-"""The gripper counts as open below this."""
+_OPEN = 0.1  # the gripper counts as open below this
 
 _RESTING = 0.012
 """An object rests on a target if its underside is within this distance (m) of the target's top."""
 
-_ROUNDING = 1e-6
-"""Tolerance (s) of summed time steps."""
+_ROUNDING = 1e-6  # tolerance (s) of summed time steps
 
 _BELOW_RIM = 0.35
 """An object is inside a vessel if its lowest point is below the rim by this fraction of the depth."""

@@ -124,8 +124,7 @@ def _about_y_then_z(y: float, z: float) -> Quaternion:
     return cos_z * cos_y, -sin_z * sin_y, cos_z * sin_y, sin_z * cos_y
 
 
-_AROUND = 16
-"""Number of pieces of a round wall."""
+_AROUND = 16  # number of pieces of a round wall
 
 
 class RoundVessel(RoundShape):
@@ -221,35 +220,25 @@ def _round_wall(low: float, high: float, height: float, wall: float) -> tuple[Pi
     )
 
 
-_ROLLER, _PITCH = 0.011, 0.0235
-"""Radius of a conveyor's rollers, and the distance between their axes."""
-
-_RAIL = 0.012
-"""Width of the rails on both sides of a conveyor."""
+_ROLLER, _PITCH = 0.011, 0.0235  # radius of a conveyor's rollers, and the distance between their axes
+_RAIL = 0.012  # width of the rails on both sides of a conveyor
 
 _BOX_LENGTH, _BOX_ROOM, _SHEET = 0.14, 0.11, 0.006
 """The covered box at a conveyor's end: length, height of its opening, wall thickness."""
 
-_INERTIA = 2e-4
-"""Armature of a roller's motor (kg m²): full speed takes a few hundredths of a second."""
+_INERTIA = 2e-4  # armature of a roller's motor (kg m²): full speed takes a few hundredths of a second
 
 _ACROSS = (math.sqrt(0.5), math.sqrt(0.5), 0.0, 0.0)
 """Quaternion that turns the axis of a capsule from z to y."""
 
-_DISC = 0.015
-"""Thickness of a turntable's disc."""
-
-_PLATE, _LIP = 0.01, 0.012
-"""Thickness of a ramp's plate, and width and height of its lips."""
-
-_SEAT = 0.13
-"""Length of a ramp behind its gate."""
+_DISC = 0.015  # thickness of a turntable's disc
+_PLATE, _LIP = 0.01, 0.012  # thickness of a ramp's plate, and width and height of its lips
+_SEAT = 0.13  # length of a ramp behind its gate
 
 _GATE_THICK, _GATE_HEIGHT, _GATE_DROP = 0.006, 0.06, 0.065
 """The gate: thickness, height above the slope, and distance by which it sinks."""
 
-_SLACK = 0.001
-"""Gap between the gate, the ramp and the ball."""
+_SLACK = 0.001  # gap between the gate, the ramp and the ball
 
 
 class ConveyorShape(Preset):

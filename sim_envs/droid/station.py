@@ -41,20 +41,14 @@ from sim_envs.moving import Bounds, Mover, sample_movers
 from sim_envs.scripted.poses import Pose
 from sim_envs.world import PhysicsError
 
-_STATION = Path(__file__).with_name("robot_model") / "station.xml"
-"""Room, table, cameras and robot."""
+_STATION = Path(__file__).with_name("robot_model") / "station.xml"  # room, table, cameras and robot
 
 PHYSICS_STEPS = 40
 """Physics steps per control step; their duration is that of the station."""
 
-_TABLE_GREY = 0.8
-"""Brightness of the texture of a tinted table."""
-
-_SCENE_CONTYPE, _SCENE_CONAFFINITY = "2", "3"
-"""Objects and table collide with each other and the robot."""
-
-_TORSIONAL, _ROLLING = 0.005, 0.001
-"""Torsional and rolling friction, m."""
+_TABLE_GREY = 0.8  # brightness of the texture of a tinted table
+_SCENE_CONTYPE, _SCENE_CONAFFINITY = "2", "3"  # objects and table collide with each other and the robot
+_TORSIONAL, _ROLLING = 0.005, 0.001  # torsional and rolling friction, m
 
 
 def part_name(name: str, part: str) -> str:

@@ -19,11 +19,8 @@ from sim_envs.scripted.policy import ScriptedPolicy
 from sim_envs.suite import ConfiguredSuite, InitIds, Task, require_movable
 from sim_envs.world import EpisodeKey, World
 
-_MUJOCO = "3.2.3"
-"""Physics is bit-identical only with this version."""
-
-_RUBRIC = 3
-"""Version of the evaluation of criteria, part of the protocol hash."""
+_MUJOCO = "3.2.3"  # physics is bit-identical only with this version
+_RUBRIC = 3  # version of the evaluation of criteria, part of the protocol hash
 
 
 class DroidEnvironment(Preset):

@@ -94,17 +94,13 @@ def is_thing(task: TaskConfig, name: str) -> bool:
     return not isinstance(obj.shape, DrawerShape) and (wanted or not obj.is_fixed)
 
 
-_OPEN = 0.75
-"""Fraction of its travel from which a drawer without a criterion counts as open."""
+_OPEN = 0.75  # fraction of its travel from which a drawer without a criterion counts as open
 
 _HALF = 0.5
 """Fraction of an object's outline that has to be over what it lies on, unless a criterion says otherwise."""
 
-_SQUEEZES = 0.3
-"""Minimal cosine between a squeezing contact's normal and the direction to the other finger."""
-
-_TABLE = -2
-"""The table, where objects are given by index."""
+_SQUEEZES = 0.3  # minimal cosine between a squeezing contact's normal and the direction to the other finger
+_TABLE = -2  # the table, where objects are given by index
 
 _HAND_BODY = "robotiq_85_adapter_link"
 _PALM_GEOM = "hand_collision"

@@ -50,24 +50,19 @@ _COLORS: Sequence[Color] = (
     (0.50, 0.32, 0.50),
     (0.60, 0.42, 0.28),
 )
-_UNLIKE = 0.25
-"""Minimal RGB distance of a distractor's colour from those of the task's objects."""
+_UNLIKE = 0.25  # minimal RGB distance of a distractor's colour from those of the task's objects
 
 MAX_DISTRACTORS = 2
 _X, _Y = (0.28, 0.84), (-0.50, 0.46)
 """Ranges (m) in which distractors may stand: on the table, visible to the exterior camera."""
 
-_BACK, _SIDE = 0.62, 0.26
-"""They also have to be beyond this x or this far from the middle, m."""
+_BACK, _SIDE = 0.62, 0.26  # they also have to be beyond this x or this far from the middle, m
 
 _CLEARANCE = 0.08
 """Minimal distance (m) of a distractor from objects, and from straight paths between them and the gripper."""
 
-_APART = 0.06
-"""Minimal distance (m) between two distractors."""
-
-_START = np.array([0.36, 0.0])
-"""Initial horizontal position of the gripper, m."""
+_APART = 0.06  # minimal distance (m) between two distractors
+_START = np.array([0.36, 0.0])  # initial horizontal position of the gripper, m
 
 _TRIES = 200
 
@@ -144,8 +139,7 @@ def _distance(
     return float(np.linalg.norm(at - start - share * along))
 
 
-_HIDDEN_GROUP = 5
-"""Group of hidden geoms, which the cameras do not draw."""
+_HIDDEN_GROUP = 5  # group of hidden geoms, which the cameras do not draw
 
 
 class VariedScene:

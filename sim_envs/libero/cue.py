@@ -15,8 +15,7 @@ MARKER = "floor_marker_region"
 
 _HALF_SIZE = (0.03, 0.03, 0.002)
 _COLOR = (0.9, 0.1, 0.1, 1.0)
-_DISTANCE = 0.085
-"""Distance (m) between the middles of the marker and of its object."""
+_DISTANCE = 0.085  # distance (m) between the middles of the marker and of its object
 
 _AROUND = np.arange(8) * np.pi / 4
 
@@ -35,11 +34,8 @@ _PLATE = "plate_1"
 _HELD_AT = 0.16
 """Height (m) above the table at which the covers are held, so that the camera sees what is below."""
 
-_FALL_STEPS = 10
-"""Control steps in which they fall and come to rest."""
-
-_MOVED = 0.01
-"""A cover this far (m) from its thing has been moved."""
+_FALL_STEPS = 10  # control steps in which they fall and come to rest
+_MOVED = 0.01  # a cover this far (m) from its thing has been moved
 
 
 class Cue:

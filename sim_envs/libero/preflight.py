@@ -22,10 +22,8 @@ _SUITE, _TASK_ID = "libero_spatial", 5
 _BOWL_ON_RAMEKIN = ("on", "akita_black_bowl_1", "glazed_rim_porcelain_ramekin_1")
 _CAMERA_SIZE = 64
 _SEED, _SETTLE_STEPS, _STEPS = 7, 10, 20
-_RECORD_EVERY = 5
-"""Control steps between two recorded states."""
-_IMAGE_TOLERANCE = 2.0
-"""Mean difference in grey levels between renderers."""
+_RECORD_EVERY = 5  # control steps between two recorded states
+_IMAGE_TOLERANCE = 2.0  # mean difference in grey levels between renderers
 _PINNED = "install the versions that requirements.lock names"
 _NO_AVX512 = "this processor has no AVX-512: runs repeat here, but not bit for bit elsewhere"
 

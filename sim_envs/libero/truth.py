@@ -74,14 +74,12 @@ def sides(env: Any, model: mujoco.MjModel) -> np.ndarray:
     return side
 
 
-_LIFTED = 0.025
-"""Height (m) above its initial one from which a grasped object is lifted, in OxyGen's labels."""
+_LIFTED = 0.025  # height (m) above its initial one from which a grasped object is lifted, in OxyGen's labels
 
 _FINGER_CLOSED = 0.03
 """Finger position (m) below which one touching finger counts as a grasp, in OxyGen's labels."""
 
-_FLAT = 0.01
-"""Objects stand on regions up to this half height (m), and in higher ones."""
+_FLAT = 0.01  # objects stand on regions up to this half height (m), and in higher ones
 
 
 class LiberoScene(TruthScene):

@@ -16,33 +16,19 @@ from sim_envs.scripted.gripper import PANDA, downward
 from sim_envs.scripted.poses import Matrix3, Pose, Vector3
 from sim_envs.scripted.surfaces import HeightMap, Points
 
-_ANOTHER_PLACE, _ANOTHER_YAW = 0.015, 0.4
-"""Grasps at least this far apart (m, rad) are different attempts."""
-
-_YAWS, _PER_YAW = 12, 80
-"""Yaws over half a turn, and positions evaluated for each."""
-
-_CELL = 0.0025
-"""Side (m) of a height map cell."""
-
-_MARGIN = 0.003
-"""Clearance (m) around fingers and palm."""
-
-_REACH = 0.13
-"""Radius (m) of the surroundings beyond the object."""
-
-_DEEPEST, _SHALLOWEST = 0.034, 0.012
-"""Depth (m) of the fingertips below the top of the material between them."""
-
-_FLAT = 0.0015
-"""Points within this distance (m) of the outermost one are touched together with it."""
+_ANOTHER_PLACE, _ANOTHER_YAW = 0.015, 0.4  # grasps at least this far apart (m, rad) are different attempts
+_YAWS, _PER_YAW = 12, 80  # yaws over half a turn, and positions evaluated for each
+_CELL = 0.0025  # side (m) of a height map cell
+_MARGIN = 0.003  # clearance (m) around fingers and palm
+_REACH = 0.13  # radius (m) of the surroundings beyond the object
+_DEEPEST, _SHALLOWEST = 0.034, 0.012  # depth (m) of the fingertips below the top of the material between them
+_FLAT = 0.0015  # points within this distance (m) of the outermost one are touched together with it
 
 _WIDTH_COST, _OFFSET_COST, _LEVER_COST, _DEPTH_COST = 0.1, 1.5, 0.4, 1.0
 """Costs per metre: of material between the fingers; by which one finger arrives before the other; from the
 centre of mass (plus its part across the closing direction); of missing depth."""
 
-_TURN_COST = 0.02
-"""Cost per radian between the closing direction and that of the resting arm."""
+_TURN_COST = 0.02  # cost per radian between the closing direction and that of the resting arm
 
 _ROOM, _ROOM_COST, _HIGHEST = 0.02, 0.5, 0.02
 """Preferred clearance (m) of the fingers beyond the margin; cost per metre by which the fingertips would have

@@ -138,14 +138,9 @@ def _is_hit(points: Points, bounds: _Bounds) -> bool:
 
 
 _CELL = 0.005
-_STRIDE = 0.02
-"""Distance (m) between the positions checked along a path."""
-
-_SURROUND = 0.3
-"""Margin (m) of the height map beyond the ends of a path."""
-
-_WAY_OUT = 0.12
-"""Longest sideways move (m) to get an object out from under an obstacle."""
+_STRIDE = 0.02  # distance (m) between the positions checked along a path
+_SURROUND = 0.3  # margin (m) of the height map beyond the ends of a path
+_WAY_OUT = 0.12  # longest sideways move (m) to get an object out from under an obstacle
 
 _DIRECTIONS = 24
 

@@ -12,20 +12,14 @@ from sim_envs.scripted.poses import Pose, Vector3
 Joints = Float64[np.ndarray, " joints"]
 
 _ITERATIONS = 80
-_NEAR, _ALIGNED = 0.004, 0.04
-"""Tolerances (m, rad) of a reached pose."""
-
-_LONGEST = np.array([0.05, 0.3])
-"""Largest correction (m, rad) per iteration."""
-
-_SOFTNESS = 1e-3
-"""Damping of the least squares, for stretched arms."""
+_NEAR, _ALIGNED = 0.004, 0.04  # tolerances (m, rad) of a reached pose
+_LONGEST = np.array([0.05, 0.3])  # largest correction (m, rad) per iteration
+_SOFTNESS = 1e-3  # damping of the least squares, for stretched arms
 
 _HOMING = 0.02
 """Null-space step towards the resting joints per iteration, as a fraction, as in LIBERO's controller."""
 
-_OVERLAP = 0.001
-"""Penetrations smaller than this (m) do not count as collisions."""
+_OVERLAP = 0.001  # penetrations smaller than this (m) do not count as collisions
 
 
 class ReachabilityCheck:

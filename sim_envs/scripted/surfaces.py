@@ -14,8 +14,7 @@ from sim_envs.scripted.poses import Box, Pose
 
 Points = Float64[np.ndarray, "_ 3"]
 
-_NOTHING = -1e6
-"""Height (m) of cells without points."""
+_NOTHING = -1e6  # height (m) of cells without points
 
 
 def box_surface(half: Float64[np.ndarray, " 3"], spacing: float) -> Points:

@@ -231,14 +231,9 @@ def _length(vector: Vector3) -> float:
     return math.sqrt(vector.dot(vector))
 
 
-_DISPLACED = 0.05
-"""An object this far (m) from its initial position has been moved."""
-
-_AT_REST = 0.002
-"""An object that moves less than this (m) in a quarter of a second is at rest."""
-
-_MAX_WAITING = 8
-"""Most control steps between two updates: fewer than it takes to open and close a drawer."""
+_DISPLACED = 0.05  # an object this far (m) from its initial position has been moved
+_AT_REST = 0.002  # an object that moves less than this (m) in a quarter of a second is at rest
+_MAX_WAITING = 8  # most control steps between two updates: fewer than it takes to open and close a drawer
 
 _CHANGES = {"open": Verb.OPENED, "closed": Verb.CLOSED, "on": Verb.TURNED_ON, "off": Verb.TURNED_OFF}
 

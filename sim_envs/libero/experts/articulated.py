@@ -39,70 +39,41 @@ from sim_envs.scripted.gripper import (
 from sim_envs.scripted.poses import Box, Matrix3, Pose, Vector3
 from sim_envs.truth.ground_truth import Phase
 
-_AHEAD = 0.25
-"""Lead (rad) of the hand's target along an arc."""
+_AHEAD = 0.25  # lead (rad) of the hand's target along an arc
 
 _BEYOND = {True: 0.012, False: 0.12}
 """Overshoot of the hand's target (m for slides, rad for hinges), since the arm is compliant."""
 
-_INSIDE = 0.25
-"""Margin within the goal's range, as a fraction of that range."""
-
-_DEEPEST_INSIDE = {True: 0.015, False: 0.3}
-"""Maximal margin (m for slides, rad for hinges)."""
-
-_ANOTHER = (0.01, 0.2)
-"""Poses at least this far apart (m, rad) are different attempts."""
-
-_WAYS = 8
-"""Number of candidate pushes, including those that have failed."""
+_INSIDE = 0.25  # margin within the goal's range, as a fraction of that range
+_DEEPEST_INSIDE = {True: 0.015, False: 0.3}  # maximal margin (m for slides, rad for hinges)
+_ANOTHER = (0.01, 0.2)  # poses at least this far apart (m, rad) are different attempts
+_WAYS = 8  # number of candidate pushes, including those that have failed
 
 _CLOSING_STEPS, _OPENING_STEPS = 20, 8
 
-
-_RESTING = downward(math.pi / 2)
-"""Rotation of the hand of the resting arm."""
-
-_HALF_TURN = np.diag([-1.0, -1.0, 1.0])
-"""Rotation that a symmetric gripper does not notice."""
-
-_CLOSE_BEHIND = 0.015
-"""Distance (m) behind the part at which the hand descends if there is no room for more."""
-
-_STAND_OFF = 0.06
-"""Distance (m) from the part at which the hand stops before it approaches."""
-
-_WIDEST = 0.066
-"""Maximal thickness (m) of a grasped part: the open fingers are 0.076 apart."""
-
-_DEEPEST = 0.022
-"""Maximal extent (m) of a part from the grip site towards the palm."""
+_RESTING = downward(math.pi / 2)  # rotation of the hand of the resting arm
+_HALF_TURN = np.diag([-1.0, -1.0, 1.0])  # rotation that a symmetric gripper does not notice
+_CLOSE_BEHIND = 0.015  # distance (m) behind the part at which the hand descends if there is no room for more
+_STAND_OFF = 0.06  # distance (m) from the part at which the hand stops before it approaches
+_WIDEST = 0.066  # maximal thickness (m) of a grasped part: the open fingers are 0.076 apart
+_DEEPEST = 0.022  # maximal extent (m) of a part from the grip site towards the palm
 
 _SHALLOWER = (0.0, 0.004)
 """Offsets (m) of the grasp: with the middle of the pads, or only with the fingertips."""
 
 _MARGIN = 0.001
-_STEEP = 0.2
-"""Maximal sine of a hand's upward angle: beyond it the arm would obstruct itself."""
+_STEEP = 0.2  # maximal sine of a hand's upward angle: beyond it the arm would obstruct itself
 
 _FAN = np.arange(24) * math.pi / 12
 _TILTS = np.deg2rad([0.0, 15.0, -15.0, 30.0, -30.0])
 _LEANS = np.deg2rad([0.0, 15.0, 30.0, 45.0, 60.0])
-_SPOTS = (0.0, 0.75, -0.75)
-"""Contact points on a face, as fractions of half its sides."""
+_SPOTS = (0.0, 0.75, -0.75)  # contact points on a face, as fractions of half its sides
 
 _TOUCH = 0.001
-_AGAINST = 0.9
-"""Minimal cosine between a face's normal and the direction opposite to the part's motion."""
-
-_LEVER_WORTH = 4.0
-"""Cost of a metre of lever, in radians of hand rotation."""
-
-_MAX_STRAIN = 2.2
-"""Maximal rotation (rad) of the hand from rest."""
-
-_GRIP_WORTH = 20.0
-"""Value of a metre of material between the pads, in radians of hand rotation."""
+_AGAINST = 0.9  # minimal cosine between a face's normal and the direction opposite to the part's motion
+_LEVER_WORTH = 4.0  # cost of a metre of lever, in radians of hand rotation
+_MAX_STRAIN = 2.2  # maximal rotation (rad) of the hand from rest
+_GRIP_WORTH = 20.0  # value of a metre of material between the pads, in radians of hand rotation
 
 _LONG_ENOUGH = 0.03
 

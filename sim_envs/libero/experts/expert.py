@@ -23,11 +23,8 @@ from sim_envs.world import EpisodeKey
 
 Actions = Float64[np.ndarray, "horizon 7"]
 
-_SLOWEST = 0.5
-"""Largest reduction of the pace at level 1, as a fraction."""
-
-_ROOMY = 0.015
-"""Minimal position tolerance (m) of waypoints that may be shifted."""
+_SLOWEST = 0.5  # largest reduction of the pace at level 1, as a fraction
+_ROOMY = 0.015  # minimal position tolerance (m) of waypoints that may be shifted
 
 _ASIDE, _HIGHER = 0.015, 0.06
 """Shift (m) of such a waypoint at level 1: standard deviation sideways, maximum upwards."""
@@ -35,17 +32,10 @@ _ASIDE, _HIGHER = 0.015, 0.06
 _JITTER = np.array([0.1, 0.1, 0.1, 0.03, 0.03, 0.03, 0.0])
 """Standard deviation of the noise on every executed action at level 1."""
 
-_DISTURBED = 0.08
-"""Probability per query that a disturbance begins, at level 1."""
-
-_MISSED = 0.3
-"""Probability per query that closing fingers open instead, at level 1."""
-
-_QUERIES = 2
-"""Maximal duration of a disturbance, in queries."""
-
-_DRIFT = (0.2, 0.7)
-"""Range of the offset that a drift adds to every action."""
+_DISTURBED = 0.08  # probability per query that a disturbance begins, at level 1
+_MISSED = 0.3  # probability per query that closing fingers open instead, at level 1
+_QUERIES = 2  # maximal duration of a disturbance, in queries
+_DRIFT = (0.2, 0.7)  # range of the offset that a drift adds to every action
 
 
 class ExpertNoise:

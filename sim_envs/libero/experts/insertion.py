@@ -18,34 +18,18 @@ from sim_envs.scripted.poses import Box, Matrix3, Pose, Vector3
 from sim_envs.scripted.surfaces import Points
 from sim_envs.truth.ground_truth import Phase
 
-_MARGIN = 0.02
-"""Clearance (m) below the hand and the held object."""
-
-_DOWN = 0.03
-"""Distance (m) by which an object is lowered before release, unless the ground stops it."""
-
-_TURN_STRIDE = 0.3
-"""Spacing (rad) of the rotations checked when the gripper rotates on its way."""
+_MARGIN = 0.02  # clearance (m) below the hand and the held object
+_DOWN = 0.03  # distance (m) by which an object is lowered before release, unless the ground stops it
+_TURN_STRIDE = 0.3  # spacing (rad) of the rotations checked when the gripper rotates on its way
 
 _TILTS = np.radians(np.arange(30.0, 91.0, 15.0))
 _HEADINGS = np.radians(np.arange(-180.0, 180.0, 30.0))
-_PER_TURN = 2
-"""Number of grasps checked for each rotation."""
-
-_WAYS = 4
-"""Number of directions into a region that are checked: across its sides."""
-
-_HOVER = 0.012
-"""Height (m) above the ground at which an object is inserted; surface points are 5 mm apart."""
-
-_FROM_THE_EDGE = 0.012
-"""Minimal distance (m) of an object's position from the region's edge."""
-
-_FROM_THE_BACK = 0.01
-"""Clearance (m) at the end of the insertion."""
-
-_ASIDE = (0.015, 0.005, 0.0)
-"""Clearances (m) at both sides, tried in this order."""
+_PER_TURN = 2  # number of grasps checked for each rotation
+_WAYS = 4  # number of directions into a region that are checked: across its sides
+_HOVER = 0.012  # height (m) above the ground at which an object is inserted; surface points are 5 mm apart
+_FROM_THE_EDGE = 0.012  # minimal distance (m) of an object's position from the region's edge
+_FROM_THE_BACK = 0.01  # clearance (m) at the end of the insertion
+_ASIDE = (0.015, 0.005, 0.0)  # clearances (m) at both sides, tried in this order
 
 _SPACING = 0.01
 
@@ -55,14 +39,9 @@ _COLUMN = 0.012
 _CEILING = 0.02
 """Surfaces within this horizontal distance (m) of a region's center, this far (m) above, are a ceiling."""
 
-_FLAT = 0.01
-"""Regions up to this half height (m) are surfaces."""
-
-_BACK = 0.06
-"""Distance (m) before a grasp at which the gripper is in line with it."""
-
-_FARTHEST_OUT = 0.4
-"""Maximal length (m) of an insertion."""
+_FLAT = 0.01  # regions up to this half height (m) are surfaces
+_BACK = 0.06  # distance (m) before a grasp at which the gripper is in line with it
+_FARTHEST_OUT = 0.4  # maximal length (m) of an insertion
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -89,8 +89,7 @@ _FAST = (METRES_PER_STEP, np.inf, 30)
 _CAREFUL = (0.008, 0.04, 40)
 """Expected metres and radians per control step, and steps to spare, of time limits."""
 
-_MARGIN = 0.03
-"""Clearance (m) below the hand on its way to a part."""
+_MARGIN = 0.03  # clearance (m) below the hand on its way to a part
 
 Path = Sequence[Waypoint]
 

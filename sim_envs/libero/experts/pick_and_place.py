@@ -26,51 +26,31 @@ from sim_envs.scripted.poses import Pose, Vector3
 from sim_envs.scripted.surfaces import Points
 from sim_envs.truth.ground_truth import Phase
 
-_MARGIN = 0.02
-"""Clearance (m) below the hand and the held object."""
+_MARGIN = 0.02  # clearance (m) below the hand and the held object
 
 _OFF_THE_GROUND = 0.008
 """Height (m) by which an object is raised before it is moved out from under an obstacle."""
 
-_DROP = 0.004
-"""Height (m) from which an object is dropped."""
-
-_RETREAT = 0.08
-"""Distance (m) by which the gripper retreats."""
-
-_RAISED = 0.1
-"""Distance (m) by which an object is lifted."""
+_DROP = 0.004  # height (m) from which an object is dropped
+_RETREAT = 0.08  # distance (m) by which the gripper retreats
+_RAISED = 0.1  # distance (m) by which an object is lifted
 
 _OPENING_STEPS, _CLOSING_STEPS, _SQUEEZE = 10, 30, 5
 """Control steps in which the fingers open, in which they close, even if they push the object, and in which
 the grip force then builds up."""
 
-_CLOSED_ON_NOTHING = 0.003
-"""Opening (m) at which there is nothing between the fingers."""
-
-_TRIES_OF_A_GRASP = 2
-"""Number of attempts with one grasp."""
-
-_REACH_COST = 0.15
-"""Cost of a grasp per metre from the robot's base: a stretched arm is less agile."""
+_CLOSED_ON_NOTHING = 0.003  # opening (m) at which there is nothing between the fingers
+_TRIES_OF_A_GRASP = 2  # number of attempts with one grasp
+_REACH_COST = 0.15  # cost of a grasp per metre from the robot's base: a stretched arm is less agile
 
 _MIN_YAW = np.radians(-25.0)
 """Lower end (rad) of the half turn of closing directions; the resting arm's is at a right angle."""
 
-_LOWERING_S = 0.5
-"""Seconds to descend to a grasp."""
-
-_FROM_THE_EDGE = 0.01
-"""Minimal distance (m) of a placed object's position from the region's edge."""
-
-_SPACING = 0.01
-"""Distance (m) between candidate spots."""
-
-_LEVEL = 0.01
-"""Spots whose heights differ by up to this (m) count as level."""
-
-_GAPS = (0.02, 0.012, 0.006, 0.0)
-"""Clearances (m) between objects, tried in this order."""
+_LOWERING_S = 0.5  # seconds to descend to a grasp
+_FROM_THE_EDGE = 0.01  # minimal distance (m) of a placed object's position from the region's edge
+_SPACING = 0.01  # distance (m) between candidate spots
+_LEVEL = 0.01  # spots whose heights differ by up to this (m) count as level
+_GAPS = (0.02, 0.012, 0.006, 0.0)  # clearances (m) between objects, tried in this order
 
 _AROUND = np.array([[np.cos(a), np.sin(a)] for a in np.arange(8) * np.pi / 4])
 

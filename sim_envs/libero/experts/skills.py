@@ -18,26 +18,13 @@ from sim_envs.truth.ground_truth import Phase
 
 _PUTTING = ("in", "on")
 
-_FLAT = 0.035
-"""Objects lower than this (m) have no wall to grasp."""
-
-_PRESS = 0.008
-"""Commanded depth (m) of the fingertips below the inside of the object, so that it moves along."""
-
-_CLOSE_ENOUGH = 0.008
-"""Distance (m) from the target at which sliding ends."""
-
-_AHEAD = 0.025
-"""Commanded lead (m) of the fingers: small enough that they do not climb a rim."""
-
-_SLIPPED = 0.07
-"""Distance (m) from the object's center beyond which the fingers have slipped off."""
-
-_STEPS = 200
-"""Control steps after which sliding starts again."""
-
-_MIDDLE = 0.02
-"""Radius (m) around the object's center in which its inside is searched."""
+_FLAT = 0.035  # objects lower than this (m) have no wall to grasp
+_PRESS = 0.008  # commanded depth (m) of the fingertips below the inside of the object, so that it moves along
+_CLOSE_ENOUGH = 0.008  # distance (m) from the target at which sliding ends
+_AHEAD = 0.025  # commanded lead (m) of the fingers: small enough that they do not climb a rim
+_SLIPPED = 0.07  # distance (m) from the object's center beyond which the fingers have slipped off
+_STEPS = 200  # control steps after which sliding starts again
+_MIDDLE = 0.02  # radius (m) around the object's center in which its inside is searched
 
 _UP = 0.08
 
