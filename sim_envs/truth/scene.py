@@ -146,7 +146,7 @@ class TruthScene(abc.ABC):
         self.items = items
         self.things = [item for item in items if item.articulation is None]
         self.parts = [item for item in items if item.articulation is not None]
-        self._xpos, self._xmat, self._qpos, self._data = data.xpos, data.xmat, data.qpos, data
+        self._xpos, self._qpos, self._data = data.xpos, data.qpos, data
         self._bodies = np.array([item.body for item in items])
         joints = [item.articulation.address for item in items if item.articulation is not None]
         self._joints = np.array(joints, np.int64)

@@ -1,6 +1,5 @@
 """Tracks phase and ground truth of an episode: updated after every control step, read at queries."""
 
-import dataclasses
 import math
 from collections import deque
 from collections.abc import Sequence
@@ -29,31 +28,6 @@ _OVER, _LEFT_BEHIND, _APPROACHED = 0.03, 0.12, 0.01
 the retreat ends; and by which the gripper approaches it again, which ends the retreat earlier."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class GraspState:
-    """A grasped object, and how it has moved since.
-
-    Attributes:
-        item: The object.
-        start: Its position when it was grasped (m).
-        lifted: Whether it has been lifted.
-        moved: Whether it has been moved.
-    """
-
-    item: Item
-    start: Vector3
-    lifted: bool = False
-    moved: bool = False
-
-    def at(self, position: Vector3) -> "GraspState":
-        """The grasp state with the object at a new position (m)."""
-        way = position - self.start
-        rise, slide = float(way[2]), math.hypot(way[0], way[1])
-        return dataclasses.replace(
-            self, lifted=self.lifted or rise > _LIFTED, moved=self.moved or rise > _LIFTED or slide > _MOVED
-        )
-
-
 class Debouncer:
     """Suppresses changes that do not last, and changes in quick succession."""
 
@@ -77,7 +51,9 @@ class PhaseTracker:
     """Tracks the phase of one episode, one control step at a time.
 
     Attributes:
-        grip: The grasped object; None if nothing is grasped.
+        held: The grasped object; None if nothing is grasped.
+        lifted: Whether it has been lifted since it was grasped.
+        moved: Whether it has been moved since.
         touched: Indices of the items that the gripper touches.
         sliding: The object that is being pushed, grasped or not.
     """
@@ -92,7 +68,9 @@ class PhaseTracker:
         self._released_at = 0.0
         self._approached: Item | None = None
         self._queries = 0
-        self.grip: GraspState | None = None
+        self.held: Item | None = None
+        self.lifted = self.moved = False
+        self._grasped_at = np.zeros(3)
         self.touched: frozenset[int] = frozenset()
         self._between: frozenset[int] = frozenset()
         self.sliding: Item | None = None
@@ -119,18 +97,19 @@ class PhaseTracker:
         return _length(now - before)
 
     def _follow_grip(self) -> None:
-        if self.grip is not None:
-            held = self.grip.item.index
-            self._loose_steps = 0 if held in self._between else self._loose_steps + 1
-            if self._loose_steps < self._lost_after and held in self.touched:
-                self.grip = self.grip.at(self._past[-1].positions[held])
+        if self.held is not None:
+            index = self.held.index
+            self._loose_steps = 0 if index in self._between else self._loose_steps + 1
+            if self._loose_steps < self._lost_after and index in self.touched:
+                way = self._past[-1].positions[index] - self._grasped_at
+                self.lifted = self.lifted or way[2] > _LIFTED
+                self.moved = self.moved or way[2] > _LIFTED or math.hypot(way[0], way[1]) > _MOVED
                 return
-            self._release(self.grip.item)
-            self.grip = None
-        things = [item for item in self._scene.things if item.index in self._between and not item.too_wide]
-        if things:
-            start = self._past[-1].positions[things[0].index]
-            self.grip, self._loose_steps = GraspState(item=things[0], start=start), 0
+            self._release(self.held)
+        things = (item for item in self._scene.things if item.index in self._between and not item.too_wide)
+        self.held, self.lifted, self.moved, self._loose_steps = next(things, None), False, False, 0
+        if self.held is not None:
+            self._grasped_at = self._past[-1].positions[self.held.index]
 
     def _release(self, item: Item) -> None:
         """Start the retreat from an item."""
@@ -140,12 +119,12 @@ class PhaseTracker:
         return _length(self._past[-1].positions[item.index] - self._past[-1].gripper)
 
     def _while_holding(self, missing: Sequence[GoalTarget]) -> Narration | None:
-        if self.grip is None:
+        if self.held is None:
             return None
-        item, target = self.grip.item, self._target(self.grip.item, missing)
-        if not self.grip.moved:
+        item, target = self.held, self._target(self.held, missing)
+        if not self.moved:
             return Narration(phase=Phase.GRASP, object=item.noun)
-        if not self.grip.lifted:
+        if not self.lifted:
             self.sliding = item
             return _moving(Phase.PUSH, item, target)
         near = target is not None and self._scene.is_near(target, self._past[-1].positions[item.index], _OVER)
@@ -283,10 +262,7 @@ class TruthTracker:
         changed = {subject for _, subject in self._done} | moved
         others = [item for item in self._scene.items if item.noun in changed - self._named]
         order = {index: rank for rank, index in enumerate(self._touched)}
-        subjects = [
-            *self._scene.named,
-            *sorted(others, key=lambda item: order.get(item.index, -1))[-1:],
-        ]
+        subjects = [*self._scene.named, *sorted(others, key=lambda item: order.get(item.index, -1))[-1:]]
         nouns = {item.noun for item in subjects}
         facts = frozenset(Fact(subject=item.noun, state=self._state(item)) for item in subjects)
         done = self._scene.completed()
@@ -318,9 +294,9 @@ class TruthTracker:
             for index in self._phases.touched:
                 self._touched.pop(index, None)
                 self._touched[index] = None
-            grip, sliding = self._phases.grip, self._phases.sliding
-            if grip is not None and grip.moved:
-                self._moving[grip.item.index] = Verb.PUT if grip.lifted else Verb.PUSHED
+            held, sliding = self._phases.held, self._phases.sliding
+            if held is not None and self._phases.moved:
+                self._moving[held.index] = Verb.PUT if self._phases.lifted else Verb.PUSHED
             elif sliding is not None:
                 self._moving[sliding.index] = Verb.PUSHED
         self._waiting.clear()
@@ -335,11 +311,7 @@ class TruthTracker:
         if item.articulation is not None:
             return self._scene.state(item)
         where = self._scene.location(item)
-        return HELD if self._holds(item) and not self._is_at_target(item) else where
-
-    def _holds(self, item: Item) -> bool:
-        grip = self._phases.grip
-        return grip is not None and grip.item is item
+        return HELD if item is self._phases.held and not self._is_at_target(item) else where
 
     def _is_at_target(self, item: Item) -> bool:
         targets = [target for target in self._scene.targets if target.item is item]
@@ -349,7 +321,7 @@ class TruthTracker:
         """Complete moves of objects that have come to rest; at success, of all."""
         for index, verb in list(self._moving.items()):
             item = self._scene.items[index]
-            free = not self._holds(item) and index not in self._phases.touched
+            free = item is not self._phases.held and index not in self._phases.touched
             if solved or (free and self._phases.travelled(item) < _AT_REST):
                 place = self._places.get(self._scene.location(item))
                 if place is None:
