@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 
 from sim_envs.libero.experts.motions import GripperMotion, Skill, Waypoint, progress
 from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.libero.experts.skills import achieve, achieve_in_order, require_skills
-from sim_envs.libero.experts.steering import CONTROL_SECONDS, ArmModel, Plan
+from sim_envs.libero.experts.steering import ACTION_SCALE, CONTROL_SECONDS, ArmModel
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import LIBERO_INTERFACE
 from sim_envs.scripted.policy import HORIZON, checked_level
@@ -165,7 +165,7 @@ class _ActiveMotion:
         self._pace, self._shifts = noise.motion_variation(motion) if noise else (1.0, np.zeros((0, 3)))
         self._began = self._planned = scene.seconds
         self._arrived: float | None = None
-        self._plan: Plan | None = None
+        self._predicted: Int64[np.ndarray, " steps"] | None = None
         self._planned_at = scene.gripper
         self._passed = 0
 
@@ -175,13 +175,13 @@ class _ActiveMotion:
         if motion.interrupted():
             return True
         path, over = motion.path(), False
-        if self._plan is not None:  # waypoints count as passed if the plan predicted it
-            steps = min(self._steps_since(self._planned), len(self._plan.deltas))
-            self._passed = min(int(self._plan.passed[steps]), len(path) - 1)
+        if self._predicted is not None:  # waypoints count as passed if the plan predicted it
+            steps = min(self._steps_since(self._planned), len(self._predicted) - 1)
+            self._passed = min(int(self._predicted[steps]), len(path) - 1)
         if progress(path, gripper, self._passed) == len(path):
             self._arrived = self._scene.seconds if self._arrived is None else self._arrived
             over = self._steps_since(self._arrived) >= motion.dwell or motion.finished()
-        elif self._plan is not None:  # it is stuck if it has not moved since, though it should have
+        elif self._predicted is not None:  # it is stuck if it has not moved since, though it should have
             over = self._planned_at.is_within(gripper, *_STILL) and (
                 self._steps_since(self._planned) >= _STILL_STEPS
             )
@@ -201,16 +201,17 @@ class _ActiveMotion:
 
     def forget_plan(self) -> None:
         """Discard the plan after a disturbance: it counts neither as progress nor as being stuck."""
-        self._plan = None
+        self._predicted = None
 
     def _follow(self, path: Sequence[Waypoint], *, pace: float) -> Actions:
         scene = self._scene
         arm = ArmModel.near(scene.mobility)
-        self._plan = arm.follow(
+        deltas, self._predicted = arm.follow(
             path, scene.gripper, scene.gripper_velocity, passed=self._passed, steps=HORIZON, pace=pace
         )
         self._planned, self._planned_at = scene.seconds, scene.gripper
-        return self._plan.actions(self.motion.grip)
+        grips = np.full((len(deltas), 1), self.motion.grip)
+        return np.clip(np.concatenate([deltas / ACTION_SCALE, grips], axis=1), -1.0, 1.0)
 
     def _steps_since(self, seconds: float) -> int:
         return round((self._scene.seconds - seconds) / CONTROL_SECONDS)

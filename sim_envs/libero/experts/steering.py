@@ -126,8 +126,12 @@ class ArmModel:
         passed: int,
         steps: int,
         pace: float = 1.0,
-    ) -> "Plan":
-        """Follow a path from its first waypoint not yet `passed`, open loop for `steps` control steps."""
+    ) -> tuple[Float64[np.ndarray, "steps 6"], Int64[np.ndarray, " steps+1"]]:
+        """Follow a path from its first waypoint not yet `passed`, open loop for `steps` control steps.
+
+        Returns:
+            The deltas (m, rad), and the predicted number of passed waypoints after 0, 1, … steps.
+        """
         deltas, counts = np.zeros((steps, 6)), np.zeros(steps + 1, dtype=np.int64)
         counts[0] = progress(path, pose, passed)
         for step in range(steps):
@@ -137,22 +141,4 @@ class ArmModel:
             deltas[step] = self.delta_towards(target.after(now).pose, pose, velocity, pace=pace, moves=moves)
             pose, velocity = self.predict(pose, velocity, deltas[step])
             counts[step + 1] = progress([each.after(then) for each in path], pose, int(counts[step]))
-        return Plan(deltas=deltas, passed=counts)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Plan:
-    """Commands for the next control steps, and the predicted progress.
-
-    Attributes:
-        deltas: Metres and radians, one row per step.
-        passed: Predicted number of passed waypoints after 0, 1, … steps.
-    """
-
-    deltas: Float64[np.ndarray, "steps 6"]
-    passed: Int64[np.ndarray, " steps+1"]
-
-    def actions(self, grip: float) -> Float64[np.ndarray, "steps 7"]:
-        """LIBERO's actions, with a constant gripper command."""
-        grips = np.full((len(self.deltas), 1), grip)
-        return np.clip(np.concatenate([self.deltas / ACTION_SCALE, grips], axis=1), -1.0, 1.0)
+        return deltas, counts
