@@ -177,8 +177,7 @@ def goal_sentences(goals: Sequence[Goal], instruction: str) -> GoalSentences:
             Fact(subject=named(goal.arguments[0]), state=_STATES[goal.predicate])
             if goal.predicate in _STATES
             else Fact(
-                subject=named(goal.arguments[0]),
-                state=f"{preposition(goal)} the {named(goal.arguments[1])}",
+                subject=named(goal.arguments[0]), state=f"{preposition(goal)} the {named(goal.arguments[1])}"
             )
             for goal in goals
         ),

@@ -86,12 +86,7 @@ class LiberoScene(TruthScene):
     """One episode of a LIBERO environment."""
 
     def __init__(
-        self,
-        env: Any,
-        instruction: str,
-        sequence: GoalSequence | None = None,
-        *,
-        hidden: str | None = None,
+        self, env: Any, instruction: str, sequence: GoalSequence | None = None, *, hidden: str | None = None
     ) -> None:
         """Describe an episode.
 

@@ -20,104 +20,62 @@ class ClauseTemplates:
     training: tuple[str, ...]
     held_out: tuple[str, ...]
 
+    @classmethod
+    def of(cls, training: str, *, held_out: str) -> "ClauseTemplates":
+        """Templates separated by ` | `."""
+        return cls(training=tuple(training.split(" | ")), held_out=tuple(held_out.split(" | ")))
 
-_MOVE = ClauseTemplates(
-    training=(
-        "pick up {thing} and place {it} {place}",
-        "put {thing} {place}",
-        "place {thing} {place}",
-        "take {thing} and put {it} {place}",
-        "grab {thing} and set {it} {place}",
-        "{thing} {goes} {place}",
-        "{place} put {thing}",
-    ),
-    held_out=("set {thing} {place}", "grab {thing} and put {it} {place}", "{place} {goes} {thing}"),
+
+_MOVE = ClauseTemplates.of(
+    "pick up {thing} and place {it} {place} | put {thing} {place} | place {thing} {place} | "
+    "take {thing} and put {it} {place} | grab {thing} and set {it} {place} | {thing} {goes} {place} | "
+    "{place} put {thing}",
+    held_out="set {thing} {place} | grab {thing} and put {it} {place} | {place} {goes} {thing}",
 )
-_MOVE_WHAT_IS_SOMEWHERE = ClauseTemplates(
-    training=(
-        "pick up {thing} and place {it} {place}",
-        "take {thing} and put {it} {place}",
-        "grab {thing} and set {it} {place}",
-        "pick up {thing} and set {it} {place}",
-        "put {place} {thing}",
-        "{thing} {goes} {place}",
-        "{place} put {thing}",
-    ),
-    held_out=(
-        "take {thing} and place {it} {place}",
-        "grab {thing} and put {it} {place}",
-        "{place} {goes} {thing}",
-    ),
+_MOVE_WHAT_IS_SOMEWHERE = ClauseTemplates.of(
+    "pick up {thing} and place {it} {place} | take {thing} and put {it} {place} | "
+    "grab {thing} and set {it} {place} | pick up {thing} and set {it} {place} | put {place} {thing} | "
+    "{thing} {goes} {place} | {place} put {thing}",
+    held_out="take {thing} and place {it} {place} | grab {thing} and put {it} {place} | "
+    "{place} {goes} {thing}",
 )
 """For `the black bowl on the stove`, whose place must not be mistaken for the target."""
-_MOVE_WHAT_IS_AT_A_SIDE = ClauseTemplates(
-    training=(
-        "pick up {thing} and place {it} {place}",
-        "take {thing} and put {it} {place}",
-        "grab {thing} and set {it} {place}",
-        "pick up {thing} and set {it} {place}",
-        "{thing} {goes} {place}",
-    ),
-    held_out=(
-        "take {thing} and place {it} {place}",
-        "grab {thing} and put {it} {place}",
-        "take {thing} and set {it} {place}",
-    ),
+
+_MOVE_WHAT_IS_AT_A_SIDE = ClauseTemplates.of(
+    "pick up {thing} and place {it} {place} | take {thing} and put {it} {place} | "
+    "grab {thing} and set {it} {place} | pick up {thing} and set {it} {place} | {thing} {goes} {place}",
+    held_out="take {thing} and place {it} {place} | grab {thing} and put {it} {place} | "
+    "take {thing} and set {it} {place}",
 )
 """For `the book on the left`, which after a verb of placing would be the target."""
-_MOVE_TO_IT = ClauseTemplates(
-    training=(
-        "put {thing} {place}",
-        "place {thing} {place}",
-        "{thing} {goes} {place}",
-        "{place} set {thing}",
-    ),
-    held_out=("set {thing} {place}", "{place} place {thing}", "{place} {goes} {thing}"),
+
+_MOVE_TO_IT = ClauseTemplates.of(
+    "put {thing} {place} | place {thing} {place} | {thing} {goes} {place} | {place} set {thing}",
+    held_out="set {thing} {place} | {place} place {thing} | {place} {goes} {thing}",
 )
 """For the target `on it`, next to which another `it` would be ambiguous."""
-_MOVE_THEM = ClauseTemplates(
-    training=("place them {place}", "put them {place}", "they go {place}", "{place} set them"),
-    held_out=("set them {place}", "{place} place them", "{place} they go"),
+
+_MOVE_THEM = ClauseTemplates.of(
+    "place them {place} | put them {place} | they go {place} | {place} set them",
+    held_out="set them {place} | {place} place them | {place} they go",
 )
-_PUSH = ClauseTemplates(
-    training=(
-        "push {thing} {place}",
-        "slide {thing} {place}",
-        "shove {thing} {place}",
-        "please slide {thing} {place}",
-        "{place} push {thing}",
-    ),
-    held_out=("please shove {thing} {place}", "please push {thing} {place}", "{place} slide {thing}"),
+_PUSH = ClauseTemplates.of(
+    "push {thing} {place} | slide {thing} {place} | shove {thing} {place} | please slide {thing} {place} | "
+    "{place} push {thing}",
+    held_out="please shove {thing} {place} | please push {thing} {place} | {place} slide {thing}",
 )
-_OPEN = ClauseTemplates(
-    training=(
-        "open {thing}",
-        "pull open {thing}",
-        "get {thing} open",
-        "open up {thing}",
-        "please open {thing}",
-    ),
-    held_out=("pull {thing} open", "open {thing} up", "please pull open {thing}"),
+_OPEN = ClauseTemplates.of(
+    "open {thing} | pull open {thing} | get {thing} open | open up {thing} | please open {thing}",
+    held_out="pull {thing} open | open {thing} up | please pull open {thing}",
 )
-_CLOSE = ClauseTemplates(
-    training=(
-        "close {thing}",
-        "shut {thing}",
-        "get {thing} closed",
-        "push {thing} shut",
-        "please close {thing}",
-    ),
-    held_out=("push {thing} closed", "get {thing} shut", "please shut {thing}"),
+_CLOSE = ClauseTemplates.of(
+    "close {thing} | shut {thing} | get {thing} closed | push {thing} shut | please close {thing}",
+    held_out="push {thing} closed | get {thing} shut | please shut {thing}",
 )
-_TURN = ClauseTemplates(
-    training=(
-        "turn {way} {thing}",
-        "turn {thing} {way}",
-        "switch {way} {thing}",
-        "power {way} {thing}",
-        "please turn {way} {thing}",
-    ),
-    held_out=("switch {thing} {way}", "power {thing} {way}", "please turn {thing} {way}"),
+_TURN = ClauseTemplates.of(
+    "turn {way} {thing} | turn {thing} {way} | switch {way} {thing} | power {way} {thing} | "
+    "please turn {way} {thing}",
+    held_out="switch {thing} {way} | power {thing} {way} | please turn {thing} {way}",
 )
 
 _NEXT_CLAUSE = re.compile(r" and (?=(?:put|place|close|open|turn|push|stack)\b(?! it (?:in|on|under|to)\b))")

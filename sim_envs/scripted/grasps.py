@@ -63,12 +63,7 @@ def grasps_from_above(
 
 
 def grasps_turned(
-    turns: Iterable[Matrix3],
-    obj: Points,
-    surroundings: Points,
-    *,
-    frame: Pose,
-    center_of_mass: Vector3,
+    turns: Iterable[Matrix3], obj: Points, surroundings: Points, *, frame: Pose, center_of_mass: Vector3
 ) -> list[Grasp]:
     """All grasps found, best first.
 

@@ -16,12 +16,7 @@ from sim_envs.scripted.poses import Box, Pose, Vector3, Vector6
 from sim_envs.scripted.surfaces import Collisions, Points
 from sim_envs.truth.ground_truth import Phase
 
-_PHASES = {
-    "open": Phase.OPEN,
-    "close": Phase.CLOSE,
-    "turnon": Phase.TURN_ON,
-    "turnoff": Phase.TURN_OFF,
-}
+_PHASES = {"open": Phase.OPEN, "close": Phase.CLOSE, "turnon": Phase.TURN_ON, "turnoff": Phase.TURN_OFF}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
