@@ -15,13 +15,7 @@ from configs.interface import (
 
 
 def delta_eef_interface(name: str, *, camera_size: int, control_hz: float) -> Interface:
-    """An agent-view and a wrist camera; actions are fractions of the largest step (5 cm, 0.5 rad).
-
-    Args:
-        name: Name of the interface.
-        camera_size: Height and width of camera images, pixels.
-        control_hz: Actions per second.
-    """
+    """An agent-view and a wrist camera; actions are fractions of the largest step (5 cm, 0.5 rad)."""
     size = (camera_size, camera_size)
     return Interface(
         name=name,

@@ -3,7 +3,7 @@
 import importlib
 import traceback
 from collections.abc import Iterable, Mapping
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions, version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,58 +33,39 @@ from sim_envs.world import AdvanceResult, EpisodeKey, Observation, PhysicsError,
 
 RENDER = "render"
 """The key of a camera whose images come from `render()`."""
-_MAKE_ARGUMENTS = ("id", "max_episode_steps", "disable_env_checker")
-"""Arguments of `gymnasium.make` that are a suite's own."""
+_MAKE_ARGUMENTS = ("id", "max_episode_steps", "disable_env_checker")  # of `gymnasium.make`, a suite's own
 
 
 class GymTask(Preset):
-    """One task.
+    """One task."""
 
-    Attributes:
-        name: Name in the suite.
-        id: The environment's id in Gymnasium's registry.
-        kwargs: Further arguments of `gymnasium.make`, without those that the suite gives.
-        instruction: The instruction for the policy.
-    """
-
-    name: Name
-    id: str
+    name: Name  # name in the suite
+    id: str  # the environment's id in Gymnasium's registry
+    # Further arguments of `gymnasium.make`, without those that the suite gives.
     kwargs: dict[str, Any] = Field(default_factory=dict)
     instruction: str = Field(min_length=1)
 
 
 class GymCamera(Preset):
-    """One camera.
+    """One camera."""
 
-    Attributes:
-        name: Name in the suite.
-        key: Key of the images in an observation (`pixels/top`), or `render` for `env.render()`.
-        size: Height and width in pixels, if fixed by the environment; `camera_size`, square, if None.
-        rotated_deg: Rotation that the world applies to the images, counterclockwise.
-    """
-
-    name: str
-    key: str
+    name: str  # name in the suite
+    key: str  # key of the images in an observation (`pixels/top`), or `render` for `env.render()`
+    # Height and width in pixels, if fixed by the environment; `camera_size`, square, if None.
     size: tuple[int, int] | None = None
+    # Rotation that the world applies to the images, counterclockwise.
     rotated_deg: Literal[0, 90, 180, 270] = 0
 
 
 class GymState(Preset):
-    """A group of state channels.
+    """A group of state channels."""
 
-    Attributes:
-        name: Name of the channels.
-        key: Key of the array in an observation (`robot/joints`); None if the observation is one array.
-        slice: Start and end (exclusive) within that array.
-        size: Number of channels, if they are the whole array.
-        unit: Unit of each channel.
-    """
-
-    name: str
+    name: str  # name of the channels
+    # Key of the array in an observation (`robot/joints`); None if the observation is one array.
     key: str | None = None
-    slice: tuple[int, int] | None = None
-    size: int | None = Field(default=None, gt=0)
-    unit: str
+    slice: tuple[int, int] | None = None  # start and end (exclusive) within that array
+    size: int | None = Field(default=None, gt=0)  # number of channels, if they are the whole array
+    unit: str  # unit of each channel
 
     @model_validator(mode="after")
     def _has_slice_or_size(self) -> "GymState":
@@ -116,26 +97,12 @@ class GymAction(Preset):
         return ActionChannels(**self.model_dump(exclude={"hold"}), hold=Hold[self.hold.upper()])
 
 
-class GymGripper(Preset):
-    """Range of a gripper; see `configs.interface.Gripper`."""
-
-    name: str
-    open: float
-    closed: float
-
-
 class GymSuccess(Preset):
-    """The success criterion: exactly one of these.
+    """The success criterion: exactly one of these."""
 
-    Attributes:
-        info: `info` has a true value under this key after a step.
-        terminated: The environment terminates.
-        reward: The reward of a step is at least this.
-    """
-
-    info: str | None = None
-    terminated: Literal[True] | None = None
-    reward: float | None = None
+    info: str | None = None  # `info` has a true value under this key after a step
+    terminated: Literal[True] | None = None  # the environment terminates
+    reward: float | None = None  # the reward of a step is at least this
 
     @model_validator(mode="after")
     def _has_one_criterion(self) -> "GymSuccess":
@@ -157,42 +124,27 @@ class GymSuccess(Preset):
 
 
 class GymEnvironment(Preset):
-    """A suite of Gymnasium environments that share cameras, state and actions.
+    """A suite of Gymnasium environments that share cameras, state and actions."""
 
-    Attributes:
-        module: Module that registers the environments; imported first.
-        packages: Distributions whose versions determine an episode. With `mujoco` among them, the renderer
-            is chosen as for the other worlds.
-        extra: The extra of this project that installs them.
-        tasks: The tasks, in order of task id.
-        init_ids: Number of initial states per task. Each is what the environment samples for its own seed.
-        size_arguments: Keyword arguments of the environments that receive `camera_size`.
-        cameras: The cameras, in order.
-        state: The state channels, in order.
-        state_rotation: Representation of rotations in the state.
-        action: The action channels, in order.
-        action_rotation: Representation of rotations in the action.
-        grippers: Range of every gripper.
-        limits: Lowest and highest action value, to which actions are clipped; None: not clipped.
-        success: The success criterion.
-        physics_error: Exception that means diverged physics, as `package.module:Class`.
-    """
-
-    module: str | None = None
+    module: str | None = None  # module that registers the environments; imported first
+    # Distributions whose versions determine an episode. With `mujoco` among them, the renderer is chosen as
+    # for the other worlds.
     packages: tuple[str, ...] = ()
-    extra: str | None = None
-    tasks: tuple[GymTask, ...] = Field(min_length=1)
+    extra: str | None = None  # the extra of this project that installs them
+    tasks: tuple[GymTask, ...] = Field(min_length=1)  # the tasks, in order of task id
+    # Number of initial states per task. Each is what the environment samples for its own seed.
     init_ids: int = Field(gt=0)
-    size_arguments: tuple[str, ...] = ()
+    size_arguments: tuple[str, ...] = ()  # keyword arguments of the environments that receive `camera_size`
     cameras: tuple[GymCamera, ...] = Field(min_length=1)
     state: tuple[GymState, ...] = Field(min_length=1)
-    state_rotation: Rotation = Rotation.NONE
-    action: tuple[GymAction, ...] = Field(min_length=1)
-    action_rotation: Rotation = Rotation.NONE
-    grippers: tuple[GymGripper, ...] = ()
+    state_rotation: Rotation = Rotation.NONE  # representation of rotations in the state
+    action: tuple[GymAction, ...] = Field(min_length=1)  # the action channels, in order
+    action_rotation: Rotation = Rotation.NONE  # representation of rotations in the action
+    grippers: tuple[Gripper, ...] = ()  # range of every gripper
+    # Lowest and highest action value, to which actions are clipped; None: not clipped.
     limits: tuple[float, float] | None
     success: GymSuccess
-    physics_error: str | None = None
+    physics_error: str | None = None  # exception that means diverged physics, as `package.module:Class`
 
     @property
     def renders(self) -> bool:
@@ -236,7 +188,7 @@ class GymEnvironment(Preset):
             action=ActionSpec(
                 channels=tuple(each.channels() for each in self.action),
                 rotation=self.action_rotation,
-                grippers=tuple(Gripper(**gripper.model_dump()) for gripper in self.grippers),
+                grippers=self.grippers,
                 limits=self.limits,
                 control_hz=protocol.control_hz,
             ),
@@ -273,12 +225,12 @@ class GymSuite(ConfiguredSuite[GymEnvironment]):
         if "mujoco" in self.environment.packages:
             require_backend()
         for task in tasks:
-            self._require_id(task)
+            if (name := self.environment.tasks[task.task_id].id) not in gymnasium.registry:
+                raise unknown("Gymnasium environment", name, gymnasium.registry)
 
     def open(self, task: Task) -> World:
         """Make the task's environment, without Gymnasium's time limit: the protocol has its own."""
         self._load()
-        self._require_id(task)
         chosen = self.environment.tasks[task.task_id]
         options: dict[str, Any] = dict.fromkeys(self.environment.size_arguments, self.protocol.camera_size)
         if self.environment.renders:
@@ -302,7 +254,7 @@ class GymSuite(ConfiguredSuite[GymEnvironment]):
     def _load(self) -> None:
         """Import the module that registers the environments."""
         packages, module, extra = self.environment.packages, self.environment.module, self.environment.extra
-        missing = [package for package in packages if not _is_installed(package)]
+        missing = [package for package in packages if not any(distributions(name=package))]
         if missing:
             install = "uv pip install " + " ".join(f"'{package}'" for package in missing)
             raise self._needs(", ".join(missing), install_command(extra) if extra else install)
@@ -328,19 +280,6 @@ class GymSuite(ConfiguredSuite[GymEnvironment]):
 
     def _needs(self, missing: str, command: str) -> UsageError:
         return UsageError(f"suite {self.protocol.name} needs {missing}, not installed here: run {command}")
-
-    def _require_id(self, task: Task) -> None:
-        name = self.environment.tasks[task.task_id].id
-        if name not in gymnasium.registry:
-            raise unknown("Gymnasium environment", name, gymnasium.registry)
-
-
-def _is_installed(package: str) -> bool:
-    try:
-        version(package)
-    except PackageNotFoundError:
-        return False
-    return True
 
 
 class GymWorld(World):

@@ -29,12 +29,9 @@ class FreeSpace:
     """Free space around an object at its current position."""
 
     def __init__(self, obj: Points, others: Points, *, may_be_at: Callable[[Vector3], bool]) -> None:
-        """Map the surroundings.
+        """Map the surroundings from points on the object and on everything else except the robot.
 
-        Args:
-            obj: Points on the object's surface, in world coordinates.
-            others: Points on everything else except the robot.
-            may_be_at: Whether the object's center may be at a position (m).
+        `may_be_at` says whether the object's center may be at a position (m).
         """
         self._center = (obj.min(axis=0) + obj.max(axis=0)) / 2
         self._may_be_at = may_be_at
@@ -87,14 +84,10 @@ _DIRECTIONS = 24
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Trajectory:
-    """Displacement of an object over time, while nothing touches it.
+    """Displacement of an object over time, while nothing touches it."""
 
-    Attributes:
-        way: Horizontal unit vector of its direction.
-        along: Maps a time (s) to distance (m) and speed (m/s) along the direction.
-    """
-
-    way: Vector3
+    way: Vector3  # horizontal unit vector of its direction
+    # Maps a time (s) to distance (m) and speed (m/s) along the direction.
     along: Callable[[float], tuple[float, float]]
 
     def offset(self, seconds: float) -> Vector3:
@@ -134,16 +127,9 @@ def sample_trajectory(
 ) -> Trajectory | None:
     """Sample a trajectory that stays within free space.
 
-    The direction is sampled among those with enough free space. If there is none, the direction with most is
-    taken: a shuttle then keeps its period and a drift its speed, over a shorter distance.
-
-    Args:
-        motion: The kind of motion.
-        room: Free space around the object.
-        draws: Samples direction and phase; always the same number of draws.
-
-    Returns:
-        None if there is hardly any free space.
+    The direction is sampled among those with enough free space, always by the same number of draws. If there
+    is none, the direction with most is taken: a shuttle then keeps its period and a drift its speed, over a
+    shorter distance. None if there is hardly any free space.
     """
     angles = draws.permutation(_DIRECTIONS) * (2 * math.pi / _DIRECTIONS)
     phase = draws.uniform(0.0, 2 * math.pi)
@@ -217,14 +203,7 @@ class Mover:
     """
 
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, body: int, trajectory: Trajectory) -> None:
-        """Start an episode.
-
-        Args:
-            model: The model.
-            data: Its state.
-            body: Id of the body, which has a free joint.
-            trajectory: Its trajectory.
-        """
+        """Start an episode; the body has a free joint."""
         joint = int(model.body_jntadr[body])
         assert model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE, "only a free body can be moved"
         self._trajectory = trajectory
@@ -291,19 +270,12 @@ _SIGHT = 0.9  # largest distance from the image center, as a fraction of that to
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """Where objects may be: within reach of the arm and in view of a camera.
+    """Where objects may be: within reach of the arm and in view of a camera."""
 
-    Attributes:
-        robot: Id of the robot's root body.
-        reach: Range of distances from it, m.
-        camera: Id of the camera.
-        aspect: Width of its images over their height.
-    """
-
-    robot: int
-    reach: tuple[float, float]
-    camera: int
-    aspect: float = 1.0
+    robot: int  # id of the robot's root body
+    reach: tuple[float, float]  # range of distances from it, m
+    camera: int  # id of the camera
+    aspect: float = 1.0  # width of its images over their height
 
     def check(self, data: mujoco.MjData, start: Vector3) -> Callable[[Vector3], bool]:
         """Whether an object may move to a position (m), from its initial one.

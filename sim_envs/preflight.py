@@ -29,19 +29,12 @@ class Status(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckResult:
-    """Result of one check.
+    """Result of one check."""
 
-    Attributes:
-        name: What was checked.
-        status: The outcome.
-        detail: What was found.
-        remedy: What to do; empty if there is nothing to do.
-    """
-
-    name: str
-    status: Status
-    detail: str
-    remedy: str = ""
+    name: str  # what was checked
+    status: Status  # the outcome
+    detail: str  # what was found
+    remedy: str = ""  # what to do; empty if there is nothing to do
 
     @classmethod
     def of(

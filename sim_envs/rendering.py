@@ -13,8 +13,7 @@ from jaxtyping import UInt8
 from sim_envs.gl import context_class
 
 _ROUNDING = 0.01  # margin around the image, as a fraction of half of it: OpenGL computes in single precision
-_MIRRORS = (mujoco.mjtGeom.mjGEOM_PLANE, mujoco.mjtGeom.mjGEOM_BOX)
-"""Types of geoms whose reflectance MuJoCo draws."""
+_MIRRORS = (mujoco.mjtGeom.mjGEOM_PLANE, mujoco.mjtGeom.mjGEOM_BOX)  # whose reflectance MuJoCo draws
 
 mujoco.set_mju_user_warning(lambda _: None)  # the default writes MUJOCO_LOG.TXT to the working directory
 

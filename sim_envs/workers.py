@@ -274,13 +274,9 @@ class RequestHandler(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LostJob:
-    """A job that failed because its worker died or hung twice, or because no worker could start.
+    """A job that failed because its worker died or hung twice, or because no worker could start."""
 
-    Attributes:
-        reason: How the last worker ended.
-    """
-
-    reason: str
+    reason: str  # how the last worker ended
 
 
 def run_in_workers(

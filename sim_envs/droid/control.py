@@ -71,13 +71,8 @@ class Control(enum.StrEnum):
 def arm_target(control: Control, command: Joints, measured: Joints) -> Joints:
     """The joint position targets (rad) for a control step.
 
-    Velocities with a maximum above 1 are scaled down together, as in DROID. The lead of targets is limited so
-    that no joint exceeds its maximal velocity.
-
-    Args:
-        control: The control mode.
-        command: The first seven channels of an action.
-        measured: Current joint positions, rad.
+    Velocities with a maximum above 1 are scaled down together, as in DROID. The lead of targets over the
+    measured positions (rad) is limited so that no joint exceeds its maximal velocity.
     """
     if control is Control.JOINT_VELOCITY:
         target = measured + MAX_STEP * command / max(1.0, float(np.abs(command).max()))
@@ -87,13 +82,7 @@ def arm_target(control: Control, command: Joints, measured: Joints) -> Joints:
 
 
 def gripper_target(command: float, target: float, measured: float) -> float:
-    """The gripper's target (0 open, 1 closed) for a control step.
-
-    Args:
-        command: Closes above 0.5, else opens.
-        target: Target of the previous step.
-        measured: Current position.
-    """
+    """The gripper's next target (0 open, 1 closed); a command above 0.5 closes, any other opens."""
     goal = 1.0 if command > _CLOSES_ABOVE else 0.0
     step = GRIPPER_SPEED / CONTROL_HZ
     moved = target + float(np.clip(goal - target, -step, step))

@@ -23,16 +23,14 @@ from sim_envs.world import EpisodeKey
 
 _STEPS = 600  # control steps after which the noise repeats
 _SLOWEST = 0.4  # largest reduction of the pace at level 1, as a fraction
-
-_WANDER, _MEMORY = 0.1, 0.9
-"""Autoregressive noise of joint velocities: standard deviation (rad/s) at level 1, and autocorrelation."""
-
-_PUSHED, _PUSH = 0.02, 0.35
-"""Probability per control step that a push begins, at level 1; standard deviation (rad/s) of one."""
+_WANDER = 0.1  # standard deviation (rad/s) at level 1 of autoregressive noise of joint velocities
+_MEMORY = 0.9  # its autocorrelation
+_PUSHED = 0.02  # probability per control step that a push begins, at level 1
+_PUSH = 0.35  # standard deviation (rad/s) of a push
 
 _PUSH_STEPS = (4, 12)
-_LOOSENED, _LOOSE_STEPS = 0.004, 8
-"""Probability per control step that a closed gripper begins to open, at level 1, and for how long."""
+_LOOSENED = 0.004  # probability per control step that a closed gripper begins to open, at level 1
+_LOOSE_STEPS = 8  # for how long it does
 
 
 class JointNoise:
@@ -43,12 +41,7 @@ class JointNoise:
     """
 
     def __init__(self, level: float, key: EpisodeKey) -> None:
-        """Sample the disturbances.
-
-        Args:
-            level: Noise level, from 0 (none) to 1.
-            key: The episode.
-        """
+        """Sample the disturbances; the level is from 0 (none) to 1."""
         draws = np.random.default_rng([key.digest(), round(level * 1e6)])
         self.pace = 1.0 - _SLOWEST * level * float(draws.uniform())
         shocks = draws.normal(0.0, _WANDER * np.sqrt(1 - _MEMORY**2), (_STEPS, len(ARM_JOINTS)))
@@ -89,19 +82,12 @@ _STOPPED = 0.004  # the gripper has stopped if it moves less than this fraction 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Progress:
-    """State of the expert.
+    """State of the expert."""
 
-    Attributes:
-        move: The current move; None before the first plan and when all are done.
-        path: Remaining waypoints.
-        waited: Control steps since the last waypoint.
-        gripper: The gripper's position one step ago.
-    """
-
-    move: Move | None = None
-    path: tuple[JointWaypoint, ...] = ()
-    waited: int = 0
-    gripper: float = 0.0
+    move: Move | None = None  # the current move; None before the first plan and when all are done
+    path: tuple[JointWaypoint, ...] = ()  # remaining waypoints
+    waited: int = 0  # control steps since the last waypoint
+    gripper: float = 0.0  # the gripper's position one step ago
 
 
 class DroidExpert:
@@ -114,11 +100,7 @@ class DroidExpert:
     """
 
     def __init__(self, sim: DroidSim, *, noise: float = 0.0) -> None:
-        """Bind it to a world that has been reset.
-
-        Args:
-            sim: The world.
-            noise: Variation of pace and path, and frequency of drops, from 0 to 1.
+        """Bind it to a world; noise from 0 to 1 varies pace and path, and drops objects.
 
         Raises:
             UsageError: The expert cannot do the task, or the noise is not between 0 and 1.
@@ -217,16 +199,10 @@ def _is_passed(station: Station, progress: _Progress) -> bool:
 def _command(
     station: Station, goal: JointWaypoint, *, pace: float = 1.0, drift: Joints | float = 0.0
 ) -> Float64[np.ndarray, " 8"]:
-    """The action that moves the arm towards a goal.
+    """The action that moves the arm towards a goal, at a fraction of full speed, plus a drift (rad/s).
 
     The target's lead is a sum of terms for the desired velocity and for friction. It depends on the joints'
     positions, which are observed, and not on their velocities: a policy could not learn that.
-
-    Args:
-        station: The simulation.
-        goal: The next waypoint.
-        pace: Fraction of full speed.
-        drift: Disturbance of the velocity (rad/s).
     """
     missing = goal.joints - station.joints
     wanted = _EAGERNESS * missing

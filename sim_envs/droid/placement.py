@@ -27,19 +27,12 @@ _LONG = (ConveyorShape, RampShape, LineShape)  # shapes that occupy a rectangle 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Placement:
-    """Placement of an object.
+    """Placement of an object."""
 
-    Attributes:
-        x: Its center in the frame of the robot's base, m.
-        y: Likewise.
-        yaw: Rotation about the vertical, rad.
-        z: Height of its underside above the table, m.
-    """
-
-    x: float
-    y: float
-    yaw: float
-    z: float = 0.0
+    x: float  # its center in the frame of the robot's base, m
+    y: float  # likewise
+    yaw: float  # rotation about the vertical, rad
+    z: float = 0.0  # height of its underside above the table, m
 
 
 def draw(task: TaskConfig, *, init_id: int, seed: int) -> Mapping[str, Placement]:

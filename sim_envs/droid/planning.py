@@ -38,26 +38,18 @@ from sim_envs.scripted.poses import Pose, Vector3
 FASTEST = 0.9
 """Maximal joint velocity (rad/s) of the expert."""
 
-_PASSING, _SETTLING = 0.2, 1.0
-"""Seconds added to the joints' travel time at full speed: per waypoint, and once."""
-
+_PASSING, _SETTLING = 0.2, 1.0  # seconds added to travel time at full speed: per waypoint, and once
 _STEP, _WITHIN = 0.25, 12.0  # spacing of candidate interception times, and their range (s)
 _OFF = 0.005  # an object this far (m) below its carrier's surface is no longer carried
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CarrierMotion:
-    """Motion of an object on its carrier.
+    """Motion of an object on its carrier."""
 
-    Attributes:
-        velocity: m/s.
-        rate: Rotation about a vertical axis, rad/s.
-        axis: A point of that axis, m.
-    """
-
-    velocity: Vector3
-    rate: float
-    axis: Vector3
+    velocity: Vector3  # m/s
+    rate: float  # rotation about a vertical axis, rad/s
+    axis: Vector3  # a point of that axis, m
 
     @property
     def at_rest(self) -> bool:
@@ -96,44 +88,29 @@ def carrier_motion(station: Station, name: str) -> CarrierMotion:
 
 
 _TRAVEL = 0.18  # height (m) of the grip site above the table on the way
-
-_ABOVE = 0.14
-"""Minimal height (m) from which the hand descends to a grasp or a release, and to which it rises again."""
-
+_ABOVE = 0.14  # least height (m) from which the hand descends to a grasp or release, and to which it rises
 _LOW = 0.04  # the hand rises to the way's height first if it is more than this (m) below it
-
-_NEAR, _BY = 0.012, 0.06
-"""Tolerances (rad) of all joints at waypoints: of grasps and releases, and on the way."""
+_NEAR, _BY = 0.012, 0.06  # tolerances (rad) of all joints: at grasps and releases, and on the way
 
 _BESIDE, _ABOVE_IT, _TURNED = 0.03, 0.01, 0.3
 """A hand is nearly above a goal within _BESIDE (m) and _TURNED (rad), and above it within _ABOVE_IT (m)."""
 
 _CLEARANCE = 0.035  # height (m) of the grip site above an object at which open fingers clear it
-
-_HOVER, _LOWERING = 0.03, 0.8
-"""Height (m) above a moving target at which the hand waits, and the time (s) it takes to lower from there."""
-
+_HOVER = 0.03  # height (m) above a moving target at which the hand waits
+_LOWERING = 0.8  # the time (s) it takes to lower from there
 _LETTING_GO = 0.4  # seconds that the gripper takes to release an object
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JointWaypoint:
-    """A waypoint of the arm.
+    """A waypoint of the arm."""
 
-    Attributes:
-        joints: Joint positions, rad.
-        grip: Gripper command on the way.
-        near: Tolerance of all joints, rad.
-        grips: Whether to wait there until the gripper has stopped.
-        not_before: Simulated time (s) until which to wait there.
-        follows: The object that the waypoint moves with, and its displacement (m) at `joints`; None if fixed.
-    """
-
-    joints: Joints
-    grip: float
-    near: float = _BY
-    grips: bool = False
-    not_before: float = 0.0
+    joints: Joints  # joint positions, rad
+    grip: float  # gripper command on the way
+    near: float = _BY  # tolerance of all joints, rad
+    grips: bool = False  # whether to wait there until the gripper has stopped
+    not_before: float = 0.0  # simulated time (s) until which to wait there
+    # The object that the waypoint moves with, and its displacement (m) at `joints`; None if fixed.
     follows: tuple[str, Vector3] | None = None
 
     def following(self, station: Station, name: str) -> "JointWaypoint":
@@ -155,32 +132,18 @@ class JointWaypoint:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TimedGrasp:
-    """A grasp with its time.
+    """A grasp with its time."""
 
-    Attributes:
-        pose: Pose of the grip site.
-        closing: Closing direction, rad.
-        closes: Simulated time (s) at which the fingers start to close; None if it does not matter.
-        lifted: When the object is grasped, s from now.
-    """
-
-    pose: Pose
-    closing: float
-    closes: float | None
-    lifted: float
+    pose: Pose  # pose of the grip site
+    closing: float  # closing direction, rad
+    closes: float | None  # simulated time (s) at which the fingers start to close; None if it does not matter
+    lifted: float  # when the object is grasped, s from now
 
 
 def pick(
     reach: ReachabilityCheck, grasp: TimedGrasp, beside: int, *, highest: float = math.inf
 ) -> Iterator[JointWaypoint]:
-    """Move down, close at the grasp's time, move up.
-
-    Args:
-        reach: Solves the poses.
-        grasp: Where and when to close.
-        beside: Id of the body that may be touched.
-        highest: Height (m) from which to move down.
-    """
+    """Move down from a height (m), close at the grasp's time, move up; the body `beside` may be touched."""
     poses = descent(grasp.pose)
     path = solved(reach, poses, beside)
     for pose, joints in zip(poses, path, strict=True):
@@ -264,18 +227,11 @@ _INTO = 0.3  # fraction of a vessel's depth by which an object is lowered into i
 _UNDER_WAY = 4.0  # maximal time (s) from a grasp until the hand is above the target
 _FINGER = 0.03  # thickness (m) of a finger along the path of an object that moves in between the fingers
 _OBLIQUE = 0.5  # maximal cosine of the angle between the closing direction and a moving object's velocity
-
-_HELD = 0.045
-"""An object between the fingers is held if its center is within this distance (m) of the grip site."""
-
-_CLOSED_ON_SOMETHING = (0.1, 0.95)
-"""Position of the gripper (0 open, 1 closed) with something between the fingers."""
-
+_HELD = 0.045  # what is between the fingers is held if its center is this near (m) to the grip site
+_CLOSED_ON_SOMETHING = (0.1, 0.95)  # position of the gripper with something between the fingers
 _LOST = 0.07  # an object was dropped, or never grasped, if its center is farther (m) from the grip site
 _BAR_HEIGHT = 0.035  # height (m) of the grip site when blocking a ball
-
-_BEFORE_LINE = (0.12, 0.17, 0.22, 0.27, 0.32)
-"""Distances (m) from the line at which a ball may be blocked, best first."""
+_BEFORE_LINE = (0.12, 0.17, 0.22, 0.27, 0.32)  # where a ball may be blocked, m before the line, best first
 
 
 Carry = InsideCriterion | OnCriterion

@@ -17,14 +17,9 @@ from sim_envs.droid.task_file import (
 )
 
 _OPEN = 0.1  # the gripper counts as open below this
-
-_RESTING = 0.012
-"""An object rests on a target if its underside is within this distance (m) of the target's top."""
-
+_RESTING = 0.012  # an object rests on a target if its underside is this near (m) to the target's top
 _ROUNDING = 1e-6  # tolerance (s) of summed time steps
-
-_BELOW_RIM = 0.35
-"""An object is inside a vessel if its lowest point is below the rim by this fraction of the depth."""
+_BELOW_RIM = 0.35  # what is in a vessel is below the rim by at least this fraction of the depth
 
 
 class Rubric:

@@ -24,19 +24,12 @@ _UNTURNED: Quaternion = (1.0, 0.0, 0.0, 0.0)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Piece:
-    """One convex piece, with MuJoCo's parameters of a geom.
-
-    Attributes:
-        type: The type of the geom.
-        size: Half sizes, m.
-        pos: Center in the frame of the shape, or of its moving part, m.
-        quat: Rotation in that frame.
-    """
+    """One convex piece, with MuJoCo's parameters of a geom."""
 
     type: Literal["box", "cylinder", "capsule", "sphere"]
-    size: tuple[float, ...]
-    pos: Vector
-    quat: Quaternion = _UNTURNED
+    size: tuple[float, ...]  # half sizes, m
+    pos: Vector  # center in the frame of the shape, or of its moving part, m
+    quat: Quaternion = _UNTURNED  # rotation in that frame
 
     @property
     def volume(self) -> float:
@@ -77,25 +70,16 @@ class RoundShape(Preset):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MovingPart:
-    """A part of a shape that slides or turns.
-
-    Attributes:
-        name: Name of the part.
-        pos: Origin of its frame in the shape's frame, m.
-        pieces: What it is made of.
-        joint: Its joint in MJCF, without a name.
-        motor: Its motor in MJCF, without name and joint; empty if it has none.
-        target: The motor's target once it has started: m or rad, per second for a velocity. Before: 0.
-        delay: Time from the beginning of the episode until the motor starts, s.
-    """
+    """A part of a shape that slides or turns."""
 
     name: str
-    pos: Vector
-    pieces: tuple[Piece, ...]
-    joint: str
-    motor: str = ""
+    pos: Vector  # origin of its frame in the shape's frame, m
+    pieces: tuple[Piece, ...]  # what it is made of
+    joint: str  # its joint in MJCF, without a name
+    motor: str = ""  # its motor in MJCF, without name and joint; empty if it has none
+    # The motor's target once it has started: m or rad, per second for a velocity. Before: 0.
     target: float = 0.0
-    delay: float = 0.0
+    delay: float = 0.0  # time from the beginning of the episode until the motor starts, s
 
 
 def _box(half: Vector, pos: Vector) -> Piece:
@@ -222,36 +206,25 @@ def _round_wall(low: float, high: float, height: float, wall: float) -> tuple[Pi
 
 _ROLLER, _PITCH = 0.011, 0.0235  # radius of a conveyor's rollers, and the distance between their axes
 _RAIL = 0.012  # width of the rails on both sides of a conveyor
-
-_BOX_LENGTH, _BOX_ROOM, _SHEET = 0.14, 0.11, 0.006
-"""The covered box at a conveyor's end: length, height of its opening, wall thickness."""
-
+_BOX_LENGTH, _BOX_ROOM = 0.14, 0.11  # length, and height of the opening, of the box at a conveyor's end
+_SHEET = 0.006  # thickness of its walls
 _INERTIA = 2e-4  # armature of a roller's motor (kg m²): full speed takes a few hundredths of a second
-
-_ACROSS = (math.sqrt(0.5), math.sqrt(0.5), 0.0, 0.0)
-"""Quaternion that turns the axis of a capsule from z to y."""
-
+_ACROSS = (math.sqrt(0.5), math.sqrt(0.5), 0.0, 0.0)  # turns the axis of a capsule from z to y
 _DISC = 0.015  # thickness of a turntable's disc
 _PLATE, _LIP = 0.01, 0.012  # thickness of a ramp's plate, and width and height of its lips
 _SEAT = 0.13  # length of a ramp behind its gate
-
-_GATE_THICK, _GATE_HEIGHT, _GATE_DROP = 0.006, 0.06, 0.065
-"""The gate: thickness, height above the slope, and distance by which it sinks."""
-
+_GATE_THICK, _GATE_HEIGHT = 0.006, 0.06  # thickness of the gate, and its height above the slope
+_GATE_DROP = 0.065  # distance by which it sinks
 _SLACK = 0.001  # gap between the gate, the ramp and the ball
 
 
 class ConveyorShape(Preset):
-    """Driven rollers that carry objects along x into a covered box, from which they cannot be taken.
-
-    Attributes:
-        size: Length along x, with the box; width along y, between the rails; height of the rollers' top.
-        speed: Speed of the rollers' surface, m/s.
-    """
+    """Driven rollers that carry objects along x into a covered box, from which they cannot be taken."""
 
     kind: Literal["conveyor"]
+    # Length along x, with the box; width along y, between the rails; height of the rollers' top.
     size: tuple[Length, Length, Length]
-    speed: float = Field(ge=0, le=0.3)
+    speed: float = Field(ge=0, le=0.3)  # speed of the rollers' surface, m/s
 
     def pieces(self) -> tuple[Piece, ...]:
         """Rails and the box."""
@@ -301,18 +274,12 @@ class ConveyorShape(Preset):
 
 
 class TurntableShape(Preset):
-    """A disc that turns about z, counterclockwise seen from above.
-
-    Attributes:
-        radius: Radius of the disc.
-        height: Height of its top.
-        turn_rate: Angular velocity, degrees/s.
-    """
+    """A disc that turns about z, counterclockwise seen from above."""
 
     kind: Literal["turntable"]
     radius: Length
-    height: float = Field(ge=0.02, le=0.3)
-    turn_rate: float = Field(ge=0, le=180)
+    height: float = Field(ge=0.02, le=0.3)  # height of its top
+    turn_rate: float = Field(ge=0, le=180)  # angular velocity, degrees/s
 
     def pieces(self) -> tuple[Piece, ...]:
         """A foot."""
@@ -345,20 +312,13 @@ class TurntableShape(Preset):
 
 
 class RampShape(Preset):
-    """A slope with lips, down along x to the table. A gate at its top sinks and releases a ball.
-
-    Attributes:
-        width: Width between the lips.
-        height: Height of the slope at the gate.
-        angle: Angle of the slope, degrees.
-        delay: Time from the beginning of the episode until the gate sinks, s.
-    """
+    """A slope with lips, down along x to the table. A gate at its top sinks and releases a ball."""
 
     kind: Literal["ramp"]
-    width: Length
-    height: float = Field(ge=0.005, le=0.2)
-    angle: float = Field(ge=2, le=30)
-    delay: float = Field(ge=0, le=10)
+    width: Length  # width between the lips
+    height: float = Field(ge=0.005, le=0.2)  # height of the slope at the gate
+    angle: float = Field(ge=2, le=30)  # angle of the slope, degrees
+    delay: float = Field(ge=0, le=10)  # time from the beginning of the episode until the gate sinks, s
 
     def pieces(self) -> tuple[Piece, ...]:
         """Plate, lips and a support."""

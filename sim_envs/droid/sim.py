@@ -27,8 +27,7 @@ from sim_envs.world import AdvanceResult, Observation, World, checked_actions
 ACTION_SIZE = 8
 """Seven joint velocities or positions, see `Control`, and the gripper (above 0.5 closes)."""
 
-_CAMERAS = {EXTERIOR_IMAGE: EXTERIOR_CAMERA, WRIST_IMAGE: WRIST_CAMERA}
-"""Policies' camera names to the model's."""
+_CAMERAS = {EXTERIOR_IMAGE: EXTERIOR_CAMERA, WRIST_IMAGE: WRIST_CAMERA}  # policies' names to the model's
 
 _VISUAL_GROUP = 1
 
@@ -61,7 +60,8 @@ class DroidSim(World):
             task: From `task_file.load_task`.
             control: The control mode.
             image_height: Image height, pixels.
-            variation: Variation of camera, lights, table and distractors between episodes, 0 to 1.
+            variation: Variation of camera, lights, table and distractors between episodes, 0 to 1; at 0
+                nothing is added to the scene.
             motion: Motion of objects to be grasped, until they are touched; None for no motion.
         """
         self.task = task

@@ -59,10 +59,8 @@ def part_name(name: str, part: str) -> str:
 def build_model(task: TaskConfig, *, varies: bool = False) -> mujoco.MjModel:
     """Compile a task's scene. Objects are at the origin until a state is set.
 
-    Args:
-        task: The task.
-        varies: Whether to prepare variation: a table that can be tinted, and weightless distractors below
-            the floor. It changes no image, and hardly the physics.
+    If it `varies`, the table can be tinted and weightless distractors are below the floor. This changes no
+    image, and hardly the physics.
     """
     root = ET.parse(_STATION).getroot()
     root.set("model", task.name)
@@ -144,17 +142,11 @@ UPRIGHT = 0.95
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ObjectPose(Pose):
-    """The pose of an object, whose origin is the center of its underside, and its bounds.
+    """The pose of an object, whose origin is the center of its underside, and its bounds."""
 
-    Attributes:
-        low: Lower corner of its axis-aligned bounding box, m.
-        high: Upper corner of it, m.
-        corners: Corners of its oriented bounding box, m.
-    """
-
-    low: Float64[np.ndarray, " 3"]
-    high: Float64[np.ndarray, " 3"]
-    corners: Float64[np.ndarray, "8 3"]
+    low: Float64[np.ndarray, " 3"]  # lower corner of its axis-aligned bounding box, m
+    high: Float64[np.ndarray, " 3"]  # upper corner of it, m
+    corners: Float64[np.ndarray, "8 3"]  # corners of its oriented bounding box, m
 
     @property
     def middle(self) -> Float64[np.ndarray, " 3"]:
@@ -210,14 +202,7 @@ class Station:
         variation: float = 0.0,
         motion: Shuttle | Drift | None = None,
     ) -> None:
-        """Build and compile the scene.
-
-        Args:
-            task: The task.
-            control: The control mode.
-            variation: Variation of the scene between episodes, 0 to 1; at 0 nothing is added to it.
-            motion: Motion of objects to be grasped, until they are touched; None for no motion.
-        """
+        """Build and compile the scene; arguments as for `DroidSim`."""
         self.task, self.control = task, control
         self.model = build_model(task, varies=variation > 0)
         self._varied = VariedScene(task, self.model, strength=variation) if variation > 0 else None

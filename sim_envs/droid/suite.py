@@ -24,15 +24,11 @@ _RUBRIC = 3  # version of the evaluation of criteria, part of the protocol hash
 
 
 class DroidEnvironment(Preset):
-    """The `environment` of a suite's YAML.
-
-    Attributes:
-        control: The control mode.
-        tasks: The tasks, in order of task id: names of built-in tasks, or paths of YAML files from
-            the suite's own or from the current folder.
-    """
+    """The `environment` of a suite's YAML."""
 
     control: Control
+    # The tasks, in order of task id: names of built-in tasks, or paths of YAML files from the suite's own or
+    # from the current folder.
     tasks: tuple[str, ...] = Field(min_length=1)
 
 

@@ -32,32 +32,22 @@ Channel = Annotated[float, Field(ge=0, le=1)]
 
 
 class ObjectConfig(Preset):
-    """One object.
-
-    Attributes:
-        shape: The shape.
-        mass: kg.
-        friction: Sliding friction coefficient; in a contact the greater one of both objects applies.
-        rolling: Rolling friction, m, on any surface; by default the greater one of 0.001 and the other
-            object's. If given, the object's own sliding friction applies, too.
-        color: Red, green, blue.
-        carrier: The conveyor, turntable or ramp that carries it initially; the table by default.
-        x: Range of its center in the frame of the robot's base or of the carrier, m: forwards.
-        y: Likewise, to the left.
-        yaw: Range of its rotation about the vertical, degrees.
-        lying: Whether it lies on its side, with its axis along x.
-    """
+    """One object."""
 
     shape: Shape
-    mass: float = Field(default=0.05, gt=0, le=2)
+    mass: float = Field(default=0.05, gt=0, le=2)  # kg
+    # Sliding friction coefficient; in a contact the greater one of both objects applies.
     friction: float = Field(default=0.8, gt=0, le=2)
+    # Rolling friction, m, on any surface; by default the greater one of 0.001 and the other object's. If
+    # given, the object's own sliding friction applies, too.
     rolling: float | None = Field(default=None, gt=0, le=0.01)
-    color: tuple[Channel, Channel, Channel] = (0.6, 0.6, 0.6)
+    color: tuple[Channel, Channel, Channel] = (0.6, 0.6, 0.6)  # red, green, blue
+    # The conveyor, turntable or ramp that carries it initially; the table by default.
     carrier: Name | None = None
-    x: Range
-    y: Range
-    yaw: Range = (0.0, 0.0)
-    lying: bool = False
+    x: Range  # range of its center in the frame of the robot's base or of the carrier, m: forwards
+    y: Range  # likewise, to the left
+    yaw: Range = (0.0, 0.0)  # range of its rotation about the vertical, degrees
+    lying: bool = False  # whether it lies on its side, with its axis along x
 
     @model_validator(mode="after")
     def _can_be_reached(self) -> "ObjectConfig":
@@ -104,22 +94,14 @@ class LiftCriterion(Preset):
 
 
 class OnCriterion(Preset):
-    """An object lies on a target.
-
-    Attributes:
-        object: The object.
-        target: The target.
-        share: Fraction of its outline that has to be over the target's.
-        let_go: Whether the gripper has to be open.
-        for_s: How long this has to hold without interruption, s.
-    """
+    """An object lies on a target."""
 
     kind: Literal["on_top"]
     object: str
     target: str
-    share: float = Field(default=0.8, gt=0, le=1)
-    let_go: bool = True
-    for_s: float = Field(default=0.0, ge=0, le=5)
+    share: float = Field(default=0.8, gt=0, le=1)  # fraction of its outline that has to be over the target's
+    let_go: bool = True  # whether the gripper has to be open
+    for_s: float = Field(default=0.0, ge=0, le=5)  # how long this has to hold without interruption, s
 
 
 class InsideCriterion(Preset):
@@ -146,22 +128,14 @@ class UprightCriterion(Preset):
 
 
 class StoppedCriterion(Preset):
-    """A moving object has come to rest before crossing a line.
-
-    Attributes:
-        object: The object.
-        line: The line, which it must not have crossed.
-        moved: Minimal distance (m) from its initial position.
-        slower: Speed (m/s) below which it is at rest.
-        for_s: How long it has to be at rest, s.
-    """
+    """A moving object has come to rest before crossing a line."""
 
     kind: Literal["stopped"]
     object: str
-    line: str
-    moved: float = Field(default=0.1, gt=0)
-    slower: float = Field(default=0.02, gt=0)
-    for_s: float = Field(default=0.5, ge=0, le=5)
+    line: str  # the line, which it must not have crossed
+    moved: float = Field(default=0.1, gt=0)  # minimal distance (m) from its initial position
+    slower: float = Field(default=0.02, gt=0)  # speed (m/s) below which it is at rest
+    for_s: float = Field(default=0.5, ge=0, le=5)  # how long it has to be at rest, s
 
 
 Criterion = Annotated[
@@ -184,22 +158,14 @@ class OtherWordings(Preset):
 
 
 class TaskConfig(Preset):
-    """One task.
-
-    Attributes:
-        name: Name of the task.
-        instruction: The instruction for the policy.
-        wordings: Other wordings of it.
-        objects: The objects by name.
-        distractors: Whether scene variation may add distractors.
-        rubric: The success criteria. Each stays met once met; the task is solved when all have been met.
-    """
+    """One task."""
 
     name: Name
     instruction: str = Field(min_length=1)
     wordings: OtherWordings
     objects: dict[Name, ObjectConfig] = Field(min_length=1)
-    distractors: bool = True
+    distractors: bool = True  # whether scene variation may add distractors
+    # The success criteria. Each stays met once met; the task is solved when all have been met.
     rubric: tuple[Criterion, ...] = Field(min_length=1)
 
     @model_validator(mode="after")

@@ -43,8 +43,7 @@ from sim_envs.truth.scene import (
 
 GROUND = "table"
 
-_SHALLOW = 0.03
-"""Objects lie on, not in, vessels up to this depth (m), such as trays, unless the rubric says otherwise."""
+_SHALLOW = 0.03  # objects lie on, not in, vessels up to this depth (m), unless the rubric says otherwise
 
 
 def nouns_of(task: TaskConfig) -> Nouns:
@@ -95,10 +94,7 @@ def is_thing(task: TaskConfig, name: str) -> bool:
 
 
 _OPEN = 0.75  # fraction of its travel from which a drawer without a criterion counts as open
-
-_HALF = 0.5
-"""Fraction of an object's outline that has to be over what it lies on, unless a criterion says otherwise."""
-
+_HALF = 0.5  # fraction of an object's outline over what it lies on, unless a criterion says otherwise
 _SQUEEZES = 0.3  # minimal cosine between a squeezing contact's normal and the direction to the other finger
 _TABLE = -2  # the table, where objects are given by index
 

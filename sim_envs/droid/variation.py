@@ -53,14 +53,9 @@ _COLORS: Sequence[Color] = (
 _UNLIKE = 0.25  # minimal RGB distance of a distractor's colour from those of the task's objects
 
 MAX_DISTRACTORS = 2
-_X, _Y = (0.28, 0.84), (-0.50, 0.46)
-"""Ranges (m) in which distractors may stand: on the table, visible to the exterior camera."""
-
+_X, _Y = (0.28, 0.84), (-0.50, 0.46)  # where (m) distractors may stand: on the table, and in the picture
 _BACK, _SIDE = 0.62, 0.26  # they also have to be beyond this x or this far from the middle, m
-
-_CLEARANCE = 0.08
-"""Minimal distance (m) of a distractor from objects, and from straight paths between them and the gripper."""
-
+_CLEARANCE = 0.08  # minimal distance (m) from objects, and from straight ways between them and the gripper
 _APART = 0.06  # minimal distance (m) between two distractors
 _START = np.array([0.36, 0.0])  # initial horizontal position of the gripper, m
 
@@ -164,12 +159,7 @@ class VariedScene:
         """Vary the scene for an episode; the task's objects are not affected.
 
         The strength scales everything but the distractors' placements and colours. The variation of a stored
-        initial state is the same for every seed.
-
-        Args:
-            data: The state, which has just been reset; call `mj_forward` afterwards.
-            init_id: The initial state.
-            seed: The seed.
+        initial state is the same for every seed. `data` has just been reset; call `mj_forward` afterwards.
         """
         task, model, strength = self._task, self._model, self._strength
         draws = random_stream(task, init_id=init_id, seed=seed, purpose=1)

@@ -74,12 +74,7 @@ class ArmController:
         self._force, self._turn = np.split(self._wrench, 2)
 
     def physics_step(self, action: Float64[np.ndarray, " 7"], *, new_goal: bool) -> None:
-        """Run one physics step under an action.
-
-        Args:
-            action: End-effector deltas and gripper, clipped to [-1, 1].
-            new_goal: Whether this is the first physics step of the action, which sets the goal.
-        """
+        """Run one physics step under an action, clipped to [-1, 1]; its first one sets a new goal."""
         mujoco.mj_forwardSkip(self._model, self._data, _NONE_SKIPPED, 1)
         if self._reads:
             mujoco.mj_fwdConstraint(self._model, self._data)

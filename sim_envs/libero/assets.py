@@ -38,15 +38,10 @@ _HOW = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AssetSet:
-    """A complete asset tree. Results of different trees are not comparable.
+    """A complete asset tree. Results of different trees are not comparable."""
 
-    Attributes:
-        name: `hf-libero` for LIBERO's own distribution, `standins` for ours, else the name of the folder.
-        path: The folder with `scenes`, `articulated_objects` and the rest.
-    """
-
-    name: str
-    path: Path
+    name: str  # `hf-libero` for LIBERO's own distribution, `standins` for ours, else the name of the folder
+    path: Path  # the folder with `scenes`, `articulated_objects` and the rest
 
     @functools.cached_property
     def digest(self) -> str:

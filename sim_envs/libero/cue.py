@@ -31,9 +31,7 @@ THINGS = ("cream_cheese_1", "butter_1", "chocolate_pudding_1")
 """What they hide; the first is asked for."""
 
 _PLATE = "plate_1"
-_HELD_AT = 0.16
-"""Height (m) above the table at which the covers are held, so that the camera sees what is below."""
-
+_HELD_AT = 0.16  # height (m) at which the covers are held above the table: the camera sees what is below
 _FALL_STEPS = 10  # control steps in which they fall and come to rest
 _MOVED = 0.01  # a cover this far (m) from its thing has been moved
 
@@ -63,12 +61,7 @@ class Marker(Cue):
     """A marker that lies beside one object. It changes what is seen, not what moves."""
 
     def __init__(self, env: Any, init_id: int) -> None:
-        """Choose the object in turn by initial state, make it the goal's, and lay the marker beside it.
-
-        Args:
-            env: LIBERO's environment, reset.
-            init_id: The initial state.
-        """
+        """Choose the object in turn by initial state, make it the goal's, and lay the marker beside it."""
         model, data = env.sim.model._model, env.sim.data._data
         region = env.parsed_problem["goal_state"][0][2]
         basket = region.removesuffix("_contain_region")
@@ -100,12 +93,7 @@ class Covers(Cue):
     steps_left = CUE_STEPS + _FALL_STEPS
 
     def __init__(self, env: Any, init_id: int) -> None:
-        """Let the things trade places in turn by initial state, and make the cover of the first the goal's.
-
-        Args:
-            env: LIBERO's environment, reset.
-            init_id: The initial state.
-        """
+        """Let the things trade places in turn by initial state; the cover of the first is the goal's."""
         data = env.sim.data._data
 
         def joint(name: str) -> Any:
@@ -141,7 +129,7 @@ class Covers(Cue):
 
 
 def find_cue(env: Any, init_id: int) -> Cue | None:
-    """What an episode shows only at its beginning; None for most tasks."""
+    """What an episode of LIBERO's environment, reset, shows only at its beginning; None for most tasks."""
     if MARKER in env.object_sites_dict:
         return Marker(env, init_id)
     return Covers(env, init_id) if COVERS[0] in env.objects_dict else None

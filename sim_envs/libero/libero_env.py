@@ -28,10 +28,8 @@ def restorer(env: Any) -> Callable[[], None]:
     """A function that restores what episodes change in an environment and LIBERO's own reset does not.
 
     These are samplers of joint positions (open drawers), to which LIBERO appends at each reset, and arrays of
-    the compiled model: poses of fixtures before placement; visibility, position and size of sites.
-
-    Args:
-        env: The environment right after compilation; construction has already placed the fixtures.
+    the compiled model: poses of fixtures before placement; visibility, position and size of sites. Call it
+    right after compilation, which has already placed the fixtures.
     """
     model, samplers = env.sim.model._model, list(env.object_property_initializers)
     changed = ("body_pos", "body_quat", "site_rgba", "site_pos", "site_size")

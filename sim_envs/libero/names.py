@@ -25,17 +25,11 @@ _GROUNDS = ("table", "floor")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Names:
-    """The nouns of one task.
+    """The nouns of one task."""
 
-    Attributes:
-        things: Maps LIBERO's name of a movable object to its noun, which is unique.
-        fixtures: Maps LIBERO's name of a fixture to its noun.
-        categories: Maps LIBERO's name of an object or fixture to its category.
-    """
-
-    things: Mapping[str, str]
-    fixtures: Mapping[str, str]
-    categories: Mapping[str, str]
+    things: Mapping[str, str]  # maps LIBERO's name of a movable object to its noun, which is unique
+    fixtures: Mapping[str, str]  # maps LIBERO's name of a fixture to its noun
+    categories: Mapping[str, str]  # maps LIBERO's name of an object or fixture to its category
 
     @classmethod
     def of(
@@ -148,12 +142,7 @@ _AREA = re.compile(rf".*(?:table|floor)_(?P<landmark>.+)_(?P<side>{'|'.join(AREA
 
 
 def goal_sentences(goals: Sequence[Goal], instruction: str) -> GoalSentences:
-    """The clauses of LIBERO's goals, in BDDL's order.
-
-    Args:
-        goals: The goals.
-        instruction: The task's own instruction, which decides some names.
-    """
+    """The clauses of LIBERO's goals, in BDDL's order; the task's own instruction decides some names."""
     instruction = instruction.lower()
     kinds: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for goal in goals:

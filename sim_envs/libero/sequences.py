@@ -67,23 +67,16 @@ SEQUENCES: Mapping[str, tuple[tuple[Subgoal, ...], ...]] = {
 
 @dataclasses.dataclass(kw_only=True)
 class _Progress:
-    """How far one alternative has come.
-
-    Attributes:
-        counted: Subgoals that have counted.
-        unmet: Consecutive steps in which the next subgoal did not hold, up to `FALSE_STEPS`, where it stays
-            until the subgoal has counted.
-        undone: Whether the next subgoal held before.
-        met: Consecutive steps in which it, or after the last one the last, has held.
-        missed: Consecutive steps without the last subgoal after it has counted.
-    """
+    """How far one alternative has come."""
 
     subgoals: Sequence[Subgoal]
-    counted: int = 0
+    counted: int = 0  # subgoals that have counted
+    # Consecutive steps in which the next subgoal did not hold, up to `FALSE_STEPS`, where it stays until the
+    # subgoal has counted.
     unmet: int = 0
-    undone: bool = False
-    met: int = 0
-    missed: int = 0
+    undone: bool = False  # whether the next subgoal held before
+    met: int = 0  # consecutive steps in which it, or after the last one the last, has held
+    missed: int = 0  # consecutive steps without the last subgoal after it has counted
 
     @property
     def complete(self) -> bool:

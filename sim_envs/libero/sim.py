@@ -68,8 +68,7 @@ class ContactChecker:
         return self._masks[names]
 
 
-_REACH = (0.4, 0.75)
-"""Range of distances (m) from the robot's base: nearer the arm is folded, at 0.85 it is stretched."""
+_REACH = (0.4, 0.75)  # distances (m) from the robot's base between a folded and a stretched arm (0.85)
 
 
 def movable(problem: Mapping[str, Any]) -> list[str]:
@@ -105,13 +104,12 @@ _REST_NOISE = 0.02
 """Standard deviation (rad) of each joint of the resting arm over LIBERO's stored initial states; robosuite's
 default."""
 
-_PLATES_APART, _REDRAWS = 0.18, 200
-"""Smallest distance (m) between plates that others stand on, and most placements drawn for it."""
+_PLATES_APART = 0.18  # smallest distance (m) between plates that others stand on
+_REDRAWS = 200  # most placements drawn for it
 
 _COLLISION_GROUP, _VISUAL_GROUP = 0, 1
 _PHYSICS_STEPS = 25
-_EXPOSED_STEP = 23
-"""Index of the physics step after which robosuite's sensors sample, given LIBERO's order of calls."""
+_EXPOSED_STEP = 23  # after this physics step robosuite's sensors sample, given LIBERO's order of calls
 
 
 class LiberoSim(World):

@@ -16,7 +16,7 @@ from configs.errors import UsageError, unknown
 from sim_envs.eef_interface import delta_eef_interface
 from sim_envs.libero.bootstrap import package_root
 from sim_envs.libero.sequences import SEQUENCES
-from sim_envs.suite import Task
+from sim_envs.suite import InitIds, Task
 
 CONTROL_HZ = 20.0
 CAMERAS = {"image": "agentview", "wrist_image": "robot0_eye_in_hand"}
@@ -123,11 +123,7 @@ def get_init_state(task: LiberoTask, init_id: int) -> Float64[np.ndarray, " stat
         UsageError: The task has no such state.
     """
     states = init_states(task)
-    if not 0 <= init_id < len(states):
-        raise UsageError(
-            f"{task.suite} task {task.task_id} has no initial state {init_id}: its stored "
-            f"initial states are 0 to {len(states) - 1}; {FIRST_SAMPLED} and more are sampled"
-        )
+    InitIds(stored=len(states)).check(init_id, task)
     return states[init_id]
 
 

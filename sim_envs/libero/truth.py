@@ -75,10 +75,7 @@ def sides(env: Any, model: mujoco.MjModel) -> np.ndarray:
 
 
 _LIFTED = 0.025  # height (m) above its initial one from which a grasped object is lifted, in OxyGen's labels
-
-_FINGER_CLOSED = 0.03
-"""Finger position (m) below which one touching finger counts as a grasp, in OxyGen's labels."""
-
+_FINGER_CLOSED = 0.03  # finger position (m) below which one that touches grasps, in OxyGen's labels
 _FLAT = 0.01  # objects stand on regions up to this half height (m), and in higher ones
 
 
@@ -88,13 +85,9 @@ class LiberoScene(TruthScene):
     def __init__(
         self, env: Any, instruction: str, sequence: GoalSequence | None = None, *, hidden: str | None = None
     ) -> None:
-        """Describe an episode.
+        """Describe an episode after its reset, with the subgoals of a task that is a sequence.
 
-        Args:
-            env: The environment, after its reset.
-            instruction: The task's instruction.
-            sequence: The subgoals of a task that is a sequence.
-            hidden: An object besides those of the goals whose place memory tells.
+        Memory tells the place of a `hidden` object, besides those of the goals.
         """
         self._env, self._hidden = env, hidden
         self._sequence = sequence

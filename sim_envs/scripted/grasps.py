@@ -37,17 +37,11 @@ to stay higher for it, and upper bound of that height (m)."""
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Grasp:
-    """A gripper pose for grasping an object.
+    """A gripper pose for grasping an object."""
 
-    Attributes:
-        pose: Pose of the grip site in the object's frame.
-        width: Width of the material between the fingers (m).
-        cost: Cost for ranking; lower is better.
-    """
-
-    pose: Pose
-    width: float
-    cost: float
+    pose: Pose  # pose of the grip site in the object's frame
+    width: float  # width of the material between the fingers (m)
+    cost: float  # cost for ranking; lower is better
 
     def differs_from(self, other: "Grasp") -> bool:
         """Whether this is worth trying after the other has failed."""

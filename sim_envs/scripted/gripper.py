@@ -17,32 +17,20 @@ class GripperShape:
     """A parallel gripper, m from the grip site: z points out of the hand, x from finger to finger.
 
     The defaults are the extent of robosuite's collision geoms of Franka's hand.
-
-    Attributes:
-        tip: Distance of the fingertips beyond the grip site.
-        palm: Distance of the palm behind the grip site.
-        pad_high: Height of the pads above the fingertips.
-        pad_half_width: Half the width of a pad, across the closing direction.
-        inner: Distance of an open finger's inner face from the center.
-        outer: Distance of an open finger's outer face from the center, at the tip.
-        thick: Height above the fingertips from which the fingers are thicker.
-        thick_outer: Distance of an open finger's outer face from the center, in the thicker part.
-        half_width: Half the width of a finger.
-        hand: Half extents of the hand.
-        back: Distance of the back of the hand behind the grip site.
     """
 
-    tip: float = 0.0092
-    palm: float = 0.031
-    pad_high: float = 0.0208
-    pad_half_width: float = 0.008
-    inner: float = 0.038
-    outer: float = 0.054
-    thick: float = 0.035
+    tip: float = 0.0092  # distance of the fingertips beyond the grip site
+    palm: float = 0.031  # distance of the palm behind the grip site
+    pad_high: float = 0.0208  # height of the pads above the fingertips
+    pad_half_width: float = 0.008  # half the width of a pad, across the closing direction
+    inner: float = 0.038  # distance of an open finger's inner face from the center
+    outer: float = 0.054  # distance of an open finger's outer face from the center, at the tip
+    thick: float = 0.035  # height above the fingertips from which the fingers are thicker
+    # Distance of an open finger's outer face from the center, in the thicker part.
     thick_outer: float = 0.0655
-    half_width: float = 0.0105
-    hand: tuple[float, float] = (0.104, 0.032)
-    back: float = 0.123
+    half_width: float = 0.0105  # half the width of a finger
+    hand: tuple[float, float] = (0.104, 0.032)  # half extents of the hand
+    back: float = 0.123  # distance of the back of the hand behind the grip site
 
 
 PANDA = GripperShape()

@@ -15,10 +15,7 @@ _ITERATIONS = 80
 _NEAR, _ALIGNED = 0.004, 0.04  # tolerances (m, rad) of a reached pose
 _LONGEST = np.array([0.05, 0.3])  # largest correction (m, rad) per iteration
 _SOFTNESS = 1e-3  # damping of the least squares, for stretched arms
-
-_HOMING = 0.02
-"""Null-space step towards the resting joints per iteration, as a fraction, as in LIBERO's controller."""
-
+_HOMING = 0.02  # null-space step to the resting joints per iteration, a fraction, as in LIBERO's controller
 _OVERLAP = 0.001  # penetrations smaller than this (m) do not count as collisions
 
 

@@ -14,15 +14,10 @@ Matrix3 = Float64[np.ndarray, "3 3"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pose:
-    """A frame in the world.
+    """A frame in the world."""
 
-    Attributes:
-        position: Its origin (m).
-        rotation: Its axes, as columns.
-    """
-
-    position: Vector3
-    rotation: Matrix3
+    position: Vector3  # its origin (m)
+    rotation: Matrix3  # its axes, as columns
 
     @classmethod
     def of(cls, view: Any) -> "Pose":
@@ -75,15 +70,10 @@ class Pose:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Box:
-    """A box in the world.
+    """A box in the world."""
 
-    Attributes:
-        pose: Its center and axes.
-        half: Half extents along them (m).
-    """
-
-    pose: Pose
-    half: Vector3
+    pose: Pose  # its center and axes
+    half: Vector3  # half extents along them (m)
 
     def half_along(self, direction: Vector3) -> float:
         """Half its extent (m) along a direction of the world."""

@@ -44,17 +44,11 @@ def _evenly(low: float, high: float, spacing: float) -> Float64[np.ndarray, " _"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeightMap:
-    """The greatest height over every cell of a square grid; very low for cells without points.
+    """The greatest height over every cell of a square grid; very low for cells without points."""
 
-    Attributes:
-        origin: Lower corner of the grid (m).
-        cell: Side of a cell (m).
-        top: Heights (m).
-    """
-
-    origin: Float64[np.ndarray, " 2"]
-    cell: float
-    top: Float64[np.ndarray, "nx ny"]
+    origin: Float64[np.ndarray, " 2"]  # lower corner of the grid (m)
+    cell: float  # side of a cell (m)
+    top: Float64[np.ndarray, "nx ny"]  # heights (m)
 
     @classmethod
     def over(
@@ -97,11 +91,8 @@ class HeightMap:
 
 _FINE_SPACING = 0.004
 _COARSE_SPACING = 0.008
-_PLANE_REACH = 1.0
-"""Half the side (m) of the square that replaces an infinite plane; larger than the arm's reach."""
-
-_FINE_EXTENT = 0.3
-"""Boxes longer than this (m) are sampled coarsely; fingers are wider than the coarse spacing."""
+_PLANE_REACH = 1.0  # half the side (m) of the square that replaces a plane; larger than the arm's reach
+_FINE_EXTENT = 0.3  # boxes longer than this (m) are sampled coarsely; fingers are wider than that spacing
 
 
 class Collisions:

@@ -39,32 +39,20 @@ class Nouns:
         return dict(self.places)
 
 
-THINGS: Mapping[str, str] = {
+_CALLED_BY_THEIR_NAMES = (
+    "alphabet_soup basket bbq_sauce butter chocolate_pudding cover cream_cheese ketchup milk moka_pot "
+    "orange_juice plate salad_dressing tomato_sauce white_bowl wine_bottle"
+)
+THINGS: Mapping[str, str] = {name: name.replace("_", " ") for name in _CALLED_BY_THEIR_NAMES.split()} | {
     "akita_black_bowl": "black bowl",
-    "alphabet_soup": "alphabet soup",
-    "basket": "basket",
-    "bbq_sauce": "bbq sauce",
     "black_book": "book",
-    "butter": "butter",
     "chefmate_8_frypan": "frying pan",
-    "chocolate_pudding": "chocolate pudding",
     "cookies": "cookie box",
-    "cover": "cover",
-    "cream_cheese": "cream cheese",
     "glazed_rim_porcelain_ramekin": "ramekin",
-    "ketchup": "ketchup",
-    "milk": "milk",
-    "moka_pot": "moka pot",
     "new_salad_dressing": "salad dressing",
-    "orange_juice": "orange juice",
-    "plate": "plate",
     "porcelain_mug": "white mug",
     "red_coffee_mug": "red mug",
-    "salad_dressing": "salad dressing",
-    "tomato_sauce": "tomato sauce",
-    "white_bowl": "white bowl",
     "white_yellow_mug": "yellow and white mug",
-    "wine_bottle": "wine bottle",
     "wooden_tray": "tray",
     "yellow_book": "book",
 }

@@ -21,27 +21,19 @@ LEFT, RIGHT, HAND = 1, 2, 4
 NOTHING = -1
 """The owner of geoms that belong to no item."""
 
-_AJAR = 0.05
-"""A drawer or door counts as closed up to this fraction of its range; LIBERO's own limit is exactly 0."""
+_AJAR = 0.05  # a drawer or door counts as closed up to this fraction of its range; LIBERO's own limit is 0
 
 Vector3 = Float64[np.ndarray, " 3"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Articulation:
-    """A fixture's joint that opens or switches something.
+    """A fixture's joint that opens or switches something."""
 
-    Attributes:
-        address: Index of its position in MuJoCo's `qpos`.
-        start: Position (m or rad) when closed or off.
-        end: Position from which it counts as open or on.
-        switches: Whether it is a switch rather than a drawer or door.
-    """
-
-    address: int
-    start: float
-    end: float
-    switches: bool
+    address: int  # index of its position in MuJoCo's `qpos`
+    start: float  # position (m or rad) when closed or off
+    end: float  # position from which it counts as open or on
+    switches: bool  # whether it is a switch rather than a drawer or door
 
     def state(self, position: float) -> str:
         """`open`, `closed` or `half open`; `on` or `off`."""
@@ -53,61 +45,36 @@ class Articulation:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Item:
-    """A movable object, or a part of a fixture that can be opened or turned on.
+    """A movable object, or a part of a fixture that can be opened or turned on."""
 
-    Attributes:
-        index: Index among the scene's items.
-        name: The world's name of the object or fixture.
-        noun: Its noun in texts.
-        body: Id of the MuJoCo body that moves.
-        articulation: How it opens or switches; None for an object.
-        too_wide: Whether it is too wide for the gripper and can only be pushed.
-    """
-
-    index: int
-    name: str
-    noun: str
-    body: int
-    articulation: Articulation | None = None
-    too_wide: bool = False
+    index: int  # index among the scene's items
+    name: str  # the world's name of the object or fixture
+    noun: str  # its noun in texts
+    body: int  # id of the MuJoCo body that moves
+    articulation: Articulation | None = None  # how it opens or switches; None for an object
+    too_wide: bool = False  # whether it is too wide for the gripper and can only be pushed
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GoalTarget:
-    """The item, place and action that a goal requires.
+    """The item, place and action that a goal requires."""
 
-    Attributes:
-        number: Index of the goal in the task.
-        item: The item to be moved, opened or turned on.
-        place: Noun of the place where it has to be; None if the goal requires none.
-        gate: The part that must be open for the item to get there, if any.
-        wanted: The phase that acts on a part; None for an object.
-        stays: Whether the object is to be turned in place rather than moved.
-    """
-
-    number: int
-    item: Item
-    place: str | None = None
-    gate: Item | None = None
-    wanted: Phase | None = None
-    stays: bool = False
+    number: int  # index of the goal in the task
+    item: Item  # the item to be moved, opened or turned on
+    place: str | None = None  # noun of the place where it has to be; None if the goal requires none
+    gate: Item | None = None  # the part that must be open for the item to get there, if any
+    wanted: Phase | None = None  # the phase that acts on a part; None for an object
+    stays: bool = False  # whether the object is to be turned in place rather than moved
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RawState:
-    """Copied simulator state of one control step.
+    """Copied simulator state of one control step."""
 
-    Attributes:
-        gripper: Position of the grip site (m).
-        positions: Positions of the items' bodies (m).
-        joints: Joint positions of the parts (m or rad).
-        contacts: Pairs of geoms in contact.
-    """
-
-    gripper: Vector3
-    positions: Float64[np.ndarray, "item 3"]
-    joints: Float64[np.ndarray, " part"]
-    contacts: Int32[np.ndarray, "contact 2"]
+    gripper: Vector3  # position of the grip site (m)
+    positions: Float64[np.ndarray, "item 3"]  # positions of the items' bodies (m)
+    joints: Float64[np.ndarray, " part"]  # joint positions of the parts (m or rad)
+    contacts: Int32[np.ndarray, "contact 2"]  # pairs of geoms in contact
 
 
 class TruthScene(abc.ABC):

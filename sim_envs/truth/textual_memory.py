@@ -43,15 +43,11 @@ def noun_of(category: str) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GoalSentences:
-    """The goals of a task as clauses.
+    """The goals of a task as clauses."""
 
-    Attributes:
-        clauses: One per goal, in the task's order. `{moka_pot_1}` stands for the ordinal of that object.
-        alike: Groups of objects with the same noun, which ordinals tell apart.
-    """
-
+    # One per goal, in the task's order. `{moka_pot_1}` stands for the ordinal of that object.
     clauses: tuple[Fact, ...]
-    alike: tuple[tuple[str, ...], ...] = ()
+    alike: tuple[tuple[str, ...], ...] = ()  # groups of objects with the same noun, which ordinals tell apart
 
     def facts(self, reached: Collection[int], lifted: Sequence[str]) -> tuple[Fact, ...]:
         """The clauses of the goals reached, in the task's order.

@@ -221,12 +221,7 @@ class TruthTracker:
     """Tracks one episode. Only reads the simulation."""
 
     def __init__(self, scene: TruthScene, *, control_hz: float) -> None:
-        """Start from the scene's current state, after its reset.
-
-        Args:
-            scene: The scene of the episode.
-            control_hz: Calls of `step` per simulated second.
-        """
+        """Start from the scene's current state, after its reset; `step` is called at `control_hz`."""
         self._scene = scene
         self._places = (scene.nouns or HOUSEHOLD).phrases
         self._phases = PhaseTracker(self._scene, control_hz=control_hz)

@@ -69,13 +69,7 @@ _OF_PARTS = frozenset({Phase.OPEN, Phase.CLOSE, Phase.TURN_ON, Phase.TURN_OFF})
 
 
 def narrate(narration: Narration, wording: int = 0, nouns: Nouns | None = None) -> str:
-    """Write a narration as a sentence.
-
-    Args:
-        narration: The narration.
-        wording: Index of the wording, modulo `WORDINGS`.
-        nouns: The world's vocabulary.
-    """
+    """Write a narration as a sentence, in a wording modulo `WORDINGS`."""
     templates = _NARRATIONS if narration.target is None else _NARRATIONS_WITH_TARGET
     return templates[narration.phase][wording % WORDINGS].format(
         object=narration.object,
@@ -102,13 +96,7 @@ def parse_narration(text: str, nouns: Nouns | None = None) -> Narration | None:
 
 
 def remember(memory: Memory, wording: int = 0, nouns: Nouns | None = None) -> str:
-    """Write a memory, separated by `; `: completed actions in order, then facts that they do not imply.
-
-    Args:
-        memory: The memory.
-        wording: Index of the wording, modulo `WORDINGS`.
-        nouns: The world's vocabulary.
-    """
+    """Write a memory, separated by `; `: completed actions in order, then facts that they do not imply."""
     which, nouns = wording % WORDINGS, nouns or HOUSEHOLD
     actions = [
         _ACTIONS[action.verb][which].format(

@@ -40,10 +40,7 @@ from sim_envs.scripted.poses import Box, Matrix3, Pose, Vector3
 from sim_envs.truth.ground_truth import Phase
 
 _AHEAD = 0.25  # lead (rad) of the hand's target along an arc
-
-_BEYOND = {True: 0.012, False: 0.12}
-"""Overshoot of the hand's target (m for slides, rad for hinges), since the arm is compliant."""
-
+_BEYOND = {True: 0.012, False: 0.12}  # overshoot (m for slides, rad for hinges): the arm is compliant
 _INSIDE = 0.25  # margin within the goal's range, as a fraction of that range
 _DEEPEST_INSIDE = {True: 0.015, False: 0.3}  # maximal margin (m for slides, rad for hinges)
 _ANOTHER = (0.01, 0.2)  # poses at least this far apart (m, rad) are different attempts
@@ -57,9 +54,7 @@ _CLOSE_BEHIND = 0.015  # distance (m) behind the part at which the hand descends
 _STAND_OFF = 0.06  # distance (m) from the part at which the hand stops before it approaches
 _WIDEST = 0.066  # maximal thickness (m) of a grasped part: the open fingers are 0.076 apart
 _DEEPEST = 0.022  # maximal extent (m) of a part from the grip site towards the palm
-
-_SHALLOWER = (0.0, 0.004)
-"""Offsets (m) of the grasp: with the middle of the pads, or only with the fingertips."""
+_SHALLOWER = (0.0, 0.004)  # offsets (m) of the grasp: with the middle of the pads, or their tips
 
 _MARGIN = 0.001
 _STEEP = 0.2  # maximal sine of a hand's upward angle: beyond it the arm would obstruct itself
@@ -79,8 +74,7 @@ _LONG_ENOUGH = 0.03
 
 _REACH = 0.45
 _FINGERS_REACH = 0.065
-_FINE, _COARSE = 0.003, 0.007
-"""Cells (m) to which surroundings are thinned: around the fingers, and around the rest of the hand."""
+_FINE, _COARSE = 0.003, 0.007  # cells (m) to which points near the fingers, and the hand, are thinned
 
 
 def pull(scene: ExpertScene, goal: Goal) -> Skill:
@@ -145,10 +139,7 @@ def _differs(pose: Pose, tried: Sequence[Pose]) -> bool:
 def _along(scene: ExpertScene, goal: Goal, pose_after: Callable[[float], Pose]) -> GripperMotion:
     """Move the hand along a joint until its value satisfies the goal.
 
-    Args:
-        scene: The scene.
-        goal: The goal of the motion.
-        pose_after: Maps a displacement of the joint from its current value to the hand's pose.
+    `pose_after` maps a displacement of the joint from its current value to the hand's pose.
     """
     begin = _joint(scene, goal)
     aim = begin.value + _travel(scene, goal)
@@ -171,13 +162,7 @@ def _along(scene: ExpertScene, goal: Goal, pose_after: Callable[[float], Pose]) 
 
 
 def ways_to_hold(scene: ExpertScene, joint: FixtureJoint, by: float) -> Iterator[Pose]:
-    """Poses for grasping the part that a joint moves, easiest first.
-
-    Args:
-        scene: The scene.
-        joint: The joint.
-        by: Displacement of the joint while it is held.
-    """
+    """Poses for grasping the part that a joint moves by a displacement, easiest first."""
     obstacles = _Obstacles(scene, joint)
     tries = []
 
@@ -208,17 +193,11 @@ def ways_to_hold(scene: ExpertScene, joint: FixtureJoint, by: float) -> Iterator
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Push:
-    """A push of a part with a closed hand from behind.
+    """A push of a part with a closed hand from behind."""
 
-    Attributes:
-        pose: Pose of the grip site.
-        spot: Contact point of the fingers.
-        back: Distance (m) behind the contact point at which the hand comes down.
-    """
-
-    pose: Pose
-    spot: Vector3
-    back: float = _STAND_OFF
+    pose: Pose  # pose of the grip site
+    spot: Vector3  # contact point of the fingers
+    back: float = _STAND_OFF  # distance (m) behind the contact point at which the hand comes down
 
     def before(self, joint: FixtureJoint, by: float) -> Pose:
         """The pose at which the hand descends."""
@@ -236,13 +215,7 @@ class Push:
 
 
 def ways_to_push(scene: ExpertScene, joint: FixtureJoint, by: float) -> Iterator[Push]:
-    """Pushes of the part that a joint moves, easiest first; objects in the way are pushed aside if necessary.
-
-    Args:
-        scene: The scene.
-        joint: The joint.
-        by: Displacement of the joint.
-    """
+    """Pushes that displace the part that a joint moves, easiest first; at need, objects are pushed aside."""
     obstacles = _Obstacles(scene, joint)
     sign = math.copysign(1.0, by)
     tries: list[Push] = []

@@ -25,9 +25,8 @@ Actions = Float64[np.ndarray, "horizon 7"]
 
 _SLOWEST = 0.5  # largest reduction of the pace at level 1, as a fraction
 _ROOMY = 0.015  # minimal position tolerance (m) of waypoints that may be shifted
-
-_ASIDE, _HIGHER = 0.015, 0.06
-"""Shift (m) of such a waypoint at level 1: standard deviation sideways, maximum upwards."""
+_ASIDE = 0.015  # standard deviation (m) of their shift sideways, at level 1
+_HIGHER = 0.06  # largest shift (m) upwards, at level 1
 
 _JITTER = np.array([0.1, 0.1, 0.1, 0.03, 0.03, 0.03, 0.0])
 """Standard deviation of the noise on every executed action at level 1."""
@@ -42,12 +41,7 @@ class ExpertNoise:
     """All randomness of a noisy expert in one episode: a function of level and episode key."""
 
     def __init__(self, level: float, key: EpisodeKey) -> None:
-        """Start an episode.
-
-        Args:
-            level: Noise level, from 0 (none) to 1.
-            key: The episode.
-        """
+        """Start an episode; the level is from 0 (none) to 1."""
         self._level = level
         self._draws = np.random.default_rng([key.digest(), round(level * 1e6)])
         self._kind: Literal["pause", "drift", "missed grasp"] = "pause"
@@ -105,10 +99,10 @@ class Expert:
     """
 
     def __init__(self, sim: LiberoSim, noise: float = 0.0) -> None:
-        """Bind to a simulator, which is only read.
+        """Bind to a simulator with a task loaded, which is only read.
 
         Args:
-            sim: A simulator with a task loaded.
+            sim: The simulator.
             noise: Variation of pace and path, and frequency of mistakes, from 0 (none) to 1.
 
         Raises:
@@ -205,7 +199,7 @@ class _ActiveMotion:
 
     def _follow(self, path: Sequence[Waypoint], *, pace: float) -> Actions:
         scene = self._scene
-        arm = ArmModel.near(scene.mobility)
+        arm = ArmModel(scene.mobility)
         deltas, self._predicted = arm.follow(
             path, scene.gripper, scene.gripper_velocity, passed=self._passed, steps=HORIZON, pace=pace
         )

@@ -46,21 +46,13 @@ _FARTHEST_OUT = 0.4  # maximal length (m) of an insertion
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Insertion:
-    """A grasp and the gripper poses of an insertion.
+    """A grasp and the gripper poses of an insertion."""
 
-    Attributes:
-        grasp: The grasp, in the object's frame.
-        before: Gripper pose in line with the grasp.
-        grasping: Gripper pose at the grasp.
-        outside: Gripper pose in front of the region, at insertion height.
-        inside: Gripper pose at the end of the insertion.
-    """
-
-    grasp: Grasp
-    before: Pose
-    grasping: Pose
-    outside: Pose
-    inside: Pose
+    grasp: Grasp  # in the object's frame
+    before: Pose  # gripper pose in line with the grasp
+    grasping: Pose  # gripper pose at the grasp
+    outside: Pose  # gripper pose in front of the region, at insertion height
+    inside: Pose  # gripper pose at the end of the insertion
 
 
 def insertion(scene: ExpertScene, obj: str, target: str, tried: Sequence[Grasp]) -> Insertion | None:

@@ -18,19 +18,12 @@ OPEN, CLOSED = -1.0, 1.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Waypoint:
-    """A pose for the grip site to pass through.
+    """A pose for the grip site to pass through."""
 
-    Attributes:
-        pose: Current pose in the world.
-        near: Position tolerance (m).
-        aligned: Rotation tolerance (rad).
-        ahead: Predicted motion of the pose; None if it is fixed.
-    """
-
-    pose: Pose
-    near: float = 0.006
-    aligned: float = 0.1
-    ahead: PredictedMotion | None = None
+    pose: Pose  # current pose in the world
+    near: float = 0.006  # position tolerance (m)
+    aligned: float = 0.1  # rotation tolerance (rad)
+    ahead: PredictedMotion | None = None  # predicted motion of the pose; None if it is fixed
 
     def after(self, seconds: float) -> "Waypoint":
         """The waypoint after some seconds."""
@@ -56,25 +49,16 @@ def progress(path: Sequence[Waypoint], pose: Pose, passed: int) -> int:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GripperMotion:
-    """A gripper path, followed until its end, an interruption, or a time limit.
-
-    Attributes:
-        phase: The phase it belongs to.
-        path: Returns the waypoints, called at each query so that they follow moving objects; their number
-            must not change.
-        grip: Gripper command.
-        steps: Time limit in control steps.
-        dwell: Control steps to stay at the end of the path.
-        interrupted: Checked at each query; true ends the motion at once.
-        finished: Checked at each query at the end of the path; true ends the dwell early.
-    """
+    """A gripper path, followed until its end, an interruption, or a time limit."""
 
     phase: Phase
+    # Called at each query, so that waypoints follow moving objects; their number must not change.
     path: Callable[[], Sequence[Waypoint]]
-    grip: float
-    steps: int
-    dwell: int = 0
-    interrupted: Callable[[], bool] = lambda: False
+    grip: float  # gripper command
+    steps: int  # time limit in control steps
+    dwell: int = 0  # control steps to stay at the end of the path
+    interrupted: Callable[[], bool] = lambda: False  # checked at each query; true ends the motion at once
+    # Checked at each query at the end of the path; true ends the dwell early.
     finished: Callable[[], bool] = lambda: False
 
 

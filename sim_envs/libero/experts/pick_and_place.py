@@ -27,10 +27,7 @@ from sim_envs.scripted.surfaces import Points
 from sim_envs.truth.ground_truth import Phase
 
 _MARGIN = 0.02  # clearance (m) below the hand and the held object
-
-_OFF_THE_GROUND = 0.008
-"""Height (m) by which an object is raised before it is moved out from under an obstacle."""
-
+_OFF_THE_GROUND = 0.008  # height (m) by which an object is raised before it leaves the place under a roof
 _DROP = 0.004  # height (m) from which an object is dropped
 _RETREAT = 0.08  # distance (m) by which the gripper retreats
 _RAISED = 0.1  # distance (m) by which an object is lifted
@@ -42,10 +39,7 @@ the grip force then builds up."""
 _CLOSED_ON_NOTHING = 0.003  # opening (m) at which there is nothing between the fingers
 _TRIES_OF_A_GRASP = 2  # number of attempts with one grasp
 _REACH_COST = 0.15  # cost of a grasp per metre from the robot's base: a stretched arm is less agile
-
-_MIN_YAW = np.radians(-25.0)
-"""Lower end (rad) of the half turn of closing directions; the resting arm's is at a right angle."""
-
+_MIN_YAW = np.radians(-25.0)  # lower end of the half turn of closing directions, around the resting arm's
 _LOWERING_S = 0.5  # seconds to descend to a grasp
 _FROM_THE_EDGE = 0.01  # minimal distance (m) of a placed object's position from the region's edge
 _SPACING = 0.01  # distance (m) between candidate spots

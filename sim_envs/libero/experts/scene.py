@@ -21,15 +21,10 @@ _PHASES = {"open": Phase.OPEN, "close": Phase.CLOSE, "turnon": Phase.TURN_ON, "t
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Goal:
-    """One conjunct of a task's BDDL goal: `on(bowl, plate)`, `open(drawer)`.
+    """One conjunct of a task's BDDL goal: `on(bowl, plate)`, `open(drawer)`."""
 
-    Attributes:
-        predicate: Name in lower case.
-        arguments: Names of objects and regions.
-    """
-
-    predicate: str
-    arguments: tuple[str, ...]
+    predicate: str  # name in lower case
+    arguments: tuple[str, ...]  # names of objects and regions
 
     def __str__(self) -> str:
         return f"{self.predicate}({', '.join(self.arguments)})"
@@ -47,25 +42,15 @@ class Goal:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FixtureJoint:
-    """A joint of a fixture in its current state; values are metres for slides and radians for hinges.
+    """A joint of a fixture in its current state; values are metres for slides and radians for hinges."""
 
-    Attributes:
-        name: MuJoCo's name of the joint.
-        fixture: LIBERO's name of the fixture.
-        body: Id of the body that it moves.
-        slides: Whether it is a slide rather than a hinge.
-        axis: Its axis in the world.
-        anchor: A point on the axis (m).
-        value: Its position.
-    """
-
-    name: str
-    fixture: str
-    body: int
-    slides: bool
-    axis: Vector3
-    anchor: Vector3
-    value: float
+    name: str  # MuJoCo's name of the joint
+    fixture: str  # LIBERO's name of the fixture
+    body: int  # id of the body that it moves
+    slides: bool  # whether it is a slide rather than a hinge
+    axis: Vector3  # its axis in the world
+    anchor: Vector3  # a point on the axis (m)
+    value: float  # its position
 
     def carried(self, pose: Pose, by: float) -> Pose:
         """A pose fixed to the moving part, after a displacement of the joint."""
@@ -95,12 +80,7 @@ class ExpertScene:
     def __init__(
         self, env: Any, predicted_motion: Callable[[str], PredictedMotion | None] = lambda _: None
     ) -> None:
-        """Read an episode.
-
-        Args:
-            env: The environment.
-            predicted_motion: Maps an object to its predicted motion.
-        """
+        """Read an episode."""
         self.predicted_motion = predicted_motion
         self._env = env
         self._model = env.sim.model._model

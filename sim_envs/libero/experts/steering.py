@@ -1,6 +1,5 @@
 """Converts waypoints to actions, with a linear model of LIBERO's operational-space controller."""
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -23,34 +22,21 @@ _MIN_MOBILITY = 1e-3
 """Minimal acceleration per wrench (1/kg, 1/(kg m²)) along any direction: a stretched arm cannot move in one
 direction, for which the regulator has no solution."""
 
-_FARTHEST = np.array([0.06, 0.3])
-"""Errors (m, rad) are clipped to this, at which the gripper moves at full speed."""
+_FARTHEST = np.array([0.06, 0.3])  # errors (m, rad) beyond which the gripper moves at full speed
 
 _ERROR_COST = np.repeat([1.0, 0.05], 3)
 _VELOCITY_COST = np.repeat([1e-3, 1e-5], 3)
 _DELTA_COST = np.repeat([0.05, 0.002], 3)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class ArmModel:
     """Linear response of the gripper to a delta over one control step, near one arm configuration.
 
     Attributes:
-        moved_by_velocity: Displacement per initial velocity.
-        moved_by_delta: Displacement per delta.
-        velocity_kept: Final velocity per initial velocity.
-        velocity_by_delta: Final velocity per delta.
         gain: Feedback gain from pose and velocity error to delta.
     """
 
-    moved_by_velocity: Matrix6
-    moved_by_delta: Matrix6
-    velocity_kept: Matrix6
-    velocity_by_delta: Matrix6
-    gain: Float64[np.ndarray, "6 12"]
-
-    @classmethod
-    def near(cls, mobility: Matrix6) -> "ArmModel":
+    def __init__(self, mobility: Matrix6) -> None:
         """The model for an arm whose gripper accelerates by `mobility @ wrench`.
 
         robosuite's controller decouples forces and torques separately, so that a coupled spring remains,
@@ -68,20 +54,17 @@ class ArmModel:
         rates[6:, :6] = -_STIFFNESS * coupling
         rates[6:, 6:] = -_DAMPING * coupling
         step = expm(rates * CONTROL_SECONDS)
-        moved_by_delta, velocity_by_delta = np.eye(6) - step[:6, :6], -step[6:, :6]
-        moved_by_velocity, velocity_kept = step[:6, 6:], step[6:, 6:]
+        # Displacement and final velocity per delta, and per initial velocity.
+        self._moved_by_delta, self._velocity_by_delta = np.eye(6) - step[:6, :6], -step[6:, :6]
+        self._moved_by_velocity, self._velocity_kept = step[:6, 6:], step[6:, 6:]
         # The regulator that is optimal for the linear-quadratic costs above.
-        state_to_state = np.block([[np.eye(6), moved_by_velocity], [np.zeros((6, 6)), velocity_kept]])
-        delta_to_state = np.concatenate([moved_by_delta, velocity_by_delta])
+        state_to_state = np.block(
+            [[np.eye(6), self._moved_by_velocity], [np.zeros((6, 6)), self._velocity_kept]]
+        )
+        delta_to_state = np.concatenate([self._moved_by_delta, self._velocity_by_delta])
         costs, effort = np.diag(np.concatenate([_ERROR_COST, _VELOCITY_COST])), np.diag(_DELTA_COST)
         curved = delta_to_state.T @ solve_discrete_are(state_to_state, delta_to_state, costs, effort)
-        return cls(
-            moved_by_velocity=moved_by_velocity,
-            moved_by_delta=moved_by_delta,
-            velocity_kept=velocity_kept,
-            velocity_by_delta=velocity_by_delta,
-            gain=np.linalg.solve(effort + curved @ delta_to_state, curved @ state_to_state),
-        )
+        self.gain = np.linalg.solve(effort + curved @ delta_to_state, curved @ state_to_state)
 
     def delta_towards(
         self, target: Pose, pose: Pose, velocity: Vector6, *, pace: float = 1.0, moves: Vector3 | None = None
@@ -102,8 +85,8 @@ class ArmModel:
         if moves is not None:
             response = np.block(
                 [
-                    [self.moved_by_velocity, self.moved_by_delta],
-                    [self.velocity_kept - np.eye(6), self.velocity_by_delta],
+                    [self._moved_by_velocity, self._moved_by_delta],
+                    [self._velocity_kept - np.eye(6), self._velocity_by_delta],
                 ]
             )
             way = np.concatenate([moves * CONTROL_SECONDS, np.zeros(9)])
@@ -114,8 +97,8 @@ class ArmModel:
 
     def predict(self, pose: Pose, velocity: Vector6, delta: Vector6) -> tuple[Pose, Vector6]:
         """Predict pose and velocity one control step after a delta is commanded, without contacts."""
-        moved = self.moved_by_velocity @ velocity + self.moved_by_delta @ delta
-        return pose.moved(moved), self.velocity_kept @ velocity + self.velocity_by_delta @ delta
+        moved = self._moved_by_velocity @ velocity + self._moved_by_delta @ delta
+        return pose.moved(moved), self._velocity_kept @ velocity + self._velocity_by_delta @ delta
 
     def follow(
         self,
