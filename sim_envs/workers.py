@@ -69,9 +69,7 @@ def _lines_of(path: str, head: str, *, unit: int) -> Iterator[float]:
 
 
 JobT = TypeVar("JobT")
-JobT_contra = TypeVar("JobT_contra", contravariant=True)
 ResultT = TypeVar("ResultT")
-ResultT_co = TypeVar("ResultT_co", covariant=True)
 
 
 class JobQueue(Generic[JobT]):
@@ -196,14 +194,9 @@ class PipeConnection:
             raise OrphanedError from None
 
 
-@runtime_checkable
-class JobRunner(Protocol[JobT_contra, ResultT_co]):
-    """Runs jobs in a worker. Has to be picklable: a copy is sent to every worker."""
-
-    def open(
-        self, connection: WorkerConnection
-    ) -> AbstractContextManager[Callable[[JobT_contra], ResultT_co]]:
-        """The function that runs a job. Its exceptions stop all workers; `run_in_workers` raises them."""
+OpenRunner = Callable[[WorkerConnection], AbstractContextManager[Callable[[JobT], ResultT]]]
+"""Opens, in a worker, the function that runs a job. Its exceptions stop all workers; `run_in_workers` raises
+them. Has to be picklable: a copy is sent to every worker."""
 
 
 class WorkerReady:
@@ -224,7 +217,7 @@ class WorkerFailed:
     error: Exception
 
 
-def run_worker(runner: JobRunner[Any, Any], number: int, connection: Connection, parent: int) -> None:
+def run_worker(open_runner: OpenRunner[Any, Any], number: int, connection: Connection, parent: int) -> None:
     """Run jobs from the connection until it is closed: the main function of a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     with contextlib.suppress(OrphanedError, KeyboardInterrupt):
@@ -234,7 +227,7 @@ def run_worker(runner: JobRunner[Any, Any], number: int, connection: Connection,
             return
         try:
             parent_connection = PipeConnection(number, connection)
-            with runner.open(parent_connection) as run:
+            with open_runner(parent_connection) as run:
                 parent_connection.send(WorkerReady())
                 while True:
                     parent_connection.send(JobFinished(run(parent_connection.receive())))
@@ -280,7 +273,7 @@ class LostJob:
 
 
 def run_in_workers(
-    runner: JobRunner[JobT, ResultT],
+    open_runner: OpenRunner[JobT, ResultT],
     queue: JobQueue[JobT],
     *,
     workers: int,
@@ -291,7 +284,7 @@ def run_in_workers(
     """Run jobs in worker processes; yield each job with its result as it completes, in any order.
 
     Args:
-        runner: Runs the jobs; a copy is sent to every worker.
+        open_runner: Opens what runs the jobs.
         queue: The jobs.
         workers: Number of processes.
         check: Called several times per second; its exceptions stop the workers.
@@ -302,7 +295,7 @@ def run_in_workers(
         UsageError: A worker cannot start.
         Exception: Any other exception that the runner raises.
     """
-    pool = [_Worker(runner, number) for number in range(min(workers, len(queue)))]
+    pool = [_Worker(open_runner, number) for number in range(min(workers, len(queue)))]
     completed = False
     try:
         for worker in pool:
@@ -345,12 +338,12 @@ class _Worker:
         is_busy: Whether a job is running.
     """
 
-    def __init__(self, runner: JobRunner[Any, Any], number: int) -> None:
+    def __init__(self, open_runner: OpenRunner[Any, Any], number: int) -> None:
         self.number = number
         self.job: Any = None
         self.is_busy = self._is_retry = False
         self._failed_starts = 0
-        self._runner = runner
+        self._open_runner = open_runner
         self._device = rendering_device(number)
         self._started_s = 0.0
         self._connection, self._process = self._start()
@@ -444,7 +437,7 @@ class _Worker:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(
-            target=run_worker, args=(self._runner, self.number, theirs, os.getpid()), daemon=True
+            target=run_worker, args=(self._open_runner, self.number, theirs, os.getpid()), daemon=True
         )
         with contextlib.ExitStack() as environment:
             if self._device is not None:

@@ -188,7 +188,7 @@ class EpisodePlayer(Generic[ResultT]):
 
     @contextlib.contextmanager
     def open(self, connection: WorkerConnection) -> Iterator[Callable[[EpisodeJob], ResultT]]:
-        """See `sim_envs.workers.JobRunner`."""
+        """The function that plays an episode in a worker. See `sim_envs.workers.OpenRunner`."""
 
         @functools.cache
         def opened(number: int) -> Variant[ResultT]:

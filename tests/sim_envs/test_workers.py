@@ -68,7 +68,9 @@ def results_of(runner, jobs, *, workers, job_ended=lambda worker: None):
     queue = JobQueue(jobs, task=lambda job: job, episode=lambda job: job)
     handler = SimpleNamespace(poll=lambda: math.inf, job_ended=job_ended, handle=pytest.fail)
     return dict(
-        run_in_workers(runner, queue, workers=workers, check=lambda: None, handler=handler, timeout_s=1.0)
+        run_in_workers(
+            runner.open, queue, workers=workers, check=lambda: None, handler=handler, timeout_s=1.0
+        )
     )
 
 

@@ -104,7 +104,7 @@ class Processes:
         policies = [each.policy for each in variants]
         with served(policies, interfaces, worlds=self.num_envs) as (server, sources):
             ended = run_in_workers(
-                EpisodePlayer(plans=plans, runs=runs, sources=sources, record=variants[0].record),
+                EpisodePlayer(plans=plans, runs=runs, sources=sources, record=variants[0].record).open,
                 queue_of(variants, jobs, on_begin),
                 workers=self.num_envs,
                 check=interrupts.check,
