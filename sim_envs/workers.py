@@ -29,22 +29,17 @@ WORLD_MB = 500.0
 """Memory of a worker process with one world, megabytes."""
 
 
-def check_memory(workers: int, *, option: str, each_mb: float) -> None:
-    """Check that the workers fit into memory.
-
-    Args:
-        workers: Number of workers.
-        option: The option that sets it, for the message.
-        each_mb: Megabytes per worker.
+def check_memory(num_envs: int) -> None:
+    """Check that the worlds of `--num-envs` fit into memory.
 
     Raises:
         UsageError: They do not fit; the message says how many do.
     """
     available = available_mb()
-    if workers * each_mb > available:
+    if num_envs * WORLD_MB > available:
         raise UsageError(
-            f"{option} {workers}: worlds take about {each_mb:.0f} MB each, and {available:.0f} MB of memory "
-            f"are available; give {max(1, int(available // each_mb))} or less"
+            f"--num-envs {num_envs}: worlds take about {WORLD_MB:.0f} MB each, and {available:.0f} MB of "
+            f"memory are available; give {max(1, int(available // WORLD_MB))} or less"
         )
 
 

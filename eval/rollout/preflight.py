@@ -141,7 +141,7 @@ def _disk(folder: Path) -> CheckResult:
 
 
 def _memory(num_envs: int) -> str:
-    check_memory(num_envs, option="--num-envs", each_mb=WORLD_MB)
+    check_memory(num_envs)
     return f"{available_mb() / 1e3:.1f} GB available, room for {int(available_mb() // WORLD_MB)} worlds"
 
 

@@ -1,5 +1,7 @@
 """Shared simulators: compiling a model and opening a renderer are slow."""
 
+import contextlib
+import functools
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,35 +30,31 @@ def standins(tmp_path_factory: pytest.TempPathFactory) -> AssetSet:
     return AssetSet(name=STANDINS, path=unpack_standins(tmp_path_factory.mktemp("standins") / "tree"))
 
 
+@contextlib.contextmanager
+def shared(assets: AssetSet, **options: int) -> Iterator[Callable[[str, int], LiberoSim]]:
+    """Opens the simulator of a task, once for all who ask for it, and closes all at the end."""
+    with contextlib.ExitStack() as stack:
+        yield functools.cache(
+            lambda suite, task_id: stack.enter_context(
+                LiberoSim(get_task(suite, task_id), assets=assets, **options)
+            )
+        )
+
+
 @pytest.fixture(scope="module")
 def open_standin(standins: AssetSet) -> Iterator[Callable[[str, int], LiberoSim]]:
     """Opens the simulator of a task with stand-ins, shared by the tests of a module, and resets it."""
-    sims: dict[tuple[str, int], LiberoSim] = {}
+    with shared(standins, camera_size=32) as opened:
 
-    def opened(suite: str, task_id: int) -> LiberoSim:
-        key = suite, task_id
-        if key not in sims:
-            sims[key] = LiberoSim(get_task(suite, task_id), assets=standins, camera_size=32)
-        sims[key].reset(init_id=0, seed=7, settle_steps=10)
-        return sims[key]
+        def begun(suite: str, task_id: int) -> LiberoSim:
+            opened(suite, task_id).reset(init_id=0, seed=7, settle_steps=10)
+            return opened(suite, task_id)
 
-    yield opened
-    for sim in sims.values():
-        sim.close()
+        yield begun
 
 
 @pytest.fixture(scope="session")
 def open_sim(libero_assets: Path) -> Iterator[Callable[[str, int], LiberoSim]]:
     """Opens the simulator of a task; each is shared by all tests and closed after them."""
-    assets = find_assets(libero_assets)
-    sims: dict[tuple[str, int], LiberoSim] = {}
-
-    def opened(suite: str, task_id: int) -> LiberoSim:
-        key = suite, task_id
-        if key not in sims:
-            sims[key] = LiberoSim(get_task(suite, task_id), assets=assets)
-        return sims[key]
-
-    yield opened
-    for sim in sims.values():
-        sim.close()
+    with shared(find_assets(libero_assets)) as opened:
+        yield opened

@@ -1,7 +1,6 @@
 """Plays an episode of a scripted policy under its suite's published protocol, or an expert on other goals."""
 
-import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,13 +14,11 @@ from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Attempt:
-    """How an episode ended, and the phases of LIBERO's expert in their order."""
+class Attempt(NamedTuple):
+    """How an episode ended."""
 
     success: bool
     steps: int
-    phases: tuple[Phase, ...]
 
 
 def key_of(sim: LiberoSim, init_id: int = 0) -> EpisodeKey:
@@ -37,14 +34,11 @@ def attempt(
     world.reset(init_id=key.init_id, seed=key.seed, settle_steps=protocol.settle_steps)
     policy.reset(key)
     steps, success = 0, False
-    phases: list[Phase] = []
     while steps < protocol.max_steps and not success:
         actions = policy.query(world.policy_state())[: min(protocol.replan_steps, protocol.max_steps - steps)]
-        if isinstance(policy, Expert) and policy.phase not in phases[-1:]:
-            phases.append(policy.phase)
         result = world.advance(actions)
         steps, success = steps + result.steps, result.success
-    return Attempt(success=success, steps=steps, phases=tuple(phases))
+    return Attempt(success, steps)
 
 
 def work_on(sim: LiberoSim, goals: list[Goal], *, steps: int) -> ExpertScene:

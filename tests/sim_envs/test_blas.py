@@ -42,13 +42,13 @@ def _digest(kernels: str, how: str) -> str:
 
 @pytest.mark.skipif(not blas._has_avx512(), reason="this CPU has no AVX-512")
 @pytest.mark.parametrize("start", [pytest.param("Haswell", marks=pytest.mark.slow), "Nehalem"])
-def test_products_and_inverses_do_not_depend_on_the_kernels_a_process_starts_with(start: str) -> None:
+def test_products_and_inverses_do_not_depend_on_the_kernels_a_process_starts_with(start):
     reference = _digest(blas.KERNELS, "default")
     assert _digest(start, "default") != reference
     assert _digest(start, "pinned") == reference
 
 
-def test_one_thread() -> None:
+def test_one_thread():
     command = [sys.executable, "-c", _THREADS]
     root = Path(__file__).resolve().parents[2]
     printed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout

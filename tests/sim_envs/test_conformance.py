@@ -1,15 +1,13 @@
 """Built-in worlds pass the conformance checks, and every kind of violation fails them."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
 from sim_envs.fake import FakeSuite, FakeWorld
-from sim_envs.libero.assets import AssetSet
-from sim_envs.suite import Suite, Task, open_suite
+from sim_envs.suite import Task, open_suite
 from sim_envs.testing import check_suite, check_world
 from sim_envs.world import AdvanceResult, Observation
 
@@ -51,11 +49,11 @@ def solve_droid(world: Any) -> np.ndarray:
     return np.tile([*at, 0.0], (3, 1))
 
 
-def test_the_fake_suite_conforms() -> None:
+def test_the_fake_suite_conforms():
     check_suite(fake_suite(), task_ids=(0, 1), solve=solve_fake, hold_tolerances={"eef_position": 0.0})
 
 
-def test_a_gymnasium_environment_conforms() -> None:
+def test_a_gymnasium_environment_conforms():
     suite = open_suite("gym_reacher", camera_size=32)
     check_suite(suite, solve=solve_reacher, hold_tolerances={"joint_velocities": 0.01, "joint_sines": 0.001})
 
@@ -71,7 +69,7 @@ def test_a_gymnasium_environment_conforms() -> None:
         ("droid_tabletop_jointpos", [0], solve_droid),
     ],
 )
-def test_a_simulator_conforms(standins: AssetSet, name: str, task_ids: Sequence[int], solve: Any) -> None:
+def test_a_simulator_conforms(standins, name, task_ids, solve):
     assets = {"assets": str(standins.path)} if name.startswith("libero") else {}
     still = {"eef_position": 0.01} if assets else {"joint_position": 1e-3, "gripper_position": 1e-3}
     check_suite(
@@ -80,7 +78,7 @@ def test_a_simulator_conforms(standins: AssetSet, name: str, task_ids: Sequence[
 
 
 @pytest.mark.parametrize("name", ["transfer_cube", "insertion"])
-def test_aloha_conforms(name: str) -> None:
+def test_aloha_conforms(name):
     pytest.importorskip("gym_aloha", reason="uv pip install -e '.[aloha]'")
     suite = open_suite("gym_aloha")
     task_id = [task.name for task in suite.tasks()].index(name)
@@ -182,7 +180,7 @@ DEFECTS = {
 
 
 @pytest.mark.parametrize("world", DEFECTS, ids=lambda world: world.__name__)
-def test_a_violation_of_the_world_contract_is_one_line(world: Callable[..., FakeWorld]) -> None:
+def test_a_violation_of_the_world_contract_is_one_line(world):
     with pytest.raises(AssertionError, match=DEFECTS[world]) as caught:
         check_world(
             world(success_at=4),
@@ -219,7 +217,7 @@ SUITE_DEFECTS = {
 
 
 @pytest.mark.parametrize("suite", SUITE_DEFECTS, ids=lambda suite: suite.__name__)
-def test_a_violation_of_the_suite_contract_is_one_line(suite: Callable[..., Suite]) -> None:
+def test_a_violation_of_the_suite_contract_is_one_line(suite):
     broken = suite(FakeSuite.published.model_copy(update={"environment": SETTINGS}))
     with pytest.raises(AssertionError, match=SUITE_DEFECTS[suite]):
         check_suite(broken)

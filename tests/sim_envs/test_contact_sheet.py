@@ -15,7 +15,6 @@ from sim_envs.suite import Task
     ("arguments", "said"),
     [
         ("sheet.png --suite libero_objct", "did you mean 'libero_object'"),
-        ("sheet.png --suite libero_goal --assets nowhere", "nowhere"),
         ("sheet.png --task-ids 99", "no task of droid_tabletop is among --task-ids 99"),
     ],
 )

@@ -33,13 +33,13 @@ def closing_axis(grasp: Grasp) -> np.ndarray:
     return grasp.pose.rotation[:, 0]
 
 
-def test_a_carton_is_taken_by_its_narrow_side() -> None:
+def test_a_carton_is_taken_by_its_narrow_side():
     narrow_in_y = grasps(box(0.05, 0.02, 0.04))[0]
     assert narrow_in_y.width == pytest.approx(0.04, abs=0.002)
     assert abs(closing_axis(narrow_in_y)[1]) == pytest.approx(1.0)
 
 
-def test_a_bowl_is_taken_by_its_rim_with_the_fingers_closing_along_the_radius() -> None:
+def test_a_bowl_is_taken_by_its_rim_with_the_fingers_closing_along_the_radius():
     grasp = grasps(ring(0.055, 0.05))[0]
     radius = grasp.pose.position[:2]
     assert np.linalg.norm(radius) == pytest.approx(0.054, abs=0.004)
@@ -47,7 +47,7 @@ def test_a_bowl_is_taken_by_its_rim_with_the_fingers_closing_along_the_radius() 
     assert grasp.width < 0.01
 
 
-def test_a_mug_is_taken_from_the_side_by_its_handle() -> None:
+def test_a_mug_is_taken_from_the_side_by_its_handle():
     handle = box(0.004, 0.012, 0.02, at=(0.0, -0.055)) + np.array([0.0, 0.0, 0.03])
     mug = np.concatenate([ring(0.045, 0.1), handle])
     frame = Pose(position=np.zeros(3), rotation=np.eye(3))
@@ -59,7 +59,7 @@ def test_a_mug_is_taken_from_the_side_by_its_handle() -> None:
 
 
 @pytest.mark.parametrize("side", [-1, 1])
-def test_no_finger_goes_where_a_neighbour_stands(side: int) -> None:
+def test_no_finger_goes_where_a_neighbour_stands(side):
     obj = box(0.02, 0.02, 0.05)
     neighbour = box(0.03, 0.03, 0.05, at=(side * 0.065, 0.0))
     free = grasps(obj, np.concatenate([FLOOR, neighbour]))
@@ -67,7 +67,7 @@ def test_no_finger_goes_where_a_neighbour_stands(side: int) -> None:
     assert all(abs(closing_axis(grasp)[1]) > 0.7 for grasp in free[:20])
 
 
-def test_nothing_else_is_caught_between_the_fingers() -> None:
+def test_nothing_else_is_caught_between_the_fingers():
     obj = box(0.02, 0.05, 0.02)
     wall = box(0.002, 0.1, 0.03, at=(0.028, 0.0))
     found = grasps(obj, np.concatenate([FLOOR, wall]))
@@ -77,7 +77,7 @@ def test_nothing_else_is_caught_between_the_fingers() -> None:
         assert not ((abs(across) < PANDA.inner) & (abs(along) < PANDA.half_width) & (depth < PANDA.tip)).any()
 
 
-def test_the_gripper_comes_down_to_what_is_below_it_and_travels_over_what_is_on_its_way() -> None:
+def test_the_gripper_comes_down_to_what_is_below_it_and_travels_over_what_is_on_its_way():
     wall = box(0.01, 0.2, 0.1)
     underside = underside_of(Pose(position=np.zeros(3), rotation=downward(np.pi / 2)), opening=0.076)
     start, end = np.array([-0.2, 0.0]), np.array([0.2, 0.0])
@@ -86,7 +86,7 @@ def test_the_gripper_comes_down_to_what_is_below_it_and_travels_over_what_is_on_
     assert terrain.lowest_along(underside) == pytest.approx(0.2 + PANDA.tip, abs=1e-6)
 
 
-def test_what_lies_under_a_roof_is_pulled_out_before_it_is_lifted() -> None:
+def test_what_lies_under_a_roof_is_pulled_out_before_it_is_lifted():
     roof = rectangle(center=(0.0, -0.1), half=(0.1, 0.1), height=0.2, spacing=0.008)
     pose = Pose(position=np.array([0.0, 0.02, 0.08]), rotation=downward(0.0))
     underside = underside_of(pose, opening=0.04, held=box(0.02, 0.04, 0.04, at=(0.0, 0.02)))

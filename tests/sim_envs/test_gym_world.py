@@ -3,7 +3,6 @@
 import copy
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -102,26 +101,21 @@ def opened(environment: dict | None = None, **kwargs: Any) -> GymWorld:
         (
             {"variation": 1.0},
             {},
-            r"variation 1.0: counter does not vary its scenes; leave `variation` out of ",
+            "variation 1.0: counter does not vary its scenes; leave `variation` out of ",
         ),
-        ({"motion": "drift:1"}, {}, r"motion drift:1: counter does not know"),
         ({"motion": "none"}, {"motion": "shuttle:3"}, r"motion shuttle:3.*; leave out --motion"),
+        ({}, {"max_steps": 0}, "max_steps is 0"),
+        ({}, {"assets": "standins"}, "brings its own"),
     ],
 )
-def test_what_the_suite_cannot_do_is_refused(tmp_path: Path, written: dict, given: dict, said: str) -> None:
+def test_what_the_suite_cannot_do_is_refused(tmp_path, written, given, said):
     file = tmp_path / "counter.yaml"
     file.write_text(yaml.safe_dump({**COUNTER, **written}))
     with pytest.raises(UsageError, match=said):
         open_suite(str(file), **given)
 
 
-def test_two_tasks_of_one_name_are_refused() -> None:
-    suite = counter({"tasks": COUNTER["environment"]["tasks"] * 2})
-    with pytest.raises(UsageError, match="counter has two tasks 'count'"):
-        suite.tasks()
-
-
-def test_images_are_rotated_and_states_sliced_as_configured() -> None:
+def test_images_are_rotated_and_states_sliced_as_configured():
     world = opened()
     world.advance(np.array([[3.0, 4.0]]))
     observation = world.observe()
@@ -130,39 +124,35 @@ def test_images_are_rotated_and_states_sliced_as_configured() -> None:
     assert observation.language == "count to five"
 
 
-def test_the_world_stops_at_success_and_is_no_longer_stepped() -> None:
-    world = opened(ends="solved")
-    outcome = world.advance(np.zeros((8, 2)))
-    assert (outcome.steps, outcome.success, world.progress()) == (5, True, 1.0)
-    assert world.advance(np.zeros((8, 2))).success
-    assert world.observe().state[1] == 5
-
-
-def test_time_passes_in_an_environment_that_ended_without_success() -> None:
-    world = opened(ends="lost")
-    outcomes = [world.advance(np.zeros((4, 2))) for _ in range(3)]
-    assert [(outcome.steps, outcome.success) for outcome in outcomes] == [(4, False)] * 3
-    assert (world.observe().state[1], world.progress()) == (5, 0.0)
-    world.reset(init_id=0, seed=0, settle_steps=0)
-    assert world.observe().state[1] == 0
+def test_a_world_that_has_ended_is_no_longer_stepped_and_time_passes_in_it():
+    for ends, outcomes, progress in (
+        ("solved", [(5, True), (1, True)], 1.0),
+        ("lost", [(8, False)] * 2, 0.0),
+    ):
+        world = opened(ends=ends)
+        ended = [world.advance(np.zeros((8, 2))) for _ in range(2)]
+        assert [(outcome.steps, outcome.success) for outcome in ended] == outcomes
+        assert (world.observe().state[1], world.progress()) == (5, progress)
+        world.reset(init_id=0, seed=0, settle_steps=0)
+        assert world.observe().state[1] == 0
 
 
 @pytest.mark.parametrize(
     ("success", "solved_at"), [({"terminated": True}, 5), ({"reward": 3.0}, 3), ({"info": "solved"}, 5)]
 )
-def test_success_is_an_info_key_a_termination_or_a_reward(success: dict, solved_at: int) -> None:
+def test_success_is_an_info_key_a_termination_or_a_reward(success, solved_at):
     outcome = opened({"success": success}, ends="solved").advance(np.zeros((8, 2)))
     assert (outcome.steps, outcome.success) == (solved_at, True)
 
 
-def test_actions_are_clipped_to_the_limits_if_there_are_any() -> None:
+def test_actions_are_clipped_to_the_limits_if_there_are_any():
     for limits, executed in (([-1, 1], [1.0, -1.0]), (None, [3.0, -4.0])):
         world = opened({"limits": limits})
         world.advance(np.array([[3.0, -4.0]]))
         assert world.observe().state[2:].tolist() == executed
 
 
-def test_settling_executes_the_hold_action() -> None:
+def test_settling_executes_the_hold_action():
     held = {"name": "command", "size": 2, "unit": "m", "motion": "absolute"}
     ends = {}
     for hold in ("state", "last_command"):
@@ -174,7 +164,7 @@ def test_settling_executes_the_hold_action() -> None:
     assert ends["last_command"][1:].tolist() == [3, np.float32(ends["state"][0]), 0]
 
 
-def test_only_the_configured_exception_is_a_physics_error() -> None:
+def test_only_the_configured_exception_is_a_physics_error():
     named = {"physics_error": "builtins:FloatingPointError"}
     with pytest.raises(PhysicsError, match="diverged"):
         opened(named, breaks_at=2).advance(np.zeros((3, 2)))
@@ -183,7 +173,7 @@ def test_only_the_configured_exception_is_a_physics_error() -> None:
 
 
 @pytest.mark.parametrize("actions", [np.zeros((2, 3)), np.array([[0.0, np.nan]])])
-def test_invalid_actions_are_not_run(actions: np.ndarray) -> None:
+def test_invalid_actions_are_not_run(actions):
     world = opened()
     with pytest.raises(ValueError, match=r"actions have shape|not finite"):
         world.advance(actions)
@@ -202,15 +192,8 @@ def test_invalid_actions_are_not_run(actions: np.ndarray) -> None:
             "declares 3 action channels",
         ),
         ({"size_arguments": ["size"]}, {"size": 8}, "`kwargs` of task 'count' have size, which the suite"),
-        ({"cameras": [{"name": "front", "key": "render"}]}, {"render_mode": "human"}, "have render_mode,"),
-        ({}, {"max_episode_steps": 9}, "have max_episode_steps, which the suite gives"),
         ({"init_id": 3}, {}, "unknown key 'init_id'; did you mean 'init_ids'"),
         ({"state": [{"name": "a", "unit": "m", "slice": [2, 2]}]}, {}, "not [first, last + 1]"),
-        (
-            {"action": [{"name": "a", "size": 2, "unit": "m", "motion": "relativ", "hold": "zero"}]},
-            {},
-            "did you mean 'relative'",
-        ),
         (
             {"grippers": [{"name": "a", "open": 1, "closed": 0}]},
             {},
@@ -218,9 +201,7 @@ def test_invalid_actions_are_not_run(actions: np.ndarray) -> None:
         ),
     ],
 )
-def test_an_invalid_environment_or_one_that_differs_from_it_is_one_line(
-    environment: dict, kwargs: dict, complaint: str
-) -> None:
+def test_an_invalid_environment_or_one_that_differs_from_it_is_one_line(environment, kwargs, complaint):
     def play() -> None:
         world = opened(environment, **kwargs)
         world.observe()
@@ -230,18 +211,25 @@ def test_an_invalid_environment_or_one_that_differs_from_it_is_one_line(
         play()
 
 
-def test_missing_requirements_are_reported_with_the_remedy() -> None:
-    suite = counter({"packages": ["no-such-package"], "extra": "aloha"})
-    with pytest.raises(UsageError, match=re.escape("run uv pip install -e '.[aloha]'")):
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"packages": ["no-such-package"], "extra": "aloha"}, r"run uv pip install -e '\.\[aloha\]'"),
+        (
+            {"packages": ["gymnasium", "no-such-package", "nor-this"]},
+            "run uv pip install 'no-such-package' 'nor-this'$",
+        ),
+        (
+            {"tasks": [{"name": "count", "id": "Reacher-v55", "instruction": "reach"}]},
+            "did you mean 'Reacher-v5'",
+        ),
+        ({"tasks": COUNTER["environment"]["tasks"] * 2}, "counter has two tasks 'count'"),
+    ],
+)
+def test_missing_requirements_are_reported_with_the_remedy(environment, said):
+    suite = counter(environment)
+    with pytest.raises(UsageError, match=said):
         suite.check(suite.tasks())
-    suite = counter({"packages": ["gymnasium", "no-such-package", "nor-this"]})
-    with pytest.raises(UsageError, match=r"run uv pip install 'no-such-package' 'nor-this'$"):
-        suite.check(suite.tasks())
-    suite = counter({"tasks": [{"name": "count", "id": "Reacher-v55", "instruction": "reach"}]})
-    with pytest.raises(UsageError, match="did you mean 'Reacher-v5'"):
-        suite.check(suite.tasks())
-    with pytest.raises(UsageError, match="brings its own"):
-        GymSuite(REACHER, assets="standins")
 
 
 @pytest.mark.parametrize(
@@ -253,9 +241,7 @@ def test_missing_requirements_are_reported_with_the_remedy() -> None:
         ("\n1 / 0", r"ZeroDivisionError: division by zero \(their_envs.py, line 2\)"),
     ],
 )
-def test_a_module_of_ones_own_that_cannot_be_imported_is_one_line(
-    code: str | None, said: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_of_ones_own_that_cannot_be_imported_is_one_line(code, said, tmp_path, monkeypatch):
     """What is installed is not to be installed once more."""
     if code is not None:
         (tmp_path / "their_envs.py").write_text(code)
@@ -265,31 +251,23 @@ def test_a_module_of_ones_own_that_cannot_be_imported_is_one_line(
         suite.check(suite.tasks())
 
 
-def test_a_module_is_found_beside_the_suites_file(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_suite_file_is_opened_by_its_path_and_a_module_found_beside_it(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "envs_beside.py").touch()
     path = tmp_path / "counter.yaml"
     path.write_text(yaml.safe_dump(COUNTER | {"environment": ENVIRONMENT | {"module": "envs_beside"}}))
-    suite = open_suite(str(path))
-    suite.check(suite.tasks())
-
-
-def test_a_suite_file_is_opened_by_its_path(tmp_path: Any) -> None:
-    path = tmp_path / "counter.yaml"
-    path.write_text(yaml.safe_dump(COUNTER))
     protocol, factory = find_suite(str(path))
     assert (protocol.name, factory) == ("counter", GymSuite)
-    key = EpisodeKey(suite="counter", task_id=0, init_id=0, seed=0)
     suite = open_suite(str(path), max_steps=4)
     assert suite.protocol.max_steps == 4
+    suite.check(suite.tasks())
+    key = EpisodeKey(suite="counter", task_id=0, init_id=0, seed=0)
     assert suite.instruction(key, "benchmark") == "count to five"
     with pytest.raises(UsageError, match="has only 'benchmark'"):
         suite.instruction(key, "training")
-    with pytest.raises(UsageError, match="max_steps is 0"):
-        open_suite(str(path), max_steps=0)
 
 
-def test_the_description_changes_with_everything_that_determines_an_episode() -> None:
+def test_the_description_changes_with_everything_that_determines_an_episode():
     suites = counter(), counter(size=9), counter({"init_ids": 4})
     descriptions = [suite.describe("benchmark") for suite in suites]
     assert descriptions[0]["versions"]["gymnasium"] == gymnasium.__version__

@@ -9,15 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.motion import Drift, Shuttle
-from sim_envs.moving import (
-    RISE_S,
-    Bounds,
-    FreeSpace,
-    Mover,
-    sample_movers,
-    sample_trajectory,
-    straight_line,
-)
+from sim_envs.moving import RISE_S, Bounds, FreeSpace, Mover, sample_movers, sample_trajectory, straight_line
 from sim_envs.scripted.surfaces import box_surface, rectangle
 
 TICK = 0.01

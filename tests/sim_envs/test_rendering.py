@@ -1,7 +1,5 @@
 """Culling removes geoms outside the image and changes no pixel."""
 
-from typing import Any
-
 import mujoco
 import numpy as np
 import pytest
@@ -71,7 +69,7 @@ def whole_and_culled(monkeypatch: pytest.MonkeyPatch, of: mujoco.MjModel) -> tup
     return whole, culled, hidden
 
 
-def test_culling_changes_no_pixel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_culling_changes_no_pixel(monkeypatch):
     whole, culled, hidden = whole_and_culled(monkeypatch, model())
     assert hidden > 40
     for name, picture in whole.items():
@@ -80,5 +78,5 @@ def test_culling_changes_no_pixel(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("scene", [{"shadow": "true"}, {"reflectance": 0.6}, {"floor": 0.4}])
-def test_nothing_is_culled_that_a_shadow_or_a_mirror_may_show(scene: dict[str, Any]) -> None:
+def test_nothing_is_culled_that_a_shadow_or_a_mirror_may_show(scene):
     assert pictures(model(**scene))[1] == 0

@@ -6,14 +6,12 @@ from hypothesis import strategies as st
 
 from configs.language_task import LanguageTaskConfig
 from configs.load import load
-from oxygen.robots import tokenizer
 from sim_envs.truth.ground_truth import Memory, Narration, Phase
 from sim_envs.truth.nouns import PARTS
 from sim_envs.truth.wording import WORDINGS, narrate, parse_memory, parse_narration, remember
-from tests.sim_envs.vocabulary import ALL_TASKS, carried, fullest_memories, memories, narrations
+from tests.sim_envs.vocabulary import ALL_TASKS, carried, fullest_memories, memories, narrations, tokens
 
 WORDING = st.integers(0, WORDINGS - 1)
-TINY = tokenizer.tiny()
 
 
 @given(narrations(), WORDING)
@@ -62,30 +60,13 @@ def test_what_is_cut_off_makes_no_sense_or_is_outside_the_vocabulary_is_not_read
 
 def test_every_text_of_every_task_fits_its_language_task():
     limits = {name: load(LanguageTaskConfig, name).max_tokens for name in ("narration", "memory")}
-    longest = {
-        "narration": max(
-            _tokens(narrate(said, wording))
-            for task in ALL_TASKS
-            for said in carried(task)
-            for wording in range(WORDINGS)
-        ),
-        "memory": max(
-            _tokens(remember(memory, wording))
-            for task in ALL_TASKS
-            for memory in fullest_memories(task)
-            for wording in range(WORDINGS)
-        ),
-    }
-    parts = [
+    said_of = [said for task in ALL_TASKS for said in carried(task)]
+    told = [memory for task in ALL_TASKS for memory in fullest_memories(task)]
+    said_of += [
         Narration(phase=phase, object=part)
         for part in PARTS
         for phase in (Phase.APPROACH, Phase.OPEN, Phase.TURN_OFF, Phase.RETREAT)
     ]
-    of_parts = max(_tokens(narrate(said, wording)) for said in parts for wording in range(WORDINGS))
-    assert max(longest["narration"], of_parts) <= limits["narration"]
-    assert longest["memory"] <= limits["memory"]
-
-
-def _tokens(text: str) -> int:
-    """Tokens of a text, the one that ends it included."""
-    return len(TINY.encode(text)) + 1
+    for wording in range(WORDINGS):
+        assert max(tokens(narrate(said, wording)) for said in said_of) <= limits["narration"]
+        assert max(tokens(remember(memory, wording)) for memory in told) <= limits["memory"]

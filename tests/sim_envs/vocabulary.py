@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from oxygen.robots import tokenizer
 from sim_envs.libero.libero_env import read_problem
 from sim_envs.libero.names import Names
 from sim_envs.libero.tasks import SUITES, LiberoTask, list_tasks
@@ -15,7 +16,7 @@ from sim_envs.truth.nouns import DRAWERS, HOUSEHOLD, MOVABLE, PARTS, PLACES, phr
 ALL_TASKS = [task for suite in SUITES for task in list_tasks(suite)]
 
 
-problem = functools.cache(read_problem)
+problem, tiny = functools.cache(read_problem), functools.cache(tokenizer.tiny)
 
 
 def names(task: LiberoTask) -> Names:
@@ -127,3 +128,8 @@ def carried(task: LiberoTask) -> list[Narration]:
         Narration(phase=phase, object=obj, target=place)
         for phase, obj, place in itertools.product(phases, things, places)
     ]
+
+
+def tokens(text: str) -> int:
+    """Tokens of a text, the one that ends it included."""
+    return len(tiny().encode(text)) + 1

@@ -13,7 +13,7 @@ from eval.policies.base import LoadedPolicy
 from eval.policies.resolved import ResolvedPolicy, open_policies
 from eval.policies.serving import served
 from eval.rollout.episode import EpisodeJob, EpisodePlayer, Variant, WorldCache, lost_result, run_episode
-from sim_envs.workers import TIMEOUT_S, WORLD_MB, JobQueue, LostJob, check_memory, run_in_workers
+from sim_envs.workers import TIMEOUT_S, JobQueue, LostJob, check_memory, run_in_workers
 
 ResultT = TypeVar("ResultT")
 Variants = Sequence[Variant[ResultT]]
@@ -156,7 +156,7 @@ def choose_executor(config: ExecutionConfig) -> Executor:
         )
     timeout_s = episode_timeout or TIMEOUT_S
     if name == "processes" or ray_address == "local":
-        check_memory(num_envs, option="--num-envs", each_mb=WORLD_MB)
+        check_memory(num_envs)
     if name == "processes":
         return Processes(num_envs=num_envs, timeout_s=timeout_s)
     from eval.rollout.executors.ray import RayCluster, connect  # the package ray is optional

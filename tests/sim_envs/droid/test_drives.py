@@ -24,7 +24,9 @@ def played(sim, name, steps):
 def test_what_rides_on_the_conveyor_keeps_its_speed_and_does_not_shake(begin_droid):
     sim = begin_droid("take_from_conveyor")
     speed = sim.task.objects["conveyor"].shape.speed
+    foreseen = carrier_motion(sim.station, "block").after(sim.station.pose("block").middle, 2.0)
     places = played(sim, "block", 30)
+    np.testing.assert_allclose(places[-1], foreseen, atol=0.004)
     velocities = np.diff(places, axis=0)[1:] * CONTROL_HZ
     np.testing.assert_allclose(velocities[:, 1], speed, rtol=0.05)
     assert np.abs(velocities[:, [0, 2]]).max() < 0.01 * speed + 1e-3
@@ -34,7 +36,9 @@ def test_the_turntable_turns_at_its_rate_and_takes_the_saucer_along(begin_droid)
     sim = begin_droid("place_on_turntable")
     rate = math.radians(sim.task.objects["turntable"].shape.turn_rate)
     middle = sim.station.pose("turntable").middle
+    foreseen = carrier_motion(sim.station, "saucer").after(sim.station.pose("saucer").middle, 2.0) - middle
     places = played(sim, "saucer", 30) - middle
+    np.testing.assert_allclose(places[-1], foreseen, atol=0.004)
     angles = np.unwrap(np.arctan2(places[:, 1], places[:, 0]))
     np.testing.assert_allclose(np.diff(angles)[1:] * CONTROL_HZ, rate, rtol=0.05)
     np.testing.assert_allclose(np.linalg.norm(places[:, :2], axis=1), 0.09, atol=0.001)
@@ -92,10 +96,3 @@ def test_a_ball_is_stopped_where_it_rests_for_half_a_second_before_the_line(begi
     assert sim.progress() == 0
     sim.advance(np.tile(STILL, (2, 1)))
     assert sim.progress() == (0.5 if counts else 0)
-
-
-def test_the_expert_foresees_where_what_moves_will_be(begin_droid):
-    for task, name in (("take_from_conveyor", "block"), ("place_on_turntable", "saucer")):
-        sim = begin_droid(task)
-        foreseen = carrier_motion(sim.station, name).after(sim.station.pose(name).middle, 2.0)
-        np.testing.assert_allclose(played(sim, name, 30)[-1], foreseen, atol=0.004)

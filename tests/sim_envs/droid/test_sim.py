@@ -3,17 +3,21 @@
 import mujoco
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 
-from configs.droid import CONTROL_HZ, DAMPING, STIFFNESS
-from sim_envs.droid.control import ARM_JOINTS, FRICTION, MAX_VELOCITY, Control
+from configs.droid import CONTROL_HZ, DAMPING, MAX_STEP, STIFFNESS
+from sim_envs.droid.control import (
+    ARM_JOINTS,
+    FRICTION,
+    GRIPPER_SPEED,
+    MAX_VELOCITY,
+    Control,
+    arm_target,
+    gripper_target,
+)
 from sim_envs.droid.station import PHYSICS_STEPS, RESET_JOINTS
-
-
-def test_an_episode_begins_at_droids_reset_joints_with_an_open_gripper(begin_droid):
-    state = begin_droid().policy_state()
-    np.testing.assert_allclose(state[:7], RESET_JOINTS, atol=1e-6)
-    assert state[7] == pytest.approx(0, abs=1e-6)
-    np.testing.assert_allclose(RESET_JOINTS, np.pi * np.array([0, -0.2, 0, -0.8, 0, 0.6, 0]))
 
 
 def test_the_model_has_the_gains_that_the_expert_reckons_with(begin_droid):
@@ -92,30 +96,27 @@ def test_turning_an_object_does_not_lift_it(begin_droid, task, name, turned, hei
         assert sim.rubric.holds(lift) == lifted
 
 
-def test_a_ball_that_has_rolled_has_the_same_bounds(begin_droid):
-    sim = begin_droid("foods_in_bowl")
-    joint, before = sim.station.data.joint("tomato"), sim.station.pose("tomato")
-    turn = np.array([1.0, 0.3, -0.5, 0.2])
-    turn /= np.linalg.norm(turn)
-    rotation = np.empty(9)
-    mujoco.mju_quat2Mat(rotation, turn)
-    joint.qpos[:] = [*(before.middle - 0.028 * rotation.reshape(3, 3)[:, 2]), *turn]
-    mujoco.mj_kinematics(sim.station.model, sim.station.data)
-    after = sim.station.pose("tomato")
-    np.testing.assert_allclose([after.low, after.high], [before.middle - 0.028, before.middle + 0.028])
-
-
-@pytest.mark.parametrize("rolled", [0, 20, 45, 70])
-def test_a_can_that_has_rolled_lies_on_the_table(begin_droid, rolled):
-    sim = begin_droid("can_on_plate")
-    radius, half = sim.task.objects["can"].shape.radius, np.radians(rolled) / 2
+@pytest.mark.parametrize(
+    ("task", "name", "radius"), [("foods_in_bowl", "tomato", 0.028), ("can_on_plate", "can", None)]
+)
+@pytest.mark.parametrize("rolled", [0, 20, 70])
+def test_what_has_rolled_lies_on_the_table_and_a_ball_has_the_same_bounds(
+    begin_droid, task, name, radius, rolled
+):
+    sim = begin_droid(task)
+    is_ball, half = radius is not None, np.radians(rolled) / 2
+    radius = sim.task.objects[name].shape.radius
     about_x = np.array([np.sqrt(0.5), np.sqrt(0.5), 0, 0])  # onto its side, then about its own axis
-    turn = np.empty(4)
+    turn, rotation = np.empty(4), np.empty(9)
     mujoco.mju_mulQuat(turn, about_x, np.array([np.cos(half), 0, 0, np.sin(half)]))
-    sim.station.data.joint("can").qpos[:] = [0.4, 0, radius, *turn]
+    mujoco.mju_quat2Mat(rotation, turn)
+    below = radius * rotation.reshape(3, 3)[:, 2] if is_ball else np.zeros(3)
+    sim.station.data.joint(name).qpos[:] = [*(np.array([0.4, 0, radius]) - below), *turn]
     mujoco.mj_kinematics(sim.station.model, sim.station.data)
-    can = sim.station.pose("can")
-    np.testing.assert_allclose([can.low[2], can.high[2]], [0, 2 * radius], atol=1e-9)
+    pose = sim.station.pose(name)
+    np.testing.assert_allclose([pose.low[2], pose.high[2]], [0, 2 * radius], atol=1e-9)
+    if is_ball:
+        np.testing.assert_allclose(pose.high - pose.low, 2 * radius)
 
 
 def test_pictures_and_states_are_the_same_bytes_every_time(begin_droid):
@@ -127,3 +128,29 @@ def test_pictures_and_states_are_the_same_bytes_every_time(begin_droid):
         return [seen.state.tobytes(), sim.station.data.qpos.tobytes(), *images]
 
     assert played() == played()
+
+
+JOINTS = arrays.arrays(np.float64, 7, elements=st.floats(-3, 3))
+
+
+@given(command=JOINTS, measured=JOINTS)
+def test_no_target_asks_for_more_than_the_greatest_velocity_and_velocities_are_scaled_together(
+    command, measured
+):
+    for control in Control:
+        lead = arm_target(control, command, measured) - measured
+        assert (np.abs(STIFFNESS * lead) <= np.array(DAMPING) * MAX_VELOCITY + 1e-9).all()
+    lead = arm_target(Control.JOINT_VELOCITY, command, measured) - measured
+    scale = max(1.0, np.abs(command).max())
+    np.testing.assert_allclose(lead, MAX_STEP * command / scale, atol=1e-12)  # 0.2 rad is below every limit
+
+
+@pytest.mark.parametrize(("command", "closes"), [(0.0, False), (0.5, False), (0.51, True), (1.0, True)])
+def test_the_gripper_closes_above_a_half_at_its_own_speed_and_does_not_wind_up(command, closes):
+    target = gripper_target(command, 0.5, 0.5)
+    assert abs(target - 0.5) == pytest.approx(GRIPPER_SPEED / CONTROL_HZ)
+    assert (target > 0.5) == closes
+    for _ in range(60):  # blocked
+        target = gripper_target(command, target, 0.5)
+    assert target == pytest.approx(0.6 if closes else 0.4)
+    assert (gripper_target(1.0 - command, target, 0.5) < target) == closes or command == 0.5

@@ -9,10 +9,8 @@ import pytest
 import yaml
 
 from configs.errors import UsageError
-from configs.interface import compare
 from configs.load import load
 from configs.schema import SuiteConfig
-from oxygen.robots.conventions import DROID, DROID_JOINT_POSITION
 from sim_envs.droid.placement import FIRST_SAMPLED, STORED, draw
 from sim_envs.droid.task_file import load_task, task_names
 from sim_envs.suite import open_suite
@@ -117,14 +115,6 @@ def test_stored_states_are_settled_collision_free_and_reachable(begin_droid, nam
         assert sim.progress() == 0
 
 
-@pytest.mark.parametrize(("suite", "policy"), [(SUITES[0], DROID), (SUITES[1], DROID_JOINT_POSITION)])
-def test_the_published_policies_fit_the_suite_of_their_convention_alone(suite, policy):
-    compare(policy, open_suite(suite).interface)
-    (other,) = set(SUITES) - {suite}
-    with pytest.raises(UsageError, match=f"action: policy '{policy.name}' has .* environment 'DROID, joint"):
-        compare(policy, open_suite(other).interface)
-
-
 def test_wordings_take_turns_and_training_never_shows_those_held_out():
     suite = open_suite("droid_tabletop")
     for task in suite.tasks():
@@ -135,19 +125,3 @@ def test_wordings_take_turns_and_training_never_shows_those_held_out():
             assert len(said[wordings]) > 1
         assert not said["training"] & said["held_out"]
         assert task.language in suite.training_wordings()[task.language]
-
-
-@pytest.mark.parametrize(
-    ("changes", "complaint"),
-    [
-        ({"assets": "standins"}, "leave them out"),
-        (
-            {"control_hz": 20},
-            "control_hz is 20, but interface 'DROID, joint .*' of its world has 15; give 15",
-        ),
-        ({"environment": {"control": "joint_speed", "tasks": ["cube_in_bowl"]}}, "did you mean 'joint_"),
-    ],
-)
-def test_a_suite_that_contradicts_itself_is_one_line(changes, complaint):
-    with pytest.raises(UsageError, match=complaint):
-        open_suite("droid_tabletop", **changes)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,14 +9,14 @@ import pytest
 from configs.droid import CONTROL_HZ
 from configs.language_task import LanguageTaskConfig
 from configs.load import load
-from oxygen.robots import tokenizer
 from sim_envs.droid.expert import DroidExpert
 from sim_envs.droid.task_file import load_task, task_names
-from sim_envs.droid.truth import DroidScene, nouns_of
+from sim_envs.droid.truth import DroidScene, noun_of, nouns_of
 from sim_envs.truth.ground_truth import CompletedAction, Fact, Memory, Narration, Phase, Verb
 from sim_envs.truth.tracker import PhaseTracker
 from sim_envs.truth.wording import WORDINGS, narrate, parse_memory, parse_narration, remember
 from sim_envs.world import EpisodeKey
+from tests.sim_envs.vocabulary import tokens
 
 KEY = EpisodeKey(suite="droid_tabletop", task_id=0, init_id=1, seed=7)
 PUT = CompletedAction(verb=Verb.PUT, subject="cube", place="bowl")
@@ -59,8 +58,9 @@ def episode(begin_droid):
     return played(begin_droid("cube_in_bowl", init_id=KEY.init_id))
 
 
-def test_the_phases_of_an_episode_come_in_order(episode):
-    narrations = [said for said, _ in itertools.groupby(truth.narration for truth in episode[1])]
+def test_an_episode_is_told_as_it_is(episode):
+    told = episode[1]
+    narrations = [said for said, _ in itertools.groupby(truth.narration for truth in told)]
     assert narrations == [
         Narration(phase=Phase.APPROACH, object="cube"),
         Narration(phase=Phase.GRASP, object="cube"),
@@ -69,18 +69,11 @@ def test_the_phases_of_an_episode_come_in_order(episode):
         Narration(phase=Phase.RETREAT, object="cube"),
         Narration(phase=Phase.DONE),
     ]
-
-
-def test_a_cube_is_on_the_table_then_held_then_has_been_put_in_the_bowl(episode):
-    memories = [said for said, _ in itertools.groupby(truth.memory for truth in episode[1])]
-    states = [next(iter(memory.facts)).state for memory in memories]
-    assert [state for state, _ in itertools.groupby(states)] == [
-        "on the table",
-        "in the gripper",
-        "in the bowl",
-    ]
+    memories = [said for said, _ in itertools.groupby(truth.memory for truth in told)]
+    states = itertools.groupby(next(iter(memory.facts)).state for memory in memories)
+    assert [state for state, _ in states] == ["on the table", "in the gripper", "in the bowl"]
     assert [memory.done for memory in memories[:2]] == [(), ()]
-    assert memories[-1] == Memory(done=(PUT,), facts=frozenset([PUT.resulting_fact(episode[1][0].nouns)]))
+    assert memories[-1] == Memory(done=(PUT,), facts=frozenset([PUT.resulting_fact(told[0].nouns)]))
 
 
 def test_what_is_dropped_on_the_way_is_to_be_fetched_from_where_it_lies(begin_droid):
@@ -129,23 +122,19 @@ def test_what_is_too_wide_to_be_grasped_is_pushed(begin_droid):
     assert said == Narration(phase=Phase.PUSH, object="box", target="mark")
 
 
-def test_a_text_that_names_what_the_task_does_not_have_is_not_read():
+def test_a_text_that_names_what_the_task_does_not_have_is_not_read(tmp_path):
     nouns = nouns_of(load_task("cube_in_bowl"))
-    assert parse_narration("Carrying the cube to the bowl.", nouns) == Narration(
-        phase=Phase.CARRY, object="cube", target="bowl"
-    )
+    carrying = Narration(phase=Phase.CARRY, object="cube", target="bowl")
+    assert parse_narration("Carrying the cube to the bowl.", nouns) == carrying
     assert parse_narration("Carrying the cube to the bowl.") is None
     for text in ("Carrying the milk to the bowl.", "Carrying the cube to the plate.", "Opening the cube."):
         assert parse_narration(text, nouns) is None
     for text in ("put the cube on the bowl", "put the cube in the bin", "the drawer is open"):
         assert parse_memory(text, nouns) is None
-
-
-def test_a_task_file_of_ones_own_brings_its_nouns(tmp_path):
-    nouns = nouns_of(load_task(_file(tmp_path, ALONE)))
+    (tmp_path / "mine.yaml").write_text(ALONE)
+    nouns = nouns_of(load_task(str(tmp_path / "mine.yaml")))
     assert nouns.movable == {"rubber duck", "basin", "serving tray"}
     memory = parse_memory("put the rubber duck in the basin; the basin is on the serving tray", nouns)
-    assert memory is not None
     assert memory.done == (CompletedAction(verb=Verb.PUT, subject="rubber duck", place="basin"),)
 
 
@@ -160,33 +149,13 @@ def test_the_texts_of_every_task_fit_their_language_tasks(name):
         for place in nouns.prepositions
     ]
     narrations += [Narration(phase=Phase.RETREAT, object=obj) for obj in nouns.subjects]
-    memory = _all_done(task, nouns)
+    done = tuple(
+        CompletedAction(verb=Verb.PUT, subject=noun_of(each.object), place=noun_of(each.target))
+        for each in task.rubric
+        if each.kind in ("inside", "on_top")
+    )
+    memory = Memory(done=done, facts=frozenset(action.resulting_fact(nouns) for action in done))
     for wording in range(WORDINGS):
-        longest = max(_tokens(narrate(said, wording, nouns)) for said in narrations)
+        longest = max(tokens(narrate(said, wording, nouns)) for said in narrations)
         assert longest <= limits["narration"]
-        assert _tokens(remember(memory, wording, nouns)) <= limits["memory"]
-
-
-def _all_done(task, nouns):
-    """Everything put where it should be."""
-    placed = [each for each in task.rubric if each.kind in ("inside", "on_top")]
-    done = [
-        CompletedAction(
-            verb=Verb.PUT,
-            subject=each.object.replace("_", " "),
-            place=each.target.replace("_", " "),
-        )
-        for each in placed
-    ]
-    return Memory(done=tuple(done), facts=frozenset(action.resulting_fact(nouns) for action in done))
-
-
-def _tokens(text: str) -> int:
-    """Tokens of a text, the one that ends it included."""
-    return len(tokenizer.tiny().encode(text)) + 1
-
-
-def _file(folder: Path, text: str) -> str:
-    path = folder / "mine.yaml"
-    path.write_text(text, encoding="utf-8")
-    return str(path)
+        assert tokens(remember(memory, wording, nouns)) <= limits["memory"]

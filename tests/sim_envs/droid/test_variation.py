@@ -7,7 +7,6 @@ import mujoco
 import numpy as np
 import pytest
 
-from eval.records.protocol import describe_suite, suite_hash
 from sim_envs.droid.placement import draw
 from sim_envs.droid.shapes import footprint
 from sim_envs.droid.task_file import load_task, task_names
@@ -19,7 +18,6 @@ from sim_envs.droid.variation import (
     distractors,
     place_distractors,
 )
-from sim_envs.suite import open_suite
 
 STATES = range(20)
 
@@ -113,13 +111,3 @@ def test_variation_is_mild_and_grows_with_its_strength(begin_droid):
         np.testing.assert_allclose(2 * (half[0] - plain[0]), full[0] - plain[0], atol=1e-12)
         assert half[3] <= full[3]
     assert not any(scene(1 / 3, state)[3] for state in STATES)
-
-
-def test_variation_is_part_of_the_protocol_of_suites_that_have_it_alone():
-    hashes = {
-        suite_hash(describe_suite(open_suite("droid_tabletop", variation=strength)))
-        for strength in (0, 0.5, 1)
-    }
-    assert len(hashes) == 3
-    assert suite_hash(describe_suite(open_suite("droid_tabletop"))) in hashes
-    assert "variation" not in describe_suite(open_suite("gym_reacher"))["suite"]

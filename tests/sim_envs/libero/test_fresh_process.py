@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sim_envs.libero.assets import AssetSet
-
 _ROOT = Path(__file__).resolve().parents[3]
 
 _EPISODE = """
@@ -50,9 +48,7 @@ def _episodes(assets: Path, init_ids: list[int], file: Path) -> dict[str, np.nda
 
 
 @pytest.mark.slow
-def test_processes_agree_stay_silent_and_leave_nothing_in_the_home_folder(
-    libero_assets: Path, tmp_path: Path
-) -> None:
+def test_processes_agree_stay_silent_and_leave_nothing_in_the_home_folder(libero_assets, tmp_path):
     alone = _episodes(libero_assets, [3], tmp_path / "alone.npz")
     after_others = _episodes(libero_assets, [8, 1, 3], tmp_path / "after_others.npz")
     np.testing.assert_array_equal(alone["state"], after_others["state"])
@@ -61,7 +57,7 @@ def test_processes_agree_stay_silent_and_leave_nothing_in_the_home_folder(
 
 
 @pytest.mark.slow
-def test_physics_needs_no_renderer_and_pictures_say_so(libero_assets: Path, tmp_path: Path) -> None:
+def test_physics_needs_no_renderer_and_pictures_say_so(libero_assets, tmp_path):
     done = _run(_EPISODE, str(libero_assets), "[0]", str(tmp_path / "never.npz"), MUJOCO_GL="disable")
     assert done.returncode == 1
     said = done.stderr.splitlines()[-1]
@@ -69,33 +65,31 @@ def test_physics_needs_no_renderer_and_pictures_say_so(libero_assets: Path, tmp_
     assert said.endswith("MUJOCO_GL is 'disable'; unset it")
 
 
+_OTHER_MUJOCO = """
+import importlib.metadata
+real = importlib.metadata.version
+importlib.metadata.version = lambda name: "3.8.1" if name == "mujoco" else real(name)
+from sim_envs.libero.bootstrap import load_libero; load_libero()
+"""
+_BACKEND = "from sim_envs.gl import require_backend; require_backend()"
+
+
 @pytest.mark.parametrize(
-    ("environment", "complaint"),
+    ("code", "environment", "complaint"),
     [
-        ({"MUJOCO_GL": "vulkan"}, "unknown rendering backend"),
-        ({"MUJOCO_GL": "egl", "PYOPENGL_PLATFORM": "osmesa"}, "contradicts"),
-        ({"MUJOCO_GL": "egl", "MUJOCO_EGL_DEVICE_ID": "99"}, "'egl' does not work here ("),
+        (_BACKEND, {"MUJOCO_GL": "vulkan"}, "unknown rendering backend"),
+        (_BACKEND, {"MUJOCO_GL": "egl", "PYOPENGL_PLATFORM": "osmesa"}, "contradicts"),
+        (_BACKEND, {"MUJOCO_GL": "egl", "MUJOCO_EGL_DEVICE_ID": "99"}, "'egl' does not work here ("),
+        (_OTHER_MUJOCO, {}, "mujoco is 3.8.1, but LIBERO's scores are valid for 3.2.3 only"),
     ],
 )
-def test_a_wrong_backend_is_refused_in_one_line(environment: dict[str, str], complaint: str) -> None:
-    done = _run("from sim_envs.gl import require_backend; require_backend()", **environment)
+def test_a_wrong_backend_or_mujoco_is_refused_in_one_line(code, environment, complaint):
+    done = _run(code, **environment)
     assert done.returncode == 1
     assert complaint in done.stderr.splitlines()[-1]
 
 
-def test_another_mujoco_is_refused() -> None:
-    code = """
-import importlib.metadata
-real = importlib.metadata.version
-importlib.metadata.version = lambda name: "3.8.1" if name == "mujoco" else real(name)
-from sim_envs.libero.bootstrap import load_libero
-load_libero()
-"""
-    done = _run(code)
-    assert "mujoco is 3.8.1, but LIBERO's scores are valid for 3.2.3 only" in done.stderr.splitlines()[-1]
-
-
-def test_no_torch_is_imported() -> None:
+def test_no_torch_is_imported():
     done = _run(
         "import sys; sys.modules['torch'] = None\n"
         "from sim_envs.libero.bootstrap import load_libero; load_libero()"
@@ -124,7 +118,7 @@ print(json.dumps(counts))
 
 
 @pytest.mark.slow
-def test_opening_and_closing_leaves_no_files_threads_or_memory(standins: AssetSet) -> None:
+def test_opening_and_closing_leaves_no_files_threads_or_memory(standins):
     """In a process of its own, since other tests' garbage would be counted."""
     done = _run(_CYCLES, str(standins.path))
     assert done.returncode == 0, done.stderr

@@ -16,9 +16,7 @@ OpenSim = Callable[[str, int], LiberoSim]
 
 
 @pytest.fixture(
-    scope="module",
-    params=[("libero_goal", 7), ("libero_10", 3)],
-    ids=lambda pair: f"{pair[0]}.{pair[1]}",
+    scope="module", params=[("libero_goal", 7), ("libero_10", 3)], ids=lambda pair: f"{pair[0]}.{pair[1]}"
 )
 def pair(request: pytest.FixtureRequest, open_sim: OpenSim) -> Iterator[tuple[LiberoSim, Any]]:
     """Our simulator and LIBERO's environment, same task. (One turns on a stove, one closes a drawer.)"""
@@ -32,7 +30,7 @@ def pair(request: pytest.FixtureRequest, open_sim: OpenSim) -> Iterator[tuple[Li
 
 
 @pytest.mark.slow
-def test_the_same_calls_give_the_same_states_and_pictures(pair: tuple[LiberoSim, Any]) -> None:
+def test_the_same_calls_give_the_same_states_and_pictures(pair):
     sim, usual = pair
     actions = np.random.default_rng(1).uniform(-1, 1, (6, 7))
     usual.seed(11)
@@ -52,7 +50,7 @@ def test_the_same_calls_give_the_same_states_and_pictures(pair: tuple[LiberoSim,
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32 - 1))
-def test_contacts_are_those_that_robosuite_finds(open_sim: OpenSim, seed: int) -> None:
+def test_contacts_are_those_that_robosuite_finds(open_sim, seed):
     from robosuite.environments.base import MujocoEnv
 
     sim = open_sim("libero_goal", 7)
