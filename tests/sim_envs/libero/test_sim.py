@@ -33,7 +33,9 @@ def test_reference_trajectories_are_reproduced_to_the_last_bit_whatever_was_play
                 np.testing.assert_array_equal(sim.flat_state(), expected, err_msg=name)
 
 
-@pytest.mark.parametrize(("suite", "task_id"), [("libero_object", 2), ("libero_spatial", 9)])
+@pytest.mark.parametrize(
+    ("suite", "task_id"), [("libero_object", 2), ("libero_spatial", 9), ("libero_10", 3)]
+)
 def test_a_sampled_initial_state_is_its_own_and_like_the_stored_ones(open_sim, suite, task_id):
     sim = open_sim(suite, task_id)
     sampled = [_start(sim, init_id, 7) for init_id in (1000, 1001, 1002, 1003)]
