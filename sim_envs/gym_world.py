@@ -396,7 +396,7 @@ class GymWorld(World):
         """The array at a path in the observation; the whole observation if `key` is None."""
         assert self._observed is not None, "no episode: reset the world first"
         found = self._observed
-        for part in [] if key is None else key.replace(".", "/").split("/"):
+        for part in [] if key is None else key.split("/"):
             if not isinstance(found, Mapping) or part not in found:
                 keys = found if isinstance(found, Mapping) else ()
                 raise unknown(f"observation key ({key}) of {self._interface.name}:", part, keys)

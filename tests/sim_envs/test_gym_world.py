@@ -49,7 +49,7 @@ class Counter(gymnasium.Env):
     def observe(self) -> Any:
         picture = np.zeros((self.size, self.size, 3), np.uint8)
         picture[0, 0] = 255
-        return {"seen": {"front": picture}, "arm": np.array([self.start, self.steps, *self.command])}
+        return {"seen": {"front": picture}, "robot.arm": np.array([self.start, self.steps, *self.command])}
 
 
 gymnasium.register("tests/Counter-v0", entry_point=Counter)
@@ -68,8 +68,8 @@ COUNTER = {
         "init_ids": 3,
         "cameras": [{"name": "front", "key": "seen/front", "rotated_deg": 180}],
         "state": [
-            {"name": "place", "key": "arm", "slice": [0, 2], "unit": "m"},
-            {"name": "command", "key": "arm", "slice": [2, 4], "unit": "m"},
+            {"name": "place", "key": "robot.arm", "slice": [0, 2], "unit": "m"},
+            {"name": "command", "key": "robot.arm", "slice": [2, 4], "unit": "m"},
         ],
         "action": [{"name": "command", "size": 2, "unit": "m", "motion": "absolute", "hold": "zero"}],
         "limits": None,
@@ -184,7 +184,7 @@ def test_invalid_actions_are_not_run(actions):
     ("environment", "kwargs", "complaint"),
     [
         ({}, {"size": 9}, "declared with 8 × 8 pixels; the environment gives uint8 [9, 9, 3]"),
-        ({"state": [{"name": "all", "key": "arm", "size": 3, "unit": "m"}]}, {}, "with 3 channels"),
+        ({"state": [{"name": "all", "key": "robot.arm", "size": 3, "unit": "m"}]}, {}, "with 3 channels"),
         ({"success": {"info": "sloved"}}, {}, "did you mean 'solved'"),
         (
             {"action": [{"name": "a", "size": 3, "unit": "m", "motion": "effort", "hold": "zero"}]},
