@@ -44,7 +44,6 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
         variation: float | None = None,
         motion: str | None = None,
         obs_type: str = "flat",
-        control_mode: str | None = None,
         assets: str = "auto",
         max_steps: int | None = None,
         render_mode: str | None = None,
@@ -63,7 +62,6 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
                 protocol's if None.
             obs_type: `flat`: cameras and `state`; `pixels`: `{"pixels": cameras}`; `state`: the array;
                 `pixels_agent_pos`: `{"pixels": cameras, "agent_pos": state}`.
-            control_mode: `relative` or `absolute`, if given; has to be that of the suite.
             assets: A folder of assets, or the name of a source.
             max_steps: Control steps until an episode is truncated, at most the protocol's. For more, give
                 `max_episode_steps` to `gymnasium.make`.
@@ -71,7 +69,7 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
             render_camera: The camera that `render` shows; all, side by side, if None.
 
         Raises:
-            UsageError: Unknown suite, task, initial state or mode, or the world cannot be opened.
+            UsageError: Unknown suite, task, initial state or option, or the world cannot be opened.
         """
         options = {"camera_size": camera_size, "variation": variation, "motion": motion}
         overrides = {name: value for name, value in options.items() if value is not None}
@@ -82,12 +80,9 @@ class SuiteEnv(gymnasium.Env[Any, np.ndarray]):
                 f"{opened.protocol.name} has no task {task_id}: its task ids are 0 to {len(tasks) - 1}"
             )
         task = tasks[task_id]
-        grippers = {gripper.name for gripper in action.grippers}
-        modes = sorted({part.motion.value for part in action.channels if part.name not in grippers})
         cameras = opened.interface.observation.camera_names
         for kind, value, allowed in (
             ("obs_type", obs_type, OBS_TYPES),
-            ("control mode", control_mode or modes[0], modes),
             ("render mode", render_mode or "rgb_array", self.metadata["render_modes"]),
             ("render camera", render_camera or cameras[0], cameras),
         ):

@@ -119,7 +119,7 @@ def test_observations_have_the_requested_type(fake, obs_type, expected):
         ({"task_id": 1}, "fake has no task 1: its task ids are 0 to 0"),
         ({"init_id": 10}, "give ids from 0 to 9"),
         ({"max_steps": 30}, r"gymnasium.make\(…, max_episode_steps=30\)"),
-        ({"control_mode": "absolute"}, "unknown control mode 'absolute'; did you mean 'relative'"),
+        ({"obs_type": "pixel"}, "unknown obs_type 'pixel'; did you mean 'pixels'"),
     ],
 )
 def test_wrong_arguments_are_one_line(fake, arguments, complaint):
@@ -132,7 +132,7 @@ def test_the_initial_state_comes_from_options_or_argument_or_seed(fake):
     env = SuiteEnv(fake, init_id=4)
     assert env.reset(seed=3)[1]["init_id"] == 4
     assert env.reset(options={"init_id": 5})[1]["init_id"] == 5
-    env = SuiteEnv(fake, control_mode="relative")
+    env = SuiteEnv(fake)
     assert [env.reset(seed=seed)[1]["init_id"] for seed in (3, 13, 14)] == [3, 3, 4]
     assert len({env.reset()[1]["init_id"] for _ in range(50)}) == 10
 
