@@ -1,7 +1,7 @@
 """Worker processes: hangs, lack of memory, and the GPU that each renders on."""
 
 import contextlib
-import dataclasses
+import functools
 import math
 import multiprocessing
 import os
@@ -19,58 +19,44 @@ from sim_envs.workers import MAX_STARTS, JobQueue, LostJob, WorkerConnection, ru
 SATED, STARVED_ONCE, STARVED, OOM_KILLED, HANGING = "sated", "starved once", "starved", "killed", "hanging"
 
 
-@dataclasses.dataclass(frozen=True)
-class HungryRunner:
+@contextlib.contextmanager
+def hungry(mark: Path, connection: WorkerConnection) -> Iterator[Callable[[str], int]]:
     """Runs jobs of which some run out of memory or hang."""
 
-    mark: Path
-
-    @contextlib.contextmanager
-    def open(self, connection: WorkerConnection) -> Iterator[Callable[[str], int]]:
-        yield lambda job: self.run(job, connection.worker)
-
-    def run(self, job: str, worker: int) -> int:
+    def run(job: str) -> int:
         if job == HANGING:
             time.sleep(60)
         if job == OOM_KILLED:
             os.kill(os.getpid(), signal.SIGKILL)
-        if job == STARVED or (job == STARVED_ONCE and not self.mark.exists()):
-            self.mark.touch()
+        if job == STARVED or (job == STARVED_ONCE and not mark.exists()):
+            mark.touch()
             raise MemoryError
-        return worker
+        return connection.worker
+
+    yield run
 
 
-@dataclasses.dataclass(frozen=True)
-class DyingRunner:
+@contextlib.contextmanager
+def dying(marks: Path, losses: int, connection: WorkerConnection) -> Iterator[Callable[[int], int]]:
     """Dies some times before it is ready, leaving a mark each time."""
-
-    marks: Path
-    losses: int
-
-    @contextlib.contextmanager
-    def open(self, connection: WorkerConnection) -> Iterator[Callable[[int], int]]:
-        before = len(list(self.marks.iterdir()))
-        if before < self.losses:
-            (self.marks / str(before)).touch()
-            os._exit(3)
-        yield lambda job: job
+    before = len(list(marks.iterdir()))
+    if before < losses:
+        (marks / str(before)).touch()
+        os._exit(3)
+    yield lambda job: job
 
 
-class DeviceReporter:
+@contextlib.contextmanager
+def device(connection: WorkerConnection) -> Iterator[Callable[[int], tuple[int, str | None]]]:
     """Returns the device that a worker renders on."""
-
-    @contextlib.contextmanager
-    def open(self, connection: WorkerConnection) -> Iterator[Callable[[int], tuple[int, str | None]]]:
-        yield lambda _: (connection.worker, os.environ.get("MUJOCO_EGL_DEVICE_ID"))
+    yield lambda _: (connection.worker, os.environ.get("MUJOCO_EGL_DEVICE_ID"))
 
 
 def results_of(runner, jobs, *, workers, job_ended=lambda worker: None):
     queue = JobQueue(jobs, task=lambda job: job, episode=lambda job: job)
     handler = SimpleNamespace(poll=lambda: math.inf, job_ended=job_ended, handle=pytest.fail)
     return dict(
-        run_in_workers(
-            runner.open, queue, workers=workers, check=lambda: None, handler=handler, timeout_s=1.0
-        )
+        run_in_workers(runner, queue, workers=workers, check=lambda: None, handler=handler, timeout_s=1.0)
     )
 
 
@@ -88,7 +74,7 @@ def results_of(runner, jobs, *, workers, job_ended=lambda worker: None):
     ],
 )
 def test_a_worker_that_hangs_or_has_no_memory_is_replaced_and_its_job_retried_once(tmp_path, job, result):
-    found = results_of(HungryRunner(tmp_path / "mark"), [job, SATED], workers=1)
+    found = results_of(functools.partial(hungry, tmp_path / "mark"), [job, SATED], workers=1)
     assert found == {job: result, SATED: 0}
 
 
@@ -102,15 +88,15 @@ def test_a_worker_that_died_between_two_jobs_is_replaced_before_the_second(tmp_p
             process.join()
         ended.append(worker)
 
-    runner = HungryRunner(tmp_path / "mark")
+    runner = functools.partial(hungry, tmp_path / "mark")
     found = results_of(runner, [SATED, STARVED_ONCE], workers=1, job_ended=die_after_the_first)
     assert found == {SATED: 0, STARVED_ONCE: 0}, "a retry is left for the second"
 
 
 @pytest.mark.slow
 def test_a_job_survives_workers_that_die_before_they_are_ready(tmp_path):
-    assert results_of(DyingRunner(tmp_path, MAX_STARTS - 1), [7], workers=1) == {7: 7}
-    lost = results_of(DyingRunner(tmp_path, 2 * MAX_STARTS), [7], workers=1)
+    assert results_of(functools.partial(dying, tmp_path, MAX_STARTS - 1), [7], workers=1) == {7: 7}
+    lost = results_of(functools.partial(dying, tmp_path, 2 * MAX_STARTS), [7], workers=1)
     assert lost == {7: LostJob(reason="it exited with code 3")}
 
 
@@ -119,7 +105,7 @@ def test_workers_are_spread_over_the_gpus_that_render(monkeypatch):
     monkeypatch.setattr(Path, "glob", lambda *_: [Path(f"/dev/nvidia{gpu}") for gpu in range(3)])
     monkeypatch.setattr(gl, "choose_backend", lambda: "egl")
     monkeypatch.setattr(gl, "_failure", lambda _, device: "no such device" if device == 1 else None)
-    found = results_of(DeviceReporter(), range(3), workers=3)
+    found = results_of(device, range(3), workers=3)
     assert set(found.values()) == {(0, "0"), (1, "2"), (2, "0")}
     assert "MUJOCO_EGL_DEVICE_ID" not in os.environ
     monkeypatch.setenv("MUJOCO_EGL_DEVICE_ID", "1")
