@@ -10,15 +10,8 @@ from typing import Any
 import numpy as np
 
 from eval.bench.measurement import Samples, StageTimes
-from eval.bench.workloads import (
-    BUDGETED,
-    BenchConfiguration,
-    Workload,
-    decode_batch,
-    is_predictable,
-    predicted_ms,
-    programs_by_query,
-)
+from eval.bench.serving import QueryTimes
+from eval.bench.workloads import BUDGETED, BenchConfiguration, Workload
 from eval.metrics.statistics import Interval, bounds, quantiles
 from oxygen.serving.scheduler import Mode
 
@@ -130,39 +123,26 @@ def median_stages(stages: Sequence[StageTimes]) -> dict[str, float]:
 _ACTIONS = BenchConfiguration(mode=Mode.ACTIONS)
 
 
-def aggregate(
-    workload: Workload,
-    measured: Mapping[BenchConfiguration, Samples],
-    batches: Mapping[BenchConfiguration, Sequence[int]],
-    *,
-    horizon: int,
-) -> dict[BenchConfiguration, dict[str, Any]]:
-    """The measured fields of the row of each configuration of a workload; `Row` documents them.
+def stages_ms(stages: StageTimes, queries: Sequence[QueryTimes]) -> float:
+    """Mean milliseconds of queries by their programs alone: no forks, no host."""
+    decoding = (
+        job.prefills * stages["prefill"] + job.steps * stages[f"decode_{job.batch}"]
+        for query in queries
+        for job in query.work
+    )
+    return stages["prefill"] + stages["denoise"] + sum(decoding) / len(queries)
 
-    Args:
-        workload: The work.
-        measured: Samples of each configuration.
-        batches: Available decode batch sizes of each, ascending.
-        horizon: Actions in a chunk.
-    """
-    queries = {
-        each: [
-            (query, decode_batch(each, batches[each], query))
-            for query in programs_by_query(workload, each, workload.total_queries)
-        ]
-        for each in measured
-    }
+
+def aggregate(
+    workload: Workload, measured: Mapping[BenchConfiguration, Samples], *, horizon: int
+) -> dict[BenchConfiguration, dict[str, Any]]:
+    """The measured fields of the row of each configuration of a workload; `Row` documents them."""
     frame_ms = {each: samples.by_query("frame_ms").mean(axis=1) for each, samples in measured.items()}
     action_ms = {each: np.median(samples.by_query("action_ms"), axis=1) for each, samples in measured.items()}
     predicted = {
-        each: np.array(
-            [
-                predicted_ms(times, queries[each][workload.counted_slice(repetition)])
-                for repetition, times in enumerate(samples.stages)
-            ]
-        )
+        each: np.array([stages_ms(*both) for both in zip(samples.stages, samples.runs, strict=True)])
         for each, samples in measured.items()
-        if is_predictable(workload, each, workload.total_queries)
+        if each.mode is not Mode.PARALLEL  # two processes share the device: its programs do not add up
     }
     by_repetition = zip(*(samples.stages for samples in measured.values()), strict=True)
     growth = decode_growth([dict(ChainMap(*of_all)) for of_all in by_repetition])
@@ -170,7 +150,6 @@ def aggregate(
     return {
         each: {
             **_totals(samples, each, horizon, workload.robots),
-            "decode_batch": max((batch for _, batch in queries[each] if batch is not None), default=None),
             "stage_ms": median_stages(samples.stages),
             "decode_growth": growth and growth.value,
             "decode_growth_ci95": growth and bounds(growth.ci95),

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import datetime as dt
-import itertools
 import multiprocessing
 import os
 import resource
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from configs.errors import pluralize
@@ -22,7 +20,7 @@ from configs.signals import DeferredSignals
 from eval.bench.aggregation import aggregate
 from eval.bench.measurement import StageTimes, acting_ms, language_ms, measure
 from eval.bench.model_under_test import ModelUnderTest
-from eval.bench.options import Options
+from eval.bench.options import Options, workloads_of
 from eval.bench.profile import save_profile
 from eval.bench.row import Row, RowFile, identity, row_provenance
 from eval.bench.serving import Bench
@@ -48,40 +46,35 @@ def run_experiment(options: Options, model: ModelUnderTest, *, began: float | No
     """
     began = time.perf_counter() if began is None else began
     provenance = row_provenance()
-    planned: list[tuple[Workload, Sequence[BenchConfiguration], dict[str, Any]]] = []
-    identities: list[list[tuple[Any, ...]]] = []  # of the configurations of each workload
-    for asked, configurations in options.workloads():
+    plans = []
+    for asked, configurations in workloads_of(options):
         served = model.with_cameras(asked.cameras)
         workload = dataclasses.replace(asked, cameras=len(served.config.cameras))
         shared = {**vars(workload), **_about(served), **provenance}
-        planned.append((workload, configurations, shared))
-        identities.append([identity({**shared, **vars(each)}) for each in configurations])
+        identities = [identity({**shared, **vars(each)}) for each in configurations]
+        plans.append((workload, configurations, shared, identities))
     name = f"{Path(options.policy).stem}_{dt.datetime.now(dt.UTC):%Y%m%d_%H%M%S}.jsonl"
     file = RowFile(options.output or Path("runs/bench") / name)
     before = len(file.rows)
-    pending = [
-        plan
-        for plan, each in zip(planned, identities, strict=True)
-        if not options.resume or len(file.of(each)) < len(each)
-    ]
-
-    def of_this_command() -> Sequence[Row]:
-        return file.of(itertools.chain.from_iterable(identities))
-
+    pending = [plan for plan in plans if not options.resume or len(file.of(plan[-1])) < len(plan[-1])]
     console, bench = open_console(), Bench(model)
-    count = sum(len(group) for _, group, _ in pending)
-    skipped = sum(map(len, identities)) - count
+    count = sum(len(identities) for *_, identities in pending)
+    skipped = sum(len(identities) for *_, identities in plans) - count
     console.print(
         f"[bold]{model.name}[/], {model.config.dtype}, weights {model.weights_from}, "
         f"on {jax.devices()[0].device_kind}: {pluralize(count, 'configuration')} → {file.path}",
         soft_wrap=True,
     )
     if skipped:
-        console.print(f"Skipping {pluralize(skipped, 'configuration')} that the file already has.")
+        commits = {str(row.commit)[:10] for *_, identities in plans for row in file.of(identities)}
+        others = sorted(commits - {str(provenance["commit"])[:10]})
+        of_others = f"; [red]measured on other code: {', '.join(others)}[/]" if others else ""
+        console.print(
+            f"Skipping {pluralize(skipped, 'configuration')} that the file already has{of_others}.",
+            soft_wrap=True,
+        )
     elif before:
         console.print(f"The file already has {pluralize(before, 'row')}; new ones are appended.")
-    if options.resume:
-        _compare_commits(of_this_command(), provenance["commit"], console)
     progress = Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
@@ -97,7 +90,7 @@ def run_experiment(options: Options, model: ModelUnderTest, *, began: float | No
             signals.check()
 
         try:
-            for workload, configurations, shared in pending:
+            for workload, configurations, shared, _ in pending:
                 progress.update(bar, description=workload.work)
                 measured = _measure(bench, model, workload, configurations, signals, advance)
                 shared["took_s"] = time.perf_counter() - began
@@ -108,39 +101,22 @@ def run_experiment(options: Options, model: ModelUnderTest, *, began: float | No
             console.print(f"Interrupted: {rows} of this run are in {file.path}.", soft_wrap=True)
             console.print("The same command with --output and --resume measures the rest.")
             raise
-    shown = of_this_command()
+    shown = [row for *_, identities in plans for row in file.of(identities)]
     print_rows(shown, console)
     console.print(f"Rows: {file.path}", soft_wrap=True)
-    stem, pictures = file.path.with_suffix(""), list[Path]()
-    with contextlib.suppress(ModuleNotFoundError):
+    try:
         from eval.bench.page import draw, write_bench_page
-
-        pictures.append(write_bench_page(shown, stem.with_name(f"{stem.name}_report")))
-        pictures += draw(shown, stem)
-    if pictures:
-        console.print(f"Page and plots: {', '.join(map(str, pictures))}", soft_wrap=True)
-    else:
+    except ModuleNotFoundError:
         console.print("No page and no plots: jinja2 or matplotlib is not installed.")
+    else:
+        stem = file.path.with_suffix("")
+        pictures = [write_bench_page(shown, stem.with_name(f"{stem.name}_report")), *draw(shown, stem)]
+        console.print(f"Page and plots: {', '.join(map(str, pictures))}", soft_wrap=True)
     console.print(f"It took {time.perf_counter() - began:.0f} s.")
     if (path := options.save_profile) is not None:
         save_profile(path, shown)
         console.print(f"Profile: {path}; `--clock profile:{path}` charges its latencies.", soft_wrap=True)
     return 1 if any(row.actions_equal is False for row in shown) else 0
-
-
-def _compare_commits(existing: Sequence[Row], commit: str | None, console: Console) -> None:
-    """Warn of existing rows that were measured on another commit."""
-
-    def short(commit: str | None) -> str:
-        return "no commit" if commit is None else commit[:10]
-
-    if others := [row for row in existing if row.commit != commit]:
-        commits = ", ".join(sorted({short(row.commit) for row in others}))
-        console.print(
-            f"[red]{pluralize(len(others), 'row')} from other code ({commits}; this is {short(commit)}); "
-            "without --resume everything is measured again.[/]",
-            soft_wrap=True,
-        )
 
 
 def _about(model: ModelUnderTest) -> dict[str, Any]:
@@ -179,8 +155,7 @@ def _measure(
             return {runner.configuration: times[runner.programs] for runner in runners}
 
         samples = measure(runners, stages, workload, advance)
-        batches = {runner.configuration: runner.programs.sizes.rows for runner in runners}
-        fields = aggregate(workload, samples, batches, horizon=model.config.horizon)
+        fields = aggregate(workload, samples, horizon=model.config.horizon)
         on_gpu = jax.devices()[0].platform == "gpu"
         for runner in runners:
             mode = runner.configuration.mode
@@ -189,6 +164,7 @@ def _measure(
                 runner.programs, bucket=model.bucket, language=mode is not Mode.ACTIONS
             )
             fields[runner.configuration] |= {
+                "decode_batch": None if mode is Mode.ACTIONS else runner.programs.sizes.rows[-1],
                 "compiles_after_warmup": runner.compiles_after_warm_up,
                 "program_bytes": by_program,
                 "needed_memory_bytes": needed_bytes(by_program, in_two_processes=in_two_processes),

@@ -24,6 +24,9 @@ from eval.bench.workloads import (
 from oxygen.serving.budget import Deadline
 from oxygen.serving.scheduler import Mode
 
+Options = argparse.Namespace
+"""Named like the flags. Those with several values are axes: all combinations are measured."""
+
 _MAX = 100_000
 """Limit of every whole number."""
 
@@ -43,11 +46,11 @@ def _deadline_ms(text: str) -> float:
     return milliseconds
 
 
-def _one_of(what: str, known: Sequence[str], make: Callable[[str], Any] = str) -> Callable[[str], Any]:
-    def read(text: str) -> Any:
+def _one_of(what: str, known: Sequence[str]) -> Callable[[str], str]:
+    def read(text: str) -> str:
         if text not in known:
             raise unknown(what, text, known)
-        return make(text)
+        return text
 
     return read
 
@@ -69,136 +72,89 @@ def _path(text: str) -> Path:
     return Path(text)
 
 
-def _option(default: Any, text: str, read: Callable[[str], Any] = str, **settings: Any) -> Any:
-    """A field of `Options`: its default, its help, the reader of its text, and more for argparse."""
+class _Axis(argparse.Action):
+    """Collects the values of an option with several: `a b`, `a,b`, or the option several times."""
 
-    def convert(given: str) -> Any:
-        try:
-            return [read(piece.strip()) for piece in given.split(",")] if "nargs" in settings else read(given)
-        except UsageError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    shown = " ".join(map(str, default)) if isinstance(default, tuple) else default
-    described = f"{text}; default: {shown}" if shown else text
-    return dataclasses.field(default=default, metadata={"help": described, "type": convert, **settings})
+    def __call__(
+        self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: str | None = None
+    ) -> None:
+        del parser, option_string
+        before = getattr(namespace, self.dest)
+        given = itertools.chain(() if before is self.default else before, *values)
+        setattr(namespace, self.dest, tuple(dict.fromkeys(given)))
 
 
-def _axis(default: tuple[Any, ...], text: str, read: Callable[[str], Any], metavar: str) -> Any:
-    """An option with several values: takes `a b`, `a,b` or the option several times."""
-    return _option(default, text, read, nargs="+", action="extend", metavar=metavar)
-
-
-def _number(default: int | None, text: str) -> Any:
-    return _option(default, text, _whole, metavar="N")
-
-
-def _switch(text: str) -> Any:
-    return dataclasses.field(default=False, metadata={"help": text, "action": "store_true"})
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
-    """The options of a benchmark. Those with several values are axes: all combinations are measured."""
-
-    policy: str = _option("small", "policy preset, YAML file, or folder of a checkpoint", _policy)
-    random_weights: bool = _switch("instead of its checkpoint: latency without a download")
-    dtype: str | None = _option(None, "default: the policy's own", choices=("float32", "bfloat16"))
-    modes: tuple[Mode, ...] = _axis(
-        tuple(Mode), "ways of scheduling", _one_of("mode", list(Mode), Mode), "MODE"
-    )
-    denoise_steps: tuple[int, ...] = _axis((10,), "Euler steps of the flow", _whole, "N")
-    text_tokens: tuple[int, ...] = _axis((30,), "tokens of a text", _whole, "N")
-    tokens_per_frame: tuple[int, ...] = _axis(
-        (1, 2, 5, 10, 30), "tokens of each text per frame in modes unified and interleaved", _whole, "K"
-    )
-    robots: tuple[int, ...] = _axis((1,), "robots served at once", _whole, "N")
-    arrivals: tuple[str, ...] = _axis(
-        ("every:1",),
-        "when texts are requested: every:1, burst:4:8, poisson:0.5, any with @8-30",
-        _arrivals,
-        "WHEN",
-    )
-    deadline_ms: tuple[float, ...] = _axis(
-        (), "in mode unified, decode what fits before it instead of --tokens-per-frame", _deadline_ms, "MS"
-    )
-    adapter: tuple[str, ...] = _axis(
-        (OFF,),
-        "suffix adapter of texts: off, exact, published; random without its own",
-        _one_of("adapter", ADAPTERS),
-        "MASK",
-    )
-    cameras: tuple[int, ...] = _axis(
-        (), "images in an observation, at most twice the policy's number; default: that number", _whole, "N"
-    )
-    slots: int | None = _number(
-        None, "unfinished texts at once; one more drops another; default: all requested"
-    )
-    rows: int | None = _number(
-        None, "texts decoded in one batch, the others wait; default: all unfinished ones"
-    )
-    prompt_tokens: int = _number(24, "tokens in the prompt, padded to one of the policy's lengths")
-    shortest_prompt: int | None = _number(
-        None, "prompts grow from N tokens to --prompt-tokens, as with texts in them; default: none grows"
-    )
-    repetitions: int = _number(8, "runs of each configuration")
-    queries: int = _number(10, "queries in a run")
-    quick: bool = _switch("`tiny`, and less of everything: two minutes on a CPU")
-    roofline: bool = _switch("compare stages with their minimum times instead of modes")
-    peaks: str = _option(
-        "auto",
-        "source of the device's peaks, published if known, else measured",
-        choices=("auto", "published", "measured"),
-    )
-    output: Path | None = _option(  # noqa: RUF009 - a field
-        None,
-        "rows, plots beside it; default: in runs/bench; with --roofline a JSON file; default: none",
-        _path,
-        metavar="FILE",
-    )
-    resume: bool = _switch("skip workloads that FILE already has")
-    save_profile: Path | None = _option(  # noqa: RUF009 - a field
-        None,
-        "write the stage times as a latency profile for `--clock profile:`",
-        _path,
-        metavar="NAME.yaml",
+def _parser() -> OneLineParser:
+    parser = OneLineParser(
+        prog="python -m eval.bench",
+        description="OxyGen's experiment on any policy: the same work in every mode, timed in turns. "
+        "No simulator. Options that take several values measure every combination.",
+        allow_abbrev=False,
     )
 
-    def configurations(self, text_tokens: int) -> list[BenchConfiguration]:
-        """The modes in order; those with a token budget once for each k of at most `text_tokens`.
+    def option(
+        flag: str, text: str, metavar: str, read: Callable[[str], Any] = _whole, *, default: Any = None
+    ) -> None:
+        """Add an option, with several values if its default is a tuple."""
 
-        If there are deadlines, `unified` once for each instead.
-        """
-        ks = sorted({min(k, text_tokens) for k in self.tokens_per_frame})
-        found = []
-        for mode in self.modes:
-            if mode is Mode.UNIFIED and self.deadline_ms:
-                found += [BenchConfiguration(mode=mode, deadline_ms=ms) for ms in self.deadline_ms]
-            elif mode in BUDGETED:
-                found += [BenchConfiguration(mode=mode, tokens_per_frame=k) for k in ks]
-            else:
-                found.append(BenchConfiguration(mode=mode))
-        return [
-            dataclasses.replace(configuration, adapter=adapter)
-            for configuration in found
-            for adapter in (self.adapter if configuration.mode is not Mode.ACTIONS else (OFF,))
-        ]
+        def convert(given: str) -> Any:
+            try:
+                return [read(each.strip()) for each in given.split(",")] if several else read(given)
+            except UsageError as error:
+                raise argparse.ArgumentTypeError(str(error)) from None
 
-    def workloads(self) -> list[tuple[Workload, list[BenchConfiguration]]]:
-        """All workloads with their configurations.
+        several = isinstance(default, tuple)
+        shown = " ".join(map(str, default)) if several else default
+        settings: dict[str, Any] = {"nargs": "+", "action": _Axis} if several else {}
+        described = f"{text}; default: {shown}" if shown else text
+        group.add_argument(flag, default=default, metavar=metavar, type=convert, help=described, **settings)
 
-        Raises:
-            UsageError: A text is longer than `text_tokens`, or there are fewer slots than robots.
-        """
-        axes = ("denoise_steps", "text_tokens", "cameras", "robots", "arrivals")
-        fixed = {name: getattr(self, name) for name in ("slots", "rows", "repetitions", "queries")}
-        found = []
-        for values in itertools.product(*(getattr(self, axis) or (None,) for axis in axes)):
-            varied: dict[str, Any] = dict(zip(axes, values, strict=True))
-            workload = Workload(**varied, **fixed)
-            configurations = self.configurations(workload.text_tokens)
-            fill = max(max_queries_per_text(workload, each) for each in configurations)
-            found.append((dataclasses.replace(workload, warm_up_queries=1 + fill), configurations))
-        return found
+    def switch(flag: str, text: str) -> None:
+        group.add_argument(flag, action="store_true", help=text)
+
+    group = parser.add_argument_group("what is measured")
+    option(
+        "--policy", "policy preset, YAML file, or folder of a checkpoint", "NAME", _policy, default="small"
+    )
+    switch("--random-weights", "instead of its checkpoint: latency without a download")
+    group.add_argument("--dtype", choices=("float32", "bfloat16"), help="default: the policy's own")
+    option("--modes", "ways of scheduling", "MODE", _one_of("mode", [*Mode]), default=tuple(Mode))
+    option("--denoise-steps", "Euler steps of the flow", "N", default=(10,))
+    option("--text-tokens", "tokens of a text", "N", default=(30,))
+    about = "tokens of each text per frame in modes unified and interleaved"
+    option("--tokens-per-frame", about, "K", default=(1, 2, 5, 10, 30))
+    option("--robots", "robots served at once", "N", default=(1,))
+    about = "when texts are requested: every:1, burst:4:8, poisson:0.5, any with @8-30"
+    option("--arrivals", about, "WHEN", _arrivals, default=("every:1",))
+    about = "in mode unified, decode what fits before it instead of --tokens-per-frame"
+    option("--deadline-ms", about, "MS", _deadline_ms, default=())
+    about = "suffix adapter of texts: off, exact, published; random without its own"
+    option("--adapter", about, "MASK", _one_of("adapter", ADAPTERS), default=(OFF,))
+    about = "images in an observation, at most twice the policy's number; default: that number"
+    option("--cameras", about, "N", default=())
+    option("--slots", "unfinished texts at once; one more drops another; default: all requested", "N")
+    option("--rows", "texts decoded in one batch, the others wait; default: all unfinished ones", "N")
+    about = "tokens in the prompt, padded to one of the policy's lengths"
+    option("--prompt-tokens", about, "N", default=24)
+    about = "prompts grow from N tokens to --prompt-tokens, as with texts in them; default: none grows"
+    option("--shortest-prompt", about, "N")
+
+    group = parser.add_argument_group("how")
+    option("--repetitions", "runs of each configuration", "N", default=8)
+    option("--queries", "queries in a run", "N", default=10)
+    switch("--quick", "`tiny`, and less of everything: two minutes on a CPU")
+    switch("--roofline", "compare stages with their minimum times instead of modes")
+    choices = ("auto", "published", "measured")
+    about = "source of the device's peaks, published if known, else measured; default: auto"
+    group.add_argument("--peaks", default="auto", choices=choices, help=about)
+
+    group = parser.add_argument_group("output")
+    about = "rows, plots beside it; default: in runs/bench; with --roofline a JSON file; default: none"
+    option("--output", about, "FILE", _path)
+    switch("--resume", "skip workloads that FILE already has")
+    about = "write the stage times as a latency profile for `--clock profile:`"
+    option("--save-profile", about, "NAME.yaml", _path)
+    return parser
 
 
 _QUICK: Mapping[str, Any] = {
@@ -210,11 +166,8 @@ _QUICK: Mapping[str, Any] = {
 }
 _NOT_FOR_ROOFLINE = (
     *("modes", "tokens_per_frame", "deadline_ms", "arrivals", "slots", "rows", "adapter"),
-    "shortest_prompt",
-    *("queries", "resume", "save_profile"),
+    *("shortest_prompt", "queries", "resume", "save_profile"),
 )
-_GROUPS = {"policy": "what is measured", "repetitions": "how", "output": "output"}
-"""First options of the groups in the help."""
 
 
 def read(arguments: Sequence[str]) -> Options:
@@ -223,55 +176,82 @@ def read(arguments: Sequence[str]) -> Options:
     Raises:
         UsageError: An option is unknown, invalid, or would have no effect.
     """
-    parser = OneLineParser(
-        prog="python -m eval.bench",
-        description="OxyGen's experiment on any policy: the same work in every mode, timed in turns. "
-        "No simulator. Options that take several values measure every combination.",
-        allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,
-    )
-    group: argparse._ActionsContainer = parser
-    for field in dataclasses.fields(Options):
-        if field.name in _GROUPS:
-            group = parser.add_argument_group(_GROUPS[field.name])
-        group.add_argument(_flag(field.name), **field.metadata)
-    found, unrecognised = parser.parse_known_args(arguments)
+    parser = _parser()
+    if "--quick" in arguments:
+        parser.set_defaults(**_QUICK)
+    options, unrecognised = parser.parse_known_args(arguments)
     if unrecognised:
-        flags = [_flag(field.name) for field in dataclasses.fields(Options)]
-        raise unknown("option", unrecognised[0].split("=")[0], flags, remedy="See --help.")
-    given: dict[str, Any] = {
-        name: tuple(dict.fromkeys(itertools.chain.from_iterable(value))) if isinstance(value, list) else value
-        for name, value in vars(found).items()
-    }
-    options = Options(**{**(_QUICK if "quick" in given else {}), **given})
-    _refuse_ignored(given, options.modes)
-    workloads = [workload for workload, _ in options.workloads()]  # each checks itself
+        raise unknown(
+            "option", unrecognised[0].split("=")[0], map(_flag, vars(options)), remedy="See --help."
+        )
+    changed = {name: value for name, value in vars(options).items() if value != parser.get_default(name)}
+    _refuse_ignored(changed, options.modes)
+    workloads = [workload for workload, _ in workloads_of(options)]  # each checks itself
     if options.save_profile is not None:
         check_profile(options.save_profile, options.modes, workloads, options.adapter)
     return options
 
 
-def _refuse_ignored(given: Mapping[str, Any], modes: Sequence[Mode]) -> None:
-    """Reject given options that have no effect beside the others, or with these modes."""
-    ignored = [name for name in _NOT_FOR_ROOFLINE if name in given]
-    if "roofline" in given and ignored:
+def workloads_of(options: Options) -> list[tuple[Workload, list[BenchConfiguration]]]:
+    """All workloads with their configurations.
+
+    Raises:
+        UsageError: A text is longer than `text_tokens`, or there are fewer slots than robots.
+    """
+    axes = ("denoise_steps", "text_tokens", "cameras", "robots", "arrivals")
+    fixed = {name: getattr(options, name) for name in ("slots", "rows", "repetitions", "queries")}
+    found = []
+    for values in itertools.product(*(getattr(options, axis) or (None,) for axis in axes)):
+        varied: dict[str, Any] = dict(zip(axes, values, strict=True))
+        workload = Workload(**varied, **fixed)
+        configurations = _configurations(options, workload.text_tokens)
+        fill = max(max_queries_per_text(workload, each) for each in configurations)
+        found.append((dataclasses.replace(workload, warm_up_queries=1 + fill), configurations))
+    return found
+
+
+def _configurations(options: Options, text_tokens: int) -> list[BenchConfiguration]:
+    """The modes in order; those with a token budget once for each k of at most `text_tokens`.
+
+    If there are deadlines, `unified` once for each instead.
+    """
+    ks = sorted({min(k, text_tokens) for k in options.tokens_per_frame})
+    found = []
+    for mode in map(Mode, options.modes):
+        if mode is Mode.UNIFIED and options.deadline_ms:
+            found += [BenchConfiguration(mode=mode, deadline_ms=ms) for ms in options.deadline_ms]
+        elif mode in BUDGETED:
+            found += [BenchConfiguration(mode=mode, tokens_per_frame=k) for k in ks]
+        else:
+            found.append(BenchConfiguration(mode=mode))
+    return [
+        dataclasses.replace(each, adapter=adapter)
+        for each in found
+        for adapter in (options.adapter if each.mode is not Mode.ACTIONS else (OFF,))
+    ]
+
+
+def _refuse_ignored(changed: Mapping[str, Any], modes: Sequence[str]) -> None:
+    """Reject options that have no effect beside the others, or with these modes."""
+    ignored = [name for name in _NOT_FOR_ROOFLINE if name in changed]
+    if "roofline" in changed and ignored:
         raise UsageError(
             f"--roofline times stages and runs no mode; leave out {', '.join(map(_flag, ignored))}"
         )
-    if "peaks" in given and "roofline" not in given:
+    if "peaks" in changed and "roofline" not in changed:
         raise UsageError(
-            f"--peaks {given['peaks']} has no effect without --roofline; leave it out, or add that"
+            f"--peaks {changed['peaks']} has no effect without --roofline; leave it out, or add that"
         )
-    if "resume" in given and "output" not in given:
+    if "resume" in changed and "output" not in changed:
         raise UsageError("--resume continues a file of rows; name it with --output FILE")
-    if {"deadline_ms", "tokens_per_frame"} <= given.keys():
+    if {"deadline_ms", "tokens_per_frame"} <= changed.keys():
         raise UsageError("--deadline-ms sets the tokens of a frame; leave out --tokens-per-frame")
+    effective: dict[str, Sequence[Mode]] = {"deadline_ms": (Mode.UNIFIED,), "tokens_per_frame": BUDGETED}
     of_texts = ("text_tokens", "arrivals", "adapter", "slots", "rows")
-    effective = {"deadline_ms": (Mode.UNIFIED,), "tokens_per_frame": BUDGETED}
     effective |= dict.fromkeys(of_texts, tuple(mode for mode in Mode if mode is not Mode.ACTIONS))
-    for name in effective.keys() & given.keys():
+    for name in effective.keys() & changed.keys():
         if not set(effective[name]) & set(modes):
-            values = given[name] if isinstance(given[name], tuple) else [given[name]]
+            values = changed[name] if isinstance(changed[name], tuple) else [changed[name]]
             raise UsageError(
                 f"{_flag(name)} {' '.join(map(str, values))} is for mode "
                 f"{' or '.join(effective[name])}, and --modes is {' '.join(modes)}; "

@@ -2,13 +2,12 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eval.bench.row import Row
 from eval.bench.table import LABEL, TAILS, TIMES, by_label, by_workload, warnings_of
-from eval.bench.workloads import OFF
 from eval.report.figures import COLOURS, STYLE, new_figure
 from eval.report.pages.charts import ChartLine, chart_group, line_chart
 from eval.report.pages.reported_runs import format_code, format_machine
@@ -64,12 +63,11 @@ def _charts(rows: Sequence[Row]) -> list[dict[str, Any]]:
             "action p50, to p95 (ms)",
         )
         found += chart_group(workload[0].work, speedup, latency)
-    lines = []
-    for label, group in by_label(rows).items():
-        rates = [(row.tokens_per_s, row.actions_per_s) for row in group]
-        points = [(tokens, actions, actions, actions) for tokens, actions in rates]
-        lines.append(ChartLine(label=label, colour=COLOURS[group[0].mode], points=points))
-    tradeoff = line_chart(lines, x="tokens per second", y="actions per second")
+    points = {
+        label: [(row.tokens_per_s, *[row.actions_per_s] * 3) for row in group]
+        for label, group in by_label(rows).items()
+    }
+    tradeoff = _lines(points, "tokens per second", "actions per second")
     return [*found, *chart_group("actions against tokens: up and to the right is better", tradeoff)]
 
 
@@ -82,25 +80,26 @@ def _speedup(row: Row) -> tuple[float, float, float] | None:
 
 def _over_budget(workload: Sequence[Row], measure: Measure, y: str) -> dict[str, Any] | None:
     """The modes and adapters over deadlines if there are any, else over k; rows without are level lines."""
-    by_deadline = any(row.deadline_ms is not None for row in workload)
-    curves: dict[str, list[tuple[Row, float | None]]] = {}
+    budget_of = "deadline_ms" if any(row.deadline_ms is not None for row in workload) else "tokens_per_frame"
+    budgets = [each for row in workload if (each := getattr(row, budget_of)) is not None] or [1.0]
+    points: dict[str, list[tuple[float, ...]]] = {}
     for row in workload:
-        budget = row.deadline_ms if by_deadline else row.tokens_per_frame
-        adapter = "" if row.adapter == OFF else f", adapter {row.adapter}"
-        label = row.label if budget is None else f"{row.mode}{adapter}"
-        curves.setdefault(label, []).append((row, budget))
-    budgets = [budget for curve in curves.values() for _, budget in curve if budget is not None]
-    ends = (min(budgets), max(budgets)) if budgets else (1.0, 1.0)
-    lines = []
-    for label, curve in curves.items():
-        points = []
-        for row, budget in curve:
-            if (measured := measure(row)) is not None:
-                places = dict.fromkeys(ends) if budget is None else [budget]
-                points += [(x, *measured) for x in places]
-        points.sort(key=lambda point: point[0])
-        lines.append(ChartLine(label=label, colour=COLOURS[curve[0][0].mode], points=points))
-    x = "deadline of a frame (ms)" if by_deadline else "tokens per frame, k"
+        budget, label = getattr(row, budget_of), row.label
+        places = {budget} if budget is not None else {min(budgets), max(budgets)}
+        if budget is not None:
+            label = dataclasses.replace(row, deadline_ms=None, tokens_per_frame=None).label
+        if (measured := measure(row)) is not None:
+            points.setdefault(label, []).extend((place, *measured) for place in places)
+    x = "deadline of a frame (ms)" if budget_of == "deadline_ms" else "tokens per frame, k"
+    return _lines({label: sorted(each) for label, each in points.items()}, x, y)
+
+
+def _lines(points: Mapping[str, Sequence[Any]], x: str, y: str) -> dict[str, Any] | None:
+    """A chart with a line for each label, which begins with a mode."""
+    lines = [
+        ChartLine(label=label, colour=COLOURS[label.partition(",")[0]], points=each)
+        for label, each in points.items()
+    ]
     return line_chart(lines, x=x, y=y)
 
 
@@ -162,28 +161,13 @@ def _tradeoff_figure(rows: Sequence[Row]) -> "Figure":
     """
     figure = new_figure(8.4, 5.2)
     panel = figure.subplots()
-    curves = list(by_label(rows).values())
-    for curve in curves:
+    for label, curve in by_label(rows).items():
         xs, ys = [row.tokens_per_s for row in curve], [row.actions_per_s for row in curve]
-        panel.plot(xs, ys, "o-", color=COLOURS[curve[0].mode], markersize=7, linewidth=1.2)
-    panel.set_xlim(0, 1.06 * max(1.0, *(row.tokens_per_s for row in rows)))
-    panel.set_ylim(0, 1.08 * max(row.actions_per_s for row in rows))
+        panel.plot(xs, ys, "o-", color=COLOURS[curve[0].mode], markersize=7, linewidth=1.2, label=label)
+    panel.set(xlim=(0, None), ylim=(0, None))
     panel.set_xlabel("tokens per second")
     panel.set_ylabel("actions per second (horizon × chunks)")
-    # Labels at the right margin without overlap, each with a line to its curve's last point.
-    (low, high), right = panel.get_ylim(), panel.get_xlim()[1]
-    gap, place = (high - low) / 17, math.inf
-    for last in sorted((curve[-1] for curve in curves), key=lambda row: -row.actions_per_s):
-        place, colour = min(last.actions_per_s, place - gap), COLOURS[last.mode]
-        panel.annotate(
-            last.label,
-            (last.tokens_per_s, last.actions_per_s),
-            xytext=(1.03 * right, place),
-            va="center",
-            color=colour,
-            annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6, "alpha": 0.5},
-        )
+    panel.legend(frameon=False, fontsize=9)
     _title(figure, rows[0], "Actions against tokens: up and to the right is better")
     return figure
 

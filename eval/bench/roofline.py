@@ -19,11 +19,10 @@ import jax.numpy as jnp
 from rich.console import Console
 
 from configs.errors import UsageError
-from configs.reading import read_json_object
 from eval.bench.aggregation import decode_growth, median_stages
 from eval.bench.measurement import acting_ms, language_ms
 from eval.bench.model_under_test import ModelUnderTest
-from eval.bench.options import Options
+from eval.bench.options import Options, workloads_of
 from eval.bench.row import row_provenance
 from eval.bench.serving import SUFFIX, Bench
 from eval.bench.table import digits, open_console
@@ -280,15 +279,11 @@ def report_roofline(options: Options, model: ModelUnderTest) -> int:
     Raises:
         UsageError: The output file holds something else, peaks are unknown, or there are too many cameras.
     """
-    if options.output is not None:  # refuses to replace another file before anything is measured
-        path = options.output
-        try:
-            known = not path.exists() or not path.stat().st_size or "rooflines" in read_json_object(path)
-        except UsageError:
-            known = False
-        if not known:
-            raise UsageError(f"{str(path)!r} is not a roofline and is not replaced; give --output another")
-    workloads = [(one, model.with_cameras(one.cameras)) for one, _ in options.workloads()]
+    path = options.output
+    existing = path.read_bytes() if path is not None and path.exists() else b""
+    if existing and b'"rooflines":' not in existing:
+        raise UsageError(f"{str(path)!r} is not a roofline and is not replaced; give --output another")
+    workloads = [(one, model.with_cameras(one.cameras)) for one, _ in workloads_of(options)]
     peaks = find_peaks(options.peaks, model.config.dtype)
     bench, console, records = Bench(model), open_console(), []
     for workload, served in workloads:

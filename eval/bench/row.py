@@ -78,9 +78,8 @@ class Row(Workload, BenchConfiguration):
     # None if there is one size only.
     decode_growth: float | None
     decode_growth_ci95: list[float] | None
-    # Sum of the stage times, without forks and host time; None where the programs of a query are not known
-    # beforehand: in `parallel`, by deadline, and with too few slots or rows. The fields that derive from it
-    # are None then, too.
+    # Sum of the stage times of the programs that ran, without forks and host time. None, like the fields that
+    # derive from it, in `parallel`, whose two processes share the device.
     frame_ms_predicted: float | None = None
     # Predicted by measured mean frame: the part of a frame that its programs account for.
     predicted_over_frame: float | None = None

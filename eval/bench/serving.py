@@ -11,14 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from eval.bench.model_under_test import ByteTokenizer, ModelUnderTest
-from eval.bench.workloads import (
-    OFF,
-    BenchConfiguration,
-    Workload,
-    max_new_requests,
-    parse_arrivals,
-    programs_by_query,
-)
+from eval.bench.workloads import BUDGETED, OFF, BenchConfiguration, Workload, parse_arrivals, running_texts
 from oxygen.model.adapter import Mask
 from oxygen.model.pi05 import Weights
 from oxygen.policy.reply import Reply
@@ -28,6 +21,7 @@ from oxygen.robots.transforms import EMBODIMENTS, untrained
 from oxygen.serving.budget import Deadline, FixedTokens
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import LanguageTask
+from oxygen.serving.requests import DecodeWork
 from oxygen.serving.runner import ProgramSizes, Runner
 from oxygen.serving.scheduler import Mode
 from oxygen.weights.adapter import AdapterSource
@@ -52,6 +46,7 @@ class QueryTimes:
         frame_ms: Frame latency.
         tokens: Tokens decoded, of all robots.
         decode_steps: Decode steps of each text in modes `unified` and `interleaved`; 0 in the other modes.
+        work: Its decode jobs, beside one prefill and one denoising.
         submitted: Texts requested in this query.
         dropped: Texts dropped in this query.
         first_token_ms: Latency of the first token of each text finished in this query, since its request.
@@ -63,6 +58,7 @@ class QueryTimes:
     frame_ms: float
     tokens: int
     decode_steps: int
+    work: Sequence[DecodeWork]
     submitted: int
     dropped: int
     first_token_ms: Sequence[float]
@@ -114,6 +110,7 @@ class PolicyRunner:
             frame_ms=frame_ms,
             tokens=sum(reply.tokens for reply in replies),
             decode_steps=max(reply.tokens_per_frame for reply in replies),
+            work=replies[0].work or (),
             submitted=sum(len(reply.requested) for reply in replies),
             dropped=sum(len(reply.dropped) for reply in replies),
             first_token_ms=[self._running_ms(text.requested_s, text.first_token_s) for text in texts],
@@ -164,23 +161,20 @@ class Bench:
         Reuses those of the previous call, since workloads often share them.
         """
         config = dataclasses.replace(self._model.with_cameras(cameras).config, denoise_steps=denoise_steps)
-        robots = every[0].robots
-        compiled = {
+        kept = {
             sizes: runner
             for sizes, runner in self._compiled.items()
-            if (runner.config, sizes.robots) == (config, robots)
+            if (runner.config, sizes.robots) == (config, every[0].robots)
         }
         self._compiled = {}  # frees the other programs before new ones are compiled
-        first = next(iter(compiled.values()), None)
-        for sizes in every:
-            if sizes not in compiled:
-                compiled[sizes] = (
-                    first.resized(sizes, None)
-                    if first
-                    else Runner(config, self.weights(denoise_steps), sizes)
-                )
-            first = first or compiled[sizes]
-        self._compiled = {sizes: compiled[sizes] for sizes in every}
+        for sizes in dict.fromkeys(every):
+            similar = next(iter([*self._compiled.values(), *kept.values()]), None)
+            if sizes in kept:
+                self._compiled[sizes] = kept[sizes]
+            elif similar is not None:
+                self._compiled[sizes] = similar.resized(sizes, None)
+            else:
+                self._compiled[sizes] = Runner(config, self.weights(denoise_steps), sizes)
         return self._compiled
 
     def weights(self, denoise_steps: int) -> Weights:
@@ -251,22 +245,24 @@ class Bench:
 
 def sizes_of(workload: Workload, configuration: BenchConfiguration) -> ProgramSizes:
     """Program sizes of one configuration: no more slots, rows and forks than it can fill."""
-    programs = programs_by_query(workload, configuration, workload.total_queries)
-    widest = max(workload.robots, *(query.texts for query in programs))
-    new_requests = max_new_requests(workload, workload.total_queries)
+    mode, robots = configuration.mode, workload.robots
+    new = running_texts(workload, workload.text_tokens, workload.total_queries)  # requested in one query
+    most = new
+    if mode in BUDGETED:
+        most = running_texts(workload, configuration.min_decode_steps, workload.total_queries)
     # Texts of one query wait in slots, even where a batch holds fewer of them; mode `actions` has none.
-    slots = workload.slots or max(widest, 0 if configuration.mode is Mode.ACTIONS else new_requests)
-    forks = max(1, min(new_requests, slots))
-    rows = min(widest, slots, workload.rows or widest)
-    match configuration.mode:
+    slots = workload.slots or (robots if mode is Mode.ACTIONS else max(robots, most))
+    forks = max(1, min(new, slots))
+    rows = min(max(robots, most), slots, workload.rows or slots)
+    match mode:
         case Mode.UNIFIED:
             batches = {rows}
         case Mode.SHARED:
-            batches = {min(workload.robots, rows), rows}
+            batches = {min(robots, rows), rows}
         case _:
-            batches, forks = {workload.robots}, min(forks, workload.robots)
+            batches, forks = {robots}, min(forks, robots)
     return ProgramSizes(
-        robots=workload.robots,
+        robots=robots,
         slots=slots,
         rows=tuple(sorted(batches)),
         forks=(forks,),

@@ -13,6 +13,7 @@ from eval.bench.options import Options, read
 from eval.bench.row import Row
 from eval.bench.serving import QueryTimes
 from eval.bench.workloads import BenchConfiguration, Workload
+from oxygen.serving.requests import DecodeWork
 from oxygen.serving.scheduler import Mode
 from tests.oxygen.conftest import SMALL
 
@@ -48,24 +49,29 @@ def workload(arrivals="every:1", **more) -> Workload:
 
 
 WORKLOAD = workload()
-BATCHES = {
-    BenchConfiguration(mode=Mode.ACTIONS): 1,
-    BenchConfiguration(mode=Mode.ISOLATED): 1,
-    BenchConfiguration(mode=Mode.UNIFIED, tokens_per_frame=1): 30,
-    BenchConfiguration(mode=Mode.PARALLEL): 1,
+WHOLE_TEXT = DecodeWork(prefills=1, forks=1, steps=30, batch=1)
+JOBS = {
+    BenchConfiguration(mode=Mode.ACTIONS): [],
+    BenchConfiguration(mode=Mode.ISOLATED): [WHOLE_TEXT],
+    BenchConfiguration(mode=Mode.UNIFIED, tokens_per_frame=1): [
+        DecodeWork(prefills=0, forks=1, steps=1, batch=30)
+    ],
+    BenchConfiguration(mode=Mode.PARALLEL): [WHOLE_TEXT],
 }
-FRAMES_MS = dict(zip(BATCHES, (130.0, 350.0, 140.0, 300.0), strict=True))
+FRAMES_MS = dict(zip(JOBS, (130.0, 350.0, 140.0, 300.0), strict=True))
 HARDWARE = {"processor": "an abacus", "cores": 2, "load_average": [0.1, 0.1, 0.1]}
 DRIFT = (1.0, 2.0, 1.5)
 
 
-def query(frame_ms: float, *, tokens: int, actions: str = "the same") -> QueryTimes:
+def query(frame_ms: float, work: Sequence[DecodeWork] = (), *, actions: str = "the same") -> QueryTimes:
+    tokens = 30 if work else 0
     return QueryTimes(
         actions_sha256=actions,
         action_ms=0.9 * frame_ms,
         frame_ms=frame_ms,
         tokens=tokens,
         decode_steps=min(tokens, 1),
+        work=work,
         submitted=min(tokens, 1),
         dropped=0,
         first_token_ms=[frame_ms] if tokens else [],
@@ -80,10 +86,10 @@ def sampled(
 
     Frames are `slower` than their programs.
     """
-    tokens = 0 if configuration.mode is Mode.ACTIONS else 30
-    programs = {"prefill", "denoise", "guided_denoise", "fork", f"decode_{BATCHES[configuration]}"}
+    jobs = JOBS[configuration]
+    programs = {"prefill", "denoise", "guided_denoise", "fork", *(f"decode_{job.batch}" for job in jobs)}
     return Samples(
-        runs=[[query(slower * slow * FRAMES_MS[configuration], tokens=tokens)] * 4 for slow in DRIFT],
+        runs=[[query(slower * slow * FRAMES_MS[configuration], jobs)] * 4 for slow in DRIFT],
         stages=[{name: slow * STAGES[name] for name in STAGES if name in programs} for slow in DRIFT],
         actions=list(actions),
     )
@@ -94,8 +100,8 @@ def made_up() -> Callable[..., Sequence[Row]]:
     """Rows of one workload, the same figures in every one of them."""
 
     def rows_of(work: Workload = WORKLOAD, samples: Any = None) -> Sequence[Row]:
-        samples = samples or {each: sampled(each) for each in BATCHES}
-        fields = aggregate(work, samples, {each: (BATCHES[each],) for each in samples}, horizon=10)
+        samples = samples or {each: sampled(each) for each in JOBS}
+        fields = aggregate(work, samples, horizon=10)
         shared = {
             "policy": "small",
             "weights": "random",
@@ -104,6 +110,7 @@ def made_up() -> Callable[..., Sequence[Row]]:
             "prompt_tokens": 32,
             "prefix_tokens": 544,
             "horizon": 10,
+            "decode_batch": None,
             "compiles_after_warmup": 0,
             "program_bytes": {"prefill": 300},
             "needed_memory_bytes": 300,

@@ -10,7 +10,7 @@ from eval.bench.experiment import needed_bytes
 from eval.bench.measurement import Samples
 from eval.bench.workloads import BenchConfiguration
 from oxygen.serving.scheduler import Mode
-from tests.eval.bench.conftest import BATCHES, WORKLOAD, query, sampled
+from tests.eval.bench.conftest import JOBS, WHOLE_TEXT, WORKLOAD, query, sampled
 
 
 def test_speedups_are_paired_so_that_drift_cancels(made_up):
@@ -32,14 +32,14 @@ def test_the_speedup_with_an_adapter_is_over_isolated_with_it():
     frames_ms = {"off": (300.0, 200.0), "exact": (400.0, 200.0)}
     samples = {
         dataclasses.replace(each, adapter=adapter): Samples(
-            runs=[[query(frame_ms, tokens=30)] * 4] * 3,
+            runs=[[query(frame_ms, [WHOLE_TEXT])] * 4] * 3,
             stages=[dict.fromkeys(("prefill", "denoise", "decode_1"), 10.0)] * 3,
             actions=["the same"] * 46,
         )
         for adapter, of_adapter in frames_ms.items()
         for each, frame_ms in zip((isolated, shared), of_adapter, strict=True)
     }
-    fields = aggregate(WORKLOAD, samples, dict.fromkeys(samples, (1,)), horizon=10)
+    fields = aggregate(WORKLOAD, samples, horizon=10)
     speedups = {
         each.adapter: fields[each]["speedup_over_isolated"] for each in samples if each.mode is Mode.SHARED
     }
@@ -53,7 +53,7 @@ def test_rates_are_totals_over_total_time(made_up):
     assert unified.actions_per_s == pytest.approx(10 * 12 / seconds)
     assert unified.tokens_per_s == pytest.approx(12 * 30 / seconds)
     assert (unified.requests_finished, unified.requests_dropped) == (12, 0)
-    assert (actions.tokens_per_s, actions.request_ms_p50, actions.decode_batch) == (0, None, None)
+    assert (actions.tokens_per_s, actions.request_ms_p50) == (0, None)
 
 
 def test_stage_times_are_medians_and_their_growth_is_over_all_configurations(made_up):
@@ -65,7 +65,6 @@ def test_stage_times_are_medians_and_their_growth_is_over_all_configurations(mad
         "fork": 7.5,
         "decode_30": 15,
     }
-    assert unified.decode_batch == 30
     assert unified.decode_growth == pytest.approx(10 / 4)
     assert unified.decode_growth_ci95 == pytest.approx([10 / 4, 10 / 4])
     growth = decode_growth(
@@ -76,9 +75,9 @@ def test_stage_times_are_medians_and_their_growth_is_over_all_configurations(mad
 
 
 def test_a_configuration_with_other_actions_is_marked(made_up):
-    *_, unified, parallel = BATCHES
+    *_, unified, parallel = JOBS
     other = sampled(unified, actions=["the same"] * 45 + ["another"])
-    rows = made_up(samples={each: sampled(each) for each in BATCHES} | {unified: other})
+    rows = made_up(samples={each: sampled(each) for each in JOBS} | {unified: other})
     assert [row.actions_equal for row in rows] == [True, True, False, True]
     assert len({row.actions_sha256 for row in rows}) == 2
     without_actions = {parallel: sampled(parallel), unified: other}
@@ -86,17 +85,9 @@ def test_a_configuration_with_other_actions_is_marked(made_up):
     assert [row.actions_equal for row in made_up(samples={unified: other})] == [None]
 
 
-def test_nothing_is_predicted_with_too_few_slots_and_rows(made_up):
-    few = made_up(dataclasses.replace(WORKLOAD, slots=3, rows=3))
-    _, isolated, unified, _ = few
-    assert isolated.predicted_speedup == 1, "one text at a time has room enough"
-    assert unified.speedup_over_isolated == pytest.approx(350 / 140)
-    assert (unified.frame_ms_predicted, unified.predicted_speedup, unified.attained_fraction) == (None,) * 3
-
-
 def test_the_stage_share_shows_overhead_common_to_all_modes(made_up):
     """Frames twice as long in every mode attain the same speed-up, but stages account for half of them."""
-    *_, unified, parallel = made_up(samples={each: sampled(each, slower=2) for each in BATCHES})
+    *_, unified, parallel = made_up(samples={each: sampled(each, slower=2) for each in JOBS})
     assert unified.attained_fraction == pytest.approx(1)
     assert unified.predicted_over_frame == pytest.approx(0.5)
     assert unified.predicted_over_frame_ci95 == pytest.approx([0.5, 0.5])
