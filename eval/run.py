@@ -81,7 +81,7 @@ def build_app(
             resume: Complete the newest unfinished run with these options, and retry its errors.
         """
         usable_folder(output_dir, "--output-dir")
-        from eval.loggers.monitor import with_log
+        from eval.loggers import with_log
         from eval.policies.unused_options import refuse_unused_options  # slow: JAX; --help needs none
         from eval.report.console import EvaluationConsole
         from eval.rollout.evaluation import exit_code, run_evaluation

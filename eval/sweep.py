@@ -56,7 +56,7 @@ def sweep(
         varied["clock"] = (*varied.get("clock", ()), *(f"profile:{name}" for name in profiles))
     flags = options.model_dump(exclude_unset=True)
     usable_folder(output_dir, "--output-dir")
-    from eval.loggers.monitor import with_log
+    from eval.loggers import with_log
     from eval.policies.unused_options import refuse_unused_options
     from eval.records.sweep_folders import find_unfinished_sweep, new_sweep  # slow: statistics
     from eval.report.console import SweepConsole

@@ -13,7 +13,7 @@ from rich.table import Table
 from configs.console import TextConsole
 from configs.errors import UsageError
 from configs.schema import RunConfig
-from eval.loggers.monitor import LoggingMonitor
+from eval.loggers import LoggingMonitor
 from eval.records.reader import read_episodes
 from eval.records.run_folders import Run, new_run
 from eval.records.schema import RunFolder

@@ -10,7 +10,7 @@ import pytest
 
 from configs.errors import UsageError
 from configs.exits import INPUT_ERROR, exit_code_of
-from eval.loggers.monitor import LoggingMonitor, choose_logger, log_id, with_log
+from eval.loggers import LoggingMonitor, choose_logger, log_id, with_log
 from eval.records.run_folders import find_unfinished, new_run
 from eval.report.console import EvaluationConsole
 from eval.rollout.evaluation import run_evaluation
@@ -121,7 +121,6 @@ def test_a_logger_that_fails_loses_no_episode_and_is_reported_once(tmp_path, pol
 )
 def test_a_missing_package_is_named_with_the_extra_that_installs_it(name, package, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.delitem(sys.modules, f"eval.loggers.{name}", raising=False)
     assert exit_code_of(lambda: with_log(EvaluationConsole, name)) == INPUT_ERROR
     assert f"{package}, which is not installed: run uv pip install -e '.[{name}]'" in capsys.readouterr().err
 
@@ -166,9 +165,7 @@ def tracker(request, monkeypatch):
     """The logger's name, and the module that stands in for its package."""
     module = Tracker()
     monkeypatch.setitem(sys.modules, request.param, module)
-    monkeypatch.delitem(sys.modules, f"eval.loggers.{request.param}", raising=False)
-    yield request.param, module
-    sys.modules.pop(f"eval.loggers.{request.param}", None)
+    return request.param, module
 
 
 def test_both_trackers_are_told_the_same(tracker, tmp_path, policy):

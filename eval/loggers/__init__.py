@@ -1,1 +1,0 @@
-"""Logs of a running evaluation for other tools: TensorBoard, Weights & Biases, Trackio."""
