@@ -16,12 +16,10 @@ from eval.report.figures import OTHER_COLOURS, STYLE, new_figure
 from eval.report.labels import number
 from eval.report.table import Column, Table, to_markdown
 from oxygen.serving.scheduler import Mode
-from scripts.marked_block import MarkedBlock
+from scripts.marked_block import replace_block
 
 RESULTS = Path(__file__).parent / "results/gpu"
 ON_TWO_CORES = Path(__file__).parent / "results/two_cores"
-_COMMAND = "python -m benchmarks.gpu_report"
-_TABLES, _TABLES_OF_TWO_CORES = MarkedBlock("tables", _COMMAND), MarkedBlock("tables of two cores", _COMMAND)
 NOT_MEASURED = "Not measured on a GPU yet."
 
 
@@ -48,7 +46,8 @@ def report(folder: Path) -> str:
 
 def rendered(page: str, folder: Path) -> str:
     """The document with the tables of `folder` and of two cores."""
-    return _TABLES_OF_TWO_CORES.replaced(_TABLES.replaced(page, report(folder)), report(ON_TWO_CORES))
+    page = replace_block(page, "tables", report(folder))
+    return replace_block(page, "tables of two cores", report(ON_TWO_CORES))
 
 
 def _read(path: Path) -> dict[str, Any]:

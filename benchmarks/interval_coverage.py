@@ -2,14 +2,18 @@
 
 `python -m benchmarks.interval_coverage` takes a few minutes on one core. Random numbers are seeded. Coverage
 is of existing intervals: if all episodes agree, a bootstrap has none.
+
+A rate of the record has: `what`, the interval or the verdict; `of`, the simulated truth; `episodes` of a
+repetition (for ratios of a benchmark, its repetitions); `percent` of repetitions whose interval covers the
+truth, or with that verdict; `repetitions` with an interval, and `without` one.
 """
 
-import dataclasses
 import functools
 import itertools
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from cyclopts import App
@@ -46,25 +50,10 @@ _LIMIT_S = 30.0
 app = App(name="python -m benchmarks.interval_coverage")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Rate:
-    """A simulated rate.
-
-    Attributes:
-        what: The interval, or the verdict.
-        of: The simulated truth.
-        episodes: Episodes per repetition; for ratios of a benchmark, its repetitions.
-        percent: Percentage of repetitions whose interval covers the truth, or with that verdict.
-        repetitions: Repetitions with an interval.
-        without: Repetitions without one.
-    """
-
-    what: str
-    of: str
-    episodes: int
-    percent: float
-    repetitions: int
-    without: int = 0
+Rate = dict[str, Any]
+"""A simulated rate, as in the record."""
+Part = Callable[[float, np.random.Generator], Iterator[Rate]]
+"""Simulates the rates of one interval, given a factor of the repetitions and a source of random numbers."""
 
 
 @app.default
@@ -81,36 +70,18 @@ def main(
     """
     begun = time.monotonic()
     rates = list(simulate(scale))
-    row = {
-        "coverage": [dataclasses.asdict(rate) for rate in rates],
-        "seconds": round(time.monotonic() - begun, 1),
-    }
-    write_record(row, output)
+    write_record({"coverage": rates, "seconds": round(time.monotonic() - begun, 1)}, output)
     print(f"{'what':<50} {'truth':<36} {'n':>4} {'percent':>8} {'of':>6} {'without':>8}")
     for rate in rates:
         print(
-            f"{rate.what:<50} {rate.of:<36} {rate.episodes:>4} {rate.percent:>8.1f} {rate.repetitions:>6} "
-            f"{rate.without or '':>8}"
+            f"{rate['what']:<50} {rate['of']:<36} {rate['episodes']:>4} {rate['percent']:>8.1f} "
+            f"{rate['repetitions']:>6} {rate['without'] or '':>8}"
         )
 
 
 def simulate(scale: float = 1.0) -> Iterator[Rate]:
     """Every rate, in the order of the table."""
-    parts = (
-        wilson,
-        tango,
-        texts,
-        text_differences,
-        currency,
-        times,
-        restricted,
-        motion,
-        bench_ratios,
-        curves,
-        verdicts,
-        holm_verdicts,
-    )
-    for part in parts:
+    for part in PARTS:
         yield from part(scale, np.random.default_rng(0))
 
 
@@ -132,50 +103,52 @@ def tango(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
         yield _coverage("paired difference (Tango)", _format_pairs(gap, discordant), n, found, gap)
 
 
-def texts(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
-    """Intervals of a percentage of texts: 8 to 30 an episode, and episodes differ (correlation 1/9)."""
-    for rate, n in itertools.product(RATES, SIZES):
-        found = (
-            _ends(percentage(_shares(rng, *_episodes(rng, n, rate)))) for _ in range(_bootstraps(n, scale))
-        )
-        yield _coverage("texts (bootstrap)", f"rate {rate:g}", n, found, 100 * rate)
+def by_rate(
+    what: str,
+    interval: Callable[[np.random.Generator, int, float], Interval | None],
+    truth: Callable[[float], float],
+    of: str = "rate {:g}",
+) -> Part:
+    """Bootstrap intervals of simulated episodes, at every rate; `interval` draws and resamples some."""
+
+    def part(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
+        for rate, n in itertools.product(RATES, SIZES):
+            found = (interval(rng, n, rate) for _ in range(_bootstraps(n, scale)))
+            yield _coverage(f"{what} (bootstrap)", of.format(rate, 0.8 * rate), n, found, truth(rate))
+
+    return part
 
 
-def text_differences(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
-    """Intervals of the difference of two percentages of texts over the same episodes."""
-    for rate, n in itertools.product(RATES, SIZES):
-        sampled = (_episodes(rng, n, rate) for _ in range(_bootstraps(n, scale)))
-        found = (
-            _ends(difference(_shares(rng, texts, right), _shares(rng, texts, 0.8 * right)))
-            for texts, right in sampled
-        )
-        of = f"rate {rate:g} and {0.8 * rate:g}"
-        yield _coverage("difference of texts (bootstrap)", of, n, found, 20 * rate)
+def texts(rng: np.random.Generator, n: int, rate: float) -> Interval | None:
+    """Of a percentage of texts: 8 to 30 an episode, and episodes differ (correlation 1/9)."""
+    return _ends(percentage(_shares(rng, *_episodes(rng, n, rate))))
 
 
-def currency(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
-    """Intervals of the share of simulated time in which the last text is true."""
-    for rate, n in itertools.product(RATES, SIZES):
-        seconds = (rng.uniform(4, 14, n) for _ in range(_bootstraps(n, scale)))
-        found = (
-            cluster_bootstrap_95(
-                ratio_of_sums, s * rng.beta(8 * rate, 8 * (1 - rate), n), s, method="percentile"
-            )
-            for s in seconds
-        )
-        yield _coverage("currency of texts (bootstrap)", f"rate {rate:g}", n, found, rate)
+def text_difference(rng: np.random.Generator, n: int, rate: float) -> Interval | None:
+    """Of the difference of two percentages of texts over the same episodes."""
+    count, right = _episodes(rng, n, rate)
+    return _ends(difference(_shares(rng, count, right), _shares(rng, count, 0.8 * right)))
 
 
-def restricted(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
-    """Intervals of the ratio of restricted mean times: A solves at a rate, B at 0.8 of it, in 3 to 12 s."""
-    for rate, n in itertools.product(RATES, SIZES):
-        sampled = (_restricted(rng, n, rate) for _ in range(_bootstraps(n, scale)))
-        found = [restricted_times(pairs, {"simulated": _LIMIT_S}) for pairs in sampled]
-        a, b = (share * 7.5 + (1 - share) * _LIMIT_S for share in (rate, 0.8 * rate))
-        of = f"rate {rate:g} and {0.8 * rate:g}"
-        yield _coverage(
-            "restricted mean time (bootstrap)", of, n, (each and each.ci95 for each in found), b / a
-        )
+def currency(rng: np.random.Generator, n: int, rate: float) -> Interval | None:
+    """Of the share of simulated time in which the last text is true."""
+    seconds = rng.uniform(4, 14, n)
+    true = seconds * rng.beta(8 * rate, 8 * (1 - rate), n)
+    return cluster_bootstrap_95(ratio_of_sums, true, seconds, method="percentile")
+
+
+def restricted(rng: np.random.Generator, n: int, rate: float) -> Interval | None:
+    """Of the ratio of restricted mean times: A solves at a rate, B at 0.8 of it, in 3 to 12 s."""
+    solved = rng.random((n, 2)) < (rate, 0.8 * rate)
+    seconds = np.where(solved, rng.uniform(3, 12, (n, 2)), np.nan)
+    a, b = ([_episode(None if np.isnan(s) else s) for s in column] for column in seconds.T.tolist())
+    found = restricted_times(list(zip(a, b, strict=True)), {"simulated": _LIMIT_S})
+    return found and found.ci95
+
+
+def _restricted_truth(rate: float) -> float:
+    a, b = (share * 7.5 + (1 - share) * _LIMIT_S for share in (rate, 0.8 * rate))
+    return b / a
 
 
 def motion(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
@@ -242,6 +215,22 @@ def holm_verdicts(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
         yield _share(f"any of {SUITES} suites {_format(wrong)}", _format_pairs(gap, 0.1), n, found)
 
 
+PARTS: Sequence[Part] = (
+    wilson,
+    tango,
+    by_rate("texts", texts, lambda rate: 100 * rate),
+    by_rate("difference of texts", text_difference, lambda rate: 20 * rate, "rate {:g} and {:g}"),
+    by_rate("currency of texts", currency, lambda rate: rate),
+    times,
+    by_rate("restricted mean time", restricted, _restricted_truth, "rate {:g} and {:g}"),
+    motion,
+    bench_ratios,
+    curves,
+    verdicts,
+    holm_verdicts,
+)
+
+
 def _times(repetitions: int, scale: float) -> int:
     return max(2, round(scale * repetitions))
 
@@ -255,12 +244,13 @@ def _coverage(what: str, of: str, n: int, intervals: Iterable[Interval | None], 
     found = list(intervals)
     # The tolerance is for rounding at a bound.
     covered = [each.low - 1e-9 <= truth <= each.high + 1e-9 for each in found if each is not None]
-    return dataclasses.replace(_share(what, of, n, covered), without=len(found) - len(covered))
+    return _share(what, of, n, covered, without=len(found) - len(covered))
 
 
-def _share(what: str, of: str, n: int, happened: Sequence[bool]) -> Rate:
-    percent = 100 * sum(happened) / len(happened) if happened else float("nan")
-    return Rate(what=what, of=of, episodes=n, percent=round(percent, 2), repetitions=len(happened))
+def _share(what: str, of: str, n: int, happened: Sequence[bool], *, without: int = 0) -> Rate:
+    percent = round(100 * sum(happened) / len(happened), 2) if happened else float("nan")
+    repetitions = {"repetitions": len(happened), "without": without}
+    return {"what": what, "of": of, "episodes": n, "percent": percent, **repetitions}
 
 
 def _format(verdicts: Iterable[Verdict]) -> str:
@@ -331,13 +321,6 @@ def _timed(rng: np.random.Generator, n: int, ratio: float) -> list[tuple[Episode
     noise = np.exp(0.1 * rng.standard_normal((2, n)) + np.log(1.8) * (rng.random((2, n)) < 0.1))
     a, b = seconds * noise[0], ratio * seconds * noise[1]
     return [(_episode(x), _episode(y)) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
-
-
-def _restricted(rng: np.random.Generator, n: int, rate: float) -> list[tuple[EpisodeResult, EpisodeResult]]:
-    solved = rng.random((n, 2)) < (rate, 0.8 * rate)
-    seconds = np.where(solved, rng.uniform(3, 12, (n, 2)), np.nan)
-    a, b = ([_episode(None if np.isnan(s) else s) for s in column] for column in seconds.T.tolist())
-    return list(zip(a, b, strict=True))
 
 
 def _curve_bands(rng: np.random.Generator, n: int, rate: float) -> list[Interval]:

@@ -20,12 +20,10 @@ from eval.report.plain_text import in_markdown
 from eval.report.side_by_side import EpisodePair, Filters, find_pair
 from eval.report.table import Column, Table
 from eval.report.table import to_markdown as table_markdown
-from scripts.marked_block import MarkedBlock
+from scripts.marked_block import replace_block
 from videos.clip import save_clip, save_still
 
 README = Path(__file__).parents[1] / "README.md"
-DEMO = MarkedBlock("demo", "python -m scripts.readme_demo")
-
 _CLIP_WIDTH, _CLIP_BYTES = 880, 2_000_000
 _PICTURES_HZ, _MAX_PICTURES, _LAST_MS = 10, 120, 2500
 """Pictures a second, at most so many in all; the last one, which shows the outcome, lasts longer."""
@@ -48,7 +46,8 @@ def main(run: Path, other: Path, /, *, readme: Path = README) -> None:
         "[![An episode of two runs side by side: camera, what is said, time and latency](docs/rollout.webp)]"
         "(docs/rollout.jpg)"
     )
-    page = DEMO.replaced(readme.read_text(encoding="utf-8"), f"{picture}\n\n{to_markdown(*runs, pair.why)}")
+    block = f"{picture}\n\n{to_markdown(*runs, pair.why)}"
+    page = replace_block(readme.read_text(encoding="utf-8"), "demo", block)
     _write_pictures(pair, readme.parent / "docs")
     readme.write_text(page, encoding="utf-8")
 

@@ -8,11 +8,13 @@ from PIL import Image
 from configs.cli import run_app
 from configs.errors import UsageError
 from eval.records.schema import Share, TextScores
-from scripts.readme_demo import DEMO, app
+from scripts.marked_block import replace_block
+from scripts.readme_demo import app
 from tests.eval.conftest import evaluate
 from tests.eval.rollout.test_variants import ASKED, begin, set_stage
 
-PAGE = f"# Title\n\n{DEMO.begin}\nstale\n{DEMO.end}\n\nThe rest.\n"
+BEGIN, END = "<!-- demo: begin. Written by a command. -->", "<!-- demo: end -->"
+PAGE = f"# Title\n\n{BEGIN}\nstale\n{END}\n\nThe rest.\n"
 
 
 @pytest.fixture
@@ -43,8 +45,8 @@ def test_two_runs_become_a_clip_and_a_table(tmp_path, runs):
         run_app(app, [*map(str, runs), "--readme", str(readme)])
     assert stopped.value.code == 0
     page = readme.read_text()
-    assert page.startswith(f"# Title\n\n{DEMO.begin}")
-    assert page.endswith(f"{DEMO.end}\n\nThe rest.\n")
+    assert page.startswith(f"# Title\n\n{BEGIN}\n\n")
+    assert page.endswith(f"{END}\n\nThe rest.\n")
     assert "stale" not in page
     for part in (
         "| `isolated` | 4 of 4 | 51 – 100 % | 8.0 s | 1.50 Hz | 75.0 → 75.0 % | 75.0 → 75.0 % | 750 ms |",
@@ -57,7 +59,7 @@ def test_two_runs_become_a_clip_and_a_table(tmp_path, runs):
         assert clip.n_frames >= 4
 
 
-@pytest.mark.parametrize("page", ["# None\n", f"{DEMO.end}\n{DEMO.begin}\n", PAGE * 2])
+@pytest.mark.parametrize("page", ["# None\n", f"{END}\n{BEGIN}\n", PAGE * 2])
 def test_a_page_without_its_two_markers_is_refused(page):
     with pytest.raises(UsageError, match="demo: begin"):
-        DEMO.replaced(page, "new")
+        replace_block(page, "demo", "new")
