@@ -17,13 +17,13 @@ from typing import Any
 from cyclopts import App
 
 from benchmarks.record import record
-from configs.cli import Names, run_app
+from configs.cli import run_app
 from eval.records.json_files import write_json
 from eval.records.query_logs import QueryRecord, read_queries
 from eval.records.reader import find_runs, read_episodes, read_identity
 
 RESULTS = Path(__file__).parent / "results" / "clock.json"
-_MODES = ("isolated", "unified")
+_POLICIES, _MODES, _EPISODES = ("tiny", "small"), "isolated unified", 5
 _SUITE = {
     "name": "counted",
     "world": "sim_envs.fake:FakeSuite",
@@ -42,32 +42,25 @@ app = App(name="python -m benchmarks.clock")
 
 
 @app.default
-def main(*, policies: Names = ("tiny", "small"), episodes: int = 5, output: Path = RESULTS) -> None:
-    """Measure, play and compare, and write the errors.
-
-    Args:
-        policies: Policies with a model.
-        episodes: Episodes on each clock.
-        output: JSON file.
-    """
+def main(*, output: Path = RESULTS) -> None:
+    """Measure, play and compare, and write the errors to a JSON file."""
     load = os.getloadavg()
     with tempfile.TemporaryDirectory() as folder:
-        found = {policy: _policy(policy, Path(folder), episodes) for policy in policies}
+        found = {policy: _policy(policy, Path(folder)) for policy in _POLICIES}
     loads = {"at_start": load, "at_end": os.getloadavg()}
-    record({"episodes": episodes, "load_average": loads, "policies": found}, output)
+    record({"episodes": _EPISODES, "load_average": loads, "policies": found}, output)
 
 
-def _policy(policy: str, folder: Path, episodes: int) -> dict[str, Any]:
+def _policy(policy: str, folder: Path) -> dict[str, Any]:
     suite, profile = folder / "counted.yaml", folder / f"{policy}.yaml"
     write_json(suite, _SUITE)
-    modes = " ".join(_MODES)
-    measured = f"--policy {policy} --modes {modes} --tokens-per-frame 5 --repetitions 3 --queries 6"
+    measured = f"--policy {policy} --modes {_MODES} --tokens-per-frame 5 --repetitions 3 --queries 6"
     _run("bench", f"{measured} --output {folder / policy}.jsonl --save-profile {profile}")
     played: dict[str, dict[str, Episodes]] = {}
     for clock, given in (("measured", "measured"), ("profile", f"profile:{profile}")):
         runs = folder / f"{policy}_runs" / clock
-        what = f"--suite {suite} --policy {policy} --mode {modes} --clock {given} --video none"
-        texts = f"--language-tasks narration memory --num-trials-per-task {episodes}"
+        what = f"--suite {suite} --policy {policy} --mode {_MODES} --clock {given} --video none"
+        texts = f"--language-tasks narration memory --num-trials-per-task {_EPISODES}"
         _run("run", f"{what} {texts} --output-dir {runs}")
         for run in find_runs([runs]):
             queries = [read_queries(run, key) for key in sorted(read_episodes(run), key=str)]

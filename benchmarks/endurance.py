@@ -25,6 +25,7 @@ from oxygen.model.compile_cache import use_compile_cache
 from oxygen.serving.scheduler import Mode
 
 _READINGS = 10
+_TEXT_TOKENS, _TOKENS_PER_FRAME = 30, 1
 _POWER_HZ = 20.0
 _NO_NVML = "not measured: it needs the package nvidia-ml-py"
 
@@ -126,7 +127,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     each = max(1, options.queries // _READINGS)
     workload = Workload(
         denoise_steps=model.config.denoise_steps,
-        text_tokens=options.text_tokens,
+        text_tokens=_TEXT_TOKENS,
         repetitions=_READINGS,
         queries=each,
         warm_up_queries=each,
@@ -134,7 +135,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     watts, energy = open_power()
     bench, rows = Bench(model), []
     for mode in options.modes:
-        k = options.tokens_per_frame if mode is Mode.UNIFIED else None
+        k = _TOKENS_PER_FRAME if mode is Mode.UNIFIED else None
         configuration = BenchConfiguration(mode=mode, tokens_per_frame=k)
         with bench.prepare(workload, [configuration]) as (runner,):
             rows.append(endure(runner, each, watts))
@@ -143,7 +144,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "policy": model.name,
         "dtype": model.config.dtype,
         "device": jax.devices()[0].device_kind,
-        "text_tokens": options.text_tokens,
+        "text_tokens": _TEXT_TOKENS,
         "energy": energy,
         "rows": rows,
     }
@@ -156,8 +157,6 @@ def main() -> None:
     parser.add_argument("--policy", default="small")
     parser.add_argument("--modes", nargs="+", type=Mode, choices=list(Mode), default=[Mode.UNIFIED])
     parser.add_argument("--queries", type=int, default=2000)
-    parser.add_argument("--text-tokens", type=int, default=30)
-    parser.add_argument("--tokens-per-frame", type=int, default=1)
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")

@@ -22,44 +22,31 @@ from cyclopts import App
 
 from benchmarks.record import record
 from configs.cli import run_app
-from configs.errors import UsageError
 from eval.bench.aggregation import paired_ratio
 from sim_envs.libero.assets import find_assets
 from sim_envs.libero.bootstrap import load_libero, use_assets
 from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
 from sim_envs.libero.tasks import CAMERAS, get_init_state, get_task
 
-SEED, SETTLE_STEPS, CAMERA_SIZE = 7, 10, 256
+SUITE, TASK_ID, SEED, SETTLE_STEPS, CAMERA_SIZE = "libero_spatial", 0, 7, 10, 256
+CHUNKS, REPLAN_STEPS = 40, 5
 
 app = App(name="python -m benchmarks.libero_loop")
 
 
 @app.default
-def main(
-    *,
-    suite: str = "libero_spatial",
-    task_id: int = 0,
-    steps: int = 200,
-    replan_steps: int = 5,
-    assets: str | None = None,
-    output: Path = Path("benchmarks/results/libero_loop.json"),
-) -> None:
+def main(*, assets: str | None = None, output: Path = Path("benchmarks/results/libero_loop.json")) -> None:
     """Play an episode in both loops and write their times; fails if a picture or a state differs.
 
     Args:
-        suite: The suite.
-        task_id: The task.
-        steps: Control steps, a multiple of the replan steps.
-        replan_steps: Control steps between two queries.
         assets: Folder of LIBERO's asset tree.
         output: JSON file.
     """
-    if replan_steps < 1 or steps < 2 * replan_steps or steps % replan_steps:
-        raise UsageError(f"--steps is {steps}: give a multiple of {replan_steps}, at least twice as many")
-    task, found = get_task(suite, task_id), find_assets(assets)
+    task, found = get_task(SUITE, TASK_ID), find_assets(assets)
     random = np.random.default_rng(0)  # a smooth random walk, [chunk, replan_steps, 7]
+    steps = CHUNKS * REPLAN_STEPS
     wander = np.repeat(random.uniform(-0.5, 0.5, (steps // 20 + 1, 7)), 20, axis=0)[:steps]
-    chunks = (wander + random.normal(0, 0.05, (steps, 7))).reshape(-1, replan_steps, 7)
+    chunks = (wander + random.normal(0, 0.05, (steps, 7))).reshape(CHUNKS, REPLAN_STEPS, 7)
     seconds = dict.fromkeys(["usual reset", "our reset"], 0.0)
     with contextlib.ExitStack() as opened:
         sim = opened.enter_context(LiberoSim(task, assets=found, camera_size=CAMERA_SIZE))
@@ -82,12 +69,12 @@ def main(
     result = {
         "episode": f"{task.suite}.{task.task_id}.0.{SEED}",
         "control_steps": steps,
-        "replan_steps": replan_steps,
+        "replan_steps": REPLAN_STEPS,
         "camera_size": CAMERA_SIZE,
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
         "speedup": round(seconds["usual loop"] / seconds["ours"], 2),
         "speedup_of_reset": round(seconds["usual reset"] / seconds["our reset"], 2),
-        "control_step": _compared(rows, "steps", each=replan_steps),
+        "control_step": _compared(rows, "steps", each=REPLAN_STEPS),
         "pictures": _compared(rows, "pictures", each=1),
         "pictures_and_states_equal_at_every_query": True,
         "assets": {"name": found.name, "digest": found.digest},

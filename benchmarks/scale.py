@@ -19,8 +19,7 @@ import matplotlib as mpl
 from cyclopts import App
 
 from benchmarks.record import record
-from configs.cli import Numbers, run_app
-from configs.errors import UsageError
+from configs.cli import run_app
 from configs.schema import ExecutionConfig, RunConfig
 from eval.records.run_folders import new_run
 from eval.records.schema import EpisodeResult
@@ -29,16 +28,15 @@ from eval.report.figures import STYLE, new_figure
 from eval.rollout.evaluation import run_evaluation
 from eval.rollout.executors.executor import batch_size_for, choose_executor
 
+NUM_ENVS, EPISODES, STEPS, TURNS = (1, 2, 4), 24, 100, 2
+"""Numbers of worlds; episodes of a measurement, a multiple of them; their steps; measurements of each."""
+
 app = App(name="python -m benchmarks.scale")
 
 
 @app.default
 def main(
     *,
-    num_envs: Numbers = (1, 2, 4),
-    episodes: int = 24,
-    steps: int = 100,
-    turns: int = 2,
     assets: str = "standins",
     output: Path = Path("benchmarks/results/scale.json"),
     plot: Path = Path("docs/scale.png"),
@@ -46,28 +44,22 @@ def main(
     """Play in every way, in turns, and write the rates and their figure.
 
     Args:
-        num_envs: Numbers of worlds.
-        episodes: Episodes of a measurement, a multiple of every number of worlds and more.
-        steps: Control steps of an episode.
-        turns: Measurements of each.
         assets: Folder of LIBERO's asset tree, or standins.
         output: JSON file.
         plot: The figure.
     """
-    if episodes <= max(num_envs) or any(episodes % n for n in num_envs):
-        raise UsageError(f"--episodes is {episodes}: give a multiple of {num_envs} above {max(num_envs)}")
-    has_ray = importlib.util.find_spec("ray") is not None and 2 in num_envs
-    players = ["serial:1", *(f"processes:{n}" for n in num_envs), *(["ray:2"] if has_ray else [])]
+    has_ray = importlib.util.find_spec("ray") is not None
+    players = ["serial:1", *(f"processes:{n}" for n in NUM_ENVS), *(["ray:2"] if has_ray else [])]
     rates: dict[str, list[float]] = {player: [] for player in players}
-    for _ in range(turns):
+    for _ in range(TURNS):
         for player in players:  # each in its own process
             with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-                rate = process.submit(episodes_per_hour, player, episodes, steps, assets).result()
+                rate = process.submit(episodes_per_hour, player, assets).result()
             rates[player].append(round(rate, 1))
     row = {
         "assets": assets,
-        "episodes": episodes,
-        "turns": turns,
+        "episodes": EPISODES,
+        "turns": TURNS,
         "episodes_per_hour": {player: statistics.median(each) for player, each in rates.items()},
         "ratios": {
             f"{player} over serial:1": [round(a / b, 3) for a, b in zip(each, rates["serial:1"], strict=True)]
@@ -78,7 +70,7 @@ def main(
     draw(row["episodes_per_hour"], plot)
 
 
-def episodes_per_hour(player: str, episodes: int, steps: int, assets: str) -> float:
+def episodes_per_hour(player: str, assets: str) -> float:
     """Play one run by `serial:1`, `processes:N` or `ray:N`.
 
     Counts from when as many episodes have ended as there are worlds: all worlds are open then.
@@ -95,8 +87,8 @@ def episodes_per_hour(player: str, episodes: int, steps: int, assets: str) -> fl
     config = RunConfig(
         suites=("libero_object",),
         task_ids=(0,),
-        init_ids=tuple(range(episodes)),
-        max_steps=steps,
+        init_ids=tuple(range(EPISODES)),
+        max_steps=STEPS,
         assets=assets,
         batch_size=batch_size_for(worlds),
         video="none",
@@ -115,13 +107,12 @@ def draw(rates: Mapping[str, float], path: Path) -> None:
     with mpl.rc_context(STYLE):
         figure = new_figure(6, 3.6)
         axes: Any = figure.subplots()
-        worlds = [1, 2, 4]
-        ideal = [min(n, os.cpu_count() or 1) * rates["serial:1"] for n in worlds]
-        axes.plot(worlds, ideal, ":", color="grey", label="one world × cores in use")
+        ideal = [min(n, os.cpu_count() or 1) * rates["serial:1"] for n in NUM_ENVS]
+        axes.plot(NUM_ENVS, ideal, ":", color="grey", label="one world × cores in use")
         for name, style in (("serial", "o"), ("processes", "o"), ("ray", "s")):
             found = {int(each.split(":")[1]): rates[each] for each in rates if each.startswith(name)}
             axes.plot(list(found), list(found.values()), style, label=name)
-        axes.set(xlabel="worlds at once", ylabel="episodes per hour", ylim=(0, None), xticks=worlds)
+        axes.set(xlabel="worlds at once", ylabel="episodes per hour", ylim=(0, None), xticks=NUM_ENVS)
         axes.legend(frameon=False)
         figure.savefig(path, dpi=144)
 

@@ -21,7 +21,7 @@ from cyclopts import App
 from websockets.sync.client import connect
 
 from benchmarks.record import record
-from configs.cli import Numbers, run_app
+from configs.cli import run_app
 from oxygen.serve.msgpack_numpy import pack, unpack
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (224, 224, 3), np.uint8)
@@ -32,32 +32,25 @@ OBSERVATION = {
     "prompt": "put the mug on the plate",
 }
 
+POLICY, MODE, CLIENTS = "tiny", "unified", (1, 2, 4, 8)
+
 app = App(name="python -m benchmarks.serving")
 
 
 @app.default
 def main(
-    *,
-    policy: str = "tiny",
-    mode: str = "unified",
-    clients: Numbers = (1, 2, 4, 8),
-    queries: int = 30,
-    turns: int = 3,
-    output: Path = Path("benchmarks/results/serving.json"),
+    *, queries: int = 30, turns: int = 3, output: Path = Path("benchmarks/results/serving.json")
 ) -> None:
     """Measure servers, in turns, and write the rates.
 
     Args:
-        policy: A policy for LIBERO.
-        mode: How it is served.
-        clients: Numbers of clients.
         queries: Queries of each client.
         turns: Measurements of each.
         output: JSON file.
     """
     rows = []
-    for count in clients:
-        with _servers(policy, mode, ["--robots 1", f"--batch-size {count}"]) as (alone, batched):
+    for count in CLIENTS:
+        with _servers(["--robots 1", f"--batch-size {count}"]) as (alone, batched):
             _rate(batched, count, 2)  # warm, and every client has its robot
             rates = [
                 (_rate(alone, count, queries, at_once=1), _rate(batched, count, queries))
@@ -71,7 +64,7 @@ def main(
                 "ratios": [round(batch / single, 3) for single, batch in rates],
             }
         )
-    with _servers(policy, mode, ["--robots 1", "--robots 8", "--batch-size 8"]) as urls:
+    with _servers(["--robots 1", "--robots 8", "--batch-size 8"]) as urls:
         for url in urls:
             _rate(url, 1, 2)
         single = [[_rate(url, 1, queries) for url in urls] for _ in range(turns)]
@@ -79,14 +72,14 @@ def main(
         "eight_in_turn": [round(base / rate, 3) for base, rate, _ in single],
         "batch_of_eight": [round(base / rate, 3) for base, _, rate in single],
     }
-    about = {"benchmark": "serving", "policy": policy, "mode": mode, "queries": queries, "turns": turns}
+    about = {"benchmark": "serving", "policy": POLICY, "mode": MODE, "queries": queries, "turns": turns}
     record({**about, "rows": rows, "single_client": ratios}, output)
 
 
 @contextmanager
-def _servers(policy: str, mode: str, options: list[str]) -> Iterator[list[str]]:
+def _servers(options: list[str]) -> Iterator[list[str]]:
     """Addresses of servers with these options."""
-    shared = ["--policy", policy, "--mode", mode, "--port", "0", "--batch-window-ms", "50"]
+    shared = ["--policy", POLICY, "--mode", MODE, "--port", "0", "--batch-window-ms", "50"]
     with ExitStack() as running:
         urls = []
         for given in options:

@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks.candidates.alternatives import SERVED, Alternative, of_decode, of_denoise, of_prefill
 from benchmarks.record import write_record
 from eval.bench.aggregation import ratio_fields
-from eval.bench.measurement import run_order
+from eval.bench.measurement import in_turns
 from eval.bench.model_under_test import ModelUnderTest, find_model
 from eval.bench.roofline import find_peaks, stage_costs
 from eval.bench.serving import SUFFIX, Bench
@@ -35,6 +35,7 @@ from oxygen.model.pi05 import Weights
 from oxygen.serving.requests import Request
 from oxygen.serving.runner import ProgramSizes, Runner
 
+_PROMPT_TOKENS = 24
 _CALLS = 3
 """Calls of prefill and denoise in a turn."""
 _NEEDS_GPU = "needs a GPU"
@@ -116,28 +117,21 @@ def _all_tokens(limit: int, program: Callable[..., Any], inputs: tuple[Any, ...]
 def measure(stage: Stage, weights: Weights, repetitions: int) -> list[dict[str, Any]]:
     """A row for each alternative: its times, and its result compared with that of serving."""
     programs, left_out = _compiled(stage, weights)
-    results = {name: _turn(stage, program)[0] for name, program in programs.items()}  # and warms up
-    taken: dict[str, list[float]] = {name: [] for name in programs}
-    for repetition in range(repetitions):
-        for name in run_order(list(programs), repetition):
-            taken[name].append(_turn(stage, programs[name])[1])
-    measured = {
-        name: {
-            "ms": ms,
-            "ms_median": statistics.median(ms),
-            **ratio_fields("served_over_this", taken[SERVED], ms),
-            **_compared(results[SERVED], results[name]),
-        }
-        for name, ms in taken.items()
-    }
-    return [
-        {
-            "stage": stage.name,
-            "alternative": each.name,
-            **measured.get(each.name, {"left_out": left_out.get(each.name)}),
-        }
-        for each in stage.alternatives
-    ]
+    turns = {name: functools.partial(_turn, stage, program) for name, program in programs.items()}
+    results = {name: turn()[0] for name, turn in turns.items()}  # and warms up
+    *_, measured = in_turns(turns, repetitions)
+    taken = {name: [ms for _, ms in each] for name, each in measured.items()}
+    rows: list[dict[str, Any]] = []
+    for each in stage.alternatives:
+        row: dict[str, Any] = {"stage": stage.name, "alternative": each.name}
+        if (ms := taken.get(each.name)) is None:
+            row |= {"left_out": left_out[each.name]}
+        else:
+            row |= {"ms": ms, "ms_median": statistics.median(ms)}
+            row |= ratio_fields("served_over_this", taken[SERVED], ms)
+            row |= _compared(results[SERVED], results[each.name])
+        rows.append(row)
+    return rows
 
 
 def _turn(stage: Stage, program: Callable[..., Any]) -> tuple[Any, float]:
@@ -199,9 +193,7 @@ def decode_runners(bench: Bench, model: ModelUnderTest, rows: Sequence[int], lim
 
 def run(options: argparse.Namespace) -> None:
     """Measure the stages that the record lacks."""
-    model = find_model(
-        options.policy, random_weights=True, dtype=options.dtype, prompt_tokens=options.prompt_tokens
-    )
+    model = find_model(options.policy, random_weights=True, dtype=None, prompt_tokens=_PROMPT_TOKENS)
     texts = options.text_tokens
     about: dict[str, Any] = {
         "benchmark": "candidates",
@@ -248,9 +240,7 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--policy", default="small")
-    parser.add_argument("--dtype", choices=("float32", "bfloat16"), help="default: the policy's own")
     parser.add_argument("--text-tokens", type=int, default=30, help="N; default: 30")
-    parser.add_argument("--prompt-tokens", type=int, default=24)
     parser.add_argument("--repetitions", type=int, default=6)
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()

@@ -18,13 +18,13 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.record import write_record
 from eval.bench.aggregation import ratio_fields
-from eval.bench.measurement import run_order
+from eval.bench.measurement import in_turns
 from eval.bench.model_under_test import ModelUnderTest, find_model
 from eval.bench.serving import Bench, PolicyRunner
 from eval.bench.workloads import BenchConfiguration, Workload, max_queries_per_text
@@ -46,6 +46,11 @@ def _time_ours(runner: PolicyRunner, count: int) -> Sequence[float]:
 def _time_published(process: subprocess.Popen[str], k: int | None, count: int) -> Sequence[float]:
     setting = "isolated" if k is None else "continuous_batching"
     return _answer(process, {"setting": setting, "tokens_per_frame": k or 0, "frames": count})["frame_ms"]
+
+
+def _mean_ms(timer: FrameTimer, count: int) -> float:
+    """Mean of that many frames, after a first one that is left out."""
+    return statistics.fmean(timer(1 + count)[1:])
 
 
 def _answer(process: subprocess.Popen[str], request: Any) -> dict[str, Any]:
@@ -131,7 +136,10 @@ def measure(options: argparse.Namespace, model: ModelUnderTest) -> Iterator[dict
         head = ["git", "-C", str(options.checkout), "rev-parse", "HEAD"]
         done = subprocess.run(head, capture_output=True, text=True, check=False)
         about |= {"commit": done.stdout.strip() or None}
-        for repetitions, frames in enumerate(in_turns(timers, fills, workload), 1):
+        for (_, configuration), timer in timers.items():  # until as many texts run at once as ever will
+            timer(fills[configuration])
+        turns = {name: functools.partial(_mean_ms, timers[name], workload.queries) for name in timers}
+        for repetitions, frames in enumerate(in_turns(turns, workload.repetitions), 1):
             rows = [
                 {
                     "code": which,
@@ -146,25 +154,6 @@ def measure(options: argparse.Namespace, model: ModelUnderTest) -> Iterator[dict
             yield {"repetitions": repetitions, "published": about, "rows": rows}
 
 
-def in_turns(
-    timers: dict[tuple[str, BenchConfiguration], FrameTimer],
-    fills: Mapping[BenchConfiguration, int],
-    workload: Workload,
-) -> Iterator[dict[tuple[str, BenchConfiguration], list[float]]]:
-    """Mean frame of each configuration by repetition: A B C, C B A, …, the first frame of a turn left out.
-
-    Yields all so far after each repetition. First, frames until as many texts run at once as ever will.
-    """
-    for (_, configuration), timer in timers.items():
-        timer(fills[configuration])
-    frames: dict[tuple[str, BenchConfiguration], list[float]] = {name: [] for name in timers}
-    for repetition in range(workload.repetitions):
-        for name in run_order(list(timers), repetition):
-            run = timers[name](workload.queries_per_run)
-            frames[name].append(statistics.fmean(run[1:]))
-        yield frames
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.oxygen_reference",
@@ -176,7 +165,6 @@ def main() -> None:
     parser.add_argument("--python", default=sys.executable, help="Python of the published code")
     parser.add_argument("--text-tokens", type=int, default=30)
     parser.add_argument("--tokens-per-frame", type=int, nargs="+", default=[1, 10])
-    parser.add_argument("--prompt-tokens", type=int, default=24)
     parser.add_argument("--repetitions", type=int, default=8)
     parser.add_argument("--queries", type=int, default=10)
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results/oxygen_reference.json"))
@@ -185,7 +173,7 @@ def main() -> None:
         parser.error(f"{options.checkout} is not a checkout of OxyGen: it lacks src/openpi/models/pi05.py")
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # two processes share the device
     use_compile_cache()
-    model = find_model(options.policy, random_weights=True, dtype=None, prompt_tokens=options.prompt_tokens)
+    model = find_model(options.policy, random_weights=True, dtype=None, prompt_tokens=24)
     about = {
         "benchmark": "oxygen_reference",
         "policy": model.name,

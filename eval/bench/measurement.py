@@ -1,19 +1,13 @@
-"""Measures the configurations of a workload alternately, A B C D, then D C B A, …, so that drift cancels.
+"""Measures the configurations of a workload in turns.
 
-Latencies, the same in every mode. The loop has no simulator: each query follows the previous one at once.
-
-- *Action latency*: from the start of a query until its actions are on the host.
-- *Frame latency*: from the start of a query until the start of the next one, when all language of the query
-  has been decoded and read back. It is the period of the control loop in its steady state, host time
-  included. In `isolated`, `shared` and `parallel` the language of a query is its whole texts; in `unified`
-  and `interleaved` it is k tokens of every running text. The first query of each run is not counted.
-- *First token*, *whole request*: from the start of the query that requests a text until the host knows its
-  first, or its last, token. Runs of other configurations in between are not counted.
+The loop has no simulator: each query follows the previous one at once. The first query of each run is not
+counted. docs/bench.md defines the latencies.
 """
 
 import dataclasses
+import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -93,9 +87,9 @@ class Samples:
         actions: The digest of every query's actions, warm-up included.
     """
 
-    runs: list[Sequence[QueryTimes]] = dataclasses.field(default_factory=list)
-    stages: list[StageTimes] = dataclasses.field(default_factory=list)
-    actions: list[str] = dataclasses.field(default_factory=list)
+    runs: Sequence[Sequence[QueryTimes]]
+    stages: Sequence[StageTimes]
+    actions: Sequence[str]
 
     def by_query(self, field: str) -> np.ndarray:
         """A number of each query, [repetition, query]."""
@@ -106,12 +100,22 @@ class Samples:
         return [value for run in self.runs for query in run for value in getattr(query, field)]
 
 
-_Item = TypeVar("_Item")
+_Name = TypeVar("_Name")
+_Result = TypeVar("_Result")
 
 
-def run_order(items: Sequence[_Item], repetition: int) -> Sequence[_Item]:
-    """The items in the order they run: forwards in even repetitions, backwards in odd ones."""
-    return items if repetition % 2 == 0 else items[::-1]
+def in_turns(
+    programs: Mapping[_Name, Callable[[], _Result]], repetitions: int
+) -> Iterator[Mapping[_Name, list[_Result]]]:
+    """Call programs in turns, A B C, then C B A, …, so that drift cancels.
+
+    Yields the results so far after each repetition.
+    """
+    results: dict[_Name, list[_Result]] = {name: [] for name in programs}
+    for repetition in range(repetitions):
+        for name in list(programs)[:: 1 if repetition % 2 == 0 else -1]:
+            results[name].append(programs[name]())
+        yield results
 
 
 def measure(
@@ -120,7 +124,7 @@ def measure(
     workload: Workload,
     advance: Callable[[], None] = lambda: None,
 ) -> dict[BenchConfiguration, Samples]:
-    """Warm all runners up, run them alternately, and time the stages alone after each repetition.
+    """Warm all runners up, run them in turns, and time the stages alone after each repetition.
 
     Args:
         runners: One per configuration.
@@ -128,20 +132,21 @@ def measure(
         workload: Says how often.
         advance: Called after each run and each warm-up; an exception from it ends the measurement.
     """
-    samples = {runner.configuration: Samples() for runner in runners}
+    actions: dict[BenchConfiguration, list[str]] = {runner.configuration: [] for runner in runners}
+    times: dict[BenchConfiguration, list[StageTimes]] = {each: [] for each in actions}
 
     def run(runner: PolicyRunner, queries: int) -> Sequence[QueryTimes]:
         answered = runner.run(queries)
-        samples[runner.configuration].actions.extend(query.actions_sha256 for query in answered)
+        actions[runner.configuration] += [query.actions_sha256 for query in answered]
         advance()
-        return answered
+        return answered[1:]
 
     for runner in runners:
         run(runner, workload.warm_up_queries)
-    for repetition in range(workload.repetitions):
-        for runner in run_order(runners, repetition):
-            counted = run(runner, workload.queries_per_run)[1:]
-            samples[runner.configuration].runs.append(counted)
-        for configuration, times in stages().items():
-            samples[configuration].stages.append(times)
+    turns = {each.configuration: functools.partial(run, each, workload.queries_per_run) for each in runners}
+    samples: dict[BenchConfiguration, Samples] = {}
+    for runs in in_turns(turns, workload.repetitions):
+        for each, of_programs in stages().items():
+            times[each].append(of_programs)
+            samples[each] = Samples(runs=runs[each], stages=times[each], actions=actions[each])
     return samples
