@@ -36,7 +36,6 @@ check: setup
 	.venv/bin/pyrefly check --summary=none
 	.venv/bin/lint-imports
 	.venv/bin/vulture
-	$(PYTHON) scripts/check_architecture.py
 
 # Runs the sweeps of docs/results.md, in hours on two cores, and puts their records and numbers into the documentation.
 # The same command resumes; without its folder, a sweep is run anew.

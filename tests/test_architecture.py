@@ -1,41 +1,49 @@
-"""The rules of `scripts/check_architecture.py` hold, and it finds violations."""
+"""Only LIBERO's own modules name it; comments and docstrings may."""
 
-import importlib.util
+import ast
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-_SPEC = importlib.util.spec_from_file_location("check_architecture", ROOT / "scripts/check_architecture.py")
-architecture = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(architecture)
+ITS_OWN = ("sim_envs/libero/", "eval/libero.py")
+EXCEPTIONS = {
+    "eval/__main__.py",  # the command
+    "eval/records/provenance.py",  # the version of its package
+    "eval/rollout/preflight.py",  # whether it is installed
+    "eval/setup.py",  # installs it
+    "eval/train/__main__.py",  # the default robot
+    "eval/train/training.py",
+}
+"""Other files whose code may name it."""
+
+
+def names_libero(text: str) -> bool:
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(body := getattr(node, "body", None), list):
+            said = [each for each in body if isinstance(getattr(each, "value", None), ast.Constant)]
+            node.body = [each for each in body if not (isinstance(each, ast.Expr) and each in said)]
+    return "libero" in ast.unparse(tree).lower()
 
 
 def test_only_its_own_modules_name_libero():
-    assert architecture.check(ROOT, libero_exceptions=architecture.LIBERO_EXCEPTIONS) == []
-
-
-def violations(tmp_path, files, *, libero=()):
-    for path, text in files.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
-    return architecture.check(tmp_path, libero_exceptions=frozenset(libero))
+    """An exception that is no longer needed is an error, too."""
+    files = [
+        path for name in ("configs", "eval", "sim_envs", "videos") for path in (ROOT / name).rglob("*.py")
+    ]
+    named = {path.relative_to(ROOT).as_posix() for path in files if names_libero(path.read_text())}
+    assert {name for name in named if not name.startswith(ITS_OWN)} == EXCEPTIONS
 
 
 @pytest.mark.parametrize(
-    "code", ["from sim_envs.libero import sim\n", 'x = "libero"\n', "def f(libero):\n    pass\n"]
+    ("code", "named"),
+    [
+        ("from sim_envs.libero import sim\n", True),
+        ('x = "LIBERO"\n', True),
+        ("def f(libero):\n    pass\n", True),
+        ('"""About LIBERO."""\n\nx = 1  # as LIBERO has it\n"""LIBERO again."""\n', False),
+    ],
 )
-def test_code_that_names_libero_is_found(tmp_path, code):
-    assert violations(tmp_path, {"eval/a.py": code}) == ["eval/a.py: code that names LIBERO"]
-    assert violations(tmp_path, {}, libero=["eval/a.py"]) == []
-
-
-def test_its_own_modules_docstrings_and_comments_may_name_it(tmp_path):
-    said = '"""About LIBERO."""\n\nx = 1  # as LIBERO has it\n"""LIBERO again."""\n'
-    files = {"eval/a.py": said, "sim_envs/libero/b.py": "libero = 1\n", "eval/libero.py": "libero = 1\n"}
-    assert violations(tmp_path, files) == []
-
-
-def test_an_exception_that_is_no_longer_needed_is_found(tmp_path):
-    left = violations(tmp_path, {"eval/a.py": "x = 1\n"}, libero=["eval/a.py"])
-    assert [line.split(":")[0] for line in left] == ["eval/a.py"]
+def test_code_is_told_from_comments_and_docstrings(code, named):
+    assert names_libero(code) == named
