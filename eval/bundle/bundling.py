@@ -1,6 +1,5 @@
 """Copies a checkpoint into the package: its provenance, recorded results and model card."""
 
-import dataclasses
 import importlib.resources
 import math
 import re
@@ -12,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel
 
 from configs.cli import format_option, ranges
 from configs.errors import UsageError
@@ -21,7 +20,7 @@ from configs.load import names
 from configs.pipeline import PipelineConfig
 from configs.reading import read_json_object
 from configs.schema import PolicyConfig, RunConfig
-from configs.validation import invalid
+from configs.validation import check
 from eval.metrics.statistics import bounds, wilson_95
 from eval.metrics.success import summarize
 from eval.policies.names import read_policy
@@ -49,8 +48,7 @@ _KEY = re.compile(r"^(.+)\.\d+\.(\d+)\.\d{1,10}\.[^.]*\..+$")
 """The key of a demonstration: suite.task.init_id.seed.digest.noise. Suite and noise may have dots."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DatasetFacts:
+class DatasetFacts(BaseModel, frozen=True):
     """A dataset of demonstrations, as its own manifest describes it.
 
     Attributes:
@@ -76,8 +74,7 @@ class DatasetFacts:
     commit: str | None
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class BundleManifest:
+class BundleManifest(BaseModel, frozen=True):
     """The `manifest.json` of a bundled checkpoint.
 
     Attributes:
@@ -89,15 +86,6 @@ class BundleManifest:
     data: tuple[DatasetFacts, ...]
 
 
-_MANIFEST = TypeAdapter(BundleManifest)
-
-
-def write_manifest(folder: Path, paths: Iterable[str], data: Iterable[DatasetFacts]) -> None:
-    """Write the manifest of a bundled checkpoint with these files."""
-    manifest = BundleManifest(files={path: hash_file(folder / path) for path in paths}, data=tuple(data))
-    write_json(folder / MANIFEST, dataclasses.asdict(manifest))
-
-
 def read_bundle_manifest(folder: Path) -> BundleManifest:
     """The manifest of a bundled checkpoint.
 
@@ -105,10 +93,7 @@ def read_bundle_manifest(folder: Path) -> BundleManifest:
         UsageError: It is damaged, or a file is not the one that was bundled.
     """
     file = folder / MANIFEST
-    try:
-        manifest = _MANIFEST.validate_python(read_json_object(file))
-    except ValidationError as error:
-        raise invalid(error, f"{file} is not a bundle's manifest") from None
+    manifest = check(BundleManifest, read_json_object(file), source=str(file))
     for path, sha256 in manifest.files.items():
         if not (folder / path).is_file() or hash_file(folder / path) != sha256:
             raise UsageError(f"{folder / path} is not the file that {MANIFEST} names; restore it")
@@ -194,8 +179,7 @@ _NOT_OPTIONS = {
 }
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class BundledResult:
+class BundledResult(BaseModel, frozen=True):
     """The result of one run on one suite.
 
     Attributes:
@@ -231,7 +215,8 @@ class BundledResult:
     finished: str
 
 
-_RESULTS = TypeAdapter(tuple[BundledResult, ...])
+class _Results(BaseModel, frozen=True):
+    results: tuple[BundledResult, ...]
 
 
 def read_results(folder: Path) -> tuple[BundledResult, ...]:
@@ -241,17 +226,14 @@ def read_results(folder: Path) -> tuple[BundledResult, ...]:
         UsageError: They are missing or damaged.
     """
     file = folder / _FILE
-    try:
-        return _RESULTS.validate_python(read_json_object(file).get("results"))
-    except ValidationError as error:
-        raise invalid(error, f"{file} does not hold a bundle's results") from None
+    return check(_Results, read_json_object(file), source=str(file)).results
 
 
 def write_results(folder: Path, results: Iterable[BundledResult]) -> None:
     """Write the results of a bundled checkpoint in the card's order; of the same run, the last one."""
     last = {(each.suite, each.assets, each.init_ids, each.run_id): each for each in results}
     ordered = sorted(last.values(), key=lambda each: (each.suite, each.assets.name, each.mode, each.finished))
-    write_json(folder / _FILE, {"results": [dataclasses.asdict(result) for result in ordered]})
+    write_json(folder / _FILE, _Results(results=tuple(ordered)).model_dump(mode="json"))
 
 
 def results_of(
@@ -426,7 +408,8 @@ def bundle(checkpoint: Path, runs: Sequence[Path], target: Path) -> None:
         for path in served:
             (draft / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(checkpoint / path, draft / path)
-        write_manifest(draft, [*served, RECORD], data)
+        files = {path: hash_file(draft / path) for path in (*served, RECORD)}
+        write_json(draft / MANIFEST, BundleManifest(files=files, data=tuple(data)).model_dump(mode="json"))
         write_results(draft, results)
         (draft / CARD_FILE).write_text(render(draft), encoding="utf-8")
         if target.exists():

@@ -1,6 +1,5 @@
 """The model card says what the files beside it say; results are of the weights that are bundled."""
 
-import dataclasses
 import json
 import math
 
@@ -97,7 +96,7 @@ def test_runs_of_one_name_on_other_episodes_are_separate_results(shipped, evalua
     """Two evaluations that begin in one second, in folders of their own, are called the same."""
     bundle(shipped, [evaluate(shipped)], shipped)
     (result,) = read_results(shipped)
-    namesake = dataclasses.replace(result, init_ids=(8, 9))
+    namesake = result.model_copy(update={"init_ids": (8, 9)})
     write_results(shipped, [result, namesake, result])
     assert read_results(shipped) == (result, namesake)
 
