@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from configs.exits import exit_code_of
 from configs.paths import usable_file
-from eval.bench.options import Options, read
+from eval.bench.options import read
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -25,30 +25,26 @@ def main(arguments: Sequence[str]) -> int:
         # Two processes share the device's memory in `parallel`, so neither may preallocate all of it. All
         # runs allocate alike, with or without that mode.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-        return _run(options, began)
+        from eval.bench.model_under_test import find_model  # imports JAX, which --help does not need
+        from oxygen.model.compile_cache import use_compile_cache
+
+        model = find_model(
+            options.policy,
+            random_weights=options.random_weights,
+            dtype=options.dtype,
+            prompt_tokens=options.prompt_tokens,
+            shortest_prompt=options.shortest_prompt,
+        )
+        use_compile_cache()
+        if options.roofline:
+            from eval.bench.roofline import report_roofline
+
+            return report_roofline(options, model)
+        from eval.bench.experiment import run_experiment
+
+        return run_experiment(options, model, began=began)
 
     return exit_code_of(run)
-
-
-def _run(options: Options, began: float) -> int:
-    from eval.bench.model_under_test import find_model  # imports JAX, which --help does not need
-    from oxygen.model.compile_cache import use_compile_cache
-
-    model = find_model(
-        options.policy,
-        random_weights=options.random_weights,
-        dtype=options.dtype,
-        prompt_tokens=options.prompt_tokens,
-        shortest_prompt=options.shortest_prompt,
-    )
-    use_compile_cache()
-    if options.roofline:
-        from eval.bench.roofline import report_roofline
-
-        return report_roofline(options, model)
-    from eval.bench.experiment import run_experiment
-
-    return run_experiment(options, model, began=began)
 
 
 if __name__ == "__main__":

@@ -160,15 +160,10 @@ def _measure(
         for runner in runners:
             mode = runner.configuration.mode
             in_two_processes = mode is Mode.PARALLEL
-            by_program = program_bytes(
-                runner.programs, bucket=model.bucket, language=mode is not Mode.ACTIONS
-            )
             fields[runner.configuration] |= {
                 "decode_batch": None if mode is Mode.ACTIONS else runner.programs.sizes.rows[-1],
                 "compiles_after_warmup": runner.compiles_after_warm_up,
-                "program_bytes": by_program,
-                "needed_memory_bytes": needed_bytes(by_program, in_two_processes=in_two_processes),
-                **peak_memory(in_two_processes=in_two_processes),
+                **_memory(runner.programs, mode, bucket=model.bucket),
                 "multi_process_service": mps_is_active(os.environ) if in_two_processes and on_gpu else None,
             }
     return fields
@@ -193,66 +188,31 @@ def mps_is_active(environment: Mapping[str, str]) -> bool:
     return True
 
 
-_LANGUAGE = ("prefill", "fork", "decode")
-"""Name prefixes of the programs that the second process of mode `parallel` runs."""
+def _memory(runner: Runner, mode: Mode, *, bucket: int) -> dict[str, Any]:
+    """A row's fields of memory, while all processes of its configuration are running.
 
-
-def program_bytes(runner: Runner, *, bucket: int, language: bool) -> dict[str, int] | None:
-    """Bytes of each program of a configuration; None if the backend does not report them.
-
-    They are of arguments (weights and pool included), results and temporary arrays; bytes that a result
+    Programs count arguments (weights and pool included), results and temporary arrays; bytes that a result
     shares with an argument count once.
-
-    Args:
-        runner: Holds the programs.
-        bucket: Length of the padded prompt, in tokens.
-        language: Whether it decodes texts, in its largest batch.
     """
-    compiled, sizes = runner.programs, runner.sizes
+    compiled, sizes, in_two_processes = runner.programs, runner.sizes, mode is Mode.PARALLEL
     programs = {"prefill": compiled.prefill[bucket], "denoise": compiled.denoise[bucket, False]}
-    if language:
+    if mode is not Mode.ACTIONS:
         programs["fork"] = compiled.fork[bucket, sizes.forks[-1]]
         programs[f"decode_{sizes.rows[-1]}"] = compiled.decode[sizes.rows[-1]]
-    memory: dict[str, Any] = {name: program.memory_analysis() for name, program in programs.items()}
-    if any(each is None for each in memory.values()):
-        return None
-    return {
-        name: each.argument_size_in_bytes
-        + each.temp_size_in_bytes
-        + each.output_size_in_bytes
-        - each.alias_size_in_bytes
-        for name, each in memory.items()
-    }
-
-
-def needed_bytes(by_program: Mapping[str, int] | None, *, in_two_processes: bool) -> int | None:
-    """Bytes of the largest program, since programs run one after the other.
-
-    Args:
-        by_program: Bytes of each program; None if unknown.
-        in_two_processes: Whether one process runs prefill, fork and decode, and another one prefill
-            and denoise, each with its own weights: then the largest of either are added.
-    """
-    if by_program is None:
-        return None
-    if not in_two_processes:
-        return max(by_program.values())
-    language = [size for name, size in by_program.items() if name.startswith(_LANGUAGE)]
-    actions = [size for name, size in by_program.items() if name in ("prefill", "denoise")]
-    return max(language) + max(actions)
-
-
-def peak_memory(*, in_two_processes: bool) -> dict[str, Any]:
-    """The row's peaks, while all processes of its configuration are running."""
+    analyses: dict[str, Any] = {name: program.memory_analysis() for name, program in programs.items()}
+    by_program = None
+    if None not in analyses.values():  # the backend reports them
+        parts = ("argument", "temp", "output")
+        by_program = {
+            name: sum(getattr(each, f"{part}_size_in_bytes") for part in parts) - each.alias_size_in_bytes
+            for name, each in analyses.items()
+        }
     second = None
     if in_two_processes:  # from Linux's `VmHWM`
         with contextlib.suppress(OSError):
-            children = multiprocessing.active_children()
-            lines = [
-                Path(f"/proc/{each.pid}/status").read_text(encoding="utf-8").splitlines() for each in children
-            ]
-            peaks = [1024 * int(line.split()[1]) for of in lines for line in of if line.startswith("VmHWM:")]
-            second = sum(peaks) or None
+            statuses = [Path(f"/proc/{each.pid}/status") for each in multiprocessing.active_children()]
+            lines = [line for path in statuses for line in path.read_text(encoding="utf-8").splitlines()]
+            second = sum(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) or None
     statistics = jax.local_devices()[0].memory_stats() or {}
     if "peak_bytes_in_use" in statistics:
         peak, peak_of = int(statistics["peak_bytes_in_use"]), "device"
@@ -260,4 +220,22 @@ def peak_memory(*, in_two_processes: bool) -> dict[str, Any]:
         unit = 1 if sys.platform == "darwin" else 1024
         peak = unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + (second or 0)
         peak_of = "process"
-    return {"second_process_bytes": second, "peak_memory_bytes": peak, "peak_memory_of": peak_of}
+    return {
+        "program_bytes": by_program,
+        "needed_memory_bytes": by_program and needed_bytes(by_program, in_two_processes=in_two_processes),
+        "second_process_bytes": second,
+        "peak_memory_bytes": peak,
+        "peak_memory_of": peak_of,
+    }
+
+
+def needed_bytes(by_program: Mapping[str, int], *, in_two_processes: bool) -> int:
+    """Bytes of the largest program, since programs run one after the other.
+
+    In two processes, one runs prefill, fork and decode, another one prefill and denoise, each with its own
+    weights: then the largest of either are added.
+    """
+    if not in_two_processes:
+        return max(by_program.values())
+    of_actions = max(by_program["prefill"], by_program["denoise"])
+    return of_actions + max(size for name, size in by_program.items() if name != "denoise")

@@ -174,25 +174,21 @@ def test_too_few_slots_drop_texts_and_the_row_counts_them(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_more_cameras_are_a_longer_prefix_of_the_same_policy(tmp_path):
+def test_more_cameras_are_a_longer_prefix_and_a_deadline_sets_the_tokens_per_frame(tmp_path):
     path = tmp_path / "rows.jsonl"
-    asked = ("--modes", "actions", "unified", "--cameras", "1", "3")
-    assert run_experiment(options(path, *asked), MODEL) == 0
-    assert [(row.cameras, row.prefix_tokens, row.actions_equal) for row in RowFile(path).rows] == [
+    asked = ("--modes", "actions", "unified", "--cameras", "1", "3", "--deadline-ms", "0.001", "60000")
+    few = ("--repetitions", "2", "--queries", "3", "--text-tokens", "6", "--output", str(path))
+    assert run_experiment(read([*asked, *few]), MODEL) == 0
+    rows = RowFile(path).rows
+    assert [(row.cameras, row.prefix_tokens, row.actions_equal) for row in rows] == [
         (cameras, 4 * cameras + 24, True) for cameras in (1, 1, 1, 3, 3, 3)
     ]
-    assert len({row.actions_sha256 for row in RowFile(path).rows}) == 2
-
-
-@pytest.mark.slow
-def test_a_deadline_sets_the_tokens_per_frame(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    asked = "--modes unified --deadline-ms 0.001 60000 --repetitions 2 --queries 3 --text-tokens 6"
-    run_experiment(read([*asked.split(), "--output", str(path)]), MODEL)
-    hurried, leisurely = RowFile(path).rows
+    assert len({row.actions_sha256 for row in rows}) == 2
+    _, hurried, leisurely, *_ = rows
     assert (hurried.deadline_ms, hurried.decode_steps_per_frame) == (0.001, 1)
     assert (leisurely.deadline_ms, leisurely.decode_steps_per_frame) == (60000, 6)
     assert (hurried.deadline_missed_fraction, leisurely.deadline_missed_fraction) == (1, 0)
+    assert hurried.frame_ms_predicted is not None
 
 
 def test_ctrl_c_keeps_the_rows_that_are_there_and_says_so(tmp_path, capsys):
@@ -213,17 +209,16 @@ def test_ctrl_c_keeps_the_rows_that_are_there_and_says_so(tmp_path, capsys):
     assert "--resume" in capsys.readouterr().out
 
 
-def test_random_weights_need_no_preset_file():
-    model = find_model("pi05_libero", random_weights=True, dtype=None, prompt_tokens=200)
-    assert (model.weights_from, model.config.dtype, model.bucket) == ("random", "bfloat16", 200)
-    other = find_model("pi05_libero", random_weights=True, dtype="float32", prompt_tokens=24)
-    assert (other.config.dtype, other.config.prompt_buckets) == ("float32", (32,))
-    assert other.config.image_tokens == 512
-
-
-def test_prompts_that_grow_use_all_buckets_on_their_way():
+def test_random_weights_need_no_preset_file_and_growing_prompts_use_all_buckets_on_their_way():
+    model = find_model("pi05_libero", random_weights=True, dtype="float32", prompt_tokens=24)
+    assert (model.weights_from, model.config.dtype, model.config.prompt_buckets) == (
+        "random",
+        "float32",
+        (32,),
+    )
+    assert model.config.image_tokens == 512
     model = find_model("pi05_libero", random_weights=True, dtype=None, prompt_tokens=120, shortest_prompt=24)
-    assert (model.config.prompt_buckets, model.bucket) == ((32, 64, 128), 128)
+    assert (model.config.dtype, model.config.prompt_buckets, model.bucket) == ("bfloat16", (32, 64, 128), 128)
     assert [len(prompt) + SPECIAL_TOKENS for prompt in model.prompts(4)] == [24, 56, 88, 120]
     with pytest.raises(UsageError, match="--shortest-prompt 30: 3 to --prompt-tokens, 24"):
         find_model("tiny", random_weights=True, dtype=None, prompt_tokens=24, shortest_prompt=30)
