@@ -1,17 +1,15 @@
 """`python -m benchmarks.endurance`: thousands of queries of each mode; memory, drift and energy per query.
 
 One robot, one text of N tokens per query, random weights and observations. Memory in use is read ten times at
-equal distances. Energy is the device's power, integrated; it needs an NVIDIA GPU whose driver reports power,
-and the package nvidia-ml-py.
+equal distances. Energy is that of the device's own counter; it needs an NVIDIA GPU since Volta, and the
+package nvidia-ml-py.
 """
 
 import argparse
 import os
 import statistics
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,50 +24,11 @@ from oxygen.serving.scheduler import Mode
 
 _READINGS = 10
 _TEXT_TOKENS, _TOKENS_PER_FRAME = 30, 1
-_POWER_HZ = 20.0
 _NO_NVML = "not measured: it needs the package nvidia-ml-py"
 
 
-class PowerMeter:
-    """Integrates a device's power while it runs."""
-
-    def __init__(self, watts: Callable[[], float], *, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._watts = watts
-        self._clock = clock
-        self._samples: list[tuple[float, float]] = []
-        self._stop = threading.Event()
-
-    @property
-    def joules(self) -> float:
-        """Energy between the first sample and the last, by the trapezoidal rule."""
-        pairs = zip(self._samples, self._samples[1:], strict=False)
-        return sum((b - a) * (p + q) / 2 for (a, p), (b, q) in pairs)
-
-    def sample(self) -> None:
-        """Read the power once."""
-        self._samples.append((self._clock(), self._watts()))
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Sample in the background, and at both ends."""
-
-        def sampling() -> None:
-            while not self._stop.wait(1 / _POWER_HZ):
-                self.sample()
-
-        self.sample()
-        thread = threading.Thread(target=sampling, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._stop.set()
-            thread.join()
-            self.sample()
-
-
-def open_power() -> tuple[Callable[[], float] | None, str]:
-    """The power of the first GPU in watts, and its source; None and the reason if it cannot be read."""
+def open_energy() -> tuple[Callable[[], float] | None, str]:
+    """The joules that the first GPU has used so far, and their source; None and the reason without them."""
     try:
         import pynvml
     except ModuleNotFoundError:
@@ -77,10 +36,10 @@ def open_power() -> tuple[Callable[[], float] | None, str]:
     try:
         pynvml.nvmlInit()
         device = pynvml.nvmlDeviceGetHandleByIndex(0)
-        pynvml.nvmlDeviceGetPowerUsage(device)
+        pynvml.nvmlDeviceGetTotalEnergyConsumption(device)
     except pynvml.NVMLError as error:
         return None, f"not measured: {error}"
-    return lambda: pynvml.nvmlDeviceGetPowerUsage(device) / 1e3, f"NVML power, {_POWER_HZ:g} samples/s"
+    return lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(device) / 1e3, "NVML's energy counter"
 
 
 def memory_in_use() -> tuple[int, str]:
@@ -92,18 +51,17 @@ def memory_in_use() -> tuple[int, str]:
     return pages * os.sysconf("SC_PAGE_SIZE"), "process"
 
 
-def endure(runner: PolicyRunner, each: int, watts: Callable[[], float] | None) -> dict[str, Any]:
+def endure(runner: PolicyRunner, each: int, energy_j: Callable[[], float] | None) -> dict[str, Any]:
     """Run a configuration's queries in ten parts of `each`; returns its memory, frames and energy."""
     frames: list[Sequence[float]] = []
     memory, memory_of = [], ""
-    meter = None if watts is None else PowerMeter(watts)
     runner.run(each)  # fills the pipeline
-    began = time.perf_counter()
-    with meter.running() if meter else nullcontext():
-        for _ in range(_READINGS):
-            frames.append([query.frame_ms for query in runner.run(each)])
-            used, memory_of = memory_in_use()
-            memory.append(used)
+    began, began_j = time.perf_counter(), energy_j and energy_j()
+    for _ in range(_READINGS):
+        frames.append([query.frame_ms for query in runner.run(each)])
+        used, memory_of = memory_in_use()
+        memory.append(used)
+    joules = None if energy_j is None or began_j is None else energy_j() - began_j
     seconds, counted = time.perf_counter() - began, each * _READINGS
     configuration = runner.configuration
     return {
@@ -116,8 +74,8 @@ def endure(runner: PolicyRunner, each: int, watts: Callable[[], float] | None) -
         "memory_bytes": memory,
         "memory_of": memory_of,
         "compiles_after_warm_up": runner.compiles_after_warm_up,
-        "joules_per_query": None if meter is None else meter.joules / counted,
-        "mean_watts": None if meter is None else meter.joules / seconds,
+        "joules_per_query": None if joules is None else joules / counted,
+        "mean_watts": None if joules is None else joules / seconds,
     }
 
 
@@ -132,13 +90,13 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         queries=each,
         warm_up_queries=each,
     )
-    watts, energy = open_power()
+    energy_j, energy = open_energy()
     bench, rows = Bench(model), []
     for mode in options.modes:
         k = _TOKENS_PER_FRAME if mode is Mode.UNIFIED else None
         configuration = BenchConfiguration(mode=mode, tokens_per_frame=k)
         with bench.prepare(workload, [configuration]) as (runner,):
-            rows.append(endure(runner, each, watts))
+            rows.append(endure(runner, each, energy_j))
     return {
         "benchmark": "endurance",
         "policy": model.name,

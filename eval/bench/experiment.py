@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from configs.errors import pluralize
 from configs.signals import DeferredSignals
@@ -75,13 +75,7 @@ def run_experiment(options: Options, model: ModelUnderTest, *, began: float | No
         )
     elif before:
         console.print(f"The file already has {pluralize(before, 'row')}; new ones are appended.")
-    progress = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-    )
+    progress = Progress(console=console)
     bar = progress.add_task("", total=count * (options.repetitions + 1))
     with progress, DeferredSignals() as signals:
 
