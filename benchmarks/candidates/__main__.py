@@ -21,25 +21,55 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.candidates.alternatives import SERVED, Alternative, of_decode, of_denoise, of_prefill
+from benchmarks.candidates.ragged_attention import decode_ragged
 from benchmarks.record import write_record
 from eval.bench.aggregation import ratio_fields
 from eval.bench.measurement import in_turns
 from eval.bench.model_under_test import ModelUnderTest, find_model
 from eval.bench.roofline import find_peaks, stage_costs
 from eval.bench.serving import SUFFIX, Bench
-from oxygen.model import int8
+from oxygen.model import cached_attention, int8, pi05
 from oxygen.model.compile_cache import use_compile_cache
-from oxygen.model.compiler_options import compiler_options
+from oxygen.model.compiler_options import Options, compiler_options
+from oxygen.model.config import Pi05Config
 from oxygen.model.pi05 import Weights
+from oxygen.serving import decode
 from oxygen.serving.requests import Request
 from oxygen.serving.runner import ProgramSizes, Runner
 
+SERVED = "as served"
+_GRAPHS = "xla_gpu_enable_command_buffer"
+_CAPTURED = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,CONDITIONAL,WHILE"
+COMPILATIONS: Mapping[str, Options | None] = {
+    "XLA's default options": None,
+    "no CUDA graphs": {_GRAPHS: ""},
+    "CUDA graphs with loops": {_GRAPHS: _CAPTURED},
+    "loop unrolled": {"xla_gpu_enable_while_loop_unrolling": "WHILE_LOOP_UNROLLING_FULL_UNROLL"},
+    "no autotuning": {"xla_gpu_autotune_level": "0"},
+    "latency-hiding scheduler": {"xla_gpu_enable_latency_hiding_scheduler": True},
+}
+"""Options beside those of serving; None for none at all. All are for GPUs."""
 _PROMPT_TOKENS = 24
 _CALLS = 3
 """Calls of prefill and denoise in a turn."""
-_NEEDS_GPU = "needs a GPU"
 _LENGTHIEST_REASON = 160
+
+
+@dataclasses.dataclass(frozen=True)
+class Alternative:
+    """One way to compute a stage.
+
+    Attributes:
+        program: The function to compile; its first argument is the weights.
+        options: Compiler options beside those of serving; None for none at all.
+        needs_gpu: Whether it runs, or makes sense, only on a GPU.
+        int8: Whether it takes int8 weights.
+    """
+
+    program: Callable[..., Any]
+    options: Options | None = dataclasses.field(default_factory=dict)
+    needs_gpu: bool = False
+    int8: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,16 +78,17 @@ class Stage:
 
     Attributes:
         name: `prefill`, `denoise` or `decode B`.
-        alternatives: The first one is as served.
-        inputs: Arguments after the weights, made anew for each turn; the pool among them is donated.
-        turn: Runs a program on them; returns what it computed and the calls it took.
+        alternatives: By name; the first one is as served.
+        inputs: Arguments after the weights, made anew for each turn; the pool of decode steps is donated.
+        calls: Calls in a turn. Decode steps follow on one another, queued at once, as in serving.
+        decodes: Whether it is a decode step.
     """
 
     name: str
-    alternatives: Sequence[Alternative]
+    alternatives: Mapping[str, Alternative]
     inputs: Callable[[], tuple[Any, ...]]
-    turn: Callable[[Callable[..., Any], tuple[Any, ...]], tuple[Any, int]]
-    donated: tuple[int, ...] = ()
+    calls: int = _CALLS
+    decodes: bool = False
 
 
 def stages(runners: Mapping[str, Runner], model: ModelUnderTest) -> Iterator[Stage]:
@@ -67,33 +98,60 @@ def stages(runners: Mapping[str, Runner], model: ModelUnderTest) -> Iterator[Sta
     prefix = runner.prefill(blank)
     shape = (1, config.horizon, config.action_dim)
     noise = jnp.asarray(np.random.default_rng(0).standard_normal(shape, np.float32))
+
+    def denoise(implementation: cached_attention.Implementation) -> Callable[..., Any]:
+        return functools.partial(pi05.denoise, steps=config.denoise_steps, implementation=implementation)
+
     yield Stage(
         name="denoise",
-        alternatives=tuple(of_denoise(config)),
+        alternatives={
+            SERVED: Alternative(denoise(cached_attention.DEFAULT)),
+            "jax.nn attention": Alternative(denoise("xla")),
+            "cuDNN attention": Alternative(denoise("cudnn"), needs_gpu=True),
+            **_compiled_otherwise(denoise(cached_attention.DEFAULT), *COMPILATIONS),
+        },
         inputs=lambda: (prefix, noise),
-        turn=_several_calls,
     )
-    for name, served in runners.items():
+    served = functools.partial(_decode, decode.by_device)
+    gathered = functools.partial(_decode, decode.decode_all_at_once)
+    ragged = functools.partial(_decode, decode_ragged)
+    for name, of_batch in runners.items():
         yield Stage(
             name=name,
-            alternatives=tuple(of_decode()),
-            inputs=functools.partial(_texts_begun, served, prefix),
-            turn=functools.partial(_all_tokens, served.sizes.limit),
-            donated=(2,),
+            alternatives={
+                SERVED: Alternative(served),
+                "slots gathered first": Alternative(gathered),
+                "Pallas, ragged": Alternative(ragged, needs_gpu=True),
+                "int8 weights": Alternative(served, int8=True),
+                **_compiled_otherwise(served, "no CUDA graphs"),
+            },
+            inputs=functools.partial(_texts_begun, of_batch, prefix),
+            calls=of_batch.sizes.limit,
+            decodes=True,
         )
-    images, prompt, length = map(jnp.asarray, dataclasses.astuple(blank))
+    prefill = functools.partial(_prefill, config)
+    arguments = tuple(map(jnp.asarray, dataclasses.astuple(blank)))
     yield Stage(
         name="prefill",
-        alternatives=tuple(of_prefill(config)),
-        inputs=lambda: (images, prompt, length),
-        turn=_several_calls,
+        alternatives={
+            SERVED: Alternative(prefill),
+            **_compiled_otherwise(prefill, "XLA's default options"),
+        },
+        inputs=lambda: arguments,
     )
 
 
-def _several_calls(program: Callable[..., Any], inputs: tuple[Any, ...]) -> tuple[Any, int]:
-    for _ in range(_CALLS):
-        result = jax.block_until_ready(program(*inputs))
-    return result, _CALLS
+def _compiled_otherwise(program: Callable[..., Any], *names: str) -> dict[str, Alternative]:
+    return {name: Alternative(program, COMPILATIONS[name], needs_gpu=True) for name in names}
+
+
+def _prefill(config: Pi05Config, weights: Weights, images: Any, prompt: Any, length: Any) -> Any:
+    embedded = pi05.embed_prefix(weights, config, images, prompt)
+    return pi05.prefill_kv(weights, embedded, length + config.image_tokens)
+
+
+def _decode(attend: decode.DecodeAttention, weights: Weights, rows: Any, pool: Any, texts: Any) -> Any:
+    return decode.decode(weights, rows, pool, texts, attend=attend)[:2]
 
 
 def _texts_begun(runner: Runner, prefix: Any) -> tuple[Any, ...]:
@@ -106,63 +164,63 @@ def _texts_begun(runner: Runner, prefix: Any) -> tuple[Any, ...]:
     return jnp.asarray(slots, jnp.int32), *state
 
 
-def _all_tokens(limit: int, program: Callable[..., Any], inputs: tuple[Any, ...]) -> tuple[Any, int]:
-    """Decode whole texts; the steps are queued at once, as in serving."""
-    rows, pool, texts = inputs
-    for _ in range(limit):
-        pool, texts = program(rows, pool, texts)
-    return jax.block_until_ready(texts.written[rows]), limit
-
-
 def measure(stage: Stage, weights: Weights, repetitions: int) -> list[dict[str, Any]]:
     """A row for each alternative: its times, and its result compared with that of serving."""
-    programs, left_out = _compiled(stage, weights)
-    turns = {name: functools.partial(_turn, stage, program) for name, program in programs.items()}
+    compiled = {name: _compiled(stage, each, weights) for name, each in stage.alternatives.items()}
+    if isinstance(reason := compiled[SERVED], str):
+        raise SystemExit(f"{stage.name} cannot be compiled as served: {reason}")
+    turns = {
+        name: functools.partial(_turn, stage, program)
+        for name, program in compiled.items()
+        if not isinstance(program, str)
+    }
     results = {name: turn()[0] for name, turn in turns.items()}  # and warms up
     *_, measured = in_turns(turns, repetitions)
-    taken = {name: [ms for _, ms in each] for name, each in measured.items()}
     rows: list[dict[str, Any]] = []
-    for each in stage.alternatives:
-        row: dict[str, Any] = {"stage": stage.name, "alternative": each.name}
-        if (ms := taken.get(each.name)) is None:
-            row |= {"left_out": left_out[each.name]}
+    for name, program in compiled.items():
+        row: dict[str, Any] = {"stage": stage.name, "alternative": name}
+        if isinstance(program, str):
+            row |= {"left_out": program}
         else:
+            ms, served_ms = ([ms for _, ms in measured[each]] for each in (name, SERVED))
             row |= {"ms": ms, "ms_median": statistics.median(ms)}
-            row |= ratio_fields("served_over_this", taken[SERVED], ms)
-            row |= _compared(results[SERVED], results[each.name])
+            row |= ratio_fields("served_over_this", served_ms, ms)
+            row |= _compared(results[SERVED], results[name])
         rows.append(row)
     return rows
 
 
 def _turn(stage: Stage, program: Callable[..., Any]) -> tuple[Any, float]:
     """The result of a turn, and milliseconds of a call."""
-    inputs = jax.block_until_ready(stage.inputs())
+    inputs = result = jax.block_until_ready(stage.inputs())
     began = time.perf_counter()
-    result, calls = stage.turn(program, inputs)
-    return result, 1e3 * (time.perf_counter() - began) / calls
-
-
-def _compiled(stage: Stage, weights: Weights) -> tuple[dict[str, Callable[..., Any]], dict[str, str]]:
-    """The programs by name, bound to their weights, and why others cannot be compiled."""
-    platform = jax.default_backend()
-    served, programs, left_out = dict(compiler_options(platform)), {}, {}
-    for each in stage.alternatives:
-        if each.needs_gpu and platform != "gpu":
-            left_out[each.name] = _NEEDS_GPU
-            continue
-        options = {} if each.options is None else served | dict(each.options)
-        of_this = int8.for_decoding(weights) if each.int8 else weights
-        try:
-            lowered = jax.jit(each.program, donate_argnums=stage.donated).lower(of_this, *stage.inputs())
-            program = functools.partial(lowered.compile(compiler_options=options), of_this)
-            jax.block_until_ready(_turn(stage, program)[0])
-        except (RuntimeError, ValueError) as error:  # also JAX's own, and NotImplementedError
-            if each.name == SERVED:
-                raise
-            left_out[each.name] = " ".join(str(error).split())[:_LENGTHIEST_REASON]
+    for _ in range(stage.calls):
+        if stage.decodes:
+            inputs = (inputs[0], *program(*inputs))
         else:
-            programs[each.name] = program
-    return programs, left_out
+            result = jax.block_until_ready(program(*inputs))
+    if stage.decodes:
+        rows, _, texts = inputs
+        result = jax.block_until_ready(texts.written[rows])
+    return result, 1e3 * (time.perf_counter() - began) / stage.calls
+
+
+def _compiled(stage: Stage, alternative: Alternative, weights: Weights) -> Callable[..., Any] | str:
+    """The program, bound to its weights, or why it cannot be compiled."""
+    platform = jax.default_backend()
+    if alternative.needs_gpu and platform != "gpu":
+        return "needs a GPU"
+    served = compiler_options(platform)
+    options = {} if alternative.options is None else {**served, **alternative.options}
+    of_this = int8.for_decoding(weights) if alternative.int8 else weights
+    donated = (2,) if stage.decodes else ()
+    try:
+        lowered = jax.jit(alternative.program, donate_argnums=donated).lower(of_this, *stage.inputs())
+        program = functools.partial(lowered.compile(compiler_options=options), of_this)
+        jax.block_until_ready(_turn(stage, program)[0])
+    except (RuntimeError, ValueError) as error:  # also JAX's own, and NotImplementedError
+        return " ".join(str(error).split())[:_LENGTHIEST_REASON]
+    return program
 
 
 def _compared(served: Any, own: Any) -> dict[str, Any]:

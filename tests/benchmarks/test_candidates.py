@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks.candidates.__main__ import decode_runners, measure, stages
-from benchmarks.candidates.alternatives import COMPILATIONS, SERVED
+from benchmarks.candidates.__main__ import COMPILATIONS, SERVED, decode_runners, measure, stages
 from benchmarks.candidates.ragged_attention import decode_ragged
 from eval.bench.model_under_test import ModelUnderTest
 from eval.bench.serving import Bench
