@@ -32,7 +32,7 @@ SUFFIX = tuple(ByteTokenizer().encode(_TEXT_PROMPT))
 """Tokens of the prompt of every text, after the shared prefix."""
 _DISTINCT_OBSERVATIONS = 4
 
-Observations = Sequence[Mapping[str, Any]]
+Observations = Mapping[int, Mapping[str, Any]]
 """One of each robot."""
 
 
@@ -92,8 +92,8 @@ class PolicyRunner:
         answers = []
         first = began = time.perf_counter()
         for observations in itertools.islice(self._observations, queries):
-            actions = [chunk for chunk in self._policy.act(observations) if chunk is not None]
-            replies = [reply for reply in self._policy.complete() if reply is not None]
+            actions = list(self._policy.act(observations).values())
+            replies = list(self._policy.complete().values())
             now = time.perf_counter()
             answers.append((1e3 * (now - began), actions, replies))
             began = now
@@ -228,16 +228,16 @@ class Bench:
         )
         shape = (config.image_size, config.image_size, 3)
         queries = [
-            [
-                {
+            {
+                robot: {
                     "images": {
                         camera: random.integers(0, 256, shape, dtype=np.uint8) for camera in config.cameras
                     },
                     "state": random.uniform(-1, 1, state_size),
                     "prompt": prompt,
                 }
-                for _ in range(policy.engine.robots)
-            ]
+                for robot in range(policy.engine.robots)
+            }
             for prompt in self._model.prompts(_DISTINCT_OBSERVATIONS)
         ]
         return itertools.cycle(queries)

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -132,19 +131,21 @@ class EnginePolicy:
 
     def act(self, observations: Mapping[int, Observation]) -> dict[int, np.ndarray]:
         """See `BatchPolicy`."""
-        shown: list[dict[str, Any] | None] = [None] * self.rows
-        for row, observation in observations.items():
-            shown[row] = {
-                "images": observation.images,
-                "state": observation.state,
-                "prompt": observation.language,
-                "action_prefix": observation.action_prefix,
+        return self._policy.act(
+            {
+                row: {
+                    "images": seen.images,
+                    "state": seen.state,
+                    "prompt": seen.language,
+                    "action_prefix": seen.action_prefix,
+                }
+                for row, seen in observations.items()
             }
-        return {row: chunk for row, chunk in enumerate(self._policy.act(shown)) if chunk is not None}
+        )
 
     def complete(self) -> dict[int, Reply]:
         """See `BatchPolicy`."""
-        return {row: reply for row, reply in enumerate(self._policy.complete()) if reply is not None}
+        return self._policy.complete()
 
     def finish(self, row: int) -> EpisodeEnd:
         """See `BatchPolicy`."""

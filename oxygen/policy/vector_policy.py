@@ -9,7 +9,6 @@ import jax
 import numpy as np
 
 from configs.errors import UsageError
-from configs.latency import ActionPrefix
 from oxygen.model.config import Pi05Config
 from oxygen.model.guidance import Guidance
 from oxygen.model.inputs import batched
@@ -28,8 +27,8 @@ from oxygen.typing import Float64
 from oxygen.weights.adapter import AdapterSource
 from oxygen.weights.loading import Loadable, WeightsSource, load_weights, loadable
 
-Observations = Sequence[Mapping[str, Any] | None]
-"""One for each robot; None for a robot without a query."""
+Observations = Mapping[int, Mapping[str, Any]]
+"""Robot to observation, for the robots with a query."""
 
 
 class VectorPolicy:
@@ -159,14 +158,13 @@ class VectorPolicy:
         self._engine.reset(robot, episode_seed % 2**64)
         self._sessions[robot] = self._new_session(robot, first_query)
 
-    def act(self, observations: Observations) -> tuple[Float64[np.ndarray, "horizon action"] | None, ...]:
-        """Return the actions of a query of each robot, in the robot's units, as soon as they are ready.
+    def act(self, observations: Observations) -> dict[int, Float64[np.ndarray, "horizon action"]]:
+        """Return the actions of a query of some robots, in the robot's units, as soon as they are ready.
 
         Args:
-            observations: For each robot `images` (camera to uint8 [height, width, 3]), `state` (finite
-                numbers) and `prompt`; None for a robot without a query. With `action_prefix` (a
-                `configs.action_prefix.ActionPrefix`), the new chunk is guided towards the last one, which
-                is still being executed.
+            observations: For each robot with a query `images` (camera to uint8 [height, width, 3]), `state`
+                (finite numbers) and `prompt`. With `action_prefix` (a `configs.action_prefix.ActionPrefix`),
+                the new chunk is guided towards the last one, which is still being executed.
 
         Raises:
             UsageError: An observation is incomplete or invalid, or the previous query has not been completed.
@@ -174,27 +172,21 @@ class VectorPolicy:
         if any(session.is_open for session in self._sessions):
             raise UsageError("the previous query is not complete; call complete() after every act()")
         arrived_s = time.perf_counter()
-        if len(observations) != len(self._sessions) or not any(one is not None for one in observations):
+        robots, config = range(self.engine.robots), self.runner.config
+        if not observations or not observations.keys() <= set(robots):
             raise UsageError(
-                f"{len(observations)} observations for {len(self._sessions)} robots: give one for each, None "
-                "for a robot without a query, and at least one"
+                f"observations of robots {sorted(observations)}; give some of {len(robots)}, numbered from 0"
             )
-        config = self.runner.config
-        rows = [
-            None if one is None else self.transform.inputs(one, self.tokenizer, config)
-            for one in observations
-        ]
-        states = {
-            robot: self.transform.state(one) for robot, one in enumerate(observations) if one is not None
+        rows = {
+            robot: self.transform.inputs(one, self.tokenizer, config) for robot, one in observations.items()
         }
-        inputs, guidance = batched(rows, config), self._guidance(observations, states)
-        queries = {robot: self._sessions[robot].queries for robot in states}
+        inputs = batched([rows.get(robot) for robot in robots], config)
+        states = {robot: self.transform.state(one) for robot, one in observations.items()}
+        guidance = self._guidance(observations, states)
+        queries = {robot: self._sessions[robot].queries for robot in robots if robot in states}
         ready_s = time.perf_counter()
         step = self._engine.act(inputs, queries, arrived_s=arrived_s, guidance=guidance)
-        chunks = tuple(
-            self.transform.outputs(chunk, states[robot]) if robot in queries else None
-            for robot, chunk in enumerate(step.actions)
-        )
+        chunks = {robot: self.transform.outputs(step.actions[robot], states[robot]) for robot in queries}
         self._delivered_s = time.perf_counter()
         for robot in queries:
             guided = guidance is not None and bool(guidance.guides[robot])
@@ -206,8 +198,8 @@ class VectorPolicy:
             }
             timings_ms = {stage: 1e3 * duration for stage, duration in seconds.items()}
             kept, prompt_cut = int(inputs.length[robot]), 0
-            if kept == config.max_prompt and (observation := observations[robot]) is not None:
-                prompt_cut = self.transform.prompt_length(observation, self.tokenizer) - kept
+            if kept == config.max_prompt:
+                prompt_cut = self.transform.prompt_length(observations[robot], self.tokenizer) - kept
             self._sessions[robot].begin_query(step.actions[robot], states[robot], timings_ms, prompt_cut)
         return chunks
 
@@ -215,10 +207,11 @@ class VectorPolicy:
         """Stage times of a robot's last query until its actions; see `Reply.timings_ms`."""
         return self._sessions[robot].acted_ms
 
-    def complete(self) -> tuple[Reply | None, ...]:
-        """Wait for the texts of the current queries; None for a robot without a query."""
+    def complete(self) -> dict[int, Reply]:
+        """Wait for the texts of the current queries; the reply to each robot with a query."""
         self._complete()
-        return tuple(session.take_reply() for session in self._sessions)
+        replies = {robot: session.take_reply() for robot, session in enumerate(self._sessions)}
+        return {robot: reply for robot, reply in replies.items() if reply is not None}
 
     def finish(self, robot: int) -> EpisodeEnd:
         """End a robot's episode: complete its query and cancel its active requests."""
@@ -239,18 +232,16 @@ class VectorPolicy:
         self, observations: Observations, states: Mapping[int, Float64[np.ndarray, " state"]]
     ) -> Guidance | None:
         """Guidance from the observations' `action_prefix`; None if there is none."""
-        prefixes: list[ActionPrefix | None] = [
-            None if one is None else one.get("action_prefix") for one in observations
-        ]
-        if not any(prefixes):
+        prefixes = {robot: one.get("action_prefix") for robot, one in observations.items()}
+        if not any(prefixes.values()):
             return None
         if not self.engine.guided:
             raise UsageError("an observation has an `action_prefix`; serve the policy with `guided=True`")
         nothing = Guidance.none((1, self.runner.config.horizon, self.runner.config.action_dim))
-        rows = [
-            self._sessions[robot].guidance(prefix, self.transform, states[robot]) if prefix else nothing
-            for robot, prefix in enumerate(prefixes)
-        ]
+        rows = [nothing] * len(self._sessions)
+        for robot, prefix in prefixes.items():
+            if prefix:
+                rows[robot] = self._sessions[robot].guidance(prefix, self.transform, states[robot])
         return jax.tree.map(lambda *of_robots: np.concatenate(of_robots), *rows)
 
     def _new_session(self, robot: int, first_query: int = 0) -> Session:
@@ -319,7 +310,7 @@ def create_vector_policy(
     black = np.zeros((2 * config.image_size, config.image_size, 3), np.uint8)
     state = np.zeros(transform.state_norm.size)
     observation = {"images": dict.fromkeys(config.cameras, black), "state": state, "prompt": ""}
-    policy.act([observation] * engine.robots)
+    policy.act(dict.fromkeys(range(engine.robots), observation))
     policy.complete()
     for robot in range(engine.robots):
         policy.finish(robot)

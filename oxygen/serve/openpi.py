@@ -63,15 +63,15 @@ class OpenpiDialect:
             rest = Reply(timings_ms={}, finished=end.finished, dropped=end.dropped, tokens=end.tokens)
             replies = [rest] if end.reply is None else [end.reply, rest]
             return pack({**_language(replies), "cancelled": end.cancelled})
-        acted = await self._robot.act(self._declaration.keys.read(request), place)
+        actions, timings_ms = await self._robot.act(self._declaration.keys.read(request), place)
         replies = self._robot.take_replies()
-        infer_ms = acted.timings_ms["queue"] + acted.timings_ms["action"]
+        infer_ms = timings_ms["queue"] + timings_ms["action"]
         before = {"prev_total_ms": replies[-1].timings_ms["frame"]} if replies else {}
         answer = {
             **_language(replies),
-            "actions": acted.actions,
-            "server_timing": {**acted.timings_ms, **before, "infer_ms": infer_ms},
-            "policy_timing": {"infer_ms": acted.timings_ms["action"]},
+            "actions": actions,
+            "server_timing": {**timings_ms, **before, "infer_ms": infer_ms},
+            "policy_timing": {"infer_ms": timings_ms["action"]},
         }
         return pack(answer)
 

@@ -1,11 +1,193 @@
-"""The robot of one connection: its row in the batch, its episode, and unsent texts."""
+"""The robots of all connections: their rows in batches, which run in one thread, their episodes and texts."""
 
 import asyncio
+import contextlib
 import dataclasses
-from typing import Any
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
+import numpy as np
+
+from configs.errors import UsageError
 from oxygen.policy.reply import EpisodeEnd, Reply, Text
-from oxygen.serve.batching import Acted, Batcher, RobotBatch
+from oxygen.policy.vector_policy import VectorPolicy
+from oxygen.serve.batching import BatchQueue, Query
+
+Result = TypeVar("Result")
+
+_FREE_ROW_TIMEOUT_S = 1.0
+"""Time to wait for the row of a client that has just disconnected, or reconnects."""
+
+
+class NoFreeRobotError(UsageError):
+    """All rows of the batch are taken by other connections."""
+
+
+class Batcher:
+    """Reserves rows of batches for robots; a row belongs to one robot until it is given back.
+
+    Each batch has a policy of its own. It is opened when a robot needs it, so unused places cost neither
+    memory nor time. Batches run one after the other, in one thread.
+    """
+
+    def __init__(
+        self, open_policy: Callable[[int], VectorPolicy], *, robots: int, batch_size: int, window_s: float
+    ) -> None:
+        """Start without any batch.
+
+        Args:
+            open_policy: Opens the policy of the batch with this number, in the inference thread as robots
+                need it. If it fails, the next robot tries again.
+            robots: Maximal number of robots.
+            batch_size: Rows of a batch.
+            window_s: Time that a query waits for those of other robots in its batch.
+        """
+        self._open_policy = open_policy
+        self._robots = robots
+        self._batch_size = batch_size
+        self._window_s = window_s
+        self._free: asyncio.PriorityQueue[int] = asyncio.PriorityQueue()  # the lowest first: fewest batches
+        for place in range(robots):
+            self._free.put_nowait(place)
+        self._batches: list[RobotBatch] = []
+        self._opening = asyncio.Lock()
+        self._serving: list[asyncio.Task[None]] = []
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="inference")
+
+    async def take_row(self) -> "tuple[RobotBatch, int]":
+        """Reserve a free row, or one that is given back within a second: its batch, and its number there.
+
+        Raises:
+            NoFreeRobotError: None is free.
+        """
+        try:
+            place = await asyncio.wait_for(self._free.get(), _FREE_ROW_TIMEOUT_S)
+        except TimeoutError:
+            taken = f"all {self._robots} robots are" if self._robots > 1 else "the only robot is"
+            message = f"{taken} taken; try later, or start the server with more --robots"
+            raise NoFreeRobotError(message) from None
+        number, robot = divmod(place, self._batch_size)
+        try:
+            if number >= len(self._batches):  # robots of open batches do not wait for others' to open
+                async with self._opening:
+                    while (opened := len(self._batches)) <= number:
+                        policy = await asyncio.get_running_loop().run_in_executor(
+                            self._thread, self._open_policy, opened
+                        )
+                        self._batches.append(RobotBatch(policy, self._thread, window_s=self._window_s))
+                        self._serving.append(asyncio.create_task(self._batches[-1].serve()))
+        except BaseException:
+            self._free.put_nowait(place)
+            raise
+        return self._batches[number], robot
+
+    async def give_back(self, batch: "RobotBatch", robot: int) -> None:
+        """End the episode of a row's robot, and free the row."""
+        with contextlib.suppress(Exception):  # already sent to the client whose query failed
+            await batch.end_episode(robot)
+        self._free.put_nowait(self._batches.index(batch) * self._batch_size + robot)
+
+    def close(self) -> None:
+        """Stop running batches, and wait for the thread."""
+        for task in self._serving:
+            task.cancel()
+        self._thread.shutdown()
+
+
+class RobotBatch:
+    """Runs the queries of a batch of robots, in the inference thread.
+
+    A robot is active from its first query until its episode ends. Its replies do not depend on the others,
+    which `VectorPolicy` with independent robots guarantees.
+    """
+
+    def __init__(self, policy: VectorPolicy, thread: ThreadPoolExecutor, *, window_s: float) -> None:
+        self._policy = policy
+        self._thread = thread
+        self._queue = BatchQueue(self._act, policy.complete, window_s=window_s, failed=self._reset)
+        self._changed = asyncio.Event()
+
+    async def end_episode(self, robot: int) -> EpisodeEnd:
+        """End a robot's episode; returns what was outstanding."""
+        self._queue.remove(robot)
+        self._changed.set()
+        return await self._run(self._policy.finish, robot)
+
+    async def start_episode(self, robot: int, seed: int, first_query: int = 0) -> EpisodeEnd:
+        """End a robot's episode and start another one; returns what was outstanding."""
+        end = await self.end_episode(robot)
+        await self._run(self._policy.reset, robot, seed, first_query)
+        return end
+
+    async def act(
+        self, robot: int, observation: Mapping[str, Any]
+    ) -> tuple[np.ndarray, Mapping[str, float], asyncio.Future[Reply]]:
+        """Answer a valid query; an invalid one would fail its whole batch.
+
+        Returns:
+            The actions [horizon, action] in the robot's units, the milliseconds of the policy's stages until
+            then and of `queue` (waiting for the batch), and the future reply.
+        """
+        loop = asyncio.get_running_loop()
+        acted: asyncio.Future[tuple[np.ndarray, float, Mapping[str, float]]] = loop.create_future()
+        reply: asyncio.Future[Reply] = loop.create_future()
+        query = Query(
+            observation=observation,
+            acted=lambda result: _resolve(acted, result),
+            replied=lambda result: _resolve(reply, result),
+        )
+        self._queue.add(robot, query)
+        self._changed.set()
+        actions, began_s, stages_ms = await acted
+        return actions, {"queue": 1e3 * (began_s - query.arrived_s), **stages_ms}, reply
+
+    async def serve(self) -> None:
+        """Run batches until cancelled."""
+        while True:
+            self._changed.clear()
+            left_s = self._queue.due_s() - time.monotonic()
+            if left_s > 0:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), None if left_s == math.inf else left_s)
+                continue
+            stages = self._queue.run()
+            while await self._run(next, stages, None):  # other batches may act before these replies
+                pass
+
+    def _act(
+        self, queries: Mapping[int, Mapping[str, Any]]
+    ) -> dict[int, tuple[np.ndarray, float, Mapping[str, float]]]:
+        """The actions of each robot, when its batch began, and its stages."""
+        began_s = time.monotonic()  # other batches may have been in the thread
+        chunks = self._policy.act(queries)
+        return {robot: (chunks[robot], began_s, self._policy.acted_ms(robot)) for robot in queries}
+
+    def _reset(self, robots: Iterable[int]) -> None:
+        """Drop incomplete queries, which would block all others."""
+        for robot in robots:
+            with contextlib.suppress(Exception):  # if it fails again, the next query reports it
+                self._policy.reset(robot, 0)
+
+    async def _run(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+
+
+def _resolve(future: asyncio.Future[Any], result: Any) -> None:
+    """Set the result of a future, or its exception, from the inference thread."""
+
+    def resolve() -> None:
+        if future.done():
+            return
+        if isinstance(result, BaseException):
+            future.set_exception(result)
+            future.exception()  # no warning from asyncio if its connection is closed
+        else:
+            future.set_result(result)
+
+    future.get_loop().call_soon_threadsafe(resolve)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,10 +218,12 @@ class ConnectedRobot:
         self._seed = 0
         self._query = 0
         self._starts, self._has_acted = True, False
-        self._unsent: list[asyncio.Future[Reply | None]] = []
+        self._unsent: list[asyncio.Future[Reply]] = []
 
-    async def act(self, observation: dict[str, Any], place: QueryPosition) -> Acted:
-        """Answer a query.
+    async def act(
+        self, observation: Mapping[str, Any], place: QueryPosition
+    ) -> tuple[np.ndarray, Mapping[str, float]]:
+        """Answer a query: the actions, and the milliseconds of its stages; see `RobotBatch.act`.
 
         Raises:
             NoFreeRobotError: All rows of the batch are taken.
@@ -51,11 +235,11 @@ class ConnectedRobot:
         if self._starts or place.restart or (seed, query) != (self._seed, self._query):
             await self._start(seed, place.query or 0)
         batch, robot = self._row
-        acted = await batch.act(robot, observation)
+        actions, timings_ms, reply = await batch.act(robot, observation)
         self._query += 1
         self._has_acted = True
-        self._unsent.append(acted.reply)
-        return acted
+        self._unsent.append(reply)
+        return actions, timings_ms
 
     async def end_episode(self) -> EpisodeEnd:
         """End the episode; the next query starts another. Returns what was outstanding.
@@ -84,7 +268,7 @@ class ConnectedRobot:
         """
         completed = [each for each in self._unsent if each.done()]
         self._unsent = [each for each in self._unsent if not each.done()]
-        return [reply for each in completed if (reply := each.result()) is not None]
+        return [each.result() for each in completed]
 
     async def leave(self) -> None:
         """Give the row to others."""

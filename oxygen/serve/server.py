@@ -14,11 +14,10 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 from configs.errors import UsageError, unknown
-from oxygen.serve.batching import Batcher, NoFreeRobotError
 from oxygen.serve.metadata import Declaration
 from oxygen.serve.msgpack_numpy import MessageError
 from oxygen.serve.openpi import OpenpiDialect, RoboArenaDialect
-from oxygen.serve.robot import ConnectedRobot
+from oxygen.serve.robot import Batcher, ConnectedRobot, NoFreeRobotError
 from oxygen.serve.vla_eval import VlaEvalDialect
 
 Dialect: TypeAlias = OpenpiDialect | VlaEvalDialect

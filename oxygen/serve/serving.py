@@ -21,8 +21,8 @@ from oxygen.presets.policies import (
     weights_sha256,
 )
 from oxygen.robots.transforms import Prediction
-from oxygen.serve.batching import Batcher
 from oxygen.serve.metadata import Declaration
+from oxygen.serve.robot import Batcher
 from oxygen.serve.server import ConnectionServer
 from oxygen.serving.budget import FixedTokens
 from oxygen.serving.engine_config import EngineConfig, texts_in_progress

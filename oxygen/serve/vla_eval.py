@@ -68,8 +68,9 @@ class VlaEvalDialect:
         if not self._in_episode:
             raise UsageError("observation before episode_start; start the episode")
         if not self._chunk:
-            acted = await self._robot.act(self._declaration.keys.read(_as_openpi(payload)), QueryPosition())
-            self._chunk.extend(acted.actions[: self._replan_steps])
+            observation = self._declaration.keys.read(_as_openpi(payload))
+            actions, _ = await self._robot.act(observation, QueryPosition())
+            self._chunk.extend(actions[: self._replan_steps])
         texts = [text_message(text) for reply in self._robot.take_replies() for text in reply.finished]
         values = self._chunk.popleft()
         about = {"dtype": values.dtype.str, "shape": list(values.shape)}

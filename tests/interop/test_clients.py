@@ -66,7 +66,9 @@ def chunks(observations):
     for query in range(QUERIES):
         images = {name: observations[f"observation/{name}"][query] for name in ("image", "wrist_image")}
         state = observations["observation/state"][query]
-        chunks += policy.act([{"images": images, "state": state, "prompt": "put the mug on the plate"}])
+        chunks += policy.act(
+            {0: {"images": images, "state": state, "prompt": "put the mug on the plate"}}
+        ).values()
         policy.complete()
     return np.stack(chunks)
 

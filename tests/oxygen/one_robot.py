@@ -1,4 +1,4 @@
-"""A policy for one robot, without the sequences of `VectorPolicy`."""
+"""A policy for one robot, without the mappings of `VectorPolicy`."""
 
 from typing import Any
 
@@ -19,10 +19,10 @@ class OneRobot:
         self._policy.reset(0, episode_seed)
 
     def act(self, observation):
-        return self._policy.act([observation])[0]
+        return self._policy.act({0: observation})[0]
 
     def complete(self):
-        return self._policy.complete()[0]
+        return self._policy.complete().get(0)
 
     def finish(self):
         return self._policy.finish(0)

@@ -24,8 +24,9 @@ def answers(mode, adapter):
     policy.reset(0, 11)
     for _ in range(3):
         images = {name: rng.integers(0, 256, (16, 16, 3), np.uint8) for name in SMALL.cameras}
-        (actions,) = policy.act([{"images": images, "state": np.zeros(8), "prompt": "open the drawer"}])
-        (reply,) = policy.complete()
+        observation = {"images": images, "state": np.zeros(8), "prompt": "open the drawer"}
+        (actions,) = policy.act({0: observation}).values()
+        (reply,) = policy.complete().values()
         chunks.append(actions.tobytes())
         texts += [text.text for text in reply.finished]
     policy.close()
@@ -56,6 +57,6 @@ def test_a_row_of_the_batch_does_not_change_its_text():
         policy = small_policy(engine, config=config, tasks=[TASK], adapter=adapter)
         images = {name: np.full((16, 16, 3), 90, np.uint8) for name in SMALL.cameras}
         observation = {"images": images, "state": np.zeros(8), "prompt": "open the drawer"}
-        policy.act([observation] * robots)
-        texts.append([text.text for reply in policy.complete() for text in reply.finished])
+        policy.act(dict.fromkeys(range(robots), observation))
+        texts.append([text.text for reply in policy.complete().values() for text in reply.finished])
     assert texts[1] == texts[0] * 2

@@ -57,9 +57,9 @@ def test_the_work_of_a_reply_is_that_of_a_policy_for_one_robot(policy, observe, 
     single = small_policy(EngineConfig(mode=mode, slots=8, rows=8), tasks=tasks)
     several = policy.with_engine(dataclasses.replace(policy.engine, mode=mode), tasks=tasks)
     for number in range(6):
-        single.act([observe(number)])
-        several.act([observe(90 + number), None if number % 2 else observe(80), observe(number)])
-        (alone,), (_, _, own) = single.complete(), several.complete()
+        single.act({0: observe(number)})
+        several.act({0: observe(90 + number), 2: observe(number)} | ({} if number % 2 else {1: observe(80)}))
+        alone, own = single.complete()[0], several.complete()[2]
         assert alone.work == own.work
         assert alone.tokens == own.tokens
         assert [(text.job, text.job_steps) for text in alone.finished] == [
@@ -79,14 +79,10 @@ def replies(policy, frames, observe, robots):
     for robot in robots:
         policy.reset(robot, seed_of(robot, 0))
     for number, frame in enumerate(frames):
-        seen = [
-            observe(10 * number + robot) if robot in frame.present and robot in told else None
-            for robot in range(ROBOTS)
-        ]
-        acting = [robot for robot, one in enumerate(seen) if one is not None]
-        if acting:
+        seen = {robot: observe(10 * number + robot) for robot in frame.present & told.keys()}
+        if seen:
             actions, completed = policy.act(seen), policy.complete()
-            for robot in acting:
+            for robot in seen:
                 told[robot].append((actions[robot].tobytes(), timeless(completed[robot])))
         for robot in frame.ending & told.keys():
             end = policy.finish(robot)

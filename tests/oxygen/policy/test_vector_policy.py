@@ -97,9 +97,9 @@ def test_what_a_robot_does_and_says_does_not_depend_on_how_long_the_others_promp
     ]
     assert lengths[0] <= 24 < lengths[1] <= 40
     told_of = []
-    for neighbour in (None, brief, wordy):
+    for neighbour in ({}, {1: brief}, {1: wordy}):
         policy.reset(0, 5)
-        actions, reply = answered(policy, [observe(0), neighbour])
+        actions, reply = answered(policy, {0: observe(0), **neighbour})
         told_of.append((actions.tobytes(), list(map(told, reply.finished))))
         policy.finish(0)
         policy.finish(1)
@@ -126,8 +126,7 @@ def play_alone(policy, frames, observe, robot):
     policy.reset(robot, seed_of(robot, 0))
     for number, frame in enumerate(frames):
         if robot in frame.present:
-            seen = [observe(10 * number + other) if other == robot else None for other in range(ROBOTS)]
-            policy.act(seen)
+            policy.act({robot: observe(10 * number + robot)})
             for text in policy.complete()[robot].finished:
                 texts[robot, episode, text.request_id] = told(text)
         if robot in frame.ending:
@@ -161,7 +160,7 @@ def test_every_request_of_every_robot_is_accounted_for_exactly_once(policy, obse
 def test_sampled_texts_differ_between_episodes_and_greedy_ones_do_not(policy, observe):
     def of_episode(seed):
         policy.reset(0, seed)
-        replies = [answered(policy, [observe(number), None, None])[1] for number in range(QUERIES)]
+        replies = [answered(policy, {0: observe(number)})[1] for number in range(QUERIES)]
         policy.finish(0)
         return {(text.task, text.requested_query): text.text for reply in replies for text in reply.finished}
 
@@ -177,7 +176,7 @@ def test_sampled_texts_requested_together_differ_and_the_first_is_that_of_a_requ
         narration = dataclasses.replace(TASKS[0], arrivals=arrivals)
         engine = dataclasses.replace(policy.engine, budget=FixedTokens(12))
         served = policy.with_engine(engine, tasks=(narration, TASKS[1]))
-        _, reply = answered(served, [observe(0), None, None])
+        _, reply = answered(served, {0: observe(0)})
         return [text.text for text in reply.finished if text.task == "narration"]
 
     together = narrated(Burst(n=4, every=9))
@@ -188,20 +187,19 @@ def test_sampled_texts_requested_together_differ_and_the_first_is_that_of_a_requ
 def test_a_robots_episode_ends_without_touching_the_others(policy, observe):
     for robot in range(ROBOTS):
         policy.reset(robot, robot)
-    policy.act([observe(robot) for robot in range(ROBOTS)])
+    policy.act({robot: observe(robot) for robot in range(ROBOTS)})
     end = policy.finish(1)
     assert end.reply is not None
     assert {request.task for request in end.requests} == {"narration", "memory"}
     with pytest.raises(UsageError, match="not complete"):
-        policy.act([observe(robot) for robot in range(ROBOTS)])
-    replies = policy.complete()
-    assert [reply is None for reply in replies] == [False, True, False]
+        policy.act({robot: observe(robot) for robot in range(ROBOTS)})
+    assert policy.complete().keys() == {0, 2}
 
 
 def test_times_of_a_text_are_in_their_order(policy, observe):
     policy.reset(0, 0)
     for number in range(QUERIES):
-        _, reply = answered(policy, [observe(number), None, None])
+        _, reply = answered(policy, {0: observe(number)})
         for text in reply.finished:
             assert text.times.requested_s < text.times.first_token_s <= text.times.finished_s
             assert 0 < text.latency_ms <= 1e3 * (text.times.finished_s - text.times.requested_s)
@@ -209,7 +207,7 @@ def test_times_of_a_text_are_in_their_order(policy, observe):
         policy.finish(robot)
 
 
-@pytest.mark.parametrize("given", [[None] * ROBOTS, [None] * (ROBOTS - 1)])
-def test_a_query_is_for_all_robots_and_not_for_none(policy, given):
-    with pytest.raises(UsageError, match=f"{len(given)} observations for 3 robots"):
-        policy.act(given)
+def test_a_query_is_for_some_of_the_robots(policy, observe):
+    for asked in ({}, {ROBOTS: observe(0)}):
+        with pytest.raises(UsageError, match="give some of 3, numbered from 0"):
+            policy.act(asked)

@@ -5,28 +5,30 @@ import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from websockets.sync.client import ClientConnection, connect
 
 from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest
+from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.robots import conventions
-from oxygen.serve.batching import BatchedPolicy, Batcher
 from oxygen.serve.metadata import Declaration
 from oxygen.serve.msgpack_numpy import pack, unpack
+from oxygen.serve.robot import Batcher
 from oxygen.serve.server import ConnectionServer
 
 HORIZON = 10
 
 
-class EchoPolicy:
+class EchoPolicy(VectorPolicy):
     """Its actions are (seed, query, state, …); a query's text finishes in it, and says its number."""
 
     def __init__(self, robots: int = 1, *, takes_s: float = 0.0) -> None:
         self.batches: list[int] = []
         self.fails: Exception | None = None
+        self.fails_to_complete: Exception | None = None
         self.takes_s = takes_s
         self._seeds = [0] * robots
         self._queries = [0] * robots
@@ -35,19 +37,21 @@ class EchoPolicy:
     def reset(self, robot: int, episode_seed: int, first_query: int = 0) -> None:
         self._seeds[robot], self._queries[robot] = episode_seed, first_query
 
-    def act(self, observations: Sequence[Mapping[str, Any] | None]) -> Sequence[np.ndarray | None]:
+    def act(self, observations: Mapping[int, Mapping[str, Any]]) -> Mapping[int, np.ndarray]:
         time.sleep(self.takes_s)
         if self.fails is not None:
             raise self.fails
-        self.batches.append(sum(each is not None for each in observations))
-        return [None if one is None else self._acted(robot, one) for robot, one in enumerate(observations)]
+        self.batches.append(len(observations))
+        return {robot: self._acted(robot, one) for robot, one in observations.items()}
 
     def acted_ms(self, robot: int) -> Mapping[str, float]:
         return {"prefill": 1.0, "denoise": 2.0, "action": 4.0}
 
-    def complete(self) -> Sequence[Reply | None]:
+    def complete(self) -> Mapping[int, Reply]:
+        if self.fails_to_complete is not None:
+            raise self.fails_to_complete
         replies, self._replies = self._replies, {}
-        return [replies.get(robot) for robot in range(len(self._seeds))]
+        return replies
 
     def finish(self, robot: int) -> EpisodeEnd:
         return EpisodeEnd(cancelled=1)
@@ -93,7 +97,7 @@ class PolicyServerThread:
 
     def __init__(
         self,
-        policy: BatchedPolicy | Callable[[int], BatchedPolicy],
+        policy: VectorPolicy | Callable[[int], VectorPolicy],
         declared: Declaration | None = None,
         *,
         robots: int = 1,
@@ -101,7 +105,7 @@ class PolicyServerThread:
         window_s: float = 0.0,
         **options: Any,
     ) -> None:
-        self._open_policy = (lambda _: policy) if isinstance(policy, BatchedPolicy) else policy
+        self._open_policy = (lambda _: policy) if isinstance(policy, VectorPolicy) else policy
         self._declared, self._batch_size = declared or declaration(), batch_size or robots
         self._robots, self._window_s = robots, window_s
         self._options = options

@@ -56,9 +56,7 @@ def in_process(policy, robot, seed):
     policy.reset(robot, seed)
     actions, texts = [], []
     for query in range(QUERIES):
-        alone = [None, None]
-        alone[robot] = keys.read(request(query))
-        actions.append(policy.act(alone)[robot].tobytes())
+        actions.append(policy.act({robot: keys.read(request(query))})[robot].tobytes())
         texts += [(text.task, text.requested_query, text.text) for text in policy.complete()[robot].finished]
     policy.finish(robot)
     return actions, texts
@@ -293,17 +291,17 @@ def test_vla_evals_clients_get_one_action_per_observation_of_a_chunk_kept_here()
         assert tuple(client.ask("observation", vla_eval_observation())[1]["actions"][:2]) == (1, 0)
 
 
-def test_texts_that_fail_at_the_end_of_an_episode_do_not_reach_into_the_next(monkeypatch):
+def test_texts_that_fail_at_the_end_of_an_episode_do_not_reach_into_the_next():
     policy = EchoPolicy()
     with PolicyServerThread(policy, replan_steps=1) as server, server.connect("/vla-eval") as connection:
         client = VlaEvalClient(connection)
         client.ask("hello", HELLO)
-        with monkeypatch.context() as failing:
-            failing.delattr(EchoPolicy, "complete")
-            client.send("episode_start", {})
-            client.ask("observation", vla_eval_observation())
-            kind, payload = client.ask("episode_end", {})
-        assert (kind, "AttributeError" in payload["error"]) == ("error", True)
+        policy.fails_to_complete = ArithmeticError("no text")
+        client.send("episode_start", {})
+        client.ask("observation", vla_eval_observation())
+        kind, payload = client.ask("episode_end", {})
+        assert (kind, "ArithmeticError" in payload["error"]) == ("error", True)
+        policy.fails_to_complete = None
         client.send("episode_start", {})
         _, answer = client.ask("observation", vla_eval_observation())
         assert tuple(answer["actions"][:2]) == (1, 0), "the first query of the second episode"

@@ -92,10 +92,9 @@ class Log:
             policy.reset(robot, seed_of(robot, 0))
 
     def note_actions(self, robot, actions):
-        if actions is not None:
-            name = (robot, self._episodes[robot])
-            number = len([key for key in self.actions if key[:2] == name])
-            self.actions[(*name, number)] = actions.tobytes()
+        name = (robot, self._episodes[robot])
+        number = len([key for key in self.actions if key[:2] == name])
+        self.actions[(*name, number)] = actions.tobytes()
 
     def note(self, robot, reply):
         if reply is not None:
@@ -127,12 +126,12 @@ def play(policy, frames, observe):
     """All frames, with episodes that end and begin anew; the last ones are ended, too."""
     log = Log(policy)
     for number, frame in enumerate(frames):
-        seen = [observe(10 * number + robot) if robot in frame.present else None for robot in range(ROBOTS)]
-        for robot, actions in enumerate(policy.act(seen)):
+        seen = {robot: observe(10 * number + robot) for robot in frame.present}
+        for robot, actions in policy.act(seen).items():
             log.note_actions(robot, actions)
         for robot in frame.ending if frame.early else ():
             log.end(robot)
-        for robot, reply in enumerate(policy.complete()):
+        for robot, reply in policy.complete().items():
             log.note(robot, reply)
         for robot in frame.ending if not frame.early else ():
             log.end(robot)

@@ -33,15 +33,14 @@ def policy_of(runner, mode=Mode.UNIFIED, tokens_per_frame=3, tasks=(NARRATION,),
 
 
 def answered(policy, observation):
-    policy.act([observation])
-    (reply,) = policy.complete()
-    return reply
+    policy.act({0: observation})
+    return policy.complete()[0]
 
 
 def test_the_caller_has_actions_while_nothing_of_the_language_is_decoded(observe):
     """A wait for any of it would fail: the device never gets there."""
     runner = FakeRunner(decoded=False)
-    (actions,) = policy_of(runner).act([observe(0)])
+    actions = policy_of(runner).act({0: observe(0)})[0]
     assert actions.shape == (10, 7)
     assert runner.queued == ["prefill", "denoise", "fork", "decode", "decode", "decode"]
     assert runner.read == []
@@ -53,16 +52,16 @@ def test_the_latency_of_actions_is_what_their_caller_waits(observe, mode):
     policy = policy_of(FakeRunner(queueing=lambda: time.sleep(0.02)), mode)
     for number in range(3):
         asked = time.perf_counter()
-        policy.act([observe(number)])
+        policy.act({0: observe(number)})
         waited_ms = 1e3 * (time.perf_counter() - asked)
-        (reply,) = policy.complete()
+        reply = policy.complete()[0]
         assert (60 if mode is Mode.UNIFIED else 0) <= reply.timings_ms["action"] <= waited_ms
 
 
 def test_interleaved_prefills_follow_the_actions(observe):
     runner = FakeRunner()
     policy = policy_of(runner, Mode.INTERLEAVED)
-    policy.act([observe(0)])
+    policy.act({0: observe(0)})
     assert runner.queued == ["prefill", "denoise"]
     policy.complete()
     assert runner.queued == ["prefill", "denoise", "prefill", "fork", "decode", "decode", "decode"]
@@ -77,9 +76,9 @@ def test_texts_that_run_to_their_end_are_decoded_in_complete(observe, mode):
     """And are no part of their latency."""
     runner = FakeRunner(queueing=lambda: time.sleep(0.02))
     policy = policy_of(runner, mode)
-    policy.act([observe(0)])
+    policy.act({0: observe(0)})
     assert runner.queued == ["prefill", "denoise"]
-    (reply,) = policy.complete()
+    reply = policy.complete()[0]
     assert runner.queued.count("decode") == 11
     assert reply.timings_ms["decode"] >= 11 * 20
     assert [text.tokens for text in reply.finished] == [11]
@@ -144,9 +143,9 @@ def test_no_time_contains_what_the_caller_did_between_act_and_complete(observe, 
     monkeypatch.setattr(vector_policy, "RemoteTextDecoder", DecoderInAThread)
     policy, latencies_ms = policy_of(SlowRunner(), mode, weights=0), []
     for number in range(4):
-        policy.act([observe(number)])
+        policy.act({0: observe(number)})
         time.sleep(1)
-        (reply,) = policy.complete()
+        reply = policy.complete()[0]
         running = min(number + 1, 4)  # of 11 tokens each, so a text takes four queries
         steps = {Mode.ACTIONS: 0, Mode.UNIFIED: 3, Mode.INTERLEAVED: 3 * running}.get(mode, 11)
         assert reply.timings_ms["decode"] < 20 * steps + 700

@@ -164,6 +164,7 @@ def answer(policy: VectorPolicy, part: Samples, row: int) -> tuple[np.ndarray, d
     """What a policy does and says in a frame."""
     images = dict(zip(MODEL.cameras, part.images[row], strict=True))
     policy.reset(0, row)
-    (actions,) = policy.act([{"images": images, "state": part.state[row], "prompt": part.language[row]}])
-    (reply,) = policy.complete()
+    observation = {"images": images, "state": part.state[row], "prompt": part.language[row]}
+    (actions,) = policy.act({0: observation}).values()
+    (reply,) = policy.complete().values()
     return actions, {text.task: text.text for text in reply.finished}
