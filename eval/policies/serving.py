@@ -1,6 +1,6 @@
 """Policies served to worlds in other processes, or loaded there. Imports no JAX.
 
-Observations go through shared memory or in messages. Worlds are divided into groups, each with its own batch;
+Images go through shared memory or in messages. Worlds are divided into groups, each with its own batch;
 while the model computes one group's batch, the worlds of the others simulate. See `BatchQueue` for when a
 batch is run.
 """
@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.shared_memory import SharedMemory
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -24,89 +24,63 @@ from sim_envs.workers import WorkerConnection
 from sim_envs.world import EpisodeKey, Observation
 
 Answer = Callable[[object], None]
+SentObservation: TypeAlias = tuple[Observation, Mapping[str, tuple[int, ...]]]
+"""An observation without its images, and camera to shape of those in an `ImageBlock`."""
 
-_NUMBER = np.dtype(np.float64)
 _LARGEST = (1080, 1920)
 """Maximum camera resolution if the interface gives none. Unwritten shared memory costs nothing."""
 _IMPORTABLE = ("builtins", "configs", "eval", "oxygen", "sim_envs")
 """Packages whose exceptions worlds can import."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ObservationLayout:
-    """An observation whose state and images are in an `ObservationBlock`.
-
-    Attributes:
-        rest: The observation without state and images.
-        state: Size of the state.
-        images: Camera to image shape, in order, after the state.
-    """
-
-    rest: Observation
-    state: int
-    images: Mapping[str, tuple[int, ...]]
-
-
-class ObservationBlock:
-    """Shared memory for one observation: written by one process, read by another without a copy."""
+class ImageBlock:
+    """Shared memory for an observation's images: written by one process, read by another without a copy."""
 
     def __init__(self, memory: SharedMemory) -> None:
         self._memory = memory
 
     @classmethod
     def fitting(cls, interfaces: Sequence[Interface]) -> Self:
-        """Allocate a block for any observation of the interfaces."""
+        """Allocate a block for the images of any observation of the interfaces."""
         sizes = [
-            _NUMBER.itemsize * interface.observation.state_size
-            + sum(3 * math.prod(camera.size or _LARGEST) for camera in interface.observation.cameras)
+            sum(3 * math.prod(camera.size or _LARGEST) for camera in interface.observation.cameras)
             for interface in interfaces
         ]
-        return cls(SharedMemory(create=True, size=max(sizes)))
-
-    @classmethod
-    def attached(cls, name: str) -> Self:
-        """Attach to a block created by another process."""
-        return cls(SharedMemory(name))
+        return cls(SharedMemory(create=True, size=max(1, *sizes)))
 
     @property
     def name(self) -> str:
         """Name of the shared memory."""
         return self._memory.name
 
-    def write(self, observation: Observation) -> ObservationLayout:
-        """Overwrite the block with an observation.
+    def write(self, observation: Observation) -> SentObservation:
+        """Overwrite the block with the images; returns the rest of the observation, and their shapes.
 
         Raises:
-            ValueError: It is larger than the suite's interface declares.
+            ValueError: They are larger than the suite's interface declares.
         """
-        state = np.ascontiguousarray(observation.state, _NUMBER)
-        images = {name: np.ascontiguousarray(image, np.uint8) for name, image in observation.images.items()}
-        needed = state.nbytes + sum(image.nbytes for image in images.values())
+        shapes = {name: image.shape for name, image in observation.images.items()}
+        needed = sum(image.size for image in observation.images.values())
         if needed > self._memory.size:
             raise ValueError(
-                f"an observation has {needed} bytes; the suite's interface declares {self._memory.size}"
+                f"the images of an observation have {needed} bytes; the suite's interface declares "
+                f"{self._memory.size}"
             )
-        start = 0
-        for array in (state, *images.values()):
-            self._view(start, array.shape, array.dtype)[...] = array
-            start += array.nbytes
-        return ObservationLayout(
-            rest=dataclasses.replace(observation, images={}, state=np.empty(0)),
-            state=len(state),
-            images={name: image.shape for name, image in images.items()},
-        )
+        for name, view in self._views(shapes).items():
+            view[...] = observation.images[name]
+        return dataclasses.replace(observation, images={}), shapes
 
-    def read(self, layout: ObservationLayout) -> Observation:
-        """A view of the observation, valid until the next `write`."""
-        state = self._view(0, (layout.state,), _NUMBER)
-        start, images = state.nbytes, {}
-        for name, shape in layout.images.items():
-            images[name] = self._view(start, shape, np.dtype(np.uint8))
-            start += images[name].nbytes
-        return dataclasses.replace(layout.rest, images=images, state=state)
+    def read(self, sent: SentObservation) -> Observation:
+        """The observation. Its images are views, valid until the next `write`."""
+        rest, shapes = sent
+        return dataclasses.replace(rest, images=self._views(shapes))
 
-    def _view(self, start: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-        return np.ndarray(shape, dtype, buffer=self._memory.buf, offset=start)
+    def _views(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+        start, views = 0, {}
+        for name, shape in shapes.items():
+            views[name] = np.ndarray(shape, np.uint8, buffer=self._memory.buf, offset=start)
+            start += views[name].nbytes
+        return views
 
     def close(self) -> None:
         """Detach and free the memory."""
@@ -120,21 +94,6 @@ class EpisodeStart:
 
     variant: int
     key: EpisodeKey
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ActionsRequest:
-    """A world requests actions; `sent` is the observation, or its layout in shared memory."""
-
-    sent: Any
-
-
-class ReplyRequest:
-    """A world requests the reply of its query."""
-
-
-class EndRequest:
-    """A world ends its episode."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,17 +114,13 @@ class PolicyProxy:
     """A policy in another process, in one of the run's variants."""
 
     def __init__(
-        self,
-        connection: WorkerConnection,
-        block: ObservationBlock | None,
-        variant: int,
-        interface: Interface,
+        self, connection: WorkerConnection, block: ImageBlock | None, variant: int, interface: Interface
     ) -> None:
         """Connect to a policy.
 
         Args:
             connection: The connection to its `PolicyServer`.
-            block: Shared memory for the observations; None to send them in messages.
+            block: Shared memory for the images; None to send them in messages.
             variant: Index of the variant.
             interface: Conventions of observations and actions.
         """
@@ -180,19 +135,18 @@ class PolicyProxy:
 
     def act(self, observation: Observation) -> np.ndarray:
         """See `Policy`."""
-        sent = observation if self._block is None else self._block.write(observation)
-        return self._request(ActionsRequest(sent=sent))
+        return self._request("act", observation if self._block is None else self._block.write(observation))
 
     def complete(self) -> Reply:
         """See `Policy`."""
-        return self._request(ReplyRequest())
+        return self._request("complete", None)
 
     def finish(self) -> EpisodeEnd:
         """See `Policy`."""
-        return self._request(EndRequest())
+        return self._request("finish", None)
 
-    def _request(self, message: object) -> Any:
-        answer = self._connection.request(message)
+    def _request(self, method: str, argument: object) -> Any:
+        answer = self._connection.request((method, argument))
         if isinstance(answer, FailedAnswer):
             raise answer.error
         return answer
@@ -230,12 +184,12 @@ def _as_answer(result: Any) -> Any:
 class PolicyServer:
     """Serves all workers in all variants. A request handler for `sim_envs.workers`."""
 
-    def __init__(self, policies: Sequence[LoadedPolicy], blocks: Sequence[ObservationBlock] = ()) -> None:
+    def __init__(self, policies: Sequence[LoadedPolicy], blocks: Sequence[ImageBlock] = ()) -> None:
         """Start serving.
 
         Args:
             policies: One per variant, with a row for each worker.
-            blocks: Shared memory of each worker; empty if observations travel in messages.
+            blocks: Shared memory of each worker; empty if images travel in messages.
         """
         self._variants = [[_Group(policy) for policy in each.groups] for each in policies]
         self._blocks = blocks
@@ -252,9 +206,9 @@ class PolicyServer:
                 self._at[worker] = group, row
                 self._begun[worker] = _answered(group.policy.reset, row, key)
                 group.queue.activate(row)
-            case ActionsRequest() if isinstance(failed := self._begun[worker], FailedAnswer):
+            case "act", _ if isinstance(failed := self._begun[worker], FailedAnswer):
                 answer(failed)
-            case ActionsRequest(sent=sent):
+            case "act", sent:
                 group, row = self._at[worker]
                 group.queue.add(
                     row,
@@ -264,10 +218,10 @@ class PolicyServer:
                         replied=lambda reply: group.replies.update({row: _as_answer(reply)}),
                     ),
                 )
-            case ReplyRequest():
+            case "complete", _:
                 group, row = self._at[worker]
                 answer(group.replies.pop(row))
-            case EndRequest():
+            case "finish", _:
                 group, row = self._at[worker]
                 answer(_answered(group.policy.finish, row))
 
@@ -300,7 +254,7 @@ class PolicySource:
     Attributes:
         variant: Index of the variant.
         interface: Conventions of a served policy.
-        blocks: Names of the shared memory of each worker; empty if observations travel in messages.
+        blocks: Names of the shared memory of each worker; empty if images travel in messages.
         opener: Loads a policy that is not served.
         feedback: See `LoadedPolicy`.
     """
@@ -316,7 +270,7 @@ class PolicySource:
         if self.opener is not None:
             return dataclasses.replace(self.opener(), feedback=self.feedback)
         assert self.interface is not None, "a policy that is served has been opened"
-        block = ObservationBlock.attached(self.blocks[connection.worker]) if self.blocks else None
+        block = ImageBlock(SharedMemory(self.blocks[connection.worker])) if self.blocks else None
         served = PolicyProxy(connection, block, self.variant, self.interface)
         return LoadedPolicy(
             interface=self.interface,
@@ -339,7 +293,7 @@ def served(
         worlds: Number of workers.
     """
     with contextlib.ExitStack() as resources:
-        blocks = [ObservationBlock.fitting(interfaces) for _ in range(worlds)]
+        blocks = [ImageBlock.fitting(interfaces) for _ in range(worlds)]
         for block in blocks:
             resources.callback(block.close)
         for policy in policies:
