@@ -11,7 +11,7 @@ from configs.interface import Interface, compare
 from configs.load import check, load, names
 from configs.schema import PolicyConfig
 from eval.records.run_folders import policy_name
-from oxygen.presets.policies import completed, is_a_place, of_checkpoint
+from oxygen.presets.policies import completed, read_preset
 from oxygen.robots.transforms import embodiment
 from oxygen.weights import fetch
 from oxygen.weights.card import CARD
@@ -45,10 +45,8 @@ def read_policy(name: str, kwargs: Mapping[str, Any] | None = None) -> PolicyCon
         policy = PolicyConfig(name=name, kind="python", target=plugins[name])
     elif name.endswith(".py"):
         raise UsageError(f"policy {name!r} is a file; name a class in it, such as {name}:MyPolicy")
-    elif is_a_place(name):
-        policy = of_checkpoint(name)
-    elif name in presets or name.endswith((".yaml", ".yml")):
-        policy = load(PolicyConfig, name)
+    elif (found := read_preset(name)) is not None:
+        policy = found
     else:
         remedy = (
             "Or give a YAML file, a checkpoint's folder, a class (module:Class or file.py:Class) or a server "

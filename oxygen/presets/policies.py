@@ -27,15 +27,29 @@ def read_model_policy(name: str) -> PolicyConfig:
     Raises:
         UsageError: The policy does not exist, has no model, or its card is invalid.
     """
-    known, kind = names(PolicyConfig), ""
-    if is_a_place(name) or name in known or name.endswith((".yaml", ".yml")):
-        policy = completed(of_checkpoint(name) if is_a_place(name) else load(PolicyConfig, name))
+    kind = ""
+    if (preset := read_preset(name)) is not None:
+        policy = completed(preset)
         if policy.kind == "oxygen":
             return policy
         kind = f" ({name} is of kind {policy.kind})"
-    of_models = [each for each in known if load(PolicyConfig, each).kind == "oxygen"]
+    of_models = [each for each in names(PolicyConfig) if load(PolicyConfig, each).kind == "oxygen"]
     remedy = "Or give a YAML file or a checkpoint's folder."
     raise unknown(f"policy with a model{kind}", name, of_models, remedy=remedy)
+
+
+def read_preset(name: str) -> PolicyConfig | None:
+    """The content of a preset, a YAML file or a checkpoint's card; None for any other name.
+
+    Raises:
+        UsageError: The file or folder does not exist, or is invalid.
+    """
+    if name in names(PolicyConfig):
+        return load(PolicyConfig, name)
+    is_file = name.endswith((".yaml", ".yml"))
+    if Path(name).is_dir() or (os.sep in name and "://" not in name and not is_file):
+        return of_checkpoint(name)
+    return load(PolicyConfig, name) if is_file else None
 
 
 def completed(preset: PolicyConfig) -> PolicyConfig:
@@ -171,14 +185,6 @@ def adapter_identity(policy: PolicyConfig) -> dict[str, str | None] | None:
     file = fetch(policy.adapter.file)
     mask = policy.adapter.mask or card_of(file).get("mask") or "exact"
     return {"sha256": hash_file(file), "mask": mask}
-
-
-def is_a_place(name: str) -> bool:
-    """Whether this is not a preset but looks like a folder, existing or not."""
-    if name in names(PolicyConfig):
-        return False
-    of_a_file = name.endswith((".yaml", ".yml"))
-    return Path(name).is_dir() or (os.sep in name and "://" not in name and not of_a_file)
 
 
 def of_checkpoint(source: str) -> PolicyConfig:
