@@ -15,7 +15,7 @@ from configs.schema import Mode as ModeName
 from eval.report.sweep_plots import Mark
 from eval.rollout.latency_model import LatencyModel
 from oxygen.serving.engine_config import texts_in_progress
-from oxygen.serving.language import LanguageTask, TokenizedTask
+from oxygen.serving.language import LanguageTask
 from oxygen.serving.requests import DecodeJob, DecodeWork
 from oxygen.serving.scheduler import Mode, Scheduler
 
@@ -56,14 +56,12 @@ def marks_of(profiles: Sequence[str]) -> list[Mark]:
 
 def steady_work(mode: Mode, k: int) -> list[DecodeWork]:
     """The decode jobs of a query once as many texts run as ever will."""
-    tasks = [LanguageTask(name=name, prompt=name, max_tokens=limit) for name, (limit, _) in TEXTS.items()]
+    tasks = [
+        LanguageTask(name=name, prompt=name, suffix=(0,), stop_token=_STOP, max_tokens=limit)
+        for name, (limit, _) in TEXTS.items()
+    ]
     rows = texts_in_progress(tasks, k)
-    scheduler = Scheduler(
-        mode=mode,
-        tasks=[TokenizedTask(suffix=(0,), stop_token=_STOP, max_tokens=task.max_tokens) for task in tasks],
-        slots=rows,
-        rows=rows,
-    )
+    scheduler = Scheduler(mode=mode, tasks=tasks, slots=rows, rows=rows)
     lengths = [length for _, length in TEXTS.values()]
     work: list[DecodeWork] = []
     for query in range(_QUERIES):

@@ -18,9 +18,9 @@ from oxygen.robots.tokenizer import Tokenizer, check_fits
 from oxygen.robots.transforms import LIBERO, Transform, untrained
 from oxygen.serving.engine import Engine
 from oxygen.serving.engine_config import EngineConfig, check_serves, sizes_for
-from oxygen.serving.language import LanguageTask, check_draws, tokenized
+from oxygen.serving.language import LanguageTask, tokenized
 from oxygen.serving.runner import Runner
-from oxygen.serving.scheduler import Mode, Scheduler, check_slots
+from oxygen.serving.scheduler import Mode, Scheduler
 from oxygen.serving.second_process import RemoteTextDecoder, TextDecoder
 from oxygen.serving.text_decoder import LocalTextDecoder
 from oxygen.typing import Float64
@@ -122,14 +122,9 @@ class VectorPolicy:
     def with_tasks(self, tasks: Sequence[LanguageTask], engine: EngineConfig) -> "VectorPolicy":
         """The same policy with other language tasks, sharing weights, prefill and denoise programs.
 
-        Fork and decode programs are compiled again if their shapes change.
-
-        Raises:
-            UsageError: `engine` has another number of robots.
+        Fork and decode programs are compiled again if their shapes change. The number of robots stays.
         """
         sizes, own = sizes_for(engine, [tokenized(task, self.tokenizer) for task in tasks]), self.runner.sizes
-        if sizes.robots != own.robots:
-            raise UsageError(f"robots is {sizes.robots}; the programs were compiled for {own.robots}")
         runner = self.runner if sizes == own else self.runner.resized(sizes, self.runner.adapter)
         return self._served(runner, engine, tasks)
 
@@ -287,11 +282,15 @@ def create_vector_policy(
     if engine.robots > 1:  # the padding of a prompt must not depend on other robots
         config = dataclasses.replace(config, prompt_buckets=(config.max_prompt,))
     check_fits(tokenizer, config)
-    check_draws(tasks, config.vocab_size)
+    for task in tasks:
+        if not task.sampling.greedy and (task.sampling.top_k or 0) > config.vocab_size:
+            raise UsageError(
+                f"language task {task.name!r}: top_k is {task.sampling.top_k}, the model has "
+                f"{config.vocab_size} tokens; give no more, or leave it out to draw among all"
+            )
     transform = transform or untrained(LIBERO)
     transform.check_fits(config)
     in_tokens = [tokenized(task, tokenizer) for task in tasks]
-    check_slots(slots=engine.slots, tasks=len(tasks), robots=engine.robots)
     if engine.mode is Mode.PARALLEL:
         loadable(weights)  # refused before anything is compiled
     loaded = load_weights(weights, config)

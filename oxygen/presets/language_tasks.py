@@ -1,40 +1,29 @@
 """Builds language tasks from their presets."""
 
-from configs.language_task import (
-    ArrivalsConfig,
-    BurstConfig,
-    EveryNConfig,
-    LanguageTaskConfig,
-    PoissonConfig,
-    RandomLengthConfig,
-)
+from collections.abc import Mapping
+from typing import Any
+
+from configs.language_task import LanguageTaskConfig
 from oxygen.serving.arrivals import Arrivals, Burst, EveryN, Poisson, RandomLength
 from oxygen.serving.language import LanguageTask
 from oxygen.serving.requests import Sampling
 
+_ARRIVALS = {"every_n": EveryN, "burst": Burst, "poisson": Poisson}
+
 
 def language_task(config: LanguageTaskConfig) -> LanguageTask:
-    """The language task of a preset.
-
-    Raises:
-        UsageError: Its options are inconsistent.
-    """
+    """The language task of a preset, which has checked its options."""
+    fields = config.model_dump(exclude={"arrivals", "sampling", "feedback"})
     return LanguageTask(
-        **config.model_dump(exclude={"arrivals", "sampling", "feedback"}),
+        **fields,
         feedback=config.feedback,
-        arrivals=_arrivals(config.arrivals),
+        arrivals=_arrivals(config.arrivals.model_dump()),
         sampling=Sampling(**config.sampling.model_dump()),
     )
 
 
-def _arrivals(config: ArrivalsConfig) -> Arrivals:
-    options = config.model_dump(exclude={"kind", "arrivals"})
-    match config:
-        case EveryNConfig():
-            return EveryN(**options)
-        case BurstConfig():
-            return Burst(**options)
-        case PoissonConfig():
-            return Poisson(**options)
-        case RandomLengthConfig():
-            return RandomLength(arrivals=_arrivals(config.arrivals), **options)
+def _arrivals(fields: Mapping[str, Any]) -> Arrivals:
+    options = {name: value for name, value in fields.items() if name not in ("kind", "arrivals")}
+    if fields["kind"] == "random_length":
+        return RandomLength(arrivals=_arrivals(fields["arrivals"]), **options)
+    return _ARRIVALS[fields["kind"]](**options)

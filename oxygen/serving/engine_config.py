@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from configs.errors import UsageError
 from oxygen.serving.budget import Budget, FixedTokens
-from oxygen.serving.language import LanguageTask, TokenizedTask
+from oxygen.serving.language import LanguageTask
 from oxygen.serving.runner import ProgramSizes
 from oxygen.serving.scheduler import Mode
 
@@ -61,8 +61,8 @@ class EngineConfig:
         return dataclasses.replace(self, robots=1, **shares)
 
 
-def sizes_for(engine: EngineConfig, tasks: Sequence[TokenizedTask]) -> ProgramSizes:
-    """The shapes to compile, so that every mode has forks and decode batches no larger than it needs.
+def sizes_for(engine: EngineConfig, tasks: Sequence[LanguageTask]) -> ProgramSizes:
+    """The shapes to compile for tokenized tasks; no mode has larger forks and decode batches than it needs.
 
     `isolated`, `interleaved` and `parallel` decode one text of each robot at a time, `shared` all new
     requests of a query, `unified` the engine's rows.
@@ -105,14 +105,10 @@ def check_serves(engine: EngineConfig, sizes: ProgramSizes) -> None:
         UsageError: Names the field.
     """
     for field, most in (("slots", sizes.slots), ("rows", sizes.rows[-1])):
-        wanted = getattr(engine, field)
-        if wanted > most:
-            raise UsageError(f"{field} is {wanted}; the programs take {most} at most")
-    if engine.robots != sizes.robots:
-        raise UsageError(f"robots is {engine.robots}; the programs were compiled for {sizes.robots}")
-    if engine.guided and not sizes.guided:
-        raise UsageError("guided is True; the programs were compiled without guidance")
-    if engine.int8_decode != sizes.int8_decode:
-        raise UsageError(
-            f"int8_decode is {engine.int8_decode}; the programs were compiled with {sizes.int8_decode}"
-        )
+        if getattr(engine, field) > most:
+            raise UsageError(f"{field} is {getattr(engine, field)}; the programs take {most} at most")
+    guided = engine.guided and sizes.guided  # programs with guidance also serve without
+    compiled = {"robots": sizes.robots, "guided": guided, "int8_decode": sizes.int8_decode}
+    for field, value in compiled.items():
+        if getattr(engine, field) != value:
+            raise UsageError(f"{field} is {getattr(engine, field)}; the programs were compiled with {value}")

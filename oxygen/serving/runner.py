@@ -56,11 +56,6 @@ class ProgramSizes:
     guided: bool = False
     int8_decode: bool = False
 
-    def __post_init__(self) -> None:
-        for what, sizes in (("decode batches", self.rows), ("forks of", self.forks)):
-            if not sizes or list(sizes) != sorted(set(sizes)):
-                raise UsageError(f"{what} {sizes} are not in ascending order")
-
     def batch_of(self, rows: int) -> int:
         """The smallest decode batch with at least this many rows."""
         return next(size for size in self.rows if size >= rows)
@@ -224,14 +219,10 @@ class Runner:
         slots[:] = size.slots
         for row, request in enumerate(requests):
             sampling = request.sampling
-            if not size.top_k and not sampling.greedy:
+            if not sampling.greedy and (sampling.top_k or 1) > size.top_k:
                 raise UsageError(
-                    f"temperature {sampling.temperature:g} requires sampling; the programs were compiled "
-                    "greedy: compile them with the largest top_k of any task, at least 1"
-                )
-            if size.top_k and (sampling.top_k or 0) > size.top_k:
-                raise UsageError(
-                    f"top_k is {sampling.top_k}; the programs were compiled for {size.top_k} at most"
+                    f"temperature {sampling.temperature:g} with top_k {sampling.top_k}; the programs were "
+                    f"compiled for a top_k of {size.top_k} at most (0: greedy)"
                 )
             *head, tokens[row] = request.suffix
             suffix[row, : len(head)] = head

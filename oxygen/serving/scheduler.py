@@ -26,7 +26,7 @@ import itertools
 from collections.abc import Container, Mapping, Sequence
 
 from configs.errors import UsageError
-from oxygen.serving.language import TokenizedTask
+from oxygen.serving.language import LanguageTask
 from oxygen.serving.requests import DecodeJob, Request, RequestState, StepPlan
 
 
@@ -47,19 +47,6 @@ class Mode(enum.StrEnum):
     """As isolated, but in a second process that shares the device with the actions."""
 
 
-def check_slots(*, slots: int, tasks: int, robots: int) -> None:
-    """Refuse fewer slots than one for every language task of every robot.
-
-    Raises:
-        UsageError: Names both numbers.
-    """
-    if slots < robots * tasks:
-        raise UsageError(
-            f"{slots} slots for {tasks} language tasks of {robots} robots; "
-            f"each task needs one for every robot, {robots * tasks} at least"
-        )
-
-
 class Scheduler:
     """Schedules the text requests of all robots."""
 
@@ -67,7 +54,7 @@ class Scheduler:
         self,
         *,
         mode: Mode,
-        tasks: Sequence[TokenizedTask],
+        tasks: Sequence[LanguageTask],
         slots: int,
         rows: int,
         robots: int = 1,
@@ -77,15 +64,22 @@ class Scheduler:
 
         Args:
             mode: How texts are scheduled; `actions` ignores the tasks.
-            tasks: The language tasks.
+            tasks: The language tasks, tokenized.
             slots: Slots of the KV pool, the maximal number of active requests.
             rows: Requests decoded in one batch.
             robots: Robots that share them.
             independent: Whether texts wait while their robot has no query, see `EngineConfig`.
+
+        Raises:
+            UsageError: There are fewer slots than one for every language task of every robot.
         """
         self._mode = mode
         self._tasks = () if mode is Mode.ACTIONS else tuple(tasks)
-        check_slots(slots=slots, tasks=len(self._tasks), robots=robots)
+        if slots < robots * len(self._tasks):
+            raise UsageError(
+                f"{slots} slots for {len(self._tasks)} language tasks of {robots} robots; "
+                f"each task needs one for every robot, {robots * len(self._tasks)} at least"
+            )
         self._rows = rows
         self._robots = robots
         self._independent = independent

@@ -79,7 +79,7 @@ def test_what_is_not_under_way_is_refused(guidable, policy, observe):
     policy.reset(7)
     with pytest.raises(UsageError, match="serve the policy with `guided=True`"):
         policy.act(observe(0) | UNDER_WAY)
-    with pytest.raises(UsageError, match="programs were compiled without guidance"):
+    with pytest.raises(UsageError, match="guided is True; the programs were compiled with False"):
         policy.with_engine(dataclasses.replace(policy.engine, guided=True))
     guidable.reset(0, 7)
     with pytest.raises(UsageError, match="the last chunk of the episode has 0 actions; leave it out"):

@@ -3,10 +3,9 @@
 import pytest
 
 from configs.errors import UsageError
-from oxygen.serving.arrivals import EVERY_QUERY
 from oxygen.serving.budget import Deadline, FixedTokens
 from oxygen.serving.engine import Engine
-from oxygen.serving.language import TokenizedTask
+from oxygen.serving.language import LanguageTask
 from oxygen.serving.scheduler import Mode, Scheduler
 from oxygen.serving.text_decoder import LocalTextDecoder
 from tests.oxygen.serving.fake_runner import DeviceArray, FakeRunner, RunsWhenAsked
@@ -53,7 +52,7 @@ class TimedRunner(FakeRunner):
 def frames(device):
     """Decode steps and time of queries without end, a text of 30 tokens in each; the next follows at once."""
     decoder = LocalTextDecoder(device, clock=device.clock, waiting=RunsWhenAsked())
-    task = TokenizedTask(arrivals=EVERY_QUERY, suffix=(5, 6), max_tokens=30, stop_token=-1)
+    task = LanguageTask(name="text", prompt="Say", suffix=(5, 6), max_tokens=30)
     scheduler = Scheduler(mode=Mode.UNIFIED, tasks=[task], slots=6, rows=6)
     engine = Engine(device, scheduler, decoder, Deadline(DEADLINE_MS), clock=device.clock)
     query = 0

@@ -7,12 +7,16 @@ import pytest
 from configs.errors import UsageError
 from oxygen.serving.arrivals import Burst, EveryN
 from oxygen.serving.engine_config import EngineConfig
-from oxygen.serving.language import TokenizedTask
+from oxygen.serving.language import LanguageTask
 from oxygen.serving.scheduler import Mode, Scheduler
 
 STOP = 1
-NARRATION = TokenizedTask(arrivals=EveryN(1), suffix=(5,), max_tokens=4, priority=20, stop_token=STOP)
-MEMORY = TokenizedTask(arrivals=EveryN(2), suffix=(6,), max_tokens=6, priority=0, stop_token=STOP)
+NARRATION = LanguageTask(
+    name="narration", prompt="Narrate", suffix=(5,), max_tokens=4, priority=20, stop_token=STOP
+)
+MEMORY = LanguageTask(
+    name="memory", prompt="Remember", arrivals=EveryN(2), suffix=(6,), max_tokens=6, stop_token=STOP
+)
 
 
 def scheduler_of(mode, *, tasks=(NARRATION, MEMORY), **sizes):

@@ -3,7 +3,7 @@
 import pytest
 
 from oxygen.serving.arrivals import EVERY_QUERY, Burst, RandomLength
-from oxygen.serving.language import TokenizedTask
+from oxygen.serving.language import LanguageTask
 from oxygen.serving.scheduler import Mode, Scheduler
 from oxygen.serving.text_decoder import LocalTextDecoder
 from tests.oxygen.serving.fake_runner import FakeRunner
@@ -15,7 +15,9 @@ def decoded(mode, *, arrivals=EVERY_QUERY, stop_token):
     """An engine step with texts of up to 11 tokens."""
     runner = FakeRunner()
     decoder = LocalTextDecoder(runner)
-    task = TokenizedTask(arrivals=arrivals, suffix=(5, 6), max_tokens=11, stop_token=stop_token)
+    task = LanguageTask(
+        name="text", prompt="Say", arrivals=arrivals, suffix=(5, 6), max_tokens=11, stop_token=stop_token
+    )
     jobs = Scheduler(mode=mode, tasks=[task], slots=6, rows=6).plan({0: 0}).jobs
     inputs = runner.blank(24)
     decoder.begin(inputs, jobs, runner.prefill(inputs), 0)

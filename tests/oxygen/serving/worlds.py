@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from oxygen.serving.arrivals import Burst, EveryN, Poisson, RandomLength
-from oxygen.serving.language import TokenizedTask
+from oxygen.serving.language import LanguageTask
 from oxygen.serving.requests import RequestState
 from oxygen.serving.scheduler import Scheduler
 
@@ -58,7 +58,8 @@ class World:
     @property
     def tasks(self):
         """Made here, since checking their types draws random numbers, which a strategy must not."""
-        return tuple(TokenizedTask(suffix=(5,), stop_token=STOP, **each) for each in self.wanted)
+        given = {"name": "text", "prompt": "Say", "suffix": (5,), "stop_token": STOP}
+        return tuple(LanguageTask(**given, **each) for each in self.wanted)
 
 
 @st.composite
