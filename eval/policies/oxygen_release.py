@@ -4,17 +4,17 @@ Not `python -m oxygen.serve`, which is this project's own (`eval.policies.oxygen
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from configs.errors import UsageError
 from configs.schema import Mode
 from configs.validation import invalid
 from eval.policies.base import BadAnswerError
-from eval.policies.remote import PolicyClient, RemotePolicy
+from eval.policies.remote import PolicyClient, RemotePolicy, timings_of
 from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest
 from oxygen.robots.openpi_keys import OpenpiKeys
 from sim_envs.world import EpisodeKey, Observation
@@ -75,39 +75,56 @@ class ReleaseMetadata:
         """Peculiarities of its texts and noise, for the record."""
         return [_NOISE, *([_RESUMED] if self.resumes else [])]
 
-    def check(self, url: str, modes: Sequence[Mode]) -> None:
-        """Reject a run whose modes are not the server's.
 
-        Raises:
-            UsageError: Names both.
-        """
-        own = _MODES[self.effective_infer_api]
-        if any(mode != own for mode in modes):
-            raise UsageError(
-                f"{url} runs infer_api {self.effective_infer_api}, which is mode {own}, and this run is in "
-                f"{', '.join(dict.fromkeys(modes))}; give --mode {own}, or start the server with another "
-                "--execution"
-            )
-
-
-def read_release(metadata: Mapping[str, Any], url: str) -> ReleaseMetadata:
-    """The metadata of OxyGen's server.
+def read_release(metadata: Mapping[str, Any], url: str, modes: Sequence[Mode]) -> ReleaseMetadata:
+    """The metadata of OxyGen's server, for a run in some modes.
 
     Raises:
-        UsageError: Unknown `effective_infer_api` or request mode.
+        UsageError: Unknown `effective_infer_api` or request mode, or the run has another mode.
     """
     try:
         read = TypeAdapter(ReleaseMetadata).validate_python(dict(metadata))
     except ValidationError as error:
         raise invalid(error, f"metadata of {url}") from error
-    batches = read.effective_infer_api == "continuous_batching"
-    if batches != (read.continuous_batching_request_mode is not None):
+    own = _MODES[read.effective_infer_api]
+    if any(mode != own for mode in modes):
         raise UsageError(
-            f"metadata of {url}: effective_infer_api {read.effective_infer_api!r} with "
-            f"continuous_batching_request_mode {read.continuous_batching_request_mode!r}; exactly "
-            "'continuous_batching' has one"
+            f"{url} runs infer_api {read.effective_infer_api}, which is mode {own}, and this run is in "
+            f"{', '.join(dict.fromkeys(modes))}; give --mode {own}, or start the server with another "
+            "--execution"
         )
     return read
+
+
+def _ids(sent: Any) -> Any:
+    return [] if sent is None else np.ravel(sent).tolist()
+
+
+_Ids = Annotated[list[int], BeforeValidator(_ids)]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextUpdate:
+    """What an answer says about a text, as far as it is read.
+
+    Attributes:
+        request_id: `req_` and its number; None where texts need none.
+        created_this_call: Whether it was requested in this query.
+        tokens_this_frame: The ids of its new tokens, then padding.
+        tokens_full: The ids of all its tokens, likewise.
+        text: Their text.
+        is_finished: Whether it is complete; always with the blocking APIs.
+    """
+
+    request_id: Annotated[str, Field(pattern=r"^req_\d+$")] | None = None
+    created_this_call: bool = False
+    tokens_this_frame: _Ids = dataclasses.field(default_factory=list)
+    tokens_full: _Ids = dataclasses.field(default_factory=list)
+    text: str
+    is_finished: bool = False
+
+
+_UPDATES = TypeAdapter(list[TextUpdate])
 
 
 class OxygenReleasePolicy(RemotePolicy):
@@ -158,13 +175,8 @@ class OxygenReleasePolicy(RemotePolicy):
 
     def stages(self, answer: Mapping[str, Any], answer_ms: float) -> Mapping[str, float]:
         """As `RemotePolicy`, and the server's own stages, milliseconds."""
-        reported = answer.get("policy_timing")
-        timings = reported if isinstance(reported, Mapping) else {}
-        own = {
-            stage: float(timings[name])
-            for name, stage in _TIMINGS.items()
-            if isinstance(timings.get(name), int | float | np.number)
-        }
+        timings = timings_of(answer, "policy_timing")
+        own = {stage: timings[name] for name, stage in _TIMINGS.items() if name in timings}
         return {**super().stages(answer, answer_ms), **own}
 
     def complete(self) -> Reply:
@@ -176,18 +188,14 @@ class OxygenReleasePolicy(RemotePolicy):
         before_ms, self._busy_ms = self._busy_ms, self._busy_ms + self.timings_ms["action"]
         requested, finished, tokens = [], [], 0
         for number, update in self._updates().items():
-            if update.get("created_this_call") is True:
-                requested.append(self._begin(number, before_ms))
-            tokens += len(np.trim_zeros(_token_ids(update.get("tokens_this_frame"), number), "b"))
-            text = self._continue(number, update)
+            if update.created_this_call:
+                request = TextRequest(task=TASK, request_id=number, query=self._query)
+                self._running[number] = request, before_ms
+                requested.append(request)
+            tokens += len(np.trim_zeros(update.tokens_this_frame, "b"))
+            text = self._finished(number, update)
             if text is not None:
                 finished.append(text)
-        said = self.answer.get("active_language_requests")
-        if said is not None and said != len(self._running):
-            raise BadAnswerError(
-                f"the policy server says that {said!r} texts are unfinished, and its updates leave "
-                f"{len(self._running)}"
-            )
         return Reply(
             # The texts came with the actions: no decoding follows.
             timings_ms={**self.timings_ms, "decode": 0.0, "frame": self.timings_ms["action"]},
@@ -203,78 +211,55 @@ class OxygenReleasePolicy(RemotePolicy):
             cancelled=len(self._running), requests=tuple(request for request, _ in self._running.values())
         )
 
-    def _updates(self) -> dict[int, Mapping[str, Any]]:
+    def _updates(self) -> dict[int, TextUpdate]:
         """Number of the text to what the last answer says about it; the whole answer if it has one text."""
         api, answer = self._metadata.effective_infer_api, self.answer
         if api == "infer":
             return {}
-        if self._metadata.resumes or (api == "shared_kv" and "language_updates" not in answer):
-            number = self._number(answer.get("request_id"))
-            created = number not in {*self._running, *self._ended}
-            return {number: {**answer, "created_this_call": created}}
-        updates = answer.get("language_updates")
-        if not isinstance(updates, Iterable) or not all(isinstance(each, Mapping) for each in updates):
-            raise BadAnswerError(
-                f"the policy server's language_updates are {updates!r:.200}, not a list of maps"
-            )
-        numbers = [self._number(each.get("request_id")) for each in updates]
-        if len(set(numbers)) < len(numbers):
-            raise BadAnswerError(f"the policy server sent two updates of one text: requests {numbers}")
-        return dict(zip(numbers, updates, strict=True))
+        one = self._metadata.resumes or (api == "shared_kv" and "language_updates" not in answer)
+        try:
+            updates = _UPDATES.validate_python([answer] if one else answer.get("language_updates"))
+        except ValidationError as error:
+            raise BadAnswerError(str(invalid(error, "texts of the policy server"))) from error
+        found: dict[int, TextUpdate] = {}
+        for update in updates:
+            if update.request_id is None and api == "continuous_batching":
+                raise BadAnswerError("the policy server sent a text without request_id")
+            number = self._query if update.request_id is None else int(update.request_id.removeprefix("req_"))
+            known = number in self._running or number in found
+            if one:
+                update = dataclasses.replace(update, created_this_call=not known)  # noqa: PLW2901
+            if number in self._ended or number in found or update.created_this_call == known:
+                state = "has finished" if number in self._ended else "is running" if known else "is unknown"
+                raise BadAnswerError(
+                    f"the policy server sent an update of text {number}, which {state}, with "
+                    f"created_this_call {update.created_this_call}"
+                )
+            if one and not known and self._running:
+                raise BadAnswerError(
+                    f"the policy server started text {number}, and {min(self._running)} is not finished"
+                )
+            found[number] = update
+        return found
 
-    def _number(self, request_id: object) -> int:
-        """The number in a request's id (`req_12`); the query's for texts that need none."""
-        if request_id is None and self._metadata.effective_infer_api != "continuous_batching":
-            return self._query
-        name, _, number = str(request_id).partition("_")
-        if name != "req" or not number.isdecimal():
-            raise BadAnswerError(
-                f"the policy server sent a text with request_id {request_id!r}, not req_<number>"
-            )
-        return int(number)
-
-    def _begin(self, number: int, before_ms: float) -> TextRequest:
-        if number in self._ended or number in self._running:
-            raise BadAnswerError(f"the policy server started text {number} twice")
-        if self._metadata.resumes and self._running:
-            raise BadAnswerError(
-                f"the policy server started text {number}, and {next(iter(self._running))} is not finished"
-            )
-        request = TextRequest(task=TASK, request_id=number, query=self._query)
-        self._running[number] = request, before_ms
-        return request
-
-    def _continue(self, number: int, update: Mapping[str, Any]) -> Text | None:
-        """Follow a text; returns it when it is finished."""
-        if number not in self._running:
-            known = "has finished" if number in self._ended else "was never requested"
-            raise BadAnswerError(f"the policy server sent an update of text {number}, which {known}")
-        ids, text = _token_ids(update.get("tokens_full"), number), update.get("text")
-        content = int(np.isin(ids, (_END, _PADDING), invert=True).sum())
+    def _finished(self, number: int, update: TextUpdate) -> Text | None:
+        """The text, if it is finished."""
+        content = sum(token not in (_END, _PADDING) for token in update.tokens_full)
         blocking = self._metadata.effective_infer_api != "continuous_batching"
-        is_finished = blocking or update.get("is_finished") is True
-        if not isinstance(text, str) or (is_finished and content and not text):
-            raise BadAnswerError(f"the policy server sent {content} tokens of text {number}, and no text")
-        if not is_finished:
+        if not (blocking or update.is_finished):
             return None
+        if content and not update.text:
+            raise BadAnswerError(f"the policy server sent {content} tokens of text {number}, and no text")
         request, before_ms = self._running.pop(number)
         self._ended.add(number)
-        stops = (ids == _END).any() and self._metadata.text_stop_condition == "eos"
+        stops = _END in update.tokens_full and self._metadata.text_stop_condition == "eos"
         return Text(
             task=TASK,
             request_id=number,
             requested_query=request.query,
             finished_query=self._query,
-            text=text.strip(),
-            tokens=len(np.trim_zeros(ids, "b")),
+            text=update.text.strip(),
+            tokens=len(np.trim_zeros(update.tokens_full, "b")),
             reason="stop" if stops else "length",
             latency_ms=self._busy_ms - before_ms,
         )
-
-
-def _token_ids(sent: object, number: int) -> np.ndarray:
-    """The token ids of a text, which may be missing."""
-    ids = np.ravel(np.asarray([] if sent is None else sent))
-    if len(ids) and ids.dtype.kind not in "iu":
-        raise BadAnswerError(f"the policy server sent invalid token ids for text {number}: {sent!r:.80}")
-    return ids.astype(np.int64)

@@ -4,17 +4,16 @@ Requests and metadata have the field `oxygen_eval`, which other servers ignore.
 """
 
 import dataclasses
-import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from configs.errors import UsageError
-from configs.schema import Fields, Mode
+from configs.schema import Mode
 from configs.validation import invalid
 from eval.policies.base import BadAnswerError
-from eval.policies.remote import PolicyClient, RemotePolicy
+from eval.policies.remote import PolicyClient, RemotePolicy, timings_of
 from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest
 from oxygen.robots.openpi_keys import OpenpiKeys
 from oxygen.serve.metadata import EXTENSION, VERSION, Declaration
@@ -23,15 +22,7 @@ from sim_envs.world import EpisodeKey, Observation
 _ENGINE_STAGES = {"queue", "prefill", "denoise", "guided_denoise"}
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ReceivedDeclaration(Declaration):
-    """A declaration with the types that it is checked for on arrival."""
-
-    mode: Mode
-    feedback: dict[str, Fields] = dataclasses.field(default_factory=dict)
-
-
-def read_declaration(metadata: Mapping[str, Any], url: str) -> ReceivedDeclaration:
+def read_declaration(metadata: Mapping[str, Any], url: str) -> Declaration:
     """Validate the metadata of a server at `url`.
 
     Raises:
@@ -45,7 +36,7 @@ def read_declaration(metadata: Mapping[str, Any], url: str) -> ReceivedDeclarati
             f"client version {VERSION}; install the same oxygen-eval on both sides"
         )
     try:
-        return TypeAdapter(ReceivedDeclaration).validate_python(declared)
+        return TypeAdapter(Declaration).validate_python(declared)
     except ValidationError as error:
         raise invalid(error, f"metadata of {url}") from error
 
@@ -94,13 +85,9 @@ class OxygenServerPolicy(RemotePolicy):
 
     def stages(self, answer: Mapping[str, Any], answer_ms: float) -> Mapping[str, float]:
         """As `RemotePolicy`, and the engine's stages until the actions, milliseconds."""
-        timing = _timing(answer)
-        total = timing.get("infer_ms", timing.get("action"))
-        if total is None:
-            return {}
-        server_ms = min(max(0.0, total), answer_ms)
+        timing = timings_of(answer, "server_timing")
         engine = {stage: ms for stage, ms in timing.items() if stage in _ENGINE_STAGES}
-        return {"server": server_ms, "wire": answer_ms - server_ms, **engine}
+        return {**super().stages(answer, answer_ms), **engine}
 
     def complete(self) -> Reply:
         """Wait for the query's language.
@@ -112,7 +99,7 @@ class OxygenServerPolicy(RemotePolicy):
         timings_ms = dict(self.timings_ms)
         if self._generates_texts:
             answers.append(self.client.infer(self._about_query(poll=True)))
-            decode = _timing(answers[-1]).get("decode")
+            decode = timings_of(answers[-1], "server_timing").get("decode")
             timings_ms |= {} if decode is None else {"decode": decode}
         timings_ms["frame"] = timings_ms["action"] + timings_ms.get("decode", 0.0)
         wire_ms = timings_ms.get("wire", 0.0)
@@ -157,10 +144,3 @@ def _language(answer: Mapping[str, Any]) -> Reply:
         return _REPLY.validate_python({**answer.get(EXTENSION, {}), "finished": texts, "timings_ms": {}})
     except (TypeError, KeyError, ValidationError) as error:
         raise BadAnswerError(f"the policy server sent texts that cannot be read: {error}") from error
-
-
-def _timing(answer: Mapping[str, Any]) -> dict[str, float]:
-    timing = answer.get("server_timing")
-    if not isinstance(timing, Mapping):
-        return {}
-    return {str(stage): float(ms) for stage, ms in timing.items() if isinstance(ms, numbers.Real)}

@@ -232,13 +232,20 @@ class RemotePolicy(OpenpiPolicy):
 
     def stages(self, answer: Mapping[str, Any], answer_ms: float) -> Mapping[str, float]:
         """`server` (as it reports) and `wire` (the rest), milliseconds; empty if it reports no time."""
-        for timing in ("server_timing", "policy_timing"):
-            timings = answer.get(timing)
-            infer_ms = timings.get("infer_ms") if isinstance(timings, Mapping) else None
-            if isinstance(infer_ms, numbers.Real):
-                server_ms = min(max(0.0, float(infer_ms)), answer_ms)
+        for name in ("server_timing", "policy_timing"):
+            infer_ms = timings_of(answer, name).get("infer_ms")
+            if infer_ms is not None:
+                server_ms = min(max(0.0, infer_ms), answer_ms)
                 return {"server": server_ms, "wire": answer_ms - server_ms}
         return {}
+
+
+def timings_of(answer: Mapping[str, Any], name: str) -> dict[str, float]:
+    """The numbers in a map of timings of an answer; empty if it has none."""
+    timings = answer.get(name)
+    if not isinstance(timings, Mapping):
+        return {}
+    return {str(stage): float(ms) for stage, ms in timings.items() if isinstance(ms, numbers.Real)}
 
 
 def _declared(metadata: Mapping[str, Any]) -> dict[str, Any]:

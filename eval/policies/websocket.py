@@ -113,8 +113,7 @@ def _policy_of(
     horizon = metadata.get("horizon")
     recorded = json.loads(json.dumps(metadata, default=str, skipkeys=True))  # as JSON types
     if "effective_infer_api" in metadata:
-        release = read_release(metadata, url)
-        release.check(url, modes)
+        release = read_release(metadata, url, modes)
         keys = named(_keys(url, None, options.embodiment) or ASSUMED, url, horizon)
         charge_server = options.charge == "server"
         policy = OxygenReleasePolicy(client, keys, release, charge_server=charge_server)
