@@ -5,14 +5,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from configs.errors import UsageError, unknown
-from configs.hashing import seed_of
+from configs.validation import check
 from oxygen.policy.reply import Reply
 from oxygen.serve.metadata import EXTENSION, Declaration
 from oxygen.serve.msgpack_numpy import pack, unpack
 from oxygen.serve.robot import ConnectedRobot, QueryPosition, text_message
 
-_FIELDS = ("episode", "query", "reset", "poll")
-_EPISODE = ("suite", "task_id", "init_id", "seed")
 _ENDPOINTS = ("infer", "reset")
 
 
@@ -46,19 +44,19 @@ class OpenpiDialect:
         if endpoint not in _ENDPOINTS:
             raise unknown("endpoint", endpoint, _ENDPOINTS)
         about = request.pop(EXTENSION, {})
-        place = read_position(about)
+        if not isinstance(about, dict):
+            raise UsageError(f"{EXTENSION} is {type(about).__name__}; give a map")
+        place = check(QueryPosition, about, source=EXTENSION)
         await self._end_other_session(request.pop("session_id", None))
         if endpoint == "reset":
             await self._robot.end_episode()
             return "reset successful"
-        if about.get("poll"):
+        if place.poll:
             await self._robot.complete()
             replies = self._robot.take_replies()
             timing = dict(replies[-1].timings_ms) if replies else {}
             return pack({**_language(replies), "server_timing": timing})
-        if about and not request:
-            if not place.restart:
-                raise UsageError(f"a request with only {EXTENSION}: give an observation, reset or poll")
+        if place.reset and not request:
             end = await self._robot.end_episode()
             rest = Reply(timings_ms={}, finished=end.finished, dropped=end.dropped, tokens=end.tokens)
             replies = [rest] if end.reply is None else [end.reply, rest]
@@ -93,37 +91,6 @@ class RoboArenaDialect(OpenpiDialect):
     def greeting(self) -> bytes:
         """The metadata."""
         return pack(self._declaration.roboarena())
-
-
-def read_position(about: Any) -> QueryPosition:
-    """Parse the position of a query in a request's field `oxygen_eval`.
-
-    Raises:
-        UsageError: A field is unknown or of another type.
-    """
-    if not isinstance(about, dict):
-        raise UsageError(f"{EXTENSION} is {type(about).__name__}; give a map")
-    for name in about:
-        if name not in _FIELDS:
-            raise unknown(f"field of {EXTENSION}", name, _FIELDS)
-    for flag in ("reset", "poll"):
-        if type(about.get(flag, False)) is not bool:
-            raise UsageError(f"{EXTENSION}.{flag} is {about[flag]!r}; give true or false")
-    query = about.get("query")
-    if query is not None and (type(query) is not int or not 0 <= query < 2**31):
-        raise UsageError(f"{EXTENSION}.query is {query!r}; give a whole number from 0 on")
-    return QueryPosition(seed=_seed(about.get("episode")), query=query, restart=about.get("reset", False))
-
-
-def _seed(episode: Any) -> int | None:
-    """The seed of an episode, given directly or as the episode's key."""
-    if episode is None or type(episode) is int:
-        return None if episode is None else episode % 2**64
-    if not isinstance(episode, dict) or set(episode) != set(_EPISODE):
-        raise UsageError(
-            f"{EXTENSION}.episode is {episode!r}; give a seed, or a map of {', '.join(_EPISODE)}"
-        )
-    return seed_of(".".join(str(episode[name]) for name in _EPISODE))
 
 
 def _language(replies: Sequence[Reply]) -> dict[str, Any]:

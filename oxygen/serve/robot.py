@@ -10,8 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import numpy as np
+from pydantic import Field, StrictBool, StrictInt
 
 from configs.errors import UsageError
+from configs.hashing import seed_of
+from configs.schema import Preset
 from oxygen.policy.reply import EpisodeEnd, Reply, Text
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.serve.batching import BatchQueue, Query
@@ -190,19 +193,36 @@ def _resolve(future: asyncio.Future[Any], result: Any) -> None:
     future.get_loop().call_soon_threadsafe(resolve)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class QueryPosition:
-    """Position of a query.
+class EpisodeName(Preset):
+    """The key of an episode, from which its seed is derived."""
+
+    suite: str
+    task_id: StrictInt
+    init_id: StrictInt
+    seed: StrictInt
+
+
+class QueryPosition(Preset):
+    """Position of a query: the field `oxygen_eval` of a request.
 
     Attributes:
-        seed: Seed of its episode; None for the current one.
+        episode: The key of its episode, or a seed; None for the current one.
         query: Number of the query in the episode; None for the next.
-        restart: Whether to restart the episode.
+        reset: Whether to restart the episode.
+        poll: Whether to answer with the texts of the last query instead.
     """
 
-    seed: int | None = None
-    query: int | None = None
-    restart: bool = False
+    episode: EpisodeName | StrictInt | None = None
+    query: StrictInt | None = Field(default=None, ge=0, lt=2**31)
+    reset: StrictBool = False
+    poll: StrictBool = False
+
+    @property
+    def seed(self) -> int | None:
+        """Seed of its episode; None for the current one."""
+        if isinstance(self.episode, EpisodeName):
+            return seed_of(".".join(str(part) for _, part in self.episode))
+        return None if self.episode is None else self.episode % 2**64
 
 
 class ConnectedRobot:
@@ -230,9 +250,10 @@ class ConnectedRobot:
         """
         if self._row is None:
             self._row = await self._batcher.take_row()
-        seed = self._seed if place.seed is None else place.seed
+        seed = place.seed
+        seed = self._seed if seed is None else seed
         query = self._query if place.query is None else place.query
-        if self._starts or place.restart or (seed, query) != (self._seed, self._query):
+        if self._starts or place.reset or (seed, query) != (self._seed, self._query):
             await self._start(seed, place.query or 0)
         batch, robot = self._row
         actions, timings_ms, reply = await batch.act(robot, observation)

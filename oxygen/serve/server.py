@@ -1,11 +1,10 @@
 """The WebSocket server: paths, limits, API key, health checks, errors, graceful shutdown."""
 
 import asyncio
-import contextlib
 import hmac
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import TypeAlias
 
@@ -22,10 +21,17 @@ from oxygen.serve.vla_eval import VlaEvalDialect
 
 Dialect: TypeAlias = OpenpiDialect | VlaEvalDialect
 
-_TRY_LATER, _BAD_REQUEST, _FAILED, _GOING_AWAY = 1013, 1008, 1011, 1001  # RFC 6455 and IANA
+_TRY_LATER, _BAD_REQUEST, _FAILED = 1013, 1008, 1011  # RFC 6455 and IANA
+_CLOSING = 1001, "the server is shutting down, or the client was idle"
 _HEALTH = {"/healthz": "OK\n", "/health": '{"status": "ok"}'}
 _CLOSE_S = 5.0
 _LONGEST_LINE = 500
+MAX_MESSAGE_BYTES = 64 * 2**20
+MAX_CONNECTIONS = 256
+IDLE_S = 3600.0
+"""Timeout between two messages of a client."""
+SEND_S = 60.0
+"""Timeout for a client to read an answer."""
 
 _log = logging.getLogger("oxygen.serve")
 
@@ -44,10 +50,6 @@ class ConnectionServer:
         *,
         api_key: str | None = None,
         replan_steps: int = 5,
-        max_message_mib: float = 64,
-        max_connections: int = 256,
-        idle_s: float = 3600.0,
-        send_s: float = 60.0,
     ) -> None:
         """Prepare a server.
 
@@ -56,16 +58,11 @@ class ConnectionServer:
             declaration: The policy.
             api_key: The key that clients must send; None for none.
             replan_steps: Actions of a chunk that vla-evaluation-harness's clients execute.
-            max_message_mib: Size of a message, MiB.
-            max_connections: Concurrent connections.
-            idle_s: Timeout between two messages of a client, s.
-            send_s: Timeout for a client to read an answer, s.
         """
         self._batcher = batcher
         self._api_key = api_key
-        self._max_message_bytes, self._max_connections = int(max_message_mib * 2**20), max_connections
-        self._idle_s, self._send_s = idle_s, send_s
         self._connections: set[ServerConnection] = set()
+        self._idle: set[ServerConnection] = set()
         self._stopping = asyncio.Event()
         self._dialects: dict[str, Callable[[ConnectedRobot], Dialect]] = {
             "/": lambda robot: OpenpiDialect(robot, declaration)
@@ -105,7 +102,7 @@ class ConnectionServer:
                 port,
                 process_request=self._answer_http,
                 compression=None,
-                max_size=self._max_message_bytes,
+                max_size=MAX_MESSAGE_BYTES,
                 ping_interval=None,  # a client that computes in its event loop does not answer pings
                 close_timeout=_CLOSE_S,
                 logger=wire,
@@ -120,6 +117,7 @@ class ConnectionServer:
                 started(next(iter(server.sockets)).getsockname()[1])
                 await self._stopping.wait()
                 server.close(close_connections=False)
+                await asyncio.gather(*(idle.close(*_CLOSING) for idle in self._idle))
                 await server.wait_closed()
         finally:
             self._batcher.close()
@@ -135,7 +133,7 @@ class ConnectionServer:
             return connection.respond(HTTPStatus.UNAUTHORIZED, "the API key is wrong or missing\n")
         if path not in self._dialects:
             return connection.respond(HTTPStatus.NOT_FOUND, f"{unknown('path', path, self.paths)}\n")
-        if len(self._connections) >= self._max_connections:
+        if len(self._connections) >= MAX_CONNECTIONS:
             return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections; try later\n")
         return None
 
@@ -153,7 +151,7 @@ class ConnectionServer:
         try:
             if (greeting := dialect.greeting()) is not None:
                 await self._send(connection, greeting)
-            async for message in self._messages(connection):
+            while (message := await self._next(connection)) is not None:
                 try:
                     answer = await dialect.answer(message)
                 except Exception as error:  # noqa: BLE001 - sent to the client; a failure is also logged
@@ -165,7 +163,7 @@ class ConnectionServer:
                     continue
                 if answer is not None:
                     await self._send(connection, answer)
-            await connection.close(_GOING_AWAY, "the server is shutting down, or the client was idle")
+            await connection.close(*_CLOSING)
         except ConnectionClosed:
             pass
         except TimeoutError:
@@ -175,27 +173,20 @@ class ConnectionServer:
             self._connections.discard(connection)
             await robot.leave()
 
-    async def _messages(self, connection: ServerConnection) -> AsyncIterator[bytes | str]:
-        """A client's messages until the server stops or the client is idle for too long."""
-        while not self._stopping.is_set():
-            received = asyncio.ensure_future(connection.recv())
-            stopped = asyncio.ensure_future(self._stopping.wait())
-            try:
-                await asyncio.wait(
-                    {received, stopped}, timeout=self._idle_s, return_when=asyncio.FIRST_COMPLETED
-                )
-            finally:
-                stopped.cancel()
-                if not received.done():
-                    received.cancel()
-                    with contextlib.suppress(asyncio.CancelledError, ConnectionClosed):
-                        await received
-            if received.cancelled():
-                return
-            yield received.result()
+    async def _next(self, connection: ServerConnection) -> bytes | str | None:
+        """A client's next message; None once the server stops, or if the client is idle for too long."""
+        if self._stopping.is_set():
+            return None
+        self._idle.add(connection)
+        try:
+            return await asyncio.wait_for(connection.recv(), IDLE_S)
+        except TimeoutError:
+            return None
+        finally:
+            self._idle.discard(connection)
 
     async def _send(self, connection: ServerConnection, message: bytes | str) -> None:
-        await asyncio.wait_for(connection.send(message), self._send_s)
+        await asyncio.wait_for(connection.send(message), SEND_S)
 
 
 def _error_message(error: Exception, client: str) -> tuple[str, int]:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from oxygen.serve import server as serve
 from oxygen.serve.msgpack_numpy import pack, unpack
 from tests.oxygen.serve.serving import EchoPolicy, PolicyServerThread, request
 
@@ -41,9 +42,9 @@ def closed_with(client):
         (request(endpoint="kill"), "unknown endpoint 'kill'; did you mean 'infer'"),
         (request(oxygen_eval=3), "oxygen_eval is int; give a map"),
         (request(oxygen_eval={"querry": 1}), "did you mean 'query'"),
-        (request(oxygen_eval={"episode": {"suite": "s"}}), "give a seed, or a map of suite, task_id"),
-        (request(oxygen_eval={"reset": 1}), "oxygen_eval.reset is 1; give true or false"),
-        ({"oxygen_eval": {"query": 1}}, "give an observation, reset or poll"),
+        (request(oxygen_eval={"episode": {"suite": "s"}}), "task_id is missing"),
+        (request(oxygen_eval={"reset": 1}), "reset is 1: input should be a valid boolean"),
+        ({"oxygen_eval": {"query": 1}}, "it lacks 'observation/image'"),
         (msgpack.packb({"a": {b"__ndarray__": True, b"dtype": "|O", b"shape": [1], b"data": b""}}), "'|O'"),
     ],
 )
@@ -57,8 +58,9 @@ def test_a_bad_request_is_told_in_one_line_and_costs_its_connection_alone(server
         assert other.ask(request())["actions"].shape == (10, 7)
 
 
-def test_a_message_beyond_the_limit_closes_the_connection():
-    with PolicyServerThread(EchoPolicy(), max_message_mib=0.1) as server:
+def test_a_message_beyond_the_limit_closes_the_connection(monkeypatch):
+    monkeypatch.setattr(serve, "MAX_MESSAGE_BYTES", 100_000)
+    with PolicyServerThread(EchoPolicy()) as server:
         with server.client() as client:
             with pytest.raises(ConnectionClosed) as caught:
                 client.ask(request() | {"observation/image": np.zeros((200, 200, 3), np.uint8)})
@@ -78,8 +80,10 @@ def test_broken_handshakes_and_half_messages_take_nothing_down(server):
         assert "actions" in client.ask(request())
 
 
-def test_there_are_no_more_connections_than_allowed_and_silent_ones_are_closed():
-    with PolicyServerThread(EchoPolicy(), max_connections=2, idle_s=0.3) as server:
+def test_there_are_no_more_connections_than_allowed_and_silent_ones_are_closed(monkeypatch):
+    monkeypatch.setattr(serve, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(serve, "IDLE_S", 0.3)
+    with PolicyServerThread(EchoPolicy()) as server:
         with server.client() as first, server.client(), pytest.raises(InvalidStatus, match="503"):
             server.connect()
         assert closed_with(first) in (1000, 1001)
