@@ -102,13 +102,6 @@ class FailedAnswer:
 
     error: BaseException
 
-    @classmethod
-    def of(cls, error: BaseException) -> "FailedAnswer":
-        """Wrap an exception; one of a class that worlds cannot import becomes a RuntimeError."""
-        if type(error).__module__.partition(".")[0] in _IMPORTABLE:
-            return cls(error)
-        return cls(RuntimeError(f"{type(error).__name__}: {error}"))
-
 
 class PolicyProxy:
     """A policy in another process, in one of the run's variants."""
@@ -168,7 +161,7 @@ class _Group:
 
 
 def _answered(method: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of a call of the policy, or its exception, to be raised in the episode concerned."""
+    """The answer of a call of the policy, which may fail."""
     try:
         return method(*arguments)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - raised again in the episode concerned
@@ -176,9 +169,13 @@ def _answered(method: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _as_answer(result: Any) -> Any:
+    """A result, or an exception; one of a class that worlds cannot import becomes a RuntimeError."""
     if isinstance(result, PolicyLostError):
         raise result
-    return FailedAnswer.of(result) if isinstance(result, BaseException) else result
+    if not isinstance(result, BaseException):
+        return result
+    is_known = type(result).__module__.partition(".")[0] in _IMPORTABLE
+    return FailedAnswer(result if is_known else RuntimeError(f"{type(result).__name__}: {result}"))
 
 
 class PolicyServer:

@@ -38,29 +38,6 @@ class Arrivals(Protocol):
         """Capacity to provide for the requests of one robot in this many successive queries."""
 
 
-@dataclasses.dataclass(frozen=True)
-class EveryN:
-    """One request in queries 0, n, 2n, …"""
-
-    n: int = 1
-    longest = None
-
-    def __post_init__(self) -> None:
-        _at_least(1, "EveryN", n=self.n)
-
-    def due(self, robot: int, query: int) -> Sequence[int | None]:
-        """See `Arrivals`."""
-        del robot
-        return () if query % self.n else (None,)
-
-    def within(self, queries: int) -> int:
-        """See `Arrivals`."""
-        return math.ceil(queries / self.n)
-
-
-EVERY_QUERY = EveryN(1)
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Burst:
     """`n` requests at once in queries 0, every, 2·every, …"""
@@ -82,6 +59,16 @@ class Burst:
     def within(self, queries: int) -> int:
         """See `Arrivals`."""
         return self.n * math.ceil(queries / self.every)
+
+
+class EveryN(Burst):
+    """One request in queries 0, n, 2n, …"""
+
+    def __init__(self, n: int = 1) -> None:
+        super().__init__(n=1, every=n)
+
+
+EVERY_QUERY = EveryN(1)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,8 @@ from typing import TypeAlias
 
 from configs.errors import UsageError
 
+_RESERVE = 0.1
+
 
 class RunningMean:
     """An exponential moving average."""
@@ -42,22 +44,17 @@ class Deadline:
     """As many decode steps as fit between the actions and the deadline, by measured costs.
 
     Decode steps are queued while the actions are computed, so their completion is estimated from earlier
-    queries.
+    queries. A tenth of the time is left free, since measured costs and times are means.
 
     Attributes:
         ms: Time from one query to the next, milliseconds.
-        reserve: Fraction of it left free, since measured costs and times are means.
     """
 
     ms: float
-    _: dataclasses.KW_ONLY
-    reserve: float = 0.1
 
     def __post_init__(self) -> None:
         if not 0 < self.ms < math.inf:
             raise UsageError(f"the deadline is {self.ms} ms; it must be a number above 0")
-        if not 0 <= self.reserve < 1:
-            raise UsageError(f"the deadline's reserve is {self.reserve}; it must be from 0 to below 1")
 
     def steps(self, *, spent_ms: float, step_ms: float | None) -> int:
         """Decode steps to queue behind the actions; at least 1, so that every text ends.
@@ -68,7 +65,7 @@ class Deadline:
         """
         if not step_ms:
             return 1
-        left = self.ms * (1 - self.reserve) - spent_ms
+        left = self.ms * (1 - _RESERVE) - spent_ms
         return max(1, math.floor(left / step_ms))
 
 

@@ -85,16 +85,15 @@ class ReleaseServer(OpenpiServer):
     def _continued(self) -> dict[str, Any]:
         """Start a text if one is due, and continue all by the tokens of a call."""
         texts: dict[str, int] = self._of_connection.texts
-        new = [] if self._request_mode == "resume_until_finished" and texts else [f"req_{next(self._ids)}"]
-        updates = []
-        for identity in (*new, *texts):
-            before = texts.get(identity, 0)
-            updates.append(_update(identity, before, before + self._steps, created=identity in new))
-        ids = [*new, *texts]
-        known = {**dict.fromkeys(new, 0), **texts}
+        resumes = self._request_mode == "resume_until_finished"
+        new = None if resumes and texts else f"req_{next(self._ids)}"
+        known = {**({} if new is None else {new: 0}), **texts}
         texts.clear()
-        texts |= {each: known[each] + self._steps for each in ids if known[each] + self._steps < len(TOKENS)}
-        if self._request_mode == "resume_until_finished":
+        texts |= {
+            each: done + self._steps for each, done in known.items() if done + self._steps < len(TOKENS)
+        }
+        updates = [_update(each, n, n + self._steps, created=each == new) for each, n in known.items()]
+        if resumes:
             return {name: value for name, value in updates[0].items() if name != "created_this_call"}
         return {**updates[0], "language_updates": updates, "active_language_requests": len(texts)}
 

@@ -100,8 +100,7 @@ def test_a_query_that_hangs_is_an_error_after_its_time(tmp_path, hanging):
 
 def test_a_reset_that_fails_is_an_error(tmp_path):
     first, second = played(tmp_path, written(tmp_path, reset="if self.resets == 1: sys.exit(1)"))
-    assert first.outcome is Outcome.ERROR
-    assert second.outcome is Outcome.SUCCESS
+    assert (first.outcome, second.outcome) == (Outcome.ERROR, Outcome.SUCCESS)
 
 
 @pytest.mark.parametrize("where", ["import sys; sys.exit(0)", "class Mine:\n    def __init__(self): exit()"])

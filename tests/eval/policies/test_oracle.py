@@ -1,7 +1,6 @@
 """The oracle reads the truth aloud when texts are due, and is never taken for a policy that speaks."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -11,18 +10,12 @@ from configs.language_task import LanguageTaskConfig
 from configs.load import check, load
 from configs.schema import PolicyConfig, RunConfig
 from eval.metrics.language import HEADLINES, ORACLE, EpisodeGrader
-from eval.policies.resolved import open_policies, resolve_policy
-from eval.policies.scripted import Scripted
+from eval.policies.scripted import Scripted, open_scripted
 from eval.records.query_logs import QueryRecord
-from eval.records.run_folders import Run
-from eval.records.schema import Outcome, RunFolder
-from eval.rollout.plan import TaskPlan
-from eval.rollout.recorder import EpisodeRecorder
 from eval.rollout.rollout import rollout
-from sim_envs.fake import FakeWorld
+from sim_envs.fake import FakeSuite, FakeWorld
 from sim_envs.libero.tasks import LIBERO_INTERFACE
 from sim_envs.scripted.policy import Noop
-from sim_envs.suite import open_suite
 from sim_envs.truth.wording import parse_narration
 from sim_envs.world import EpisodeKey
 from tests.eval.doubles import FakePolicy, libero_object
@@ -61,14 +54,8 @@ def spoken(tasks, queries=6, key=KEY):
 
 def test_oracle_texts_finish_in_their_query_and_are_right():
     said, scores = spoken(TASKS)
-    assert [[text.task for text in query] for query in said] == [
-        ["narration", "memory", "textual_memory"],
-        ["narration", "textual_memory"],
-        ["narration", "textual_memory"],
-        ["narration", "textual_memory"],
-        ["narration", "memory", "textual_memory"],
-        ["narration", "textual_memory"],
-    ]
+    rare, often = ["narration", "memory", "textual_memory"], ["narration", "textual_memory"]
+    assert [[text.task for text in query] for query in said] == [rare, *[often] * 3, rare, often]
     for query, texts in enumerate(said):
         assert all(text.requested_query == text.finished_query == query for text in texts)
         assert all((text.reason, text.tokens) == (ORACLE, 0) for text in texts)
@@ -86,58 +73,24 @@ def test_an_episode_has_one_wording_and_episodes_have_several():
     assert len({parse_narration(text) for text in texts}) == 1
 
 
-def test_the_oracle_writes_only_requested_texts_with_a_truth():
-    assert spoken([])[0] == [()] * 6
+def test_only_requested_texts_with_a_truth_are_written_and_none_in_mode_actions():
     poem = TASKS[0].model_copy(update={"name": "poem"})
-    assert spoken([poem])[0] == [()] * 6
+    assert spoken([])[0] == spoken([poem])[0] == [()] * 6
+    preset = PolicyConfig(name="still", kind="noop", generates_text="truth")
+    suite, world = FakeSuite(), FakeWorld()
+    for mode, count in (("actions", 0), ("unified", 3)):
+        opened = open_scripted(preset, TASKS, RunConfig(mode=mode))
+        policy = opened.in_world(suite, world)
+        policy.reset(KEY)
+        policy.act(world.observe())
+        assert len(policy.complete().finished) == count
+        assert opened.writes_texts == (count > 0)
 
 
 def test_only_scripted_policies_take_generates_text():
     wrong = {"name": "x", "kind": "oxygen", "description": "x", "model": "tiny", "generates_text": "truth"}
     with pytest.raises(UsageError, match="for scripted policies only"):
         check(PolicyConfig, wrong, source="x")
-
-
-@pytest.fixture(scope="module")
-def suite():
-    return open_suite("libero_object", assets="standins", camera_size=32, max_steps=15)
-
-
-@pytest.fixture(scope="module")
-def sim(suite):
-    world = suite.open(suite.tasks()[0])
-    yield world
-    world.close()
-
-
-def record(tmp_path, suite, sim, **changes):
-    """The record of a few queries of the expert, and what its query log says."""
-    config = RunConfig(policy="expert", video="none", **changes)
-    plan = TaskPlan(suite=suite, task=suite.tasks()[0], keys=(KEY,))
-    recorder = EpisodeRecorder(Run(config=config, folder=RunFolder(tmp_path)), plan, KEY)
-    (expert,) = open_policies(resolve_policy(config), [config])
-    for query in rollout(sim, expert.in_world(suite, sim), KEY, suite):
-        recorder.add(query)
-    result = recorder.result(Outcome.TIMEOUT)
-    log = RunFolder(tmp_path).queries_path(KEY).read_text()
-    return result, [json.loads(line) for line in log.splitlines()]
-
-
-@pytest.mark.slow
-def test_the_expert_writes_true_texts_but_for_mode_actions(tmp_path, suite, sim):
-    result, log = record(tmp_path / "silent", suite, sim, mode="actions")
-    assert (result.texts, log[0]["finished"]) == ({}, [])
-    result, log = record(tmp_path / "unified", suite, sim)
-    narration = result.texts["narration"]
-    assert (narration.texts, narration.oracle, narration.not_graded) == (3, 3, 0)
-    assert narration.at_request["all"].hits == 3
-    assert result.tokens == 0
-    assert log[0]["truth"] == {
-        "narration": {"phase": "approach", "object": "alphabet soup", "target": None},
-        "done": [],
-        "facts": [{"subject": "alphabet soup", "state": "on the floor"}],
-        "textual_memory": [],
-    }
 
 
 def test_the_truth_is_recorded_and_hidden_from_the_policy():

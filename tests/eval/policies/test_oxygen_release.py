@@ -63,25 +63,28 @@ def test_texts_of_every_call_are_staggered_and_keep_the_query_they_are_of():
 def test_a_resumed_text_is_of_the_observation_that_started_it():
     with ReleaseServer("continuous_batching", "resume_until_finished", steps=3) as server:
         ((replies, end),) = played(server, 5)
+        with opened(server) as policy:
+            noise, resumed = policy.inputs["remarks"]
+    assert "noise" in noise
+    assert "text_gen includes prefill and denoising" in resumed
+    assert policy.inputs["charge"] == "round_trip"
+    assert policy.inputs["server_metadata"]["policy_seed"] == 7
+    stages = replies[0].timings_ms
+    assert (stages["prefill_actions"], stages["text_gen"]) == (60.0, 25.0)
+    assert stages["server"] + stages["wire"] <= stages["action"]
     assert [[text.request_id for text in reply.requested] for reply in replies] == [[0], [], [], [1], []]
     assert [(text.requested_query, text.finished_query) for text in replies[2].finished] == [(0, 2)]
     assert end.cancelled == 1
 
 
-@pytest.mark.parametrize("api", ["blocking_baseline", "shared_kv"])
+@pytest.mark.parametrize("api", ["blocking_baseline", "shared_kv", "infer"])
 def test_a_blocking_server_finishes_each_text_in_its_own_query(api):
     with ReleaseServer(api) as server:
         ((replies, end),) = played(server, 3, api)
     for query, reply in enumerate(replies):
-        (text,) = reply.finished
-        assert (text.requested_query, text.finished_query, text.text) == (query, query, TEXT)
+        said = [(text.requested_query, text.finished_query, text.text) for text in reply.finished]
+        assert said == ([] if api == "infer" else [(query, query, TEXT)])
     assert end.cancelled == 0
-
-
-def test_a_server_of_actions_sends_no_texts():
-    with ReleaseServer("infer") as server:
-        ((replies, _),) = played(server, 2, "infer")
-    assert all(reply.requested == reply.finished == () for reply in replies)
 
 
 def test_each_episode_has_a_connection_of_its_own_and_leaves_no_texts_behind():
@@ -91,25 +94,6 @@ def test_each_episode_has_a_connection_of_its_own_and_leaves_no_texts_behind():
     assert [text.query for text in replies[0].requested] == [0]
     assert ["req_1", "req_0"] in server.dropped
     assert ["req_3", "req_2"] in server.dropped
-
-
-def test_its_own_timings_are_stages():
-    with ReleaseServer() as server:
-        ((replies, _),) = played(server, 1)
-    stages = replies[0].timings_ms
-    assert stages["prefill_actions"] == 60.0
-    assert stages["text_gen"] == 25.0
-    assert stages["server"] + stages["wire"] <= stages["action"]
-
-
-def test_peculiarities_of_texts_and_noise_are_recorded():
-    with ReleaseServer(request_mode="resume_until_finished") as server, opened(server) as policy:
-        pass
-    noise, resumed = policy.inputs["remarks"]
-    assert "noise" in noise
-    assert "text_gen includes prefill and denoising" in resumed
-    assert policy.inputs["charge"] == "round_trip"
-    assert policy.inputs["server_metadata"]["policy_seed"] == 7
 
 
 def updates(**changes):
@@ -146,16 +130,9 @@ def test_texts_that_contradict_each_other_are_refused_in_one_line(edit, steps, s
     with ReleaseServer(steps=steps, edit=edit) as server, pytest.raises(BadAnswerError, match=said) as error:
         played(server, 2)
     assert "\n" not in str(error.value)
-
-
-def test_a_new_text_before_the_end_of_a_resumed_one_is_refused():
-    def edit(number, answer):
-        return {**answer, "request_id": f"req_{number}"}
-
-    with (
-        ReleaseServer(request_mode="resume_until_finished", steps=3, edit=edit) as server,
-        pytest.raises(BadAnswerError, match="started text 1, and 0 is not finished"),
-    ):
+    resuming = {"request_mode": "resume_until_finished", "steps": 3}
+    renamed = ReleaseServer(**resuming, edit=lambda number, answer: {**answer, "request_id": f"req_{number}"})
+    with renamed as server, pytest.raises(BadAnswerError, match="started text 1, and 0 is not finished"):
         played(server, 2)
 
 
@@ -164,18 +141,11 @@ def test_a_new_text_before_the_end_of_a_resumed_one_is_refused():
     [
         ({"effective_infer_api": "magic"}, "effective_infer_api"),
         ({"continuous_batching_request_mode": "sometimes"}, "continuous_batching_request_mode"),
+        ({"effective_infer_api": "blocking_baseline"}, "give --mode isolated"),
     ],
 )
 def test_metadata_that_are_unknown_are_refused(changes, said):
     with ReleaseServer(**changes) as server, pytest.raises(UsageError, match=said):
-        opened(server)
-
-
-def test_a_run_in_another_mode_is_refused_with_the_mode_to_give():
-    with (
-        ReleaseServer("blocking_baseline") as server,
-        pytest.raises(UsageError, match="give --mode isolated"),
-    ):
         opened(server)
 
 

@@ -54,15 +54,27 @@ def test_observations_and_actions_keep_all_their_bits():
     assert server.queries[0]["observation/state"].dtype == np.float64
 
 
-def test_a_robot_that_openpi_has_no_keys_for_is_shown_the_names_of_its_interface():
-    cameras = (Camera(name="front"),)
-    own = dataclasses.replace(LIBERO, observation=dataclasses.replace(LIBERO.observation, cameras=cameras))
+def test_the_declared_interface_is_the_policys():
+    with serving() as server, server.opened(embodiment="libero") as policy:  # which it may be told
+        compare(policy.interface, LIBERO_INTERFACE)
+        assert policy.horizon == 10
+        assert policy.inputs["server_metadata"] == metadata()
+    slow = dataclasses.replace(LIBERO, action=dataclasses.replace(LIBERO.action, control_hz=10.0))
+    cameras = dataclasses.replace(LIBERO.observation, cameras=(Camera(name="front"),))
+    own = dataclasses.replace(slow, observation=cameras)
     for interface, key in ((own, "observation/eef_position"), (DROID, "observation/joint_position")):
         with serving(interface=interface) as server, server.opened() as policy:
-            assert key in policy.inputs["keys"]
+            assert key in policy.inputs["keys"], "openpi's, or the names of the interface"
+    why = r"control rate, Hz: policy .* has 10.0, .* has 20.0"
+    with (
+        serving(interface=slow) as server,
+        server.opened() as policy,
+        pytest.raises(UsageError, match=why),
+    ):
+        compare(policy.interface, LIBERO_INTERFACE)
 
 
-def test_texts_describe_the_query_that_they_were_requested_in():
+def test_texts_describe_their_query_and_arrive_after_the_time_on_the_wire():
     with serving() as server:
         (_, first), (_, second) = played(server, 2)
     assert first.finished == ()
@@ -71,6 +83,12 @@ def test_texts_describe_the_query_that_they_were_requested_in():
     assert said.text == "I narrate query 0 — schön"
     assert second.requested == (TextRequest(task="narration", request_id=1, query=1),)
     assert second.tokens == 3
+    timings = second.timings_ms
+    assert said.after_ms == pytest.approx(3.0 + timings["wire"])
+    assert (timings["prefill"], timings["denoise"], timings["decode"]) == (0.25, 0.125, 4.0)
+    assert timings["server"] == 0.03125
+    assert timings["action"] == pytest.approx(timings["preprocess"] + timings["server"] + timings["wire"])
+    assert timings["frame"] == timings["action"] + 4.0
 
 
 def test_texts_that_are_unfinished_at_the_end_are_counted():
@@ -82,39 +100,6 @@ def test_texts_that_are_unfinished_at_the_end_are_counted():
                 acting.act(FakeWorld().observe())
                 acting.complete()
             assert [request.query for request in acting.finish().requests] == [queries - 1]
-
-
-def test_a_query_is_charged_the_round_trip_and_decoding():
-    with serving() as server:
-        timings = played(server, 2)[1][1].timings_ms
-    assert (timings["prefill"], timings["denoise"], timings["decode"]) == (0.25, 0.125, 4.0)
-    assert timings["server"] == 0.03125
-    assert timings["action"] == pytest.approx(timings["preprocess"] + timings["server"] + timings["wire"])
-    assert timings["frame"] == timings["action"] + 4.0
-
-
-def test_a_text_is_delivered_after_the_time_on_the_wire():
-    with serving() as server:
-        _, reply = played(server, 2)[1]
-    assert reply.finished[0].after_ms == pytest.approx(3.0 + reply.timings_ms["wire"])
-
-
-def test_a_mistake_in_the_declared_interface_is_named_in_one_line():
-    slow = dataclasses.replace(LIBERO, action=dataclasses.replace(LIBERO.action, control_hz=10.0))
-    with (
-        serving(interface=slow) as server,
-        server.opened() as policy,
-        pytest.raises(UsageError, match=r"control rate, Hz: policy .* has 10.0, .* has 20.0") as caught,
-    ):
-        compare(policy.interface, LIBERO_INTERFACE)
-    assert "\n" not in str(caught.value)
-
-
-def test_declared_interfaces_of_our_policies_are_valid():
-    with serving() as server, server.opened(embodiment="libero") as policy:  # which it may be told
-        compare(policy.interface, LIBERO_INTERFACE)
-        assert policy.horizon == 10
-        assert policy.inputs["server_metadata"] == metadata()
 
 
 @pytest.mark.parametrize(

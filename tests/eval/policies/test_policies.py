@@ -86,6 +86,20 @@ def test_a_checkpoint_is_loaded_with_its_own_statistics(preset, tmp_path):
     np.testing.assert_allclose(trained, random / 2, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
+def test_random_weights_and_statistics_elsewhere_replace_those_of_the_checkpoint(preset, tmp_path):
+    """Doubled ranges, doubled actions."""
+    ours = actions_of(RunConfig(policy=preset, **SILENT))
+    random = actions_of(RunConfig(policy=preset, random_weights=True, **SILENT))
+    np.testing.assert_allclose(ours, random / 2, rtol=0, atol=1e-5)
+    content = yaml.safe_load(Path(preset).read_text(encoding="utf-8"))
+    statistics = {"state": moments(8, 1.0), "actions": moments(7, 1.0)}
+    (tmp_path / "norm_stats.json").write_text(json.dumps({"norm_stats": statistics}))
+    file = tmp_path / "other.yaml"
+    file.write_text(yaml.safe_dump({**content, "norm_stats": str(tmp_path / "norm_stats.json")}))
+    np.testing.assert_allclose(actions_of(RunConfig(policy=str(file), **SILENT)), 2 * ours, atol=1e-5)
+
+
 def test_a_checkpoint_of_openpis_is_refused_with_two_ways_to_use_it(preset):
     folder = Path(preset).parent
     with pytest.raises(UsageError, match=rf"oxygen\.tools\.convert {folder} TARGET.*weights: {folder}"):
@@ -103,30 +117,6 @@ def test_a_converted_checkpoint_is_a_policy(preset, tmp_path, capsys):
     np.testing.assert_array_equal(
         actions_of(RunConfig(policy=str(folder), **SILENT)), actions_of(RunConfig(policy=preset, **SILENT))
     )
-
-
-@pytest.mark.slow
-def test_random_weights_need_neither_checkpoint_nor_statistics(preset, tmp_path):
-    config = RunConfig(policy=preset, random_weights=True, **SILENT)
-    np.testing.assert_array_equal(
-        actions_of(config), actions_of(RunConfig(policy=untrained(tmp_path), **SILENT))
-    )
-
-
-@pytest.mark.slow
-def test_statistics_may_lie_elsewhere_than_the_weights(preset, tmp_path):
-    """Doubled ranges, doubled actions."""
-    content = yaml.safe_load(Path(preset).read_text(encoding="utf-8"))
-    stats = json.loads(
-        (Path(content["weights"]) / "assets/physical-intelligence/libero/norm_stats.json").read_text()
-    )
-    actions = stats["norm_stats"]["actions"]
-    actions["q01"], actions["q99"] = [-1.0] * 7, [1.0] * 7
-    (tmp_path / "norm_stats.json").write_text(json.dumps(stats))
-    file = tmp_path / "other.yaml"
-    file.write_text(yaml.safe_dump({**content, "norm_stats": str(tmp_path / "norm_stats.json")}))
-    ours = actions_of(RunConfig(policy=str(file), **SILENT))
-    np.testing.assert_allclose(ours, 2 * actions_of(RunConfig(policy=preset, **SILENT)), atol=1e-5)
 
 
 def test_missing_weights_are_refused_before_a_tokenizer_is_downloaded(preset, tmp_path, monkeypatch):

@@ -5,7 +5,6 @@ import sys
 import textwrap
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from configs.cli import read_kwargs
@@ -84,12 +83,6 @@ def acted(opened):
     return policy.act(FakeWorld().observe())
 
 
-def test_a_class_with_openpis_methods_in_a_file_acts(written):
-    opened = open_python(written(OPENPI), {"scale": 0.5})
-    assert (acted(opened) == np.full((10, 7), 0.5)).all()
-    assert "observation/wrist_image" in opened.inputs["keys"]
-
-
 def test_a_class_with_the_contracts_methods_in_a_file_is_used_as_it_is(written):
     opened = open_python(written(CONTRACT), {})
     policy = opened.in_world(None, None)
@@ -107,56 +100,37 @@ def test_the_classes_in_the_documentation_act(written, source):
     assert acted(opened).shape == (10, 7)
 
 
-def test_a_file_imports_what_lies_beside_it(written):
+def test_a_file_imports_what_lies_beside_it_and_a_function_may_return_the_policy(written):
     written("SCALE = 0.25", "beside_mine.py")
     source = OPENPI.replace("import numpy as np", "import numpy as np\n    from beside_mine import SCALE", 1)
-    target = written(source.replace("scale=1.0", "scale=SCALE"))
-    assert (acted(open_python(target, {})) == 0.25).all()
+    target = written(source + "\n    def make(scale=SCALE):\n        return Mine(scale)\n")
+    for kwargs, scale in (({}, 0.25), ({"scale": 2.0}, 2.0)):
+        assert (acted(open_python(target.replace(":Mine", ":make"), kwargs)) == scale).all()
 
 
-def test_a_function_may_return_the_policy(written):
-    target = written(OPENPI + "\n    def make(scale):\n        return Mine(scale)\n")
-    assert (acted(open_python(target.replace(":Mine", ":make"), {"scale": 2.0})) == 2).all()
-
-
-def test_a_class_that_names_its_robot_is_shown_that_robots_keys(written):
-    opened = open_python(
-        written(OPENPI.replace("class Mine:", "class Mine:\n        embodiment = 'droid'")), {}
-    )
-    assert opened.remark is None
-    assert opened.interface.observation == DROID.observation
-
-
-def test_a_class_without_a_robot_is_assumed_to_be_liberos(written):
+def test_a_class_names_its_robot_or_is_assumed_to_be_for_libero(written):
     target = written(OPENPI)
     opened = open_python(target, {})
     compare(opened.interface, LIBERO)
-    assert opened.interface.name == target
+    assert (opened.interface.name, opened.horizon) == (target, None)
     assert "observation/image" in opened.remark
     assert "embodiment" in opened.remark
-    assert "\n" not in opened.remark
-
-
-def test_an_interface_of_its_own_names_the_keys(written):
-    source = OPENPI.replace("class Mine:", "from oxygen.robots.conventions import LIBERO\n    class Mine:")
-    source = source.replace("self.resets = 0", "self.resets, self.interface = 0, LIBERO")
-    opened = open_python(written(source), {})
+    assert open_python(target, {"horizon": 10}).horizon == 10
+    droid = OPENPI.replace("class Mine:", "class Mine:\n        embodiment = 'droid'")
+    opened = open_python(written(droid), {})
+    assert (opened.remark, opened.interface.observation) == (None, DROID.observation)
+    own = OPENPI.replace("class Mine:", "from oxygen.robots.conventions import LIBERO\n    class Mine:")
+    own = own.replace("self.resets = 0", "self.resets, self.interface = 0, LIBERO")
+    opened = open_python(written(own), {})
     assert (acted(opened) == 1).all()
     assert opened.remark is None
     assert "observation/gripper_joints" in opened.inputs["keys"]
-
-
-def test_the_horizon_is_the_classs_or_unknown(written):
-    target = written(OPENPI)
-    assert open_python(target, {}).horizon is None
-    assert open_python(target, {"horizon": 10}).horizon == 10
 
 
 @pytest.mark.parametrize(
     ("change", "kwargs", "why"),
     [
         (("def infer", "def predict"), {}, "lacks infer: give it infer"),
-        (("def reset", "def restart"), {}, "lacks reset: give it infer"),
         (("def infer", "def act"), {}, "lacks complete, finish, interface: give it"),
         (("self.resets = 0", "self.embodiment = 'libro'"), {}, "unknown embodiment 'libro'"),
         (("self.resets = 0", "self.interface = 'libero'"), {}, "its interface is a str"),
@@ -170,11 +144,7 @@ def test_the_horizon_is_the_classs_or_unknown(written):
             {},
             r"cannot be imported: SyntaxError: [^()]+ \(mine.py, line 2\)$",
         ),
-        (
-            ("class Mine", "class Yours"),
-            {},
-            "unknown class in .*'Mine'; did you mean 'Yours'",
-        ),
+        (("class Mine", "class Yours"), {}, "unknown class in .*'Mine'; did you mean 'Yours'"),
         (("class Mine", "Mine = 3\n\n    class Yours"), {}, "Mine is 3; give a class"),
         (("", ""), {"scael": 1}, "unexpected keyword argument 'scael'; its arguments: scale=1.0"),
         (("scale=1.0", "scale"), {}, "missing a required argument: 'scale'"),
@@ -201,22 +171,12 @@ def test_a_missing_class_is_one_line(target, why):
         open_python(target, {})
 
 
-def test_arguments_are_yaml_scalars():
+def test_arguments_are_yaml_scalars_by_name():
     given = read_kwargs(["a=3", "b=1e-3", "c=true", "d=", "e=left", "f='3'", "g=a=b"])
     assert given == {"a": 3, "b": 1e-3, "c": True, "d": None, "e": "left", "f": "3", "g": "a=b"}
-    assert given["c"] is True
-
-
-@pytest.mark.parametrize(
-    ("pairs", "why"),
-    [
-        (["scale"], "'scale': write key=value"),
-        (["my-scale=3"], "'my-scale=3': write key=value"),
-        (["x=1", "x=2"], "'x' is given twice"),
-        (["x=[1, 2]"], "give a number"),
-        (["x=2026-01-01"], "give a number"),
-    ],
-)
-def test_arguments_of_another_form_are_one_line(pairs, why):
-    with pytest.raises(UsageError, match=why):
-        read_kwargs(pairs)
+    wrong = {"scale": "write key=value", "my-scale=3": "write key=value", "x=[1, 2]": "give a number"}
+    for pair, why in wrong.items():
+        with pytest.raises(UsageError, match=why):
+            read_kwargs([pair])
+    with pytest.raises(UsageError, match="'x' is given twice"):
+        read_kwargs(["x=1", "x=2"])

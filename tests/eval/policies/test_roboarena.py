@@ -67,11 +67,6 @@ def test_an_episode_is_a_reset_and_queries_with_cameras_numbered_from_0():
     assert query["endpoint"] == "infer"
 
 
-def test_a_session_id_names_the_episode():
-    with roboarena(needs_session_id=True) as server:
-        assert {query["session_id"] for query in asked(server)} == {str(KEY)}
-
-
 def test_actions_may_come_without_a_map_around_them():
     with OpenpiServer(lambda _: pack(ACTIONS[:, :7]), metadata={"embodiment": "libero"}) as server:
         assert (acted(server, FakeWorld().observe()) == ACTIONS[:, :7]).all()
@@ -87,47 +82,39 @@ def test_images_have_the_size_that_the_server_wants(resolution, size):
     assert "observation/wrist_image_left" not in query
 
 
-@pytest.mark.parametrize("control", Control)
-def test_each_action_space_fits_one_suite_of_droid(control):
+@pytest.mark.parametrize(("control", "largest"), [*zip(Control, (1.0, 2.0), strict=True)])
+def test_each_action_space_fits_one_suite_of_droid_and_velocities_are_clipped_as_in_its_loop(
+    control, largest
+):
     suites = {each: interface(each, image_height=180) for each in Control}
     with roboarena(action_space=control.value) as server, server.opened() as policy:
         compare(policy.interface, suites.pop(control))
         (other,) = suites.values()
         with pytest.raises(UsageError, match="action: policy"):
             compare(policy.interface, other)
+        assert acted(server, observation()).max() == largest
 
 
-def test_velocities_are_clipped_as_in_droids_loop_and_positions_are_not():
-    for control, largest in (("joint_velocity", 1.0), ("joint_position", 2.0)):
-        with roboarena(action_space=control) as server:
-            assert acted(server, observation()).max() == largest
+def test_a_session_id_names_the_episode_and_a_reset_that_fails_is_its_error():
+    with roboarena(needs_session_id=True) as server:
+        assert {query["session_id"] for query in asked(server)} == {str(KEY)}
+    failing = roboarena("Traceback (most recent call last): no session")
+    with failing as server, pytest.raises(PolicyServerError, match="no session"):
+        asked(server)
 
 
 @pytest.mark.parametrize(
-    ("metadata", "why"),
+    ("metadata", "kwargs", "why"),
     [
-        ({"action_space": "cartesian_velocity"}, "action space of a RoboArena server: 'cartesian_velocity'"),
-        ({"image_resolution": "large"}, "image_resolution is 'large'"),
-        ({"n_external_cameras": 0, "needs_wrist_camera": False}, "name at least one"),
+        ({"action_space": "cartesian_velocity"}, {}, "action space of a RoboArena server: 'cartesian_vel"),
+        ({"image_resolution": "large"}, {}, "image_resolution is 'large'"),
+        ({"n_external_cameras": 0, "needs_wrist_camera": False}, {}, "name at least one"),
+        ({}, {"embodiment": "libero"}, "for DROID; leave out embodiment=libero"),
     ],
 )
-def test_mismatched_metadata_are_one_line(metadata, why):
+def test_mismatched_metadata_are_one_line(metadata, kwargs, why):
     with roboarena(**metadata) as server, pytest.raises(UsageError, match=why) as caught:
-        server.opened()
+        server.opened(**kwargs)
     assert "\n" not in str(caught.value)
-
-
-def test_only_the_embodiment_that_the_server_has_may_be_named():
-    with roboarena() as server:
-        with server.opened(embodiment="droid_jointpos"):
-            pass
-        with pytest.raises(UsageError, match="for DROID; leave out embodiment=libero"):
-            server.opened(embodiment="libero")
-
-
-def test_a_reset_that_fails_is_an_error_of_the_episode():
-    with (
-        roboarena("Traceback (most recent call last): no session") as server,
-        pytest.raises(PolicyServerError, match="no session"),
-    ):
-        acted(server, observation())
+    with roboarena() as server, server.opened(embodiment="droid_jointpos"):
+        pass

@@ -69,6 +69,9 @@ def test_observations_go_out_in_openpis_keys_and_actions_come_back():
         policy.reset(KEY)
         query(policy)
         assert (len(server.connections), len(server.queries)) == (1, 2)
+        server.connections[0].close()
+        policy.reset(KEY)
+        assert (query(policy) == ACTIONS).all(), "a connection closed between episodes is reopened"
 
 
 def test_the_round_trip_is_told_apart_into_server_and_wire():
@@ -86,20 +89,18 @@ def test_the_round_trip_is_told_apart_into_server_and_wire():
         assert timings["frame"] == timings["action"]
 
 
-@pytest.mark.parametrize(
-    ("told", "server_ms"),
-    [
+def test_the_servers_time_is_what_it_says():
+    told = [
         ({"server_timing": {}, "policy_timing": {"infer_ms": 0.03125}}, 0.03125),
         ({"server_timing": {"infer_ms": np.float32(0.0625)}, "policy_timing": {"infer_ms": 3.0}}, 0.0625),
         ({"server_timing": {"infer_ms": "fast"}}, None),
-    ],
-)
-def test_the_servers_time_is_what_it_says(told, server_ms):
-    with OpenpiServer(lambda _: {"actions": ACTIONS, **told}) as server, acting(server) as policy:
-        query(policy)
-        timings = policy.complete().timings_ms
-        assert timings.get("server") == server_ms
-        assert ("wire" in timings) == (server_ms is not None)
+    ]
+    answers = iter(told)
+    with OpenpiServer(lambda _: {"actions": ACTIONS, **next(answers)[0]}) as server, acting(server) as policy:
+        for _, server_ms in told:
+            query(policy)
+            timings = policy.complete().timings_ms
+            assert (timings.get("server"), "wire" in timings) == (server_ms, server_ms is not None)
 
 
 def test_a_servers_traceback_is_in_the_error_and_the_next_episode_goes_on():
@@ -188,14 +189,6 @@ def test_a_server_that_stops_reading_does_not_stop_the_run():
             client.infer({"observation/image": np.zeros(2**21)})
 
 
-def test_a_connection_closed_between_episodes_is_reopened():
-    with OpenpiServer() as server, acting(server) as policy:
-        query(policy)
-        server.connections[0].close()
-        policy.reset(KEY)
-        assert (query(policy) == ACTIONS).all()
-
-
 def test_a_server_that_comes_back_serves_the_next_episode():
     told = []
     with OpenpiServer() as server:
@@ -216,31 +209,28 @@ def test_a_server_that_comes_back_serves_the_next_episode():
     restart.join()
 
 
-def free_port():
+def test_an_address_without_a_server_is_one_line_after_the_timeout():
+    """Nothing listens; something listens and is silent; a server sends no metadata; one refuses the key."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
+        port, told = listener.getsockname()[1], []
+        lines = [refusal_of(f"ws://127.0.0.1:{port}", told)]
+    lines.append(refusal_of(f"ws://127.0.0.1:{port}", told))
+    with OpenpiServer(metadata=...) as server:
+        lines.append(refusal_of(server.url, told))
+    with OpenpiServer(process_request=lambda connection, request: connection.respond(401, "no")) as server:
+        lines.append(refusal_of(server.url, told))
+    for line, why in zip(
+        lines, ("timed out", "refused", "sends no metadata", "HTTP status 401"), strict=True
+    ):
+        assert "\n" not in line
+        assert re.search(rf"ws://127.0.0.1:\d+ .*{why}", line)
+    assert ["waiting up to" in line for line in told] == [True], "a refused key is not retried"
 
 
-def test_a_refused_connection_is_one_line_after_the_timeout():
-    told = []
-    url = f"ws://127.0.0.1:{free_port()}"
-    with pytest.raises(UsageError, match=rf"{url} has not answered within 0\.3 s: .*refused") as caught:
+def refusal_of(url, told):
+    with pytest.raises(UsageError) as caught:
         open_websocket(url, {"connect_timeout_s": 0.3}, notify=told.append)
-    assert "\n" not in str(caught.value)
-    assert len(told) == 1
-    assert url in told[0]
-
-
-def test_a_silent_address_is_one_line():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        url = f"ws://127.0.0.1:{listener.getsockname()[1]}"
-        with pytest.raises(UsageError, match=r"has not answered within 0\.3 s: timed out"):
-            open_websocket(url, {"connect_timeout_s": 0.3}, notify=lambda line: None)
-
-
-def test_a_server_without_metadata_is_refused():
-    with OpenpiServer(metadata=...) as server, pytest.raises(UsageError, match="sends no metadata"):
-        open_websocket(server.url, {"connect_timeout_s": 0.3}, notify=lambda line: None)
+    return str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -261,27 +251,32 @@ def test_invalid_metadata_are_one_line(metadata, why):
         assert "\n" not in str(caught.value)
 
 
-def test_metadata_may_name_the_robot():
-    with OpenpiServer(metadata={"embodiment": "droid", "horizon": 15}) as server:
-        policy = open_websocket(server.url, {}, notify=silent)
-        assert policy.interface.observation.camera_names == ("exterior_image_1_left", "wrist_image_left")
+@pytest.mark.parametrize(
+    ("metadata", "kwargs", "cameras", "remark"),
+    [
+        ({"embodiment": "droid"}, {}, ("exterior_image_1_left", "wrist_image_left"), None),
+        (
+            {"reset_pose": np.zeros(2)},
+            {},
+            ("image", "wrist_image"),
+            "observation/wrist_image.*embodiment=NAME",
+        ),
+        ({"embodiment": "franka"}, LIBERO, ("image", "wrist_image"), None),
+    ],
+)
+def test_the_robot_is_named_by_the_server_or_the_user_or_assumed_to_be_liberos(
+    metadata, kwargs, cameras, remark
+):
+    with OpenpiServer(metadata={**metadata, "horizon": 15}) as server:
+        policy = open_websocket(server.url, kwargs, notify=silent)
+        assert policy.interface.observation.camera_names == cameras
         assert policy.interface.horizon == 15
-        assert policy.remark is None
-        assert policy.inputs["server_metadata"] == {"embodiment": "droid", "horizon": 15}
+        assert policy.remark == remark or re.search(remark, policy.remark)
+        recorded = {name: value if isinstance(value, str) else str(value) for name, value in metadata.items()}
+        assert policy.inputs["server_metadata"] == {**recorded, "horizon": 15}
 
 
-def test_an_unnamed_robot_is_assumed_to_be_liberos():
-    with OpenpiServer(metadata={"reset_pose": np.zeros(2)}) as server:
-        policy = open_websocket(server.url, {}, notify=silent)
-        assert policy.interface.horizon is None
-        assert "observation/wrist_image" in policy.remark
-        assert "embodiment=NAME" in policy.remark
-        assert policy.inputs["server_metadata"] == {"reset_pose": "[0. 0.]"}
-
-
-def test_the_user_names_the_robot_unless_the_server_does():
-    with OpenpiServer(metadata={"embodiment": "franka"}) as server:
-        assert open_websocket(server.url, LIBERO, notify=silent).remark is None
+def test_the_user_names_no_other_robot_than_the_server():
     why = "serves embodiment 'droid'; leave out embodiment=libero"
     with OpenpiServer(metadata={"embodiment": "droid"}) as server, pytest.raises(UsageError, match=why):
         open_websocket(server.url, LIBERO, notify=silent)
@@ -291,14 +286,6 @@ def test_the_key_in_the_environment_is_sent(monkeypatch):
     monkeypatch.setenv("MY_KEY", "secret")
     with OpenpiServer() as server, acting(server, api_key_env="MY_KEY"):
         assert server.headers[0]["Authorization"] == "Api-Key secret"
-
-
-def test_a_refused_key_is_not_retried():
-    def refuse(connection, request):
-        return connection.respond(401, "no")
-
-    with OpenpiServer(process_request=refuse) as server, pytest.raises(UsageError, match="HTTP status 401"):
-        open_websocket(server.url, {}, notify=silent)
 
 
 @pytest.mark.parametrize(

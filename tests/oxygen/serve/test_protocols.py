@@ -136,11 +136,10 @@ def test_the_metadata_declare_the_interface_as_it_is():
     with PolicyServerThread(EchoPolicy(), declared) as server, server.client() as client:
         declared = client.metadata["oxygen_eval"]
     assert TypeAdapter(Interface).validate_python(declared.pop("interface")) == interface
+    model = {"model": "echo", "weights_sha256": None, "horizon": 10}
     assert declared == {
         "version": 1,
-        "horizon": 10,
-        "model": "echo",
-        "weights_sha256": None,
+        **model,
         "mode": "unified",
         "language_tasks": ["narration"],
         "robots": 4,
@@ -203,7 +202,7 @@ def test_texts_come_with_the_next_answer_or_a_poll_and_once():
         assert answer["server_timing"]["prev_total_ms"] == 5.0
 
 
-def droid_request(number_from=1):
+def droid_request(number_from):
     image = np.zeros((8, 8, 3), np.uint8)
     return {
         f"observation/exterior_image_{number_from}_left": image,
@@ -214,34 +213,27 @@ def droid_request(number_from=1):
     }
 
 
-def test_joint_positions_are_served_to_roboarena():
-    with (
-        PolicyServerThread(EchoPolicy(), declaration(conventions.DROID_JOINT_POSITION)) as server,
-        server.client("/roboarena") as client,
-    ):
-        assert client.metadata["action_space"] == "joint_position"
-
-
 def test_roboarenas_endpoints_sessions_and_camera_numbers_are_understood():
-    declared = declaration(conventions.DROID)
-    with PolicyServerThread(EchoPolicy(), declared) as server:
+    wanted = {
+        "image_resolution": [224, 224],
+        "needs_wrist_camera": True,
+        "n_external_cameras": 1,
+        "needs_stereo_camera": False,
+        "needs_session_id": True,
+    }
+    positions = declaration(conventions.DROID_JOINT_POSITION)
+    with PolicyServerThread(EchoPolicy(), positions) as server, server.client("/roboarena") as client:
+        assert client.metadata == {**wanted, "action_space": "joint_position"}
+    with PolicyServerThread(EchoPolicy(), declaration(conventions.DROID)) as server:
         with server.client("/roboarena") as client:
-            assert client.metadata == {
-                "image_resolution": [224, 224],
-                "needs_wrist_camera": True,
-                "n_external_cameras": 1,
-                "needs_stereo_camera": False,
-                "needs_session_id": True,
-                "action_space": "joint_velocity",
-            }
+            assert client.metadata == {**wanted, "action_space": "joint_velocity"}
             asked = droid_request(0) | {"endpoint": "infer", "session_id": "a"}
-            assert echoed(client.ask(asked)) == (0, 0)
-            assert echoed(client.ask(asked)) == (0, 1)
+            assert [echoed(client.ask(asked)) for _ in range(2)] == [(0, 0), (0, 1)]
             assert echoed(client.ask(asked | {"session_id": "b"})) == (1, 0)
             assert client.ask({"endpoint": "reset"}) == "reset successful"
             assert echoed(client.ask(asked | {"session_id": "b"})) == (2, 0)
         with server.client() as client:
-            assert echoed(client.ask(droid_request() | {"endpoint": "infer"})) == (0, 0)
+            assert echoed(client.ask(droid_request(1) | {"endpoint": "infer"})) == (0, 0)
 
 
 class VlaEvalClient:
@@ -263,6 +255,7 @@ class VlaEvalClient:
 
 
 HELLO = {"harness_version": "0.8.0", "protocol_version": 1}
+STARTED = [("hello", HELLO), ("episode_start", {})]
 
 
 def vla_eval_observation():
@@ -279,12 +272,8 @@ def test_vla_evals_clients_get_one_action_per_observation_of_a_chunk_kept_here()
         assert hello["observation_params"]["quat_no_antipodal"]
         client.send("episode_start", {"task": {}})
         steps = [client.ask("observation", vla_eval_observation())[1]["actions"] for _ in range(4)]
-        assert [tuple(np.round(step[:2], 3)) for step in steps] == [
-            (0, 0),
-            (0.001, 0.001),
-            (0.002, 0.002),
-            (0, 1),
-        ]
+        chunk = [(0, 0), (0.001, 0.001), (0.002, 0.002)]
+        assert [tuple(np.round(step[:2], 3)) for step in steps] == [*chunk, (0, 1)]
         assert len(policy.batches) == 2
         client.send("episode_end", {})
         client.send("episode_start", {"task": {}})
@@ -312,11 +301,8 @@ def test_texts_that_fail_at_the_end_of_an_episode_do_not_reach_into_the_next():
     [
         ([("observation", {})], "observation before hello"),
         ([("hello", HELLO), ("observation", {})], "observation before episode_start"),
-        ([("hello", HELLO), ("episode_start", {}), ("observation", {})], "has no `images`"),
-        (
-            [("hello", HELLO), ("episode_start", {}), ("observation", {"images": {"wrist": 1}})],
-            "lacks 'agentview'",
-        ),
+        ([*STARTED, ("observation", {})], "has no `images`"),
+        ([*STARTED, ("observation", {"images": {"wrist": 1}})], "lacks 'agentview'"),
         ([("hello", {"protocol_version": 2})], "protocol version 2; this server has 1"),
         ([("helo", {})], "did you mean 'hello'"),
     ],

@@ -86,7 +86,6 @@ def test_a_device_that_becomes_slower_is_given_less_to_do_and_a_quicker_one_more
     [
         (lambda: FixedTokens(0), "tokens per frame is 0"),
         (lambda: Deadline(0.0), "the deadline is 0.0 ms"),
-        (lambda: Deadline(10.0, reserve=1.0), "reserve is 1.0"),
     ],
 )
 def test_budgets_that_make_no_sense_are_refused(make, message):
