@@ -86,7 +86,7 @@ class VectorPolicy:
         self.tokenizer, self.tasks, self.transform = tokenizer, tuple(tasks), transform
         self._weights, self._adapter = weights, adapter
         in_tokens = [tokenized(task, tokenizer) for task in tasks]
-        scheduler = Scheduler(
+        self._scheduler = Scheduler(
             mode=engine.mode,
             tasks=in_tokens,
             slots=engine.slots,
@@ -94,7 +94,7 @@ class VectorPolicy:
             robots=engine.robots,
             independent=engine.independent,
         )
-        self._engine = Engine(runner, scheduler, self._text_decoder(), engine.budget)
+        self._engine = Engine(runner, self._scheduler, self._text_decoder(), engine.budget)
         several = engine.independent and engine.robots > 1
         self._alone = sizes_for(engine.alone, in_tokens) if several else None
         self._sessions = [self._new_session(robot) for robot in range(engine.robots)]
@@ -106,18 +106,31 @@ class VectorPolicy:
         return self.runner.compiles_after_warm_up + self._engine.compiles_in_second_process
 
     def with_engine(
-        self, engine: EngineConfig, *, tasks: Sequence[LanguageTask] | None = None
+        self,
+        engine: EngineConfig,
+        *,
+        tasks: Sequence[LanguageTask] | None = None,
+        runner: Runner | None = None,
     ) -> "VectorPolicy":
         """The same policy with another engine configuration, sharing weights and compiled programs.
 
         Args:
             engine: The configuration.
-            tasks: Other language tasks for the same programs; the policy's own if None.
+            tasks: Other language tasks; the policy's own if None.
+            runner: Other programs; the policy's own if None.
 
         Raises:
             UsageError: `engine` exceeds the compiled programs.
         """
-        return self._served(self.runner, engine, self.tasks if tasks is None else tasks)
+        return VectorPolicy(
+            runner or self.runner,
+            engine,
+            tokenizer=self.tokenizer,
+            tasks=self.tasks if tasks is None else tasks,
+            transform=self.transform,
+            weights=self._weights,
+            adapter=self._adapter,
+        )
 
     def with_tasks(self, tasks: Sequence[LanguageTask], engine: EngineConfig) -> "VectorPolicy":
         """The same policy with other language tasks, sharing weights, prefill and denoise programs.
@@ -126,18 +139,7 @@ class VectorPolicy:
         """
         sizes, own = sizes_for(engine, [tokenized(task, self.tokenizer) for task in tasks]), self.runner.sizes
         runner = self.runner if sizes == own else self.runner.resized(sizes, self.runner.adapter)
-        return self._served(runner, engine, tasks)
-
-    def _served(self, runner: Runner, engine: EngineConfig, tasks: Sequence[LanguageTask]) -> "VectorPolicy":
-        return VectorPolicy(
-            runner,
-            engine,
-            tokenizer=self.tokenizer,
-            tasks=tasks,
-            transform=self.transform,
-            weights=self._weights,
-            adapter=self._adapter,
-        )
+        return self.with_engine(engine, tasks=tasks, runner=runner)
 
     def reset(self, robot: int, episode_seed: int, first_query: int = 0) -> None:
         """Start an episode of a robot: cancel its requests, count its request ids from 0.
@@ -150,7 +152,7 @@ class VectorPolicy:
             first_query: Number of its next query; above 0 to resume an episode.
         """
         self._complete()
-        self._engine.reset(robot, episode_seed % 2**64)
+        self._scheduler.reset(robot, episode_seed % 2**64)
         self._sessions[robot] = self._new_session(robot, first_query)
 
     def act(self, observations: Observations) -> dict[int, Float64[np.ndarray, "horizon action"]]:
@@ -158,7 +160,7 @@ class VectorPolicy:
 
         Args:
             observations: For each robot with a query `images` (camera to uint8 [height, width, 3]), `state`
-                (finite numbers) and `prompt`. With `action_prefix` (a `configs.action_prefix.ActionPrefix`),
+                (finite numbers) and `prompt`. With `action_prefix` (a `configs.latency.ActionPrefix`),
                 the new chunk is guided towards the last one, which is still being executed.
 
         Raises:
@@ -211,7 +213,7 @@ class VectorPolicy:
     def finish(self, robot: int) -> EpisodeEnd:
         """End a robot's episode: complete its query and cancel its active requests."""
         self._complete()
-        return self._sessions[robot].end(self._engine.cancel(robot), self.compiles_after_warm_up)
+        return self._sessions[robot].end(self._scheduler.cancel(robot), self.compiles_after_warm_up)
 
     def close(self) -> None:
         """End the second process of mode `parallel`, if any."""

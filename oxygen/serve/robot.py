@@ -74,14 +74,13 @@ class Batcher:
             raise NoFreeRobotError(message) from None
         number, robot = divmod(place, self._batch_size)
         try:
-            if number >= len(self._batches):  # robots of open batches do not wait for others' to open
-                async with self._opening:
-                    while (opened := len(self._batches)) <= number:
-                        policy = await asyncio.get_running_loop().run_in_executor(
-                            self._thread, self._open_policy, opened
-                        )
-                        self._batches.append(RobotBatch(policy, self._thread, window_s=self._window_s))
-                        self._serving.append(asyncio.create_task(self._batches[-1].serve()))
+            async with self._opening:
+                while (opened := len(self._batches)) <= number:
+                    policy = await asyncio.get_running_loop().run_in_executor(
+                        self._thread, self._open_policy, opened
+                    )
+                    self._batches.append(RobotBatch(policy, self._thread, window_s=self._window_s))
+                    self._serving.append(asyncio.create_task(self._batches[-1].serve()))
         except BaseException:
             self._free.put_nowait(place)
             raise

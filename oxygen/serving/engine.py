@@ -188,14 +188,6 @@ class Engine:
         step.decode_s, step.work = done_s - began_s, decoded.work
         return step
 
-    def reset(self, robot: int, seed: int) -> None:
-        """Start an episode of a robot and cancel its requests."""
-        self._scheduler.reset(robot, seed)
-
-    def cancel(self, robot: int) -> tuple[Request, ...]:
-        """Cancel a robot's active requests and return them."""
-        return self._scheduler.cancel(robot)
-
     def close(self) -> None:
         """Free the text decoder's resources."""
         if self._decoder is not None:

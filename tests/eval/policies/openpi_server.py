@@ -15,9 +15,13 @@ from websockets.sync.server import ServerConnection, serve
 from configs.schema import Mode
 from eval.policies.base import LoadedPolicy
 from eval.policies.websocket import open_websocket
+from oxygen.policy.reply import EpisodeEnd, Reply
 from oxygen.serve.msgpack_numpy import pack, unpack
+from sim_envs.fake import FakeWorld
+from sim_envs.world import EpisodeKey, Observation
 
 ACTIONS = np.arange(70, dtype=np.float32).reshape(10, 7)
+KEY = EpisodeKey(suite="libero_object", task_id=4, init_id=3, seed=7)
 
 
 def actions(query: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -62,6 +66,19 @@ class OpenpiServer:
         """Its policy with these arguments, until it is left. It is there at once."""
         options = {"modes": modes, "worlds": worlds, "notify": pytest.fail}
         return contextlib.closing(open_websocket(self.url, kwargs, **options))
+
+    def play(
+        self, *queries: int, observation: Observation | None = None, **how: Any
+    ) -> list[tuple[list[tuple[np.ndarray, Reply]], EpisodeEnd]]:
+        """Episodes of so many queries: the actions and the reply of each, and the end."""
+        observation, episodes = observation or FakeWorld().observe(), []
+        with self.opened(**how) as policy:
+            acting = policy.in_world(None, None)
+            for count in queries:
+                acting.reset(KEY)
+                answers = [(acting.act(observation), acting.complete()) for _ in range(count)]
+                episodes.append((answers, acting.finish()))
+        return episodes
 
     def __enter__(self) -> "OpenpiServer":
         return self

@@ -10,12 +10,10 @@ from eval.records.query_logs import read_queries
 from eval.records.run_folders import new_run
 from eval.records.schema import Outcome, RunFolder
 from sim_envs.fake import FakeWorld
-from sim_envs.world import EpisodeKey
 from tests.eval.conftest import CONFIG, call, evaluate
 from tests.eval.doubles import without_physics
 from tests.eval.policies.oxygen_release_server import TEXT, TOKENS, ReleaseServer
 
-KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
 MODES = {
     "continuous_batching": "unified",
     "blocking_baseline": "isolated",
@@ -30,17 +28,8 @@ def opened(server, api="continuous_batching"):
 
 def played(server, queries, api="continuous_batching", episodes=1):
     """Replies and end of each episode."""
-    world, found = FakeWorld(), []
-    with opened(server, api) as policy:
-        acting = policy.in_world(None, None)
-        for _ in range(episodes):
-            acting.reset(KEY)
-            replies = []
-            for _ in range(queries):
-                acting.act(world.observe())
-                replies.append(acting.complete())
-            found.append((replies, acting.finish()))
-    return found
+    played = server.play(*[queries] * episodes, modes=[MODES[api]], timeout_s=5)
+    return [([reply for _, reply in answers], end) for answers, end in played]
 
 
 def test_texts_of_every_call_are_staggered_and_keep_the_query_they_are_of():

@@ -12,19 +12,14 @@ from oxygen.policy.reply import TextRequest
 from oxygen.robots.conventions import DROID, LIBERO
 from sim_envs.fake import FakeWorld
 from sim_envs.libero.tasks import LIBERO_INTERFACE
-from sim_envs.world import EpisodeKey
-from tests.eval.policies.openpi_server import OpenpiServer
+from tests.eval.policies.openpi_server import KEY, OpenpiServer
 from tests.eval.policies.oxygen_server import ACTIONS, answer, metadata, serving, text
 
-KEY = EpisodeKey(suite="libero_object", task_id=4, init_id=3, seed=7)
 
-
-def played(server, queries, image_size=8, **how):
+def played(server, queries, **how):
     """Actions and reply of each query of an episode."""
-    with server.opened(**how) as policy:
-        acting, world = policy.in_world(None, None), FakeWorld(image_size=image_size)
-        acting.reset(KEY)
-        return [(acting.act(world.observe()), acting.complete()) for _ in range(queries)]
+    ((answers, _),) = server.play(queries, **how)
+    return answers
 
 
 def test_each_query_has_its_place_in_the_episode_and_is_polled_for_its_texts():
@@ -48,7 +43,7 @@ def test_a_server_without_texts_is_not_polled():
 
 def test_observations_and_actions_keep_all_their_bits():
     with serving() as server:
-        ((actions, _),) = played(server, 1, image_size=256)
+        ((actions, _),) = played(server, 1, observation=FakeWorld(image_size=256).observe())
     assert actions.tobytes() == ACTIONS.tobytes()
     assert server.queries[0]["observation/image"].shape == (256, 256, 3)
     assert server.queries[0]["observation/state"].dtype == np.float64
@@ -92,14 +87,9 @@ def test_texts_describe_their_query_and_arrive_after_the_time_on_the_wire():
 
 
 def test_texts_that_are_unfinished_at_the_end_are_counted():
-    with serving() as server, server.opened() as policy:
-        acting = policy.in_world(None, None)
-        for queries in (3, 1):
-            acting.reset(KEY)
-            for _ in range(queries):
-                acting.act(FakeWorld().observe())
-                acting.complete()
-            assert [request.query for request in acting.finish().requests] == [queries - 1]
+    with serving() as server:
+        ends = [end for _, end in server.play(3, 1)]
+    assert [[request.query for request in end.requests] for end in ends] == [[2], [0]]
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,9 @@ from eval.policies.remote import PolicyServerError
 from oxygen.serve.msgpack_numpy import pack
 from sim_envs.droid.control import Control, interface
 from sim_envs.fake import FakeWorld
-from sim_envs.world import EpisodeKey, Observation
-from tests.eval.policies.openpi_server import OpenpiServer
+from sim_envs.world import Observation
+from tests.eval.policies.openpi_server import KEY, OpenpiServer
 
-KEY = EpisodeKey(suite="droid_tabletop", task_id=0, init_id=3, seed=7)
 ACTIONS = np.linspace(-2, 2, 80).reshape(10, 8)
 METADATA = {
     "image_resolution": [224, 224],
@@ -40,10 +39,8 @@ def observation():
 
 def acted(server, seen):
     """The actions of an episode with one query."""
-    with server.opened() as policy:
-        acting = policy.in_world(None, None)
-        acting.reset(KEY)
-        return acting.act(seen)
+    ((((actions, _),), _),) = server.play(1, observation=seen)
+    return actions
 
 
 def asked(server):

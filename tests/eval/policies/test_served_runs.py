@@ -68,7 +68,6 @@ def cut(server):
     [
         ({"actions": WITH_NAN}, "invalid_action", "action 2 holds nan in dimension 3"),
         ("no such endpoint", "error", "failed, with this text: no such endpoint"),
-        (lambda _: time.sleep(0.7), "error", "not answered a query within 0.5 s"),
         (cut, "error", "broke off the connection"),
     ],
 )

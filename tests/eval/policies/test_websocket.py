@@ -18,10 +18,8 @@ from eval.policies.remote import PolicyClient, PolicyServerError
 from eval.policies.websocket import open_websocket
 from oxygen.serve.msgpack_numpy import pack
 from sim_envs.fake import FakeWorld
-from sim_envs.world import EpisodeKey
-from tests.eval.policies.openpi_server import ACTIONS, OpenpiServer
+from tests.eval.policies.openpi_server import ACTIONS, KEY, OpenpiServer
 
-KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
 LIBERO = {"embodiment": "libero"}
 
 

@@ -54,7 +54,7 @@ class EchoPolicy(VectorPolicy):
         return replies
 
     def finish(self, robot: int) -> EpisodeEnd:
-        return EpisodeEnd(cancelled=1)
+        return EpisodeEnd(cancelled=1, reply=self._replies.pop(robot, None))
 
     def _acted(self, robot: int, observation: Mapping[str, Any]) -> np.ndarray:
         query = self._queries[robot]

@@ -13,6 +13,7 @@ class Rows:
     def __init__(self, fails=None, window_s=1.0):
         self.answers = []
         self.reset = []
+        self.ended = set()
         self.fails = fails
         self.queue = BatchQueue(self.act, self.complete, window_s=window_s, failed=self.reset.extend)
 
@@ -34,7 +35,7 @@ class Rows:
     def complete(self):
         if self.fails == "complete":
             raise ValueError
-        return {row: f"reply {row}" for row in self.asked}
+        return {row: f"reply {row}" for row in self.asked if row not in self.ended}
 
 
 def test_a_batch_is_due_when_every_active_row_has_a_query_or_after_the_window():
@@ -62,6 +63,18 @@ def test_actions_are_answered_before_replies_and_new_queries_wait_for_the_next_b
     assert rows.asked == {0: "seen 0", 2: "seen 2"}
     list(rows.queue.run())
     assert rows.asked == {0: "seen 0"}
+
+
+def test_an_episode_that_ends_between_actions_and_replies_costs_the_others_nothing():
+    rows = Rows()
+    rows.ask(0)
+    rows.ask(1)
+    stages = rows.queue.run()
+    next(stages)
+    rows.ended.add(1)
+    assert not list(stages)
+    assert rows.answers[2:] == [(0, "replied", "reply 0")]
+    assert rows.reset == []
 
 
 @pytest.mark.parametrize(
