@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from configs.errors import UsageError
-from configs.schema import Mode
+from configs.schema import Fields, Mode
 from configs.validation import invalid
 from eval.policies.base import BadAnswerError
 from eval.policies.remote import PolicyClient, RemotePolicy, timings_of
@@ -22,7 +22,15 @@ from sim_envs.world import EpisodeKey, Observation
 _ENGINE_STAGES = {"queue", "prefill", "denoise", "guided_denoise"}
 
 
-def read_declaration(metadata: Mapping[str, Any], url: str) -> Declaration:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReceivedDeclaration(Declaration):
+    """A declaration with the types that it is checked for on arrival."""
+
+    mode: Mode
+    feedback: dict[str, Fields] = dataclasses.field(default_factory=dict)
+
+
+def read_declaration(metadata: Mapping[str, Any], url: str) -> ReceivedDeclaration:
     """Validate the metadata of a server at `url`.
 
     Raises:
@@ -36,7 +44,7 @@ def read_declaration(metadata: Mapping[str, Any], url: str) -> Declaration:
             f"client version {VERSION}; install the same oxygen-eval on both sides"
         )
     try:
-        return TypeAdapter(Declaration).validate_python(declared)
+        return TypeAdapter(ReceivedDeclaration).validate_python(declared)
     except ValidationError as error:
         raise invalid(error, f"metadata of {url}") from error
 

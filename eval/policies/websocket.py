@@ -122,7 +122,7 @@ def _policy_of(
         raise UsageError(f"charge=server is for OxyGen's own server, and {url} is another; leave it out")
     if EXTENSION in metadata:
         declared = read_declaration(metadata, url)
-        _refuse_other_embodiment(options, declared.keys.robot, f"{url} declares its interface")
+        _refuse_other(options.embodiment, declared.keys.robot, f"{url} declares its interface")
         check_run(declared, url, modes, worlds)
         keys = named(declared.keys, url, declared.horizon)
         return opened(OxygenServerPolicy(client, keys, declared), server_metadata=recorded)
@@ -132,7 +132,7 @@ def _policy_of(
         except ValidationError as error:
             raise invalid(error, f"metadata of {url}") from error
         why = f"{url} is a RoboArena server, which is for DROID"
-        _refuse_other_embodiment(options, roboarena.keys.robot, why)
+        _refuse_other(options.embodiment, roboarena.keys.robot, why)
         keys = named(roboarena.keys, url, horizon)
         return opened(RoboArenaPolicy(client, keys, roboarena), server_metadata=recorded)
     keys = _keys(url, metadata.get("embodiment"), options.embodiment)
@@ -142,11 +142,6 @@ def _policy_of(
     return opened(policy, remark=remark, server_metadata=recorded)
 
 
-def _refuse_other_embodiment(options: ServerOptions, served: str | None, why: str) -> None:
-    if options.embodiment not in (None, served):
-        raise UsageError(f"{why}; leave out embodiment={options.embodiment}")
-
-
 def ignore(line: str) -> None:
     """Print nothing: in workers, which would repeat the main process."""
     del line
@@ -154,10 +149,15 @@ def ignore(line: str) -> None:
 
 def _keys(url: str, served: object, requested: str | None) -> OpenpiKeys | None:
     """The keys of the robot that the server or the user names; None if neither does."""
-    if requested is not None and served in tuple(ROBOTS) and requested != served:
-        raise UsageError(f"{url} serves embodiment {served!r}; leave out embodiment={requested}")
+    if served in tuple(ROBOTS):
+        _refuse_other(requested, served, f"{url} serves embodiment {served!r}")
     name = served if requested is None else requested
     return None if name is None else keys_of(str(name))
+
+
+def _refuse_other(requested: str | None, served: object, why: str) -> None:
+    if requested not in (None, served):
+        raise UsageError(f"{why}; leave out embodiment={requested}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -70,11 +70,6 @@ class VectorPolicy:
         """Serve compiled programs; see `create_vector_policy`.
 
         Args:
-            runner: The programs.
-            engine: How to serve them.
-            tokenizer: The vocabulary the weights were trained with.
-            tasks: The language tasks.
-            transform: Conversion of observations and actions.
             weights: Loads the weights in a second process; None if not possible.
             adapter: Loads the runner's adapter, likewise; None without one.
 
@@ -95,8 +90,10 @@ class VectorPolicy:
             independent=engine.independent,
         )
         self._engine = Engine(runner, self._scheduler, self._text_decoder(), engine.budget)
-        several = engine.independent and engine.robots > 1
-        self._alone = sizes_for(engine.alone, in_tokens) if several else None
+        self._alone = None
+        if engine.independent and engine.robots > 1:
+            shares = {"slots": engine.slots // engine.robots, "rows": engine.rows // engine.robots}
+            self._alone = sizes_for(dataclasses.replace(engine, robots=1, **shares), in_tokens)
         self._sessions = [self._new_session(robot) for robot in range(engine.robots)]
         self._delivered_s = 0.0
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from configs.feedback import FeedbackByTask
 from configs.interface import Interface, Motion
-from configs.schema import Fields, Mode
 from oxygen.robots.openpi_keys import OpenpiKeys, keys_of_policy
 
 VERSION = 1
@@ -36,10 +36,10 @@ class Declaration:
     horizon: int
     model: str
     weights_sha256: str | None = None
-    mode: Mode
+    mode: str
     language_tasks: tuple[str, ...]
     robots: int
-    feedback: Mapping[str, Fields] = dataclasses.field(default_factory=dict)
+    feedback: FeedbackByTask = dataclasses.field(default_factory=dict)
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property

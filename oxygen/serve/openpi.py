@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from configs.errors import UsageError, unknown
-from configs.validation import check
 from oxygen.policy.reply import Reply
 from oxygen.serve.metadata import EXTENSION, Declaration
 from oxygen.serve.msgpack_numpy import pack, unpack
@@ -15,18 +14,21 @@ _ENDPOINTS = ("infer", "reset")
 
 
 class OpenpiDialect:
-    """Sends metadata, then an answer to each observation. Errors are text, and close the connection."""
+    """Sends metadata, then an answer to each observation. Errors are text, and close the connection.
+
+    Attributes:
+        greeting: The metadata, the first message; RoboArena's clients get others.
+    """
 
     closes_on_error = True
 
-    def __init__(self, robot: ConnectedRobot, declaration: Declaration) -> None:
+    def __init__(
+        self, robot: ConnectedRobot, declaration: Declaration, *, for_roboarena: bool = False
+    ) -> None:
         self._robot = robot
         self._declaration = declaration
+        self.greeting = pack(declaration.roboarena() if for_roboarena else declaration.metadata())
         self._session: Any = None
-
-    def greeting(self) -> bytes:
-        """The metadata."""
-        return pack(self._declaration.metadata())
 
     async def answer(self, message: bytes | str) -> bytes | str:
         """The answer to a request.
@@ -43,10 +45,7 @@ class OpenpiDialect:
         endpoint = request.pop("endpoint", "infer")
         if endpoint not in _ENDPOINTS:
             raise unknown("endpoint", endpoint, _ENDPOINTS)
-        about = request.pop(EXTENSION, {})
-        if not isinstance(about, dict):
-            raise UsageError(f"{EXTENSION} is {type(about).__name__}; give a map")
-        place = check(QueryPosition, about, source=EXTENSION)
+        place = QueryPosition.read(request.pop(EXTENSION, {}))
         await self._end_other_session(request.pop("session_id", None))
         if endpoint == "reset":
             await self._robot.end_episode()
@@ -83,14 +82,6 @@ class OpenpiDialect:
         if None not in (session, self._session) and session != self._session:
             await self._robot.end_episode()
         self._session = session or self._session
-
-
-class RoboArenaDialect(OpenpiDialect):
-    """openpi's protocol with RoboArena's metadata."""
-
-    def greeting(self) -> bytes:
-        """The metadata."""
-        return pack(self._declaration.roboarena())
 
 
 def _language(replies: Sequence[Reply]) -> dict[str, Any]:

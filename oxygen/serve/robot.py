@@ -7,17 +7,16 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
-from pydantic import Field, StrictBool, StrictInt
 
-from configs.errors import UsageError
+from configs.errors import UsageError, unknown
 from configs.hashing import seed_of
-from configs.schema import Preset
 from oxygen.policy.reply import EpisodeEnd, Reply, Text
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.serve.batching import BatchQueue, Query
+from oxygen.serve.metadata import EXTENSION
 
 Result = TypeVar("Result")
 
@@ -192,16 +191,18 @@ def _resolve(future: asyncio.Future[Any], result: Any) -> None:
     future.get_loop().call_soon_threadsafe(resolve)
 
 
-class EpisodeName(Preset):
-    """The key of an episode, from which its seed is derived."""
+_EPISODE = ("suite", "task_id", "init_id", "seed")
+_KINDS = {
+    "episode": ((int, dict), f"a seed, or a map of {', '.join(_EPISODE)}"),
+    "query": ((int,), "a whole number from 0 on"),
+    "reset": ((bool,), "true or false"),
+    "poll": ((bool,), "true or false"),
+}
+"""Types of the fields of `QueryPosition`, and what they are called."""
 
-    suite: str
-    task_id: StrictInt
-    init_id: StrictInt
-    seed: StrictInt
 
-
-class QueryPosition(Preset):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QueryPosition:
     """Position of a query: the field `oxygen_eval` of a request.
 
     Attributes:
@@ -211,16 +212,34 @@ class QueryPosition(Preset):
         poll: Whether to answer with the texts of the last query instead.
     """
 
-    episode: EpisodeName | StrictInt | None = None
-    query: StrictInt | None = Field(default=None, ge=0, lt=2**31)
-    reset: StrictBool = False
-    poll: StrictBool = False
+    episode: int | dict[str, Any] | None = None
+    query: int | None = None
+    reset: bool = False
+    poll: bool = False
+
+    @classmethod
+    def read(cls, about: Any) -> Self:
+        """Check the field of a request.
+
+        Raises:
+            UsageError: A part of it is unknown or of another type.
+        """
+        if not isinstance(about, dict):
+            raise UsageError(f"{EXTENSION} is {type(about).__name__}; give a map")
+        for name, value in about.items():
+            if name not in _KINDS:
+                raise unknown(f"field of {EXTENSION}", name, _KINDS)
+            kinds, wanted = _KINDS[name]
+            is_wrong = type(value) not in kinds or (name == "query" and not 0 <= value < 2**31)
+            if is_wrong or (isinstance(value, dict) and set(value) != set(_EPISODE)):
+                raise UsageError(f"{EXTENSION}.{name} is {value!r}; give {wanted}")
+        return cls(**about)
 
     @property
     def seed(self) -> int | None:
         """Seed of its episode; None for the current one."""
-        if isinstance(self.episode, EpisodeName):
-            return seed_of(".".join(str(part) for _, part in self.episode))
+        if isinstance(self.episode, dict):
+            return seed_of(".".join(str(self.episode[name]) for name in _EPISODE))
         return None if self.episode is None else self.episode % 2**64
 
 

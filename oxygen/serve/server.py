@@ -15,7 +15,7 @@ from websockets.http11 import Request, Response
 from configs.errors import UsageError, unknown
 from oxygen.serve.metadata import Declaration
 from oxygen.serve.msgpack_numpy import MessageError
-from oxygen.serve.openpi import OpenpiDialect, RoboArenaDialect
+from oxygen.serve.openpi import OpenpiDialect
 from oxygen.serve.robot import Batcher, ConnectedRobot, NoFreeRobotError
 from oxygen.serve.vla_eval import VlaEvalDialect
 
@@ -68,7 +68,7 @@ class ConnectionServer:
             "/": lambda robot: OpenpiDialect(robot, declaration)
         }
         if declaration.keys.robot in ("droid", "droid_jointpos"):
-            self._dialects["/roboarena"] = lambda robot: RoboArenaDialect(robot, declaration)
+            self._dialects["/roboarena"] = lambda robot: OpenpiDialect(robot, declaration, for_roboarena=True)
         if declaration.keys.robot == "libero":
             steps = min(replan_steps, declaration.horizon)
             self._dialects["/vla-eval"] = lambda robot: VlaEvalDialect(robot, declaration, replan_steps=steps)
@@ -149,8 +149,8 @@ class ConnectionServer:
         dialect = self._dialects[connection.request.path.partition("?")[0]](robot)
         self._connections.add(connection)
         try:
-            if (greeting := dialect.greeting()) is not None:
-                await self._send(connection, greeting)
+            if dialect.greeting is not None:
+                await self._send(connection, dialect.greeting)
             while (message := await self._next(connection)) is not None:
                 try:
                     answer = await dialect.answer(message)

@@ -34,6 +34,7 @@ class VlaEvalDialect:
     """Serves policies for LIBERO. Chunks are buffered here; errors do not close the connection."""
 
     closes_on_error = False
+    greeting = None  # the client speaks first
 
     def __init__(self, robot: ConnectedRobot, declaration: Declaration, *, replan_steps: int) -> None:
         self._robot = robot
@@ -42,9 +43,6 @@ class VlaEvalDialect:
         self._chunk: deque[np.ndarray] = deque()
         self._seq = 0
         self._greeted = self._in_episode = False
-
-    def greeting(self) -> None:
-        """The client speaks first."""
 
     async def answer(self, message: bytes | str) -> bytes | None:
         """The answer to a message; None if the protocol has none.

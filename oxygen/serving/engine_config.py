@@ -54,12 +54,6 @@ class EngineConfig:
                     f"{field} is {getattr(self, field)} for {self.robots} independent robots; give a multiple"
                 )
 
-    @property
-    def alone(self) -> "EngineConfig":
-        """The configuration that would serve one of the robots alone."""
-        shares = {"slots": self.slots // self.robots, "rows": self.rows // self.robots}
-        return dataclasses.replace(self, robots=1, **shares)
-
 
 def sizes_for(engine: EngineConfig, tasks: Sequence[LanguageTask]) -> ProgramSizes:
     """The shapes to compile for tokenized tasks; no mode has larger forks and decode batches than it needs.
