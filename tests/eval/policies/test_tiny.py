@@ -71,19 +71,6 @@ def test_the_bundled_policy_has_tinys_sizes():
 
 
 @pytest.mark.slow
-def test_the_preset_serves_the_bundled_checkpoint():
-    by_name, by_folder = read_policy("tiny"), read_policy(str(FOLDER))
-    apart = {"name", "description", "weights", "tokenizer"}
-    assert by_name.model_dump(exclude=apart) == by_folder.model_dump(exclude=apart)
-    options = {"mode": "actions", "language_tasks": ()}
-    ours = actions_of(RunConfig(policy="tiny", **options))
-    np.testing.assert_array_equal(ours, actions_of(RunConfig(policy=str(FOLDER), **options)))
-    random = actions_of(RunConfig(policy="tiny", random_weights=True, **options))
-    assert random.shape == ours.shape
-    assert (random != ours).any()
-
-
-@pytest.mark.slow
 def test_the_bundled_adapter_adds_texts_and_changes_no_action(tmp_path):
     """In the words of its labels, of which no goal is reached yet in an initial state."""
     speaking = RunConfig(policy="tiny_textual_memory", language_tasks=("textual_memory",), mode="shared")

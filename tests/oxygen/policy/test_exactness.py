@@ -21,8 +21,8 @@ from oxygen.model.inputs import ModelInput
 from oxygen.serving.kv_pool import KvPool
 from oxygen.serving.requests import GREEDY, Request, Sampling
 from oxygen.serving.runner import ProgramSizes, Runner
+from tests.oxygen.compiling import Where, traced_for
 from tests.oxygen.conftest import SMALL
-from tests.oxygen.serving.devices import Where, traced_for
 
 ROBOTS, SLOTS, BATCH, LIMIT = 3, 6, 4, 8
 SUFFIXES = ((5, 9, 301), (44,), (8, 8))

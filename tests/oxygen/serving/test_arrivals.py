@@ -16,11 +16,8 @@ def counts(arrivals, stream=0, queries=QUERIES):
     return [len(arrivals.due(stream, query)) for query in queries]
 
 
-def test_every_n_brings_one_at_every_nth_query():
+def test_every_n_brings_one_at_every_nth_query_and_a_burst_several():
     assert counts(EveryN(3))[:7] == [1, 0, 0, 1, 0, 0, 1]
-
-
-def test_a_burst_brings_several_at_once():
     assert counts(Burst(n=4, every=3))[:7] == [4, 0, 0, 4, 0, 0, 4]
 
 

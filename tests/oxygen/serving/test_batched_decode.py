@@ -11,8 +11,8 @@ import pytest
 from oxygen.model import params, pi05
 from oxygen.serving import decode, kv_pool
 from oxygen.serving.decode import NewRequests
+from tests.oxygen.compiling import traced_for
 from tests.oxygen.conftest import SMALL
-from tests.oxygen.serving.devices import traced_for
 
 SUFFIXES = ((5, 9, 301, 17), (44,), (8, 8))
 SLOTS, ROWS, STEPS = 5, (4, 0, 2), 6
