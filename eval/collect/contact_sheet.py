@@ -5,6 +5,7 @@ from pathlib import Path
 from PIL import Image, ImageDraw
 
 from oxygen.robots.images import resize_with_pad
+from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
 from videos.text import load_font, wrap
 
@@ -26,19 +27,23 @@ def write_contact_sheet(demonstrations: Demonstrations, path: Path) -> None:
     chosen = [episodes[number * len(episodes) // count] for number in range(count)]
     sheet = Image.new("RGB", (_WIDTH + 2 * _GAP, len(chosen) * _ROW + _GAP), _PAPER)
     for number, episode in enumerate(chosen):
-        top, origin, last = _GAP + number * _ROW, episode.origin, episode.stop - 1
-        noise = f", noise {origin.noise:g}" if origin.noise else ""
+        top, last, columns = _GAP + number * _ROW, episode.stop - 1, demonstrations.columns
+        suite, task_id, init_id, seed, noise = (
+            columns[layout.OWN + name][episode.start]
+            for name in ("suite", "task_id", "init_id", "seed", "noise")
+        )
         title = (
-            f"{origin.suite} {origin.task_id}, init {origin.init_id}, seed {origin.seed}{noise}, "
-            f"{episode.stop - episode.start} frames: {episode.language}"
+            f"{suite} {task_id}, init {init_id}, seed {seed}{f', noise {noise:g}' if noise else ''}, "
+            f"{episode.stop - episode.start} frames: {columns[layout.LANGUAGE][episode.start]}"
         )
         _write(sheet, title, (_GAP, top), width=_WIDTH, lines=_TITLE_LINES, ink=_INK)
         top += _TITLE_LINES * _LINE
         for column, index in enumerate((episode.start, (episode.start + last) // 2, last)):
-            frame, left = demonstrations.frame(index), _GAP + column * (_SIDE + _GAP)
-            image = resize_with_pad(frame.images[demonstrations.cameras[0]], _SIDE)
+            frame, left = demonstrations[index], _GAP + column * (_SIDE + _GAP)
+            image = resize_with_pad(frame[layout.IMAGES + demonstrations.cameras[0]], _SIDE)
             sheet.paste(Image.fromarray(image), (left, top))
-            caption = f"step {frame.step}{f': {frame.narration}' if frame.narration else ''}"
+            narration = frame[layout.OWN + "narration"]
+            caption = f"step {frame[layout.STEP]}{f': {narration}' if narration else ''}"
             below = (left, top + _SIDE + 2)
             _write(sheet, caption, below, width=_SIDE, lines=_CAPTION_LINES, ink=_GREY)
     sheet.save(path)

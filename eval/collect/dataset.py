@@ -1,9 +1,10 @@
 """Assembles stored episodes into a dataset in LeRobot's layout, in the order of their keys."""
 
+import functools
 import io
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,8 +16,7 @@ from PIL import Image
 
 from configs.collection import CollectConfig
 from configs.interface import Interface
-from eval.collect.columns import Histogram, arrow_schema, frame_features
-from eval.collect.store import StoredEpisode
+from eval.collect.store import Histogram, StoredEpisode
 from oxygen.training import layout
 from oxygen.training.demonstrations import as_array
 from oxygen.training.layout import Feature
@@ -49,11 +49,10 @@ def assemble(
     """
     draft = dataset / ".assembling"
     shutil.rmtree(draft, ignore_errors=True)
-    features = frame_features(config, interface)
-    tasks = {
-        language: number for number, language in enumerate(dict.fromkeys(each.language for each in kept))
-    }
-    with _Writer(draft, features, tasks=tasks, fps=fps) as writer:
+    images = "video" if config.images == "video" else "image"
+    fed = config.feedback is not None
+    features = layout.features(interface, images=images, horizon=config.horizon, fed=fed)
+    with _Writer(draft, features, fps) as writer:
         for episode in kept:
             writer.add(episode)
         writer.describe()
@@ -65,25 +64,62 @@ def assemble(
     shutil.rmtree(draft)
 
 
+class _Files:
+    """Numbered files of a kind: episodes one after the other, a new file when one is full."""
+
+    def __init__(
+        self, root: Path, pattern: str, limit_bytes: float, open_file: Callable[[Path], Any]
+    ) -> None:
+        self._root, self._pattern, self._open, self._limit = root, pattern, open_file, limit_bytes
+        self._writer: Any = None
+        self.number, self.bytes, self.frames = 0, 0, 0
+
+    def open_for(self, new_bytes: int) -> Any:
+        """The writer of the current file, or of the next one if this one cannot take so much more."""
+        if self.bytes and self.bytes + new_bytes > self._limit:
+            self.close()
+            self.number, self.bytes, self.frames = self.number + 1, 0, 0
+        if self._writer is None:
+            path = self._root / self._pattern.format(**layout.place(self.number))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = self._open(path)
+        return self._writer
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
 class _Writer:
     """Writes a dataset: `add` for each episode in order, then `describe` for its metadata."""
 
-    def __init__(
-        self, root: Path, features: Mapping[str, Feature], *, tasks: Mapping[str, int], fps: float
-    ) -> None:
-        self._root = root
-        self._tasks = tasks
-        self._fps = fps
-        self._features = dict(features)
+    def __init__(self, root: Path, features: Mapping[str, Feature], fps: float) -> None:
+        self._root, self._features, self._fps = root, dict(features), fps
         self._schema = arrow_schema(self._features)
-        self._table = _DataTables(root, self._schema)
-        cameras = layout.cameras_of(self._features)
-        has_videos = any(feature["dtype"] == "video" for feature in features.values())
-        self._videos = [_VideoFile(root, layout.IMAGES + name, fps) for name in cameras if has_videos]
+        texts = [field.name for field in self._schema if pa.types.is_string(field.type)]
+        open_table = functools.partial(pq.ParquetWriter, schema=self._schema, use_dictionary=texts)
+        self._tables = _Files(root, layout.DATA, layout.DATA_FILE_MB * 2**20, open_table)
+        self._videos: dict[str, _Files] = {}
+        for name, feature in features.items():
+            if feature["dtype"] == "video":
+                height, width, _ = feature["shape"]
+                pattern = layout.VIDEO.replace("{video_key}", name)
+                open_video = functools.partial(Mp4Writer, width=width, height=height, fps=fps)
+                limit_bytes = _SHRINKS * layout.VIDEO_FILE_MB * 2**20
+                self._videos[name] = _Files(root, pattern, limit_bytes, open_video)
+        self._tasks: dict[str, int] = {}
         self._episodes: list[dict[str, Any]] = []
         self._numbers: list[pa.Table] = []
         self._histograms: list[Mapping[str, Histogram]] = []
         self._frames = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for files in (self._tables, *self._videos.values()):
+            files.close()
 
     def add(self, episode: StoredEpisode) -> None:
         rows = episode.rows()
@@ -91,7 +127,7 @@ class _Writer:
         placed = {
             "episode_index": np.full(count, number),
             "index": self._frames + np.arange(count),
-            "task_index": np.full(count, self._tasks[episode.language]),
+            "task_index": np.full(count, self._tasks.setdefault(episode.language, len(self._tasks))),
         }
         columns = [pa.array(placed[each]) if each in placed else rows[each] for each in self._schema.names]
         table = pa.Table.from_arrays(columns, schema=self._schema)
@@ -102,15 +138,21 @@ class _Writer:
         texts = ("string", "image", "video")
         numbers = table.select([name for name in names if self._features[name]["dtype"] not in texts])
         found = _statistics(numbers, episode.histograms, self._features)
+        self._tables.open_for(table.nbytes).write_table(table, row_group_size=count)
+        self._tables.bytes += table.nbytes
         self._episodes.append(
             {
                 "episode_index": number,
                 "tasks": [episode.language],
                 "length": count,
-                **self._table.add(table),
+                **{f"data/{name}": index for name, index in layout.place(self._tables.number).items()},
                 "dataset_from_index": self._frames,
                 "dataset_to_index": self._frames + count,
-                **{name: value for video in self._videos for name, value in video.add(rows).items()},
+                **{
+                    f"videos/{camera}/{name}": value
+                    for camera in self._videos
+                    for name, value in self._add_video(camera, rows).items()
+                },
                 **{
                     f"stats/{name}/{statistic}": value
                     for name, each in found.items()
@@ -123,13 +165,18 @@ class _Writer:
         self._histograms.append(episode.histograms)
         self._frames += count
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._table.close()
-        for video in self._videos:
-            video.close()
+    def _add_video(self, camera: str, rows: pa.Table) -> dict[str, Any]:
+        """Append an episode's images; returns their file and time in it."""
+        files = self._videos[camera]
+        writer = files.open_for(0)
+        start = files.frames / self._fps
+        for cell in rows[camera]:
+            png = cell["bytes"].as_py()
+            writer.write(np.asarray(Image.open(io.BytesIO(png))))
+            files.frames += 1
+            files.bytes += len(png)
+        end = files.frames / self._fps
+        return {**layout.place(files.number), "from_timestamp": start, "to_timestamp": end}
 
     def describe(self) -> None:
         self._write_table(layout.EPISODES.format(**layout.place(0)), pa.Table.from_pylist(self._episodes))
@@ -172,86 +219,36 @@ class _Writer:
         self._write_json(layout.INFO, info)
 
     def _write_table(self, name: str, table: pa.Table) -> None:
-        path = self._root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table, path)
+        (self._root / name).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, self._root / name)
 
     def _write_json(self, name: str, content: Mapping[str, Any]) -> None:
-        path = self._root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(content, indent=4) + "\n", encoding="utf-8")
+        (self._root / name).write_text(json.dumps(content, indent=4) + "\n", encoding="utf-8")
 
 
-class _DataTables:
-    """The tables of frames: one row group per episode, a new file when one is full."""
-
-    def __init__(self, root: Path, schema: pa.Schema) -> None:
-        self._root = root
-        self._schema = schema
-        self._number = 0
-        self._bytes = 0
-        self._writer: pq.ParquetWriter | None = None
-
-    def add(self, rows: pa.Table) -> dict[str, int]:
-        """Append an episode; returns its file indices, as columns of the episodes' table."""
-        if self._bytes and self._bytes + rows.nbytes > layout.DATA_FILE_MB * 2**20:
-            self.close()
-            self._number += 1
-            self._bytes = 0
-        if self._writer is None:
-            path = self._root / layout.DATA.format(**layout.place(self._number))
-            path.parent.mkdir(parents=True, exist_ok=True)
-            texts = [field.name for field in self._schema if pa.types.is_string(field.type)]
-            self._writer = pq.ParquetWriter(path, self._schema, use_dictionary=texts)
-        self._writer.write_table(rows, row_group_size=rows.num_rows)
-        self._bytes += rows.nbytes
-        return {f"data/{name}": index for name, index in layout.place(self._number).items()}
-
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+def arrow_schema(features: Mapping[str, Feature]) -> pa.Schema:
+    """The schema of a table of features, with the metadata that Hugging Face's `datasets` reads."""
+    stored = {name: _types(feature) for name, feature in features.items() if feature["dtype"] != "video"}
+    described = {name: hugging_face for name, (_, hugging_face) in stored.items()}
+    metadata = {"huggingface": json.dumps({"info": {"features": described}})}
+    return pa.schema([(name, arrow) for name, (arrow, _) in stored.items()], metadata=metadata)
 
 
-class _VideoFile:
-    """The videos of one camera: episodes one after the other, a new file when one is full."""
-
-    def __init__(self, root: Path, key: str, fps: float) -> None:
-        self._root = root
-        self._key = key
-        self._fps = fps
-        self._number = self._frames = self._bytes = 0
-        self._writer: Mp4Writer | None = None
-
-    def add(self, rows: pa.Table) -> dict[str, Any]:
-        """Append an episode's images; returns their position, as columns of the episodes' table."""
-        if self._bytes > _SHRINKS * layout.VIDEO_FILE_MB * 2**20:
-            self.close()
-            self._number += 1
-            self._frames = self._bytes = 0
-        start = self._frames / self._fps
-        for cell in rows[self._key]:
-            png = cell["bytes"].as_py()
-            image = np.asarray(Image.open(io.BytesIO(png)))
-            if self._writer is None:
-                path = self._root / layout.VIDEO.format(video_key=self._key, **layout.place(self._number))
-                path.parent.mkdir(parents=True, exist_ok=True)
-                height, width = image.shape[:2]
-                self._writer = Mp4Writer(path, width=width, height=height, fps=self._fps)
-            self._writer.write(image)
-            self._frames += 1
-            self._bytes += len(png)
-        place = {
-            **layout.place(self._number),
-            "from_timestamp": start,
-            "to_timestamp": self._frames / self._fps,
-        }
-        return {f"videos/{self._key}/{name}": value for name, value in place.items()}
-
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+def _types(feature: Feature) -> tuple[pa.DataType, dict[str, Any]]:
+    """The types of a column for Arrow and for `datasets`."""
+    dtype, shape = feature["dtype"], tuple(feature["shape"])
+    if dtype == "image":
+        return pa.struct([("bytes", pa.binary()), ("path", pa.string())]), {"_type": "Image"}
+    arrow = pa.bool_() if dtype == "bool" else pa.type_for_alias(dtype)
+    value = {"dtype": dtype, "_type": "Value"}
+    match shape:
+        case (1,):
+            return arrow, value
+        case (size,):
+            return pa.list_(arrow, size), {"feature": value, "length": size, "_type": "Sequence"}
+        case _:
+            array = {"shape": list(shape), "dtype": dtype, "_type": f"Array{len(shape)}D"}
+            return pa.list_(pa.list_(arrow)), array
 
 
 def _statistics(

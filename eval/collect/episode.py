@@ -12,22 +12,24 @@ If a learner acts in turns with the demonstrator, a label ends with the demonstr
 
 import dataclasses
 import functools
+import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool, Float64, UInt8
+from PIL import Image
 
 from configs.collection import CollectConfig
 from configs.errors import one_line
 from configs.feedback import INSTRUCTION
 from configs.interface import Interface
-from eval.collect.columns import arrow_schema, histogram, png_cells, row_features
+from eval.collect.dataset import arrow_schema
 from eval.collect.demonstrators import CorrectedLearner, Demonstrator, scripted_demonstrator
 from eval.collect.plan import DemonstrationKey
-from eval.collect.store import EpisodeStore
+from eval.collect.store import EpisodeStore, Histogram
 from eval.metrics.language import true_text
 from eval.policies.base import Policy
 from eval.records.query_logs import QueryRecord, truth_to_json
@@ -141,8 +143,26 @@ class DemonstrationRecorder:
         if config.feedback is not None:
             read = [{field: text.text for field, text in query.fed.items()} for query in queries]
             columns[layout.FED] = [json.dumps(texts) for texts in read]
-        schema = arrow_schema(row_features(config, self._plan.suite.interface))
-        return pa.Table.from_pydict(columns, schema=schema)
+        interface, fed = self._plan.suite.interface, config.feedback is not None
+        features = layout.features(interface, images="image", horizon=config.horizon, fed=fed)
+        for positional in ("episode_index", "index", "task_index"):
+            del features[positional]
+        return pa.Table.from_pydict(columns, schema=arrow_schema(features))
+
+
+def png_cells(images: Sequence[UInt8[np.ndarray, "height width 3"]]) -> list[dict[str, Any]]:
+    """Images as a column of PNG files."""
+    cells = []
+    for image in images:
+        file = io.BytesIO()
+        Image.fromarray(image).save(file, "PNG", compress_level=1)
+        cells.append({"bytes": file.getvalue(), "path": None})
+    return cells
+
+
+def histogram(images: UInt8[np.ndarray, "frame height width 3"]) -> Histogram:
+    """Counts of the 256 levels in each channel."""
+    return np.stack([np.bincount(images[..., channel].ravel(), minlength=256) for channel in range(3)])
 
 
 def _labels(
@@ -168,22 +188,14 @@ def _labels(
     }
 
 
-_TEXTS = {
-    layout.NARRATION: "narration",
-    layout.MEMORY: "memory",
-    layout.TEXTUAL_MEMORY: "textual_memory",
-}
-"""Column to the language task whose true text it holds."""
-
-
 def _truth_columns(truth: Truth | None) -> dict[str, str]:
     """The language columns of one frame: texts in the first wording, and JSON; empty without ground truth."""
     if truth is None:
-        return dict.fromkeys((*_TEXTS, layout.TRUTH), "")
+        return dict.fromkeys((*layout.TEXTS, layout.TRUTH), "")
     record: Any = truth_to_json(truth)
     memory = {part: record[part] for part in ("done", "facts")}
     return {
-        **{column: true_text(task, truth) or "" for column, task in _TEXTS.items()},
+        **{column: true_text(task, truth) or "" for column, task in layout.TEXTS.items()},
         layout.TRUTH: json.dumps({"narration": record["narration"], "memory": memory}),
     }
 

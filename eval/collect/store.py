@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from jaxtyping import Int64
 
 from configs.collection import CollectConfig
 from configs.errors import UsageError
 from configs.reading import read_json_object
-from eval.collect.columns import Histogram
 from eval.collect.plan import DemonstrationKey
 from eval.records.json_files import write_json
 from oxygen.training import layout
@@ -22,8 +22,8 @@ from oxygen.training import layout
 _MAY_DIFFER = {"suites", "task_ids", "num_trials_per_task", "init_ids", "seeds", "assets", "expert_noise"}
 """Options that select episodes, so that a later command may change them."""
 
-_COLUMNS = 2
-"""Version of the columns of stored episodes. Version 1, which was not recorded, had chunks as `action`."""
+Histogram = Int64[np.ndarray, "channel 256"]
+"""Counts of the 256 levels in each channel of a camera's images."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,8 +60,7 @@ class EpisodeStore:
 
         Args:
             config: The options.
-            shared: What else all episodes share: conventions, weights, and the protocol of each suite. Older
-                datasets did not record it.
+            shared: What else all episodes share: conventions, weights, and the protocol of each suite.
 
         Raises:
             UsageError: The dataset was begun with other options, its episodes have been deleted, or the
@@ -71,16 +70,10 @@ class EpisodeStore:
             before = read_json_object(self._options_path)
             if "policy" not in before:
                 raise UsageError(f"{self._options_path}: lacks 'policy'; give another folder with --output")
-            if before.get("columns", 1) != _COLUMNS:
-                raise UsageError(
-                    f"{str(self.dataset)!r} has the columns of an older version: give another folder with "
-                    "--output"
-                )
-            used = {**_options(CollectConfig()), **before}  # newer options had their defaults
             for name, value in {**_options(config), **shared}.items():
-                if used.get(name, value) != value:
+                if before.get(name, value) != value:
                     raise UsageError(
-                        f"{str(self.dataset)!r} was begun with {name} {used[name]!r}, not {value!r}: give "
+                        f"{str(self.dataset)!r} was begun with {name} {before[name]!r}, not {value!r}: give "
                         "the same, or another folder with --output"
                     )
         elif (self.dataset / layout.INFO).exists():
@@ -135,15 +128,9 @@ class EpisodeStore:
         found = []
         for path in self.folder.glob("*.parquet"):
             about = json.loads(pq.read_schema(path).metadata[b"about"])
-            histograms = {name: np.array(values) for name, values in about["histograms"].items()}
-            # `solved` is absent in collections older than --keep-failures.
-            kept: dict[str, Any] = {
-                "solved": True,
-                **about,
-                "key": DemonstrationKey(**about["key"]),
-                "histograms": histograms,
-            }
-            found.append(StoredEpisode(**kept, path=path))
+            about["key"] = DemonstrationKey(**about["key"])
+            about["histograms"] = {name: np.array(values) for name, values in about["histograms"].items()}
+            found.append(StoredEpisode(**about, path=path))
         return sorted(found, key=lambda episode: episode.key)
 
     def failures(self) -> list[DemonstrationKey]:
@@ -165,4 +152,4 @@ class EpisodeStore:
 
 def _options(config: CollectConfig) -> dict[str, Any]:
     """The options that all episodes of a dataset share."""
-    return {**config.model_dump(mode="json", exclude=_MAY_DIFFER), "columns": _COLUMNS}
+    return config.model_dump(mode="json", exclude=_MAY_DIFFER)

@@ -23,11 +23,10 @@ from oxygen.robots.images import squared
 from oxygen.robots.transforms import EMBODIMENTS, Prediction
 from oxygen.training import layout
 from oxygen.training.samples import Samples
-from oxygen.typing import Bool, Float32, Int64, UInt8
+from oxygen.typing import UInt8
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
 _EPISODES_KEPT = 16
 """Episodes whose encoded images are cached in memory."""
@@ -41,103 +40,34 @@ _OTHERS = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Origin:
-    """The simulated episode that a demonstration was recorded in, and its action noise."""
-
-    suite: str
-    task_id: int
-    init_id: int
-    seed: int
-    assets: str
-    noise: float
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Columns:
-    """All columns but the images. Row `i` is frame `i`.
-
-    Attributes:
-        state: Proprioception.
-        action: Chunk of the next `horizon` actions.
-        padded: Which actions lie beyond the episode's end.
-        step: Control step of the frame in its episode.
-        frame_index: Number of the frame in its episode.
-        episode_index: Number of the episode.
-        language: The instruction.
-        narration: Text on what is happening; empty if there is none.
-        memory: Text on what has happened and the current state; empty if there is none.
-        textual_memory: Text on the goals reached; empty if there is none.
-        truth: The facts behind narration and memory as JSON; empty if there are none.
-        fed: The texts in the policy's prompt as JSON, by field; empty if it read none.
-    """
-
-    state: Float32[np.ndarray, "frame state"]
-    action: Float32[np.ndarray, "frame horizon action"]
-    padded: Bool[np.ndarray, "frame horizon"]
-    step: Int64[np.ndarray, " frame"]
-    frame_index: Int64[np.ndarray, " frame"]
-    episode_index: Int64[np.ndarray, " frame"]
-    language: tuple[str, ...]
-    narration: tuple[str, ...]
-    memory: tuple[str, ...]
-    textual_memory: tuple[str, ...]
-    truth: tuple[str, ...]
-    fed: tuple[str, ...]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Frame:
-    """One frame with decoded images; see `Columns` for the other fields."""
-
-    images: Mapping[str, UInt8[np.ndarray, "height width 3"]]
-    state: Float32[np.ndarray, " state"]
-    action: Float32[np.ndarray, "horizon action"]
-    padded: Bool[np.ndarray, " horizon"]
-    step: int
-    frame_index: int
-    episode_index: int
-    language: str
-    narration: str
-    memory: str
-    textual_memory: str
-    truth: Mapping[str, Any] | None
-    fed: str
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class EpisodeSpan:
-    """The frames of one episode, and their location in the dataset's files.
+    """The frames of one episode, and where they are stored.
 
     Attributes:
         start: Index of its first frame in the dataset.
         stop: One past the index of its last frame.
-        language: The instruction.
-        origin: The simulated episode.
         file: Its table.
-        row: Its first row in the table.
         videos: Camera to its video and the episode's start time (s) there; empty without videos.
     """
 
     start: int
     stop: int
-    language: str
-    origin: Origin
     file: Path
-    row: int
     videos: Mapping[str, tuple[Path, float]]
 
 
 class Demonstrations:
     """A dataset written by `python -m eval.collect`.
 
-    Columns are read at once (about 500 bytes per frame). `frame` decodes images on access; for training,
+    Columns are read at once (about 500 bytes per frame). An index decodes a frame's images; for training,
     `pixels` decodes all of them once into a memory-mapped file.
 
     Attributes:
         path: Its folder.
         fps: Frames per second of simulated time.
         cameras: Names of the cameras.
-        columns: Everything but the images.
+        columns: Column to its values in all frames, an array or a tuple of texts: those of the tables but the
+            images (see `layout`), and the instruction as `task`.
         episodes: The episodes, in order.
     """
 
@@ -154,29 +84,32 @@ class Demonstrations:
         self._features: Mapping[str, Mapping[str, Any]] = info["features"]
         self.fps = float(info["fps"])
         self.cameras = layout.cameras_of(self._features)
-        located = _locate_episodes(self.path, info, self.cameras)
-        names = [*layout.expected_dtypes(), *({layout.TEXTUAL_MEMORY, layout.FED} & self._features.keys())]
-        table = pa.concat_tables(
-            [_read_columns(file, names) for file in dict.fromkeys(place["file"] for place in located)]
-        )
+        self.episodes = _locate_episodes(self.path, info, self.cameras)
+        names = [name for name in layout.COLUMNS if name in self._features]
+        files = dict.fromkeys(episode.file for episode in self.episodes)
+        table = pa.concat_tables([_read_columns(file, names) for file in files])
         if not np.array_equal(table["index"].to_numpy(), np.arange(info["total_frames"])):
-            raise UsageError(f"{self.path}: the frames' column 'index' does not count from 0")
-        self.columns = self._columns(table)
-        origins = {field.name: table[layout.OWN + field.name] for field in dataclasses.fields(Origin)}
-        self.episodes = tuple(
-            EpisodeSpan(
-                **place,
-                language=self.columns.language[place["start"]],
-                origin=Origin(**{name: column[place["start"]].as_py() for name, column in origins.items()}),
+            raise UsageError(f"{self.path}: the frames' column 'index' does not count from 0 to their number")
+        named = _read_columns(self.path / layout.TASKS, ["task_index", layout.LANGUAGE])
+        tasks = dict(zip(*(column.to_pylist() for column in named), strict=True))
+        numbers = table["task_index"].to_pylist()
+        if missing := set(numbers) - tasks.keys():
+            raise UsageError(f"{layout.TASKS} has no task {min(missing)}, which a frame refers to")
+        self.columns: dict[str, Any] = {layout.LANGUAGE: tuple(tasks[number] for number in numbers)}
+        for name in names:
+            shape = tuple(self._features[name]["shape"])
+            is_text = layout.COLUMNS[name] == "string"
+            self.columns[name] = (
+                tuple(table[name].to_pylist())
+                if is_text
+                else as_array(table[name], () if shape == (1,) else shape)
             )
-            for place in located
-        )
         self._png_rows = functools.lru_cache(maxsize=_EPISODES_KEPT)(self._read_png_rows)
         self._video_frames = functools.lru_cache(maxsize=1)(self._decode_videos)
 
     def __len__(self) -> int:
         """The number of frames."""
-        return len(self.columns.state)
+        return len(self.columns["index"])
 
     def check_robot(self, name: str) -> None:
         """Refuse demonstrations of another robot than the embodiment's.
@@ -185,28 +118,21 @@ class Demonstrations:
             UsageError: Their states or actions have other channels.
         """
         own = [self._features[column].get("names") or [] for column in (layout.STATE, layout.ACTION)]
-        channels = {
-            each: [
-                channel_names(part)
-                for part in (robot.interface.observation.state, robot.interface.action.channels)
-            ]
+        fitting = [
+            each
             for each, robot in EMBODIMENTS.items()
             if robot.predicts is not Prediction.VELOCITIES
-        }
-        if channels.get(name) != own:
-            fitting = [each for each, names in channels.items() if names == own]
-            raise unknown(
-                f"embodiment for {self.path}, which has {', '.join(own[1]) or 'no names of channels'}:",
-                name,
-                fitting,
-            )
+            and own
+            == [*map(channel_names, (robot.interface.observation.state, robot.interface.action.channels))]
+        ]
+        if name not in fitting:
+            channels = ", ".join(own[1]) or "no names of channels"
+            raise unknown(f"embodiment for {self.path}, which has {channels}:", name, fitting)
 
-    def __iter__(self) -> Iterator[Frame]:
-        """All frames in order."""
-        return (self.frame(index) for index in range(len(self)))
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        """A frame: its value of every column, and the image [height, width, 3] of every camera's column.
 
-    def frame(self, index: int) -> Frame:
-        """Frame `index` of the dataset, with its images. Reading one frame of a video decodes its episode.
+        Reading one frame of a video decodes its episode.
 
         Raises:
             IndexError: There is no such frame.
@@ -214,10 +140,9 @@ class Demonstrations:
         """
         if not 0 <= index < len(self):
             raise IndexError(f"frame {index} of {len(self)}")
-        row = {field.name: getattr(self.columns, field.name)[index] for field in dataclasses.fields(Columns)}
-        row |= {name: int(value) for name, value in row.items() if isinstance(value, np.integer)}
-        row["truth"] = json.loads(row["truth"]) if row["truth"] else None
-        return Frame(images=dict(zip(self.cameras, self._images(index), strict=True)), **row)
+        images = zip(self.cameras, self._images(index), strict=True)
+        frame = {layout.IMAGES + camera: image for camera, image in images}
+        return frame | {name: column[index] for name, column in self.columns.items()}
 
     def pixels(
         self, side: int, resize: str = "pad", *, cache: Path | None = None
@@ -266,48 +191,21 @@ class Demonstrations:
         if model.cameras != self.cameras:  # an index would copy the memory map
             images = images[:, [self.cameras.index(name) for name in model.cameras]]
         columns = self.columns
+        fed = columns.get(layout.FED, ("",))
         return Samples(
             images=images,
-            state=columns.state,
-            actions=columns.action,
-            valid=~columns.padded,
-            language=columns.language,
-            texts={name: getattr(columns, name) for name in ("narration", "memory", "textual_memory")},
-            frame_index=columns.frame_index,
+            state=columns[layout.STATE],
+            actions=columns[layout.CHUNK],
+            valid=~columns[layout.PADDED],
+            language=columns[layout.LANGUAGE],
+            texts={task: columns[column] for column, task in layout.TEXTS.items()},
+            frame_index=columns["frame_index"],
             fps=self.fps,
-            fed=tuple(map(json.loads, columns.fed)) if all(columns.fed) else None,
-        )
-
-    def _columns(self, table: "pa.Table") -> Columns:
-        def array(name: str) -> np.ndarray:
-            shape = tuple(self._features[name]["shape"])
-            return as_array(table[name], () if shape == (1,) else shape)
-
-        def texts(name: str) -> tuple[str, ...]:
-            return tuple(table[name].to_pylist()) if name in table.column_names else ("",) * len(table)
-
-        named = _read_columns(self.path / layout.TASKS, ["task_index", "task"])
-        tasks = dict(zip(named["task_index"].to_pylist(), named["task"].to_pylist(), strict=True))
-        numbers = table["task_index"].to_pylist()
-        if missing := set(numbers) - tasks.keys():
-            raise UsageError(f"{layout.TASKS} has no task {min(missing)}, which a frame refers to")
-        return Columns(
-            state=array(layout.STATE),
-            action=array(layout.CHUNK),
-            padded=array(layout.PADDED),
-            step=array(layout.STEP),
-            frame_index=array("frame_index"),
-            episode_index=array("episode_index"),
-            language=tuple(tasks[number] for number in numbers),
-            narration=texts(layout.NARRATION),
-            memory=texts(layout.MEMORY),
-            textual_memory=texts(layout.TEXTUAL_MEMORY),
-            truth=texts(layout.TRUTH),
-            fed=texts(layout.FED),
+            fed=tuple(map(json.loads, fed)) if all(fed) else None,
         )
 
     def _images(self, index: int) -> UInt8[np.ndarray, "camera height width 3"]:
-        number = int(self.columns.episode_index[index])
+        number = int(self.columns["episode_index"][index])
         episode = self.episodes[number]
         row = index - episode.start
         if episode.videos:
@@ -324,17 +222,13 @@ class Demonstrations:
             ) from None
 
     def _read_png_rows(self, number: int) -> "pa.Table":
-        """An episode's images. `eval.collect` writes a row group per episode; other writers may not."""
-        episode = self.episodes[number]
-        columns, frames = [layout.IMAGES + camera for camera in self.cameras], episode.stop - episode.start
-        first = 0
-        with _opened(episode.file) as file:
-            for group in range(file.num_row_groups):
-                rows = file.metadata.row_group(group).num_rows
-                if (first, rows) == (episode.row, frames):
-                    return file.read_row_group(group, columns)
-                first += rows
-            return file.read(columns).slice(episode.row, frames)
+        """An episode's images. The filter skips the row groups of other episodes."""
+        import pyarrow.dataset
+
+        columns, episode = [layout.IMAGES + camera for camera in self.cameras], self.episodes[number]
+        with _readable(episode.file):
+            table = pyarrow.dataset.dataset(episode.file)
+            return table.to_table(columns, filter=pyarrow.dataset.field("episode_index") == number)
 
     def _decode_videos(self, number: int) -> UInt8[np.ndarray, "frame camera height width 3"]:
         """The images of an episode.
@@ -390,10 +284,10 @@ def _read_info(root: Path) -> dict[str, Any]:
     features = info["features"]
     if layout.CHUNK not in features:
         raise UsageError(f"{path}: no column {layout.CHUNK!r} of action chunks; collect again. {_OTHERS}")
-    for name, dtype in layout.expected_dtypes().items():
-        if name not in features:
+    for name, dtype in layout.COLUMNS.items():
+        if name not in features and name != layout.FED:
             raise UsageError(f"{path}: no column {name!r}; collect again with `python -m eval.collect`")
-        if features[name]["dtype"] != dtype:
+        if name in features and features[name]["dtype"] != dtype:
             raise UsageError(f"{path}: column {name!r} is {features[name]['dtype']}, should be {dtype}")
     kinds = {features[layout.IMAGES + camera]["dtype"] for camera in layout.cameras_of(features)}
     if kinds not in ({"image"}, {"video"}):
@@ -401,65 +295,59 @@ def _read_info(root: Path) -> dict[str, Any]:
     return info
 
 
-def _locate_episodes(root: Path, info: Mapping[str, Any], cameras: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Start, stop, file, row and videos of every episode, in order.
+def _locate_episodes(
+    root: Path, info: Mapping[str, Any], cameras: tuple[str, ...]
+) -> tuple[EpisodeSpan, ...]:
+    """All episodes, in order.
 
     Raises:
         UsageError: The episodes are not contiguous, or their totals differ from `info.json`.
     """
     keys = [f"videos/{layout.IMAGES}{camera}" for camera in cameras if info["video_path"] is not None]
-    places = [f"{key}/{name}" for key in ("data", *keys) for name in ("chunk_index", "file_index")]
-    columns = ["dataset_from_index", "dataset_to_index", *places, *(f"{key}/from_timestamp" for key in keys)]
-    episodes: list[dict[str, Any]] = []
-    rows: dict[Path, int] = {}
+    place = ("chunk_index", "file_index")
+    columns = ["dataset_from_index", "dataset_to_index", *(f"{key}/from_timestamp" for key in keys)]
+    columns += [f"{key}/{name}" for key in ("data", *keys) for name in place]
     paths = sorted((root / "meta/episodes").glob("*/*.parquet"))
     if not paths:
         raise UsageError(f"{root}: no table in meta/episodes")
+
+    def file_of(entry: Mapping[str, Any], key: str, pattern: str) -> Path:
+        numbers = {name: entry[f"{key}/{name}"] for name in place}
+        return root / pattern.format(video_key=key.removeprefix("videos/"), **numbers)
+
+    episodes: list[EpisodeSpan] = []
+    frames = 0
     for path in paths:
         for entry in _read_columns(path, columns).to_pylist():
             start, stop = entry["dataset_from_index"], entry["dataset_to_index"]
-            if start != (episodes[-1]["stop"] if episodes else 0) or stop <= start:
+            if start != frames or stop <= start:
                 raise UsageError(f"{path}: episode {len(episodes)} has frames {start} to {stop}")
-
-            def located(key: str, pattern: str, entry: Mapping[str, Any] = entry) -> Path:
-                place = {name: entry[f"{key}/{name}"] for name in ("chunk_index", "file_index")}
-                return root / pattern.format(video_key=key.removeprefix("videos/"), **place)
-
-            file = located("data", info["data_path"])
             videos = {
-                camera: (located(key, info["video_path"]), entry[f"{key}/from_timestamp"])
+                camera: (file_of(entry, key, info["video_path"]), entry[f"{key}/from_timestamp"])
                 for camera, key in zip(cameras, keys, strict=False)
             }
-            episodes.append(
-                {"start": start, "stop": stop, "file": file, "row": rows.get(file, 0), "videos": videos}
-            )
-            rows[file] = rows.get(file, 0) + stop - start
-    frames = episodes[-1]["stop"] if episodes else 0
+            file = file_of(entry, "data", info["data_path"])
+            episodes.append(EpisodeSpan(start=start, stop=stop, file=file, videos=videos))
+            frames = stop
     if (len(episodes), frames) != (info["total_episodes"], info["total_frames"]):
         raise UsageError(
             f"{root}: {len(episodes)} episodes and {frames} frames, but {layout.INFO} says "
             f"{info['total_episodes']} and {info['total_frames']}"
         )
-    for path, expected in rows.items():
-        with _opened(path) as file:
-            found = file.metadata.num_rows
-        if found != expected:
-            raise UsageError(f"{path}: {found} rows, the episodes need {expected}")
-    return episodes
+    return tuple(episodes)
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator["pq.ParquetFile"]:
-    """A Parquet file, memory-mapped.
+def _readable(path: Path) -> Iterator[None]:
+    """Refuses a Parquet file that is missing or damaged, in one line.
 
     Raises:
-        UsageError: It is missing, or what is read of it is damaged.
+        UsageError: Names the file.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        yield pq.ParquetFile(path, memory_map=True)
+        yield
     except (OSError, pa.ArrowException) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UsageError(f"{path}: cannot be read as Parquet: {reason}") from None
@@ -471,7 +359,10 @@ def _read_columns(path: Path, columns: list[str]) -> "pa.Table":
     Raises:
         UsageError: One is missing or damaged.
     """
-    with _opened(path) as file:
+    import pyarrow.parquet as pq
+
+    with _readable(path):
+        file = pq.ParquetFile(path, memory_map=True)
         if missing := set(columns) - set(file.schema_arrow.names):
             raise UsageError(f"{path}: no column {min(missing)!r}, which {layout.INFO} lists")
         return file.read(columns)

@@ -3,8 +3,10 @@
 See huggingface.co/docs/lerobot/lerobot-dataset-v3; compatible with LeRobot 0.4 to 0.6.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
+
+from configs.interface import Interface, channel_names
 
 VERSION = "v3.0"
 
@@ -31,71 +33,53 @@ OWN = "oxygen."
 CHUNK = OWN + "action_chunk"
 PADDED = OWN + "action_is_pad"
 STEP = OWN + "step"
-NARRATION = OWN + "narration"
-MEMORY = OWN + "memory"
-TEXTUAL_MEMORY = OWN + "textual_memory"
-"""Absent from datasets collected before it existed."""
+TEXTS = {OWN + task: task for task in ("narration", "memory", "textual_memory")}
+"""Column to the language task whose true text it holds."""
 TRUTH = OWN + "truth"
 FED = OWN + "feedback"
 """Only in datasets of policies that read their own texts."""
+LANGUAGE = "task"
+"""The instruction, which the tables name by `task_index`."""
 
-_OWN = {
+COLUMNS = {
+    **dict.fromkeys((STATE, ACTION, CHUNK), "float32"),
+    PADDED: "bool",
     STEP: "int64",
     OWN + "suite": "string",
-    OWN + "task_id": "int64",
-    OWN + "init_id": "int64",
-    OWN + "seed": "int64",
+    **dict.fromkeys((OWN + "task_id", OWN + "init_id", OWN + "seed"), "int64"),
     OWN + "assets": "string",
     OWN + "noise": "float32",
-    NARRATION: "string",
-    MEMORY: "string",
-    TRUTH: "string",
-}
-_EVERY_DATASET = {
+    **dict.fromkeys((OWN + "narration", OWN + "memory", TRUTH, OWN + "textual_memory", FED), "string"),
     "timestamp": "float32",
-    "frame_index": "int64",
-    "episode_index": "int64",
-    "index": "int64",
-    "task_index": "int64",
+    **dict.fromkeys(("frame_index", "episode_index", "index", "task_index"), "int64"),
 }
+"""Column to dtype, in the order of the tables; the images come before them."""
 
 Feature = dict[str, Any]
 
 
-def features(
-    cameras: Mapping[str, tuple[int, int]],
-    *,
-    images: str,
-    state_names: Sequence[str],
-    action_names: Sequence[str],
-    horizon: int,
-    fed: bool = False,
-) -> dict[str, Feature]:
+def features(interface: Interface, *, images: str, horizon: int, fed: bool = False) -> dict[str, Feature]:
     """The columns of a frame, as listed in `info.json`.
 
     Args:
-        cameras: Camera to the height and width of its images, pixels.
+        interface: Cameras with their sizes, state and actions.
         images: `image` if they are stored in the tables, else `video`.
-        state_names: Name of every state channel.
-        action_names: Name of every action channel.
         horizon: Control steps in an action chunk.
         fed: Whether they have the texts in the policy's prompt.
     """
-    optional = [TEXTUAL_MEMORY, *([FED] if fed else [])]
-    return {
-        **{
-            IMAGES + camera: {"dtype": images, "shape": [*size, 3], "names": ["height", "width", "channels"]}
-            for camera, size in cameras.items()
-        },
-        STATE: _vector(state_names),
-        ACTION: _vector(action_names),
-        CHUNK: {"dtype": "float32", "shape": [horizon, len(action_names)], "names": list(action_names)},
-        PADDED: {"dtype": "bool", "shape": [horizon], "names": None},
-        **{
-            name: {"dtype": dtype, "shape": [1], "names": None}
-            for name, dtype in (_OWN | dict.fromkeys(optional, "string") | _EVERY_DATASET).items()
-        },
-    }
+    state, action = map(channel_names, (interface.observation.state, interface.action.channels))
+    found: dict[str, Feature] = {}
+    for camera in interface.observation.cameras:
+        assert camera.size is not None, "a world declares its image sizes"
+        names = ["height", "width", "channels"]
+        found[IMAGES + camera.name] = {"dtype": images, "shape": [*camera.size, 3], "names": names}
+    for name, dtype in COLUMNS.items():
+        found[name] = {"dtype": dtype, "shape": [1], "names": None}
+    found[STATE] |= {"shape": [len(state)], "names": state}
+    found[ACTION] |= {"shape": [len(action)], "names": action}
+    found[CHUNK] |= {"shape": [horizon, len(action)], "names": action}
+    found[PADDED] |= {"shape": [horizon]}
+    return found if fed else {name: feature for name, feature in found.items() if name != FED}
 
 
 def place(number: int) -> dict[str, int]:
@@ -107,12 +91,3 @@ def place(number: int) -> dict[str, int]:
 def cameras_of(features: Iterable[str]) -> tuple[str, ...]:
     """The camera names among the features."""
     return tuple(name.removeprefix(IMAGES) for name in features if name.startswith(IMAGES))
-
-
-def expected_dtypes() -> dict[str, str]:
-    """Column to dtype, for all columns but the images."""
-    return {STATE: "float32", ACTION: "float32", CHUNK: "float32", PADDED: "bool", **_OWN, **_EVERY_DATASET}
-
-
-def _vector(names: Sequence[str]) -> Feature:
-    return {"dtype": "float32", "shape": [len(names)], "names": list(names)}

@@ -1,8 +1,8 @@
 """Collecting demonstrations: what is kept, resuming, and independence of the number of workers."""
 
 import dataclasses
+import itertools
 import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -43,7 +43,8 @@ def manifest(dataset: Path) -> dict:
 def test_demonstrations_are_the_successes_in_the_order_of_their_keys(tmp_path, capsys):
     assert collect(tmp_path, init_ids=(1, NEVER, 0), task_ids=(1, 0)) == 0
     found = Demonstrations(tmp_path)
-    assert [(e.origin.suite, e.origin.task_id, e.origin.init_id) for e in found.episodes] == [
+    keys = zip(*(found.columns[f"oxygen.{part}"] for part in ("suite", "task_id", "init_id")), strict=True)
+    assert [key for key, _ in itertools.groupby(keys)] == [
         (suite, task, init)
         for suite in ("libero_goal", "libero_object")
         for task in (0, 1)
@@ -154,11 +155,10 @@ def test_kept_failures_have_no_target_actions(tmp_path, capsys):
     both = {"init_ids": (0, NEVER), "suites": ("libero_goal",), "task_ids": (0,), "keep_failures": True}
     assert collect(tmp_path, **both) == 0
     found = Demonstrations(tmp_path)
-    assert [episode.origin.init_id for episode in found.episodes] == [0, NEVER]
-    failed = found.columns.episode_index == 1
+    failed, padded = found.columns["oxygen.init_id"] == NEVER, found.columns[layout.PADDED]
     assert failed.sum() == 8  # a query every five of forty steps
-    assert found.columns.padded[failed].all()
-    assert not found.columns.padded[~failed].all()
+    assert padded[failed].all()
+    assert not padded[~failed].all()
     about = manifest(tmp_path)
     assert about["counts"] == {"demonstrations": 2, "frames": len(failed), "failures": 1}
     assert [f".{NEVER}.7." in key for key in about["failed"]] == [True]
@@ -168,25 +168,6 @@ def test_kept_failures_have_no_target_actions(tmp_path, capsys):
     assert contents(tmp_path) == before
     with pytest.raises(UsageError, match="keep_failures True, not False"):
         collect(tmp_path, **{**both, "keep_failures": False})
-
-
-def test_a_dataset_of_an_older_version_is_extended_unless_its_columns_differ(tmp_path):
-    collect(tmp_path, init_ids=(0,))
-    options = tmp_path / ".episodes" / "options.json"
-
-    def forget(option):
-        known = json.loads(options.read_text())
-        del known[option]
-        options.write_text(json.dumps(known))
-
-    forget("keep_failures")  # a newer option
-    for newer in ("action", "policy_weights_sha256"):
-        forget(newer)
-    collect(tmp_path, init_ids=(0, 1))
-    assert len(Demonstrations(tmp_path).episodes) == 8
-    forget("columns")
-    with pytest.raises(UsageError, match=r"columns of an older version.*--output"):
-        collect(tmp_path)
 
 
 def test_a_dataset_is_extended_under_the_protocol_of_its_suites_alone(tmp_path):
@@ -254,35 +235,26 @@ def test_frames_have_ground_truth_texts(one):
     first, _, last = Demonstrations(one)
     for frame, world in ((first, Errand(steps=0)), (last, Errand(steps=8))):
         truth = world.truth()
-        assert parse_narration(frame.narration) == truth.narration
-        assert parse_memory(frame.memory) == truth.memory
-        assert parse_textual_memory(frame.textual_memory) == truth.textual_memory
-        assert frame.truth["narration"] == dataclasses.asdict(truth.narration)
-        assert [Fact(**fact) for fact in frame.truth["memory"]["facts"]] == sorted(truth.memory.facts)
-    assert first.narration != last.narration
-
-
-def test_datasets_collected_before_textual_memory_have_none(one, tmp_path):
-    shutil.copytree(one, tmp_path, dirs_exist_ok=True)
-    info = json.loads((tmp_path / layout.INFO).read_text())
-    del info["features"][layout.TEXTUAL_MEMORY]
-    (tmp_path / layout.INFO).write_text(json.dumps(info))
-    demonstrations = Demonstrations(tmp_path)
-    assert set(demonstrations.columns.textual_memory) == {""}
-    assert all(demonstrations.columns.memory)
+        assert parse_narration(frame["oxygen.narration"]) == truth.narration
+        assert parse_memory(frame["oxygen.memory"]) == truth.memory
+        assert parse_textual_memory(frame["oxygen.textual_memory"]) == truth.textual_memory
+        facts = json.loads(frame["oxygen.truth"])
+        assert facts["narration"] == dataclasses.asdict(truth.narration)
+        assert [Fact(**fact) for fact in facts["memory"]["facts"]] == sorted(truth.memory.facts)
+    assert first["oxygen.narration"] != last["oxygen.narration"]
 
 
 def test_every_frame_is_a_query(one):
     found = Demonstrations(one)
     assert found.fps == 5.0
-    assert found.columns.step.tolist() == [0, 4, 8]
+    assert found.columns[layout.STEP].tolist() == [0, 4, 8]
     first, *_, last = found
-    assert first.language == "open the middle drawer of the cabinet"
-    assert np.array_equal(first.images["wrist_image"], np.full((8, 8, 3), 2 * 16 + 7))
-    assert np.array_equal(last.images["image"], np.full((8, 8, 3), 2 * 16 + 7 + 8))
-    assert first.action[:, 0] == pytest.approx(
+    assert first[layout.LANGUAGE] == "open the middle drawer of the cabinet"
+    assert np.array_equal(first["observation.images.wrist_image"], np.full((8, 8, 3), 2 * 16 + 7))
+    assert np.array_equal(last["observation.images.image"], np.full((8, 8, 3), 2 * 16 + 7 + 8))
+    assert first[layout.CHUNK][:, 0] == pytest.approx(
         [0.0, 0.0001, 0.0002, 0.0003, 0.01, 0.0101, 0.0102, 0.0103, 0.02, 0.0201]
     )
-    assert not first.padded.any()
-    assert last.padded.tolist() == [False] * 4 + [True] * 6
-    assert last.action[4:].tolist() == [[0, 0, 0, 0, 0, 0, 1]] * 6
+    assert not first[layout.PADDED].any()
+    assert last[layout.PADDED].tolist() == [False] * 4 + [True] * 6
+    assert last[layout.CHUNK][4:].tolist() == [[0, 0, 0, 0, 0, 0, 1]] * 6

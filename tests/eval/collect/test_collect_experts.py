@@ -30,10 +30,10 @@ def test_an_expert_corrects_a_learner_and_only_its_own_turns_are_learnable(tmp_p
     learner = json.loads((tmp_path / layout.MANIFEST).read_text())["learner"]
     assert learner == {"policy": "tiny", "weights_sha256": weights_sha256(read_policy("tiny"))}
     columns = Demonstrations(tmp_path).columns
-    taught = ~columns.padded
+    taught = ~columns[layout.PADDED]
     assert not taught[0].any()  # the learner's turn is first,
     assert (taught.sum(axis=1) == 10).any()  # then the expert's, for longer than a chunk
-    assert all(parse_narration(text) for text in columns.narration)  # what to say is known in both
+    assert all(parse_narration(text) for text in columns["oxygen.narration"])  # what to say is known in both
 
 
 @pytest.mark.slow
@@ -52,19 +52,19 @@ def test_an_expert_catches_a_moving_object_and_ground_truth_narrates_it(tmp_path
     manifest = json.loads((tmp_path / layout.MANIFEST).read_text())
     assert manifest["suites"]["libero_spatial"]["motion"] == "shuttle:3,4"
     found = Demonstrations(tmp_path)
-    (episode,) = found.episodes
-    assert episode.origin.assets == "standins"
-    assert episode.origin.noise == np.float32(0.2)
     columns = found.columns
-    assert np.abs(columns.action).max() <= 1
-    assert columns.action[0, 0, 6] == -1  # the gripper is open at first,
-    assert columns.action[:, :, 6].max() == 1  # and closes on the way
-    assert all(parse_narration(text) for text in columns.narration)
-    assert all(parse_memory(text) for text in columns.memory)
-    first, last = found.frame(0), found.frame(len(found) - 1)
-    assert {image.shape for image in first.images.values()} == {(64, 64, 3)}
-    assert not np.array_equal(first.images["image"], last.images["image"])
-    assert first.narration != last.narration
+    assert set(columns["oxygen.assets"]) == {"standins"}
+    assert set(columns["oxygen.noise"]) == {np.float32(0.2)}
+    chunks = columns[layout.CHUNK]
+    assert np.abs(chunks).max() <= 1
+    assert chunks[0, 0, 6] == -1  # the gripper is open at first,
+    assert chunks[:, :, 6].max() == 1  # and closes on the way
+    assert all(parse_narration(text) for text in columns["oxygen.narration"])
+    assert all(parse_memory(text) for text in columns["oxygen.memory"])
+    first, *_, last = (frame["observation.images.image"] for frame in found)
+    assert first.shape == (64, 64, 3)
+    assert not np.array_equal(first, last)
+    assert columns["oxygen.narration"][0] != columns["oxygen.narration"][-1]
 
 
 @pytest.mark.slow
@@ -81,9 +81,10 @@ def test_a_demonstration_of_the_expert_has_droids_shapes(tmp_path):
     assert features[layout.STATE]["names"] == [*joints, "gripper_position"]
     assert features[layout.ACTION]["names"] == [*velocities, "gripper"]
     found = Demonstrations(tmp_path)
-    assert {image.shape for image in found.frame(0).images.values()} == {(180, 320, 3)}
-    assert np.abs(found.columns.action).max() <= 1
-    assert found.columns.action[0, 0, 7] == 0
-    assert found.columns.action[:, :, 7].max() == 1
-    assert found.columns.narration[0] == "Reaching for the can."
-    assert found.columns.memory[-1] != found.columns.memory[0]
+    assert found[0]["observation.images.wrist_image_left"].shape == (180, 320, 3)
+    chunks, memory = found.columns[layout.CHUNK], found.columns["oxygen.memory"]
+    assert np.abs(chunks).max() <= 1
+    assert chunks[0, 0, 7] == 0
+    assert chunks[:, :, 7].max() == 1
+    assert found.columns["oxygen.narration"][0] == "Reaching for the can."
+    assert memory[-1] != memory[0]

@@ -154,11 +154,7 @@ def test_episode_metadata_locates_and_describes_frames(dataset):
     last = episodes.slice(7).to_pylist()[0]
     assert (last["dataset_from_index"], last["dataset_to_index"], last["length"]) == (14, 16, 2)
     assert last["tasks"] == ["pick up the cream cheese and place it in the basket"]
-    numbers = [
-        name
-        for name, dtype in layout.expected_dtypes().items()
-        if dtype != "string" and not name.startswith("oxygen.")
-    ]
+    numbers = [name for name in layout.COLUMNS if not name.startswith(layout.OWN)]
     assert {name for name in episodes.schema.names if name.startswith("stats/")} == {
         f"stats/{name}/{statistic}" for name in (*CAMERAS, *numbers) for statistic in STATISTICS
     }
@@ -199,8 +195,8 @@ def test_an_action_is_the_first_of_its_chunk_and_only_targets_have_statistics(tm
 def test_an_episode_that_a_learner_solved_alone_is_kept_for_its_texts(tmp_path):
     assert collect(tmp_path, acts=corrections, suites=("libero_goal",), task_ids=(0,)) == 0
     columns = Demonstrations(tmp_path).columns
-    assert columns.padded.all()
-    assert all(columns.narration)
+    assert columns[layout.PADDED].all()
+    assert all(columns["oxygen.narration"])
     (episodes,) = (tmp_path / "meta/episodes").rglob("*.parquet")
     least = pq.read_table(episodes)["stats/action/min"].to_pylist()
     assert np.isfinite(least).all()
@@ -250,5 +246,6 @@ def test_full_tables_and_videos_start_new_files(tmp_path, monkeypatch):
     assert rows == 16
     found = Demonstrations(tmp_path)
     for episode in found.episodes:
-        level = 16 * episode.origin.init_id + 7
-        assert np.abs(found.frame(episode.start).images["image"].astype(int) - level).max() <= 2
+        first = found[episode.start]
+        level = 16 * first["oxygen.init_id"] + 7
+        assert np.abs(first[CAMERAS[0]].astype(int) - level).max() <= 2

@@ -15,7 +15,8 @@ from PIL import Image
 
 from configs.errors import UsageError
 from oxygen.robots.images import resize_with_pad
-from oxygen.training.demonstrations import Demonstrations, Origin
+from oxygen.training import layout
+from oxygen.training.demonstrations import Demonstrations
 from tests.eval.collect.collecting import collect
 from tests.oxygen.training.conftest import MODEL
 
@@ -48,68 +49,49 @@ def copy(png, tmp_path) -> Path:
     return Path(shutil.copytree(png, tmp_path / "copy"))
 
 
-def grey(found: Demonstrations) -> list[int]:
-    """The level that every frame's images have throughout, from what the frame says of itself."""
-    return [
-        16 * episode.origin.init_id + 7 + int(found.columns.step[index])
-        for episode in found.episodes
-        for index in range(episode.start, episode.stop)
-    ]
-
-
-def test_an_episode_knows_where_it_came_from(png):
+def test_columns_are_of_all_frames_and_episodes_know_where_they_are(png):
     found = Demonstrations(png)
+    columns = found.columns
     assert len(found) == 6 + 9 + 6 + 9
-    assert [(episode.start, episode.stop) for episode in found.episodes] == [
-        (0, 6),
-        (6, 15),
-        (15, 21),
-        (21, 30),
-    ]
-    last = found.episodes[-1]
-    assert last.origin == Origin(suite="libero_goal", task_id=1, init_id=1, seed=7, assets="a", noise=0.0)
-    assert last.language == "put the bowl on the stove"
-    assert found.fps == 20
-    assert found.cameras == ("image", "wrist_image")
-
-
-def test_columns_are_arrays_over_all_frames(png):
-    columns = Demonstrations(png).columns
-    assert columns.state.shape == (30, 8)
-    assert columns.action.shape == (30, 10, 7)
-    assert columns.padded.shape == (30, 10)
-    assert columns.episode_index.tolist() == [0] * 6 + [1] * 9 + [2] * 6 + [3] * 9
-    assert columns.frame_index[6:15].tolist() == columns.step[6:15].tolist() == list(range(9))
+    spans = [(episode.start, episode.stop) for episode in found.episodes]
+    assert spans == [(0, 6), (6, 15), (15, 21), (21, 30)]
+    key = {"suite": "libero_goal", "task_id": 1, "init_id": 1, "seed": 7, "assets": "a", "noise": 0.0}
+    assert {part: columns[layout.OWN + part][-1] for part in key} == key
+    assert columns[layout.LANGUAGE][-1] == "put the bowl on the stove"
+    assert (found.fps, found.cameras) == (20, ("image", "wrist_image"))
+    assert columns[layout.STATE].shape == (30, 8)
+    assert columns[layout.CHUNK].shape == (30, 10, 7)
+    assert columns[layout.PADDED].shape == (30, 10)
+    assert columns["episode_index"].tolist() == [0] * 6 + [1] * 9 + [2] * 6 + [3] * 9
+    assert columns["frame_index"][6:15].tolist() == columns[layout.STEP][6:15].tolist() == list(range(9))
     # What the action chunk promises is what the state then shows: the fake world adds up actions.
-    moved = columns.state[9] - columns.state[6]
-    assert moved[1:6] == pytest.approx(columns.action[6, :3, 1:6].sum(axis=0), abs=1e-6)
+    moved = columns[layout.STATE][9] - columns[layout.STATE][6]
+    assert moved[1:6] == pytest.approx(columns[layout.CHUNK][6, :3, 1:6].sum(axis=0), abs=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["png", "video"])
-def test_frames_come_in_any_order_with_their_images(kind, request):
+def test_frames_come_in_any_order_and_pixels_are_their_images_as_the_policy_resizes_them(
+    kind, request, tmp_path
+):
     found = Demonstrations(request.getfixturevalue(kind))
-    levels = grey(found)
+    columns = found.columns
+    levels = 16 * columns[layout.OWN + "init_id"] + 7 + columns[layout.STEP]  # the same throughout an image
     tolerance = 0 if kind == "png" else 2
     for index in (29, 0, 14, 15, 6):
-        frame = found.frame(index)
-        assert set(frame.images) == {"image", "wrist_image"}
-        for image in frame.images.values():
+        frame = found[index]
+        for camera in ("image", "wrist_image"):
+            image = frame[layout.IMAGES + camera]
             assert np.abs(image.astype(int) - levels[index]).max() <= tolerance
-        assert np.array_equal(frame.action, found.columns.action[index])
-        assert frame.language == found.columns.language[index]
-    assert len(list(found)) == 30
+        assert np.array_equal(frame[layout.CHUNK], columns[layout.CHUNK][index])
+        assert frame[layout.LANGUAGE] == columns[layout.LANGUAGE][index]
     with pytest.raises(IndexError, match="frame 30 of 30"):
-        found.frame(30)
-
-
-@pytest.mark.parametrize("kind", ["png", "video"])
-def test_pixels_are_every_image_as_the_policy_resizes_it(kind, request, tmp_path):
-    found = Demonstrations(request.getfixturevalue(kind))
+        found[30]
     pixels = found.pixels(16, cache=tmp_path)
     assert pixels.shape == (30, 2, 16, 16, 3)
     for index, frame in enumerate(found):
-        for camera, image in enumerate(frame.images.values()):
-            assert np.array_equal(pixels[index, camera], resize_with_pad(image, 16))
+        for camera, name in enumerate(found.cameras):
+            image = resize_with_pad(frame[layout.IMAGES + name], 16)
+            assert np.array_equal(pixels[index, camera], image)
 
 
 def test_pixels_are_decoded_once_unless_the_dataset_has_grown(copy, tmp_path):
@@ -130,7 +112,7 @@ def test_samples_have_the_models_cameras_in_its_order(png, monkeypatch):
     monkeypatch.setattr(found, "pixels", lambda side, resize: pixels)
     part = found.samples(dataclasses.replace(MODEL, cameras=("wrist_image", "image")))
     np.testing.assert_array_equal(part.images, pixels[:, ::-1])
-    np.testing.assert_array_equal(part.valid, ~found.columns.padded)
+    np.testing.assert_array_equal(part.valid, ~found.columns[layout.PADDED])
     with pytest.raises(UsageError, match="'left'"):
         found.samples(dataclasses.replace(MODEL, cameras=("left",)))
 
@@ -139,7 +121,7 @@ def test_tables_grouped_by_another_writer_are_read_as_well(copy, png):
     table = pq.read_table(copy / TABLE)
     pq.write_table(table, copy / TABLE, row_group_size=7)
     for ours, theirs in zip(Demonstrations(copy), Demonstrations(png), strict=True):
-        assert np.array_equal(ours.images["image"], theirs.images["image"])
+        assert np.array_equal(ours[layout.IMAGES + "image"], theirs[layout.IMAGES + "image"])
 
 
 def edit_info(dataset: Path, **changes) -> None:
@@ -197,7 +179,7 @@ def without(dataset: Path, name: str) -> dict:
         (lambda at: (at / TABLE).write_bytes(b"PAR1 but no more"), "cannot be read as Parquet"),
         (lambda at: drop_column(at, "oxygen.truth"), "no column 'oxygen.truth'"),
         (lambda at: overwrite(at / TABLE, "observation.state"), f"{TABLE}: cannot be read as Parquet"),
-        (cut_rows, "20 rows, the episodes need 30"),
+        (cut_rows, "'index' does not count from 0"),
         (shuffle_episodes, "episode 0 has frames 6 to 15"),
         (renumber_frames, "'index' does not count from 0"),
     ],
@@ -226,9 +208,9 @@ def test_an_image_that_is_damaged_is_named(copy, image_bytes):
     field = table.schema.field(column)
     pq.write_table(table.set_column(column, field, pa.array(images, field.type)), copy / TABLE)
     broken = Demonstrations(copy)
-    assert broken.frame(6).images
+    assert broken[6]
     with pytest.raises(UsageError, match=f"{TABLE}: an image of frame 7 cannot be decoded") as caught:
-        broken.frame(7)
+        broken[7]
     assert "\n" not in str(caught.value)
 
 
@@ -236,4 +218,4 @@ def test_a_video_that_is_missing_is_named(video, tmp_path):
     broken = Path(shutil.copytree(video, tmp_path / "broken"))
     next(broken.rglob("*.mp4")).unlink()
     with pytest.raises(UsageError, match=r"file-000\.mp4: cannot read 6 frames from 0\.00 s"):
-        Demonstrations(broken).frame(0)
+        Demonstrations(broken)[0]
