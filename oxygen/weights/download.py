@@ -10,7 +10,6 @@ import dataclasses
 import fcntl
 import glob
 import hashlib
-import html
 import http.client
 import json
 import os
@@ -23,7 +22,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import quote, unquote, urlencode, urljoin, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from configs.errors import UsageError
 
@@ -203,13 +202,7 @@ def _progress_bar(url: str, total_bytes: int) -> Iterator[Callable[[int], None]]
     from rich import progress
     from rich.console import Console
 
-    columns = (
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.DownloadColumn(),
-        progress.TransferSpeedColumn(),
-        progress.TimeRemainingColumn(),
-    )
+    columns = (*progress.Progress.get_default_columns(), progress.DownloadColumn())
     with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(url, total=total_bytes)
         yield lambda count: bar.advance(task, count)
@@ -227,14 +220,15 @@ def _in_bucket(url: str) -> Iterator[_RemoteFile]:
             page = json.load(reply)
         for entry in page.get("items", ()):
             name = entry["name"].removeprefix(prefix)
-            if entry["name"].endswith("/") or name[:1] not in ("", "/") or not _is_wanted(name[1:]):
+            if entry["name"].endswith("/") or name[:1] not in ("", "/") or name.split("/")[1:2] == [_SKIPPED]:
                 continue
+            stated = {"md5": entry.get("md5Hash"), "crc32c": entry.get("crc32c")}
             pinned = urlencode({"alt": "media", "generation": entry["generation"]})
             yield _RemoteFile(
                 name=name[1:],
                 url=f"{objects}/{quote(entry['name'], safe='')}?{pinned}",
                 size=int(entry["size"]),
-                checksums=_decoded({"md5": entry.get("md5Hash"), "crc32c": entry.get("crc32c")}),
+                checksums={kind: base64.b64decode(sum_).hex() for kind, sum_ in stated.items() if sum_},
                 version=str(entry["generation"]),
             )
         if "nextPageToken" not in page:
@@ -243,44 +237,20 @@ def _in_bucket(url: str) -> Iterator[_RemoteFile]:
 
 
 def _on_server(url: str) -> Iterator[_RemoteFile]:
-    """The file at a URL, or the files that the indices of a folder list."""
-    base = url.rstrip("/") + "/"
-    for found in [url] if PurePosixPath(urlsplit(url).path).suffix else _listed(base):
-        name = "" if found == url else unquote(found[len(base) :])
-        if not _is_wanted(name):
-            continue
-        redirects = _Redirects()
-        with _open(found, method="HEAD", opener=urllib.request.build_opener(redirects)) as reply:
-            headers = [(key.lower(), value) for key, value in (*redirects.headers, *reply.headers.items())]
-        sizes = [int(value) for key, value in headers if key == "content-length"]
-        if not sizes:
-            raise ValueError(f"{found} has no Content-Length")
-        tags = [value for key, value in headers if key in ("etag", "last-modified")]
-        checksums: dict[str, str] = {}
-        for key, value in headers:
-            # An ETag counts only if it is a SHA-256, as Hugging Face's are.
-            if key in ("etag", "x-linked-etag") and re.fullmatch(r'"?[0-9a-f]{64}"?', value):
-                checksums["sha256"] = value.strip('"')
-            elif key == "x-goog-hash":
-                parts = (part.partition("=") for part in value.split(","))
-                checksums |= _decoded({kind.strip(): coded for kind, _, coded in parts})
-        yield _RemoteFile(
-            name=name,
-            url=found,
-            size=sizes[-1],
-            checksums=checksums,
-            version=" ".join((*tags, str(sizes[-1]))),
-        )
-
-
-def _listed(folder: str) -> Iterator[str]:
-    """The URLs of all files below a folder with an index."""
-    with _open(folder) as reply:
-        page = reply.read().decode(errors="replace")
-    for link in dict.fromkeys(re.findall(r"""href=["']?([^"'?#> ]+)["' >]""", page)):
-        found = urljoin(folder, html.unescape(link))
-        if found.startswith(folder) and found != folder:
-            yield from _listed(found) if found.endswith("/") else [found]
+    """The file at a URL."""
+    redirects = _Redirects()
+    with _open(url, method="HEAD", opener=urllib.request.build_opener(redirects)) as reply:
+        headers = [(key.lower(), value) for key, value in (*redirects.headers, *reply.headers.items())]
+    sizes = [int(value) for key, value in headers if key == "content-length"]
+    if not sizes:
+        raise ValueError(f"{url} has no Content-Length")
+    tags = [value for key, value in headers if key in ("etag", "last-modified")]
+    # An ETag counts only if it is a SHA-256, as Hugging Face's are.
+    stated = [value.strip('"') for key, value in headers if key in ("etag", "x-linked-etag")]
+    sums = [each for each in stated if re.fullmatch("[0-9a-f]{64}", each)]
+    checksums = {"sha256": sums[-1]} if sums else {}
+    version = " ".join((*tags, str(sizes[-1])))
+    yield _RemoteFile(name="", url=url, size=sizes[-1], checksums=checksums, version=version)
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
@@ -322,12 +292,3 @@ def _open(
         raise
     opened: http.client.HTTPResponse = reply
     return opened
-
-
-def _decoded(stated: Mapping[str, str | None]) -> dict[str, str]:
-    """Checksums as Google's storage states them, from base64."""
-    return {kind: base64.b64decode(coded).hex() for kind, coded in stated.items() if coded}
-
-
-def _is_wanted(name: str) -> bool:
-    return PurePosixPath(name).parts[:1] != (_SKIPPED,)

@@ -2,7 +2,9 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
 
 from configs.errors import UsageError
 from oxygen.model import params
@@ -23,6 +25,20 @@ class Stored:
 
     shape: Shape
     dtype: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """An opened checkpoint, before any tensor is read.
+
+    Attributes:
+        tensors: The tensors by path.
+        read: Fills an array of a tensor's shape, casting to its type piece by piece. Raises UsageError where
+            the file is truncated or damaged.
+    """
+
+    tensors: Mapping[str, Stored]
+    read: Callable[[str, np.ndarray], None]
 
 
 def openpi_paths(stored: Iterable[KeyPath]) -> dict[str, KeyPath]:

@@ -4,7 +4,6 @@ import concurrent.futures
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,8 +15,9 @@ from oxygen.model.config import Pi05Config
 from oxygen.model.pi05 import Weights, consume, prepare
 from oxygen.typing import Params
 from oxygen.weights import layout
-from oxygen.weights.orbax import METADATA, OrbaxFolder, open_orbax
-from oxygen.weights.safetensors import SUFFIX, SafetensorsFile, open_safetensors
+from oxygen.weights.layout import Checkpoint
+from oxygen.weights.orbax import METADATA, open_orbax
+from oxygen.weights.safetensors import SUFFIX, open_safetensors
 from oxygen.weights.source import fetch
 
 DTYPES = ("float32", "bfloat16")
@@ -25,9 +25,6 @@ AT_ONCE = 4
 """Tensors read in parallel. Most of the time is decompression, at 1 GB/s per core."""
 SINGLE_FILE = f"model{SUFFIX}"
 """The tensors in a folder of our format."""
-
-Checkpoint: TypeAlias = OrbaxFolder | SafetensorsFile
-"""An opened checkpoint, before any tensor is read."""
 
 Loadable = int | Callable[[], Params]
 """The seed of random parameters, or a function that loads parameters in openpi's layout."""

@@ -6,13 +6,9 @@ it compressed and decompressed before casting, so large chunks are decompressed 
 """
 
 import contextlib
-import dataclasses
-import importlib.util
 import itertools
 import json
-import math
 import threading
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,40 +17,15 @@ import numpy as np
 
 from configs.errors import UsageError
 from oxygen.typing import Float
-from oxygen.weights.layout import KeyPath, Stored, openpi_paths
+from oxygen.weights.layout import Checkpoint, KeyPath, Stored, openpi_paths
 
 METADATA = "_METADATA"
 _PIECE_BYTES = 1 << 20
 """Streams are buffered in pieces of this size (1 MiB), a few at a time."""
-_LARGE_BYTES = 1 << 26
 _ONE_LARGE = threading.Lock()  # TensorStore holds a whole chunk twice; several tensors are read at a time
 
-_Region = tuple[slice, ...]
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class OrbaxFolder:
-    """An opened checkpoint: its tensors, and an open TensorStore of each."""
-
-    folder: Path
-    tensors: Mapping[str, Stored]
-    arrays: Mapping[str, Any]
-
-    def read(self, path: str, out: Float[np.ndarray, "..."]) -> None:
-        """Fill `out`, contiguous and of the tensor's shape, casting to its type piece by piece.
-
-        Raises:
-            UsageError: The file is truncated or damaged.
-        """
-        array = self.arrays[path]
-        try:
-            for region in _regions(array):
-                _read_region(array, region, out[region])
-        except (ValueError, OSError, EOFError) as error:
-            raise _damaged(self.folder, path, error) from None
-
-
-def open_orbax(folder: Path) -> OrbaxFolder:
+def open_orbax(folder: Path) -> Checkpoint:
     """Read the paths and shapes of a checkpoint's arrays.
 
     Args:
@@ -64,6 +35,12 @@ def open_orbax(folder: Path) -> OrbaxFolder:
         UsageError: It cannot be read, or holds something other than arrays.
     """
     import tensorstore
+
+    def damaged(what: str, error: Exception) -> UsageError:
+        reason = (str(error).splitlines() or [""])[0][:200]
+        return UsageError(
+            f"{folder} cannot be read at {what} ({type(error).__name__}: {reason}). Fetch it again"
+        )
 
     specs: dict[KeyPath, dict[str, Any]] = {}  # TensorStore's, of every array, from Orbax's metadata
     try:
@@ -83,46 +60,49 @@ def open_orbax(folder: Path) -> OrbaxFolder:
                 store = {"driver": "ocdbt", "base": base, "path": f"{'.'.join(path)}/"}
             specs[path] = {**spec, "kvstore": store}
     except (OSError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
-        raise _damaged(folder, METADATA, error) from None
-    paths = openpi_paths(specs)
-    opened = {path: tensorstore.open(specs[keys], open=True, read=True) for path, keys in paths.items()}
-    arrays = {}
-    for path, future in opened.items():
+        raise damaged(METADATA, error) from None
+    futures = {
+        path: tensorstore.open(specs[keys], open=True, read=True)
+        for path, keys in openpi_paths(specs).items()
+    }
+    arrays: dict[str, Any] = {}
+    for path, future in futures.items():
         try:
             arrays[path] = future.result()
         except (ValueError, OSError) as error:
-            raise _damaged(folder, path, error) from None
+            raise damaged(path, error) from None
+
+    def read(path: str, out: np.ndarray) -> None:
+        array = arrays[path]
+        chunk = array.chunk_layout.read_chunk.shape
+        starts = (range(0, size, step) for size, step in zip(array.shape, chunk, strict=True))
+        try:
+            for start in itertools.product(*starts):
+                region = tuple(slice(at, at + step) for at, step in zip(start, chunk, strict=True))
+                _read_chunk(array, region, out[(*region, ...)])
+        except (ValueError, OSError, EOFError) as error:
+            raise damaged(path, error) from None
+
     tensors = {path: Stored(shape=tuple(a.shape), dtype=a.dtype.name) for path, a in arrays.items()}
-    return OrbaxFolder(folder=folder, tensors=tensors, arrays=arrays)
+    return Checkpoint(tensors=tensors, read=read)
 
 
-def _regions(array: Any) -> Iterator[_Region]:
-    """Partition an array into regions of one large chunk, or of small ones that make up a few MiB."""
-    step = list(array.chunk_layout.read_chunk.shape)
-    for axis in reversed(range(len(step))):
-        step_bytes = math.prod(step) * array.dtype.numpy_dtype.itemsize
-        step[axis] *= max(1, min(4 * _PIECE_BYTES // step_bytes, -(-array.shape[axis] // step[axis])))
-        if step[axis] < array.shape[axis]:
-            break
-    axes = [
-        [slice(start, min(start + stride, size)) for start in range(0, size, stride)]
-        for size, stride in zip(array.shape, step, strict=True)
-    ]
-    return itertools.product(*axes)
-
-
-def _read_region(array: Any, region: _Region, out: Float[np.ndarray, "..."]) -> None:
+def _read_chunk(array: Any, region: tuple[slice, ...], out: Float[np.ndarray, "..."]) -> None:
+    """Fill `out` with a chunk; a large one piece by piece."""
     import tensorstore
 
-    stream = _open_stream(array, region) if out.flags.c_contiguous else None
-    if stream is None:
-        large = out.size * array.dtype.numpy_dtype.itemsize > _LARGE_BYTES
-        with _ONE_LARGE if large else contextlib.nullcontext():
-            out[...] = tensorstore.cast(array, out.dtype)[region].read().result()
-        return
     stored = jnp.dtype(array.dtype.name)
+    large = out.size * stored.itemsize > 2 * _PIECE_BYTES
+    stream = _open_stream(array, region, out) if large else None
+    if stream is None:
+        with _ONE_LARGE if large else contextlib.nullcontext():
+            box = tuple(
+                slice(axis.start, axis.start + size) for axis, size in zip(region, out.shape, strict=True)
+            )
+            out[...] = tensorstore.cast(array, out.dtype)[box].read().result()
+        return
     flat = out.reshape(-1)
-    piece = np.empty(min(_PIECE_BYTES // stored.itemsize, flat.size), stored)
+    piece = np.empty(_PIECE_BYTES // stored.itemsize, stored)
     for start in range(0, flat.size, len(piece)):
         target = flat[start : start + len(piece)]
         room = piece[: len(target)].view(np.uint8).data
@@ -134,21 +114,19 @@ def _read_region(array: Any, region: _Region, out: Float[np.ndarray, "..."]) -> 
         target[...] = piece[: len(target)]
 
 
-def _open_stream(array: Any, region: _Region) -> Any:
+def _open_stream(array: Any, region: tuple[slice, ...], out: np.ndarray) -> Any:
     """A stream of a chunk's numbers, in the stored type and C order.
 
     Returns:
-        None if TensorStore should read the chunk: it is small, absent, cut off at the array's edge, or not
-        plain zstandard in C order; or the package zstandard is not installed.
+        None if TensorStore should read the chunk: it is absent, cut off at the array's edge, not contiguous
+        in `out`, or not plain zstandard in C order.
     """
     chunk = array.chunk_layout.read_chunk.shape
-    size = math.prod(chunk) * array.dtype.numpy_dtype.itemsize
-    whole = chunk == tuple(axis.stop - axis.start for axis in region)
-    if size <= 2 * _PIECE_BYTES or not whole or importlib.util.find_spec("zstandard") is None:
-        return None
     stored = array.spec().to_json().get("metadata", {})
     if (
-        stored.get("zarr_format") != 2
+        chunk != out.shape
+        or not out.flags.c_contiguous
+        or stored.get("zarr_format") != 2
         or (stored.get("compressor") or {}).get("id") != "zstd"
         or stored.get("order") != "C"
         or stored.get("filters")
@@ -182,8 +160,3 @@ class _ValueFile:
 
     def _range(self, stop: int | None) -> bytes:
         return bytes(self._kvstore.read(self._key, byte_range=slice(self._at, stop)).result().value)
-
-
-def _damaged(folder: Path, what: str, error: Exception) -> UsageError:
-    reason = (str(error).splitlines() or [""])[0][:200]
-    return UsageError(f"{folder} cannot be read at {what} ({type(error).__name__}: {reason}). Fetch it again")

@@ -1,6 +1,6 @@
 """Safetensors files, read in pieces and cast on the way."""
 
-import dataclasses
+import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import EllipsisType
@@ -10,34 +10,44 @@ import numpy as np
 
 from configs.errors import UsageError
 from configs.paths import regular
-from oxygen.weights.layout import Stored
+from oxygen.weights.layout import Checkpoint, Stored
 
 SUFFIX = ".safetensors"
 _FLOATS = {"BF16": "bfloat16", "F16": "float16", "F32": "float32", "F64": "float64"}
 _PIECE_BYTES = 1 << 24
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SafetensorsFile:
-    """An opened file and its tensors."""
+def open_safetensors(file: Path) -> Checkpoint:
+    """Read a file's header and check it against the file's size.
 
-    file: Path
-    tensors: Mapping[str, Stored]
+    Raises:
+        UsageError: It is not a safetensors file, or truncated.
+    """
+    from safetensors import SafetensorError, safe_open
 
-    def read(self, path: str, out: np.ndarray) -> None:
-        """Fill `out`, of the tensor's shape, casting to its type piece by piece.
-
-        Raises:
-            UsageError: The file is truncated or damaged.
-        """
-        from safetensors import SafetensorError, safe_open
-
+    @contextlib.contextmanager
+    def opened() -> Iterator[Any]:
         try:
-            for piece in _pieces(out.shape):
-                with safe_open(self.file, "numpy") as file:  # closing releases the mapped piece
-                    out[piece] = file.get_slice(path)[piece]
+            with safe_open(regular(file), "numpy") as content:
+                yield content
         except (SafetensorError, OSError) as error:
-            raise _damaged(self.file, error) from None
+            reason = (str(error).splitlines() or [""])[0][:200]
+            raise UsageError(
+                f"{file} is not a safetensors file, or damaged ({reason}). Fetch or convert it again"
+            ) from None
+
+    def read(path: str, out: np.ndarray) -> None:
+        for piece in _pieces(out.shape):
+            with opened() as content:  # closing releases the mapped piece
+                out[piece] = content.get_slice(path)[piece]
+
+    with opened() as content:
+        slices = {path: content.get_slice(path) for path in content.keys()}  # noqa: SIM118 - not a dict
+        tensors = {
+            path: Stored(shape=tuple(each.get_shape()), dtype=_FLOATS.get(each.get_dtype(), each.get_dtype()))
+            for path, each in slices.items()
+        }
+    return Checkpoint(tensors=tensors, read=read)
 
 
 def _pieces(shape: tuple[int, ...]) -> Iterator[tuple[int | slice | EllipsisType, ...]]:
@@ -53,33 +63,6 @@ def _pieces(shape: tuple[int, ...]) -> Iterator[tuple[int | slice | EllipsisType
     for index in np.ndindex(shape[:axis]):
         for start in range(0, shape[axis], rows):
             yield *index, slice(start, min(start + rows, shape[axis]))
-
-
-def open_safetensors(file: Path) -> SafetensorsFile:
-    """Read a file's header and check it against the file's size.
-
-    Raises:
-        UsageError: It is not a safetensors file, or truncated.
-    """
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(regular(file), "numpy") as opened:
-            slices = {path: opened.get_slice(path) for path in opened.keys()}  # noqa: SIM118 - not a dict
-            tensors = {
-                path: Stored(
-                    shape=tuple(each.get_shape()), dtype=_FLOATS.get(each.get_dtype(), each.get_dtype())
-                )
-                for path, each in slices.items()
-            }
-    except (SafetensorError, OSError) as error:
-        raise _damaged(file, error) from None
-    return SafetensorsFile(file=file, tensors=tensors)
-
-
-def _damaged(file: Path, error: Exception) -> UsageError:
-    reason = (str(error).splitlines() or [""])[0][:200]
-    return UsageError(f"{file} is not a safetensors file, or damaged ({reason}). Fetch or convert it again")
 
 
 def write_safetensors(file: Path, arrays: Mapping[str, Any], **metadata: str) -> None:

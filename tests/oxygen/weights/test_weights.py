@@ -107,8 +107,8 @@ def test_pieces_of_large_chunks_make_up_the_same_numbers(tmp_path, original, mon
     streamed = []
     opened = orbax._open_stream
 
-    def open_stream(array, region):
-        stream = opened(array, region)
+    def open_stream(*chunk):
+        stream = opened(*chunk)
         streamed.append(stream is not None)
         return stream
 

@@ -65,12 +65,6 @@ def test_a_complete_download_needs_no_network(server, content):
     assert len(server.requests) == asked
 
 
-def test_a_folder_of_a_web_server_is_read_from_its_index(server):
-    original = params.random_params(SMALL, 2)
-    save_orbax(server.root / "tiny/params", original)
-    assert_equal(load(f"{server.url}/tiny", SMALL), original, "float32")
-
-
 @pytest.mark.parametrize("where", ["gs://bucket", "server"])
 def test_a_broken_download_resumes_where_it_broke(server, content, where):
     server.cuts = [1_500_000] * 3
