@@ -1,11 +1,191 @@
 """`python -m oxygen.tools.convert SOURCE TARGET`: convert a checkpoint of a known policy to safetensors."""
 
+import dataclasses
+import json
+import re
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import jax.numpy as jnp
+import numpy as np
+
+from configs.errors import UsageError, unknown
 from configs.exits import OneLineParser, exit_code_of
 from configs.paths import usable_file
+from oxygen.model.config import PRESETS, Pi05Config
+from oxygen.robots import transforms
+from oxygen.robots.norms import FILE_NAME
+from oxygen.robots.tokenizer import load as load_tokenizer
+from oxygen.weights import layout
+from oxygen.weights.card import CARD, CONFIG_FILE, RECORD, TOKENIZER, card_text
+from oxygen.weights.loading import DTYPES, SINGLE_FILE, open_checkpoint
+from oxygen.weights.safetensors import SUFFIX, write_safetensors
+from oxygen.weights.source import fetch
+
+if TYPE_CHECKING:
+    from configs.schema import PolicyConfig
+
+_ASSETS = "assets"
+
+
+def convert(
+    source: str | Path,
+    target: Path,
+    *,
+    dtype: str | None = None,
+    model: str | None = None,
+    embodiment: str | None = None,
+    tokenizer: str | None = None,
+) -> Path:
+    """Write a checkpoint's parameters as safetensors. Host memory peaks at the size of the new file.
+
+    Args:
+        source: What `oxygen.weights.load` takes.
+        target: A new `.safetensors` file; or a new folder for `model.safetensors`, `config.json` (the model
+            configuration), the source's `assets` (norm stats) and, if the policy is known, its card.
+        dtype: `float32` or `bfloat16`; None keeps every tensor's own.
+        model: The policy, or the one it was fine-tuned from. Default: the only one with these shapes; of
+            several, the only one for whose robot the source has norm stats.
+        embodiment: The robot. Default: that policy's.
+        tokenizer: The SentencePiece model: a file or a URL. Default: that policy's.
+
+    Returns:
+        The safetensors file.
+
+    Raises:
+        UsageError: The source cannot be read or fits no known configuration, the target exists, or no card is
+            written that could name the given robot or tokenizer.
+    """
+    if dtype not in (None, *DTYPES):
+        raise unknown("dtype", dtype, DTYPES)
+    if target.exists():
+        raise UsageError(f"{target} exists already; name a new one, or remove it first")
+    single = target.suffix == SUFFIX
+    in_card = {"--embodiment": embodiment, "--tokenizer": tokenizer}
+    given = " ".join(f"{option} {value}" for option, value in in_card.items() if value is not None)
+    if given and single:
+        raise UsageError(f"{given} is for {CARD}, which a single file lacks; leave it out, or name a folder")
+    if embodiment is not None:
+        transforms.embodiment(embodiment)  # checks the name
+    if tokenizer is not None and "://" not in tokenizer:
+        load_tokenizer(tokenizer)
+        tokenizer = str(Path(tokenizer).resolve())  # the card's own paths are relative to its folder
+    local = fetch(source)
+    _check_card(local, given)
+    checkpoint = open_checkpoint(local)
+    fits = [PRESETS[name] for name in layout.fitting(checkpoint.tensors)]
+    layout.check(checkpoint.tensors, fits[0] if fits else layout.nearest(checkpoint.tensors), str(source))
+    if model is not None and model not in [config.name for config in fits]:
+        raise unknown("model", model, [config.name for config in fits], remedy=f"{source} fits only these.")
+    draft = target.with_name(f"{target.name}.partial")
+    shutil.rmtree(draft, ignore_errors=True)  # left by an interrupted conversion
+    draft.unlink(missing_ok=True)
+    draft.parent.mkdir(parents=True, exist_ok=True)
+    if not single:
+        draft.mkdir()
+        home = _home(local)
+        if (home / _ASSETS).is_dir():  # openpi's norm stats
+            shutil.copytree(home / _ASSETS, draft / _ASSETS)
+        for name in (CARD, TOKENIZER, RECORD):  # written by training
+            if (home / name).is_file():
+                shutil.copyfile(home / name, draft / name)
+        _write_card(draft, model or _likely_model(fits, draft), embodiment, tokenizer, name=target.name)
+        sizes = dataclasses.asdict(fits[0])
+        shaping = ("siglip", "trunk", "expert", "vocab_size", "image_size", "action_dim")
+        description = {
+            "source": str(source),
+            "fits": [config.name for config in fits],
+            "sizes": {name: sizes[name] for name in shaping},
+        }
+        (draft / CONFIG_FILE).write_text(json.dumps(description, indent=2) + "\n")
+    arrays = {
+        path: np.empty(tensor.shape, jnp.dtype(dtype or tensor.dtype))
+        for path, tensor in checkpoint.tensors.items()
+    }
+    for path, array in arrays.items():
+        checkpoint.read(path, array)
+    names = " ".join(config.name for config in fits)
+    write_safetensors(draft if single else draft / SINGLE_FILE, arrays, fits=names)
+    draft.rename(target)
+    return target if single else target / SINGLE_FILE
+
+
+def _check_card(local: Path, given: str) -> None:
+    """Refuse options for a new card if there is one, and one that names missing files."""
+    card = _home(local) / CARD
+    if not card.is_file():
+        return
+    if given:
+        raise UsageError(f"{given} is for a new card, and {card} is copied; leave it out, and edit the copy")
+    policy = _preset(str(card))
+    for what, named in (("tokenizer", policy.tokenizer), ("norm_stats", policy.norm_stats)):
+        if named is not None and "://" not in named and not (card.parent / Path(named).expanduser()).exists():
+            raise UsageError(f"{card} names the {what} {named}, which does not exist; correct it")
+
+
+def _home(local: Path) -> Path:
+    """The folder of a checkpoint's card and norm stats, beside `params`."""
+    return local.parent if local.name == "params" else local
+
+
+def _likely_model(fits: Sequence[Pi05Config], draft: Path) -> str | None:
+    """The policy with these sizes whose robot has norm stats here; None if there is not exactly one."""
+    from configs.load import names  # needs pydantic, which the policy does not
+    from configs.schema import PolicyConfig
+
+    if len(fits) == 1:
+        return fits[0].name
+    presets = [_preset(config.name) for config in fits if config.name in names(PolicyConfig)]
+    likely = [each.model for each in presets if each.norm_stats is None and _stats(draft, _robot(each))]
+    return likely[0] if len(likely) == 1 else None
+
+
+def _preset(name: str) -> "PolicyConfig":
+    from configs.load import load  # needs pydantic, which the policy does not
+    from configs.schema import PolicyConfig
+
+    return load(PolicyConfig, name)
+
+
+def _robot(preset: "PolicyConfig") -> str:
+    """The embodiment of a policy, by its checkpoint's card if the preset refers to one."""
+    card = preset if preset.checkpoint is None else _preset(str(fetch(preset.checkpoint) / CARD))
+    return str(card.embodiment)
+
+
+def _stats(draft: Path, robot: str) -> bool:
+    return (draft / _ASSETS / transforms.embodiment(robot).asset_id / FILE_NAME).is_file()
+
+
+def _write_card(
+    draft: Path, model: str | None, robot: str | None, tokenizer: str | None, *, name: str
+) -> None:
+    """Write a card, unless there is one, or the policy or its tokenizer is unknown."""
+    if model is None or (draft / CARD).is_file():
+        return
+    preset = _preset(model)
+    vocabulary = tokenizer or preset.tokenizer
+    if vocabulary is None:
+        return
+    robot = robot or _robot(preset)
+    content = {
+        "name": re.sub(r"[^A-Za-z0-9_.-]", "-", name),
+        "kind": "oxygen",
+        "description": f"Converted, with the sizes of {model}.",
+        "model": model,
+        "embodiment": robot,
+        "weights": ".",
+        "tokenizer": vocabulary,
+        "language_tasks": {},
+    }
+    stats = None
+    if not _stats(draft, robot):
+        found = list((draft / _ASSETS).rglob(FILE_NAME))  # the only ones, under whatever asset id
+        stats = str(found[0].relative_to(draft)) if len(found) == 1 else preset.norm_stats
+    (draft / CARD).write_text(card_text(content | ({"norm_stats": stats} if stats else {})), encoding="utf-8")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -24,18 +204,9 @@ def main(arguments: Sequence[str]) -> int:
         options = parser.parse_args(arguments)
         if not options.target.exists():
             usable_file(options.target, "the target")
-        from oxygen.presets.policies import evaluation_command, read_model_policy
-        from oxygen.tools.conversion import convert  # JAX, which --help does not need
-        from oxygen.weights.card import CARD
+        from oxygen.presets.policies import evaluation_command, read_model_policy  # needs pydantic
 
-        file = convert(
-            options.source,
-            options.target,
-            dtype=options.dtype,
-            model=options.model,
-            robot=options.embodiment,
-            tokenizer=options.tokenizer,
-        )
+        file = convert(**vars(options))
         sys.stdout.write(f"{file}: {file.stat().st_size / 1e6:.1f} MB\n")
         if (options.target / CARD).is_file():
             robot = str(read_model_policy(str(options.target / CARD)).embodiment)

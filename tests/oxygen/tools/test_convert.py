@@ -11,8 +11,7 @@ import yaml
 from oxygen.model import params
 from oxygen.model.config import PI05_BASE, PI05_DROID, PI05_LIBERO, TINY
 from oxygen.robots.norms import FILE_NAME
-from oxygen.tools.conversion import _likely_model
-from oxygen.tools.convert import main
+from oxygen.tools.convert import _likely_model, main
 from oxygen.weights import load
 from oxygen.weights.card import CARD, RECORD, TOKENIZER
 from oxygen.weights.loading import open_checkpoint

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from configs.errors import UsageError
-from oxygen.tools import fixtures, parity
+from oxygen.tools import parity
 
 BASE = {"prefix_tokens", "kv_k", "kv_v", "actions_1", "logits"}
 ADAPTED = {"lora_logits", "lora_kv_k", "lora_kv_v", "oxy_lora_logits", "lora_actions"}
@@ -27,7 +27,7 @@ SLOW = {"marks": pytest.mark.slow}
     ],
 )
 def test_the_reference_is_met(golden, name, outputs):
-    checks = fixtures.compare(fixtures.load(golden / f"pi05_dummy_{name}.npz"))
+    checks = parity.compare(parity.load(golden / f"pi05_dummy_{name}.npz"))
     compared = {check.name for check in checks if check.tolerance is not None}
     assert compared >= outputs
     assert compared & OF_SOME == outputs & OF_SOME
@@ -46,15 +46,15 @@ def test_a_model_that_differs_is_told_apart(golden, tmp_path, capsys):
 
 
 def test_nan_passes_no_tolerance():
-    assert not fixtures.Check(name="a", error=float("nan"), tolerance=1.0).passed
-    assert fixtures.Check(name="a", error=2.0, tolerance=None).passed
+    assert not parity.Check(name="a", error=float("nan"), tolerance=1.0).passed
+    assert parity.Check(name="a", error=2.0, tolerance=None).passed
 
 
 def test_a_file_that_is_no_fixture_is_one_line(tmp_path, capsys):
     other = tmp_path / "other.npz"
     np.savez(other, a=np.zeros(1))
     with pytest.raises(UsageError, match="no π0"):
-        fixtures.load(other)
+        parity.load(other)
     assert parity.main([str(tmp_path / "absent.npz")]) == 2
     assert parity.main([]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 2
