@@ -1,6 +1,5 @@
 """`python -m eval.pipeline`: train a policy in stages of collecting and training."""
 
-import dataclasses
 import os
 import shlex
 import subprocess
@@ -51,39 +50,32 @@ def main(
     config = load(PipelineConfig, pipeline)
     folder = usable_folder(output_dir or Path(config.output_dir), "--output-dir")
     console = TextConsole(soft_wrap=True)
-    stages = stage_commands(config, folder)
-    for stage in stages:
-        if stage.checkpoint.is_dir():
-            console.print(f"# {stage.name}: done, {stage.checkpoint}", markup=False)
+    commands, checkpoint = stage_commands(config, folder), Path()
+    for stage in config.stages:
+        checkpoint = checkpoint_of(stage, folder)
+        if checkpoint.is_dir():
+            console.print(f"# {stage.name}: done, {checkpoint}", markup=False)
             continue
-        for command in stage.commands:
+        for command in commands[stage.name]:
             environment = config.environment if command[0] == "eval.train" else {}
             variables = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
             console.print(" ".join([*variables, "python", "-m", shlex.join(command)]), markup=False)
             if not dry_run and (code := _run(command, environment)):
                 return code
     if not dry_run:
-        console.print(f"The policy: {stages[-1].checkpoint}", markup=False)
+        console.print(f"The policy: {checkpoint}", markup=False)
     return 0
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class StageCommands:
-    """The commands of a stage, with names of stages and datasets replaced by folders.
-
-    Attributes:
-        name: The stage's name.
-        checkpoint: Folder of its checkpoint; the stage is done when it exists.
-        commands: In order: collections, then the training, which is resumed if it was started.
-    """
-
-    name: str
-    checkpoint: Path
-    commands: tuple[Command, ...]
+def checkpoint_of(stage: PipelineStage, folder: Path) -> Path:
+    """The checkpoint of a stage of the pipeline in a folder; the stage is done when it exists."""
+    return folder / stage.name / CHECKPOINTS / f"step_{stage.step:07d}"
 
 
-def stage_commands(pipeline: PipelineConfig, folder: Path) -> list[StageCommands]:
-    """The commands of all stages.
+def stage_commands(pipeline: PipelineConfig, folder: Path) -> dict[str, list[Command]]:
+    """The commands of all stages, by stage, with names of stages and datasets replaced by folders.
+
+    Each stage has its collections, then the training, which is resumed if it was started.
 
     Args:
         pipeline: The stages.
@@ -92,15 +84,16 @@ def stage_commands(pipeline: PipelineConfig, folder: Path) -> list[StageCommands
     Raises:
         UsageError: A stage names an unknown dataset or policy, or a stage that does not precede it.
     """
-    stages: list[StageCommands] = []
+    stages: dict[str, list[Command]] = {}
+    checkpoints: dict[str, str] = {}
     datasets: list[str] = []
 
     def policy(name: str) -> str:
         """The checkpoint of an earlier stage, or the policy of that name."""
-        earlier, known = {each.name: str(each.checkpoint) for each in stages}, names(PolicyConfig)
-        if name not in earlier and name not in known and not _is_path(name):
-            raise unknown("policy or earlier stage", name, [*earlier, *known], remedy="Or give a path.")
-        return earlier.get(name, name)
+        known = (*checkpoints, *names(PolicyConfig))
+        if name not in known and not _is_path(name):
+            raise unknown("policy or earlier stage", name, known, remedy="Or give a path.")
+        return checkpoints.get(name, name)
 
     def dataset(name: str) -> str:
         if _is_path(name):
@@ -110,12 +103,12 @@ def stage_commands(pipeline: PipelineConfig, folder: Path) -> list[StageCommands
         return str(folder / name)
 
     for stage in pipeline.stages:
-        commands = []
+        stages[stage.name] = []
         for step in stage.collect:
             options = step.model_dump(exclude_unset=True)
             options |= {name: policy(options[name]) for name in ("policy", "learner") if name in options}
             options |= {"suite": options.pop("suites", ()), "output": str(folder / step.output)}
-            commands.append(("eval.collect", *_options(options)))
+            stages[stage.name].append(("eval.collect", *_options(options)))
             datasets.append(step.output)
         options = stage.train.model_dump(exclude_unset=True)
         options["data"] = [dataset(name) for name in stage.train.data]
@@ -123,19 +116,9 @@ def stage_commands(pipeline: PipelineConfig, folder: Path) -> list[StageCommands
             options["start_from"] = policy(stage.train.start_from)
         options["output_dir"] = str(folder / stage.name)
         resume = ("--resume",) if (folder / stage.name / RUN_FILE).is_file() else ()
-        commands.append(("eval.train", *_options(options), *resume))
-        checkpoint = _checkpoint(folder, stage)
-        stages.append(StageCommands(name=stage.name, checkpoint=checkpoint, commands=tuple(commands)))
+        stages[stage.name].append(("eval.train", *_options(options), *resume))
+        checkpoints[stage.name] = str(checkpoint_of(stage, folder))
     return stages
-
-
-def last_checkpoint(pipeline: PipelineConfig, folder: Path) -> Path:
-    """The checkpoint of the last stage of a pipeline in a folder."""
-    return _checkpoint(folder, pipeline.stages[-1])
-
-
-def _checkpoint(folder: Path, stage: PipelineStage) -> Path:
-    return folder / stage.name / CHECKPOINTS / f"step_{stage.step:07d}"
 
 
 def _is_path(name: str) -> bool:

@@ -41,7 +41,7 @@ def main(
         bundle,  # JAX, which --help does not need
         unknowns,
     )
-    from eval.pipeline import last_checkpoint
+    from eval.pipeline import checkpoint_of
     from eval.policies.names import read_policy
     from oxygen.weights.source import bundled
 
@@ -51,7 +51,7 @@ def main(
                 f"{format_option('pipeline', pipeline)} and the checkpoint {checkpoint}: give one of them"
             )
         config = load(PipelineConfig, pipeline)
-        checkpoint = last_checkpoint(config, Path(config.output_dir))
+        checkpoint = checkpoint_of(config.stages[-1], Path(config.output_dir))
     name = "tiny" if checkpoint is None else str(read_policy(str(checkpoint)).model)
     target = usable_folder(output or bundled(name), "--output")
     bundle(checkpoint or target, [*map(Path, results)], target)

@@ -1,9 +1,11 @@
 """`python -m eval.collect`: play episodes and keep the successful ones, or all, as demonstrations."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
+from cyclopts.validators import Number
 
 from configs.cli import run_app
 from configs.collection import OUTPUT, WHAT, CollectConfig
@@ -27,7 +29,7 @@ def collect(
     options: Annotated[CollectConfig, Parameter(name="*")] = CollectConfig(),  # noqa: B008 - it is frozen
     config: Annotated[str | None, WHAT] = None,
     output: Annotated[Path, OUTPUT] = Path("demonstrations"),
-    workers: Annotated[int | None, OUTPUT] = None,
+    workers: Annotated[int | None, OUTPUT, Parameter(validator=Number(gte=1, lte=4096))] = None,
 ) -> int:
     """Collect demonstrations.
 
@@ -39,14 +41,14 @@ def collect(
     """
     usable_folder(output, "--output")
     require_backend()  # before anything imports MuJoCo, which answers a wrong MUJOCO_GL with a traceback
-    from eval.collect.collection import collect_demonstrations, worker_count  # slow: a simulator and JAX
+    from eval.collect.collection import collect_demonstrations  # slow: a simulator and JAX
     from eval.policies.unused_options import refuse_model_options
 
     flags = options.model_dump(exclude_unset=True)
     options = check(CollectConfig, overlay(CollectConfig, config, flags), source="the command line")
     players = [options.policy, *([options.learner] if options.learner else [])]
     refuse_model_options(flags, players)
-    return collect_demonstrations(options, output, workers=worker_count(workers))
+    return collect_demonstrations(options, output, workers=workers or len(os.sched_getaffinity(0)))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 import datetime as dt
 import functools
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,21 +47,8 @@ from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
 from sim_envs.suite import Suite
 
-_MAX_WORKERS = 4096
-
 INCOMPLETE = 1
 """Exit code when an episode was an error, or none was kept."""
-
-
-def worker_count(given: int | None) -> int:
-    """The number of worker processes; by default one per available core.
-
-    Raises:
-        UsageError: Fewer than one was given.
-    """
-    if given is not None and not 1 <= given <= _MAX_WORKERS:
-        raise UsageError(f"--workers is {given}: give 1 to {_MAX_WORKERS}")
-    return given or len(os.sched_getaffinity(0))
 
 
 def collect_demonstrations(config: CollectConfig, dataset: Path, *, workers: int) -> int:

@@ -64,13 +64,11 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
         UsageError: Demonstrations, model, robot, rollouts and options do not fit. Nothing is trained then.
     """
     began = time.monotonic()
-    if options.adapter is not None:
+    if not options.trains_actions and options.start_from is not None:
         options = _of_policy(options)
     rollouts = rollouts_of(options)
     use_compile_cache()
     training, tokenizer = training_of(options), _tokenizer(options)
-    if options.texts_only:
-        _check_same_policy(options, training, tokenizer)
     interface = dataclasses.replace(embodiment(training.embodiment).interface, name=options.model)
     if rollouts is not None:  # checked now rather than at the first checkpoint
         choose_executor(ExecutionConfig(num_envs=options.eval_num_envs))
@@ -170,16 +168,21 @@ def _adapted_policy(options: TrainConfig) -> PolicyConfig:
 
 
 def _of_policy(options: TrainConfig) -> TrainConfig:
-    """The options with the model, robot and vocabulary of the adapter's policy."""
-    policy = _adapted_policy(options)
-    own = {"model": policy.model, "embodiment": policy.embodiment, "tokenizer": policy.tokenizer}
+    """The options with the model, robot and vocabulary of the policy whose texts are trained."""
+    start = str(options.start_from)
+    policy = policy_of(start) if options.adapter is None else _adapted_policy(options)
+    if policy is None or policy.kind != "oxygen":  # names no model; without weights, it is refused later
+        return options
+    own = {
+        "model": policy.model or policy.name,
+        "embodiment": policy.embodiment,
+        "tokenizer": policy.tokenizer,
+    }
     default = TrainConfig()
     for option, value in own.items():
-        if getattr(options, option) not in (getattr(default, option), value):
-            raise UsageError(
-                f"{format_option(option, getattr(options, option))}, but {options.start_from} has {value}; "
-                "leave it out"
-            )
+        given = getattr(options, option)
+        if given not in (getattr(default, option), value):
+            raise UsageError(f"{format_option(option, given)}, but {start} has {value}; leave it out")
     return options.model_copy(update=own)
 
 
@@ -191,17 +194,10 @@ def rollouts_of(options: TrainConfig) -> RunConfig | None:
     """
     if not options.eval_suite:
         return None
-    values = {
-        "suites": options.eval_suite,
-        "task_ids": options.eval_task_ids,
-        "init_ids": options.eval_init_ids,
-        "mode": options.eval_mode,
-        "wordings": options.eval_wordings,
-        "assets": options.eval_assets,
-        "feedback": options.eval_feedback,
-        "language_tasks": options.language_tasks,
-        "video": "none",
-    }
+    given = {name.removeprefix("eval_"): value for name, value in options if name.startswith("eval_")}
+    given["suites"] = given.pop("suite")
+    del given["num_envs"]
+    values = {**given, "language_tasks": options.language_tasks, "video": "none"}
     return check(RunConfig, values, source="the command line")
 
 
@@ -219,30 +215,6 @@ def _training_wordings(data: Sequence[str]) -> dict[str, tuple[str, ...]]:
                 suite = load_object(recorded.world, what=f"world of suite {name}")(recorded)
             found |= {text: tuple(wordings) for text, wordings in suite.training_wordings().items()}
     return found
-
-
-def _check_same_policy(
-    options: TrainConfig, training: TrainingConfig, tokenizer: tokenizers.SentencePieceTokenizer
-) -> None:
-    """Check that --texts-only keeps the model, robot and vocabulary of the policy it starts from."""
-    assert options.start_from is not None
-    policy = policy_of(options.start_from)
-    if policy is None:  # another project's checkpoint, which does not name them
-        return
-    chosen = {"model": options.model, "embodiment": training.embodiment}
-    start = {"model": policy.model or policy.name, "embodiment": policy.embodiment}
-    for option, value in start.items():
-        if chosen[option] != value:
-            raise UsageError(
-                f"--texts-only, but {options.start_from} has {option} {value}, not {chosen[option]}: give "
-                f"{format_option(option, value)}"
-            )
-    start_tokenizer = tokenizers.load(policy.tokenizer) if policy.tokenizer else tokenizers.tiny()
-    if start_tokenizer.serialized != tokenizer.serialized:
-        raise UsageError(
-            f"--texts-only, but {options.start_from} has another vocabulary: give "
-            f"{format_option('tokenizer', policy.tokenizer or 'tiny')}"
-        )
 
 
 def _norm_stats(options: TrainConfig, start: Start | None) -> str | None:

@@ -41,10 +41,6 @@ class SiglipConfig:
 _VIT_SIZES = {  # name: (width, depth, mlp_dim, num_heads), as in big_vision
     "mu": (32, 1, 128, 2),
     "Ti": (192, 12, 768, 3),
-    "S": (384, 12, 1536, 6),
-    "M": (512, 12, 2048, 8),
-    "B": (768, 12, 3072, 12),
-    "L": (1024, 24, 4096, 16),
     "So400m": (1152, 27, 4304, 16),
 }
 

@@ -58,9 +58,7 @@ def rgb(image: Any, name: str) -> UInt8[np.ndarray, "height width 3"]:
     if not isinstance(image, np.ndarray):
         raise UsageError(f"image {name!r} is a {type(image).__name__}; give a NumPy array")
     if image.ndim != 3 or image.shape[2] != 3 or not image.size:
-        raise UsageError(
-            f"image {name!r} has shape {image.shape}{_guess(image.shape)}; give [height, width, 3]"
-        )
+        raise UsageError(f"image {name!r} has shape {image.shape}; give [height, width, 3], in color")
     if image.dtype == np.uint8:
         return image
     if not np.issubdtype(image.dtype, np.floating):
@@ -85,14 +83,3 @@ def camera_images(
                 "camera", name, images, remedy="The policy needs it among the observation's images."
             )
     return np.stack([squared(rgb(images[name], name), side, resize) for name in cameras])
-
-
-def _guess(shape: tuple[int, ...]) -> str:
-    """A hint on what an image of a wrong shape may be."""
-    if len(shape) == 2 or (len(shape) == 3 and shape[2] == 1):
-        return " (grayscale?)"
-    if len(shape) == 3 and shape[2] == 4:
-        return " (with alpha?)"
-    if len(shape) == 3 and shape[0] == 3:
-        return " (channels first?)"
-    return ""

@@ -2,8 +2,8 @@
 
 import dataclasses
 import json
-import math
 import reprlib
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -128,17 +128,11 @@ def read_statistics(
         found[name] = {}
         for field in fields:
             values, place = _member(channels, field, where), f"{where}.{field}"
-            if not isinstance(values, list) or not all(type(value) in (int, float) for value in values):
-                raise UsageError(f"{place} is {reprlib.repr(values)}; it should be a list of numbers")
+            if not isinstance(values, list) or not all(map(_is_finite, values)):
+                raise UsageError(f"{place} is {reprlib.repr(values)}; it should be a list of finite numbers")
             if len(values) < size:
                 raise UsageError(f"{place} has {len(values)} channels; this robot has {size}")
-            try:
-                numbers = [float(value) for value in values[:size]]
-            except OverflowError:
-                raise UsageError(f"{place} holds an integer too large for a float") from None
-            if not all(map(math.isfinite, numbers)):
-                raise UsageError(f"{place} is {reprlib.repr(numbers)}; they should all be finite")
-            found[name][field] = numbers
+            found[name][field] = [float(value) for value in values[:size]]
         try:
             QuantileNorm.of(found[name])
         except UsageError as error:
@@ -150,6 +144,10 @@ def write_statistics(path: Path, measured: Statistics) -> None:
     """Write a `norm_stats.json`, as `read_statistics` reads it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"norm_stats": measured}, indent=2) + "\n", encoding="utf-8")
+
+
+def _is_finite(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
 def _member(content: Any, name: str, where: str) -> Any:

@@ -73,47 +73,37 @@ LIBERO = Embodiment(
 )
 """As `pi05_libero`: no state in the prompt; robosuite clips the actions."""
 
-LIBERO_STATE = dataclasses.replace(LIBERO, prompt=StatePrompt())
-"""LIBERO for a π0.5 with the state in its prompt, such as one fine-tuned from `pi05_base`."""
-
-LIBERO_COMPACT = dataclasses.replace(LIBERO, prompt=CompactStatePrompt(), asset_id="libero_compact")
-"""LIBERO for small models: the state in the prompt, one token per channel."""
-
 DROID = Embodiment(
     interface=specs.DROID, prompt=StatePrompt(), asset_id="droid", closes_above=0.5, clips=True
 )
 """As `pi05_droid`. Binary gripper and clipping are part of openpi's robot loop; here the policy does both."""
 
-DROID_COMPACT = dataclasses.replace(DROID, prompt=CompactStatePrompt())
-"""DROID for small models: the state in the prompt, one token per channel."""
-
-DROID_JOINT_POSITION = dataclasses.replace(
-    DROID, interface=specs.DROID_JOINT_POSITION, predicts=Prediction.POSITION_DELTAS
-)
-"""As `pi05_droid_jointpos_polaris`: joint positions, as differences from those of the query."""
-
-DROID_JOINT_POSITION_COMPACT = dataclasses.replace(DROID_JOINT_POSITION, prompt=CompactStatePrompt())
-"""The same for small models."""
-
-DROID_VELOCITY_AS_JOINT_POSITION = dataclasses.replace(DROID_JOINT_POSITION, predicts=Prediction.VELOCITIES)
-"""A policy trained on `DROID` where joint positions are taken, as most simulators of DROID do."""
-
-DROID_VELOCITY_AS_JOINT_POSITION_COMPACT = dataclasses.replace(
-    DROID_VELOCITY_AS_JOINT_POSITION, prompt=CompactStatePrompt()
-)
-"""The same for small models."""
+_JOINT_POSITION = {
+    # As `pi05_droid_jointpos_polaris`: joint positions, as differences from those of the query.
+    "droid_jointpos": Prediction.POSITION_DELTAS,
+    # A policy trained on `DROID` where joint positions are taken, as most simulators of DROID do.
+    "droid_velocity_as_jointpos": Prediction.VELOCITIES,
+}
+_DROIDS = {
+    "droid": DROID,
+    **{
+        name: dataclasses.replace(DROID, interface=specs.DROID_JOINT_POSITION, predicts=predicts)
+        for name, predicts in _JOINT_POSITION.items()
+    },
+}
 
 EMBODIMENTS = {
     "libero": LIBERO,
-    "libero_state": LIBERO_STATE,
-    "libero_compact": LIBERO_COMPACT,
-    "droid": DROID,
-    "droid_compact": DROID_COMPACT,
-    "droid_jointpos": DROID_JOINT_POSITION,
-    "droid_jointpos_compact": DROID_JOINT_POSITION_COMPACT,
-    "droid_velocity_as_jointpos": DROID_VELOCITY_AS_JOINT_POSITION,
-    "droid_velocity_as_jointpos_compact": DROID_VELOCITY_AS_JOINT_POSITION_COMPACT,
+    "libero_state": dataclasses.replace(LIBERO, prompt=StatePrompt()),
+    "libero_compact": dataclasses.replace(LIBERO, prompt=CompactStatePrompt(), asset_id="libero_compact"),
+    **_DROIDS,
+    **{
+        f"{name}_compact": dataclasses.replace(each, prompt=CompactStatePrompt())
+        for name, each in _DROIDS.items()
+    },
 }
+"""Those with `_state` have the state in the prompt, as one fine-tuned from `pi05_base` does; those with
+`_compact` are for small models, with one token per state channel."""
 
 
 def embodiment(name: str) -> Embodiment:

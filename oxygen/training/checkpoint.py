@@ -156,7 +156,7 @@ def restore(checkpoint: Path, template: TrainState) -> TrainState:
             raise UsageError(f"{checkpoint} holds the state of another training: {path} is {found}")
         leaves[path] = np.empty(leaf.shape, leaf.dtype)
     for path, array in leaves.items():
-        file.read(path, array)  # counters of older checkpoints are float64
+        file.read(path, array)
     return jax.tree.unflatten(jax.tree.structure(template), map(jnp.array, leaves.values()))
 
 

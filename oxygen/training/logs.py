@@ -77,8 +77,8 @@ def has_rollouts(folder: Path, step: int) -> bool:
     return any(line["step"] == step and "loss" not in line for line in read_log(folder))
 
 
-def draw_curves(folder: Path) -> Path | None:
-    """Draw the curves of a training's log and return the file; None if the log has none."""
+def draw_curves(folder: Path) -> None:
+    """Draw the curves of a training's log, if it has any."""
     lines = read_log(folder)
     panels = {
         label: names
@@ -86,7 +86,7 @@ def draw_curves(folder: Path) -> Path | None:
         if (names := sorted({name for line in lines for name in line if name.endswith(ending)}))
     }
     if not panels:
-        return None
+        return
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 2.6 * len(panels)), layout="constrained")
@@ -101,6 +101,4 @@ def draw_curves(folder: Path) -> Path | None:
         if label == "loss":
             axis.set_yscale("log")
     axes[-1].set_xlabel("step")
-    file = folder / CURVES
-    figure.savefig(file, dpi=120)
-    return file
+    figure.savefig(folder / CURVES, dpi=120)

@@ -18,7 +18,7 @@ CHECKPOINTS = "checkpoints"
 DEMONSTRATIONS = "demonstrations"
 """Key of the demonstrations' fingerprint."""
 VOCABULARY = "vocabulary"
-"""Key of the tokenizer's fingerprint, which trainings begun by earlier versions lack."""
+"""Key of the tokenizer's fingerprint."""
 OPTIONS = "options"
 """Key of the command line's options, which are not part of a training's identity."""
 
@@ -48,17 +48,15 @@ def check_same_run(folder: Path, identity: Mapping[str, Any]) -> None:
     Raises:
         UsageError: Names the first option that differs, or the file if it is damaged.
     """
-    content = _read(folder / RUN_FILE)
-    if content is None:
+    if not (folder / RUN_FILE).is_file():
         return
-    found, expected = {VOCABULARY: identity[VOCABULARY], **_leaves(content)}, _leaves(identity)
-    differing = [path for path in expected if found.get(path) != expected[path]]
-    if differing:
-        path = differing[0]
-        raise UsageError(
-            f"{folder} holds a training with {path} = {found.get(path)}, not {expected[path]}; "
-            "give another folder, or the same options to resume"
-        )
+    found = _leaves(_read(folder))
+    for path, expected in _leaves(identity).items():
+        if found.get(path) != expected:
+            raise UsageError(
+                f"{folder} holds a training with {path} = {found.get(path)}, not {expected}; give another "
+                "folder, or the same options to resume"
+            )
 
 
 def write_run_file(folder: Path, content: Mapping[str, Any]) -> None:
@@ -71,21 +69,18 @@ def write_run_file(folder: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_options(folder: Path) -> Mapping[str, Any]:
-    """The options of the training in a folder; empty if there are none.
+    """The options of the training in a folder.
 
     Raises:
         UsageError: The file is damaged.
     """
-    options = (_read(folder / RUN_FILE) or {}).get(OPTIONS)
-    given = options if isinstance(options, dict) else {}
+    given = _read(folder).get(OPTIONS, {})
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _read(file: Path) -> dict[str, Any] | None:
-    if not file.is_file():
-        return None
+def _read(folder: Path) -> dict[str, Any]:
     try:
-        return read_json_object(file)
+        return read_json_object(folder / RUN_FILE)
     except UsageError as error:
         raise UsageError(f"{error}; remove the damaged file, or use another folder") from None
 

@@ -1,5 +1,6 @@
 """`python -m eval.pipeline`: stages follow on one another and are resumed; bad ones are refused."""
 
+import itertools
 import signal
 import sys
 
@@ -11,7 +12,7 @@ from configs.load import load
 from configs.pipeline import PipelineConfig
 from eval import pipeline as command
 from eval.collect.__main__ import app as collect_app
-from eval.pipeline import stage_commands
+from eval.pipeline import checkpoint_of, stage_commands
 from eval.train.__main__ import app as train_app
 from oxygen.training.run_folder import RUN_FILE
 
@@ -28,13 +29,11 @@ def test_commands_have_the_options_of_the_stages(name, tmp_path, monkeypatch):
     )
     monkeypatch.setattr("eval.train.training.run_training", lambda *given, **_: trained.append(given))
     pipeline = load(PipelineConfig, name)
-    stages = stage_commands(pipeline, tmp_path)
-    for stage in stages:
-        for module, *options in stage.commands:
-            app = {"eval.collect": collect_app, "eval.train": train_app}[module]
-            app(options, exit_on_error=False, print_error=False, result_action="return_value")
+    for module, *options in itertools.chain(*stage_commands(pipeline, tmp_path).values()):
+        app = {"eval.collect": collect_app, "eval.train": train_app}[module]
+        app(options, exit_on_error=False, print_error=False, result_action="return_value")
 
-    checkpoints = {stage.name: str(stage.checkpoint) for stage in stages}
+    checkpoints = {stage.name: str(checkpoint_of(stage, tmp_path)) for stage in pipeline.stages}
     steps = [step for stage in pipeline.stages for step in stage.collect]
     for step, (options, output) in zip(steps, collected, strict=True):
         placed = {
@@ -54,11 +53,11 @@ def test_commands_have_the_options_of_the_stages(name, tmp_path, monkeypatch):
 
 
 def test_a_started_stage_is_resumed(tmp_path):
-    first = stage_commands(TINY, tmp_path)[0]
-    *collecting, training = first.commands
-    (tmp_path / first.name).mkdir()
-    (tmp_path / first.name / RUN_FILE).write_text("{}")
-    assert list(stage_commands(TINY, tmp_path)[0].commands) == [*collecting, (*training, "--resume")]
+    first = TINY.stages[0].name
+    *collecting, training = stage_commands(TINY, tmp_path)[first]
+    (tmp_path / first).mkdir()
+    (tmp_path / first / RUN_FILE).write_text("{}")
+    assert stage_commands(TINY, tmp_path)[first] == [*collecting, (*training, "--resume")]
 
 
 def test_no_stage_of_tiny_uses_initial_states_of_development_and_test():

@@ -14,7 +14,6 @@ from configs.training import TrainConfig
 from eval.train.__main__ import app
 from eval.train.training import training_of
 from oxygen.presets.language_tasks import language_task
-from oxygen.tools import train_tokenizer
 from oxygen.training import layout
 from oxygen.training.run_folder import RUN_FILE
 from sim_envs.libero.tasks import get_task
@@ -163,22 +162,17 @@ def test_options_that_need_a_start_or_texts_are_refused_without(changes, message
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--model", "small"], "tiny has model tiny, not small: give --model tiny"),
-        (
-            ["--embodiment", "libero_state"],
-            "tiny has embodiment libero_compact, .*libero_state: give",
-        ),
-        (["--tokenizer", "{other}"], "tiny has another vocabulary: give --tokenizer"),
+        (["--model", "small"], "--model small, but tiny has tiny; leave it out"),
+        (["--embodiment", "libero_state"], "--embodiment libero_state, but tiny has libero_compact; leave"),
+        (["--tokenizer", "other.model"], "--tokenizer other.model, but tiny has .*; leave it out"),
         ([], "nowhere"),
     ],
 )
-def test_texts_only_keeps_model_robot_and_vocabulary(options, message, tmp_path, monkeypatch):
-    monkeypatch.setattr(train_tokenizer, "VOCAB_SIZE", 700)
-    other = tmp_path / "other.model"
-    other.write_bytes(train_tokenizer.train())
-    start = ["--texts-only", "--start-from", "tiny", "--output-dir", str(tmp_path / "out")]
-    with pytest.raises(UsageError, match=message):
-        run(["--data", "nowhere", *start, *(option.format(other=other) for option in options)])
+def test_training_texts_keeps_model_robot_and_vocabulary(options, message, tmp_path):
+    for kind in (["--texts-only"], ["--adapter", "4"]):
+        start = [*kind, "--start-from", "tiny", "--output-dir", str(tmp_path / "out")]
+        with pytest.raises(UsageError, match=message):
+            run(["--data", "nowhere", *start, *options])
 
 
 @pytest.mark.parametrize(

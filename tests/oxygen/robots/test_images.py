@@ -42,10 +42,7 @@ def test_floats_from_0_to_1_become_bytes_rounded_down(dtype):
 @pytest.mark.parametrize(
     ("image", "why"),
     [
-        (np.zeros((4, 4), np.uint8), "grayscale"),
-        (np.zeros((4, 4, 4), np.uint8), "alpha"),
-        (np.zeros((3, 8, 8), np.uint8), "channels first"),
-        (np.zeros((0, 4, 3), np.uint8), "shape"),
+        *((np.zeros(shape, np.uint8), "has shape") for shape in [(4, 4), (4, 4, 4), (3, 8, 8), (0, 4, 3)]),
         (np.zeros((4, 4, 3), np.int64), "int64"),
         (np.full((4, 4, 3), 200.0), "from 200.0 to 200.0"),
         (np.full((4, 4, 3), -1.0, np.float32), "floats from 0 to 1"),

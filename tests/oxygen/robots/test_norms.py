@@ -89,10 +89,10 @@ def with_state(size=8, **changes):
         ({"norm_stats": {"state": stats_of(8)}}, "lacks 'actions'.*'state'"),
         (with_state(q01=None), "state lacks 'q01'"),
         (with_state(7), "7 channels; this robot has 8"),
-        (with_state(q99=["a"] * 8), "list of numbers"),
-        (with_state(q99=[True] * 8), "list of numbers"),
-        (with_state(q99=[float("nan")] * 8), "finite"),
-        (with_state(q99=[10**400] * 8), "too large for a float"),
+        *(
+            (with_state(q99=[bad] * 8), "list of finite numbers")
+            for bad in ("a", True, float("nan"), 10**400)
+        ),
         (with_state(q01=[9.0] * 8), "state: quantiles .* not a range"),
     ],
     ids=range(12),

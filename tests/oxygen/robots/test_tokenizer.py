@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from configs.errors import UsageError
 from oxygen.model.config import TINY
 from oxygen.robots import tokenizer
-from oxygen.robots.transforms import LIBERO_COMPACT
+from oxygen.robots.transforms import embodiment
 from oxygen.tools import train_tokenizer
 
 TINY_VOCABULARY = tokenizer.tiny()
@@ -37,8 +37,9 @@ def test_a_line_break_is_one_token_of_its_own():
 def test_every_libero_task_fits_in_the_tiny_policys_prompt():
     tasks = train_tokenizer.tasks()
     assert len(tasks) > 100
-    state = np.zeros(LIBERO_COMPACT.interface.observation.state_size)
-    prompts = [LIBERO_COMPACT.prompt.encode(task, state, TINY_VOCABULARY) for task in tasks]
+    robot = embodiment("libero_compact")
+    state = np.zeros(robot.interface.observation.state_size)
+    prompts = [robot.prompt.encode(task, state, TINY_VOCABULARY) for task in tasks]
     assert TINY_VOCABULARY.vocab_size == TINY.vocab_size
     assert max(map(len, prompts)) <= TINY.max_prompt
 

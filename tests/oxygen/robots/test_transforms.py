@@ -14,10 +14,7 @@ from oxygen.robots import tokenizer, transforms
 from oxygen.robots.norms import QuantileNorm
 from oxygen.robots.transforms import (
     DROID,
-    DROID_JOINT_POSITION,
-    DROID_VELOCITY_AS_JOINT_POSITION,
     LIBERO,
-    LIBERO_STATE,
     Transform,
     acting_as,
     tracked,
@@ -25,6 +22,7 @@ from oxygen.robots.transforms import (
 from tests.oxygen.conftest import SMALL
 
 VOCABULARY = tokenizer.tiny()
+JOINT_POSITIONS = transforms.embodiment("droid_jointpos")
 MODEL_DIM = 32
 STATE = np.linspace(-0.5, 0.5, 8)
 EMBODIMENTS = transforms.EMBODIMENTS.values()
@@ -90,7 +88,7 @@ def test_droid_actions_come_back_with_the_gripper_fully_open_or_closed(actions):
 
 @given(chunks(8))
 def test_position_targets_are_differences_from_the_joints_of_the_query_as_in_openpi(actions):
-    transform = trained(DROID_JOINT_POSITION)
+    transform = trained(JOINT_POSITIONS)
     targets = transform.targets(actions, STATE, MODEL_DIM)
     deltas = transform.action_norm.restore(targets[:, :8])
     np.testing.assert_allclose(deltas[:, :7], actions[:, :7] - STATE[:7], atol=1e-9)
@@ -99,7 +97,7 @@ def test_position_targets_are_differences_from_the_joints_of_the_query_as_in_ope
 
 
 def test_targets_of_several_chunks_are_those_of_each():
-    transform, rng = trained(DROID_JOINT_POSITION), np.random.default_rng(0)
+    transform, rng = trained(JOINT_POSITIONS), np.random.default_rng(0)
     actions, states = rng.uniform(-1, 1, (4, 3, 8)), rng.uniform(-1, 1, (4, 8))
     together = transform.targets(actions, states, MODEL_DIM)
     for each, chunk, state in zip(together, actions, states, strict=True):
@@ -109,7 +107,7 @@ def test_targets_of_several_chunks_are_those_of_each():
 @given(chunks(8))
 def test_a_chunk_keeps_its_actions_when_the_robot_has_moved(actions):
     later = STATE + 0.1
-    for embodiment in (DROID, DROID_JOINT_POSITION):
+    for embodiment in (DROID, JOINT_POSITIONS):
         transform = trained(embodiment)
         chunk = transform.targets(actions, STATE, MODEL_DIM).astype(np.float32)
         moved = transform.moved(chunk, STATE, later)
@@ -132,7 +130,7 @@ def test_velocities_become_targets_that_lead_where_the_arm_is_expected():
 
 @given(chunks(8))
 def test_a_policy_of_velocities_gives_their_targets(actions):
-    velocities, positions = trained(DROID), trained(DROID_VELOCITY_AS_JOINT_POSITION)
+    velocities, positions = trained(DROID), trained(transforms.embodiment("droid_velocity_as_jointpos"))
     chunk = velocities.targets(actions, STATE, MODEL_DIM)
     commanded, targets = velocities.outputs(chunk, STATE), positions.outputs(chunk, STATE)
     np.testing.assert_allclose(targets[:, :7], tracked(commanded[:, :7], STATE[:7]), atol=1e-12)
@@ -230,7 +228,9 @@ def test_what_is_no_state_is_refused_in_one_line(state):
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_the_largest_state_is_told_as_out_of_range(sign):
     state = np.full(8, sign * np.finfo(np.float64).max)
-    text = VOCABULARY.decode(inputs(LIBERO_STATE, state=state).prompt[0, 1:].tolist())
+    text = VOCABULARY.decode(
+        inputs(transforms.embodiment("libero_state"), state=state).prompt[0, 1:].tolist()
+    )
     assert ", State: " + " ".join(["255" if sign > 0 else "-1"] * 8) + ";" in text
 
 
