@@ -29,8 +29,7 @@ from eval.bench.model_under_test import ModelUnderTest, find_model
 from eval.bench.roofline import find_peaks, stage_costs
 from eval.bench.serving import SUFFIX, Bench
 from oxygen.model import cached_attention, int8, pi05
-from oxygen.model.compile_cache import use_compile_cache
-from oxygen.model.compiler_options import Options, compiler_options
+from oxygen.model.compile_cache import Options, compiler_options, use_compile_cache
 from oxygen.model.config import Pi05Config
 from oxygen.model.pi05 import Weights
 from oxygen.serving import decode

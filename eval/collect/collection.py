@@ -18,7 +18,6 @@ from configs.signals import DeferredSignals
 from eval.collect.console import CollectionConsole
 from eval.collect.contact_sheet import write_contact_sheet
 from eval.collect.dataset import assemble
-from eval.collect.demonstrators import open_scripted_demonstrator
 from eval.collect.episode import DemonstrationRecorder, EpisodeReport
 from eval.collect.plan import (
     DemonstrationKey,
@@ -32,11 +31,12 @@ from eval.collect.plan import (
 from eval.collect.store import EpisodeStore, StoredEpisode
 from eval.policies.base import LoadedPolicy
 from eval.policies.resolved import open_policies, resolve_policy
+from eval.policies.scripted import open_scripted
 from eval.records import provenance
 from eval.records.json_files import write_json
 from eval.records.protocol import describe_suite
 from eval.records.run_folders import Run
-from eval.records.schema import Outcome, RunFolder
+from eval.records.schema import RunFolder
 from eval.rollout.clock import PAUSED
 from eval.rollout.episode import EpisodeJob, Variant
 from eval.rollout.executors.executor import SERIAL, Processes
@@ -91,7 +91,7 @@ def collect_demonstrations(config: CollectConfig, dataset: Path, *, workers: int
 
     def open_policy(worlds: int) -> LoadedPolicy:
         if model is None:
-            return open_scripted_demonstrator(kind, config.expert_noise)
+            return open_scripted(resolved.policy, (), run, noise=config.expert_noise)
         return open_policies(player, [model], worlds=worlds)[0]
 
     return collect_from(open_policy, config, dataset, workers=workers)
@@ -116,10 +116,9 @@ def collect_from(
     store.check(config, shared)
     with RunFolder(dataset).locked():
         store.begin(config, shared)
-        console = CollectionConsole(config, jobs.values(), dataset)
         pending = [job for job, key in jobs.items() if not store.has(key)]
         workers = min(workers, len(pending))
-        console.begin(len(pending), done=len(jobs) - len(pending), workers=workers)
+        console = CollectionConsole(config, jobs.values(), dataset, pending=len(pending), workers=workers)
 
         def open_variants() -> list[Variant[EpisodeReport]]:
             policy, folder = open_policy(workers), RunFolder(dataset)
@@ -130,7 +129,8 @@ def collect_from(
                 for run, plan in zip(runs, plans, strict=True)
             ]
 
-        errors = _play(open_variants, pending, console, workers) if pending else 0
+        if pending:
+            _play(open_variants, pending, console, workers)
         kept = store.demonstrations()
         if not kept:
             console.print("No episode succeeded, so there is no dataset.")
@@ -145,9 +145,9 @@ def collect_from(
             write_contact_sheet(Demonstrations(dataset), sheet)
         manifest = _manifest(config, plans[0], shared, kept, store.failures())
         suites = {**before.get("suites", {}), **manifest["suites"]}
-        write_json(written, {**manifest, "suites": suites, "errors": errors})
-        console.conclude(manifest["counts"], errors, sheet)
-        return INCOMPLETE if errors else 0
+        write_json(written, {**manifest, "suites": suites, "errors": console.errors})
+        console.conclude(manifest["counts"], sheet)
+        return INCOMPLETE if console.errors else 0
 
 
 def _play(
@@ -155,22 +155,19 @@ def _play(
     jobs: Sequence[EpisodeJob],
     console: CollectionConsole,
     workers: int,
-) -> int:
-    """Play episodes, in this process or in workers; returns the number of errors."""
+) -> None:
+    """Play episodes, in this process or in workers."""
     executor = SERIAL if workers == 1 else Processes(num_envs=workers)
-    played = errors = 0
     try:
         with DeferredSignals() as interrupts, console:
             with interrupts.suspended():  # it compiles
                 variants = open_variants()
             for job, report in executor.play(variants, jobs, interrupts, lambda *_: None):
-                played, errors = played + 1, errors + (report.outcome is Outcome.ERROR)
                 console.add(job.key, report)
     except KeyboardInterrupt:
-        count = pluralize(played, "more episode")
+        count = pluralize(console.played, "more episode")
         console.print(f"Interrupted: {count} kept. The same command completes the rest.")
         raise
-    return errors
 
 
 def _manifest(

@@ -1,7 +1,7 @@
 """Terminal output of a collection: a progress bar, errors, and a summary."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -23,10 +23,19 @@ _LOG_INTERVAL_S = 60.0
 class CollectionConsole:
     """Prints the progress of one collection."""
 
-    def __init__(self, config: CollectConfig, keys: Iterable[DemonstrationKey], dataset: Path) -> None:
+    def __init__(
+        self,
+        config: CollectConfig,
+        keys: Collection[DemonstrationKey],
+        dataset: Path,
+        *,
+        pending: int,
+        workers: int,
+    ) -> None:
+        """Print what is collected, and how many of the `keys` are done already."""
         self._rich = TextConsole()
         self.print = self._rich.print
-        self._dataset = dataset
+        self._dataset, self._pending = dataset, pluralize(pending, "episode")
         self._kept = " and are among them" if config.keep_failures else ""
         noise = f", noise {config.expert_noise:g}" if config.expert_noise else ""
         motion = "" if config.motion in (None, NONE) else f", motion {escape(config.motion)}"
@@ -36,7 +45,9 @@ class CollectionConsole:
             f"assets {escape(', '.join(sorted({key.assets for key in keys})))} → {escape(str(dataset))}",
             soft_wrap=True,
         )
-        self._played = self._errors = self._solved = self._frames = 0
+        if done := len(keys) - pending:
+            self.print(f"Played before: {done} of {pluralize(len(keys), 'episode')}.")
+        self.played = self.errors = self._solved = self._frames = 0
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -46,15 +57,8 @@ class CollectionConsole:
             console=self._rich,
             disable=not self._rich.is_terminal,  # without a terminal, a line per minute instead
         )
-        self._logged = time.monotonic()
-
-    def begin(self, pending: int, *, done: int, workers: int) -> None:
-        """Print how many episodes are done already, and show the bar for the others."""
-        if done:
-            self.print(f"Played before: {done} of {pluralize(done + pending, 'episode')}.")
-        self._began = time.perf_counter()
-        self._total = pending
         self._bar = self._progress.add_task(pluralize(workers, "worker"), total=pending, status="")
+        self._began = self._logged = time.monotonic()
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -65,23 +69,23 @@ class CollectionConsole:
 
     def add(self, key: EpisodeKey, report: EpisodeReport) -> None:
         """Update the bar, or print a line per minute without a terminal; print an error at once."""
-        self._played += 1
-        self._errors += report.outcome is Outcome.ERROR
+        self.played += 1
+        self.errors += report.outcome is Outcome.ERROR
         self._solved += report.outcome is Outcome.SUCCESS
         self._frames += report.frames
-        graded, per_s = self._played - self._errors, self._frames / (time.perf_counter() - self._began)
+        graded, per_s = self.played - self.errors, self._frames / (time.monotonic() - self._began)
         rate = f"{100 * self._solved / graded:.0f} % success" if graded else "no episode finished"
         status = f"{rate}, {per_s:.1f} frames/s"
-        if self._errors:
-            status += f", [red]{pluralize(self._errors, 'error')}[/]"
+        if self.errors:
+            status += f", [red]{pluralize(self.errors, 'error')}[/]"
         self._progress.update(self._bar, advance=1, status=status)
         if report.error is not None:
             self.print(f"error in {key}: {report.error}", style="red", markup=False)
         if not self._rich.is_terminal and time.monotonic() - self._logged >= _LOG_INTERVAL_S:
             self._logged = time.monotonic()
-            self.print(f"{self._played} of {pluralize(self._total, 'episode')}, {status}", soft_wrap=True)
+            self.print(f"{self.played} of {self._pending}, {status}", soft_wrap=True)
 
-    def conclude(self, counts: Mapping[str, int], errors: int, sheet: Path) -> None:
+    def conclude(self, counts: Mapping[str, int], sheet: Path) -> None:
         """Print a summary of the dataset."""
         kept = counts["demonstrations"]
         files = [file for part in ("data", "meta", "videos") for file in (self._dataset / part).rglob("*")]
@@ -92,7 +96,7 @@ class CollectionConsole:
             f"{size:.2f} MB each",
             f"{pluralize(counts['failures'], 'episode')} failed{self._kept}",
         ]
-        if errors:
-            summary.append(f"[red]{pluralize(errors, 'error')}[/], which the same command tries again")
+        if self.errors:
+            summary.append(f"[red]{pluralize(self.errors, 'error')}[/], which the same command tries again")
         self.print(", ".join(summary))
         self.print(f"Contact sheet: {sheet}", soft_wrap=True, markup=False)

@@ -6,7 +6,6 @@ Demonstrations start in states that the learner's own mistakes lead to (DAgger, 
 number of queries ends a turn, and so does a learner that stands still.
 """
 
-import functools
 from collections import deque
 from typing import Protocol, runtime_checkable
 
@@ -14,12 +13,9 @@ import numpy as np
 from jaxtyping import Float64
 
 from configs.interface import Interface
-from eval.policies.base import LoadedPolicy, Policy
-from eval.policies.scripted import Scripted, scripted_policy
+from eval.policies.base import Policy
 from oxygen.policy.reply import EpisodeEnd, Reply
-from sim_envs.scripted.policy import HORIZON
-from sim_envs.suite import Suite
-from sim_envs.world import EpisodeKey, Observation, World
+from sim_envs.world import EpisodeKey, Observation
 
 _LEARNER_TURN = (3, 96)
 _EXPERT_TURN = (6, 14)
@@ -37,23 +33,6 @@ class Demonstrator(Policy, Protocol):
     @property
     def intended(self) -> Float64[np.ndarray, "horizon action"] | None:
         """Actions of the last query without noise; None if they are not training targets."""
-
-
-def open_scripted_demonstrator(kind: str, noise: float) -> LoadedPolicy:
-    """A scripted policy without texts; an expert's executed actions have noise, from 0 to 1."""
-    return LoadedPolicy(
-        interface=None,
-        horizon=HORIZON,
-        inputs={},
-        in_world=functools.partial(scripted_demonstrator, kind, noise),
-        writes_texts=False,
-        opener=functools.partial(open_scripted_demonstrator, kind, noise),
-    )
-
-
-def scripted_demonstrator(kind: str, noise: float, suite: Suite, world: World) -> Scripted:
-    """The same in one world."""
-    return Scripted(suite.interface, lambda: scripted_policy(kind, suite, world, noise), world)
 
 
 class CorrectedLearner:

@@ -27,11 +27,12 @@ from configs.errors import one_line
 from configs.feedback import INSTRUCTION
 from configs.interface import Interface
 from eval.collect.dataset import arrow_schema
-from eval.collect.demonstrators import CorrectedLearner, Demonstrator, scripted_demonstrator
+from eval.collect.demonstrators import CorrectedLearner, Demonstrator
 from eval.collect.plan import DemonstrationKey
 from eval.collect.store import EpisodeStore, Histogram
 from eval.metrics.language import true_text
 from eval.policies.base import Policy
+from eval.policies.scripted import Scripted, scripted_policy
 from eval.records.query_logs import QueryRecord, truth_to_json
 from eval.records.run_folders import Run
 from eval.records.schema import Outcome
@@ -83,8 +84,10 @@ class DemonstrationRecorder:
     def begin(self, policy: Policy, suite: Suite, world: World) -> Policy:
         """The policy, corrected by the expert if it is a learner."""
         if self._config.learner is not None:
-            expert = scripted_demonstrator("expert", self._config.expert_noise, suite, world)
-            policy = CorrectedLearner(policy, expert, keeps_writing=self._config.feedback is not None)
+            expert = functools.partial(scripted_policy, "expert", suite, world, self._config.expert_noise)
+            demonstrator = Scripted(suite.interface, expert, world)
+            keeps_writing = self._config.feedback is not None
+            policy = CorrectedLearner(policy, demonstrator, keeps_writing=keeps_writing)
         self._policy = policy
         return policy
 

@@ -21,16 +21,16 @@ from sim_envs.world import EpisodeKey, Observation, World
 
 
 def open_scripted(
-    policy: PolicyConfig, tasks: Sequence[LanguageTaskConfig], config: RunConfig
+    policy: PolicyConfig, tasks: Sequence[LanguageTaskConfig], config: RunConfig, *, noise: float = 0.0
 ) -> LoadedPolicy:
-    """Open the suite's expert, or a baseline.
+    """Open the suite's expert, whose executed actions have noise from 0 to 1, or a baseline.
 
     With `generates_text: truth` in its preset it writes true texts; none in mode `actions`.
     """
     generates_text = policy.generates_text == "truth" and config.mode != "actions"
 
     def in_world(suite: Suite, world: World) -> Scripted:
-        make = functools.partial(scripted_policy, policy.kind, suite, world)
+        make = functools.partial(scripted_policy, policy.kind, suite, world, noise)
         return Scripted(suite.interface, make, world, tasks if generates_text else ())
 
     return LoadedPolicy(
@@ -39,7 +39,7 @@ def open_scripted(
         inputs={"privileged_state": True},
         in_world=in_world,
         writes_texts=generates_text,
-        opener=functools.partial(open_scripted, policy, tasks, config),
+        opener=functools.partial(open_scripted, policy, tasks, config, noise=noise),
     )
 
 

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from oxygen.model.compiler_options import describe_compilation
+from oxygen.model.compile_cache import describe_compilation
 
 _PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "mujoco", "robosuite", "hf-libero", "gymnasium")
 _PROJECT = "oxygen-eval"

@@ -1,16 +1,30 @@
-"""Persistent compilation cache."""
+"""XLA's options for the serving programs, by platform, and the persistent compilation cache.
+
+Options are passed to the compiler with each program, not through the environment: an unknown option then
+raises instead of aborting the process, and a benchmark can compile one program in several ways.
+"""
 
 import hashlib
 import os
 import platform
+import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from configs.errors import UsageError
 from configs.paths import cache_folder, usable_folder
 
 CACHE_VARIABLE = "OXYGEN_COMPILE_CACHE"
+
+Options = Mapping[str, bool | str]
+
+GPU: Options = {"xla_gpu_triton_gemm_any": True}
+"""Matrix products by Triton wherever autotuning finds it faster, as JAX's guide to GPU performance advises
+(docs.jax.dev/en/latest/gpu_performance_tips.html). `benchmarks.candidates` measures it beside XLA's defaults
+and other options."""
 
 
 def use_compile_cache(directory: Path | None = None) -> Path:
@@ -67,3 +81,17 @@ def processor() -> str:
         lines = []
     features = sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))})
     return f"{platform.machine()}-{hashlib.sha256(' '.join(features).encode()).hexdigest()[:12]}"
+
+
+def compiler_options(device: str) -> Options:
+    """The options for programs on a platform of JAX, without those that `XLA_FLAGS` sets."""
+    if device != "gpu":
+        return {}
+    flags = shlex.split(os.environ.get("XLA_FLAGS", ""))  # `--name` or `--name=value`
+    chosen = {flag.lstrip("-").partition("=")[0].strip() for flag in flags}
+    return {name: value for name, value in GPU.items() if name not in chosen}
+
+
+def describe_compilation(device: str) -> dict[str, Any]:
+    """`XLA_FLAGS` and the options of the serving programs, for manifests and rows."""
+    return {"flags": os.environ.get("XLA_FLAGS", ""), "options": dict(compiler_options(device))}

@@ -17,7 +17,7 @@ from configs.errors import UsageError
 from configs.stages import stage
 from oxygen.model import int8, pi05
 from oxygen.model.adapter import Adapter
-from oxygen.model.compiler_options import compiler_options
+from oxygen.model.compile_cache import compiler_options
 from oxygen.model.config import Pi05Config
 from oxygen.model.guidance import Guidance
 from oxygen.model.inputs import ModelInput

@@ -12,9 +12,16 @@ from oxygen.training import checkpoint
 from oxygen.training.logs import read_log
 from tests.eval.collect.collecting import collect, contents
 from tests.eval.conftest import CONFIG, evaluate, policy
-from tests.eval.train.test_train_cli import STEPS, assert_same, command, in_a_world_without_physics, resume
+from tests.eval.train.test_train_cli import (
+    STEPS,
+    always,
+    assert_same,
+    command,
+    in_a_world_without_physics,
+    resume,
+)
 
-__all__ = ["command", "policy"]
+__all__ = ["always", "command", "policy"]
 
 
 def full(*_, **__) -> None:
@@ -72,5 +79,5 @@ def test_a_training_keeps_its_last_checkpoint_and_is_resumed(tmp_path, command, 
         assert said == "error: writing: No space left on device; free some, and run it again (--resume)"
         assert [each.name for each in (tmp_path / "full" / "checkpoints").iterdir()] == ["step_0000002"]
         assert resume(tmp_path / "full") == 0
-    assert_same(checkpoint.STATE_FILE, tmp_path / "full", tmp_path / "whole")
+    assert_same(tmp_path / "full", tmp_path / "whole", checkpoint.STATE_FILE)
     assert [line["step"] for line in read_log(tmp_path / "full")] == [1, 2, 3, 4]

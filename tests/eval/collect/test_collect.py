@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -119,12 +120,19 @@ def test_the_manifest_has_the_suites_of_all_commands(tmp_path):
     assert manifest(tmp_path)["command"] == provenance.command()
 
 
-def test_errors_are_reported_and_retried(tmp_path, capsys):
-    assert collect(tmp_path, init_ids=(0, BROKEN)) == INCOMPLETE
+@pytest.mark.parametrize(
+    ("init_id", "workers", "said"),
+    [
+        (BROKEN, 1, "the fake simulator fails"),
+        pytest.param(FATAL, 2, "it exited with code 3", marks=pytest.mark.slow),
+    ],
+)
+def test_errors_are_reported_and_retried_while_others_go_on(init_id, workers, said, tmp_path, capsys):
+    assert collect(tmp_path, init_ids=(0, init_id), workers=workers) == INCOMPLETE
     assert len(Demonstrations(tmp_path).episodes) == 4
     assert manifest(tmp_path)["errors"] == 4
-    assert "the fake simulator fails" in " ".join(capsys.readouterr().out.split())
-    assert collect(tmp_path, init_ids=(0, BROKEN), mended=True) == 0
+    assert said in " ".join(capsys.readouterr().out.split())
+    assert collect(tmp_path, init_ids=(0, init_id), mended=True) == 0
     assert len(Demonstrations(tmp_path).episodes) == 8
 
 
@@ -134,15 +142,6 @@ def test_diverging_physics_is_a_failure_and_not_retried(tmp_path, capsys):
     capsys.readouterr()
     assert collect(tmp_path, init_ids=(0, DIVERGING)) == 0
     assert "Played before: 8 of 8 episodes" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_a_worker_that_dies_is_an_error_and_the_others_go_on(tmp_path, capsys):
-    assert collect(tmp_path, init_ids=(0, FATAL), workers=2) == INCOMPLETE
-    assert manifest(tmp_path)["errors"] == 4
-    assert "it exited with code 3" in " ".join(capsys.readouterr().out.split())
-    assert len(Demonstrations(tmp_path).episodes) == 4
-    assert collect(tmp_path, init_ids=(0, FATAL), mended=True) == 0
 
 
 def test_without_a_success_there_is_no_dataset(tmp_path, capsys):
@@ -186,29 +185,21 @@ def test_a_dataset_is_extended_under_the_protocol_of_its_suites_alone(tmp_path):
     assert len(Demonstrations(dataset).episodes) == 8
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"replan_steps": 2}, "replan_steps 5, not 2"),
-        ({"image_size": 16}, "image_size 8, not 16"),
-        ({"init_ids": (0,)}, r"without its \.episodes"),
-    ],
-)
-def test_a_dataset_with_other_options_or_without_its_episodes_is_left_as_it_is(tmp_path, changes, said):
+def test_a_dataset_with_other_options_or_without_its_episodes_is_left_as_it_is(tmp_path):
     collect(tmp_path, suites=("libero_goal",))
     before = contents(tmp_path)
-    if "init_ids" in changes:
-        for file in (tmp_path / ".episodes").iterdir():
-            file.unlink()
-    with pytest.raises(UsageError, match=said):
-        collect(tmp_path, **changes)
-    assert contents(tmp_path) == before
-
-
-def test_a_dataset_with_other_actions_is_not_extended(tmp_path):
-    collect(tmp_path, suites=("libero_goal",), task_ids=(0,), init_ids=(0,))
+    for changes, said in (
+        ({"replan_steps": 2}, "replan_steps 5, not 2"),
+        ({"image_size": 16}, "image_size 8, not 16"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            collect(tmp_path, **changes)
     with pytest.raises(UsageError, match=r"begun with action .*eef_position.*, not \['joint_position"):
         EpisodeStore(tmp_path).check(config(), {"action": ["joint_position[7] in rad"]})
+    shutil.rmtree(tmp_path / ".episodes")
+    with pytest.raises(UsageError, match=r"without its \.episodes"):
+        collect(tmp_path, init_ids=(0,))
+    assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize("player", ["policy", "learner"])

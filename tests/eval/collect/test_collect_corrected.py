@@ -64,7 +64,9 @@ def turns(
 
 
 def test_the_learner_acts_first_and_both_act_in_turns():
-    found = turns(CorrectedLearner(Constant(LEARNER), Constant(EXPERT)), queries=2000)
+    learner, expert = Constant(LEARNER), Constant(EXPERT)
+    found = turns(CorrectedLearner(learner, expert), queries=2000)
+    assert (learner.begun, expert.begun) == (1, sum(who == EXPERT for who, _ in found))
     assert [who for who, _ in found] == [(LEARNER, EXPERT)[index % 2] for index in range(len(found))]
     whole = found[:-1]  # the last turn was cut short
     learners = [n for who, n in whole if who == LEARNER]
@@ -81,13 +83,6 @@ def test_a_stuck_learner_ends_its_turn():
     assert max(hung) == 8, "eight queries showed that nothing moves"
     assert min(hung) == 3, "shorter turns end as they do"
     assert max(n for who, n in turns(policy, 2000, speed=0.0) if who == EXPERT) == 14, "an expert may wait"
-
-
-def test_the_expert_is_reset_at_each_of_its_turns_and_the_learner_once():
-    learner, expert = Constant(LEARNER), Constant(EXPERT)
-    found = turns(CorrectedLearner(learner, expert), queries=100)
-    assert learner.begun == 1
-    assert expert.begun == sum(who == EXPERT for who, _ in found)
 
 
 def test_turns_are_a_function_of_the_episode_key():

@@ -41,12 +41,8 @@ def test_a_learner_keeps_writing_while_the_expert_corrects_it(monkeypatch, tmp_p
     assert read == [None, *(f"lifted it {query} times" for query in range(len(read) - 1))]
 
 
-def test_a_dataset_of_a_policy_that_reads_no_texts_has_no_such_column(monkeypatch, tmp_path):
+def test_a_policy_that_reads_no_texts_has_no_such_column_and_takes_no_feedback(monkeypatch, tmp_path):
     _, read = collected(tmp_path, monkeypatch, Writer("?"), success_at=3)
     assert read == []
-
-
-def test_feedback_of_a_policy_that_reads_none_is_refused(monkeypatch, tmp_path):
-    without_physics(monkeypatch)
     with pytest.raises(UsageError, match="--feedback own: policy 'tiny' was not trained with texts"):
         collect_demonstrations(config(policy="tiny", feedback="own"), tmp_path, workers=1)

@@ -45,23 +45,50 @@ def info(dataset: Path) -> dict:
 
 
 def test_files_are_where_the_layout_puts_them(dataset, videos):
-    tables = {
-        "meta/info.json",
-        "meta/stats.json",
-        "meta/tasks.parquet",
-        "meta/episodes/chunk-000/file-000.parquet",
-        "data/chunk-000/file-000.parquet",
-        "meta/oxygen.json",
-        "contact_sheet.png",
-    }
     found = {str(file.relative_to(dataset)) for file in dataset.rglob("*") if file.is_file()}
-    assert {name for name in found if not name.startswith(".")} == tables
+    assert {name for name in found if not name.startswith(".")} == {
+        *("meta/info.json", "meta/stats.json", "meta/tasks.parquet", "meta/oxygen.json", "contact_sheet.png"),
+        *("meta/episodes/chunk-000/file-000.parquet", "data/chunk-000/file-000.parquet"),
+    }
     assert {str(file.relative_to(videos)) for file in videos.rglob("*.mp4")} == {
         f"videos/{camera}/chunk-000/file-000.mp4" for camera in CAMERAS
     }
 
 
-def test_the_info_has_exactly_lerobots_keys(dataset):
+def plain(dtype: str) -> tuple:
+    return dtype, [1], {"dtype": dtype, "_type": "Value"}, getattr(pa, dtype)()
+
+
+def vector(dtype: str, size: int) -> tuple:
+    value, arrow = {"dtype": dtype, "_type": "Value"}, {"bool": pa.bool_()}.get(dtype, pa.float32())
+    return dtype, [size], {"feature": value, "length": size, "_type": "Sequence"}, pa.list_(arrow, size)
+
+
+IMAGE = "image", [8, 8, 3], {"_type": "Image"}, pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+COLUMNS = {
+    **dict.fromkeys(CAMERAS, IMAGE),
+    "observation.state": vector("float32", 8),
+    "action": vector("float32", 7),
+    "oxygen.action_chunk": (
+        "float32",
+        [10, 7],
+        {"shape": [10, 7], "dtype": "float32", "_type": "Array2D"},
+        pa.list_(pa.list_(pa.float32())),
+    ),
+    "oxygen.action_is_pad": vector("bool", 10),
+    "oxygen.step": plain("int64"),
+    "oxygen.suite": plain("string"),
+    **{f"oxygen.{name}": plain("int64") for name in ("task_id", "init_id", "seed")},
+    "oxygen.assets": plain("string"),
+    "oxygen.noise": plain("float32"),
+    **{f"oxygen.{name}": plain("string") for name in ("narration", "memory", "truth", "textual_memory")},
+    "timestamp": plain("float32"),
+    **{name: plain("int64") for name in ("frame_index", "episode_index", "index", "task_index")},
+}
+"""Every column in order: dtype and shape in `info.json`, its type for `datasets`, and for Arrow."""
+
+
+def test_the_info_has_exactly_lerobots_keys_and_the_tables_their_types(dataset):
     found = info(dataset)
     features = found.pop("features")
     assert found == {
@@ -80,48 +107,14 @@ def test_the_info_has_exactly_lerobots_keys(dataset):
     }
     assert type(found["fps"]) is int
     assert all(set(feature) == {"dtype", "shape", "names"} for feature in features.values())
-    image = {"dtype": "image", "shape": [8, 8, 3], "names": ["height", "width", "channels"]}
-    assert features[CAMERAS[0]] == image
-    shapes = {name: (feature["dtype"], feature["shape"]) for name, feature in features.items()}
-    assert (
-        shapes.items()
-        >= {
-            "observation.state": ("float32", [8]),
-            "action": ("float32", [7]),
-            "oxygen.action_chunk": ("float32", [10, 7]),
-            "oxygen.action_is_pad": ("bool", [10]),
-            "timestamp": ("float32", [1]),
-            **dict.fromkeys(("frame_index", "episode_index", "index", "task_index"), ("int64", [1])),
-        }.items()
-    )
+    assert features[CAMERAS[0]]["names"] == ["height", "width", "channels"]
     assert [len(features[name]["names"]) for name in ("observation.state", "action")] == [8, 7]
-    assert "/" not in "".join(features)  # LeRobot refuses such names
-
-
-def test_the_frames_have_the_types_that_the_features_say(dataset):
     schema = pq.read_schema(dataset / "data/chunk-000/file-000.parquet")
-    assert schema.names == list(info(dataset)["features"])
-    types = {
-        CAMERAS[0]: pa.struct([("bytes", pa.binary()), ("path", pa.string())]),
-        "observation.state": pa.list_(pa.float32(), 8),
-        "action": pa.list_(pa.float32(), 7),
-        "oxygen.action_chunk": pa.list_(pa.list_(pa.float32())),
-        "oxygen.action_is_pad": pa.list_(pa.bool_(), 10),
-        "timestamp": pa.float32(),
-        "index": pa.int64(),
-        "oxygen.narration": pa.string(),
-    }
-    assert {name: schema.field(name).type for name in types} == types
     described = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
-    assert list(described) == schema.names
-    assert described[CAMERAS[1]] == {"_type": "Image"}
-    assert described["oxygen.action_chunk"] == {"shape": [10, 7], "dtype": "float32", "_type": "Array2D"}
-    assert described["observation.state"] == {
-        "feature": {"dtype": "float32", "_type": "Value"},
-        "length": 8,
-        "_type": "Sequence",
-    }
-    assert described["task_index"] == {"dtype": "int64", "_type": "Value"}
+    assert schema.names == list(features) == list(described) == list(COLUMNS)
+    for name, expected in COLUMNS.items():
+        feature = features[name]
+        assert (feature["dtype"], feature["shape"], described[name], schema.field(name).type) == expected
 
 
 def test_the_frames_are_numbered_and_timed(dataset):
@@ -139,17 +132,9 @@ def test_the_frames_are_numbered_and_timed(dataset):
 
 def test_episode_metadata_locates_and_describes_frames(dataset):
     episodes = pq.read_table(dataset / "meta/episodes/chunk-000/file-000.parquet")
-    plain = [name for name in episodes.schema.names if not name.startswith("stats/")]
-    assert plain == [
-        "episode_index",
-        "tasks",
-        "length",
-        "data/chunk_index",
-        "data/file_index",
-        "dataset_from_index",
-        "dataset_to_index",
-        "meta/episodes/chunk_index",
-        "meta/episodes/file_index",
+    assert [name for name in episodes.schema.names if not name.startswith("stats/")] == [
+        *("episode_index", "tasks", "length", "data/chunk_index", "data/file_index"),
+        *("dataset_from_index", "dataset_to_index", "meta/episodes/chunk_index", "meta/episodes/file_index"),
     ]
     last = episodes.slice(7).to_pylist()[0]
     assert (last["dataset_from_index"], last["dataset_to_index"], last["length"]) == (14, 16, 2)

@@ -44,14 +44,10 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_checkpoint_is_a_policy(folder, tmp_path):
+def test_a_checkpoint_is_a_policy_that_answers_its_language_tasks(folder, tmp_path):
     random = actions_of(RunConfig(mode="actions", policy=untrained(tmp_path), language_tasks=()))
     trained = actions_of(RunConfig(mode="actions", policy=str(folder), language_tasks=()))
     np.testing.assert_allclose(trained, random / 2, rtol=0, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_a_policy_answers_its_trained_language_tasks(folder):
     config = RunConfig(mode="isolated", policy=str(folder), language_tasks=("narration",))
     policy, world = policy_of(config), FakeWorld(image_size=64)
     world.reset(init_id=0, seed=7, settle_steps=0)
@@ -62,18 +58,6 @@ def test_a_policy_answers_its_trained_language_tasks(folder):
     assert reply.tokens > 0
 
 
-def test_an_untrained_language_task_is_refused(folder):
-    with pytest.raises(UsageError, match=r"not learnt language task 'memory'.*it has learnt narration"):
-        resolve_policy(RunConfig(policy=str(folder), language_tasks=("narration", "memory")))
-
-
-@pytest.mark.parametrize("mode", ["actions", "unified"])
-def test_its_trained_language_tasks_are_the_default(folder, mode):
-    resolved = resolve_policy(RunConfig(mode=mode, policy=str(folder)))
-    assert [task.name for task in resolved.tasks] == ["narration"]
-    assert resolved.remark is None
-
-
 def rewritten(folder, target, **changes):
     """The checkpoint's card and record in another folder, with the card changed."""
     shutil.copyfile(folder / RECORD, target / RECORD)
@@ -82,11 +66,20 @@ def rewritten(folder, target, **changes):
     return str(target)
 
 
-def test_a_task_without_a_preset_is_not_a_default(folder, tmp_path):
+def test_its_trained_language_tasks_are_the_default_and_others_are_refused(folder, tmp_path):
+    for mode in ("actions", "unified"):
+        resolved = resolve_policy(RunConfig(mode=mode, policy=str(folder)))
+        assert [task.name for task in resolved.tasks] == ["narration"]
+        assert resolved.remark is None
+    with pytest.raises(UsageError, match=r"not learnt language task 'memory'.*it has learnt narration"):
+        resolve_policy(RunConfig(policy=str(folder), language_tasks=("narration", "memory")))
     learnt = {"narration": "Tell: ", "poem": "Rhyme: "}
     resolved = resolve_policy(RunConfig(policy=rewritten(folder, tmp_path, language_tasks=learnt)))
     assert resolved.tasks == ()
     assert "narration, poem: name its file with --language-tasks" in resolved.remark
+    other = rewritten(folder, tmp_path, language_tasks={"narration": "Say: "})
+    with pytest.raises(UsageError, match=r"with prompt 'Narrate: '.*'Say: '"):
+        resolve_policy(RunConfig(policy=other, language_tasks=("narration",)))
 
 
 def test_a_policy_without_texts_decodes_them_only_as_a_load(folder, tmp_path):
@@ -100,29 +93,23 @@ def test_a_policy_without_texts_decodes_them_only_as_a_load(folder, tmp_path):
     assert resolve_policy(RunConfig(policy=silent, language_tasks=())).remark is None
 
 
-def test_a_task_with_another_prompt_is_refused(folder, tmp_path):
-    other = rewritten(folder, tmp_path, language_tasks={"narration": "Say: "})
-    with pytest.raises(UsageError, match=r"with prompt 'Narrate: '.*'Say: '"):
-        resolve_policy(RunConfig(policy=other, language_tasks=("narration",)))
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"horizon": 99}, "horizon 10; 'tiny' now has 99"),
         ({"prompt_buckets": (48,)}, r"prompt_buckets \[32\]; 'tiny' now has \[48\]"),
         ({"siglip": dataclasses.replace(TINY.siglip, depth=3)}, "siglip.depth 4; 'tiny' now has 3"),
+        ({"noise_scale": 0.5}, None),  # training does not use it
     ],
 )
 def test_a_checkpoint_of_a_model_that_has_changed_since_is_refused(folder, monkeypatch, change, message):
     monkeypatch.setitem(PRESETS, "tiny", dataclasses.replace(TINY, **change))
+    policy = RunConfig(policy=str(folder), language_tasks=())
+    if message is None:
+        assert resolve_policy(policy).policy.model == "tiny"
+        return
     with pytest.raises(UsageError, match=f"was trained with {message}.*Train it again"):
-        resolve_policy(RunConfig(policy=str(folder), language_tasks=()))
-
-
-def test_settings_that_training_does_not_use_may_change_in_serving(folder, monkeypatch):
-    monkeypatch.setitem(PRESETS, "tiny", dataclasses.replace(TINY, noise_scale=0.5))
-    assert resolve_policy(RunConfig(policy=str(folder), language_tasks=())).policy.model == "tiny"
+        resolve_policy(policy)
 
 
 @pytest.mark.parametrize(
@@ -136,40 +123,22 @@ def test_a_checkpoint_without_sizes_is_refused(folder, tmp_path, content, messag
         resolve_policy(RunConfig(policy=str(tmp_path), language_tasks=()))
 
 
-def test_a_folder_without_a_policy_is_refused_in_one_line(tmp_path):
-    with pytest.raises(UsageError, match=r"policy\.yaml"):
-        resolve_policy(RunConfig(policy=str(tmp_path)))
-
-
-@pytest.fixture
-def trained(tmp_path):
-    """A training's folder with two checkpoints, of which nothing but the cards is there."""
-    for step in ("step_0000500", "step_0001000"):
-        place = tmp_path / "runs" / "mine" / "checkpoints" / step
-        place.mkdir(parents=True)
-        (place / CARD).touch()
-    return tmp_path / "runs" / "mine"
-
-
 @pytest.mark.parametrize(
-    ("place", "nearest"),
+    ("place", "said"),
     [
-        ("runs/mine/checkpoints/step_0000501", "step_0000500, .*step_0001000$"),
-        ("runs/mien/checkpoints/step_0001000", "mine/checkpoints/step_0001000, "),
+        ("mine/checkpoints/step_0000501", "no checkpoint at .*Nearest: .*step_0000500, .*step_0001000$"),
+        ("mien/checkpoints/step_0001000", "no checkpoint at .*Nearest: .*mine/checkpoints/step_0001000, "),
+        ("mine", r"is the folder of a training; .*checkpoints/step_0001000$"),
+        ("mine/checkpoints", r"is the folder of a training; .*checkpoints/step_0001000$"),
+        ("mine/model.safetensors", "is a file; give the folder"),
+        (".", r"policy\.yaml"),
     ],
 )
-def test_a_wrong_path_names_the_nearest_checkpoints(trained, tmp_path, place, nearest):
-    with pytest.raises(UsageError, match=f"no checkpoint at .*{place}. Nearest: .*{nearest}"):
-        resolve_policy(RunConfig(policy=str(tmp_path / place)))
-
-
-@pytest.mark.parametrize("inside", [".", "checkpoints"])
-def test_a_trainings_folder_names_its_newest_checkpoint(trained, inside):
-    with pytest.raises(UsageError, match=r"is the folder of a training; .*checkpoints/step_0001000$"):
-        resolve_policy(RunConfig(policy=str(trained / inside)))
-
-
-def test_a_file_that_is_not_a_preset_is_refused(trained):
-    (trained / "model.safetensors").touch()
-    with pytest.raises(UsageError, match="is a file; give the folder"):
-        resolve_policy(RunConfig(policy=str(trained / "model.safetensors")))
+def test_another_path_names_the_nearest_checkpoints(tmp_path, place, said):
+    for step in ("step_0000500", "step_0001000"):
+        folder = tmp_path / "runs/mine/checkpoints" / step
+        folder.mkdir(parents=True)
+        (folder / CARD).touch()
+    (tmp_path / "runs/mine/model.safetensors").touch()
+    with pytest.raises(UsageError, match=said):
+        resolve_policy(RunConfig(policy=str(tmp_path / "runs" / place)))

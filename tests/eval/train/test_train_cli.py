@@ -6,7 +6,7 @@ import io
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -80,27 +80,18 @@ def resume(folder: Path, *options: str) -> int:
     return call(["--resume", "--output-dir", str(folder), *options])
 
 
-@dataclasses.dataclass(frozen=True)
-class Command:
-    """The command line with options that are always given."""
-
-    always: tuple[str, ...]
-
-    def __call__(self, folder: Path, *options: str) -> int:
-        return call([*self.always, "--output-dir", str(folder), *options])
+@pytest.fixture(scope="module")
+def always(tmp_path_factory) -> list[str]:
+    """Options that are always given: a handful of demonstrations, and a few steps."""
+    demonstrations, side = tmp_path_factory.mktemp("demonstrations"), MODEL.image_size
+    assert collect(demonstrations, image_size=side) == 0
+    options = f"--data {demonstrations} --model {MODEL.name} --language-tasks narration --steps {STEPS}"
+    return f"{options} --batch 8 --save-every 2 --log-every 1".split()
 
 
 @pytest.fixture(scope="module")
-def command(tmp_path_factory) -> Command:
-    """The command line on a handful of demonstrations."""
-    demonstrations, side = tmp_path_factory.mktemp("demonstrations"), MODEL.image_size
-    assert collect(demonstrations, image_size=side) == 0
-    always = (
-        f"--data {demonstrations} --model {MODEL.name} --language-tasks narration --steps {STEPS} --batch 8 "
-        "--save-every 2 --log-every 1"
-    )
-
-    return Command(tuple(always.split()))
+def command(always) -> Callable[..., int]:
+    return lambda folder, *options: call([*always, "--output-dir", str(folder), *options])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,12 +109,8 @@ def whole(command, tmp_path_factory) -> Finished:
     return Finished(folder, printed.getvalue())
 
 
-def assert_same_weights(one: Path, other: Path) -> None:
-    """That the newest checkpoints serve the same."""
-    assert_same(SINGLE_FILE, one, other)
-
-
-def assert_same(file: str, one: Path, other: Path) -> None:
+def assert_same(one: Path, other: Path, file: str = SINGLE_FILE) -> None:
+    """That the newest checkpoints are the same; by default, what they serve."""
     mine, theirs = (
         safetensors.numpy.load_file(checkpoint.newest(folder / "checkpoints") / file)
         for folder in (one, other)
@@ -144,22 +131,21 @@ def test_every_checkpoint_is_rolled_out_and_the_last_line_names_the_policy(whole
 
 @pytest.mark.slow
 def test_resuming_after_the_time_limit_equals_an_uninterrupted_training(command, whole, tmp_path, capsys):
-    assert command(tmp_path, "--minutes", "1e-9") == 0
+    assert command(tmp_path, *ROLLOUTS, "--minutes", "1e-9") == 0
+    assert not (tmp_path / "rollouts").exists()
     assert f"Stopped at step 1 of {STEPS}; resume with {resuming(tmp_path)}" in capsys.readouterr().out
     assert [place.name for place in (tmp_path / "checkpoints").iterdir()] == ["step_0000001"]
     assert resume(tmp_path) == 0
-    assert_same_weights(tmp_path, whole.folder)
-
-
-def test_no_rollouts_begin_after_the_time_limit(command, tmp_path):
-    assert command(tmp_path, *ROLLOUTS, "--minutes", "1e-9") == 0
-    assert len(list((tmp_path / "checkpoints").iterdir())) == 1
-    assert not (tmp_path / "rollouts").exists()
+    assert_same(tmp_path, whole.folder)
 
 
 @pytest.mark.slow
-def test_resuming_with_options_that_change_the_result_is_refused(command, tmp_path):
+def test_resuming_with_options_that_change_the_result_or_in_two_processes_is_refused(command, tmp_path):
     assert command(tmp_path, "--minutes", "1e-9") == 0
+    before = sorted(tmp_path.rglob("*"))
+    with locked(tmp_path), pytest.raises(UsageError, match="another process is using"):
+        resume(tmp_path)
+    assert sorted(tmp_path.rglob("*")) == before
     with pytest.raises(UsageError, match=r"recipe\.seed = 0, not 1"):
         resume(tmp_path, "--seed", "1")
     assert resume(tmp_path, "--log-every", "3") == 0
@@ -175,17 +161,17 @@ def test_demonstrations_of_another_robot_are_refused(command, tmp_path):
 
 
 @pytest.mark.slow
-def test_resuming_after_a_kill_equals_an_uninterrupted_training(command, whole, tmp_path):
+def test_resuming_after_a_kill_equals_an_uninterrupted_training(always, whole, tmp_path):
     """Killed after the note of step 3: what was saved at step 2 is gone on from."""
     folder = tmp_path / "killed"
-    arguments = [*command.always, "--output-dir", str(folder), *ROLLOUTS]
+    arguments = [*always, "--output-dir", str(folder), *ROLLOUTS]
     died = subprocess.run([sys.executable, "-c", DYING, *arguments], check=False, capture_output=True)
     assert died.returncode == -signal.SIGKILL, died.stderr.decode()
     assert [place.name for place in (folder / "checkpoints").iterdir()] == ["step_0000002"]
     assert solved_at(folder) == {2: 100.0}
     assert resume(folder) == 0
-    assert_same(checkpoint.STATE_FILE, folder, whole.folder)
-    assert_same_weights(folder, whole.folder)
+    assert_same(folder, whole.folder, checkpoint.STATE_FILE)
+    assert_same(folder, whole.folder)
     assert solved_at(folder) == {2: 100.0, 4: 100.0}
 
 
@@ -203,14 +189,6 @@ with here.in_a_world_without_physics():
     here.call(sys.argv[1:])
 """
 """A process that trains until somebody kills it."""
-
-
-def test_a_second_process_is_refused(command, tmp_path):
-    assert command(tmp_path, "--minutes", "1e-9") == 0
-    before = sorted(tmp_path.rglob("*"))
-    with locked(tmp_path), pytest.raises(UsageError, match="another process is using"):
-        resume(tmp_path)
-    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_signals_are_deferred_only_while_there_are_steps_to_be_saved(command, tmp_path, monkeypatch):
@@ -243,7 +221,7 @@ def test_ctrl_c_ends_training_after_the_step_without_rollouts(command, whole, tm
     assert f"Stopped at step 2 of {STEPS}; resume with {resuming(tmp_path)}" in capsys.readouterr().out
     assert not (tmp_path / "rollouts").exists()
     assert resume(tmp_path) == 0
-    assert_same_weights(tmp_path, whole.folder)
+    assert_same(tmp_path, whole.folder)
 
 
 @dataclasses.dataclass

@@ -63,18 +63,19 @@ def test_bad_rollouts_are_refused_before_demonstrations_are_read(options, messag
 
 
 @pytest.mark.parametrize(
-    ("flags", "rows", "optimiser", "rate"),
+    ("flags", "rows", "optimiser", "rate", "robot"),
     [
-        ([], 16, "muon", 0.002),
-        (["--batch", "8"], 2, "muon", 0.002),
-        (["--texts-only", "--batch", "8"], 8, "muon", 0.002),
-        (["--adapter", "4", "--policy", "tiny"], 64, "adamw", 0.001),
+        ([], 16, "muon", 0.002, "libero_compact"),
+        (["--batch", "8", "--model", "small"], 2, "muon", 0.002, "libero"),
+        (["--texts-only", "--batch", "8", "--policy", "tiny"], 8, "muon", 0.002, "libero_compact"),
+        (["--adapter", "4", "--policy", "tiny", "--embodiment", "libero"], 64, "adamw", 0.001, "libero"),
     ],
 )
-def test_defaults_depend_on_what_is_trained(flags, rows, optimiser, rate, asked):
+def test_defaults_depend_on_what_is_trained(flags, rows, optimiser, rate, robot, asked):
     run(["--data", "demos", *flags])
     (options,) = asked
     assert (options.text_rows, options.optimiser, options.learning_rate) == (rows, optimiser, rate)
+    assert training_of(options).embodiment == robot
 
 
 @pytest.mark.parametrize(
@@ -132,17 +133,11 @@ def test_training_starts_from_a_named_policy_with_its_statistics():
     base = training_of(having(named, start_from="pi05_base"))
     assert base.start_from == "gs://openpi-assets/checkpoints/pi05_base"
     assert base.norm_stats.endswith("physical-intelligence/libero/norm_stats.json")
+    texts = TrainConfig(texts_only=True, start_from="tiny")
+    assert training_of(texts).norm_stats == "bundled://tiny"
     path = having(named, start_from="some/checkpoint")
     assert training_of(path).start_from == training_of(path).norm_stats == "some/checkpoint"
     assert training_of(having(path, norm_stats="measured")).norm_stats is None
-
-
-def test_texts_only_trains_all_rows_and_keeps_statistics(asked):
-    run(["--data", "demos", "--texts-only", "--start-from", "tiny"])
-    training = training_of(*asked)
-    assert training.options.texts_only
-    assert training.options.text_rows == training.options.batch
-    assert training.norm_stats == "bundled://tiny"
 
 
 @pytest.mark.parametrize(
@@ -173,15 +168,6 @@ def test_training_texts_keeps_model_robot_and_vocabulary(options, message, tmp_p
         start = [*kind, "--start-from", "tiny", "--output-dir", str(tmp_path / "out")]
         with pytest.raises(UsageError, match=message):
             run(["--data", "nowhere", *start, *options])
-
-
-@pytest.mark.parametrize(
-    ("options", "robot"),
-    [([], "libero_compact"), (["--model", "small"], "libero"), (["--embodiment", "libero"], "libero")],
-)
-def test_the_default_robot_is_the_models(options, robot, asked):
-    run(["--data", "demos", *options])
-    assert training_of(*asked).embodiment == robot
 
 
 def test_options_from_a_file_are_overridden_by_flags(tmp_path, asked):

@@ -1,4 +1,4 @@
-"""Compiled programs outlive the process."""
+"""Compiled programs outlive the process; their options are known to XLA and give way to the user's."""
 
 from pathlib import Path
 
@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from oxygen.model.compile_cache import use_compile_cache
+from eval.records import provenance
+from oxygen.model.compile_cache import GPU, compiler_options, describe_compilation, use_compile_cache
 
 _SETTINGS = (
     "jax_compilation_cache_dir",
@@ -16,9 +17,10 @@ _SETTINGS = (
 
 
 @pytest.fixture(autouse=True)
-def as_before():
+def as_before(monkeypatch):
     from jax.experimental.compilation_cache import compilation_cache
 
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
     before = {name: jax.config.values[name] for name in _SETTINGS}
     jax.config.update("jax_compilation_cache_dir", None)
     compilation_cache.reset_cache()
@@ -67,3 +69,25 @@ def test_the_folder_is_the_users_choice(monkeypatch, tmp_path):
     assert use_compile_cache().parent == tmp_path / "mine"
     jax.config.update("jax_compilation_cache_dir", str(tmp_path))
     assert use_compile_cache() == Path(tmp_path)
+
+
+def test_the_installed_compiler_knows_every_option():
+    program = jax.jit(lambda x: x + 1).lower(jnp.float32(0))
+    assert program.compile(compiler_options=dict(GPU))(jnp.float32(1)) == 2
+    with pytest.raises(jax.errors.JaxRuntimeError, match="No such compile option"):
+        program.compile(compiler_options={"xla_gpu_nonsense": True})
+
+
+@pytest.mark.parametrize("flag", ["--{}=false", "--{}", "--xla_dump_to=/tmp --{}=0"])
+def test_they_are_for_gpus_alone_and_give_way_to_xla_flags(monkeypatch, flag):
+    assert compiler_options("gpu") == GPU
+    assert not compiler_options("cpu")
+    name, *others = GPU
+    monkeypatch.setenv("XLA_FLAGS", flag.format(name))
+    assert compiler_options("gpu").keys() == set(others)
+
+
+def test_they_are_recorded_with_the_hardware(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/tmp")
+    assert describe_compilation("gpu") == {"flags": "--xla_dump_to=/tmp", "options": dict(GPU)}
+    assert provenance.hardware()["xla"] == {"flags": "--xla_dump_to=/tmp", "options": {}}

@@ -6,8 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from oxygen.model import guidance
 from oxygen.model.guidance import Guidance, guided, soft_mask
@@ -75,17 +73,8 @@ def test_the_mask_is_that_of_the_paper():
     """H = 6, d = 2, s = 1: c falls from 3/4 to 1/4 in the middle, and the weight is c (e^c - 1) / (e - 1)."""
     middle = [c * (np.exp(c) - 1) / (np.e - 1) for c in (3 / 4, 2 / 4, 1 / 4)]
     assert soft_mask(6, left=5, delay=2) == pytest.approx([1, 1, *middle, 0])
-
-
-@given(st.data())
-def test_the_mask_holds_what_will_have_been_executed_and_lets_go_of_what_nobody_planned(data):
-    horizon = data.draw(st.integers(1, 50))
-    left = data.draw(st.integers(1, horizon))
-    delay = data.draw(st.integers(0, left))
-    weight = soft_mask(horizon, left=left, delay=delay)
-    assert (weight[:delay] == 1).all()
-    assert (weight[left:] == 0).all()
-    assert (np.diff(weight[max(0, delay - 1) : left + 1]) < 0).all()
+    assert soft_mask(3, left=2, delay=2).tolist() == [1, 1, 0]
+    assert soft_mask(2, left=2, delay=0)[0] < 1
 
 
 def test_the_chunk_before_is_counted_from_the_action_of_the_observation():

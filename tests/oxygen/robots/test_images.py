@@ -57,15 +57,12 @@ def test_what_is_no_rgb_image_is_refused_in_one_line(image, why):
     assert "\n" not in str(caught.value)
 
 
-def test_a_missing_camera_is_named_with_those_there_are():
-    there = {"wrist_image": np.zeros((4, 4, 3), np.uint8)}
+def test_cameras_come_in_the_policys_order_others_are_left_out_and_a_missing_one_is_named():
+    names = ["front", "left", "wrist_image"]
+    levels = {name: np.full((5, 9, 3), level, np.uint8) for level, name in enumerate(names)}
+    assert images.camera_images(levels, ["wrist_image", "front"], 8).max(axis=(1, 2, 3)).tolist() == [2, 0]
     with pytest.raises(UsageError, match="unknown camera 'wrist'; did you mean 'wrist_image'"):
-        images.camera_images(there, ["wrist_image", "wrist"], 8)
-
-
-def test_cameras_come_in_the_policys_order_and_others_are_left_out():
-    levels = {name: np.full((5, 9, 3), level, np.uint8) for level, name in enumerate(["a", "b", "c"])}
-    assert images.camera_images(levels, ["c", "a"], 8).max(axis=(1, 2, 3)).tolist() == [2, 0]
+        images.camera_images(levels, ["wrist_image", "wrist"], 8)
 
 
 @pytest.mark.parametrize("resize", ["pad", "stretch"])

@@ -102,9 +102,6 @@ def test_a_damaged_file_says_what_is_wrong_in_one_line(tmp_path, content, why):
         read_statistics(written(tmp_path / "norm_stats.json", content), state=8, actions=7)
     assert len(str(caught.value)) < 600
     assert "\n" not in str(caught.value)
-
-
-def test_an_absent_file_or_a_folder_is_refused(tmp_path):
     for name in ("absent.json", "."):
         with pytest.raises(UsageError, match="not readable JSON"):
             read_statistics(tmp_path / name, state=8, actions=7)

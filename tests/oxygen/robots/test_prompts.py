@@ -74,9 +74,6 @@ def test_the_compact_prompt_says_each_number_in_one_token_of_its_own_bin(languag
     assert tokens[len(said) :] == [
         VOCABULARY.byte(level) for level in prompts.state_bins(np.array(state)).tolist()
     ]
-
-
-def test_the_compact_prompt_takes_numbers_out_of_range_for_the_nearest_bin():
     *_, below, above = CompactStatePrompt().encode("", np.array([-9.0, 9.0]), VOCABULARY)
     assert (below, above) == (VOCABULARY.byte(0), VOCABULARY.byte(255))
 

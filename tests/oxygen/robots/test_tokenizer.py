@@ -28,12 +28,6 @@ def test_any_text_comes_back(text):
     assert TINY_VOCABULARY.decode(TINY_VOCABULARY.encode(text)) == text
 
 
-def test_a_line_break_is_one_token_of_its_own():
-    (newline,) = TINY_VOCABULARY.encode("\n")
-    assert newline not in TINY_VOCABULARY.encode("pick up the bowl")
-    assert newline in TINY_VOCABULARY.encode("pick up\nthe bowl")
-
-
 def test_every_libero_task_fits_in_the_tiny_policys_prompt():
     tasks = train_tokenizer.tasks()
     assert len(tasks) > 100
@@ -44,10 +38,12 @@ def test_every_libero_task_fits_in_the_tiny_policys_prompt():
     assert max(map(len, prompts)) <= TINY.max_prompt
 
 
-def test_every_byte_has_a_token_that_spells_it():
-    tokens = [TINY_VOCABULARY.byte(value) for value in range(256)]
-    assert len(set(tokens)) == 256
-    assert TINY_VOCABULARY.decode([TINY_VOCABULARY.byte(value) for value in "ß€".encode()]) == "ß€"
+def test_line_breaks_and_bytes_have_tokens_of_their_own_and_unknown_tokens_are_left_out():
+    (newline,) = TINY_VOCABULARY.encode("\n")
+    assert newline in TINY_VOCABULARY.encode("pick up\nthe bowl")
+    assert len({TINY_VOCABULARY.byte(value) for value in range(256)}) == 256
+    spelt = [TINY_VOCABULARY.byte(value) for value in "ß€".encode()]
+    assert TINY_VOCABULARY.decode([*spelt, 250_000]) == "ß€"
 
 
 def test_a_vocabulary_without_bytes_is_one_line():
@@ -59,11 +55,6 @@ def test_a_vocabulary_without_bytes_is_one_line():
     )
     with pytest.raises(UsageError, match="no byte tokens"):
         tokenizer.SentencePieceTokenizer(model.getvalue()).byte(7)
-
-
-def test_tokens_outside_the_vocabulary_are_left_out():
-    tokens = TINY_VOCABULARY.encode("put the bowl")
-    assert TINY_VOCABULARY.decode([*tokens, 250_000]) == "put the bowl"
 
 
 def test_what_is_no_model_is_one_line(tmp_path):

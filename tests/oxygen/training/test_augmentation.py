@@ -20,11 +20,8 @@ def varied(seed, **how):
     return np.asarray(compiled(jax.random.key(seed), IMAGES, TrainConfig(steps=1, **how)))
 
 
-def test_nothing_is_varied_when_nothing_is_asked_for():
+def test_images_vary_with_the_key_and_only_when_asked_for():
     np.testing.assert_array_equal(compiled(jax.random.key(0), IMAGES, RECIPE), IMAGES)
-
-
-def test_the_key_decides():
     np.testing.assert_array_equal(varied(1), varied(1))
     assert not np.array_equal(varied(1), varied(2))
 

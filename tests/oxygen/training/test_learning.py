@@ -38,17 +38,12 @@ def trained(tmp_path_factory, mixture):
     return folder, train(folder, training(**OFTEN), mixture, VOCABULARY)
 
 
-def test_it_learns_eight_samples_by_heart(trained):
+def test_it_learns_eight_samples_by_heart_which_the_policy_then_does_and_says(trained, mixture):
+    """The served policy, from the checkpoint alone, gives back the demonstrations' actions and words."""
     folder, _ = trained
     first, *_, last = read_log(folder)
     assert last["flow_loss"] < 0.3 * first["flow_loss"]
-    assert last["narration_accuracy"] == 1
-    assert last["memory_accuracy"] == 1
-
-
-def test_what_was_learnt_is_what_the_policy_does_and_says(trained, mixture):
-    """The served policy, from the checkpoint alone, gives back the demonstrations' actions and words."""
-    folder, _ = trained
+    assert last["narration_accuracy"] == last["memory_accuracy"] == 1
     policy, part = served(checkpoint.newest(folder / "checkpoints")), mixture.parts[0]
     for row in range(3):
         actions, said = answer(policy, part, row)

@@ -19,13 +19,8 @@ NUMBERS = {
     "samples_per_s": 60.0,
 }
 TAGS = {
-    "loss/total",
-    "loss/flow",
-    "loss/narration",
-    "accuracy/narration",
-    "optimiser/gradient_norm",
-    "optimiser/learning_rate",
-    "throughput/samples_per_s",
+    *("loss/total", "loss/flow", "loss/narration", "accuracy/narration", "optimiser/gradient_norm"),
+    *("optimiser/learning_rate", "throughput/samples_per_s"),
 }
 
 

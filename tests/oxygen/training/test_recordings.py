@@ -40,17 +40,13 @@ def recording(seed: int = 0, *, steps: int = STEPS, **changed) -> Recording:
     return Recording(**{**content, **changed})
 
 
-def test_every_frame_has_the_next_actions_and_none_beyond_the_episode():
-    found = Samples.from_episodes([recording()], MODEL)
+def test_a_frame_has_the_next_actions_of_its_episode_and_the_models_cameras_resized():
+    episode = recording()
+    found = Samples.from_episodes(iter([episode]), MODEL)
     ahead = np.arange(STEPS)[:, None] + np.arange(MODEL.horizon)
     np.testing.assert_array_equal(found.valid, ahead < STEPS)
     np.testing.assert_array_equal(found.actions[..., 0], np.minimum(ahead, STEPS - 1))
     assert found.actions.dtype == np.float32
-
-
-def test_images_are_those_of_the_models_cameras_resized_as_the_policy_does():
-    episode = recording()
-    found = Samples.from_episodes(iter([episode]), MODEL)
     for step in range(STEPS):
         for place, camera in enumerate(MODEL.cameras):
             seen = resize_with_pad(episode.images[camera][step], MODEL.image_size)

@@ -48,9 +48,6 @@ def test_a_mixture_concatenates_its_parts():
     np.testing.assert_array_equal(mixture.column("state")[5:], parts[1].state)
     assert mixture.texts("narration")[5:] == parts[1].texts["narration"]
     assert mixture.language[:5] == parts[0].language
-
-
-def test_datasets_of_different_shapes_do_not_mix():
     with pytest.raises(UsageError, match="datasets do not match"):
         Mixture((samples(3), samples(3, horizon=20)))
 
@@ -91,12 +88,13 @@ def test_invalid_arrays_are_a_one_line_error(arrays, message, monkeypatch):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "images", [lambda a: a[:, :1], lambda a: a[:, :, :14, :14]], ids=["one camera", "half the side"]
-)
-def test_images_must_have_the_models_size_and_cameras(images):
-    with pytest.raises(UsageError, match="small-for-training takes image, wrist_image at 28x28"):
-        training_batches(parts=(broken(images=images),))
+def test_samples_must_fit_the_model_and_its_tasks():
+    for images in (lambda a: a[:, :1], lambda a: a[:, :, :14, :14]):
+        with pytest.raises(UsageError, match="small-for-training takes image, wrist_image at 28x28"):
+            training_batches(parts=(broken(images=images),))
+    without = dataclasses.replace(samples(4), texts={"memory": ("Done.",) * 4})
+    with pytest.raises(UsageError, match="'narration'"):
+        training_batches(parts=(without,))
 
 
 def test_a_batch_equals_the_policys_own_inputs():
@@ -117,11 +115,11 @@ def test_a_batch_equals_the_policys_own_inputs():
 
 
 def test_a_batch_is_a_function_of_seed_and_number():
-    noisy = changed(RECIPE, state_noise=0.3)
     model = dataclasses.replace(MODEL, prompt_buckets=(64,))
 
     def batch(seed, number):
-        data = training_batches(options=changed(noisy, seed=seed), embodiment="libero_state", model=model)
+        options = changed(RECIPE, state_noise=0.3, seed=seed)
+        data = training_batches(options=options, embodiment="libero_state", model=model)
         return np.asarray(data.batch(number).prompt).tobytes()
 
     assert batch(0, 5) == batch(0, 5)
@@ -162,14 +160,11 @@ def test_rows_without_texts_are_frames_that_have_actions():
     assert with_text.mean() == 0.5, "texts are sampled from all frames"
 
 
-def test_a_long_text_is_truncated_to_max_tokens():
+def test_targets_end_with_the_stop_token_or_at_max_tokens():
     task = dataclasses.replace(TASKS[0], max_tokens=3)
     _, targets, mask = text_targets(task, ["Grasping the alphabet soup."], VOCABULARY)[0]
     assert mask.sum() == 3
     assert VOCABULARY.eos not in targets[mask == 1]
-
-
-def test_targets_end_with_the_stop_token():
     line_break, full_stop = (VOCABULARY.encode(stop)[0] for stop in ("\n", "."))
     ends = {None: [full_stop, VOCABULARY.eos], "\n": [full_stop, line_break], ".": [full_stop]}
     for stop, last in ends.items():
@@ -180,24 +175,13 @@ def test_targets_end_with_the_stop_token():
         assert message.count(last[-1]) == 1
 
 
-def test_a_language_task_without_texts_is_refused():
-    without = dataclasses.replace(samples(4), texts={"memory": ("Done.",) * 4})
-    with pytest.raises(UsageError, match="'narration'"):
-        training_batches(parts=(without,))
-
-
-def test_what_is_written_is_what_is_read(tmp_path):
-    measured = measure(Mixture((samples(50),)), LIBERO)
+def test_statistics_are_of_valid_actions_and_are_read_as_written(tmp_path):
+    part = samples(50)
+    measured = measure(Mixture((part,)), LIBERO)
+    wild = np.where(part.valid[..., None], part.actions, 1e6).astype(np.float32)
+    assert measure(Mixture((dataclasses.replace(part, actions=wild),)), LIBERO) == measured
     write_statistics(tmp_path / "assets" / "norm_stats.json", measured)
     assert read_statistics(tmp_path / "assets" / "norm_stats.json", state=8, actions=7) == measured
-
-
-def test_actions_after_the_episodes_end_are_not_measured():
-    part = samples(20)
-    wild = np.where(part.valid[..., None], part.actions, 1e6).astype(np.float32)
-    assert measure(Mixture((dataclasses.replace(part, actions=wild),)), LIBERO) == measure(
-        Mixture((part,)), LIBERO
-    )
 
 
 def test_a_channel_that_hardly_moves_keeps_its_few_movements_in_range():

@@ -9,7 +9,7 @@ import urllib.parse
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves a folder as a web server with an index, and as a bucket of Google Cloud Storage.
+    """Serves a folder as a web server, and as a bucket of Google Cloud Storage.
 
     Attributes:
         requests: Every `(method, path, first byte asked for)` so far.
@@ -62,18 +62,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if file.name in self.server.redirects:
             location, headers = self.server.redirects[file.name]
             return self.say(b"", {**headers, "Location": location}, body=body, status=302)
-        if file.is_dir():
-            names = sorted(child.name + "/" * child.is_dir() for child in file.iterdir())
-            page = "".join(f'<a href="{name}">{name}</a>' for name in ["../", "?C=N", *names])
-            return self.say(page.encode(), {"Content-Type": "text/html"}, body=body)
         if not file.is_file():
             return self.say(b"gone", {}, body=body, status=404)
         content = file.read_bytes()
         stated = self.server.sums.get(file.name) or hashlib.sha256(content).hexdigest()
-        if start and self.server.ranges:
-            content = content[start:]
-            return self.say(content, {"ETag": f'"{stated}"'}, body=body, status=206, cuts=self.server.cuts)
-        return self.say(content, {"ETag": f'"{stated}"'}, body=body, cuts=self.server.cuts)
+        status = 206 if start and self.server.ranges else 200
+        content = content[start:] if status == 206 else content
+        return self.say(content, {"ETag": f'"{stated}"'}, body=body, status=status, cuts=self.server.cuts)
 
     def listing(self, query):
         """Two objects a page, as the real thing has a thousand."""
