@@ -137,11 +137,7 @@ def _options(options: Mapping[str, Any]) -> Command:
 
 
 def _run(command: Command, environment: Mapping[str, str]) -> int:
-    """Run a command in its own process group, and forward SIGINT and SIGTERM to it.
-
-    Returns:
-        Its exit code; 128 plus the number of the signal that ended it.
-    """
+    """The exit code of a command in its own process group, to which SIGINT and SIGTERM are forwarded."""
     received: list[int] = []
     children: list[subprocess.Popen[bytes]] = []
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
+from cyclopts.validators import Number
 
 from configs.cli import format_option, run_app
 from configs.errors import UsageError
@@ -27,7 +28,7 @@ def train(
     options: Annotated[TrainConfig, Parameter(name="*")] = TrainConfig(),  # noqa: B008 - it is frozen
     config: Annotated[str | None, WHAT] = None,
     output_dir: Annotated[Path, OUTPUT] = Path("runs/train/tiny"),
-    minutes: Annotated[float | None, OUTPUT] = None,
+    minutes: Annotated[float | None, OUTPUT, Parameter(validator=Number(gt=0))] = None,
     resume: Annotated[bool, OUTPUT] = False,
 ) -> int:
     """Train until the last step, the time limit or Ctrl-C; each saves a checkpoint to resume from.
@@ -40,8 +41,6 @@ def train(
         resume: Resume the training in the output folder with its options. Options that change the result may
             not differ.
     """
-    if minutes is not None and not minutes > 0:
-        raise UsageError(f"--minutes is {minutes}; give more than 0")
     begun = (usable_folder(output_dir, "--output-dir") / RUN_FILE).is_file()
     if begun and not resume:
         raise UsageError(

@@ -153,11 +153,7 @@ def training_of(options: TrainConfig) -> TrainingConfig:
 
 
 def _adapted_policy(options: TrainConfig) -> PolicyConfig:
-    """The policy whose texts an adapter is trained for.
-
-    Raises:
-        UsageError: It has no model or no card, or has an adapter already.
-    """
+    """The policy whose texts an adapter is trained for; it has a model, a card and no adapter yet."""
     policy = policy_of(str(options.start_from))
     if policy is None or policy.kind != "oxygen" or policy.adapter is not None:
         raise UsageError(

@@ -40,10 +40,8 @@ class SentencePieceTokenizer:
     """A SentencePiece model. The library is imported on first use."""
 
     def __init__(self, serialized: bytes) -> None:
-        try:
-            import sentencepiece
-        except ModuleNotFoundError as error:
-            raise UsageError("the tokenizer needs sentencepiece; `pip install sentencepiece`") from error
+        import sentencepiece
+
         if not serialized:  # the library takes it for a model with no pieces
             raise UsageError("the SentencePiece model is empty")
         try:

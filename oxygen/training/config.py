@@ -39,9 +39,6 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         options = self.options
-        for instruction, wordings in self.wordings.items():
-            if not wordings:
-                raise UsageError(f"{instruction!r} has no wordings; give at least one, or leave it out")
         if options.text_rows > options.batch:
             raise UsageError(f"text_rows is {options.text_rows}; give 1 to the batch's {options.batch}")
         if options.trains_actions:

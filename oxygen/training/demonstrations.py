@@ -231,11 +231,7 @@ class Demonstrations:
             return table.to_table(columns, filter=pyarrow.dataset.field("episode_index") == number)
 
     def _decode_videos(self, number: int) -> UInt8[np.ndarray, "frame camera height width 3"]:
-        """The images of an episode.
-
-        Raises:
-            UsageError: A video is missing, damaged or too short.
-        """
+        """The images of an episode, whose videos may be missing, damaged or too short."""
         import imageio_ffmpeg
 
         episode, decoded = self.episodes[number], []
@@ -255,11 +251,7 @@ class Demonstrations:
 
 
 def _read_info(root: Path) -> dict[str, Any]:
-    """Read a dataset's `info.json`.
-
-    Raises:
-        UsageError: It is missing, of another version, or lacks a required column.
-    """
+    """A dataset's `info.json`, if it is of the right version and has all columns."""
     path = root / layout.INFO
     try:
         content = json.loads(regular(path).read_text(encoding="utf-8"))
@@ -298,11 +290,7 @@ def _read_info(root: Path) -> dict[str, Any]:
 def _locate_episodes(
     root: Path, info: Mapping[str, Any], cameras: tuple[str, ...]
 ) -> tuple[EpisodeSpan, ...]:
-    """All episodes, in order.
-
-    Raises:
-        UsageError: The episodes are not contiguous, or their totals differ from `info.json`.
-    """
+    """All episodes, in order, if they are contiguous and as many as in `info.json`."""
     keys = [f"videos/{layout.IMAGES}{camera}" for camera in cameras if info["video_path"] is not None]
     place = ("chunk_index", "file_index")
     columns = ["dataset_from_index", "dataset_to_index", *(f"{key}/from_timestamp" for key in keys)]
@@ -339,11 +327,7 @@ def _locate_episodes(
 
 @contextlib.contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Refuses a Parquet file that is missing or damaged, in one line.
-
-    Raises:
-        UsageError: Names the file.
-    """
+    """Refuses a Parquet file that is missing or damaged, in one line."""
     import pyarrow as pa
 
     try:
@@ -354,11 +338,7 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def _read_columns(path: Path, columns: list[str]) -> "pa.Table":
-    """Read some columns of a table.
-
-    Raises:
-        UsageError: One is missing or damaged.
-    """
+    """Some columns of a table, none of which may be missing or damaged."""
     import pyarrow.parquet as pq
 
     with _readable(path):

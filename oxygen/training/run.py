@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.errors import UsageError
+from configs.locks import locked
 from configs.training import TrainConfig
 from oxygen.model.adapter import initial_arrays
 from oxygen.model.adapter import shapes as adapter_shapes
@@ -31,7 +32,6 @@ from oxygen.training.run_folder import (
     OPTIONS,
     VOCABULARY,
     check_same_run,
-    locked_run,
     write_run_file,
 )
 from oxygen.training.samples import Mixture, measure
@@ -77,7 +77,7 @@ def train(
             in it, or this one diverged; the message then names the last good checkpoint.
     """
     options, checkpoints = training.options, folder / CHECKPOINTS
-    with locked_run(folder):
+    with locked(folder):
         vocabulary = hashlib.sha256(tokenizer.serialized).hexdigest()
         run = {**training.identity(), DEMONSTRATIONS: mixture.fingerprint(), VOCABULARY: vocabulary}
         check_same_run(folder, run)
@@ -104,7 +104,7 @@ def train(
         if options.adapter is not None:
             base = prepare(load(str(training.start_from), training.model), training.model)
         state = _initial_state(training) if newest is None else _restored_state(training, newest)
-        # After all checks: bad options leave no folder.
+        # After all checks: bad options leave no run file.
         write_run_file(folder, {**run, OPTIONS: options.model_dump(mode="json")})
         step = int(state.step)
         with TrainingLog(folder, resumed_at=step) as log:
@@ -162,11 +162,7 @@ def _restored_state(training: TrainingConfig, newest: Path) -> TrainState:
 
 
 def _check_finite(metrics: Mapping[str, float], step: int, options: TrainConfig, newest: Path | None) -> None:
-    """Refuse to save a diverged state; earlier checkpoints stay.
-
-    Raises:
-        UsageError: Names the metric and the last good checkpoint.
-    """
+    """Refuse to save a diverged state; earlier checkpoints stay."""
     for name, value in metrics.items():
         if not math.isfinite(value):
             left = f"the last good checkpoint is {newest} (--start-from)" if newest else "nothing was saved"

@@ -1,14 +1,12 @@
-"""Prevents two trainings, or two processes of one, from writing to one folder; `run.json` identifies it."""
+"""The folder of a training, whose `run.json` identifies it, so that no two write to one."""
 
-import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from configs.errors import UsageError
-from configs.locks import LOCK, locked
 from configs.reading import read_json_object
 
 RUN_FILE = "run.json"
@@ -21,25 +19,6 @@ VOCABULARY = "vocabulary"
 """Key of the tokenizer's fingerprint."""
 OPTIONS = "options"
 """Key of the command line's options, which are not part of a training's identity."""
-
-
-@contextlib.contextmanager
-def locked_run(folder: Path) -> Iterator[None]:
-    """Lock the folder for this process. A new folder stays only if the training begins.
-
-    Raises:
-        UsageError: Another process trains in it.
-    """
-    made = [each for each in (folder, *folder.parents) if not each.exists()]
-    try:
-        with locked(folder):
-            yield
-    finally:
-        if made and not (folder / RUN_FILE).exists():
-            (folder / LOCK).unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # it holds something else
-                for each in made:
-                    each.rmdir()
 
 
 def check_same_run(folder: Path, identity: Mapping[str, Any]) -> None:

@@ -5,9 +5,9 @@ gcsfs is not used: it begins a broken download again.
 
 import base64
 import concurrent.futures
-import contextlib
 import dataclasses
 import fcntl
+import functools
 import glob
 import hashlib
 import http.client
@@ -15,7 +15,6 @@ import json
 import os
 import re
 import shutil
-import sys
 import threading
 import urllib.error
 import urllib.request
@@ -92,8 +91,19 @@ def complete(url: str, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.with_name(f"{target.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not _is_complete(target):  # no other process has done it
+        if _is_complete(target):  # another process has done it
+            return
+        try:
             _download(url, target)
+        except UsageError:
+            raise
+        except FileNotFoundError:
+            raise UsageError(f"there is nothing at {url}, or nothing that can be listed") from None
+        except _FAILURES as error:
+            raise UsageError(
+                f"{url} cannot be reached ({type(error).__name__}: {str(error)[:200]}), and {target} is "
+                "incomplete. Connect and try again (the download resumes), or give a folder"
+            ) from None
 
 
 def _marker(target: Path) -> Path:
@@ -110,20 +120,9 @@ def _is_complete(target: Path) -> bool:
 
 
 def _download(url: str, target: Path) -> None:
-    def unreachable(error: Exception) -> UsageError:
-        return UsageError(
-            f"{url} cannot be reached ({type(error).__name__}: {str(error)[:200]}), and {target} is "
-            "incomplete. Connect and try again (the download resumes), or give a folder"
-        )
-
-    try:
-        files = list(_in_bucket(url) if url.startswith("gs://") else _on_server(url))
-    except FileNotFoundError:
-        files = []
-    except _FAILURES as error:
-        raise unreachable(error) from None
+    files = list(_in_bucket(url) if url.startswith("gs://") else [_on_server(url)])
     if not files:
-        raise UsageError(f"there is nothing at {url}, or nothing that can be listed")
+        raise FileNotFoundError(url)
     missing = sum(file.size for file in files if not (target / file.name).exists())
     missing -= sum(path.stat().st_size for path in target.parent.glob(f"{glob.escape(target.name)}*.partial"))
     missing -= sum(path.stat().st_size for path in target.rglob("*.partial"))
@@ -133,20 +132,23 @@ def _download(url: str, target: Path) -> None:
             f"{url} needs {missing / 1e9:.1f} GB more and {target.parent} has {free / 1e9:.1f} GB: "
             "make room, or set OXYGEN_CACHE to a folder with more"
         )
-    stop = threading.Event()
+    from rich import progress
+    from rich.console import Console
+
+    columns = (*progress.Progress.get_default_columns(), progress.DownloadColumn())
+    console, stop = Console(stderr=True), threading.Event()
     with (
-        _progress_bar(url, sum(file.size for file in files)) as advance,
+        progress.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar,
         concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool,
     ):
+        advance = functools.partial(bar.advance, bar.add_task(url, total=sum(file.size for file in files)))
         pending = [pool.submit(_get, file, target / file.name, advance, stop) for file in files]
         try:
             for done in concurrent.futures.as_completed(pending):
                 done.result()
-        except BaseException as error:  # also Ctrl-C; partial files stay for the next attempt
+        except BaseException:  # also Ctrl-C; partial files stay for the next attempt
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
-            if isinstance(error, _FAILURES) and not isinstance(error, UsageError):
-                raise unreachable(error) from None
             raise
     draft = _marker(target).with_suffix(f".{os.getpid()}.draft")
     draft.write_text(json.dumps({"url": url, "files": {file.name: file.size for file in files}}))
@@ -177,7 +179,7 @@ def _get(file: _RemoteFile, path: Path, advance: Callable[[int], None], stop: th
                 if out.tell() < file.size and not stop.is_set():
                     raise ConnectionError(f"{file.url} ended {file.size - out.tell()} bytes early")
             except FileNotFoundError:
-                raise UsageError(f"{file.url} is listed, but does not exist") from None
+                raise
             except _FAILURES:
                 failures = 1 if out.tell() > begun else failures + 1
                 if failures == TRIES:
@@ -191,21 +193,6 @@ def _get(file: _RemoteFile, path: Path, advance: Callable[[int], None], stop: th
     partial.replace(path)
     for stale in path.parent.glob(f"{glob.escape(path.name)}.*.partial"):  # of other versions
         stale.unlink()
-
-
-@contextlib.contextmanager
-def _progress_bar(url: str, total_bytes: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar on standard error, if it is a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich import progress
-    from rich.console import Console
-
-    columns = (*progress.Progress.get_default_columns(), progress.DownloadColumn())
-    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(url, total=total_bytes)
-        yield lambda count: bar.advance(task, count)
 
 
 def _in_bucket(url: str) -> Iterator[_RemoteFile]:
@@ -236,7 +223,7 @@ def _in_bucket(url: str) -> Iterator[_RemoteFile]:
         query["pageToken"] = page["nextPageToken"]
 
 
-def _on_server(url: str) -> Iterator[_RemoteFile]:
+def _on_server(url: str) -> _RemoteFile:
     """The file at a URL."""
     redirects = _Redirects()
     with _open(url, method="HEAD", opener=urllib.request.build_opener(redirects)) as reply:
@@ -250,7 +237,7 @@ def _on_server(url: str) -> Iterator[_RemoteFile]:
     sums = [each for each in stated if re.fullmatch("[0-9a-f]{64}", each)]
     checksums = {"sha256": sums[-1]} if sums else {}
     version = " ".join((*tags, str(sizes[-1])))
-    yield _RemoteFile(name="", url=url, size=sizes[-1], checksums=checksums, version=version)
+    return _RemoteFile(name="", url=url, size=sizes[-1], checksums=checksums, version=version)
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):

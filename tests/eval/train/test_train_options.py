@@ -24,7 +24,7 @@ from sim_envs.libero.wordings import wordings
     ("options", "message"),
     [
         (["--steps", "0"], "steps is '0'"),
-        (["--minutes", "-1"], "--minutes is -1"),
+        (["--minutes", "-1"], "--minutes.*Must be > 0"),
         (["--image-shift", "1"], "image_shift is '1': .*less than 1"),
         (["--optimiser", "adam"], "unknown optimiser 'adam'; did you mean 'adamw'"),
         (["--adapter", "4", "--policy", "tiny", "--optimiser", "muon"], "an adapter takes adamw"),
