@@ -1,7 +1,6 @@
 """Model configurations of π0.5: vision tower, two experts, cameras, horizon. Hashable, hence jit-static."""
 
 import dataclasses
-import re
 
 from configs.errors import UsageError, unknown
 
@@ -47,11 +46,9 @@ _VIT_SIZES = {  # name: (width, depth, mlp_dim, num_heads), as in big_vision
 
 def siglip_variant(name: str) -> SiglipConfig:
     """The tower named `size/patch`, e.g. `So400m/14` or `mu/16`."""
-    match = re.fullmatch(r"(\w+)/(\d+)", name)
-    if match is None or match[1] not in _VIT_SIZES:
-        raise unknown("SigLIP variant", name, [f"{size}/14" for size in _VIT_SIZES])
-    width, depth, mlp_dim, num_heads = _VIT_SIZES[match[1]]
-    return SiglipConfig(width=width, depth=depth, mlp_dim=mlp_dim, num_heads=num_heads, patch=int(match[2]))
+    size, _, patch = name.partition("/")
+    width, depth, mlp_dim, num_heads = _VIT_SIZES[size]
+    return SiglipConfig(width=width, depth=depth, mlp_dim=mlp_dim, num_heads=num_heads, patch=int(patch))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

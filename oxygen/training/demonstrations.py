@@ -144,23 +144,20 @@ class Demonstrations:
         frame = {layout.IMAGES + camera: image for camera, image in images}
         return frame | {name: column[index] for name, column in self.columns.items()}
 
-    def pixels(
-        self, side: int, resize: str = "pad", *, cache: Path | None = None
-    ) -> UInt8[np.ndarray, "frame camera side side 3"]:
+    def pixels(self, side: int, resize: str = "pad") -> UInt8[np.ndarray, "frame camera side side 3"]:
         """All images as squares, resized as the policy resizes them, memory-mapped.
 
-        The first call decodes them into a file that later calls and other processes share. Its name contains
-        a hash of the episode tables, whose statistics cover every image.
+        The first call decodes them into a file in the dataset's `.cache` that later calls and other processes
+        share. Its name contains a hash of the episode tables, whose statistics cover every image.
 
         Args:
             side: Height and width, pixels.
             resize: See `Pi05Config.resize`.
-            cache: Folder of that file; `.cache` in the dataset if None.
         """
         digest = hashlib.sha256()
         for table in sorted(self.path.glob("meta/episodes/*/*.parquet")):
             digest.update(table.read_bytes())
-        path = (cache or self.path / ".cache") / f"pixels-{side}-{resize}-{digest.hexdigest()[:12]}.npy"
+        path = self.path / ".cache" / f"pixels-{side}-{resize}-{digest.hexdigest()[:12]}.npy"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             partial = path.with_suffix(f".{os.getpid()}.partial")

@@ -16,7 +16,7 @@ from oxygen.model import gemma, pi05, rotary
 from oxygen.model.config import Pi05Config
 from oxygen.model.pi05 import Prefix, Weights
 from oxygen.serving import decode
-from oxygen.typing import Array, Bool, Float32, Int32, UInt8
+from oxygen.typing import Array, Float32, Int32, UInt8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,17 +44,6 @@ class TextLayout:
             task: slice(end - length, end)
             for task, length, end in zip(self.tasks, self.lengths, ends, strict=True)
         }
-
-    @property
-    def offsets(self) -> Int32[np.ndarray, " token"]:
-        """Each token's position within its own text."""
-        return np.concatenate([np.arange(length, dtype=np.int32) for length in (*self.lengths, 0)])
-
-    @property
-    def mask(self) -> Bool[np.ndarray, "token token"]:
-        """Attention mask: causal within each text, none between texts."""
-        task = np.repeat(np.arange(len(self.lengths)), self.lengths)
-        return (task[:, None] == task) & np.tri(self.tokens, dtype=bool)
 
 
 def prefill_observations(
@@ -94,9 +83,12 @@ def text_logits(
     weights: Weights, prefix: Prefix, tokens: Int32[Array, "batch token"], layout: TextLayout
 ) -> Float32[Array, "batch token vocab"]:
     """Next-token logits at every token of the texts, which all follow the same prefix."""
-    positions = prefix.length[:, None] + jnp.asarray(layout.offsets)[None]
-    angles = rotary.angles(positions, weights.head_dim)
-    own = jnp.broadcast_to(jnp.asarray(layout.mask)[None], (len(tokens), layout.tokens, layout.tokens))
+    task = np.repeat(np.arange(len(layout.lengths)), layout.lengths)
+    starts = [own.start for own in layout.ranges.values()]
+    offsets = (np.arange(layout.tokens) - np.repeat(starts, layout.lengths)).astype(np.int32)  # in its text
+    angles = rotary.angles(prefix.length[:, None] + jnp.asarray(offsets)[None], weights.head_dim)
+    causal = (task[:, None] == task) & np.tri(layout.tokens, dtype=bool)  # in each text, none between texts
+    own = jnp.broadcast_to(jnp.asarray(causal)[None], (len(tokens), *causal.shape))
     before = jnp.broadcast_to(prefix.valid(), (*tokens.shape, prefix.k[0].shape[1]))
     mask = jnp.concatenate([before, own], axis=-1)
     x = pi05.embed_text(weights, tokens)

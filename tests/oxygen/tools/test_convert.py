@@ -71,14 +71,11 @@ def test_a_tokenizer_or_statistics_that_do_not_exist_are_refused(published, tmp_
     assert not (tmp_path / "ours").exists()
 
 
-def test_a_single_bfloat16_file(published, original, tmp_path):
+def test_a_single_file_is_bfloat16_or_keeps_its_types(published, original, tmp_path):
     target = tmp_path / "tiny.safetensors"
     assert main([str(published), str(target), "--dtype", "bfloat16"]) == 0
     assert {tensor.dtype for tensor in open_checkpoint(target).tensors.values()} == {"bfloat16"}
     assert_equal(load(target, TINY, dtype="bfloat16"), original, "bfloat16")
-
-
-def test_mixed_types_are_kept(original, tmp_path):
     tree = flat(original)
     tree["action_in_proj/bias"] = tree["action_in_proj/bias"].astype(jnp.bfloat16)
     tree["time_mlp_in/bias"] = tree["time_mlp_in/bias"].astype(np.float64)
@@ -91,37 +88,34 @@ def test_mixed_types_are_kept(original, tmp_path):
 
 
 def test_bad_arguments(published, tmp_path, capsys):
-    assert "exists already" in refusal(capsys, published, tmp_path)
-    assert "did you mean 'bfloat16'" in refusal(capsys, published, tmp_path / "x", "--dtype", "bf16")
-    assert "See --help" in refusal(capsys, published)
-    assert "See --help" in refusal(capsys, published, tmp_path / "x", "--dtpe", "float32")
-    assert "no checkpoint at" in refusal(capsys, tmp_path / "absent", tmp_path / "x")
-    assert "unknown model 'small'" in refusal(capsys, published, tmp_path / "x", "--model", "small")
-    assert "unknown kind of URL 'gsx'" in refusal(capsys, "gsx://bucket/x", tmp_path / "x")
-    assert "unknown embodiment 'libro'" in refusal(capsys, published, tmp_path / "x", "--embodiment", "libro")
+    target = tmp_path / "x"
+    for said, *arguments in (
+        ("exists already", published, tmp_path),
+        ("did you mean 'bfloat16'", published, target, "--dtype", "bf16"),
+        ("See --help", published),
+        ("no checkpoint at", tmp_path / "absent", target),
+        ("unknown model 'small'", published, target, "--model", "small"),
+        ("unknown kind of URL 'gsx'", "gsx://bucket/x", target),
+        ("unknown embodiment 'libro'", published, target, "--embodiment", "libro"),
+    ):
+        assert said in refusal(capsys, *arguments)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("option", "value"), [("--embodiment", "libero"), ("--tokenizer", "gs://bucket/pieces.model")]
-)
-def test_options_for_a_card_are_refused_where_none_is_written(option, value, published, tmp_path, capsys):
-    said = refusal(capsys, published, tmp_path / "x.safetensors", option, value)
-    assert f"{option} {value} is for {CARD}, which a single file lacks" in said
-    (published / CARD).write_text(
-        "{name: mine, kind: oxygen, description: d, model: tiny, weights: ., embodiment: libero_compact}"
-    )
-    said = refusal(capsys, published, tmp_path / "x", option, value)
-    (published / CARD).unlink()
-    assert f"{option} {value} is for a new card, and {published / CARD} is copied" in said
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_checkpoint_of_no_known_policy_is_explained(tmp_path, capsys):
     save_safetensors(tmp_path / "small.safetensors", params.random_params(SMALL, 1))
-    message = refusal(capsys, tmp_path / "small.safetensors", tmp_path / "x")
+    message = refusal(capsys, tmp_path / "small.safetensors", target)
     assert "does not hold the parameters of 'small'" in message
     assert "nearest known configuration is 'small'" in message
+
+
+def test_options_for_a_card_are_refused_where_none_is_written(published, tmp_path, capsys):
+    card = "{name: mine, kind: oxygen, description: d, model: tiny, weights: ., embodiment: libero_compact}"
+    for option, value in (("--embodiment", "libero"), ("--tokenizer", "gs://bucket/pieces.model")):
+        said = refusal(capsys, published, tmp_path / "x.safetensors", option, value)
+        assert f"{option} {value} is for {CARD}, which a single file lacks" in said
+        (published / CARD).write_text(card)
+        said = refusal(capsys, published, tmp_path / "x", option, value)
+        (published / CARD).unlink()
+        assert f"{option} {value} is for a new card, and {published / CARD} is copied" in said
+    assert not list(tmp_path.iterdir())
 
 
 def card_of(folder):

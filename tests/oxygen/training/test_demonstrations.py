@@ -70,9 +70,7 @@ def test_columns_are_of_all_frames_and_episodes_know_where_they_are(png):
 
 
 @pytest.mark.parametrize("kind", ["png", "video"])
-def test_frames_come_in_any_order_and_pixels_are_their_images_as_the_policy_resizes_them(
-    kind, request, tmp_path
-):
+def test_frames_come_in_any_order_and_pixels_are_their_images_as_the_policy_resizes_them(kind, request):
     found = Demonstrations(request.getfixturevalue(kind))
     columns = found.columns
     levels = 16 * columns[layout.OWN + "init_id"] + 7 + columns[layout.STEP]  # the same throughout an image
@@ -86,7 +84,7 @@ def test_frames_come_in_any_order_and_pixels_are_their_images_as_the_policy_resi
         assert frame[layout.LANGUAGE] == columns[layout.LANGUAGE][index]
     with pytest.raises(IndexError, match="frame 30 of 30"):
         found[30]
-    pixels = found.pixels(16, cache=tmp_path)
+    pixels = found.pixels(16)
     assert pixels.shape == (30, 2, 16, 16, 3)
     for index, frame in enumerate(found):
         for camera, name in enumerate(found.cameras):
@@ -94,16 +92,16 @@ def test_frames_come_in_any_order_and_pixels_are_their_images_as_the_policy_resi
             assert np.array_equal(pixels[index, camera], image)
 
 
-def test_pixels_are_decoded_once_unless_the_dataset_has_grown(copy, tmp_path):
-    first = Demonstrations(copy).pixels(8, cache=tmp_path / "cache")
-    (file,) = (tmp_path / "cache").iterdir()
+def test_pixels_are_decoded_once_unless_the_dataset_has_grown(copy):
+    first = Demonstrations(copy).pixels(8)
+    (file,) = (copy / ".cache").glob("pixels-8-*")
     stamp = file.stat().st_mtime_ns
-    again = Demonstrations(copy).pixels(8, cache=tmp_path / "cache")
+    again = Demonstrations(copy).pixels(8)
     assert isinstance(again, np.memmap)
     assert np.array_equal(first, again)
     assert file.stat().st_mtime_ns == stamp
     collect(copy, image_size=12, replan_steps=1, suites=("libero_goal",), seeds=(8,))
-    assert len(Demonstrations(copy).pixels(8, cache=tmp_path / "cache")) == 60
+    assert len(Demonstrations(copy).pixels(8)) == 60
 
 
 def test_samples_have_the_models_cameras_in_its_order(png, monkeypatch):

@@ -14,7 +14,6 @@ from oxygen.serving.scheduler import Mode
 from oxygen.training.forward import TextLayout, prefill_observations, text_logits, velocities
 from tests.oxygen.compiling import COMPILED_SOON
 from tests.oxygen.conftest import SMALL, TASKS
-from tests.oxygen.training.conftest import MODEL
 
 compiled_soon = functools.partial(jax.jit, compiler_options=COMPILED_SOON)
 
@@ -109,18 +108,3 @@ def test_the_served_texts_are_those_that_training_scores_highest(parameters, pol
         row = tokens[0, start + len(suffix) : start + len(suffix) + task.max_tokens].tolist()
         stop = row.index(vocabulary.eos) if vocabulary.eos in row else len(row)
         assert vocabulary.decode(row[:stop]).strip() == said[task.name]
-
-
-@pytest.mark.slow
-def test_what_passes_through_keeps_its_size_and_hears_the_observation():
-    parameters = jax.tree.map(jnp.asarray, params.initial_params(MODEL, 0))
-    weights = pi05.weights_at(parameters, MODEL, jnp.asarray([0.2, 0.9]))
-    rng = np.random.default_rng(0)
-    images = jnp.asarray(rng.integers(0, 256, (2, 2, 28, 28, 3), dtype=np.uint8))
-    prompt = jnp.asarray(rng.integers(4, 700, (2, 8)), jnp.int32)
-    prefix = prefill_observations(weights, MODEL, images, prompt, jnp.asarray([8, 8], jnp.int32))
-    for value in prefix.v:
-        assert 0.2 < float(jnp.std(value)) < 5
-    same = jnp.asarray(np.broadcast_to(rng.standard_normal((1, 1, 10, 8)), (2, 1, 10, 8)), jnp.float32)
-    flowing = np.asarray(velocities(weights, prefix, same))
-    assert np.abs(flowing[0] - flowing[1]).max() > 1e-3
