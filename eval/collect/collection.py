@@ -18,7 +18,7 @@ from configs.signals import DeferredSignals
 from eval.collect.console import CollectionConsole
 from eval.collect.contact_sheet import write_contact_sheet
 from eval.collect.dataset import assemble
-from eval.collect.episode import DemonstrationRecorder, EpisodeReport
+from eval.collect.episode import DemonstrationRecorder
 from eval.collect.plan import (
     DemonstrationKey,
     conventions,
@@ -38,14 +38,13 @@ from eval.records.protocol import describe_suite
 from eval.records.run_folders import Run
 from eval.records.schema import RunFolder
 from eval.rollout.clock import PAUSED
-from eval.rollout.episode import EpisodeJob, Variant
+from eval.rollout.episode import Variant
 from eval.rollout.executors.executor import SERIAL, Processes
 from eval.rollout.plan import EpisodePlan, check_feedback, check_playable, check_scripted, make_plan
 from oxygen.model.compile_cache import use_compile_cache
 from oxygen.presets.policies import weights_sha256
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
-from sim_envs.suite import Suite
 
 INCOMPLETE = 1
 """Exit code when an episode was an error, or none was kept."""
@@ -111,7 +110,10 @@ def collect_from(
         **conventions(task.suite.interface),
         "policy_weights_sha256": _digest(run_config(config, config.seeds[0])),
         "learner_weights_sha256": learner and _digest(learner),
-        **{f"protocol of {name}": _protocol(suite) for name, suite in plans[0].suites.items()},
+        **{  # without assets, which each demonstration names
+            f"protocol of {name}": hash_of({**describe_suite(suite), "assets": None})
+            for name, suite in plans[0].suites.items()
+        },
     }
     store.check(config, shared)
     with RunFolder(dataset).locked():
@@ -120,17 +122,24 @@ def collect_from(
         workers = min(workers, len(pending))
         console = CollectionConsole(config, jobs.values(), dataset, pending=len(pending), workers=workers)
 
-        def open_variants() -> list[Variant[EpisodeReport]]:
-            policy, folder = open_policy(workers), RunFolder(dataset)
-            runs = [Run(config=run_config(config, seed), folder=folder) for seed in config.seeds]
-            record = functools.partial(DemonstrationRecorder, config)
-            return [
-                Variant(run=run, plan=plan, policy=policy, clock=PAUSED, record=record)
-                for run, plan in zip(runs, plans, strict=True)
-            ]
-
         if pending:
-            _play(open_variants, pending, console, workers)
+            executor = SERIAL if workers == 1 else Processes(num_envs=workers)
+            record, folder = functools.partial(DemonstrationRecorder, config), RunFolder(dataset)
+            try:
+                with DeferredSignals() as interrupts, console:
+                    with interrupts.suspended():  # it compiles
+                        policy = open_policy(workers)
+                    runs = [Run(config=run_config(config, seed), folder=folder) for seed in config.seeds]
+                    variants = [
+                        Variant(run=run, plan=plan, policy=policy, clock=PAUSED, record=record)
+                        for run, plan in zip(runs, plans, strict=True)
+                    ]
+                    for job, report in executor.play(variants, pending, interrupts, lambda *_: None):
+                        console.add(job.key, report)
+            except KeyboardInterrupt:
+                count = pluralize(console.played, "more episode")
+                console.print(f"Interrupted: {count} kept. The same command completes the rest.")
+                raise
         kept = store.demonstrations()
         if not kept:
             console.print("No episode succeeded, so there is no dataset.")
@@ -148,26 +157,6 @@ def collect_from(
         write_json(written, {**manifest, "suites": suites, "errors": console.errors})
         console.conclude(manifest["counts"], sheet)
         return INCOMPLETE if console.errors else 0
-
-
-def _play(
-    open_variants: Callable[[], Sequence[Variant[EpisodeReport]]],
-    jobs: Sequence[EpisodeJob],
-    console: CollectionConsole,
-    workers: int,
-) -> None:
-    """Play episodes, in this process or in workers."""
-    executor = SERIAL if workers == 1 else Processes(num_envs=workers)
-    try:
-        with DeferredSignals() as interrupts, console:
-            with interrupts.suspended():  # it compiles
-                variants = open_variants()
-            for job, report in executor.play(variants, jobs, interrupts, lambda *_: None):
-                console.add(job.key, report)
-    except KeyboardInterrupt:
-        count = pluralize(console.played, "more episode")
-        console.print(f"Interrupted: {count} kept. The same command completes the rest.")
-        raise
 
 
 def _manifest(
@@ -196,11 +185,6 @@ def _manifest(
         "versions": {**provenance.versions(), "pyarrow": pa.__version__},
         "hardware": provenance.hardware(),
     }
-
-
-def _protocol(suite: Suite) -> str:
-    """Hash of a suite's protocol without its assets, which each demonstration names."""
-    return hash_of({**describe_suite(suite), "assets": None})
 
 
 def _digest(run: RunConfig) -> str | None:
