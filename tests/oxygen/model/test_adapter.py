@@ -1,9 +1,10 @@
-"""A suffix adapter changes texts and no action; bad files are refused in one line."""
+"""An adapter and int8 weights change texts and no action; bad files are refused in one line."""
 
 import dataclasses
 import json
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -11,6 +12,8 @@ from configs.errors import UsageError
 from oxygen.model import adapter as adapters
 from oxygen.model import params, pi05
 from oxygen.model.config import PI05_LIBERO
+from oxygen.model.int8 import quantised
+from oxygen.serving.engine_config import EngineConfig, check_serves
 from oxygen.serving.requests import Request
 from oxygen.serving.runner import ProgramSizes, Runner
 from oxygen.weights.adapter import CARD, AdapterSource, write_adapter
@@ -125,3 +128,43 @@ def test_bad_adapters_are_refused_in_one_line(tmp_path):
     assert f"{CARD} says 8" in refusal(tmp_path, lambda _: None)
     (tmp_path / CARD).write_text(json.dumps({"mask": "both"}))
     assert "unknown mask 'both'" in refusal(tmp_path, lambda _: None)
+
+
+MATRIX = np.random.default_rng(0).normal(size=(40, 24))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_every_weight_is_at_most_half_a_step_off(dtype):
+    matrix = jnp.asarray(MATRIX, dtype).at[:, 3].set(0)
+    found = quantised(matrix)
+    assert (found.values.dtype, found.shape) == (jnp.int8, matrix.shape)
+    assert jnp.abs(found.values).max() == 127
+    off = np.abs(dequantised(found) - np.asarray(matrix, np.float32))
+    assert (off <= 0.5001 * np.asarray(found.scale)).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_it_takes_the_place_of_a_matrix_in_a_product(dtype):
+    x = jnp.asarray(np.random.default_rng(1).normal(size=(2, 5, 40)), dtype)
+    found = quantised(jnp.asarray(MATRIX, dtype))
+    product = jax.jit(lambda x, m: x @ m)(x, found)
+    exact = np.asarray(x, np.float32) @ dequantised(found)
+    assert (product.shape, product.dtype) == ((2, 5, 24), x.dtype)
+    np.testing.assert_allclose(np.asarray(product, np.float32), exact, rtol=2e-2, atol=2e-2)
+
+
+def dequantised(matrix):
+    return np.asarray(matrix.values, np.float32) * np.asarray(matrix.scale)
+
+
+def test_actions_are_the_same_bits_and_texts_come_from_other_weights():
+    exact, rounded = (answer(SMALL, None, int8=int8) for int8 in (False, True))
+    assert exact[0].tobytes() == rounded[0].tobytes()
+    assert (exact[2] >= 0).all()
+    assert (rounded[2] >= 0).all()
+    assert 0 < np.abs(exact[3] - rounded[3]).max() / np.abs(exact[3]).max() < 0.1
+
+
+def test_an_engine_cannot_ask_for_other_weights_than_the_programs_have():
+    with pytest.raises(UsageError, match="int8_decode is True"):
+        check_serves(EngineConfig(int8_decode=True, slots=1, rows=1), SIZES)

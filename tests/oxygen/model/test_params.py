@@ -1,6 +1,8 @@
-"""The parameter tree is openpi's, to the letter; random parameters are a function of seed and path."""
+"""Parameters have openpi's tree and depend on seed and path alone; parts of host arrays can be given back."""
 
 import dataclasses
+import mmap
+from pathlib import Path
 
 import flax.traverse_util
 import jax
@@ -10,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oxygen.model import params
+from oxygen.model import host_memory, params
 from oxygen.model.config import TINY
 from oxygen.model.siglip import Stem
 from tests.oxygen.compiling import COMPILED_SOON
@@ -58,3 +60,32 @@ def test_initial_parameters_are_those_of_the_model_and_depend_on_the_seed(model)
     for path, array in one.items():
         np.testing.assert_array_equal(array, same[path])
     assert not np.array_equal(one["action_in_proj/kernel"], other["action_in_proj/kernel"])
+
+
+_MIB = 1 << 20
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux's /proc")
+def test_a_released_layer_frees_its_memory_and_keeps_the_others():
+    stack = host_memory.empty((4, 32 * _MIB), np.dtype(np.uint8))
+    stack[...] = 1
+    before = _resident()
+    host_memory.release(stack[1])
+    assert before - _resident() > 30 * _MIB
+    assert [int(layer.min()) for layer in stack] == [1, 0, 1, 1]
+
+
+def test_empty_and_other_arrays_are_left_alone():
+    assert [host_memory.empty(shape, np.dtype(np.float32)).shape for shape in ((), (0, 3))] == [(), (0, 3)]
+    array = np.ones((2, 3 * mmap.PAGESIZE), np.uint8)
+    host_memory.release(array[0])
+    assert array.all()
+    strided = host_memory.empty((4, mmap.PAGESIZE), np.dtype(np.uint8))
+    strided[...] = 1
+    host_memory.release(strided[:, ::2])
+    host_memory.release(strided[0, :100])  # less than a page
+    assert strided.all()
