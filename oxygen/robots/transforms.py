@@ -137,15 +137,6 @@ class Transform:
     state_norm: QuantileNorm
     action_norm: QuantileNorm
 
-    def __post_init__(self) -> None:
-        interface = self.embodiment.interface
-        sizes = self.state_norm.size, self.action_norm.size
-        if sizes != (interface.observation.state_size, interface.action.size):
-            raise UsageError(
-                f"norms of {sizes[0]} states and {sizes[1]} actions do not fit {interface.name!r}, which has "
-                f"{interface.observation.state_size} and {interface.action.size}"
-            )
-
     @classmethod
     def of(cls, embodiment: Embodiment, statistics: Statistics) -> "Transform":
         """The transform that normalises by some statistics."""

@@ -74,7 +74,8 @@ def convert(
         load_tokenizer(tokenizer)
         tokenizer = str(Path(tokenizer).resolve())  # the card's own paths are relative to its folder
     local = fetch(source)
-    _check_card(local, given)
+    home = local.parent if local.name == "params" else local  # has the card and norm stats
+    _check_card(home / CARD, given)
     checkpoint = open_checkpoint(local)
     fits = [PRESETS[name] for name in layout.fitting(checkpoint.tensors)]
     layout.check(checkpoint.tensors, fits[0] if fits else layout.nearest(checkpoint.tensors), str(source))
@@ -86,20 +87,16 @@ def convert(
     draft.parent.mkdir(parents=True, exist_ok=True)
     if not single:
         draft.mkdir()
-        home = _home(local)
         if (home / _ASSETS).is_dir():  # openpi's norm stats
             shutil.copytree(home / _ASSETS, draft / _ASSETS)
         for name in (CARD, TOKENIZER, RECORD):  # written by training
             if (home / name).is_file():
                 shutil.copyfile(home / name, draft / name)
         _write_card(draft, model or _likely_model(fits, draft), embodiment, tokenizer, name=target.name)
-        sizes = dataclasses.asdict(fits[0])
+        sizes, fitting = dataclasses.asdict(fits[0]), [config.name for config in fits]
         shaping = ("siglip", "trunk", "expert", "vocab_size", "image_size", "action_dim")
-        description = {
-            "source": str(source),
-            "fits": [config.name for config in fits],
-            "sizes": {name: sizes[name] for name in shaping},
-        }
+        sizes = {name: sizes[name] for name in shaping}
+        description = {"source": str(source), "fits": fitting, "sizes": sizes}
         (draft / CONFIG_FILE).write_text(json.dumps(description, indent=2) + "\n")
     arrays = {
         path: np.empty(tensor.shape, jnp.dtype(dtype or tensor.dtype))
@@ -113,9 +110,8 @@ def convert(
     return target if single else target / SINGLE_FILE
 
 
-def _check_card(local: Path, given: str) -> None:
+def _check_card(card: Path, given: str) -> None:
     """Refuse options for a new card if there is one, and one that names missing files."""
-    card = _home(local) / CARD
     if not card.is_file():
         return
     if given:
@@ -124,11 +120,6 @@ def _check_card(local: Path, given: str) -> None:
     for what, named in (("tokenizer", policy.tokenizer), ("norm_stats", policy.norm_stats)):
         if named is not None and "://" not in named and not (card.parent / Path(named).expanduser()).exists():
             raise UsageError(f"{card} names the {what} {named}, which does not exist; correct it")
-
-
-def _home(local: Path) -> Path:
-    """The folder of a checkpoint's card and norm stats, beside `params`."""
-    return local.parent if local.name == "params" else local
 
 
 def _likely_model(fits: Sequence[Pi05Config], draft: Path) -> str | None:

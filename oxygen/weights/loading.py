@@ -38,7 +38,7 @@ def load(source: str | Path, config: Pi05Config, *, dtype: str | None = None) ->
 
     Args:
         source: A checkpoint folder as openpi publishes it (or its `params`), a safetensors file, a folder
-            with `model.safetensors`, or a URL of any of these (`gs://`, `https://`), which is cached.
+            with `model.safetensors`; or a `gs://` URL of any of these or an `https://` URL of a file, cached.
         config: The model configuration.
         dtype: `float32` or `bfloat16`, to which all are cast while they are read; by default the compute type
             of `config`. (openpi also casts every parameter to bfloat16 for serving.)

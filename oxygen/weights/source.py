@@ -17,9 +17,8 @@ def fetch(source: str | Path) -> Path:
     """Return the local path of a source, downloaded if necessary.
 
     Args:
-        source: A path; `bundled://NAME`; or a URL of a file or a folder. A folder on the web must list its
-            files (as in a public bucket or a web server's index). Training state beside the parameters is
-            not downloaded.
+        source: A path; `bundled://NAME`; the URL of a file; or the `gs://` URL of a public folder.
+            Training state beside the parameters is not downloaded.
 
     Raises:
         UsageError: The URL's scheme is unknown, it cannot be downloaded, or a checksum differs.

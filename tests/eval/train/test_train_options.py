@@ -35,16 +35,6 @@ from sim_envs.libero.wordings import wordings
             ["--eval-task-ids", "0-4"],
             "--eval-task-ids 0 1 2 3 4 has no effect without rollouts.* with --eval-suite",
         ),
-    ],
-)
-def test_bad_options_are_refused_before_anything_is_loaded(options, message, tmp_path):
-    with pytest.raises(UsageError, match=message):
-        run(["--data", "nowhere", "--output-dir", str(tmp_path), *options])
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
         (["--text-rows", "99", "--batch", "8"], "text_rows is 99"),
         (["--tokenizer", "nowhere.model"], "nowhere.model"),
         (["--eval-suite", "libero_goal", "--eval-task-ids", "12"], "12.*0 to 9"),
@@ -56,7 +46,7 @@ def test_bad_options_are_refused_before_anything_is_loaded(options, message, tmp
         (["--eval-suite", "libero_goal", "--embodiment", "droid"], "policy 'tiny'.*environment 'LIBERO'"),
     ],
 )
-def test_bad_rollouts_are_refused_before_demonstrations_are_read(options, message, tmp_path):
+def test_bad_options_are_refused_before_demonstrations_are_read(options, message, tmp_path):
     with pytest.raises(UsageError, match=message):
         run(["--data", "nowhere", "--output-dir", str(tmp_path / "out"), *options])
     assert not (tmp_path / "out").exists()
@@ -189,18 +179,12 @@ def test_trained_language_tasks_are_those_that_are_served():
     assert TrainConfig(language_tasks="none").language_tasks == ()
 
 
-@pytest.fixture
-def collected(tmp_path) -> TrainConfig:
-    """One on demonstrations of two suites, of which one has a YAML file of its own."""
+def test_a_training_records_the_wordings_of_its_suites_of_which_one_has_a_file_of_its_own(tmp_path):
     protocol = load(SuiteConfig, "libero_goal").model_dump(mode="json")
-    suites = {"libero_object": protocol, "mine": protocol}
     manifest = tmp_path / "collected" / layout.MANIFEST
     manifest.parent.mkdir(parents=True)
-    manifest.write_text(json.dumps({"suites": suites}))
-    return having(OPTIONS, data=(str(tmp_path / "collected"), str(tmp_path / "recorded")))
-
-
-def test_a_training_records_its_wordings(collected):
+    manifest.write_text(json.dumps({"suites": {"libero_object": protocol, "mine": protocol}}))
+    collected = having(OPTIONS, data=(str(tmp_path / "collected"), str(tmp_path / "recorded")))
     identity = training_of(collected).identity()
     for task in (get_task("libero_object", 7), get_task("libero_goal", 3)):
         assert identity["wordings"][task.language] == list(wordings(task.language, "training"))
