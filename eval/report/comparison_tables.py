@@ -47,8 +47,8 @@ def show(comparison: Comparison, judgements: Judgements, console: Console) -> No
     if any(errors):
         console.print(f"Left out, ended in an error: {errors[0]} in A, {errors[1]} in B.")
     console.print()
-    for judgement in filter(None, (judgements.success, judgements.time, judgements.restricted)):
-        console.print(f"[bold]{escape(judgement.sentence)}[/]")
+    for sentence in judgements.sentences:
+        console.print(f"[bold]{escape(sentence)}[/]")
     if comparison.a.clock == PAUSED or comparison.actions.bitwise_equal:  # else not of the same moments
         console.print(f"\n{_format_actions(comparison.actions)}")
     if clock := format_clock(comparison):

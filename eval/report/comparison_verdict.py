@@ -1,4 +1,4 @@
-"""Verdicts of a comparison on success and on time to success: a sentence each, or a few lines in all."""
+"""Verdicts of a comparison on success and on time to success, in a sentence each."""
 
 import dataclasses
 import math
@@ -59,6 +59,11 @@ class Judgements:
     restricted: Judgement | None
     per_suite: Mapping[str, Verdict]
 
+    @property
+    def sentences(self) -> list[str]:
+        """The verdicts in a sentence each."""
+        return [each.sentence for each in (self.success, self.time, self.restricted) if each is not None]
+
 
 def judge_all(comparison: Comparison, margin: float = MARGIN, time_margin: float = TIME_MARGIN) -> Judgements:
     """Every verdict of a comparison.
@@ -114,7 +119,8 @@ def judge(pairs: PairTable, margin: float = MARGIN, *, a: str = "A", b: str = "B
         sentence = f"{lead}: {numbers}; no number of episodes would settle it."
         return Judgement(verdict=verdict, margin=margin, sentence=sentence)
     expected = Verdict.NON_INFERIOR if difference > -margin else Verdict.INFERIOR
-    enough = f"{format_needed(needed)} episodes would show that it is {expected.value}"
+    unit = 10 ** max(0, len(str(needed)) - 2)  # two digits, rounded up
+    enough = f"about {math.ceil(needed / unit) * unit} episodes would show that it is {expected.value}"
     sentence = f"{lead}: {numbers}; if that difference is right, {enough}."
     return Judgement(
         verdict=verdict, margin=margin, sentence=sentence, episodes_needed=needed, needed_for=expected
@@ -177,12 +183,6 @@ def _format_open(a: str, b: str, how: str) -> str:
     return f"Whether {b} is non-inferior to {a} {how} is inconclusive"
 
 
-def format_needed(episodes: int) -> str:
-    """The number of episodes needed, rounded up to two digits."""
-    unit = 10 ** max(0, len(str(episodes)) - 2)
-    return f"about {math.ceil(episodes / unit) * unit}"
-
-
 def format_points(value: float, digits: int = 1) -> str:
     """A difference with its sign, such as `−1.1`."""
     return f"{value:+.{digits}f}".replace("-", "−")
@@ -198,40 +198,6 @@ def format_ratio(times: TimeRatio | RestrictedTimes) -> str:
     interval = times.ci95
     between = "no interval" if interval is None else f"95 % {interval.low:.2f} to {interval.high:.2f}"
     return f"{times.ratio:.2f} times as long, {between}"
-
-
-def verdict_lines(comparison: Comparison, judged: Judgements) -> list[str]:
-    """The verdicts in at most six lines of 80 columns, for the end of a run."""
-    (a, b), pairs = comparison.names, comparison.overall
-    success, interval, difference = judged.success, pairs.difference_ci95, pairs.difference
-    numbers = ""
-    if success.verdict is not Verdict.TOO_MANY_ERRORS and interval is not None and difference is not None:
-        numbers = f"{format_points(difference)} points, {format_between(interval)}"
-        if success.verdict is not Verdict.INCONCLUSIVE:
-            numbers += f", margin {success.margin:g}"
-        elif success.episodes_needed is None:
-            numbers += "; none suffices"
-    rows = [("success", success.verdict.value, numbers)]
-    if success.needed_for is not None and success.episodes_needed is not None:
-        needed = f"{success.needed_for.value} with {format_needed(success.episodes_needed)}"
-        rows.append(("", f"{needed} episodes, at that difference", ""))
-    for label, judgement, times in (
-        ("time to success", judged.time, comparison.time_ratio),
-        ("restricted mean", judged.restricted, comparison.restricted),
-    ):
-        if judgement is not None and times is not None:
-            numbers = f"{format_ratio(times)}, margin {judgement.margin:g} %"
-            rows.append((label, judgement.verdict.value, numbers))
-    texts = []
-    for text in (each for task in comparison.texts for each in task.differences):
-        if text.when == "on_delivery":
-            in_a, in_b = comparison.staleness_s.get(text.task, (None, None))
-            late = "" if in_a is None or in_b is None else f", {1000 * in_a:.0f}→{1000 * in_b:.0f} ms"
-            texts.append(f"{text.task} {format_points(text.difference)}{late}")
-    if texts:
-        rows.append(("texts (points)", "; ".join(texts).replace(" ms", " ms stale", 1), ""))
-    heading = f"{b} compared with {a}, clock {comparison.a.clock}:"
-    return [heading, *(f"{label:<15} {verdict:<12} {numbers}".rstrip() for label, verdict, numbers in rows)]
 
 
 def format_clock(comparison: Comparison) -> str | None:

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Self
 
 from rich.console import Group
@@ -17,14 +18,15 @@ from rich.text import Text
 from configs.console import TextConsole
 from configs.errors import UsageError, pluralize
 from configs.motion import NONE
+from eval.metrics.language import HEADLINES
 from eval.metrics.statistics import wilson_95
 from eval.metrics.success import Results
+from eval.records.reader import read_episodes
 from eval.records.run_folders import Run, policy_name
-from eval.records.schema import EpisodeResult, Outcome, graded_only, solved
-from eval.report.best_video import find_best_video
+from eval.records.schema import EpisodeResult, Outcome, RunFolder, Share, graded_only, solved
 from eval.report.comparison import compare
 from eval.report.comparison_tables import show
-from eval.report.comparison_verdict import judge_all, verdict_lines
+from eval.report.comparison_verdict import judge_all
 from eval.report.labels import PAUSED, clock_label
 from eval.report.pages.run_report import REPORT, write_report
 from eval.report.plain_text import escape_control
@@ -40,10 +42,6 @@ _PACE_S = 300.0
 """Window of the estimate of the remaining time."""
 _REPORT_EVERY_S = 60.0
 """Interval of progress lines where output is not a terminal."""
-_FIRST_ESTIMATE = 3
-"""Number of episodes after which the end of the run is estimated."""
-_MAX_WORLDS = 8
-"""Number of worlds whose episodes are shown."""
 
 
 class EvaluationConsole(Monitor):
@@ -62,7 +60,7 @@ class EvaluationConsole(Monitor):
         self._plan = plan
         self._report = report
         self._results: list[list[EpisodeResult]] = [[] for _ in runs]
-        self._verdict_lines: list[str] = []
+        self._verdicts: list[str] = []
         self._rich.print(self._heading(), soft_wrap=True)
         self._progress = Progress(
             BarColumn(bar_width=_BAR, table_column=Column(no_wrap=True)),
@@ -121,13 +119,6 @@ class EvaluationConsole(Monitor):
             error = escape(escape_control(result.error))
             self._rich.print(f"[red]{outcome}[/] in {result.key}: {error}")
         (bar,) = self._progress.tasks
-        if self._played == _FIRST_ESTIMATE and not bar.finished:
-            seconds = (time.perf_counter() - self._began) / self._played * (bar.remaining or 0)
-            left = dt.timedelta(seconds=round(seconds))
-            ends = dt.datetime.now().astimezone() + left
-            self._print(
-                f"At the pace of the first {self._played} episodes: {left} left, until {ends:%a %H:%M}"
-            )
         if not self._rich.is_terminal and time.monotonic() - self._reported >= _REPORT_EVERY_S:
             self._reported = time.monotonic()
             left = "" if bar.time_remaining is None else f", {dt.timedelta(seconds=bar.time_remaining)} left"
@@ -166,10 +157,11 @@ class EvaluationConsole(Monitor):
                 "Tracebacks of errors are in episodes.jsonl. The same command with --resume retries them."
             )
         run = next((run for run in self._runs if run.config.mode == "unified"), self._runs[-1])
-        if run.config.video == "all" and (best := find_best_video(run.folder)) is not None:
-            self._print(f"\n{best.why}")
-            self._print(str(best.path))
-        for line in self._verdict_lines:
+        if run.config.video == "all" and (best := best_video(run.folder)) is not None:
+            video, why = best
+            self._print(f"\nThe best video of mode {run.config.mode}: {why}")
+            self._print(str(video))
+        for line in self._verdicts:
             self._print(line)
 
     def _show_variants(self, variants: Mapping[str, Results]) -> None:
@@ -188,7 +180,7 @@ class EvaluationConsole(Monitor):
                 comparison = compare(self._runs[0].folder, run.folder)
                 judgements = judge_all(comparison, declared.margin, declared.time_margin)
                 show(comparison, judgements, self._rich)
-                self._verdict_lines += ["", *verdict_lines(comparison, judgements)]
+                self._verdicts += ["", *judgements.sentences]
             except UsageError as error:  # no common graded episode
                 self._rich.print(f"Not compared: {error}", markup=False)
         self._rich.print()
@@ -216,14 +208,13 @@ class EvaluationConsole(Monitor):
     def _worlds(self) -> list[Text]:
         """A line for the episode of each world."""
         now, lines = time.perf_counter(), []
-        for world, (variant, key, began) in sorted(dict(self._playing).items())[:_MAX_WORLDS]:
+        for world, (variant, key, began) in sorted(dict(self._playing).items()):
             mode = f", {self._runs[variant].config.mode}" if len(self._runs) > 1 else ""
             lasts = dt.timedelta(seconds=int(now - began))
             lines.append(
                 f"  world {world}: {key.suite} task {key.task_id}, init {key.init_id}{mode}, {lasts}"
             )
-        more = len(self._playing) - _MAX_WORLDS
-        return [Text(line) for line in [*lines, *([f"  and {more} more"] if more > 0 else [])]]
+        return [Text(line) for line in lines]
 
     def _status(self) -> str:
         """Success rate of each mode so far, number of errors, episodes per hour."""
@@ -267,6 +258,32 @@ class SweepConsole(EvaluationConsole):
         """Success rate over all cells so far, number of errors, episodes per hour."""
         rate = f"{success_rate(list(chain.from_iterable(self._results)))} solved"
         return ", ".join([rate, *self._errors_and_pace()])
+
+
+def best_video(run: RunFolder) -> tuple[Path, str] | None:
+    """The video of the best graded episode, and what that did; None without one.
+
+    It is solved, else the one with most progress; then the one with the truest narrations when requested,
+    with most texts, and the shortest.
+    """
+
+    def narrated(episode: EpisodeResult) -> Share:
+        scores = episode.texts.get("narration")
+        return Share() if scores is None else scores.at_request.get(HEADLINES["narration"], Share())
+
+    def rank(episode: EpisodeResult) -> tuple[float, ...]:
+        right, texts = narrated(episode), episode.requests.finished
+        share = right.hits / right.of if right.of else 0.0
+        return solved(episode), episode.progress or 0.0, share, texts, -episode.steps
+
+    shown = [each for each in graded_only(list(read_episodes(run).values())) if each.video is not None]
+    if not shown:
+        return None
+    best = max(shown, key=rank)
+    right, outcome = narrated(best), best.outcome.value.replace("_", " ")
+    narrations = f"narration right {right.hits:g} of {right.of} times" if right.of else "no narration graded"
+    why = f"{outcome} in {best.steps} steps, {narrations}, {best.requests.finished} texts: {best.language}"
+    return run.path / str(best.video), why
 
 
 def success_rate(results: Sequence[EpisodeResult]) -> str:

@@ -158,7 +158,6 @@ def test_a_policy_without_texts_runs_in_mode_actions_unless_one_is_chosen(
     assert ("without texts, every mode does what mode actions does" in said) == (
         policy.endswith("Still") and mode == "unified"
     )
-    heading, *lines = said[said.index(policy.rpartition(":")[2] + " in mode") :].splitlines()
+    heading, *_ = said[said.index(policy.rpartition(":")[2] + " in mode") :].splitlines()
     name = policy.rpartition(":")[2]
     assert heading.startswith(f"{name} in mode {mode}, 4 episodes (1 task of libero_object)")
-    assert [line for line in lines if "At the pace of the first 3 episodes" in line]

@@ -159,8 +159,7 @@ def _verdicts(runs: Sequence[ReportedRun]) -> list[str]:
         except UsageError as error:
             sentences.append(f"{run.label} is not compared with {reference.label}: {error}.")
             continue
-        found = (judged.success, judged.time, judged.restricted)
-        sentences += [judgement.sentence for judgement in found if judgement is not None]
+        sentences += judged.sentences
         parts = []
         for heading, each in comparison.measures.items():
             between = "" if each.ci95 is None else f" ({format_between(each.ci95, digits=2)})"
