@@ -1,16 +1,54 @@
-"""Paired comparison of texts: requested in the same query of the same episode, finished in both runs."""
+"""Texts of an episode, and their paired comparison: requested in the same query, finished in both runs."""
 
 import dataclasses
 import enum
 import functools
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from eval.metrics.action_difference import EpisodeQueries
 from eval.metrics.language import HEADLINES, ORACLE, difference, grade_text, percentage
 from eval.records.query_logs import QueryRecord
 from eval.records.schema import Share
+from oxygen.policy.reply import Text, TextRequest
 from sim_envs.truth.ground_truth import Truth
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RequestedText:
+    """A text that was requested in an episode, and what became of it.
+
+    Attributes:
+        request: The request.
+        asked: The query that requested it.
+        ended: The query that delivered or dropped it; None if the episode ended before.
+        text: The text; None if it was not delivered.
+    """
+
+    request: TextRequest
+    asked: QueryRecord
+    ended: QueryRecord | None
+    text: Text | None
+
+    @property
+    def truths(self) -> tuple[Truth | None, Truth | None]:
+        """Ground truth when it was requested, and on delivery; None where there is none."""
+        arrived = None if self.text is None or self.ended is None else self.ended.truth_on_delivery(self.text)
+        return self.asked.truth, arrived
+
+
+def requested_texts(queries: Sequence[QueryRecord]) -> list[RequestedText]:
+    """All texts requested in an episode, in order."""
+    ended: dict[int, tuple[QueryRecord, Text | None]] = {}
+    for query in queries:
+        ended |= {each.request_id: (query, None) for each in query.dropped}
+        ended |= {each.request_id: (query, each) for each in query.delivered}
+    return [
+        RequestedText(request=request, asked=query, ended=at, text=text)
+        for query in queries
+        for request in query.requested
+        for at, text in [ended.get(request.request_id, (None, None))]
+    ]
 
 
 class Unpaired(enum.StrEnum):
@@ -139,35 +177,29 @@ def _differences(
 
 def _texts(task: str, queries: Sequence[QueryRecord]) -> dict[_When, _Text]:
     """The texts of the task requested in an episode."""
-    finished = {
-        text.request_id: _graded(task, text.text, oracle=text.reason == ORACLE, truths=truths)
-        for query in queries
-        for text in query.delivered
-        if text.task == task
-        for truths in [(queries[text.requested_query].truth, query.truth_on_delivery(text))]
-    }
-    dropped = {text.request_id for query in queries for text in query.dropped if text.task == task}
-    request_ids: defaultdict[int, list[int]] = defaultdict(list)
-    for query in queries:
-        for text in query.requested:
-            if text.task == task:
-                request_ids[text.query].append(text.request_id)
-    return {
-        (query, place): finished.get(request)
-        or _Text(reason=Unpaired.DROPPED if request in dropped else Unpaired.CUT_OFF)
-        for query, ids in request_ids.items()
-        for place, request in enumerate(sorted(ids))
-    }
+    found: dict[_When, _Text] = {}
+    places = Counter[int]()
+    of_task = [each for each in requested_texts(queries) if each.request.task == task]
+    for each in sorted(of_task, key=lambda each: each.request.request_id):
+        query = each.request.query
+        found[query, places[query]] = _graded(each)
+        places[query] += 1
+    return found
 
 
-def _graded(task: str, generated: str, *, oracle: bool, truths: tuple[Truth | None, Truth | None]) -> _Text:
-    at_request, on_delivery = (_headline(task, generated, truth) for truth in truths)
+def _graded(requested: RequestedText) -> _Text:
+    if requested.text is None:
+        return _Text(reason=Unpaired.CUT_OFF if requested.ended is None else Unpaired.DROPPED)
+    oracle = requested.text.reason == ORACLE
+    shares = [headline_share(requested.request.task, requested.text.text, each) for each in requested.truths]
+    at_request, on_delivery = shares
     if at_request is None or on_delivery is None:
         return _Text(reason=Unpaired.NOT_GRADED, oracle=oracle)
     return _Text(reason=None, oracle=oracle, at_request=at_request, on_delivery=on_delivery)
 
 
 @functools.lru_cache(maxsize=4096)  # texts and truths repeat over queries
-def _headline(task: str, generated: str, truth: Truth | None) -> Share | None:
+def headline_share(task: str, generated: str, truth: Truth | None) -> Share | None:
+    """The headline measure of a text; None without a truth, or if the text cannot be read."""
     shares = None if truth is None else grade_text(task, generated, truth)
     return None if shares is None else shares.get(HEADLINES[task], _NOTHING)

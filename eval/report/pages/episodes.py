@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from eval.metrics.language import HEADLINES, ORACLE, grade_text, true_text
+from eval.metrics.language import HEADLINES, ORACLE, true_text
 from eval.records.query_logs import QueryRecord, delivery_step
-from eval.records.schema import EpisodeResult, Share
+from eval.records.schema import EpisodeResult
+from eval.report.comparison_texts import headline_share, requested_texts
+from oxygen.policy.reply import Text
 from sim_envs.truth.ground_truth import Truth
 
 
@@ -63,40 +65,31 @@ def staleness_steps(queries: Sequence[QueryRecord]) -> list[tuple[str, int]]:
 
 def _texts(queries: Sequence[QueryRecord]) -> list[dict[str, Any]]:
     """All requested texts in the order of their requests."""
-    delivered = {text.request_id: (query, text) for query in queries for text in query.delivered}
-    dropped = {each.request_id: query.step for query in queries for each in query.dropped}
-    requested = {each.request_id: (each.task, query) for query in queries for each in query.requested}
-    for number, (_, written) in delivered.items():
-        if number not in requested and written.requested_query < len(queries):
-            requested[number] = written.task, queries[written.requested_query]
     found = []
-    for number, (task, query) in requested.items():
-        text: dict[str, Any] = {"task": task, "requested": query.step}
-        if number in delivered:
-            arrived, written = delivered[number]
-            text |= {
+    for each in requested_texts(queries):
+        shown: dict[str, Any] = {"task": each.request.task, "requested": each.asked.step}
+        if each.text is not None:
+            at_request, on_delivery = (_mark(each.text, truth) for truth in each.truths)
+            shown |= {
                 "state": "finished",
-                "until": written.step,
-                "text": written.text,
-                "oracle": written.reason == ORACLE,
-                "at_request": _mark(written.task, written.text, query.truth),
-                "on_delivery": _mark(written.task, written.text, arrived.truth_on_delivery(written)),
+                "until": each.text.step,
+                "text": each.text.text,
+                "oracle": each.text.reason == ORACLE,
+                "at_request": at_request,
+                "on_delivery": on_delivery,
             }
-        elif number in dropped:
-            text |= {"state": "dropped", "until": dropped[number]}
+        elif each.ended is not None:
+            shown |= {"state": "dropped", "until": each.ended.step}
         else:
-            text |= {"state": "cancelled", "until": None}
-        found.append(text)
+            shown |= {"state": "cancelled", "until": None}
+        found.append(shown)
     return found
 
 
-def _mark(task: str, text: str, truth: Truth | None) -> dict[str, Any] | None:
+def _mark(text: Text, truth: Truth | None) -> dict[str, Any] | None:
     """The truth, and the score in percent: None if the text cannot be read. None without a truth."""
-    if truth is None or task not in HEADLINES:
+    if truth is None or text.task not in HEADLINES:
         return None
-    shares = grade_text(task, text, truth)
-    score = None if shares is None else shares.get(HEADLINES[task], Share())
-    percent = (
-        100 * score.hits / score.of if score and score.of else 100.0
-    )  # an empty text about nothing is right
-    return {"truth": true_text(task, truth), "score": None if score is None else percent}
+    score = headline_share(text.task, text.text, truth)
+    percent = 100 * score.hits / score.of if score and score.of else 100.0  # nothing about nothing is right
+    return {"truth": true_text(text.task, truth), "score": None if score is None else percent}
