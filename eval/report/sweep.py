@@ -14,7 +14,7 @@ from configs.sweep import AXES, CONDITIONS, SCHEDULE, SweepConfig
 from eval.metrics.language import HEADLINES, currency_differences
 from eval.metrics.motion_quality import motion_differences
 from eval.metrics.noninferiority import Verdict
-from eval.metrics.simulated_time import restricted_times, time_ratio
+from eval.metrics.simulated_time import RestrictedTimes, TimeRatio, restricted_times, time_ratio
 from eval.metrics.statistics import bounds, cluster_bootstrap_95
 from eval.metrics.success import Results
 from eval.records.query_logs import read_queries
@@ -240,10 +240,13 @@ def _took_same_course(pairs: Sequence[tuple[EpisodeResult, EpisodeResult]], *, c
     )
 
 
-def _time_verdict(success: Judgement, time: Judgement | None) -> Verdict:
-    if success.verdict is Verdict.TOO_MANY_ERRORS:
-        return success.verdict
-    return Verdict.INCONCLUSIVE if time is None else time.verdict
+def _time(success: Judgement, times: TimeRatio | RestrictedTimes | None, margin: float) -> dict[str, Any]:
+    """A ratio of times, and its verdict, which errors do not allow."""
+    judged, verdict = judge_time(times, margin), success.verdict
+    if verdict is not Verdict.TOO_MANY_ERRORS:
+        verdict = Verdict.INCONCLUSIVE if judged is None else judged.verdict
+    ratio, interval = (None, None) if times is None else (times.ratio, times.ci95)
+    return {"verdict": verdict.value, "ratio": ratio, "ci95": bounds(interval)}
 
 
 def _verdicts(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict[str, Any]:
@@ -252,10 +255,8 @@ def _verdicts(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict
     limits_s = read_identity(cell.run.folder).limits_s
     pairs = [(each, cell.episodes[key]) for key, each in reference.episodes.items() if key in cell.episodes]
     graded = [pair for pair in pairs if is_graded(pair)]
-    outcomes, times, restricted = outcomes_of(pairs), time_ratio(graded), restricted_times(graded, limits_s)
-    names = {"a": "actions", "b": cell.options["mode"]}
-    success, time = judge(outcomes, config.margin, **names), judge_time(times, config.time_margin, **names)
-    on_restricted = judge_time(restricted, config.time_margin, **names)
+    outcomes, restricted = outcomes_of(pairs), restricted_times(graded, limits_s)
+    success = judge(outcomes, config.margin)
     return {
         "against": reference.run.folder.run_id,
         "success": {
@@ -269,16 +270,10 @@ def _verdicts(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict
             "episodes_needed": success.episodes_needed,
             "needed_for": success.needed_for,
         },
-        "time": {
-            "verdict": _time_verdict(success, time).value,
-            "ratio": None if times is None else times.ratio,
-            "ci95": None if times is None else bounds(times.ci95),
-        },
+        "time": _time(success, time_ratio(graded), config.time_margin),
         "restricted": {
-            "verdict": _time_verdict(success, on_restricted).value,
+            **_time(success, restricted, config.time_margin),
             "seconds": None if restricted is None else dataclasses.asdict(restricted.seconds),
-            "ratio": None if restricted is None else restricted.ratio,
-            "ci95": None if restricted is None else bounds(restricted.ci95),
         },
         "motion_differences": {
             name: dataclasses.asdict(each) for name, each in motion_differences(graded).items()

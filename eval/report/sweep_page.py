@@ -6,11 +6,11 @@ from typing import Any
 
 from configs.errors import pluralize
 from eval.records.sweep_folders import SweepFolder
-from eval.report.pages.charts import ChartLine, chart_group, line_chart
+from eval.report.pages.charts import chart_group, line_chart
 from eval.report.pages.reported_runs import format_code, format_machine
 from eval.report.pages.run_report import REPORT
 from eval.report.pages.site import write_page
-from eval.report.sweep_plots import over_interval, over_latency, success_of
+from eval.report.sweep_plots import over_interval, over_latency
 from eval.report.sweep_table import (
     Record,
     Row,
@@ -70,13 +70,7 @@ def _charts(record: Record) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for plot in (over_latency(record), over_interval(record)):
         for motion, lines in plot.motions.items():
-            solved, time = (
-                [
-                    ChartLine(label=line.label, colour=line.colour, points=plot.points(line, value))
-                    for line in lines
-                ]
-                for value in (success_of, plot.time)
-            )
+            solved, time = zip(*lines, strict=True)
             under = f", {motion}" if "motion" in record["varied"] else ""
             found += chart_group(
                 f"over {plot.x_label}{under}",

@@ -12,6 +12,7 @@ import numpy as np
 
 from configs.sweep import CONDITIONS
 from eval.report.figures import COLOURS, OTHER_COLOURS, STYLE, new_figure
+from eval.report.pages.charts import ChartLine
 from eval.report.sweep_table import (
     Record,
     Row,
@@ -33,21 +34,9 @@ _APART = 0.006
 """Offset between lines, as a share of the largest latency, so that their intervals do not overlap."""
 _MAX_CELLS = 60
 """Larger sweeps have no figure of cells."""
-_MAX_BESIDE = 3
-"""Clocks side by side; with more of them, every condition is a row of panels."""
 
 Point = tuple[float, float, float]
 """A value and the bounds of its interval."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class CellLine:
-    """Cells that differ in their clock alone; `place` is that of the label."""
-
-    label: str
-    colour: str
-    place: int
-    rows: Sequence[Row]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,26 +45,29 @@ class LinePlot:
 
     Attributes:
         x_label: What x is, with its unit.
-        x: Maps a cell to it.
         time_label: What the time is, with its unit.
-        time: Maps a cell to it; None if it has none.
-        motions: Motion to its lines.
+        motions: Motion to its lines of success and of the time; those of a line differ in their clock alone.
     """
 
     x_label: str
-    x: Callable[[Row], float]
     time_label: str
-    time: Callable[[Row], Point | None]
-    motions: Mapping[str, Sequence[CellLine]]
-
-    def points(
-        self, line: CellLine, y: Callable[[Row], Point | None]
-    ) -> list[tuple[float, float, float, float]]:
-        """x, y and the bounds of y, for every cell that has a value."""
-        return [(self.x(row), *point) for row in line.rows if (point := y(row)) is not None]
+    motions: Mapping[str, Sequence[tuple[ChartLine, ChartLine]]]
 
 
-def success_of(row: Row) -> Point | None:
+def _lines(
+    rows: Sequence[Row], x: Callable[[Row], float], time: Callable[[Row], Point | None], **look: Any
+) -> tuple[ChartLine, ChartLine]:
+    """Success and the time of cells over x, as far as a cell has them."""
+    ordered = sorted(rows, key=x)
+
+    def line(y: Callable[[Row], Point | None]) -> ChartLine:
+        points = [(x(row), *point) for row in ordered if (point := y(row)) is not None]
+        return ChartLine(points=points, **look)
+
+    return line(_success_of), line(time)
+
+
+def _success_of(row: Row) -> Point | None:
     """The success rate and the bounds of its interval, percent."""
     return _mean(row["pc_success"], row["pc_success_ci95"])
 
@@ -101,24 +93,20 @@ def over_latency(record: Record) -> LinePlot:
         return (row["charged_ms"] or {}).get("actions", 0.0)
 
     others = [axis for axis in record["varied"] if axis != "clock"]
-    groups = [sorted(group, key=latency_of) for group in group_by(record["cells"], others)]
+    groups = group_by(record["cells"], others)
     groups = [group for group in groups if 1 < len(set(map(latency_of, group))) == len(group)]
     modes = dict.fromkeys(group[0]["options"]["mode"] for group in groups)
     labels = [format_cell(group[0]["options"], others, with_mode=len(modes) > 1) for group in groups]
     told_apart = len(modes) == len(set(labels)) > 1
     places = {label: place for place, label in enumerate(dict.fromkeys(labels))}
-    motions: dict[str, list[CellLine]] = {}
+    motions: dict[str, list[tuple[ChartLine, ChartLine]]] = {}
     for group, label in zip(groups, labels, strict=True):
         mode, place = group[0]["options"]["mode"], places[label]
         colour = COLOURS[mode] if told_apart else OTHER_COLOURS[place % len(OTHER_COLOURS)]
-        line = CellLine(label=label or mode, colour=colour, place=place, rows=group)
-        motions.setdefault(format_value("motion", group[0]["options"]), []).append(line)
+        lines = _lines(group, latency_of, _seconds_of, label=label or mode, colour=colour, place=place)
+        motions.setdefault(format_value("motion", group[0]["options"]), []).append(lines)
     return LinePlot(
-        x_label="latency until the actions (ms)",
-        x=latency_of,
-        time_label="mean time to success (s)",
-        time=_seconds_of,
-        motions=motions,
+        x_label="latency until the actions (ms)", time_label="mean time to success (s)", motions=motions
     )
 
 
@@ -137,24 +125,21 @@ def over_interval(record: Record) -> LinePlot:
             motion = format_value("motion", row["options"])
             found.setdefault(motion, {}).setdefault(steps["a"]["median"], []).append(row)
 
-    def interval_of(row: Row) -> float:
-        return row["control_steps"]["b"]["median"]
+    def lines(a: float, rows: Sequence[Row], place: int) -> tuple[ChartLine, ChartLine]:
+        return _lines(
+            rows,
+            lambda row: row["control_steps"]["b"]["median"],
+            lambda row: _mean(row.get("restricted_mean_s"), row.get("restricted_mean_ci95")),
+            label=f"a = {a:g}",
+            colour=OTHER_COLOURS[place % len(OTHER_COLOURS)],
+            place=place,
+        )
 
     return LinePlot(
         x_label="b: control steps until the next query",
-        x=interval_of,
         time_label="restricted mean time (s)",
-        time=lambda row: _mean(row.get("restricted_mean_s"), row.get("restricted_mean_ci95")),
         motions={
-            motion: [
-                CellLine(
-                    label=f"a = {a:g}",
-                    colour=OTHER_COLOURS[place % len(OTHER_COLOURS)],
-                    place=place,
-                    rows=sorted(rows, key=interval_of),
-                )
-                for place, (a, rows) in enumerate(sorted(by_a.items()))
-            ]
+            motion: [lines(a, rows, place) for place, (a, rows) in enumerate(sorted(by_a.items()))]
             for motion, by_a in found.items()
         },
     )
@@ -203,7 +188,7 @@ def draw_surface(records: Sequence[Record], marks: Sequence[Mark] = ()) -> "Figu
         f"{', '.join(record['config']['suites'])}, {motion}": lines
         for record, plot in zip(records, plots, strict=True)
         for motion, lines in plot.motions.items()
-        if max(len(line.rows) for line in lines) >= _MIN_LATENCIES
+        if max(len(solved.points) for solved, _ in lines) >= _MIN_LATENCIES
     }
     if not panels:
         return None
@@ -212,7 +197,7 @@ def draw_surface(records: Sequence[Record], marks: Sequence[Mark] = ()) -> "Figu
     figure, axes = _line_panels(plots[0], panels, size, strip, styles=_STYLES[:1])
     if marks:
         for panel, lines in zip(axes[2], panels.values(), strict=True):
-            _draw_marks(panel, marks, {line.label: line.colour for line in lines})
+            _draw_marks(panel, marks, {line.label: line.colour for line, _ in lines})
     _legend(figure, title="control steps until actions arrive")
     _title(figure, "What acting depends on", records)
     return figure
@@ -231,8 +216,8 @@ def _draw_marks(panel: "Axes", marks: Sequence[Mark], colours: Mapping[str, str]
 def _latency_figure(record: Record) -> "Figure | None":
     """Success above time to success, a column for every motion; a line for every other combination."""
     plot = over_latency(record)
-    longest = max((len(line.rows) for lines in plot.motions.values() for line in lines), default=0)
-    if longest < _MIN_LATENCIES:
+    points = [len(solved.points) for lines in plot.motions.values() for solved, _ in lines]
+    if max(points, default=0) < _MIN_LATENCIES:
         return None
     panels = plot.motions if "motion" in record["varied"] else {"": next(iter(plot.motions.values()))}
     figure, _ = _line_panels(plot, panels, (2.6 + 4.6 * len(panels), 6.4), [], styles=_STYLES)
@@ -243,7 +228,7 @@ def _latency_figure(record: Record) -> "Figure | None":
 
 def _line_panels(
     plot: LinePlot,
-    panels: Mapping[str, Sequence[CellLine]],
+    panels: Mapping[str, Sequence[tuple[ChartLine, ChartLine]]],
     size: tuple[float, float],
     strip: Sequence[float],
     *,
@@ -256,15 +241,13 @@ def _line_panels(
     )
     look = {"marker": "o", "markersize": 5, "capsize": 2, "linewidth": 1.4}
     for column, (title, lines) in zip(axes.T, panels.items(), strict=True):
-        widest = max(plot.x(row) for line in lines for row in line.rows)
-        for line in lines:
-            apart = _APART * widest * (line.place - (len(lines) - 1) / 2)
-            dashes = styles[line.place % len(styles)]
-            for panel, value in zip(column, (success_of, plot.time), strict=False):
-                if points := plot.points(line, value):
-                    x, y, low, high = np.array(points).T
-                    bars = {"yerr": [y - low, high - y], "color": line.colour, "linestyle": dashes}
-                    panel.errorbar(x + apart, y, **bars, label=line.label, **look)
+        widest = max((x for pair in lines for line in pair for x, *_ in line.points), default=0.0)
+        for pair in lines:
+            for panel, line in zip(column, pair, strict=False):
+                x, y, low, high = np.array(line.points).reshape(-1, 4).T
+                apart = _APART * widest * (line.place - (len(lines) - 1) / 2)
+                bars = {"yerr": [y - low, high - y], "linestyle": styles[line.place % len(styles)]}
+                panel.errorbar(x + apart, y, color=line.colour, label=line.label, **bars, **look)
         column[0].set_title(title)
         column[-1].set_xlabel(plot.x_label)
     axes[0][0].set(ylabel="episodes solved (%)", ylim=(-4, 102))
@@ -283,55 +266,32 @@ def _legend(figure: "Figure", *, title: str | None = None, ncols: int | None = N
 
 
 def _cells_figure(record: Record) -> "Figure | None":
-    """A pair of panels for every condition, clocks side by side; a row for every cell."""
-    if "mode" not in record["varied"] or len(record["cells"]) > _MAX_CELLS:
+    """Success beside time to success, with a row for every cell below the name of its condition."""
+    cells, varied = record["cells"], record["varied"]
+    if "mode" not in varied or len(cells) > _MAX_CELLS:
         return None
-    clocks = [rows[0]["options"]["clock"] for rows in group_by(record["cells"], ["clock"])]
-    if len(clocks) <= _MAX_BESIDE:
-        beside, down = clocks, [axis for axis in CONDITIONS if axis != "clock"]
-    else:
-        beside, down = [None], list(CONDITIONS)
-    rows = group_by(record["cells"], down)
-    labels = [
-        list(dict.fromkeys(format_cell(row["options"], record["varied"]) for row in cells)) for cells in rows
-    ]
-    heights = [0.3 * len(names) + 0.7 for names in labels]
-    figure = new_figure(2.6 + 3.3 * (1 + len(beside)), sum(heights) + 0.9)
-    axes = figure.subplots(
-        len(rows), 2 * len(beside), squeeze=False, sharex="col", sharey="row", height_ratios=heights
-    )
-    for panels, cells, names in zip(axes, rows, labels, strict=True):
-        for clock, left, right in zip(beside, panels[::2], panels[1::2], strict=True):
-            shown = [row for row in cells if clock in (None, row["options"]["clock"])]
-            _cell_rows(
-                left,
-                right,
-                {names.index(format_cell(row["options"], record["varied"])): row for row in shown},
-            )
-            if shown:
-                left.set_title(format_condition(shown[0]["options"], record["varied"]))
-        panels[0].set_yticks(range(len(names)), names)
-        panels[0].set_ylim(len(names) - 0.5, -0.5)
-    longest = max((each[2] for row in record["cells"] if (each := _seconds_of(row))), default=1.0)
-    for left, right in zip(axes[-1][::2], axes[-1][1::2], strict=True):
-        left.set_xlim(-2, 108)  # apart from the first number of the next panel
-        right.set_xlim(0, 1.05 * longest)
-        left.set_xlabel("episodes solved (%)")
-        right.set_xlabel("mean time to success (s)")
-    _title(figure, "Success and time to success", [record])
-    return figure
-
-
-def _cell_rows(left: "Axes", right: "Axes", rows: Mapping[int, Row]) -> None:
-    for panel in (left, right):
+    groups, names = group_by(cells, CONDITIONS), list[str]()
+    figure = new_figure(9.2, 0.3 * (len(cells) + len(groups)) + 1.3)
+    panels = figure.subplots(1, 2, sharey=True)
+    for group in groups:
+        names.append(format_condition(group[0]["options"], varied))
+        for row in group:
+            style = {"color": COLOURS[row["options"]["mode"]], "fmt": "o", "capsize": 2}
+            for panel, value in zip(panels, (_success_of(row), _seconds_of(row)), strict=True):
+                if value is not None:
+                    middle, low, high = value
+                    panel.errorbar(middle, len(names), xerr=[[middle - low], [high - middle]], **style)
+            names.append(format_cell(row["options"], varied))
+    for panel, label in zip(panels, ("episodes solved (%)", "mean time to success (s)"), strict=True):
         panel.grid(axis="x", color="#e4e4e4", linewidth=0.8)
         panel.set_axisbelow(True)
-    for place, row in rows.items():
-        style = {"color": COLOURS[row["options"]["mode"]], "fmt": "o", "capsize": 2}
-        for panel, value in ((left, success_of(row)), (right, _seconds_of(row))):
-            if value is not None:
-                middle, low, high = value
-                panel.errorbar(middle, place, xerr=[[middle - low], [high - middle]], **style)
+        panel.set_xlabel(label)
+        panel.set_xlim(left=0)
+    panels[0].set_xlim(-2, 102)
+    panels[0].set_yticks(range(len(names)), names)
+    panels[0].set_ylim(len(names) - 0.5, -0.5)
+    _title(figure, "Success and time to success", [record])
+    return figure
 
 
 def _title(figure: "Figure", text: str, records: Sequence[Record]) -> None:

@@ -63,11 +63,15 @@ def distributions(runs: Sequence[ReportedRun], samples: Sequence[Samples]) -> li
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ChartLine:
-    """Points in the order of x, joined by a line: x, y and the bounds of an interval of y."""
+    """Points in the order of x, joined by a line: x, y and the bounds of an interval of y.
+
+    `place` is that of its label among those of a figure, which draws lines apart.
+    """
 
     label: str
     colour: str
     points: Sequence[tuple[float, float, float, float]]
+    place: int = 0
 
 
 def line_chart(

@@ -141,11 +141,11 @@ def test_a_line_over_latency_has_one_label_and_colour_in_every_motion(record, tm
         for latency in (0.0, 100.0, 200.0)
     ]
     lines = over_latency(record).motions
-    assert {motion: [line.label for line in each] for motion, each in lines.items()} == {
+    assert {motion: [line.label for line, _ in each] for motion, each in lines.items()} == {
         "static": ["continue", "hold"],
         "oscillating at 3 cm/s": ["hold"],
     }
-    (_, hold), (again,) = lines.values()
+    (_, (hold, _)), ((again, _),) = lines.values()
     assert (hold.colour, hold.place) == (again.colour, again.place)
     assert [path.name for path in draw_sweep(record, tmp_path)] == ["sweep_latency.png"]
 
@@ -156,7 +156,7 @@ def test_the_surface_has_a_line_over_b_for_every_a_of_cells_whose_queries_are_al
     record["cells"].append(row("actions", 2, 10))
     record["cells"][-1]["options"]["feedback"] = "truth"  # its prompts have texts
     (lines,) = over_interval(record).motions.values()
-    assert [(line.label, len(line.rows)) for line in lines] == [("a = 2", 3), ("a = 4", 1)]
+    assert [(line.label, len(line.points)) for line, _ in lines] == [("a = 2", 3), ("a = 4", 1)]
     assert "sweep_surface.png" in [path.name for path in draw_sweep(record, tmp_path)]
 
 
