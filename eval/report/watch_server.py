@@ -59,7 +59,6 @@ class LiveReport:
     def app(self) -> web.Application:
         """The application that serves the report."""
         app = web.Application(middlewares=[_local_only])
-        app.on_response_prepare.append(_add_headers)
         app.add_routes([web.get("/live", self._live), web.get("/{name:.*}", self._file)])
         return app
 
@@ -67,21 +66,18 @@ class LiveReport:
         """Rebuild the report if the records have changed. What cannot be read becomes the page."""
         try:
             folders = _variants(self._run)
-            records = [
-                (each, is_locked(each), path.exists() and _stamp(path))
-                for each in folders
-                for path in (RunFolder(each).manifest_path, RunFolder(each).episodes_path)
-            ]
+            files = (path for each in folders for path in (each.manifest_path, each.episodes_path))
+            stats = [path.stat() for path in files if path.exists()]
+            stamps = [(each.st_ino, each.st_size, each.st_mtime_ns) for each in stats]
+            records = stamps, [(each.path, is_locked(each.path)) for each in folders]
             if records == self._records:
                 return
             version = str(time.time_ns())
-            runs, refused = read_runs(folders)
-            files = dict(report_files(runs, refused, live=version))
+            runs, refused = read_runs([each.path for each in folders])
+            self._files = dict(report_files(runs, refused, live=version))
+            self._runs, self._version, self._records, self._problem = runs, version, records, ""
         except (OSError, UsageError) as error:
             self._problem, self._records = str(error), None
-        else:
-            self._runs, self._files, self._version, self._records = runs, files, version, records
-            self._problem = ""
 
     async def _refresh_if_due(self) -> None:
         if (began := time.monotonic()) < self._due:
@@ -149,8 +145,8 @@ class LiveReport:
         return {"words": f"{words}.", "recorded": recorded, "planned": planned}
 
 
-def _variants(run: Path) -> list[Path]:
-    """The folders of the variants of the run's evaluation.
+def _variants(run: Path) -> list[RunFolder]:
+    """The variants of the run's evaluation that have begun.
 
     Raises:
         UsageError: It is not a run.
@@ -159,14 +155,8 @@ def _variants(run: Path) -> list[Path]:
     if found[0].path != run:
         raise UsageError(f"{run} is a folder of runs; give one of them, such as {found[-1].path}")
     here, names = run.resolve(), read_identity(found[0]).variants
-    beside = [here.parent / Path(name).name for name in names] if here.name in names else [run]
-    return [each for each in beside if RunFolder(each).manifest_path.exists()]
-
-
-def _stamp(path: Path) -> tuple[int, int, int]:
-    """Inode, size and modification time."""
-    found = path.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    beside = [RunFolder(here.parent / Path(name).name) for name in names]
+    return [each for each in beside if each.manifest_path.exists()] if here.name in names else found
 
 
 @web.middleware
@@ -176,8 +166,6 @@ async def _local_only(
     """Reject requests with another host name, as of a page that uses DNS rebinding."""
     if request.host.rsplit(":", 1)[0].lower() not in (HOST, "localhost"):
         raise web.HTTPForbidden(text=f"only for http://{HOST}\n")
-    return await handler(request)
-
-
-async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
+    response = await handler(request)
     response.headers.update(_HEADERS)
+    return response
