@@ -11,7 +11,7 @@ from configs.errors import UsageError
 from configs.paths import usable_file
 from eval.records.schema import RunFolder
 from eval.report.plain_text import escape_control
-from eval.report.side_by_side import Filters, find_pair
+from eval.report.side_by_side import find_pair
 from videos.mp4 import VideoError
 
 app = App(name="python -m eval.media")
@@ -41,8 +41,7 @@ def main(
         init_ids: Initial states from which it is chosen. Default: all.
         output: The MP4 file to write.
     """
-    filters = Filters(suites=suites, task_ids=task_ids, init_ids=init_ids)
-    pair = find_pair(RunFolder(run), RunFolder(other), filters)
+    pair = find_pair(RunFolder(run), RunFolder(other), suites=suites, task_ids=task_ids, init_ids=init_ids)
     path = usable_file(output, "--output")
     if path.suffix.lower() != ".mp4":
         raise UsageError(f"cannot write {str(path)!r}; --output takes a file whose name ends in .mp4")

@@ -17,7 +17,7 @@ from eval.report.comparison import compare
 from eval.report.comparison_verdict import judge_all
 from eval.report.labels import format_clock_of, number
 from eval.report.plain_text import in_markdown
-from eval.report.side_by_side import EpisodePair, Filters, find_pair
+from eval.report.side_by_side import EpisodePair, find_pair
 from eval.report.table import Column, Table
 from eval.report.table import to_markdown as table_markdown
 from scripts.marked_block import replace_block
@@ -41,7 +41,7 @@ def main(run: Path, other: Path, /, *, readme: Path = README) -> None:
         readme: The page whose block is replaced.
     """
     runs = RunFolder(run), RunFolder(other)
-    pair = find_pair(*runs, Filters())
+    pair = find_pair(*runs)
     picture = (
         "[![An episode of two runs side by side: camera, what is said, time and latency](docs/rollout.webp)]"
         "(docs/rollout.jpg)"

@@ -2,10 +2,10 @@
 
 import dataclasses
 import itertools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from configs.cli import format_option, ranges
+from configs.cli import ranges
 from configs.errors import UsageError, pluralize
 from eval.records.query_logs import read_queries
 from eval.records.reader import RunIdentity, read_episodes
@@ -23,77 +23,42 @@ _LAST_S = 1.5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Filters:
-    """The episodes to choose from; an empty filter allows all."""
-
-    suites: Collection[str] = ()
-    task_ids: Collection[int] = ()
-    init_ids: Collection[int] = ()
-
-    def allow(self, key: EpisodeKey) -> bool:
-        """Whether an episode is one of them."""
-        parts = ((self.suites, key.suite), (self.task_ids, key.task_id), (self.init_ids, key.init_id))
-        return all(not allowed or part in allowed for allowed, part in parts)
-
-    @classmethod
-    def of(cls, keys: Sequence[EpisodeKey]) -> "Filters":
-        """The narrowest filters that allow these episodes."""
-        return cls(
-            suites=sorted({key.suite for key in keys}),
-            task_ids=sorted({key.task_id for key in keys}),
-            init_ids=sorted({key.init_id for key in keys}),
-        )
-
-    def __str__(self) -> str:
-        numbers = (("task_ids", self.task_ids), ("init_ids", self.init_ids))
-        options = [("suite", list(self.suites)), *((name, ranges(values)) for name, values in numbers)]
-        return " ".join(format_option(name, values) for name, values in options if values)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class _PlayedEpisode:
-    """An episode of one of the runs."""
+    """An episode of one of the runs; `name` is the run's, `times` the suite's rate and limit."""
 
     run: RunFolder
     identity: RunIdentity
     name: str
     result: EpisodeResult
+    times: Mapping[str, float]
 
-    @property
-    def video(self) -> Path:
-        """Its file."""
-        assert self.result.video is not None
-        return self.run.path / self.result.video
-
-    def captions(self, *, control_hz: float, limit_s: float) -> Iterator[Caption]:
+    def captions(self) -> Iterator[Caption]:
         """The caption of every control step, then of the end."""
         mode, clock, result = self.identity.mode, self.identity.clock, self.result
-        times = {"limit_s": limit_s, "control_hz": control_hz}
-        captions = EpisodeCaptions(result.key, task=result.language, mode=mode, clock=clock, **times)
+        captions = EpisodeCaptions(result.key, task=result.language, mode=mode, clock=clock, **self.times)
         for query in read_queries(self.run, result.key):
             captions.add(query)
             for step in range(query.step, query.step + query.steps):
                 yield captions.at(step)
         yield captions.at(self.result.steps)
 
-    def sides(self, *, control_hz: float, limit_s: float) -> Iterator[Side]:
+    def sides(self) -> Iterator[Side]:
         """The episode at every control step and at its end, where it shows the outcome.
 
         Raises:
             VideoError: The video is damaged, or of another version.
         """
-        captions = self.captions(control_hz=control_hz, limit_s=limit_s)
-        frames = itertools.islice(iterate_pictures(self.video), self.result.steps + 1)
-        outcome, step = self.result.outcome.value, -1
-        for step, (frame, caption) in enumerate(zip(frames, captions, strict=False)):
+        video, steps = self.run.path / str(self.result.video), self.result.steps
+        frames, step = itertools.islice(iterate_pictures(video), steps + 1), -1
+        for step, (frame, caption) in enumerate(zip(frames, self.captions(), strict=False)):
             try:
                 view = first_camera(frame)
             except ValueError as error:
-                raise VideoError(f"{self.video}: {error}; play the episode again") from None
-            ended = step == self.result.steps
-            yield Side(name=self.name, view=view, caption=caption, outcome=outcome if ended else None)
-        if step < self.result.steps:
-            raise VideoError(f"{self.video} and its query log end after {step + 1} control steps")
+                raise VideoError(f"{video}: {error}; play the episode again") from None
+            outcome = self.result.outcome.value if step == steps else None
+            yield Side(name=self.name, view=view, caption=caption, outcome=outcome)
+        if step < steps:
+            raise VideoError(f"{video} and its query log end after {step + 1} control steps")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -104,13 +69,11 @@ class EpisodePair:
         sides: The episode in A and in B.
         why: One line on the episode and how it ended in both.
         control_hz: Frames per second.
-        limit_s: The episode's limit, simulated seconds.
     """
 
     sides: tuple[_PlayedEpisode, ...]
     why: str
     control_hz: float
-    limit_s: float
 
     @property
     def frames(self) -> int:
@@ -128,8 +91,7 @@ class EpisodePair:
         Raises:
             VideoError: A video is damaged, or of another version.
         """
-        times = {"control_hz": self.control_hz, "limit_s": self.limit_s}
-        left, right = (side.sides(**times) for side in self.sides)
+        left, right = (side.sides() for side in self.sides)
         shown: tuple[Side | None, Side | None] = (None, None)
         for step in range(self.frames):
             shown = next(left, shown[0]), next(right, shown[1])
@@ -159,8 +121,15 @@ class EpisodePair:
             partial.unlink(missing_ok=True)
 
 
-def find_pair(run_a: RunFolder, run_b: RunFolder, filters: Filters = Filters()) -> EpisodePair:
-    """The most informative episode with a video in both runs.
+def find_pair(
+    run_a: RunFolder,
+    run_b: RunFolder,
+    *,
+    suites: Sequence[str] = (),
+    task_ids: Sequence[int] = (),
+    init_ids: Sequence[int] = (),
+) -> EpisodePair:
+    """The most informative episode with a video in both runs, of the suites, tasks and states given, if any.
 
     One that only one of the runs solved; else the one whose lengths differ most.
 
@@ -170,14 +139,21 @@ def find_pair(run_a: RunFolder, run_b: RunFolder, filters: Filters = Filters()) 
     identities = require_one_world(run_a, run_b)
     runs, names = (run_a, run_b), run_names(*identities)
     a, b = (read_episodes(run) for run in runs)
-    keys = sorted(a.keys() & b.keys())
+    keys, both = sorted(a.keys() & b.keys()), f"{run_a.run_id} and {run_b.run_id}"
     if not keys:
-        raise UsageError(f"{run_a.run_id} and {run_b.run_id} have no episode in common; name other runs")
-    common = [(a[key], b[key]) for key in keys if filters.allow(key)]
+        raise UsageError(f"{both} have no episode in common; name other runs")
+    chosen = {"suite": suites, "task_id": task_ids, "init_id": init_ids}
+    common = [
+        (a[key], b[key])
+        for key in keys
+        if all(not allowed or getattr(key, part) in allowed for part, allowed in chosen.items())
+    ]
     if not common:
+        tasks, states = (",".join(ranges(getattr(k, part) for k in keys)) for part in ("task_id", "init_id"))
+        known = ", ".join(dict.fromkeys(key.suite for key in keys))
         raise UsageError(
-            f"{run_a.run_id} and {run_b.run_id} have no episode of {filters} in common; they have those of "
-            f"{Filters.of(keys)}"
+            f"{both} have no such episode in common; they have tasks {tasks} of {known}, initial states "
+            f"{states}"
         )
     shown = [
         pair
@@ -189,8 +165,8 @@ def find_pair(run_a: RunFolder, run_b: RunFolder, filters: Filters = Filters()) 
     ]
     if not shown:
         raise UsageError(
-            f"{run_a.run_id} and {run_b.run_id} have {pluralize(len(common), 'episode')} in common, and none "
-            "with a video in both; run them with --video all"
+            f"{both} have {pluralize(len(common), 'episode')} in common, and none with a video in both; run "
+            "them with --video all"
         )
 
     def sort_key(pair: tuple[EpisodeResult, EpisodeResult]) -> tuple[bool, int, EpisodeKey]:
@@ -203,17 +179,14 @@ def find_pair(run_a: RunFolder, run_b: RunFolder, filters: Filters = Filters()) 
     key = pair[0].key
     suite = run_a.read_manifest()["protocol"][key.suite]["suite"]
     hz = float(suite["control_hz"])
+    times = {"control_hz": hz, "limit_s": suite["max_steps"] / hz}
     sides = tuple(
-        _PlayedEpisode(run=run, identity=identity, name=name, result=result)
+        _PlayedEpisode(run=run, identity=identity, name=name, result=result, times=times)
         for run, identity, name, result in zip(runs, identities, names, pair, strict=True)
     )
     ends = ", ".join(
         f"{side.name} {side.result.outcome.value.replace('_', ' ')} at {side.result.steps / hz:.2f} s"
         for side in sides
     )
-    return EpisodePair(
-        sides=sides,
-        why=f"{key.suite} task {key.task_id}, init {key.init_id}: {ends}.",
-        control_hz=hz,
-        limit_s=suite["max_steps"] / hz,
-    )
+    why = f"{key.suite} task {key.task_id}, init {key.init_id}: {ends}."
+    return EpisodePair(sides=sides, why=why, control_hz=hz)
