@@ -25,7 +25,7 @@ from eval.records.schema import Outcome, RunFolder
 from eval.report import result_tables as results
 from eval.report.figures import COLOURS, OTHER_COLOURS
 from eval.report.labels import MEASURED, PAUSED, clock_label, format_clock_of
-from eval.report.pages.site import whisker, write_page, writing
+from eval.report.pages.site import page_file, whisker, write_page, writing
 from eval.report.plain_text import escape_control, in_markdown, in_markdown_code
 from eval.report.table import Column, Table, to_csv, to_latex, to_markdown
 from sim_envs.world import EpisodeKey
@@ -139,16 +139,6 @@ class RankedTable:
     table: Table
     extra: Sequence[Column]
     inputs: Mapping[str, str]
-
-    @property
-    def texts(self) -> list[str]:
-        """The language tasks with a column."""
-        return results.graded_tasks([entry.row for entry in self.table.rows])
-
-    @property
-    def is_timed(self) -> bool:
-        """Whether a run recorded its simulated time."""
-        return any(results.is_timed(entry.row) for entry in self.table.rows)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -458,8 +448,10 @@ def leaderboard_markdown(board: Leaderboard) -> str:
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     filters = {"in_markdown": in_markdown, "in_markdown_code": in_markdown_code, "table": to_markdown}
     environment.filters |= filters
-    template = importlib.resources.files("eval.report.pages").joinpath("leaderboard.md.j2")
-    return environment.from_string(template.read_text(encoding="utf-8")).render(board=board)
+    template = environment.from_string(page_file("leaderboard.md.j2").decode())
+    rows = [entry.row for tables in board.suites.values() for ranked in tables for entry in ranked.table.rows]
+    notes = {"is_timed": any(map(results.is_timed, rows)), "has_texts": bool(results.graded_tasks(rows))}
+    return template.render(board=board, **notes)
 
 
 def _wide(table: RankedTable) -> Table:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from configs.errors import pluralize
 from eval.metrics.language import HEADLINES
@@ -171,14 +171,6 @@ def _columns(rows: Sequence[Row], clock: str) -> list[Column]:
     ]
 
 
-class _Line(NamedTuple):
-    """A row of a terminal's table; `row` is None in the heading of a suite."""
-
-    label: str
-    row: Row | None
-    is_bold: bool = False
-
-
 _ID_WIDTH = 3
 """Characters of a task's number and the space after it."""
 _MIN_LABEL = 13
@@ -189,12 +181,11 @@ _EDGES = 2
 """Characters beside a table's columns."""
 
 
-def _lines_table(
-    first: str, columns: Sequence[Column], groups: Sequence[Sequence[_Line]], title: str
-) -> Table:
-    label = Column(heading=first, cell=lambda line: line.label, align="left")
-    numbers = [column.of(lambda line: line.row) for column in columns]
-    return Table(columns=[label, *numbers], groups=groups, title=title, is_bold=lambda line: line.is_bold)
+def _labelled(first: str, columns: Sequence[Column], groups: Sequence[Sequence[Any]], **look: Any) -> Table:
+    """A table of rows of results, each with its label."""
+    label = Column(heading=first, cell=lambda labelled: labelled[0], align="left")
+    numbers = [column.of(lambda labelled: labelled[1]) for column in columns]
+    return Table(columns=[label, *numbers], groups=groups, **look)
 
 
 def run_table(title: str, results: Results, *, width: int) -> Table:
@@ -207,54 +198,47 @@ def run_table(title: str, results: Results, *, width: int) -> Table:
     groups = []
     for suite, name in zip(suites, shortened(list(suites), room), strict=True):
         tasks = [task for task in results["per_task"] if task["task_group"] == suite]
-        labels = zip(_labels(tasks, room), tasks, strict=True)
-        lines = [_Line(label, task) for label, task in labels]
-        groups.append([*lines, _Line(name, suites[suite], is_bold=True)])
+        groups.append([*zip(_labels(tasks, room), tasks, strict=True), (name, suites[suite])])
     if len(groups) > 1:
-        groups.append([_Line("all suites", overall, is_bold=True)])
-    return _lines_table("task", columns, groups, title)
+        groups.append([("all suites", overall)])
+    return _labelled("task", columns, groups, title=title, is_bold=lambda row: "task_id" not in row[1])
 
 
 def variants_table(variants: Mapping[str, Results], *, width: int) -> Table:
     """Several runs of the same episodes under one clock: a row per mode for each suite."""
-    suites = _suites_of(variants)
-    overall = [results["overall"] for results in variants.values()]
-    rows = [*overall, *(row for results in variants.values() for row in results["per_suite"].values())]
-    label = max(map(len, [*variants, *(suites if len(suites) > 1 else ())]))
-    columns = _columns(overall, next(iter(variants.values()))["clock"])
-    columns, _ = fitting(columns, rows, width - _EDGES, beside=label)
+    suites, overall = _suites_of(variants), [results["overall"] for results in variants.values()]
+    names = suites if len(suites) > 1 else []
     groups = [
-        [
-            *([_Line(suite, None, is_bold=True)] if len(suites) > 1 else []),
-            *(
-                _Line(mode, results["per_suite"][suite])
-                for mode, results in variants.items()
-                if suite in results["per_suite"]
-            ),
-        ]
+        [(mode, of["per_suite"][suite]) for mode, of in variants.items() if suite in of["per_suite"]]
         for suite in suites
     ]
-    return _lines_table("mode", columns, groups, "")
+    rows = [*overall, *(row for group in groups for _, row in group)]
+    columns = _columns(overall, next(iter(variants.values()))["clock"])
+    columns, _ = fitting(columns, rows, width - _EDGES, beside=max(map(len, [*variants, *names])))
+    return _labelled("mode", columns, groups, names=names)
 
 
 def tasks_table(title: str, variants: Mapping[str, Results], *, width: int) -> Table:
     """Several runs of the same episodes: a row per task, with the episodes that each mode solved."""
     room = max(20, width - 2 - sum(max(len(mode), 8) + 1 for mode in variants))
-    groups = []
-    for suite in _suites_of(variants):
-        solved: dict[int, dict[str, str]] = {}
-        tasks: dict[int, Mapping[str, Any]] = {}
-        for mode, results in variants.items():
-            for task in (task for task in results["per_task"] if task["task_group"] == suite):
-                tasks[task["task_id"]] = task
-                count = f"{task['n_success']}/{task['n_episodes']}" if task["n_episodes"] else "error"
-                solved.setdefault(task["task_id"], {})[mode] = count
-        labels = dict(zip(tasks, _labels(list(tasks.values()), room), strict=True))
-        rows = [[labels[task], *(solved[task].get(mode, "–") for mode in variants)] for task in sorted(tasks)]
-        heading = [[suite, *[""] * len(variants)]] if len(_suites_of(variants)) > 1 else []
-        groups.append([*heading, *rows])
-    table = Table.of_cells(["task", *variants], ())
-    return dataclasses.replace(table, groups=groups, title=title, is_bold=lambda row: not any(row[1:]))
+    tasks: dict[tuple[str, int], Mapping[str, Any]] = {}
+    counts: dict[tuple[str, str, int], str] = {}
+    for mode, results in variants.items():
+        for task in results["per_task"]:
+            suite, number = task["task_group"], task["task_id"]
+            tasks[suite, number] = task
+            solved = f"{task['n_success']}/{task['n_episodes']}" if task["n_episodes"] else "error"
+            counts[mode, suite, number] = solved
+    suites, groups = _suites_of(variants), []
+    for suite in suites:
+        of_suite = [each for each in sorted(tasks) if each[0] == suite]
+        groups.append(list(zip(_labels([tasks[each] for each in of_suite], room), of_suite, strict=True)))
+
+    def count(mode: str) -> Column:
+        return Column(heading=mode, cell=lambda row: counts.get((mode, *row[1]), "–"))
+
+    columns = [Column(heading="task", cell=lambda row: row[0], align="left"), *map(count, variants)]
+    return Table(columns=columns, groups=groups, names=suites if len(suites) > 1 else [], title=title)
 
 
 def _suites_of(variants: Mapping[str, Results]) -> list[str]:

@@ -6,6 +6,7 @@ Pages show them by `pages/table.html.j2`.
 import csv
 import dataclasses
 import io
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -55,13 +56,10 @@ class Column:
     groups: bool = False
 
     def of(self, part: Callable[[Any], Any]) -> "Column":
-        """The same column over other rows, of which it shows a part; its cell is empty where that is None."""
-
-        def over(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-            return lambda row: "" if (shown := part(row)) is None else function(shown)
-
-        html = None if self.html is None else over(self.html)
-        return dataclasses.replace(self, cell=over(self.cell), html=html)
+        """The same column over other rows, of which it shows a part."""
+        cell, html = self.cell, self.html
+        of_part = None if html is None else lambda row: html(part(row))
+        return dataclasses.replace(self, cell=lambda row: cell(part(row)), html=of_part)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,12 +69,14 @@ class Table:
     Attributes:
         columns: The columns; the first one names the row.
         groups: The rows, in groups that a terminal and LaTeX set apart.
+        names: Names of the groups, in a terminal; none if empty.
         title: The title, in a terminal.
         is_bold: Whether a terminal emphasizes a row.
     """
 
     columns: Sequence[Column]
     groups: Sequence[Sequence[Any]]
+    names: Sequence[str] = ()
     title: str = ""
     is_bold: Callable[[Any], bool] = lambda _: False
 
@@ -171,7 +171,9 @@ def to_terminal(table: Table, *, ruled: bool = True) -> TerminalTable:
             no_wrap=number > 0,
             overflow="ellipsis" if number else "fold",
         )
-    for group in table.groups:
+    for name, group in itertools.zip_longest(table.names, table.groups):
+        if name:
+            shown.add_row(escape(visible_text(name)), style="bold")
         for row in group:
             cells = [escape(visible_text(column.cell(row))) for column in table.columns]
             shown.add_row(*cells, style="bold" if table.is_bold(row) else None)

@@ -129,13 +129,6 @@ def test_the_page_follows_a_run_that_is_interrupted_and_resumed(tmp_path, policy
     assert state(report)["words"] == "Complete: 8 of 8 episodes recorded."
 
 
-def test_a_run_that_does_not_exist_yet_is_awaited(tmp_path):
-    report = LiveReport(tmp_path / "run")
-    assert "no folder" in page(report)
-    going_on(tmp_path / "run").add_all("s")
-    assert "unified solved 1 of 1 episode:" in page(report)
-
-
 def test_a_killed_run_is_stopped_and_its_old_pictures_are_not_shown(tmp_path):
     run = going_on(tmp_path / "run").add_all("s")
     picture(run)
@@ -159,9 +152,11 @@ def test_variants_are_shown_together(tmp_path):
     assert state(report)["words"] == "Running: 2 of 4 episodes recorded."
 
 
-def test_damage_is_named_beside_the_last_report(tmp_path):
+def test_a_run_is_awaited_and_damage_is_named_beside_the_last_report(tmp_path):
+    report = LiveReport(tmp_path / "run")
+    assert "no folder" in page(report)
     run = going_on(tmp_path / "run").add_all("s")
-    report = LiveReport(run.path)
+    assert "unified solved 1 of 1 episode:" in page(report)
     manifest = run.folder.manifest_path.read_text()
     run.folder.manifest_path.write_text("nothing")
     assert "manifest.json" in state(report)["problem"]

@@ -71,20 +71,16 @@ def test_actions_are_equal_if_every_bit_is(tmp_path, a, b, largest, equal):
     assert (actions.key is None) == (largest == 0)
 
 
-def test_the_largest_difference_names_its_episode_and_query(tmp_path):
-    a, b = run_with(tmp_path / "a", "sss", queries=3), run_with(tmp_path / "b", "sss", queries=3)
+def test_the_largest_difference_is_named_and_so_are_different_numbers_of_queries(tmp_path):
+    a, b, c = (run_with(tmp_path / name, "sss", queries=3) for name in "abc")
     write_queries(b, key(0), [0.5, 0.5, 0.5 + 2**-20])
     write_queries(b, key(1), [0.5, 0.75, 0.5])
     actions = compare(a.folder, b.folder).actions
     assert (actions.largest, actions.key, actions.query) == (0.25, key(1), 1)
     assert not actions.bitwise_equal
-
-
-def test_different_numbers_of_queries_are_said_and_never_bitwise_equal(tmp_path):
-    a, b = run_with(tmp_path / "a", "ss", queries=3), run_with(tmp_path / "b", "ss", queries=3)
-    write_queries(b, key(1), [0.5, 0.5])
-    actions = compare(a.folder, b.folder).actions
-    assert (actions.largest, actions.bitwise_equal, actions.n_queries) == (0.0, False, 5)
+    write_queries(c, key(1), [0.5, 0.5])
+    actions = compare(a.folder, c.folder).actions
+    assert (actions.largest, actions.bitwise_equal, actions.n_queries) == (0.0, False, 8)
     assert (actions.n_uneven, actions.first_uneven, actions.first_uneven_counts) == (1, key(1), (3, 2))
 
 
@@ -97,24 +93,24 @@ def test_runs_without_query_files_compare_by_outcome_and_latency_is_b_over_a(tmp
     assert compare(*timed).latency["action"].ratio("p95") == 0.25
 
 
-def test_other_episodes_are_refused_by_naming_the_first_missing_ones(tmp_path):
-    a = RunBuilder.at(tmp_path / "a").add_all("sssss")
-    b = RunBuilder.at(tmp_path / "b").add_all("s").add(episode(key(7)))
-    said = refusal(a, b)
-    assert "b lacks libero_object.0.1.7, libero_object.0.2.7, libero_object.0.3.7, … (4 in all)" in said
-    assert "a lacks libero_object.0.7.7" in said
-
-
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({"protocol_hash": "ffff0000"}, "ffff0000"),
-        ({"assets": {"name": "real", "digest": "0ther000"}}, "0ther000"),
-    ],
-)
-def test_another_protocol_or_other_assets_are_refused(tmp_path, changed, said):
-    a, b = run_with(tmp_path / "a", "s"), run_with(tmp_path / "b", "s", **changed)
-    assert said in refusal(a, b)
+def test_runs_that_cannot_be_paired_are_refused_with_the_reason(tmp_path):
+    a = run_with(tmp_path / "a", "sssss")
+    stopped = "of 500 episodes; complete it with --resume, or give --partial"
+    for number, (outcomes, changes, parts) in enumerate(
+        (
+            ("s", {}, ["lacks libero_object.0.1.7, libero_object.0.2.7, libero_object.0.3.7, … (4 in all)"]),
+            ("ssssss", {}, ["a lacks libero_object.0.5.7"]),
+            ("sssss", {"protocol_hash": "ffff0000"}, ["different protocols", "ffff0000"]),
+            ("sssss", {"assets": {"name": "real", "digest": "0ther000"}}, ["0ther000"]),
+            ("sssss", {"status": "interrupted", "n_planned": 500}, [f"is interrupted, {stopped}"]),
+            ("sssss", {"status": "running", "n_planned": 500}, [f"is running, {stopped}"]),
+            ("eeeee", {}, ["no graded episode: of 5 that both have, each is an error in one"]),
+        )
+    ):
+        other = run_with(tmp_path / f"other_{number}", outcomes, **changes)
+        assert [part for part in parts if part not in refusal(a, other)] == []
+    empty = RunBuilder.at(tmp_path / "c"), RunBuilder.at(tmp_path / "d")
+    assert "no graded episode: none is recorded" in refusal(*empty)
 
 
 def test_runs_that_differ_in_the_texts_of_their_prompts_are_compared_and_named_by_them(tmp_path):
@@ -135,15 +131,6 @@ def test_runs_that_differ_in_the_texts_of_their_prompts_are_compared_and_named_b
     assert compared.overall.difference_ci95 is not None
     assert read_identity(a.folder).protocol_hash != read_identity(b.folder).protocol_hash
     assert "different protocols" in refusal(a, other)
-
-
-@pytest.mark.parametrize("status", ["interrupted", "running"])
-def test_an_unfinished_run_is_refused_with_the_remedy(tmp_path, status):
-    a, b = run_with(tmp_path / "a", "st"), run_with(tmp_path / "b", "st", status=status, n_planned=500)
-    for said in (refusal(a, b), refusal(b, a)):
-        assert said.startswith(
-            f"b is {status}, of 500 episodes; complete it with --resume, or give --partial"
-        )
 
 
 def test_differences_of_inputs_weights_and_dtypes_are_said(tmp_path, capsys):
@@ -185,12 +172,6 @@ def test_what_unfinished_runs_both_have_is_compared_and_called_partial(tmp_path,
     assert not compare(*whole, partial=True).partial
 
 
-def test_no_graded_pair_is_refused(tmp_path):
-    assert "no graded episode" in refusal(run_with(tmp_path / "a", "es"), run_with(tmp_path / "b", "se"))
-    empty = RunBuilder.at(tmp_path / "c"), RunBuilder.at(tmp_path / "d")
-    assert "no graded episode: none is recorded" in refusal(*empty)
-
-
 def test_the_command_prints_what_it_found_and_writes_it_as_json(tmp_path, capsys):
     a = run_with(tmp_path / "a", "sst", mode="isolated", git={"commit": "c0ffee", "dirty": False})
     b = run_with(tmp_path / "b", "sst", mode="unified")
@@ -210,10 +191,18 @@ def test_the_command_prints_what_it_found_and_writes_it_as_json(tmp_path, capsys
     assert written["provenance"]["b"]["started"] == "2026-01-01T00:00:00+00:00"
 
 
-def test_the_margin_is_the_readers_and_must_be_one(tmp_path, capsys, refused):
+def test_the_margin_is_the_readers_and_bad_input_is_one_line(tmp_path, capsys, refused):
     a, b = run_with(tmp_path / "a", "s" * 30), run_with(tmp_path / "b", "s" * 30)
     assert "B is non-inferior to A (margin 20 points)" in command([a.path, b.path, "--margin", 20], capsys)[1]
-    assert "a margin of 0 points" in refused(app, a.path, b.path, "--margin", 0)
+    (tmp_path / "empty").mkdir()
+    for second, options, said in (
+        (b.path, ["--margin", 0], "a margin of 0 points"),
+        (tmp_path / "nowhere", [], "nowhere"),
+        (tmp_path / "empty", [], "empty"),
+        (b.path, ["--plot", tmp_path / "curves.pdf"], "ends in .png"),
+        (b.path, ["--plot", tmp_path / "curves.png"], "did not record simulated seconds"),
+    ):
+        assert said in refused(app, a.path, second, *options)
 
 
 def test_the_p_values_of_several_suites_are_corrected_for_their_number(tmp_path):
@@ -232,10 +221,3 @@ def test_an_infinite_difference_is_valid_json(tmp_path, capsys):
     assert "NaN on one side" in command([a.path, b.path, "--json", tmp_path / "ab.json"], capsys)[1]
     written = json.loads((tmp_path / "ab.json").read_text(), parse_constant=pytest.fail)
     assert written["actions"]["largest"] == "infinite"
-
-
-@pytest.mark.parametrize("second", ["nowhere", "empty"])
-def test_the_command_refuses_what_is_no_run_in_one_line(tmp_path, refused, second):
-    a = run_with(tmp_path / "a", "s")
-    (tmp_path / "empty").mkdir()
-    assert second in refused(app, a.path, tmp_path / second)

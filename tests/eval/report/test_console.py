@@ -88,24 +88,17 @@ def test_the_heading_names_clock_and_motion_unless_the_world_stands_still(
     assert heading.endswith(f"4 episodes (2 tasks of libero_goal), assets none{named} → {run.folder.path}")
 
 
-@pytest.mark.parametrize("report", [True, False])
-def test_a_run_ends_with_a_report_of_all_variants_unless_told_otherwise(tmp_path, stage, capsys, report):
-    runs = begin(tmp_path)
-    monitor = functools.partial(console.EvaluationConsole, report=report)
-    evaluation.run_evaluation(*runs, monitor=monitor)
-    pages = list(tmp_path.rglob("index.html"))
-    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Report: ")]
-    assert said == [f"Report: {page}" for page in pages]
-    assert len(pages) == int(report)
-    for page in pages:
-        assert all(f"#episode={key}" in page.read_text() for key in make_plan(runs[0].config).keys)
-        assert all(run.config.mode in page.read_text() for run in runs)
-
-
-def test_an_error_cannot_colour_the_terminal(tmp_path, stage, capsys):
+def test_a_run_ends_with_a_report_of_all_variants_and_an_error_cannot_colour_the_terminal(
+    tmp_path, stage, capsys
+):
     stage.policy("unified", fails_at=0, fails_with=ValueError("\x1b[31mred [/INST]"))
-    evaluate(*begin(tmp_path))
+    runs = begin(tmp_path)
+    evaluation.run_evaluation(*runs, monitor=functools.partial(console.EvaluationConsole, report=True))
     out = capsys.readouterr().out
+    (page,) = tmp_path.rglob("index.html")
+    assert f"Report: {page}" in out.splitlines()
+    assert all(f"#episode={key}" in page.read_text() for key in make_plan(runs[0].config).keys)
+    assert all(run.config.mode in page.read_text() for run in runs)
     assert "\x1b" not in out
     assert "␛[31mred [/INST]" in " ".join(out.split())
 

@@ -85,9 +85,8 @@ def test_attempts_are_in_the_order_of_time_and_one_killed_before_its_last_write_
 
 def test_runs_of_other_initial_states_are_joined_as_shards_are(config, tmp_path):
     (whole,) = played(tmp_path / "whole", config, executor=SERIAL)
-    halves = [
-        shard(config, None, tmp_path / str(ids[0]), init_ids=ids) for ids in ((0, 1, 2), (3, 4, 5, 6, 7))
-    ]
+    parts = ((0, 1, 2), (3, 4, 5, 6, 7))
+    halves = [shard(config, None, tmp_path / str(ids[0]), init_ids=ids) for ids in parts]
     (joined,) = merge(halves, tmp_path / "joined")
     assert timeless(whole) == timeless(Run(config=config, folder=joined))
     assert joined.read_manifest()["config"] == whole.folder.read_manifest()["config"]
@@ -153,9 +152,6 @@ def test_what_does_not_belong_together_is_refused_and_nothing_is_written(config,
         with pytest.raises(UsageError, match=said):
             merge(given, target)
     assert not target.exists()
-
-
-def test_a_share_without_an_episode_is_refused(config):
     few = config.model_copy(update={"init_ids": (0,), "task_ids": (0,)})
     empty = next(f"{number}/4" for number in range(1, 5) if make_plan(few).keys[0].digest() % 4 != number - 1)
     with pytest.raises(UsageError, match=f"--shard {empty} has none of the 1 episodes"):

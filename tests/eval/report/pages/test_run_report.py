@@ -77,24 +77,17 @@ def test_control_steps_are_those_of_the_log(tmp_path):
 )
 def test_texts_are_marked_against_the_truth_of_both_moments(tmp_path, text, at_request, on_delivery):
     finished = {**said(0, text), "step": 5, "truth": truth("carry")}
+    requested = [asked(0), asked(0, request=1), asked(0, request=2)]
     run = RunBuilder.at(tmp_path / "run").add(
         episode(key()),
-        query(0, texts={"requested": [asked(0)], "truth": truth("grasp")}),
-        query(1, texts={"finished": [finished], "truth": truth("carry")}),
+        query(0, texts={"requested": requested, "truth": truth("grasp")}),
+        query(1, texts={"finished": [finished], "dropped": [asked(0, request=1)], "truth": truth("carry")}),
     )
-    (shown,) = side(write_report([run.path], tmp_path / "out"), key())["texts"]
+    shown, *others = side(write_report([run.path], tmp_path / "out"), key())["texts"]
+    assert [(each["state"], each["until"]) for each in others] == [("dropped", 5), ("cancelled", None)]
     assert (shown["requested"], shown["until"], shown["state"]) == (0, 5, "finished")
     assert shown["at_request"] == {"truth": "Grasping the cup.", "score": at_request}
     assert shown["on_delivery"] == {"truth": "Carrying the cup.", "score": on_delivery}
-
-
-def test_requests_that_gave_no_text_are_shown_with_what_became_of_them(tmp_path):
-    texts = {"requested": [asked(0), asked(0, request=1)]}
-    run = RunBuilder.at(tmp_path / "run").add(
-        episode(key()), query(0, texts=texts), query(1, texts={"dropped": [asked(0)]})
-    )
-    shown = side(write_report([run.path], tmp_path / "out"), key())["texts"]
-    assert [(each["state"], each["until"]) for each in shown] == [("dropped", 5), ("cancelled", None)]
 
 
 def test_texts_of_policies_tasks_and_errors_are_text(tmp_path):
@@ -123,14 +116,11 @@ def test_a_video_is_part_of_the_report_and_a_missing_one_is_named(tmp_path):
     assert len(list(page.parent.rglob("*.mp4"))) == 1
 
 
-def test_an_unfinished_run_is_shown_as_far_as_it_is(tmp_path):
-    a, b = two_runs(tmp_path, "ssst", "ss", status="running", n_planned=4)
-    page = write_report([a, b], tmp_path / "out").read_text()
-    assert "running: 2 of 4 planned episodes are recorded" in page
-    assert "not played" in page
-
-
-def test_a_damaged_run_is_named_beside_the_others(tmp_path):
+def test_unfinished_and_damaged_runs_are_named_beside_the_others(tmp_path):
+    unfinished = two_runs(tmp_path / "stopped", "ssst", "ss", status="running", n_planned=4)
+    page = write_report(unfinished, tmp_path / "out")
+    assert "running: 2 of 4 planned episodes are recorded" in page.read_text()
+    assert "not played" in page.read_text()
     a, b = two_runs(tmp_path)
     (b / "episodes.jsonl").write_text("nonsense\n")
     RunFolder(a).queries_path(key(1)).write_text("nonsense\n")
@@ -142,8 +132,11 @@ def test_a_damaged_run_is_named_beside_the_others(tmp_path):
         write_report([b], tmp_path / "out")
 
 
-def test_nothing_is_loaded_from_other_hosts(tmp_path):
-    page = write_report(two_runs(tmp_path), tmp_path / "out")
+def test_nothing_is_loaded_from_other_hosts_and_the_first_run_has_the_page(tmp_path, capsys):
+    runs = two_runs(tmp_path)
+    assert call(app, *runs) == 0
+    page = runs[0] / "report" / "index.html"
+    assert capsys.readouterr().out == f"{page}\n"
     for path in (page, *page.parent.glob("*.js"), *page.parent.glob("*.css")):
         assert not re.search(r"(?:src|href|url\(|import)[^\n]{0,4}(?:https?:)?//", path.read_text())
     named = re.findall(r'(?:src|href)="([^"#:]+)"', page.read_text())
@@ -158,9 +151,3 @@ def test_bad_input_is_one_line(tmp_path, refused, monkeypatch, given):
     (tmp_path / "file").write_text("")
     RunBuilder.at(tmp_path / "run").add_all("s")
     refused(app, *given)
-
-
-def test_the_command_writes_into_the_first_run_by_default(tmp_path, capsys):
-    a, b = two_runs(tmp_path)
-    assert call(app, a, b) == 0
-    assert capsys.readouterr().out == f"{a / 'report' / 'index.html'}\n"
