@@ -11,8 +11,8 @@ from eval.metrics.action_difference import ActionDifference
 from eval.records.protocol import format_inputs
 from eval.report.comparison import Comparison, PairTable
 from eval.report.comparison_texts import TextPairs, Unpaired
-from eval.report.comparison_verdict import Judgements, format_clock
-from eval.report.labels import MEASURED, PAUSED, number
+from eval.report.comparison_verdict import Judgements
+from eval.report.labels import MEASURED, PAUSED, format_clock_of, number
 from eval.report.result_tables import MEASURES
 from eval.report.table import Table, to_terminal
 
@@ -51,8 +51,7 @@ def show(comparison: Comparison, judgements: Judgements, console: Console) -> No
         console.print(f"[bold]{escape(sentence)}[/]")
     if comparison.a.clock == PAUSED or comparison.actions.bitwise_equal:  # else not of the same moments
         console.print(f"\n{_format_actions(comparison.actions)}")
-    if clock := format_clock(comparison):
-        console.print(f"[dim]{escape(clock)}[/]")
+    console.print(f"[dim]{escape(_format_clock(comparison))}[/]")
     if comparison.latency and comparison.a.clock in (PAUSED, MEASURED):
         show_table(_latencies(comparison), _IN_TURNS_NOTE if comparison.in_turns else _NOT_IN_TURNS_NOTE)
     if comparison.measures:
@@ -65,6 +64,13 @@ def show(comparison: Comparison, judgements: Judgements, console: Console) -> No
             console.print()
         for each in comparison.texts:
             console.print(f"[dim]{escape(_format_pairs(each))}[/]")
+
+
+def _format_clock(comparison: Comparison) -> str:
+    if comparison.a.clock != PAUSED:
+        return f"Clock {comparison.a.clock}: {format_clock_of(comparison.a)}."
+    alike = ": modes act alike by construction, whatever their latency (use --clock to charge it)"
+    return f"The clock was paused{alike if comparison.actions.bitwise_equal else ''}."
 
 
 def _show_runs(comparison: Comparison, console: Console) -> None:

@@ -16,7 +16,6 @@ from eval.metrics.noninferiority import (
 from eval.metrics.simulated_time import RestrictedTimes, TimeRatio
 from eval.metrics.statistics import Interval
 from eval.report.comparison import Comparison, PairTable
-from eval.report.labels import PAUSED
 
 MARGIN = 5.0
 """Default non-inferiority margin of the success rate, percentage points."""
@@ -198,17 +197,3 @@ def format_ratio(times: TimeRatio | RestrictedTimes) -> str:
     interval = times.ci95
     between = "no interval" if interval is None else f"95 % {interval.low:.2f} to {interval.high:.2f}"
     return f"{times.ratio:.2f} times as long, {between}"
-
-
-def format_clock(comparison: Comparison) -> str | None:
-    """The clock in one line; None on clock `paused` if actions differ."""
-    clock, waiting = comparison.a.clock, comparison.a.while_waiting
-    if clock != PAUSED:
-        overlap = "" if comparison.a.overlap == "skip" else f", overlap {comparison.a.overlap}"
-        return f"Clock: {clock}{f', {waiting} while waiting' if waiting else ''}{overlap}."
-    if comparison.actions.bitwise_equal:
-        return (
-            "The clock was paused: modes act alike by construction, whatever their latency (use --clock to "
-            "charge it)."
-        )
-    return None

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.resources
+import json
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -18,14 +19,13 @@ from configs.schema import RunConfig
 from eval.metrics.noninferiority import ERROR_BUDGET, exceeds
 from eval.metrics.statistics import bounds, mcnemar_exact, wilson_95
 from eval.metrics.success import summarize
-from eval.records.json_files import write_json
 from eval.records.protocol import format_inputs
 from eval.records.reader import RunIdentity, read_episodes, read_identity, require_runs, warn_skipped
 from eval.records.schema import Outcome, RunFolder
 from eval.report import result_tables as results
 from eval.report.figures import COLOURS, OTHER_COLOURS
 from eval.report.labels import MEASURED, PAUSED, clock_label, format_clock_of
-from eval.report.pages.site import page_file, whisker, write_page, writing
+from eval.report.pages.site import page_file, whisker, write_page
 from eval.report.plain_text import escape_control, in_markdown, in_markdown_code
 from eval.report.table import Column, Table, to_csv, to_latex, to_markdown
 from sim_envs.world import EpisodeKey
@@ -425,11 +425,8 @@ def write_leaderboard(board: Leaderboard, folder: Path) -> Path:
         "leaderboard.md": leaderboard_markdown(board),
         "leaderboard.csv": _csv(board),
         "leaderboard.tex": _latex(board),
+        "leaderboard.json": json.dumps(_json(board), indent=1, ensure_ascii=False) + "\n",
     }
-    with writing(folder):
-        for name, text in texts.items():
-            (folder / name).write_text(text, encoding="utf-8", errors="backslashreplace")
-        write_json(folder / "leaderboard.json", _json(board))
     content = {
         "title": "Leaderboard",
         "board": board,
@@ -438,9 +435,9 @@ def write_leaderboard(board: Leaderboard, folder: Path) -> Path:
         "unranked": Table.of_cells(
             ["run", "reason"], [[each["run_id"], each["reason"]] for each in board.unranked], left=2
         ),
-        "formats": [*texts, "leaderboard.json"],
+        "formats": list(texts),
     }
-    return write_page(folder, "leaderboard.html.j2", content)
+    return write_page(folder, "leaderboard.html.j2", content, **texts)
 
 
 def leaderboard_markdown(board: Leaderboard) -> str:

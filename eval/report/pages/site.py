@@ -3,7 +3,6 @@
 Data that a page loads later is a script that calls a function, since browsers do not fetch files from disk.
 """
 
-import contextlib
 import functools
 import importlib.resources
 import json
@@ -46,13 +45,14 @@ def _environment() -> Environment:
     return environment
 
 
-def write_page(folder: Path, template: str, content: Mapping[str, Any]) -> Path:
-    """Render a template to the folder's `index.html`, with the files it refers to.
+def write_page(folder: Path, template: str, content: Mapping[str, Any], **texts: str) -> Path:
+    """Render a template to the folder's `index.html`, with the files it refers to and `texts` by name.
 
     Raises:
         UsageError: The folder cannot be written.
     """
-    return write_files(folder, page_files(template, content))
+    files = ((name, text.encode("utf-8", "backslashreplace")) for name, text in texts.items())
+    return write_files(folder, [*files, *page_files(template, content)])
 
 
 def page_files(template: str, content: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
@@ -72,7 +72,7 @@ def write_files(folder: Path, files: Iterable[tuple[str, bytes | Path]]) -> Path
     Raises:
         UsageError: The folder cannot be written.
     """
-    with writing(folder):
+    try:
         for name, content in files:
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -84,6 +84,10 @@ def write_files(folder: Path, files: Iterable[tuple[str, bytes | Path]]) -> Path
                     os.link(content, target)
                 except OSError:  # another disk, or one without hard links
                     shutil.copyfile(content, target)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {str(error.filename or folder)!r}: {error.strerror}; give -o another folder"
+        ) from None
     return folder / "index.html"
 
 
@@ -115,19 +119,3 @@ def whisker(percent: float, interval: Sequence[float], text: str, colour: str = 
         '<span class="whisker" aria-hidden="true"><i style="left: {1}%; width: {2}%; background: {4}"></i>'
         '<b style="left: {0}%; background: {4}"></b></span><span class="rate">{3}</span>'
     ).format(percent, low, high - low, escape_control(text), colour)
-
-
-@contextlib.contextmanager
-def writing(folder: Path) -> Iterator[None]:
-    """Turn failures to write to a folder into one line.
-
-    Raises:
-        UsageError: The folder cannot be written.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        yield
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {str(error.filename or folder)!r}: {error.strerror}; give -o another folder"
-        ) from None

@@ -3,8 +3,8 @@
 import io
 
 import pytest
-from rich.console import Console
 
+from configs.console import TextConsole
 from eval.records.schema import RunFolder
 from eval.report.comparison import compare
 from eval.report.comparison_tables import show
@@ -26,7 +26,7 @@ def run(path, mode: str, right: int) -> RunFolder:
 def shown(a: RunFolder, b: RunFolder) -> str:
     """What is printed about a comparison, as a pipe gets it."""
     file, comparison = io.StringIO(), compare(a, b)
-    show(comparison, judge_all(comparison), Console(file=file, width=80, highlight=False))
+    show(comparison, judge_all(comparison), TextConsole(file=file, width=80))
     return file.getvalue()
 
 
@@ -58,9 +58,18 @@ def test_where_one_run_was_silent_there_is_no_table_of_language(tmp_path):
     assert "only in A 1 (in B 1 never requested)" in printed
 
 
-@pytest.mark.parametrize(("actions", "told"), [(0.5, True), (0.25, False)])
-def test_under_a_clock_actions_are_compared_only_if_they_are_the_same(tmp_path, actions, told):
-    clocked = {"config": {"clock": "measured"}}
-    a = RunBuilder.at(tmp_path / "a", **clocked).add(episode(key()), query(0, 0.5))
-    b = RunBuilder.at(tmp_path / "b", **clocked).add(episode(key()), query(0, actions))
-    assert ("Largest action difference: 0, bitwise equal" in shown(a.folder, b.folder)) is told
+@pytest.mark.parametrize("actions", [0.5, 0.25])
+def test_under_a_clock_actions_are_compared_only_if_they_are_the_same(tmp_path, actions):
+    """On clock `paused` always: then equal actions mean that modes act alike."""
+    for clock in ("paused", "fixed:100"):
+        clocked = {"config": {"clock": clock, "while_waiting": "hold", "overlap": "skip"}}
+        a, b = (
+            RunBuilder.at(tmp_path / clock / name, **clocked).add(episode(key()), query(0, chunk)).folder
+            for name, chunk in (("a", 0.5), ("b", actions))
+        )
+        printed = " ".join(shown(a, b).split())
+        assert ("Largest action difference: " in printed) == (clock == "paused" or actions == 0.5)
+        assert ("act alike by construction" in printed) == (clock == "paused" and actions == 0.5)
+        assert ("Clock fixed:100: actions come 100 ms after the observation" in printed) == (
+            clock != "paused"
+        )
