@@ -7,7 +7,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from jinja2 import Environment, StrictUndefined
@@ -17,12 +17,13 @@ from configs.hashing import hash_of
 from configs.motion import NONE
 from configs.schema import RunConfig
 from eval.metrics.noninferiority import ERROR_BUDGET, exceeds
-from eval.metrics.statistics import bounds, mcnemar_exact, wilson_95
+from eval.metrics.statistics import bounds, wilson_95
 from eval.metrics.success import summarize
 from eval.records.protocol import format_inputs
 from eval.records.reader import RunIdentity, read_episodes, read_identity, require_runs, warn_skipped
-from eval.records.schema import Outcome, RunFolder
+from eval.records.schema import EpisodeResult, RunFolder
 from eval.report import result_tables as results
+from eval.report.comparison import outcomes_of
 from eval.report.figures import COLOURS, OTHER_COLOURS
 from eval.report.labels import MEASURED, PAUSED, clock_label, format_clock_of
 from eval.report.pages.site import page_file, whisker, write_page
@@ -32,18 +33,11 @@ from sim_envs.world import EpisodeKey
 
 _LEVEL = 0.05
 
-Outcomes = Mapping[EpisodeKey, Outcome]
-"""Outcomes of a run's episodes."""
+Episodes = Mapping[EpisodeKey, EpisodeResult]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Rank:
-    """The ranks that the data allow for a run.
-
-    Attributes:
-        best: One plus the number of significantly better runs: the rank that is shown.
-        worst: The number of runs minus that of significantly worse ones.
-    """
+class Rank(NamedTuple):
+    """The ranks that the data allow for a run: the best one, which is shown, to the worst one."""
 
     best: int
     worst: int
@@ -52,27 +46,25 @@ class Rank:
         return str(self.best) if self.best == self.worst else f"{self.best}–{self.worst}"
 
 
-def ranks(runs: Sequence[Outcomes]) -> list[Rank]:
-    """The rank of each run.
+_ALONE = Rank(best=1, worst=1)
+
+
+def ranks(runs: Sequence[Episodes]) -> list[Rank]:
+    """The rank of each run: from one plus the number of better runs to all runs but the worse ones.
 
     Chatbot Arena's rule with a paired test: a run is better if it solves significantly more of the common
     episodes (McNemar's exact test at 5 %).
     """
-    better = [[_is_better(one, other) for other in runs] for one in runs]
+
+    def is_better(one: Episodes, other: Episodes) -> bool:
+        pairs = outcomes_of([(episode, other[key]) for key, episode in one.items() if key in other])
+        return pairs.only_a > pairs.only_b and pairs.mcnemar_p < _LEVEL
+
+    better = [[is_better(one, other) for other in runs] for one in runs]
     return [
         Rank(best=1 + sum(row[place] for row in better), worst=len(runs) - sum(better[place]))
         for place in range(len(runs))
     ]
-
-
-def _is_better(one: Outcomes, other: Outcomes) -> bool:
-    graded = [
-        (outcome is Outcome.SUCCESS, other[key] is Outcome.SUCCESS)
-        for key, outcome in one.items()
-        if Outcome.ERROR not in (outcome, other.get(key, Outcome.ERROR))
-    ]
-    only_one, only_other = graded.count((True, False)), graded.count((False, True))
-    return only_one > only_other and mcnemar_exact(only_one, only_other) < _LEVEL
 
 
 _IN_JSON = (
@@ -95,7 +87,7 @@ _OF_ONE_RUN = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One run on one suite, or one setting on several: aggregated results and the episodes' outcomes.
+    """One run on one suite, or one setting on several: aggregated results and the episodes.
 
     Attributes:
         parts: Heading to the entry of each suite, of one run or of several; empty for one suite.
@@ -105,9 +97,9 @@ class Entry:
     run: RunIdentity
     suite: str
     row: results.Row
-    outcomes: Outcomes
+    episodes: Episodes
     parts: Mapping[str, "Entry"] = dataclasses.field(default_factory=dict)
-    rank: Rank = Rank(best=1, worst=1)
+    rank: Rank = _ALONE
 
     @property
     def protocol(self) -> str:
@@ -119,7 +111,7 @@ class Entry:
     @property
     def experiment(self) -> tuple[str, str, str]:
         """Protocol, assets and episodes, which must be equal for runs to be ranked together."""
-        episodes = hash_of({"episodes": sorted(map(str, self.outcomes))})[:8]
+        episodes = hash_of({"episodes": sorted(map(str, self.episodes))})[:8]
         return self.protocol, self.run.assets.digest, episodes
 
 
@@ -206,8 +198,8 @@ def _read(folder: RunFolder, error_budget: float) -> tuple[list[Entry], list[dic
             reason = f"{errors}, more than {error_budget:g} %; run it again"
             left_out.append({"run_id": run.run_id, "reason": reason})
         else:
-            outcomes = {key: episode.outcome for key, episode in episodes.items() if key.suite == suite}
-            ranked.append(Entry(run=run, suite=suite, row=row, outcomes=outcomes))
+            of_suite = {key: episode for key, episode in episodes.items() if key.suite == suite}
+            ranked.append(Entry(run=run, suite=suite, row=row, episodes=of_suite))
     if not ranked and not left_out:
         left_out.append({"run_id": run.run_id, "reason": "complete, but no episode is recorded"})
     return ranked, left_out
@@ -220,7 +212,7 @@ def _averages(entries: Sequence[Entry], paper: Mapping[str, Any]) -> list[Entry]
     of a suite the largest counts, then the latest.
     """
     settings = defaultdict[str, dict[str, Entry]](dict)
-    for entry in sorted(entries, key=lambda entry: (len(entry.outcomes), entry.run.run_id)):
+    for entry in sorted(entries, key=lambda entry: (len(entry.episodes), entry.run.run_id)):
         setting = {k: v for k, v in dataclasses.asdict(entry.run).items() if k not in _OF_ONE_RUN}
         setting["overrides"].pop("init_ids", None)  # the episodes themselves are compared
         if entry.suite in paper["suites"]:
@@ -249,7 +241,7 @@ def _average(parts: Mapping[str, Entry], title: str) -> Entry:
         run=dataclasses.replace(runs[0], run_id=" + ".join(dict.fromkeys(run.run_id for run in runs))),
         suite=title,
         row=average,
-        outcomes={key: outcome for part in parts.values() for key, outcome in part.outcomes.items()},
+        episodes={key: episode for part in parts.values() for key, episode in part.episodes.items()},
         parts=parts,
     )
 
@@ -283,7 +275,7 @@ def _tables(entries: Sequence[Entry]) -> dict[str, list[RankedTable]]:
 def _table(entries: Sequence[Entry]) -> RankedTable:
     ranked = [
         dataclasses.replace(entry, rank=rank)
-        for entry, rank in zip(entries, ranks([entry.outcomes for entry in entries]), strict=True)
+        for entry, rank in zip(entries, ranks([entry.episodes for entry in entries]), strict=True)
     ]
     ranked.sort(
         key=lambda entry: (entry.rank.best, -(entry.row["pc_success"] or 0), entry.run.policy, entry.run.mode)
@@ -384,7 +376,7 @@ def _title(entries: Sequence[Entry]) -> str:
     Feedback and overrides stand beside the protocol, except for those that some runs do without, since the
     protocol is the same.
     """
-    (protocol, assets, digest), keys = entries[0].experiment, entries[0].outcomes
+    (protocol, assets, digest), keys = entries[0].experiment, entries[0].episodes
     names = ", ".join(sorted({entry.run.assets.name for entry in entries}))
     tasks = {(key.suite, key.task_id) for key in keys}
     states, seeds = (sorted({getattr(key, part) for key in keys}) for part in ("init_id", "seed"))
@@ -482,7 +474,7 @@ def _json(board: Leaderboard) -> dict[str, Any]:
                     "rows": [
                         {
                             "rank": entry.rank.best,
-                            "possible_ranks": [entry.rank.best, entry.rank.worst],
+                            "possible_ranks": entry.rank,
                             "run": dataclasses.asdict(entry.run),
                             "results": {name: entry.row[name] for name in _IN_JSON if name in entry.row},
                             "pc_success_of_suites": {
