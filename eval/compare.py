@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from configs.cli import run_app
 from configs.console import TextConsole
 from configs.paths import usable_file
-from eval.metrics.statistics import bounds
+from eval.metrics.statistics import bounds, wilson_95
 from eval.records.json_files import write_json
 from eval.records.schema import RunFolder
 from eval.report.comparison import Comparison, PairTable, compare
@@ -135,8 +135,8 @@ def _pairs_to_json(pairs: PairTable) -> dict[str, Any]:
         "n_pairs": pairs.graded,
         "pc_success_a": pairs.percent_a,
         "pc_success_b": pairs.percent_b,
-        "pc_success_ci95_a": bounds(pairs.interval_a, 100),
-        "pc_success_ci95_b": bounds(pairs.interval_b, 100),
+        "pc_success_ci95_a": bounds(wilson_95(pairs.both + pairs.only_a, pairs.graded), 100),
+        "pc_success_ci95_b": bounds(wilson_95(pairs.both + pairs.only_b, pairs.graded), 100),
         "difference": pairs.difference,
         "difference_ci95": bounds(pairs.difference_ci95),
         "mcnemar_p": pairs.mcnemar_p,

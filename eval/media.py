@@ -7,10 +7,10 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from configs.cli import Names, Numbers, run_app
+from configs.console import visible_text
 from configs.errors import UsageError
 from configs.paths import usable_file
 from eval.records.schema import RunFolder
-from eval.report.plain_text import escape_control
 from eval.report.side_by_side import find_pair
 from videos.mp4 import VideoError
 
@@ -50,7 +50,7 @@ def main(
         pair.write(path)
     except VideoError as error:
         raise UsageError(str(error)) from None
-    sys.stdout.write(f"{escape_control(pair.why)}\n{path}\n")
+    sys.stdout.write(f"{visible_text(pair.why)}\n{path}\n")
 
 
 if __name__ == "__main__":

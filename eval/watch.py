@@ -7,8 +7,8 @@ from pathlib import Path
 from cyclopts import App
 
 from configs.cli import run_app
+from configs.console import visible_text
 from configs.errors import UsageError
-from eval.report.plain_text import escape_control
 
 app = App(name="python -m eval.watch")
 
@@ -39,7 +39,7 @@ def main(run: Path, /, *, port: int = 8100) -> None:
         ) from None
     address = f"http://{HOST}:{listening.getsockname()[1]}/"
     awaited = "" if run.is_dir() else ", which does not exist yet"
-    sys.stdout.write(f"{escape_control(str(run))}{awaited}: {address} (Ctrl-C ends the page, not the run)\n")
+    sys.stdout.write(f"{visible_text(str(run))}{awaited}: {address} (Ctrl-C ends the page, not the run)\n")
     sys.stdout.flush()
     web.run_app(served, sock=listening, print=None, access_log=None, shutdown_timeout=1.0)
 

@@ -16,9 +16,8 @@ from eval.records.schema import RunFolder
 from eval.report.comparison import compare
 from eval.report.comparison_verdict import judge_all
 from eval.report.labels import format_clock_of, number
-from eval.report.plain_text import in_markdown
 from eval.report.side_by_side import EpisodePair, find_pair
-from eval.report.table import Column, Table
+from eval.report.table import Column, Table, in_markdown
 from eval.report.table import to_markdown as table_markdown
 from scripts.marked_block import replace_block
 from videos.clip import save_clip, save_still

@@ -23,7 +23,6 @@ from eval.metrics.statistics import (
     mcnemar_exact,
     paired_difference_95,
     quantiles,
-    wilson_95,
 )
 from eval.metrics.success import LATENCY_STAGES
 from eval.records.query_logs import read_queries
@@ -74,16 +73,6 @@ class PairTable:
     def percent_b(self) -> float | None:
         """B's success rate over the graded pairs."""
         return 100 * (self.both + self.only_b) / self.graded if self.graded else None
-
-    @property
-    def interval_a(self) -> Interval | None:
-        """95 % Wilson interval of A's success rate."""
-        return wilson_95(self.both + self.only_a, self.graded)
-
-    @property
-    def interval_b(self) -> Interval | None:
-        """95 % Wilson interval of B's success rate."""
-        return wilson_95(self.both + self.only_b, self.graded)
 
     @property
     def difference(self) -> float | None:

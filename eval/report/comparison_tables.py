@@ -8,6 +8,7 @@ from rich.markup import escape
 
 from configs.errors import pluralize
 from eval.metrics.action_difference import ActionDifference
+from eval.metrics.statistics import bounds
 from eval.records.protocol import format_inputs
 from eval.report.comparison import Comparison, PairTable
 from eval.report.comparison_texts import TextPairs, Unpaired
@@ -95,17 +96,11 @@ def _rates(comparison: Comparison) -> Table:
     p_values = {**comparison.suite_p_values, "all": comparison.overall.mcnemar_p}
     rows = []
     for suite, pairs in _rows(comparison):
-        interval = pairs.difference_ci95
-        rows.append(
-            [
-                suite,
-                number(pairs.percent_a, ".1f", " %"),
-                number(pairs.percent_b, ".1f", " %"),
-                number(pairs.difference, "+.1f"),
-                "–" if interval is None else _between(interval.low, interval.high),
-                f"{p_values[suite]:.2g}" if pairs.graded else "–",
-            ]
-        )
+        ends = bounds(pairs.difference_ci95)
+        a, b = pairs.percent_a, pairs.percent_b
+        rates = number(a, ".1f", " %"), number(b, ".1f", " %")
+        p_value = f"{p_values[suite]:.2g}" if pairs.graded else "–"
+        rows.append([suite, *rates, *_compared(a, b, pairs.difference, ends, ".1f")[2:], p_value])
     return Table.of_cells(["solved", "A", "B", "B minus A", "95 %", "p"], rows)
 
 
@@ -134,22 +129,32 @@ def _latencies(comparison: Comparison) -> Table:
 
 def _measures(comparison: Comparison) -> Table:
     """Quality of motion and currency of texts in both runs, and their paired differences."""
-    rows = []
-    for heading, each in comparison.measures.items():
-        between = "–" if each.ci95 is None else f"{each.ci95.low:+.2f} to {each.ci95.high:+.2f}"
-        values = f"{each.a:.2f}", f"{each.b:.2f}", f"{each.difference:+.2f}"
-        rows.append([heading, *values, between, str(each.n_pairs)])
+    rows = [
+        [heading, *_compared(each.a, each.b, each.difference, bounds(each.ci95), ".2f"), str(each.n_pairs)]
+        for heading, each in comparison.measures.items()
+    ]
     return Table.of_cells(["measure", "A", "B", "B minus A", "95 %", "pairs"], rows)
 
 
 def _texts(tasks: Sequence[TextPairs]) -> Table:
     """Scores in both runs and their difference."""
-    rows = []
-    for text in (difference for texts in tasks for difference in texts.differences):
-        between = "–" if text.interval is None else _between(*text.interval)
-        what = f"{MEASURES[text.task]}, {_WHEN[text.when]}"
-        rows.append([what, f"{text.a:.1f}", f"{text.b:.1f}", f"{text.difference:+.1f}", between])
+    rows = [
+        [
+            f"{MEASURES[text.task]}, {_WHEN[text.when]}",
+            *_compared(text.a, text.b, text.difference, text.interval, ".1f"),
+        ]
+        for texts in tasks
+        for text in texts.differences
+    ]
     return Table.of_cells(["language (%)", "A", "B", "B minus A", "95 %"], rows)
+
+
+def _compared(
+    a: float | None, b: float | None, difference: float | None, ends: Sequence[float] | None, form: str
+) -> list[str]:
+    """A value in A and in B, and their difference with the ends of its interval."""
+    between = "–" if ends is None else f"{ends[0]:+{form}} to {ends[1]:+{form}}"
+    return [number(a, form), number(b, form), number(difference, f"+{form}"), between]
 
 
 def _format_pairs(texts: TextPairs) -> str:
@@ -178,10 +183,6 @@ def _rows(comparison: Comparison) -> Iterator[tuple[str, PairTable]]:
     yield from comparison.per_suite.items()
     if len(comparison.per_suite) > 1:
         yield "all", comparison.overall
-
-
-def _between(low: float, high: float) -> str:
-    return f"{low:+.1f} to {high:+.1f}"
 
 
 def _format_actions(actions: ActionDifference) -> str:

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column
 from rich.text import Text
 
-from configs.console import TextConsole
+from configs.console import TextConsole, visible_text
 from configs.errors import UsageError, pluralize
 from configs.motion import NONE
 from eval.metrics.language import HEADLINES
@@ -29,7 +29,6 @@ from eval.report.comparison_tables import show
 from eval.report.comparison_verdict import judge_all
 from eval.report.labels import PAUSED, clock_label
 from eval.report.pages.run_report import REPORT, write_report
-from eval.report.plain_text import escape_control
 from eval.report.result_tables import format_results, run_table, table_notes, tasks_table, variants_table
 from eval.report.table import to_terminal
 from eval.rollout.monitor import Monitor
@@ -116,7 +115,7 @@ class EvaluationConsole(Monitor):
         if result.error is not None:
             # A policy's message is not markup: `[/INST]` is part of a prompt.
             outcome = result.outcome.value.replace("_", " ")
-            error = escape(escape_control(result.error))
+            error = escape(visible_text(result.error))
             self._rich.print(f"[red]{outcome}[/] in {result.key}: {error}")
         (bar,) = self._progress.tasks
         if not self._rich.is_terminal and time.monotonic() - self._reported >= _REPORT_EVERY_S:
@@ -196,7 +195,7 @@ class EvaluationConsole(Monitor):
 
     def _print(self, line: str) -> None:
         """Print without markup or line breaks."""
-        self._rich.print(escape_control(line), soft_wrap=True, markup=False)
+        self._rich.print(visible_text(line), soft_wrap=True, markup=False)
 
     def _dim(self, *lines: str) -> None:
         for line in lines:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree as ET
 
+from configs.console import visible_text
 from configs.errors import UsageError
 from eval.metrics.noninferiority import ERROR_BUDGET, exceeds
 from eval.metrics.success import Results, summarize
@@ -15,7 +16,6 @@ from eval.records.reader import RunIdentity, read_episodes, read_identity
 from eval.records.schema import EpisodeResult, Outcome, RunFolder, graded_only, solved
 from eval.report import result_tables as columns
 from eval.report.labels import PAUSED, number
-from eval.report.plain_text import escape_control
 from eval.report.table import Column, Table, to_csv, to_latex
 
 _RATES = ("n_episodes", "n_success", "pc_success", "pc_success_ci95")
@@ -152,7 +152,7 @@ def latex(folder: RunFolder) -> str:
     run, results = _read_rates(folder)
     parts = [run.run_id, run.policy, run.weights, f"mode {run.mode}", f"clock {run.clock}"]
     parts += [f"assets {run.assets}", f"protocol {run.protocol_hash}"]
-    described = " ".join(escape_control(", ".join(filter(None, parts))).split())
+    described = " ".join(visible_text(", ".join(filter(None, parts))).split())
     numbers = [
         dataclasses.replace(columns.N, heading="episodes"),
         Column(heading="success (%)", cell=lambda row: number(row["pc_success"], ".1f")),
@@ -171,7 +171,7 @@ def model_card(folder: RunFolder) -> str:
     from huggingface_hub import EvalResult, ModelCardData
 
     run, results = _read_rates(folder)
-    protocol = {"mode": run.mode, "clock": run.clock, "assets": escape_control(str(run.assets))}
+    protocol = {"mode": run.mode, "clock": run.clock, "assets": visible_text(str(run.assets))}
     found = [
         EvalResult(
             task_type="robotics",
@@ -190,7 +190,7 @@ def model_card(folder: RunFolder) -> str:
         for suite, row in results["per_suite"].items()
         if row["n_episodes"]
     ]
-    card = ModelCardData(model_name=escape_control(run.policy), pipeline_tag="robotics", eval_results=found)
+    card = ModelCardData(model_name=visible_text(run.policy), pipeline_tag="robotics", eval_results=found)
     return f"---\n{card.to_yaml()}\n---\n"
 
 
@@ -252,7 +252,7 @@ def _junit_counts(episodes: Sequence[EpisodeResult]) -> dict[str, str]:
 
 
 def _in_xml(text: str) -> str:
-    return _NOT_IN_XML.sub("\ufffd", escape_control(text))
+    return _NOT_IN_XML.sub("\ufffd", visible_text(text))
 
 
 def _json(content: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import yaml
 from jinja2 import Environment, StrictUndefined
 
+from configs.console import visible_text
 from configs.errors import UsageError
 from configs.hashing import hash_of
 from configs.motion import NONE
@@ -27,8 +28,7 @@ from eval.report.comparison import outcomes_of
 from eval.report.figures import COLOURS, OTHER_COLOURS
 from eval.report.labels import MEASURED, PAUSED, clock_label, format_clock_of
 from eval.report.pages.site import page_file, whisker, write_page
-from eval.report.plain_text import escape_control, in_markdown, in_markdown_code
-from eval.report.table import Column, Table, to_csv, to_latex, to_markdown
+from eval.report.table import Column, Table, in_markdown, in_markdown_code, to_csv, to_latex, to_markdown
 from sim_envs.world import EpisodeKey
 
 _LEVEL = 0.05
@@ -498,7 +498,7 @@ def _latex(board: Leaderboard) -> str:
     for suite, tables in board.suites.items():
         for table in tables:
             parts += [
-                f"% {escape_control(' '.join(f'{suite}: {table.title}'.split()))}",
+                f"% {visible_text(' '.join(f'{suite}: {table.title}'.split()))}",
                 to_latex(table.table),
             ]
     return "\n".join(parts)

@@ -73,8 +73,6 @@ MEASURES = {
     "memory": "F1 of memory",
     "textual_memory": "exact textual memories",
 }
-_RIGHT = {"narration": "{} right", "memory": "F1 {}", "textual_memory": "exact match {}"}
-"""The headline measure of a language task in words."""
 
 
 def is_graded(row: Row, task: str) -> bool:
@@ -299,17 +297,9 @@ def format_steps(steps: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def _format_task(row: Row, task: str) -> str:
-    """Graded texts of a language task, their accuracy and their staleness."""
+    """How many texts of a language task could be graded, and how late they were."""
     scores = row["texts"][task]
-    graded = scores["n_texts"] - scores["n_not_graded"]
-    line = f"{task}: {graded} of {pluralize(scores['n_texts'], 'text')} graded"
-    if not is_graded(row, task):
-        return f"{line}; what cannot be read is in no score (docs/language.md)."
-    requested, delivered = (
-        f"{scores[when][HEADLINES[task]]['pc']:.1f} %" for when in ("at_request", "on_delivery")
-    )
-    right = _RIGHT[task].format(requested)
-    late = scores["staleness_ms"]
-    if not late:
-        return f"{line}; {right}, delivered at once."
-    return f"{line}; {right} when requested, {delivered} on delivery, {late:.0f} ms (simulated) later."
+    texts, unread, late = scores["n_texts"], scores["n_not_graded"], scores["staleness_ms"]
+    line = f"{task}: {texts - unread} of {pluralize(texts, 'text')} graded, delivered "
+    line += f"{late:.0f} ms (simulated) after their requests" if late else "at once"
+    return f"{line}; what cannot be read is in no score (docs/language.md)." if unread else f"{line}."

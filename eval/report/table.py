@@ -7,6 +7,7 @@ import csv
 import dataclasses
 import io
 import itertools
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -16,8 +17,18 @@ from rich.markup import escape
 from rich.table import Table as TerminalTable
 
 from configs.console import visible_text
-from eval.report.plain_text import in_csv, in_latex, in_markdown
 
+_MARKDOWN = re.compile(r"[\\`*\[\]<&|~$]|(?<!\w)_|_(?!\w)")
+_FORMULA = re.compile(r"\s*[=+@-]")
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?( ?%)?")
+_LATEX = {
+    **{each: f"\\{each}" for each in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "–": "--",
+    "→": r"$\rightarrow$",
+}
 _RULES = {"left": ":--", "center": ":-:", "right": "--:"}
 
 
@@ -209,3 +220,26 @@ def to_latex(table: Table) -> str:
     for rule, rows in zip([r"\toprule", *[r"\midrule"] * len(groups)], [[headings], *groups], strict=True):
         lines += [rule, *(" & ".join(map(in_latex, cells)) + r" \\" for cells in rows)]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def in_markdown(text: str) -> str:
+    """The text on one line, escaped for Markdown and its tables."""
+    return _MARKDOWN.sub(r"\\\g<0>", visible_text(" ".join(text.split())))
+
+
+def in_markdown_code(text: str) -> str:
+    """The text on one line, for use between backticks."""
+    return visible_text(" ".join(text.split())).replace("`", "'").replace("|", "\\|")
+
+
+def in_csv(value: Any) -> Any:
+    """The value, with an apostrophe before text that a spreadsheet would run as a formula."""
+    if not isinstance(value, str):
+        return value
+    shown = visible_text(value)
+    return f"'{shown}" if _FORMULA.match(shown) and not _NUMBER.fullmatch(shown) else shown
+
+
+def in_latex(text: str) -> str:
+    """The text on one line, escaped for LaTeX."""
+    return "".join(_LATEX.get(each, each) for each in visible_text(" ".join(text.split())))

@@ -21,7 +21,7 @@ from eval.records.reader import read_identity, require_runs
 from eval.records.schema import RunFolder
 from eval.report.pages.reported_runs import ReportedRun, read_runs
 from eval.report.pages.run_report import report_files
-from eval.report.plain_text import escape_control
+from eval.report.pages.site import escape_control
 
 HOST = "127.0.0.1"
 _EVERY_S, _SHARE = 1.0, 0.1

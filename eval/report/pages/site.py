@@ -15,8 +15,8 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
+from configs.console import visible_text
 from configs.errors import UsageError
-from eval.report.plain_text import escape_control
 
 _FILES = importlib.resources.files("eval.report.pages")
 _SHARED = (
@@ -99,6 +99,20 @@ def page_file(name: str) -> bytes:
 def script(function: str, data: Mapping[str, Any]) -> bytes:
     """Data as a script that calls a function with it."""
     return f"{function}({json.dumps(escape_control(data), allow_nan=False)});\n".encode()
+
+
+def escape_control(value: Any) -> Any:
+    """The value with control characters, such as terminal colours, as visible symbols."""
+    if hasattr(value, "__html__"):
+        return value  # of a template
+    match value:
+        case str():
+            return visible_text(value)
+        case Mapping():
+            return {escape_control(key): escape_control(each) for key, each in value.items()}
+        case list() | tuple():
+            return [escape_control(each) for each in value]
+    return value
 
 
 def swatch(label: str, colour: str) -> Markup:

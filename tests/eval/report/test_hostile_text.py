@@ -22,7 +22,8 @@ from eval.report.comparison_verdict import judge_all
 from eval.report.export import FORMATS
 from eval.report.leaderboard import read_leaderboard, write_leaderboard
 from eval.report.pages.run_report import write_report
-from eval.report.plain_text import escape_control, in_csv, in_markdown, in_markdown_code
+from eval.report.pages.site import escape_control
+from eval.report.table import in_csv, in_markdown, in_markdown_code
 from tests.eval.factory import RunBuilder, episode, key
 from videos.caption import Caption, CaptionText
 from videos.panel import compose

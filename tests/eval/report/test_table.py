@@ -6,8 +6,7 @@ import io
 import pytest
 
 from configs.console import TextConsole
-from eval.report.plain_text import in_latex, in_markdown
-from eval.report.table import Column, Table, to_csv, to_latex, to_markdown, to_terminal
+from eval.report.table import Column, Table, in_latex, in_markdown, to_csv, to_latex, to_markdown, to_terminal
 
 HOSTILE = ("<b>", "a_b _c_", "*x* [y](z)", "a|b\nc & 5 %", "[red]x[/]", "=1+1")
 
