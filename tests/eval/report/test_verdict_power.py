@@ -1,7 +1,11 @@
 """The verdict has teeth: a policy that was made worse is found inferior, and an equal one is not."""
 
+import dataclasses
 import functools
+import types
+from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from configs.schema import RunConfig
@@ -10,52 +14,115 @@ from eval.report.comparison import compare
 from eval.report.comparison_verdict import Verdict, judge
 from eval.rollout import rollout
 from eval.rollout.executors import executor
+from oxygen.policy.reply import Reply
+from sim_envs.fake import FakeSuite, FakeWorld
+from sim_envs.suite import InitIds
+from sim_envs.world import AdvanceResult
 from tests.eval.conftest import evaluate
-from tests.eval.doubles import opened
-from tests.eval.pursuit import Pursuer, PursuitSuite
+from tests.eval.doubles import FakePolicy, opened
 
 EPISODES = 100
+SPEED, REACH, STAY = 0.04, 0.03, 3
 
 
-class Clock:
-    """Seconds that pass only when a policy thinks."""
+class PursuitWorld(FakeWorld):
+    """A point in the plane has to touch a target that moves to and fro, and to stay on it. State: both."""
 
-    def __init__(self) -> None:
-        self.now_s = 0.0
+    def reset(self, *, init_id, seed, settle_steps):
+        super().reset(init_id=init_id, seed=seed, settle_steps=0)
+        draw = np.random.default_rng((init_id, seed))
+        self.point, self.touching = np.zeros(2), 0
+        self.middle = draw.normal(size=2)
+        self.middle *= draw.uniform(0.3, 1.5) / np.linalg.norm(self.middle)
+        self.swing, self.phase = draw.normal(size=2) * 0.15, draw.uniform(0, 2 * np.pi)
 
-    def think(self, milliseconds: float) -> None:
-        self.now_s += milliseconds / 1e3
+    def target(self):
+        return self.middle + self.swing * np.sin(self.phase + 2 * np.pi * self.steps / 40)
 
-    def perf_counter(self) -> float:
-        return self.now_s
+    def advance(self, actions):
+        for taken, action in enumerate(actions, start=1):
+            self.steps += 1
+            self.point = self.point + SPEED * np.clip(action[:2], -1, 1)
+            near = np.linalg.norm(self.point - self.target()) < REACH
+            self.touching = self.touching + 1 if near else 0
+            if self.touching == STAY:
+                return AdvanceResult(steps=taken, success=True)
+        return AdvanceResult(steps=len(actions), success=False)
+
+    def observe(self):
+        state = np.concatenate([self.point, self.target(), np.zeros(4)])
+        return dataclasses.replace(super().observe(), state=state)
+
+    def truth(self):
+        return None
+
+
+class PursuitSuite(FakeSuite):
+    published = FakeSuite.published.model_copy(update={"max_steps": 50, "settle_steps": 0, "replan_steps": 2})
+
+    def __init__(self):
+        super().__init__(self.published)
+
+    def init_ids(self, task):
+        return InitIds(stored=EPISODES)
+
+    def open(self, task):
+        return PursuitWorld()
+
+
+@dataclasses.dataclass(kw_only=True)
+class Pursuer(FakePolicy):
+    """Goes straight to where the target is seen, with noise; forgets one chunk in so many."""
+
+    think: Callable[[], None]
+    noise: float = 0.0
+    forgets: int = 0
+
+    def reset(self, key):
+        super().reset(key)
+        self.draw, self.query = np.random.default_rng(key.digest()), 0
+
+    def act(self, observation):
+        self.think()
+        self.query += 1
+        point, target = observation.state[:2], observation.state[2:4]
+        actions = np.zeros((10, 7))
+        if self.forgets and self.query % self.forgets == 0:
+            return actions
+        for action in actions:
+            action[:2] = np.clip((target - point) / SPEED, -1, 1)
+            point = point + SPEED * action[:2]
+        actions[:, :2] += self.noise * self.draw.normal(size=(10, 2))
+        return actions
+
+    def complete(self):
+        return Reply(timings_ms={"decode": 0.0})
 
 
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory):
     """The verdict on a policy, beside one that answers at once, without noise, and forgets nothing."""
-    clock = Clock()
+    now_s = [0.0]  # passes only when a policy thinks
 
     @functools.cache
-    def played(clock_name, noise=0.0, forgets=0, thinks_ms=0.0):
-        policy = Pursuer(noise=noise, forgets=forgets, thinks_ms=thinks_ms, think=clock.think)
+    def played(clock, thinks_ms=0.0, **worse):
+        def think():
+            now_s[0] += thinks_ms / 1e3
+
+        policy = Pursuer(interface=PursuitSuite().interface, think=think, **worse)
         patch.setattr(executor, "open_policies", lambda *_, **__: [opened(policy)])
-        config = RunConfig(
-            suites=("pursuit",),
-            init_ids=tuple(range(EPISODES)),
-            clock=clock_name,
-            video="none",
-            policy="noop",
-        )
+        states = tuple(range(EPISODES))
+        config = RunConfig(suites=("pursuit",), init_ids=states, clock=clock, video="none", policy="noop")
         run = new_run(tmp_path_factory.mktemp("runs"), config)
         evaluate(run)
         return run.folder
 
-    def judged(clock_name="paused", **worse):
-        comparison = compare(played(clock_name), played(clock_name, **worse))
-        return judge(comparison.overall), comparison.overall
+    def judged(clock="paused", **worse):
+        pairs = compare(played(clock), played(clock, **worse)).overall
+        return judge(pairs), pairs
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rollout, "time", clock)
+        patch.setattr(rollout, "time", types.SimpleNamespace(perf_counter=lambda: now_s[0]))
         patch.setattr("eval.rollout.plan.open_suite", lambda name, **protocol: PursuitSuite())
         yield judged
 
@@ -64,9 +131,7 @@ def judged(tmp_path_factory):
     "worse",
     [
         pytest.param({"noise": 0.5}, id="noise on actions", marks=pytest.mark.slow),
-        pytest.param(
-            {"clock_name": "measured", "thinks_ms": 500.0}, id="a latency of 500 ms", marks=pytest.mark.slow
-        ),
+        pytest.param({"clock": "measured", "thinks_ms": 500.0}, id="half a second", marks=pytest.mark.slow),
         pytest.param({"forgets": 5}, id="one chunk in five is forgotten"),
     ],
 )
@@ -76,12 +141,13 @@ def test_a_policy_that_was_made_worse_is_found_inferior(judged, worse):
     assert judgement.verdict is Verdict.INFERIOR
 
 
-def test_an_equal_policy_is_found_non_inferior(judged):
-    judgement, _ = judged("measured", forgets=10**9)  # another run of the same
-    assert judgement.verdict is Verdict.NON_INFERIOR
-
-
-@pytest.mark.slow
-def test_latency_that_no_time_is_charged_for_cannot_be_seen(judged):
-    judgement, _ = judged("paused", thinks_ms=500.0)
+@pytest.mark.parametrize(
+    ("clock", "same"),
+    [
+        ("measured", {"forgets": 10**9}),
+        pytest.param("paused", {"thinks_ms": 500.0}, marks=pytest.mark.slow),  # for which no time is charged
+    ],
+)
+def test_an_equal_policy_is_found_non_inferior(judged, clock, same):
+    judgement, _ = judged(clock, **same)
     assert judgement.verdict is Verdict.NON_INFERIOR
