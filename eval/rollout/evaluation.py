@@ -112,7 +112,7 @@ def run_evaluation(
                 f"{name!r} does not run on it; choose another clock, such as fixed:100,300 or measured"
             )
         described.append(describe_run(run.config, plan, resolved, policy, clock))
-        refuse_mixed_records(run, described[-1])
+        refuse_mixed_records(run, plan, described[-1])
     with contextlib.ExitStack() as locks:
         for policy in policies:
             locks.callback(policy.close)

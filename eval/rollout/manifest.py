@@ -1,6 +1,6 @@
 """The manifest of a run: what was run, under which protocol, versions and hardware."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from configs.errors import UsageError, pluralize
@@ -9,7 +9,7 @@ from configs.schema import RunConfig
 from eval.policies.base import LoadedPolicy
 from eval.policies.resolved import ResolvedPolicy
 from eval.records import provenance
-from eval.records.protocol import describe_suite, format_inputs, protocol_hash, suite_hash
+from eval.records.protocol import describe_suite, protocol_hash, suite_hash
 from eval.records.run_folders import Run, policy_name
 from eval.rollout.clock import PAUSED, Clock
 from eval.rollout.plan import EpisodePlan
@@ -61,69 +61,42 @@ def describe_run(
     }
 
 
-def refuse_mixed_records(run: Run, current: Mapping[str, Any]) -> None:
+_SAME_ON_RESUME = ("protocol", "language_tasks", "policy_inputs", "adapter", "weights_sha256")
+"""Parts of the manifest that a resumed run may not change. Older manifests do not have the language tasks."""
+
+
+def refuse_mixed_records(run: Run, plan: EpisodePlan, current: Mapping[str, Any]) -> None:
     """Reject resuming a run of other episodes, under another protocol, or with another policy or other texts.
 
     Raises:
-        UsageError: The protocol, the number of episodes, the language tasks, the policy's inputs or its
-            weights differ from the recorded ones. Older manifests do not have the language tasks.
+        UsageError: Names the first part of the manifest that differs, or an episode that is not planned any
+            more.
     """
     if not run.resumed:
         return
-    before = run.folder.read_manifest()
-    protocol, now_under = protocol_hash(before["protocol"]), current["protocol_hash"]
-    if protocol != now_under:
-        differs = _first_difference(_by_content(before["protocol"]), _by_content(current["protocol"]))
+    begun, name = run.folder.read_manifest(), run.folder.run_id
+    known = [part for part in _SAME_ON_RESUME if part in begun]
+    before, now = (dict(_leaves({part: of[part] for part in known})) for of in (begun, current))
+    for path in dict.fromkeys([*before, *now]):
+        # Assets count by content, not by name.
+        if not path.endswith(".assets.name") and before.get(path) != now.get(path):
+            raise UsageError(
+                f"{name} was begun with {path} {before.get(path)!r}, this has {now.get(path)!r}; put it "
+                "back, or start a new run without --resume"
+            )
+    dropped = [str(key) for key in run.folder.episodes() if key not in plan.keys]
+    if dropped or begun["n_planned"] != current["n_planned"]:
         raise UsageError(
-            f"{run.folder.run_id} was run under protocol {protocol}, this is {now_under}: {differs} has "
-            "changed; put it back, or start a new run without --resume"
-        )
-    if before["n_planned"] != current["n_planned"]:
-        raise UsageError(
-            f"{run.folder.run_id} was begun with {pluralize(before['n_planned'], 'episode')}, this has "
-            f"{current['n_planned']}: `trials_per_task` of a suite has changed; put it back, or start a new "
-            "run without --resume"
-        )
-    tasks = {"language_tasks": before.get("language_tasks", current["language_tasks"])}
-    if differs := _first_difference(tasks, {"language_tasks": current["language_tasks"]}):
-        raise UsageError(
-            f"{run.folder.run_id} was run with other texts: {differs} has changed; put it back, or start a "
-            "new run without --resume"
-        )
-    if before["policy_inputs"] != current["policy_inputs"]:
-        raise UsageError(
-            f"{run.folder.run_id} showed its policy {format_inputs(before['policy_inputs'])}, this is "
-            f"{format_inputs(current['policy_inputs'])}; start a new run without --resume"
-        )
-    adapter, other = before.get("adapter"), current["adapter"]
-    if adapter != other:
-        raise UsageError(
-            f"{run.folder.run_id} was run with adapter {adapter and adapter['sha256'][:12]}, this has "
-            f"{other and other['sha256'][:12]}; put the first one back, or start a new run without --resume"
-        )
-    weights, other = before["weights_sha256"], current["weights_sha256"]
-    if weights != other:
-        first, second = (each[:12] if each else "without a digest" for each in (weights, other))
-        raise UsageError(
-            f"{run.folder.run_id} was run with weights {first}, {current['policy']} now has {second}; put "
-            "the first ones back, or start a new run without --resume"
+            f"{name} was begun with {pluralize(begun['n_planned'], 'episode')}, this has "
+            f"{current['n_planned']}{f', and not {dropped[0]}' if dropped else ''}: `trials_per_task` of a "
+            "suite has changed; put it back, or start a new run without --resume"
         )
 
 
-def _by_content(protocol: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """A protocol as it is hashed: assets by content, not by name."""
-    return {name: {**suite, "assets": suite["assets"]["digest"]} for name, suite in protocol.items()}
-
-
-def _first_difference(before: Any, now: Any) -> str | None:
-    """The path of the first value that differs, as in `mine.suite.max_steps`; None if there is none."""
-    if isinstance(before, (list, tuple)) and isinstance(now, (list, tuple)):
-        before, now = dict(enumerate(before)), dict(enumerate(now))
-    if not isinstance(before, Mapping) or not isinstance(now, Mapping):
-        return None if before == now else ""
-    for key in dict.fromkeys([*before, *now]):
-        if key not in before or key not in now:
-            return str(key)
-        if (inner := _first_difference(before[key], now[key])) is not None:
-            return f"{key}.{inner}".removesuffix(".")
-    return None
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The plain values in nested mappings and lists, with their paths, as in `mine.suite.max_steps`."""
+    if isinstance(value, Mapping | list | tuple):
+        for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from _leaves(inner, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, value

@@ -2,8 +2,6 @@
 
 import errno
 import json
-import os
-import time
 
 import pytest
 import yaml
@@ -59,20 +57,42 @@ def test_resume_retries_errors(tmp_path, policy, capsys):
         find_unfinished(tmp_path, {})
 
 
-def test_resume_refuses_a_run_under_another_protocol(tmp_path, policy, monkeypatch):
-    policy.interrupted_at = 3
+def interrupted(policy, tmp_path, config=CONFIG, after: int = 3) -> RunFolder:
+    """A run that is to be resumed, after so many queries."""
+    policy.interrupted_at = policy.queries + after
+    run = new_run(tmp_path / "runs", config)
     with pytest.raises(KeyboardInterrupt):
-        evaluate(new_run(tmp_path, CONFIG))
-    without_physics(monkeypatch, find_assets=lambda source: FakeAssets(digest="1" * 12))
-    with pytest.raises(UsageError, match=r"libero_object\.assets has changed; .* without --resume"):
-        evaluate(*find_unfinished(tmp_path, {}))
+        evaluate(run)
+    return run.folder
+
+
+def refused(tmp_path) -> str:
+    """Why it is not resumed."""
+    with pytest.raises(UsageError, match="put it back, or start a new run without --resume") as caught:
+        evaluate(*find_unfinished(tmp_path / "runs", {}))
+    return str(caught.value)
+
+
+def test_resume_refuses_other_assets_and_other_weights(tmp_path, policy, monkeypatch):
+    monkeypatch.setattr(manifest, "weights_sha256", lambda cast: "a" * 64)
+    left = interrupted(policy, tmp_path).read_manifest()
+    with monkeypatch.context() as other:
+        without_physics(other, find_assets=lambda source: FakeAssets(digest="1" * 12))
+        assert "libero_object.assets.digest '000000000000', this has '111111111111'" in refused(tmp_path)
+    monkeypatch.setattr(manifest, "weights_sha256", lambda cast: "b" * 64)
+    assert f"weights_sha256 '{'a' * 64}', this has '{'b' * 64}'" in refused(tmp_path)
+    (again,) = find_unfinished(tmp_path / "runs", {})
+    assert again.folder.read_manifest() == left
 
 
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"max_steps": 9}, r"fake\.suite\.max_steps has changed; put it back"),
-        ({"environment": {"instructions": ["a", "d"]}}, r"fake\.suite\.environment\.instructions\.1 has"),
+        ({"max_steps": 9}, "protocol.fake.suite.max_steps 20, this has 9;"),
+        (
+            {"environment": {"instructions": ["a", "d"]}},
+            "fake.suite.environment.instructions.1 'b', this has 'd'",
+        ),
         ({"trials_per_task": 1}, "begun with 4 episodes, this has 2: `trials_per_task`"),
     ],
 )
@@ -80,43 +100,37 @@ def test_resume_names_what_has_changed_in_the_file_of_a_suite(tmp_path, policy, 
     file, fake = tmp_path / "mine.yaml", {"environment": {"instructions": ["a", "b"]}, "camera_size": 256}
     fake = {**FakeSuite.published.model_dump(mode="json"), **fake}
     file.write_text(yaml.safe_dump(fake))
-    policy.interrupted_at = 3
-    run = new_run(tmp_path, RunConfig(suites=(str(file),), video="none"))
-    with pytest.raises(KeyboardInterrupt):
-        evaluate(run)
+    interrupted(policy, tmp_path, RunConfig(suites=(str(file),), video="none"))
     file.write_text(yaml.safe_dump({**fake, **changes}))
-    with pytest.raises(UsageError, match=named):
-        evaluate(*find_unfinished(tmp_path, {}))
+    assert named in refused(tmp_path)
+
+
+def test_resume_refuses_two_suites_that_have_swapped_their_trials(tmp_path, policy):
+    files = {name: tmp_path / f"{name}.yaml" for name in ("one", "two")}
+
+    def write(**trials: int) -> None:
+        for name, count in trials.items():
+            changes = {"name": name, "trials_per_task": count, "camera_size": 256, "max_steps": 5}
+            fake = {**FakeSuite.published.model_dump(mode="json"), **changes}
+            files[name].write_text(yaml.safe_dump(fake))
+
+    write(one=2, two=1)
+    interrupted(policy, tmp_path, RunConfig(suites=tuple(map(str, files.values())), video="none"), after=2)
+    write(one=1, two=2)
+    assert "and not one.0.1.7: `trials_per_task` of a suite has changed" in refused(tmp_path)
 
 
 def test_resume_refuses_other_language_tasks_under_the_same_name(tmp_path, policy):
     file = tmp_path / "plan.yaml"
     file.write_text("{name: plan, prompt: 'Plan: ', max_tokens: 9}")
-    run = new_run(tmp_path, CONFIG.model_copy(update={"policy": "small", "language_tasks": (str(file),)}))
-    policy.interrupted_at = 3
-    with pytest.raises(KeyboardInterrupt):
-        evaluate(run)
+    config = CONFIG.model_copy(update={"policy": "small", "language_tasks": (str(file),)})
+    folder = interrupted(policy, tmp_path, config)
     file.write_text("{name: plan, prompt: 'Next: ', max_tokens: 9}")
-    with pytest.raises(UsageError, match=r"other texts: language_tasks\.0\.prompt has changed; put it back"):
-        evaluate(*find_unfinished(tmp_path, {}))
-    of_earlier_version = run.folder.read_manifest()
+    assert "begun with language_tasks.0.prompt 'Plan: ', this has 'Next: '" in refused(tmp_path)
+    of_earlier_version = folder.read_manifest()
     del of_earlier_version["language_tasks"]
-    run.folder.write_manifest(of_earlier_version)
-    assert exit_code(evaluate(*find_unfinished(tmp_path, {}))) == 0
-
-
-def test_resume_refuses_other_weights(tmp_path, policy, monkeypatch):
-    monkeypatch.setattr(manifest, "weights_sha256", lambda cast: "a" * 64)
-    policy.interrupted_at = 3
-    run = new_run(tmp_path, CONFIG)
-    with pytest.raises(KeyboardInterrupt):
-        evaluate(run)
-    left = run.folder.read_manifest()
-    monkeypatch.setattr(manifest, "weights_sha256", lambda cast: "b" * 64)
-    with pytest.raises(UsageError, match=r"weights a{12}, tiny now has b{12}; .* without --resume"):
-        evaluate(*find_unfinished(tmp_path, {}))
-    assert run.folder.read_manifest() == left
-    assert exit_code(evaluate(new_run(tmp_path, CONFIG))) == 0
+    folder.write_manifest(of_earlier_version)
+    assert exit_code(evaluate(*find_unfinished(tmp_path / "runs", {}))) == 0
 
 
 def test_a_run_records_the_machine_of_each_attempt(tmp_path, policy, monkeypatch):
@@ -190,36 +204,3 @@ def test_resume_skips_unreadable_runs_and_names_them(tmp_path, policy, capsys, f
     said = capsys.readouterr().err
     assert said.startswith(f"skipped {damaged.folder.path}: ")
     assert said.count("\n") == 1
-
-
-def left_by_a_kill(output_dir, name, *, age_s=120.0, manifest=None):
-    """A draft of a new run, as old as given."""
-    draft = output_dir / f".{name}.partial"
-    draft.mkdir(parents=True)
-    (draft / ".lock").touch()
-    if manifest is not None:
-        RunFolder(draft).write_manifest(manifest)
-    then = time.time() - age_s
-    os.utime(draft, (then, then))
-    return draft
-
-
-def test_the_next_start_cleans_up_after_a_kill(tmp_path, policy):
-    config, started = CONFIG.model_dump(mode="json"), "2026-01-01T00:00:00+00:00"
-    seen = {"config": config, "status": "running", "started": started}
-    gone = [
-        left_by_a_kill(tmp_path, "20260101-000000-tiny-actions"),
-        left_by_a_kill(tmp_path, "20260101-000001-tiny-actions", manifest={**seen, "variants": ["a", "b"]}),
-    ]
-    (tmp_path / "visible").mkdir()
-    locked = left_by_a_kill(tmp_path, "20260101-000002-tiny-actions")
-    kept = [
-        locked,
-        left_by_a_kill(tmp_path, "20260101-000003-tiny-actions", age_s=1.0),
-        left_by_a_kill(tmp_path, "20260101-000004-tiny-actions", manifest={**seen, "variants": ["visible"]}),
-        left_by_a_kill(tmp_path, "a-bundle"),
-    ]
-    with RunFolder(locked).locked():
-        evaluate(new_run(tmp_path, CONFIG))
-    assert not any(draft.exists() for draft in gone)
-    assert all(draft.exists() for draft in kept)
