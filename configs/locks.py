@@ -14,7 +14,7 @@ from configs.errors import UsageError
 
 LOCK = ".lock"
 """The locked file, which is not removed."""
-YOUNG_S = 60.0
+_YOUNG_S = 60.0
 """Age below which a folder without a lock is not stale: its process may not have locked it yet."""
 
 
@@ -56,7 +56,7 @@ def temporary_folder(prefix: str) -> Path:
         with contextlib.suppress(OSError), contextlib.ExitStack() as opened:  # in use, not ours, or gone
             descriptor = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             opened.callback(os.close, descriptor)
-            if time.time() - os.fstat(descriptor).st_mtime > YOUNG_S:
+            if time.time() - os.fstat(descriptor).st_mtime > _YOUNG_S:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(left)
     folder = Path(tempfile.mkdtemp(prefix=prefix))

@@ -6,20 +6,16 @@ import datetime as dt
 import os
 import re
 import shutil
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from configs.errors import UsageError
 from configs.load import agrees, check, load
-from configs.locks import YOUNG_S
 from configs.schema import PolicyConfig, RunConfig, VariantsConfig
 from eval.records.reader import read_episodes, warn_skipped
 from eval.records.schema import Outcome, RunFolder
 
-_DRAFTS = ".????????-??????-*.partial"
-"""Hidden folders of new runs: see `new_run` and `_draft`."""
 _PROVENANCE = ("command", "git", "versions", "hardware")
 """Fields of the manifest that are recorded for each attempt, beside its start and end."""
 
@@ -129,7 +125,6 @@ def _reserved(run: Run) -> Run:
     """Reserve a folder name by creating its draft, which is atomic between processes."""
     output_dir = run.folder.path.parent
     output_dir.mkdir(parents=True, exist_ok=True)
-    _drop_left_drafts(output_dir)
     while True:
         draft = _draft(run.folder).path
         with contextlib.suppress(FileExistsError):
@@ -138,22 +133,6 @@ def _reserved(run: Run) -> Run:
                 return run
             draft.rmdir()  # another process has begun under this name
         run = new_run(output_dir, run.config)
-
-
-def _drop_left_drafts(output_dir: Path) -> None:
-    """Delete drafts left by killed processes, except those of evaluations that can be resumed.
-
-    An evaluation can be resumed if the folder of another of its variants has appeared.
-    """
-    for path in output_dir.glob(_DRAFTS):
-        with contextlib.suppress(OSError, UsageError):  # locked by another process, or already gone
-            draft = RunFolder(path)
-            known = draft.manifest_path.exists()
-            variants = draft.read_manifest().get("variants", ()) if known else ()
-            resumable = any((output_dir / name).exists() for name in variants)
-            if time.time() - path.stat().st_mtime > YOUNG_S and not resumable:
-                with draft.locked():
-                    shutil.rmtree(path)
 
 
 def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ...]:
