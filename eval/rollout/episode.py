@@ -17,7 +17,7 @@ from eval.records.run_folders import Run
 from eval.records.schema import Outcome
 from eval.rollout.clock import Clock, find_clock
 from eval.rollout.execution import ActionError
-from eval.rollout.feedback import EpisodeFeedback
+from eval.rollout.feedback import EpisodeFeedback, NoTruthError
 from eval.rollout.plan import EpisodePlan, TaskPlan
 from eval.rollout.rollout import rollout
 from oxygen.policy.reply import EpisodeEnd
@@ -129,7 +129,8 @@ def run_episode(
 
     Actions that cannot be executed, and physics that diverges under finite ones, are failures of the policy
     (`invalid_action`); all else is an `error`, also `sys.exit`. The world is closed after either, since its
-    state is undefined. Ctrl-C, a lost policy and `fatal` propagate and leave no files of the episode.
+    state is undefined. Ctrl-C, a lost policy, a missing truth and `fatal` propagate and leave no files of the
+    episode.
 
     After an exception in `fatal` the episode is played in another process.
     """
@@ -162,7 +163,7 @@ def run_episode(
             interrupts.check()
         recorder.add_episode_end(policy.finish())
         return recorder.result(outcome)
-    except (PolicyLostError, *fatal):
+    except (PolicyLostError, NoTruthError, *fatal):
         recorder.abandon()
         raise
     except (Exception, SystemExit) as error:  # the one place where failures become records

@@ -20,6 +20,7 @@ from eval.records.schema import EpisodeResult, Outcome
 from eval.rollout.clock import find_clock
 from eval.rollout.episode import EpisodeJob, Variant
 from eval.rollout.executors.executor import SERIAL, Executor
+from eval.rollout.feedback import NoTruthError
 from eval.rollout.manifest import describe_run, refuse_mixed_records
 from eval.rollout.monitor import Monitor, MonitorFactory
 from eval.rollout.plan import (
@@ -76,8 +77,8 @@ def run_evaluation(
     Raises:
         UsageError: Before anything is written: a suite, task, policy or asset tree does not exist; every
             episode would fail; another process has the run; or it began under another protocol or with
-            other weights. Later, with all records on disk: the policy is lost, or there were too many
-            consecutive errors.
+            other weights. Later, with all records on disk: the policy is lost, a world has no truth to be
+            fed back, or there were too many consecutive errors.
         KeyboardInterrupt: All records are on disk.
     """
     configs = [run.config for run in runs]
@@ -170,9 +171,11 @@ def _play(
                     errors = [*errors, result] if result.outcome is Outcome.ERROR else []
                     if len(errors) >= max_errors:
                         raise RepeatedErrorsError(len(errors), first=errors[0])
-    except (KeyboardInterrupt, PolicyLostError, RepeatedErrorsError) as stopped:
+    except (KeyboardInterrupt, NoTruthError, PolicyLostError, RepeatedErrorsError) as stopped:
         for variant in variants:
             end_attempt(variant.run.folder, "interrupted")
+        if isinstance(stopped, NoTruthError):
+            raise
         monitor.interrupted()
         if isinstance(stopped, KeyboardInterrupt):
             raise

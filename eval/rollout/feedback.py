@@ -20,6 +20,10 @@ from sim_envs.truth.ground_truth import Truth
 from sim_envs.world import Observation
 
 
+class NoTruthError(UsageError):
+    """A world has no truth of a field that is to hold it, in this episode or any other."""
+
+
 class EpisodeFeedback:
     """The texts fed back in one episode.
 
@@ -49,7 +53,7 @@ class EpisodeFeedback:
         """The observation of the next query with its prompt, and the text of each field that is not empty.
 
         Raises:
-            UsageError: The world has no truth of a field that is to hold it.
+            NoTruthError: The world has no truth of a field that is to hold it.
         """
         self._queries.append((step, truth))
         if self._source == "truth":
@@ -96,7 +100,7 @@ class EpisodeFeedback:
             name = names[each.field]
             true = None if truth is None else true_text(name, truth)
             if true is None:
-                raise UsageError(
+                raise NoTruthError(
                     f"--feedback {self._source}: the world has no truth of {name!r}; choose own or none"
                 )
             text, cut = cleaned(true, each.max_chars)

@@ -10,15 +10,18 @@ from configs.feedback import Feedback
 from configs.schema import RunConfig
 from eval.records.json_files import json_line
 from eval.records.query_logs import read_queries
+from eval.records.run_folders import new_run
 from eval.records.schema import RunFolder
 from eval.rollout.clock import PAUSED, fixed_clock
+from eval.rollout.executors import executor
 from eval.rollout.feedback import EpisodeFeedback
 from eval.rollout.plan import check_feedback
 from eval.rollout.rollout import rollout
 from oxygen.policy.reply import EpisodeEnd
 from sim_envs.fake import FakeSuite, FakeWorld
 from sim_envs.world import EpisodeKey
-from tests.eval.doubles import FakePolicy, reply, text_finished
+from tests.eval.conftest import CONFIG, evaluate
+from tests.eval.doubles import FakePolicy, opened, reply, text_finished, without_physics
 
 SUITE = FakeSuite()
 KEY = EpisodeKey(suite="fake", task_id=0, init_id=0, seed=7)
@@ -139,11 +142,24 @@ def test_any_text_gives_an_unambiguous_recorded_prompt(tmp_path, text, shown, cu
     assert (again.fed["memory"].cut if cut is not None else None) == cut
 
 
-def test_a_missing_truth_is_named():
-    world = FakeWorld()
-    world.reset(init_id=0, seed=7, settle_steps=0)
-    with pytest.raises(UsageError, match="no truth of 'memory'"):
-        EpisodeFeedback(MEMORY, "truth", control_hz=20).observed(world.observe(), 0, None)
+class Mute(FakeWorld):
+    """Has no ground truth."""
+
+    def truth(self):
+        return None
+
+
+@pytest.mark.parametrize("source", ["truth", "truth-delayed"])
+def test_a_world_without_the_truth_stops_the_run_at_once(source, tmp_path, monkeypatch):
+    reader = dataclasses.replace(opened(Writer("lifted it")), feedback=MEMORY)
+    monkeypatch.setattr(executor, "open_policies", lambda *_, **__: [reader])
+    without_physics(monkeypatch, lambda task: Mute())
+    run = new_run(tmp_path, CONFIG.model_copy(update={"policy": "noop", "feedback": source}))
+    with pytest.raises(
+        UsageError, match=f"--feedback {source}: the world has no truth of 'memory'; choose own"
+    ):
+        evaluate(run)
+    assert (run.folder.read_manifest()["status"], run.folder.episodes()) == ("interrupted", {})
 
 
 @pytest.mark.parametrize(
