@@ -40,9 +40,18 @@ def read_json_object(path: Path) -> dict[str, Any]:
     Raises:
         UsageError: It cannot be read, is not JSON, or holds something else.
     """
-    content = parse_json(read_text(path), str(path))
+    return parse_json_object(read_text(path), str(path))
+
+
+def parse_json_object(text: str | bytes, source: str) -> dict[str, Any]:
+    """The value of a JSON text that holds an object.
+
+    Raises:
+        UsageError: It is not JSON, or holds something else.
+    """
+    content = parse_json(text, source)
     if not isinstance(content, dict):
-        raise UsageError(f"{path}: holds {type(content).__name__}, should hold an object")
+        raise UsageError(f"{source}: holds {type(content).__name__}, should hold an object")
     return content
 
 

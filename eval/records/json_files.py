@@ -8,7 +8,7 @@ from typing import Any
 
 from configs.errors import UsageError
 from configs.paths import regular, sync
-from configs.reading import parse_json
+from configs.reading import parse_json_object
 
 
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -23,21 +23,9 @@ def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
         with regular(path).open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.endswith(b"\n"):
-                    yield read_json_line(line, f"{path}, line {number}")
+                    yield parse_json_object(line, f"{path}, line {number}")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
-
-
-def read_json_line(line: bytes, source: str) -> dict[str, Any]:
-    """The record of a line.
-
-    Raises:
-        UsageError: It is not a JSON object.
-    """
-    record = parse_json(line, source)
-    if not isinstance(record, dict):
-        raise UsageError(f"{source}: holds {type(record).__name__}, should hold an object")
-    return record
 
 
 def json_line(record: Mapping[str, Any]) -> bytes:

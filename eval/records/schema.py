@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, NoReturn
 
-from pydantic import AwareDatetime, Field, TypeAdapter, ValidationError
-from typing_extensions import TypedDict
+from pydantic import Field, TypeAdapter, ValidationError
 
 from configs.errors import UsageError
 from configs.locks import locked
-from configs.paths import regular
+from configs.reading import read_json_object
 from configs.validation import invalid
-from eval.records.json_files import append_json_line, read_json_line, read_json_lines, write_json
+from eval.records.json_files import append_json_line, read_json_lines, write_json
 from sim_envs.world import EpisodeKey
 
 SCHEMA_VERSION = 2
@@ -204,35 +203,6 @@ def solved(episode: EpisodeResult) -> bool:
     return episode.outcome is Outcome.SUCCESS
 
 
-class _Attempt(TypedDict):
-    """One attempt at a run, in its manifest."""
-
-    started: AwareDatetime
-    finished: AwareDatetime | None
-
-
-class _Manifest(TypedDict, total=False):
-    """Types of the manifest's fields, as far as they are read."""
-
-    run_id: str
-    command: str
-    config: dict[str, Any]
-    mode: str
-    policy: str
-    policy_inputs: dict[str, Any]
-    weights_sha256: str | None
-    protocol: dict[str, dict[str, Any]]
-    n_planned: int
-    status: str
-    started: AwareDatetime
-    finished: AwareDatetime | None
-    attempts: Annotated[list[_Attempt], Field(min_length=1)]
-    variants: list[str]
-    git: dict[str, Any]
-    versions: dict[str, Any]
-    hardware: dict[str, Any]
-
-
 class _Fields(dict[str, Any]):
     """The fields of a record; a missing one is a UsageError."""
 
@@ -245,7 +215,6 @@ class _Fields(dict[str, Any]):
 
 
 _EPISODE = TypeAdapter(EpisodeResult)
-_MANIFEST = TypeAdapter(_Manifest)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -286,25 +255,17 @@ class RunFolder:
         """The manifest as it was last written.
 
         Raises:
-            UsageError: It cannot be read, is of another version, or a field is of another type. On access: a
-                field is missing.
+            UsageError: It cannot be read, or is of another version. On access: a field is missing.
         """
-        try:
-            content = read_json_line(regular(self.manifest_path).read_bytes(), str(self.manifest_path))
-        except OSError as error:
-            raise UsageError(
-                f"{self.path} is not a run: cannot read {self.manifest_path.name}: {error.strerror}"
-            ) from None
+        if not self.manifest_path.exists():
+            raise UsageError(f"{self.path} is not a run: it has no {self.manifest_path.name}")
+        content = read_json_object(self.manifest_path)
         version = content.get("schema_version", 1)
         if version != SCHEMA_VERSION:
             raise UsageError(
                 f"{self.path} has records of schema version {version}, this program reads {SCHEMA_VERSION}; "
                 "run it again"
             )
-        try:
-            _MANIFEST.validate_python(content)
-        except ValidationError as error:
-            raise invalid(error, str(self.manifest_path)) from None
         return _Fields(content, source=str(self.manifest_path))
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
