@@ -6,7 +6,6 @@ import platform
 import shlex
 import subprocess
 import sys
-import tomllib
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from typing import Any
 from oxygen.model.compile_cache import describe_compilation
 
 _PACKAGES = ("jax", "jaxlib", "flax", "numpy", "scipy", "mujoco", "robosuite", "hf-libero", "gymnasium")
-_PROJECT = "oxygen-eval"
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -27,13 +25,10 @@ def command() -> str:
 def git_state() -> dict[str, Any]:
     """Commit of the code at the first call, and whether files differ from it; None outside a checkout.
 
-    A package installed or copied into another repository does not have that repository's commits.
+    A package installed inside another repository does not have that repository's commits.
     """
-    top, project = _git("rev-parse", "--show-toplevel"), _ROOT / "pyproject.toml"
-    name = None
-    if top is not None and Path(top).resolve() == _ROOT and project.is_file():
-        name = tomllib.loads(project.read_text(encoding="utf-8")).get("project", {}).get("name")
-    if name != _PROJECT:
+    top = _git("rev-parse", "--show-toplevel")
+    if top is None or Path(top).resolve() != _ROOT:
         return {"commit": None, "dirty": None}
     changes = _git("status", "--porcelain")
     return {"commit": _git("rev-parse", "HEAD"), "dirty": None if changes is None else bool(changes)}
