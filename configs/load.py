@@ -7,14 +7,13 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from configs.cli import format_option
 from configs.collection import CollectConfig
 from configs.errors import UsageError, unknown
 from configs.language_task import LanguageTaskConfig
 from configs.pipeline import PipelineConfig
 from configs.profile import ProfileConfig
 from configs.reading import parse_yaml, read_text
-from configs.schema import ExecutionConfig, PlayConfig, PolicyConfig, Preset, SuiteConfig, VariantsConfig
+from configs.schema import PolicyConfig, Preset, SuiteConfig, VariantsConfig
 from configs.sweep import SweepConfig
 from configs.training import TrainConfig
 from configs.validation import check
@@ -36,13 +35,6 @@ _KINDS: dict[type[Preset], tuple[str, str]] = {
 
 _ALTERNATIVES = {"num_trials_per_task": "init_ids", "init_ids": "num_trials_per_task"}
 """Options that both select initial states; one on the command line replaces either of a preset."""
-
-_FLAGS_ALONE: dict[type[Preset], tuple[str, ...]] = {
-    VariantsConfig: (*ExecutionConfig.model_fields, "output_dir", "log"),
-    SweepConfig: (*PlayConfig.model_fields, "output_dir", "log"),
-    CollectConfig: ("output", "workers"),
-}
-"""Options of a command that its presets do not have."""
 
 
 @functools.cache
@@ -92,11 +84,6 @@ def overlay(schema: type[Preset], preset: str | None, flags: Mapping[str, Any]) 
             given in the same place.
     """
     below = {} if preset is None else read_mapping(schema, preset)
-    for key in _FLAGS_ALONE.get(schema, ()):
-        if key in below:
-            raise UsageError(
-                f"{preset}: {key} is given on the command line: {format_option(key, below[key])}"
-            )
     check(schema, below, source=preset or "")
     for given in (below, flags):
         if given.keys() >= _ALTERNATIVES.keys():

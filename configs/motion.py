@@ -1,6 +1,7 @@
 """Motion of the object to grasp until it is touched: `none`, `shuttle:SPEED[,PERIOD]` or `drift:SPEED`."""
 
 import dataclasses
+import re
 from typing import Annotated
 
 from pydantic import BeforeValidator
@@ -9,8 +10,7 @@ from configs.errors import UsageError, unknown
 
 NONE = "none"
 _FORMS = (NONE, "shuttle:SPEED", "shuttle:SPEED,PERIOD", "drift:SPEED")
-_UNITS = "SPEED is in cm/s, PERIOD in s."
-_BOUNDS = {"speed": (0.1, 30.0, "cm/s"), "period": (1.0, 60.0, "s")}
+_BOUNDS = (("speed", 0.1, 30.0, "cm/s"), ("period", 1.0, 60.0, "s"))
 """Least and greatest value, and unit."""
 _PERIOD = 4.0
 """Default period, s."""
@@ -28,6 +28,9 @@ class Shuttle:
     speed: float
     period: float
 
+    def __str__(self) -> str:
+        return f"shuttle:{100 * self.speed:.6g},{self.period:g}"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Drift:
@@ -38,6 +41,9 @@ class Drift:
     """
 
     speed: float
+
+    def __str__(self) -> str:
+        return f"drift:{100 * self.speed:.6g}"
 
 
 def parse_motion(text: str) -> Shuttle | Drift | None:
@@ -50,18 +56,20 @@ def parse_motion(text: str) -> Shuttle | Drift | None:
     Raises:
         UsageError: It is spelt otherwise, or a number is out of bounds.
     """
-    kind, _, given = text.partition(":")
-    numbers = given.split(",") if given else []
-    match kind, numbers:
-        case "none", [] if text == NONE:
-            return None
-        case "shuttle", [speed]:
-            return Shuttle(speed=_number(text, "speed", speed) / 100, period=_PERIOD)
-        case "shuttle", [speed, period]:
-            return Shuttle(speed=_number(text, "speed", speed) / 100, period=_number(text, "period", period))
-        case "drift", [speed]:
-            return Drift(speed=_number(text, "speed", speed) / 100)
-    raise unknown("motion", text, _FORMS, remedy=_UNITS)
+    if text == NONE:
+        return None
+    form = re.fullmatch(r"(?:shuttle:([^,]+)(?:,([^,]+))?|drift:([^,]+))", text)
+    try:
+        numbers = [float(number) for number in form.groups() if number is not None] if form else []
+    except ValueError:
+        numbers = []
+    if not numbers:
+        raise unknown("motion", text, _FORMS, remedy="SPEED is in cm/s, PERIOD in s.")
+    for (what, least, most, unit), number in zip(_BOUNDS, numbers, strict=False):
+        if not least <= number <= most:
+            raise UsageError(f"motion {text!r}: {what} {number:g} {unit}; give {least:g} to {most:g} {unit}")
+    speed, period = numbers[0] / 100, (*numbers, _PERIOD)[1]
+    return Drift(speed=speed) if text.startswith("drift") else Shuttle(speed=speed, period=period)
 
 
 def format_motion(text: str) -> str:
@@ -80,27 +88,5 @@ def format_motion(text: str) -> str:
             return f"drifting at {100 * speed:g} cm/s"
 
 
-def _number(text: str, what: str, number: str) -> float:
-    least, most, unit = _BOUNDS[what]
-    try:
-        value = float(number)
-    except ValueError:
-        raise unknown("motion", text, _FORMS, remedy=_UNITS) from None
-    if not least <= value <= most:
-        raise UsageError(f"motion {text!r}: {what} {number} {unit}; give {least:g} to {most:g} {unit}")
-    return value
-
-
-def _canonical(text: str) -> str:
-    """The canonical spelling of a motion, so that equal motions have equal protocols."""
-    match parse_motion(text):
-        case None:
-            return NONE
-        case Shuttle(speed=speed, period=period):
-            return f"shuttle:{100 * speed:.6g},{period:g}"
-        case Drift(speed=speed):
-            return f"drift:{100 * speed:.6g}"
-
-
-MotionText = Annotated[str, BeforeValidator(lambda value: _canonical(str(value)))]
+MotionText = Annotated[str, BeforeValidator(lambda value: str(parse_motion(str(value)) or NONE))]
 """A motion as `parse_motion` reads it, in canonical spelling."""

@@ -113,9 +113,6 @@ def test_a_hold_action_holds_each_channel_as_declared():
     assert arms.hold_action(state, None).tolist() == [0.1, 0.2, 1.0, 0.3, 0.4, 0.5]
     assert arms.hold_action(state, np.arange(6.0)).tolist() == [0.1, 0.2, 2.0, 0.3, 0.4, 5.0]
     assert ARM.hold_action(np.ones(7), None).tolist() == [0.0] * 6 + [-1.0]
-
-
-def test_the_last_command_is_held_and_the_state_before_the_first():
     reach = changed(channels=(joints(hold=Hold.LAST_COMMAND, state="joints"), GRIPPER))
     state = np.full(7, 0.5)
     assert reach.hold_action(state, None).tolist() == [0.5] * 6 + [-1.0]

@@ -1,10 +1,13 @@
 """Presets: every shipped one fits its schema; errors name the key or value and the nearest one."""
 
+import math
+
 import pytest
 
 from configs.errors import UsageError, unknown
 from configs.language_task import LanguageTaskConfig
 from configs.load import check, load, names
+from configs.motion import Drift, Shuttle, parse_motion
 from configs.profile import ProfileConfig
 from configs.schema import PolicyConfig, RunConfig, SuiteConfig, VariantsConfig
 
@@ -46,6 +49,19 @@ def test_an_unknown_name_is_one_line_with_the_nearest_first():
 
 
 TALK = {"name": "talk", "prompt": "Say: ", "max_tokens": 5}
+TIME = {"ms": 1.0, "kind": "measured", "source": "a test"}
+SLOWER = {"action": 0.9, "decode": 2.0, "kind": "measured", "source": "a test"}
+STAGES = ("host", "prefill", "denoise", "fork")
+PROFILE = {
+    "name": "mine",
+    "device": "an abacus",
+    "dtype": "float32",
+    "model": "tiny",
+    "source": "a test",
+    **dict.fromkeys(STAGES, TIME),
+    "decode": {1: TIME},
+}
+MOVING = load(SuiteConfig, "libero_object").model_dump()
 
 
 @pytest.mark.parametrize(
@@ -58,13 +74,46 @@ TALK = {"name": "talk", "prompt": "Say: ", "max_tokens": 5}
         (RunConfig, {"task_ids": "3-1"}, "the range '3-1' runs backwards"),
         (PolicyConfig, {"kind": "noop", "name": "a b"}, "string should match pattern '^[A-Za-z0-9_.-]+$'"),
         (PolicyConfig, {"kind": "noop"}, "a test: name is missing: give it"),
+        *(
+            (ProfileConfig, PROFILE | {stage: TIME | {"ms": -1}}, f"{stage}.ms is")
+            for stage in (*STAGES, "text_prefill")
+        ),
+        *(
+            (ProfileConfig, PROFILE | {"host": TIME | {"ms": wrong}}, "host.ms is")
+            for wrong in (math.nan, math.inf, "soon")
+        ),
+        (ProfileConfig, PROFILE | {"decode": {}}, "decode"),
+        (ProfileConfig, PROFILE | {"jitter": math.inf}, "jitter"),
+        (ProfileConfig, PROFILE | {"parallel": SLOWER}, "parallel.action"),
+        (ProfileConfig, PROFILE | {"host": TIME | {"kind": "measure"}}, "did you mean 'measured'"),
+        (ProfileConfig, PROFILE | {"host": {"ms": 1.0, "kind": "measured"}}, "host.source"),
+        (ProfileConfig, PROFILE | {"denoising": TIME}, "did you mean 'denoise'"),
+        (SuiteConfig, MOVING | {"motion": "shutle:3"}, "did you mean 'shuttle:SPEED'"),
+        (SuiteConfig, MOVING | {"motion": "shuttle:fast"}, "SPEED is in cm/s"),
+        (SuiteConfig, MOVING | {"motion": "shuttle:0.03"}, "speed 0.03 cm/s; give 0.1 to 30 cm/s"),
+        (SuiteConfig, MOVING | {"motion": "shuttle:3,0.1"}, "period 0.1 s; give 1 to 60 s"),
     ],
 )
 def test_an_invalid_preset_is_refused_in_one_line(schema, content, said):
+    check(ProfileConfig, PROFILE, source="a test")
     with pytest.raises(UsageError) as caught:
         check(schema, content, source="a test")
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "motion", "spelling"),
+    [
+        ("none", None, "none"),
+        ("shuttle:3.0", Shuttle(speed=0.03, period=4.0), "shuttle:3,4"),
+        ("shuttle:1.5,2", Shuttle(speed=0.015, period=2.0), "shuttle:1.5,2"),
+        ("drift:6", Drift(speed=0.06), "drift:6"),
+    ],
+)
+def test_motions_are_in_cm_per_second_and_have_one_spelling(text, motion, spelling):
+    assert parse_motion(text) == motion
+    assert SuiteConfig(**MOVING | {"motion": text}).motion == spelling
 
 
 @pytest.mark.parametrize("content", ["- a\n- b\n", "key: [unclosed", "\x00"])

@@ -1,4 +1,4 @@
-"""Signals end a process at once, or are deferred to the next check."""
+"""Signals end a process at once, also within one long call of compiled code, or are deferred to a check."""
 
 import os
 import signal
@@ -10,22 +10,59 @@ import pytest
 
 from configs.signals import DeferredSignals, ends_at_once
 
+_STARTING = """
+from cyclopts import App
+from configs.cli import run_app
+app = App(name="demo")
+
+@app.default
+def starts():
+    print("started", flush=True)
+    {busy}
+
+run_app(app, [])
+"""
+_TWICE = """
+import os, signal
+from configs.signals import DeferredSignals
+with DeferredSignals():
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("received", flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("never")
+"""
+
+
+@pytest.mark.parametrize(
+    ("busy", "number"),
+    [
+        ("while True: pass", signal.SIGINT),
+        ("import time; (lambda: time.sleep(600))()", signal.SIGTERM),
+        ("import threading; held = threading.Lock(); held.acquire(); held.acquire()", signal.SIGINT),
+    ],
+)
+def test_a_signal_ends_a_starting_command_at_once_and_without_a_traceback(busy, number):
+    command = [sys.executable, "-c", _STARTING.format(busy=busy)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as process:
+        try:
+            assert process.stdout.readline() == "started\n"
+            process.send_signal(number)
+            assert process.wait(timeout=60) == 128 + number
+            assert process.stderr.read() == ""
+        finally:
+            process.kill()
+
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_deferred_signal_raises_at_the_next_check(number):
-    with DeferredSignals() as interrupts:
-        interrupts.check()
-        os.kill(os.getpid(), number)
-        with pytest.raises(KeyboardInterrupt):
-            interrupts.check()
-
-
-def test_deferring_takes_precedence_over_ending_at_once():
     with ends_at_once():
         with DeferredSignals() as interrupts:
-            os.kill(os.getpid(), signal.SIGTERM)
+            interrupts.check()
+            os.kill(os.getpid(), number)
             time.sleep(0.05)  # the thread that ends the process has had its chance
-            assert interrupts.received
+            with pytest.raises(KeyboardInterrupt):
+                interrupts.check()
         assert signal.set_wakeup_fd(-1) >= 0
 
 
@@ -43,15 +80,5 @@ def test_while_suspended_signals_act_as_before():
 
 
 def test_a_second_signal_stops_at_once():
-    code = """
-import os, signal
-from configs.signals import DeferredSignals
-with DeferredSignals():
-    os.kill(os.getpid(), signal.SIGTERM)
-    print("received", flush=True)
-    os.kill(os.getpid(), signal.SIGTERM)
-    print("never")
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == -signal.SIGTERM
-    assert done.stdout == "received\n"
+    done = subprocess.run([sys.executable, "-c", _TWICE], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, "received\n")

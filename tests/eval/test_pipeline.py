@@ -14,7 +14,6 @@ from eval import pipeline as command
 from eval.collect.__main__ import app as collect_app
 from eval.pipeline import checkpoint_of, stage_commands
 from eval.train.__main__ import app as train_app
-from oxygen.training.run_folder import RUN_FILE
 
 TINY = load(PipelineConfig, "tiny")
 COLLECTED = [(stage.name, step) for stage in TINY.stages for step in stage.collect]
@@ -52,21 +51,10 @@ def test_commands_have_the_options_of_the_stages(name, tmp_path, monkeypatch):
         assert folder == tmp_path / stage.name
 
 
-def test_a_started_stage_is_resumed(tmp_path):
-    first = TINY.stages[0].name
-    *collecting, training = stage_commands(TINY, tmp_path)[first]
-    (tmp_path / first).mkdir()
-    (tmp_path / first / RUN_FILE).write_text("{}")
-    assert stage_commands(TINY, tmp_path)[first] == [*collecting, (*training, "--resume")]
-
-
-def test_no_stage_of_tiny_uses_initial_states_of_development_and_test():
+def test_the_stages_of_tiny_keep_development_and_test_apart_and_texts_to_the_previous_stage():
     assert len(COLLECTED) > len(TINY.stages)
     kept = {*range(30, 50), *range(500_000, 500_050)}
     assert not {init_id for _, step in COLLECTED for init_id in step.init_ids} & kept
-
-
-def test_a_stage_of_tiny_trains_texts_only_on_episodes_of_the_previous_stage():
     (number,) = [number for number, stage in enumerate(TINY.stages) if stage.train.texts_only]
     said = [step for _, step in COLLECTED if step.policy != "expert"]
     assert {step.output for step in said} == set(TINY.stages[number].train.data)
@@ -177,3 +165,37 @@ def test_a_dry_run_prints_the_commands_and_runs_none(run, capfd):
         f"{variable}python -m eval.{line}".replace("out/", "other/")
         for variable, line in [("", COLLECTING), ("MINE=1 ", FIRST), ("MINE=1 ", SECOND)]
     ]
+
+
+def reduced(name: str, pipeline: PipelineConfig) -> dict:
+    """The same stages: one task and two initial states a step, two small batches a training.
+
+    Trainings begin with the bundled policy and change it little: no expert can save the episodes of a learner
+    that knows nothing.
+    """
+    content = pipeline.model_dump(mode="json", exclude_unset=True, exclude={"defaults"})
+    content["stages"][0]["train"]["start_from"] = name
+    for stage in content["stages"]:
+        stage.pop("checkpoint", None)
+        stage["train"] |= {"steps": 2, "batch": 4, "save_every": 2, "warm_up": 1, "learning_rate": 1e-6}
+        if not stage["train"].get("texts_only"):
+            stage["train"]["norm_stats"] = "from-start"
+        if "text_rows" in stage["train"]:
+            stage["train"]["text_rows"] = 2
+        for step in stage.get("collect", ()):
+            step |= {"init_ids": step["init_ids"][-2:], "task_ids": step.get("task_ids", [0])[:1]}
+            if "assets" in step:
+                step["assets"] = "standins"
+    return content
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", ["tiny", "tiny_droid", "tiny_memory"])
+def test_a_pipeline_runs_from_end_to_end_at_reduced_size(name, tmp_path):
+    pipeline = load(PipelineConfig, name)
+    (tmp_path / "reduced.yaml").write_text(yaml.safe_dump(reduced(name, pipeline)))
+    words = [str(tmp_path / "reduced.yaml"), "--output-dir", str(tmp_path / "run")]
+    assert command.app(words, exit_on_error=False, result_action="return_value") == 0
+    for stage in pipeline.stages:
+        assert (tmp_path / "run" / stage.name / "checkpoints/step_0000002/training.json").is_file()

@@ -42,16 +42,12 @@ def test_missing_parts_fail_with_a_remedy(tmp_path, capsys, monkeypatch):
     assert any(line.strip().startswith("→") and "--output-dir" in line for line in lines)
 
 
-def test_no_policy_is_checked_with_a_suite_alone(tmp_path):
+def test_only_what_is_given_is_checked(tmp_path, refused):
+    said = refused(preflight.app, "--num-envs", 4097)
+    assert "num_envs is 4097: input should be less than or equal to 4096" in said
     found = tmp_path / "checks.json"
     assert run("--suite", "gym_reacher", "--output-dir", str(tmp_path), "--json", str(found)) == 0
     assert "policy" not in {each["name"] for each in json.loads(found.read_text())["checks"]}
-
-
-def test_a_number_of_worlds_out_of_range_is_refused(refused):
-    assert "num_envs is 4097: input should be less than or equal to 4096" in refused(
-        preflight.app, "--num-envs", 4097
-    )
 
 
 def test_an_evaluation_stops_before_it_fills_the_disk(tmp_path, monkeypatch):

@@ -1,14 +1,22 @@
-"""`python -m eval.run`: any suite and any policy, by name; `eval.libero` is it with LIBERO's defaults."""
+"""`eval.run`, `eval.libero`, `eval.droid`: presets, flags and defaults become runs; bad input is one line."""
 
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from configs.errors import UsageError
 from configs.load import load
-from configs.schema import SuiteConfig
-from eval import libero, run
+from configs.schema import RunConfig, SuiteConfig
+from eval import droid, libero, run
 from eval.policies.names import read_policy
 from eval.records.schema import RunFolder
 from sim_envs.fake import FakeSuite, FakeWorld
@@ -17,7 +25,96 @@ from sim_envs.suite import open_suite
 from tests.eval.conftest import call
 from tests.eval.doubles import FakePolicy, without_physics
 
-ONE = ["--policy", "noop", "--mode", "actions", "--task-ids", "3", "--init-ids", "5", "--video", "none"]
+
+def papers(**changes: Any) -> RunConfig:
+    """A run of the suites that papers report."""
+    return RunConfig(suites=libero.SUITES, **changes)
+
+
+def test_without_options_the_demo_runs(started):
+    assert call(libero.app, "--mode", "unified") == 0
+    assert [variant.mode for variant in started] == ["isolated", "unified"]
+    assert started[1] == RunConfig(
+        suites=("libero_object",),
+        init_ids=(40,),
+        assets="standins",
+        clock="profile:jetson-thor-roofline",
+        video="all",
+        video_every=1,
+    )
+    assert call(libero.app) == call(libero.app, "--config", "demo") == 0
+    assert started[2:4] == started[4:]
+    started.clear()
+    assert call(droid.app, "--mode", "unified") == call(droid.app, "--init-ids", "7") == 0
+    isolated, unified, own = started
+    assert [isolated.mode, unified.mode] == ["isolated", "unified"]
+    assert [unified.clock, own.clock] == ["profile:jetson-thor-roofline", "paused"]
+    assert (unified.policy, unified.suites) == ("tiny_droid_jointpos", ("droid_tabletop_jointpos",))
+    assert (own.policy, own.suites) == ("tiny_droid", ("droid_tabletop",))
+    assert len(unified.task_ids) * len(unified.init_ids) == 9
+
+
+@pytest.mark.parametrize(
+    ("line", "changes"),
+    [
+        ("--mode shared --against actions", {}),
+        ("--language-tasks narration --tokens-per-frame 2", {"tokens_per_frame": 2}),
+        ("--clock measured --deadline-ms 90 --output-dir elsewhere", {"clock": "measured"}),
+        ("--video none", {"video": "none"}),
+    ],
+)
+def test_options_of_serving_and_output_change_the_demo(started, line, changes, capsys):
+    assert call(libero.app, *line.split()) == 0
+    assert [len(started), started[0].suites, started[0].init_ids] == [2, ("libero_object",), (40,)]
+    assert {name: getattr(started[1], name) for name in changes} == changes
+    assert capsys.readouterr().out.startswith("The demo: preset `demo`")
+
+
+def in_modes(*modes: str) -> list[RunConfig]:
+    return [papers(policy="expert", mode=mode) for mode in modes]
+
+
+@pytest.mark.parametrize(
+    ("line", "runs"),
+    [
+        ("--assets /some/where", [papers(assets="/some/where")]),
+        ("--num-trials-per-task 50", [papers(num_trials_per_task=50)]),
+        ("--task-ids 3 --init-ids 5 --seed 3", [papers(task_ids=(3,), init_ids=(5,), seed=3)]),
+        ("--max-steps 9 --num-steps-wait 1", [papers(max_steps=9, num_steps_wait=1)]),
+        ("--random-weights --dtype bfloat16", [papers(random_weights=True, dtype="bfloat16")]),
+        ("--policy tiny --language-tasks none", [papers(language_tasks=())]),
+        ("--wordings held_out --motion drift:3", [papers(wordings="held_out", motion="drift:3")]),
+        # Every mode is a variant, and the reference comes first.
+        ("--policy expert --mode unified,isolated,shared", in_modes("unified", "isolated", "shared")),
+        ("--policy expert --mode isolated unified --against unified", in_modes("unified", "isolated")),
+        ("--policy expert --mode unified --against unified", in_modes("unified")),
+        ("--policy expert --against isolated", in_modes("isolated", "unified")),
+        # A deadline applies to mode unified.
+        (
+            "--policy tiny --mode isolated unified --deadline-ms 90",
+            [papers(mode="isolated"), papers(deadline_ms=90)],
+        ),
+    ],
+)
+def test_options_that_select_episodes_run_the_published_protocol(started, line, runs, capsys):
+    assert call(libero.app, *line.split()) == 0
+    assert started == runs
+    assert capsys.readouterr().out == ""
+
+
+def test_flags_override_presets_and_files(started, tmp_path):
+    assert call(libero.app, "--smoke", "--task-ids", "3", "--policy", "noop") == 0
+    assert (started[0].task_ids, started[0].max_steps) == ((3,), 40)
+    file = tmp_path / "mine.yaml"
+    file.write_text("suites: [libero_goal]\nmode: shared\ndtype: bfloat16\nlanguage_tasks: [memory]\n")
+    assert call(libero.app, "--config", file, "--policy", "noop", "--mode", "actions") == 0
+    assert (started[1].suites, started[1].mode, started[1].dtype) == (("libero_goal",), "actions", "bfloat16")
+    for content in ("init_ids: [7]", "num_trials_per_task: 1"):  # these replace each other
+        file.write_text(f"suites: [libero_goal]\n{content}\n")
+        assert call(libero.app, "--config", file, "--init-ids", "3", "5") == 0
+        assert (started[-1].num_trials_per_task, started[-1].init_ids) == (None, (3, 5))
+        assert call(libero.app, "--config", file, "--num-trials-per-task", "2") == 0
+        assert (started[-1].num_trials_per_task, started[-1].init_ids) == (2, ())
 
 
 @pytest.mark.parametrize(
@@ -29,7 +126,7 @@ ONE = ["--policy", "noop", "--mode", "actions", "--task-ids", "3", "--init-ids",
         "--smoke",
     ],
 )
-def test_both_commands_lead_to_the_same_runs(started, line):
+def test_eval_run_and_eval_libero_lead_to_the_same_runs(started, line):
     assert call(libero.app, "--suite", "libero_object", *line.split()) == 0
     ours = started[:]
     assert call(run.app, "--suite", "libero_object", *line.split()) == 0
@@ -38,24 +135,43 @@ def test_both_commands_lead_to_the_same_runs(started, line):
 
 
 @pytest.mark.parametrize(
-    ("line", "parts"),
+    ("app", "line", "parts"),
     [
-        ("", ["no suite is named", "--suite"]),
-        ("--suite libero_goal --policy tiny --policy-kwargs a=1", ["--policy-kwargs a=1", "tiny is of kind"]),
-        ("--suite libero_goal --policy noop --policy-kwargs a", ["'a'", "key=value"]),
-        ("--suite libero_goal --policy noop --log tensorbord", ["'tensorbord'", "mean 'tensorboard'"]),
-        ("--suite libero_goal --policy noop --replan-steps 11", ["11 control steps", "--replan-steps 10"]),
-        (
-            "--suite libero_goal --policy pi05_droid --random-weights",
-            ["'pi05_droid'", "'LIBERO'", "Choose a policy"],
-        ),
-        ("--suite libero_goal --policy noop --clock rtx4090", ["mean 'profile:rtx4090'"]),
-        ("--suite libero_goal --policy my_policy.py", ["name a class", "my_policy.py:MyPolicy"]),
+        (libero, "--mode isolated unifed", ["'unifed'", "did you mean 'unified'"]),
+        (libero, "--polcy tiny", ["'--polcy'", "did you mean '--policy'"]),
+        (libero, "--policy exprt", ["'exprt'", "did you mean 'expert'"]),
+        (libero, "--task-ids 12 --suite libero_goal", ["libero_goal", "12", "0 to 9"]),
+        (libero, "--num-trials-per-task 50 --init-ids 5,6", ["is 50 and", "(5, 6)", "--init-ids"]),
+        (libero, "--policy noop --max-steps 0", ["max_steps", "0"]),
+        (libero, "--policy noop --variation 0.5", ["libero_spatial does not vary", "leave out --variation"]),
+        (libero, "--language-tasks narate --policy tiny", ["'narate'", "did you mean 'narration'"]),
+        (libero, "--policy tiny --mode shared --deadline-ms 90", ["deadline_ms", "90", "mode unified"]),
+        (libero, "--policy expert --clock profile:rtx4090", ["profile:rtx4090", "'expert'", "fixed:100,300"]),
+        (libero, "--policy tiny --mode parallel --clock profile:rtx4090", ["'rtx4090'", "parallel"]),
+        (libero, "--policy expert --overlap rtc --clock fixed:100", ["'expert'", "choose blend or skip"]),
+        (libero, "--policy tiny --overlap rtc --clock profile:two-core", ["'two-core'", "guided_denoise"]),
+        (libero, "--policy tiny --replan-steps asap", ["asap", "clock"]),
+        (libero, "--resume", ["nothing to resume"]),
+        (libero, "--mode shared --tokens-per-frame 2", ["--tokens-per-frame 2", "isolated shared unified"]),
+        (run, "", ["no suite is named", "--suite"]),
+        (run, "--suite libero_goal --policy tiny --policy-kwargs a=1", ["--policy-kwargs a=1", "is of kind"]),
+        (run, "--suite libero_goal --policy noop --policy-kwargs a", ["'a'", "key=value"]),
+        (run, "--suite libero_goal --policy noop --log tensorbord", ["'tensorbord'", "mean 'tensorboard'"]),
+        (run, "--suite libero_goal --policy noop --replan-steps 11", ["11 control", "--replan-steps 10"]),
+        (run, "--suite libero_goal --policy pi05_droid --random-weights", ["'LIBERO'", "Choose a policy"]),
+        (run, "--suite libero_goal --policy noop --clock rtx4090", ["mean 'profile:rtx4090'"]),
+        (run, "--suite libero_goal --policy my_policy.py", ["name a class", "my_policy.py:MyPolicy"]),
+        (droid, "--policy small_droid --suite droid_tabletop_jointpos", ["joint_position"]),
+        (droid, "--policy tiny_droid_jointpos", ["such as pi05_droid, small_droid, tiny_droid"]),
+        (droid, "--policy small_droid --replan-steps 16", ["--replan-steps 15 or less"]),
+        (droid, "--policy small_droid --assets standins", ["brings its own"]),
+        (droid, "--policy random --suite droid_tabletop_jointpos", ["random needs action limits, and DROID"]),
+        (droid, "--policy expert --suite gym_reacher", ["suite gym_reacher has no expert"]),
     ],
 )
-def test_bad_input_is_one_line_and_leaves_nothing(line, parts, tmp_path, refused, monkeypatch):
-    without_physics(monkeypatch)
-    said = refused(run.app, *line.split(), "--output-dir", tmp_path / "runs")
+def test_bad_input_is_one_line_and_leaves_nothing(app, line, parts, tmp_path, refused, monkeypatch):
+    monkeypatch.setenv("OXYGEN_LIBERO_ASSETS", "")
+    said = refused(app.app, *line.split(), "--output-dir", tmp_path / "runs")
     assert [part for part in parts if part not in said] == []
     assert not (tmp_path / "runs").exists()
 
@@ -67,15 +183,80 @@ def test_two_suites_of_one_name_are_refused(tmp_path, refused):
         file.write_text(yaml.safe_dump(FakeSuite.published.model_dump(mode="json")))
     said = refused(run.app, "--suite", one, two, "--policy", "noop", "--output-dir", tmp_path / "runs")
     assert f"--suite {one} {two}: both are named 'fake'" in said
+
+
+@pytest.mark.parametrize(
+    ("loaded", "code"),
+    [("pydantic_core", -signal.SIGINT), ("jax", 130)],
+    ids=["while it is imported", "while the policy is loaded"],
+)
+def test_ctrl_c_before_the_first_episode_ends_the_program_at_once(tmp_path, loaded, code):
+    """Until then there is nothing to be kept whole. Shells show 130 either way."""
+    command = [sys.executable, "-m", "eval.libero", "--smoke", "--output-dir", str(tmp_path / "runs")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while loaded not in (Path("/proc") / str(process.pid) / "maps").read_text():
+        time.sleep(0.02)
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (code, "", "")
     assert not (tmp_path / "runs").exists()
 
 
-def test_an_option_that_a_file_cannot_have_is_answered_with_its_flag(tmp_path, refused):
-    file = tmp_path / "mine.yaml"
-    for content, flag in (("num_envs: 2", "--num-envs 2"), ("output_dir: out", "--output-dir out")):
-        file.write_text(content)
-        said = refused(run.app, "--suite", "libero_goal", "--config", file, "--output-dir", tmp_path / "runs")
-        assert f"is given on the command line: {flag}" in said
+@pytest.mark.slow
+@pytest.mark.parametrize(("backend", "part"), [("foo", "did you mean"), ("disable", "no OpenGL")])
+def test_a_machine_that_cannot_render_is_refused_before_anything_runs(backend, part, tmp_path):
+    command = ["-m", "eval.libero", "--policy", "noop", "--output-dir", str(tmp_path / "runs")]
+    environment = {**os.environ, "MUJOCO_GL": backend}
+    done = subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, check=False, env=environment
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert part in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("command", ["eval.libero", "eval.sweep", "eval.collect.__main__", "eval.compare"])
+def test_help_needs_neither_simulator_nor_jax(command):
+    slow = ("jax", "mujoco", "pyarrow", "robosuite")
+    code = f"import sys, {command}; print([module for module in {slow} if module in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+JOINTS = "--policy tiny_droid_jointpos --suite droid_tabletop_jointpos"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--smoke",
+        pytest.param("--policy small_droid --random-weights", marks=pytest.mark.slow),
+        pytest.param(JOINTS, marks=pytest.mark.slow),
+        pytest.param(f"{JOINTS} --clock fixed:100,100 --overlap rtc", marks=pytest.mark.slow),
+    ],
+)
+def test_a_policy_plays_an_episode_on_droids_station(line, tmp_path, capsys):
+    line += " --mode actions --task-ids 0 --init-ids 0 --max-steps 8"
+    how = ("--video", "none", "--output-dir", str(tmp_path), "--no-report")
+    assert call(droid.app, *line.split(), *how) == 0
+    (file,) = tmp_path.glob("*/results.json")
+    overall = json.loads(file.read_text())["overall"]
+    assert (overall["n_episodes"], overall["n_success"], overall["n_errors"]) == (1, 0, 0)
+    (queries,) = tmp_path.glob("*/queries/*.jsonl*")
+    assert queries.stat().st_size > 0
+    assert "put the cube in the bowl" in capsys.readouterr().out
+
+
+def test_tasks_that_the_expert_cannot_play_are_named_before_the_first_episode(tmp_path, refused):
+    err = refused(droid.app, "--policy", "expert", "--output-dir", tmp_path)
+    assert "cannot play push_box_to_mark, open_drawer, stand_bottle_up; give --task-ids" in err
+    played = err.split("--task-ids ")[1].split(",")[0].split()
+    assert not list(tmp_path.iterdir())
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("eval.rollout.executors.executor.Serial.play", lambda *_: iter(()))
+        call(droid.app, "--policy", "expert", "--task-ids", *played, "--output-dir", str(tmp_path))
+    assert list(tmp_path.iterdir()), "the ids that it gives are accepted"
 
 
 class Elsewhere(LiberoSuite):
@@ -90,9 +271,7 @@ class Elsewhere(LiberoSuite):
         return FakeWorld(success_at=7, language=task.language)
 
 
-@pytest.fixture
-def installed(monkeypatch) -> None:
-    """A package that brings the suite and the policy `elsewhere`."""
+def test_suites_and_policies_of_another_package_are_found_by_name(tmp_path, monkeypatch):
     points = EntryPoints(
         [
             EntryPoint("elsewhere", f"{__name__}:Elsewhere", "oxygen_eval.suites"),
@@ -102,32 +281,20 @@ def installed(monkeypatch) -> None:
     )
     for module in ("sim_envs.suite", "eval.policies.names"):
         monkeypatch.setattr(f"{module}.entry_points", lambda group: points.select(group=group))
-
-
-@pytest.mark.usefixtures("installed")
-def test_a_suite_of_another_package_is_run_by_its_name(tmp_path):
-    where = ["--assets", "standins", "--output-dir", str(tmp_path)]
-    assert call(run.app, "--suite", "elsewhere", *ONE, *where) == 0
+    line = "--suite elsewhere --policy noop --mode actions --task-ids 3 --init-ids 5 --assets standins"
+    assert call(run.app, *line.split(), "--video", "none", "--output-dir", str(tmp_path)) == 0
     (folder,) = map(RunFolder, tmp_path.iterdir())
     manifest = folder.read_manifest()
     assert manifest["config"]["suites"] == ["elsewhere"]
     assert manifest["protocol"]["libero_object"]["suite"]["max_steps"] == 9
     assert [result.outcome.value for result in folder.episodes().values()] == ["success"]
-
-
-@pytest.mark.usefixtures("installed")
-def test_a_missing_class_and_a_near_name_are_named():
+    found = read_policy("elsewhere", {"device": "cpu"})
+    assert (found.name, found.kind, found.target) == ("elsewhere", "python", "their_package.policies:Policy")
+    assert found.kwargs == {"device": "cpu"}
     with pytest.raises(UsageError, match=r"suite gone.*'Gone'"):
         open_suite("gone")
     with pytest.raises(UsageError, match="'elswhere'; did you mean 'elsewhere'"):
         read_policy("elswhere")
-
-
-@pytest.mark.usefixtures("installed")
-def test_a_policy_of_another_package_is_found_by_its_name():
-    found = read_policy("elsewhere", {"device": "cpu"})
-    assert (found.name, found.kind, found.target) == ("elsewhere", "python", "their_package.policies:Policy")
-    assert found.kwargs == {"device": "cpu"}
 
 
 class Talking(FakePolicy):
@@ -154,10 +321,6 @@ def test_a_policy_without_texts_runs_in_mode_actions_unless_one_is_chosen(
     (folder,) = map(RunFolder, tmp_path.iterdir())
     assert folder.run_id.endswith(f"-{mode}")
     assert folder.read_manifest()["config"]["mode"] == mode
-    said = capsys.readouterr().out
-    assert ("without texts, every mode does what mode actions does" in said) == (
-        policy.endswith("Still") and mode == "unified"
-    )
-    heading, *_ = said[said.index(policy.rpartition(":")[2] + " in mode") :].splitlines()
-    name = policy.rpartition(":")[2]
-    assert heading.startswith(f"{name} in mode {mode}, 4 episodes (1 task of libero_object)")
+    said, name = capsys.readouterr().out, policy.rpartition(":")[2]
+    assert ("every mode does what mode actions does" in said) == (name == "Still" and mode == "unified")
+    assert f"{name} in mode {mode}, 4 episodes (1 task of libero_object)" in said

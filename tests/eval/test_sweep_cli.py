@@ -2,7 +2,6 @@
 
 import pytest
 
-from configs.load import names
 from configs.sweep import GridConfig, SweepConfig
 from eval import sweep
 from tests.eval.conftest import call
@@ -40,12 +39,6 @@ def test_options_with_several_values_are_a_grid(asked, tmp_path):
             ),
         )
     ]
-
-
-def test_help_names_every_preset(capsys):
-    call(sweep.app, "--help")
-    said = capsys.readouterr().out
-    assert [name for name in names(SweepConfig) if name not in said] == []
 
 
 def test_an_option_replaces_what_a_preset_says_in_every_grid(asked, tmp_path):

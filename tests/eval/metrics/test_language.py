@@ -15,6 +15,7 @@ from sim_envs.truth.ground_truth import CompletedAction, Fact, Memory, Narration
 from sim_envs.truth.nouns import Nouns
 from sim_envs.truth.textual_memory import write_textual_memory
 from sim_envs.truth.wording import WORDINGS, narrate, remember
+from tests.eval.doubles import text_finished
 from tests.sim_envs.vocabulary import memories, narrations
 
 HZ = 20.0
@@ -41,17 +42,8 @@ def truth(
 
 
 def text(task: str, words: str, requested: int, finished: int | None = None, **changes) -> Text:
-    whole = Text(
-        task=task,
-        request_id=0,
-        requested_query=requested,
-        finished_query=requested if finished is None else finished,
-        text=words,
-        tokens=5,
-        reason="stop",
-        latency_ms=40.0,
-    )
-    return dataclasses.replace(whole, **changes)
+    finished_query = requested if finished is None else finished
+    return text_finished(requested, task=task, text=words, finished_query=finished_query, **changes)
 
 
 def query_record(step, truths, delivered):

@@ -16,27 +16,10 @@ from eval.records.schema import Share, TextScores
 from tests.eval.factory import RunBuilder, episode, key, query
 
 
-def scores(hits: int = 0, of: int = 0, *, later: int | None = None, not_graded: int = 0, oracle: int = 0):
-    """Narrations of one episode: `hits` of `of` fully correct at request, `later` of them on delivery."""
-    at_request = {"all": Share(hits=hits, of=of)} if of else {}
-    on_delivery = {"all": Share(hits=hits if later is None else later, of=of)} if of else {}
-    return {
-        "narration": TextScores(
-            texts=of + not_graded,
-            not_graded=not_graded,
-            oracle=oracle,
-            at_request=at_request,
-            on_delivery=on_delivery,
-            staleness_s=0.5 * (of + not_graded),
-        )
-    }
-
-
-def run_with(path, *texts, **manifest):
-    run = RunBuilder.at(path, **manifest)
-    for init_id, said in enumerate(texts):
-        run.add(episode(key(init_id), texts=said), query(0))
-    return run
+def scored(current_s: float | None = None, **shares: Share) -> TextScores:
+    """The scores of one episode's texts; `shares` are those of the headline measure."""
+    measures = {when: {"all": shares[when]} if shares else {} for when in ("at_request", "on_delivery")}
+    return TextScores(texts=4, not_graded=0, oracle=0, staleness_s=2.0, current_s=current_s, **measures)
 
 
 @pytest.mark.parametrize(("clusters", "least"), [(40, 0.89), (10, 0.84)])
@@ -60,7 +43,10 @@ def test_loss_from_request_to_delivery_is_paired_by_episode():
 
 
 def test_results_hold_language_by_suite_task_and_overall_and_stay_json(tmp_path):
-    run = run_with(tmp_path / "run", scores(3, 4, later=1), scores(1, 4))
+    run = RunBuilder.at(tmp_path / "run")
+    for init_id, hits in enumerate((3, 1)):
+        shares = {"at_request": Share(hits=hits, of=4), "on_delivery": Share(hits=1, of=4)}
+        run.add(episode(key(init_id), texts={"narration": scored(**shares)}), query(0))
     results = summarize(run.path)
     for row in (results["overall"], results["per_suite"]["libero_object"], results["per_task"][0]):
         assert row["texts"]["narration"]["at_request"]["all"]["pc"] == 50
@@ -71,10 +57,7 @@ def test_results_hold_language_by_suite_task_and_overall_and_stay_json(tmp_path)
 
 
 def currency(current_s: float | None, simulated_s: float = 10.0):
-    scores = TextScores(
-        texts=1, not_graded=0, oracle=0, at_request={}, on_delivery={}, staleness_s=0.0, current_s=current_s
-    )
-    return episode(key(0), simulated_s=simulated_s, texts={"memory": scores})
+    return episode(key(0), simulated_s=simulated_s, texts={"memory": scored(current_s)})
 
 
 def test_currency_counts_the_time_of_episodes_without_texts():

@@ -37,7 +37,7 @@ def test_a_minimum_jerk_movement_has_the_published_value_at_every_size(metres):
     assert path_length(path) == pytest.approx(metres)
 
 
-def test_chunk_jumps_exclude_the_gripper():
+def test_chunk_jumps_exclude_the_gripper_and_holding_still():
     actions = np.arange(8.0)[:, None] * np.full(7, 0.01)
     actions[4:, 0] += 0.1
     actions[2:, 6] = 1
@@ -45,13 +45,9 @@ def test_chunk_jumps_exclude_the_gripper():
     expected = math.hypot(0.11, 0.01 * math.sqrt(5)) / inside
     assert chunk_jump_ratio(actions, np.arange(8) // 4, ACTION) == pytest.approx(expected)
     assert gripper_toggles(actions, ACTION) == 1
-
-
-def test_holding_still_is_left_out_of_motion_inside_chunks():
-    actions = np.zeros((6, 7))
-    actions[3:, 0] = [0.2, 0.3, 0.4]
-    chunks = np.array([-1, -1, -1, 0, 0, 0])
-    assert chunk_jump_ratio(actions, chunks, ACTION) == pytest.approx(2)
+    held = np.zeros((6, 7))
+    held[3:, 0] = [0.2, 0.3, 0.4]
+    assert chunk_jump_ratio(held, np.array([-1, -1, -1, 0, 0, 0]), ACTION) == pytest.approx(2)
 
 
 def moving(chunk, steps, path):
@@ -61,7 +57,7 @@ def moving(chunk, steps, path):
     )
 
 
-def test_paths_of_queries_are_joined():
+def test_paths_of_queries_are_joined_and_unknown_motion_is_absent():
     motion, path = EpisodeMotion(ACTION), minimum_jerk(20)
     for first in (0, 10):
         motion.add(moving(first, 10, path[first : first + 11]))
@@ -69,13 +65,10 @@ def test_paths_of_queries_are_joined():
     assert found.log_dimensionless_jerk == log_dimensionless_jerk(path)
     assert found.path_length_m == pytest.approx(1)
     assert (found.chunk_jump_ratio, found.gripper_toggles) == (None, 0)
-
-
-def test_unknown_motion_is_absent():
-    motion = EpisodeMotion(ACTION)
-    assert motion.quality() == MotionQuality()
-    motion.add(moving(0, 3, []))
-    assert motion.quality() == MotionQuality(gripper_toggles=0)
+    unknown = EpisodeMotion(ACTION)
+    assert unknown.quality() == MotionQuality()
+    unknown.add(moving(0, 3, []))
+    assert unknown.quality() == MotionQuality(gripper_toggles=0)
 
 
 def moved(jerk: float | None, outcome: str = "success"):

@@ -11,7 +11,7 @@ from eval.records.schema import MotionQuality, TextScores
 from tests.eval.factory import RunBuilder, episode, key, query
 
 
-def test_an_invalid_action_is_a_failure_shown_apart(tmp_path):
+def test_invalid_actions_are_failures_and_nothing_graded_is_no_rate_rather_than_zero(tmp_path):
     results = summarize(RunBuilder.at(tmp_path / "run").add_all("sitsei").path)
     for row in (results["overall"], results["per_suite"]["libero_object"], results["per_task"][0]):
         assert (row["n_episodes"], row["n_success"]) == (5, 2)
@@ -20,10 +20,7 @@ def test_an_invalid_action_is_a_failure_shown_apart(tmp_path):
         low, high = row["pc_success_ci95"]
         assert 0 < low < 40 < high < 100
     assert results["per_task"][0]["metrics"]["successes"] == [True, False, False, True, False]
-
-
-def test_nothing_graded_has_no_success_rate_rather_than_zero(tmp_path):
-    overall = summarize(RunBuilder.at(tmp_path / "run").add_all("ee").path)["overall"]
+    overall = summarize(RunBuilder.at(tmp_path / "errors").add_all("ee").path)["overall"]
     assert (overall["n_episodes"], overall["n_errors"]) == (0, 2)
     for name in ("pc_success", "pc_success_ci95", "mean_steps", "tokens_per_s", "avg_sum_reward"):
         assert overall[name] is None
@@ -126,28 +123,14 @@ def test_lerobots_tools_read_the_results(tmp_path):
     assert group["video_paths"] == ["videos/libero_object/task00_ep000_success.mp4"]
 
 
-NOTHING = {"pc_progress": None, "pc_progress_ci95": None}
+def test_progress_is_a_mean_with_an_interval_and_omitted_if_it_equals_success():
+    def of(shares):
+        """Episodes that succeeded if all was done."""
+        return [episode(key(), "success" if share == 1 else "timeout", progress=share) for share in shares]
 
-
-def episodes(*pairs):
-    """Episodes by whether they succeeded, and their progress."""
-    return [
-        dataclasses.replace(
-            episode(key(number), outcome="success" if success else "timeout"),
-            progress=progress,
-        )
-        for number, (success, progress) in enumerate(pairs)
-    ]
-
-
-def test_progress_is_omitted_if_it_equals_success():
-    assert summarize_progress(episodes((True, 1.0), (False, 0.0))) == NOTHING
-    assert summarize_progress([]) == NOTHING
-
-
-def test_progress_is_a_mean_with_an_interval():
-    shares = np.linspace(0, 1, 21)
-    summary = summarize_progress(episodes(*((share == 1, float(share)) for share in shares)))
+    for same in ([], [1.0, 0.0]):
+        assert summarize_progress(of(same)) == {"pc_progress": None, "pc_progress_ci95": None}
+    summary = summarize_progress(of(np.linspace(0, 1, 21).tolist()))
     assert summary["pc_progress"] == pytest.approx(50)
     low, high = summary["pc_progress_ci95"]
     assert 30 < low < 45

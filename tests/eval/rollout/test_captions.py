@@ -1,13 +1,14 @@
 """Captions show a text from its delivery on, with its grade and the time of what it describes."""
 
-import numpy as np
+import dataclasses
+
 import pytest
 
 from configs.latency import Latency
 from eval.records.query_logs import QueryRecord
 from eval.rollout.captions import EpisodeCaptions
-from oxygen.policy.reply import Text
 from sim_envs.fake import FakeWorld
+from tests.eval.doubles import text_finished
 from tests.eval.factory import key
 
 
@@ -16,31 +17,12 @@ def captions(task, text, *, step=6):
     made = EpisodeCaptions(
         key(), task="x", mode="unified", clock="fixed:50,200", limit_s=9.0, control_hz=20.0
     )
-    said = Text(
-        task=task,
-        request_id=0,
-        requested_query=0,
-        finished_query=1,
-        text=text,
-        tokens=3,
-        reason="stop",
-        latency_ms=5.0,
-        step=step,
-    )
+    said = text_finished(0, task=task, text=text, step=step)
     truths = {step: FakeWorld(steps=step).truth()}
     for start, delivered in ((0, []), (4, [said])):
         latency = Latency(actions_ms=50.0, busy_ms=200.0)
-        query = {"step": start, "steps": 4, "actions_step": start + 1, "free_step": start + 4}
-        made.add(
-            QueryRecord(
-                actions=np.zeros((10, 7)),
-                timings_ms={},
-                latency=latency,
-                delivered=delivered,
-                truths=truths,
-                **query,
-            )
-        )
+        query = QueryRecord(step=start, steps=4, actions_step=start + 1, free_step=start + 4, truths=truths)
+        made.add(dataclasses.replace(query, latency=latency, delivered=delivered))
         if start == 0:
             assert made.at(3).narration is made.at(3).memory is None
     return made
