@@ -11,7 +11,7 @@ from eval.records.schema import Share, TextScores
 from scripts.marked_block import replace_block
 from scripts.readme_demo import app
 from tests.eval.conftest import evaluate
-from tests.eval.rollout.test_variants import ASKED, begin, set_stage
+from tests.eval.rollout.test_variants import ASKED, Stage, begin
 
 BEGIN, END = "<!-- demo: begin. Written by a command. -->", "<!-- demo: end -->"
 PAGE = f"# Title\n\n{BEGIN}\nstale\n{END}\n\nThe rest.\n"
@@ -20,7 +20,7 @@ PAGE = f"# Title\n\n{BEGIN}\nstale\n{END}\n\nThe rest.\n"
 @pytest.fixture
 def runs(tmp_path, monkeypatch):
     """Two finished runs with videos, turned into runs under a clock whose first one takes longer."""
-    set_stage(monkeypatch)
+    Stage(monkeypatch)
     begun = begin(tmp_path / "runs", ASKED.model_copy(update={"video": "all"}))
     evaluate(*begun)
     share = {"all": Share(hits=3, of=4), "f1": Share(hits=3, of=4)}

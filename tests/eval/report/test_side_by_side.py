@@ -10,9 +10,7 @@ import pytest
 from eval.media import app
 from eval.records.schema import Outcome, RunFolder
 from eval.report.side_by_side import find_pair
-from eval.rollout.executors import executor
 from tests.eval.conftest import call, evaluate
-from tests.eval.doubles import without_physics
 from tests.eval.factory import RunBuilder, episode, key
 from tests.eval.rollout.test_variants import ASKED, Stage, begin
 from videos import theme
@@ -24,10 +22,9 @@ SHOWN = ASKED.model_copy(update={"video": "all", "num_trials_per_task": 1})
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     """A run in mode isolated and one in mode unified: two tasks, one episode of seven control steps each."""
-    folder, stage = tmp_path_factory.mktemp("recorded"), Stage()
+    folder = tmp_path_factory.mktemp("recorded")
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(executor, "open_policies", stage.open_policies)
-        without_physics(monkeypatch, stage.open_world)
+        Stage(monkeypatch)
         variants = begin(folder / "runs", SHOWN)
         evaluate(*variants)
     return folder / "runs", [variant.folder.run_id for variant in variants]

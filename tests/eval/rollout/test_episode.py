@@ -22,6 +22,7 @@ from sim_envs.truth.nouns import Nouns
 from sim_envs.world import EpisodeKey, PhysicsError
 from tests.eval.doubles import FakePolicy, libero_object, opened
 
+ERROR, INVALID = Outcome.ERROR, Outcome.INVALID_ACTION
 KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=3, seed=7)
 
 
@@ -59,6 +60,15 @@ def run(tmp_path, plan, world, policy, video="all", fatal=()):
         return run_episode(variant, job, worlds=worlds, interrupts=interrupts, fatal=fatal), worlds
 
 
+class Diverging(FakeWorld):
+    """Its physics do not survive the eighth step."""
+
+    def advance(self, actions):
+        if self.steps + len(actions) >= 8:
+            raise PhysicsError("an acceleration is not finite")
+        return super().advance(actions)
+
+
 class Starving(FakePolicy):
     def act(self, observation):
         raise MemoryError
@@ -70,16 +80,18 @@ def test_an_episode_ends_as_a_failure_once_the_task_cannot_be_solved(tmp_path, p
     assert restricted_s(result, {result.key.suite: 14.0}) == 14.0
 
 
-def test_running_out_of_memory_leaves_no_files_if_the_episode_is_retried(tmp_path, plan):
-    result, _ = run(tmp_path, plan, FakeWorld(), Starving())
-    assert result.outcome is Outcome.ERROR
-    with pytest.raises(MemoryError):
-        run(tmp_path / "worker", plan, FakeWorld(), Starving(), fatal=(MemoryError,))
-    assert not [path for path in (tmp_path / "worker").rglob("*") if path.is_file()]
+def test_what_is_retried_leaves_no_files(tmp_path, plan):
+    lost = FakePolicy(fails_at=1, fails_with=PolicyLostError("the server stays away"))
+    for policy, error, fatal in ((lost, PolicyLostError, ()), (Starving(), MemoryError, (MemoryError,))):
+        with pytest.raises(error):
+            run(tmp_path, plan, FakeWorld(), policy, fatal=fatal)
+        assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert run(tmp_path, plan, FakeWorld(), Starving())[0].outcome is Outcome.ERROR
 
 
-def test_a_solved_episode(tmp_path, plan):
-    result, worlds = run(tmp_path, plan, FakeWorld(success_at=12), FakePolicy())
+def test_a_solved_episode_and_its_query_log(tmp_path, plan):
+    policy = FakePolicy(actions=np.full((10, 7), 0.1))
+    result, worlds = run(tmp_path, plan, FakeWorld(success_at=12), policy)
     assert (result.outcome, result.steps, result.queries) == (Outcome.SUCCESS, 12, 3)
     assert result.tokens == 9
     assert (result.requests.requested, result.requests.finished, result.requests.cancelled) == (3, 2, 1)
@@ -89,10 +101,6 @@ def test_a_solved_episode(tmp_path, plan):
     assert result.video == "videos/libero_object/task00_ep003_success.mp4"
     assert (tmp_path / result.video).stat().st_size > 0
     assert not worlds.discarded
-
-
-def test_the_query_log_holds_timings_chunks_and_texts(tmp_path, plan):
-    run(tmp_path, plan, FakeWorld(success_at=12), FakePolicy(actions=np.full((10, 7), 0.1)))
     lines = [json.loads(line) for line in RunFolder(tmp_path).queries_path(KEY).read_text().splitlines()]
     assert [(line["query"], line["step"], line["steps"]) for line in lines] == [
         (0, 0, 5),
@@ -122,67 +130,26 @@ def test_the_query_log_round_trips_the_truth(tmp_path, plan, world):
 
 
 @pytest.mark.parametrize(
-    ("world", "policy", "complaint"),
+    ("outcome", "world", "policy", "complaint", "steps"),
     [
-        (FakeWorld(fails_at=7), FakePolicy(), "RuntimeError: the fake simulator fails at step 7"),
-        (FakeWorld(), FakePolicy(fails_at=1), "FloatingPointError: the fake policy fails"),
+        (ERROR, FakeWorld(fails_at=7), {}, "RuntimeError: the fake simulator fails at step 7", 5),
+        (ERROR, FakeWorld(), {"fails_at": 1}, "FloatingPointError: the fake policy fails", 5),
+        (INVALID, FakeWorld(), {"actions": np.full((10, 7), np.nan)}, "ActionError: action 0 holds nan", 0),
+        (INVALID, FakeWorld(), {"actions": np.zeros((4, 7))}, "ActionError: actions have shape (4, 7)", 0),
+        (INVALID, Diverging(), {}, "PhysicsError: an acceleration is not finite", 5),
     ],
 )
-def test_exceptions_are_recorded_as_errors_with_traceback(tmp_path, plan, world, policy, complaint):
-    result, worlds = run(tmp_path, plan, world, policy)
-    assert_raised(result, Outcome.ERROR, complaint)
-    assert worlds.discarded == 1
-
-
-@dataclasses.dataclass
-class Diverging(FakeWorld):
-    """Its physics do not survive the eighth step."""
-
-    def advance(self, actions):
-        if self.steps + len(actions) >= 8:
-            raise PhysicsError("an acceleration is not finite")
-        return super().advance(actions)
-
-
-@pytest.mark.parametrize(
-    ("world", "actions", "complaint", "steps"),
-    [
-        (FakeWorld(), np.full((10, 7), np.nan), "ActionError: action 0 holds nan", 0),
-        (FakeWorld(), np.zeros((4, 7)), "ActionError: actions have shape (4, 7)", 0),
-        (Diverging(), np.zeros((10, 7)), "PhysicsError: an acceleration is not finite", 5),
-    ],
-)
-def test_invalid_actions_are_failures_of_the_policy(tmp_path, plan, world, actions, complaint, steps):
-    result, worlds = run(tmp_path, plan, world, FakePolicy(actions=actions))
-    assert_raised(result, Outcome.INVALID_ACTION, complaint)
-    assert result.steps == steps
-    assert worlds.discarded == 1
+def test_what_fails_is_recorded_with_its_traceback(tmp_path, plan, outcome, world, policy, complaint, steps):
+    result, worlds = run(tmp_path, plan, world, FakePolicy(**policy))
+    assert (result.outcome, result.steps, worlds.discarded) == (outcome, steps, 1)
     if steps:
-        assert result.video == "videos/libero_object/task00_ep003_invalid_action.mp4"
-
-
-def assert_raised(result, outcome, complaint):
-    assert result.outcome is outcome
+        assert result.video == f"videos/libero_object/task00_ep003_{outcome}.mp4"
     assert result.error.startswith(complaint)
     assert result.traceback.startswith("Traceback (most recent call last)")
     assert complaint.split(":")[0] in result.traceback
 
 
-def test_a_lost_policy_leaves_no_files_of_the_episode(tmp_path, plan):
-    policy = FakePolicy(fails_at=1, fails_with=PolicyLostError("the server stays away"))
-    with pytest.raises(PolicyLostError):
-        run(tmp_path, plan, FakeWorld(), policy)
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
-
-
-def test_videos_of_failures_only(tmp_path, plan):
-    result, _ = run(tmp_path, plan, FakeWorld(success_at=3), FakePolicy(), video="failures")
-    assert result.video is None
-    result, _ = run(tmp_path, plan, FakeWorld(), FakePolicy(), video="failures")
-    assert [path.name for path in tmp_path.rglob("*.mp4")] == ["task00_ep003_timeout.mp4"]
-
-
-def test_a_successful_retry_removes_the_errors_video(tmp_path, plan):
+def test_videos_of_failures_only_and_a_successful_retry_removes_the_errors_video(tmp_path, plan):
     failed, _ = run(tmp_path, plan, FakeWorld(), FakePolicy(fails_at=1), video="failures")
     assert [path.name for path in tmp_path.rglob("*.mp4")] == ["task00_ep003_error.mp4"]
     assert failed.video is not None

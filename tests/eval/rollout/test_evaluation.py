@@ -27,12 +27,6 @@ def test_a_run_leaves_manifest_episodes_queries_and_results(tmp_path, policy, ca
     results = json.loads(run.folder.results_path.read_text())
     assert results["overall"]["pc_success"] == 100.0
     assert results["per_suite"]["libero_goal"]["n_episodes"] == 4
-    assert [(task["task_group"], task["task_id"]) for task in results["per_task"]] == [
-        ("libero_goal", 0),
-        ("libero_goal", 1),
-        ("libero_object", 0),
-        ("libero_object", 1),
-    ]
     printed = capsys.readouterr().out
     for part in ("libero_object", "libero_goal", "100.0 %", str(run.folder.path)):
         assert part in printed

@@ -62,13 +62,19 @@ def test_records_are_the_same_from_one_two_and_three_worlds_in_every_mode(tmp_pa
         assert list(map(timeless, runs)) == expected
 
 
+def same_together(tmp_path, config, worlds=2):
+    """The records of a run, which are the same from one world and from several."""
+    (alone,) = played(tmp_path / "alone", config, executor=SERIAL)
+    (together,) = played(tmp_path / "together", config, executor=Processes(num_envs=worlds))
+    assert timeless(alone) == timeless(together)
+    return timeless(alone)
+
+
 @pytest.mark.slow
 def test_two_worlds_by_default_equal_one_bit_for_bit(tmp_path):
     config = libero(tmp_path, batch_size=batch_size_for(2), init_ids=(30, 31, 32), max_steps=40)
     assert config.batch_size == RunConfig().batch_size == 1
-    (alone,) = played(tmp_path / "alone", config, executor=SERIAL)
-    (together,) = played(tmp_path / "together", config, executor=Processes(num_envs=2))
-    assert timeless(alone) == timeless(together)
+    same_together(tmp_path, config)
 
 
 def errands(tmp_path, policy="noop", init_ids=(0, 1, 2, 6), **changes):
@@ -82,10 +88,7 @@ def test_records_of_two_worlds_equal_those_of_one(tmp_path):
     config = errands(
         tmp_path, policy="tiny", clock="fixed:100,200", batch_size=2, task_ids=(0,), init_ids=(0, 6)
     )
-    (alone,) = played(tmp_path / "alone", config, executor=SERIAL)
-    (together,) = played(tmp_path / "together", config, executor=Processes(num_envs=2))
-    records = timeless(alone)
-    assert records == timeless(together)
+    records = same_together(tmp_path, config)
     assert {line["outcome"] for line, _ in records.values()} == {"success"}
     assert sum(line["requests"]["finished"] for line, _ in records.values())
 
@@ -95,31 +98,22 @@ def test_a_class_is_instantiated_for_every_world(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(POLICY)
     config = errands(tmp_path, policy=f"{file}:Mine")
-    (alone,) = played(tmp_path / "alone", config, executor=SERIAL)
-    (together,) = played(tmp_path / "together", config, executor=Processes(num_envs=3))
-    assert timeless(alone) == timeless(together)
-    assert len(timeless(alone)) == 8
+    assert len(same_together(tmp_path, config, worlds=3)) == 8
 
 
 @pytest.mark.slow
 def test_every_worker_has_its_own_connection_to_a_server(tmp_path):
     with OpenpiServer() as server:
         config = errands(tmp_path, policy=server.url, policy_kwargs={"embodiment": "libero"}, init_ids=(0, 6))
-        (alone,) = played(tmp_path / "alone", config, executor=SERIAL)
-        before = len(server.connections)
-        (together,) = played(tmp_path / "together", config, executor=Processes(num_envs=2))
-        assert len(server.connections) - before > 2, "one to be greeted, and one for every worker"
-    assert timeless(alone) == timeless(together)
-    assert {line["outcome"] for line, _ in timeless(alone).values()} == {"success"}
+        records = same_together(tmp_path, config)
+        assert len(server.connections) > 4, "one to be greeted, and one for every worker"
+    assert {line["outcome"] for line, _ in records.values()} == {"success"}
 
 
 @pytest.mark.slow
 def test_in_mode_parallel_every_group_of_worlds_has_a_second_process(tmp_path):
     config = errands(tmp_path, policy="tiny", mode="parallel", batch_size=2, init_ids=(0, 6))
-    (alone,) = played(tmp_path / "alone", config, executor=SERIAL)
-    (together,) = played(tmp_path / "together", config, executor=Processes(num_envs=3))
-    records = timeless(alone)
-    assert records == timeless(together)
+    records = same_together(tmp_path, config, worlds=3)
     assert sum(line["requests"]["finished"] for line, _ in records.values())
 
 

@@ -78,9 +78,8 @@ def test_the_text_delivered_last_is_in_the_next_prompt():
 
 
 def test_delivery_and_lookback_decide_which_text_is_in_the_prompt():
-    late = queries_of(
-        clock=fixed_clock(100, 500)
-    )  # a query every ten steps, its text delivered with the next
+    # A query every ten steps, its text delivered with the next.
+    late = queries_of(clock=fixed_clock(100, 500))
     assert memories(late) == ["none", "lifted it 0 times"]
     assert (late[1].step, late[1].fed["memory"].step, late[1].fed["memory"].observed_step) == (10, 10, 0)
     half_a_second = {"memory": (dataclasses.replace(MEMORY["memory"][0], lookback_s=0.5),)}

@@ -105,9 +105,7 @@ def test_rtc_passes_the_action_prefix_to_the_policy():
     assert policy.told == [None, ActionPrefix(first=6, delay=2), ActionPrefix(first=8, delay=2)]
     assert [query.action_prefix for query in queries] == policy.told
     assert played("skip", "100,400")[1].told == [None, None]
-
-
-def test_an_action_prefix_is_limited_by_the_rest_of_the_chunk():
+    # It is limited by the rest of the chunk.
     assert played("rtc", "400,400", max_steps=30)[1].told[1] == ActionPrefix(first=0, delay=8)
     _, policy, _ = played("rtc", "400,850", max_steps=60)
     assert policy.told[1] == ActionPrefix(first=9, delay=1)

@@ -110,7 +110,7 @@ _FIGURES = (
 """Published milliseconds that no profile was derived from: workload, figure, profile, prediction."""
 
 
-def test_the_docs_compare_the_profiles_with_every_other_published_figure():
+def test_the_docs_have_the_prices_of_every_profile_beside_every_other_published_figure():
     docs = _CLOCKS.read_text(encoding="utf-8")
     for workload, figure, name, predict in _FIGURES:
         predicted = predict(name)
@@ -119,10 +119,6 @@ def test_the_docs_compare_the_profiles_with_every_other_published_figure():
             error = 100 * (predicted[0] / float(figure) - 1)
             shown += f" ({error:+.0f} %)".replace("-", "−")
         assert f"| {workload} | {figure} | `{name}` | {shown} |" in docs
-
-
-def test_the_docs_have_the_prices_of_every_profile():
-    docs = _CLOCKS.read_text(encoding="utf-8")
     for name in names(ProfileConfig):
         assert f"\n{_priced(name)} |" in docs, _priced(name)
 
@@ -156,17 +152,11 @@ def test_roofline_profiles_are_the_floors_times_one_factor(name):
     assert (profile.dtype, profile.model, profile.parallel) == ("bfloat16", PI05_LIBERO.name, None)
 
 
-def _small_rows():
-    return [row for row in RowFile(_ROWS).rows if row.cameras == 2]
-
-
-def test_the_two_core_profile_equals_the_rows_of_the_benchmark():
-    assert load(ProfileConfig, "two-core") == ProfileConfig.model_validate(profile("two-core", _small_rows()))
-
-
-def test_the_two_core_profile_predicts_measured_frames():
+def test_the_two_core_profile_is_the_benchmarks_and_predicts_measured_frames():
     """The profile knows single stages; a frame of the whole engine comes out within a tenth."""
-    two_core, rows = load(ProfileConfig, "two-core"), _small_rows()
+    rows = [row for row in RowFile(_ROWS).rows if row.cameras == 2]
+    two_core = load(ProfileConfig, "two-core")
+    assert two_core == ProfileConfig.model_validate(profile("two-core", rows))
     alive = {1: 30, 2: 15, 5: 6, 10: 3}
     for row in rows:
         if row.mode == "actions":

@@ -20,26 +20,6 @@ from tests.eval.doubles import FakePolicy, libero_object
 KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=3, seed=7)
 
 
-class NotingPolicy(FakePolicy):
-    """Notes what is asked of it, in the list of its world."""
-
-    def __init__(self, world: "NotingWorld") -> None:
-        super().__init__()
-        self.asked = world.asked
-
-    def reset(self, key):
-        self.asked.append("reset")
-        super().reset(key)
-
-    def act(self, observation):
-        self.asked.append("act")
-        return super().act(observation)
-
-    def complete(self):
-        self.asked.append("complete")
-        return super().complete()
-
-
 class NotingWorld(FakeWorld):
     """Notes what is asked of it."""
 
@@ -56,6 +36,26 @@ class NotingWorld(FakeWorld):
         return super().advance(actions)
 
 
+class NotingPolicy(FakePolicy):
+    """Notes what is asked of it, in the list of its world."""
+
+    def __init__(self, world: NotingWorld) -> None:
+        super().__init__()
+        self.asked = world.asked
+
+    def reset(self, key):
+        self.asked.append("reset")
+        super().reset(key)
+
+    def act(self, observation):
+        self.asked.append("act")
+        return super().act(observation)
+
+    def complete(self):
+        self.asked.append("complete")
+        return super().complete()
+
+
 def test_measured_charges_the_time_that_a_policy_reports():
     policy = FakePolicy()
     policy.charged_ms = 500.0
@@ -64,13 +64,10 @@ def test_measured_charges_the_time_that_a_policy_reports():
     assert first.latency.actions_ms == 500.0
 
 
-def test_a_query_observes_and_acts_once_and_completes_after_physics():
-    world = NotingWorld(success_at=8)
-    list(rollout(world, NotingPolicy(world), KEY, libero_object()))
-    assert world.asked == ["reset", *["observe", "act", "advance 5", "complete"] * 2]
-
-
-def test_a_query_records_the_chunk_and_executes_replan_steps_of_it():
+def test_a_query_observes_acts_executes_replan_steps_of_the_chunk_and_completes():
+    noting = NotingWorld(success_at=8)
+    list(rollout(noting, NotingPolicy(noting), KEY, libero_object()))
+    assert noting.asked == ["reset", *["observe", "act", "advance 5", "complete"] * 2]
     actions = np.linspace(0, 0.9, 70).reshape(10, 7)
     world = FakeWorld()
     limits = libero_object(max_steps=7, replan_steps=5, settle_steps=0)
@@ -92,14 +89,12 @@ def test_an_episode_ends_at_success_or_at_the_limit(max_steps, replan_steps, suc
     assert [query.success for query in queries] == [False] * (len(queries) - 1) + [success_at <= max_steps]
 
 
-@pytest.mark.parametrize(
-    "actions", [np.full((10, 7), -np.inf), np.zeros((10, 6)), np.zeros(7), np.zeros((4, 7))]
-)
-def test_invalid_actions_never_reach_the_simulator(actions):
-    world = FakeWorld()
-    with pytest.raises(ActionError):
-        list(rollout(world, FakePolicy(actions=actions), KEY, libero_object()))
-    assert world.steps == 0
+def test_invalid_actions_never_reach_the_simulator():
+    for actions in (np.full((10, 7), -np.inf), np.zeros((10, 6)), np.zeros(7), np.zeros((4, 7))):
+        world = FakeWorld()
+        with pytest.raises(ActionError):
+            list(rollout(world, FakePolicy(actions=actions), KEY, libero_object()))
+        assert world.steps == 0
 
 
 def timed(latency: str, *, waiting: str = "continue", world: FakeWorld | None = None, **limits):

@@ -117,7 +117,7 @@ CASES = {
 
 
 @given(**CASES)
-def test_every_control_step_executes_one_available_action_or_holds(**case):
+def test_every_step_executes_the_next_available_action_or_holds_and_queries_are_due_in_time(**case):
     line, queries = played(**case)
     words = line.split()
     assert len(words) - words.count("|") == case["limit"]
@@ -126,11 +126,6 @@ def test_every_control_step_executes_one_available_action_or_holds(**case):
         if word not in "|-":
             assert step >= queries[string.ascii_letters.index(word[0])][1], "the actions have not come yet"
         step += word != "|"
-
-
-@given(**CASES)
-def test_actions_are_executed_in_order_and_only_overtaken_ones_skipped(**case):
-    line, queries = played(**case)
     indices = {}
     for word in line.split():
         if word not in "|-":
@@ -140,6 +135,9 @@ def test_actions_are_executed_in_order_and_only_overtaken_ones_skipped(**case):
         assert executed_actions == list(range(first, first + len(executed_actions)))
     for *_, continued, skipped in queries:
         assert skipped in (0, min(continued, case["horizon"]))
+    for (issued, actions, free, *_), (following, *_) in itertools.pairwise(queries):
+        since = actions if case["waiting"] == "hold" else issued
+        assert following == max(since + case["replan"], free)
 
 
 @given(**CASES, more=st.tuples(st.integers(0, 5), st.integers(0, 5)).map(sorted))
@@ -151,11 +149,3 @@ def test_more_latency_never_makes_an_action_available_earlier(more, **case):
         assert after[0] >= before[0]
         assert after[1] >= before[1]
         assert after[2] >= before[2]
-
-
-@given(**CASES)
-def test_queries_are_due_after_replan_steps_and_when_the_policy_is_free(**case):
-    _, queries = played(**case)
-    for (issued, actions, free, *_), (following, *_) in itertools.pairwise(queries):
-        since = actions if case["waiting"] == "hold" else issued
-        assert following == max(since + case["replan"], free)

@@ -9,7 +9,6 @@ import pytest
 
 from configs.errors import UsageError
 from configs.schema import RunConfig, VariantsConfig
-from eval.policies.engine import EnginePolicy
 from eval.policies.resolved import open_policies, resolve_policy
 from eval.records import run_folders
 from eval.records.reader import find_runs
@@ -49,10 +48,12 @@ class NotingPolicy(FakePolicy):
 class Stage:
     """What the tests see of a run without physics: turns taken, worlds opened, and who acts in which mode."""
 
-    def __init__(self) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.turns: list[tuple[str, EpisodeKey]] = []
         self.worlds: list[FakeWorld] = []
         self.policies: dict[str, NotingPolicy] = {}
+        patch.setattr(executor, "open_policies", self.open_policies)
+        without_physics(patch, self.open_world)
 
     def open_policies(self, resolved, variants, **_):
         return [opened(self.policy(variant.mode)) for variant in variants]
@@ -65,16 +66,9 @@ class Stage:
         return self.worlds[-1]
 
 
-def set_stage(patch: pytest.MonkeyPatch) -> Stage:
-    stage = Stage()
-    patch.setattr(executor, "open_policies", stage.open_policies)
-    without_physics(patch, stage.open_world)
-    return stage
-
-
 @pytest.fixture
 def stage(monkeypatch) -> Stage:
-    return set_stage(monkeypatch)
+    return Stage(monkeypatch)
 
 
 def begin(output_dir, asked=ASKED) -> list[Run]:
@@ -205,21 +199,10 @@ def test_one_model_serves_all_variants_with_the_same_actions_bit_for_bit():
     asked = VariantsConfig(
         mode=("isolated", "shared", "unified", "actions"), policy="tiny", random_weights=True
     )
-    suite, world = libero_object(), FakeWorld(image_size=64)
-    world.reset(init_id=0, seed=7, settle_steps=0)
-    key = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
-    replies = []
-    for served in open_policies(resolve_policy(asked.variants()[0]), asked.variants()):
-        policy = served.in_world(suite, world)
-        assert isinstance(policy.batch, EnginePolicy)
-        policy.reset(key)
-        actions = []
-        for _ in range(2):
-            actions.append(policy.act(world.observe()).tobytes())
-            policy.complete()
-        replies.append((actions, policy.finish()))
-    assert len({tuple(actions) for actions, _ in replies}) == 1
-    assert [end.compiles_after_warm_up for _, end in replies] == [0, 0, 0, 0]
+    together = open_policies(resolve_policy(asked.variants()[0]), asked.variants())
+    queries = [replies_to_two_queries(policy) for policy in together]
+    assert len({actions for actions, _, _ in queries}) == 1
+    assert [end.compiles_after_warm_up for _, _, end in queries] == [0, 0, 0, 0]
 
 
 @pytest.mark.slow

@@ -6,15 +6,11 @@ import itertools
 import numpy as np
 import pytest
 
-from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.records.reader import read_identity
 from eval.report.comparison import compare
 from eval.rollout import recorder
-from eval.rollout.episode import WorldCache
 from eval.rollout.executors.executor import SERIAL
-from eval.rollout.plan import make_plan
-from sim_envs.fake import FakeSuite
 from tests.eval.rollout.scaled import played, timeless
 from tests.eval.rollout.test_executors import POLICY
 from videos.recorder import EpisodeVideo
@@ -69,17 +65,3 @@ def test_a_smooth_video_changes_neither_records_nor_protocol(tmp_path, suite, sh
     assert smooth.read_manifest()["config"]["video_every"] == 1
     assert read_identity(smooth).protocol_hash == read_identity(without).protocol_hash
     assert compare(smooth, rare).actions.bitwise_equal
-
-
-def test_a_world_that_lacks_a_method_is_refused(monkeypatch):
-    class Blind:
-        """Has all methods of a world but `render`."""
-
-        reset = advance = observe = truth = progress = close = lambda self, *_, **__: None
-
-    monkeypatch.setattr(FakeSuite, "open", lambda self, task: Blind())
-    plan = make_plan(RunConfig(suites=("libero_object",), assets="standins"))
-    task = dataclasses.replace(plan.tasks[0], suite=FakeSuite())
-    with pytest.raises(UsageError, match=r"the world of libero_object lacks render\(\)") as caught:
-        WorldCache().of(task)
-    assert "\n" not in str(caught.value)
