@@ -75,12 +75,7 @@ class Clock:
 
 
 def fixed_clock(actions_ms: float, busy_ms: float) -> Clock:
-    """The same latency for every query; texts are delivered when it ends.
-
-    Args:
-        actions_ms: Milliseconds until the actions are available.
-        busy_ms: Milliseconds until the next query can start.
-    """
+    """The same latency for every query; texts are delivered when the next one can start."""
 
     def latency(query: TimedQuery) -> Latency:
         return Latency(actions_ms=actions_ms, busy_ms=busy_ms, texts_ms=[busy_ms] * len(query.finished))
@@ -96,7 +91,6 @@ PAUSED = dataclasses.replace(fixed_clock(0.0, 0.0), describe=dict)
 def _profile_clock(profile: ProfileConfig, mode: Mode, *, guided: bool) -> Clock:
     """The latency of the engine's work on the device of a profile: actions first, then the decode jobs.
 
-    A reply that lacks the work it took (`Reply.work`), for the query or for a text, is an UnknownCostError.
     The clock's description has all numbers of the profile that are used.
     """
     plain = LatencyModel(profile, mode)
@@ -111,12 +105,6 @@ def _profile_clock(profile: ProfileConfig, mode: Mode, *, guided: bool) -> Clock
                 "the policy's reply does not say what it computed (`Reply.work`); choose another clock, such "
                 "as measured"
             )
-        for text in query.finished:
-            if text.job >= len(work):
-                raise UnknownCostError(
-                    f"a text is of decode job {text.job} (`Text.job`), but its reply reports "
-                    f"only {len(work)} jobs (`Reply.work`)"
-                )
         return Latency(
             actions_ms=factor * latency_model.action_ms,
             busy_ms=factor * latency_model.busy_ms(work),
@@ -131,21 +119,27 @@ def _profile_clock(profile: ProfileConfig, mode: Mode, *, guided: bool) -> Clock
     return Clock(describe=lambda: {"kind": "profile", "profile": used}, latency=latency, profile=profile)
 
 
-def _describe_machine() -> dict[str, Any]:
-    """The machine; measured runs on different machines have different protocols."""
-    machine = provenance.hardware()
-    return {"kind": "measured", **{part: machine[part] for part in ("processor", "cores", "accelerators")}}
-
-
-def _measured(query: TimedQuery) -> Latency:
+def _measured_clock() -> Clock:
     """Wall time on this machine, without the time that the rollout spends between `act` and `complete`.
 
-    A text without a timestamp of its last token is delivered at the end of its query.
+    A text without a timestamp of its last token is delivered at the end of its query. The machine is part of
+    the description: measured runs on different machines have different protocols.
     """
-    stages: Mapping[str, float] = {} if query.reply is None else query.reply.timings_ms
-    busy_ms = query.act_ms + stages.get("decode", query.complete_ms)
-    texts = [busy_ms if text.after_ms is None else min(text.after_ms, busy_ms) for text in query.finished]
-    return Latency(actions_ms=query.act_ms, busy_ms=busy_ms, texts_ms=texts)
+
+    def latency(query: TimedQuery) -> Latency:
+        stages: Mapping[str, float] = {} if query.reply is None else query.reply.timings_ms
+        busy_ms = query.act_ms + stages.get("decode", query.complete_ms)
+        texts = [busy_ms if text.after_ms is None else min(text.after_ms, busy_ms) for text in query.finished]
+        return Latency(actions_ms=query.act_ms, busy_ms=busy_ms, texts_ms=texts)
+
+    def describe() -> dict[str, Any]:
+        machine = provenance.hardware()
+        return {
+            "kind": "measured",
+            **{part: machine[part] for part in ("processor", "cores", "accelerators")},
+        }
+
+    return Clock(describe=describe, latency=latency, knows_latency_in_advance=False)
 
 
 def _replay_clock(folder: RunFolder, described: Mapping[str, Any]) -> Clock:
@@ -205,7 +199,7 @@ def find_clock(config: RunConfig, episodes: Sequence[EpisodeKey]) -> Clock:
         case "paused":
             return PAUSED
         case "measured":
-            return Clock(describe=_describe_machine, latency=_measured, knows_latency_in_advance=False)
+            return _measured_clock()
         case "fixed":
             return _fixed(config.clock, rest)
         case "profile":

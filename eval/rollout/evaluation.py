@@ -24,7 +24,6 @@ from eval.rollout.feedback import NoTruthError
 from eval.rollout.manifest import describe_run, refuse_mixed_records
 from eval.rollout.monitor import Monitor, MonitorFactory
 from eval.rollout.plan import (
-    EpisodePlan,
     check_feedback,
     check_overlap,
     check_playable,
@@ -91,9 +90,9 @@ def run_evaluation(
     if resolved.policy.kind == "oxygen":  # before it is loaded
         check_feedback(configs, resolved.feedback, policy=name)
     limit_s = query_limit_s(resolved.policy, query_timeout_s)
-    _check_playable(plans, policy=name, interface=resolved.interface, horizon=resolved.horizon)
+    check_playable(*plans, policy=name, interface=resolved.interface, horizon=resolved.horizon)
     for config, plan in zip(configs, plans, strict=True):
-        check_overlap(plan, config.overlap, policy=name, guidable=resolved.policy.kind == "oxygen")
+        check_overlap(plan, config.overlap, resolved.policy)
     clocks = [find_clock(config, plan.keys) for config, plan in zip(configs, plans, strict=True)]
     if remark := resolved.remark_for(configs):
         _print(remark)
@@ -101,10 +100,14 @@ def run_evaluation(
     for remark in dict.fromkeys(policy.remark for policy in policies if policy.remark):
         _print(remark)
     if resolved.interface is None:  # its conventions are known only now
-        _check_playable(plans, policy=name, interface=policies[0].interface, horizon=policies[0].horizon)
+        check_playable(*plans, policy=name, interface=policies[0].interface, horizon=policies[0].horizon)
     check_feedback(configs, policies[0].feedback, policy=name)
     if not any(policy.writes_texts for policy in policies):
-        runs = _without_texts(runs, name, default_mode=default_mode)
+        if default_mode:
+            silent = [config.model_copy(update={"mode": "actions"}) for config in configs]
+            runs = tuple(new_run(run.folder.path.parent, c) for run, c in zip(runs, silent, strict=True))
+        elif any(config.mode != "actions" for config in configs):
+            _print(f"{name} declares no texts; without texts, every mode does what mode actions does.")
     described = []
     for run, plan, policy, clock in zip(runs, plans, policies, clocks, strict=True):
         if clock.profile is not None and not policy.reports_work:
@@ -126,16 +129,6 @@ def run_evaluation(
         return _play(variants, executor, monitor(held, plans[0]), max_errors)
 
 
-def _without_texts(runs: tuple[Run, ...], policy: str, *, default_mode: bool) -> tuple[Run, ...]:
-    """The runs of a policy without texts: in mode `actions`, or in the chosen ones, with a remark."""
-    if default_mode:
-        changed = [run.config.model_copy(update={"mode": "actions"}) for run in runs]
-        return tuple(new_run(run.folder.path.parent, c) for run, c in zip(runs, changed, strict=True))
-    if any(run.config.mode != "actions" for run in runs):
-        _print(f"{policy} declares no texts; without texts, every mode does what mode actions does.")
-    return runs
-
-
 def _print(line: str) -> None:
     TextConsole(markup=False).print(line, soft_wrap=True)
 
@@ -143,11 +136,6 @@ def _print(line: str) -> None:
 def exit_code(results: Sequence[Results]) -> int:
     """0, or 1 if a variant has no graded episode."""
     return 0 if all(result["overall"]["n_episodes"] for result in results) else NOTHING_GRADED
-
-
-def _check_playable(plans: Sequence[EpisodePlan], **policy: Any) -> None:
-    for plan in {id(plan): plan for plan in plans}.values():
-        check_playable(plan, **policy)
 
 
 def _play(

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from configs.errors import UsageError
-from configs.interface import ActionSpec, Motion, Rotation
+from configs.interface import ActionSpec, Hold, Motion, Rotation
 from configs.latency import Latency
 from eval.policies.base import BadAnswerError
 from eval.records.query_logs import ActionSpan, Snapshot
@@ -28,10 +28,10 @@ class Execution:
     def __init__(
         self, world: World, suite: Suite, timeline: Timeline, *, watched: bool, picture_steps: int | None
     ) -> None:
-        """Begin an episode.
+        """Begin an episode in a world with its task loaded.
 
         Args:
-            world: A world with the episode's task loaded.
+            world: The world.
             suite: Its interface defines the hold action.
             timeline: When actions are executed.
             watched: Whether to read the world's truth at every control step, at which texts may be delivered.
@@ -116,7 +116,8 @@ class Execution:
             actions = self._chunks[span.chunk][span.first : span.first + span.steps]
             self._moved = True
         else:
-            if self._moved and interface.action.holds_state:  # an older state would move the robot back
+            held = any(part.hold is Hold.STATE for part in interface.action.channels)
+            if self._moved and held:  # an older state would move the robot back
                 self._state, self._moved = self._world.observe().state, False
             actions = np.tile(interface.hold_action(self._state, self._last), (span.steps, 1))
         self._last = actions[-1]

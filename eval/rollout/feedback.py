@@ -41,6 +41,7 @@ class EpisodeFeedback:
         self._feedback = feedback
         self._fields = prompt_fields(feedback)
         self._source, _, frozen = source.partition(":")
+        self._max_chars = {each.field: each.max_chars for each in self._fields}
         self._lookback = {each.field: each.lookback_steps(control_hz) for each in self._fields}
         self._applied: dict[str, list[FedText]] = {each.field: [] for each in self._fields}  # by delivery
         self._queries: list[tuple[int, Truth | None]] = []
@@ -86,24 +87,19 @@ class EpisodeFeedback:
 
     def _apply(self, task: str, answer: str, *, step: int | None, observed_step: int | None) -> None:
         """Apply all fields of an answer, or none of one that cannot be read."""
-        found = parse_answer(answer, self._feedback[task])
-        for each in self._feedback[task] if found is not None else ():
-            assert found is not None
-            text, cut = cleaned(found[each.field], each.max_chars)
-            fed = FedText(text=text, step=step, observed_step=observed_step, cut=cut)
-            self._applied[each.field].append(fed)
+        for field, text in (parse_answer(answer, self._feedback[task]) or {}).items():
+            self._add(field, text, step=step, observed_step=observed_step)
 
     def _apply_truth(self, task: str, truth: Truth | None, *, step: int | None, observed_step: int) -> None:
         """Apply the true text of each field that the language task fills."""
-        names = true_tasks(task, self._feedback[task])
-        for each in self._feedback[task]:
-            name = names[each.field]
+        for field, name in true_tasks(task, self._feedback[task]).items():
             true = None if truth is None else true_text(name, truth)
             if true is None:
                 raise NoTruthError(
                     f"--feedback {self._source}: the world has no truth of {name!r}; choose own or none"
                 )
-            text, cut = cleaned(true, each.max_chars)
-            self._applied[each.field].append(
-                FedText(text=text, step=step, observed_step=observed_step, cut=cut)
-            )
+            self._add(field, true, step=step, observed_step=observed_step)
+
+    def _add(self, field: str, text: str, *, step: int | None, observed_step: int | None) -> None:
+        text, cut = cleaned(text, self._max_chars[field])
+        self._applied[field].append(FedText(text=text, step=step, observed_step=observed_step, cut=cut))

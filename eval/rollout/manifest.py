@@ -30,7 +30,7 @@ def describe_run(
         name: describe_suite(
             suite,
             wordings=config.wordings,
-            sampled=whole.samples_states(name),
+            sampled=whole.samples_states(suite),
             clock=timing,
             feedback=(config.feedback or "own") if policy.feedback else None,
         )

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from configs.cli import ranges
 from configs.errors import UsageError
 from configs.feedback import FeedbackByTask, parse_answer, prompt_fields, write_answer
 from configs.interface import Interface, compare
-from configs.schema import OverlapRule, RunConfig, SuiteConfig, Wordings
+from configs.schema import OverlapRule, PolicyConfig, RunConfig, SuiteConfig, Wordings
 from eval.rollout.execution import averaged_channels
 from sim_envs.scripted.policy import Random
 from sim_envs.suite import Suite, Task, open_suite
@@ -18,14 +19,7 @@ from sim_envs.world import EpisodeKey
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskPlan:
-    """The episodes of one task, all in one world.
-
-    Attributes:
-        suite: Opens the world, under the configured protocol.
-        task: The task.
-        keys: The episodes in order.
-        wordings: Wording of the instruction given to the policy.
-    """
+    """The episodes of one task in order, all in one world, which the suite opens under its protocol."""
 
     suite: Suite
     task: Task
@@ -69,22 +63,14 @@ class EpisodePlan:
         """The suites of the run by name."""
         return {plan.protocol.name: plan.suite for plan in self.tasks}
 
-    def samples_states(self, suite: str) -> bool:
+    def samples_states(self, suite: Suite) -> bool:
         """Whether any initial state of the suite's episodes is sampled, not stored."""
-        return any(
-            plan.suite.init_ids(plan.task).is_sampled(key.init_id)
-            for plan in self.tasks
-            for key in plan.keys
-            if key.suite == suite
-        )
+        plans = [plan for plan in self.tasks if plan.suite is suite]
+        return any(suite.init_ids(plan.task).is_sampled(key.init_id) for plan in plans for key in plan.keys)
 
 
 def make_plan(config: RunConfig, **overrides: Any) -> EpisodePlan:
-    """The plan of a run.
-
-    Args:
-        config: The run.
-        overrides: Further fields of the suites' protocols to override.
+    """The plan of a run; `overrides` are further fields of its suites' protocols.
 
     Raises:
         UsageError: No suite is given, two have the same name, or a suite, asset source, task or initial state
@@ -159,20 +145,21 @@ def make_plans(variants: Sequence[RunConfig]) -> list[EpisodePlan]:
 
 
 def check_playable(
-    plan: EpisodePlan, *, policy: str, interface: Interface | None, horizon: int | None
+    *plans: EpisodePlan, policy: str, interface: Interface | None, horizon: int | None
 ) -> None:
     """Reject a policy or plan that would fail in every episode.
 
     Args:
-        plan: The episodes.
-        policy: Name of the policy, for messages.
-        interface: The policy's conventions; None if it takes the suite's.
+        plans: The episodes; variants may share a plan.
+        policy: The policy's name.
+        interface: Its conventions; None if it takes the suite's.
         horizon: Actions per chunk; None if unknown.
 
     Raises:
         UsageError: The conventions differ, `replan_steps` exceeds the horizon, or the suite cannot run here.
     """
-    for name, suite in plan.suites.items():
+    tasks = {id(task): task for plan in plans for task in plan.tasks}.values()
+    for suite in {id(task.suite): task.suite for task in tasks}.values():
         if interface is not None:
             try:
                 compare(interface, suite.interface)
@@ -182,12 +169,12 @@ def check_playable(
                 fitting = policies_for(suite.interface)
                 such_as = f", such as {', '.join(fitting)}" if fitting else ""
                 raise UsageError(f"{error}{such_as}") from None
-        if horizon is not None and suite.protocol.replan_steps > horizon:
+        if horizon is not None and (steps := suite.protocol.replan_steps) > horizon:
             raise UsageError(
-                f"{suite.protocol.replan_steps} control steps between queries of {name}: policy {policy!r} "
-                f"answers a query with {horizon} actions; give --replan-steps {horizon} or less"
+                f"{steps} control steps between queries of {suite.protocol.name}: policy {policy!r} answers "
+                f"a query with {horizon} actions; give --replan-steps {horizon} or less"
             )
-        suite.check([each.task for each in plan.tasks if each.suite is suite])
+        suite.check([each.task for each in tasks if each.suite is suite])
 
 
 def check_scripted(plan: EpisodePlan, kind: str) -> None:
@@ -216,18 +203,15 @@ def check_scripted(plan: EpisodePlan, kind: str) -> None:
 def check_feedback(configs: Sequence[RunConfig], feedback: FeedbackByTask, *, policy: str) -> None:
     """Reject a source of texts that the policy's prompt does not have, or cannot get.
 
-    Args:
-        configs: The runs.
-        feedback: Language task to the fields of the prompt that it fills.
-        policy: Name of the policy, for messages.
-
     Raises:
         UsageError: The prompt has no field, the mode no texts, or a constant does not fit.
     """
-    fields, sources = prompt_fields(feedback), {config.feedback for config in configs}
-    for source in sorted(filter(None, sources)):
+    fields, modes_of = prompt_fields(feedback), defaultdict[str, set[str]](set)
+    for config in configs:
+        if config.feedback is not None:
+            modes_of[config.feedback].add(config.mode)
+    for source, modes in sorted(modes_of.items()):
         kind, _, frozen = source.partition(":")
-        modes = {config.mode for config in configs if config.feedback == source}
         if not fields:
             raise UsageError(
                 f"--feedback {source}: policy {policy!r} was not trained with texts in its prompt; leave it "
@@ -245,22 +229,16 @@ def check_feedback(configs: Sequence[RunConfig], feedback: FeedbackByTask, *, po
             )
 
 
-def check_overlap(plan: EpisodePlan, rule: OverlapRule, *, policy: str, guidable: bool) -> None:
+def check_overlap(plan: EpisodePlan, rule: OverlapRule, policy: PolicyConfig) -> None:
     """Reject an overlap rule that the policy or a suite's actions do not support.
-
-    Args:
-        plan: The episodes.
-        rule: The overlap rule.
-        policy: Name of the policy, for messages.
-        guidable: Whether its denoising can be guided.
 
     Raises:
         UsageError: The rule is not supported.
     """
-    if rule == "rtc" and not guidable:
+    if rule == "rtc" and policy.kind != "oxygen":
         raise UsageError(
-            f"overlap rtc guides the denoising of this project's engine, and policy {policy!r} is not served "
-            "by it; choose blend or skip"
+            f"overlap rtc guides the denoising of this project's engine, and policy {policy.name!r} is not "
+            "served by it; choose blend or skip"
         )
     if rule == "blend":
         for suite in plan.suites.values():
