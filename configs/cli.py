@@ -24,12 +24,7 @@ MAX_NUMBERS = 100_000
 
 
 def run_app(app: App, arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run a command line and exit as `configs.exits.exit_code_of` says.
-
-    Args:
-        app: The commands, which return the exit code; None counts as 0.
-        arguments: Arguments to parse; the process's own if None.
-    """
+    """Run a command line, by default the process's own, and exit as `configs.exits.exit_code_of` says."""
     app.config = (_check_tokens,)
     app.version = __version__
 

@@ -44,14 +44,11 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 def exit_code_of(command: Callable[[], int | None]) -> int:
-    """Run a command: its exit code; 2 for bad input (one line), 130 for Ctrl-C.
+    """Run a command: its exit code, 0 if it returns None; 2 for bad input (one line), 130 for Ctrl-C.
 
     Files that cannot be opened, created or written are bad input, too, as are JAX's environment variables if
     it does not start. SIGINT and SIGTERM end the process at once until the command handles them. Characters
     that the terminal's encoding lacks are printed as `?`.
-
-    Args:
-        command: Returns an exit code; None counts as 0.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):  # stderr escapes what it cannot encode
         sys.stdout.reconfigure(errors="replace")

@@ -57,10 +57,6 @@ class Channels:
     size: int
     unit: str
 
-    def __post_init__(self) -> None:
-        if self.size < 1:
-            raise UsageError(f"channels {self.name!r} have size {self.size}; at least 1")
-
     def __str__(self) -> str:
         return f"{self.name}[{self.size}] in {self.unit}"
 
@@ -80,7 +76,6 @@ class ActionChannels(Channels):
     state: str | None = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if (self.hold is Hold.STATE and self.state is None) or (self.hold is Hold.ZERO and self.state):
             raise UsageError(
                 f"action channels {self.name!r} hold {self.hold.value}, with state {self.state!r}: name "
@@ -213,11 +208,6 @@ class ActionSpec:
     def size(self) -> int:
         """Size of an action."""
         return sum(part.size for part in self.channels)
-
-    @property
-    def holds_state(self) -> bool:
-        """Whether a hold action depends on the current state."""
-        return any(part.hold is Hold.STATE for part in self.channels)
 
     def channel(self, name: str) -> int:
         """Index of the first of the channels called `name`."""

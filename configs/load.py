@@ -72,12 +72,9 @@ def read_mapping(schema: type[Preset], name: str) -> dict[str, Any]:
 
 
 def overlay(schema: type[Preset], preset: str | None, flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge command-line options over a preset, which is checked; the result is not.
+    """Merge command-line options over a preset (a name or a YAML file), which is checked; the result is not.
 
-    Args:
-        schema: Of the preset.
-        preset: Its name, or the path of a YAML file; None for none.
-        flags: The options on the command line. `init_ids` replaces `num_trials_per_task`, and vice versa.
+    `init_ids` replaces `num_trials_per_task`, and vice versa.
 
     Raises:
         UsageError: There is no such preset, it does not fit the schema, or trials and initial states are

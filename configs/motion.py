@@ -47,11 +47,7 @@ class Drift:
 
 
 def parse_motion(text: str) -> Shuttle | Drift | None:
-    """Parse a motion; None if nothing moves.
-
-    Args:
-        text: `none`, `shuttle:SPEED[,PERIOD]` (a period of 4 s if none is given) or `drift:SPEED`, in cm/s
-            and s.
+    """Parse `none`, `shuttle:SPEED[,PERIOD]` or `drift:SPEED`, in cm/s and s; None if nothing moves.
 
     Raises:
         UsageError: It is spelt otherwise, or a number is out of bounds.

@@ -19,13 +19,7 @@ def handle_signals(
     numbers: Sequence[signal.Signals] = SIGNALS,
     wakeup: int = -1,
 ) -> Iterator[None]:
-    """While entered, SIGINT and SIGTERM go to a handler.
-
-    Args:
-        handler: The handler.
-        numbers: The signals.
-        wakeup: A file descriptor that their numbers are written to; -1 for none.
-    """
+    """While entered, signals go to a handler, and their numbers to a file descriptor (`wakeup`) unless -1."""
     descriptor = signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
     handlers = {number: signal.signal(number, handler) for number in numbers}
     try:

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 from pydantic import BeforeValidator, Field, model_validator
@@ -58,16 +58,6 @@ class GridConfig(Preset):
     replan_steps: Annotated[Several[ReplanSteps] | None, _AXIS] = None
     while_waiting: Annotated[Several[WhileWaiting] | None, _AXIS] = None
     overlap: Annotated[Several[OverlapRule] | None, _AXIS] = None
-
-    @model_validator(mode="after")
-    def _has_each_value_once(self) -> Self:
-        for axis in AXES:
-            values = getattr(self, axis)
-            if values == ():
-                raise ValueError(f"`{axis}` has no value; leave it out for the default")
-            if values is not None and len(set(values)) != len(values):
-                raise ValueError(f"`{axis}` names something twice: {list(values)}")
-        return self
 
     def combinations(self) -> Iterator[dict[str, Any]]:
         """The options of each cell that the grid sets."""

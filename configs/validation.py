@@ -26,10 +26,7 @@ def check(schema: type[ModelT], content: Mapping[str, Any], *, source: str) -> M
 def invalid(error: ValidationError, source: str, schema: type[BaseModel] | None = None) -> UsageError:
     """The first problem that pydantic found, in one line: the value, what is allowed, and the source.
 
-    Args:
-        error: What pydantic raised.
-        source: Where the values came from: a file, or the command line.
-        schema: Their schema; needed to name the keys nearest to an unknown one.
+    With a `schema`, it names the keys nearest to an unknown one.
     """
     problem = error.errors()[0]
     where = ".".join(str(part) for part in problem["loc"])

@@ -5,7 +5,7 @@ are counts out of totals, so that episodes, tasks and suites add up.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any, Literal
 
@@ -210,15 +210,11 @@ def grade_text(task: str, text: str, truth: Truth) -> Shares | None:
     """Score a text of a graded language task; None if it cannot be graded in this world."""
     if task == "textual_memory":
         return grade_textual_memory(text, truth)
-    parse, grade = _GRADERS[task]
-    predicted = parse(text, truth.nouns)
-    return None if predicted is None else grade(predicted, truth)
-
-
-_GRADERS: Mapping[str, tuple[Callable[..., Any], Callable[..., Shares]]] = {
-    "narration": (parse_narration, grade_narration),
-    "memory": (parse_memory, grade_memory),
-}
+    if task == "narration":
+        narration = parse_narration(text, truth.nouns)
+        return None if narration is None else grade_narration(narration, truth)
+    memory = parse_memory(text, truth.nouns)
+    return None if memory is None else grade_memory(memory, truth)
 
 
 def _hit(right: bool) -> Share:  # noqa: FBT001 - the share of one

@@ -32,10 +32,6 @@ class PairCounts:
     only_b: int
     pairs: int
 
-    def __post_init__(self) -> None:
-        if min(self.only_a, self.only_b) < 0 or self.pairs < max(1, self.only_a + self.only_b):
-            raise ValueError(f"{self.only_a} and {self.only_b} discordant pairs of {self.pairs}")
-
 
 def verdict_of(interval: Interval, margin: float) -> Verdict:
     """Compare a 95 % interval of B minus A, where more is better, with 0 and the margin.
@@ -59,11 +55,8 @@ def corrected_verdicts(counts: Sequence[PairCounts], margin: float) -> list[Verd
 
     Each claim (superior, non-inferior, inferior) is a one-sided score test in every suite, the dual of
     Tango's interval. The p-values of one claim are corrected together, so that at most 2.5 % of comparisons
-    make it wrongly in any suite. A single suite has the verdict of its interval.
-
-    Args:
-        counts: One per suite.
-        margin: Non-inferiority margin, as a fraction of the episodes in (0, 1).
+    make it wrongly in any suite. A single suite has the verdict of its interval. The margin is a fraction of
+    the episodes in (0, 1).
     """
     claims = {
         Verdict.SUPERIOR: holm([_p_value(each, above=0.0) for each in counts]),
@@ -92,14 +85,8 @@ def episodes_needed(counts: PairCounts, margin: float) -> int | None:
     53:1422, 1997): (1.960 √v₀ + 0.842 √v₁)² / (d + m)². v₀ is the variance of one pair's difference in the
     limit of the likelihood at −m, v₁ the observed one: the fraction of discordant pairs less d². Half a pair
     is added to either discordant count, so that none observed does not mean none possible. It is the size of
-    a new comparison, and assumes that the observed difference is the true one.
-
-    Returns:
-        None if the observed difference is so near −m that it takes more than a million.
-
-    Args:
-        counts: The observed pairs.
-        margin: Non-inferiority margin, as a fraction of the episodes in (0, 1).
+    a new comparison, and assumes that the observed difference is the true one. The margin is a fraction of
+    the episodes in (0, 1). None if the observed difference is so near −m that it takes more than a million.
     """
     from scipy.stats import norm
 

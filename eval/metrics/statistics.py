@@ -29,10 +29,6 @@ class Interval:
     low: float
     high: float
 
-    def __post_init__(self) -> None:
-        if not self.low <= self.high:
-            raise ValueError(f"an interval from {self.low} to {self.high} runs backwards")
-
 
 def bounds(interval: Interval | None, scale: float = 1.0) -> list[float] | None:
     """The bounds, scaled, as a list for JSON; None without an interval."""
@@ -154,12 +150,7 @@ def agreed(value: float, pairs: int) -> Interval | None:
 
 
 def mcnemar_exact(only_a: int, only_b: int) -> float:
-    """Two-sided exact McNemar p-value of paired outcomes; 1 without discordant pairs.
-
-    Args:
-        only_a: Pairs in which A alone succeeded.
-        only_b: Pairs in which B alone succeeded.
-    """
+    """Two-sided exact McNemar p-value of the pairs in which A or B alone succeeded; 1 without any."""
     if only_a == only_b:
         return 1.0
     from scipy.stats import binomtest
@@ -181,12 +172,8 @@ def paired_difference_95(only_a: int, only_b: int, pairs: int) -> Interval | Non
     """95 % score interval of B's success rate minus A's, in [-1, 1]; None without pairs.
 
     Tango's (Statistics in Medicine 17:891, 1998): the differences that a score test does not reject. At 0
-    that test is McNemar's, uncorrected. It keeps its coverage and a width without discordant pairs.
-
-    Args:
-        only_a: Pairs in which A alone succeeded.
-        only_b: Pairs in which B alone succeeded.
-        pairs: All pairs.
+    that test is McNemar's, uncorrected. It keeps its coverage and a width without discordant pairs, those of
+    all `pairs` in which A or B alone succeeded.
     """
     if pairs == 0:
         return None
@@ -217,12 +204,9 @@ def paired_score(difference: float, only_a: float, only_b: float, pairs: float) 
 
 
 def paired_variance(difference: float, only_a: float, only_b: float) -> float:
-    """Variance of one pair's difference, at the maximum likelihood given `difference`.
+    """Variance of one pair's difference, at the maximum likelihood given `difference` in [-1, 1].
 
-    Args:
-        difference: B's success rate minus A's under the hypothesis, in [-1, 1].
-        only_a: Share of the pairs in which A alone succeeded.
-        only_b: Share of the pairs in which B alone succeeded.
+    `only_a` and `only_b` are the shares of the pairs in which A or B alone succeeded.
     """
     linear = (2 - only_b + only_a) * difference - only_b - only_a
     constant = -only_a * difference * (1 - difference)

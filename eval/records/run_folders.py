@@ -91,10 +91,6 @@ def begin(runs: Sequence[Run], described: Sequence[Mapping[str, Any]]) -> None:
 
     A kill leaves either nothing visible or an evaluation that can be resumed: once the first folder appears,
     the others are complete under hidden names.
-
-    Args:
-        runs: The variants of an evaluation.
-        described: What each of them is, and its command, commit, versions and hardware.
     """
     variants, now = [run.folder.run_id for run in runs], _now()
     for run, description in zip(runs, described, strict=True):

@@ -62,12 +62,7 @@ class Execution:
         self.advance_ms = 0.0
 
     def add_chunk(self, chunk: Float64[np.ndarray, "horizon action"], rest: ActionSpan | None) -> None:
-        """Add the actions of the query.
-
-        Args:
-            chunk: The policy's actions.
-            rest: Rest of the previous chunk when the query was issued, to be blended in; None to skip it.
-        """
+        """Add the actions of the query; `rest` is that of the previous chunk if it is to be blended in."""
         query, given = self._timeline.query, chunk
         self._chunks = {number: old for number, old in self._chunks.items() if number == query.index - 1}
         if rest is not None and rest.chunk is not None:

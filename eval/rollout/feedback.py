@@ -31,13 +31,7 @@ class EpisodeFeedback:
     """
 
     def __init__(self, feedback: FeedbackByTask, source: str, *, control_hz: float) -> None:
-        """Begin an episode without texts.
-
-        Args:
-            feedback: Language task to the fields that its texts fill.
-            source: Origin of the texts, one of `configs.feedback.SOURCES`.
-            control_hz: Control steps per simulated second.
-        """
+        """Begin an episode without texts; their `source` is one of `configs.feedback.SOURCES`."""
         self._feedback = feedback
         self._fields = prompt_fields(feedback)
         self._source, _, frozen = source.partition(":")

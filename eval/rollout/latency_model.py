@@ -59,13 +59,7 @@ class LatencyModel:
         return max(self.action_ms, self._language_from_ms + sum(self._job_ms(job, job.steps) for job in work))
 
     def text_ms(self, work: Sequence[DecodeWork], *, job: int, steps: int) -> float:
-        """Until the last token of a text is known.
-
-        Args:
-            work: The query's decode jobs, in order.
-            job: Index of the text's own job.
-            steps: Decode steps of that job after which its last token is known.
-        """
+        """Until the last token of a text is known: after `steps` decode steps of the job with index `job`."""
         before = sum(self._job_ms(other, other.steps) for other in work[:job])
         return self._language_from_ms + before + self._job_ms(work[job], steps)
 

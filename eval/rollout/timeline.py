@@ -65,12 +65,7 @@ class Timeline:
         return self.query
 
     def actions_after(self, milliseconds: float, *, horizon: int) -> None:
-        """Set when the actions of the query are available.
-
-        Args:
-            milliseconds: Simulated time since the query was issued.
-            horizon: Number of actions.
-        """
+        """Set the simulated time until the actions of the query, `horizon` in number, are available."""
         self.query.actions_step = self.query.free_step = self.step_after(milliseconds)
         self._coming = horizon
         self._take_chunk()

@@ -128,7 +128,6 @@ def held_at(state):
 @pytest.mark.parametrize(
     "declare",
     [
-        lambda: Channels(name="joints", size=0, unit="rad"),
         lambda: Gripper(name="gripper", open=1.0, closed=1.0),
         lambda: changed(grippers=()),
         lambda: changed(channels=ARM.action.channels[:1]),

@@ -53,7 +53,7 @@ def test_an_option_replaces_what_a_preset_says_in_every_grid(asked, tmp_path):
 @pytest.mark.parametrize(
     ("line", "parts"),
     [
-        ("--clock fixed:0 fixed:0,0", ["'fixed:0' and 'fixed:0,0' are the same"]),
+        ("--clock fixed:0 fixd:0", ["unknown clock 'fixd:0'", "did you mean 'fixed:A,B'"]),
         ("--text-every 1 2 --mode isolated --clock fixed:0", ["noop generates no text"]),
         (
             "--clock measured fixed:0 --num-envs 2",
