@@ -151,7 +151,7 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
             continue
         try:
             unfinished = any(
-                variant.status != "complete"
+                variant.folder.read_manifest()["status"] != "complete"
                 or not variant.folder.results_path.exists()
                 or any(each.outcome is Outcome.ERROR for each in read_episodes(variant.folder).values())
                 for variant in variants
@@ -160,7 +160,7 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
             warn_skipped(variants[0].folder.path, error)
             continue
         if unfinished:
-            return _resumed(variants)
+            return variants
         finished.append(variants[0].folder.run_id)
     if finished:
         raise UsageError(
@@ -173,73 +173,44 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
 
 def begun_in(folder: Path) -> tuple[Run, ...]:
     """The variants of the newest evaluation in a folder, to be resumed; empty if there is none."""
-    evaluations = _evaluations_newest_first(folder)
-    return _resumed(evaluations[0]) if evaluations else ()
+    return next(iter(_evaluations_newest_first(folder)), ())
 
 
-def drop_drafts(folder: Path) -> None:
-    """Delete drafts of killed processes. No other process may use the folder."""
-    for draft in folder.glob(".*.partial"):
-        shutil.rmtree(draft, ignore_errors=True)
+def _evaluations_newest_first(output_dir: Path) -> list[tuple[Run, ...]]:
+    """All evaluations with complete sets of variants, to be resumed, the reference variant first."""
+    paths = sorted(path.parent for path in output_dir.glob("[!.]*/manifest.json"))
+    runs = {path.name: run for path in paths if (run := _recorded(RunFolder(path)))}
+    started: dict[tuple[str, ...], str] = {}
+    for name, run in list(runs.items()):
+        manifest = run.folder.read_manifest()
+        variants = manifest.get("variants", ())
+        # A renamed folder is not among its manifest's variants any more: it is a separate evaluation.
+        names = tuple(variants) if name in variants else (name,)
+        for missing in set(names) - runs.keys():
+            if left := _left_by_a_kill(RunFolder(output_dir / missing)):
+                runs[missing] = left
+        if runs.keys() >= set(names):
+            started[names] = manifest["started"]
+    newest_first = sorted(started, key=lambda names: (started[names], names[0]), reverse=True)
+    return [tuple(runs[name] for name in names) for names in newest_first]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Recorded:
-    """A recorded run; its folder may be a draft left by a kill."""
-
-    folder: RunFolder
-    config: RunConfig
-    status: str
-    started: str
-    variants: tuple[str, ...]
-
-
-def _resumed(variants: Sequence[_Recorded]) -> tuple[Run, ...]:
-    runs = []
-    for variant in variants:
-        folder = variant.folder
-        if folder.run_id.startswith("."):  # a draft; its process may still run
-            folder = RunFolder(
-                folder.path.with_name(folder.run_id.removeprefix(".").removesuffix(".partial"))
-            )
-            with variant.folder.locked():
-                variant.folder.path.rename(folder.path)
-        runs.append(Run(config=variant.config, folder=folder, resumed=True))
-    return tuple(runs)
+def _left_by_a_kill(folder: RunFolder) -> Run | None:
+    """A variant whose folder did not appear before a kill, and appears now; None if there is none."""
+    draft = _draft(folder)
+    with contextlib.suppress(UsageError):
+        if draft.manifest_path.exists():
+            with draft.locked():  # its process may still run
+                draft.path.rename(folder.path)
+            return _recorded(folder)
+    return None
 
 
-def _evaluations_newest_first(output_dir: Path) -> list[list[_Recorded]]:
-    """All evaluations with complete sets of variants, the reference variant first."""
-    folders = [RunFolder(path.parent) for path in sorted(output_dir.glob("*/manifest.json"))]
-    found = [_recorded(folder) for folder in folders if not folder.run_id.startswith(".")]
-    runs = {run.folder.run_id: run for run in found if run is not None}
-    # A renamed folder is not among its manifest's variants any more: it is a separate evaluation.
-    variant_sets = {run.variants if name in run.variants else (name,) for name, run in runs.items()}
-    evaluations = []
-    for names in variant_sets:
-        drafts = {name: _draft(RunFolder(output_dir / name)) for name in names}  # left by a kill
-        variants = [
-            runs.get(name) or (_recorded(draft) if draft.manifest_path.exists() else None)
-            for name, draft in drafts.items()
-        ]
-        whole = [variant for variant in variants if variant is not None]
-        if len(whole) == len(names):
-            evaluations.append(whole)
-    evaluations.sort(key=lambda runs: (runs[0].started, runs[0].folder.run_id), reverse=True)
-    return evaluations
-
-
-def _recorded(folder: RunFolder) -> _Recorded | None:
+def _recorded(folder: RunFolder) -> Run | None:
     """The run in a folder; None, reported on stderr, if it cannot be read."""
     try:
-        manifest = folder.read_manifest()
-        return _Recorded(
-            folder=folder,
-            config=check(RunConfig, manifest["config"], source=str(folder.manifest_path)),
-            status=manifest["status"],
-            started=manifest["started"],
-            variants=tuple(manifest.get("variants", ())),
-        )
+        config = check(RunConfig, folder.read_manifest()["config"], source=str(folder.manifest_path))
+        return Run(config=config, folder=folder, resumed=True)
     except UsageError as error:
         warn_skipped(folder.path, error)
         return None

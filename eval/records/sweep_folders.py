@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import datetime as dt
+import itertools
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ from configs.reading import read_json_object
 from configs.sweep import SweepConfig
 from eval.records.json_files import write_json
 from eval.records.reader import warn_skipped
-from eval.records.run_folders import Run, begun_in, drop_drafts
+from eval.records.run_folders import Run, begun_in
 from eval.records.schema import RunFolder
 
 _FILE = "sweep.json"
@@ -97,7 +98,8 @@ class SweepFolder:
         """
         with RunFolder(self.path).locked():
             if not self.begun():
-                drop_drafts(self.path)
+                for draft in self.path.glob(".*.partial"):  # of a killed process
+                    shutil.rmtree(draft)
             yield
 
     def begun(self) -> list[RunFolder]:
@@ -113,15 +115,13 @@ class SweepFolder:
 def new_sweep(output_dir: Path, config: SweepConfig) -> SweepFolder:
     """A new folder for a sweep, with its configuration."""
     name = f"{dt.datetime.now().astimezone():%Y%m%d-%H%M%S}-sweep"
-    for number in range(1, 1000):
+    for number in itertools.count(1):
         folder = SweepFolder(output_dir / (name if number == 1 else f"{name}-{number}"))
-        try:
+        with contextlib.suppress(FileExistsError):
             folder.path.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        folder.write(config, status="running")
-        return folder
-    raise UsageError(f"{output_dir} holds a thousand sweeps of this second; give --output-dir another")
+            break
+    folder.write(config, status="running")
+    return folder
 
 
 def find_unfinished_sweep(output_dir: Path, given: Mapping[str, Any]) -> SweepFolder:
