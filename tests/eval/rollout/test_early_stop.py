@@ -9,9 +9,7 @@ from eval.policies.base import PolicyLostError
 from eval.records.run_folders import find_unfinished, new_run
 from eval.records.schema import Outcome, RunFolder
 from eval.rollout.evaluation import exit_code
-from sim_envs.fake import FakeWorld
 from tests.eval.conftest import CONFIG, call, evaluate
-from tests.eval.doubles import without_physics
 
 EIGHT = (
     *("--suite", "libero_object", "--task-ids", "0", "--init-ids", "0-7", "--max-steps", "20"),
@@ -20,53 +18,31 @@ EIGHT = (
 """Eight episodes."""
 
 
-class Moody(FakeWorld):
-    """Its simulator fails in those of its episodes that it is told, by number."""
-
-    def __init__(self, fails_in) -> None:
-        super().__init__(success_at=7)
-        self._fails_in, self._episode = fails_in, -1
-
-    def reset(self, **start):
-        super().reset(**start)
-        self._episode += 1
-        self.fails_at = 3 if self._episode in self._fails_in else None
-
-
-@pytest.fixture
-def fails_in(policy, monkeypatch) -> set[int]:
-    """The numbers of the episodes in which the simulator fails, to be filled."""
-    numbers: set[int] = set()
-    world = Moody(numbers)
-    without_physics(monkeypatch, lambda task: world)
-    return numbers
-
-
 def outcomes(run: RunFolder) -> list[Outcome]:
     return [result.outcome for result in run.episodes().values()]
 
 
-def test_five_errors_in_a_row_stop_the_run_in_one_line_below_the_first_traceback(tmp_path, fails_in, capsys):
-    fails_in.update(range(1, 9))
+def test_five_errors_in_a_row_stop_the_run_in_one_line_below_the_first_traceback(tmp_path, policy, capsys):
+    policy.fails_at = 0
     assert call(libero.app, *EIGHT, "--output-dir", tmp_path) == INPUT_ERROR
     *traceback, line = capsys.readouterr().err.splitlines()
     assert traceback[0] == "Traceback (most recent call last):"
-    assert traceback[-1] == "RuntimeError: the fake simulator fails at step 3, as configured"
+    assert traceback[-1] == "FloatingPointError: the fake policy fails as it was told to"
     assert traceback.count(traceback[0]) == 1
     assert line.startswith("error: stopped: 5 episodes in a row were errors")
     assert "--resume" in line
     assert "--max-errors" in line
     (run,) = map(RunFolder, tmp_path.iterdir())
-    assert outcomes(run) == [Outcome.SUCCESS, *[Outcome.ERROR] * 5]
+    assert outcomes(run) == [Outcome.ERROR] * 5
     assert run.read_manifest()["status"] == "interrupted"
 
 
-def test_a_run_stopped_by_errors_resumes_where_it_stopped(tmp_path, fails_in, policy):
-    fails_in.update(range(8))
+def test_a_run_stopped_by_errors_resumes_where_it_stopped(tmp_path, policy):
+    policy.fails_at = 0
     with pytest.raises(UsageError, match="2 episodes in a row were errors"):
         evaluate(new_run(tmp_path, CONFIG), max_errors=2)
     assert len(policy.episodes) == 2
-    fails_in.clear()
+    policy.fails_at = None
     (again,) = find_unfinished(tmp_path, {})
     assert exit_code(evaluate(again)) == 0
     assert outcomes(again.folder) == [Outcome.SUCCESS] * 8
