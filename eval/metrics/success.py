@@ -7,9 +7,10 @@ actions are failures: they count in `n_invalid_actions` and `n_episodes`. A task
 benchmark's instruction, `wordings` those given to the policy.
 """
 
+import itertools
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,9 @@ def summarize(run: Path) -> dict[str, Any]:
     episodes = [episode for _, episode in sorted(recorded.items())]  # intervals depend on their order
     timings = {episode.key: timings_of(read_queries(folder, episode.key)) for episode in episodes}
     seconds = sum(episode.wall_s for episode in episodes)
-    by_suite = _grouped(episodes, lambda key: key.suite)
+    by_suite = {suite: list(some) for suite, some in itertools.groupby(episodes, lambda each: each.key.suite)}
     suites = {suite: by_suite[suite] for suite in dict.fromkeys(key.suite for key in recorded)}
-    tasks = _grouped(episodes, lambda key: (key.suite, key.task_id))
+    tasks = itertools.groupby(episodes, lambda each: (each.key.suite, each.key.task_id))
     return {
         "clock": identity.clock,
         "clock_device": identity.clock_device,
@@ -67,7 +68,7 @@ def summarize(run: Path) -> dict[str, Any]:
         },
         "per_suite": {suite: aggregate(members, timings, limits) for suite, members in suites.items()},
         "per_group": {suite: _lerobot(members) for suite, members in suites.items()},
-        "per_task": [_task(members, timings, limits) for members in tasks.values()],
+        "per_task": [_task(list(members), timings, limits) for _, members in tasks],
     }
 
 
@@ -170,16 +171,6 @@ def _lerobot(episodes: Sequence[EpisodeResult]) -> dict[str, Any]:
         "n_episodes": len(graded),
         "video_paths": _videos(graded),
     }
-
-
-def _grouped(
-    episodes: Sequence[EpisodeResult], group: Callable[[EpisodeKey], Hashable]
-) -> dict[Any, list[EpisodeResult]]:
-    """Group episodes by a function of their keys, in order of first appearance."""
-    groups: defaultdict[Any, list[EpisodeResult]] = defaultdict(list)
-    for episode in episodes:
-        groups[group(episode.key)].append(episode)
-    return dict(groups)
 
 
 def _videos(episodes: Sequence[EpisodeResult]) -> list[str]:

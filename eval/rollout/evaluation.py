@@ -20,7 +20,6 @@ from eval.records.schema import EpisodeResult, Outcome
 from eval.rollout.clock import find_clock
 from eval.rollout.episode import EpisodeJob, Variant
 from eval.rollout.executors.executor import SERIAL, Executor
-from eval.rollout.feedback import NoTruthError
 from eval.rollout.manifest import describe_run, refuse_mixed_records
 from eval.rollout.monitor import Monitor, MonitorFactory
 from eval.rollout.plan import (
@@ -35,17 +34,6 @@ from eval.rollout.recorder import EpisodeRecorder
 
 NOTHING_GRADED = 1
 """Exit code of a run in which every episode was an error."""
-
-
-class RepeatedErrorsError(RuntimeError):
-    """Too many consecutive episodes were errors."""
-
-    def __init__(self, count: int, first: EpisodeResult) -> None:
-        super().__init__(
-            f"stopped: {count} episodes in a row were errors, the first with the traceback above "
-            f"({first.error}); fix it and continue with --resume, or allow more with --max-errors"
-        )
-        self.traceback = str(first.traceback)
 
 
 def run_evaluation(
@@ -158,18 +146,20 @@ def _play(
                     monitor.episode(job.variant, result)
                     errors = [*errors, result] if result.outcome is Outcome.ERROR else []
                     if len(errors) >= max_errors:
-                        raise RepeatedErrorsError(len(errors), first=errors[0])
-    except (KeyboardInterrupt, NoTruthError, PolicyLostError, RepeatedErrorsError) as stopped:
+                        raise UsageError(
+                            f"stopped: {len(errors)} episodes in a row were errors, the first with the "
+                            f"traceback above ({errors[0].error}); fix it and continue with --resume, or "
+                            "allow more with --max-errors"
+                        )
+    except (KeyboardInterrupt, PolicyLostError, UsageError) as stopped:
         for variant in variants:
             end_attempt(variant.run.folder, "interrupted")
-        if isinstance(stopped, NoTruthError):
-            raise
         monitor.interrupted()
-        if isinstance(stopped, KeyboardInterrupt):
-            raise
-        if isinstance(stopped, RepeatedErrorsError):
-            sys.stderr.write(stopped.traceback)
-        raise UsageError(str(stopped)) from stopped
+        if len(errors) >= max_errors:
+            sys.stderr.write(str(errors[0].traceback))
+        if isinstance(stopped, PolicyLostError):
+            raise UsageError(str(stopped)) from stopped
+        raise
     results: list[Results] = []
     for variant in variants:
         folder = variant.run.folder

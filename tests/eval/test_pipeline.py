@@ -51,7 +51,7 @@ def test_commands_have_the_options_of_the_stages(name, tmp_path, monkeypatch):
         assert folder == tmp_path / stage.name
 
 
-def test_the_stages_of_tiny_keep_development_and_test_apart_and_texts_to_the_previous_stage():
+def test_the_stages_of_tiny_keep_development_and_test_apart_and_texts_to_the_previous_stage(monkeypatch):
     assert len(COLLECTED) > len(TINY.stages)
     kept = {*range(30, 50), *range(500_000, 500_050)}
     assert not {init_id for _, step in COLLECTED for init_id in step.init_ids} & kept
@@ -59,9 +59,6 @@ def test_the_stages_of_tiny_keep_development_and_test_apart_and_texts_to_the_pre
     said = [step for _, step in COLLECTED if step.policy != "expert"]
     assert {step.output for step in said} == set(TINY.stages[number].train.data)
     assert {(step.policy, step.keep_failures) for step in said} == {(TINY.stages[number - 1].name, True)}
-
-
-def test_assets_may_be_an_environment_variable(monkeypatch):
     for value, assets in {"": "download", "/my assets": "/my assets"}.items():
         monkeypatch.setenv("OXYGEN_LIBERO_ASSETS", value)
         found = {step.assets for stage in load(PipelineConfig, "tiny").stages for step in stage.collect}

@@ -11,17 +11,15 @@ from configs.errors import UsageError
 from configs.interface import Motion, Rotation
 from configs.latency import ActionPrefix, Latency
 from configs.schema import RunConfig
-from eval.records.run_folders import new_run
 from eval.rollout.clock import DelayEstimator, TimedQuery, find_clock
 from eval.rollout.execution import averaged_channels, blend_chunks
 from eval.rollout.rollout import rollout
 from eval.rollout.timeline import ActionSpan
 from sim_envs.fake import FakeWorld
 from sim_envs.libero.tasks import LIBERO_INTERFACE
-from tests.eval.conftest import CONFIG, evaluate
 from tests.eval.doubles import FakePolicy, libero_object
 from tests.eval.rollout.scaled import records
-from tests.eval.rollout.test_clock import KEY
+from tests.eval.rollout.test_clock import KEY, run_on
 
 
 class Planning(FakePolicy):
@@ -114,38 +112,32 @@ def test_rtc_passes_the_action_prefix_to_the_policy():
 
 
 def test_on_a_measured_clock_the_expected_delay_is_the_longest_of_ten():
-    estimator, rest = DelayEstimator(find_clock(RunConfig(clock="measured"), []), KEY, control_hz=20), 9
-    left = ActionSpan(chunk=0, first=1, steps=rest)
+    estimator = DelayEstimator(find_clock(RunConfig(clock="measured"), []), KEY, control_hz=20)
+    left = ActionSpan(chunk=0, first=1, steps=9)
     delays = []
     for milliseconds in (120, *[60] * 10, 4000):
         estimator.note(Latency(actions_ms=milliseconds, busy_ms=milliseconds))
         delays.append(estimator.prefix(1, left).delay)
-    assert delays == [3] * 10 + [2] + [rest]
+    assert delays == [3] * 10 + [2, 9]
     assert estimator.prefix(1, None) is None
-
-
-def run_on(tmp_path, clock, overlap, **changes):
-    run = new_run(tmp_path, CONFIG.model_copy(update={"clock": clock, "overlap": overlap, **changes}))
-    evaluate(run)
-    return run.folder
 
 
 def test_without_delay_all_overlap_rules_are_equal_bit_for_bit(policy, tmp_path):
     policy.actions = np.random.default_rng(0).normal(size=(10, 7))
-    skip, blend, rtc = (run_on(tmp_path, "fixed:0", rule) for rule in ("skip", "blend", "rtc"))
+    skip, blend, rtc = (run_on(tmp_path, "fixed:0", overlap=rule) for rule in ("skip", "blend", "rtc"))
     assert records(skip) == records(blend) == records(rtc)
     assert len({folder.read_manifest()["protocol_hash"] for folder in (skip, blend, rtc)}) == 3
     assert "overlap" not in str(skip.read_manifest()["protocol"]), "as before there was a choice"
 
 
 def test_a_replay_repeats_the_action_prefixes(policy, tmp_path):
-    recorded = run_on(tmp_path, "measured", "rtc")
-    again = run_on(tmp_path, f"replay:{recorded.path}", "rtc")
+    recorded = run_on(tmp_path, "measured", overlap="rtc")
+    again = run_on(tmp_path, f"replay:{recorded.path}", overlap="rtc")
     assert any("action_prefix" in record for record in records(recorded))
     assert records(again) == records(recorded)
     assert again.read_manifest()["protocol_hash"] == recorded.read_manifest()["protocol_hash"]
     with pytest.raises(UsageError, match="give --overlap rtc"):
-        run_on(tmp_path, f"replay:{recorded.path}", "blend")
+        run_on(tmp_path, f"replay:{recorded.path}", overlap="blend")
 
 
 def test_a_profile_charges_guided_queries_their_own_denoising():

@@ -99,9 +99,3 @@ def courses(folder):
     names = ("key", "outcome", "steps", "queries", "held_steps", "continued_steps", "skipped_actions")
     names += ("step", "actions_step", "spans", "skipped", "actions")
     return [{name: record[name] for name in names if name in record} for record in records(folder)]
-
-
-def test_modes_differ_when_time_is_charged(whole):
-    isolated, unified = (records(folder) for folder in whole)
-    queries = [sum("query" in record for record in each) for each in (isolated, unified)]
-    assert queries[0] < queries[1], "unified is asked more often in the same time"
