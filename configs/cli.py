@@ -141,22 +141,15 @@ def read_kwargs(pairs: Sequence[str]) -> dict[str, Any]:
             raise UsageError(f"policy argument {pair!r}: write key=value, such as scale=0.5")
         if key in kwargs:
             raise UsageError(f"policy argument {key!r} is given twice; give it once")
-        kwargs[key] = _scalar(key, value)
+        if re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+", value):  # YAML 1.1 reads 1e-3 as a string
+            kwargs[key] = float(value)
+        else:
+            kwargs[key] = parse_yaml(value, f"policy argument {key!r}")
+        if not isinstance(kwargs[key], str | int | float | bool | None):
+            raise UsageError(
+                f"policy argument {key!r} is {value!r}; give a number, true, false, null or a (quoted) word"
+            )
     return kwargs
-
-
-def _scalar(key: str, text: str) -> str | int | float | bool | None:
-    if re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+", text):  # YAML 1.1 reads 1e-3 as a string
-        return float(text)
-    try:
-        value = parse_yaml(text, key)
-    except UsageError:
-        value = ...
-    if isinstance(value, str | int | float | bool | None):
-        return value
-    raise UsageError(
-        f"policy argument {key!r} is {text!r}; give a number, true, false, null or a (quoted) word"
-    )
 
 
 def _list_option(read: Callable[[Sequence[str]], Any]) -> tuple[Parameter, pydantic.BeforeValidator]:

@@ -87,31 +87,23 @@ class RunIdentity:
     @property
     def weights(self) -> str | None:
         """A short label of the weights; None if they are unknown."""
+        parts = []
         if self.random_weights:
-            named = "random weights"
-        else:
-            named = "" if self.weights_sha256 is None else f"weights {self.weights_sha256[:8]}"
-        decoding = "" if self.decode_weights is None else f"texts in {self.decode_weights}"
-        beside = (
-            ""
-            if self.adapter is None
-            else f"adapter {self.adapter['sha256'][:8]} ({self.adapter['mask']} mask)"
-        )
-        return ", ".join(part for part in (named, beside, decoding) if part) or None
+            parts.append("random weights")
+        elif self.weights_sha256 is not None:
+            parts.append(f"weights {self.weights_sha256[:8]}")
+        if self.adapter is not None:
+            parts.append(f"adapter {self.adapter['sha256'][:8]} ({self.adapter['mask']} mask)")
+        if self.decode_weights is not None:
+            parts.append(f"texts in {self.decode_weights}")
+        return ", ".join(parts) or None
 
 
 _IDENTITY = TypeAdapter(RunIdentity)
 
-_OVERRIDES = [
-    "wordings",
-    "seed",
-    "init_ids",
-    "num_steps_wait",
-    "max_steps",
-    "variation",
-    "replan_steps",
-    "motion",
-]
+_OVERRIDES = (
+    *("wordings", "seed", "init_ids", "num_steps_wait", "max_steps", "variation", "replan_steps", "motion"),
+)
 """Options that replace parts of the published protocol, and the wordings and the seed."""
 
 
