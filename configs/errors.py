@@ -1,8 +1,11 @@
-"""One-line errors for bad input: the value, what is allowed (nearest first), the remedy."""
+"""Messages on standard error: bad input in one line, with what is allowed and the remedy; slow stages."""
 
+import contextlib
 import difflib
 import re
-from collections.abc import Iterable
+import sys
+import time
+from collections.abc import Iterable, Iterator
 
 _LONGEST_WORD, _LONGEST_LINE = 300, 900
 """Limits of a message, characters; longer ones are cut."""
@@ -59,3 +62,18 @@ def pluralize(number: int, noun: str) -> str:
     """`1 episode`, `2 episodes`, `3 queries`."""
     several = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     return f"{number} {noun if number == 1 else several}"
+
+
+@contextlib.contextmanager
+def stage(what: str) -> Iterator[None]:
+    """Print a description first, and complete the line with the elapsed time."""
+    began = time.perf_counter()
+    sys.stderr.write(f"{what} ... ")
+    sys.stderr.flush()
+    try:
+        yield
+    except BaseException:
+        sys.stderr.write("\n")  # an error has a line of its own
+        raise
+    sys.stderr.write(f"{time.perf_counter() - began:.1f} s\n")
+    sys.stderr.flush()

@@ -13,8 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.stages import Compiled, Lowered
 
-from configs.errors import UsageError
-from configs.stages import stage
+from configs.errors import UsageError, stage
 from oxygen.model import int8, pi05
 from oxygen.model.adapter import Adapter
 from oxygen.model.compile_cache import compiler_options

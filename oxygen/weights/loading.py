@@ -8,8 +8,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 
-from configs.errors import UsageError, nearest_first, unknown
-from configs.stages import stage
+from configs.errors import UsageError, nearest_first, stage, unknown
 from oxygen.model import host_memory, params
 from oxygen.model.config import Pi05Config
 from oxygen.model.pi05 import Weights, consume, prepare
