@@ -152,7 +152,6 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
         try:
             unfinished = any(
                 variant.folder.read_manifest()["status"] != "complete"
-                or not variant.folder.results_path.exists()
                 or any(each.outcome is Outcome.ERROR for each in read_episodes(variant.folder).values())
                 for variant in variants
             )

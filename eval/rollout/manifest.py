@@ -62,7 +62,7 @@ def describe_run(
 
 
 _SAME_ON_RESUME = ("protocol", "language_tasks", "policy_inputs", "adapter", "weights_sha256")
-"""Parts of the manifest that a resumed run may not change. Older manifests do not have the language tasks."""
+"""Parts of the manifest that a resumed run may not change."""
 
 
 def refuse_mixed_records(run: Run, plan: EpisodePlan, current: Mapping[str, Any]) -> None:
@@ -75,8 +75,7 @@ def refuse_mixed_records(run: Run, plan: EpisodePlan, current: Mapping[str, Any]
     if not run.resumed:
         return
     begun, name = run.folder.read_manifest(), run.folder.run_id
-    known = [part for part in _SAME_ON_RESUME if part in begun]
-    before, now = (dict(_leaves({part: of[part] for part in known})) for of in (begun, current))
+    before, now = (dict(_leaves({part: of.get(part) for part in _SAME_ON_RESUME})) for of in (begun, current))
     for path in dict.fromkeys([*before, *now]):
         # Assets count by content, not by name.
         if not path.endswith(".assets.name") and before.get(path) != now.get(path):

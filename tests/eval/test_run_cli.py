@@ -118,23 +118,6 @@ def test_flags_override_presets_and_files(started, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line",
-    [
-        "--policy expert --seed 3",
-        "--policy tiny --mode isolated unified --against actions --language-tasks memory --deadline-ms 90",
-        "--config demo --task-ids 0-2",
-        "--smoke",
-    ],
-)
-def test_eval_run_and_eval_libero_lead_to_the_same_runs(started, line):
-    assert call(libero.app, "--suite", "libero_object", *line.split()) == 0
-    ours = started[:]
-    assert call(run.app, "--suite", "libero_object", *line.split()) == 0
-    assert started[len(ours) :] == ours
-    assert ours[0].suites == ("libero_object",)
-
-
-@pytest.mark.parametrize(
     ("app", "line", "parts"),
     [
         (libero, "--policy exprt", ["'exprt'", "did you mean 'expert'"]),

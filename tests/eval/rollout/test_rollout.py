@@ -129,18 +129,6 @@ def test_a_text_is_delivered_at_the_control_step_in_which_its_last_token_is_know
     assert queries[1].truth == FakeWorld(steps=8).truth() != queries[1].truth_on_delivery(text)
 
 
-@pytest.mark.parametrize("clock", ["paused", "fixed:0,400"])
-def test_a_video_may_show_every_control_step_on_any_clock(clock):
-    world, suite = FakeWorld(), libero_object(max_steps=12, replan_steps=5)
-    clock = find_clock(RunConfig(clock=clock), [KEY])
-    queries = list(rollout(world, FakePolicy(), KEY, suite, clock=clock, picture_steps=1))
-    shown = [(query.step, *(picture.step for picture in query.pictures)) for query in queries]
-    assert sorted(step for steps in shown for step in steps) == list(range(12))
-    levels = [int(picture.image[0, 0, 0]) for query in queries for picture in query.pictures]
-    first = int(queries[0].observation.images["image"][0, 0, 0])
-    assert levels == [first + picture.step for query in queries for picture in query.pictures]
-
-
 @given(act=st.integers(0, 9), busy=st.integers(0, 9), success_at=st.integers(1, 30), hold=st.booleans())
 def test_records_count_the_executed_steps(act, busy, success_at, hold):
     world = FakeWorld(success_at=success_at)
