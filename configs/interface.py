@@ -209,6 +209,12 @@ class ActionSpec:
         """Size of an action."""
         return sum(part.size for part in self.channels)
 
+    @property
+    def arm(self) -> np.ndarray:
+        """Mask [action] of the channels that are not a gripper's."""
+        grippers = {gripper.name for gripper in self.grippers}
+        return np.concatenate([np.full(part.size, part.name not in grippers) for part in self.channels])
+
     def channel(self, name: str) -> int:
         """Index of the first of the channels called `name`."""
         return _find("action channels", self.channels, name)[1]

@@ -110,13 +110,7 @@ def chunk_jump_ratio(
 
     `chunks` is the query that each action is from; negative while the robot holds still.
     """
-    sizes = {part.name: part.size for part in spec.channels}
-    grippers = [
-        spec.channel(gripper.name) + place
-        for gripper in spec.grippers
-        for place in range(sizes[gripper.name])
-    ]
-    arm = np.delete(actions, grippers, axis=1)
+    arm = actions[:, spec.arm]
     if spec.limits is not None:
         arm = np.clip(arm, *spec.limits)
     jumps = np.linalg.norm(np.diff(arm, axis=0), axis=1)

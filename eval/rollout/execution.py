@@ -174,7 +174,7 @@ def averaged_channels(action: ActionSpec) -> Bool[np.ndarray, " action"]:
             f"overlap 'blend' averages actions, and the mean of rotations ({action.rotation.value}) is not a "
             "rotation; choose skip or rtc"
         )
-    return np.concatenate([np.full(part.size, part.name not in grippers) for part in action.channels])
+    return action.arm
 
 
 def blend_chunks(
