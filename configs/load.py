@@ -7,13 +7,14 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from configs.cli import format_option
 from configs.collection import CollectConfig
 from configs.errors import UsageError, unknown
 from configs.language_task import LanguageTaskConfig
 from configs.pipeline import PipelineConfig
 from configs.profile import ProfileConfig
 from configs.reading import parse_yaml, read_text
-from configs.schema import PolicyConfig, Preset, SuiteConfig, VariantsConfig
+from configs.schema import ExecutionConfig, PolicyConfig, Preset, SuiteConfig, VariantsConfig
 from configs.sweep import SweepConfig
 from configs.training import TrainConfig
 from configs.validation import check
@@ -35,6 +36,9 @@ _KINDS: dict[type[Preset], tuple[str, str]] = {
 
 _ALTERNATIVES = {"num_trials_per_task": "init_ids", "init_ids": "num_trials_per_task"}
 """Options that both select initial states; one on the command line replaces either of a preset."""
+
+_OF_COMMANDS = {*ExecutionConfig.model_fields, "output", "output_dir", "log", "workers", "minutes"}
+"""Options of commands that no preset has, unless its schema says so."""
 
 
 @functools.cache
@@ -81,6 +85,9 @@ def overlay(schema: type[Preset], preset: str | None, flags: Mapping[str, Any]) 
             given in the same place.
     """
     below = {} if preset is None else read_mapping(schema, preset)
+    for key, value in below.items():
+        if key in _OF_COMMANDS and key not in schema.model_fields:
+            raise UsageError(f"{preset}: {key} is given on the command line: {format_option(key, value)}")
     check(schema, below, source=preset or "")
     for given in (below, flags):
         if given.keys() >= _ALTERNATIVES.keys():

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from cyclopts import Group, Parameter
 from pydantic import BeforeValidator, Field, model_validator
@@ -58,6 +58,13 @@ class GridConfig(Preset):
     replan_steps: Annotated[Several[ReplanSteps] | None, _AXIS] = None
     while_waiting: Annotated[Several[WhileWaiting] | None, _AXIS] = None
     overlap: Annotated[Several[OverlapRule] | None, _AXIS] = None
+
+    @model_validator(mode="after")
+    def _has_values(self) -> Self:
+        for axis in AXES:
+            if getattr(self, axis) == ():
+                raise ValueError(f"`{axis}` has no value; leave it out for the default")
+        return self
 
     def combinations(self) -> Iterator[dict[str, Any]]:
         """The options of each cell that the grid sets."""

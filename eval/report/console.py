@@ -41,6 +41,8 @@ _PACE_S = 300.0
 """Window of the estimate of the remaining time."""
 _REPORT_EVERY_S = 60.0
 """Interval of progress lines where output is not a terminal."""
+_FIRST_ESTIMATE = 3
+"""Episodes after which the first of them is printed."""
 
 
 class EvaluationConsole(Monitor):
@@ -118,7 +120,8 @@ class EvaluationConsole(Monitor):
             error = escape(visible_text(result.error))
             self._rich.print(f"[red]{outcome}[/] in {result.key}: {error}")
         (bar,) = self._progress.tasks
-        if not self._rich.is_terminal and time.monotonic() - self._reported >= _REPORT_EVERY_S:
+        is_due = self._played == _FIRST_ESTIMATE or time.monotonic() - self._reported >= _REPORT_EVERY_S
+        if is_due and not bar.finished and not self._rich.is_terminal:
             self._reported = time.monotonic()
             left = "" if bar.time_remaining is None else f", {dt.timedelta(seconds=bar.time_remaining)} left"
             self._print(

@@ -9,6 +9,7 @@ from configs.load import check
 from configs.schema import RunConfig
 from configs.sweep import AXES, SweepConfig
 from eval.policies.unused_options import unused_in
+from eval.rollout.clock import find_clock
 
 
 def cells_of(sweep: SweepConfig) -> tuple[RunConfig, ...]:
@@ -17,7 +18,7 @@ def cells_of(sweep: SweepConfig) -> tuple[RunConfig, ...]:
     Options without effect in a cell keep their default, so that equivalent cells become one run.
 
     Raises:
-        UsageError: A cell is invalid, or there is only one.
+        UsageError: A cell is invalid, two clocks are the same, or there is only one cell.
     """
     shared = sweep.model_dump(exclude={"grids"})
     found: dict[str, RunConfig] = {}
@@ -31,6 +32,11 @@ def cells_of(sweep: SweepConfig) -> tuple[RunConfig, ...]:
     if len(found) < 2:
         axes = ", ".join("--" + axis.replace("_", "-") for axis in AXES)
         raise UsageError(f"a sweep of one cell: give several values of at least one of {axes}")
+    spellings: dict[str, str] = {}
+    for clock, cell in {cell.clock: cell for cell in reversed(found.values())}.items():
+        described = clock if clock.startswith("replay:") else str(dict(find_clock(cell, ()).describe()))
+        if (same := spellings.setdefault(described, clock)) != clock:
+            raise UsageError(f"clocks {clock!r} and {same!r} are the same; give one of them")
     return tuple(found.values())
 
 

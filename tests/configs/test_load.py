@@ -6,7 +6,7 @@ import pytest
 
 from configs.errors import UsageError, unknown
 from configs.language_task import LanguageTaskConfig
-from configs.load import check, load, names
+from configs.load import check, load, names, overlay
 from configs.motion import Drift, Shuttle, parse_motion
 from configs.profile import ProfileConfig
 from configs.schema import PolicyConfig, RunConfig, SuiteConfig, VariantsConfig
@@ -129,3 +129,6 @@ def test_a_preset_may_be_a_file(tmp_path):
     assert load(VariantsConfig, str(path)) == VariantsConfig(suites=("libero_goal",), seed=3)
     with pytest.raises(UsageError, match=r"no such file 'absent\.yaml'"):
         load(VariantsConfig, "absent.yaml")
+    path.write_text("suites: [libero_goal]\nnum_envs: 2\n")
+    with pytest.raises(UsageError, match=f"{path}: num_envs is given on the command line: --num-envs 2"):
+        overlay(VariantsConfig, str(path), {})

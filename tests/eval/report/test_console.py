@@ -33,11 +33,14 @@ def seconds_apart(monkeypatch):
     return tick
 
 
-def test_a_redirected_run_says_once_a_minute_how_far_it_is(tmp_path, stage, capsys, seconds_apart):
-    seconds_apart(20)
+@pytest.mark.parametrize(("seconds", "lines"), [(0, 1), (20, 2)])
+def test_a_redirected_run_says_after_three_episodes_and_once_a_minute_how_far_it_is(
+    seconds, lines, tmp_path, stage, capsys, seconds_apart
+):
+    seconds_apart(seconds)
     evaluate(*begin(tmp_path))
     said = [line for line in capsys.readouterr().out.splitlines() if " of 8 episodes, " in line]
-    assert 1 < len(said) < 8
+    assert len(said) == lines
     assert said[0].startswith("3 of 8 episodes, isolated 100 % (21–100), unified 100 % (34–100), ")
     assert re.search(r", \d+ episodes/h, .* left$", said[0])
 
@@ -83,8 +86,7 @@ def test_the_heading_names_clock_and_motion_unless_the_world_stands_still(
 ):
     run = new_run(tmp_path, CONFIG.model_copy(update={"suites": ("libero_goal",), **options}))
     evaluate(run)
-    heading, *lines = capsys.readouterr().out.splitlines()
-    assert " of 4 episodes" not in "".join(lines), "a short run says nothing in between"
+    heading, *_ = capsys.readouterr().out.splitlines()
     assert heading.endswith(f"4 episodes (2 tasks of libero_goal), assets none{named} → {run.folder.path}")
 
 

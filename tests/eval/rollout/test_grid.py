@@ -6,6 +6,7 @@ from configs.errors import UsageError
 from configs.load import check, load, names
 from configs.sweep import SweepConfig
 from eval.rollout.grid import cells_of
+from tests.eval.factory import RunBuilder
 
 
 def cells(*grids, **shared):
@@ -34,11 +35,20 @@ def test_cells_equal_by_construction_are_merged():
     ]
 
 
+def test_recordings_of_one_machine_are_different_clocks(tmp_path):
+    measured = {"assets": {"name": "none", "digest": ""}, "clock": {"kind": "measured"}}
+    runs = [RunBuilder.at(tmp_path / name, protocol={"libero_object": measured}) for name in "ab"]
+    clocks = ["measured", *(f"replay:{run.path}" for run in runs)]
+    assert [cell.clock for cell in cells({"clock": clocks})] == clocks
+
+
 @pytest.mark.parametrize(
     ("grid", "parts"),
     [
         ({}, ["a sweep of one cell", "--clock", "--text-every"]),
         ({"clock": ["fixed:50", "fixed:50"]}, ["a sweep of one cell"]),
+        ({"clock": ["fixed:50", "fixed:50,50"]}, ["'fixed:50' and 'fixed:50,50' are the same"]),
+        ({"clock": [], "mode": ["isolated", "unified"]}, ["`clock` has no value"]),
         ({"clock": ["fixed:50"], "replan_steps": [5, "soon"]}, ["'soon'", "asap"]),
         (
             {"clock": ["fixed:50"], "text_every": [1, 0]},
