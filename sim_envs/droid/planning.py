@@ -91,10 +91,8 @@ _TRAVEL = 0.18  # height (m) of the grip site above the table on the way
 _ABOVE = 0.14  # least height (m) from which the hand descends to a grasp or release, and to which it rises
 _LOW = 0.04  # the hand rises to the way's height first if it is more than this (m) below it
 _NEAR, _BY = 0.012, 0.06  # tolerances (rad) of all joints: at grasps and releases, and on the way
-
-_BESIDE, _ABOVE_IT, _TURNED = 0.03, 0.01, 0.3
-"""A hand is nearly above a goal within _BESIDE (m) and _TURNED (rad), and above it within _ABOVE_IT (m)."""
-
+_BESIDE, _TURNED = 0.03, 0.3  # a hand is nearly above a goal within this distance (m) and rotation (rad)
+_ABOVE_IT = 0.01  # and above it within this distance (m)
 _CLEARANCE = 0.035  # height (m) of the grip site above an object at which open fingers clear it
 _HOVER = 0.03  # height (m) above a moving target at which the hand waits
 _LOWERING = 0.8  # the time (s) it takes to lower from there

@@ -24,15 +24,14 @@ _REACH = 0.13  # radius (m) of the surroundings beyond the object
 _DEEPEST, _SHALLOWEST = 0.034, 0.012  # depth (m) of the fingertips below the top of the material between them
 _FLAT = 0.0015  # points within this distance (m) of the outermost one are touched together with it
 
-_WIDTH_COST, _OFFSET_COST, _LEVER_COST, _DEPTH_COST = 0.1, 1.5, 0.4, 1.0
-"""Costs per metre: of material between the fingers; by which one finger arrives before the other; from the
-centre of mass (plus its part across the closing direction); of missing depth."""
-
+_WIDTH_COST = 0.1  # cost per metre of material between the fingers
+_OFFSET_COST = 1.5  # cost per metre by which one finger arrives before the other
+_LEVER_COST = 0.4  # cost per metre from the centre of mass, plus its part across the closing direction
+_DEPTH_COST = 1.0  # cost per metre of missing depth
 _TURN_COST = 0.02  # cost per radian between the closing direction and that of the resting arm
-
-_ROOM, _ROOM_COST, _HIGHEST = 0.02, 0.5, 0.02
-"""Preferred clearance (m) of the fingers beyond the margin; cost per metre by which the fingertips would have
-to stay higher for it, and upper bound of that height (m)."""
+_ROOM = 0.02  # preferred clearance (m) of the fingers beyond the margin
+_ROOM_COST = 0.5  # cost per metre by which the fingertips would have to stay higher for it
+_HIGHEST = 0.02  # upper bound of that height (m)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -19,13 +19,11 @@ HOLD_S = 0.3
 
 _LOOK_AHEAD_S, _LOOK_BACK_S = 0.4, 0.25
 _QUERY_EVERY = 3
-_LIFTED, _MOVED, _SLIDING, _TURNING = 0.015, 0.02, 0.005, 0.03
-"""Thresholds since grasping: lift (m), horizontal motion (m). Within `_LOOK_BACK_S`: sliding (m), fraction of
-joint travel."""
-
-_OVER, _LEFT_BEHIND, _APPROACHED = 0.03, 0.12, 0.01
-"""Distances (m): from the target, within which an object is being placed; from a released object, at which
-the retreat ends; and by which the gripper approaches it again, which ends the retreat earlier."""
+_LIFTED, _MOVED = 0.015, 0.02  # thresholds since grasping: lift, and horizontal motion (m)
+_SLIDING, _TURNING = 0.005, 0.03  # within `_LOOK_BACK_S`: sliding (m), and fraction of a joint's travel
+_OVER = 0.03  # distance (m) from the target within which an object is being placed
+_LEFT_BEHIND = 0.12  # distance (m) from a released object at which the retreat ends
+_APPROACHED = 0.01  # distance (m) by which the gripper approaches it again, which ends the retreat earlier
 
 
 class Debouncer:

@@ -30,18 +30,14 @@ _HOVER = 0.012  # height (m) above the ground at which an object is inserted; su
 _FROM_THE_EDGE = 0.012  # minimal distance (m) of an object's position from the region's edge
 _FROM_THE_BACK = 0.01  # clearance (m) at the end of the insertion
 _ASIDE = (0.015, 0.005, 0.0)  # clearances (m) at both sides, tried in this order
-
 _SPACING = 0.01
-
-_UP = np.array([0.0, 0.0, 1.0])
-
-_COLUMN = 0.012
-_CEILING = 0.02
-"""Surfaces within this horizontal distance (m) of a region's center, this far (m) above, are a ceiling."""
-
+_COLUMN = 0.012  # horizontal distance (m) from a region's center within which surfaces are a ceiling
+_CEILING = 0.02  # if they are this far (m) above it
 _FLAT = 0.01  # regions up to this half height (m) are surfaces
 _BACK = 0.06  # distance (m) before a grasp at which the gripper is in line with it
 _FARTHEST_OUT = 0.4  # maximal length (m) of an insertion
+
+_UP = np.array([0.0, 0.0, 1.0])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

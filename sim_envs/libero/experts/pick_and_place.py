@@ -31,11 +31,9 @@ _OFF_THE_GROUND = 0.008  # height (m) by which an object is raised before it lea
 _DROP = 0.004  # height (m) from which an object is dropped
 _RETREAT = 0.08  # distance (m) by which the gripper retreats
 _RAISED = 0.1  # distance (m) by which an object is lifted
-
-_OPENING_STEPS, _CLOSING_STEPS, _SQUEEZE = 10, 30, 5
-"""Control steps in which the fingers open, in which they close, even if they push the object, and in which
-the grip force then builds up."""
-
+_OPENING_STEPS = 10  # control steps in which the fingers open
+_CLOSING_STEPS = 30  # control steps in which they close, even if they push the object
+_SQUEEZE = 5  # control steps in which the grip force then builds up
 _CLOSED_ON_NOTHING = 0.003  # opening (m) at which there is nothing between the fingers
 _TRIES_OF_A_GRASP = 2  # number of attempts with one grasp
 _REACH_COST = 0.15  # cost of a grasp per metre from the robot's base: a stretched arm is less agile
