@@ -1,6 +1,7 @@
 """Chooses MuJoCo's headless rendering backend: EGL, else OSMesa, probed in a child process."""
 
 import functools
+import importlib
 import os
 import subprocess
 import sys
@@ -97,13 +98,9 @@ def context_class() -> Callable[[int, int], Any]:
     """
     backend = _chosen()
     try:
-        if backend == "egl":
-            from mujoco.egl import GLContext
-        else:
-            from mujoco.osmesa import GLContext
+        return importlib.import_module(f"mujoco.{backend}").GLContext
     except (ImportError, AttributeError, RuntimeError, ValueError) as error:
         raise _broken(backend, str(error)) from error
-    return GLContext
 
 
 def _chosen() -> str:
