@@ -236,34 +236,27 @@ def write_results(folder: Path, results: Iterable[BundledResult]) -> None:
     write_json(folder / _FILE, _Results(results=tuple(ordered)).model_dump(mode="json"))
 
 
-def results_of(
-    paths: Sequence[Path], *, name: str, predicts: Prediction, weights: str
-) -> list[BundledResult]:
-    """The results of recorded runs.
+def results_of(run: RunFolder, *, name: str, predicts: Prediction, weights: str) -> list[BundledResult]:
+    """The results of a recorded run.
 
     Args:
-        paths: Runs, or folders of runs.
+        run: The run.
         name: The policy; the options of a run have another preset's name, if the run is of one.
         predicts: What its weights predict; a run of another preset may act otherwise.
-        weights: SHA-256 of the weights that they must have used.
+        weights: SHA-256 of the weights that it must have used.
 
     Raises:
-        UsageError: A path has no run, or a run is incomplete, or of other weights.
+        UsageError: The run is incomplete, or of other weights.
     """
-    folders = [folder for path in paths for folder in require_runs([path])]
-    return [result for folder in folders for result in _of_run(folder, name, predicts, weights)]
-
-
-def _of_run(folder: RunFolder, name: str, predicts: Prediction, weights: str) -> list[BundledResult]:
-    identity, manifest = read_identity(folder), folder.read_manifest()
+    identity, manifest = read_identity(run), run.read_manifest()
     if identity.status != "complete":
-        raise UsageError(f"{folder.path} is {identity.status}; complete it with --resume, or leave it out")
+        raise UsageError(f"{run.path} is {identity.status}; complete it with --resume, or leave it out")
     if identity.weights_sha256 != weights:
         raise UsageError(
-            f"{folder.path} is a run of {identity.policy} with other weights than {weights[:12]} "
+            f"{run.path} is a run of {identity.policy} with other weights than {weights[:12]} "
             f"({identity.weights or 'unknown'}); leave it out, or repeat it with the bundled checkpoint"
         )
-    results, episodes, hardware = summarize(folder.path), read_episodes(folder), manifest["hardware"]
+    results, episodes, hardware = summarize(run.path), read_episodes(run), manifest["hardware"]
     config, defaults = manifest["config"], RunConfig().model_dump(mode="json")
     left_out = _NOT_OPTIONS | unused_in(config["mode"])
     if config["policy"] == name or config["policy"] not in names(PolicyConfig):
@@ -271,7 +264,7 @@ def _of_run(folder: RunFolder, name: str, predicts: Prediction, weights: str) ->
         acted = manifest["policy_inputs"].get("predicts", Prediction.ACTIONS)
         if acted != predicts:
             raise UsageError(
-                f"{folder.path} is a run of {config['policy']}, whose weights predict {acted}, and {name}'s "
+                f"{run.path} is a run of {config['policy']}, whose weights predict {acted}, and {name}'s "
                 f"{predicts}; leave it out, or repeat it with a preset"
             )
     machine = [hardware["processor"], f"{hardware['cores']} cores", *hardware["accelerators"]]
@@ -398,7 +391,10 @@ def bundle(checkpoint: Path, runs: Sequence[Path], target: Path) -> None:
     record, data = provenance(checkpoint)
     weights = hash_file(checkpoint / SINGLE_FILE)
     robot = embodiment(str(read_policy(str(checkpoint)).embodiment))
-    results = results_of(runs, name=target.name, predicts=robot.predicts, weights=weights)
+    recorded = [run for path in runs for run in require_runs([path])]
+    results = []
+    for run in recorded:
+        results += results_of(run, name=target.name, predicts=robot.predicts, weights=weights)
     if (target / SINGLE_FILE).is_file() and hash_file(target / SINGLE_FILE) == weights:
         results = [*read_results(target), *results]
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -127,11 +127,9 @@ def test_a_missing_package_is_named_with_the_extra_that_installs_it(name, packag
 class Tracker:
     """A stand-in for the modules wandb and trackio, with the functions that loggers call."""
 
-    def __init__(self):
-        self.runs = []
-        self.has_key = False
-        self.key_is_stale = False
-        self.mode = "online"
+    def __init__(self, *, mode):
+        self.runs, self.mode = [], mode
+        self.has_key = self.key_is_stale = False
         self.errors = SimpleNamespace(Error=type("AuthenticationError", (Exception,), {}))
 
     def login(self, *, prompt):
@@ -159,26 +157,17 @@ class Tracker:
         return path, format
 
 
-@pytest.fixture(params=["wandb", "trackio"])
-def tracker(request, monkeypatch):
-    """The logger's name, and the module that stands in for its package."""
-    module = Tracker()
-    monkeypatch.setitem(sys.modules, request.param, module)
-    return request.param, module
-
-
-def test_both_trackers_are_told_the_same(tracker, tmp_path, policy):
-    name, module = tracker
-    module.mode = "offline"
+@pytest.mark.parametrize("name", ["wandb", "trackio"])
+def test_both_trackers_are_told_the_same(name, monkeypatch, tmp_path, policy):
+    module = Tracker(mode="offline")
+    monkeypatch.setitem(sys.modules, name, module)
     run = new_run(tmp_path, WITH_VIDEO)
     run_evaluation(run, monitor=with_log(EvaluationConsole, name))
     (told,) = module.runs
     assert log_id(run) in (told.options.get("id"), told.options["name"])
-    assert (told.options["project"], told.options["group"], told.options["resume"]) == (
-        "oxygen-eval",
-        run.folder.run_id,
-        "allow",
-    )
+    options = told.options
+    assert (options["project"], options["group"]) == ("oxygen-eval", run.folder.run_id)
+    assert options["resume"] == "allow"
     assert json.dumps(told.options["config"]["config"])
     (step, values), finished = told.entries
     assert (step, finished) == (1, "finished")
@@ -188,16 +177,16 @@ def test_both_trackers_are_told_the_same(tracker, tmp_path, policy):
     assert path.endswith(".mp4")
 
 
-def test_wandb_without_a_key_is_refused_before_anything_runs(tracker):
-    name, module = tracker
-    if name == "wandb":
-        with pytest.raises(UsageError, match="WANDB_MODE=offline"):
-            choose_logger(name)
-        module.has_key = module.key_is_stale = True
-        with pytest.raises(UsageError, match="verification failed: invalid key; run wandb login --relogin"):
-            choose_logger(name)
-        module.key_is_stale = False
-    assert choose_logger(name)
+def test_wandb_without_a_key_is_refused_before_anything_runs(monkeypatch):
+    module = Tracker(mode="online")
+    monkeypatch.setitem(sys.modules, "wandb", module)
+    with pytest.raises(UsageError, match="WANDB_MODE=offline"):
+        choose_logger("wandb")
+    module.has_key = module.key_is_stale = True
+    with pytest.raises(UsageError, match="verification failed: invalid key; run wandb login --relogin"):
+        choose_logger("wandb")
+    module.key_is_stale = False
+    assert choose_logger("wandb")
 
 
 def scalars(folder):

@@ -94,12 +94,11 @@ def test_refused_checkpoints_change_nothing(tmp_path, checkpoint, monkeypatch):
         bundle(other, [], target)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other"]
 
-
-def test_a_folder_of_other_files_is_not_replaced(tmp_path, checkpoint):
-    (tmp_path / "notes.txt").write_text("mine")
+    (target / "notes.txt").parent.mkdir()
+    (target / "notes.txt").write_text("mine")
     with pytest.raises(UsageError, match="holds other files than a bundle"):
-        bundle(checkpoint, [], tmp_path)
-    assert files(tmp_path) == {"notes.txt"}
+        bundle(checkpoint, [], target)
+    assert files(target) == {"notes.txt"}
 
 
 @pytest.mark.parametrize("part", ["training.json", "model.safetensors", "tokenizer.model"])
@@ -111,15 +110,7 @@ def test_an_incomplete_checkpoint_is_refused_in_one_line(tmp_path, checkpoint, p
         bundle(other, [], tmp_path / "tiny")
 
 
-def test_the_command_names_the_card(tmp_path, checkpoint, capsys):
-    target = tmp_path / "tiny"
-    app([str(checkpoint), "--output", str(target)], result_action="return_value")
-    printed = capsys.readouterr().out
-    assert "Not known" not in printed
-    assert str(target / CARD_FILE) in printed
-
-
-def test_the_last_checkpoint_of_a_pipeline_is_bundled_by_its_name(tmp_path, checkpoint, monkeypatch):
+def test_the_last_checkpoint_of_a_pipeline_is_bundled_by_its_name(tmp_path, checkpoint, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").write_text(
         f"output_dir: out\nstages: [{{name: one, train: {{data: [a/b], steps: {STEP}}}}}]\n"
@@ -127,3 +118,6 @@ def test_the_last_checkpoint_of_a_pipeline_is_bundled_by_its_name(tmp_path, chec
     shutil.copytree(checkpoint, tmp_path / "out" / "one" / "checkpoints" / f"step_{STEP:07d}")
     app(["--pipeline", "mine.yaml", "--output", "tiny"], result_action="return_value")
     assert read_record(tmp_path / "tiny")["step"] == STEP
+    printed = capsys.readouterr().out
+    assert "Not known" not in printed
+    assert CARD_FILE in printed

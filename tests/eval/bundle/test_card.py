@@ -77,19 +77,15 @@ def test_reserved_states_are_the_test_and_other_runs_are_counted(shipped, evalua
     assert "also has 3 from other initial states" in card
 
 
-def test_states_of_demonstrations_are_not_tests(shipped, evaluate):
-    bundle(shipped, [evaluate(shipped, *WORDS, init_ids=str(FIRST))], shipped)
+def test_states_of_demonstrations_are_not_tests_and_silent_policies_have_no_text_scores(shipped, evaluate):
+    silent = evaluate(shipped, *WORDS, "--language-tasks", "none", init_ids=str(FIRST))
+    bundle(shipped, [silent], shipped)
     assert "2 of 2: 100.0 %" in render(shipped)
+    assert "narration phase" not in render(shipped)
     manifest = json.loads((shipped / "manifest.json").read_text())
     manifest["data"][0]["init_ids"]["libero_object"].append(FIRST)
     (shipped / "manifest.json").write_text(json.dumps(manifest))
     assert "None yet for these weights." in render(shipped)
-
-
-def test_a_policy_without_texts_has_no_text_scores(shipped, evaluate):
-    run = evaluate(shipped, *WORDS, "--language-tasks", "none", init_ids=str(FIRST))
-    bundle(shipped, [run], shipped)
-    assert "narration phase" not in (shipped / CARD_FILE).read_text()
 
 
 def test_runs_of_one_name_on_other_episodes_are_separate_results(shipped, evaluate):

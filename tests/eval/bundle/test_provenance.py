@@ -47,21 +47,18 @@ def test_both_trainings_are_kept_and_counted(second):
     assert "Not known" not in card
 
 
-def test_datasets_of_one_name_in_other_folders_are_both_kept(tmp_path, checkpoint, corrections):
+def test_datasets_of_one_name_are_both_kept_and_names_of_suites_may_have_dots(
+    tmp_path, checkpoint, corrections
+):
     namesake = corrections.rename(tmp_path / "demos")
-    write_checkpoint(tmp_path / "second", namesake, seed=1, start=checkpoint)
-    bundle(tmp_path / "second", [], tmp_path / "tiny")
-    assert names_of(tmp_path / "tiny") == ["demos", "demos"]
-
-
-def test_names_of_suites_may_have_dots(tmp_path, corrections):
-    file = corrections / layout.MANIFEST
+    file = namesake / layout.MANIFEST
     keys = ("mine.v2.0.5.7.0123456789ab.0", "mine.v2.1.1000.7..0.5", "mine.v2.0.6.7.012345678901.0.5")
     file.write_text(json.dumps({**json.loads(file.read_text()), "demonstrations": keys, "failed": []}))
-    write_checkpoint(tmp_path / "step", corrections, seed=1)
-    bundle(tmp_path / "step", [], tmp_path / "tiny")
-    (data,) = read_bundle_manifest(tmp_path / "tiny").data
-    assert data.init_ids == {"mine.v2": (5, 6, 1000)}
+    write_checkpoint(tmp_path / "second", namesake, seed=1, start=checkpoint)
+    bundle(tmp_path / "second", [], tmp_path / "tiny")
+    first, second = read_bundle_manifest(tmp_path / "tiny").data
+    assert (first.name, second.name) == ("demos", "demos")
+    assert second.init_ids == {"mine.v2": (5, 6, 1000)}
 
 
 def test_no_local_path_and_no_wordings_are_bundled_twice(tmp_path, checkpoint, corrections):
