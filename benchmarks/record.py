@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.bench.row import row_provenance
+from eval.records.json_files import write_json
 
 
 def record(row: dict[str, Any], output: Path) -> None:
@@ -15,6 +16,5 @@ def record(row: dict[str, Any], output: Path) -> None:
 def write_record(row: dict[str, Any], output: Path) -> dict[str, Any]:
     """Write a benchmark's figures to a JSON file; returns its content."""
     row = {**row, **row_provenance()}
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps(row, indent=1) + "\n", encoding="utf-8")
+    write_json(output, row)
     return row

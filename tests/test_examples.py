@@ -58,31 +58,23 @@ def test_the_numpy_policy_moves_towards_its_goal():
     assert (actions[:, 2] == 1).all()  # up, as fast as it can: the goal is 1.1 m above the origin
 
 
-def test_a_policy_may_answer_with_its_memory():
-    def infer(observation):
-        return {"actions": np.zeros((10, 7)), "memory": f"{observation['memory']}I"}
-
-    field = {"field": "memory", "format": "Memory: {text}"}
-    with playing(infer, feedback={"memory": field}) as policy:
-        observation = dataclasses.replace(FakeWorld().observe(), feedback={"memory": "II"})
-        assert policy.act(observation).shape == (10, 7)
-        (text,) = policy.complete().finished
-    assert (text.task, text.text, text.requested_query) == ("memory", "III", 0)
-
-
-def test_a_failing_policy_is_reported_and_the_next_episode_is_served():
+def test_a_failing_policy_is_reported_and_the_next_episode_is_served_and_may_have_a_memory():
     failures = iter([True, False])
 
     def infer(observation):
         if next(failures):
             raise FloatingPointError("the flow has diverged")
-        return np.zeros((10, 7))
+        return {"actions": np.zeros((10, 7)), "memory": f"{observation['memory']}I"}
 
-    with playing(infer) as policy:
+    field = {"field": "memory", "format": "Memory: {text}"}
+    with playing(infer, feedback={"memory": field}) as policy:
+        observation = dataclasses.replace(FakeWorld().observe(), feedback={"memory": "II"})
         with pytest.raises(PolicyServerError, match="the flow has diverged"):
-            policy.act(FakeWorld().observe())
+            policy.act(observation)
         policy.reset(KEY)
-        assert not policy.act(FakeWorld().observe()).any()
+        assert not policy.act(observation).any()
+        (text,) = policy.complete().finished
+    assert (text.task, text.text, text.requested_query) == ("memory", "III", 0)
 
 
 def gr00t(socket, requests):

@@ -45,13 +45,10 @@ def call(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
 
 
-def test_the_wheel_requires_no_training_stack():
+def test_the_wheel_requires_no_training_stack_and_setup_installs_the_libero_of_a_checkout():
     required = " ".join(PROJECT["project"]["dependencies"])
     for heavy in ("torch", "libero", "robosuite", "bddl", "pyarrow", "transformers", "wandb", "ray"):
         assert heavy not in required
-
-
-def test_a_checkout_and_the_setup_command_install_the_same_libero():
     assert sorted(PINNED) == sorted(PROJECT["dependency-groups"]["libero"])
     assert {f"{name}=={PINNED_VERSIONS[name]}" for name in ("hf-libero", "robosuite")} < {*PINNED}
 

@@ -161,13 +161,26 @@ def _tradeoff_figure(rows: Sequence[Row]) -> "Figure":
     """
     figure = new_figure(8.4, 5.2)
     panel = figure.subplots()
-    for label, curve in by_label(rows).items():
+    curves = list(by_label(rows).values())
+    for curve in curves:
         xs, ys = [row.tokens_per_s for row in curve], [row.actions_per_s for row in curve]
-        panel.plot(xs, ys, "o-", color=COLOURS[curve[0].mode], markersize=7, linewidth=1.2, label=label)
+        panel.plot(xs, ys, "o-", color=COLOURS[curve[0].mode], markersize=7, linewidth=1.2)
     panel.set(xlim=(0, None), ylim=(0, None))
     panel.set_xlabel("tokens per second")
     panel.set_ylabel("actions per second (horizon × chunks)")
-    panel.legend(frameon=False, fontsize=9)
+    # Labels at the right margin without overlap, each with a line to its curve's last point.
+    place, gap, right = math.inf, panel.get_ylim()[1] / 17, 1.03 * panel.get_xlim()[1]
+    for last in sorted((curve[-1] for curve in curves), key=lambda row: -row.actions_per_s):
+        place, colour = min(last.actions_per_s, place - gap), COLOURS[last.mode]
+        panel.annotate(
+            last.label,
+            (last.tokens_per_s, last.actions_per_s),
+            xytext=(right, place),
+            va="center",
+            color=colour,
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6, "alpha": 0.5},
+        )
     _title(figure, rows[0], "Actions against tokens: up and to the right is better")
     return figure
 

@@ -1,6 +1,5 @@
 """`--save-profile`: makes a latency profile of measured rows."""
 
-import os
 import re
 import statistics
 from collections.abc import Sequence
@@ -29,8 +28,6 @@ def check_profile(
     flag = f"--save-profile {path}"
     if re.fullmatch(r"[A-Za-z0-9_.-]+\.yaml", path.name) is None:
         raise UsageError(f"{flag}: name it NAME.yaml, of letters, digits and `_.-`; it names the profile")
-    if not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
-        raise UsageError(f"{flag}: {str(path.parent)!r} is not a writable folder; make it, or name another")
     if path.exists():
         raise UsageError(f"{flag}: the file exists and is not replaced; name another")
     if missing := [mode.value for mode in _NEEDED if mode not in modes]:
@@ -52,9 +49,9 @@ def save_profile(path: Path, rows: Sequence[Row]) -> None:
     """Write the profile of a workload's rows, named after the file."""
     import yaml
 
-    content = profile(path.stem, rows)
-    written = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
-    path.write_text(written, encoding="utf-8")
+    content = yaml.safe_dump(profile(path.stem, rows), sort_keys=False, allow_unicode=True, width=120)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content, encoding="utf-8")
 
 
 def profile(name: str, rows: Sequence[Row]) -> dict[str, Any]:
