@@ -1,5 +1,6 @@
 """The `Policy` protocol. Imports neither JAX nor a simulator."""
 
+import copy
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -113,9 +114,7 @@ class SingleRowBatch:
     def act(self, observations: Mapping[int, Observation]) -> Mapping[int, np.ndarray]:
         """See `Policy`."""
         ((row, observation),) = observations.items()
-        images = {name: image.copy() for name, image in observation.images.items()}
-        copied = dataclasses.replace(observation, images=images, state=observation.state.copy())
-        return {row: self._policy.act(copied)}
+        return {row: self._policy.act(copy.deepcopy(observation))}
 
     def complete(self) -> Mapping[int, Reply]:
         """See `Policy`."""

@@ -93,8 +93,7 @@ class BatchQueue:
             yield True
             replies = self._complete()
             for row, query in queries.items():
-                if row in replies:  # else its episode has ended since it acted
-                    query.replied(replies[row])
+                query.replied(replies.get(row, LookupError("its episode has ended since it acted")))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - raised again where the queries came from
             for query in queries.values():
                 (query.replied if has_acted else query.acted)(error)

@@ -73,7 +73,9 @@ def test_an_episode_that_ends_between_actions_and_replies_costs_the_others_nothi
     next(stages)
     rows.ended.add(1)
     assert not list(stages)
-    assert rows.answers[2:] == [(0, "replied", "reply 0")]
+    _, ended = rows.answers[2:]
+    assert rows.answers[2] == (0, "replied", "reply 0")
+    assert isinstance(ended[2], LookupError)
     assert rows.reset == []
 
 
