@@ -1,5 +1,6 @@
 """Policies by their presets: a checkpoint is what acts, and one that means other numbers is refused."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -8,16 +9,19 @@ import pytest
 import yaml
 
 from configs.errors import UsageError
+from configs.interface import Camera
 from configs.schema import RunConfig
 from eval.policies.base import Policy
 from eval.policies.engine import EnginePolicy
 from eval.policies.resolved import open_policies, resolve_policy
+from eval.policies.serving import ImageBlock
 from eval.rollout.plan import EpisodePlan, TaskPlan, check_playable
 from oxygen.model import params
 from oxygen.model.config import TINY
+from oxygen.robots.conventions import LIBERO
 from oxygen.tools.convert import main
 from sim_envs.fake import FakeWorld
-from sim_envs.world import EpisodeKey
+from sim_envs.world import EpisodeKey, Observation
 from tests.eval.doubles import libero_object, without_physics
 from tests.oxygen.weights.test_weights import save_orbax
 
@@ -163,3 +167,21 @@ def test_remarks_on_texts_are_printed_only_in_modes_with_texts():
     variants = [RunConfig(mode="actions"), RunConfig(mode="unified")]
     assert "pi05_libero was not trained on texts, so none are requested" in resolved.remark_for(variants)
     assert resolved.remark_for(variants[:1]) is None
+
+
+def test_images_of_several_sizes_go_through_shared_memory_pixel_for_pixel():
+    cameras = (Camera(name="front", size=(4, 6)), Camera(name="wrist", size=(2, 3)))
+    observation = dataclasses.replace(LIBERO.observation, cameras=cameras)
+    block = ImageBlock.fitting([dataclasses.replace(LIBERO, observation=observation)])
+    images = {"front": np.arange(72), "wrist": np.arange(18)}
+    shown = {
+        name: image.astype(np.uint8).reshape(-1, image.size // 12, 3)[::-1] for name, image in images.items()
+    }
+    seen = Observation(images=shown, state=np.arange(8.0), language="lift it", feedback={"memory": "none"})
+    read = block.read(block.write(seen))
+    np.testing.assert_equal(dataclasses.asdict(read), dataclasses.asdict(seen))
+    larger = dataclasses.replace(seen, images=dict.fromkeys("abcdefghij", np.zeros((32, 64, 3), np.uint8)))
+    with pytest.raises(ValueError, match="have 61440 bytes; the suite's interface declares"):
+        block.write(larger)
+    del read
+    block.close()

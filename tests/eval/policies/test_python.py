@@ -161,7 +161,6 @@ def test_an_invalid_class_is_one_line(written, change, kwargs, why):
     ("target", "why"),
     [
         ("no/such/file.py:Mine", "there is no file no/such/file.py"),
-        ("mine.py", "mine.py names no class; write mine.py:Class"),
         ("no_such_package:Mine", "'no_such_package:Mine', which cannot be imported"),
         ("json:Decoder", "unknown object for policy in json"),
     ],

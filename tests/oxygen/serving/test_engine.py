@@ -1,13 +1,11 @@
 """A query on a device that is told, not timed: what is queued, what is waited for, what is reported."""
 
-import concurrent.futures
 import dataclasses
 import time
 
 import numpy as np
 import pytest
 
-from oxygen.policy import vector_policy
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.robots import tokenizer
 from oxygen.robots.transforms import LIBERO, untrained
@@ -22,14 +20,13 @@ from tests.oxygen.serving.fake_runner import DeviceArray, FakeRunner
 NARRATION = LanguageTask(name="narration", prompt="Narrate: ", max_tokens=11)
 
 
-def policy_of(runner, mode=Mode.UNIFIED, tokens_per_frame=3, tasks=(NARRATION,), weights=None):
+def policy_of(runner, mode=Mode.UNIFIED, tokens_per_frame=3, tasks=(NARRATION,)):
     return VectorPolicy(
         runner,
         EngineConfig(mode=mode, budget=FixedTokens(tokens_per_frame), slots=6, rows=6),
         tokenizer=tokenizer.tiny(),
         tasks=tasks,
         transform=untrained(LIBERO),
-        weights=weights,
     )
 
 
@@ -117,32 +114,20 @@ class SlowArray(DeviceArray):
         return super().block_until_ready()
 
 
-class DecoderInAThread(LocalTextDecoder):
-    """In place of the second process: decodes from `begin` on, beside whatever its caller does."""
-
-    def __init__(self, config, weights, sizes, adapter):
-        super().__init__(SlowRunner(sizes))
-        self._thread = concurrent.futures.ThreadPoolExecutor(1)
-
-    def begin(self, inputs, jobs, prefix, steps):
-        super().begin(inputs, jobs, None, 0)
-        self._decoded = self._thread.submit(super().finish)
-
-    def finish(self):
-        return dataclasses.replace(self._decoded.result(), began_s=0.0)
-
-
 @pytest.mark.parametrize(
     "mode",
     [
         Mode.UNIFIED,
-        *(pytest.param(mode, marks=pytest.mark.slow) for mode in Mode if mode is not Mode.UNIFIED),
+        *(
+            pytest.param(mode, marks=pytest.mark.slow)
+            for mode in Mode
+            if mode not in (Mode.UNIFIED, Mode.PARALLEL)
+        ),
     ],
 )
-def test_no_time_contains_what_the_caller_did_between_act_and_complete(observe, mode, monkeypatch):
+def test_no_time_contains_what_the_caller_did_between_act_and_complete(observe, mode):
     """In `unified` the device is done long before the caller comes back, and a thread has seen when."""
-    monkeypatch.setattr(vector_policy, "RemoteTextDecoder", DecoderInAThread)
-    policy, latencies_ms = policy_of(SlowRunner(), mode, weights=0), []
+    policy, latencies_ms = policy_of(SlowRunner(), mode), []
     for number in range(4):
         policy.act({0: observe(number)})
         time.sleep(1)
