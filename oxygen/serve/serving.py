@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import ipaddress
 import signal
 import sys
 
@@ -29,6 +28,7 @@ from oxygen.serving.engine_config import EngineConfig, texts_in_progress
 from oxygen.serving.language import LanguageTask
 from oxygen.serving.scheduler import Mode
 
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _RED, _PLAIN = "\033[31m", "\033[0m"
 
 
@@ -109,16 +109,9 @@ async def run_server(
         turns = "one after the other" if one_by_one else f"in batches of {options.batch_size}"
         robots = f"up to {pluralize(options.most_robots, 'robot')}, {turns},"
         sys.stdout.write(f"{declaration.model} for {robots} at ws://{options.host}:{port} ({paths})\n")
-        if api_key is None and not _is_loopback(options.host):
+        if api_key is None and options.host not in _LOOPBACK:
             warning = "anyone who reaches this address can use the policy: set --api-key-env"
             sys.stderr.write(f"{_RED}{warning}{_PLAIN}\n" if sys.stderr.isatty() else f"{warning}\n")
         sys.stdout.flush()
 
     await server.run(options.host, options.port, started=started)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
