@@ -53,10 +53,6 @@ class BatchPolicy(Protocol):
     neither its row nor the other rows.
     """
 
-    @property
-    def rows(self) -> int:
-        """Maximum number of episodes."""
-
     def reset(self, row: int, key: EpisodeKey) -> None:
         """Start an episode in a row; drop all state of the previous one."""
 
@@ -100,8 +96,6 @@ class BatchSlot:
 
 class SingleRowBatch:
     """A `Policy` as a `BatchPolicy` of one row. Copies observations."""
-
-    rows = 1
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy

@@ -120,11 +120,6 @@ class EnginePolicy:
     def __init__(self, policy: VectorPolicy) -> None:
         self._policy = policy
 
-    @property
-    def rows(self) -> int:
-        """Maximum number of episodes."""
-        return self._policy.engine.robots
-
     def reset(self, row: int, key: EpisodeKey) -> None:
         """See `BatchPolicy`."""
         self._policy.reset(row, key.digest())
