@@ -45,14 +45,15 @@ class _RemoteFile:
         name: Its path below the requested URL; empty if that is the file itself.
         url: Its URL.
         size: Bytes.
-        checksums: `sha256`, `md5` or `crc32c` to the value that the store states, in hexadecimal.
+        checksum: `sha256` or `crc32c`, and the value that the store states, in hexadecimal; None if it states
+            none.
         version: Changes when the file does.
     """
 
     name: str
     url: str
     size: int
-    checksums: Mapping[str, str]
+    checksum: tuple[str, str] | None
     version: str
 
     def __post_init__(self) -> None:
@@ -60,24 +61,22 @@ class _RemoteFile:
             raise UsageError(f"{self.url} has the name {self.name!r}, which is outside its folder")
 
     def difference(self, path: Path) -> str | None:
-        """How a local file differs from this one, by size and the strongest checksum; None if it is equal."""
+        """How a local file differs from this one, by size and checksum; None if it is equal."""
         if path.stat().st_size != self.size:
             return f"its size is {path.stat().st_size} instead of {self.size}"
-        kind = next((kind for kind in ("sha256", "md5", "crc32c") if kind in self.checksums), None)
-        if kind is None:
+        if self.checksum is None:
             return None
-        running: Any
-        if kind == "crc32c":  # all that is stated of files uploaded in parts
+        kind, expected = self.checksum
+        running: Any = hashlib.sha256()
+        if kind == "crc32c":
             import google_crc32c
 
             running = google_crc32c.Checksum()
-        else:
-            running = hashlib.new(kind, usedforsecurity=False)
         with path.open("rb") as stream:
             while piece := stream.read(_PIECE_BYTES):
                 running.update(piece)
         found = running.digest().hex()
-        return None if found == self.checksums[kind] else f"its {kind} is {found}, not {self.checksums[kind]}"
+        return None if found == expected else f"its {kind} is {found}, not {expected}"
 
 
 def complete(url: str, target: Path) -> None:
@@ -201,7 +200,7 @@ def _in_bucket(url: str) -> Iterator[_RemoteFile]:
     prefix = parts.path.strip("/")
     host = os.environ.get("STORAGE_EMULATOR_HOST", "https://storage.googleapis.com")
     objects = f"{host}/storage/v1/b/{quote(parts.netloc, safe='')}/o"
-    query = {"prefix": prefix, "fields": "nextPageToken,items(name,size,md5Hash,crc32c,generation)"}
+    query = {"prefix": prefix, "fields": "nextPageToken,items(name,size,crc32c,generation)"}
     while True:
         with _open(f"{objects}?{urlencode(query)}") as reply:
             page = json.load(reply)
@@ -209,13 +208,12 @@ def _in_bucket(url: str) -> Iterator[_RemoteFile]:
             name = entry["name"].removeprefix(prefix)
             if entry["name"].endswith("/") or name[:1] not in ("", "/") or name.split("/")[1:2] == [_SKIPPED]:
                 continue
-            stated = {"md5": entry.get("md5Hash"), "crc32c": entry.get("crc32c")}
             pinned = urlencode({"alt": "media", "generation": entry["generation"]})
             yield _RemoteFile(
                 name=name[1:],
                 url=f"{objects}/{quote(entry['name'], safe='')}?{pinned}",
                 size=int(entry["size"]),
-                checksums={kind: base64.b64decode(sum_).hex() for kind, sum_ in stated.items() if sum_},
+                checksum=("crc32c", base64.b64decode(entry["crc32c"]).hex()),
                 version=str(entry["generation"]),
             )
         if "nextPageToken" not in page:
@@ -235,9 +233,9 @@ def _on_server(url: str) -> _RemoteFile:
     # An ETag counts only if it is a SHA-256, as Hugging Face's are.
     stated = [value.strip('"') for key, value in headers if key in ("etag", "x-linked-etag")]
     sums = [each for each in stated if re.fullmatch("[0-9a-f]{64}", each)]
-    checksums = {"sha256": sums[-1]} if sums else {}
+    checksum = ("sha256", sums[-1]) if sums else None
     version = " ".join((*tags, str(sizes[-1])))
-    return _RemoteFile(name="", url=url, size=sizes[-1], checksums=checksums, version=version)
+    return _RemoteFile(name="", url=url, size=sizes[-1], checksum=checksum, version=version)
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):

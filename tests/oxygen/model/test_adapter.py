@@ -116,18 +116,20 @@ def refusal(tmp_path, change, **source):
 
 def test_bad_adapters_are_refused_in_one_line(tmp_path):
     down = f"{BELOW}mlp/linear_lora_a"
-    deep = np.zeros((9, *adapters.shapes(SMALL.trunk, 2)[down][1:]), np.float32)
-    nan = np.full(adapters.shapes(SMALL.trunk, 2)[down], np.nan, np.float32)
-    assert "is missing (1 of 10)" in refusal(tmp_path, lambda arrays: arrays.pop(down))
-    assert "lora_a" in refusal(tmp_path, lambda arrays: arrays.update(lora_a=nan))
-    assert "belongs to another model" in refusal(tmp_path, lambda arrays: arrays.update({down: deep}))
-    assert "not finite" in refusal(tmp_path, lambda arrays: arrays.update({down: nan}))
-    assert "has rank 2, and the policy says 16" in refusal(tmp_path, lambda _: None, rank=16)
-    assert "SHA-256" in refusal(tmp_path, lambda _: None, sha256="0" * 64)
-    (tmp_path / CARD).write_text(json.dumps({"rank": 8}))
-    assert f"{CARD} says 8" in refusal(tmp_path, lambda _: None)
-    (tmp_path / CARD).write_text(json.dumps({"mask": "both"}))
-    assert "unknown mask 'both'" in refusal(tmp_path, lambda _: None)
+    shape = adapters.shapes(SMALL.trunk, 2)[down]
+    deep, nan = np.zeros((9, *shape[1:]), np.float32), np.full(shape, np.nan, np.float32)
+    for said, change, source in (
+        ("is missing (1 of 10)", lambda arrays: arrays.pop(down), {}),
+        ("lora_a", lambda arrays: arrays.update(lora_a=nan), {}),
+        ("belongs to another model", lambda arrays: arrays.update({down: deep}), {}),
+        ("not finite", lambda arrays: arrays.update({down: nan}), {}),
+        ("has rank 2, and the policy says 16", lambda _: None, {"rank": 16}),
+        ("SHA-256", lambda _: None, {"sha256": "0" * 64}),
+    ):
+        assert said in refusal(tmp_path, change, **source)
+    for card, said in (({"rank": 8}, f"{CARD} says 8"), ({"mask": "both"}, "unknown mask 'both'")):
+        (tmp_path / CARD).write_text(json.dumps(card))
+        assert said in refusal(tmp_path, lambda _: None)
 
 
 MATRIX = np.random.default_rng(0).normal(size=(40, 24))

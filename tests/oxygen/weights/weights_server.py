@@ -7,6 +7,8 @@ import http.server
 import json
 import urllib.parse
 
+import google_crc32c
+
 
 class Server(http.server.ThreadingHTTPServer):
     """Serves a folder as a web server, and as a bucket of Google Cloud Storage.
@@ -83,9 +85,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def entry(self, name):
         path = self.server.root / name
         content = path.read_bytes() if path.is_file() else b""
-        md5 = self.server.sums.get(path.name) or base64.b64encode(hashlib.md5(content).digest()).decode()
-        sums = md5 if isinstance(md5, dict) else {"md5Hash": md5}
-        return {"name": name, "size": str(len(content)), "generation": "17", **sums}
+        right = base64.b64encode(google_crc32c.Checksum(content).digest()).decode()
+        stated = self.server.sums.get(path.name) or right
+        return {"name": name, "size": str(len(content)), "generation": "17", "crc32c": stated}
 
     def say(self, content, headers, *, body, status=200, cuts=()):
         self.send_response(status)
