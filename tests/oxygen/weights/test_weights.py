@@ -131,7 +131,8 @@ def test_memory_peaks_at_1_15_of_the_weights(tmp_path, monkeypatch, name, save):
     for module in (orbax, safetensors):
         # as small beside this model as theirs beside π0.5
         monkeypatch.setattr(module, "_PIECE_BYTES", 1 << 14)
-    save(tmp_path / name, params.random_params(TINY, 0))
+    original = params.random_params(TINY, 0)
+    save(tmp_path / name, original)
     layout.check(open_checkpoint(tmp_path).tensors, TINY, "x")  # imports
     tracemalloc.start()
     loaded = load(tmp_path, TINY, dtype="bfloat16")
@@ -139,6 +140,7 @@ def test_memory_peaks_at_1_15_of_the_weights(tmp_path, monkeypatch, name, save):
     tracemalloc.stop()
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(loaded))
     assert peak < 0.15 * size  # beside the tree itself, whose pages are not traced
+    assert_equal(loaded, original, "bfloat16")
 
 
 @pytest.mark.golden
