@@ -16,8 +16,7 @@ from configs.hashing import hash_of
 from configs.schema import RunConfig
 from configs.signals import DeferredSignals
 from eval.collect.console import CollectionConsole
-from eval.collect.contact_sheet import write_contact_sheet
-from eval.collect.dataset import assemble
+from eval.collect.dataset import assemble, write_contact_sheet
 from eval.collect.episode import DemonstrationRecorder
 from eval.collect.plan import (
     DemonstrationKey,

@@ -1,4 +1,4 @@
-"""Assembles stored episodes into a dataset in LeRobot's layout, in the order of their keys."""
+"""Assembles stored episodes into a dataset in LeRobot's layout, in key order, with a contact sheet."""
 
 import functools
 import io
@@ -12,15 +12,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from jaxtyping import Float64
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from configs.collection import CollectConfig
 from configs.interface import Interface
 from eval.collect.store import Histogram, StoredEpisode
+from oxygen.robots.images import resize_with_pad
 from oxygen.training import layout
-from oxygen.training.demonstrations import as_array
+from oxygen.training.demonstrations import Demonstrations, as_array
 from oxygen.training.layout import Feature
 from videos.mp4 import Mp4Writer
+from videos.text import load_font, wrap
 
 QUANTILES = {"q01": 0.01, "q10": 0.10, "q50": 0.50, "q90": 0.90, "q99": 0.99}
 
@@ -33,6 +35,16 @@ of the encoder, and an episode's position must not."""
 
 _PARTS = ("data", "videos", "meta")
 """The folders of a dataset. `meta` is put in place last; a folder without it is not a dataset."""
+
+_SHEET_EPISODES = 8
+_SIDE = 224
+_GAP = 8
+_TEXT = 13
+_LINE = 17
+_TITLE_LINES, _CAPTION_LINES = 2, 3
+_WIDTH = 3 * _SIDE + 2 * _GAP
+_ROW = _TITLE_LINES * _LINE + _SIDE + _CAPTION_LINES * _LINE + 2 * _GAP
+_PAPER, _INK, _GREY = "white", "black", "#767676"
 
 
 def assemble(
@@ -318,3 +330,38 @@ def _task_table(tasks: Mapping[str, int]) -> pa.Table:
         "pandas_version": "2.0.0",
     }
     return pa.table(columns).replace_schema_metadata({"pandas": json.dumps(pandas)})
+
+
+def write_contact_sheet(demonstrations: Demonstrations, path: Path) -> None:
+    """Draw the first, middle and last image of up to eight episodes, evenly spread, with their narrations."""
+    episodes = demonstrations.episodes
+    count = min(len(episodes), _SHEET_EPISODES)
+    chosen = [episodes[number * len(episodes) // count] for number in range(count)]
+    sheet = Image.new("RGB", (_WIDTH + 2 * _GAP, len(chosen) * _ROW + _GAP), _PAPER)
+    for number, episode in enumerate(chosen):
+        top, last, columns = _GAP + number * _ROW, episode.stop - 1, demonstrations.columns
+        suite, task_id, init_id, seed, noise = (
+            columns[layout.OWN + name][episode.start]
+            for name in ("suite", "task_id", "init_id", "seed", "noise")
+        )
+        title = (
+            f"{suite} {task_id}, init {init_id}, seed {seed}{f', noise {noise:g}' if noise else ''}, "
+            f"{episode.stop - episode.start} frames: {columns[layout.LANGUAGE][episode.start]}"
+        )
+        _write(sheet, title, (_GAP, top), width=_WIDTH, lines=_TITLE_LINES, ink=_INK)
+        top += _TITLE_LINES * _LINE
+        for column, index in enumerate((episode.start, (episode.start + last) // 2, last)):
+            frame, left = demonstrations[index], _GAP + column * (_SIDE + _GAP)
+            image = resize_with_pad(frame[layout.IMAGES + demonstrations.cameras[0]], _SIDE)
+            sheet.paste(Image.fromarray(image), (left, top))
+            narration = frame[layout.OWN + "narration"]
+            caption = f"step {frame[layout.STEP]}{f': {narration}' if narration else ''}"
+            below = (left, top + _SIDE + 2)
+            _write(sheet, caption, below, width=_SIDE, lines=_CAPTION_LINES, ink=_GREY)
+    sheet.save(path)
+
+
+def _write(sheet: Image.Image, text: str, at: tuple[int, int], *, width: int, lines: int, ink: str) -> None:
+    font = load_font(_TEXT)
+    for number, line in enumerate(wrap(text, font, width=width, max_lines=lines)):
+        ImageDraw.Draw(sheet).text((at[0], at[1] + number * _LINE), line, fill=ink, font=font)

@@ -1,8 +1,4 @@
-"""`python -m oxygen.tools.parity FIXTURE.npz [...]`: compare the model with reference outputs.
-
-A fixture has inputs, a recipe for the weights (`meta`), the reference's outputs, and tolerances. Cameras that
-the reference masks are left out here. Some fixtures also have a suffix adapter, and the texts with it.
-"""
+"""`python -m oxygen.tools.parity FIXTURE.npz [...]`: compare the model with reference outputs."""
 
 import dataclasses
 import sys
@@ -55,7 +51,10 @@ class Check:
 
 @dataclasses.dataclass(frozen=True)
 class Fixture:
-    """A fixture's arrays and its description."""
+    """Inputs and reference outputs, and in `meta` a recipe for the weights, and tolerances.
+
+    Cameras that the reference masks are left out here. Some fixtures also have a suffix adapter.
+    """
 
     arrays: Mapping[str, np.ndarray]
     meta: Mapping[str, Any]
@@ -151,8 +150,8 @@ def _checks(fixture: Fixture) -> Iterator[Check]:
     embedded = _embed(weights, config, jnp.asarray(images), jnp.asarray(prompt))
     prefix, out = _prefill(weights, embedded, jnp.asarray(length))
 
-    of_tokens = _sampled_error(fixture, embedded, arrays["prefix_tokens_sample"], every=16)
-    yield Check("prefix_tokens", of_tokens, tolerance("prefix_tokens"))
+    error = _sampled_error(fixture, embedded, arrays["prefix_tokens_sample"], every=16)
+    yield Check("prefix_tokens", error, tolerance("prefix_tokens"))
     yield Check("prefix_out", _sampled_error(fixture, out, arrays["prefix_out_sample"], every=16), None)
     for name, ours in (("kv_k", prefix.k), ("kv_v", prefix.v)):
         for layer, theirs in zip(ours, arrays[f"{name}_sample"], strict=True):
