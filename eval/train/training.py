@@ -36,7 +36,7 @@ from oxygen.training.demonstrations import Demonstrations
 from oxygen.training.logs import has_rollouts
 from oxygen.training.run import train
 from oxygen.training.run_folder import CHECKPOINTS
-from oxygen.training.samples import Mixture
+from oxygen.training.samples import Samples
 from sim_envs.suite import load_object, open_suite, suite_names
 
 _EMBODIMENTS = {
@@ -79,10 +79,10 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
     demonstrations = [Demonstrations(data) for data in options.data]
     for each in demonstrations if options.trains_actions else ():
         each.check_robot(training.embodiment)
-    mixture = Mixture(tuple(each.samples(training.model) for each in demonstrations))
+    samples = Samples.joined([each.samples(training.model) for each in demonstrations])
     console = TextConsole()
     console.print(
-        f"[bold]{options.model}[/] on {len(mixture)} frames of {', '.join(options.data)} → {folder}",
+        f"[bold]{options.model}[/] on {len(samples)} frames of {', '.join(options.data)} → {folder}",
         soft_wrap=True,
     )
 
@@ -113,7 +113,7 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
             train(
                 folder,
                 training,
-                mixture,
+                samples,
                 tokenizer,
                 on_checkpoint=roll_out,
                 on_log=lambda step, numbers: console.print(_line(step, options, numbers)),

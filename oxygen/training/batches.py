@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import flax.struct
 import jax
@@ -17,7 +18,7 @@ from oxygen.robots.transforms import Transform, embodiment
 from oxygen.serving.language import LanguageTask, stop_token
 from oxygen.training.config import TrainingConfig
 from oxygen.training.forward import TextLayout
-from oxygen.training.samples import Mixture, shuffled_rows
+from oxygen.training.samples import Samples, shuffled_rows
 from oxygen.typing import Int32, Int64, Leaf
 
 _LENGTH_MULTIPLE = 4
@@ -74,12 +75,13 @@ def text_targets(
     return np.stack([rows[text] for text in texts])
 
 
-def true_texts(mixture: Mixture, task: LanguageTask) -> tuple[str, ...]:
+def true_texts(samples: Samples, task: LanguageTask) -> tuple[str, ...]:
     """The text of each frame that a language task is to write; empty where there is none."""
+    none = ("",) * len(samples)
     if not task.feedback:
-        return mixture.texts(task.name)
+        return samples.texts.get(task.name, none)
     names = true_tasks(task.name, task.feedback)
-    columns = [mixture.texts(name) for name in names.values()]
+    columns = [samples.texts.get(name, none) for name in names.values()]
     return tuple(
         write_answer(dict(zip(names, row, strict=True)), task.feedback) if all(row) else ""
         for row in zip(*columns, strict=True)
@@ -94,20 +96,14 @@ class PromptTexts:
     `feedback_delay_s` before, beyond the field's look-back.
     """
 
-    def __init__(self, mixture: Mixture, tasks: Sequence[LanguageTask], options: TrainConfig) -> None:
+    def __init__(self, samples: Samples, tasks: Sequence[LanguageTask], options: TrainConfig) -> None:
         self.fields = prompt_fields({task.name: task.feedback for task in tasks})
         self._true = {
-            field: mixture.texts(name)
+            field: samples.texts.get(name, ("",) * len(samples))
             for task in tasks
             for field, name in true_tasks(task.name, task.feedback).items()
         }
-        parts = mixture.parts
-        self._own = [fed for part in parts for fed in part.fed or (None,) * len(part)]
-        in_episode = [
-            np.zeros(len(part), np.int64) if part.frame_index is None else part.frame_index for part in parts
-        ]
-        self._in_episode = np.concatenate(in_episode)
-        self._fps = np.repeat(np.array([part.fps for part in parts], np.float32), [*map(len, parts)])
+        self._samples = Samples.joined([samples])  # has all columns
         self._options = options
 
     def prompt(self, instruction: str, row: int, rng: np.random.Generator) -> str:
@@ -115,26 +111,27 @@ class PromptTexts:
         kind, age = rng.random(2)
         if kind < self._options.feedback_none:
             return compose(instruction, self.fields, {})
-        own = self._own[row]
+        samples: Any = self._samples
+        own = samples.fed[row]
         if own is not None and kind < self._options.feedback_none + self._options.feedback_own:
             return compose(instruction, self.fields, own)
         texts = {}
         for each in self.fields:
-            frames = round((age * self._options.feedback_delay_s + each.lookback_s) * self._fps[row])
-            if frames <= self._in_episode[row]:  # else it is before the episode
+            frames = round((age * self._options.feedback_delay_s + each.lookback_s) * samples.fps[row])
+            if frames <= samples.frame_index[row]:  # else it is before the episode
                 texts[each.field] = cleaned(self._true[each.field][row - frames], each.max_chars)[0]
         return compose(instruction, self.fields, texts)
 
 
 class TrainingBatches:
-    """Batches of a mixture of demonstrations. Batch `n` is a function of the seed and `n` alone.
+    """Batches of demonstrations. Batch `n` is a function of the seed and `n` alone.
 
     Attributes:
         layout: Where each task's text lies in the concatenated tokens.
     """
 
     def __init__(
-        self, mixture: Mixture, training: TrainingConfig, *, statistics: Statistics, tokenizer: Tokenizer
+        self, samples: Samples, training: TrainingConfig, *, statistics: Statistics, tokenizer: Tokenizer
     ) -> None:
         """Normalise and tokenise everything once.
 
@@ -145,42 +142,42 @@ class TrainingBatches:
         model, tasks = training.model, training.tasks
         transform = Transform.of(embodiment(training.embodiment), statistics)
         transform.check_fits(model)
-        cameras, side = mixture.parts[0].images.shape[1:3]
+        cameras, side = samples.images[0].shape[1:3]
         if (cameras, side) != (len(model.cameras), model.image_size):
             raise UsageError(
                 f"demonstrations have {cameras} cameras of {side}x{side} pixels; {model.name} takes "
                 f"{', '.join(model.cameras)} at {model.image_size}x{model.image_size}"
             )
-        horizon = mixture.parts[0].actions.shape[1]
+        horizon = samples.actions.shape[1]
         if horizon < model.horizon:
             raise UsageError(
                 f"demonstrations have chunks of {horizon} actions, {model.name} needs {model.horizon}; "
                 "collect longer chunks"
             )
         check_fits(tokenizer, model)
-        self._mixture, self._model, self._options = mixture, model, training.options
+        self._samples, self._model, self._options = samples, model, training.options
         self._prompt, self._tokenizer = transform.embodiment.prompt, tokenizer
-        states, chunks = mixture.column("state"), mixture.column("actions")[:, : model.horizon]
-        self._state = transform.state_norm.normalise(states)
-        self._actions = transform.targets(chunks, states, model.action_dim).astype(np.float32)
-        self._valid = np.ascontiguousarray(mixture.column("valid")[:, : model.horizon])
+        chunks = samples.actions[:, : model.horizon]
+        self._state = transform.state_norm.normalise(samples.state)
+        self._actions = transform.targets(chunks, samples.state, model.action_dim).astype(np.float32)
+        self._valid = np.ascontiguousarray(samples.valid[:, : model.horizon])
         self._frames_with_actions = np.flatnonzero(self._valid.any(axis=1))
-        self._wordings = [training.wordings.get(text, (text,)) for text in mixture.language]
-        self._prompt_texts = PromptTexts(mixture, tasks, training.options)
+        self._wordings = [training.wordings.get(text, (text,)) for text in samples.language]
+        self._prompt_texts = PromptTexts(samples, tasks, training.options)
         texts = []
         for task in tasks:
-            true = true_texts(mixture, task)
+            true = true_texts(samples, task)
             if not any(true):
                 raise UsageError(f"no demonstration has a text for language task {task.name!r}; leave it out")
             texts.append(text_targets(task, true, tokenizer))
-        self._texts = np.concatenate([np.zeros((len(mixture), 3, 0), np.int32), *texts], axis=2)
+        self._texts = np.concatenate([np.zeros((len(samples), 3, 0), np.int32), *texts], axis=2)
         self.layout = TextLayout(
             tasks=tuple(task.name for task in tasks), lengths=tuple(part.shape[2] for part in texts)
         )
 
     def batch(self, number: int) -> Batch:
         """Batch `number`, from 0. Rows that train actions alone are of frames with valid actions."""
-        options, frames, acting = self._options, len(self._mixture), self._frames_with_actions
+        options, frames, acting = self._options, len(self._samples), self._frames_with_actions
         if options.text_rows == options.batch or len(acting) == frames:
             rows = shuffled_rows(options.seed, number, options.batch, frames)
         else:
@@ -190,7 +187,7 @@ class TrainingBatches:
         prompt, length = self._prompts(rows, number)
         tokens, targets, mask = self._texts[rows[: options.text_rows]].transpose(1, 0, 2)
         arrays = {
-            "images": self._mixture.images(rows),
+            "images": self._samples.pixels(rows),
             "prompt": prompt,
             "length": length,
             "actions": self._actions[rows],

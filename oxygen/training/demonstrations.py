@@ -190,7 +190,7 @@ class Demonstrations:
         columns = self.columns
         fed = columns.get(layout.FED, ("",))
         return Samples(
-            images=images,
+            images=(images,),
             state=columns[layout.STATE],
             actions=columns[layout.CHUNK],
             valid=~columns[layout.PADDED],

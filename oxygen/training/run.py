@@ -34,7 +34,7 @@ from oxygen.training.run_folder import (
     check_same_run,
     write_run_file,
 )
-from oxygen.training.samples import Mixture, measure
+from oxygen.training.samples import Samples, measure
 from oxygen.typing import Params
 from oxygen.weights import fetch, load
 
@@ -48,7 +48,7 @@ A resumed training first calls it for its newest checkpoint if the log has no su
 def train(
     folder: Path,
     training: TrainingConfig,
-    mixture: Mixture,
+    samples: Samples,
     tokenizer: SentencePieceTokenizer,
     *,
     on_checkpoint: OnCheckpoint = lambda _step, _folder: {},
@@ -63,7 +63,7 @@ def train(
     Args:
         folder: For checkpoints and logs.
         training: What to train and how.
-        mixture: The demonstrations.
+        samples: The demonstrations.
         tokenizer: The vocabulary; every checkpoint has a copy.
         on_checkpoint: Called with the step and the folder of every checkpoint.
         on_log: Called with the step and the metrics of every log entry.
@@ -79,26 +79,26 @@ def train(
     options, checkpoints = training.options, folder / CHECKPOINTS
     with locked(folder):
         vocabulary = hashlib.sha256(tokenizer.serialized).hexdigest()
-        run = {**training.identity(), DEMONSTRATIONS: mixture.fingerprint(), VOCABULARY: vocabulary}
+        run = {**training.identity(), DEMONSTRATIONS: samples.fingerprint(), VOCABULARY: vocabulary}
         check_same_run(folder, run)
-        if options.trains_actions and not mixture.column("valid").any():
+        if options.trains_actions and not samples.valid.any():
             raise UsageError("no action is valid in any frame, so there is nothing to train; see `valid`")
         newest, robot = checkpoint.newest(checkpoints), embodiment(training.embodiment)
         if training.norm_stats is None:
-            statistics = measure(mixture, robot)
+            statistics = measure(samples, robot)
         else:  # from the newest checkpoint, as the source may be gone
             statistics = read_statistics(
                 checkpoint_norms(newest or fetch(training.norm_stats), robot.asset_id),
                 state=robot.interface.observation.state_size,
                 actions=robot.interface.action.size,
             )
-        batches = TrainingBatches(mixture, training, statistics=statistics, tokenizer=tokenizer)
+        batches = TrainingBatches(samples, training, statistics=statistics, tokenizer=tokenizer)
         objective = Objective(model=training.model, options=options, layout=batches.layout)
         writer = checkpoint.CheckpointWriter(
             training=training,
             statistics=statistics,
             tokenizer=tokenizer.serialized,
-            frames=len(mixture),
+            frames=len(samples),
         )
         base = None  # the model that an adapter is trained for
         if options.adapter is not None:

@@ -54,41 +54,43 @@ class Recording:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Samples:
-    """Frames of one dataset, in the robot's units. Row `i` of everything is frame `i`.
+    """Frames of one or several datasets, in the robot's units. Row `i` of everything but images is frame `i`.
 
     Attributes:
-        images: Pixels of the model's cameras, in the model's order and size; may be memory-mapped.
+        images: Pixels of the model's cameras, in the model's order and size: an array of each dataset, which
+            may be memory-mapped.
         state: Proprioception.
         actions: Chunk of the next actions.
         valid: Which of these lie within the episode.
         language: The instruction.
         texts: Language task to the target text of each frame; empty where there is none.
         frame_index: Number of the frame in its episode; None if frames do not belong to episodes.
-        fps: Frames per second of simulated time.
+        fps: Frames per second of simulated time; of each frame's dataset if they differ.
         fed: Field to text in the prompt with which a policy read each frame; None where that is not known.
     """
 
-    images: UInt8[np.ndarray, "frame camera side side 3"]
+    images: tuple[UInt8[np.ndarray, "_ camera side side 3"], ...]
     state: Float32[np.ndarray, "frame state"]
     actions: Float32[np.ndarray, "frame horizon action"]
     valid: Bool[np.ndarray, "frame horizon"]
     language: tuple[str, ...]
     texts: Mapping[str, tuple[str, ...]]
     frame_index: Int64[np.ndarray, " frame"] | None = None
-    fps: float = 1.0
+    fps: float | Float32[np.ndarray, " frame"] = 1.0
     fed: tuple[Mapping[str, str] | None, ...] | None = None
 
     def __post_init__(self) -> None:
-        columns = self.images, self.state, self.actions, self.valid, self.language, *self.texts.values()
-        lengths = [len(column) for column in columns]
+        columns = self.state, self.actions, self.valid, self.language, *self.texts.values()
+        lengths = [sum(map(len, self.images)), *map(len, columns)]
         if not self.state.size or len(set(lengths)) > 1:
             raise UsageError(f"samples have columns of {lengths} rows; all need the same number, at least 1")
-        shape = self.images.shape
-        if self.images.dtype != np.uint8 or len(shape) != 5 or shape[2:] != (shape[2], shape[2], 3):
-            raise UsageError(
-                f"images: {self.images.dtype} of {shape}; give uint8 of (frames, cameras, side, side, 3), "
-                "upright and padded to a square"
-            )
+        for images in self.images:
+            shape = images.shape
+            if images.dtype != np.uint8 or len(shape) != 5 or shape[2:] != (shape[2], shape[2], 3):
+                raise UsageError(
+                    f"images: {images.dtype} of {shape}; give uint8 of (frames, cameras, side, side, 3), "
+                    "upright and padded to a square"
+                )
         _check_numbers("state", self.state, "(frames, channels)")
         _check_numbers("actions", self.actions, "(frames, steps, channels)")
         steps = self.actions.shape[:2]
@@ -121,7 +123,7 @@ class Samples:
                 camera_images(at, model.cameras, model.image_size, resize=model.resize) for at in at_steps
             ]
             part = cls(
-                images=np.stack(images),
+                images=(np.stack(images),),
                 state=episode.state[steps].astype(np.float32),
                 actions=episode.actions[np.minimum(chunk_steps, last)].astype(np.float32),
                 valid=chunk_steps <= last,
@@ -131,20 +133,74 @@ class Samples:
                 },
             )
             parts.append(part)
+        whole = cls.joined(parts, "episodes")
+        return dataclasses.replace(whole, images=(np.concatenate(whole.images),))
+
+    @classmethod
+    def joined(cls, parts: Sequence["Samples"], what: str = "datasets") -> "Samples":
+        """Several datasets as one, so that they are sampled in proportion to their frames.
+
+        Raises:
+            UsageError: There is none, or sizes or language tasks differ.
+        """
         if not parts:
-            raise UsageError("no episodes to train on; is the path right?")
-        _check_same_shape("episodes", parts)
-        whole = Mixture(tuple(parts))
-        arrays: dict[str, Any] = {
-            name: whole.column(name) for name in ("images", "state", "actions", "valid")
+            raise UsageError(f"no {what} to train on; is the path right?")
+        shapes = {
+            (
+                part.images[0].shape[1:],
+                part.state.shape[1:],
+                part.actions.shape[1:],
+                tuple(sorted(part.texts)),
+            )
+            for part in parts
+        }
+        if len(shapes) > 1:
+            raise UsageError(f"{what} do not match: {' or '.join(map(str, sorted(shapes)))}")
+        numbers = [
+            part.frame_index if part.frame_index is not None else np.zeros(len(part), int) for part in parts
+        ]
+        columns: dict[str, Any] = {
+            name: np.concatenate([getattr(part, name) for part in parts])
+            for name in ("state", "actions", "valid")
         }
         return cls(
-            **arrays, language=whole.language, texts={task: whole.texts(task) for task in parts[0].texts}
+            images=tuple(images for part in parts for images in part.images),
+            language=tuple(text for part in parts for text in part.language),
+            texts={
+                task: tuple(text for part in parts for text in part.texts[task]) for task in parts[0].texts
+            },
+            frame_index=np.concatenate(numbers),
+            fps=np.concatenate([np.broadcast_to(np.float32(part.fps), len(part)) for part in parts]),
+            fed=tuple(fed for part in parts for fed in part.fed or (None,) * len(part)),
+            **columns,
         )
 
     def __len__(self) -> int:
         """The number of frames."""
         return len(self.state)
+
+    def pixels(self, rows: Int64[np.ndarray, " row"]) -> UInt8[np.ndarray, "row camera side side 3"]:
+        """The images of some frames, in that order."""
+        starts = np.cumsum([0, *map(len, self.images)])
+        datasets = np.searchsorted(starts, rows, side="right") - 1
+        return np.stack(
+            [self.images[each][row - starts[each]] for each, row in zip(datasets, rows, strict=True)]
+        )
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Number of frames and SHA-256 of the data (of pixels, 64 frames of each dataset), for JSON."""
+        total, start = hashlib.sha256(), 0
+        for images in self.images:
+            own = slice(start, start + len(images))
+            start = own.stop
+            some = images[np.linspace(0, len(images) - 1, _FRAMES_HASHED).astype(np.int64)]
+            for array in (self.state[own], self.actions[own], self.valid[own], some):
+                total.update(f"{array.dtype}{array.shape}".encode())
+                total.update(np.ascontiguousarray(array).tobytes())
+            texts = {task: column[own] for task, column in self.texts.items()}
+            fed = [] if self.fed is None or self.fed[own.start] is None else [self.fed[own]]
+            total.update(json.dumps([self.language[own], texts, *fed], sort_keys=True).encode())
+        return {"frames": len(self), "digest": total.hexdigest()}
 
 
 def _check_numbers(name: str, numbers: np.ndarray, wanted: str) -> None:
@@ -154,70 +210,6 @@ def _check_numbers(name: str, numbers: np.ndarray, wanted: str) -> None:
     if bad.any():
         frame = int(np.argmax(bad.reshape(len(bad), -1).any(axis=1)))
         raise UsageError(f"{name}: frame {frame} holds {numbers[bad][0]}; correct it or leave the frame out")
-
-
-@dataclasses.dataclass(frozen=True)
-class Mixture:
-    """Several datasets as one, sampled in proportion to their frames.
-
-    Attributes:
-        parts: The datasets. All sizes and language tasks must agree.
-    """
-
-    parts: tuple[Samples, ...]
-
-    def __post_init__(self) -> None:
-        if not self.parts:
-            raise UsageError("no datasets to train on; give at least one")
-        _check_same_shape("datasets", self.parts)
-
-    def __len__(self) -> int:
-        """The number of frames."""
-        return sum(map(len, self.parts))
-
-    def column(self, name: str) -> np.ndarray:
-        """An array of all parts, concatenated: `state`, `actions`, `valid` or, in memory, `images`."""
-        return np.concatenate([getattr(part, name) for part in self.parts])
-
-    @property
-    def language(self) -> tuple[str, ...]:
-        """Every frame's instruction."""
-        return tuple(text for part in self.parts for text in part.language)
-
-    def fingerprint(self) -> dict[str, Any]:
-        """Number of frames and SHA-256 of the data (of pixels, 64 frames of each part), for JSON."""
-        total = hashlib.sha256()
-        for part in self.parts:
-            images = part.images[np.linspace(0, len(part) - 1, _FRAMES_HASHED).astype(np.int64)]
-            for array in (part.state, part.actions, part.valid, images):
-                total.update(f"{array.dtype}{array.shape}".encode())
-                total.update(np.ascontiguousarray(array).tobytes())
-            fed = [] if part.fed is None else [part.fed]
-            total.update(json.dumps([part.language, dict(part.texts), *fed], sort_keys=True).encode())
-        return {"frames": len(self), "digest": total.hexdigest()}
-
-    def texts(self, task: str) -> tuple[str, ...]:
-        """All texts of a language task; empty strings where a dataset has none."""
-        return tuple(text for part in self.parts for text in part.texts.get(task, ("",) * len(part)))
-
-    def images(self, rows: Int64[np.ndarray, " row"]) -> UInt8[np.ndarray, "row camera side side 3"]:
-        """The images of some frames, in that order."""
-        starts = np.cumsum([0, *map(len, self.parts)])
-        part_of_row = np.searchsorted(starts, rows, side="right") - 1
-        pixels = np.empty((len(rows), *self.parts[0].images.shape[1:]), np.uint8)
-        for index, part in enumerate(self.parts):
-            mine = part_of_row == index
-            pixels[mine] = part.images[rows[mine] - starts[index]]
-        return pixels
-
-
-def _check_same_shape(what: str, parts: Sequence[Samples]) -> None:
-    shapes = {
-        (part.images.shape[1:], part.state.shape[1:], part.actions.shape[1:], tuple(sorted(part.texts)))
-        for part in parts
-    }
-    if len(shapes) > 1:
-        raise UsageError(f"{what} do not match: {' or '.join(map(str, sorted(shapes)))}")
 
 
 def shuffled_rows(seed: int, batch: int, size: int, total: int) -> Int64[np.ndarray, " row"]:
@@ -234,17 +226,15 @@ def shuffled_rows(seed: int, batch: int, size: int, total: int) -> Int64[np.ndar
     return np.concatenate(parts)
 
 
-def measure(mixture: Mixture, robot: Embodiment) -> Statistics:
+def measure(samples: Samples, robot: Embodiment) -> Statistics:
     """Mean, standard deviation, 1 % and 99 % quantiles of states, and of valid actions as predicted.
 
     Two exceptions for channels that rarely move: a channel at rest in nearly all frames gets its full range
     instead of the quantiles, and a constant channel gets a range of 2 around its value.
     """
     measured: Statistics = {}
-    states = mixture.column("state")
-    chunks = mixture.column("actions") - robot.origin(states)[:, None]
-    actions = chunks[mixture.column("valid")]
-    for name, numbers in (("state", states), ("actions", actions)):
+    chunks = samples.actions - robot.origin(samples.state)[:, None]
+    for name, numbers in (("state", samples.state), ("actions", chunks[samples.valid])):
         wide = np.asarray(numbers, np.float64)
         low, high = np.quantile(wide, (0.01, 0.99), axis=0)
         least, most = wide.min(axis=0), wide.max(axis=0)

@@ -19,7 +19,7 @@ from oxygen.serving.language import LanguageTask
 from oxygen.serving.scheduler import Mode
 from oxygen.training.batches import TrainingBatches
 from oxygen.training.config import TrainingConfig
-from oxygen.training.samples import Mixture, Samples, measure
+from oxygen.training.samples import Samples, measure
 from oxygen.weights import load
 from oxygen.weights.adapter import AdapterSource
 from tests.oxygen.conftest import SMALL
@@ -84,7 +84,7 @@ def samples(count: int = 8, seed: int = 0, horizon: int = 12) -> Samples:
     valid[-1, 4:] = False
     names = [THINGS[index % len(THINGS)] for index in range(count)]
     return Samples(
-        images=np.broadcast_to(colours, (count, 2, side, side, 3)).copy(),
+        images=(np.broadcast_to(colours, (count, 2, side, side, 3)).copy(),),
         state=rng.normal(size=(count, 8)).astype(np.float32),
         actions=(rng.uniform(-1, 1, (count, 1, 7)) * fading).astype(np.float32),
         valid=valid,
@@ -119,12 +119,10 @@ def by_path(tree: Any) -> dict[str, np.ndarray]:
 
 
 def training_batches(parts=None, **changes) -> TrainingBatches:
-    """Batches of a mixture of parts, normalised by their own statistics."""
-    mixture = Mixture(parts or (samples(8),))
+    """Batches of several parts, normalised by their own statistics."""
+    whole = Samples.joined(parts or (samples(8),))
     changed_training = dataclasses.replace(training(), **{"wordings": {}, **changes})
-    return TrainingBatches(
-        mixture, changed_training, statistics=measure(mixture, LIBERO), tokenizer=VOCABULARY
-    )
+    return TrainingBatches(whole, changed_training, statistics=measure(whole, LIBERO), tokenizer=VOCABULARY)
 
 
 @pytest.fixture(autouse=True)
@@ -162,7 +160,7 @@ def served(checkpoint: Path, adapter: AdapterSource | None = None) -> VectorPoli
 
 def answer(policy: VectorPolicy, part: Samples, row: int) -> tuple[np.ndarray, dict[str, str]]:
     """What a policy does and says in a frame."""
-    images = dict(zip(MODEL.cameras, part.images[row], strict=True))
+    images = dict(zip(MODEL.cameras, part.images[0][row], strict=True))
     policy.reset(0, row)
     observation = {"images": images, "state": part.state[row], "prompt": part.language[row]}
     (actions,) = policy.act({0: observation}).values()

@@ -16,7 +16,7 @@ from oxygen.training import checkpoint
 from oxygen.training.checkpoint import ADAPTER
 from oxygen.training.logs import read_log
 from oxygen.training.run import train
-from oxygen.training.samples import Mixture, measure
+from oxygen.training.samples import measure
 from oxygen.weights.adapter import CARD, AdapterSource
 from oxygen.weights.card import CARD as POLICY_CARD
 from oxygen.weights.card import TOKENIZER
@@ -39,7 +39,7 @@ RANK, STEPS = 8, 150
 
 @pytest.fixture(scope="module")
 def mixture():
-    return Mixture((samples(4),))
+    return samples(4)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def trained(tmp_path_factory, base, mixture):
 
 def test_the_served_policy_says_what_the_adapter_was_taught_and_acts_as_before(trained, base, mixture):
     folder = checkpoint.newest(trained[0] / "checkpoints")
-    part = mixture.parts[0]
+    part = mixture
     before, _ = answer(served(base), part, 0)
     after, said = answer(served(base, AdapterSource(file=str(folder / ADAPTER))), part, 0)
     assert after.tobytes() == before.tobytes()

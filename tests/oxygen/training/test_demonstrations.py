@@ -109,7 +109,7 @@ def test_samples_have_the_models_cameras_in_its_order(png, monkeypatch):
     pixels = np.random.default_rng(0).integers(0, 256, (30, 2, 28, 28, 3), np.uint8)
     monkeypatch.setattr(found, "pixels", lambda side, resize: pixels)
     part = found.samples(dataclasses.replace(MODEL, cameras=("wrist_image", "image")))
-    np.testing.assert_array_equal(part.images, pixels[:, ::-1])
+    np.testing.assert_array_equal(part.images[0], pixels[:, ::-1])
     np.testing.assert_array_equal(part.valid, ~found.columns[layout.PADDED])
     with pytest.raises(UsageError, match="'left'"):
         found.samples(dataclasses.replace(MODEL, cameras=("left",)))

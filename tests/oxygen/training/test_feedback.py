@@ -7,7 +7,6 @@ import numpy as np
 from configs.feedback import Feedback
 from oxygen.serving.language import LanguageTask
 from oxygen.training.batches import PromptTexts, true_texts
-from oxygen.training.samples import Mixture
 from tests.oxygen.training.conftest import MODEL, RECIPE, VOCABULARY, changed, samples, training_batches
 
 MEMORY = LanguageTask(
@@ -34,7 +33,7 @@ def episode(fed=None):
 def prompts(row, task=MEMORY, fed=None, **recipe):
     """All prompts that a frame may have, without its instruction."""
     recipe = {"feedback_none": 0.0, "feedback_own": 0.0, **recipe}
-    texts = PromptTexts(Mixture((episode(fed),)), [task], changed(RECIPE, **recipe))
+    texts = PromptTexts(episode(fed), [task], changed(RECIPE, **recipe))
     rng = np.random.default_rng(0)
     drawn = {texts.prompt("lift it", row, rng) for _ in range(200)}
     return {prompt.removeprefix("lift it\nMemory: ") for prompt in drawn}
@@ -65,12 +64,12 @@ def test_a_task_with_two_fields_is_trained_on_the_answer_that_is_read():
         Feedback(field="subtask", format="Subtask: {text}", answer="Subtask: {text}"),
     )
     plan = LanguageTask(name="plan", prompt="Plan: ", max_tokens=24, feedback=fields)
-    answers = true_texts(Mixture((episode(),)), plan)
+    answers = true_texts(episode(), plan)
     assert answers[0] == "Memory: lifted it 0 times\nSubtask: lift: it"
     assert answers[-1] == ""
     assert prompts(15, plan, feedback_delay_s=0.0) == {"lifted it 15 times\nSubtask: lift it"}
     remember = dataclasses.replace(MEMORY, name="remember", feedback=fields[:1])
-    assert true_texts(Mixture((episode(),)), remember)[2] == "Memory: lifted it 2 times"
+    assert true_texts(episode(), remember)[2] == "Memory: lifted it 2 times"
 
 
 def test_a_batch_has_the_prompts_of_the_policy():

@@ -17,7 +17,6 @@ from oxygen.training.logs import read_log
 from oxygen.training.losses import Objective
 from oxygen.training.optimiser import init_state
 from oxygen.training.run import train
-from oxygen.training.samples import Mixture
 from tests.oxygen.compiling import COMPILED_SOON, compile_soon
 from tests.oxygen.training.conftest import (
     DEEP,
@@ -111,7 +110,7 @@ def test_actions_are_the_same_to_the_last_bit(learnt, batches):
 def start(tmp_path_factory) -> str:
     """A checkpoint to start from."""
     folder = tmp_path_factory.mktemp("start")
-    train(folder, training(steps=2), Mixture((samples(8),)), VOCABULARY)
+    train(folder, training(steps=2), samples(8), VOCABULARY)
     return str(checkpoint.newest(folder / "checkpoints"))
 
 
@@ -124,7 +123,7 @@ def only_texts(start: str, **changes):
 def test_texts_can_be_trained_on_failures_and_resumed(start, tmp_path):
     """Frames of failed episodes have texts, but no valid actions."""
     failed = samples(8, seed=5)
-    failures = Mixture((dataclasses.replace(failed, valid=np.zeros_like(failed.valid)),))
+    failures = dataclasses.replace(failed, valid=np.zeros_like(failed.valid))
     with pytest.raises(UsageError, match="no action is valid in any frame"):
         train(tmp_path / "actions", training(), failures, VOCABULARY)
     whole = train(tmp_path / "whole", only_texts(start, log_every=10), failures, VOCABULARY)

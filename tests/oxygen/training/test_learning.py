@@ -8,7 +8,7 @@ import pytest
 from oxygen.training import checkpoint
 from oxygen.training.logs import read_log
 from oxygen.training.run import train
-from oxygen.training.samples import Mixture
+from oxygen.training.samples import Samples
 from tests.oxygen.training.conftest import (
     MODEL,
     TASKS,
@@ -28,7 +28,7 @@ OFTEN = {"log_every": 20, "save_every": 40}
 
 @pytest.fixture(scope="module")
 def mixture():
-    return Mixture((samples(4, seed=0), samples(4, seed=1)))
+    return Samples.joined([samples(4, seed=0), samples(4, seed=1)])
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_it_learns_eight_samples_by_heart_which_the_policy_then_does_and_says(tr
     first, *_, last = read_log(folder)
     assert last["flow_loss"] < 0.3 * first["flow_loss"]
     assert last["narration_accuracy"] == last["memory_accuracy"] == 1
-    policy, part = served(checkpoint.newest(folder / "checkpoints")), mixture.parts[0]
+    policy, part = served(checkpoint.newest(folder / "checkpoints")), mixture
     for row in range(3):
         actions, said = answer(policy, part, row)
         wanted = part.actions[row, : MODEL.horizon]

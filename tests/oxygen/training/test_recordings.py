@@ -50,7 +50,7 @@ def test_a_frame_has_the_next_actions_of_its_episode_and_the_models_cameras_resi
     for step in range(STEPS):
         for place, camera in enumerate(MODEL.cameras):
             seen = resize_with_pad(episode.images[camera][step], MODEL.image_size)
-            np.testing.assert_array_equal(found.images[step, place], seen)
+            np.testing.assert_array_equal(found.images[0][step, place], seen)
 
 
 def test_episodes_are_concatenated_and_no_chunk_reaches_into_the_next():

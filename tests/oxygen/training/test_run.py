@@ -20,7 +20,7 @@ from oxygen.training.config import TrainingConfig
 from oxygen.training.logs import read_log
 from oxygen.training.run import train
 from oxygen.training.run_folder import RUN_FILE
-from oxygen.training.samples import Mixture, measure
+from oxygen.training.samples import Samples, measure
 from tests.oxygen.training.conftest import (
     MODEL,
     TASKS,
@@ -43,7 +43,7 @@ def short(**recipe) -> TrainingConfig:
 
 @pytest.fixture(scope="module")
 def mixture():
-    return Mixture((samples(4, seed=0), samples(4, seed=1)))
+    return Samples.joined([samples(4, seed=0), samples(4, seed=1)])
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_training_starts_from_given_weights_and_resumes_without_them(trained, mi
 def test_given_statistics_are_used_and_stored_in_every_checkpoint(mixture, tmp_path):
     train(tmp_path / "other", short(steps=1), mixture, VOCABULARY)
     base = checkpoint.newest(tmp_path / "other/checkpoints")
-    few = Mixture((samples(2, seed=3),))
+    few = samples(2, seed=3)
     tuned = dataclasses.replace(short(steps=2, batch=2, text_rows=2), norm_stats=str(base))
     train(tmp_path / "mine", tuned, few, VOCABULARY, should_stop=StopAt(1))
     shutil.rmtree(base)
@@ -97,17 +97,17 @@ def test_training_does_not_resume_with_changed_options_demonstrations_or_vocabul
     folder, _ = trained
     with pytest.raises(UsageError, match=r"recipe\.batch = 8, not 16"):
         train(folder, short(batch=16), mixture, VOCABULARY)
-    first, second = mixture.parts
-    grown = Mixture((first, samples(5, seed=1)))
+    first, second = samples(4, seed=0), samples(4, seed=1)
+    grown = Samples.joined([first, samples(5, seed=1)])
     with pytest.raises(UsageError, match=r"demonstrations\.frames = 8, not 9"):
         train(folder, short(), grown, VOCABULARY)
     for change in (
         {"state": second.state + 1},
         {"language": ("wait",) * 4},
-        {"images": 255 - second.images},
+        {"images": (255 - second.images[0],)},
         {"texts": {**second.texts, "memory": ("Done.",) * 4}},
     ):
-        other = Mixture((first, dataclasses.replace(second, **change)))
+        other = Samples.joined([first, dataclasses.replace(second, **change)])
         with pytest.raises(UsageError, match=r"demonstrations\.digest = "):
             train(folder, short(), other, VOCABULARY)
 

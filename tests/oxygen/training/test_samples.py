@@ -12,7 +12,7 @@ from configs.errors import UsageError
 from oxygen.robots.norms import QuantileNorm, read_statistics, write_statistics
 from oxygen.robots.transforms import LIBERO, Transform
 from oxygen.training.batches import TrainingBatches, text_targets
-from oxygen.training.samples import Mixture, measure, shuffled_rows
+from oxygen.training.samples import Samples, measure, shuffled_rows
 from tests.oxygen.training.conftest import (
     MODEL,
     RECIPE,
@@ -34,22 +34,25 @@ def test_every_epoch_shows_every_frame_once(seed, size, total):
 
 def test_a_mixture_concatenates_its_parts():
     parts = samples(5, seed=0), samples(3, seed=1)
-    mixture = Mixture(parts)
+    mixture = Samples.joined(parts)
     assert len(mixture) == 8
     rows = np.array([7, 0, 5, 4, 5])
-    whole = np.concatenate([part.images for part in parts])
-    np.testing.assert_array_equal(mixture.images(rows), whole[rows])
-    np.testing.assert_array_equal(mixture.column("state")[5:], parts[1].state)
-    assert mixture.texts("narration")[5:] == parts[1].texts["narration"]
+    whole = np.concatenate([part.images[0] for part in parts])
+    np.testing.assert_array_equal(mixture.pixels(rows), whole[rows])
+    np.testing.assert_array_equal(mixture.state[5:], parts[1].state)
+    assert mixture.texts["narration"][5:] == parts[1].texts["narration"]
     assert mixture.language[:5] == parts[0].language
     with pytest.raises(UsageError, match="datasets do not match"):
-        Mixture((samples(3), samples(3, horizon=20)))
+        Samples.joined((samples(3), samples(3, horizon=20)))
 
 
 def broken(**arrays):
     """Good samples, some of their arrays changed by a function."""
     good = samples(4)
-    return dataclasses.replace(good, **{name: change(getattr(good, name)) for name, change in arrays.items()})
+    before = {"images": good.images[0], "state": good.state, "actions": good.actions, "valid": good.valid}
+    after = {name: change(before[name]) for name, change in arrays.items()}
+    after |= {"images": (after["images"],)} if "images" in after else {}
+    return dataclasses.replace(good, **after)
 
 
 def with_value(array, value):
@@ -96,9 +99,9 @@ def test_a_batch_equals_the_policys_own_inputs():
     part = samples(8)
     data = training_batches()
     batch, rows = data.batch(3), shuffled_rows(RECIPE.seed, 3, RECIPE.batch, 8)
-    transform = Transform.of(LIBERO, measure(Mixture((part,)), LIBERO))
+    transform = Transform.of(LIBERO, measure(part, LIBERO))
     for place, row in enumerate(rows):
-        images = dict(zip(MODEL.cameras, part.images[row], strict=True))
+        images = dict(zip(MODEL.cameras, part.images[0][row], strict=True))
         served = transform.inputs(
             {"images": images, "state": part.state[row], "prompt": part.language[row]}, VOCABULARY, MODEL
         )
@@ -171,9 +174,9 @@ def test_targets_end_with_the_stop_token_or_at_max_tokens():
 
 def test_statistics_are_of_valid_actions_and_are_read_as_written(tmp_path):
     part = samples(50)
-    measured = measure(Mixture((part,)), LIBERO)
+    measured = measure(part, LIBERO)
     wild = np.where(part.valid[..., None], part.actions, 1e6).astype(np.float32)
-    assert measure(Mixture((dataclasses.replace(part, actions=wild),)), LIBERO) == measured
+    assert measure(dataclasses.replace(part, actions=wild), LIBERO) == measured
     write_statistics(tmp_path / "assets" / "norm_stats.json", measured)
     assert read_statistics(tmp_path / "assets" / "norm_stats.json", state=8, actions=7) == measured
 
@@ -184,7 +187,7 @@ def test_a_channel_that_hardly_moves_keeps_its_few_movements_in_range():
     actions[..., 3] = 0.0
     actions[17, :, 3] = 0.5
     actions[..., 4] = 0.25
-    norm = QuantileNorm.of(measure(Mixture((dataclasses.replace(part, actions=actions),)), LIBERO)["actions"])
+    norm = QuantileNorm.of(measure(dataclasses.replace(part, actions=actions), LIBERO)["actions"])
     normalised = norm.normalise(actions)
     assert np.abs(normalised[..., 3]).max() <= 1
     np.testing.assert_allclose(normalised[..., 4], 0, atol=1e-5)
