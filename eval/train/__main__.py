@@ -8,7 +8,7 @@ from cyclopts.validators import Number
 
 from configs.cli import format_option, run_app
 from configs.errors import UsageError
-from configs.load import check, read_mapping
+from configs.load import check, overlay
 from configs.paths import usable_folder
 from configs.training import OUTPUT, WHAT, TrainConfig
 from oxygen.training.run_folder import RUN_FILE, read_options
@@ -48,11 +48,10 @@ def train(
         )
     if resume and not begun:
         raise UsageError(f"nothing to resume: {output_dir} holds no training; start one without --resume")
-    preset = {} if config is None else read_mapping(TrainConfig, config)
-    check(TrainConfig, preset, source=config or "")
     flags = options.model_dump(exclude_unset=True)
     before = read_options(output_dir) if resume else {}
-    options = check(TrainConfig, {**before, **preset, **flags}, source="the command line")
+    given = {**before, **overlay(TrainConfig, config, flags)}
+    options = check(TrainConfig, given, source="the command line")
     if not options.data:
         raise UsageError("give folders of demonstrations with --data")
     idle = [option for option in flags if option.startswith("eval_") and option != "eval_suite"]
