@@ -123,13 +123,11 @@ class RankedTable:
         title: Protocol with what replaces parts of the published one, assets, episodes, and the clock unless
             paused, as Markdown.
         table: The table.
-        extra: Further columns of pages and CSV: parts of labels, to group rows by, that differ.
         inputs: Policy to its inputs, if they differ.
     """
 
     title: str
     table: Table
-    extra: Sequence[Column]
     inputs: Mapping[str, str]
 
 
@@ -280,24 +278,24 @@ def _table(entries: Sequence[Entry]) -> RankedTable:
     ranked.sort(
         key=lambda entry: (entry.rank.best, -(entry.row["pc_success"] or 0), entry.run.policy, entry.run.mode)
     )
-    columns, extra = _columns(ranked)
     inputs = {policy_label(entry, entries): format_inputs(entry.run.policy_inputs) for entry in entries}
     return RankedTable(
         title=_title(entries),
-        table=Table(columns=columns, groups=[ranked]),
-        extra=extra,
+        table=Table(columns=_columns(ranked), groups=[ranked]),
         inputs=inputs if len(set(inputs.values())) > 1 else {},
     )
 
 
-def _columns(entries: Sequence[Entry]) -> tuple[list[Column], list[Column]]:
-    """The columns of runs that may be ranked together, and the extra ones.
+def _columns(entries: Sequence[Entry]) -> list[Column]:
+    """The columns of runs that may be ranked together; extra ones are parts of labels that differ.
 
     Measured latency and tokens per second have columns if a run is on clock `paused` or `measured`.
     """
 
-    def text(heading: str, cell: Callable[[Entry], str], *, groups: bool = True) -> Column:
-        return Column(heading=heading, cell=cell, align="left", choices=groups, groups=groups)
+    def text(
+        heading: str, cell: Callable[[Entry], str], *, groups: bool = True, extra: bool = False
+    ) -> Column:
+        return Column(heading=heading, cell=cell, align="left", choices=groups, groups=groups, extra=extra)
 
     def latency(stage: str) -> Callable[[results.Row], str]:
         def cell(row: results.Row) -> str:
@@ -330,7 +328,11 @@ def _columns(entries: Sequence[Entry]) -> tuple[list[Column], list[Column]]:
         results.ERRORS,
     ]
     is_controlled = any(run.policy in _CONTROLS for run in runs)
-    columns = [
+    extra = [
+        text("weights", lambda entry: entry.run.weights or "not known", extra=True),
+        text("clock", lambda entry: clock_label(entry.run), extra=True),
+    ]
+    return [
         Column(heading="rank", cell=lambda entry: str(entry.rank.best)),
         Column(heading="possible ranks", cell=lambda entry: str(entry.rank)),
         text("policy", lambda entry: policy_label(entry, entries)),
@@ -340,12 +342,8 @@ def _columns(entries: Sequence[Entry]) -> tuple[list[Column], list[Column]]:
         *suites,
         *(column.of(lambda entry: entry.row) for column in numbers),
         text("run", lambda entry: entry.run.run_id, groups=False),
+        *(each for each in extra if len(set(map(each.cell, entries))) > 1),
     ]
-    extra = [
-        text("weights", lambda entry: entry.run.weights or "not known"),
-        text("clock", lambda entry: clock_label(entry.run)),
-    ]
-    return columns, [each for each in extra if len(set(map(each.cell, entries))) > 1]
 
 
 def policy_label(entry: Entry, entries: Sequence[Entry]) -> str:
@@ -422,7 +420,6 @@ def write_leaderboard(board: Leaderboard, folder: Path) -> Path:
     content = {
         "title": "Leaderboard",
         "board": board,
-        "wide": _wide,
         "rates": _rates,
         "unranked": Table.of_cells(
             ["run", "reason"], [[each["run_id"], each["reason"]] for each in board.unranked], left=2
@@ -443,17 +440,12 @@ def leaderboard_markdown(board: Leaderboard) -> str:
     return template.render(board=board, **notes)
 
 
-def _wide(table: RankedTable) -> Table:
-    """The table with its extra columns."""
-    return dataclasses.replace(table.table, columns=[*table.table.columns, *table.extra])
-
-
 def _csv(board: Leaderboard) -> str:
     """One line per run and suite, in the columns of all tables and with the table's number."""
     records = []
     for suite, tables in board.suites.items():
         for number, table in enumerate(tables, start=1):
-            for entry, cells in zip(table.table.rows, _wide(table).records(), strict=True):
+            for entry, cells in zip(table.table.rows, table.table.records(), strict=True):
                 del cells["possible ranks"]
                 what = {"suite": suite, "table": number, "protocol": entry.protocol, "rank": entry.rank.best}
                 records.append(

@@ -50,6 +50,7 @@ class Column:
         value: Maps a row to the number that a page sorts by, if its text does not begin with it.
         choices: Whether a page offers its values as a filter.
         groups: Whether a page offers to group rows by it.
+        extra: Whether pages and CSV alone have it.
     """
 
     heading: str
@@ -65,6 +66,7 @@ class Column:
     value: Callable[[Any], float | None] | None = None
     choices: bool = False
     groups: bool = False
+    extra: bool = False
 
     def of(self, part: Callable[[Any], Any]) -> "Column":
         """The same column over other rows, of which it shows a part."""
@@ -194,11 +196,12 @@ def to_terminal(table: Table, *, ruled: bool = True) -> TerminalTable:
 
 def to_markdown(table: Table) -> str:
     """The table in Markdown."""
-    escapes = [str if column.is_markdown else in_markdown for column in table.columns]
-    lines = [[column.heading for column in table.columns]]
-    lines += [[column.cell(row) for column in table.columns] for row in table.rows]
+    columns = [column for column in table.columns if not column.extra]
+    escapes = [str if column.is_markdown else in_markdown for column in columns]
+    lines = [[column.heading for column in columns]]
+    lines += [[column.cell(row) for column in columns] for row in table.rows]
     heads, *rows = ([escape(cell) for escape, cell in zip(escapes, cells, strict=True)] for cells in lines)
-    rules = [_RULES[column.align] for column in table.columns]
+    rules = [_RULES[column.align] for column in columns]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, rules, *rows))
 
 
@@ -214,9 +217,10 @@ def to_csv(records: Sequence[Mapping[str, Any]]) -> str:
 
 def to_latex(table: Table) -> str:
     """A `tabular` with the rules of package `booktabs`."""
-    headings = [column.heading for column in table.columns]
-    groups = [[[column.cell(row) for column in table.columns] for row in group] for group in table.groups]
-    lines = [f"\\begin{{tabular}}{{{''.join(column.align[0] for column in table.columns)}}}"]
+    columns = [column for column in table.columns if not column.extra]
+    headings = [column.heading for column in columns]
+    groups = [[[column.cell(row) for column in columns] for row in group] for group in table.groups]
+    lines = [f"\\begin{{tabular}}{{{''.join(column.align[0] for column in columns)}}}"]
     for rule, rows in zip([r"\toprule", *[r"\midrule"] * len(groups)], [[headings], *groups], strict=True):
         lines += [rule, *(" & ".join(map(in_latex, cells)) + r" \\" for cells in rows)]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])

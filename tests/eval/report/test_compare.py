@@ -42,7 +42,7 @@ def refusal(a, b):
     return str(error.value)
 
 
-def test_pairs_are_counted_by_who_solved_them(tmp_path):
+def test_pairs_are_counted_by_who_solved_them_and_p_values_of_suites_are_corrected(tmp_path):
     a = run_with(tmp_path / "a", "sssssttt")
     b = run_with(tmp_path / "b", "ssttttts")
     pairs = compare(a.folder, b.folder).overall
@@ -52,6 +52,13 @@ def test_pairs_are_counted_by_who_solved_them(tmp_path):
     errors = compare(run_with(tmp_path / "c", "sset").folder, run_with(tmp_path / "d", "sest").folder)
     assert (errors.overall.graded, errors.overall.n_errors_a, errors.overall.n_errors_b) == (2, 1, 1)
     assert errors.actions.n_queries == 2, "pairs with an error are left out"
+    runs = []
+    for name, outcome in (("e", "s"), ("f", "t")):
+        run = RunBuilder.at(tmp_path / name).add_all(8 * outcome, suite="libero_goal").add_all(6 * outcome)
+        runs.append(run.folder)
+    comparison = compare(*runs)
+    goal = 2 * comparison.per_suite["libero_goal"].mcnemar_p
+    assert comparison.suite_p_values == pytest.approx({"libero_goal": goal, "libero_object": 0.03125})
 
 
 @pytest.mark.parametrize(
@@ -203,17 +210,6 @@ def test_the_margin_is_the_readers_and_bad_input_is_one_line(tmp_path, capsys, r
         (b.path, ["--plot", tmp_path / "curves.png"], "did not record simulated seconds"),
     ):
         assert said in refused(app, a.path, second, *options)
-
-
-def test_the_p_values_of_several_suites_are_corrected_for_their_number(tmp_path):
-    runs = []
-    for name, outcomes in (("a", ("s" * 8, "s" * 6)), ("b", ("t" * 8, "t" * 6))):
-        run = RunBuilder.at(tmp_path / name).add_all(outcomes[0], suite="libero_goal").add_all(outcomes[1])
-        runs.append(run.folder)
-    comparison = compare(*runs)
-    assert comparison.suite_p_values == pytest.approx(
-        {"libero_goal": 2 * comparison.per_suite["libero_goal"].mcnemar_p, "libero_object": 0.03125}
-    )
 
 
 def test_an_infinite_difference_is_valid_json(tmp_path, capsys):

@@ -37,15 +37,11 @@ def test_texts_that_one_run_cut_off_are_in_neither_score_and_counted(tmp_path):
 
 
 def test_on_a_clock_all_texts_of_each_run_are_compared_since_queries_are_of_other_moments(tmp_path):
-    clock = {"config": {"clock": "fixed:100,300"}}
+    clock, other = {"config": {"clock": "fixed:100,300"}}, Unpaired.OTHER_MOMENT
     a = run(tmp_path / "a", [RIGHT, WRONG, BABBLE], [RIGHT], **clock)
     b = run(tmp_path / "b", [RIGHT, RIGHT, RIGHT, None], [RIGHT, WRONG], **clock)
     texts = narrations(a, b)
-    assert (texts.pairs, texts.only_a, texts.only_b) == (
-        0,
-        {Unpaired.OTHER_MOMENT: 3},
-        {Unpaired.OTHER_MOMENT: 5},
-    )
+    assert (texts.pairs, texts.only_a, texts.only_b) == (0, {other: 3}, {other: 5})
     requested, delivered = texts.differences
     assert (requested.a, requested.b) == (pytest.approx(200 / 3), 80)
     assert delivered.difference == pytest.approx(80 - 200 / 3)

@@ -218,28 +218,24 @@ def test_runs_are_found_anywhere_beneath_and_other_folders_are_passed_over(tmp_p
         assert path in err
 
 
-def test_labels_distinguish_policies_and_modes_that_differ(tmp_path):
+def test_labels_distinguish_policies_and_modes_and_what_they_are_shown(tmp_path):
     weights = {"weights_sha256": "0123456789ab"}
     RunBuilder.at(tmp_path / "a", **weights, config={"tokens_per_frame": 5}).add_all("s")
     RunBuilder.at(tmp_path / "b", **weights, config={"dtype": "bfloat16", "tokens_per_frame": 2}).add_all("s")
     RunBuilder.at(tmp_path / "c", config={"random_weights": True, "deadline_ms": 90.0}).add_all("s")
-    RunBuilder.at(tmp_path / "d", mode="isolated", config={"text_every": 4}).add_all("s")
+    assert "What they are shown" not in leaderboard([tmp_path])
+    shown = {"prompt": "{language}"}
+    isolated = {"mode": "isolated", "config": {"text_every": 4}, "policy_inputs": shown}
+    RunBuilder.at(tmp_path / "d", policy="noop", **isolated).add_all("s")
     (rows,) = tables([tmp_path])["libero_object"]
     assert {row["run"]: (row["policy"], row["mode"]) for row in rows} == {
         "a": ("tiny, weights 01234567, its own dtype", "unified, k = 5, no deadline"),
         "b": ("tiny, weights 01234567, bfloat16", "unified, k = 2, no deadline"),
         "c": ("tiny, random weights, its own dtype", "unified, k not said, 90 ms"),
-        "d": ("tiny, its own dtype", "isolated, a text every 4 queries"),
+        "d": ("noop, its own dtype", "isolated, a text every 4 queries"),
     }
-
-
-def test_reference_policies_are_marked_and_differing_inputs_are_listed(tmp_path):
-    RunBuilder.at(tmp_path / "a", policy_inputs={"prompt": "{language}"}).add_all("s")
-    assert "What they are shown" not in leaderboard([tmp_path])
-    RunBuilder.at(tmp_path / "b", policy="noop", policy_inputs={"privileged_state": True}).add_all("t")
-    (rows,) = tables([tmp_path])["libero_object"]
-    assert [row["control"] for row in rows] == ["", "floor"]
-    assert "- tiny: `prompt {language}`\n- noop: `privileged state`" in leaderboard([tmp_path])
+    assert {row["run"]: row["control"] for row in rows} == {"a": "", "b": "", "c": "", "d": "floor"}
+    assert "- noop, its own dtype: `prompt {language}`" in leaderboard([tmp_path])
 
 
 def timed(path, **manifest):
