@@ -26,11 +26,6 @@ class QuerySpan:
     actions_s: float
     free_s: float
 
-    def __post_init__(self) -> None:
-        """Check the order of the times."""
-        if not self.issued_s <= self.actions_s <= self.free_s:
-            raise ValueError(f"a query's times must be in the order issued, actions, free: {self}")
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QueryTimeline:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from eval.metrics.language import HEADLINES, ORACLE, true_text
-from eval.records.query_logs import QueryRecord, delivery_step
+from eval.records.query_logs import QueryRecord
 from eval.records.schema import EpisodeResult
 from eval.report.comparison_texts import headline_share, requested_texts
 from oxygen.policy.reply import Text
@@ -51,16 +51,6 @@ def episode_data(
 def missed(query: QueryRecord, deadline_ms: float | None) -> bool:
     """Whether the query took longer than the latency budget."""
     return deadline_ms is not None and query.timings_ms.get("frame", 0.0) > deadline_ms
-
-
-def staleness_steps(queries: Sequence[QueryRecord]) -> list[tuple[str, int]]:
-    """Language task and control steps from request to delivery of every delivered text."""
-    return [
-        (text.task, delivery_step(text) - queries[text.requested_query].step)
-        for query in queries
-        for text in query.delivered
-        if text.requested_query < len(queries)
-    ]
 
 
 def _texts(queries: Sequence[QueryRecord]) -> list[dict[str, Any]]:

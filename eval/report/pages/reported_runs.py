@@ -44,7 +44,8 @@ class ReportedRun:
             planned = pluralize(self.identity.n_planned, "planned episode")
             notes.append(f"{self.identity.status}: {len(self.episodes)} of {planned} are recorded")
         if errors := sum(each.outcome is Outcome.ERROR for each in self.episodes.values()):
-            notes.append(f"{pluralize(errors, 'episode')} ended in an error and are not graded")
+            are = "is" if errors == 1 else "are"
+            notes.append(f"{pluralize(errors, 'episode')} ended in an error and {are} not graded")
         return "; ".join(notes) or None
 
 

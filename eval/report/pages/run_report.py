@@ -10,13 +10,14 @@ from configs.errors import UsageError, pluralize
 from eval.metrics.noninferiority import exceeds
 from eval.metrics.statistics import wilson_95
 from eval.metrics.success import aggregate, timings_of
-from eval.records.query_logs import QueryRecord, read_queries
+from eval.records.query_logs import QueryRecord, delivery_step, read_queries
 from eval.records.schema import EpisodeResult, Outcome, graded_only, solved
 from eval.report import result_tables as results
 from eval.report.comparison import compare
+from eval.report.comparison_texts import requested_texts
 from eval.report.comparison_verdict import format_between, format_points, judge_all
 from eval.report.pages.charts import distributions, success_over_time
-from eval.report.pages.episodes import episode_data, missed, staleness_steps
+from eval.report.pages.episodes import episode_data, missed
 from eval.report.pages.reported_runs import ReportedRun, facts, read_runs
 from eval.report.pages.site import link, page_file, page_files, script, swatch, whisker, write_files
 from eval.report.table import Column, Table
@@ -136,8 +137,11 @@ def _sample(
         if missed(query, deadline_ms):
             samples["deadline misses: query (ms)"].append(query.timings_ms["frame"])
     if episode.simulated_s:
-        for task, steps in staleness_steps(queries):
-            samples[f"staleness: {task} (ms)"].append(1e3 * steps * episode.simulated_s / episode.steps)
+        for each in requested_texts(queries):
+            if each.text is not None:
+                steps = delivery_step(each.text) - each.asked.step
+                late_ms = 1e3 * steps * episode.simulated_s / episode.steps
+                samples[f"staleness: {each.text.task} (ms)"].append(late_ms)
 
 
 def _verdicts(runs: Sequence[ReportedRun]) -> list[str]:

@@ -78,7 +78,7 @@ def test_actions_are_equal_if_every_bit_is(tmp_path, a, b, largest, equal):
     assert (actions.key is None) == (largest == 0)
 
 
-def test_the_largest_difference_is_named_and_so_are_different_numbers_of_queries(tmp_path):
+def test_the_largest_difference_is_named_and_so_are_different_numbers_of_queries(tmp_path, capsys):
     a, b, c = (run_with(tmp_path / name, "sss", queries=3) for name in "abc")
     write_queries(b, key(0), [0.5, 0.5, 0.5 + 2**-20])
     write_queries(b, key(1), [0.5, 0.75, 0.5])
@@ -89,6 +89,8 @@ def test_the_largest_difference_is_named_and_so_are_different_numbers_of_queries
     actions = compare(a.folder, c.folder).actions
     assert (actions.largest, actions.bitwise_equal, actions.n_queries) == (0.0, False, 8)
     assert (actions.n_uneven, actions.first_uneven, actions.first_uneven_counts) == (1, key(1), (3, 2))
+    said = f"0 over 8 queries; numbers of queries differ in 1 episode (first {key(1)}: 3 in A, 2 in B)"
+    assert said in command([a.path, c.path], capsys)[1]
 
 
 def test_runs_without_query_files_compare_by_outcome_and_latency_is_b_over_a(tmp_path):

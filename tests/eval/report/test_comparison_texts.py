@@ -64,6 +64,10 @@ def test_why_a_text_has_no_counterpart_is_told_apart(tmp_path):
     assert (mirrored.only_a, mirrored.only_b) == (texts.only_b, texts.only_a)
     silent = run(tmp_path / "silent", [BABBLE])
     assert compare(silent, silent).texts == []
+    # The request of a text is not in a damaged log.
+    unasked = query(0, texts={"finished": [said(7, RIGHT)], "truth": truth()})
+    torn = RunBuilder.at(tmp_path / "torn").add(episode(key(0)), unasked).folder
+    assert compare(torn, torn).texts == []
 
 
 def test_a_text_is_held_against_the_query_it_was_born_in_and_the_one_it_arrived_in(tmp_path):

@@ -33,14 +33,20 @@ def seconds_apart(monkeypatch):
     return tick
 
 
-@pytest.mark.parametrize(("seconds", "lines"), [(0, 1), (20, 2)])
+@pytest.mark.parametrize(("seconds", "count"), [(0, 1), (20, 2)])
 def test_a_redirected_run_says_after_three_episodes_and_once_a_minute_how_far_it_is(
-    seconds, lines, tmp_path, stage, capsys, seconds_apart
+    seconds, count, tmp_path, stage, capsys, seconds_apart
 ):
     seconds_apart(seconds)
-    evaluate(*begin(tmp_path))
-    said = [line for line in capsys.readouterr().out.splitlines() if " of 8 episodes, " in line]
-    assert len(said) == lines
+    runs = begin(tmp_path)
+    evaluation.run_evaluation(*runs, monitor=functools.partial(console.EvaluationConsole, report=True))
+    lines = capsys.readouterr().out.splitlines()
+    (page,) = tmp_path.rglob("index.html")
+    assert f"Report: {page}" in lines
+    assert all(f"#episode={key}" in page.read_text() for key in make_plan(runs[0].config).keys)
+    assert "unified minus isolated: " in page.read_text()
+    said = [line for line in lines if " of 8 episodes, " in line]
+    assert len(said) == count
     assert said[0].startswith("3 of 8 episodes, isolated 100 % (21–100), unified 100 % (34–100), ")
     assert re.search(r", \d+ episodes/h, .* left$", said[0])
 
@@ -90,17 +96,10 @@ def test_the_heading_names_clock_and_motion_unless_the_world_stands_still(
     assert heading.endswith(f"4 episodes (2 tasks of libero_goal), assets none{named} → {run.folder.path}")
 
 
-def test_a_run_ends_with_a_report_of_all_variants_and_an_error_cannot_colour_the_terminal(
-    tmp_path, stage, capsys
-):
+def test_an_error_cannot_colour_the_terminal(tmp_path, stage, capsys):
     stage.policy("unified", fails_at=0, fails_with=ValueError("\x1b[31mred [/INST]"))
-    runs = begin(tmp_path)
-    evaluation.run_evaluation(*runs, monitor=functools.partial(console.EvaluationConsole, report=True))
+    evaluate(*begin(tmp_path))
     out = capsys.readouterr().out
-    (page,) = tmp_path.rglob("index.html")
-    assert f"Report: {page}" in out.splitlines()
-    assert all(f"#episode={key}" in page.read_text() for key in make_plan(runs[0].config).keys)
-    assert all(run.config.mode in page.read_text() for run in runs)
     assert "\x1b" not in out
     assert "␛[31mred [/INST]" in " ".join(out.split())
 
