@@ -37,7 +37,7 @@ with DeferredSignals():
     ("busy", "number"),
     [
         ("while True: pass", signal.SIGINT),
-        ("import time; (lambda: time.sleep(600))()", signal.SIGTERM),
+        ("import hashlib; hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)", signal.SIGTERM),
         ("import threading; held = threading.Lock(); held.acquire(); held.acquire()", signal.SIGINT),
     ],
 )
