@@ -1,6 +1,6 @@
 """Schema of language tasks: the texts generated beside actions, and when they are requested."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -18,7 +18,7 @@ class BurstConfig(Preset):
     """`n` texts at every `every`-th query."""
 
     kind: Literal["burst"]
-    n: Count = Field(le=2**16)
+    n: Annotated[int, Field(gt=0, le=2**16)]
     every: Count
 
 

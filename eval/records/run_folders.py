@@ -197,7 +197,7 @@ def _evaluations_newest_first(output_dir: Path) -> list[tuple[Run, ...]]:
 def _left_by_a_kill(folder: RunFolder) -> Run | None:
     """A variant whose folder did not appear before a kill, and appears now; None if there is none."""
     draft = _draft(folder)
-    with contextlib.suppress(UsageError):
+    with contextlib.suppress(OSError, UsageError):
         if draft.manifest_path.exists():
             with draft.locked():  # its process may still run
                 draft.path.rename(folder.path)

@@ -83,7 +83,8 @@ def refuse_mixed_records(run: Run, plan: EpisodePlan, current: Mapping[str, Any]
                 f"{name} was begun with {path} {before.get(path)!r}, this has {now.get(path)!r}; put it "
                 "back, or start a new run without --resume"
             )
-    dropped = [str(key) for key in run.folder.episodes() if key not in plan.keys]
+    planned = set(plan.keys)
+    dropped = [str(key) for key in run.folder.episodes() if key not in planned]
     if dropped or begun["n_planned"] != current["n_planned"]:
         raise UsageError(
             f"{name} was begun with {pluralize(begun['n_planned'], 'episode')}, this has "

@@ -105,8 +105,12 @@ def test_a_class_is_instantiated_for_every_world(tmp_path):
 def test_every_worker_has_its_own_connection_to_a_server(tmp_path):
     with OpenpiServer() as server:
         config = errands(tmp_path, policy=server.url, policy_kwargs={"embodiment": "libero"}, init_ids=(0, 6))
-        records = same_together(tmp_path, config)
-        assert len(server.connections) > 4, "one to be greeted, and one for every worker"
+        (alone,) = played(tmp_path / "alone", config, executor=SERIAL)
+        before = len(server.connections)
+        (together,) = played(tmp_path / "together", config, executor=Processes(num_envs=2))
+        assert len(server.connections) - before > 2, "one to be greeted, and one for every worker"
+    records = timeless(alone)
+    assert records == timeless(together)
     assert {line["outcome"] for line, _ in records.values()} == {"success"}
 
 
