@@ -144,7 +144,10 @@ def read_kwargs(pairs: Sequence[str]) -> dict[str, Any]:
         if re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+", value):  # YAML 1.1 reads 1e-3 as a string
             kwargs[key] = float(value)
         else:
-            kwargs[key] = parse_yaml(value, f"policy argument {key!r}")
+            try:
+                kwargs[key] = parse_yaml(value, f"policy argument {key!r}")
+            except UsageError:
+                kwargs[key] = ...
         if not isinstance(kwargs[key], str | int | float | bool | None):
             raise UsageError(
                 f"policy argument {key!r} is {value!r}; give a number, true, false, null or a (quoted) word"

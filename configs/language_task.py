@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from configs.schema import Count, Fields, Name, Preset, Seed, Tokens
+from configs.schema import Count, Fields, Name, Preset, Seed, Tokens, Whole
 
 
 class EveryNConfig(Preset):
@@ -75,7 +75,7 @@ class LanguageTaskConfig(Preset):
     prompt: str = Field(min_length=1, max_length=10_000)
     arrivals: ArrivalsConfig = Field(default=EveryNConfig(n=1), discriminator="kind")
     max_tokens: Tokens
-    priority: int = Field(default=0, ge=-1_000_000, le=1_000_000)
+    priority: Whole = Field(default=0, ge=-1_000_000, le=1_000_000)
     sampling: SamplingConfig = SamplingConfig()
     stop: str | None = Field(default=None, min_length=1)
     feedback: Fields = ()

@@ -62,19 +62,27 @@ Shard = Annotated[str, BeforeValidator(_in_its_bounds)]
 """A share of a run's episodes: `3/16` is the third of sixteen."""
 
 
-Count = Annotated[int, Field(gt=0, le=1_000_000)]
+def _no_boolean(value: Any) -> Any:
+    if value is True or value is False:
+        raise ValueError(f"{str(value).lower()} is not a number")
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_no_boolean)]
+"""An integer; booleans are rejected."""
+Count = Annotated[Whole, Field(gt=0, le=1_000_000)]
 """Episodes, queries, steps: from 1 to a million."""
-Tokens = Annotated[int, Field(gt=0, le=8192)]
+Tokens = Annotated[Whole, Field(gt=0, le=8192)]
 """Tokens of a text, or decoded in a query."""
-Robots = Annotated[int, Field(gt=0, le=4096)]
+Robots = Annotated[Whole, Field(gt=0, le=4096)]
 """Robots, worlds or worker processes at once."""
-Pixels = Annotated[int, Field(gt=0, le=4096)]
+Pixels = Annotated[Whole, Field(gt=0, le=4096)]
 """The height of an image."""
-Seed = Annotated[int, Field(ge=0, lt=2**32)]
+Seed = Annotated[Whole, Field(ge=0, lt=2**32)]
 """The seed of a random number generator."""
 Timeout = Annotated[float, Field(gt=0, le=1_000_000)]
 """A time limit, seconds."""
-SettleSteps = Annotated[int, Field(ge=0, le=1_000_000)]
+SettleSteps = Annotated[Whole, Field(ge=0, le=1_000_000)]
 """Control steps before the first query."""
 
 

@@ -7,17 +7,17 @@ from cyclopts import Group, Parameter
 from pydantic import Field, model_validator
 
 from configs.cli import Names, NamesOrNone, Numbers, RepeatableNames
-from configs.schema import Count, Mode, Preset, Robots, Seed, Source, Wordings
+from configs.schema import Count, Mode, Preset, Robots, Seed, Source, Whole, Wordings
 
 WHAT = Parameter(group=Group("What to train", sort_key=1))
 HOW = Parameter(group=Group("How (changes the result)", sort_key=2))
 ROLLOUTS = Parameter(group=Group("Rollouts at every checkpoint", sort_key=3))
 OUTPUT = Parameter(group=Group("Output", sort_key=4))
 
-Steps = Annotated[int, Field(gt=0, le=100_000_000)]
-WarmUp = Annotated[int, Field(ge=0, le=100_000_000)]
-Draws = Annotated[int, Field(gt=0, le=1024)]
-Rank = Annotated[int, Field(gt=0, le=1024)]
+Steps = Annotated[Whole, Field(gt=0, le=100_000_000)]
+WarmUp = Annotated[Whole, Field(ge=0, le=100_000_000)]
+Draws = Annotated[Whole, Field(gt=0, le=1024)]
+Rank = Annotated[Whole, Field(gt=0, le=1024)]
 Rate = Annotated[float, Field(ge=0, le=1_000_000)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Seconds = Annotated[float, Field(ge=0, le=3600)]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr, TypeAdapter, ValidationError
 
 from configs.errors import UsageError
 from configs.schema import Mode
@@ -100,7 +100,7 @@ def _ids(sent: Any) -> Any:
     return [] if sent is None else np.ravel(sent).tolist()
 
 
-_Ids = Annotated[list[int], BeforeValidator(_ids)]
+_Ids = Annotated[list[StrictInt], BeforeValidator(_ids)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -117,11 +117,11 @@ class TextUpdate:
     """
 
     request_id: Annotated[str, Field(pattern=r"^req_\d+$")] | None = None
-    created_this_call: bool = False
+    created_this_call: StrictBool = False
     tokens_this_frame: _Ids = dataclasses.field(default_factory=list)
     tokens_full: _Ids = dataclasses.field(default_factory=list)
-    text: str
-    is_finished: bool = False
+    text: StrictStr
+    is_finished: StrictBool | None = False
 
 
 _UPDATES = TypeAdapter(list[TextUpdate])
@@ -196,6 +196,12 @@ class OxygenReleasePolicy(RemotePolicy):
             text = self._finished(number, update)
             if text is not None:
                 finished.append(text)
+        said = self.answer.get("active_language_requests")
+        if said not in (None, len(self._running)):
+            raise BadAnswerError(
+                f"the policy server says that {said!r} texts are unfinished, and its updates leave "
+                f"{len(self._running)}"
+            )
         return Reply(
             # The texts came with the actions: no decoding follows.
             timings_ms={**self.timings_ms, "decode": 0.0, "frame": self.timings_ms["action"]},

@@ -290,8 +290,10 @@ def create_vector_policy(
     transform = transform or untrained(LIBERO)
     transform.check_fits(config)
     in_tokens = [tokenized(task, tokenizer) for task in tasks]
+    # Refused before weights are loaded and programs compiled: too few slots, and what cannot be loaded twice.
+    Scheduler(mode=engine.mode, tasks=in_tokens, slots=engine.slots, rows=engine.rows, robots=engine.robots)
     if engine.mode is Mode.PARALLEL:
-        loadable(weights)  # refused before anything is compiled
+        loadable(weights)
     loaded = load_weights(weights, config)
     beside = None if adapter is None else adapter.load(config, loaded)
     runner = Runner(config, loaded, sizes_for(engine, in_tokens), adapter=beside)

@@ -58,7 +58,8 @@ def rgb(image: Any, name: str) -> UInt8[np.ndarray, "height width 3"]:
     if not isinstance(image, np.ndarray):
         raise UsageError(f"image {name!r} is a {type(image).__name__}; give a NumPy array")
     if image.ndim != 3 or image.shape[2] != 3 or not image.size:
-        raise UsageError(f"image {name!r} has shape {image.shape}; give [height, width, 3], in color")
+        hint = " (channels first?)" if image.shape[:1] == (3,) else ""
+        raise UsageError(f"image {name!r} has shape {image.shape}{hint}; give [height, width, 3], in color")
     if image.dtype == np.uint8:
         return image
     if not np.issubdtype(image.dtype, np.floating):

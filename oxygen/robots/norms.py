@@ -128,7 +128,7 @@ def read_statistics(
         found[name] = {}
         for field in fields:
             values, place = _member(channels, field, where), f"{where}.{field}"
-            if not isinstance(values, list) or not all(map(_is_finite, values)):
+            if not isinstance(values, list) or not all(map(_is_finite, values[:size])):
                 raise UsageError(f"{place} is {reprlib.repr(values)}; it should be a list of finite numbers")
             if len(values) < size:
                 raise UsageError(f"{place} has {len(values)} channels; this robot has {size}")

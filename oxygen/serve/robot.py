@@ -229,6 +229,8 @@ class QueryPosition:
         for name, value in about.items():
             if name not in _KINDS:
                 raise unknown(f"field of {EXTENSION}", name, _KINDS)
+            if value is None and name in ("episode", "query"):
+                continue
             kinds, wanted = _KINDS[name]
             is_wrong = type(value) not in kinds or (name == "query" and not 0 <= value < 2**31)
             if is_wrong or (isinstance(value, dict) and set(value) != set(_EPISODE)):

@@ -61,11 +61,24 @@ class Burst:
         return self.n * math.ceil(queries / self.every)
 
 
-class EveryN(Burst):
+@dataclasses.dataclass(frozen=True)
+class EveryN:
     """One request in queries 0, n, 2n, …"""
 
-    def __init__(self, n: int = 1) -> None:
-        super().__init__(n=1, every=n)
+    n: int = 1
+    longest = None
+
+    def __post_init__(self) -> None:
+        _at_least(1, "EveryN", n=self.n)
+
+    def due(self, robot: int, query: int) -> Sequence[int | None]:
+        """See `Arrivals`."""
+        del robot
+        return () if query % self.n else (None,)
+
+    def within(self, queries: int) -> int:
+        """See `Arrivals`."""
+        return math.ceil(queries / self.n)
 
 
 EVERY_QUERY = EveryN(1)

@@ -38,6 +38,13 @@ class LanguageTask:
     suffix: tuple[int, ...] = ()
     stop_token: int = -1
 
+    def __post_init__(self) -> None:
+        if self.max_tokens < max(1, self.arrivals.longest or 0):
+            raise UsageError(
+                f"language task {self.name!r}: max_tokens is {self.max_tokens}; give at least "
+                f"{max(1, self.arrivals.longest or 0)}, the tokens that a text may have"
+            )
+
 
 def tokenized(task: LanguageTask, tokenizer: Tokenizer) -> LanguageTask:
     """The language task with its prompt and stop in tokens.

@@ -2,7 +2,10 @@
 
 import dataclasses
 import enum
+import math
 from collections.abc import Sequence
+
+from configs.errors import UsageError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -16,6 +19,12 @@ class Sampling:
 
     temperature: float = 0.0
     top_k: int | None = None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.temperature) and self.temperature >= 0):
+            raise UsageError(f"temperature is {self.temperature}; it must be 0 (the best token) or more")
+        if self.top_k is not None and self.top_k < 1:
+            raise UsageError(f"top_k is {self.top_k}; it must be at least 1, or left out to draw among all")
 
     @property
     def greedy(self) -> bool:

@@ -48,12 +48,14 @@ def write_run_file(folder: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_options(folder: Path) -> Mapping[str, Any]:
-    """The options of the training in a folder.
+    """The options of the training in a folder; empty if there are none.
 
     Raises:
         UsageError: The file is damaged.
     """
-    given = _read(folder).get(OPTIONS, {})
+    given = _read(folder).get(OPTIONS)
+    if not isinstance(given, dict):
+        return {}
     return {name: value for name, value in given.items() if value is not None}
 
 

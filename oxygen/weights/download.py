@@ -223,6 +223,8 @@ def _in_bucket(url: str) -> Iterator[_RemoteFile]:
 
 def _on_server(url: str) -> _RemoteFile:
     """The file at a URL."""
+    if not PurePosixPath(urlsplit(url).path).suffix:
+        raise UsageError(f"{url} names no file; give the URL of a file, or a gs:// folder")
     redirects = _Redirects()
     with _open(url, method="HEAD", opener=urllib.request.build_opener(redirects)) as reply:
         headers = [(key.lower(), value) for key, value in (*redirects.headers, *reply.headers.items())]

@@ -22,6 +22,7 @@ from oxygen.weights.layout import Checkpoint, KeyPath, Stored, openpi_paths
 METADATA = "_METADATA"
 _PIECE_BYTES = 1 << 20
 """Streams are buffered in pieces of this size (1 MiB), a few at a time."""
+_LARGE_BYTES = 1 << 26
 _ONE_LARGE = threading.Lock()  # TensorStore holds a whole chunk twice; several tensors are read at a time
 
 
@@ -95,7 +96,7 @@ def _read_chunk(array: Any, region: tuple[slice, ...], out: Float[np.ndarray, ".
     large = out.size * stored.itemsize > 2 * _PIECE_BYTES
     stream = _open_stream(array, region, out) if large else None
     if stream is None:
-        with _ONE_LARGE if large else contextlib.nullcontext():
+        with _ONE_LARGE if out.size * stored.itemsize > _LARGE_BYTES else contextlib.nullcontext():
             box = tuple(
                 slice(axis.start, axis.start + size) for axis, size in zip(region, out.shape, strict=True)
             )

@@ -69,6 +69,8 @@ MOVING = load(SuiteConfig, "libero_object").model_dump()
         (LanguageTaskConfig, {**TALK, "sampling": {"temprature": 1}}, "did you mean 'temperature'"),
         (RunConfig, {"mode": "unifed"}, "unknown mode 'unifed'; did you mean 'unified'"),
         (RunConfig, {"seed": -1}, "seed is -1"),
+        (RunConfig, {"max_steps": True}, "max_steps: true is not a number"),
+        (LanguageTaskConfig, {**TALK, "priority": False}, "priority: false is not a number"),
         (RunConfig, {"task_ids": "3-1"}, "the range '3-1' runs backwards"),
         (PolicyConfig, {"kind": "noop", "name": "a b"}, "string should match pattern '^[A-Za-z0-9_.-]+$'"),
         (PolicyConfig, {"kind": "noop"}, "a test: name is missing: give it"),

@@ -112,6 +112,8 @@ def repeat_first(number, answer):
         (updates(request_id=None), 8, "a text without request_id"),
         (updates(request_id="one"), 8, "request_id is 'one'"),
         (updates(tokens_full=["a"]), 8, "tokens_full.0 is 'a'"),
+        (updates(tokens_full=[True]), 8, "tokens_full.0 is True"),
+        (lambda number, answer: {**answer, "active_language_requests": 7}, 8, "says that 7 texts are unfin"),
         (lambda number, answer: {**answer, "language_updates": 3}, 8, "texts of the policy server"),
     ],
 )

@@ -31,10 +31,12 @@ WORLDS = 3
 
 
 @pytest.fixture
-def executor(tmp_path, monkeypatch):
+def executor(tmp_path, monkeypatch, request):
+    """Episodes may take minutes, unless one is to hang: this machine may be busy."""
     monkeypatch.setenv("ERRANT_MARK", str(tmp_path / "mark"))
+    seconds = getattr(request, "param", 300.0)
     yield choose_executor(
-        ExecutionConfig(num_envs=WORLDS, executor="ray", ray_address="local", episode_timeout=20.0)
+        ExecutionConfig(num_envs=WORLDS, executor="ray", ray_address="local", episode_timeout=seconds)
     )
     ray.shutdown()
 
@@ -80,6 +82,7 @@ def test_the_driver_learns_whether_a_class_writes_texts(tmp_path, executor):
     policy.close()
 
 
+@pytest.mark.parametrize("executor", [20.0], indirect=True)
 def test_an_actor_that_dies_or_hangs_is_replaced_and_its_episode_retried(tmp_path, executor):
     config = fake(tmp_path, ErrantSuite, task_ids=(0,), init_ids=(0, 1, DEADLY, HANGING, ONCE, 6))
     (alone,) = played(tmp_path / "alone", config.model_copy(update={"init_ids": (0, 1, 6)}), executor=SERIAL)
@@ -100,7 +103,7 @@ def once_begun(folder, strike):
             time.sleep(0.1)
         strike()
 
-    striking = threading.Thread(target=wait_and_strike)
+    striking = threading.Thread(target=wait_and_strike, daemon=True)
     striking.start()
     yield
     striking.join()

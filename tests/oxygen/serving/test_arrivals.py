@@ -65,7 +65,7 @@ def test_room_for_poisson_is_rarely_too_little():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: EveryN(0), "every is 0; it must be at least 1"),
+        (lambda: EveryN(0), "n is 0; it must be at least 1"),
         (lambda: Poisson(rate=0.0, seed=1), "Poisson: rate is 0.0"),
         (
             lambda: RandomLength(arrivals=EveryN(1), min_tokens=5, max_tokens=4, seed=0),

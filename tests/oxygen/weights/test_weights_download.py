@@ -140,7 +140,7 @@ def test_without_a_network_and_without_a_copy_one_line_says_so(tmp_path, monkeyp
 
 
 def test_a_url_without_files_is_refused(server):
-    for url in (f"{server.url}/nothing.safetensors", f"{server.url}/nothing", "gs://bucket/nothing"):
+    for url in (f"{server.url}/nothing.safetensors", "gs://bucket/nothing"):
         with pytest.raises(UsageError, match=f"there is nothing at {url}"):
             fetch(url)
 
@@ -158,6 +158,7 @@ def test_a_full_disk_is_noticed_before_it_is_full(server, content, monkeypatch):
         ("s3://bucket/model", "unknown kind of URL 's3'; did you mean 'gs'"),
         ("gs://bucket", "names no file or folder"),
         ("https://host/", "names no file or folder"),
+        ("https://host/checkpoints/step", "give the URL of a file, or a gs:// folder"),
         ("https://host/a/../b", "is not a plain path"),
     ],
 )
