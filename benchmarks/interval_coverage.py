@@ -44,8 +44,7 @@ MARGIN = 0.05
 SUITES = 4
 _WRONG = {0.0: (Verdict.INFERIOR, Verdict.SUPERIOR), -MARGIN: (Verdict.NON_INFERIOR, Verdict.SUPERIOR)}
 """True difference to the verdicts that are wrong then."""
-_LIMIT_S = 30.0
-"""Time limit of a simulated episode."""
+_LIMIT_S = 30.0  # time limit of a simulated episode
 
 app = App(name="python -m benchmarks.interval_coverage")
 

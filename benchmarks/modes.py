@@ -18,8 +18,7 @@ from eval.report.figures import COLOURS, STYLE, new_figure
 from videos import theme
 
 _LANES = ("actions", "language", "texts", "robot")
-_LANE = 0.22
-"""Height of a lane, where a mode has 1."""
+_LANE = 0.22  # height of a lane, where a mode has 1
 _TEXT = "#4a5160"
 _HELD, _CONTINUED = "#{:02x}{:02x}{:02x}".format(*theme.HELD), "#cdd2db"
 

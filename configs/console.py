@@ -8,8 +8,7 @@ from rich.text import Text
 
 _DIRECTIONS = (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 """Characters that change the direction of text."""
-_SURROGATES = range(0xD800, 0xE000)
-"""Not encodable in UTF-8."""
+_SURROGATES = range(0xD800, 0xE000)  # not encodable in UTF-8
 _CONTROL: dict[int, int | str] = {
     **{code: 0x2400 + code for code in range(32) if code not in (9, 10)},
     127: 0x2421,

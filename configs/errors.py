@@ -7,8 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 
-_LONGEST_WORD, _LONGEST_LINE = 300, 900
-"""Limits of a message, characters; longer ones are cut."""
+_LONGEST_WORD, _LONGEST_LINE = 300, 900  # limits of a message, characters; longer ones are cut
 
 
 class UsageError(ValueError):

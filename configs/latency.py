@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from configs.errors import UsageError
 
-_ROUNDING = 1e-9
-"""Tolerance of `steps_in` for rounding errors, control steps."""
+_ROUNDING = 1e-9  # tolerance of `steps_in` for rounding errors, control steps
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,8 @@ from configs.errors import UsageError, unknown
 
 NONE = "none"
 _FORMS = (NONE, "shuttle:SPEED", "shuttle:SPEED,PERIOD", "drift:SPEED")
-_BOUNDS = (("speed", 0.1, 30.0, "cm/s"), ("period", 1.0, 60.0, "s"))
-"""Least and greatest value, and unit."""
-_PERIOD = 4.0
-"""Default period, s."""
+_BOUNDS = (("speed", 0.1, 30.0, "cm/s"), ("period", 1.0, 60.0, "s"))  # least and greatest value, and unit
+_PERIOD = 4.0  # default period, s
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,7 @@ from pydantic import Field, model_validator
 from configs.cli import Names
 from configs.schema import AdapterMask, Count, Dtype, Mode, Preset, Tokens
 
-_ROBOTS = 8
-"""Default number of concurrent robots."""
+_ROBOTS = 8  # default number of concurrent robots
 
 
 class ServeConfig(Preset):

@@ -42,13 +42,9 @@ _GIF_WIDTH, _GIF_FPS = 320, 2.5
 
 
 class RunLogger(Protocol):
-    """Logs one run. Any method may raise; the evaluation goes on without the log.
+    """Logs one run. Any method may raise; the evaluation goes on without the log."""
 
-    Attributes:
-        where: Command or address that shows the log.
-    """
-
-    where: str
+    where: str  # command or address that shows the log
 
     def log(self, values: Mapping[str, float], videos: Mapping[str, Path], *, step: int) -> None:
         """Log metrics and videos after an episode.

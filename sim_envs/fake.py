@@ -19,19 +19,12 @@ _CLOSE, _LIFT, _LOWER, _DONE = 3, 6, 9, 12  # control steps at which the phase o
 
 @dataclasses.dataclass
 class FakeWorld:
-    """Counts steps. Images and state are functions of (init_id, seed, steps taken, actions).
+    """Counts steps. Images and state are functions of (init_id, seed, steps taken, actions)."""
 
-    Attributes:
-        success_at: Control steps after which the task is solved; never if None.
-        lost_at: Control steps after which the task can no longer be solved; never if None.
-        fails_at: Control steps after which the simulator raises; never if None.
-        image_size: Height and width of images, pixels.
-    """
-
-    success_at: int | None = None
-    lost_at: int | None = None
-    fails_at: int | None = None
-    image_size: int = 8
+    success_at: int | None = None  # control steps after which the task is solved; never if None
+    lost_at: int | None = None  # control steps after which the task can no longer be solved; never if None
+    fails_at: int | None = None  # control steps after which the simulator raises; never if None
+    image_size: int = 8  # height and width of images, pixels
     language: str = "put the black bowl on the plate"
     steps: int = 0
     closed: bool = False
@@ -95,30 +88,21 @@ class FakeWorld:
 
 
 class FakeEnvironment(Preset):
-    """The `environment` of a fake suite's YAML.
+    """The `environment` of a fake suite's YAML."""
 
-    Attributes:
-        instructions: One per task, in order of task id.
-        init_ids: Number of initial states per task.
-        success_at: Control steps after which a task is solved; never if None.
-        fails_at: Control steps after which the simulator raises; never if None.
-    """
-
-    instructions: tuple[str, ...] = ("put the black bowl on the plate",)
-    init_ids: int = Field(default=10, gt=0)
-    success_at: int | None = None
-    fails_at: int | None = None
+    instructions: tuple[str, ...] = ("put the black bowl on the plate",)  # one per task, in order of task id
+    init_ids: int = Field(default=10, gt=0)  # number of initial states per task
+    success_at: int | None = None  # control steps after which a task is solved; never if None
+    fails_at: int | None = None  # control steps after which the simulator raises; never if None
 
 
 class FakeSuite(ConfiguredSuite[FakeEnvironment]):
     """Tasks of `FakeWorld`. Implements `sim_envs.suite.Suite`.
 
     Its interface is that of relative end-effector control, so that the bundled policy fits.
-
-    Attributes:
-        published: The default protocol.
     """
 
+    # The default protocol.
     published: ClassVar[SuiteConfig] = SuiteConfig(
         name="fake",
         world="sim_envs.fake:FakeSuite",

@@ -74,15 +74,10 @@ class InitIds:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Assets:
-    """The models and textures that a suite simulates and renders with.
+    """The models and textures that a suite simulates and renders with."""
 
-    Attributes:
-        name: Short name of their source.
-        digest: Digest of the files.
-    """
-
-    name: str
-    digest: str
+    name: str  # short name of their source
+    digest: str  # digest of the files
 
     def __str__(self) -> str:
         return f"{self.name} ({self.digest[:8]})"

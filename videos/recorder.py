@@ -15,8 +15,7 @@ from videos.caption import Caption
 from videos.mp4 import Mp4Writer, VideoError
 from videos.panel import compose, draw_first_camera, draw_moment
 
-_OUTCOME_S = 1.5
-"""Minimal duration of the last image, which shows the outcome."""
+_OUTCOME_S = 1.5  # minimal duration of the last image, which shows the outcome
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

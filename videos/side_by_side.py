@@ -28,19 +28,12 @@ _NUMBERS_LEFT = 14 + theme.SIDEBAR_TEXT + 12
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Side:
-    """One of the two episodes at one time.
+    """One of the two episodes at one time."""
 
-    Attributes:
-        name: Its label, such as the mode.
-        view: The first camera's image in its video, see `first_camera`.
-        caption: Its caption; the last one after its end.
-        outcome: Its outcome; None while it runs.
-    """
-
-    name: str
-    view: UInt8[np.ndarray, "_ _ 3"]
-    caption: Caption
-    outcome: str | None = None
+    name: str  # its label, such as the mode
+    view: UInt8[np.ndarray, "_ _ 3"]  # the first camera's image in its video, see `first_camera`
+    caption: Caption  # its caption; the last one after its end
+    outcome: str | None = None  # its outcome; None while it runs
 
 
 def first_camera(frame: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray, "side side 3"]:

@@ -11,8 +11,7 @@ from PIL import Image, ImageChops, ImageDraw, ImageFont
 from videos import theme
 
 ELLIPSIS = "…"
-_LONGEST = 2000
-"""Characters considered: far more than any block holds."""
+_LONGEST = 2000  # characters considered: far more than any block holds
 
 
 @functools.cache

@@ -14,32 +14,22 @@ from videos.text import load_font, round_mask
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QuerySpan:
-    """One query in simulated time, in seconds; `math.inf` for events that have not happened.
+    """One query in simulated time, in seconds; `math.inf` for events that have not happened."""
 
-    Attributes:
-        issued_s: When it was issued.
-        actions_s: When its actions became available.
-        free_s: When the next query could be issued.
-    """
-
-    issued_s: float
-    actions_s: float
-    free_s: float
+    issued_s: float  # when it was issued
+    actions_s: float  # when its actions became available
+    free_s: float  # when the next query could be issued
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QueryTimeline:
-    """The content of the timeline. What lies after the displayed time is not drawn.
+    """The content of the timeline. What lies after the displayed time is not drawn."""
 
-    Attributes:
-        queries: The queries of at least the last `theme.TIMELINE_S` seconds, including the current one.
-        held: When the robot was held still: start and end, simulated seconds.
-        continued: When it continued the previous chunk during a query.
-    """
-
+    # The queries of at least the last `theme.TIMELINE_S` seconds, including the current one.
     queries: tuple[QuerySpan, ...] = ()
+    # When the robot was held still: start and end, simulated seconds.
     held: tuple[tuple[float, float], ...] = ()
-    continued: tuple[tuple[float, float], ...] = ()
+    continued: tuple[tuple[float, float], ...] = ()  # when it continued the previous chunk during a query
 
 
 BAR_TOP = 54
@@ -58,10 +48,8 @@ _AXIS_TOP = _TRACK_BOTTOM + 5
 AXIS_BOTTOM = _AXIS_TOP + 14
 _LEGEND_TOP = _AXIS_TOP + 22
 _LEGEND_LINE = 20
-_LABEL_S = 0.2
-"""Half the width of a label of the axis."""
-_SAME_MOMENT_S = 1e-6
-"""Tolerance of times, which are sums of control steps' durations."""
+_LABEL_S = 0.2  # half the width of a label of the axis
+_SAME_MOMENT_S = 1e-6  # tolerance of times, which are sums of control steps' durations
 
 
 def draw_timeline(timeline: QueryTimeline, mode: str, *, time_s: float) -> Image.Image:

@@ -49,45 +49,32 @@ COMPILATIONS: Mapping[str, Options | None] = {
 }
 """Options beside those of serving; None for none at all. All are for GPUs."""
 _PROMPT_TOKENS = 24
-_CALLS = 3
-"""Calls of prefill and denoise in a turn."""
+_CALLS = 3  # calls of prefill and denoise in a turn
 _LENGTHIEST_REASON = 160
 
 
 @dataclasses.dataclass(frozen=True)
 class Alternative:
-    """One way to compute a stage.
+    """One way to compute a stage."""
 
-    Attributes:
-        program: The function to compile; its first argument is the weights.
-        options: Compiler options beside those of serving; None for none at all.
-        needs_gpu: Whether it runs, or makes sense, only on a GPU.
-        int8: Whether it takes int8 weights.
-    """
-
-    program: Callable[..., Any]
+    program: Callable[..., Any]  # the function to compile; its first argument is the weights
+    # Compiler options beside those of serving; None for none at all.
     options: Options | None = dataclasses.field(default_factory=dict)
-    needs_gpu: bool = False
-    int8: bool = False
+    needs_gpu: bool = False  # whether it runs, or makes sense, only on a GPU
+    int8: bool = False  # whether it takes int8 weights
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Stage:
-    """A stage with its alternatives.
+    """A stage with its alternatives."""
 
-    Attributes:
-        name: `prefill`, `denoise` or `decode B`.
-        alternatives: By name; the first one is as served.
-        inputs: Arguments after the weights, made anew for each turn; the pool of decode steps is donated.
-        calls: Calls in a turn. Decode steps follow on one another, queued at once, as in serving.
-        decodes: Whether it is a decode step.
-    """
-
-    name: str
-    alternatives: Mapping[str, Alternative]
+    name: str  # `prefill`, `denoise` or `decode B`
+    alternatives: Mapping[str, Alternative]  # by name; the first one is as served
+    # Arguments after the weights, made anew for each turn; the pool of decode steps is donated.
     inputs: Callable[[], tuple[Any, ...]]
+    # Calls in a turn. Decode steps follow on one another, queued at once, as in serving.
     calls: int = _CALLS
-    decodes: bool = False
+    decodes: bool = False  # whether it is a decode step
 
 
 def stages(runners: Mapping[str, Runner], model: ModelUnderTest) -> Iterator[Stage]:

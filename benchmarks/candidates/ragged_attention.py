@@ -17,10 +17,8 @@ from oxygen.serving.decode import Tokens
 from oxygen.serving.kv_pool import KvLayer
 from oxygen.typing import Array, Float, Int32
 
-_BLOCK, _SPLITS = 64, 8
-"""Positions of a step, and programs that share a text's positions."""
-_MIN_ROWS = 16
-"""Of a matrix product on tensor cores."""
+_BLOCK, _SPLITS = 64, 8  # positions of a step, and programs that share a text's positions
+_MIN_ROWS = 16  # of a matrix product on tensor cores
 _MASKED = -1e30
 
 

@@ -30,8 +30,7 @@ _ABSENT = (
         "openpi.shared.normalize",
     ),
 )
-_NO_END = -1
-"""No end token, so that every text has its full length."""
+_NO_END = -1  # no end token, so that every text has its full length
 
 
 class _Absent(types.ModuleType):

@@ -43,25 +43,15 @@ _SEED = 0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelUnderTest:
-    """The measured policy.
+    """The measured policy."""
 
-    Attributes:
-        name: Its preset.
-        config: Its sizes, with the prompt buckets that are used, so that no other is compiled.
-        weights: The seed of random weights, or a function that loads them.
-        weights_from: `random`, or their source.
-        prompt_tokens: Tokens in the longest prompt, before padding.
-        shortest_prompt: Tokens in the shortest; None if all have the same length.
-        adapter: Its adapter; None for a random one.
-    """
-
-    name: str
-    config: Pi05Config
-    weights: Loadable
-    weights_from: str
-    prompt_tokens: int
-    shortest_prompt: int | None = None
-    adapter: AdapterSource | None = None
+    name: str  # its preset
+    config: Pi05Config  # its sizes, with the prompt buckets that are used, so that no other is compiled
+    weights: Loadable  # the seed of random weights, or a function that loads them
+    weights_from: str  # `random`, or their source
+    prompt_tokens: int  # tokens in the longest prompt, before padding
+    shortest_prompt: int | None = None  # tokens in the shortest; None if all have the same length
+    adapter: AdapterSource | None = None  # its adapter; None for a random one
 
     @property
     def bucket(self) -> int:

@@ -27,8 +27,7 @@ from oxygen.serving.scheduler import Mode
 Options = argparse.Namespace
 """Named like the flags. Those with several values are axes: all combinations are measured."""
 
-_MAX = 100_000
-"""Limit of every whole number."""
+_MAX = 100_000  # limit of every whole number
 
 
 def _whole(text: str) -> int:

@@ -12,8 +12,7 @@ from eval.bench.row import Row
 from eval.bench.workloads import Workload
 from oxygen.serving.scheduler import Mode
 
-_NEEDED = (Mode.ISOLATED, Mode.UNIFIED)
-"""The modes with a decode step for one text, and for many."""
+_NEEDED = (Mode.ISOLATED, Mode.UNIFIED)  # the modes with a decode step for one text, and for many
 _ARRIVALS = "every:1"
 
 

@@ -38,31 +38,19 @@ Observations = Mapping[int, Mapping[str, Any]]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QueryTimes:
-    """Latencies, in milliseconds, and results of one query of all robots.
+    """Latencies, in milliseconds, and results of one query of all robots."""
 
-    Attributes:
-        actions_sha256: Digest of the actions of all robots.
-        action_ms: Action latency.
-        frame_ms: Frame latency.
-        tokens: Tokens decoded, of all robots.
-        decode_steps: Decode steps of each text in modes `unified` and `interleaved`; 0 in the other modes.
-        work: Its decode jobs, beside one prefill and one denoising.
-        submitted: Texts requested in this query.
-        dropped: Texts dropped in this query.
-        first_token_ms: Latency of the first token of each text finished in this query, since its request.
-        request_ms: Latency of its last token, likewise.
-    """
-
-    actions_sha256: str
-    action_ms: float
-    frame_ms: float
-    tokens: int
-    decode_steps: int
-    work: Sequence[DecodeWork]
-    submitted: int
-    dropped: int
+    actions_sha256: str  # digest of the actions of all robots
+    action_ms: float  # action latency
+    frame_ms: float  # frame latency
+    tokens: int  # tokens decoded, of all robots
+    decode_steps: int  # decode steps of each text in modes `unified` and `interleaved`; 0 in the other modes
+    work: Sequence[DecodeWork]  # its decode jobs, beside one prefill and one denoising
+    submitted: int  # texts requested in this query
+    dropped: int  # texts dropped in this query
+    # Latency of the first token of each text finished in this query, since its request.
     first_token_ms: Sequence[float]
-    request_ms: Sequence[float]
+    request_ms: Sequence[float]  # latency of its last token, likewise
 
 
 class PolicyRunner:

@@ -54,32 +54,20 @@ ADAPTERS = (OFF, "exact", "published")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Workload:
-    """The work that all configurations do alike, and how often it is measured.
+    """The work that all configurations do alike, and how often it is measured."""
 
-    Attributes:
-        denoise_steps: Euler steps of the flow.
-        text_tokens: Tokens of a text, or of the longest one if lengths are random.
-        robots: Observations in a query.
-        arrivals: When texts are requested, for every robot, as `parse_arrivals` reads it.
-        slots: Unfinished texts at once, of all robots; None for as many as are requested, so that none is
-            dropped.
-        rows: Texts that `unified` and `shared` decode in one batch; None for all unfinished ones.
-        cameras: Images in an observation; None for the policy's number.
-        repetitions: Runs of each configuration.
-        queries: Queries counted in a run; one more precedes them.
-        warm_up_queries: Queries of each configuration before the first run: enough to fill the longest
-            pipeline.
-    """
-
-    denoise_steps: int
-    text_tokens: int
-    robots: int = 1
-    arrivals: str = "every:1"
+    denoise_steps: int  # euler steps of the flow
+    text_tokens: int  # tokens of a text, or of the longest one if lengths are random
+    robots: int = 1  # observations in a query
+    arrivals: str = "every:1"  # when texts are requested, for every robot, as `parse_arrivals` reads it
+    # Unfinished texts at once, of all robots; None for as many as are requested, so that none is dropped.
     slots: int | None = None
+    # Texts that `unified` and `shared` decode in one batch; None for all unfinished ones.
     rows: int | None = None
-    cameras: int | None = None
-    repetitions: int = 1
-    queries: int = 1
+    cameras: int | None = None  # images in an observation; None for the policy's number
+    repetitions: int = 1  # runs of each configuration
+    queries: int = 1  # queries counted in a run; one more precedes them
+    # Queries of each configuration before the first run: enough to fill the longest pipeline.
     warm_up_queries: int = 0
 
     def __post_init__(self) -> None:
@@ -123,20 +111,15 @@ class Workload:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BenchConfiguration:
-    """A mode and its token budget.
+    """A mode and its token budget."""
 
-    Attributes:
-        mode: How language is scheduled.
-        tokens_per_frame: Decode steps of each text in a frame of modes `unified` and `interleaved`, k; None
-            in other modes, and by deadline.
-        deadline_ms: Deadline of a frame in mode `unified`, instead of `tokens_per_frame`; milliseconds.
-        adapter: The mask of a suffix adapter that texts use; `off` for none.
-    """
-
-    mode: Mode
+    mode: Mode  # how language is scheduled
+    # Decode steps of each text in a frame of modes `unified` and `interleaved`, k; None in other modes, and
+    # by deadline.
     tokens_per_frame: int | None = None
+    # Deadline of a frame in mode `unified`, instead of `tokens_per_frame`; milliseconds.
     deadline_ms: float | None = None
-    adapter: str = OFF
+    adapter: str = OFF  # the mask of a suffix adapter that texts use; `off` for none
 
     @property
     def min_decode_steps(self) -> int:

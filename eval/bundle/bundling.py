@@ -41,49 +41,32 @@ from oxygen.weights.safetensors import open_safetensors
 from sim_envs.suite import Assets
 
 MANIFEST = "manifest.json"
-_BEFORE = "before"
-"""Key in a bundled `training.json` of the previous training's record."""
+_BEFORE = "before"  # key in a bundled `training.json` of the previous training's record
 
 _KEY = re.compile(r"^(.+)\.\d+\.(\d+)\.\d{1,10}\.[^.]*\..+$")
 """The key of a demonstration: suite.task.init_id.seed.digest.noise. Suite and noise may have dots."""
 
 
 class DatasetFacts(BaseModel, frozen=True):
-    """A dataset of demonstrations, as its own manifest describes it.
+    """A dataset of demonstrations, as its own manifest describes it."""
 
-    Attributes:
-        name: Name of its folder.
-        policy: The demonstrator.
-        learner: The policy that it corrected; None if it played alone.
-        demonstrations: Number of episodes in it.
-        failures: Number of failed episodes; in the dataset, for their texts, only if failures were kept.
-        keeps_failures: Whether failures were kept.
-        frames: Number of rows.
-        init_ids: Suite to initial states, of failed episodes too; those from 1000 on are sampled.
-        commit: Commit of the code that collected it.
-    """
-
-    name: str
-    policy: str
-    learner: str | None
-    demonstrations: int
-    failures: int
-    keeps_failures: bool
-    frames: int
+    name: str  # name of its folder
+    policy: str  # the demonstrator
+    learner: str | None  # the policy that it corrected; None if it played alone
+    demonstrations: int  # number of episodes in it
+    failures: int  # number of failed episodes; in the dataset, for their texts, only if failures were kept
+    keeps_failures: bool  # whether failures were kept
+    frames: int  # number of rows
+    # Suite to initial states, of failed episodes too; those from 1000 on are sampled.
     init_ids: Mapping[str, tuple[int, ...]]
-    commit: str | None
+    commit: str | None  # commit of the code that collected it
 
 
 class BundleManifest(BaseModel, frozen=True):
-    """The `manifest.json` of a bundled checkpoint.
+    """The `manifest.json` of a bundled checkpoint."""
 
-    Attributes:
-        files: SHA-256 of each file, by its path in the folder.
-        data: The datasets it was trained on.
-    """
-
-    files: Mapping[str, str]
-    data: tuple[DatasetFacts, ...]
+    files: Mapping[str, str]  # SHA-256 of each file, by its path in the folder
+    data: tuple[DatasetFacts, ...]  # the datasets it was trained on
 
 
 def read_bundle_manifest(folder: Path) -> BundleManifest:
@@ -180,39 +163,23 @@ _NOT_OPTIONS = {
 
 
 class BundledResult(BaseModel, frozen=True):
-    """The result of one run on one suite.
+    """The result of one run on one suite."""
 
-    Attributes:
-        run_id: The run.
-        suite: The suite.
-        mode: Scheduling mode.
-        assets: The asset set.
-        protocol: Hash of the suite's protocol.
-        init_ids: Initial states of its episodes; those from 1000 on are sampled.
-        options: Other options that differ from the defaults, by their names in `RunConfig`.
-        tasks: Task id to successful and graded episodes.
-        n_errors: Episodes with errors, which are not graded.
-        latency_ms: Stage to median over all queries, milliseconds.
-        texts: Language task to the grades of its texts at request (see `summarize_language`).
-        machine: Processor, cores and accelerators.
-        commit: Commit of the code that ran.
-        finished: Time it finished.
-    """
-
-    run_id: str
+    run_id: str  # the run
     suite: str
-    mode: str
-    assets: Assets
-    protocol: str
-    init_ids: tuple[int, ...]
-    options: Mapping[str, Any]
-    tasks: Mapping[int, tuple[int, int]]
-    n_errors: int
-    latency_ms: Mapping[str, float]
+    mode: str  # scheduling mode
+    assets: Assets  # the asset set
+    protocol: str  # hash of the suite's protocol
+    init_ids: tuple[int, ...]  # initial states of its episodes; those from 1000 on are sampled
+    options: Mapping[str, Any]  # other options that differ from the defaults, by their names in `RunConfig`
+    tasks: Mapping[int, tuple[int, int]]  # task id to successful and graded episodes
+    n_errors: int  # episodes with errors, which are not graded
+    latency_ms: Mapping[str, float]  # stage to median over all queries, milliseconds
+    # Language task to the grades of its texts at request (see `summarize_language`).
     texts: Mapping[str, Mapping[str, Mapping[str, Any]]]
-    machine: str
-    commit: str | None
-    finished: str
+    machine: str  # processor, cores and accelerators
+    commit: str | None  # commit of the code that ran
+    finished: str  # time it finished
 
 
 class _Results(BaseModel, frozen=True):

@@ -46,18 +46,13 @@ from sim_envs.world import EpisodeKey, World
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EpisodeReport:
-    """The outcome of an episode.
+    """The outcome of an episode."""
 
-    Attributes:
-        outcome: The store has a demonstration of a success, and of another end if failures are kept; else a
-            failure. Errors are not stored.
-        frames: Frames kept.
-        error: One line about an error.
-    """
-
+    # The store has a demonstration of a success, and of another end if failures are kept; else a failure.
+    # Errors are not stored.
     outcome: Outcome
-    frames: int = 0
-    error: str | None = None
+    frames: int = 0  # frames kept
+    error: str | None = None  # one line about an error
 
 
 class DemonstrationRecorder:

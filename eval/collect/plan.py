@@ -16,25 +16,15 @@ from sim_envs.world import EpisodeKey
 
 @dataclasses.dataclass(frozen=True, kw_only=True, order=True)
 class DemonstrationKey:
-    """The identity of a demonstration. Datasets are ordered by it.
+    """The identity of a demonstration. Datasets are ordered by it."""
 
-    Attributes:
-        suite: Name of the task suite.
-        task_id: Index of the task in it.
-        init_id: Index of the stored initial state, or the number of a sampled one.
-        seed: Seed of the environment and of all noise.
-        assets: Name of the asset set.
-        digest: Digest of its files.
-        noise: Noise of the expert, 0 to 1.
-    """
-
-    suite: str
-    task_id: int
-    init_id: int
-    seed: int
-    assets: str
-    digest: str
-    noise: float
+    suite: str  # name of the task suite
+    task_id: int  # index of the task in it
+    init_id: int  # index of the stored initial state, or the number of a sampled one
+    seed: int  # seed of the environment and of all noise
+    assets: str  # name of the asset set
+    digest: str  # digest of its files
+    noise: float  # noise of the expert, 0 to 1
 
     def __str__(self) -> str:
         episode = EpisodeKey(suite=self.suite, task_id=self.task_id, init_id=self.init_id, seed=self.seed)

@@ -24,28 +24,18 @@ class EpisodeQueries(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ActionDifference:
-    """The largest absolute difference over the common queries of every episode.
+    """The largest absolute difference over the common queries of every episode."""
 
-    Attributes:
-        largest: In the action's own units; infinite where one run's number is NaN and the other's is not;
-            None without common queries.
-        key: The first episode in which it is reached; None if actions do not differ.
-        query: The query of that episode.
-        bitwise_equal: Whether both runs made the same number of queries everywhere, with the same bits.
-        n_queries: Common queries compared.
-        n_uneven: Episodes in which the runs made different numbers of queries.
-        first_uneven: The first such episode.
-        first_uneven_counts: Its numbers of queries, in A and in B.
-    """
-
+    # In the action's own units; infinite where one run's number is NaN and the other's is not; None without
+    # common queries.
     largest: float | None
-    key: EpisodeKey | None
-    query: int | None
-    bitwise_equal: bool
-    n_queries: int
-    n_uneven: int
-    first_uneven: EpisodeKey | None
-    first_uneven_counts: tuple[int, int] | None
+    key: EpisodeKey | None  # the first episode in which it is reached; None if actions do not differ
+    query: int | None  # the query of that episode
+    bitwise_equal: bool  # whether both runs made the same number of queries everywhere, with the same bits
+    n_queries: int  # common queries compared
+    n_uneven: int  # episodes in which the runs made different numbers of queries
+    first_uneven: EpisodeKey | None  # the first such episode
+    first_uneven_counts: tuple[int, int] | None  # its numbers of queries, in A and in B
 
 
 def action_difference(episodes: Iterable[EpisodeQueries]) -> ActionDifference:

@@ -18,8 +18,7 @@ from eval.metrics.statistics import MeanDifference, bounds, mean_95, mean_differ
 from eval.records.query_logs import QueryRecord
 from eval.records.schema import EpisodeResult, MotionQuality, Outcome
 
-_HOLDING = -1
-"""Stands for the query of a chunk while the robot holds still."""
+_HOLDING = -1  # stands for the query of a chunk while the robot holds still
 
 
 MEASURES = tuple(field.name for field in dataclasses.fields(MotionQuality))

@@ -9,8 +9,7 @@ from eval.metrics.statistics import Interval, holm, paired_score, paired_varianc
 
 _ONE_SIDED = 0.025
 _POWER = 0.8
-_MAX_EPISODES = 1_000_000
-"""Above this, no number of episodes is reported."""
+_MAX_EPISODES = 1_000_000  # above this, no number of episodes is reported
 
 
 class Verdict(enum.StrEnum):

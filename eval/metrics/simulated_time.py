@@ -73,30 +73,19 @@ def _ratio(part: float, whole: float) -> float | None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TimeRatio:
-    """Ratio of simulated times to success, B over A, over episodes that both runs solved.
+    """Ratio of simulated times to success, B over A, over episodes that both runs solved."""
 
-    Attributes:
-        ratio: Geometric mean of the episodes' ratios; below 1, B is faster.
-        ci95: 95 % bootstrap interval over episodes; None if undefined.
-        n_pairs: Episodes solved by both.
-    """
-
-    ratio: float
-    ci95: Interval | None
-    n_pairs: int
+    ratio: float  # geometric mean of the episodes' ratios; below 1, B is faster
+    ci95: Interval | None  # 95 % bootstrap interval over episodes; None if undefined
+    n_pairs: int  # episodes solved by both
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CurvePoint:
-    """Percentage of episodes solved by a time, with a pointwise 95 % Wilson interval.
+    """Percentage of episodes solved by a time, with a pointwise 95 % Wilson interval."""
 
-    Attributes:
-        seconds: Simulated time.
-        percent: Solved until then, of all graded episodes; `low` and `high` are the interval's ends.
-    """
-
-    seconds: float
-    percent: float
+    seconds: float  # simulated time
+    percent: float  # solved until then, of all graded episodes; `low` and `high` are the interval's ends
     low: float
     high: float
 

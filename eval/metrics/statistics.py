@@ -12,14 +12,9 @@ if TYPE_CHECKING:  # the benchmark reads this on machines without it
     from jaxtyping import Float64
 
 _RESAMPLES = 2000
-_AT_ONCE = 100
-"""Resamples in memory: with the 4500 episodes of libero_90, a few megabytes."""
-
-_MIN_EQUAL = 6
-"""Fewer values that all agree have no interval."""
-
-_NO_WIDTH = 1e-9
-"""Width below which an interval is due to rounding alone."""
+_AT_ONCE = 100  # resamples in memory: with the 4500 episodes of libero_90, a few megabytes
+_MIN_EQUAL = 6  # fewer values that all agree have no interval
+_NO_WIDTH = 1e-9  # width below which an interval is due to rounding alone
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -106,21 +101,13 @@ def ratio_of_sums(part: np.ndarray, whole: np.ndarray, axis: int = -1) -> np.nda
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MeanDifference:
-    """Means of paired values, and their difference.
+    """Means of paired values, and their difference."""
 
-    Attributes:
-        a: Mean in A.
-        b: Mean in B.
-        difference: B minus A.
-        ci95: Its 95 % bootstrap interval over pairs; None if undefined.
-        n_pairs: Pairs.
-    """
-
-    a: float
-    b: float
-    difference: float
-    ci95: Interval | None
-    n_pairs: int
+    a: float  # mean in A
+    b: float  # mean in B
+    difference: float  # b minus A
+    ci95: Interval | None  # its 95 % bootstrap interval over pairs; None if undefined
+    n_pairs: int  # pairs
 
 
 def mean_difference(pairs: Sequence[tuple[float, float]]) -> MeanDifference | None:

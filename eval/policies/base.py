@@ -122,30 +122,20 @@ class SingleRowBatch:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LoadedPolicy:
-    """A loaded policy.
+    """A loaded policy."""
 
-    Attributes:
-        interface: Conventions of observations and actions; None if it takes the suite's.
-        horizon: Actions per chunk; None if unknown.
-        inputs: Its inputs (prompt template, cameras), for the manifest.
-        in_world: Returns the policy for one episode; scripted policies read the world.
-        groups: Batched policies for worlds in other processes, with at least as many rows as worlds.
-        opener: Picklable; loads the policy in each worker if it has no `groups`.
-        writes_texts: Whether its replies may have texts.
-        reports_work: Whether its replies report `Reply.work`, which profile clocks need.
-        remark: One line to print before the first episode, or None.
-        feedback: Language task to the fields of later prompts that hold its texts.
-        close: Releases resources outside this process; idempotent.
-    """
-
-    interface: Interface | None
-    horizon: int | None
-    inputs: Mapping[str, Any]
+    interface: Interface | None  # conventions of observations and actions; None if it takes the suite's
+    horizon: int | None  # actions per chunk; None if unknown
+    inputs: Mapping[str, Any]  # its inputs (prompt template, cameras), for the manifest
+    # Returns the policy for one episode; scripted policies read the world.
     in_world: Callable[[Suite, World], Policy]
+    # Batched policies for worlds in other processes, with at least as many rows as worlds.
     groups: Sequence[BatchPolicy] = ()
+    # Picklable; loads the policy in each worker if it has no `groups`.
     opener: Callable[[], "LoadedPolicy"] | None = None
-    writes_texts: bool = True
-    reports_work: bool = False
-    remark: str | None = None
+    writes_texts: bool = True  # whether its replies may have texts
+    reports_work: bool = False  # whether its replies report `Reply.work`, which profile clocks need
+    remark: str | None = None  # one line to print before the first episode, or None
+    # Language task to the fields of later prompts that hold its texts.
     feedback: FeedbackByTask = dataclasses.field(default_factory=dict)
-    close: Callable[[], None] = lambda: None
+    close: Callable[[], None] = lambda: None  # releases resources outside this process; idempotent

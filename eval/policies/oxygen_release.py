@@ -31,8 +31,7 @@ _MODES: Mapping[InferApi, Mode] = {
     "blocking_baseline": "isolated",
     "shared_kv": "shared",
 }
-_END, _PADDING = 1, 0
-"""Ids of PaliGemma's end token, and of what follows it until the end of a call."""
+_END, _PADDING = 1, 0  # ids of PaliGemma's end token, and of what follows it until the end of a call
 
 _TIMINGS = {
     "pre_proc_ms": "pre_proc",
@@ -53,17 +52,12 @@ _RESUMED = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReleaseMetadata:
-    """The server's metadata, as far as they are read.
+    """The server's metadata, as far as they are read."""
 
-    Attributes:
-        effective_infer_api: How it computes actions and texts.
-        continuous_batching_request_mode: When it starts texts; only with continuous batching.
-        text_stop_condition: `eos`, or `fixed_length`.
-    """
-
-    effective_infer_api: InferApi
+    effective_infer_api: InferApi  # how it computes actions and texts
+    # When it starts texts; only with continuous batching.
     continuous_batching_request_mode: RequestMode | None = None
-    text_stop_condition: str = "eos"
+    text_stop_condition: str = "eos"  # `eos`, or `fixed_length`
 
     @property
     def resumes(self) -> bool:
@@ -105,23 +99,16 @@ _Ids = Annotated[list[StrictInt], BeforeValidator(_ids)]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextUpdate:
-    """What an answer says about a text, as far as it is read.
+    """What an answer says about a text, as far as it is read."""
 
-    Attributes:
-        request_id: `req_` and its number; None where texts need none.
-        created_this_call: Whether it was requested in this query.
-        tokens_this_frame: The ids of its new tokens, then padding.
-        tokens_full: The ids of all its tokens, likewise.
-        text: Their text.
-        is_finished: Whether it is complete; always with the blocking APIs.
-    """
-
+    # `req_` and its number; None where texts need none.
     request_id: Annotated[str, Field(pattern=r"^req_\d+$")] | None = None
-    created_this_call: StrictBool = False
+    created_this_call: StrictBool = False  # whether it was requested in this query
+    # The ids of its new tokens, then padding.
     tokens_this_frame: _Ids = dataclasses.field(default_factory=list)
-    tokens_full: _Ids = dataclasses.field(default_factory=list)
-    text: StrictStr
-    is_finished: StrictBool | None = False
+    tokens_full: _Ids = dataclasses.field(default_factory=list)  # the ids of all its tokens, likewise
+    text: StrictStr  # their text
+    is_finished: StrictBool | None = False  # whether it is complete; always with the blocking APIs
 
 
 _UPDATES = TypeAdapter(list[TextUpdate])

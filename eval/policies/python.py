@@ -29,8 +29,7 @@ _OPENPI = ("infer", "reset")
 QUERY_TIMEOUT_S = 600.0
 """Default time limit: a class may compile in its first query."""
 _TIMED = ("reset", "act", "complete", "finish")
-_REPEAT_S = 1.0
-"""Interval at which the exception is raised again where it was swallowed."""
+_REPEAT_S = 1.0  # interval at which the exception is raised again where it was swallowed
 
 
 def open_python(target: str, kwargs: Mapping[str, Any], *, worlds: int = 1) -> LoadedPolicy:

@@ -17,25 +17,17 @@ from oxygen.presets.policies import check_learnt, chosen_adapter, learnt_tasks, 
 from oxygen.robots.transforms import embodiment
 from sim_envs.scripted.policy import HORIZON
 
-_DEFAULT_TASKS = ("narration", "memory")
-"""Default language tasks of scripted policies and random weights."""
+_DEFAULT_TASKS = ("narration", "memory")  # default language tasks of scripted policies and random weights
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ResolvedPolicy:
-    """A policy and the language tasks of a run.
+    """A policy and the language tasks of a run."""
 
-    Attributes:
-        policy: Its preset.
-        task_names: The language tasks as given: presets, or YAML files.
-        tasks: Their content, whose arrivals a run may override.
-        remark: One line about the texts for the user, or None.
-    """
-
-    policy: PolicyConfig
-    task_names: tuple[str, ...]
-    tasks: tuple[LanguageTaskConfig, ...]
-    remark: str | None = None
+    policy: PolicyConfig  # its preset
+    task_names: tuple[str, ...]  # the language tasks as given: presets, or YAML files
+    tasks: tuple[LanguageTaskConfig, ...]  # their content, whose arrivals a run may override
+    remark: str | None = None  # one line about the texts for the user, or None
 
     @property
     def model(self) -> Pi05Config:

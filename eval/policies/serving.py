@@ -246,21 +246,13 @@ class PolicyServer:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PolicySource:
-    """Opens the policy of one variant in a worker. Pickled and sent to workers.
+    """Opens the policy of one variant in a worker. Pickled and sent to workers."""
 
-    Attributes:
-        variant: Index of the variant.
-        interface: Conventions of a served policy.
-        blocks: Names of the shared memory of each worker; empty if images travel in messages.
-        opener: Loads a policy that is not served.
-        feedback: See `LoadedPolicy`.
-    """
-
-    variant: int
-    interface: Interface | None
-    blocks: tuple[str, ...]
-    opener: Callable[[], LoadedPolicy] | None
-    feedback: FeedbackByTask
+    variant: int  # index of the variant
+    interface: Interface | None  # conventions of a served policy
+    blocks: tuple[str, ...]  # names of the shared memory of each worker; empty if images travel in messages
+    opener: Callable[[], LoadedPolicy] | None  # loads a policy that is not served
+    feedback: FeedbackByTask  # see `LoadedPolicy`
 
     def open(self, connection: WorkerConnection) -> LoadedPolicy:
         """The policy in a worker."""

@@ -29,21 +29,15 @@ _ROBOARENA_ACTIONS = {"joint_velocity": "droid", "joint_position": "droid_jointp
 
 
 class ServerOptions(Preset):
-    """Options of a policy server, the values of `--policy-kwargs`.
+    """Options of a policy server, the values of `--policy-kwargs`."""
 
-    Attributes:
-        embodiment: Its robot, if its metadata names none.
-        api_key_env: The environment variable with the key to send as `Authorization: Api-Key …`.
-        charge: What clock `measured` charges: the `round_trip`, or what OxyGen's `server` reports.
-        timeout_s: Timeout of an answer, seconds; the first one compiles on many servers.
-        connect_timeout_s: Timeout of connecting, seconds.
-    """
-
-    embodiment: str | None = None
+    embodiment: str | None = None  # its robot, if its metadata names none
+    # The environment variable with the key to send as `Authorization: Api-Key …`.
     api_key_env: str | None = None
+    # What clock `measured` charges: the `round_trip`, or what OxyGen's `server` reports.
     charge: Literal["round_trip", "server"] = "round_trip"
-    timeout_s: Seconds = 120.0
-    connect_timeout_s: Seconds = 60.0
+    timeout_s: Seconds = 120.0  # timeout of an answer, seconds; the first one compiles on many servers
+    connect_timeout_s: Seconds = 60.0  # timeout of connecting, seconds
 
     @property
     def headers(self) -> dict[str, str]:

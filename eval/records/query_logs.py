@@ -18,17 +18,11 @@ from sim_envs.world import EpisodeKey, Observation
 
 
 class ActionSpan(NamedTuple):
-    """Consecutive control steps that execute one chunk, or hold still.
+    """Consecutive control steps that execute one chunk, or hold still."""
 
-    Attributes:
-        chunk: The query whose actions are executed; None while holding.
-        first: Index of the first action in its chunk.
-        steps: Number of control steps.
-    """
-
-    chunk: int | None
-    first: int
-    steps: int
+    chunk: int | None  # the query whose actions are executed; None while holding
+    first: int  # index of the first action in its chunk
+    steps: int  # number of control steps
 
 
 class Snapshot(NamedTuple):
@@ -41,19 +35,12 @@ class Snapshot(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FedText:
-    """A text in the prompt of a query.
+    """A text in the prompt of a query."""
 
-    Attributes:
-        text: As it stands there.
-        step: Control step at which it was delivered; None for a constant.
-        observed_step: Control step of the observation that it describes; None for a constant.
-        cut: Characters that were cut from its end.
-    """
-
-    text: str
-    step: int | None = None
-    observed_step: int | None = None
-    cut: int = 0
+    text: str  # as it stands there
+    step: int | None = None  # control step at which it was delivered; None for a constant
+    observed_step: int | None = None  # control step of the observation that it describes; None for a constant
+    cut: int = 0  # characters that were cut from its end
 
 
 _NO_ACTIONS = np.empty((0, 0))
@@ -62,72 +49,49 @@ _NO_OBSERVATION = Observation(images={}, state=np.empty(0), language="")
 
 @dataclasses.dataclass(kw_only=True)
 class QueryRecord:
-    """One policy call and the control steps until the next one. A rollout fills it in until it yields it.
+    """One policy call and the control steps until the next one. A rollout fills it in until it yields it."""
 
-    Attributes:
-        index: Number of the query in the episode.
-        actions: The chunk of actions; NaN where the log has null.
-        timings_ms: The policy's stages, and the world's: `observe` (render) and `advance` (physics).
-        step: Control step at which it was issued, and the observation taken.
-        steps: Control steps until the next query.
-        latency: Simulated latency; None on clock `paused`, whose logs lack the fields up to `action_prefix`.
-        actions_step: Control step from which its actions could be executed.
-        free_step: Control step from which the next query could be issued.
-        continued: Steps that executed the previous chunk until the actions were available.
-        held: Steps in which the robot held still.
-        skipped: Leading actions of the chunk that were skipped.
-        spans: Actions executed until the next query, in order.
-        blended: Actions of the chunk that were averaged with the previous chunk.
-        action_prefix: Actions towards which denoising was guided; None if it was not.
-        prompt: The prompt, if texts were fed back into it; else None.
-        fed: Field to the text in it; none for empty fields.
-        prompt_cut: Tokens of the prompt that did not fit in the policy's longest.
-        tokens: Language tokens decoded.
-        requested: Texts requested in it.
-        delivered: Texts finished in it and delivered before the episode ended.
-        dropped: Requests dropped in it for lack of a slot.
-        truths: Control step to ground truth: at the query, at deliveries, and in a running episode with a
-            clock at every step until the next query. None if the world provides none.
-        cancelled: Texts finished too late to be delivered. This and the following fields are not logged.
-        executed: The action of each control step.
-        end_effector: Its position (m) before the first of them and after each; empty if not known.
-        observation: The policy's input.
-        pictures: Images between queries, for the video.
-        success: Whether the task was solved afterwards.
-        failed: Whether it could no longer be solved afterwards.
-        progress: Fraction of the task's criteria met afterwards.
-    """
-
-    index: int = 0
+    index: int = 0  # number of the query in the episode
+    # The chunk of actions; NaN where the log has null.
     actions: Float64[np.ndarray, "horizon action"] = dataclasses.field(default_factory=lambda: _NO_ACTIONS)
+    # The policy's stages, and the world's: `observe` (render) and `advance` (physics).
     timings_ms: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    step: int = 0
-    steps: int = 0
+    step: int = 0  # control step at which it was issued, and the observation taken
+    steps: int = 0  # control steps until the next query
+    # Simulated latency; None on clock `paused`, whose logs lack the fields up to `action_prefix`.
     latency: Latency | None = None
-    actions_step: int = 0
-    free_step: int = 0
-    continued: int = 0
-    held: int = 0
-    skipped: int = 0
+    actions_step: int = 0  # control step from which its actions could be executed
+    free_step: int = 0  # control step from which the next query could be issued
+    continued: int = 0  # steps that executed the previous chunk until the actions were available
+    held: int = 0  # steps in which the robot held still
+    skipped: int = 0  # leading actions of the chunk that were skipped
+    # Actions executed until the next query, in order.
     spans: list[ActionSpan] = dataclasses.field(default_factory=list)
-    blended: int = 0
+    blended: int = 0  # actions of the chunk that were averaged with the previous chunk
+    # Actions towards which denoising was guided; None if it was not.
     action_prefix: ActionPrefix | None = None
-    prompt: str | None = None
+    prompt: str | None = None  # the prompt, if texts were fed back into it; else None
+    # Field to the text in it; none for empty fields.
     fed: Mapping[str, FedText] = dataclasses.field(default_factory=dict)
-    prompt_cut: int = 0
-    tokens: int = 0
-    requested: Sequence[TextRequest] = ()
-    delivered: Sequence[Text] = ()
-    dropped: Sequence[TextRequest] = ()
+    prompt_cut: int = 0  # tokens of the prompt that did not fit in the policy's longest
+    tokens: int = 0  # language tokens decoded
+    requested: Sequence[TextRequest] = ()  # texts requested in it
+    delivered: Sequence[Text] = ()  # texts finished in it and delivered before the episode ended
+    dropped: Sequence[TextRequest] = ()  # requests dropped in it for lack of a slot
+    # Control step to ground truth: at the query, at deliveries, and in a running episode with a clock at
+    # every step until the next query. None if the world provides none.
     truths: dict[int, Truth | None] = dataclasses.field(default_factory=dict)
+    # Texts finished too late to be delivered. This and the following fields are not logged.
     cancelled: int = 0
-    executed: list[np.ndarray] = dataclasses.field(default_factory=list)
+    executed: list[np.ndarray] = dataclasses.field(default_factory=list)  # the action of each control step
+    # Its position (m) before the first of them and after each; empty if not known.
     end_effector: list[np.ndarray] = dataclasses.field(default_factory=list)
-    observation: Observation = _NO_OBSERVATION
+    observation: Observation = _NO_OBSERVATION  # the policy's input
+    # Images between queries, for the video.
     pictures: list[Snapshot] = dataclasses.field(default_factory=list)
-    success: bool = False
-    failed: bool = False
-    progress: float = 0.0
+    success: bool = False  # whether the task was solved afterwards
+    failed: bool = False  # whether it could no longer be solved afterwards
+    progress: float = 0.0  # fraction of the task's criteria met afterwards
 
     @property
     def truth(self) -> Truth | None:

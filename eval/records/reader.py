@@ -21,68 +21,49 @@ from sim_envs.world import EpisodeKey
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunIdentity:
-    """The fields of a manifest that decide which runs are comparable.
-
-    Attributes:
-        protocol_hash: Hash of everything about the world that affects scores, computed from the recorded
-            protocol. Runs with different hashes are never ranked together.
-        world_hash: The same without `feedback`; runs with different ones are never compared.
-        suite_hashes: The same for each suite alone, so that runs of different suites share tables.
-        policy_inputs: The policy's inputs: prompt, cameras.
-        weights_sha256: SHA-256 of the weights; None if there are none, they are random, or not a file in our
-            format.
-        random_weights: Whether the weights are random.
-        dtype: Data type of the policy's computation; None for its default.
-        decode_weights: Data type of the weights that decode texts; None for that of the computation, and in
-            mode `actions`.
-        adapter: SHA-256 and mask of the adapter of its texts; None without one, and in mode `actions`.
-        text_every: Queries between text requests; None if the preset decides, or in mode `actions`.
-        tokens_per_frame: In modes `unified` and `interleaved`, tokens decoded per query for each running
-            text; with a deadline, the size of the compiled batch. None in other modes.
-        deadline_ms: In mode `unified`, latency budget of a query, milliseconds; None without one.
-        clock: Value of `--clock`.
-        while_waiting: Value of `--while-waiting`.
-        overlap: Value of `--overlap`.
-        feedback: Origin of the texts in the prompt; None for a policy that reads none.
-        clock_device: Device of the clock's profile; None on other clocks.
-        overrides: Values of the options that replace parts of the published protocol, and of the wordings and
-            the seed.
-        limits_s: Each suite's step limit in simulated seconds; empty if only hashes are recorded.
-        margin: Declared non-inferiority margin of the success rate, percentage points.
-        time_margin: Declared non-inferiority margin of the time to success, percent.
-        status: `complete`, or why it is not.
-        n_planned: Number of planned episodes.
-        variants: Run ids of all variants of the evaluation, this run's included.
-    """
+    """The fields of a manifest that decide which runs are comparable."""
 
     run_id: str
     policy: str
     mode: str
     assets: Assets
+    # Hash of everything about the world that affects scores, computed from the recorded protocol. Runs with
+    # different hashes are never ranked together.
     protocol_hash: str
-    world_hash: str
+    world_hash: str  # the same without `feedback`; runs with different ones are never compared
+    # The same for each suite alone, so that runs of different suites share tables.
     suite_hashes: Mapping[str, str]
-    status: str
-    n_planned: Total
-    variants: Sequence[str] = ()
+    status: str  # `complete`, or why it is not
+    n_planned: Total  # number of planned episodes
+    variants: Sequence[str] = ()  # run ids of all variants of the evaluation, this run's included
+    # The policy's inputs: prompt, cameras.
     policy_inputs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # SHA-256 of the weights; None if there are none, they are random, or not a file in our format.
     weights_sha256: str | None = None
-    random_weights: bool = False
-    dtype: str | None = None
+    random_weights: bool = False  # whether the weights are random
+    dtype: str | None = None  # data type of the policy's computation; None for its default
+    # Data type of the weights that decode texts; None for that of the computation, and in mode `actions`.
     decode_weights: str | None = None
+    # SHA-256 and mask of the adapter of its texts; None without one, and in mode `actions`.
     adapter: Mapping[str, str] | None = None
+    # Queries between text requests; None if the preset decides, or in mode `actions`.
     text_every: int | None = None
+    # In modes `unified` and `interleaved`, tokens decoded per query for each running text; with a deadline,
+    # the size of the compiled batch. None in other modes.
     tokens_per_frame: int | None = None
+    # In mode `unified`, latency budget of a query, milliseconds; None without one.
     deadline_ms: float | None = None
-    clock: str = "paused"
-    while_waiting: str = "continue"
-    overlap: str = "skip"
-    feedback: str | None = None
-    clock_device: str | None = None
+    clock: str = "paused"  # value of `--clock`
+    while_waiting: str = "continue"  # value of `--while-waiting`
+    overlap: str = "skip"  # value of `--overlap`
+    feedback: str | None = None  # origin of the texts in the prompt; None for a policy that reads none
+    clock_device: str | None = None  # device of the clock's profile; None on other clocks
+    # Values of the options that replace parts of the published protocol, and of the wordings and the seed.
     overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # Each suite's step limit in simulated seconds; empty if only hashes are recorded.
     limits_s: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    margin: float = 5.0
-    time_margin: float = 10.0
+    margin: float = 5.0  # declared non-inferiority margin of the success rate, percentage points
+    time_margin: float = 10.0  # declared non-inferiority margin of the time to success, percent
 
     @property
     def weights(self) -> str | None:

@@ -62,25 +62,16 @@ Shares = Mapping[str, Share]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextScores:
-    """Scores of the texts of one language task in one episode.
+    """Scores of the texts of one language task in one episode."""
 
-    Attributes:
-        texts: Finished texts.
-        not_graded: Texts that could not be parsed: unknown words, cut off, contradictory.
-        oracle: Texts written from the ground truth, whose scores are the upper bound.
-        at_request: Measure to share, against the truth when the text was requested.
-        on_delivery: The same against the truth when its last token was known.
-        staleness_s: Sum over texts of the simulated seconds from request to delivery.
-        current_s: Simulated seconds in which the text delivered last is true, weighted by its score; none
-            before the first text. None on clock `paused`, and in records without it.
-    """
-
-    texts: int
-    not_graded: int
-    oracle: int
-    at_request: Shares
-    on_delivery: Shares
-    staleness_s: float
+    texts: int  # finished texts
+    not_graded: int  # texts that could not be parsed: unknown words, cut off, contradictory
+    oracle: int  # texts written from the ground truth, whose scores are the upper bound
+    at_request: Shares  # measure to share, against the truth when the text was requested
+    on_delivery: Shares  # the same against the truth when its last token was known
+    staleness_s: float  # sum over texts of the simulated seconds from request to delivery
+    # Simulated seconds in which the text delivered last is true, weighted by its score; none before the first
+    # text. None on clock `paused`, and in records without it.
     current_s: float | None = None
 
 
@@ -96,75 +87,49 @@ class RequestCounts:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MotionQuality:
-    """How smoothly the robot moved in an episode; None where undefined or not recorded.
+    """How smoothly the robot moved in an episode; None where undefined or not recorded."""
 
-    Attributes:
-        log_dimensionless_jerk: Natural logarithm of the end effector's dimensionless squared jerk.
-        path_length_m: Length of the end effector's path, m.
-        chunk_jump_ratio: Mean change of the executed action at a change of chunk, over that inside chunks.
-        gripper_toggles: Changes of the commands to the grippers between opening and closing.
-    """
-
+    # Natural logarithm of the end effector's dimensionless squared jerk.
     log_dimensionless_jerk: float | None = None
-    path_length_m: float | None = None
+    path_length_m: float | None = None  # length of the end effector's path, m
+    # Mean change of the executed action at a change of chunk, over that inside chunks.
     chunk_jump_ratio: float | None = None
+    # Changes of the commands to the grippers between opening and closing.
     gripper_toggles: Total | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EpisodeResult:
-    """One line of `episodes.jsonl`.
+    """One line of `episodes.jsonl`."""
 
-    Attributes:
-        key: The episode.
-        task: The suite's name of the task.
-        instruction: The suite's own instruction.
-        language: The instruction as given to the policy.
-        outcome: How it ended.
-        steps: Control steps after settling.
-        queries: Policy calls.
-        simulated_s: Seconds of simulated time in those control steps.
-        held_steps: Control steps in which the robot held still for lack of an action.
-        continued_steps: Control steps in which the previous chunk continued during a query.
-        skipped_actions: Leading actions of chunks that were skipped, as old ones were executed instead.
-        progress: Fraction of the task's criteria met at the end; None after an error.
-        latency_ms: Stage to p50, p95 and p99 over the episode's queries, milliseconds.
-        tokens: Language tokens decoded.
-        requests: Numbers of text requests by outcome.
-        compiles_after_warm_up: Compilations between warm-up and the episode's end; None if the policy does
-            not compile.
-        policy_s: Seconds spent in policy calls.
-        wall_s: Wall time of the episode, seconds.
-        texts: Language task to scores; empty without texts.
-        motion: Quality of the motion.
-        video: Path of the video, relative to the run's folder.
-        error: The exception in one line; only for errors and invalid actions.
-        traceback: Its traceback; likewise.
-    """
-
-    key: EpisodeKey
-    task: str
-    instruction: str
-    language: str
-    outcome: Outcome
-    steps: Total
-    queries: Total
+    key: EpisodeKey  # the episode
+    task: str  # the suite's name of the task
+    instruction: str  # the suite's own instruction
+    language: str  # the instruction as given to the policy
+    outcome: Outcome  # how it ended
+    steps: Total  # control steps after settling
+    queries: Total  # policy calls
+    # Stage to p50, p95 and p99 over the episode's queries, milliseconds.
     latency_ms: Mapping[str, Mapping[str, float]]
-    tokens: Total
-    requests: RequestCounts
-    policy_s: float
-    wall_s: float
+    tokens: Total  # language tokens decoded
+    requests: RequestCounts  # numbers of text requests by outcome
+    policy_s: float  # seconds spent in policy calls
+    wall_s: float  # wall time of the episode, seconds
+    # Seconds of simulated time in those control steps.
     simulated_s: Annotated[float, Field(ge=0)] | None = None
-    held_steps: Total = 0
-    continued_steps: Total = 0
+    held_steps: Total = 0  # control steps in which the robot held still for lack of an action
+    continued_steps: Total = 0  # control steps in which the previous chunk continued during a query
+    # Leading actions of chunks that were skipped, as old ones were executed instead.
     skipped_actions: Total = 0
-    progress: float | None = None
+    progress: float | None = None  # fraction of the task's criteria met at the end; None after an error
+    # Language task to scores; empty without texts.
     texts: Mapping[str, TextScores] = dataclasses.field(default_factory=dict)
-    motion: MotionQuality = MotionQuality()
+    motion: MotionQuality = MotionQuality()  # quality of the motion
+    # Compilations between warm-up and the episode's end; None if the policy does not compile.
     compiles_after_warm_up: int | None = None
-    video: str | None = None
-    error: str | None = None
-    traceback: str | None = None
+    video: str | None = None  # path of the video, relative to the run's folder
+    error: str | None = None  # the exception in one line; only for errors and invalid actions
+    traceback: str | None = None  # its traceback; likewise
 
     def __post_init__(self) -> None:
         if self.video is not None:

@@ -26,15 +26,10 @@ _STATES = {"running": "the sweep is not complete", "errors": "the sweep has epis
 
 @dataclasses.dataclass(frozen=True)
 class SweepFolder:
-    """The folder of a sweep: `sweep.json`, its plots, and the folders of its runs.
+    """The folder of a sweep: `sweep.json`, its plots, and the folders of its runs."""
 
-    Attributes:
-        path: The folder.
-        file: The name of the record in it.
-    """
-
-    path: Path
-    file: str = _FILE
+    path: Path  # the folder
+    file: str = _FILE  # the name of the record in it
 
     @classmethod
     def at(cls, path: Path) -> Self:

@@ -37,22 +37,15 @@ Pair = tuple[EpisodeResult, EpisodeResult]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairTable:
-    """Outcomes of the graded pairs.
+    """Outcomes of the graded pairs."""
 
-    Attributes:
-        n_episodes: All pairs of episodes, those with an error among them.
-        both: Pairs that both runs solved; `only_a`, `only_b` and `neither` likewise.
-        n_errors_a: Episodes that ended in an error in A; such pairs are not graded.
-        n_errors_b: The same for B.
-    """
-
-    n_episodes: int
-    both: int
+    n_episodes: int  # all pairs of episodes, those with an error among them
+    both: int  # pairs that both runs solved; `only_a`, `only_b` and `neither` likewise
     only_a: int
     only_b: int
     neither: int
-    n_errors_a: int
-    n_errors_b: int
+    n_errors_a: int  # episodes that ended in an error in A; such pairs are not graded
+    n_errors_b: int  # the same for B
 
     @property
     def graded(self) -> int:
@@ -125,21 +118,7 @@ class StageLatency:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Paired comparison of run B with run A.
-
-    Attributes:
-        time_ratio: B's simulated seconds to success over A's; None if no pair has both.
-        restricted: Restricted mean times over the graded pairs; None if no time was recorded.
-        currency: Language task to the percentage of simulated time in which its last text is true, over the
-            graded pairs, for tasks that both runs recorded.
-        motion: Measure of `MotionQuality` to its difference, over the pairs that both solved.
-        curve_a: Fraction of the graded pairs that A solved by each time; `curve_b` likewise. Empty if times
-            are not recorded.
-        staleness_s: Language task to the mean simulated seconds from request to delivery of its texts, in A
-            and in B, over the graded pairs; None for a run without texts of it.
-        partial: Whether a run is unfinished or has episodes that the other lacks: then only common ones are
-            compared.
-    """
+    """Paired comparison of run B with run A."""
 
     a: RunIdentity
     b: RunIdentity
@@ -148,13 +127,22 @@ class Comparison:
     actions: ActionDifference
     latency: Mapping[str, StageLatency]
     texts: Sequence[TextPairs]
-    time_ratio: TimeRatio | None = None
+    time_ratio: TimeRatio | None = None  # b's simulated seconds to success over A's; None if no pair has both
+    # Restricted mean times over the graded pairs; None if no time was recorded.
     restricted: RestrictedTimes | None = None
+    # Language task to the percentage of simulated time in which its last text is true, over the graded pairs,
+    # for tasks that both runs recorded.
     currency: Mapping[str, MeanDifference] = dataclasses.field(default_factory=dict)
+    # Measure of `MotionQuality` to its difference, over the pairs that both solved.
     motion: Mapping[str, MeanDifference] = dataclasses.field(default_factory=dict)
+    # Fraction of the graded pairs that A solved by each time; `curve_b` likewise. Empty if times are not
+    # recorded.
     curve_a: Sequence[CurvePoint] = ()
     curve_b: Sequence[CurvePoint] = ()
+    # Language task to the mean simulated seconds from request to delivery of its texts, in A and in B, over
+    # the graded pairs; None for a run without texts of it.
     staleness_s: Mapping[str, tuple[float | None, float | None]] = dataclasses.field(default_factory=dict)
+    # Whether a run is unfinished or has episodes that the other lacks: then only common ones are compared.
     partial: bool = False
 
     @property
@@ -186,8 +174,7 @@ _MOTION_HEADINGS = {
     "chunk_jump_ratio": "jump at chunks",
     "gripper_toggles": "gripper toggles",
 }
-_LONGEST_NAME = 16
-"""Maximum length of a mode or policy that names a run in a sentence."""
+_LONGEST_NAME = 16  # maximum length of a mode or policy that names a run in a sentence
 
 
 def run_names(a: RunIdentity, b: RunIdentity) -> tuple[str, str]:

@@ -16,19 +16,12 @@ from sim_envs.truth.ground_truth import Truth
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RequestedText:
-    """A text that was requested in an episode, and what became of it.
-
-    Attributes:
-        request: The request.
-        asked: The query that requested it.
-        ended: The query that delivered or dropped it; None if the episode ended before.
-        text: The text; None if it was not delivered.
-    """
+    """A text that was requested in an episode, and what became of it."""
 
     request: TextRequest
-    asked: QueryRecord
-    ended: QueryRecord | None
-    text: Text | None
+    asked: QueryRecord  # the query that requested it
+    ended: QueryRecord | None  # the query that delivered or dropped it; None if the episode ended before
+    text: Text | None  # the text; None if it was not delivered
 
     @property
     def truths(self) -> tuple[Truth | None, Truth | None]:
@@ -63,39 +56,29 @@ class Unpaired(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextDifference:
-    """The headline measure of one language task in both runs, in percent, over the texts in pairs.
-
-    Attributes:
-        when: Time of the ground truth that grades the texts: `at_request` or `on_delivery`.
-        difference: B's minus A's, percentage points.
-        interval: Its 95 % bootstrap interval over episodes; None if undefined.
-    """
+    """The headline measure of one language task in both runs, in percent, over the texts in pairs."""
 
     task: str
-    when: str
+    when: str  # time of the ground truth that grades the texts: `at_request` or `on_delivery`
     a: float
     b: float
-    difference: float
-    interval: tuple[float, float] | None
+    difference: float  # b's minus A's, percentage points
+    interval: tuple[float, float] | None  # its 95 % bootstrap interval over episodes; None if undefined
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextPairs:
-    """The texts of one language task, paired by episode and by the query that requested them.
-
-    Attributes:
-        pairs: Graded in both runs: the texts that scores are of. 0 where all texts of each run are compared.
-        only_a: Graded in A alone, by the reason why B has no graded text; `only_b` likewise.
-        oracle_a: Whether A's were generated from the ground truth; `oracle_b` likewise.
-        differences: At request and on delivery; empty if there is no pair, or nothing to grade.
-    """
+    """The texts of one language task, paired by episode and by the query that requested them."""
 
     task: str
+    # Graded in both runs: the texts that scores are of. 0 where all texts of each run are compared.
     pairs: int
+    # Graded in A alone, by the reason why B has no graded text; `only_b` likewise.
     only_a: Mapping[Unpaired, int]
     only_b: Mapping[Unpaired, int]
-    oracle_a: bool
+    oracle_a: bool  # whether A's were generated from the ground truth; `oracle_b` likewise
     oracle_b: bool
+    # At request and on delivery; empty if there is no pair, or nothing to grade.
     differences: Sequence[TextDifference]
 
 

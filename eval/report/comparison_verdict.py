@@ -25,38 +25,25 @@ TIME_MARGIN = 10.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """A verdict on B.
-
-    Attributes:
-        verdict: The verdict.
-        margin: Its margin: percentage points of success, or percent of time.
-        sentence: Verdict, margin and numbers in one sentence.
-        episodes_needed: If success is inconclusive, the episodes that would settle it; None if none would.
-        needed_for: The verdict that they would give if the present estimate is right.
-    """
+    """A verdict on B."""
 
     verdict: Verdict
-    margin: float
-    sentence: str
+    margin: float  # its margin: percentage points of success, or percent of time
+    sentence: str  # verdict, margin and numbers in one sentence
+    # If success is inconclusive, the episodes that would settle it; None if none would.
     episodes_needed: int | None = None
-    needed_for: Verdict | None = None
+    needed_for: Verdict | None = None  # the verdict that they would give if the present estimate is right
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Judgements:
-    """All verdicts of a comparison.
+    """All verdicts of a comparison."""
 
-    Attributes:
-        success: On the pooled pairs, uncorrected: the primary test.
-        time: On time to success; None if no episode has a ratio, or errors allow no verdict.
-        restricted: On restricted mean time; None if no time was recorded, or errors allow no verdict.
-        per_suite: On success, corrected for the number of suites.
-    """
-
-    success: Judgement
-    time: Judgement | None
+    success: Judgement  # on the pooled pairs, uncorrected: the primary test
+    time: Judgement | None  # on time to success; None if no episode has a ratio, or errors allow no verdict
+    # On restricted mean time; None if no time was recorded, or errors allow no verdict.
     restricted: Judgement | None
-    per_suite: Mapping[str, Verdict]
+    per_suite: Mapping[str, Verdict]  # on success, corrected for the number of suites
 
     @property
     def sentences(self) -> list[str]:

@@ -35,14 +35,10 @@ from eval.rollout.monitor import Monitor
 from eval.rollout.plan import EpisodePlan
 from sim_envs.world import EpisodeKey
 
-_BAR = 16
-"""Width of the bar; leaves room for three modes in 80 columns."""
-_PACE_S = 300.0
-"""Window of the estimate of the remaining time."""
-_REPORT_EVERY_S = 60.0
-"""Interval of progress lines where output is not a terminal."""
-_FIRST_ESTIMATE = 3
-"""Episodes after which the first of them is printed."""
+_BAR = 16  # width of the bar; leaves room for three modes in 80 columns
+_PACE_S = 300.0  # window of the estimate of the remaining time
+_REPORT_EVERY_S = 60.0  # interval of progress lines where output is not a terminal
+_FIRST_ESTIMATE = 3  # episodes after which the first of them is printed
 
 
 class EvaluationConsole(Monitor):

@@ -72,8 +72,7 @@ _IN_JSON = (
     *("time_to_success_s", "query_hz", "staleness_ms", "texts"),
 )
 """Fields of the results in JSON."""
-_CONTROLS = {"noop": "floor", "random": "floor", "expert": "ceiling"}
-"""Reference policies."""
+_CONTROLS = {"noop": "floor", "random": "floor", "expert": "ceiling"}  # reference policies
 _PAPER_TABLES = yaml.safe_load(
     importlib.resources.files("eval.report").joinpath("paper_tables.yaml").read_text(encoding="utf-8")
 )
@@ -87,19 +86,15 @@ _OF_ONE_RUN = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One run on one suite, or one setting on several: aggregated results and the episodes.
-
-    Attributes:
-        parts: Heading to the entry of each suite, of one run or of several; empty for one suite.
-        rank: Its rank in its table.
-    """
+    """One run on one suite, or one setting on several: aggregated results and the episodes."""
 
     run: RunIdentity
     suite: str
     row: results.Row
     episodes: Episodes
+    # Heading to the entry of each suite, of one run or of several; empty for one suite.
     parts: Mapping[str, "Entry"] = dataclasses.field(default_factory=dict)
-    rank: Rank = _ALONE
+    rank: Rank = _ALONE  # its rank in its table
 
     @property
     def protocol(self) -> str:
@@ -117,18 +112,13 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RankedTable:
-    """A table of comparable runs on one suite, best first; its rows are entries.
+    """A table of comparable runs on one suite, best first; its rows are entries."""
 
-    Attributes:
-        title: Protocol with what replaces parts of the published one, assets, episodes, and the clock unless
-            paused, as Markdown.
-        table: The table.
-        inputs: Policy to its inputs, if they differ.
-    """
-
+    # Protocol with what replaces parts of the published one, assets, episodes, and the clock unless paused,
+    # as Markdown.
     title: str
     table: Table
-    inputs: Mapping[str, str]
+    inputs: Mapping[str, str]  # policy to its inputs, if they differ
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

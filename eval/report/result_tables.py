@@ -169,14 +169,10 @@ def _columns(rows: Sequence[Row], clock: str) -> list[Column]:
     ]
 
 
-_ID_WIDTH = 3
-"""Characters of a task's number and the space after it."""
-_MIN_LABEL = 13
-"""Minimum width of a task's label, characters."""
-_MIN_ROOM = 11
-"""Minimum width of the first column, characters."""
-_EDGES = 2
-"""Characters beside a table's columns."""
+_ID_WIDTH = 3  # characters of a task's number and the space after it
+_MIN_LABEL = 13  # minimum width of a task's label, characters
+_MIN_ROOM = 11  # minimum width of the first column, characters
+_EDGES = 2  # characters beside a table's columns
 
 
 def _labelled(first: str, columns: Sequence[Column], groups: Sequence[Sequence[Any]], **look: Any) -> Table:

@@ -18,8 +18,7 @@ from videos.clip import Picture, iterate_pictures
 from videos.mp4 import Mp4Writer, VideoError
 from videos.side_by_side import Side, compose_pair, first_camera
 
-_LAST_S = 1.5
-"""Duration of the last frame, seconds."""
+_LAST_S = 1.5  # duration of the last frame, seconds
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,17 +62,11 @@ class _PlayedEpisode:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EpisodePair:
-    """The same episode of two runs.
+    """The same episode of two runs."""
 
-    Attributes:
-        sides: The episode in A and in B.
-        why: One line on the episode and how it ended in both.
-        control_hz: Frames per second.
-    """
-
-    sides: tuple[_PlayedEpisode, ...]
-    why: str
-    control_hz: float
+    sides: tuple[_PlayedEpisode, ...]  # the episode in A and in B
+    why: str  # one line on the episode and how it ended in both
+    control_hz: float  # frames per second
 
     @property
     def frames(self) -> int:

@@ -27,13 +27,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MIN_LATENCIES = 3
-"""A sweep whose lines all have fewer points has no curve."""
+_MIN_LATENCIES = 3  # a sweep whose lines all have fewer points has no curve
 _STYLES = ("-", "--", ":", "-.")
 _APART = 0.006
 """Offset between lines, as a share of the largest latency, so that their intervals do not overlap."""
-_MAX_CELLS = 60
-"""Larger sweeps have no figure of cells."""
+_MAX_CELLS = 60  # larger sweeps have no figure of cells
 
 Point = tuple[float, float, float]
 """A value and the bounds of its interval."""
@@ -41,16 +39,11 @@ Point = tuple[float, float, float]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LinePlot:
-    """Success, and a time, over what the clock of a cell determines.
+    """Success, and a time, over what the clock of a cell determines."""
 
-    Attributes:
-        x_label: What x is, with its unit.
-        time_label: What the time is, with its unit.
-        motions: Motion to its lines of success and of the time; those of a line differ in their clock alone.
-    """
-
-    x_label: str
-    time_label: str
+    x_label: str  # what x is, with its unit
+    time_label: str  # what the time is, with its unit
+    # Motion to its lines of success and of the time; those of a line differ in their clock alone.
     motions: Mapping[str, Sequence[tuple[ChartLine, ChartLine]]]
 
 

@@ -34,39 +34,28 @@ _RULES = {"left": ":--", "center": ":-:", "right": "--:"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Column:
-    """A column of a table.
+    """A column of a table."""
 
-    Attributes:
-        heading: What it shows, with its unit.
-        cell: Maps a row to its text.
-        align: Alignment; left for text, others for numbers, which a page sorts by value.
-        short: Heading in a terminal, with the unit in a second line. Default: `heading`.
-        width: Minimum width in a terminal, characters. Default: that of the longest cell.
-        optional: Order in which columns are left out of a narrow terminal, 1 first; None if never.
-        legend: A sentence on what it shows.
-        is_markdown: Whether heading and text are Markdown already.
-        html: Maps a row to the content of its cell on a page, if it is more than the text.
-        css: Maps a row to the class of its cell on a page.
-        value: Maps a row to the number that a page sorts by, if its text does not begin with it.
-        choices: Whether a page offers its values as a filter.
-        groups: Whether a page offers to group rows by it.
-        extra: Whether pages and CSV alone have it.
-    """
-
-    heading: str
-    cell: Callable[[Any], str]
+    heading: str  # what it shows, with its unit
+    cell: Callable[[Any], str]  # maps a row to its text
+    # Alignment; left for text, others for numbers, which a page sorts by value.
     align: Literal["left", "center", "right"] = "right"
+    # Heading in a terminal, with the unit in a second line. Default: `heading`.
     short: str = ""
+    # Minimum width in a terminal, characters. Default: that of the longest cell.
     width: int | None = None
+    # Order in which columns are left out of a narrow terminal, 1 first; None if never.
     optional: int | None = None
-    legend: str = ""
-    is_markdown: bool = False
+    legend: str = ""  # a sentence on what it shows
+    is_markdown: bool = False  # whether heading and text are Markdown already
+    # Maps a row to the content of its cell on a page, if it is more than the text.
     html: Callable[[Any], Any] | None = None
-    css: Callable[[Any], str] | None = None
+    css: Callable[[Any], str] | None = None  # maps a row to the class of its cell on a page
+    # Maps a row to the number that a page sorts by, if its text does not begin with it.
     value: Callable[[Any], float | None] | None = None
-    choices: bool = False
-    groups: bool = False
-    extra: bool = False
+    choices: bool = False  # whether a page offers its values as a filter
+    groups: bool = False  # whether a page offers to group rows by it
+    extra: bool = False  # whether pages and CSV alone have it
 
     def of(self, part: Callable[[Any], Any]) -> "Column":
         """The same column over other rows, of which it shows a part."""
@@ -77,21 +66,13 @@ class Column:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table.
+    """A table."""
 
-    Attributes:
-        columns: The columns; the first one names the row.
-        groups: The rows, in groups that a terminal and LaTeX set apart.
-        names: Names of the groups, in a terminal; none if empty.
-        title: The title, in a terminal.
-        is_bold: Whether a terminal emphasizes a row.
-    """
-
-    columns: Sequence[Column]
-    groups: Sequence[Sequence[Any]]
-    names: Sequence[str] = ()
-    title: str = ""
-    is_bold: Callable[[Any], bool] = lambda _: False
+    columns: Sequence[Column]  # the columns; the first one names the row
+    groups: Sequence[Sequence[Any]]  # the rows, in groups that a terminal and LaTeX set apart
+    names: Sequence[str] = ()  # names of the groups, in a terminal; none if empty
+    title: str = ""  # the title, in a terminal
+    is_bold: Callable[[Any], bool] = lambda _: False  # whether a terminal emphasizes a row
 
     @classmethod
     def of_cells(
@@ -129,8 +110,7 @@ class Table:
         return [{column.heading: column.cell(row) for column in self.columns} for row in self.rows]
 
 
-_MIN_FIRST = 12
-"""Minimum width of a first column that is too long for a terminal, characters."""
+_MIN_FIRST = 12  # minimum width of a first column that is too long for a terminal, characters
 
 
 def fitting(

@@ -27,29 +27,19 @@ from oxygen.policy.reply import Reply, Text
 from sim_envs.world import EpisodeKey
 
 KINDS = ("paused", "fixed:A,B", "profile:NAME", "measured", "replay:RUN")
-_RECENT = 10
-"""Number of past queries; on a measured clock their longest latency is the estimated delay."""
+_RECENT = 10  # number of past queries; on a measured clock their longest latency is the estimated delay
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TimedQuery:
-    """Measurements of a query for a clock, after `Policy.act` and again after `Policy.complete`.
+    """Measurements of a query for a clock, after `Policy.act` and again after `Policy.complete`."""
 
-    Attributes:
-        key: The episode.
-        index: Number of the query in the episode.
-        act_ms: Time of `act` to charge on clock `measured`: wall time, or what the policy reports.
-        guided: Whether denoising was guided towards the chunk being executed.
-        complete_ms: Wall time of `complete`; the reply's stage `decode` takes precedence.
-        reply: The reply; None before `complete`.
-    """
-
-    key: EpisodeKey
-    index: int
-    act_ms: float
-    guided: bool = False
-    complete_ms: float = 0.0
-    reply: Reply | None = None
+    key: EpisodeKey  # the episode
+    index: int  # number of the query in the episode
+    act_ms: float  # time of `act` to charge on clock `measured`: wall time, or what the policy reports
+    guided: bool = False  # whether denoising was guided towards the chunk being executed
+    complete_ms: float = 0.0  # wall time of `complete`; the reply's stage `decode` takes precedence
+    reply: Reply | None = None  # the reply; None before `complete`
 
     @property
     def finished(self) -> Sequence[Text]:

@@ -43,14 +43,10 @@ class TaskPlan:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EpisodePlan:
-    """All episodes of a run, in order; a function of the configuration.
+    """All episodes of a run, in order; a function of the configuration."""
 
-    Attributes:
-        tasks: The tasks that have episodes.
-        undivided: The plan of all shards, which have its protocol; None if the run is not a shard.
-    """
-
-    tasks: tuple[TaskPlan, ...]
+    tasks: tuple[TaskPlan, ...]  # the tasks that have episodes
+    # The plan of all shards, which have its protocol; None if the run is not a shard.
     undivided: "EpisodePlan | None" = None
 
     @property

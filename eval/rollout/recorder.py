@@ -29,10 +29,8 @@ from sim_envs.world import EpisodeKey, World
 from videos.mp4 import VideoError
 from videos.recorder import EpisodeVideo
 
-_PICTURE_EVERY_S = 1.0
-"""Wall time between two pictures of a running episode."""
-_PICTURE_HEIGHT = 256
-"""Pixels; higher pictures are scaled down."""
+_PICTURE_EVERY_S = 1.0  # wall time between two pictures of a running episode
+_PICTURE_HEIGHT = 256  # pixels; higher pictures are scaled down
 
 
 class EpisodeRecorder:

@@ -28,8 +28,7 @@ Arrays = Mapping[str, Float32[np.ndarray, "..."]]
 """An adapter's arrays by the names of its file."""
 
 _BELOW = "PaliGemma/llm/layers/"
-_CAMERAS = 3
-"""Cameras in openpi's layout, absent ones included."""
+_CAMERAS = 3  # cameras in openpi's layout, absent ones included
 PROMPT_SLOTS = 100
 TEXT_SLOTS = 28
 """Slots that OxyGen's training and serving reserve for the prompt, and for a text with its own prompt."""
@@ -95,17 +94,11 @@ def initial_arrays(config: Pi05Config, *, rank: int, seed: int) -> dict[str, Flo
 
 @flax.struct.dataclass
 class LowRank:
-    """A low-rank product per part of a matrix's columns, such as a head.
+    """A low-rank product per part of a matrix's columns, such as a head."""
 
-    Attributes:
-        a: [in, part·rank].
-        b: [part, rank, out of a part].
-        scale: Factor of the product.
-    """
-
-    a: Leaf
-    b: Leaf
-    scale: float = flax.struct.field(pytree_node=False)
+    a: Leaf  # [in, part·rank]
+    b: Leaf  # [part, rank, out of a part]
+    scale: float = flax.struct.field(pytree_node=False)  # factor of the product
 
     def product(self, x: Float[Array, "*batch rows"]) -> Float[Array, "*batch columns"]:
         """`x` times both matrices, part by part."""
@@ -196,14 +189,11 @@ def _inserted(leaves: tuple[Array, ...], others: tuple[Array, ...], after: int) 
 
 @dataclasses.dataclass(frozen=True)
 class Adapter:
-    """A suffix adapter on the device.
+    """A suffix adapter on the device."""
 
-    Attributes:
-        layers: The low-rank products of every layer, by the names of its matrices.
-        stale: What mask `published` shows in place of the prompt; None if it shows the prompt.
-    """
-
+    # The low-rank products of every layer, by the names of its matrices.
     layers: tuple[Mapping[str, LowRank], ...]
+    # What mask `published` shows in place of the prompt; None if it shows the prompt.
     stale: StaleSlots | None
 
     def on(self, weights: Weights) -> Weights:

@@ -23,17 +23,11 @@ DEFAULT: Implementation = "matmul"
 
 @flax.struct.dataclass
 class CachedLayer:
-    """One layer's keys and values: the prefix, then padding, then the action tokens.
+    """One layer's keys and values: the prefix, then padding, then the action tokens."""
 
-    Attributes:
-        k: [batch, kv_head, dim, position] for `matmul`, else [batch, position, kv_head, dim].
-        v: [batch, kv_head, position, dim] for `matmul`, else as `k`.
-        implementation: The attention that reads it.
-    """
-
-    k: Leaf
-    v: Leaf
-    implementation: Implementation = flax.struct.field(pytree_node=False)
+    k: Leaf  # [batch, kv_head, dim, position] for `matmul`, else [batch, position, kv_head, dim]
+    v: Leaf  # [batch, kv_head, position, dim] for `matmul`, else as `k`
+    implementation: Implementation = flax.struct.field(pytree_node=False)  # the attention that reads it
 
     @classmethod
     def begin(

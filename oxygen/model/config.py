@@ -53,23 +53,14 @@ def siglip_variant(name: str) -> SiglipConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GemmaConfig:
-    """One expert of the mixture of transformers.
+    """One expert of the mixture of transformers."""
 
-    Attributes:
-        width: Channels of a token.
-        depth: Layers; equal in both experts.
-        mlp_dim: Hidden channels of the gated MLP.
-        num_heads: Query heads; a multiple of `num_kv_heads`.
-        num_kv_heads: Key and value heads; equal in both experts.
-        head_dim: Channels of a head; equal in both experts.
-    """
-
-    width: int
-    depth: int
-    mlp_dim: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
+    width: int  # channels of a token
+    depth: int  # layers; equal in both experts
+    mlp_dim: int  # hidden channels of the gated MLP
+    num_heads: int  # query heads; a multiple of `num_kv_heads`
+    num_kv_heads: int  # key and value heads; equal in both experts
+    head_dim: int  # channels of a head; equal in both experts
 
     def __post_init__(self) -> None:
         if self.num_heads % self.num_kv_heads:
@@ -87,41 +78,28 @@ _CHOICES = {"dtype": ("float32", "bfloat16"), "resize": ("pad", "stretch")}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pi05Config:
-    """Everything that fixes the shapes and the arithmetic of a π0.5.
+    """Everything that fixes the shapes and the arithmetic of a π0.5."""
 
-    Attributes:
-        name: The preset's name, for messages and manifests.
-        siglip: The vision tower.
-        trunk: The expert that reads images and text and writes text (PaliGemma's Gemma).
-        expert: The action expert.
-        vocab_size: Rows of the tied embedding.
-        cameras: The cameras of an observation, in the order their tokens take. Absent ones are not listed.
-        image_size: Side of the square image the tower sees, in pixels.
-        resize: How images are resized to that square: `pad` keeps the aspect ratio and adds black bars, as
-            published; `stretch` does not.
-        action_dim: Channels of the flow; a robot uses the first few.
-        horizon: Actions in a chunk.
-        denoise_steps: Euler steps from noise (t = 1) to actions (t = 0).
-        noise_scale: Factor of the initial noise at inference, not in training. 1 samples from the learnt
-            distribution; 0 starts from zeros and makes actions deterministic.
-        prompt_buckets: Lengths a prompt is padded to, ascending; one program is compiled for each.
-        dtype: Compute type of the transformers: `float32` or `bfloat16`.
-    """
-
-    name: str
-    siglip: SiglipConfig
-    trunk: GemmaConfig
-    expert: GemmaConfig
-    vocab_size: int
+    name: str  # the preset's name, for messages and manifests
+    siglip: SiglipConfig  # the vision tower
+    trunk: GemmaConfig  # the expert that reads images and text and writes text (PaliGemma's Gemma)
+    expert: GemmaConfig  # the action expert
+    vocab_size: int  # rows of the tied embedding
+    # The cameras of an observation, in the order their tokens take. Absent ones are not listed.
     cameras: tuple[str, ...]
-    image_size: int = 224
+    image_size: int = 224  # side of the square image the tower sees, in pixels
+    # How images are resized to that square: `pad` keeps the aspect ratio and adds black bars, as published;
+    # `stretch` does not.
     resize: str = "pad"
-    action_dim: int = 32
-    horizon: int = 10
-    denoise_steps: int = 10
+    action_dim: int = 32  # channels of the flow; a robot uses the first few
+    horizon: int = 10  # actions in a chunk
+    denoise_steps: int = 10  # euler steps from noise (t = 1) to actions (t = 0)
+    # Factor of the initial noise at inference, not in training. 1 samples from the learnt distribution; 0
+    # starts from zeros and makes actions deterministic.
     noise_scale: float = 1.0
+    # Lengths a prompt is padded to, ascending; one program is compiled for each.
     prompt_buckets: tuple[int, ...] = (32, 64, 128, 200)
-    dtype: str = "float32"
+    dtype: str = "float32"  # compute type of the transformers: `float32` or `bfloat16`
 
     def __post_init__(self) -> None:
         for field, allowed in _CHOICES.items():

@@ -45,17 +45,11 @@ def adaptive_rms_norm(
 
 @flax.struct.dataclass
 class KeyValues:
-    """Keys and values to attend to, with their mask.
+    """Keys and values to attend to, with their mask."""
 
-    Attributes:
-        k: Keys, [batch, position, kv_head, dim].
-        v: Values, of the same shape.
-        mask: Which positions each query may see, [batch, query or 1, position].
-    """
-
-    k: Leaf
-    v: Leaf
-    mask: Leaf
+    k: Leaf  # keys, [batch, position, kv_head, dim]
+    v: Leaf  # values, of the same shape
+    mask: Leaf  # which positions each query may see, [batch, query or 1, position]
 
 
 def attention(

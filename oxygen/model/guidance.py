@@ -23,15 +23,12 @@ AuxT = TypeVar("AuxT")
 
 @flax.struct.dataclass
 class Guidance:
-    """Guidance targets of new chunks, one row per robot.
+    """Guidance targets of new chunks, one row per robot."""
 
-    Attributes:
-        actions: The previous chunk, normalised, starting at the action executed at the time of the
-            observation, [robot, horizon, action].
-        weight: Weight of each action, 0 to 1, [robot, horizon]; all 0 for robots without guidance.
-    """
-
+    # The previous chunk, normalised, starting at the action executed at the time of the observation, [robot,
+    # horizon, action].
     actions: Leaf | np.ndarray
+    # Weight of each action, 0 to 1, [robot, horizon]; all 0 for robots without guidance.
     weight: Leaf | np.ndarray
 
     @classmethod

@@ -11,17 +11,12 @@ from oxygen.typing import Int32, UInt8
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelInput:
-    """One observation of every robot.
+    """One observation of every robot."""
 
-    Attributes:
-        images: Pixels of every camera, in the model's order; the model scales them to [-1, 1].
-        prompt: Tokens, padded.
-        length: Valid tokens of each prompt.
-    """
-
+    # Pixels of every camera, in the model's order; the model scales them to [-1, 1].
     images: UInt8[np.ndarray, "robot camera side side 3"]
-    prompt: Int32[np.ndarray, "robot token"]
-    length: Int32[np.ndarray, " robot"]
+    prompt: Int32[np.ndarray, "robot token"]  # tokens, padded
+    length: Int32[np.ndarray, " robot"]  # valid tokens of each prompt
 
 
 def batched(inputs: Sequence[ModelInput | None], config: Pi05Config) -> ModelInput:

@@ -19,15 +19,10 @@ _MATRICES = ("qkv", "out", "gate_up", "down")
 
 @flax.struct.dataclass
 class Int8Matrix:
-    """A matrix as symmetric int8 values; takes the place of an array in `x @ matrix`.
+    """A matrix as symmetric int8 values; takes the place of an array in `x @ matrix`."""
 
-    Attributes:
-        values: int8, [in, out].
-        scale: What one step of each column is worth, in float32, [out].
-    """
-
-    values: Leaf
-    scale: Leaf
+    values: Leaf  # int8, [in, out]
+    scale: Leaf  # what one step of each column is worth, in float32, [out]
 
     @property
     def shape(self) -> tuple[int, ...]:

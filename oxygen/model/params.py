@@ -18,8 +18,7 @@ from oxygen.typing import Float, Float32, Params
 
 Shape = tuple[int, ...]
 
-_DRAWN_AT_ONCE = 1 << 18
-"""Random numbers sampled in one piece (1 MiB)."""
+_DRAWN_AT_ONCE = 1 << 18  # random numbers sampled in one piece (1 MiB)
 
 
 def tower(config: Pi05Config) -> Siglip:

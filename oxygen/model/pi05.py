@@ -26,8 +26,7 @@ from oxygen.typing import Array, Float, Float32, Int32, Leaf, Params, UInt8
 Actions = Float32[Array, "batch horizon action"]
 """Chunks of actions, noisy or not."""
 
-_ALIGNED = 32
-"""The denoising KV cache is padded to a multiple of this many positions, for aligned loads."""
+_ALIGNED = 32  # the denoising KV cache is padded to a multiple of this many positions, for aligned loads
 
 
 @flax.struct.dataclass
@@ -65,16 +64,11 @@ class Weights:
 
 @flax.struct.dataclass
 class Prefix:
-    """The prefix KV cache of an observation.
+    """The prefix KV cache of an observation."""
 
-    Attributes:
-        k: One [batch, position, kv_head, dim] for every layer; v: likewise.
-        length: Valid positions of each row, [batch]; those after it are padding.
-    """
-
-    k: tuple[Leaf, ...]
+    k: tuple[Leaf, ...]  # one [batch, position, kv_head, dim] for every layer; v: likewise
     v: tuple[Leaf, ...]
-    length: Leaf
+    length: Leaf  # valid positions of each row, [batch]; those after it are padding
 
     def valid(self) -> Array:
         """Mask of the valid positions, [batch, 1, position]."""

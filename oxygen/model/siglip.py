@@ -144,17 +144,11 @@ class Stem(nn.Module):
 
 
 class Siglip(nn.Module):
-    """The tower.
+    """The tower."""
 
-    Attributes:
-        config: Its sizes.
-        out_width: Channels of the embeddings it returns (the trunk's width).
-        dtype: Compute type of everything after the patch embedding.
-    """
-
-    config: SiglipConfig
-    out_width: int
-    dtype: str
+    config: SiglipConfig  # its sizes
+    out_width: int  # channels of the embeddings it returns (the trunk's width)
+    dtype: str  # compute type of everything after the patch embedding
 
     @nn.compact
     def __call__(self, images: UInt8[Array, "batch side side 3"]) -> Float[Array, "batch token out"]:

@@ -11,32 +11,20 @@ from oxygen.serving.requests import DecodeWork
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextRequest:
-    """A text that was requested.
+    """A text that was requested."""
 
-    Attributes:
-        task: Name of its language task.
-        request_id: Its index among the requests of the episode.
-        query: The query in which it was requested, whose observation it describes.
-    """
-
-    task: str
-    request_id: int
-    query: int
+    task: str  # name of its language task
+    request_id: int  # its index among the requests of the episode
+    query: int  # the query in which it was requested, whose observation it describes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextTimes:
-    """Times of a text, in seconds of `time.perf_counter`.
+    """Times of a text, in seconds of `time.perf_counter`."""
 
-    Attributes:
-        requested_s: When its query arrived.
-        first_token_s: When its first token was known.
-        finished_s: When its last token was known.
-    """
-
-    requested_s: float
-    first_token_s: float
-    finished_s: float
+    requested_s: float  # when its query arrived
+    first_token_s: float  # when its first token was known
+    finished_s: float  # when its last token was known
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -36,8 +36,7 @@ class _Record(TypedDict):
 
 _RECORD = TypeAdapter(_Record)
 
-_SERVED_ONLY = frozenset({"noise_scale"})
-"""Settings of inference, which may change after training."""
+_SERVED_ONLY = frozenset({"noise_scale"})  # settings of inference, which may change after training
 
 
 def read_record(folder: Path) -> dict[str, Any]:

@@ -16,8 +16,7 @@ from oxygen.typing import Float, Float64
 
 FILE_NAME = "norm_stats.json"
 QUANTILES = ("q01", "q99")
-_EPSILON = 1e-6
-"""Added to every range, as in openpi, against division by zero."""
+_EPSILON = 1e-6  # added to every range, as in openpi, against division by zero
 
 
 Statistics: TypeAlias = dict[str, dict[str, list[float]]]
@@ -26,15 +25,10 @@ Statistics: TypeAlias = dict[str, dict[str, list[float]]]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QuantileNorm:
-    """Maps the range between two quantiles to [-1, 1], channel by channel, as π0.5 does.
+    """Maps the range between two quantiles to [-1, 1], channel by channel, as π0.5 does."""
 
-    Attributes:
-        q01: 1 % quantile of every channel, in the robot's units.
-        q99: 99 % quantile; nowhere below `q01`.
-    """
-
-    q01: tuple[float, ...]
-    q99: tuple[float, ...]
+    q01: tuple[float, ...]  # 1 % quantile of every channel, in the robot's units
+    q99: tuple[float, ...]  # 99 % quantile; nowhere below `q01`
 
     def __post_init__(self) -> None:
         low, high = np.array(self.q01, np.float64), np.array(self.q99, np.float64)

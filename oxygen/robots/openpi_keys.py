@@ -21,23 +21,15 @@ LONGEST_PROMPT = 10_000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OpenpiKeys:
-    """The keys of a robot's observations, as its client writes and a server reads them.
+    """The keys of a robot's observations, as its client writes and a server reads them."""
 
-    Attributes:
-        interface: The robot's conventions.
-        images: Key to the camera.
-        state: Key to the state channels, joined in this order.
-        robot: openpi's name of the robot; None if it has none.
-        image_size: Height and width to which the client resizes images, with padding; None for the camera's
-            own.
-        clips: Whether the client clips actions to the interface's limits, as openpi's DROID client does.
-    """
-
-    interface: Interface
-    images: Mapping[str, str]
-    state: Mapping[str, tuple[str, ...]]
-    robot: str | None = None
+    interface: Interface  # the robot's conventions
+    images: Mapping[str, str]  # key to the camera
+    state: Mapping[str, tuple[str, ...]]  # key to the state channels, joined in this order
+    robot: str | None = None  # openpi's name of the robot; None if it has none
+    # Height and width to which the client resizes images, with padding; None for the camera's own.
     image_size: tuple[int, int] | None = (224, 224)
+    # Whether the client clips actions to the interface's limits, as openpi's DROID client does.
     clips: bool = False
 
     @property

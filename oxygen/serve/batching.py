@@ -9,19 +9,12 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Query:
-    """A query of one row of a batch.
+    """A query of one row of a batch."""
 
-    Attributes:
-        observation: What the policy takes.
-        acted: Called with the actions, or with the exception of the policy.
-        replied: Called with the reply, or with the exception.
-        arrived_s: In the time of `time.monotonic`.
-    """
-
-    observation: Any
-    acted: Callable[[Any], None]
-    replied: Callable[[Any], None]
-    arrived_s: float = dataclasses.field(default_factory=time.monotonic)
+    observation: Any  # what the policy takes
+    acted: Callable[[Any], None]  # called with the actions, or with the exception of the policy
+    replied: Callable[[Any], None]  # called with the reply, or with the exception
+    arrived_s: float = dataclasses.field(default_factory=time.monotonic)  # in the time of `time.monotonic`
 
 
 class BatchQueue:

@@ -17,29 +17,20 @@ EXTENSION = "oxygen_eval"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Declaration:
-    """The served policy.
+    """The served policy."""
 
-    Attributes:
-        interface: Conventions of observations and actions.
-        horizon: Actions per query.
-        model: The policy's name.
-        weights_sha256: SHA-256 of the weights; None if they are random or not a file in our format.
-        mode: How actions and language are scheduled.
-        language_tasks: The language tasks.
-        robots: Maximal number of concurrent robots.
-        feedback: Language task to the fields of later prompts that hold its texts; clients compose these.
-        options: Other options that change texts or actions, unless they have their default; SHA-256 and mask
-            of the adapter.
-    """
-
-    interface: Interface
-    horizon: int
-    model: str
+    interface: Interface  # conventions of observations and actions
+    horizon: int  # actions per query
+    model: str  # the policy's name
+    # SHA-256 of the weights; None if they are random or not a file in our format.
     weights_sha256: str | None = None
-    mode: str
+    mode: str  # how actions and language are scheduled
     language_tasks: tuple[str, ...]
-    robots: int
+    robots: int  # maximal number of concurrent robots
+    # Language task to the fields of later prompts that hold its texts; clients compose these.
     feedback: FeedbackByTask = dataclasses.field(default_factory=dict)
+    # Other options that change texts or actions, unless they have their default; SHA-256 and mask of the
+    # adapter.
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property

@@ -13,8 +13,7 @@ import numpy as np
 _ARRAY, _SCALAR = b"__ndarray__", b"__npgeneric__"
 _DATA, _DTYPE, _SHAPE = b"data", b"dtype", b"shape"
 
-_REFUSED_KINDS = "OVc"
-"""Objects (which need pickle), structures and complex numbers, as in openpi."""
+_REFUSED_KINDS = "OVc"  # objects (which need pickle), structures and complex numbers, as in openpi
 
 _VLA_EVAL, _VLA_EVAL_IMAGE, _MSGPACK_NUMPY = "__ndarray__", "__image__", b"nd"
 

@@ -20,8 +20,7 @@ from oxygen.serve.metadata import EXTENSION
 
 Result = TypeVar("Result")
 
-_FREE_ROW_TIMEOUT_S = 1.0
-"""Time to wait for the row of a client that has just disconnected, or reconnects."""
+_FREE_ROW_TIMEOUT_S = 1.0  # time to wait for the row of a client that has just disconnected, or reconnects
 
 
 class NoFreeRobotError(UsageError):
@@ -203,19 +202,12 @@ _KINDS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QueryPosition:
-    """Position of a query: the field `oxygen_eval` of a request.
+    """Position of a query: the field `oxygen_eval` of a request."""
 
-    Attributes:
-        episode: The key of its episode, or a seed; None for the current one.
-        query: Number of the query in the episode; None for the next.
-        reset: Whether to restart the episode.
-        poll: Whether to answer with the texts of the last query instead.
-    """
-
-    episode: int | dict[str, Any] | None = None
-    query: int | None = None
-    reset: bool = False
-    poll: bool = False
+    episode: int | dict[str, Any] | None = None  # the key of its episode, or a seed; None for the current one
+    query: int | None = None  # number of the query in the episode; None for the next
+    reset: bool = False  # whether to restart the episode
+    poll: bool = False  # whether to answer with the texts of the last query instead
 
     @classmethod
     def read(cls, about: Any) -> Self:

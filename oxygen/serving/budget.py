@@ -45,12 +45,9 @@ class Deadline:
 
     Decode steps are queued while the actions are computed, so their completion is estimated from earlier
     queries. A tenth of the time is left free, since measured costs and times are means.
-
-    Attributes:
-        ms: Time from one query to the next, milliseconds.
     """
 
-    ms: float
+    ms: float  # time from one query to the next, milliseconds
 
     def __post_init__(self) -> None:
         if not 0 < self.ms < math.inf:

@@ -15,29 +15,20 @@ from oxygen.serving.kv_pool import DecodeState, KvLayer, KvPool
 from oxygen.serving.sampler import SamplingState
 from oxygen.typing import Array, Bool, Float, Float32, Int32, Leaf
 
-_SLOTS_UNROLLED = 2
-"""Slots read at once on a CPU; each needs memory for one layer of a slot."""
+_SLOTS_UNROLLED = 2  # slots read at once on a CPU; each needs memory for one layer of a slot
 
 
 @flax.struct.dataclass
 class NewRequests:
-    """Requests to fork in one program; rows with the spare slot are padding.
+    """Requests to fork in one program; rows with the spare slot are padding."""
 
-    Attributes:
-        slots: KV slot, [row].
-        robots: Prefix row, [row].
-        suffix: The suffix without its last token, padded, [row, token]; at least one column.
-        suffix_length: Valid tokens of that, [row].
-        token: The suffix's last token, the first input of decoding, [row].
-        draws: Sampling parameters, with the material of the keys, [row, 4], in place of these (see
-            `sampler.request_keys`); None if every request is greedy.
-    """
-
-    slots: Leaf
-    robots: Leaf
-    suffix: Leaf
-    suffix_length: Leaf
-    token: Leaf
+    slots: Leaf  # KV slot, [row]
+    robots: Leaf  # prefix row, [row]
+    suffix: Leaf  # the suffix without its last token, padded, [row, token]; at least one column
+    suffix_length: Leaf  # valid tokens of that, [row]
+    token: Leaf  # the suffix's last token, the first input of decoding, [row]
+    # Sampling parameters, with the material of the keys, [row, 4], in place of these (see
+    # `sampler.request_keys`); None if every request is greedy.
     draws: SamplingState | None = None
 
 

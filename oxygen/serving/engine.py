@@ -18,40 +18,25 @@ from oxygen.serving.second_process import TextDecoder
 from oxygen.serving.text_decoder import DecodeResult
 from oxygen.typing import Float32
 
-_MIN_S = 1e-6
-"""Time recorded for decode steps that were done before the host read the actions."""
+_MIN_S = 1e-6  # time recorded for decode steps that were done before the host read the actions
 
 
 @dataclasses.dataclass(kw_only=True)
 class EngineStep:
-    """One step of the engine: the actions of some queries, then their texts.
+    """One step of the engine: the actions of some queries, then their texts."""
 
-    Attributes:
-        plan: The text requests and decode jobs of the step.
-        actions: Every robot's chunk, normalised.
-        arrived_s: When the queries arrived, in seconds of the engine's clock.
-        started_s: When the step started.
-        prefilled_s: When the prefix was ready.
-        actions_ready_s: When the actions were on the host.
-        decode_steps: Decode steps of each text, in modes `unified` and `interleaved`; else 0.
-        decode_batch: Size of their batch.
-        new_tokens: Request to its number of new tokens, if any. This and the next two are set by
-            `Engine.complete`.
-        decode_s: Seconds of decoding after the actions were delivered.
-        work: Work of the decode jobs, in order.
-    """
-
-    plan: StepPlan
-    actions: Float32[np.ndarray, "robot horizon action"]
-    arrived_s: float
-    started_s: float
-    prefilled_s: float
-    actions_ready_s: float
-    decode_steps: int
-    decode_batch: int
+    plan: StepPlan  # the text requests and decode jobs of the step
+    actions: Float32[np.ndarray, "robot horizon action"]  # every robot's chunk, normalised
+    arrived_s: float  # when the queries arrived, in seconds of the engine's clock
+    started_s: float  # when the step started
+    prefilled_s: float  # when the prefix was ready
+    actions_ready_s: float  # when the actions were on the host
+    decode_steps: int  # decode steps of each text, in modes `unified` and `interleaved`; else 0
+    decode_batch: int  # size of their batch
+    # Request to its number of new tokens, if any. This and the next two are set by `Engine.complete`.
     new_tokens: Mapping[Request, int] = dataclasses.field(default_factory=dict)
-    decode_s: float = 0.0
-    work: tuple[DecodeWork, ...] = ()
+    decode_s: float = 0.0  # seconds of decoding after the actions were delivered
+    work: tuple[DecodeWork, ...] = ()  # work of the decode jobs, in order
 
 
 class Engine:

@@ -17,21 +17,15 @@ from oxygen.typing import Array, Float, Int32, Leaf
 NOTHING = -1
 """Marks tokens not written yet."""
 
-_ALIGNED = 16
-"""Slots are padded to a multiple of this many positions, for aligned loads."""
+_ALIGNED = 16  # slots are padded to a multiple of this many positions, for aligned loads
 
 
 @flax.struct.dataclass
 class KvLayer:
-    """Keys and values of every slot in one layer.
+    """Keys and values of every slot in one layer."""
 
-    Attributes:
-        k: [slot, kv_head, dim, position], transposed for the matrix products.
-        v: [slot, position, kv_head, dim].
-    """
-
-    k: Leaf
-    v: Leaf
+    k: Leaf  # [slot, kv_head, dim, position], transposed for the matrix products
+    v: Leaf  # [slot, position, kv_head, dim]
 
 
 @flax.struct.dataclass
@@ -43,22 +37,14 @@ class KvPool:
 
 @flax.struct.dataclass
 class DecodeState:
-    """Decode state of every slot. Small and never donated: the host reads it while decoding continues.
+    """Decode state of every slot. Small and never donated: the host reads it while decoding continues."""
 
-    Attributes:
-        token: The next input token (the suffix's last, then the last one decoded), [slot].
-        position: Its position in the slot, [slot].
-        count: Tokens decoded so far, [slot].
-        written: The decoded tokens, [slot, limit], padded with `NOTHING`.
-        draws: Sampling state; None if all requests are greedy.
-        first: The first token, where the fork chooses it, [slot]; None where the first decode step does.
-    """
-
-    token: Leaf
-    position: Leaf
-    count: Leaf
-    written: Leaf
-    draws: SamplingState | None = None
+    token: Leaf  # the next input token (the suffix's last, then the last one decoded), [slot]
+    position: Leaf  # its position in the slot, [slot]
+    count: Leaf  # tokens decoded so far, [slot]
+    written: Leaf  # the decoded tokens, [slot, limit], padded with `NOTHING`
+    draws: SamplingState | None = None  # sampling state; None if all requests are greedy
+    # The first token, where the fork chooses it, [slot]; None where the first decode step does.
     first: Leaf | None = None
 
 

@@ -10,15 +10,10 @@ from configs.errors import UsageError
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """Sampling parameters of a request.
+    """Sampling parameters of a request."""
 
-    Attributes:
-        temperature: 0 is greedy; else tokens are sampled from the softmax of logits / temperature.
-        top_k: Sample among this many of the most likely tokens; None samples among all.
-    """
-
-    temperature: float = 0.0
-    top_k: int | None = None
+    temperature: float = 0.0  # 0 is greedy; else tokens are sampled from the softmax of logits / temperature
+    top_k: int | None = None  # sample among this many of the most likely tokens; None samples among all
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.temperature) and self.temperature >= 0):
@@ -51,56 +46,33 @@ class RequestState(enum.StrEnum):
 
 @dataclasses.dataclass(kw_only=True, eq=False)
 class Request:
-    """One text being decoded. The scheduler sets its state, the engine its times.
+    """One text being decoded. The scheduler sets its state, the engine its times."""
 
-    Attributes:
-        robot: The robot whose observation it describes; its row of the prefix.
-        task: Index of its language task, below 2^16.
-        query: The robot's query whose prefix it follows.
-        suffix: Prompt tokens that follow the prefix; at least one.
-        sampling: Sampling parameters.
-        seed: The robot's episode seed, 64 bits.
-        ordinal: Its index among the task's requests in that query, below 2^16. The sampling key is a function
-            of seed, query, task and ordinal alone.
-        request_id: Its index among the requests of the robot's episode.
-        limit: Maximal number of tokens.
-        stop_token: Ends the text; if negative, only the limit does.
-        order: Sort key in the queue for rows: arrival step minus priority, then a serial number.
-        slot: Its slot of the KV pool; -1 if it has none.
-        tokens: Decoded tokens, including the stop token.
-        state: Its state.
-        requested_s: When its query arrived, in seconds of the engine's clock.
-        requested_busy_s: Total time for which the engine had been busy by then.
-        first_token_s: When its first token was known.
-        finished_s: When its last token was known.
-        latency_s: End-to-end latency in time that the engine was busy.
-        after_s: The part of it since the query in which it finished.
-        job: Index of its decode job in the engine step in which it finished.
-        job_steps: Decode steps of that job until its last token.
-    """
-
-    robot: int
-    task: int
-    query: int
-    suffix: tuple[int, ...]
-    sampling: Sampling = GREEDY
-    seed: int = 0
+    robot: int  # the robot whose observation it describes; its row of the prefix
+    task: int  # index of its language task, below 2^16
+    query: int  # the robot's query whose prefix it follows
+    suffix: tuple[int, ...]  # prompt tokens that follow the prefix; at least one
+    sampling: Sampling = GREEDY  # sampling parameters
+    seed: int = 0  # the robot's episode seed, 64 bits
+    # Its index among the task's requests in that query, below 2^16. The sampling key is a function of seed,
+    # query, task and ordinal alone.
     ordinal: int = 0
-    request_id: int = 0
-    limit: int = 1
-    stop_token: int = -1
+    request_id: int = 0  # its index among the requests of the robot's episode
+    limit: int = 1  # maximal number of tokens
+    stop_token: int = -1  # ends the text; if negative, only the limit does
+    # Sort key in the queue for rows: arrival step minus priority, then a serial number.
     order: tuple[int, int] = (0, 0)
-    slot: int = -1
-    tokens: list[int] = dataclasses.field(default_factory=list)
+    slot: int = -1  # its slot of the KV pool; -1 if it has none
+    tokens: list[int] = dataclasses.field(default_factory=list)  # decoded tokens, including the stop token
     state: RequestState = RequestState.WAITING
-    requested_s: float = 0.0
-    requested_busy_s: float = 0.0
-    first_token_s: float = 0.0
-    finished_s: float = 0.0
-    latency_s: float = 0.0
-    after_s: float = 0.0
-    job: int = 0
-    job_steps: int = 0
+    requested_s: float = 0.0  # when its query arrived, in seconds of the engine's clock
+    requested_busy_s: float = 0.0  # total time for which the engine had been busy by then
+    first_token_s: float = 0.0  # when its first token was known
+    finished_s: float = 0.0  # when its last token was known
+    latency_s: float = 0.0  # end-to-end latency in time that the engine was busy
+    after_s: float = 0.0  # the part of it since the query in which it finished
+    job: int = 0  # index of its decode job in the engine step in which it finished
+    job_steps: int = 0  # decode steps of that job until its last token
 
     @property
     def queue(self) -> tuple[int, int]:
@@ -128,24 +100,16 @@ class Request:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DecodeJob:
-    """Forks of new requests, then decode steps over the same rows.
+    """Forks of new requests, then decode steps over the same rows."""
 
-    Attributes:
-        new: Requests to fork into their slots.
-        rows: Requests to decode.
-        own_prefill: Whether new requests, if any, get their own prefill instead of the actions' one.
-        batch: Minimal size of the decode batch. Fixed for all jobs of a mode, since logits depend on it in
-            their last bits.
-        steps: Decode steps that the longest text still needs.
-        to_the_end: Whether to decode until every row is complete, rather than for the step's token budget.
-    """
-
-    new: tuple[Request, ...]
-    rows: tuple[Request, ...]
-    own_prefill: bool
+    new: tuple[Request, ...]  # requests to fork into their slots
+    rows: tuple[Request, ...]  # requests to decode
+    own_prefill: bool  # whether new requests, if any, get their own prefill instead of the actions' one
+    # Minimal size of the decode batch. Fixed for all jobs of a mode, since logits depend on it in their last
+    # bits.
     batch: int
-    steps: int
-    to_the_end: bool
+    steps: int  # decode steps that the longest text still needs
+    to_the_end: bool  # whether to decode until every row is complete, rather than for the step's token budget
 
     @property
     def slots(self) -> tuple[int, ...]:
@@ -155,31 +119,18 @@ class DecodeJob:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DecodeWork:
-    """The work of a decode job, from which latency profiles compute its time.
+    """The work of a decode job, from which latency profiles compute its time."""
 
-    Attributes:
-        prefills: Its own prefills, which come first.
-        forks: Forks of a prefix into slots of the KV pool, which come next.
-        steps: Decode steps.
-        batch: Their batch size, padding included.
-    """
-
-    prefills: int
-    forks: int
-    steps: int
-    batch: int
+    prefills: int  # its own prefills, which come first
+    forks: int  # forks of a prefix into slots of the KV pool, which come next
+    steps: int  # decode steps
+    batch: int  # their batch size, padding included
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StepPlan:
-    """The text requests and decode jobs of one engine step.
+    """The text requests and decode jobs of one engine step."""
 
-    Attributes:
-        requested: New requests, including those dropped on arrival.
-        dropped: Requests without a slot, or replaced by newer ones.
-        jobs: Decode jobs to run after the actions, in order.
-    """
-
-    requested: tuple[Request, ...]
-    dropped: tuple[Request, ...]
-    jobs: tuple[DecodeJob, ...]
+    requested: tuple[Request, ...]  # new requests, including those dropped on arrival
+    dropped: tuple[Request, ...]  # requests without a slot, or replaced by newer ones
+    jobs: tuple[DecodeJob, ...]  # decode jobs to run after the actions, in order

@@ -31,29 +31,17 @@ from oxygen.typing import Array, Float32, Int32
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProgramSizes:
-    """The shapes that the programs are compiled for.
+    """The shapes that the programs are compiled for."""
 
-    Attributes:
-        robots: Observations in one batch.
-        slots: Slots of the KV pool; a spare one, numbered `slots`, follows for padding rows.
-        rows: Available decode batch sizes, ascending.
-        forks: Available numbers of new requests per fork, ascending.
-        suffix: Tokens of the longest suffix.
-        limit: Tokens of the longest text.
-        top_k: The largest `top_k` of a request; 0 if every request is greedy.
-        guided: Whether to compile a guided denoise program.
-        int8_decode: Whether texts are decoded with int8 weights.
-    """
-
-    robots: int = 1
-    slots: int
-    rows: tuple[int, ...]
-    forks: tuple[int, ...]
-    suffix: int
-    limit: int
-    top_k: int = 0
-    guided: bool = False
-    int8_decode: bool = False
+    robots: int = 1  # observations in one batch
+    slots: int  # slots of the KV pool; a spare one, numbered `slots`, follows for padding rows
+    rows: tuple[int, ...]  # available decode batch sizes, ascending
+    forks: tuple[int, ...]  # available numbers of new requests per fork, ascending
+    suffix: int  # tokens of the longest suffix
+    limit: int  # tokens of the longest text
+    top_k: int = 0  # the largest `top_k` of a request; 0 if every request is greedy
+    guided: bool = False  # whether to compile a guided denoise program
+    int8_decode: bool = False  # whether texts are decoded with int8 weights
 
     def batch_of(self, rows: int) -> int:
         """The smallest decode batch with at least this many rows."""

@@ -16,17 +16,11 @@ _NOISE, _TEXTS = 0, 1  # roots of two families of keys
 
 @flax.struct.dataclass
 class SamplingState:
-    """Sampling keys and parameters of every row.
+    """Sampling keys and parameters of every row."""
 
-    Attributes:
-        key: The request's key, [row, 2]; see `request_keys`.
-        temperature: 0 is greedy, [row].
-        top_k: Sample among this many of the most likely tokens; 0 samples among all, [row].
-    """
-
-    key: Leaf
-    temperature: Leaf
-    top_k: Leaf
+    key: Leaf  # the request's key, [row, 2]; see `request_keys`
+    temperature: Leaf  # 0 is greedy, [row]
+    top_k: Leaf  # sample among this many of the most likely tokens; 0 samples among all, [row]
 
 
 def request_keys(origin: UInt32[Array, "row 4"]) -> UInt32[Array, "row 2"]:

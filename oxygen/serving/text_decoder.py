@@ -20,26 +20,19 @@ from oxygen.serving.runner import Runner
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DecodeResult:
-    """Results of the decode jobs of an engine step.
+    """Results of the decode jobs of an engine step."""
 
-    Attributes:
-        tokens: Slot to all tokens decoded there since its request started, for every decoded slot.
-        first_token_s: Slot to the time of its first token, in seconds of the clock; for jobs that do not run
-            to their end, the time at which the job was done.
-        finished_s: Likewise, the time of its last token.
-        began_s: When the jobs started, if after the actions were delivered; else 0.
-        done_s: When the device finished all jobs.
-        work: Work of each job, in order.
-        compiles: Compilations in a second process since it was ready; 0 without one.
-    """
-
+    # Slot to all tokens decoded there since its request started, for every decoded slot.
     tokens: Mapping[int, Sequence[int]]
+    # Slot to the time of its first token, in seconds of the clock; for jobs that do not run to their end, the
+    # time at which the job was done.
     first_token_s: Mapping[int, float] = dataclasses.field(default_factory=dict)
+    # Likewise, the time of its last token.
     finished_s: Mapping[int, float] = dataclasses.field(default_factory=dict)
-    began_s: float = 0.0
-    done_s: float = 0.0
-    work: tuple[DecodeWork, ...] = ()
-    compiles: int = 0
+    began_s: float = 0.0  # when the jobs started, if after the actions were delivered; else 0
+    done_s: float = 0.0  # when the device finished all jobs
+    work: tuple[DecodeWork, ...] = ()  # work of each job, in order
+    compiles: int = 0  # compilations in a second process since it was ready; 0 without one
 
 
 class LocalTextDecoder:

@@ -31,17 +31,11 @@ _decode = jax.jit(decode.decode)
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """One comparison.
+    """One comparison."""
 
-    Attributes:
-        name: What was compared.
-        error: The largest absolute difference; for tokens, the number that differ.
-        tolerance: The largest error that passes; None if any does.
-    """
-
-    name: str
-    error: float
-    tolerance: float | None
+    name: str  # what was compared
+    error: float  # the largest absolute difference; for tokens, the number that differ
+    tolerance: float | None  # the largest error that passes; None if any does
 
     @property
     def passed(self) -> bool:

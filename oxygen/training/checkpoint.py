@@ -31,19 +31,12 @@ _NAME = "step_{:07d}"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckpointWriter:
-    """Writes the checkpoints of one training.
+    """Writes the checkpoints of one training."""
 
-    Attributes:
-        training: What is trained.
-        statistics: Normalisation statistics of the demonstrations.
-        tokenizer: The SentencePiece model.
-        frames: Frames of the demonstrations.
-    """
-
-    training: TrainingConfig
-    statistics: Statistics
-    tokenizer: bytes
-    frames: int
+    training: TrainingConfig  # what is trained
+    statistics: Statistics  # normalisation statistics of the demonstrations
+    tokenizer: bytes  # the SentencePiece model
+    frames: int  # frames of the demonstrations
 
     def save(self, folder: Path, state: TrainState) -> Path:
         """Write a checkpoint under `folder`; older checkpoints keep the policy but lose the training state.

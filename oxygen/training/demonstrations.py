@@ -28,8 +28,7 @@ from oxygen.typing import UInt8
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_EPISODES_KEPT = 16
-"""Episodes whose encoded images are cached in memory."""
+_EPISODES_KEPT = 16  # episodes whose encoded images are cached in memory
 _DECODING_ERRORS = (OSError, SyntaxError, ValueError, TypeError, zlib.error)
 """Raised by Pillow for damaged files, and by NumPy for images of unequal size."""
 _INFO = ("codebase_version", "fps", "features", "total_episodes", "total_frames", "data_path", "video_path")
@@ -41,18 +40,12 @@ _OTHERS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EpisodeSpan:
-    """The frames of one episode, and where they are stored.
+    """The frames of one episode, and where they are stored."""
 
-    Attributes:
-        start: Index of its first frame in the dataset.
-        stop: One past the index of its last frame.
-        file: Its table.
-        videos: Camera to its video and the episode's start time (s) there; empty without videos.
-    """
-
-    start: int
-    stop: int
-    file: Path
+    start: int  # index of its first frame in the dataset
+    stop: int  # one past the index of its last frame
+    file: Path  # its table
+    # Camera to its video and the episode's start time (s) there; empty without videos.
     videos: Mapping[str, tuple[Path, float]]
 
 

@@ -21,15 +21,10 @@ from oxygen.typing import Array, Float32, Int32, UInt8
 
 @dataclasses.dataclass(frozen=True)
 class TextLayout:
-    """The token ranges of a sample's concatenated texts, one range for each language task.
+    """The token ranges of a sample's concatenated texts, one range for each language task."""
 
-    Attributes:
-        tasks: Names of the language tasks.
-        lengths: Tokens of each task's range.
-    """
-
-    tasks: tuple[str, ...]
-    lengths: tuple[int, ...]
+    tasks: tuple[str, ...]  # names of the language tasks
+    lengths: tuple[int, ...]  # tokens of each task's range
 
     @property
     def tokens(self) -> int:

@@ -26,8 +26,7 @@ _LAST_LAYER_TRAINABLE = {
     "PaliGemma/llm/layers/mlp/gating_einsum",
     "PaliGemma/llm/layers/mlp/linear",
 }
-_TRAINABLE = {"PaliGemma/llm/final_norm/scale"}
-"""Not the tied embedding, through which instructions are read."""
+_TRAINABLE = {"PaliGemma/llm/final_norm/scale"}  # not the tied embedding, through which instructions are read
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -20,19 +20,12 @@ from oxygen.typing import Array, Leaf, Params
 
 @flax.struct.dataclass
 class TrainState:
-    """The training state.
+    """The training state."""
 
-    Attributes:
-        step: Steps done.
-        params: The parameters.
-        average: Their exponential moving average, which is the policy.
-        optimiser: State of the optimiser.
-    """
-
-    step: Leaf
-    params: Any
-    average: Any
-    optimiser: Any
+    step: Leaf  # steps done
+    params: Any  # the parameters
+    average: Any  # their exponential moving average, which is the policy
+    optimiser: Any  # state of the optimiser
 
 
 def learning_rate_schedule(options: TrainConfig) -> optax.Schedule:

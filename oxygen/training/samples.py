@@ -15,8 +15,7 @@ from oxygen.robots.norms import Statistics
 from oxygen.robots.transforms import Embodiment
 from oxygen.typing import Bool, Float, Float32, Int64, UInt8
 
-_FRAMES_HASHED = 64
-"""Frames whose pixels enter the digest; all pixels may be many gigabytes."""
+_FRAMES_HASHED = 64  # frames whose pixels enter the digest; all pixels may be many gigabytes
 _MAX_TAIL = 4.0
 """Channels whose full range exceeds this multiple of the quantile range are scaled by the full range."""
 

@@ -27,21 +27,14 @@ _MASKS: tuple[Mask, ...] = ("exact", "published")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AdapterSource:
-    """An adapter that any process can load.
+    """An adapter that any process can load."""
 
-    Attributes:
-        file: Its `.npz`, or a URL; None for a random one.
-        mask: What generated tokens see; None for what its card says, else `exact`.
-        alpha: Scale of the attention's products, times the rank; None for what its card says, else the rank.
-        rank: Its rank; None for any, or 16 if it is random.
-        sha256: The file's checksum; None for what its card says, if anything.
-    """
-
-    file: str | None = None
-    mask: Mask | None = None
+    file: str | None = None  # its `.npz`, or a URL; None for a random one
+    mask: Mask | None = None  # what generated tokens see; None for what its card says, else `exact`
+    # Scale of the attention's products, times the rank; None for what its card says, else the rank.
     alpha: float | None = None
-    rank: int | None = None
-    sha256: str | None = None
+    rank: int | None = None  # its rank; None for any, or 16 if it is random
+    sha256: str | None = None  # the file's checksum; None for what its card says, if anything
 
     def load(self, config: Pi05Config, weights: Weights) -> Adapter:
         """Read, check and prepare it for a model.

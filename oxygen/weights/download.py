@@ -32,29 +32,20 @@ TRIES = 5
 _FIRST_WAIT_S = 0.5
 _TIMEOUT_S = 60.0
 _PIECE_BYTES = 1 << 20
-_FAILURES = (OSError, ValueError, http.client.HTTPException)
-"""Errors of the network or of malformed replies."""
+_FAILURES = (OSError, ValueError, http.client.HTTPException)  # errors of the network or of malformed replies
 _SKIPPED = "train_state"  # optimiser and EMA: twice the parameters' size, and no policy reads them
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _RemoteFile:
-    """A remote file.
+    """A remote file."""
 
-    Attributes:
-        name: Its path below the requested URL; empty if that is the file itself.
-        url: Its URL.
-        size: Bytes.
-        checksum: `sha256` or `crc32c`, and the value that the store states, in hexadecimal; None if it states
-            none.
-        version: Changes when the file does.
-    """
-
-    name: str
+    name: str  # its path below the requested URL; empty if that is the file itself
     url: str
-    size: int
+    size: int  # bytes
+    # `sha256` or `crc32c`, and the value that the store states, in hexadecimal; None if it states none.
     checksum: tuple[str, str] | None
-    version: str
+    version: str  # changes when the file does
 
     def __post_init__(self) -> None:
         if ".." in PurePosixPath(self.name).parts or self.name.startswith("/"):

@@ -29,15 +29,11 @@ class Stored:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """An opened checkpoint, before any tensor is read.
+    """An opened checkpoint, before any tensor is read."""
 
-    Attributes:
-        tensors: The tensors by path.
-        read: Fills an array of a tensor's shape, casting to its type piece by piece. Raises UsageError where
-            the file is truncated or damaged.
-    """
-
-    tensors: Mapping[str, Stored]
+    tensors: Mapping[str, Stored]  # the tensors by path
+    # Fills an array of a tensor's shape, casting to its type piece by piece. Raises UsageError where the file
+    # is truncated or damaged.
     read: Callable[[str, np.ndarray], None]
 
 

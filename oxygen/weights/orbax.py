@@ -20,8 +20,7 @@ from oxygen.typing import Float
 from oxygen.weights.layout import Checkpoint, KeyPath, Stored, openpi_paths
 
 METADATA = "_METADATA"
-_PIECE_BYTES = 1 << 20
-"""Streams are buffered in pieces of this size (1 MiB), a few at a time."""
+_PIECE_BYTES = 1 << 20  # streams are buffered in pieces of this size (1 MiB), a few at a time
 _LARGE_BYTES = 1 << 26
 _ONE_LARGE = threading.Lock()  # TensorStore holds a whole chunk twice; several tensors are read at a time
 

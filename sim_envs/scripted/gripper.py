@@ -62,8 +62,7 @@ FIST_HALF = (PANDA.outer - PANDA.inner, PANDA.half_width)
 
 _HAND_DEPTH = 0.066
 _WRIST_HALF = 0.05
-_WRIST_DEPTH = 0.11
-"""Sizes (m) of Franka's hand and the last link above it."""
+_WRIST_DEPTH = 0.11  # sizes (m) of Franka's hand and the last link above it
 
 _SPACING = 0.01
 _FINGER_BOXES = 4

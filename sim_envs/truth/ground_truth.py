@@ -83,32 +83,20 @@ STATES = (HELD, ELSEWHERE, "half open", "open", "closed", "on", "off")
 
 @dataclasses.dataclass(frozen=True, kw_only=True, order=True)
 class Fact:
-    """The current state of one object.
+    """The current state of one object."""
 
-    Attributes:
-        subject: Noun of an object, or of a part of a fixture.
-        state: One of `STATES`, or its place ("on the plate").
-    """
-
-    subject: str
-    state: str
+    subject: str  # noun of an object, or of a part of a fixture
+    state: str  # one of `STATES`, or its place ("on the plate")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CompletedAction:
-    """One completed action.
+    """One completed action."""
 
-    Attributes:
-        verb: The action.
-        subject: Noun of the object.
-        place: Noun of the place it was moved to; None for verbs that do not move.
-        times: How often, 1 to 9; more than once only in tasks that count.
-    """
-
-    verb: Verb
-    subject: str
-    place: str | None = None
-    times: int = 1
+    verb: Verb  # the action
+    subject: str  # noun of the object
+    place: str | None = None  # noun of the place it was moved to; None for verbs that do not move
+    times: int = 1  # how often, 1 to 9; more than once only in tasks that count
 
     def __post_init__(self) -> None:
         if not 1 <= self.times <= 9:
@@ -147,19 +135,12 @@ class Memory:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Truth:
-    """Ground truth for language at a control step. Never given to a policy that is graded.
+    """Ground truth for language at a control step. Never given to a policy that is graded."""
 
-    Attributes:
-        narration: What the robot is doing.
-        memory: Completed actions and current facts.
-        nouns: Vocabulary of the world; None for `places.HOUSEHOLD`.
-        textual_memory: The goals reached, in OxyGen's words (`sim_envs.truth.textual_memory`); None if the
-            world has none.
-    """
-
-    narration: Narration
-    memory: Memory
-    nouns: Nouns | None = None
+    narration: Narration  # what the robot is doing
+    memory: Memory  # completed actions and current facts
+    nouns: Nouns | None = None  # vocabulary of the world; None for `places.HOUSEHOLD`
+    # The goals reached, in OxyGen's words (`sim_envs.truth.textual_memory`); None if the world has none.
     textual_memory: tuple[Fact, ...] | None = None
 
 

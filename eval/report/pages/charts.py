@@ -10,8 +10,7 @@ from eval.metrics.simulated_time import success_curve
 from eval.metrics.statistics import quantiles
 from eval.report.pages.reported_runs import ReportedRun
 
-_POINTS = 101
-"""Points of a distribution: its percentiles."""
+_POINTS = 101  # points of a distribution: its percentiles
 
 Samples = Mapping[str, Sequence[float]]
 """Quantity to its values in one run."""

@@ -21,20 +21,14 @@ _STILL = "simulated time stands still while the policy computes"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReportedRun:
-    """A run of a report.
-
-    Attributes:
-        label: Its name within the report: what distinguishes it from the others.
-        colour: Its colour in plots and timelines.
-        manifest: Its whole manifest.
-    """
+    """A run of a report."""
 
     folder: RunFolder
     identity: RunIdentity
-    manifest: Mapping[str, Any]
+    manifest: Mapping[str, Any]  # its whole manifest
     episodes: Mapping[EpisodeKey, EpisodeResult]
-    label: str = ""
-    colour: str = ""
+    label: str = ""  # its name within the report: what distinguishes it from the others
+    colour: str = ""  # its colour in plots and timelines
 
     @property
     def note(self) -> str | None:

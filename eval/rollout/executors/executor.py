@@ -80,14 +80,10 @@ class Processes:
     A worker runs whole episodes: world, clock, records, video. Models stay in this process, which batches the
     queries of many worlds; so do user-defined Python policies, one object per world. Experts, which read the
     simulator, and clients of policy servers are opened in each worker.
-
-    Attributes:
-        num_envs: Number of worker processes.
-        timeout_s: Seconds after which an episode is considered hung.
     """
 
-    num_envs: int
-    timeout_s: float = TIMEOUT_S
+    num_envs: int  # number of worker processes
+    timeout_s: float = TIMEOUT_S  # seconds after which an episode is considered hung
 
     def open_policies(
         self, resolved: ResolvedPolicy, variants: Sequence[RunConfig], notify: Callable[[str], None]

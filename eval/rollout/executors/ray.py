@@ -26,10 +26,8 @@ from eval.rollout.executors.executor import Jobs, OnBegin, Played, ResultT, Vari
 from eval.rollout.executors.ray_actors import ActorConnection, PlayedEpisode, PolicyService, WorldActor
 from sim_envs.workers import MAX_STARTS, JobQueue, LostJob
 
-_POLL_S = 0.3
-"""Interval of checks for Ctrl-C and hung worlds."""
-_ANSWER_S = 5.0
-"""Timeout of connecting to the head of a cluster."""
+_POLL_S = 0.3  # interval of checks for Ctrl-C and hung worlds
+_ANSWER_S = 5.0  # timeout of connecting to the head of a cluster
 
 
 class RayCluster:

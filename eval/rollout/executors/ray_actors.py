@@ -23,8 +23,7 @@ from eval.rollout.episode import EpisodeJob, EpisodePlayer
 from sim_envs.gl import rendering_device
 from sim_envs.workers import LostJob, OrphanedError
 
-_STARTUP_S = 600.0
-"""Timeout of a restarting policy actor."""
+_STARTUP_S = 600.0  # timeout of a restarting policy actor
 
 
 class EpisodeLeft:
@@ -37,15 +36,10 @@ class UnknownEpisode:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlayedEpisode:
-    """An episode played on another machine.
+    """An episode played on another machine."""
 
-    Attributes:
-        result: Its record.
-        files: Its query log and video by path in the run's folder.
-    """
-
-    result: Any
-    files: Mapping[Path, bytes]
+    result: Any  # its record
+    files: Mapping[Path, bytes]  # its query log and video by path in the run's folder
 
     @classmethod
     def collected(cls, result: Any, folder: Path) -> Self:

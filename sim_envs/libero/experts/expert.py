@@ -83,8 +83,7 @@ _HOLD = np.tile(LIBERO_INTERFACE.hold_action(np.empty(8), None), (HORIZON, 1))
 """Holds still with an open gripper."""
 
 _STILL = (0.002, 0.02)
-_STILL_STEPS = 4
-"""A gripper that moves less than this (m, rad) in this many control steps is stuck."""
+_STILL_STEPS = 4  # a gripper that moves less than this (m, rad) in this many control steps is stuck
 
 
 class Expert:
