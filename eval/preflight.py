@@ -1,12 +1,15 @@
 """`python -m eval.preflight`: is this machine ready for an evaluation?"""
 
+import dataclasses
 from pathlib import Path
+from typing import Annotated
 
-from cyclopts import App
+from cyclopts import App, Parameter
 from rich.text import Text
 
 from configs.cli import Names, run_app
 from configs.console import TextConsole
+from configs.paths import usable_file
 
 app = App(
     name="python -m eval.preflight",
@@ -25,6 +28,7 @@ def preflight(
     assets: str | None = None,
     num_envs: int = 1,
     output_dir: Path = Path("runs"),
+    json: Annotated[Path | None, Parameter(name="--json")] = None,
 ) -> int:
     """Print one line per check: ok, warn or fail, with the remedy.
 
@@ -34,12 +38,16 @@ def preflight(
         assets: Source of the suites' assets. Default: auto; for the demo's suites, the demo's.
         num_envs: Number of parallel worlds that memory has to hold.
         output_dir: Folder that runs are written to.
+        json: Also write the results to this file.
     """
     from configs.load import check, overlay  # slow: --help needs none of these
     from configs.schema import PlayConfig, RunConfig, VariantsConfig
+    from eval.records.json_files import write_json
     from eval.rollout.preflight import all_checks, demo_preset
     from sim_envs.preflight import Status
 
+    if json is not None:
+        usable_file(json, "--json")
     check(PlayConfig, {"num_envs": num_envs}, source="the command line")
     given = {"suites": suite, "policy": policy, "assets": assets}
     flags = {name: value for name, value in given.items() if value is not None}
@@ -47,16 +55,18 @@ def preflight(
     chosen = {name: options[name] for name in given if name in options}
     config = check(RunConfig, chosen, source="the command line")
     console = TextConsole()
-    failed = False
+    results = []
     for result in all_checks(config, output_dir, num_envs=num_envs):
-        failed |= result.status is Status.FAIL
+        results.append(result)
         line = Text.assemble(
             (f"{result.status:4}", _COLOURS[result.status]), f"  {result.name}: {result.detail}"
         )
         console.print(line, soft_wrap=True)
         if result.remedy:
             console.print(Text(f"      → {result.remedy}"), soft_wrap=True)
-    return int(failed)
+    if json is not None:
+        write_json(json, {"checks": [dataclasses.asdict(result) for result in results]})
+    return int(any(result.status is Status.FAIL for result in results))
 
 
 if __name__ == "__main__":

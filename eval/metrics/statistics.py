@@ -105,7 +105,7 @@ class MeanDifference:
 
     a: float  # mean in A
     b: float  # mean in B
-    difference: float  # b minus A
+    difference: float  # B minus A
     ci95: Interval | None  # its 95 % bootstrap interval over pairs; None if undefined
     n_pairs: int  # pairs
 

@@ -152,6 +152,7 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
         try:
             unfinished = any(
                 variant.folder.read_manifest()["status"] != "complete"
+                or not variant.folder.results_path.exists()
                 or any(each.outcome is Outcome.ERROR for each in read_episodes(variant.folder).values())
                 for variant in variants
             )
@@ -182,6 +183,9 @@ def _evaluations_newest_first(output_dir: Path) -> list[tuple[Run, ...]]:
     started: dict[tuple[str, ...], str] = {}
     for name, run in list(runs.items()):
         manifest = run.folder.read_manifest()
+        if "started" not in manifest:
+            warn_skipped(run.folder.path, UsageError(f"{run.folder.manifest_path}: lacks 'started'"))
+            continue
         variants = manifest.get("variants", ())
         # A renamed folder is not among its manifest's variants any more: it is a separate evaluation.
         names = tuple(variants) if name in variants else (name,)

@@ -127,7 +127,7 @@ class Comparison:
     actions: ActionDifference
     latency: Mapping[str, StageLatency]
     texts: Sequence[TextPairs]
-    time_ratio: TimeRatio | None = None  # b's simulated seconds to success over A's; None if no pair has both
+    time_ratio: TimeRatio | None = None  # B's simulated seconds to success over A's; None if no pair has both
     # Restricted mean times over the graded pairs; None if no time was recorded.
     restricted: RestrictedTimes | None = None
     # Language task to the percentage of simulated time in which its last text is true, over the graded pairs,

@@ -62,7 +62,7 @@ class TextDifference:
     when: str  # time of the ground truth that grades the texts: `at_request` or `on_delivery`
     a: float
     b: float
-    difference: float  # b's minus A's, percentage points
+    difference: float  # B's minus A's, percentage points
     interval: tuple[float, float] | None  # its 95 % bootstrap interval over episodes; None if undefined
 
 

@@ -1,5 +1,6 @@
 """Cells of tables: numbers, short labels of instructions, and a run's clock and waiting rule in words."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -19,21 +20,28 @@ def number(value: float | None, form: str, unit: str = "", *, scale: float = 1) 
 def shortened(labels: Sequence[str], width: int) -> list[str]:
     """The labels in at most `width` characters each; as they are where all of them fit.
 
-    Words that all of them begin or end with are left out, then the middle of those that are still too long.
+    Words that all of them begin or end with are left out first. Longer ones lose words in the middle, so
+    that they still differ from other labels.
     """
     if max(map(len, labels), default=0) <= width:
         return list(labels)
-    words, found = [label.split() for label in labels], list[str]()
+    heads = sorted(range(width), key=lambda head: abs(2 * head - width))  # a gap near the middle comes first
+    candidates = [
+        [_cut(label, width, head, whole_words=whole) for whole in (True, False) for head in heads]
+        for label in _without_shared_words(labels)
+    ]
+    uses = Counter(candidate for each in candidates for candidate in dict.fromkeys(each))
+    return [min(each, key=lambda candidate: uses[candidate]) for each in candidates]
+
+
+def _without_shared_words(labels: Sequence[str]) -> list[str]:
+    words = [label.split() for label in labels]
     before = _shared(words)
     after = _shared([each[before:][::-1] for each in words])
-    for each in words:
-        label = " ".join(each[before : len(each) - after])
-        label = f"{ELLIPSIS if before else ''}{label}{ELLIPSIS if after else ''}"
-        if len(label) > width:
-            tail = width - width // 2 - len(ELLIPSIS)
-            label = f"{label[: width // 2]}{ELLIPSIS}{label[len(label) - tail :]}"
-        found.append(label)
-    return found
+    return [
+        f"{ELLIPSIS if before else ''}{' '.join(each[before : len(each) - after])}{ELLIPSIS if after else ''}"
+        for each in words
+    ]
 
 
 def _shared(words: Sequence[Sequence[str]]) -> int:
@@ -42,6 +50,17 @@ def _shared(words: Sequence[Sequence[str]]) -> int:
     while len(words) > 1 and all(len(each) > count + 1 and each[count] == words[0][count] for each in words):
         count += 1
     return count
+
+
+def _cut(label: str, width: int, head: int, *, whole_words: bool) -> str:
+    """The label without its middle: at most `head` characters before the gap, the rest after it."""
+    if len(label) <= width:
+        return label
+    if not whole_words:
+        return f"{label[:head]}{ELLIPSIS}{label[len(label) - (width - head - len(ELLIPSIS)) :]}"
+    first = label[: head + 1].rpartition(" ")[0]
+    last = label[len(label) - (width - len(first) - len(ELLIPSIS)) - 1 :].partition(" ")[2]
+    return f"{first}{ELLIPSIS}{last}"
 
 
 PAUSED = "paused"

@@ -59,6 +59,7 @@ class LiveReport:
     def app(self) -> web.Application:
         """The application that serves the report."""
         app = web.Application(middlewares=[_local_only])
+        app.on_response_prepare.append(_add_headers)
         app.add_routes([web.get("/live", self._live), web.get("/{name:.*}", self._file)])
         return app
 
@@ -166,6 +167,8 @@ async def _local_only(
     """Reject requests with another host name, as of a page that uses DNS rebinding."""
     if request.host.rsplit(":", 1)[0].lower() not in (HOST, "localhost"):
         raise web.HTTPForbidden(text=f"only for http://{HOST}\n")
-    response = await handler(request)
+    return await handler(request)
+
+
+async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
     response.headers.update(_HEADERS)
-    return response

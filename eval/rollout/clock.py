@@ -95,6 +95,12 @@ def _profile_clock(profile: ProfileConfig, mode: Mode, *, guided: bool) -> Clock
                 "the policy's reply does not say what it computed (`Reply.work`); choose another clock, such "
                 "as measured"
             )
+        for text in query.finished:
+            if text.job >= len(work):
+                raise UnknownCostError(
+                    f"a text is of decode job {text.job} (`Text.job`), but its reply reports "
+                    f"only {len(work)} jobs (`Reply.work`)"
+                )
         return Latency(
             actions_ms=factor * latency_model.action_ms,
             busy_ms=factor * latency_model.busy_ms(work),

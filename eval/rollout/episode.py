@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, Self, TypeVar
 
+from configs.errors import UsageError
 from configs.exits import is_disk_full
 from configs.signals import DeferredSignals
 from eval.policies.base import LoadedPolicy, Policy, PolicyLostError
@@ -87,10 +88,20 @@ class WorldCache:
         self._world: World | None = None
 
     def of(self, plan: TaskPlan) -> World:
-        """The world of a task; replaces the open one if it is another."""
+        """The world of a task; replaces the open one if it is another.
+
+        Raises:
+            UsageError: It cannot be opened, or lacks a method of `World`.
+        """
         if self._world is None or self._open != plan.world:
             self.discard()
-            self._world, self._open = plan.suite.open(plan.task), plan.world
+            world, methods = plan.suite.open(plan.task), [name for name in vars(World) if name[0] != "_"]
+            if lacking := [f"{name}()" for name in methods if not callable(getattr(world, name, None))]:
+                raise UsageError(
+                    f"the world of {plan.task.suite} lacks {' and '.join(lacking)} of sim_envs.world.World; "
+                    "add what is missing"
+                )
+            self._world, self._open = world, plan.world
         return self._world
 
     def discard(self) -> None:

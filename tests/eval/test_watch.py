@@ -50,6 +50,7 @@ def served(report, *paths, **headers):
     async def ask():
         async with TestClient(TestServer(report.app())) as client:
             answers = [await client.get(path, headers=headers) for path in paths]
+            assert all(each.headers["Cache-Control"] == "no-store" for each in answers), "also of refusals"
             return [(each.status, each.content_type, await each.read()) for each in answers]
 
     report.refresh()

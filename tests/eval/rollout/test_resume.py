@@ -155,6 +155,10 @@ def test_a_run_is_complete_only_once_its_results_are_on_disk(tmp_path, policy, m
     evaluate(*find_unfinished(tmp_path, {}))
     assert run.folder.read_manifest()["status"] == "complete"
     assert len(policy.episodes) == played
+    results = run.folder.results_path.read_bytes()
+    run.folder.results_path.unlink()  # as after a partial copy
+    evaluate(*find_unfinished(tmp_path, {}))
+    assert run.folder.results_path.read_bytes() == results
 
 
 def no_space(*_) -> None:
@@ -166,6 +170,7 @@ def no_space(*_) -> None:
     [
         ("manifest.json", b'{"status": "running"}'),
         ("manifest.json", b'{"schema_version": 1}'),
+        ("manifest.json", None),
         ("manifest.json", b'{"run_id": '),
         ("episodes.jsonl", b'{"key": 3}\n'),
         ("episodes.jsonl", b"\xff\n"),
@@ -174,6 +179,10 @@ def no_space(*_) -> None:
 def test_resume_skips_unreadable_runs_and_names_them(tmp_path, policy, capsys, file, content):
     wanted, damaged = interrupted(policy, tmp_path), new_run(tmp_path / "runs", CONFIG)
     evaluate(damaged)
+    if content is None:  # all but a field
+        manifest = {**damaged.folder.read_manifest()}
+        del manifest["started"]
+        content = json.dumps(manifest).encode()
     (damaged.folder.path / file).write_bytes(content)
     capsys.readouterr()
     (again,) = find_unfinished(tmp_path / "runs", {})
