@@ -68,7 +68,8 @@ def run_experiment(options: Options, model: ModelUnderTest, *, began: float | No
     if skipped:
         commits = {str(row.commit)[:10] for *_, identities in plans for row in file.of(identities)}
         others = sorted(commits - {str(provenance["commit"])[:10]})
-        of_others = f"; [red]measured on other code: {', '.join(others)}[/]" if others else ""
+        remedy = "without --resume all are measured again"
+        of_others = f"; [red]of other code ({', '.join(others)}); {remedy}[/]" if others else ""
         console.print(
             f"Skipping {pluralize(skipped, 'configuration')} that the file already has{of_others}.",
             soft_wrap=True,

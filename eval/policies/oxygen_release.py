@@ -87,6 +87,13 @@ def read_release(metadata: Mapping[str, Any], url: str, modes: Sequence[Mode]) -
             f"{', '.join(dict.fromkeys(modes))}; give --mode {own}, or start the server with another "
             "--execution"
         )
+    batches = read.effective_infer_api == "continuous_batching"
+    if batches == (read.continuous_batching_request_mode is None):
+        raise UsageError(
+            f"metadata of {url}: effective_infer_api {read.effective_infer_api} with "
+            f"continuous_batching_request_mode {read.continuous_batching_request_mode}; exactly "
+            "'continuous_batching' has one"
+        )
     return read
 
 

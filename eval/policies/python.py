@@ -127,6 +127,8 @@ def _made(target: str, kwargs: Mapping[str, Any]) -> Any:
 
 def _imported(target: str) -> Any:
     """The object of a module, or of a file that is imported with its folder on the path, as for a script."""
+    if target.endswith(".py"):
+        raise UsageError(f"policy {target} names no class; write {target}:Class")
     place, _, name = target.rpartition(":")
     if not place.endswith(".py"):
         return load_object(target, what="policy")
