@@ -55,7 +55,7 @@ def evaluate(suite: str, worlds: int, folder: Path) -> None:
     """`eval.run` in two modes."""
     from eval.run import app
 
-    statuses = [json.loads(file.read_text())["status"] for file in folder.glob("*/manifest.json")]
+    statuses = [json.loads(file.read_text())["status"] for file in folder.glob("[!.]*/manifest.json")]
     if statuses and set(statuses) == {"complete"}:  # killed after its end
         return
     given = f"--suite {suite} --init-ids 0-{EPISODES - 1} --policy noop --mode actions unified --video none"
