@@ -13,7 +13,7 @@ def replace_block(page: str, name: str, content: str) -> str:
     """
     begin, end = rf"<!-- {name}: begin\b[^\n]*-->", f"<!-- {name}: end -->"
     comments = re.findall(f"{begin}|{end}", page)
-    if len(comments) != 2 or comments[1] != end:
+    if len(comments) != 2 or comments[0] == end or comments[1] != end:
         raise UsageError(f"the page needs the comments '{name}: begin' and '{name}: end' once, in order")
     return re.sub(
         f"({begin}).*({end})", lambda found: f"{found[1]}\n\n{content}\n\n{found[2]}", page, flags=re.DOTALL

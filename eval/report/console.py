@@ -160,7 +160,7 @@ class EvaluationConsole(Monitor):
             self._print(f"\nThe best video of mode {run.config.mode}: {why}")
             self._print(str(video))
         for line in self._verdicts:
-            self._print(line)
+            self._rich.print(line, markup=False)
 
     def _show_variants(self, variants: Mapping[str, Results]) -> None:
         policy, count = policy_name(self._runs[0].config.policy), pluralize(len(self._plan.keys), "episode")
