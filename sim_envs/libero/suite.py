@@ -8,16 +8,15 @@ from configs.hashing import hash_of
 from configs.load import check
 from configs.motion import NONE, parse_motion
 from configs.schema import Preset, SuiteConfig, Wordings
-from sim_envs.eef_interface import delta_eef_interface
 from sim_envs.gl import require_backend
 from sim_envs.libero.assets import find_assets
 from sim_envs.libero.bootstrap import PINNED_VERSIONS, check_versions
 from sim_envs.libero.sequences import SEQUENCES
 from sim_envs.libero.tasks import CONTROL_HZ, FIRST_SAMPLED, LiberoTask, init_states, list_tasks
 from sim_envs.libero.wordings import wordings as wordings_of
-from sim_envs.preflight import CheckResult
 from sim_envs.scripted.policy import ScriptedPolicy
-from sim_envs.suite import Assets, InitIds, Task, require_movable
+from sim_envs.suite import Assets, InitIds, Task, delta_eef_interface, require_movable
+from sim_envs.testing import CheckResult
 from sim_envs.world import EpisodeKey, World
 
 
