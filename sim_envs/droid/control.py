@@ -97,21 +97,6 @@ EXTERIOR_IMAGE, WRIST_IMAGE = "exterior_image_1_left", "wrist_image_left"
 EXTERIOR_CAMERA = "exterior"
 """The model's name of the exterior camera."""
 
-_ARM = {
-    Control.JOINT_VELOCITY: ActionChannels(
-        name="joint_velocity", size=7, unit="1", motion=Motion.VELOCITY, hold=Hold.ZERO
-    ),
-    Control.JOINT_POSITION: ActionChannels(
-        name="joint_position",
-        size=7,
-        unit="rad",
-        motion=Motion.ABSOLUTE,
-        hold=Hold.LAST_COMMAND,
-        state="joint_position",
-    ),
-}
-_LIMITS = {Control.JOINT_VELOCITY: (-1.0, 1.0), Control.JOINT_POSITION: None}
-
 
 def image_size(height: int) -> tuple[int, int]:
     """Height and width of an image, in the proportions of DROID's cameras (16 to 9)."""
@@ -120,8 +105,14 @@ def image_size(height: int) -> tuple[int, int]:
 
 def interface(control: Control, *, image_height: int) -> Interface:
     """DROID's interface for a control mode and an image height in pixels."""
-    size = image_size(image_height)
-    gripper = ActionChannels(name="gripper", size=1, unit="1", motion=Motion.ABSOLUTE, hold=Hold.LAST_COMMAND)
+    size, name, last = image_size(image_height), control.value, Hold.LAST_COMMAND
+    if control is Control.JOINT_VELOCITY:
+        arm = ActionChannels(name=name, size=7, unit="1", motion=Motion.VELOCITY, hold=Hold.ZERO)
+        limits = (-1.0, 1.0)
+    else:
+        arm = ActionChannels(name=name, size=7, unit="rad", motion=Motion.ABSOLUTE, hold=last, state=name)
+        limits = None
+    gripper = ActionChannels(name="gripper", size=1, unit="1", motion=Motion.ABSOLUTE, hold=last)
     return Interface(
         name=f"DROID, {control.value.replace('_', ' ')}",
         observation=ObservationSpec(
@@ -133,10 +124,10 @@ def interface(control: Control, *, image_height: int) -> Interface:
             rotation=Rotation.NONE,
         ),
         action=ActionSpec(
-            channels=(_ARM[control], gripper),
+            channels=(arm, gripper),
             rotation=Rotation.NONE,
             grippers=(Gripper(name="gripper", open=0.0, closed=1.0),),
-            limits=_LIMITS[control],
+            limits=limits,
             control_hz=CONTROL_HZ,
         ),
     )

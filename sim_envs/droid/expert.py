@@ -15,9 +15,9 @@ from configs.droid import CONTROL_HZ, DAMPING, MAX_STEP, STIFFNESS
 from configs.errors import UsageError
 from sim_envs.droid.control import ARM_JOINTS, FRICTION, Control, Joints
 from sim_envs.droid.planning import FASTEST, Carry, JointWaypoint, Move, block, carry, has_lost, moves
-from sim_envs.droid.rubric import Rubric
 from sim_envs.droid.sim import ACTION_SIZE, DroidSim
 from sim_envs.droid.station import Station
+from sim_envs.droid.truth import Rubric
 from sim_envs.scripted.policy import HORIZON, checked_level
 from sim_envs.world import EpisodeKey
 
@@ -82,8 +82,6 @@ _STOPPED = 0.004  # the gripper has stopped if it moves less than this fraction 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Progress:
-    """State of the expert."""
-
     move: Move | None = None  # the current move; None before the first plan and when all are done
     path: tuple[JointWaypoint, ...] = ()  # remaining waypoints
     waited: int = 0  # control steps since the last waypoint
@@ -167,11 +165,9 @@ class DroidExpert:
         if path and isinstance(move, Carry) and has_lost(station, move, path[0]):
             path = ()
         if not path:
-            rubric, waited = Rubric(station), 0  # blocking is never done
-            waiting = (
-                each for each in self._moves if not (isinstance(each, Carry) and rubric.is_placed(each))
-            )
-            move = next(waiting, None)
+            rubric, waited = Rubric(station), 0
+            ahead = (each for each in self._moves if not (isinstance(each, Carry) and rubric.is_placed(each)))
+            move = next(ahead, None)  # blocking is never done
             try:
                 if move is not None:
                     path = tuple(carry(station, move) if isinstance(move, Carry) else block(station, move))
@@ -179,9 +175,8 @@ class DroidExpert:
                 if not station.has_begun:
                     raise
                 path = (JointWaypoint(joints=station.joints.copy(), grip=0.0, not_before=math.inf),)
-        goal = (
-            path[0].after(station, _LEAD_S) if path else JointWaypoint(joints=station.joints.copy(), grip=0.0)
-        )
+        still = JointWaypoint(joints=station.joints.copy(), grip=0.0)
+        goal = path[0].after(station, _LEAD_S) if path else still
         return _Progress(move=move, path=path, waited=waited + 1, gripper=station.gripper), goal
 
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from jaxtyping import Float64
 
 from configs.errors import UsageError
 from sim_envs.droid.control import ARM_JOINTS, FINGER_JOINTS, GRIP_SITE, GRIPPER_SPEED, GRIPPER_STROKE, Joints
@@ -47,9 +46,9 @@ _OFF = 0.005  # an object this far (m) below its carrier's surface is no longer 
 class CarrierMotion:
     """Motion of an object on its carrier."""
 
-    velocity: Vector3  # m/s
-    rate: float  # rotation about a vertical axis, rad/s
-    axis: Vector3  # a point of that axis, m
+    velocity: Vector3 = dataclasses.field(default_factory=lambda: np.zeros(3))  # m/s
+    rate: float = 0.0  # rotation about a vertical axis, rad/s
+    axis: Vector3 = dataclasses.field(default_factory=lambda: np.zeros(3))  # a point of that axis, m
 
     @property
     def at_rest(self) -> bool:
@@ -73,18 +72,17 @@ class CarrierMotion:
 
 def carrier_motion(station: Station, name: str) -> CarrierMotion:
     """The motion of an object at its carrier's nominal speed, which the drive reaches in milliseconds."""
-    still = CarrierMotion(velocity=np.zeros(3), rate=0.0, axis=np.zeros(3))
     carrier = station.task.objects[name].carrier
     if carrier is None:
-        return still
+        return CarrierMotion()
     shape, pose, below = station.task.objects[carrier].shape, station.pose(carrier), station.pose(name).low[2]
     match shape:
         case ConveyorShape() if below > shape.size[2] - _OFF:
-            return dataclasses.replace(still, velocity=shape.speed * pose.rotation[:, 0])
+            return CarrierMotion(velocity=shape.speed * pose.rotation[:, 0])
         case TurntableShape() if below > shape.height - _OFF:
-            return dataclasses.replace(still, rate=math.radians(shape.turn_rate), axis=pose.position)
+            return CarrierMotion(rate=math.radians(shape.turn_rate), axis=pose.position)
         case _:
-            return still
+            return CarrierMotion()
 
 
 _TRAVEL = 0.18  # height (m) of the grip site above the table on the way
@@ -122,28 +120,26 @@ class JointWaypoint:
             return self
         name, start = self.follows
         way = station.movers[name].offset(seconds) - start
-        joints = reach_of(station).shifted(self.joints, way)
+        joints = _reach_of(station).shifted(self.joints, way)
         if joints is None:
             return dataclasses.replace(self, joints=station.joints.copy(), not_before=math.inf)
         return dataclasses.replace(self, joints=joints)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TimedGrasp:
-    """A grasp with its time."""
-
+class _TimedGrasp:
     pose: Pose  # pose of the grip site
     closing: float  # closing direction, rad
     closes: float | None  # simulated time (s) at which the fingers start to close; None if it does not matter
     lifted: float  # when the object is grasped, s from now
 
 
-def pick(
-    reach: ReachabilityCheck, grasp: TimedGrasp, beside: int, *, highest: float = math.inf
+def _pick(
+    reach: ReachabilityCheck, grasp: _TimedGrasp, beside: int, *, highest: float
 ) -> Iterator[JointWaypoint]:
     """Move down from a height (m), close at the grasp's time, move up; the body `beside` may be touched."""
-    poses = descent(grasp.pose)
-    path = solved(reach, poses, beside)
+    poses = _descent(grasp.pose)
+    path = _solved(reach, poses, beside)
     for pose, joints in zip(poses, path, strict=True):
         if joints is path[-1] or pose.position[2] <= highest:
             yield JointWaypoint(joints=joints, grip=0.0, near=_NEAR if joints is path[-1] else _BY)
@@ -154,40 +150,40 @@ def pick(
         yield JointWaypoint(joints=joints, grip=1.0)
 
 
-def place(
-    reach: ReachabilityCheck, drop: Pose, when: float | None, *, highest: float = math.inf
+def _place(
+    reach: ReachabilityCheck, drop: Pose, when: float | None, *, highest: float
 ) -> Iterator[JointWaypoint]:
     """Move down from a height (m) and release, at a simulated time (s) if given."""
-    poses = descent(drop)
-    *way, down = solved(reach, poses, None)
+    poses = _descent(drop)
+    *way, down = _solved(reach, poses, None)
     for pose, joints in zip(poses, way, strict=False):
         if pose.position[2] <= highest:
             yield JointWaypoint(joints=joints, grip=1.0)
     if when is None:
         yield JointWaypoint(joints=down, grip=1.0, near=_NEAR)
     else:
-        (above,) = solved(reach, [drop.at_height(drop.position[2] + _HOVER)], None)
+        (above,) = _solved(reach, [drop.at_height(drop.position[2] + _HOVER)], None)
         yield JointWaypoint(joints=above, grip=1.0, not_before=when - _LETTING_GO - _LOWERING)
         yield JointWaypoint(joints=down, grip=1.0, not_before=when - _LETTING_GO)
     yield JointWaypoint(joints=down, grip=0.0, grips=True)
     yield JointWaypoint(joints=way[0], grip=0.0)
 
 
-def solved(reach: ReachabilityCheck, poses: Sequence[Pose], beside: int | None) -> list[Joints]:
+def _solved(reach: ReachabilityCheck, poses: Sequence[Pose], beside: int | None) -> list[Joints]:
     """Joint positions for poses that are known to be reachable in sequence."""
     path = reach.along(poses, start=RESET_JOINTS, beside=beside)
     assert path is not None, "the same poses were reached before"
     return path
 
 
-def descent(pose: Pose) -> list[Pose]:
+def _descent(pose: Pose) -> list[Pose]:
     """Poses from above down to a pose, in steps of a few centimetres."""
     height = float(pose.position[2])
     top = max(_TRAVEL, height + _ABOVE)
     return [pose.at_height(each) for each in np.linspace(top, height, 2 + math.ceil((top - height) / 0.05))]
 
 
-def entry_height(hand: Pose, goal: Pose, clear: float) -> float | None:
+def _entry_height(hand: Pose, goal: Pose, clear: float) -> float | None:
     """Height (m) from which a hand above a goal moves down to it; None if it is not above it.
 
     That is the hand's own, or `clear` if it is only nearly above it. So the hand does not first rise to the
@@ -201,12 +197,12 @@ def entry_height(hand: Pose, goal: Pose, clear: float) -> float | None:
     return height if away <= _ABOVE_IT else max(height, clear)
 
 
-def down_at(place: Float64[np.ndarray, " 3"], height: float, closing: float) -> Pose:
+def _down_at(place: Vector3, height: float, closing: float) -> Pose:
     """Pose of the grip site at a position, pointing down and closing along an angle (rad)."""
     return Pose(position=np.array([place[0], place[1], height]), rotation=downward(closing))
 
 
-def reach_of(station: Station) -> ReachabilityCheck:
+def _reach_of(station: Station) -> ReachabilityCheck:
     """A reachability check on a copy of the station's state."""
     return ReachabilityCheck(
         station.data,
@@ -243,9 +239,8 @@ def moves(task: TaskConfig) -> tuple[Move, ...]:
         UsageError: It has other goals, or an object is too wide for the gripper.
     """
     found = tuple(each for each in task.rubric if isinstance(each, Move))
-    others = {
-        each.kind for each in task.rubric if not isinstance(each, Move | ReachCriterion | LiftCriterion)
-    }
+    known = Move | ReachCriterion | LiftCriterion
+    others = {each.kind for each in task.rubric if not isinstance(each, known)}
     wide = [each.object for each in _carried(task) if _width(task.objects[each.object].shape) > _WIDEST]
     if others or wide or not found:
         reason = f"{wide[0]!r} is too wide" if wide else f"{', '.join(sorted(others))} is beyond it"
@@ -270,13 +265,13 @@ def carry(station: Station, move: Carry) -> Iterator[JointWaypoint]:
     Raises:
         UsageError: The arm cannot reach them.
     """
-    reach, hand = reach_of(station), Pose.of(station.data.site(GRIP_SITE))
+    reach, hand = _reach_of(station), Pose.of(station.data.site(GRIP_SITE))
     obj, target = station.pose(move.object), station.pose(move.target)
     height = max(_LOWEST, min(obj.middle[2], obj.high[2] - _BELOW_TOP))
     spot, along = _release(station.task, move, target)
     is_near = float(np.linalg.norm(hand.position - obj.middle)) < _HELD
     held = is_near and _CLOSED_ON_SOMETHING[0] < station.gripper < _CLOSED_ON_SOMETHING[1]
-    held_grasp = TimedGrasp(pose=hand, closing=_heading(hand), closes=None, lifted=0.0)
+    held_grasp = _TimedGrasp(pose=hand, closing=_heading(hand), closes=None, lifted=0.0)
     for grasp in [held_grasp] if held else _grasps(station, reach, move.object, height):
         closing = grasp.closing
         over = float(spot[2]) + float(grasp.pose.position[2] - obj.low[2])
@@ -284,12 +279,12 @@ def carry(station: Station, move: Carry) -> Iterator[JointWaypoint]:
         turned = closing if along is None else (closing - _heading(obj) + along) % math.pi
         ride = carrier_motion(station, move.target)
         for seconds in ride.times(grasp.lifted + _UNDER_WAY):
-            drop = down_at(ride.after(spot, seconds), over, turned)
-            if reach.along(descent(drop), start=RESET_JOINTS) is not None:
+            drop = _down_at(ride.after(spot, seconds), over, turned)
+            if reach.along(_descent(drop), start=RESET_JOINTS) is not None:
                 goal = drop if held else grasp.pose
                 clear = float(drop.position[2] if held else obj.high[2]) + _CLEARANCE
                 is_timed = grasp.closes is not None or not ride.at_rest
-                entry = None if is_timed else entry_height(hand, goal, clear)
+                entry = None if is_timed else _entry_height(hand, goal, clear)
                 rest, slack, highest = (_TRAVEL, _LOW, math.inf) if entry is None else (entry, 0.0, entry)
                 above = reach.along([hand.at_height(rest)]) if hand.position[2] < rest - slack else None
                 if above is not None:
@@ -299,10 +294,10 @@ def carry(station: Station, move: Carry) -> Iterator[JointWaypoint]:
                         here = station.joints.copy() if above is None else above[0]
                         yield JointWaypoint(joints=here, grip=0.0, grips=True)
                     body = station.model.body(move.object).id
-                    for each in pick(reach, grasp, body, highest=highest):
+                    for each in _pick(reach, grasp, body, highest=highest):
                         yield each.following(station, move.object)
                 when = None if ride.at_rest else station.data.time + seconds
-                yield from place(reach, drop, when, highest=highest if held else math.inf)
+                yield from _place(reach, drop, when, highest=highest if held else math.inf)
                 return
     raise UsageError(
         f"the expert cannot reach {move.object!r} and {move.target!r} of task {station.task.name}"
@@ -329,13 +324,13 @@ def block(station: Station, move: StoppedCriterion) -> Iterator[JointWaypoint]:
     assert isinstance(shape, RampShape)
     way = ramp.rotation[:, 0]
     start = ramp.position + way * shape.size[0] / 2
-    line, reach = station.pose(move.line), reach_of(station)
+    line, reach = station.pose(move.line), _reach_of(station)
     across = line.rotation[:, 0]
     length = float((line.position - start) @ across / (way @ across))
     closings = _least_turn([math.atan2(way[1], way[0]) + math.pi / 2])
     for before in _BEFORE_LINE:
         for closing in closings:
-            there = down_at(start + (length - before) * way, _BAR_HEIGHT, closing)
+            there = _down_at(start + (length - before) * way, _BAR_HEIGHT, closing)
             path = reach.along([there], start=RESET_JOINTS)
             if path is not None:
                 yield JointWaypoint(joints=path[0], grip=0.0, not_before=math.inf)
@@ -343,7 +338,7 @@ def block(station: Station, move: StoppedCriterion) -> Iterator[JointWaypoint]:
     raise UsageError(f"the expert cannot reach the way of {move.object!r} of task {station.task.name}")
 
 
-def _grasps(station: Station, reach: ReachabilityCheck, name: str, height: float) -> Iterator[TimedGrasp]:
+def _grasps(station: Station, reach: ReachabilityCheck, name: str, height: float) -> Iterator[_TimedGrasp]:
     """Feasible grasps that the arm reaches in time, earliest first."""
     obj, shape = station.pose(name), station.task.objects[name].shape
     ride = carrier_motion(station, name)
@@ -358,28 +353,28 @@ def _grasps(station: Station, reach: ReachabilityCheck, name: str, height: float
             way = math.atan2(velocity[1], velocity[0])  # along which the object moves in between the fingers
             closings = [angle for angle in closings if abs(math.cos(angle - way)) < _OBLIQUE]
         for closing in closings:
-            pose = down_at(middle, height, closing)
+            pose = _down_at(middle, height, closing)
             arrives = _arrival(station, reach, name, pose)
             if arrives is None:
                 continue
             if speed == 0:
-                yield TimedGrasp(pose=pose, closing=closing, closes=None, lifted=arrives + takes)
+                yield _TimedGrasp(pose=pose, closing=closing, closes=None, lifted=arrives + takes)
             elif arrives < seconds - max(takes, (footprint(shape) + _FINGER) / speed):
                 closes = now + seconds - takes
-                yield TimedGrasp(pose=pose, closing=closing, closes=closes, lifted=seconds)
+                yield _TimedGrasp(pose=pose, closing=closing, closes=closes, lifted=seconds)
 
 
 def _arrival(station: Station, reach: ReachabilityCheck, name: str, pose: Pose) -> float | None:
     """Seconds until the hand is at a grasp; None if it cannot reach it, now or where the object then is."""
     beside, mover = station.model.body(name).id, station.movers.get(name)
-    down = reach.along(descent(pose), start=RESET_JOINTS, beside=beside)
+    down = reach.along(_descent(pose), start=RESET_JOINTS, beside=beside)
     if down is None:
         return None
     pairs = itertools.pairwise([station.joints, *down])
     ways = [float(np.abs(after - before).max()) for before, after in pairs]
     arrives = sum(ways) / FASTEST + len(ways) * _PASSING + _SETTLING
     if mover is not None and mover.leads:
-        down = reach.along(descent(pose.shifted(mover.ahead(arrives))), start=RESET_JOINTS, beside=beside)
+        down = reach.along(_descent(pose.shifted(mover.ahead(arrives))), start=RESET_JOINTS, beside=beside)
     return None if down is None else arrives
 
 

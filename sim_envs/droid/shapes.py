@@ -120,6 +120,9 @@ class RoundVessel(RoundShape):
         """Whether a point (m) in the shape's frame is over the opening."""
         return bool(np.linalg.norm(point) < self.radius - self.wall)
 
+    def _bottom(self, radius: float) -> Piece:
+        return Piece(type="cylinder", size=(radius, self.wall / 2), pos=(0.0, 0.0, self.wall / 2))
+
 
 class BowlShape(RoundVessel):
     """A bowl, a plate, a cup: a round wall that widens from `foot` to `radius` over a bottom."""
@@ -129,8 +132,7 @@ class BowlShape(RoundVessel):
 
     def pieces(self) -> tuple[Piece, ...]:
         """The bottom and a ring of boxes that lean outwards."""
-        bottom = Piece(type="cylinder", size=(self.foot, self.wall / 2), pos=(0.0, 0.0, self.wall / 2))
-        return (bottom, *_round_wall(self.foot, self.radius, self.height, self.wall))
+        return (self._bottom(self.foot), *_round_wall(self.foot, self.radius, self.height, self.wall))
 
 
 class MugShape(RoundVessel):
@@ -141,16 +143,12 @@ class MugShape(RoundVessel):
 
     def pieces(self) -> tuple[Piece, ...]:
         """Bottom, wall and three boxes of a handle."""
-        bottom = Piece(type="cylinder", size=(self.radius, self.wall / 2), pos=(0.0, 0.0, self.wall / 2))
         thick, low, high = 0.005, 0.25 * self.height, 0.8 * self.height
-        out = self.radius + self.handle
+        half, out = self.handle / 2, self.radius + self.handle
         return (
-            bottom,
+            self._bottom(self.radius),
             *_round_wall(self.radius, self.radius, self.height, self.wall),
-            *(
-                _box((self.handle / 2, thick, thick), (self.radius + self.handle / 2, 0.0, z))
-                for z in (low, high)
-            ),
+            *(_box((half, thick, thick), (self.radius + half, 0.0, z)) for z in (low, high)),
             _box((thick, thick, (high - low) / 2 + thick), (out, 0.0, (low + high) / 2)),
         )
 
@@ -192,16 +190,11 @@ def _round_wall(low: float, high: float, height: float, wall: float) -> tuple[Pi
     width = (high - wall / 2) * math.tan(math.pi / _AROUND) * 1.02
     size = (wall / 2, width, math.hypot(high - low, height) / 2)
     radius = (low + high) / 2 - wall / 2
-    angles = [2 * math.pi * number / _AROUND for number in range(_AROUND)]
-    return tuple(
-        Piece(
-            type="box",
-            size=size,
-            pos=(radius * math.cos(angle), radius * math.sin(angle), height / 2),
-            quat=_about_y_then_z(lean, angle),
-        )
-        for angle in angles
-    )
+    pieces = []
+    for angle in (2 * math.pi * number / _AROUND for number in range(_AROUND)):
+        place = (radius * math.cos(angle), radius * math.sin(angle), height / 2)
+        pieces.append(Piece(type="box", size=size, pos=place, quat=_about_y_then_z(lean, angle)))
+    return tuple(pieces)
 
 
 _ROLLER, _PITCH = 0.011, 0.0235  # radius of a conveyor's rollers, and the distance between their axes
@@ -256,11 +249,6 @@ class ConveyorShape(Preset):
             for number in range(int((self.end - start) / _PITCH))
         )
 
-    def seat(self, x: float, y: float, half: float) -> Vector:
-        """The initial position of an object at (x, y)."""
-        del half
-        return x, y, self.size[2]
-
     @property
     def extent(self) -> Vector:
         """Size of the bounding box along x, y, z, with the covered box."""
@@ -299,11 +287,6 @@ class TurntableShape(Preset):
                 target=math.radians(self.turn_rate),
             ),
         )
-
-    def seat(self, x: float, y: float, half: float) -> Vector:
-        """The initial position of an object at (x, y)."""
-        del half
-        return x, y, self.height
 
     @property
     def extent(self) -> Vector:
@@ -437,21 +420,16 @@ class BananaShape(Preset):
         count, turn = 5, math.radians(self.bend)
         chord = self.length - 2 * self.radius
         arc = chord if turn == 0 else chord * (turn / 2) / math.sin(turn / 2)
-        step, place, made = arc / count, np.zeros(2), []
-        headings = (np.arange(count) + 0.5) / count * turn - turn / 2
-        for heading in headings:
+        step, place, places, quats = arc / count, np.zeros(2), [], []
+        for heading in (np.arange(count) + 0.5) / count * turn - turn / 2:
             forward = np.array([math.cos(heading), math.sin(heading)])
-            made.append((place + forward * step / 2, heading))
+            places.append(place + forward * step / 2)
+            quats.append(_about_y_then_z(math.pi / 2, heading))
             place = place + forward * step
-        middle = (np.min([at for at, _ in made], axis=0) + np.max([at for at, _ in made], axis=0)) / 2
+        size, middle = (self.radius, step / 2), (np.min(places, axis=0) + np.max(places, axis=0)) / 2
         return tuple(
-            Piece(
-                type="capsule",
-                size=(self.radius, step / 2),
-                pos=(float(at[0] - middle[0]), float(at[1] - middle[1]), self.radius),
-                quat=_about_y_then_z(math.pi / 2, heading),
-            )
-            for at, heading in made
+            Piece(type="capsule", size=size, pos=(float(x), float(y), self.radius), quat=quat)
+            for (x, y), quat in zip(np.array(places) - middle, quats, strict=True)
         )
 
     @property

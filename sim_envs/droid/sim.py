@@ -15,10 +15,9 @@ from sim_envs.droid.control import (
     Control,
     image_size,
 )
-from sim_envs.droid.rubric import Rubric
 from sim_envs.droid.station import Station
 from sim_envs.droid.task_file import TaskConfig
-from sim_envs.droid.truth import DroidScene
+from sim_envs.droid.truth import DroidScene, Rubric
 from sim_envs.rendering import Cameras
 from sim_envs.truth.ground_truth import Truth
 from sim_envs.truth.tracker import TruthTracker
@@ -36,7 +35,7 @@ class DroidSim(World):
     """A simulator with one task.
 
     A trajectory is a function of (task, control, variation, motion, init_id, seed, actions). Initial states
-    below `placement.STORED` are the same for every seed; those from `placement.FIRST_SAMPLED` on are sampled
+    below `task_file.STORED` are the same for every seed; those from `task_file.FIRST_SAMPLED` on are sampled
     from id and seed. A process with an instance must not fork.
 
     Attributes:
@@ -76,7 +75,7 @@ class DroidSim(World):
     @override
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
         self.station.reset(init_id=init_id, seed=seed, settle_steps=settle_steps)
-        self.rubric.begin()
+        self.rubric = Rubric(self.station)
         self._tracker = TruthTracker(DroidScene(self.rubric), control_hz=CONTROL_HZ)
 
     @override
@@ -111,7 +110,7 @@ class DroidSim(World):
 
     @override
     def progress(self) -> float:
-        return self.rubric.progress
+        return sum(self.rubric.reached) / len(self.rubric.reached)
 
     def policy_state(self) -> Float64[np.ndarray, " 8"]:
         """The state as in `observe`, without rendering: seven joints (rad), gripper (1 closed)."""

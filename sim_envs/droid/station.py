@@ -24,7 +24,6 @@ from sim_envs.droid.control import (
     arm_target,
     gripper_target,
 )
-from sim_envs.droid.placement import draw
 from sim_envs.droid.shapes import Articulated, Painted, about_z, corners, half_extent, is_too_wide
 from sim_envs.droid.task_file import (
     FARTHEST,
@@ -35,6 +34,7 @@ from sim_envs.droid.task_file import (
     OnCriterion,
     TaskConfig,
     UprightCriterion,
+    draw,
 )
 from sim_envs.droid.variation import TABLE_COLOR, VariedScene, distractors
 from sim_envs.moving import Bounds, Mover, sample_movers
@@ -79,8 +79,7 @@ def build_model(task: TaskConfig, *, varies: bool = False) -> mujoco.MjModel:
         material.set("rgba", f"{_numbers(channel / _TABLE_GREY for channel in TABLE_COLOR)} 1")
         for number, (name, distractor) in enumerate(distractors(task).items()):
             body = _add_object(root, name, distractor)
-            body.set("pos", _numbers((0.3 * number, 0.0, -3.0)))
-            body.set("gravcomp", "1")
+            body.attrib |= {"pos": _numbers((0.3 * number, 0.0, -3.0)), "gravcomp": "1"}
     return mujoco.MjModel.from_xml_string(ET.tostring(root, encoding="unicode"))
 
 
@@ -163,22 +162,14 @@ def movable(task: TaskConfig) -> list[str]:
     """The objects that the rubric requires to be grasped and that initially stand on the table."""
     grasping = LiftCriterion | OnCriterion | InsideCriterion | UprightCriterion
     wanted = dict.fromkeys(each.object for each in task.rubric if isinstance(each, grasping))
-    things = {name: task.objects[name] for name in wanted}
-    return [
-        name
-        for name, obj in things.items()
-        if obj.carrier is None and not obj.is_fixed and not is_too_wide(obj.shape)
-    ]
+    objects = ((name, task.objects[name]) for name in wanted)
+    return [name for name, obj in objects if not (obj.carrier or obj.is_fixed or is_too_wide(obj.shape))]
 
 
 RESET_JOINTS = np.array([0, -np.pi / 5, 0, -4 * np.pi / 5, 0, 3 * np.pi / 5, 0])
 """DROID's initial joint positions, rad."""
 
-_DIVERGED = (
-    mujoco.mjtWarning.mjWARN_BADQPOS,
-    mujoco.mjtWarning.mjWARN_BADQVEL,
-    mujoco.mjtWarning.mjWARN_BADQACC,
-)
+_DIVERGED = [getattr(mujoco.mjtWarning, f"mjWARN_BAD{kind}") for kind in ("QPOS", "QVEL", "QACC")]
 
 
 class Station:

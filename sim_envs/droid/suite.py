@@ -12,8 +12,7 @@ from configs.hashing import hash_of
 from configs.motion import NONE, parse_motion
 from configs.schema import Preset, SuiteConfig, Wordings
 from sim_envs.droid.control import ROBOSUITE, Control, interface
-from sim_envs.droid.placement import FIRST_SAMPLED, STORED, draw
-from sim_envs.droid.task_file import load_task
+from sim_envs.droid.task_file import FIRST_SAMPLED, STORED, draw, load_task
 from sim_envs.gl import choose_backend, require_backend
 from sim_envs.scripted.policy import ScriptedPolicy
 from sim_envs.suite import ConfiguredSuite, InitIds, Task, require_movable

@@ -1,4 +1,4 @@
-"""The nouns of a task, the station's objects and the rubric's goals, for ground truth. Read only."""
+"""Evaluates a task's success criteria, and describes station, nouns and goals for ground truth. Read only."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,6 @@ import numpy as np
 
 from configs.errors import UsageError
 from sim_envs.droid.control import GRIP_SITE
-from sim_envs.droid.rubric import Rubric, is_inside, rests
 from sim_envs.droid.shapes import (
     DRAWER,
     ConveyorShape,
@@ -18,11 +17,15 @@ from sim_envs.droid.shapes import (
     depth,
     is_too_wide,
 )
-from sim_envs.droid.station import part_name
+from sim_envs.droid.station import UPRIGHT, ObjectPose, Station, part_name
 from sim_envs.droid.task_file import (
+    Criterion,
     InsideCriterion,
+    LiftCriterion,
     OnCriterion,
     OpenedCriterion,
+    ReachCriterion,
+    StoppedCriterion,
     TaskConfig,
     UprightCriterion,
 )
@@ -40,6 +43,102 @@ from sim_envs.truth.scene import (
     TruthScene,
     Vector3,
 )
+
+_OPEN = 0.1  # the gripper counts as open below this
+_RESTING = 0.012  # an object rests on a target if its underside is this near (m) to the target's top
+_ROUNDING = 1e-6  # tolerance (s) of summed time steps
+_BELOW_RIM = 0.35  # what is in a vessel is below the rim by at least this fraction of the depth
+
+
+class Rubric:
+    """Evaluates the criteria of a station's task. A criterion stays met once it has been met.
+
+    Attributes:
+        station: The station.
+        reached: Whether each criterion has been met.
+    """
+
+    def __init__(self, station: Station) -> None:
+        """Start an episode from the station's current state."""
+        self.station, self._criteria = station, station.task.rubric
+        self.reached = [False] * len(self._criteria)
+        self._since: list[float | None] = [None] * len(self._criteria)
+        self._start = {name: station.pose(name) for name in station.task.objects}
+
+    def judge(self) -> bool:
+        """Evaluate the criteria after a control step. Returns whether all have been met."""
+        now = self.station.data.time
+        for number, criterion in enumerate(self._criteria):
+            if self.reached[number]:
+                continue
+            if not self.holds(criterion):
+                self._since[number] = None
+                continue
+            since = self._since[number]
+            if since is None:
+                since = self._since[number] = now
+            lasting = criterion.for_s if isinstance(criterion, OnCriterion | StoppedCriterion) else 0.0
+            self.reached[number] = now - since > lasting - _ROUNDING
+        return all(self.reached)
+
+    def holds(self, criterion: Criterion) -> bool:
+        """Whether a criterion holds now."""
+        station = self.station
+        match criterion:
+            case ReachCriterion():
+                way = station.end_effector - station.pose(criterion.object).middle
+                return float(np.linalg.norm(way)) < criterion.within
+            case LiftCriterion():
+                start = self._start[criterion.object].low[2]
+                return float(station.pose(criterion.object).low[2] - start) > criterion.by
+            case OpenedCriterion():
+                return float(station.data.joint(part_name(criterion.object, DRAWER)).qpos[0]) >= criterion.by
+            case OnCriterion(let_go=False) | StoppedCriterion():
+                return self.is_placed(criterion)
+            case _:
+                return station.gripper < _OPEN and self.is_placed(criterion)
+
+    def is_placed(
+        self, criterion: OnCriterion | InsideCriterion | UprightCriterion | StoppedCriterion
+    ) -> bool:
+        """Whether an object is where a criterion requires it, released or not."""
+        data, obj = self.station.data, self.station.pose(criterion.object)
+        match criterion:
+            case StoppedCriterion():
+                line, start = self.station.pose(criterion.line), self._start[criterion.object].middle
+                ahead = [float(line.rotation[:, 0] @ (at - line.position)) for at in (start, obj.middle)]
+                body, velocity = data.body(criterion.object).id, np.zeros(6)
+                mujoco.mj_objectVelocity(data.model, data, mujoco.mjtObj.mjOBJ_BODY, body, velocity, 0)
+                is_slow = np.linalg.norm(velocity[3:]) < criterion.slower
+                has_come = np.linalg.norm(obj.middle - start) > criterion.moved
+                return bool(is_slow and has_come and ahead[0] * ahead[1] > 0)
+            case OnCriterion():
+                return _rests(obj, self.station.pose(criterion.target), criterion.share)
+            case InsideCriterion():
+                shape = self.station.task.objects[criterion.target].shape
+                assert isinstance(shape, Vessel)
+                return _is_inside(obj, self.station.pose(criterion.target), shape)
+            case UprightCriterion():
+                return bool(obj.is_upright and abs(obj.low[2]) < _RESTING)
+
+
+def _rests(one: ObjectPose, target: ObjectPose, share: float) -> bool:
+    """Whether an object rests on another, at least this fraction of its outline (a box) over the target's."""
+    own, others = (points @ target.rotation for points in (target.corners, one.corners))
+    low, high = others.min(axis=0), others.max(axis=0)
+    sides = np.minimum(high, own.max(axis=0))[:2] - np.maximum(low, own.min(axis=0))[:2]
+    overlap = float(np.prod(np.maximum(sides, 0)) / np.prod((high - low)[:2]))
+    return abs(float(one.low[2] - target.high[2])) < _RESTING and overlap >= share
+
+
+def _is_inside(one: ObjectPose, target: ObjectPose, vessel: Vessel) -> bool:
+    """Whether an object is in an upright vessel: center above the opening, lowest point below the rim."""
+    if target.rotation[2, 2] < UPRIGHT:
+        return False
+    middle = target.rotation.T @ (one.middle - target.position)
+    lowest = float(one.low[2] - target.position[2])
+    return vessel.is_over(middle[:2]) and lowest < vessel.extent[2] - _BELOW_RIM * depth(vessel)
+
 
 GROUND = "table"
 
@@ -69,8 +168,8 @@ def nouns_of(task: TaskConfig) -> Nouns:
         places[noun_of(name)] = "in" if is_in else "on"
     drawers = [name for name, obj in task.objects.items() if isinstance(obj.shape, DrawerShape)]
     return Nouns(
-        movable=frozenset(noun_of(name) for name in task.objects if is_thing(task, name)),
-        parts=frozenset(map(drawer_noun_of, drawers)),
+        movable=frozenset(noun_of(name) for name in task.objects if _is_thing(task, name)),
+        parts=frozenset(map(_drawer_noun_of, drawers)),
         places=frozenset(places.items()),
     )
 
@@ -80,28 +179,24 @@ def noun_of(name: str) -> str:
     return " ".join(name.replace("_", " ").replace(".", " ").casefold().split())
 
 
-def drawer_noun_of(name: str) -> str:
+def _drawer_noun_of(name: str) -> str:
     """The noun of an object's drawer: `cabinet` → `drawer of the cabinet`."""
     noun = noun_of(name)
     return noun if "drawer" in noun else f"drawer of the {noun}"
 
 
-def is_thing(task: TaskConfig, name: str) -> bool:
+def _is_thing(task: TaskConfig, name: str) -> bool:
     """Whether an object is an item as a whole: it is movable, or the rubric mentions it."""
     obj = task.objects[name]
     wanted = any(criterion.object == name for criterion in task.rubric)
     return not isinstance(obj.shape, DrawerShape) and (wanted or not obj.is_fixed)
 
 
-_OPEN = 0.75  # fraction of its travel from which a drawer without a criterion counts as open
+_DRAWER_OPEN = 0.75  # fraction of its travel from which a drawer without a criterion counts as open
 _HALF = 0.5  # fraction of an object's outline over what it lies on, unless a criterion says otherwise
 _SQUEEZES = 0.3  # minimal cosine between a squeezing contact's normal and the direction to the other finger
 _TABLE = -2  # the table, where objects are given by index
 
-_HAND_BODY = "robotiq_85_adapter_link"
-_PALM_GEOM = "hand_collision"
-_TIP_GEOMS = "left_fingertip_collision", "right_fingertip_collision"
-_TABLE_GEOM = "table"
 _Placing = OnCriterion | InsideCriterion | UprightCriterion
 
 
@@ -133,9 +228,9 @@ class DroidScene(TruthScene):
         roots = np.full(model.nbody, NOTHING)
         roots[[model.body(name).id for name in task.objects]] = range(len(task.objects))
         self._objects, self._object = list(task.objects), roots[model.body_rootid][model.geom_bodyid]
-        self._object[model.geom(_TABLE_GEOM).id] = _TABLE
-        self._palm = int(model.geom(_PALM_GEOM).id)
-        self._tips = [int(model.geom(name).id) for name in _TIP_GEOMS]
+        self._object[model.geom("table").id] = _TABLE
+        self._palm = int(model.geom("hand_collision").id)
+        self._tips = [int(model.geom(f"{side}_fingertip_collision").id) for side in ("left", "right")]
         self._goals = _goals(task)
         self._lasts = [task.rubric[criteria[-1]] for criteria in self._goals]
         by_name = {item.name: item for item in items}
@@ -146,9 +241,8 @@ class DroidScene(TruthScene):
                 targets.append(GoalTarget(number=number, item=item, wanted=Phase.OPEN))
                 continue
             place = noun_of(last.target) if isinstance(last, OnCriterion | InsideCriterion) else None
-            targets.append(
-                GoalTarget(number=number, item=item, place=GROUND if stays else place, stays=stays)
-            )
+            place = GROUND if stays else place
+            targets.append(GoalTarget(number=number, item=item, place=place, stays=stays))
         self.targets = targets
 
     def capture(self) -> RawState:
@@ -207,11 +301,11 @@ class DroidScene(TruthScene):
         for number, (name, obj) in enumerate(self._task.objects.items()):
             if (_TABLE if isinstance(obj.shape, MarkShape) else number) in touched:
                 place = self._station.pose(name)
-                holds = isinstance(obj.shape, Vessel) and is_inside(pose, place, obj.shape)
+                holds = isinstance(obj.shape, Vessel) and _is_inside(pose, place, obj.shape)
                 # The tops of their bounding boxes are not where objects ride.
                 rides = isinstance(obj.shape, ConveyorShape | RampShape) and _TABLE not in touched
                 is_on = self._nouns.prepositions[noun_of(name)] == "on"
-                if holds or rides or (is_on and rests(pose, place, _HALF)):
+                if holds or rides or (is_on and _rests(pose, place, _HALF)):
                     return self._nouns.phrase(noun_of(name))
         return self._nouns.phrase(GROUND) if _TABLE in touched else ELSEWHERE
 
@@ -231,24 +325,24 @@ def _goals(task: TaskConfig) -> list[tuple[int, ...]]:
 def _items(task: TaskConfig, model: mujoco.MjModel) -> list[Item]:
     found: list[Item] = []
     for name, obj in task.objects.items():
-        if is_thing(task, name):
-            wide = is_too_wide(obj.shape)
-            body = int(model.body(name).id)
-            found.append(Item(index=len(found), name=name, noun=noun_of(name), body=body, too_wide=wide))
+        if _is_thing(task, name):
+            noun, body, wide = noun_of(name), int(model.body(name).id), is_too_wide(obj.shape)
+            found.append(Item(index=len(found), name=name, noun=noun, body=body, too_wide=wide))
     for name, obj in task.objects.items():
         if isinstance(obj.shape, DrawerShape):
             wanted = [
                 each.by for each in task.rubric if isinstance(each, OpenedCriterion) and each.object == name
             ]
-            joint, end = model.joint(part_name(name, DRAWER)), max(wanted, default=_OPEN * obj.shape.travel)
+            end = max(wanted, default=_DRAWER_OPEN * obj.shape.travel)
+            joint = model.joint(part_name(name, DRAWER))
             slide = Articulation(address=int(joint.qposadr[0]), start=0.0, end=end, switches=False)
-            noun, body = drawer_noun_of(name), int(model.jnt_bodyid[joint.id])
+            noun, body = _drawer_noun_of(name), int(model.jnt_bodyid[joint.id])
             found.append(Item(index=len(found), name=name, noun=noun, body=body, articulation=slide))
     return found
 
 
 def _sides(model: mujoco.MjModel) -> np.ndarray:
-    hand = int(model.body(_HAND_BODY).id)
+    hand = int(model.body("robotiq_85_adapter_link").id)
     side = np.zeros(model.nbody, np.int64)
     for body in range(hand, model.nbody):  # parents come first
         if body == hand or side[model.body_parentid[body]]:

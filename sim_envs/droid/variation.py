@@ -9,9 +9,8 @@ import numpy as np
 from jaxtyping import Float64
 
 from sim_envs.droid.control import EXTERIOR_CAMERA
-from sim_envs.droid.placement import Placement, draw, random_stream
 from sim_envs.droid.shapes import BoxShape, CylinderShape, Shape, SphereShape, about_z
-from sim_envs.droid.task_file import ObjectConfig, TaskConfig
+from sim_envs.droid.task_file import ObjectConfig, Placement, TaskConfig, draw, random_stream
 
 Color = tuple[float, float, float]
 

@@ -70,7 +70,7 @@ def test_the_gripper_closes_and_opens_at_five_centimetres_a_second(begin_droid):
 def test_a_dropped_cube_in_the_bowl_is_success_only_with_an_open_gripper(begin_droid):
     sim = begin_droid()
     bowl = sim.station.pose("bowl")
-    sim.rubric._reached = [True, True, False]
+    sim.rubric.reached = [True, True, False]
     sim.station.data.joint("cube").qpos[:3] = bowl.position + np.array([0, 0, 0.01])
     close, wait = np.array([[0] * 7 + [1.0]]), np.zeros((1, 8))
     where = sim.station.data.joint("cube").qpos.copy()

@@ -11,8 +11,7 @@ import yaml
 from configs.errors import UsageError
 from configs.load import load
 from configs.schema import SuiteConfig
-from sim_envs.droid.placement import FIRST_SAMPLED, STORED, draw
-from sim_envs.droid.task_file import load_task, task_names
+from sim_envs.droid.task_file import FIRST_SAMPLED, STORED, draw, load_task, task_names
 from sim_envs.suite import open_suite
 from sim_envs.world import EpisodeKey
 

@@ -7,9 +7,8 @@ import mujoco
 import numpy as np
 import pytest
 
-from sim_envs.droid.placement import draw
 from sim_envs.droid.shapes import footprint
-from sim_envs.droid.task_file import load_task, task_names
+from sim_envs.droid.task_file import draw, load_task, task_names
 from sim_envs.droid.variation import (
     BRIGHTNESS,
     CAMERA_SHIFT,
