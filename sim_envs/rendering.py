@@ -68,60 +68,6 @@ def _free(gl: Any, context: mujoco.MjrContext) -> None:
     gl.free()
 
 
-class View:
-    """A camera and the scene it captured last.
-
-    Attributes:
-        scene: The captured scene.
-    """
-
-    def __init__(self, model: mujoco.MjModel, camera: str) -> None:
-        """Use the model's camera of that name."""
-        self.scene = mujoco.MjvScene(model, maxgeom=_MAX_GEOMS)
-        self._camera = mujoco.MjvCamera()
-        self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
-        self._camera.fixedcamid = model.camera(camera).id
-        self._perturbation = mujoco.MjvPerturb()
-        self._perturbation.skinselect = -1
-        self._model = model
-        self._sizes = model.geom_rbound.tolist()
-        self._casts_shadows = bool(model.light_castshadow.any())
-
-    def capture(self, model: mujoco.MjModel, data: mujoco.MjData, option: mujoco.MjvOption) -> None:
-        """Capture the current scene."""
-        mujoco.mjv_updateScene(
-            model, data, option, self._perturbation, self._camera, mujoco.mjtCatBit.mjCAT_ALL, self.scene
-        )
-
-    def cull(self) -> None:
-        """Remove geoms whose bounding boxes are outside a square image. No pixel changes.
-
-        Nothing is removed if lights cast shadows or a geom may be a mirror: both show what is elsewhere.
-        """
-        geoms = self.scene.geoms[: self.scene.ngeom]
-        if self._casts_shadows or any(geom.type in _MIRRORS and geom.reflectance > 0 for geom in geoms):
-            return
-        geoms = [geom for geom in geoms if geom.objtype == _GEOM and self._sizes[geom.objid] > 0]
-        center, half = np.split(self._model.geom_aabb[[geom.objid for geom in geoms]], 2, axis=1)
-        axes = np.array([geom.mat.T for geom in geoms], np.float64).reshape(-1, 3, 3)
-        centers = np.array([geom.pos for geom in geoms], np.float64) + (center[:, None] @ axes)[:, 0]
-        edges = half[:, :, None] * axes
-        eye, ahead, up = (
-            np.mean([getattr(each, part) for each in self.scene.camera], axis=0, dtype=np.float64)
-            for part in ("pos", "forward", "up")
-        )
-        lens = self.scene.camera[0]
-        slope = (lens.frustum_top - lens.frustum_bottom) / 2 / lens.frustum_near
-        across, upwards, edge = np.cross(ahead, up) / slope, up / slope, (1 + _ROUNDING) * ahead
-        outwards = (-ahead, across - edge, -across - edge, upwards - edge, -upwards - edge)
-        seen = np.all(
-            [(centers - eye) @ side <= np.abs(edges @ side).sum(axis=1) for side in outwards], axis=0
-        )
-        for geom, kept in zip(geoms, seen, strict=True):
-            if not kept:
-                geom.type = mujoco.mjtGeom.mjGEOM_NONE
-
-
 class Cameras:
     """Cameras of one model. They share an OpenGL context, which the first image opens.
 
@@ -145,13 +91,23 @@ class Cameras:
             option: The groups of geoms and sites to draw.
         """
         self._model, self._size, self._option = model, size, option
-        self._views = {name: View(model, camera) for name, camera in cameras.items()}
+        self._views: dict[str, tuple[mujoco.MjvCamera, mujoco.MjvScene]] = {}
+        for name, each in cameras.items():
+            camera = mujoco.MjvCamera()
+            camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
+            camera.fixedcamid = model.camera(each).id
+            self._views[name] = camera, mujoco.MjvScene(model, maxgeom=_MAX_GEOMS)
+        self._perturbation = mujoco.MjvPerturb()
+        self._perturbation.skinselect = -1
+        self._sizes = model.geom_rbound.tolist()
+        self._casts_shadows = bool(model.light_castshadow.any())
         self._renderer: Renderer | None = None
 
     def capture(self, data: mujoco.MjData) -> None:
         """Capture the current scenes, replacing the previous ones."""
-        for view in self._views.values():
-            view.capture(self._model, data, self._option)
+        every = mujoco.mjtCatBit.mjCAT_ALL
+        for camera, scene in self._views.values():
+            mujoco.mjv_updateScene(self._model, data, self._option, self._perturbation, camera, every, scene)
 
     def draw(self, camera: str, *, cull: bool = False) -> UInt8[np.ndarray, "height width 3"]:
         """Draw a camera's captured scene, culled first if the image is square. Rows run upwards.
@@ -161,12 +117,41 @@ class Cameras:
         """
         if self._renderer is None:
             self._renderer = Renderer(self._model, height=self._size[0], width=self._size[1])
+        _, scene = self._views[camera]
         if cull:
-            self._views[camera].cull()
-        return self._renderer.draw(self._views[camera].scene)
+            self._cull(scene)
+        return self._renderer.draw(scene)
 
     def close(self) -> None:
         """Free the OpenGL context and its memory, if it was opened."""
         if self._renderer is not None:
             self._renderer.close()
             self._renderer = None
+
+    def _cull(self, scene: mujoco.MjvScene) -> None:
+        """Remove geoms whose bounding boxes are outside a square image. No pixel changes.
+
+        Nothing is removed if lights cast shadows or a geom may be a mirror: both show what is elsewhere.
+        """
+        geoms = scene.geoms[: scene.ngeom]
+        if self._casts_shadows or any(geom.type in _MIRRORS and geom.reflectance > 0 for geom in geoms):
+            return
+        geoms = [geom for geom in geoms if geom.objtype == _GEOM and self._sizes[geom.objid] > 0]
+        center, half = np.split(self._model.geom_aabb[[geom.objid for geom in geoms]], 2, axis=1)
+        axes = np.array([geom.mat.T for geom in geoms], np.float64).reshape(-1, 3, 3)
+        centers = np.array([geom.pos for geom in geoms], np.float64) + (center[:, None] @ axes)[:, 0]
+        edges = half[:, :, None] * axes
+        eye, ahead, up = (
+            np.mean([getattr(each, part) for each in scene.camera], axis=0, dtype=np.float64)
+            for part in ("pos", "forward", "up")
+        )
+        lens = scene.camera[0]
+        slope = (lens.frustum_top - lens.frustum_bottom) / 2 / lens.frustum_near
+        across, upwards, edge = np.cross(ahead, up) / slope, up / slope, (1 + _ROUNDING) * ahead
+        outwards = (-ahead, across - edge, -across - edge, upwards - edge, -upwards - edge)
+        seen = np.all(
+            [(centers - eye) @ side <= np.abs(edges @ side).sum(axis=1) for side in outwards], axis=0
+        )
+        for geom, kept in zip(geoms, seen, strict=True):
+            if not kept:
+                geom.type = mujoco.mjtGeom.mjGEOM_NONE

@@ -4,7 +4,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from sim_envs.rendering import Renderer, View
+from sim_envs.rendering import Cameras
 
 MODEL = """
 <mujoco>
@@ -46,31 +46,22 @@ def model(*, reflectance: float = 0.0, floor: float = 0.0, shadow: str = "false"
     )
 
 
-def pictures(of: mujoco.MjModel) -> tuple[dict[str, np.ndarray], int]:
+def pictures(of: mujoco.MjModel, *, cull: bool = True) -> tuple[dict[str, np.ndarray], int]:
     """The images of both cameras, and the number of culled geoms."""
     data = mujoco.MjData(of)
     mujoco.mj_forward(of, data)
-    renderer, shown, hidden = Renderer(of, height=64, width=64), {}, 0
-    for camera in ("table", "above"):
-        view = View(of, camera)
-        view.capture(of, data, mujoco.MjvOption())
-        view.cull()
-        shown[camera] = renderer.draw(view.scene)
-        types = [geom.type for geom in view.scene.geoms[: view.scene.ngeom]]
-        hidden += types.count(mujoco.mjtGeom.mjGEOM_NONE)
-    renderer.close()
-    return shown, hidden
+    names = ("table", "above")
+    cameras = Cameras(of, dict(zip(names, names, strict=True)), size=(64, 64), option=mujoco.MjvOption())
+    cameras.capture(data)
+    shown = {name: cameras.draw(name, cull=cull) for name in names}
+    cameras.close()
+    scenes = [scene for _, scene in cameras._views.values()]
+    types = [geom.type for scene in scenes for geom in scene.geoms[: scene.ngeom]]
+    return shown, types.count(mujoco.mjtGeom.mjGEOM_NONE)
 
 
-def whole_and_culled(monkeypatch: pytest.MonkeyPatch, of: mujoco.MjModel) -> tuple[dict, dict, int]:
-    culled, hidden = pictures(of)
-    monkeypatch.setattr(View, "cull", lambda view: None)
-    whole, _ = pictures(of)
-    return whole, culled, hidden
-
-
-def test_culling_changes_no_pixel(monkeypatch):
-    whole, culled, hidden = whole_and_culled(monkeypatch, model())
+def test_culling_changes_no_pixel():
+    (culled, hidden), (whole, _) = pictures(model()), pictures(model(), cull=False)
     assert hidden > 40
     for name, picture in whole.items():
         np.testing.assert_array_equal(culled[name], picture)
