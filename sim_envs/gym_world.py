@@ -92,10 +92,6 @@ class GymAction(Preset):
     hold: Literal["zero", "state", "last_command"]
     state: str | None = None
 
-    def channels(self) -> ActionChannels:
-        """The channels for the interface."""
-        return ActionChannels(**self.model_dump(exclude={"hold"}), hold=Hold[self.hold.upper()])
-
 
 class GymSuccess(Preset):
     """The success criterion: exactly one of these."""
@@ -109,18 +105,6 @@ class GymSuccess(Preset):
         if len(self.model_fields_set) != 1:
             raise ValueError("`success` is one of `info: KEY`, `terminated: true`, `reward: MINIMUM`")
         return self
-
-    def holds(self, *, reward: float, terminated: bool, info: dict[str, Any]) -> bool:
-        """Whether a step solved the task.
-
-        Raises:
-            UsageError: The environment's `info` lacks the key.
-        """
-        if self.info is not None:
-            if self.info not in info:
-                raise unknown("info key of `success`", self.info, info)
-            return bool(info[self.info])
-        return terminated if self.reward is None else reward >= self.reward
 
 
 class GymEnvironment(Preset):
@@ -162,38 +146,6 @@ class GymEnvironment(Preset):
                 )
         return self
 
-    def interface(self, protocol: SuiteConfig) -> Interface:
-        """The interface of the suite.
-
-        Raises:
-            UsageError: It is inconsistent.
-        """
-        side = protocol.camera_size
-        for camera in self.cameras:
-            if camera.size is not None and camera.size[0] != side:
-                raise UsageError(
-                    f"camera_size is {side}, but camera {camera.name!r} of {protocol.name} has images of "
-                    f"{camera.size[0]} × {camera.size[1]} pixels: give {camera.size[0]}"
-                )
-        return Interface(
-            name=protocol.name,
-            observation=ObservationSpec(
-                cameras=tuple(
-                    Camera(name=each.name, size=each.size or (side, side), rotated_deg=each.rotated_deg)
-                    for each in self.cameras
-                ),
-                state=tuple(each.channels() for each in self.state),
-                rotation=self.state_rotation,
-            ),
-            action=ActionSpec(
-                channels=tuple(each.channels() for each in self.action),
-                rotation=self.action_rotation,
-                grippers=self.grippers,
-                limits=self.limits,
-                control_hz=protocol.control_hz,
-            ),
-        )
-
 
 class GymSuite(ConfiguredSuite[GymEnvironment]):
     """Gymnasium environments that share an interface. Implements `sim_envs.suite.Suite`."""
@@ -201,9 +153,40 @@ class GymSuite(ConfiguredSuite[GymEnvironment]):
     environment_type = GymEnvironment
 
     def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
-        """Open the suite; see `ConfiguredSuite`."""
+        """Open the suite; see `ConfiguredSuite`.
+
+        Raises:
+            UsageError: The `environment` is invalid or inconsistent, or assets are named.
+        """
         super().__init__(protocol, assets=assets)
-        self.interface = self.environment.interface(protocol)
+        declared, side = self.environment, protocol.camera_size
+        for camera in declared.cameras:
+            if camera.size is not None and camera.size[0] != side:
+                raise UsageError(
+                    f"camera_size is {side}, but camera {camera.name!r} of {protocol.name} has images of "
+                    f"{camera.size[0]} × {camera.size[1]} pixels: give {camera.size[0]}"
+                )
+        self.interface = Interface(
+            name=protocol.name,
+            observation=ObservationSpec(
+                cameras=tuple(
+                    Camera(name=each.name, size=each.size or (side, side), rotated_deg=each.rotated_deg)
+                    for each in declared.cameras
+                ),
+                state=tuple(each.channels() for each in declared.state),
+                rotation=declared.state_rotation,
+            ),
+            action=ActionSpec(
+                channels=tuple(
+                    ActionChannels(**each.model_dump(exclude={"hold"}), hold=Hold[each.hold.upper()])
+                    for each in declared.action
+                ),
+                rotation=declared.action_rotation,
+                grippers=declared.grippers,
+                limits=declared.limits,
+                control_hz=protocol.control_hz,
+            ),
+        )
 
     def tasks(self) -> tuple[Task, ...]:
         """All tasks, in the YAML's order."""
@@ -349,15 +332,16 @@ class GymWorld(World):
             )
         return np.array(image, order="C")
 
+    @override
     def truth(self) -> None:
-        """None: these environments have no ground truth for language."""
+        return None
 
+    @override
     def progress(self) -> float:
-        """1 if the task is solved, else 0."""
         return float(self._solved)
 
+    @override
     def close(self) -> None:
-        """Close the environment. A second call does nothing."""
         if not self._closed:
             self._closed = True
             self.env.close()
@@ -374,21 +358,27 @@ class GymWorld(World):
             raise PhysicsError(f"{self._interface.name}: {error}") from error
         if not np.isfinite(self._state()).all():
             raise PhysicsError(f"{self._interface.name}: the state is no longer finite")
-        self._solved = self._config.success.holds(
-            reward=float(reward), terminated=bool(terminated), info=info
-        )
+        match self._config.success:
+            case GymSuccess(info=str(key)):
+                if key not in info:
+                    raise unknown("info key of `success`", key, info)
+                self._solved = bool(info[key])
+            case GymSuccess(reward=float(least)):
+                self._solved = float(reward) >= least
+            case _:
+                self._solved = bool(terminated)
         self._finished = self._solved or bool(terminated) or bool(truncated)
 
     def _state(self) -> Float64[np.ndarray, " state"]:
         parts = []
-        for part in self._config.state:
+        for part, declared in zip(self._config.state, self._interface.observation.state, strict=True):
             whole = np.asarray(self._at(part.key), np.float64).ravel()
             parts.append(whole if part.slice is None else whole[slice(*part.slice)])
-            size = part.channels().size
-            if len(parts[-1]) != size:
+            if len(parts[-1]) != declared.size:
                 raise UsageError(
-                    f"state {part.name!r} of {self._interface.name} is declared with {size} channels; the "
-                    f"environment gives {len(parts[-1])} of {len(whole)} at {part.key or 'the observation'}"
+                    f"state {part.name!r} of {self._interface.name} is declared with {declared.size} "
+                    f"channels; the environment gives {len(parts[-1])} of {len(whole)} at "
+                    f"{part.key or 'the observation'}"
                 )
         return np.concatenate(parts)
 
