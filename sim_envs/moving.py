@@ -99,18 +99,6 @@ class Trajectory:
         return self.way * self.along(max(seconds, 0.0))[1]
 
 
-def oscillation(way: Vector3, *, amplitude: float, period: float, phase: float) -> Trajectory:
-    """An oscillation of an amplitude (m) and a period (s) from an initial phase (rad)."""
-    rate = 2 * math.pi / period
-
-    def along(seconds: float) -> tuple[float, float]:
-        angle = phase + rate * _eased(seconds)
-        distance = amplitude * (math.sin(angle) - math.sin(phase))
-        return distance, amplitude * rate * math.cos(angle) * _pace(seconds)
-
-    return Trajectory(way=way, along=along)
-
-
 def straight_line(way: Vector3, *, length: float, cruise: float) -> Trajectory:
     """A straight line (m) from rest to rest, with a maximal speed (m/s)."""
 
@@ -138,8 +126,7 @@ def sample_trajectory(
         case Shuttle():
             return _sample_shuttle(motion, room, ways, phase)
         case Drift():
-            way = _first_with(_LONGEST, lambda way: room.along(way, _LONGEST), ways)
-            length = room.along(way, _LONGEST)
+            way, length = _first_with(_LONGEST, lambda way: room.along(way, _LONGEST), ways)
             if length < _MIN:
                 return None
             return straight_line(way, length=length, cruise=min(motion.speed, length / RISE_S))
@@ -151,8 +138,8 @@ def _sample_shuttle(motion: Shuttle, room: FreeSpace, ways: list[Vector3], phase
     def width(way: Vector3) -> float:
         return min(room.along(way, wanted) + room.along(-way, wanted), wanted)
 
-    way = _first_with(wanted, width, ways)
-    amplitude = width(way) / 2
+    way, widest = _first_with(wanted, width, ways)
+    amplitude = widest / 2
     if 2 * amplitude < _MIN:
         return None
     # The initial phase is shifted as far as the free space on both sides requires.
@@ -160,17 +147,28 @@ def _sample_shuttle(motion: Shuttle, room: FreeSpace, ways: list[Vector3], phase
     behind = min(max(behind, 2 * amplitude - room.along(way, wanted)), room.along(-way, wanted))
     sine = min(max(behind / amplitude - 1, -1.0), 1.0)
     begins = math.asin(sine) if math.cos(phase) > 0 else math.pi - math.asin(sine)
-    return oscillation(way, amplitude=amplitude, period=motion.period, phase=begins)
+    rate = 2 * math.pi / motion.period
+
+    def along(seconds: float) -> tuple[float, float]:
+        angle = begins + rate * _eased(seconds)
+        distance = amplitude * (math.sin(angle) - math.sin(begins))
+        return distance, amplitude * rate * math.cos(angle) * _pace(seconds)
+
+    return Trajectory(way=way, along=along)
 
 
-def _first_with(wanted: float, room: Callable[[Vector3], float], ways: list[Vector3]) -> Vector3:
-    """The first direction with enough free space (m), else the one with most."""
-    rooms = []
+def _first_with(
+    wanted: float, room: Callable[[Vector3], float], ways: list[Vector3]
+) -> tuple[Vector3, float]:
+    """The first direction with enough free space (m), else the one with most; and that space."""
+    best, most = ways[0], -math.inf
     for way in ways:
-        rooms.append(room(way))
-        if rooms[-1] >= wanted:
-            return way
-    return ways[int(np.argmax(rooms))]
+        free = room(way)
+        if free > most:
+            best, most = way, free
+        if free >= wanted:
+            break
+    return best, most
 
 
 def _eased(seconds: float) -> float:

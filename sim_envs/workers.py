@@ -45,22 +45,22 @@ def check_memory(num_envs: int) -> None:
 
 def available_mb() -> float:
     """Available memory in megabytes, within the cgroup's limit; infinite if unknown."""
-    bounds = [*_lines_of("/proc/meminfo", "MemAvailable:", unit=1024)]
+    bounds = [1024 * free for free in _numbers_in("/proc/meminfo", head="MemAvailable:")]
     for limit, used in (
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
         ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
     ):
-        bounds += [most - now for most in _lines_of(limit, "", unit=1) for now in _lines_of(used, "", unit=1)]
+        bounds += [most - now for most in _numbers_in(limit) for now in _numbers_in(used)]
     return min(bounds, default=float("inf")) / 1e6
 
 
-def _lines_of(path: str, head: str, *, unit: int) -> Iterator[float]:
-    """The numbers in a system file on lines that begin with `head`, in bytes; none if it does not exist."""
+def _numbers_in(path: str, *, head: str = "") -> Iterator[float]:
+    """The numbers in a system file on lines that begin with `head`; none if it does not exist."""
     with contextlib.suppress(OSError), Path(path).open(encoding="ascii") as lines:
         for line in lines:
             words = line.removeprefix(head).split()
             if line.startswith(head) and words and words[0].isdigit():
-                yield float(words[0]) * unit
+                yield float(words[0])
 
 
 JobT = TypeVar("JobT")
@@ -158,31 +158,24 @@ class WorkerConnection(Protocol):
         """Send a message and wait for the answer."""
 
 
-class PipeConnection:
-    """A worker's connection to its parent process.
-
-    Attributes:
-        worker: See `WorkerConnection`.
-    """
+class _PipeConnection:
+    """A worker's connection to its parent process."""
 
     def __init__(self, worker: int, connection: Connection) -> None:
         self.worker = worker
         self._connection = connection
 
     def send(self, message: object) -> None:
-        """See `WorkerConnection`."""
         try:
             self._connection.send(message)
         except OSError:
             raise OrphanedError from None
 
     def request(self, message: object) -> Any:
-        """See `WorkerConnection`."""
         self.send(message)
         return self.receive()
 
     def receive(self) -> Any:
-        """Wait for the next message."""
         try:
             return self._connection.recv()
         except (EOFError, OSError):
@@ -194,25 +187,21 @@ OpenRunner = Callable[[WorkerConnection], AbstractContextManager[Callable[[JobT]
 them. Has to be picklable: a copy is sent to every worker."""
 
 
-class WorkerReady:
+class _WorkerReady:
     """The worker is ready for jobs."""
 
 
 @dataclasses.dataclass(frozen=True)
-class JobFinished:
-    """A job has finished."""
-
+class _JobFinished:
     result: Any
 
 
 @dataclasses.dataclass(frozen=True)
-class WorkerFailed:
-    """The runner raised an exception."""
-
-    error: Exception
+class _WorkerFailed:
+    error: Exception  # that the runner raised
 
 
-def run_worker(open_runner: OpenRunner[Any, Any], number: int, connection: Connection, parent: int) -> None:
+def _run_worker(open_runner: OpenRunner[Any, Any], number: int, connection: Connection, parent: int) -> None:
     """Run jobs from the connection until it is closed: the main function of a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     with contextlib.suppress(OrphanedError, KeyboardInterrupt):
@@ -221,11 +210,11 @@ def run_worker(open_runner: OpenRunner[Any, Any], number: int, connection: Conne
         if os.getppid() != parent:  # the parent has ended already
             return
         try:
-            parent_connection = PipeConnection(number, connection)
-            with open_runner(parent_connection) as run:
-                parent_connection.send(WorkerReady())
+            pipe = _PipeConnection(number, connection)
+            with open_runner(pipe) as run:
+                pipe.send(_WorkerReady())
                 while True:
-                    parent_connection.send(JobFinished(run(parent_connection.receive())))
+                    pipe.send(_JobFinished(run(pipe.receive())))
         except MemoryError:
             sys.exit(OUT_OF_MEMORY)
         except Exception as error:  # noqa: BLE001 - the process boundary: the parent raises it again
@@ -233,7 +222,7 @@ def run_worker(open_runner: OpenRunner[Any, Any], number: int, connection: Conne
                 pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
             except Exception:  # noqa: BLE001 - unpicklable exceptions fail in many ways
                 error = RuntimeError(f"{type(error).__name__}: {error}")
-            connection.send(WorkerFailed(error))
+            connection.send(_WorkerFailed(error))
 
 
 TIMEOUT_S = 3600.0
@@ -303,15 +292,15 @@ def run_in_workers(
                 if not (ready.intersection(worker.ends) or worker.kill_if_hung(timeout_s)):
                     continue
                 match worker.message():
-                    case WorkerFailed(error):
+                    case _WorkerFailed(error):
                         raise error
-                    case WorkerReady():
+                    case _WorkerReady():
                         worker.mark_ready()
-                    case JobFinished() | LostJob() as ended:
+                    case _JobFinished() | LostJob() as ended:
                         handler.job_ended(worker.number)
                         if isinstance(ended, LostJob) and worker.replace(queue):
                             continue
-                        yield worker.job, ended.result if isinstance(ended, JobFinished) else ended
+                        yield worker.job, ended.result if isinstance(ended, _JobFinished) else ended
                         worker.assign(queue)
                     case request:
                         handler.handle(worker.number, request, worker.send)
@@ -325,17 +314,11 @@ def run_in_workers(
 
 
 class _Worker:
-    """The parent's handle on a worker process and its replacements.
-
-    Attributes:
-        number: From 0 on.
-        job: The current or last job.
-        is_busy: Whether a job is running.
-    """
+    """The parent's handle on a worker process and its replacements."""
 
     def __init__(self, open_runner: OpenRunner[Any, Any], number: int) -> None:
         self.number = number
-        self.job: Any = None
+        self.job: Any = None  # the current or last one
         self.is_busy = self._is_retry = False
         self._failed_starts = 0
         self._open_runner = open_runner
@@ -358,11 +341,10 @@ class _Worker:
         limit_s = timeout_s if self._is_ready else _STARTUP_S
         hung = time.monotonic() - self._started_s > limit_s
         if hung:
-            self.kill(f"it had not {'finished' if self._is_ready else 'started'} after {limit_s:g} s")
+            self._kill(f"it had not {'finished' if self._is_ready else 'started'} after {limit_s:g} s")
         return hung
 
     def assign(self, queue: JobQueue[Any], *, is_retry: bool = False) -> None:
-        """Send the worker its next job, if there is one."""
         job = queue.next_for(self.number)
         self.is_busy = job is not None
         if job is not None:
@@ -392,8 +374,7 @@ class _Worker:
             reason = "it ran out of memory" if code == OUT_OF_MEMORY else f"it exited with code {code}"
         return LostJob(reason=reason)
 
-    def kill(self, reason: str) -> None:
-        """Kill the process."""
+    def _kill(self, reason: str) -> None:
         self._reason = reason
         self._process.kill()
         self._process.join()
@@ -421,10 +402,10 @@ class _Worker:
         """Wait for the process to exit; kill it at the deadline (`time.monotonic`)."""
         self._process.join(max(0.0, deadline_s - time.monotonic()))
         if self._process.is_alive():
-            self.kill("")
+            self._kill("")
 
     def _restart(self) -> None:
-        self.kill("")
+        self._kill("")
         self._connection.close()
         self._connection, self._process = self._start()
 
@@ -432,7 +413,7 @@ class _Worker:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(
-            target=run_worker, args=(self._open_runner, self.number, theirs, os.getpid()), daemon=True
+            target=_run_worker, args=(self._open_runner, self.number, theirs, os.getpid()), daemon=True
         )
         with contextlib.ExitStack() as environment:
             if self._device is not None:
