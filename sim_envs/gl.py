@@ -11,9 +11,7 @@ from typing import Any
 
 from configs.errors import UsageError, unknown
 
-BACKENDS = ("egl", "osmesa")
-"""Headless rendering backends, preferred one first."""
-
+BACKENDS = ("egl", "osmesa")  # headless rendering backends, preferred one first
 _DISABLED = ("disable", "disabled", "off", "false", "0")
 
 _NO_OPENGL = "no OpenGL to render camera images with"

@@ -31,8 +31,7 @@ from sim_envs.gl import choose_backend, require_backend
 from sim_envs.suite import ConfiguredSuite, InitIds, Task, load_object
 from sim_envs.world import AdvanceResult, EpisodeKey, Observation, PhysicsError, World, checked_actions
 
-RENDER = "render"
-"""The key of a camera whose images come from `render()`."""
+RENDER = "render"  # the key of a camera whose images come from `render()`
 _MAKE_ARGUMENTS = ("id", "max_episode_steps", "disable_env_checker")  # of `gymnasium.make`, a suite's own
 
 

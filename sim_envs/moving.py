@@ -73,9 +73,7 @@ def _thinned(points: _XY) -> _XY:
     return points[first]
 
 
-RISE_S = 0.5
-"""Seconds to accelerate to full speed, and to come to rest."""
-
+RISE_S = 0.5  # seconds to accelerate to full speed, and to come to rest
 _LONGEST = 0.2  # longest drift (m): the object stays within sight and reach
 _MIN = 0.01  # minimal free space (m) of an object that moves
 

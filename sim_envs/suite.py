@@ -29,9 +29,7 @@ from configs.schema import Preset, SuiteConfig, Wordings
 from sim_envs.scripted.policy import ScriptedPolicy
 from sim_envs.world import EpisodeKey, World
 
-ENTRY_POINTS = "oxygen_eval.suites"
-"""The entry-point group for suites of other packages: suite name to class."""
-
+ENTRY_POINTS = "oxygen_eval.suites"  # the entry-point group for suites of other packages: suite name to class
 _OPTIONAL = {
     "variation": "does not vary its scenes",
     "motion": "does not know which object is to be grasped, so it cannot move it",

@@ -25,8 +25,7 @@ from configs.errors import UsageError
 from sim_envs.blas import environment_variable
 from sim_envs.gl import rendering_device
 
-WORLD_MB = 500.0
-"""Memory of a worker process with one world, megabytes."""
+WORLD_MB = 500.0  # memory of a worker process with one world, megabytes
 
 
 def check_memory(num_envs: int) -> None:
@@ -133,9 +132,7 @@ class JobQueue(Generic[JobT]):
         self._begun.setdefault(worker, deque()).appendleft(job)
 
 
-OUT_OF_MEMORY = errno.ENOMEM
-"""Exit code of a worker whose job raised MemoryError."""
-
+OUT_OF_MEMORY = errno.ENOMEM  # exit code of a worker whose job raised MemoryError
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
@@ -225,11 +222,8 @@ def _run_worker(open_runner: OpenRunner[Any, Any], number: int, connection: Conn
             connection.send(_WorkerFailed(error))
 
 
-TIMEOUT_S = 3600.0
-"""Default time limit of a job."""
-
-MAX_STARTS = 3
-"""Give up on a job after so many workers in a row died or hung before they were ready."""
+TIMEOUT_S = 3600.0  # default time limit of a job
+MAX_STARTS = 3  # give up on a job after so many workers in a row died or hung before they were ready
 _STARTUP_S = 600.0  # time limit for a process to start
 _POLL_S = 0.3  # longest delay until Ctrl-C or a hung worker is noticed
 _SHUTDOWN_S = 5.0  # time that workers have to exit once told to

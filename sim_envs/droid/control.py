@@ -19,9 +19,7 @@ from configs.interface import (
     Rotation,
 )
 
-ROBOSUITE = "1.4.0"
-"""The version of robosuite whose robot this is."""
-
+ROBOSUITE = "1.4.0"  # the version of robosuite whose robot this is
 ARM_JOINTS = tuple(f"joint{number}" for number in range(1, 8))
 FINGER_JOINT = "finger_joint"
 FINGER_JOINTS = (
@@ -35,21 +33,11 @@ FINGER_JOINTS = (
 GRIP_SITE = "grip_site"
 WRIST_CAMERA = "wrist"
 
-MAX_VELOCITY = (2.175, 2.175, 2.175, 2.175, 2.61, 2.61, 2.61)
-"""The Panda's velocity limits, rad/s."""
-
-FRICTION = (0.3, 0.3, 0.3, 0.3, 0.2, 0.15, 0.1)
-"""Dry friction of each joint (Nm), with Franka's compensation."""
-
-GRIPPER_STROKE = 0.085
-"""Greatest distance between the fingertips, m."""
-
-GRIPPER_CLOSED = 0.8
-"""Angle (rad) of the finger joint at which the pads meet; 0 is fully open, 85 mm."""
-
-GRIPPER_SPEED = 0.05 / GRIPPER_STROKE
-"""Speed of the gripper as a fraction of its range per second: 5 cm/s."""
-
+MAX_VELOCITY = (2.175, 2.175, 2.175, 2.175, 2.61, 2.61, 2.61)  # the Panda's velocity limits, rad/s
+FRICTION = (0.3, 0.3, 0.3, 0.3, 0.2, 0.15, 0.1)  # dry friction of each joint (Nm), with Franka's compensation
+GRIPPER_STROKE = 0.085  # greatest distance between the fingertips, m
+GRIPPER_CLOSED = 0.8  # angle (rad) of the finger joint at which the pads meet; 0 is fully open, 85 mm
+GRIPPER_SPEED = 0.05 / GRIPPER_STROKE  # speed of the gripper as a fraction of its range per second: 5 cm/s
 _CLOSES_ABOVE = 0.5
 _GRIPPER_LEAD = 0.1  # lead of the gripper's target, as a fraction of its range: enough for full torque
 
@@ -89,13 +77,11 @@ def gripper_target(command: float, target: float, measured: float) -> float:
     return float(np.clip(moved, measured - _GRIPPER_LEAD, measured + _GRIPPER_LEAD))
 
 
-ASPECT = 16 / 9
-"""Width of an image over its height."""
+ASPECT = 16 / 9  # width of an image over its height
 
 EXTERIOR_IMAGE, WRIST_IMAGE = "exterior_image_1_left", "wrist_image_left"
 
-EXTERIOR_CAMERA = "exterior"
-"""The model's name of the exterior camera."""
+EXTERIOR_CAMERA = "exterior"  # the model's name of the exterior camera
 
 
 def image_size(height: int) -> tuple[int, int]:

@@ -34,8 +34,7 @@ from sim_envs.scripted.gripper import downward
 from sim_envs.scripted.kinematics import ReachabilityCheck
 from sim_envs.scripted.poses import Pose, Vector3
 
-FASTEST = 0.9
-"""Maximal joint velocity (rad/s) of the expert."""
+FASTEST = 0.9  # maximal joint velocity (rad/s) of the expert
 
 _PASSING, _SETTLING = 0.2, 1.0  # seconds added to travel time at full speed: per waypoint, and once
 _STEP, _WITHIN = 0.25, 12.0  # spacing of candidate interception times, and their range (s)

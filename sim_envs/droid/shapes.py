@@ -14,11 +14,8 @@ from configs.schema import Preset
 from sim_envs.droid.control import GRIPPER_STROKE
 
 Length = Annotated[float, Field(gt=0, le=1)]
-Vector = tuple[float, float, float]
-"""Along x, y, z."""
-Quaternion = tuple[float, float, float, float]
-"""w, x, y, z."""
-
+Vector = tuple[float, float, float]  # along x, y, z
+Quaternion = tuple[float, float, float, float]  # w, x, y, z
 _UNTURNED: Quaternion = (1.0, 0.0, 0.0, 0.0)
 
 
@@ -365,8 +362,7 @@ class RampShape(Preset):
         return Piece(type="box", size=half, pos=place, quat=_about_y_then_z(slope, 0.0))
 
 
-DRAWER = "drawer"
-"""The moving part of a drawer."""
+DRAWER = "drawer"  # the moving part of a drawer
 
 
 class BoxShape(SizedShape):
@@ -529,17 +525,10 @@ Shape = Annotated[
     | RampShape,
     Field(discriminator="kind"),
 ]
-Vessel = BowlShape | MugShape | BinShape
-"""Shapes that can contain objects."""
-
-Painted = MarkShape | LineShape
-"""Shapes without collisions."""
-
-Machine = ConveyorShape | TurntableShape | RampShape
-"""Shapes that carry objects."""
-
-Articulated = DrawerShape | Machine
-"""Shapes with moving parts; they cannot be moved as a whole."""
+Vessel = BowlShape | MugShape | BinShape  # shapes that can contain objects
+Painted = MarkShape | LineShape  # shapes without collisions
+Machine = ConveyorShape | TurntableShape | RampShape  # shapes that carry objects
+Articulated = DrawerShape | Machine  # shapes with moving parts; they cannot be moved as a whole
 
 
 def depth(vessel: Vessel) -> float:

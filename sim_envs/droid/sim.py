@@ -23,9 +23,7 @@ from sim_envs.truth.ground_truth import Truth
 from sim_envs.truth.tracker import TruthTracker
 from sim_envs.world import AdvanceResult, Observation, World, checked_actions
 
-ACTION_SIZE = 8
-"""Seven joint velocities or positions, see `Control`, and the gripper (above 0.5 closes)."""
-
+ACTION_SIZE = 8  # seven joint velocities or positions, see `Control`, and the gripper (above 0.5 closes)
 _CAMERAS = {EXTERIOR_IMAGE: EXTERIOR_CAMERA, WRIST_IMAGE: WRIST_CAMERA}  # policies' names to the model's
 
 _VISUAL_GROUP = 1

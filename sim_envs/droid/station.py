@@ -43,9 +43,7 @@ from sim_envs.world import PhysicsError
 
 _STATION = Path(__file__).with_name("robot_model") / "station.xml"  # room, table, cameras and robot
 
-PHYSICS_STEPS = 40
-"""Physics steps per control step; their duration is that of the station."""
-
+PHYSICS_STEPS = 40  # physics steps per control step; their duration is that of the station
 _TABLE_GREY = 0.8  # brightness of the texture of a tinted table
 _SCENE_CONTYPE, _SCENE_CONAFFINITY = "2", "3"  # objects and table collide with each other and the robot
 _TORSIONAL, _ROLLING = 0.005, 0.001  # torsional and rolling friction, m
@@ -135,8 +133,7 @@ def _numbers(values: Iterable[float]) -> str:
     return " ".join(f"{value:.9g}" for value in values)
 
 
-UPRIGHT = 0.95
-"""Minimal cosine of the tilt of an upright object."""
+UPRIGHT = 0.95  # minimal cosine of the tilt of an upright object
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -252,12 +252,8 @@ def load_task(name: str, folder: Path | None = None) -> TaskConfig:
     return check(TaskConfig, content, source=f"task file {name}")
 
 
-STORED = 50
-"""Number of initial states that do not depend on the seed."""
-
-FIRST_SAMPLED = 1000
-"""From this id on, states depend on the seed."""
-
+STORED = 50  # number of initial states that do not depend on the seed
+FIRST_SAMPLED = 1000  # from this id on, states depend on the seed
 _GAP = 0.015  # minimal distance (m) between two objects
 _TRIES = 400
 _LONG = (ConveyorShape, RampShape, LineShape)  # shapes that occupy a rectangle rather than a circle

@@ -14,24 +14,14 @@ from sim_envs.droid.task_file import ObjectConfig, Placement, TaskConfig, draw, 
 
 Color = tuple[float, float, float]
 
-CAMERA_SHIFT = 0.015
-"""Largest shift (m) of the exterior camera at strength 1."""
-
-CAMERA_TURN = math.radians(1.5)
-"""Largest rotation (rad) of the exterior camera about any axis."""
-
-LIGHT_TURN = math.radians(5)
-"""Largest rotation (rad) of a light's direction."""
-
-BRIGHTNESS = 0.15
-"""Largest relative change of a light's brightness."""
-
+CAMERA_SHIFT = 0.015  # largest shift (m) of the exterior camera at strength 1
+CAMERA_TURN = math.radians(1.5)  # largest rotation (rad) of the exterior camera about any axis
+LIGHT_TURN = math.radians(5)  # largest rotation (rad) of a light's direction
+BRIGHTNESS = 0.15  # largest relative change of a light's brightness
 WARMTH: Color = (0.03, 0.0, -0.045)
 """Largest relative change of red, green and blue, from neutral to warm light."""
 
-TABLE_COLOR: Color = (0.66, 0.56, 0.44)
-"""Colour of the table without variation."""
-
+TABLE_COLOR: Color = (0.66, 0.56, 0.44)  # colour of the table without variation
 _TABLE_COLORS: Sequence[Color] = (
     (0.76, 0.68, 0.56),  # maple
     (0.71, 0.60, 0.47),  # birch
