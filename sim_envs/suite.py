@@ -157,17 +157,10 @@ class ConfiguredSuite(Generic[EnvironmentT]):
     """Base of suites whose YAML describes their environments, with no choice of assets.
 
     By default an instruction has one wording, and there is no expert.
-
-    Attributes:
-        environment_type: Schema of the protocol's `environment`.
-        supports: Which of `variation` and `motion` of the protocol its worlds follow.
-        protocol: The suite's protocol.
-        environment: Its `environment`.
-        assets: None.
     """
 
-    environment_type: type[EnvironmentT]
-    supports: ClassVar[tuple[str, ...]] = ()
+    environment_type: type[EnvironmentT]  # schema of the protocol's `environment`
+    supports: ClassVar[tuple[str, ...]] = ()  # which of `variation` and `motion` its worlds follow
 
     def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
         """Check the `environment` of a protocol.

@@ -1,6 +1,7 @@
 """Shapes of objects, composed of convex pieces and moving parts. Lengths in m.
 
-The origin of a shape's frame is the center of its underside, z is up."""
+The origin of a shape's frame is the center of its underside, z is up. Every shape has `pieces()`, the fixed
+ones, and `extent`, the size of its bounding box along x, y, z; articulated ones also moving `parts()`."""
 
 import dataclasses
 import math
@@ -49,7 +50,6 @@ class SizedShape(Preset):
 
     @property
     def extent(self) -> Vector:
-        """Size of the bounding box along x, y, z."""
         return self.size
 
 
@@ -61,7 +61,6 @@ class RoundShape(Preset):
 
     @property
     def extent(self) -> Vector:
-        """Size of the bounding box along x, y, z."""
         return 2 * self.radius, 2 * self.radius, self.height
 
 
@@ -128,7 +127,6 @@ class BowlShape(RoundVessel):
     foot: Length
 
     def pieces(self) -> tuple[Piece, ...]:
-        """The bottom and a ring of boxes that lean outwards."""
         return (self._bottom(self.foot), *_round_wall(self.foot, self.radius, self.height, self.wall))
 
 
@@ -139,7 +137,6 @@ class MugShape(RoundVessel):
     handle: Length = 0.035
 
     def pieces(self) -> tuple[Piece, ...]:
-        """Bottom, wall and three boxes of a handle."""
         thick, low, high = 0.005, 0.25 * self.height, 0.8 * self.height
         half, out = self.handle / 2, self.radius + self.handle
         return (
@@ -150,8 +147,7 @@ class MugShape(RoundVessel):
         )
 
     @property
-    def extent(self) -> Vector:
-        """Size of the bounding box along x, y, z; the handle counts on both sides."""
+    def extent(self) -> Vector:  # the handle counts on both sides
         return 2 * (self.radius + self.handle + 0.005), 2 * self.radius, self.height
 
 
@@ -162,7 +158,6 @@ class RingShape(RoundShape):
     wall: Length
 
     def pieces(self) -> tuple[Piece, ...]:
-        """A ring of boxes."""
         return _round_wall(self.radius, self.radius, self.height, self.wall)
 
 
@@ -173,11 +168,9 @@ class BinShape(SizedShape):
     wall: Length = 0.005
 
     def pieces(self) -> tuple[Piece, ...]:
-        """The bottom and four walls."""
         return open_box(self.size, self.wall)
 
     def is_over(self, point: Float64[np.ndarray, " 2"]) -> bool:
-        """Whether a point (m) in the shape's frame is over the opening."""
         return bool((np.abs(point) < np.array(self.size[:2]) / 2 - self.wall).all())
 
 
@@ -217,7 +210,6 @@ class ConveyorShape(Preset):
     speed: float = Field(ge=0, le=0.3)  # speed of the rollers' surface, m/s
 
     def pieces(self) -> tuple[Piece, ...]:
-        """Rails and the box."""
         length, width, height = self.size
         half_rail = ((self.end + length / 2) / 2, _RAIL / 2, height / 2 - 0.002)
         middle, side = (self.end - length / 2) / 2, (width + _RAIL) / 2
@@ -231,7 +223,6 @@ class ConveyorShape(Preset):
         )
 
     def parts(self) -> tuple[MovingPart, ...]:
-        """The rollers, each with its own motor."""
         half, start = self.size[1] / 2, -self.size[0] / 2
         roller = Piece(type="capsule", size=(_ROLLER, half), pos=(0.0, 0.0, 0.0), quat=_ACROSS)
         return tuple(
@@ -247,8 +238,7 @@ class ConveyorShape(Preset):
         )
 
     @property
-    def extent(self) -> Vector:
-        """Size of the bounding box along x, y, z, with the covered box."""
+    def extent(self) -> Vector:  # with the covered box
         length, width, height = self.size
         return length, width + 2 * _RAIL, height + _BOX_ROOM
 
@@ -267,12 +257,10 @@ class TurntableShape(Preset):
     turn_rate: float = Field(ge=0, le=180)  # angular velocity, degrees/s
 
     def pieces(self) -> tuple[Piece, ...]:
-        """A foot."""
         foot = (self.height - _DISC) / 2 - _SLACK
         return (Piece(type="cylinder", size=(self.radius / 2, foot), pos=(0.0, 0.0, foot)),)
 
     def parts(self) -> tuple[MovingPart, ...]:
-        """The disc."""
         disc = Piece(type="cylinder", size=(self.radius, _DISC / 2), pos=(0.0, 0.0, -_DISC / 2))
         return (
             MovingPart(
@@ -287,7 +275,6 @@ class TurntableShape(Preset):
 
     @property
     def extent(self) -> Vector:
-        """Size of the bounding box along x, y, z."""
         return 2 * self.radius, 2 * self.radius, self.height
 
 
@@ -301,7 +288,6 @@ class RampShape(Preset):
     delay: float = Field(ge=0, le=10)  # time from the beginning of the episode until the gate sinks, s
 
     def pieces(self) -> tuple[Piece, ...]:
-        """Plate, lips and a support."""
         slope, half = math.radians(self.angle), self.size[0] / 2
         long, wide = half / math.cos(slope), self.width / 2 + _LIP
         raised = (self._surface(-half) - _PLATE) / 2
@@ -315,7 +301,6 @@ class RampShape(Preset):
         )
 
     def parts(self) -> tuple[MovingPart, ...]:
-        """The gate."""
         half = (_GATE_THICK / 2, self.width / 2 - _SLACK, _GATE_HEIGHT / 2)
         joint = f'type="slide" axis="0 0 -1" limited="true" range="0 {_GATE_DROP}" damping="4"'
         return (
@@ -342,8 +327,7 @@ class RampShape(Preset):
         return self.height / math.tan(math.radians(self.angle)) + _SEAT, self.width + 2 * _LIP
 
     @property
-    def extent(self) -> Vector:
-        """Size of the bounding box along x, y, z, without the gate."""
+    def extent(self) -> Vector:  # without the gate
         return *self.size, self._surface(-self.size[0] / 2) + _LIP
 
     @property
@@ -371,7 +355,6 @@ class BoxShape(SizedShape):
     kind: Literal["box"]
 
     def pieces(self) -> tuple[Piece, ...]:
-        """One box."""
         x, y, z = (side / 2 for side in self.size)
         return (_box((x, y, z), (0.0, 0.0, z)),)
 
@@ -382,7 +365,6 @@ class CylinderShape(RoundShape):
     kind: Literal["cylinder"]
 
     def pieces(self) -> tuple[Piece, ...]:
-        """One cylinder."""
         half = self.height / 2
         return (Piece(type="cylinder", size=(self.radius, half), pos=(0.0, 0.0, half)),)
 
@@ -394,12 +376,10 @@ class SphereShape(Preset):
     radius: Length
 
     def pieces(self) -> tuple[Piece, ...]:
-        """One sphere."""
         return (Piece(type="sphere", size=(self.radius,), pos=(0.0, 0.0, self.radius)),)
 
     @property
     def extent(self) -> Vector:
-        """Size of the bounding box along x, y, z."""
         return 2 * self.radius, 2 * self.radius, 2 * self.radius
 
 
@@ -412,7 +392,6 @@ class BananaShape(Preset):
     bend: float = Field(default=70, ge=0, le=150)
 
     def pieces(self) -> tuple[Piece, ...]:
-        """Five capsules, end to end."""
         count, turn = 5, math.radians(self.bend)
         chord = self.length - 2 * self.radius
         arc = chord if turn == 0 else chord * (turn / 2) / math.sin(turn / 2)
@@ -430,7 +409,6 @@ class BananaShape(Preset):
 
     @property
     def extent(self) -> Vector:
-        """Size of the bounding box along x, y, z."""
         turn = math.radians(self.bend)
         sag = (self.length - 2 * self.radius) / 2 * math.tan(turn / 4)
         return self.length, sag + 2 * self.radius, 2 * self.radius
@@ -445,7 +423,6 @@ class DrawerShape(Preset):
     wall: Length = 0.008
 
     def pieces(self) -> tuple[Piece, ...]:
-        """The cabinet."""
         x, y, z = self.size
         w = self.wall
         return (
@@ -455,7 +432,6 @@ class DrawerShape(Preset):
         )
 
     def parts(self) -> tuple[MovingPart, ...]:
-        """The drawer with its bar."""
         x, y, z = self.size
         w, bar = self.wall, 0.045
         inside = (x - 2 * w - 0.006, y - 2 * w - 0.006, z - w - 0.01)
@@ -470,8 +446,7 @@ class DrawerShape(Preset):
         return (MovingPart(name=DRAWER, pos=(0.0, 0.0, 0.004), pieces=pieces, joint=joint),)
 
     @property
-    def extent(self) -> Vector:
-        """Size of the bounding box along x, y, z; bar and open drawer count on both sides."""
+    def extent(self) -> Vector:  # bar and open drawer count on both sides
         return self.size[0] + 2 * (self.travel + 0.05), self.size[1], self.size[2]
 
 
@@ -482,12 +457,10 @@ class MarkShape(Preset):
     radius: Length
 
     def pieces(self) -> tuple[Piece, ...]:
-        """One thin cylinder."""
         return (Piece(type="cylinder", size=(self.radius, 0.0005), pos=(0.0, 0.0, 0.0005)),)
 
     @property
     def extent(self) -> Vector:
-        """Size of the bounding box along x, y, z."""
         return 2 * self.radius, 2 * self.radius, 0.001
 
 
@@ -498,13 +471,11 @@ class LineShape(Preset):
     size: tuple[Length, Length]
 
     def pieces(self) -> tuple[Piece, ...]:
-        """One thin box."""
         x, y = (side / 2 for side in self.size)
         return (_box((x, y, 0.0005), (0.0, 0.0, 0.0005)),)
 
     @property
     def extent(self) -> Vector:
-        """Size of the bounding box along x, y, z."""
         return *self.size, 0.001
 
 

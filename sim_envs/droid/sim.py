@@ -117,9 +117,3 @@ class DroidSim(World):
     @override
     def close(self) -> None:
         self._cameras.close()
-
-    def __enter__(self) -> "DroidSim":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

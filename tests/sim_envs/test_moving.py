@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import mujoco
@@ -154,13 +155,9 @@ FENCED_SCENE = """
 </mujoco>
 """
 FENCE = "".join(
-    f'<geom type="box" size="{x} {y} 0.02" pos="{0.5 + dx} {dy} 0.02"/>'
-    for x, y, dx, dy in [
-        (0.06, 0.01, 0, 0.05),
-        (0.06, 0.01, 0, -0.05),
-        (0.01, 0.06, 0.05, 0),
-        (0.01, 0.06, -0.05, 0),
-    ]
+    f'<geom type="box" size="0.01 0.06 0.02" pos="{0.45 + 0.1 * side} 0 0.02"/>'
+    f'<geom type="box" size="0.06 0.01 0.02" pos="0.5 {0.1 * side - 0.05} 0.02"/>'
+    for side in (0, 1)
 )
 
 
@@ -190,8 +187,6 @@ def test_a_body_without_room_does_not_move(fence, moves):
     found = sample_movers(data, {"can": data.body("can").id}, Drift(speed=0.03), bounds(data), digest=7)
     assert list(found) == ["can"] * moves
     if moves:
-        again = sample_movers(data, {"can": data.body("can").id}, Drift(speed=0.03), bounds(data), digest=7)
-        assert found["can"]._trajectory.way.tolist() == again["can"]._trajectory.way.tolist()
         assert math.hypot(*found["can"]._trajectory.way) == pytest.approx(1)
 
 
@@ -235,7 +230,9 @@ def world(request: pytest.FixtureRequest, standins: Any) -> Iterator[MovingWorld
         with LiberoSim(get_task("libero_object", 9), assets=standins, camera_size=32) as sim:
             yield MovingWorld(sim)
     else:
-        with DroidSim(load_task("clear_table"), control=Control.JOINT_VELOCITY, image_height=36) as sim:
+        with closing(
+            DroidSim(load_task("clear_table"), control=Control.JOINT_VELOCITY, image_height=36)
+        ) as sim:
             yield MovingWorld(sim)
 
 
@@ -304,7 +301,7 @@ def test_libero_s_expert_catches_what_moves(world):
 
 def test_droid_s_expert_catches_what_moves():
     task, motion = load_task("cube_in_bowl"), parse_motion("drift:6")
-    with DroidSim(task, control=Control.JOINT_POSITION, image_height=36, motion=motion) as sim:
+    with closing(DroidSim(task, control=Control.JOINT_POSITION, image_height=36, motion=motion)) as sim:
         sim.reset(init_id=0, seed=7, settle_steps=5)
         key = EpisodeKey(**DROID_KEY, init_id=0)
         caught(sim, DroidExpert(sim), key, lambda: sim.station.movers["cube"].leads)
@@ -321,7 +318,7 @@ def test_experts_catch_nine_of_ten(standins, robot, motion):
                 solved += [attempt(sim, Expert(sim), init_id).success for init_id in range(2)]
     else:
         for name in ("cube_in_bowl", "can_in_mug", "banana_in_bin", "cup_on_board", "tape_in_container"):
-            with DroidSim(load_task(name), control=robot, image_height=36, motion=moves) as sim:
+            with closing(DroidSim(load_task(name), control=robot, image_height=36, motion=moves)) as sim:
                 keys = [EpisodeKey(**DROID_KEY, init_id=init_id) for init_id in range(4)]
                 solved += [attempt(sim, DroidExpert(sim), key=key).success for key in keys]
     assert sum(solved) >= 18
@@ -329,23 +326,22 @@ def test_experts_catch_nine_of_ten(standins, robot, motion):
 
 @pytest.mark.parametrize(
     ("suite", "can"),
-    [("libero_spatial", (0, 1, 2, 6, 8)), ("droid_tabletop", (0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 14))],
+    [
+        ("libero_spatial", (0, 1, 2, 6, 8)),
+        ("libero_memory_short", ()),  # what moved would show what is marked
+        ("droid_tabletop", (0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 14)),
+    ],
 )
 def test_tasks_in_which_nothing_can_move_are_refused_with_those_in_which_something_can(suite, can):
     opened = open_suite(suite, motion="shuttle:3", **({"assets": "standins"} if "libero" in suite else {}))
     cannot = [task.task_id for task in opened.tasks() if task.task_id not in can]
     refused, given = ", ".join(map(str, cannot)), " ".join(map(str, can))
-    with pytest.raises(UsageError, match=rf"{suite} task {refused}, .*--task-ids {given}"):
+    remedy = f"--task-ids {given}" if can else "another suite"
+    with pytest.raises(UsageError, match=rf"{suite} task {refused}, .* has to be remembered.*{remedy}"):
         opened.check(opened.tasks())
     opened.check([opened.tasks()[task_id] for task_id in can])
     with pytest.raises(UsageError, match=f"task {cannot[0]}, the object to be grasped cannot move"):
         opened.open(opened.tasks()[cannot[0]])
-
-
-def test_motion_that_would_show_what_is_marked_is_refused():
-    opened = open_suite("libero_memory_short", assets="standins", motion="shuttle:3")
-    with pytest.raises(UsageError, match=r"task 0, the object .* has to be remembered"):
-        opened.check(opened.tasks()[:1])
 
 
 @pytest.mark.parametrize(

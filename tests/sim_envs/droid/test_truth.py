@@ -141,7 +141,7 @@ def test_a_text_that_names_what_the_task_does_not_have_is_not_read(tmp_path):
 @pytest.mark.parametrize("name", task_names())
 def test_the_texts_of_every_task_fit_their_language_tasks(name):
     nouns, task = nouns_of(load_task(name)), load_task(name)
-    limits = {kind: load(LanguageTaskConfig, kind).max_tokens for kind in ("narration", "memory")}
+    said, remembered = (load(LanguageTaskConfig, kind).max_tokens for kind in ("narration", "memory"))
     narrations = [
         Narration(phase=phase, object=obj, target=place)
         for phase in (Phase.CARRY, Phase.PLACE, Phase.PUSH)
@@ -156,6 +156,5 @@ def test_the_texts_of_every_task_fit_their_language_tasks(name):
     )
     memory = Memory(done=done, facts=frozenset(action.resulting_fact(nouns) for action in done))
     for wording in range(WORDINGS):
-        longest = max(tokens(narrate(said, wording, nouns)) for said in narrations)
-        assert longest <= limits["narration"]
-        assert tokens(remember(memory, wording, nouns)) <= limits["memory"]
+        assert max(tokens(narrate(each, wording, nouns)) for each in narrations) <= said
+        assert tokens(remember(memory, wording, nouns)) <= remembered
