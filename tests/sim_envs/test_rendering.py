@@ -1,4 +1,4 @@
-"""Culling removes geoms outside the image and changes no pixel; contact sheets, and what is wrong in one line."""
+"""Culling removes geoms outside the image and changes no pixel; contact sheets have a tile for each task."""
 
 from types import SimpleNamespace
 
