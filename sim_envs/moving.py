@@ -36,7 +36,14 @@ class FreeSpace:
         self._center = (obj.min(axis=0) + obj.max(axis=0)) / 2
         self._may_be_at = may_be_at
         self._footprint = _thinned(obj[:, :2])
-        self._limits = KDTree(_limits(others, self._center[:2], ground=float(obj[:, 2].min())))
+        # Obstacles above the ground and cells without ground, in the plane.
+        center, ground = self._center[:2], float(obj[:, 2].min())
+        near = others[np.abs(others[:, :2] - center).max(axis=1) < _LOOK]
+        above = near[near[:, 2] > ground + _LEVEL]
+        level = near[np.abs(near[:, 2] - ground) <= _LEVEL]
+        seen = HeightMap.over(level, center=center, reach=_LOOK, cell=_CELL)
+        gaps = seen.origin + (np.argwhere(seen.top < ground - _LEVEL) + 0.5) * _CELL
+        self._limits = KDTree(np.concatenate([_thinned(above[:, :2]), gaps]))
         self._at_first = self._clearance(np.zeros(3))
 
     def along(self, way: Vector3, most: float) -> float:
@@ -55,16 +62,6 @@ class FreeSpace:
     def _clearance(self, step: Vector3) -> float:
         """Distance (m) to the nearest obstacle or edge after a displacement."""
         return float(self._limits.query(self._footprint + step[:2])[0].min())
-
-
-def _limits(others: Points, center: Float64[np.ndarray, " 2"], *, ground: float) -> _XY:
-    """Obstacles above the ground and cells without ground, in the plane (m)."""
-    near = others[np.abs(others[:, :2] - center).max(axis=1) < _LOOK]
-    above = near[near[:, 2] > ground + _LEVEL]
-    level = near[np.abs(near[:, 2] - ground) <= _LEVEL]
-    seen = HeightMap.over(level, center=center, reach=_LOOK, cell=_CELL)
-    gaps = np.argwhere(seen.top < ground - _LEVEL)
-    return np.concatenate([_thinned(above[:, :2]), seen.origin + (gaps + 0.5) * _CELL])
 
 
 def _thinned(points: _XY) -> _XY:
@@ -120,17 +117,11 @@ def sample_trajectory(
     angles = draws.permutation(_DIRECTIONS) * (2 * math.pi / _DIRECTIONS)
     phase = draws.uniform(0.0, 2 * math.pi)
     ways = [np.array([math.cos(angle), math.sin(angle), 0.0]) for angle in angles]
-    match motion:
-        case Shuttle():
-            return _sample_shuttle(motion, room, ways, phase)
-        case Drift():
-            way, length = _first_with(_LONGEST, lambda way: room.along(way, _LONGEST), ways)
-            if length < _MIN:
-                return None
-            return straight_line(way, length=length, cruise=min(motion.speed, length / RISE_S))
-
-
-def _sample_shuttle(motion: Shuttle, room: FreeSpace, ways: list[Vector3], phase: float) -> Trajectory | None:
+    if isinstance(motion, Drift):
+        way, length = _first_with(_LONGEST, lambda way: room.along(way, _LONGEST), ways)
+        if length < _MIN:
+            return None
+        return straight_line(way, length=length, cruise=min(motion.speed, length / RISE_S))
     wanted = motion.speed * motion.period / math.pi
 
     def width(way: Vector3) -> float:
@@ -298,12 +289,8 @@ def sample_movers(
 ) -> dict[str, Mover]:
     """The movers of an episode, by name of the object; objects without free space do not move.
 
-    Args:
-        data: The state, after settling.
-        bodies: The bodies to move by name of the object; each has a free joint.
-        motion: The kind of motion.
-        bounds: Where they may be.
-        digest: Hash of the episode, which determines directions and phases.
+    The state is that after settling, each body has a free joint, and `digest`, a hash of the episode,
+    determines directions and phases.
     """
     collisions = Collisions(data.model, data, robot=bounds.robot)
     roots = data.model.body_rootid

@@ -21,7 +21,7 @@ _MAX_GEOMS = 1000
 _GEOM = int(mujoco.mjtObj.mjOBJ_GEOM)
 
 
-class Renderer:
+class _Renderer:
     """An OpenGL context with one model's meshes and textures.
 
     Freed by `close`, or when it is garbage-collected, at the latest before the interpreter unloads OpenGL.
@@ -29,11 +29,6 @@ class Renderer:
     """
 
     def __init__(self, model: mujoco.MjModel, *, height: int, width: int) -> None:
-        """Open a context for images of this size in pixels.
-
-        Raises:
-            UsageError: No rendering backend works on this machine.
-        """
         self._gl = context_class()(width, height)
         self._gl.make_current()
         self._viewport = mujoco.MjrRect(0, 0, width, height)
@@ -53,7 +48,7 @@ class Renderer:
         return pixels
 
 
-_open_renderers: weakref.WeakSet[Renderer] = weakref.WeakSet()
+_open_renderers: weakref.WeakSet[_Renderer] = weakref.WeakSet()
 
 
 @functools.cache
@@ -82,14 +77,7 @@ class Cameras:
         size: tuple[int, int],
         option: mujoco.MjvOption,
     ) -> None:
-        """Set up cameras.
-
-        Args:
-            model: The compiled model.
-            cameras: Maps names of images to the model's cameras.
-            size: Height and width of images, pixels.
-            option: The groups of geoms and sites to draw.
-        """
+        """Map names of images to the model's cameras; images have a height and width in pixels."""
         self._model, self._size, self._option = model, size, option
         self._views: dict[str, tuple[mujoco.MjvCamera, mujoco.MjvScene]] = {}
         for name, each in cameras.items():
@@ -101,7 +89,7 @@ class Cameras:
         self._perturbation.skinselect = -1
         self._sizes = model.geom_rbound.tolist()
         self._casts_shadows = bool(model.light_castshadow.any())
-        self._renderer: Renderer | None = None
+        self._renderer: _Renderer | None = None
 
     def capture(self, data: mujoco.MjData) -> None:
         """Capture the current scenes, replacing the previous ones."""
@@ -116,7 +104,7 @@ class Cameras:
             UsageError: No rendering backend works on this machine.
         """
         if self._renderer is None:
-            self._renderer = Renderer(self._model, height=self._size[0], width=self._size[1])
+            self._renderer = _Renderer(self._model, height=self._size[0], width=self._size[1])
         _, scene = self._views[camera]
         if cull:
             self._cull(scene)

@@ -307,16 +307,10 @@ def open_suite(name: str, *, assets: str = "auto", **overrides: Any) -> Suite:
 def require_movable(
     tasks: Iterable[TaskT], motion: str | None, others: Sequence[TaskT], can_move: Callable[[TaskT], bool]
 ) -> None:
-    """Check that every task has an object that can move, if any has to.
-
-    Args:
-        tasks: The tasks to be run.
-        motion: The motion, in the syntax of `--motion`; None for no motion.
-        others: All tasks of the suite.
-        can_move: Whether a task has one.
+    """Check that every task to be run has an object that can move, if a motion (as in `--motion`) is given.
 
     Raises:
-        UsageError: Some tasks have none; the message names the suite's tasks that do.
+        UsageError: Some tasks have none; the message names those of the suite, `others`, that do.
     """
     if motion is None or parse_motion(motion) is None:
         return

@@ -83,13 +83,10 @@ class JobQueue(Generic[JobT]):
         episode: Callable[[JobT], Hashable],
         on_begin: Callable[[int, JobT], None] = lambda *_: None,
     ) -> None:
-        """Queue the jobs.
+        """Queue jobs in the order in which they should run.
 
-        Args:
-            jobs: The jobs, in the order in which they should run.
-            task: Maps a job to the task that it needs loaded.
-            episode: Maps a job to its episode.
-            on_begin: Called with worker and job when a worker gets a job.
+        Functions map a job to the task that it needs loaded, and to its episode. `on_begin` is called with
+        worker and job when a worker gets a job.
         """
         episodes: dict[Hashable, deque[JobT]] = {}
         for job in jobs:
@@ -261,13 +258,8 @@ def run_in_workers(
 ) -> Generator[tuple[JobT, ResultT | LostJob], None, None]:
     """Run jobs in worker processes; yield each job with its result as it completes, in any order.
 
-    Args:
-        open_runner: Opens what runs the jobs.
-        queue: The jobs.
-        workers: Number of processes.
-        check: Called several times per second; its exceptions stop the workers.
-        handler: Answers requests of the workers.
-        timeout_s: A worker whose job takes longer is replaced.
+    `check` is called several times per second; its exceptions stop the workers. A worker whose job takes
+    longer than `timeout_s` is replaced.
 
     Raises:
         UsageError: A worker cannot start.

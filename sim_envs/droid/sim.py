@@ -53,13 +53,8 @@ class DroidSim(World):
     ) -> None:
         """Build and compile the task's scene. No renderer is opened before the first `observe`.
 
-        Args:
-            task: From `task_file.load_task`.
-            control: The control mode.
-            image_height: Image height, pixels.
-            variation: Variation of camera, lights, table and distractors between episodes, 0 to 1; at 0
-                nothing is added to the scene.
-            motion: Motion of objects to be grasped, until they are touched; None for no motion.
+        The variation of camera, lights, table and distractors between episodes is 0, with nothing added to
+        the scene, to 1. Objects to be grasped have the motion until they are touched.
         """
         self.task = task
         self.station = Station(task, control, variation=variation, motion=motion)

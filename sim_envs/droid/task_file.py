@@ -225,11 +225,7 @@ def task_names() -> tuple[str, ...]:
 
 
 def load_task(name: str, folder: Path | None = None) -> TaskConfig:
-    """Load a task by name, or from the YAML file at a path.
-
-    Args:
-        name: Its name or path.
-        folder: Folder that the path is relative to, before the current one.
+    """Load a task by name, or from the YAML file at a path in a folder, else in the current one.
 
     Raises:
         UsageError: Unknown task, or an invalid file.
