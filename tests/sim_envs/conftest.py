@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from sim_envs.droid.control import Control
+from sim_envs.droid.sim import DroidSim
+from sim_envs.droid.task_file import load_task
 from sim_envs.libero.assets import STANDINS, AssetSet, find_assets, unpack_standins
 from sim_envs.libero.bootstrap import load_libero
 from sim_envs.libero.sim import LiberoSim
@@ -58,3 +61,27 @@ def open_sim(libero_assets: Path) -> Iterator[Callable[[str, int], LiberoSim]]:
     """Opens the simulator of a task; each is shared by all tests and closed after them."""
     with shared(find_assets(libero_assets)) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def begin_droid() -> Iterator[Callable[..., DroidSim]]:
+    """Begins an episode of a task. Its station is compiled once for all tests and closed after them."""
+    sims: dict[tuple[str, Control, float], DroidSim] = {}
+
+    def begun(
+        task: str = "cube_in_bowl",
+        *,
+        control: Control = Control.JOINT_VELOCITY,
+        variation: float = 0.0,
+        init_id: int = 0,
+        settle_steps: int = 5,
+    ) -> DroidSim:
+        key = task, control, variation
+        if key not in sims:
+            sims[key] = DroidSim(load_task(task), control=control, image_height=36, variation=variation)
+        sims[key].reset(init_id=init_id, seed=7, settle_steps=settle_steps)
+        return sims[key]
+
+    yield begun
+    for sim in sims.values():
+        sim.close()
