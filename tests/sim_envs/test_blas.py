@@ -29,11 +29,11 @@ print(*(library.get_num_threads() for library in blas._openblas()))
 """
 
 
-def _digest(kernels: str, how: str) -> str:
+def printed(code: str, *arguments: str, **environment: str) -> str:
     return subprocess.run(
-        [sys.executable, "-c", _DIGEST, how],
+        [sys.executable, "-c", code, *arguments],
         cwd=Path(__file__).resolve().parents[2],
-        env={"OPENBLAS_CORETYPE": kernels, "PATH": ""},
+        env={"PATH": "", **environment},
         capture_output=True,
         text=True,
         check=True,
@@ -43,13 +43,10 @@ def _digest(kernels: str, how: str) -> str:
 @pytest.mark.skipif(not blas._has_avx512(), reason="this CPU has no AVX-512")
 @pytest.mark.parametrize("start", [pytest.param("Haswell", marks=pytest.mark.slow), "Nehalem"])
 def test_products_and_inverses_do_not_depend_on_the_kernels_a_process_starts_with(start):
-    reference = _digest(blas.KERNELS, "default")
-    assert _digest(start, "default") != reference
-    assert _digest(start, "pinned") == reference
+    reference = printed(_DIGEST, "default", OPENBLAS_CORETYPE=blas.KERNELS)
+    assert printed(_DIGEST, "default", OPENBLAS_CORETYPE=start) != reference
+    assert printed(_DIGEST, "pinned", OPENBLAS_CORETYPE=start) == reference
 
 
 def test_one_thread():
-    command = [sys.executable, "-c", _THREADS]
-    root = Path(__file__).resolve().parents[2]
-    printed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
-    assert set(printed.split()) == {"1"}
+    assert set(printed(_THREADS).split()) == {"1"}
