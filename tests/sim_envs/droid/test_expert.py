@@ -1,6 +1,6 @@
 """The expert's noise is in what it does, not in what it means; and it begins again what went wrong."""
 
-import contextlib
+from contextlib import closing
 
 import mujoco
 import numpy as np
@@ -121,7 +121,7 @@ def test_after_the_first_step_an_object_out_of_reach_makes_it_hold_still(begin_d
 def solved(suite: str, task: str, init_id: int) -> bool:
     opened = open_suite(suite)
     (chosen,) = [each for each in opened.tasks() if each.name == task]
-    with contextlib.closing(opened.open(chosen)) as world:
+    with closing(opened.open(chosen)) as world:
         key = EpisodeKey(suite=suite, task_id=chosen.task_id, init_id=init_id, seed=7)
         return attempt(world, opened.expert(world), key=key).success
 
@@ -134,6 +134,8 @@ def test_the_expert_solves_thirteen_tasks_in_nine_of_ten_states_either_way(suite
 
 
 @pytest.mark.parametrize("task", ["push_box_to_mark", "open_drawer", "stand_bottle_up"])
-def test_the_expert_says_what_it_cannot_do(begin_droid, task):
-    with pytest.raises(UsageError, match=f"cannot do task {task}"):
-        open_suite("droid_tabletop").expert(begin_droid(task))
+def test_the_expert_says_what_it_cannot_do(task):
+    suite = open_suite("droid_tabletop")
+    (chosen,) = [each for each in suite.tasks() if each.name == task]
+    with closing(suite.open(chosen)) as world, pytest.raises(UsageError, match=f"cannot do task {task}"):
+        suite.expert(world)
