@@ -21,8 +21,7 @@ from eval.bench.workloads import (
     max_queries_per_text,
     parse_arrivals,
 )
-from oxygen.serving.budget import Deadline
-from oxygen.serving.scheduler import Mode
+from oxygen.serving.scheduler import Deadline, Mode
 
 Options = argparse.Namespace
 """Named like the flags. Those with several values are axes: all combinations are measured."""

@@ -18,12 +18,11 @@ from oxygen.policy.reply import Reply
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.robots.prompts import InstructionPrompt
 from oxygen.robots.transforms import EMBODIMENTS, untrained
-from oxygen.serving.budget import Deadline, FixedTokens
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import LanguageTask
 from oxygen.serving.requests import DecodeWork
 from oxygen.serving.runner import ProgramSizes, Runner
-from oxygen.serving.scheduler import Mode
+from oxygen.serving.scheduler import Deadline, FixedTokens, Mode
 from oxygen.weights.adapter import AdapterSource
 from oxygen.weights.loading import load_weights
 

@@ -5,7 +5,7 @@ import functools
 import math
 
 from configs.errors import UsageError, pluralize
-from oxygen.serving.arrivals import Arrivals, Burst, EveryN, Poisson, RandomLength
+from oxygen.serving.language import Arrivals, Burst, EveryN, Poisson, RandomLength
 from oxygen.serving.scheduler import Mode
 
 _SEED = 7

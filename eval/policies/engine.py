@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -15,11 +15,10 @@ from oxygen.policy.reply import EpisodeEnd, Reply
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.presets.language_tasks import language_task
 from oxygen.presets.loading import load_policy
-from oxygen.robots.transforms import Embodiment, Prediction
-from oxygen.serving.budget import Budget, Deadline, FixedTokens
+from oxygen.robots.transforms import Prediction
 from oxygen.serving.engine_config import EngineConfig, ample_slots, texts_in_progress
 from oxygen.serving.language import LanguageTask
-from oxygen.serving.scheduler import Mode
+from oxygen.serving.scheduler import Budget, Deadline, FixedTokens, Mode
 from sim_envs.world import EpisodeKey, Observation
 
 
@@ -57,59 +56,44 @@ def open_engine(
             )
         else:
             policy = first.with_tasks(tasks, engine)
-        engines = [
-            dataclasses.replace(engine, mode=Mode(variant.mode), budget=_budget(variant)) for variant in group
-        ]
         robot = policy.transform.embodiment
-        for place, groups in zip(sharing, _groups(policy, engines, worlds), strict=True):
-            opened[place] = _opened(groups, interface, robot, writes_texts=bool(tasks))
+        inputs = {"prompt": robot.prompt.template, "cameras": list(interface.observation.camera_names)}
+        inputs["absent_cameras"] = "dropped"
+        if robot.predicts is not Prediction.ACTIONS:
+            inputs["predicts"] = robot.predicts.value
+        unused = [policy]  # serves one group, of its own engine
+        served: list[tuple[EngineConfig, list[EnginePolicy]]] = []
+        for place, variant in zip(sharing, group, strict=True):
+            own = dataclasses.replace(engine, mode=Mode(variant.mode), budget=_budget(variant))
+            # Equal engines share the group of a single world.
+            groups = next((those for same, those in served if worlds == 1 and same == own), None) or [
+                EnginePolicy(unused.pop() if unused and own == policy.engine else policy.with_engine(own))
+                for _ in range(math.ceil(worlds / own.robots))
+            ]
+            served.append((own, groups))
+            opened[place] = LoadedPolicy(
+                interface=interface,
+                horizon=interface.horizon,
+                inputs=inputs,
+                in_world=_first_row(groups, interface),
+                groups=groups,
+                writes_texts=bool(tasks),
+                reports_work=True,
+            )
     return [opened[place] for place in range(len(variants))]
 
 
-def _opened(
-    groups: "Sequence[EnginePolicy]", interface: Interface, robot: Embodiment, *, writes_texts: bool
-) -> LoadedPolicy:
-    """The policy for a run."""
-    cameras = list(interface.observation.camera_names)
-    inputs = {"prompt": robot.prompt.template, "cameras": cameras, "absent_cameras": "dropped"}
-    predicts = {} if robot.predicts is Prediction.ACTIONS else {"predicts": robot.predicts.value}
-    return LoadedPolicy(
-        interface=interface,
-        horizon=interface.horizon,
-        inputs=inputs | predicts,
-        in_world=lambda *_: BatchSlot(groups[0], 0, interface),
-        groups=groups,
-        writes_texts=writes_texts,
-        reports_work=True,
-    )
-
-
-def _groups(policy: VectorPolicy, engines: Sequence[EngineConfig], worlds: int) -> "list[list[EnginePolicy]]":
-    """The groups of each engine, with a row for each world; equal engines share that of a single world."""
-    unused = [policy]  # serves one group, of its own engine
-
-    def group(engine: EngineConfig) -> EnginePolicy:
-        own = unused and engine == policy.engine
-        return EnginePolicy(unused.pop() if own else policy.with_engine(engine))
-
-    groups: list[list[EnginePolicy]] = []
-    for number, engine in enumerate(engines):
-        if worlds == 1 and engine in engines[:number]:
-            groups.append(groups[engines.index(engine)])
-        else:
-            groups.append([group(engine) for _ in range(math.ceil(worlds / engine.robots))])
-    return groups
+def _first_row(groups: "Sequence[EnginePolicy]", interface: Interface) -> Callable[..., BatchSlot]:
+    return lambda *_: BatchSlot(groups[0], 0, interface)
 
 
 def _sharing_programs(variants: Sequence[RunConfig]) -> list[list[int]]:
     """Indices of the variants, grouped by compiled programs; variants without texts join the first group."""
     shared: dict[tuple[int, int | None], list[int]] = {}
-    silent = []
     for place, variant in enumerate(variants):
-        if variant.mode == "actions":
-            silent.append(place)
-        else:
+        if variant.mode != "actions":
             shared.setdefault((variant.tokens_per_frame, variant.text_every), []).append(place)
+    silent = [place for place, variant in enumerate(variants) if variant.mode == "actions"]
     first, *others = shared.values() or [[]]
     return [sorted([*silent, *first]), *others]
 

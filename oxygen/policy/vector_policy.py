@@ -2,28 +2,28 @@
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from configs.errors import UsageError
+from configs.latency import ActionPrefix
 from oxygen.model.config import Pi05Config
 from oxygen.model.guidance import Guidance
 from oxygen.model.inputs import batched
-from oxygen.policy.reply import EpisodeEnd, Reply
-from oxygen.policy.session import Session
+from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest, TextTimes
 from oxygen.robots.tokenizer import Tokenizer, check_fits
 from oxygen.robots.transforms import LIBERO, Transform, untrained
-from oxygen.serving.engine import Engine
+from oxygen.serving.engine import Engine, EngineStep
 from oxygen.serving.engine_config import EngineConfig, check_serves, sizes_for
 from oxygen.serving.language import LanguageTask, tokenized
-from oxygen.serving.runner import Runner
+from oxygen.serving.requests import DecodeJob, DecodeWork, Request, RequestState
+from oxygen.serving.runner import ProgramSizes, Runner
 from oxygen.serving.scheduler import Mode, Scheduler
-from oxygen.serving.second_process import RemoteTextDecoder, TextDecoder
-from oxygen.serving.text_decoder import LocalTextDecoder
-from oxygen.typing import Float64
+from oxygen.serving.text_decoder import LocalTextDecoder, RemoteTextDecoder, TextDecoder
+from oxygen.typing import Float32, Float64
 from oxygen.weights.adapter import AdapterSource
 from oxygen.weights.loading import Loadable, WeightsSource, load_weights, loadable
 
@@ -94,7 +94,7 @@ class VectorPolicy:
         if engine.independent and engine.robots > 1:
             shares = {"slots": engine.slots // engine.robots, "rows": engine.rows // engine.robots}
             self._alone = sizes_for(dataclasses.replace(engine, robots=1, **shares), in_tokens)
-        self._sessions = [self._new_session(robot) for robot in range(engine.robots)]
+        self._sessions = [self._new_session(robot, 0) for robot in range(engine.robots)]
         self._delivered_s = 0.0
 
     @property
@@ -111,10 +111,7 @@ class VectorPolicy:
     ) -> "VectorPolicy":
         """The same policy with another engine configuration, sharing weights and compiled programs.
 
-        Args:
-            engine: The configuration.
-            tasks: Other language tasks; the policy's own if None.
-            runner: Other programs; the policy's own if None.
+        Language tasks and programs are the policy's own if None.
 
         Raises:
             UsageError: `engine` exceeds the compiled programs.
@@ -142,11 +139,7 @@ class VectorPolicy:
         """Start an episode of a robot: cancel its requests, count its request ids from 0.
 
         The noise of its actions is a function of the lowest 64 bits of the seed and the query's number.
-
-        Args:
-            robot: The robot.
-            episode_seed: The seed.
-            first_query: Number of its next query; above 0 to resume an episode.
+        `first_query` is the number of its next query; above 0 to resume an episode.
         """
         self._complete()
         self._scheduler.reset(robot, episode_seed % 2**64)
@@ -163,7 +156,7 @@ class VectorPolicy:
         Raises:
             UsageError: An observation is incomplete or invalid, or the previous query has not been completed.
         """
-        if any(session.is_open for session in self._sessions):
+        if any(session.timings_ms is not None or session.reply is not None for session in self._sessions):
             raise UsageError("the previous query is not complete; call complete() after every act()")
         arrived_s = time.perf_counter()
         robots, config = range(self.engine.robots), self.runner.config
@@ -204,8 +197,11 @@ class VectorPolicy:
     def complete(self) -> dict[int, Reply]:
         """Wait for the texts of the current queries; the reply to each robot with a query."""
         self._complete()
-        replies = {robot: session.take_reply() for robot, session in enumerate(self._sessions)}
-        return {robot: reply for robot, reply in replies.items() if reply is not None}
+        replies = {}
+        for robot, session in enumerate(self._sessions):
+            if session.reply is not None:
+                replies[robot], session.reply = session.reply, None
+        return replies
 
     def finish(self, robot: int) -> EpisodeEnd:
         """End a robot's episode: complete its query and cancel its active requests."""
@@ -238,9 +234,9 @@ class VectorPolicy:
                 rows[robot] = self._sessions[robot].guidance(prefix, self.transform, states[robot])
         return jax.tree.map(lambda *of_robots: np.concatenate(of_robots), *rows)
 
-    def _new_session(self, robot: int, first_query: int = 0) -> Session:
+    def _new_session(self, robot: int, first_query: int) -> "_Session":
         names = [task.name for task in self.tasks]
-        return Session(robot, names, self.tokenizer, alone=self._alone, first_query=first_query)
+        return _Session(robot, names, self.tokenizer, alone=self._alone, first_query=first_query)
 
     def _text_decoder(self) -> TextDecoder | None:
         if self.engine.mode is Mode.ACTIONS or not self.tasks:
@@ -249,6 +245,154 @@ class VectorPolicy:
             return LocalTextDecoder(self.runner)
         sizes = dataclasses.replace(self.runner.sizes, guided=False)  # it computes no actions
         return RemoteTextDecoder(self.runner.config, loadable(self._weights), sizes, self._adapter)
+
+
+class _Session:
+    """The state of one robot's episode."""
+
+    def __init__(
+        self,
+        robot: int,
+        tasks: Sequence[str],
+        tokenizer: Tokenizer,
+        *,
+        alone: ProgramSizes | None,  # what would serve it alone; replies then report its own work, not all
+        first_query: int,
+    ) -> None:
+        self._alone = alone
+        self._robot = robot
+        self._tasks = tasks
+        self._tokenizer = tokenizer
+        self.queries = first_query
+        self._last: tuple[Float32[np.ndarray, "horizon action"], Float64[np.ndarray, " state"]] | None = None
+        self.timings_ms: Mapping[str, float] | None = None  # of a query that waits for its reply
+        self.acted_ms: Mapping[str, float] = {}
+        self.reply: Reply | None = None
+        self._prompt_cut = 0
+        self._finished: list[Text] = []
+        self._dropped: list[TextRequest] = []
+        self._tokens = 0
+
+    def guidance(
+        self, prefix: ActionPrefix, transform: Transform, state: Float64[np.ndarray, " state"]
+    ) -> Guidance:
+        """Guidance of the next chunk towards the part of the last one, kept normalised, in execution."""
+        horizon = 0 if self._last is None else len(self._last[0])
+        if self._last is None or prefix.first >= horizon:
+            raise UsageError(
+                f"action prefix {prefix}: the last chunk of the episode has {horizon} actions; leave it out "
+                "if no chunk is being executed"
+            )
+        chunk = transform.moved(*self._last, state)
+        return Guidance.towards(chunk, first=prefix.first, delay=prefix.delay, horizon=horizon)
+
+    def begin_query(
+        self,
+        chunk: Float32[np.ndarray, "horizon action"],
+        state: Float64[np.ndarray, " state"],
+        timings_ms: Mapping[str, float],
+        prompt_cut: int,
+    ) -> None:
+        """Record a query's normalised actions, state, stage times, and tokens cut from its prompt."""
+        self._last, self._prompt_cut = (chunk, state), prompt_cut
+        self.timings_ms = self.acted_ms = timings_ms
+        self.queries += 1
+
+    def add(self, step: EngineStep) -> None:
+        """Add the texts of a completed engine step; if it served a query of this robot, prepare the reply."""
+        jobs = step.plan.jobs
+        if self._alone is not None:  # as if they were alone, others' jobs do not exist
+            jobs = tuple(job for job in jobs if any(each.robot == self._robot for each in job.rows))
+        for request, tokens in step.new_tokens.items():
+            if request.robot == self._robot:
+                self._tokens += tokens
+                if request.state is RequestState.FINISHED:
+                    job = jobs.index(step.plan.jobs[request.job])
+                    self._finished.append(self._text(request, job))
+        self._dropped += self._own(step.plan.dropped)
+        if self.timings_ms is None:
+            return
+        work = step.work
+        if self._alone is not None:
+            work = tuple(_work_alone(job, step, self._robot, self._alone) for job in jobs)
+        finished, dropped, tokens = self._collected()
+        decode_ms = 1e3 * step.decode_s
+        frame_ms = self.timings_ms["action"] + decode_ms
+        self.reply = Reply(
+            timings_ms={**self.timings_ms, "decode": decode_ms, "frame": frame_ms},
+            requested=self._own(step.plan.requested),
+            finished=finished,
+            dropped=dropped,
+            tokens=tokens,
+            tokens_per_frame=step.decode_steps,
+            work=work,
+            prompt_cut=self._prompt_cut,
+        )
+        self.timings_ms = None
+
+    def end(self, cancelled: Sequence[Request], compiles: int) -> EpisodeEnd:
+        """The unfinished and unreported rest of the episode."""
+        finished, dropped, tokens = self._collected()
+        reply, self.reply = self.reply, None
+        return EpisodeEnd(
+            cancelled=len(cancelled),
+            requests=self._own(cancelled),
+            reply=reply,
+            finished=finished,
+            dropped=dropped,
+            tokens=tokens,
+            compiles_after_warm_up=compiles,
+        )
+
+    def _collected(self) -> tuple[tuple[Text, ...], tuple[TextRequest, ...], int]:
+        """Texts finished, requests dropped and tokens decoded since the last call."""
+        collected = tuple(self._finished), tuple(self._dropped), self._tokens
+        self._finished, self._dropped, self._tokens = [], [], 0
+        return collected
+
+    def _text(self, request: Request, job: int) -> Text:
+        tokens = request.tokens[:-1] if request.stopped else request.tokens
+        return Text(
+            task=self._tasks[request.task],
+            request_id=request.request_id,
+            requested_query=request.query,
+            finished_query=self.queries - 1,
+            text=self._tokenizer.decode(tokens).strip(),
+            tokens=len(request.tokens),
+            reason="stop" if request.stopped else "length",
+            latency_ms=1e3 * request.latency_s,
+            after_ms=1e3 * request.after_s,
+            job=job,
+            job_steps=request.job_steps,
+            times=TextTimes(
+                requested_s=request.requested_s,
+                first_token_s=request.first_token_s,
+                finished_s=request.finished_s,
+            ),
+        )
+
+    def _own(self, requests: Iterable[Request]) -> tuple[TextRequest, ...]:
+        return tuple(
+            TextRequest(task=self._tasks[request.task], request_id=request.request_id, query=request.query)
+            for request in requests
+            if request.robot == self._robot
+        )
+
+
+def _work_alone(job: DecodeJob, step: EngineStep, robot: int, alone: ProgramSizes) -> DecodeWork:
+    """The work of a decode job if its robot were served alone, by programs of those sizes."""
+    rows = [request for request in job.rows if request.robot == robot]
+    new = sum(request.robot == robot for request in job.new)
+    if job.to_the_end:  # a stop token is noticed one step later, a limit at once
+        steps = min(1 + max(len(request.tokens) for request in rows), max(each.limit for each in rows))
+        batch = alone.batch_of(1 if job.own_prefill else len(rows))
+    else:
+        before = {request: len(request.tokens) - step.new_tokens.get(request, 0) for request in rows}
+        steps = min(step.decode_steps, max(each.limit - before[each] for each in rows))
+        batch = alone.batch_of(1) if job.own_prefill else alone.rows[-1]
+    fork = alone.forks[0] if job.own_prefill else alone.forks[-1]
+    prefills = int(job.own_prefill and new > 0)
+    return DecodeWork(prefills=prefills, forks=-(-new // fork), steps=steps, batch=batch)
 
 
 def create_vector_policy(

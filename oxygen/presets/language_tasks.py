@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from configs.language_task import LanguageTaskConfig
-from oxygen.serving.arrivals import Arrivals, Burst, EveryN, Poisson, RandomLength
-from oxygen.serving.language import LanguageTask
+from oxygen.serving.language import Arrivals, Burst, EveryN, LanguageTask, Poisson, RandomLength
 from oxygen.serving.requests import Sampling
 
 _ARRIVALS = {"every_n": EveryN, "burst": Burst, "poisson": Poisson}

@@ -23,10 +23,9 @@ from oxygen.robots.transforms import Prediction
 from oxygen.serve.metadata import Declaration
 from oxygen.serve.robot import Batcher
 from oxygen.serve.server import ConnectionServer
-from oxygen.serving.budget import FixedTokens
 from oxygen.serving.engine_config import EngineConfig, texts_in_progress
 from oxygen.serving.language import LanguageTask
-from oxygen.serving.scheduler import Mode
+from oxygen.serving.scheduler import FixedTokens, Mode
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _RED, _PLAIN = "\033[31m", "\033[0m"

@@ -93,15 +93,10 @@ def decode(
     top_k: int = 0,
     attend: "DecodeAttention | None" = None,
 ) -> tuple[KvPool, DecodeState, Float32[Array, "row vocab"]]:
-    """Decode one token in every slot of `rows`.
+    """Decode one token in every slot of `rows`, which are padded with the spare slot.
 
-    Args:
-        weights: The model's.
-        rows: Slots, padded with the spare one.
-        pool: The KV pool.
-        texts: Decode state of all slots.
-        top_k: The largest of any request; 0 if all requests are greedy.
-        attend: How it writes and reads the pool; None for what suits the device.
+    `top_k` is the largest of any request; 0 if all requests are greedy. `attend` writes and reads the pool;
+    None for what suits the device.
 
     Returns:
         The updated pool and decode state, and the logits (without meaning in a step whose token the fork
@@ -135,34 +130,22 @@ def _table(weights: Weights, pool: KvPool) -> rotary.RotaryTables:
 
 @flax.struct.dataclass
 class LayerPrefix:
-    """One layer's prefix KV cache, copied into the slots of new requests.
+    """One layer's prefix KV cache, copied into the slots of new requests: [robot, position, kv_head, dim]."""
 
-    Attributes:
-        robot: The prefix row of each request, [row].
-        k, v: [robot, position, kv_head, dim].
-        shown_k, shown_v: What generated tokens see; the same, but for mask `published` of an adapter.
-    """
-
-    robot: Leaf
+    robot: Leaf  # the prefix row of each request, [row]
     k: Leaf
     v: Leaf
-    shown_k: Leaf
+    shown_k: Leaf  # what generated tokens see; the same, but for mask `published` of an adapter
     shown_v: Leaf
 
 
 @flax.struct.dataclass
 class Tokens:
-    """The new tokens of every row in one layer.
+    """The new tokens of every row in one layer."""
 
-    Attributes:
-        slot: KV slot, [row].
-        position: Position of the first token in the slot, [row].
-        q, k, v: Queries, keys and values, [row, token, head, dim].
-    """
-
-    slot: Leaf
-    position: Leaf
-    q: Leaf
+    slot: Leaf  # KV slot, [row]
+    position: Leaf  # position of the first token in the slot, [row]
+    q: Leaf  # queries, and below keys and values, [row, token, head, dim]
     k: Leaf
     v: Leaf
 

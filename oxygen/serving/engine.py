@@ -10,15 +10,27 @@ import numpy as np
 
 from oxygen.model.guidance import Guidance
 from oxygen.model.inputs import ModelInput
-from oxygen.serving.budget import Budget, RunningMean
 from oxygen.serving.requests import DecodeWork, Request, RequestState, StepPlan
 from oxygen.serving.runner import Runner
-from oxygen.serving.scheduler import Scheduler
-from oxygen.serving.second_process import TextDecoder
-from oxygen.serving.text_decoder import DecodeResult
+from oxygen.serving.scheduler import Budget, Scheduler
+from oxygen.serving.text_decoder import DecodeResult, TextDecoder
 from oxygen.typing import Float32
 
 _MIN_S = 1e-6  # time recorded for decode steps that were done before the host read the actions
+
+
+class _RunningMean:
+    """An exponential moving average."""
+
+    _NEW_WEIGHT = 0.2
+
+    def __init__(self) -> None:
+        self.value: float | None = None
+
+    def add(self, sample: float) -> None:
+        """Add a sample."""
+        before = sample if self.value is None else self.value
+        self.value = before + self._NEW_WEIGHT * (sample - before)
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -51,22 +63,17 @@ class Engine:
         *,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """Create an engine.
+        """Create an engine; without a decoder, the scheduler must plan no texts.
 
-        Args:
-            runner: The compiled programs.
-            scheduler: Plans the texts; without a decoder it must plan none.
-            decoder: Decodes the texts.
-            budget: Decode steps of a step in modes `unified` and `interleaved`.
-            clock: Returns the time in seconds.
+        The budget is for modes `unified` and `interleaved`.
         """
         self._runner = runner
         self._scheduler = scheduler
         self._decoder = decoder
         self._budget = budget
         self._clock = clock
-        self._step_ms: defaultdict[int, RunningMean] = defaultdict(RunningMean)  # by batch size
-        self._acting_ms = RunningMean()
+        self._step_ms: defaultdict[int, _RunningMean] = defaultdict(_RunningMean)  # by batch size
+        self._acting_ms = _RunningMean()
         self._busy_s = 0.0
         self._step: EngineStep | None = None
         self.compiles_in_second_process = 0
@@ -136,8 +143,7 @@ class Engine:
     def complete(self, *, delivered_s: float) -> EngineStep | None:
         """Finish the texts of the current step, commit it and return it; None if there is no step.
 
-        Args:
-            delivered_s: When its actions were delivered, in seconds of the engine's clock.
+        Its actions were delivered at `delivered_s`, in seconds of the engine's clock.
         """
         if self._step is None:
             return None

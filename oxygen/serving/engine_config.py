@@ -5,10 +5,9 @@ import math
 from collections.abc import Sequence
 
 from configs.errors import UsageError
-from oxygen.serving.budget import Budget, FixedTokens
 from oxygen.serving.language import LanguageTask
 from oxygen.serving.runner import ProgramSizes
-from oxygen.serving.scheduler import Mode
+from oxygen.serving.scheduler import Budget, FixedTokens, Mode
 
 _FIVE_TOKENS = FixedTokens(5)
 

@@ -6,7 +6,7 @@ All modes call the same prefill and denoise programs, so their actions are equal
 import collections
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -98,12 +98,7 @@ class Runner:
     ) -> None:
         """Compile the programs, and run each once.
 
-        Args:
-            config: The model's sizes.
-            weights: Its weights.
-            sizes: The shapes to compile.
-            adapter: Active for texts alone.
-            like: A runner whose prefill and denoise programs are shared.
+        An adapter is active for texts alone; the prefill and denoise programs of `like` are shared.
         """
         self._compiles_when_ready = 0
         self.config = config
@@ -145,7 +140,7 @@ class Runner:
 
     def prefill(self, inputs: ModelInput) -> Prefix:
         """Prefill an observation of every robot."""
-        program: Callable[..., Prefix] = self.programs.prefill[inputs.prompt.shape[1]]
+        program = self.programs.prefill[inputs.prompt.shape[1]]
         return program(self._weights, inputs.images, inputs.prompt, inputs.length)
 
     def denoise(
@@ -159,7 +154,7 @@ class Runner:
 
         The noise is a function of the robot's 64-bit episode seed and its query alone.
         """
-        program: Callable[..., Array] = self.programs.denoise[self._bucket(prefix), guidance is not None]
+        program = self.programs.denoise[self._bucket(prefix), guidance is not None]
         seed, query = np.array([_words_of(seed) for seed in seeds], np.uint32), np.array(queries, np.uint32)
         return program(self._weights, prefix, seed, query, guidance)
 
@@ -167,33 +162,22 @@ class Runner:
         self, prefix: Prefix, new: NewRequests, pool: KvPool, texts: DecodeState
     ) -> tuple[KvPool, DecodeState]:
         """Start new requests in their slots. Donates the pool."""
-        sizes = self._bucket(prefix), len(new.slots)
-        program: Callable[..., tuple[KvPool, DecodeState]] = self.programs.fork[sizes]
+        program = self.programs.fork[self._bucket(prefix), len(new.slots)]
         return program(self._fork_weights, prefix, new, pool, texts)
 
     def decode(
         self, slots: Sequence[int], pool: KvPool, texts: DecodeState, *, batch: int
     ) -> tuple[KvPool, DecodeState]:
-        """Decode one token in each of `slots`. Donates the pool.
+        """Decode one token in each of `slots`, at most `batch`, one of `ProgramSizes.rows`. Donates the pool.
 
-        Args:
-            slots: Slots of forked requests; at most `batch`.
-            pool: The KV pool.
-            texts: Decode state of all slots.
-            batch: One of `ProgramSizes.rows`. The last bits of a text's logits depend on it, but not on the
-                other rows or its slot.
+        The last bits of a text's logits depend on `batch`, but not on the other rows or its slot.
         """
-        rows = self._rows(tuple(slots), batch)
-        program: Callable[..., tuple[KvPool, DecodeState]] = self.programs.decode[batch]
-        return program(self._decode_weights, rows, pool, texts)
+        return self.programs.decode[batch](self._decode_weights, self._rows(tuple(slots), batch), pool, texts)
 
     def new_requests(self, requests: Sequence[Request], *, batch: int | None = None) -> NewRequests:
-        """Send requests to the device, for `fork`, padded to `batch` rows.
+        """Send requests to the device, for `fork`, padded to `batch` rows, the most of `forks` if None.
 
-        Args:
-            requests: At most `batch`.
-            batch: One of `ProgramSizes.forks`; the largest if None. The last bits of a text's logits may
-                depend on it, but not on the other rows.
+        The last bits of a text's logits may depend on `batch`, but not on the other rows.
 
         Raises:
             UsageError: The programs were not compiled for the sampling of one of them.

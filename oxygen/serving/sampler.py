@@ -61,11 +61,7 @@ def draw(
 ) -> Int32[Array, " row"]:
     """Sample one token per row by the Gumbel-max trick; rows of temperature 0 equal `best`.
 
-    Args:
-        logits: Logits.
-        draws: Sampling parameters of each row.
-        count: Tokens written so far, which selects the noise.
-        most: The largest `top_k` of a row.
+    `count` tokens written so far select the noise; `most` is the largest `top_k` of a row.
     """
 
     def noise_of(data: Array, step: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Schedules text requests: plain Python over integers, no JAX, no clock.
+"""Schedules text requests, and their tokens per engine step: plain Python, no JAX, no clock.
 
 The scheduler plans a step, the engine runs it, and the scheduler commits the decoded tokens. All robots share
 one pool of slots and one decode batch. A request gets its slot on arrival, since its prefix is stored there,
@@ -21,13 +21,18 @@ requests are never dropped. Since places are inherited, every task that a robot 
 text within the same bound.
 """
 
+import dataclasses
 import enum
 import itertools
+import math
 from collections.abc import Container, Mapping, Sequence
+from typing import TypeAlias
 
 from configs.errors import UsageError
 from oxygen.serving.language import LanguageTask
 from oxygen.serving.requests import DecodeJob, Request, RequestState, StepPlan
+
+_RESERVE = 0.1
 
 
 class Mode(enum.StrEnum):
@@ -47,6 +52,53 @@ class Mode(enum.StrEnum):
     """As isolated, but in a second process that shares the device with the actions."""
 
 
+@dataclasses.dataclass(frozen=True)
+class FixedTokens:
+    """The same number of tokens per request in every engine step."""
+
+    tokens: int = 5
+
+    def __post_init__(self) -> None:
+        if self.tokens < 1:
+            raise UsageError(f"tokens per frame is {self.tokens}; it must be at least 1")
+
+    def steps(self, *, spent_ms: float, step_ms: float | None) -> int:
+        """Always the same number."""
+        del spent_ms, step_ms
+        return self.tokens
+
+
+@dataclasses.dataclass(frozen=True)
+class Deadline:
+    """As many decode steps as fit between the actions and the deadline, by measured costs.
+
+    Decode steps are queued while the actions are computed, so their completion is estimated from earlier
+    queries. A tenth of the time is left free, since measured costs and times are means.
+    """
+
+    ms: float  # time from one query to the next, milliseconds
+
+    def __post_init__(self) -> None:
+        if not 0 < self.ms < math.inf:
+            raise UsageError(f"the deadline is {self.ms} ms; it must be a number above 0")
+
+    def steps(self, *, spent_ms: float, step_ms: float | None) -> int:
+        """Decode steps to queue behind the actions; at least 1, so that every text ends.
+
+        Args:
+            spent_ms: Expected time from the query's arrival until its actions are ready.
+            step_ms: Measured time of a decode step; None before the first measurement.
+        """
+        if not step_ms:
+            return 1
+        left = self.ms * (1 - _RESERVE) - spent_ms
+        return max(1, math.floor(left / step_ms))
+
+
+Budget: TypeAlias = FixedTokens | Deadline
+"""Decides how many decode steps are queued behind the actions."""
+
+
 class Scheduler:
     """Schedules the text requests of all robots."""
 
@@ -60,15 +112,7 @@ class Scheduler:
         robots: int = 1,
         independent: bool = False,
     ) -> None:
-        """Start with every slot free.
-
-        Args:
-            mode: How texts are scheduled; `actions` ignores the tasks.
-            tasks: The language tasks, tokenized.
-            slots: Slots of the KV pool, the maximal number of active requests.
-            rows: Requests decoded in one batch.
-            robots: Robots that share them.
-            independent: Whether texts wait while their robot has no query, see `EngineConfig`.
+        """Start with every slot free, for tokenized tasks; see `EngineConfig`. Mode `actions` ignores them.
 
         Raises:
             UsageError: There are fewer slots than one for every language task of every robot.

@@ -1,21 +1,45 @@
-"""Runs the decode jobs of an engine step: forks new requests into their slots, then decodes."""
+"""Runs the decode jobs of an engine step: forks new requests into their slots, then decodes.
 
-import concurrent.futures
+In mode `parallel`, texts are decoded in a second process with its own weights and programs. Both processes
+share one device, scheduled by the operating system or the driver. The second process ends on `close`, or when
+the first one dies.
+"""
+
 import dataclasses
 import functools
+import multiprocessing
+import os
+import signal
+import threading
 import time
+import traceback
+import weakref
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from multiprocessing import connection
+from multiprocessing.process import BaseProcess
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
 
+from configs.errors import UsageError
+from oxygen.model.config import Pi05Config
 from oxygen.model.inputs import ModelInput
 from oxygen.model.pi05 import Prefix
 from oxygen.serving.decode import NewRequests
 from oxygen.serving.kv_pool import DecodeState
 from oxygen.serving.requests import DecodeJob, DecodeWork
-from oxygen.serving.runner import Runner
+from oxygen.serving.runner import ProgramSizes, Runner
+from oxygen.weights.adapter import AdapterSource
+from oxygen.weights.loading import Loadable, load_weights
+
+_JOIN_TIMEOUT_S = 5.0
+_COMPILE_CACHE = (
+    "jax_compilation_cache_dir",
+    "jax_persistent_cache_min_compile_time_secs",
+    "jax_persistent_cache_min_entry_size_bytes",
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,16 +74,10 @@ class LocalTextDecoder:
         clock: Callable[[], float] = time.perf_counter,
         waiting: Executor | None = None,
     ) -> None:
-        """Allocate the pool.
-
-        Args:
-            runner: The programs.
-            clock: Returns the time in seconds.
-            waiting: Executor that waits for the device; a new thread if None.
-        """
+        """Allocate the pool; `waiting` waits for the device, a new thread if None."""
         self._runner = runner
         self._clock = clock
-        self._waiting = waiting or concurrent.futures.ThreadPoolExecutor(1, "waiting-for-the-device")
+        self._waiting = waiting or ThreadPoolExecutor(1, "waiting-for-the-device")
         self._pool, self._texts = runner.empty()
         self._jobs: Sequence[DecodeJob] = ()
         self._left: list[Callable[[], None]] = []
@@ -86,13 +104,11 @@ class LocalTextDecoder:
                 self._runner.new_requests(job.new[first : first + size], batch=size)
                 for first in range(0, len(job.new), size)
             ]
-            source = inputs if job.own_prefill else prefix
-            if job.to_the_end:
-                self._left.append(functools.partial(self._run_to_the_end, job, new, source))
-            elif job.own_prefill:
-                self._left.append(functools.partial(self._queue, job, new, source, steps))
+            run = functools.partial(self._run, job, new, inputs if job.own_prefill else prefix, steps)
+            if job.to_the_end or job.own_prefill:
+                self._left.append(run)
             else:
-                self._queue(job, new, source, steps)
+                run()
 
     def finish(self) -> DecodeResult:
         """Run the jobs that are left, then read the tokens back."""
@@ -118,55 +134,43 @@ class LocalTextDecoder:
         """End the waiting thread."""
         self._waiting.shutdown()
 
-    def _fork(self, source: ModelInput | Prefix | None, new: Sequence[NewRequests]) -> None:
-        """Start new requests, if any, from a prefix, or from observations after a prefill."""
-        if not new:
-            return
-        prefix = self._runner.prefill(source) if isinstance(source, ModelInput) else source
-        assert prefix is not None, "jobs without a prefill of their own follow the actions' prefix"
-        for some in new:
-            self._pool, self._texts = self._runner.fork(prefix, some, self._pool, self._texts)
-
-    def _queue(
+    def _run(
         self, job: DecodeJob, new: Sequence[NewRequests], source: ModelInput | Prefix | None, steps: int
     ) -> None:
-        """Decode at most `steps` tokens of each text, without waiting for the device."""
-        self._fork(source, new)
-        steps = min(steps, job.steps)
-        for _ in range(steps):
-            self._decode(job)
-        self._note(job, forks=len(new), steps=steps)
-        self._texts.written.copy_to_host_async()
-        self._queued.append((job, self._waiting.submit(_done_at, self._texts, self._clock)))
+        """Start new requests from a prefix, or after a prefill, then decode at most `steps` tokens of each.
 
-    def _run_to_the_end(
-        self, job: DecodeJob, new: Sequence[NewRequests], source: ModelInput | Prefix | None
-    ) -> None:
-        """Decode until every text is complete; the host reads tokens one step behind the device.
-
-        Tokens are read only after steps that can start or end a text: without a stop token, these are the
-        first step and the limits.
+        This does not wait for the device, unless the job runs to its end: then the host reads tokens one step
+        behind the device, after steps that can start or end a text. Without a stop token, these are the first
+        step and the limits.
         """
-        self._fork(source, new)
-        steps = job.steps
-        for written in range(job.steps):
+        if new:
+            prefix = self._runner.prefill(source) if isinstance(source, ModelInput) else source
+            assert prefix is not None, "jobs without a prefill of their own follow the actions' prefix"
+            for some in new:
+                self._pool, self._texts = self._runner.fork(prefix, some, self._pool, self._texts)
+            del prefix  # frees its memory before the decoding
+        batch = self._runner.sizes.batch_of(job.batch)
+        steps = job.steps if job.to_the_end else min(steps, job.steps)
+        for written in range(steps):
             before = self._texts
-            self._decode(job)
+            self._pool, self._texts = self._runner.decode(job.slots, self._pool, before, batch=batch)
             # Whether a text can have started or ended with this number of tokens.
-            can_tell = written > 0 and any(
-                request.stop_token >= 0 or written in (1, request.limit) for request in job.rows
+            can_tell = (
+                job.to_the_end
+                and written > 0
+                and any(request.stop_token >= 0 or written in (1, request.limit) for request in job.rows)
             )
             if can_tell and self._all_ended(job, before):
                 steps = written + 1
                 break
         else:
-            self._all_ended(job, self._texts)
-        self._note(job, forks=len(new), steps=steps)
-
-    def _note(self, job: DecodeJob, *, forks: int, steps: int) -> None:
-        batch = self._runner.sizes.batch_of(job.batch)
-        prefills = int(job.own_prefill and bool(job.new))
-        self._work.append(DecodeWork(prefills=prefills, forks=forks, steps=steps, batch=batch))
+            if job.to_the_end:
+                self._all_ended(job, self._texts)
+        prefills = int(job.own_prefill and bool(new))
+        self._work.append(DecodeWork(prefills=prefills, forks=len(new), steps=steps, batch=batch))
+        if not job.to_the_end:
+            self._texts.written.copy_to_host_async()
+            self._queued.append((job, self._waiting.submit(_done_at, self._texts, self._clock)))
 
     def _all_ended(self, job: DecodeJob, texts: DecodeState) -> bool:
         """Record first-token and finish times; returns whether all texts are complete."""
@@ -178,10 +182,6 @@ class LocalTextDecoder:
                 self._finished_s.setdefault(request.slot, now)
         return all(slot in self._finished_s for slot in job.slots)
 
-    def _decode(self, job: DecodeJob) -> None:
-        batch = self._runner.sizes.batch_of(job.batch)
-        self._pool, self._texts = self._runner.decode(job.slots, self._pool, self._texts, batch=batch)
-
 
 def _done_at(texts: DecodeState, clock: Callable[[], float]) -> float:
     jax.block_until_ready(texts.written)
@@ -192,3 +192,117 @@ def _read(texts: DecodeState, slots: Sequence[int]) -> dict[int, list[int]]:
     """The tokens decoded in some slots so far; waits for the device."""
     written = np.asarray(texts.written)
     return {slot: written[slot][written[slot] >= 0].tolist() for slot in slots}
+
+
+class SecondProcessError(RuntimeError):
+    """The second process failed or died."""
+
+
+class RemoteTextDecoder:
+    """Decodes in a second process, beside the actions; the methods are those of `LocalTextDecoder`."""
+
+    def __init__(
+        self,
+        config: Pi05Config,
+        weights: Loadable,
+        sizes: ProgramSizes,
+        adapter: AdapterSource | None = None,
+    ) -> None:
+        """Start the process, and wait until it has loaded weights and adapter and compiled its programs."""
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        compile_cache = {name: jax.config.values[name] for name in _COMPILE_CACHE}
+        arguments = (theirs, compile_cache, config, weights, sizes, adapter)
+        # A daemon ends with its parent, even without close().
+        self._process = context.Process(target=_serve, args=arguments, name="language", daemon=True)
+        self._process.start()
+        theirs.close()
+        self._finalizer = weakref.finalize(self, _end, self._process, self._connection)
+        self._receive()  # ready, or a failure
+
+    def begin(self, inputs: ModelInput, jobs: Sequence[DecodeJob], prefix: Prefix | None, steps: int) -> None:
+        """Send the jobs; the second process starts them at once, with its own prefill."""
+        del prefix, steps
+        try:
+            self._connection.send((inputs, jobs))
+        except OSError:
+            raise self._gone() from None
+
+    def finish(self) -> DecodeResult:
+        """Wait for the second process. Both use the same clock, this machine's `time.perf_counter`."""
+        return dataclasses.replace(self._receive(), began_s=0.0)
+
+    def close(self) -> None:
+        """End the second process."""
+        self._finalizer()
+
+    def _receive(self) -> DecodeResult:
+        connection.wait([self._connection, self._process.sentinel])
+        try:
+            answer = self._connection.recv() if self._connection.poll() else None
+        except (EOFError, OSError):
+            answer = None
+        if isinstance(answer, UsageError | SecondProcessError):
+            self.close()
+            raise answer
+        if answer is None:
+            raise self._gone()
+        return answer
+
+    def _gone(self) -> SecondProcessError:
+        self.close()
+        return SecondProcessError(
+            f"the second process died (exit code {self._process.exitcode}); on a GPU it may have run out of "
+            "memory: set XLA_PYTHON_CLIENT_PREALLOCATE=false"
+        )
+
+
+TextDecoder: TypeAlias = LocalTextDecoder | RemoteTextDecoder
+"""Runs the decode jobs of an engine step: one `begin`, then one `finish`."""
+
+
+def _end(process: BaseProcess, pipe: connection.Connection) -> None:
+    """Close the pipe, which ends the process; terminate it after a timeout."""
+    pipe.close()
+    process.join(_JOIN_TIMEOUT_S)
+    if process.is_alive():
+        process.terminate()
+        process.join()
+
+
+def _serve(
+    pipe: connection.Connection,
+    compile_cache: Mapping[str, Any],
+    config: Pi05Config,
+    source: Loadable,
+    sizes: ProgramSizes,
+    adapter: AdapterSource | None,
+) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both processes; the first one handles it
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "runs in a spawned process"
+
+    def die_with_parent() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=die_with_parent, daemon=True).start()
+    try:
+        for name, value in compile_cache.items():
+            jax.config.update(name, value)
+        weights = load_weights(source, config)
+        beside = None if adapter is None else adapter.load(config, weights)
+        runner = Runner(config, weights, sizes, adapter=beside)
+        decoder = LocalTextDecoder(runner)
+        pipe.send(DecodeResult(tokens={}))
+        while True:
+            inputs, jobs = pipe.recv()
+            decoder.begin(inputs, jobs, None, 0)
+            pipe.send(dataclasses.replace(decoder.finish(), compiles=runner.compiles_after_warm_up))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return
+    except UsageError as error:  # shown to users in one line
+        pipe.send(UsageError(str(error)))
+    except Exception as error:  # noqa: BLE001 - the boundary of the process: it is raised again in the first
+        message = " ".join(f"{type(error).__name__}: {error}".split())
+        pipe.send(SecondProcessError(f"the second process failed: {message}\n{traceback.format_exc()}"))

@@ -11,11 +11,9 @@ import pytest
 from oxygen.model.config import GemmaConfig, Pi05Config, SiglipConfig
 from oxygen.policy.vector_policy import VectorPolicy, create_vector_policy
 from oxygen.robots import tokenizer
-from oxygen.serving.arrivals import EveryN
-from oxygen.serving.budget import FixedTokens
 from oxygen.serving.engine_config import EngineConfig
-from oxygen.serving.language import LanguageTask
-from oxygen.serving.scheduler import Mode
+from oxygen.serving.language import EveryN, LanguageTask
+from oxygen.serving.scheduler import FixedTokens, Mode
 from oxygen.weights.adapter import AdapterSource
 from tests.oxygen.one_robot import OneRobot
 

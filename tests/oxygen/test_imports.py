@@ -43,5 +43,5 @@ def test_every_module_imports_with_jax_flax_and_numpy_alone():
 
 def test_clients_of_a_policy_server_and_the_scheduler_need_no_jax():
     clients = "robots.conventions robots.images serve.msgpack_numpy policy.reply"
-    scheduling = "serving.scheduler serving.budget serving.language serving.requests"
+    scheduling = "serving.scheduler serving.language serving.requests"
     _import_without("jax flax", [f"oxygen.{name}" for name in f"{clients} {scheduling}".split()])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from configs.errors import UsageError
 from eval.bench.serving import Bench, sizes_of
 from eval.bench.workloads import BenchConfiguration, max_queries_per_text, parse_arrivals, running_texts
-from oxygen.serving.arrivals import Burst, EveryN, Poisson, RandomLength
+from oxygen.serving.language import Burst, EveryN, Poisson, RandomLength
 from oxygen.serving.runner import ProgramSizes
 from oxygen.serving.scheduler import Mode
 from tests.eval.bench.conftest import MODEL, workload

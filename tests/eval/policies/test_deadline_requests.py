@@ -16,8 +16,8 @@ from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.presets.language_tasks import language_task
 from oxygen.robots import tokenizer
 from oxygen.robots.transforms import LIBERO, untrained
-from oxygen.serving.budget import Deadline
 from oxygen.serving.runner import ProgramSizes
+from oxygen.serving.scheduler import Deadline
 from tests.oxygen.serving.fake_runner import FakeRunner
 
 TASKS = tuple(language_task(load(LanguageTaskConfig, name)) for name in ("narration", "memory"))

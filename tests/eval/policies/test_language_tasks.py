@@ -8,8 +8,7 @@ from configs.language_task import LanguageTaskConfig
 from configs.load import load
 from oxygen.presets.language_tasks import language_task
 from oxygen.robots import tokenizer
-from oxygen.serving.arrivals import Burst, EveryN, Poisson, RandomLength
-from oxygen.serving.language import stop_token
+from oxygen.serving.language import Burst, EveryN, Poisson, RandomLength, stop_token
 from oxygen.serving.requests import GREEDY, Sampling
 
 

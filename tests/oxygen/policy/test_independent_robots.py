@@ -7,10 +7,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from configs.errors import UsageError
-from oxygen.serving.arrivals import Burst, EveryN, Poisson
-from oxygen.serving.budget import FixedTokens
 from oxygen.serving.engine_config import EngineConfig
-from oxygen.serving.scheduler import Mode
+from oxygen.serving.language import Burst, EveryN, Poisson
+from oxygen.serving.scheduler import FixedTokens, Mode
 from tests.oxygen.conftest import small_policy
 from tests.oxygen.serving.scenarios import ROBOTS, TASKS, Frame, frames, seed_of
 

@@ -7,11 +7,10 @@ import pytest
 
 from configs.errors import UsageError
 from oxygen.policy.reply import EpisodeEnd, Reply
-from oxygen.serving.budget import FixedTokens
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import LanguageTask
 from oxygen.serving.requests import Sampling
-from oxygen.serving.scheduler import Mode
+from oxygen.serving.scheduler import FixedTokens, Mode
 from tests.oxygen.conftest import SMALL, TASKS, small_policy
 
 QUERIES = 14

@@ -9,10 +9,9 @@ from hypothesis import HealthCheck, example, given, settings
 from configs.errors import UsageError
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.robots import tokenizer
-from oxygen.serving.arrivals import Burst, EveryN
-from oxygen.serving.budget import FixedTokens
 from oxygen.serving.engine_config import EngineConfig
-from oxygen.serving.scheduler import Mode
+from oxygen.serving.language import Burst, EveryN
+from oxygen.serving.scheduler import FixedTokens, Mode
 from tests.oxygen.conftest import SMALL, small_policy
 from tests.oxygen.serving.scenarios import (
     QUERIES,

@@ -17,8 +17,8 @@ from oxygen.robots import conventions
 from oxygen.robots.openpi_keys import keys_of_policy
 from oxygen.serve import serving
 from oxygen.serve.msgpack_numpy import pack, unpack
-from oxygen.serving.budget import FixedTokens
 from oxygen.serving.engine_config import EngineConfig
+from oxygen.serving.scheduler import FixedTokens
 from oxygen.weights.source import bundled
 from tests.oxygen.conftest import SMALL, small_policy
 from tests.oxygen.serve.serving import EchoPolicy, PolicyServerThread, RawClient, declaration, request

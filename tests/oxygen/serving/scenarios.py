@@ -4,10 +4,9 @@ import dataclasses
 
 from hypothesis import strategies as st
 
-from oxygen.serving.arrivals import Arrivals, Burst, EveryN, Poisson, RandomLength
-from oxygen.serving.budget import Budget, Deadline, FixedTokens
-from oxygen.serving.language import LanguageTask
+from oxygen.serving.language import Arrivals, Burst, EveryN, LanguageTask, Poisson, RandomLength
 from oxygen.serving.requests import Sampling
+from oxygen.serving.scheduler import Budget, Deadline, FixedTokens
 
 ROBOTS = 3
 QUERIES = 7

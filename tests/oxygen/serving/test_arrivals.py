@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.errors import UsageError
-from oxygen.serving.arrivals import Burst, EveryN, Poisson, RandomLength
+from oxygen.serving.language import Burst, EveryN, Poisson, RandomLength
 
 QUERIES = range(2000)
 

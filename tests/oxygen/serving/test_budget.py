@@ -3,10 +3,9 @@
 import pytest
 
 from configs.errors import UsageError
-from oxygen.serving.budget import Deadline, FixedTokens
 from oxygen.serving.engine import Engine
 from oxygen.serving.language import LanguageTask
-from oxygen.serving.scheduler import Mode, Scheduler
+from oxygen.serving.scheduler import Deadline, FixedTokens, Mode, Scheduler
 from oxygen.serving.text_decoder import LocalTextDecoder
 from tests.oxygen.serving.fake_runner import DeviceArray, FakeRunner, RunsWhenAsked
 

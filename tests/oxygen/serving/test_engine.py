@@ -9,11 +9,9 @@ import pytest
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.robots import tokenizer
 from oxygen.robots.transforms import LIBERO, untrained
-from oxygen.serving.arrivals import EVERY_QUERY, Burst, RandomLength
-from oxygen.serving.budget import FixedTokens
 from oxygen.serving.engine_config import EngineConfig
-from oxygen.serving.language import LanguageTask
-from oxygen.serving.scheduler import Mode, Scheduler
+from oxygen.serving.language import EVERY_QUERY, Burst, LanguageTask, RandomLength
+from oxygen.serving.scheduler import FixedTokens, Mode, Scheduler
 from oxygen.serving.text_decoder import LocalTextDecoder
 from tests.oxygen.serving.fake_runner import DeviceArray, FakeRunner
 

@@ -5,8 +5,8 @@ import dataclasses
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oxygen.serving.arrivals import Burst, EveryN
 from oxygen.serving.engine_config import ample_slots
+from oxygen.serving.language import Burst, EveryN
 from oxygen.serving.requests import RequestState
 from oxygen.serving.scheduler import Mode
 from tests.oxygen.serving.worlds import LONGEST, STOP, FakeTexts, Step, World, play, worlds

@@ -5,9 +5,8 @@ import dataclasses
 import pytest
 
 from configs.errors import UsageError
-from oxygen.serving.arrivals import Burst, EveryN
 from oxygen.serving.engine_config import EngineConfig
-from oxygen.serving.language import LanguageTask
+from oxygen.serving.language import Burst, EveryN, LanguageTask
 from oxygen.serving.scheduler import Mode, Scheduler
 
 STOP = 1

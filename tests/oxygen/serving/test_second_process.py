@@ -17,7 +17,7 @@ from oxygen.robots.tokenizer import tiny
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.runner import ProgramSizes
 from oxygen.serving.scheduler import Mode
-from oxygen.serving.second_process import RemoteTextDecoder, SecondProcessError
+from oxygen.serving.text_decoder import RemoteTextDecoder, SecondProcessError
 from oxygen.weights import load
 from tests.oxygen.conftest import SMALL, TASKS
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from oxygen.serving.arrivals import Burst, EveryN, Poisson, RandomLength
-from oxygen.serving.language import LanguageTask
+from oxygen.serving.language import Burst, EveryN, LanguageTask, Poisson, RandomLength
 from oxygen.serving.requests import RequestState
 from oxygen.serving.scheduler import Scheduler
 
