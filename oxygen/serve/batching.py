@@ -34,12 +34,9 @@ class BatchQueue:
     ) -> None:
         """Start empty.
 
-        Args:
-            act: Row to observation, to row to actions.
-            complete: Row to the reply of the last query.
-            window_s: Time that a query waits for others; None for the duration of the last batch, so that a
-                query takes at most twice the minimum.
-            failed: Called with the rows of a batch in which the policy has failed.
+        A query waits for others at most for the window; None is the duration of the last batch, so that a
+        query takes at most twice the minimum. `failed` is called with the rows of a batch in which the policy
+        has failed.
         """
         self._failed = failed
         self._act = act

@@ -39,12 +39,9 @@ class Batcher:
     ) -> None:
         """Start without any batch.
 
-        Args:
-            open_policy: Opens the policy of the batch with this number, in the inference thread as robots
-                need it. If it fails, the next robot tries again.
-            robots: Maximal number of robots.
-            batch_size: Rows of a batch.
-            window_s: Time that a query waits for those of other robots in its batch.
+        `open_policy` opens the policy of the batch with this number, in the inference thread, as robots need
+        it. If it fails, the next robot tries again. A query waits for those of other robots in its batch for
+        `window_s`.
         """
         self._open_policy = open_policy
         self._robots = robots

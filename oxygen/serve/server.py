@@ -6,7 +6,6 @@ import logging
 import socket
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import TypeAlias
 
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
@@ -15,11 +14,8 @@ from websockets.http11 import Request, Response
 from configs.errors import UsageError, unknown
 from oxygen.serve.metadata import Declaration
 from oxygen.serve.msgpack_numpy import MessageError
-from oxygen.serve.openpi import OpenpiDialect
+from oxygen.serve.protocols import Dialect, OpenpiDialect, VlaEvalDialect
 from oxygen.serve.robot import Batcher, ConnectedRobot, NoFreeRobotError
-from oxygen.serve.vla_eval import VlaEvalDialect
-
-Dialect: TypeAlias = OpenpiDialect | VlaEvalDialect
 
 _TRY_LATER, _BAD_REQUEST, _FAILED = 1013, 1008, 1011  # RFC 6455 and IANA
 _CLOSING = 1001, "the server is shutting down, or the client was idle"
@@ -51,13 +47,9 @@ class ConnectionServer:
         api_key: str | None = None,
         replan_steps: int = 5,
     ) -> None:
-        """Prepare a server.
+        """Prepare a server; clients must send `api_key`, unless it is None.
 
-        Args:
-            batcher: The policy's batches.
-            declaration: The policy.
-            api_key: The key that clients must send; None for none.
-            replan_steps: Actions of a chunk that vla-evaluation-harness's clients execute.
+        vla-evaluation-harness's clients execute `replan_steps` actions of a chunk.
         """
         self._batcher = batcher
         self._api_key = api_key
@@ -83,12 +75,7 @@ class ConnectionServer:
         self._stopping.set()
 
     async def run(self, host: str, port: int, *, started: Callable[[int], None]) -> None:
-        """Serve until `stop()`.
-
-        Args:
-            host: The address to listen on.
-            port: The port; 0 for a free one.
-            started: Called with the port when the server accepts connections.
+        """Serve until `stop()`; port 0 is a free one. `started` is called with it once the server listens.
 
         Raises:
             UsageError: The port is not available.

@@ -1,18 +1,21 @@
-"""vla-evaluation-harness's protocol, version 1: the client speaks first; one action per observation."""
+"""The protocols: openpi's, with fields for episodes and texts; RoboArena's form of it; vla-eval's."""
 
+import dataclasses
 import time
 from collections import deque
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from configs.errors import UsageError, unknown
-from oxygen.serve.metadata import Declaration
+from oxygen.policy.reply import Reply
+from oxygen.serve.metadata import EXTENSION, Declaration
 from oxygen.serve.msgpack_numpy import pack, unpack
 from oxygen.serve.robot import ConnectedRobot, QueryPosition, text_message
 
-VERSION = 1
+_ENDPOINTS = ("infer", "reset")
+_VLA_EVAL_VERSION = 1
 _IMAGES = {"observation/image": "agentview", "observation/wrist_image": "wrist"}
 _WANTED = {"send_wrist_image": True, "send_state": True, "quat_no_antipodal": True}
 """Requests openpi's observations, whose axis-angles keep the quaternion's sign."""
@@ -30,8 +33,91 @@ _OBSERVATION_SPEC = {
 }
 
 
+class OpenpiDialect:
+    """Sends metadata, then an answer to each observation. Errors are text, and close the connection.
+
+    Attributes:
+        greeting: The metadata, the first message; RoboArena's clients get others.
+    """
+
+    closes_on_error = True
+
+    def __init__(
+        self, robot: ConnectedRobot, declaration: Declaration, *, for_roboarena: bool = False
+    ) -> None:
+        self._robot = robot
+        self._declaration = declaration
+        self.greeting = pack(declaration.roboarena() if for_roboarena else declaration.metadata())
+        self._session: str | None = None
+
+    async def answer(self, message: bytes | str) -> bytes | str:
+        """The answer to a request.
+
+        Raises:
+            MessageError: It is not a message of this protocol.
+            UsageError: Its observation or fields are invalid, or all robots are taken.
+        """
+        if isinstance(message, str):
+            raise UsageError(f"a text ({message[:40]!r}); requests are msgpack in binary messages")
+        request = unpack(message)
+        if not isinstance(request, dict):
+            raise UsageError(f"a request is a map; this one is {type(request).__name__}")
+        endpoint = request.pop("endpoint", "infer")
+        if endpoint not in _ENDPOINTS:
+            raise unknown("endpoint", endpoint, _ENDPOINTS)
+        place = QueryPosition.read(request.pop(EXTENSION, {}))
+        session = request.pop("session_id", None)
+        if session is not None:  # RoboArena's: a new one starts an episode
+            if self._session not in (None, str(session)):
+                await self._robot.end_episode()
+            self._session = str(session) or self._session
+        if endpoint == "reset":
+            await self._robot.end_episode()
+            return "reset successful"
+        if place.poll:
+            await self._robot.complete()
+            replies = self._robot.take_replies()
+            timing = dict(replies[-1].timings_ms) if replies else {}
+            return pack({**_language(replies), "server_timing": timing})
+        if place.reset and not request:
+            end = await self._robot.end_episode()
+            rest = Reply(timings_ms={}, finished=end.finished, dropped=end.dropped, tokens=end.tokens)
+            replies = [rest] if end.reply is None else [end.reply, rest]
+            return pack({**_language(replies), "cancelled": end.cancelled})
+        actions, timings_ms = await self._robot.act(self._declaration.keys.read(request), place)
+        replies = self._robot.take_replies()
+        infer_ms = timings_ms["queue"] + timings_ms["action"]
+        before = {"prev_total_ms": replies[-1].timings_ms["frame"]} if replies else {}
+        answer = {
+            **_language(replies),
+            "actions": actions,
+            "server_timing": {**timings_ms, **before, "infer_ms": infer_ms},
+            "policy_timing": {"infer_ms": timings_ms["action"]},
+        }
+        return pack(answer)
+
+    def failed(self, line: str) -> str:
+        """The error message."""
+        return line
+
+
+def _language(replies: Sequence[Reply]) -> dict[str, Any]:
+    """Finished texts, requested and dropped texts, and the number of tokens."""
+    return {
+        "texts": [text_message(text) for reply in replies for text in reply.finished],
+        EXTENSION: {
+            "requested": [dataclasses.asdict(each) for reply in replies for each in reply.requested],
+            "dropped": [dataclasses.asdict(each) for reply in replies for each in reply.dropped],
+            "tokens": sum(reply.tokens for reply in replies),
+        },
+    }
+
+
 class VlaEvalDialect:
-    """Serves policies for LIBERO. Chunks are buffered here; errors do not close the connection."""
+    """vla-evaluation-harness's protocol, version 1, for LIBERO: one action per observation.
+
+    Chunks are buffered here; errors do not close the connection.
+    """
 
     closes_on_error = False
     greeting = None  # the client speaks first
@@ -91,14 +177,14 @@ class VlaEvalDialect:
         return content["type"], content["payload"]
 
     def _hello(self, payload: Mapping[str, Any]) -> bytes:
-        if payload.get("protocol_version") != VERSION:
+        if payload.get("protocol_version") != _VLA_EVAL_VERSION:
             raise UsageError(
-                f"protocol version {payload.get('protocol_version')!r}; this server has {VERSION}"
+                f"protocol version {payload.get('protocol_version')!r}; this server has {_VLA_EVAL_VERSION}"
             )
         self._greeted = True
         about = {
             "harness_version": "0.8.0",
-            "protocol_version": VERSION,
+            "protocol_version": _VLA_EVAL_VERSION,
             "model_server": f"oxygen-eval {self._declaration.model}",
             "capabilities": {},
             "observation_params": _WANTED,
@@ -122,3 +208,6 @@ def _as_openpi(payload: Mapping[str, Any]) -> dict[str, Any]:
     state = {"observation/state": payload["states"]} if "states" in payload else {}
     prompt = {"prompt": payload["task_description"]} if "task_description" in payload else {}
     return {**{key: images[name] for key, name in _IMAGES.items()}, **state, **prompt}
+
+
+Dialect: TypeAlias = OpenpiDialect | VlaEvalDialect
