@@ -128,7 +128,7 @@ def _from_policy_preset(
 ) -> tuple[Pi05Config, Loadable, str, AdapterSource | None]:
     """Sizes, weights and adapter of a YAML preset, which needs a package that random weights do not."""
     try:
-        from eval.policies.names import read_policy
+        from eval.policies.resolved import read_policy
         from oxygen.presets.loading import adapter_source
     except ModuleNotFoundError as error:
         raise UsageError(

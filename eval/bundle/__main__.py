@@ -42,7 +42,7 @@ def main(
         unknowns,
     )
     from eval.pipeline import checkpoint_of
-    from eval.policies.names import read_policy
+    from eval.policies.resolved import read_policy
     from oxygen.weights.source import bundled
 
     if pipeline is not None:

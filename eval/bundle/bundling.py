@@ -23,7 +23,7 @@ from configs.schema import PolicyConfig, RunConfig
 from configs.validation import check
 from eval.metrics.statistics import bounds, wilson_95
 from eval.metrics.success import summarize
-from eval.policies.names import read_policy
+from eval.policies.resolved import read_policy
 from eval.policies.unused_options import unused_in
 from eval.records.json_files import write_json
 from eval.records.reader import read_episodes, read_identity, require_runs

@@ -18,12 +18,7 @@ from sim_envs.world import EpisodeKey, Observation
 
 
 def named(keys: OpenpiKeys, name: str, horizon: object) -> OpenpiKeys:
-    """The robot's keys with the name and horizon of a policy.
-
-    Args:
-        keys: The robot's.
-        name: The policy's, for messages.
-        horizon: The number of actions in an answer, of any type; None if unknown.
+    """The robot's keys with the name and horizon of a policy; None if the horizon is unknown.
 
     Raises:
         UsageError: The horizon is not a number of actions.

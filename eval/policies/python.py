@@ -54,13 +54,10 @@ def open_python(target: str, kwargs: Mapping[str, Any], *, worlds: int = 1) -> L
 
 
 def as_policy(given: Any) -> Policy:
-    """A policy as a `Policy`.
-
-    Args:
-        given: An object with openpi's methods or those of `Policy`, or a class or function that makes one.
+    """A `Policy` from an object with its methods or openpi's, or from a class or function that makes one.
 
     Raises:
-        UsageError: It is neither.
+        UsageError: It has neither.
     """
     made: Any = given() if inspect.isclass(given) or inspect.isfunction(given) else given
     if all(hasattr(made, name) for name in _CONTRACT):

@@ -1,23 +1,130 @@
-"""Resolves the policy and language tasks that a run's configuration names, and loads them."""
+"""Finds a policy by its name, resolves the language tasks of a run, and loads both."""
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import entry_points
+from typing import Any
 
+from configs.errors import UsageError, unknown
 from configs.feedback import FeedbackByTask
-from configs.interface import Interface
+from configs.interface import Interface, compare
 from configs.language_task import EveryNConfig, LanguageTaskConfig
+from configs.load import check, load, names
 from configs.schema import PolicyConfig, RunConfig
 from eval.policies.base import LoadedPolicy
-from eval.policies.names import read_policy
-from eval.policies.python import open_python
-from eval.policies.scripted import open_scripted
+from eval.records.run_folders import policy_name
 from oxygen.model import config as model_configs
 from oxygen.model.config import Pi05Config
-from oxygen.presets.policies import check_learnt, chosen_adapter, learnt_tasks, trained_tasks
+from oxygen.presets.policies import (
+    check_learnt,
+    chosen_adapter,
+    completed,
+    learnt_tasks,
+    read_preset,
+    trained_tasks,
+)
 from oxygen.robots.transforms import embodiment
+from oxygen.weights import fetch
+from oxygen.weights.card import CARD
 from sim_envs.scripted.policy import HORIZON
 
+ENTRY_POINTS = "oxygen_eval.policies"
+"""Entry-point group of policies of other packages: policy name to class."""
+
 _DEFAULT_TASKS = ("narration", "memory")  # default language tasks of scripted policies and random weights
+
+
+def read_policy(name: str, kwargs: Mapping[str, Any] | None = None) -> PolicyConfig:
+    """Find a policy by preset, entry point, YAML file, class, URL or checkpoint.
+
+    A class is written `package.module:Class` or `path/to/file.py:Class`, a server `ws://host:port[/path]`.
+    A preset may refer to a checkpoint, such as the bundled one; it then gives name and description, and the
+    checkpoint's card the rest.
+
+    Args:
+        name: Value of `--policy`.
+        kwargs: Keyword arguments of a class or a server.
+
+    Raises:
+        UsageError: The policy does not exist, its card is invalid, or its model has changed.
+    """
+    presets = names(PolicyConfig)
+    plugins = {} if name in presets else {each.name: each.value for each in entry_points(group=ENTRY_POINTS)}
+    is_server = name.startswith(("ws://", "wss://"))
+    if is_server or (":" in name and "://" not in name):
+        kind = "websocket" if is_server else "python"
+        given = {"name": policy_name(name), "kind": kind, "target": name}
+        policy = check(PolicyConfig, given, source=f"policy {name!r}")
+    elif name in plugins:
+        policy = PolicyConfig(name=name, kind="python", target=plugins[name])
+    elif name.endswith(".py"):
+        raise UsageError(f"policy {name!r} is a file; name a class in it, such as {name}:MyPolicy")
+    elif (found := read_preset(name)) is not None:
+        policy = found
+    else:
+        remedy = (
+            "Or give a YAML file, a checkpoint's folder, a class (module:Class or file.py:Class) or a server "
+            "(ws://…)."
+        )
+        raise unknown("policy", name, (*presets, *plugins), remedy=remedy)
+    if kwargs:
+        if policy.kind not in ("python", "websocket"):
+            words = " ".join(f"{key}={value}" for key, value in kwargs.items())
+            raise UsageError(
+                f"--policy-kwargs {words} is for a class or a server; {policy.name} is of kind "
+                f"{policy.kind}, so leave it out"
+            )
+        policy = policy.model_copy(update={"kwargs": {**policy.kwargs, **kwargs}})
+    return completed(policy)
+
+
+def policies_for(interface: Interface) -> list[str]:
+    """The presets with a model whose conventions agree with an environment's."""
+    fitting = []
+    for name in names(PolicyConfig):
+        if load(PolicyConfig, name).kind == "oxygen":
+            robot = embodiment(str(read_policy(name).embodiment))
+            with contextlib.suppress(UsageError):
+                compare(robot.interface, interface)
+                fitting.append(name)
+    return fitting
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Start:
+    """The checkpoint that a training starts from, and its normalization statistics."""
+
+    weights: str
+    norm_stats: str
+
+
+def start_of(name: str) -> Start:
+    """The starting point given by a policy's name, a YAML file, or a checkpoint.
+
+    Raises:
+        UsageError: The policy has no weights.
+    """
+    if not _is_policy(name):
+        return Start(weights=name, norm_stats=name)
+    policy = read_policy(name)
+    if policy.weights is None:
+        raise UsageError(f"policy {name!r} has no weights to start from; give one that has, or a checkpoint")
+    return Start(weights=policy.weights, norm_stats=policy.norm_stats or policy.weights)
+
+
+def policy_of(start: str) -> PolicyConfig | None:
+    """The policy of a starting point; None for a checkpoint without a card.
+
+    Raises:
+        UsageError: The policy does not exist, or its card is damaged.
+    """
+    return read_policy(start) if _is_policy(start) or (fetch(start) / CARD).is_file() else None
+
+
+def _is_policy(start: str) -> bool:
+    """Whether this names a preset or a YAML file, not a checkpoint."""
+    return start in names(PolicyConfig) or start.endswith((".yaml", ".yml"))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,10 +186,10 @@ def resolve_policy(config: RunConfig) -> ResolvedPolicy:
     """
     named = read_policy(config.policy, config.policy_kwargs)
     policy = chosen_adapter(named, config.adapter, config.adapter_mask)
-    names, remark = _requested_texts(policy, config)
-    tasks = learnt_tasks(policy, names)
+    chosen, remark = _requested_texts(policy, config)
+    tasks = learnt_tasks(policy, chosen)
     check_learnt(policy, tasks)
-    return ResolvedPolicy(policy=policy, task_names=names, tasks=tasks, remark=remark)
+    return ResolvedPolicy(policy=policy, task_names=chosen, tasks=tasks, remark=remark)
 
 
 def _requested_texts(policy: PolicyConfig, config: RunConfig) -> tuple[tuple[str, ...], str | None]:
@@ -103,10 +210,10 @@ def _requested_texts(policy: PolicyConfig, config: RunConfig) -> tuple[tuple[str
             f"{policy.name} was not trained on texts, so none are requested; "
             f"--language-tasks {' '.join(_DEFAULT_TASKS)} requests noise, as a load."
         )
-    names = trained_tasks(policy)
-    missing = ", ".join(sorted(set(trained) - set(names)))
+    known = trained_tasks(policy)
+    missing = ", ".join(sorted(set(trained) - set(known)))
     remark = f"{policy.name} was also trained on {missing}: name its file with --language-tasks."
-    return names, remark if missing else None
+    return known, remark if missing else None
 
 
 def open_policies(
@@ -118,13 +225,8 @@ def open_policies(
 ) -> list[LoadedPolicy]:
     """Load the policy, once for all variants.
 
-    Variants differ only in scheduling, so weights and the compiled prefill and denoise are shared.
-
-    Args:
-        resolved: The policy and its language tasks.
-        variants: The runs.
-        worlds: Number of parallel episodes.
-        notify: Called with one line if a server has to be waited for.
+    Variants differ only in scheduling, so weights and the compiled prefill and denoise are shared. `worlds`
+    is the number of parallel episodes; `notify` is called with one line if a server has to be waited for.
 
     Raises:
         UsageError: The checkpoint, class or server is not available.
@@ -135,6 +237,8 @@ def open_policies(
 
         loaded = open_engine(resolved, variants, worlds=worlds)
     elif policy.kind == "python":
+        from eval.policies.python import open_python
+
         loaded = [open_python(str(policy.target), policy.kwargs, worlds=worlds)] * len(variants)
     elif policy.kind == "websocket":
         from eval.policies.websocket import open_websocket  # imports the protocol's libraries
@@ -143,6 +247,8 @@ def open_policies(
         server = open_websocket(str(policy.target), policy.kwargs, notify=notify, modes=modes, worlds=worlds)
         loaded = [server] * len(variants)
     else:
+        from eval.policies.scripted import open_scripted
+
         loaded = [open_scripted(policy, resolved.tasks_of(variant), variant) for variant in variants]
     return [
         each if each.feedback else dataclasses.replace(each, feedback=resolved.feedback) for each in loaded

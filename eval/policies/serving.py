@@ -109,14 +109,7 @@ class PolicyProxy:
     def __init__(
         self, connection: WorkerConnection, block: ImageBlock | None, variant: int, interface: Interface
     ) -> None:
-        """Connect to a policy.
-
-        Args:
-            connection: The connection to its `PolicyServer`.
-            block: Shared memory for the images; None to send them in messages.
-            variant: Index of the variant.
-            interface: Conventions of observations and actions.
-        """
+        """Connect to a `PolicyServer`; without a block, images are sent in messages."""
         self.interface = interface
         self._connection = connection
         self._block = block
@@ -146,18 +139,12 @@ class PolicyProxy:
 
 
 class _Group:
-    """The worlds of one batch in one variant.
-
-    Attributes:
-        policy: The policy.
-        queue: The queries that wait for the batch.
-        replies: Row to the reply of its last query.
-    """
+    """The worlds of one batch in one variant."""
 
     def __init__(self, policy: BatchPolicy) -> None:
         self.policy = policy
         self.queue = BatchQueue(policy.act, policy.complete)
-        self.replies: dict[int, Any] = {}
+        self.replies: dict[int, Any] = {}  # row to the reply of its last query
 
 
 def _answered(method: Callable[..., Any], *arguments: Any) -> Any:
@@ -182,11 +169,9 @@ class PolicyServer:
     """Serves all workers in all variants. A request handler for `sim_envs.workers`."""
 
     def __init__(self, policies: Sequence[LoadedPolicy], blocks: Sequence[ImageBlock] = ()) -> None:
-        """Start serving.
+        """Start serving a policy per variant, with a row for each worker.
 
-        Args:
-            policies: One per variant, with a row for each worker.
-            blocks: Shared memory of each worker; empty if images travel in messages.
+        Each worker has a block of shared memory, unless images travel in messages.
         """
         self._variants = [[_Group(policy) for policy in each.groups] for each in policies]
         self._blocks = blocks
@@ -274,12 +259,9 @@ class PolicySource:
 def served(
     policies: Sequence[LoadedPolicy], interfaces: Sequence[Interface], *, worlds: int
 ) -> Iterator[tuple[PolicyServer, tuple[PolicySource, ...]]]:
-    """A server for the policies of all variants, and the sources for the workers.
+    """A server for the policies of all variants, and the sources for the workers, one for each world.
 
-    Args:
-        policies: One per variant. Policies that workers load themselves are closed here.
-        interfaces: Conventions of the suites.
-        worlds: Number of workers.
+    Policies that workers load themselves are closed here.
     """
     with contextlib.ExitStack() as resources:
         blocks = [ImageBlock.fitting(interfaces) for _ in range(worlds)]

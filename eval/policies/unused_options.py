@@ -7,8 +7,7 @@ from configs.cli import format_option
 from configs.errors import UsageError
 from configs.schema import Mode, RunConfig
 from eval.metrics.language import HEADLINES
-from eval.policies.names import read_policy
-from eval.policies.resolved import resolve_policy
+from eval.policies.resolved import read_policy, resolve_policy
 
 _BUDGET_OPTIONS = ("tokens_per_frame", "deadline_ms")
 _ADAPTER_OPTIONS = ("adapter", "adapter_mask")
@@ -25,11 +24,9 @@ _MODEL_OPTIONS = (
 
 
 def refuse_unused_options(given: Mapping[str, Any], variants: Sequence[RunConfig]) -> None:
-    """Reject options that have no effect in any variant.
+    """Reject options of the command line, by their names in `RunConfig`, without effect in any variant.
 
-    Args:
-        given: Options of the command line, by their names in `RunConfig`; options of a preset are accepted.
-        variants: The resulting runs.
+    Options of a preset are accepted.
 
     Raises:
         UsageError: An option has no effect, or the policy or a language task does not exist.
@@ -84,11 +81,7 @@ def refuse_unused_options(given: Mapping[str, Any], variants: Sequence[RunConfig
 
 
 def refuse_model_options(given: Mapping[str, Any], policies: Sequence[str]) -> None:
-    """Reject options of models if no policy is one of this project's.
-
-    Args:
-        given: Options of the command line, by their names in the configuration.
-        policies: Names of policies, or paths of checkpoints.
+    """Reject options of models if no policy, or checkpoint, is one of this project's.
 
     Raises:
         UsageError: An option has no effect, or a policy does not exist.

@@ -160,7 +160,7 @@ def check_playable(
             try:
                 compare(interface, suite.interface)
             except UsageError as error:
-                from eval.policies.names import policies_for  # imports JAX, which workers do without
+                from eval.policies.resolved import policies_for  # imports JAX, which workers do without
 
                 fitting = policies_for(suite.interface)
                 such_as = f", such as {', '.join(fitting)}" if fitting else ""

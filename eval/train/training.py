@@ -18,7 +18,7 @@ from configs.reading import read_json_object
 from configs.schema import ExecutionConfig, PolicyConfig, RunConfig, SuiteConfig
 from configs.signals import DeferredSignals
 from configs.training import TrainConfig
-from eval.policies.names import Start, policy_of, start_of
+from eval.policies.resolved import Start, policy_of, start_of
 from eval.records.run_folders import new_run
 from eval.report.console import EvaluationConsole
 from eval.rollout.evaluation import run_evaluation

@@ -17,7 +17,7 @@ from configs.errors import UsageError
 from configs.load import load
 from configs.schema import RunConfig, SuiteConfig
 from eval import droid, libero, run
-from eval.policies.names import read_policy
+from eval.policies.resolved import read_policy
 from eval.records.schema import RunFolder
 from sim_envs.fake import FakeSuite, FakeWorld
 from sim_envs.libero.suite import LiberoSuite
@@ -259,7 +259,7 @@ def test_suites_and_policies_of_another_package_are_found_by_name(tmp_path, monk
             EntryPoint("elsewhere", "their_package.policies:Policy", "oxygen_eval.policies"),
         ]
     )
-    for module in ("sim_envs.suite", "eval.policies.names"):
+    for module in ("sim_envs.suite", "eval.policies.resolved"):
         monkeypatch.setattr(f"{module}.entry_points", lambda group: points.select(group=group))
     line = "--suite elsewhere --policy noop --mode actions --task-ids 3 --init-ids 5 --assets standins"
     assert call(run.app, *line.split(), "--video", "none", "--output-dir", str(tmp_path)) == 0

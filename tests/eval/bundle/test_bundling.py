@@ -12,7 +12,7 @@ from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.bundle.__main__ import app
 from eval.bundle.bundling import CARD_FILE, bundle, read_bundle_manifest
-from eval.policies.names import read_policy
+from eval.policies.resolved import read_policy
 from oxygen.presets.checkpoints import read_record
 from tests.eval.bundle.conftest import STEP
 from tests.eval.policies.test_policies import actions_of

@@ -7,7 +7,7 @@ import pytest
 
 from configs.collection import CollectConfig
 from eval.collect.collection import collect_demonstrations
-from eval.policies.names import read_policy
+from eval.policies.resolved import read_policy
 from oxygen.presets.policies import weights_sha256
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations

@@ -13,7 +13,7 @@ from configs.load import load
 from configs.schema import RunConfig
 from eval.bundle.bundling import CARD_FILE, MAX_BYTES, read_bundle_manifest, render, trainings_of, unknowns
 from eval.libero import app
-from eval.policies.names import read_policy
+from eval.policies.resolved import read_policy
 from eval.records.schema import EpisodeResult, Outcome, RunFolder
 from oxygen.model import params
 from oxygen.model.config import TINY
