@@ -73,7 +73,12 @@ def test_a_text_is_the_same_over_any_step_boundaries_and_in_any_company(
 
 @pytest.mark.parametrize("mode", list(Mode))
 def test_the_reply_says_what_was_computed_for_its_texts(episodes, mode):
+    """And a text, after which decode step of which job it was known."""
     for reply in episodes[mode].replies:
+        for text in reply.finished:
+            assert 1 <= text.job_steps <= reply.work[text.job].steps
+            assert mode in (Mode.INTERLEAVED, Mode.UNIFIED) or text.job_steps == text.tokens
+            assert 0 < text.after_ms <= text.latency_ms + 1e-6
         assert reply.work is not None
         new, own = len(reply.requested), mode in (Mode.ISOLATED, Mode.INTERLEAVED, Mode.PARALLEL)
         assert sum(job.prefills for job in reply.work) == (new if own else 0)
@@ -92,16 +97,6 @@ def test_the_reply_says_what_was_computed_for_its_texts(episodes, mode):
                 assert len(reply.work) == bool(new)
             case _:
                 assert [(job.forks, job.batch) for job in reply.work] == [(1, 1)] * new
-
-
-@pytest.mark.parametrize("mode", [mode for mode in Mode if mode is not Mode.ACTIONS])
-def test_a_text_says_after_which_decode_step_of_which_job_it_was_known(episodes, mode):
-    for reply in episodes[mode].replies:
-        for text in reply.finished:
-            assert 1 <= text.job_steps <= reply.work[text.job].steps
-            if mode not in (Mode.INTERLEAVED, Mode.UNIFIED):
-                assert text.job_steps == text.tokens
-            assert 0 < text.after_ms <= text.latency_ms + 1e-6
 
 
 def test_the_same_episode_gives_the_same_bytes_again_and_another_seed_does_not(policy, observe):
@@ -181,18 +176,14 @@ def test_a_full_pool_drops_requests_and_says_which(policy, in_mode, observe):
 
 def test_an_observation_that_makes_no_sense_is_refused_in_one_line(policy, observe):
     policy.reset(7)
-    with pytest.raises(UsageError, match="state holds nan at 7") as refusal:
+    with pytest.raises(UsageError, match=r"^[^\n]*state holds nan at 7[^\n]*$"):
         policy.act({**observe(0), "state": np.array([0.0] * 7 + [np.nan])})
-    assert "\n" not in str(refusal.value)
     assert policy.act(observe(0)).shape == (10, 7), "the policy is as good as before"
 
 
-def test_a_policy_is_not_served_beyond_what_its_programs_take(policy):
+def test_parts_that_do_not_fit_are_refused(policy):
     with pytest.raises(UsageError, match="rows is 9; the programs take 8 at most"):
         policy.with_engine(EngineConfig(slots=10, rows=9))
-
-
-def test_parts_that_do_not_fit_are_refused():
     task = LanguageTask(name="a", prompt="b", max_tokens=1)
     small_vocabulary = dataclasses.replace(SMALL, vocab_size=100)
     with pytest.raises(UsageError, match="768 tokens"):

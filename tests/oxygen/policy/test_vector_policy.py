@@ -5,25 +5,151 @@ import dataclasses
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from configs.errors import UsageError
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.robots import tokenizer
 from oxygen.serving.engine_config import EngineConfig
-from oxygen.serving.language import Burst, EveryN
-from oxygen.serving.scheduler import FixedTokens, Mode
+from oxygen.serving.language import Arrivals, Burst, EveryN, LanguageTask, Poisson, RandomLength
+from oxygen.serving.requests import Sampling
+from oxygen.serving.scheduler import Budget, Deadline, FixedTokens, Mode
 from tests.oxygen.conftest import SMALL, small_policy
-from tests.oxygen.serving.scenarios import (
-    QUERIES,
-    ROBOTS,
-    TASKS,
-    Frame,
-    Scenario,
-    play,
-    scenarios,
-    seed_of,
-    told,
+
+ROBOTS = 3
+QUERIES = 7
+TASKS = (
+    LanguageTask(
+        name="narration",
+        prompt="Narrate: ",
+        max_tokens=7,
+        priority=4,
+        sampling=Sampling(temperature=1.5, top_k=50),
+    ),
+    LanguageTask(name="memory", prompt="Remember: it", arrivals=EveryN(3), max_tokens=11),
 )
+
+arrivals = st.one_of(
+    st.builds(EveryN, st.integers(1, 3)),
+    st.builds(Burst, n=st.integers(1, 3), every=st.integers(1, 4)),
+    st.builds(
+        RandomLength,
+        arrivals=st.builds(Poisson, rate=st.floats(0.2, 1.5), seed=st.integers(0, 99)),
+        min_tokens=st.integers(1, 3),
+        max_tokens=st.integers(3, 7),
+        seed=st.just(0),
+    ),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Frame:
+    """Who takes part, whose episode ends, and whether it ends before the query is completed."""
+
+    present: frozenset[int]
+    ending: frozenset[int]
+    early: bool
+
+
+some = st.frozensets(st.integers(0, ROBOTS - 1))
+frames = st.lists(
+    st.builds(Frame, present=some.filter(bool), ending=some | st.just(frozenset()), early=st.booleans()),
+    min_size=1,
+    max_size=10,
+)
+budgets = st.builds(FixedTokens, st.integers(1, 12)) | st.builds(Deadline, st.floats(1, 500))
+
+
+@dataclasses.dataclass(frozen=True)
+class Scenario:
+    """What comes at a policy, and how it is served."""
+
+    frames: list[Frame]
+    narration: Arrivals
+    memory: Arrivals
+    slots: int
+    rows: int
+    budget: Budget
+
+    @property
+    def tasks(self):
+        when = (self.narration, self.memory)
+        return tuple(dataclasses.replace(task, arrivals=due) for task, due in zip(TASKS, when, strict=True))
+
+
+scenarios = st.builds(
+    Scenario,
+    frames=frames,
+    narration=arrivals,
+    memory=arrivals,
+    slots=st.integers(6, 16),
+    rows=st.integers(1, 12),
+    budget=budgets,
+)
+
+
+class Log:
+    """What the robots were given, by robot, episode and query; texts by robot, episode and request."""
+
+    def __init__(self, policy):
+        self._policy = policy
+        self._episodes = [0] * ROBOTS
+        self.actions, self.texts, self.requested, self.ends = {}, {}, [], []
+        for robot in range(ROBOTS):
+            policy.reset(robot, seed_of(robot, 0))
+
+    def note_actions(self, robot, actions):
+        name = (robot, self._episodes[robot])
+        number = len([key for key in self.actions if key[:2] == name])
+        self.actions[(*name, number)] = actions.tobytes()
+
+    def note(self, robot, reply):
+        if reply is not None:
+            self.requested += self._names(robot, reply.requested)
+            self.ends += self._names(robot, reply.dropped)
+            self._note_texts(robot, reply.finished)
+
+    def end(self, robot):
+        end = self._policy.finish(robot)
+        self.note(robot, end.reply)
+        self._note_texts(robot, end.finished)
+        self.ends += self._names(robot, end.requests) + self._names(robot, end.dropped)
+        self._episodes[robot] += 1
+        self._policy.reset(robot, seed_of(robot, self._episodes[robot]))
+
+    def _note_texts(self, robot, texts):
+        self.ends += self._names(robot, texts)
+        self.texts |= dict(zip(self._names(robot, texts), map(told, texts), strict=True))
+
+    def _names(self, robot, texts):
+        return [(robot, self._episodes[robot], text.request_id) for text in texts]
+
+
+def told(text):
+    return text.task, text.requested_query, text.text, text.tokens, text.reason
+
+
+def play(policy, frames, observe, robots=frozenset(range(ROBOTS))):
+    """All frames of some robots, with episodes that end and begin anew; the last ones are ended, too."""
+    log = Log(policy)
+    for number, frame in enumerate(frames):
+        seen = {robot: observe(10 * number + robot) for robot in frame.present & robots}
+        for robot, actions in policy.act(seen).items() if seen else ():
+            log.note_actions(robot, actions)
+        for robot in frame.ending & robots if frame.early else ():
+            log.end(robot)
+        for robot, reply in policy.complete().items():
+            log.note(robot, reply)
+        for robot in frame.ending & robots if not frame.early else ():
+            log.end(robot)
+    for robot in robots:
+        log.end(robot)
+    return log
+
+
+def seed_of(robot, episode):
+    return 2**40 * robot + 7 * episode
+
 
 few_examples = settings(
     max_examples=settings().max_examples // 4, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -114,25 +240,9 @@ def test_a_text_is_the_same_alone_and_in_any_company_slot_and_step(policy, obser
     unhurried = dataclasses.replace(scenario, slots=16, budget=FixedTokens(12))
     lone = served(policy, Mode.UNIFIED, unhurried)
     for robot in {robot for robot, _, _ in texts}:
-        alone = play_alone(lone, scenario.frames, observe, robot)
+        alone = play(lone, scenario.frames, observe, frozenset({robot})).texts
         for name in [name for name in texts if name[0] == robot]:
             assert texts[name] == alone[name]
-
-
-def play_alone(policy, frames, observe, robot):
-    """The texts of one robot's frames; those it sits out are not run at all."""
-    texts, episode = {}, 0
-    policy.reset(robot, seed_of(robot, 0))
-    for number, frame in enumerate(frames):
-        if robot in frame.present:
-            policy.act({robot: observe(10 * number + robot)})
-            for text in policy.complete()[robot].finished:
-                texts[robot, episode, text.request_id] = told(text)
-        if robot in frame.ending:
-            policy.finish(robot)
-            episode += 1
-            policy.reset(robot, seed_of(robot, episode))
-    return texts
 
 
 @given(scenarios)
@@ -206,7 +316,87 @@ def test_times_of_a_text_are_in_their_order(policy, observe):
         policy.finish(robot)
 
 
-def test_a_query_is_for_some_of_the_robots(policy, observe):
+def test_a_query_is_for_some_of_the_robots_and_rows_are_divided_evenly(policy, observe):
+    with pytest.raises(UsageError, match="rows is 8 for 3 independent robots; give a multiple"):
+        EngineConfig(slots=9, rows=8, robots=3, independent=True)
     for asked in ({}, {ROBOTS: observe(0)}):
         with pytest.raises(UsageError, match="give some of 3, numbered from 0"):
             policy.act(asked)
+
+
+MODES = (Mode.UNIFIED, Mode.INTERLEAVED, Mode.SHARED, Mode.ISOLATED)
+few_arrivals = st.one_of(
+    st.builds(EveryN, st.integers(1, 3)),
+    st.builds(Burst, n=st.integers(1, 2), every=st.integers(1, 4)),
+    st.builds(Poisson, rate=st.floats(0.2, 1.0), seed=st.integers(0, 99)),
+)
+
+
+@pytest.fixture(scope="module")
+def independent():
+    engine = EngineConfig(slots=24, rows=24, robots=ROBOTS, independent=True)
+    return small_policy(engine, tasks=TASKS)
+
+
+@given(frames, few_arrivals, st.sampled_from(MODES), st.integers(1, 12))
+@example(
+    [
+        Frame(present=frozenset(robots), ending=frozenset(), early=False)
+        for robots in ([0, 1], [0], [0], [0], [0, 1])
+    ],
+    EveryN(1),
+    Mode.INTERLEAVED,
+    1,
+).via("a robot that sat out lost its texts' head start")
+@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_reply_is_the_same_in_any_company(independent, observe, frames, narration, mode, tokens):
+    tasks = (dataclasses.replace(TASKS[0], arrivals=narration), TASKS[1])
+    engine = dataclasses.replace(independent.engine, mode=mode, budget=FixedTokens(tokens))
+    together = replies(independent.with_engine(engine, tasks=tasks), frames, observe, range(ROBOTS))
+    for robot in range(ROBOTS):
+        alone = replies(independent.with_engine(engine, tasks=tasks), frames, observe, [robot])
+        assert alone[robot] == together[robot]
+
+
+@pytest.mark.parametrize(
+    "mode", [mode if mode == "unified" else pytest.param(mode, marks=pytest.mark.slow) for mode in MODES]
+)
+def test_the_work_of_a_reply_is_that_of_a_policy_for_one_robot(independent, observe, mode):
+    """With texts that end at their limits alone, which the last bits of a batch size do not change."""
+    tasks = [dataclasses.replace(task, stop="\n") for task in TASKS]
+    single = small_policy(EngineConfig(mode=mode, slots=8, rows=8), tasks=tasks)
+    several = independent.with_engine(dataclasses.replace(independent.engine, mode=mode), tasks=tasks)
+    for number in range(6):
+        single.act({0: observe(number)})
+        several.act({0: observe(90 + number), 2: observe(number)} | ({} if number % 2 else {1: observe(80)}))
+        alone, own = single.complete()[0], several.complete()[2]
+        assert alone.work == own.work
+        assert alone.tokens == own.tokens
+        assert [(text.job, text.job_steps) for text in alone.finished] == [
+            (text.job, text.job_steps) for text in own.finished
+        ]
+
+
+def replies(policy, frames, observe, robots):
+    """Robot to all that it was told, its times apart. The others of `robots` have the same queries."""
+    told = {robot: [] for robot in robots}
+    episodes = dict.fromkeys(robots, 0)
+    for robot in robots:
+        policy.reset(robot, seed_of(robot, 0))
+    for number, frame in enumerate(frames):
+        seen = {robot: observe(10 * number + robot) for robot in frame.present & told.keys()}
+        if seen:
+            actions, completed = policy.act(seen), policy.complete()
+            for robot in seen:
+                told[robot].append((actions[robot].tobytes(), timeless(completed[robot])))
+        for robot in frame.ending & told.keys():
+            end = policy.finish(robot)
+            told[robot].append((end.cancelled, end.requests, end.tokens))
+            episodes[robot] += 1
+            policy.reset(robot, seed_of(robot, episodes[robot]))
+    return told
+
+
+def timeless(reply):
+    texts = [dataclasses.replace(text, latency_ms=0.0, after_ms=0.0, times=None) for text in reply.finished]
+    return reply.requested, texts, reply.dropped, reply.tokens, reply.work

@@ -1,4 +1,4 @@
-"""Arrivals: what each kind brings, that it is the same every time, and how much room it asks for."""
+"""Arrivals: what each kind brings, that it is the same every time, and how much room it asks for; budgets."""
 
 import math
 
@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from configs.errors import UsageError
 from oxygen.serving.language import Burst, EveryN, Poisson, RandomLength
+from oxygen.serving.scheduler import Deadline, FixedTokens
 
 QUERIES = range(2000)
 
@@ -67,6 +68,8 @@ def test_room_for_poisson_is_rarely_too_little():
     [
         (lambda: EveryN(0), "n is 0; it must be at least 1"),
         (lambda: Poisson(rate=0.0, seed=1), "Poisson: rate is 0.0"),
+        (lambda: FixedTokens(0), "tokens per frame is 0"),
+        (lambda: Deadline(0.0), "the deadline is 0.0 ms"),
         (
             lambda: RandomLength(arrivals=EveryN(1), min_tokens=5, max_tokens=4, seed=0),
             "max_tokens is 4; it must be at",

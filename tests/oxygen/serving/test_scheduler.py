@@ -1,15 +1,134 @@
-"""The scheduler by itself: every request ends, no slot leaks, order holds, whatever comes and goes."""
+"""The scheduler: every request ends, no slot leaks, order holds, whatever comes; and its rules."""
 
 import dataclasses
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oxygen.serving.engine_config import ample_slots
-from oxygen.serving.language import Burst, EveryN
+from configs.errors import UsageError
+from oxygen.serving.engine_config import EngineConfig, ample_slots
+from oxygen.serving.language import Burst, EveryN, LanguageTask, Poisson, RandomLength
 from oxygen.serving.requests import RequestState
-from oxygen.serving.scheduler import Mode
-from tests.oxygen.serving.worlds import LONGEST, STOP, FakeTexts, Step, World, play, worlds
+from oxygen.serving.scheduler import Mode, Scheduler
+
+STOP = 1
+LONGEST = 9
+
+regular = st.one_of(
+    st.builds(EveryN, st.integers(1, 4)),
+    st.builds(Burst, n=st.integers(1, 4), every=st.integers(1, 5)),
+    st.builds(Poisson, rate=st.floats(0.1, 3), seed=st.integers(0, 99)),
+)
+random_length = st.builds(
+    RandomLength,
+    arrivals=regular,
+    min_tokens=st.integers(1, 3),
+    max_tokens=st.integers(3, LONGEST),
+    seed=st.just(0),
+)
+wanted = st.fixed_dictionaries(
+    {
+        "arrivals": regular | random_length,
+        "max_tokens": st.just(LONGEST),
+        "priority": st.integers(0, 6),
+    }
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """Who takes part in an engine step, whose episode ends after it, and how many tokens it decodes."""
+
+    present: frozenset[int]
+    ending: frozenset[int]
+    tokens: int
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """Everything that comes at a scheduler from outside."""
+
+    wanted: tuple[Mapping[str, Any], ...]
+    robots: int
+    slots: int
+    rows: int
+    lengths: int
+    steps: tuple[Step, ...]
+
+    @property
+    def tasks(self):
+        """Made here, since checking their types draws random numbers, which a strategy must not."""
+        given = {"name": "text", "prompt": "Say", "suffix": (5,), "stop_token": STOP}
+        return tuple(LanguageTask(**given, **each) for each in self.wanted)
+
+
+@st.composite
+def worlds(draw, most=25):
+    asked = tuple(draw(st.lists(wanted, min_size=1, max_size=3)))
+    robots = draw(st.integers(1, 3))
+    slots = robots * len(asked) + draw(st.integers(0, 4))
+    some = st.frozensets(st.integers(0, robots - 1))
+    step = st.builds(Step, present=some, ending=some | st.just(frozenset()), tokens=st.integers(1, 4))
+    return World(
+        wanted=asked,
+        robots=robots,
+        slots=slots,
+        rows=draw(st.integers(1, slots)),
+        lengths=draw(st.integers(0, 2**32 - 1)),
+        steps=tuple(draw(st.lists(step, min_size=1, max_size=most))),
+    )
+
+
+class FakeTexts:
+    """What a model would write: every request has a length of its own, after which comes the stop token."""
+
+    def __init__(self, lengths):
+        self._lengths = lengths
+        self._written = {}
+        self._owner = {}
+
+    def length(self, request):
+        return (self._lengths // (request.request_id + 3 * request.robot + 1)) % 12
+
+    def run(self, plan, steps):
+        for job in plan.jobs:
+            for request in job.new:
+                self._written[request.slot], self._owner[request.slot] = [], request
+            for slot in job.slots:
+                for _ in range(job.steps if job.to_the_end else min(steps, job.steps)):
+                    tokens = self._written[slot]
+                    over = len(tokens) == self.length(self._owner[slot])
+                    tokens.append(STOP if over else 2 + len(tokens))
+        return {slot: self._written[slot] for job in plan.jobs for slot in job.slots}
+
+
+def play(world, mode):
+    """Every step of a world, planned, run and committed. Episodes end, and begin again, in between."""
+    scheduler = scheduler_of(mode, tasks=world.tasks, robots=world.robots, slots=world.slots, rows=world.rows)
+    texts = FakeTexts(world.lengths)
+    queries = dict.fromkeys(range(world.robots), 0)
+    for number, step in enumerate(world.steps):
+        plan = scheduler.plan({robot: queries[robot] for robot in step.present})
+        active = scheduler.active
+        happened = SimpleNamespace(
+            number=number,
+            plan=plan,
+            rows=[request for job in plan.jobs for request in job.rows],
+            active=active,
+            order={request: request.order for request in active},
+            new_tokens=scheduler.commit(texts.run(plan, step.tokens)),
+            finished=[request for request in active if request.state is RequestState.FINISHED],
+        )
+        for robot in step.present:
+            queries[robot] += 1
+        happened.cancelled = [request for robot in step.ending for request in scheduler.cancel(robot)]
+        happened.left = scheduler.active
+        yield scheduler, happened
+
 
 all_modes = st.sampled_from(list(Mode))
 language_modes = st.sampled_from([mode for mode in Mode if mode is not Mode.ACTIONS])
@@ -172,3 +291,151 @@ def test_a_text_ends_with_its_stop_token_or_its_limit_whatever_was_decoded_beyon
 def test_without_language_nothing_is_ever_planned(world):
     for _, step in play(world, Mode.ACTIONS):
         assert step.plan.jobs == step.plan.requested == step.plan.dropped == ()
+
+
+NARRATION = LanguageTask(
+    name="narration", prompt="Narrate", suffix=(5,), max_tokens=4, priority=20, stop_token=STOP
+)
+MEMORY = LanguageTask(
+    name="memory", prompt="Remember", arrivals=EveryN(2), suffix=(6,), max_tokens=6, stop_token=STOP
+)
+
+
+def scheduler_of(mode, *, tasks=(NARRATION, MEMORY), **sizes):
+    return Scheduler(mode=mode, tasks=tasks, **sizes)
+
+
+def ids(requests):
+    return [(request.task, request.request_id, request.query) for request in requests]
+
+
+@pytest.mark.parametrize(
+    ("mode", "own_prefill", "to_the_end", "jobs"),
+    [
+        (Mode.ISOLATED, True, True, [(1, 1, 4), (1, 1, 6)]),
+        (Mode.PARALLEL, True, True, [(1, 1, 4), (1, 1, 6)]),
+        (Mode.INTERLEAVED, True, False, [(1, 1, 4), (1, 1, 6)]),
+        (Mode.SHARED, False, True, [(2, 2, 6)]),
+        (Mode.UNIFIED, False, False, [(2, 4, 6)]),
+    ],
+)
+def test_each_mode_plans_its_jobs_of_rows_batch_and_steps(mode, own_prefill, to_the_end, jobs):
+    plan = scheduler_of(mode, slots=4, rows=4).plan({0: 0})
+    assert {(job.own_prefill, job.to_the_end) for job in plan.jobs} == {(own_prefill, to_the_end)}
+    assert [(len(job.rows), job.batch, job.steps) for job in plan.jobs] == jobs
+    assert [request for job in plan.jobs for request in job.new] == list(plan.requested)
+
+
+def test_isolated_robots_go_side_by_side_one_text_of_each_at_a_time():
+    plan = scheduler_of(Mode.ISOLATED, robots=3, slots=6, rows=6).plan({0: 0, 1: 1, 2: 4})
+    robots = [[request.robot for request in job.new] for job in plan.jobs]
+    assert robots == [[0, 1, 2], [0, 2]]
+    assert [job.batch for job in plan.jobs] == [3, 3]
+
+
+def test_interleaved_requests_get_a_few_tokens_one_by_one():
+    scheduler = scheduler_of(Mode.INTERLEAVED, slots=4, rows=1)
+    scheduler.commit({job.slots[0]: (5, 5) for job in scheduler.plan({0: 0}).jobs})
+    jobs = scheduler.plan({0: 1}).jobs
+    assert [(len(job.new), len(job.rows), job.steps) for job in jobs] == [(0, 1, 2), (1, 1, 4), (0, 1, 4)], (
+        "by priority"
+    )
+
+
+def test_unified_decodes_a_few_tokens_of_everything_in_progress():
+    scheduler = scheduler_of(Mode.UNIFIED, slots=4, rows=4)
+    (first,) = scheduler.plan({0: 0}).jobs
+    scheduler.commit(dict.fromkeys(first.slots, (5, 5, 5)))
+    (second,) = scheduler.plan({0: 1}).jobs
+    assert first.batch == second.batch == 4
+    assert set(first.rows) < set(second.rows)
+    assert [request.task for request in second.new] == [0]
+    assert (first.steps, second.steps) == (6, 4), "as many steps as the longest text still needs"
+
+
+def test_narration_takes_the_row_of_a_memory_and_gives_it_back():
+    scheduler = scheduler_of(Mode.UNIFIED, tasks=(NARRATION, MEMORY), slots=3, rows=1)
+    narrates = [request.task for request in decoded(scheduler, {0: 0})]
+    assert narrates == [0]
+    scheduler.commit({scheduler.active[0].slot: (5, STOP)})
+    assert [request.task for request in decoded(scheduler, {})] == [1], "nobody narrates: it runs"
+    assert [request.task for request in decoded(scheduler, {0: 1})] == [0], "and is left out again"
+
+
+def decoded(scheduler, queries):
+    (job,) = scheduler.plan(queries).jobs
+    return job.rows
+
+
+def test_a_memory_older_by_more_than_the_head_start_goes_before_narration():
+    narration = dataclasses.replace(NARRATION, priority=2)
+    memory = dataclasses.replace(MEMORY, arrivals=EveryN(100))
+    scheduler = scheduler_of(Mode.UNIFIED, tasks=(narration, memory), slots=9, rows=1)
+    first = []
+    for query in range(5):
+        (request,) = decoded(scheduler, {0: query})
+        first.append(request.task)
+        scheduler.commit({request.slot: (STOP,)})
+    assert first == [0, 0, 1, 0, 0]
+
+
+def test_a_full_queue_drops_the_oldest_that_waits_of_the_same_task():
+    scheduler = scheduler_of(Mode.UNIFIED, slots=3, rows=1)
+    assert scheduler.plan({0: 0}).dropped == ()  # narration 0 decodes, memory 1 waits
+    assert scheduler.plan({0: 1}).dropped == ()  # narration 2 waits
+    dropped = scheduler.plan({0: 2}).dropped  # narration 3 and memory 4 take their places
+    assert ids(dropped) == [(0, 2, 1), (1, 1, 0)]
+    assert [request.request_id for request in scheduler.active] == [0, 3, 4]
+
+
+def test_a_request_that_finds_none_of_its_own_waiting_is_dropped_itself():
+    scheduler = scheduler_of(Mode.UNIFIED, slots=2, rows=2)
+    scheduler.plan({0: 0})
+    assert ids(scheduler.plan({0: 1}).dropped) == [(0, 2, 1)]
+
+
+def test_a_request_that_finds_none_of_its_own_waiting_takes_a_slot_where_two_of_another_task_wait():
+    narration = dataclasses.replace(NARRATION, arrivals=EveryN(2))
+    memory = dataclasses.replace(MEMORY, arrivals=EveryN(1))
+    scheduler = scheduler_of(Mode.UNIFIED, tasks=(narration, memory), slots=4, rows=1)
+    for query in range(2):
+        assert scheduler.plan({0: query}).dropped == ()  # narration 0 decodes, memories 1 and 2 wait
+    plan = scheduler.plan({0: 2})  # narration 3 takes the last slot, memory 4 the place of the first
+    assert ids(plan.dropped) == [(1, 1, 0)]
+    scheduler.commit({0: (STOP,)})
+    assert (
+        ids(scheduler.plan({0: 3}).dropped) == []
+    )  # narration 3 decodes, memory 5 takes the slot of the first
+    assert ids(scheduler.plan({0: 4}).dropped) == [
+        (1, 2, 1),
+        (1, 4, 2),
+    ]  # narration 6 takes one, memory 7 one
+    assert [request.request_id for request in scheduler.active] == [3, 5, 6, 7]
+
+
+def test_one_robot_never_takes_the_last_slot_of_another():
+    greedy = dataclasses.replace(NARRATION, arrivals=Burst(n=9, every=1))
+    scheduler = scheduler_of(Mode.UNIFIED, robots=2, tasks=(greedy,), slots=4, rows=4)
+    scheduler.plan({0: 0})
+    assert {request.robot for request in scheduler.active} == {0}
+    assert scheduler.free_slots == 1
+    assert any(request.robot == 1 for request in scheduler.plan({0: 1, 1: 0}).requested)
+    assert {request.robot for request in scheduler.active} == {0, 1}
+
+
+def test_the_end_of_an_episode_touches_no_other_robot():
+    scheduler = scheduler_of(Mode.UNIFIED, robots=2, slots=4, rows=4)
+    scheduler.plan({0: 0, 1: 0})
+    assert {request.robot for request in scheduler.cancel(1)} == {1}
+    assert {request.robot for request in scheduler.active} == {0}
+    scheduler.reset(1)
+    again = scheduler.plan({0: 1, 1: 0}).requested
+    assert [request.request_id for request in again if request.robot == 1] == [0, 1]
+    assert [request.request_id for request in again if request.robot == 0] == [2]
+
+
+def test_limits_below_one_and_fewer_slots_than_tasks_are_refused():
+    with pytest.raises(UsageError, match="rows is 0"):
+        EngineConfig(slots=1, rows=0)
+    with pytest.raises(UsageError, match="3 slots for 2 language tasks of 2 robots"):
+        scheduler_of(Mode.UNIFIED, robots=2, slots=3, rows=3)
