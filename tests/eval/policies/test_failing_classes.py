@@ -75,7 +75,7 @@ def played(folder: Path, policy: str, **how):
         (
             "return {'actions': GOOD[:4]}",
             "invalid_action",
-            "shape (4, 7): needed are at least 5 actions of 7 numbers",
+            "shape (4, 7): needed are at least 5 actions",
         ),
         ("return {'actions': NAN}", "invalid_action", "action 0 holds nan"),
         ("print('\\x1b[2J'); return {'actions': GOOD}", "success", None),
@@ -130,15 +130,9 @@ def test_outcomes_are_the_same_in_worker_processes(tmp_path, wrong):
     suite = suite_file(
         tmp_path, "fake", FakeSuite, environment={"success_at": 7, "init_ids": 10}, camera_size=256
     )
-    body = {"infer": {"infer": "sys.exit(3)"}, "reset": {"reset": "if self.resets == 1: sys.exit(3)"}}[wrong]
-    config = CONFIG.model_copy(
-        update={
-            "policy": written(tmp_path, **body),
-            "suites": (suite,),
-            "task_ids": (0,),
-            "num_trials_per_task": 3,
-        }
-    )
+    body = {"infer": "sys.exit(3)"} if wrong == "infer" else {"reset": "if self.resets == 1: sys.exit(3)"}
+    own = {**TEN_STEPS, "policy": written(tmp_path, **body), "suites": (suite,), "num_trials_per_task": 3}
+    config = CONFIG.model_copy(update=own)
     run = new_run(tmp_path / "runs", config)
     evaluate(run, executor=Processes(num_envs=2))
     outcomes = [each.outcome for each in run.folder.episodes().values()]

@@ -81,16 +81,14 @@ def test_actions_are_equal_bit_for_bit_in_all_modes_for_equal_prompts(tmp_path, 
     assert len(hashes) == 1
 
 
-def test_without_latency_its_own_texts_give_the_same_episode_isolated_and_shared(tmp_path, reader, suite):
-    (isolated, shared), _ = played(tmp_path, reader, suite, mode=("isolated", "shared"))
+def test_its_own_texts_give_the_same_episode_isolated_shared_and_in_processes(tmp_path, reader, suite):
+    """Without latency; and prompts of all buckets compile nothing."""
+    modes = ("unified", "isolated", "shared")
+    (serial, isolated, shared), (run, *_) = played(tmp_path / "a", reader, suite, mode=modes)
     assert done(isolated) == done(shared)
     told = [query.fed["memory"].text for query in isolated[0] if query.fed]
     assert len(told) == 7
     assert told[0]
-
-
-def test_prompts_of_all_buckets_compile_nothing_and_processes_play_the_same(tmp_path, reader, suite):
-    (serial,), (run,) = played(tmp_path / "a", reader, suite)
     lengths = [len(tiny().encode(query.prompt)) + 10 for query in serial[0]]
     assert min(lengths) <= TINY_MEMORY.prompt_buckets[0] < max(lengths) <= TINY_MEMORY.prompt_buckets[1]
     (parallel,), _ = played(tmp_path / "b", reader, suite, executor=Processes(num_envs=2))
@@ -107,25 +105,21 @@ def test_a_prompt_beyond_the_longest_bucket_is_cut_and_recorded(tmp_path, reader
     assert {query.prompt_cut > 200 for query in episodes[0]} == {True}
 
 
-def test_a_policy_that_was_not_trained_with_texts_in_its_prompt_is_refused(tmp_path, reader, suite):
-    task = tmp_path / "own.yaml"
-    task.write_text(
-        yaml.safe_dump({"name": "memory", "prompt": "Remember: ", "max_tokens": 48, "feedback": FIELD})
-    )
-    options = config("tiny", suite, language_tasks=(str(task),)).variants()[0]
-    with pytest.raises(UsageError, match="'tiny' was not trained with memory in its prompt"):
-        resolve_policy(options)
+def test_texts_that_do_not_fit_the_prompt_are_refused(tmp_path, reader, suite):
+    files = []
+    for name in ("memory", "plan"):
+        files.append(tmp_path / f"{name}.yaml")
+        task = {"name": name, "prompt": "Remember: ", "max_tokens": 48, "feedback": FIELD}
+        files[-1].write_text(yaml.safe_dump(task))
+    for policy, tasks, why in (
+        ("tiny", (str(files[0]),), "'tiny' was not trained with memory in its prompt"),
+        (reader, ("memory", str(files[1])), "'memory' and 'plan' both fill field 'memory'"),
+    ):
+        with pytest.raises(UsageError, match=why):
+            resolve_policy(config(policy, suite, language_tasks=tasks).variants()[0])
     run = new_run(tmp_path, config("tiny", suite, feedback="truth").variants()[0])
     with pytest.raises(UsageError, match="--feedback truth: policy 'tiny' was not trained with texts"):
         evaluate(run)
-
-
-def test_two_tasks_for_one_field_are_refused(tmp_path, reader, suite):
-    task = tmp_path / "plan.yaml"
-    task.write_text(yaml.safe_dump({"name": "plan", "prompt": "Plan: ", "max_tokens": 48, "feedback": FIELD}))
-    options = config(reader, suite, language_tasks=("memory", str(task))).variants()[0]
-    with pytest.raises(UsageError, match="'memory' and 'plan' both fill field 'memory'"):
-        resolve_policy(options)
 
 
 COUNTER = """

@@ -1,6 +1,13 @@
-"""Texts, timings and errors of the server that OxyGen's authors released."""
+"""Texts, timings and errors of the server that OxyGen's authors released, on a stand-in without a model."""
 
+import itertools
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
 import pytest
+from websockets.sync.server import ServerConnection
 
 from configs.errors import UsageError
 from configs.exits import INPUT_ERROR
@@ -12,7 +19,104 @@ from eval.records.schema import Outcome, RunFolder
 from sim_envs.fake import FakeWorld
 from tests.eval.conftest import CONFIG, call, evaluate
 from tests.eval.doubles import without_physics
-from tests.eval.policies.oxygen_release_server import TEXT, TOKENS, ReleaseServer
+from tests.eval.policies.openpi_server import ACTIONS, OpenpiServer
+
+TEXT = "No relevant task progress is visible yet."
+END = 1
+TOKENS = [*range(100, 100 + len(TEXT.split())), END]
+
+
+def metadata(
+    api: str = "continuous_batching", request_mode: str | None = "new_each_call", **changes: Any
+) -> dict[str, Any]:
+    """What the server sends first."""
+    batching = {"continuous_batching_request_mode": request_mode}
+    return {
+        "policy_seed": 7,
+        "adapter": "/adapters/adapter_step_1500.npz",
+        "adapter_rank": 16,
+        "effective_infer_api": api,
+        "infer_api": api,
+        "text_stop_condition": "eos",
+        "language_steps_per_frame": 5,
+        "language_max_decoding_steps": 28,
+        **(batching if api == "continuous_batching" else {}),
+        **changes,
+    }
+
+
+class ReleaseServer(OpenpiServer):
+    """Serves in threads; each connection has texts of its own.
+
+    Args:
+        api: `effective_infer_api`.
+        request_mode: When texts are started.
+        steps: Tokens per call and text.
+        edit: Called with the number of the call, over all connections, and the answer; returns what is sent.
+    """
+
+    def __init__(
+        self,
+        api: str = "continuous_batching",
+        request_mode: str | None = "new_each_call",
+        *,
+        steps: int = 5,
+        edit: Any = lambda number, answer: answer,
+        **changes: Any,
+    ) -> None:
+        self.api, self._request_mode, self._steps, self._edit = api, request_mode, steps, edit
+        self._ids, self._calls = itertools.count(), itertools.count()
+        self._of_connection = threading.local()
+        self.dropped: list[list[str]] = []
+        """The unfinished texts of each connection that has ended."""
+        super().__init__(self._infer, metadata=metadata(api, request_mode, **changes))
+
+    def _serve(self, connection: ServerConnection) -> None:
+        self._of_connection.texts = {}
+        try:
+            super()._serve(connection)
+        finally:
+            self.dropped.append(list(self._of_connection.texts))
+
+    def _infer(self, query: Mapping[str, Any]) -> Any:
+        del query
+        answer: dict[str, Any] = {"actions": ACTIONS / 100, "policy_timing": {"total_ms": 90.0}}
+        if self.api in ("blocking_baseline", "shared_kv"):
+            identity = None if self.api == "blocking_baseline" else f"req_{next(self._ids)}"
+            answer["language_updates"] = [_update(identity, 0, len(TOKENS), created=True)]
+        elif self.api == "continuous_batching":
+            answer |= self._continued()
+            timing = {"pre_proc_ms": 1.0, "prefill_actions_ms": 60.0, "text_gen_ms": 25.0}
+            answer["policy_timing"] = {**timing, "post_proc_ms": 2.0, "total_ms": 88.0}
+        return self._edit(next(self._calls), answer)
+
+    def _continued(self) -> dict[str, Any]:
+        """Start a text if one is due, and continue all by the tokens of a call."""
+        texts: dict[str, int] = self._of_connection.texts
+        resumes = self._request_mode == "resume_until_finished"
+        new = None if resumes and texts else f"req_{next(self._ids)}"
+        known = {**({} if new is None else {new: 0}), **texts}
+        texts.clear()
+        texts |= {
+            each: done + self._steps for each, done in known.items() if done + self._steps < len(TOKENS)
+        }
+        updates = [_update(each, n, n + self._steps, created=each == new) for each, n in known.items()]
+        if resumes:
+            return {name: value for name, value in updates[0].items() if name != "created_this_call"}
+        return {**updates[0], "language_updates": updates, "active_language_requests": len(texts)}
+
+
+def _update(identity: str | None, before: int, after: int, *, created: bool) -> dict[str, Any]:
+    padded = [*TOKENS, *[0] * max(0, after - len(TOKENS))]
+    return {
+        "request_id": identity,
+        "tokens_this_frame": np.array(padded[before:after]),
+        "tokens_full": np.array(padded[:after]),
+        "text": " ".join(TEXT.split()[:after]),
+        "is_finished": after >= len(TOKENS),
+        "created_this_call": created,
+    }
+
 
 MODES = {
     "continuous_batching": "unified",
@@ -22,13 +126,9 @@ MODES = {
 }
 
 
-def opened(server, api="continuous_batching"):
-    return server.opened(modes=[MODES[api]], timeout_s=5)
-
-
-def played(server, queries, api="continuous_batching", episodes=1):
+def played(server, queries, episodes=1):
     """Replies and end of each episode."""
-    played = server.play(*[queries] * episodes, modes=[MODES[api]], timeout_s=5)
+    played = server.play(*[queries] * episodes, modes=[MODES[server.api]], timeout_s=5)
     return [([reply for _, reply in answers], end) for answers, end in played]
 
 
@@ -52,7 +152,7 @@ def test_texts_of_every_call_are_staggered_and_keep_the_query_they_are_of():
 def test_a_resumed_text_is_of_the_observation_that_started_it():
     with ReleaseServer("continuous_batching", "resume_until_finished", steps=3) as server:
         ((replies, end),) = played(server, 5)
-        with opened(server) as policy:
+        with server.opened(modes=["unified"], timeout_s=5) as policy:
             noise, resumed = policy.inputs["remarks"]
     assert "noise" in noise
     assert "text_gen includes prefill and denoising" in resumed
@@ -69,7 +169,7 @@ def test_a_resumed_text_is_of_the_observation_that_started_it():
 @pytest.mark.parametrize("api", ["blocking_baseline", "shared_kv", "infer"])
 def test_a_blocking_server_finishes_each_text_in_its_own_query(api):
     with ReleaseServer(api) as server:
-        ((replies, end),) = played(server, 3, api)
+        ((replies, end),) = played(server, 3)
     for query, reply in enumerate(replies):
         said = [(text.requested_query, text.finished_query, text.text) for text in reply.finished]
         assert said == ([] if api == "infer" else [(query, query, TEXT)])
@@ -137,7 +237,7 @@ def test_texts_that_contradict_each_other_are_refused_in_one_line(edit, steps, s
 )
 def test_metadata_that_are_unknown_are_refused(changes, said):
     with ReleaseServer(**changes) as server, pytest.raises(UsageError, match=said):
-        opened(server)
+        server.opened(modes=["unified"], timeout_s=5)
 
 
 def failing(number, answer):
@@ -165,12 +265,7 @@ def test_an_error_costs_its_episode_alone_and_texts_are_graded(tmp_path, monkeyp
     assert scores.at_request["exact"].hits == 3
     assert scores.on_delivery["exact"].hits == 2  # the bowl is on the plate from step 12 on
     queries = read_queries(run.folder, second.key)
-    assert [[each.requested_query for each in query.delivered] for query in queries] == [
-        [],
-        [0],
-        [1],
-        [2],
-    ]
+    assert [[each.requested_query for each in query.delivered] for query in queries] == [[], [0], [1], [2]]
 
 
 def test_charging_the_server_leaves_out_the_transport(tmp_path, monkeypatch):

@@ -11,7 +11,6 @@ import yaml
 from configs.errors import UsageError
 from configs.interface import Camera
 from configs.schema import RunConfig
-from eval.policies.base import Policy
 from eval.policies.engine import EnginePolicy
 from eval.policies.resolved import open_policies, resolve_policy
 from eval.policies.serving import ImageBlock
@@ -60,23 +59,10 @@ def preset(tmp_path_factory):
     return str(file)
 
 
-def untrained(folder: Path) -> str:
-    """A preset of the same sizes that has learnt nothing, written into `folder`."""
-    file = folder / "untrained.yaml"
-    content = {"name": "untrained", "kind": "oxygen", "model": "tiny", "embodiment": "libero"}
-    file.write_text(yaml.safe_dump(content))
-    return str(file)
-
-
-def policy_of(config: RunConfig) -> Policy:
-    """The policy, in a world that it does not read."""
-    (served,) = open_policies(resolve_policy(config), [config])
-    return served.in_world(libero_object(), FakeWorld())
-
-
 def actions_of(config: RunConfig) -> np.ndarray:
-    """What a policy with a model does in the first query of an episode."""
-    policy, world = policy_of(config), FakeWorld(image_size=64)
+    """What a policy with a model does in the first query of an episode, in a world that it does not read."""
+    (served,) = open_policies(resolve_policy(config), [config])
+    policy, world = served.in_world(libero_object(), FakeWorld()), FakeWorld(image_size=64)
     assert isinstance(policy.batch, EnginePolicy)
     world.reset(init_id=0, seed=7, settle_steps=0)
     policy.reset(KEY)
@@ -85,7 +71,9 @@ def actions_of(config: RunConfig) -> np.ndarray:
 
 def test_a_checkpoint_is_loaded_with_its_own_statistics(preset, tmp_path):
     """Its weights are random ones, and its actions span half the range: so they are half as large."""
-    random = actions_of(RunConfig(policy=untrained(tmp_path), **SILENT))
+    untrained = tmp_path / "untrained.yaml"
+    untrained.write_text("{name: untrained, kind: oxygen, model: tiny, embodiment: libero}")
+    random = actions_of(RunConfig(policy=str(untrained), **SILENT))
     trained = actions_of(RunConfig(policy=preset, **SILENT))
     np.testing.assert_allclose(trained, random / 2, rtol=0, atol=1e-5)
 
@@ -133,18 +121,13 @@ def test_missing_weights_are_refused_before_a_tokenizer_is_downloaded(preset, tm
         actions_of(RunConfig(policy=str(file), **SILENT))
 
 
-def check_on_libero(name: str) -> None:
-    """Hold a policy against LIBERO, before either is loaded."""
+@pytest.mark.parametrize("name", ["tiny", "small", "pi05_libero", "pi05_base"])
+def test_policies_for_libero_have_its_conventions(name, monkeypatch):
+    """Before either is loaded."""
+    without_physics(monkeypatch)
     suite, resolved = libero_object(), resolve_policy(RunConfig(policy=name))
     plan = EpisodePlan(tasks=(TaskPlan(suite=suite, task=suite.tasks()[0], keys=(KEY,)),))
-    with pytest.MonkeyPatch.context() as patch:
-        without_physics(patch)
-        check_playable(plan, policy=name, interface=resolved.interface, horizon=resolved.horizon)
-
-
-@pytest.mark.parametrize("name", ["tiny", "small", "pi05_libero", "pi05_base"])
-def test_policies_for_libero_have_its_conventions(name):
-    check_on_libero(name)
+    check_playable(plan, policy=name, interface=resolved.interface, horizon=resolved.horizon)
 
 
 @pytest.mark.parametrize(

@@ -121,19 +121,12 @@ def test_our_server_equals_the_policy_in_process_bit_for_bit(tmp_path):
     options = ServeConfig(policy="tiny", language_tasks=("narration",))
     policy, declaration = open_served(read_model_policy("tiny"), options)
     with contextlib.closing(policy), PolicyServerThread(policy, declaration) as server:
-        changes = {
-            "suites": ("libero_object",),
-            "task_ids": (0,),
-            "num_trials_per_task": 2,
-            "mode": "unified",
-        }
-        by_socket = new_run(
-            tmp_path / "socket",
-            CONFIG.model_copy(update={"policy": f"ws://127.0.0.1:{server.port}", **changes}),
-        )
+        both = {"suites": ("libero_object",), "task_ids": (0,), "num_trials_per_task": 2, "mode": "unified"}
+        url = f"ws://127.0.0.1:{server.port}"
+        by_socket = new_run(tmp_path / "socket", CONFIG.model_copy(update={**both, "policy": url}))
         evaluate(by_socket)
-    changes["language_tasks"] = ("narration",)
-    in_process = new_run(tmp_path / "process", CONFIG.model_copy(update={"policy": "tiny", **changes}))
+    own = {**both, "policy": "tiny", "language_tasks": ("narration",)}
+    in_process = new_run(tmp_path / "process", CONFIG.model_copy(update=own))
     evaluate(in_process)
     served, own = (
         [query for key in sorted(run.folder.episodes()) for query in read_queries(run.folder, key)]

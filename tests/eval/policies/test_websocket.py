@@ -1,4 +1,4 @@
-"""A policy behind a socket acts as one in process; whatever goes wrong on the way is one clear error."""
+"""A policy behind a socket, openpi's or RoboArena's, acts as one in process; a mishap is one clear error."""
 
 import contextlib
 import re
@@ -12,12 +12,15 @@ import pytest
 from websockets.utils import accept_key
 
 from configs.errors import UsageError
+from configs.interface import compare
 from eval.policies import remote
 from eval.policies.base import BadAnswerError
 from eval.policies.remote import PolicyClient, PolicyServerError
 from eval.policies.websocket import open_websocket
 from oxygen.serve.msgpack_numpy import pack
+from sim_envs.droid.control import Control, interface
 from sim_envs.fake import FakeWorld
+from sim_envs.world import Observation
 from tests.eval.policies.openpi_server import ACTIONS, KEY, OpenpiServer
 
 LIBERO = {"embodiment": "libero"}
@@ -73,32 +76,31 @@ def test_observations_go_out_in_openpis_keys_and_actions_come_back():
 
 
 def test_the_round_trip_is_told_apart_into_server_and_wire():
-    def answer(query):
-        time.sleep(0.05)
-        return {"actions": ACTIONS}
-
-    with OpenpiServer(answer) as server, acting(server) as policy:
-        query(policy)
-        timings = policy.complete().timings_ms
-        assert timings["server"] >= 50
-        assert timings["wire"] > 0
-        parts = timings["preprocess"] + timings["server"] + timings["wire"]
-        assert parts == pytest.approx(timings["action"])
-        assert timings["frame"] == timings["action"]
-
-
-def test_the_servers_time_is_what_it_says():
+    """The server's time is what it says, if that is a number; else it has none."""
     told = [
+        ({}, None),
         ({"server_timing": {}, "policy_timing": {"infer_ms": 0.03125}}, 0.03125),
         ({"server_timing": {"infer_ms": np.float32(0.0625)}, "policy_timing": {"infer_ms": 3.0}}, 0.0625),
         ({"server_timing": {"infer_ms": "fast"}}, None),
     ]
     answers = iter(told)
-    with OpenpiServer(lambda _: {"actions": ACTIONS, **next(answers)[0]}) as server, acting(server) as policy:
-        for _, server_ms in told:
+
+    def answer(query):
+        time.sleep(0.05)
+        return {"actions": ACTIONS, **next(answers)[0]}
+
+    with OpenpiServer(answer) as server, acting(server) as policy:
+        for said, server_ms in told:
             query(policy)
             timings = policy.complete().timings_ms
-            assert (timings.get("server"), "wire" in timings) == (server_ms, server_ms is not None)
+            assert timings["frame"] == timings["action"] >= 50
+            if said and server_ms is None:
+                assert not {"server", "wire"} & timings.keys()
+                continue
+            assert timings["server"] == server_ms or (not said and timings["server"] >= 50)
+            assert timings["wire"] > 0
+            parts = timings["preprocess"] + timings["server"] + timings["wire"]
+            assert parts == pytest.approx(timings["action"])
 
 
 def test_a_servers_traceback_is_in_the_error_and_the_next_episode_goes_on():
@@ -232,20 +234,21 @@ def refusal_of(url, told):
 
 
 @pytest.mark.parametrize(
-    ("metadata", "why"),
+    ("metadata", "kwargs", "why"),
     [
-        ("Traceback: no checkpoint", "begins with a text, not with metadata: Traceback: no checkpoint"),
-        (b"\xc1", "begins with something else than metadata"),
-        ([1], "begins with something else than metadata"),
-        ({"embodiment": "franka"}, "unknown embodiment 'franka'; did you mean"),
-        ({"horizon": 0}, "horizon is 0"),
-        ({"horizon": "ten"}, "horizon is 'ten'"),
+        ("Traceback: no checkpoint", {}, "begins with a text, not with metadata: Traceback: no checkpoint"),
+        (b"\xc1", {}, "begins with something else than metadata"),
+        ([1], {}, "begins with something else than metadata"),
+        ({"embodiment": "franka"}, {}, "unknown embodiment 'franka'; did you mean"),
+        ({"embodiment": "droid"}, LIBERO, "serves embodiment 'droid'; leave out embodiment=libero"),
+        ({"horizon": 0}, {}, "horizon is 0"),
+        ({"horizon": "ten"}, {}, "horizon is 'ten'"),
     ],
 )
-def test_invalid_metadata_are_one_line(metadata, why):
+def test_invalid_metadata_are_one_line(metadata, kwargs, why):
     with OpenpiServer(metadata=metadata) as server:
         with pytest.raises(UsageError, match=why) as caught:
-            open_websocket(server.url, {}, notify=silent)
+            open_websocket(server.url, kwargs, notify=silent)
         assert "\n" not in str(caught.value)
 
 
@@ -274,12 +277,6 @@ def test_the_robot_is_named_by_the_server_or_the_user_or_assumed_to_be_liberos(
         assert policy.inputs["server_metadata"] == {**recorded, "horizon": 15}
 
 
-def test_the_user_names_no_other_robot_than_the_server():
-    why = "serves embodiment 'droid'; leave out embodiment=libero"
-    with OpenpiServer(metadata={"embodiment": "droid"}) as server, pytest.raises(UsageError, match=why):
-        open_websocket(server.url, LIBERO, notify=silent)
-
-
 def test_the_key_in_the_environment_is_sent(monkeypatch):
     monkeypatch.setenv("MY_KEY", "secret")
     with OpenpiServer() as server, acting(server, api_key_env="MY_KEY"):
@@ -300,3 +297,108 @@ def test_bad_arguments_are_refused_before_connecting(url, kwargs, why):
     with pytest.raises(UsageError, match=why) as caught:
         open_websocket(url, kwargs, notify=silent)
     assert "\n" not in str(caught.value)
+
+
+DROID_ACTIONS = np.linspace(-2, 2, 80).reshape(10, 8)
+ROBOARENA = {
+    "image_resolution": [224, 224],
+    "needs_wrist_camera": True,
+    "n_external_cameras": 1,
+    "needs_stereo_camera": False,
+    "needs_session_id": False,
+    "action_space": "joint_position",
+}
+
+
+def roboarena(answer="reset successful", **metadata):
+    """A server as robo-arena/roboarena's, which acknowledges a reset with a text."""
+    return OpenpiServer(
+        lambda query: answer if query["endpoint"] == "reset" else {"actions": DROID_ACTIONS},
+        metadata={**ROBOARENA, **metadata},
+    )
+
+
+def seen_by_droid():
+    image = np.full((180, 320, 3), 200, np.uint8)
+    images = {"exterior_image_1_left": image, "wrist_image_left": image}
+    return Observation(images=images, state=np.arange(8.0), language="put the cube in the bowl")
+
+
+def acted(server, seen):
+    """The actions of an episode with one query."""
+    ((((actions, _),), _),) = server.play(1, observation=seen)
+    return actions
+
+
+def asked(server):
+    """The requests of such an episode."""
+    acted(server, seen_by_droid())
+    return server.queries
+
+
+def test_an_episode_is_a_reset_and_queries_with_cameras_numbered_from_0():
+    with roboarena() as server:
+        reset, query = asked(server)
+    assert reset == {"endpoint": "reset"}
+    assert {key: np.shape(value) for key, value in query.items()} == {
+        "endpoint": (),
+        "observation/exterior_image_0_left": (224, 224, 3),
+        "observation/wrist_image_left": (224, 224, 3),
+        "observation/joint_position": (7,),
+        "observation/gripper_position": (1,),
+        "prompt": (),
+    }
+    assert query["endpoint"] == "infer"
+
+
+def test_actions_may_come_without_a_map_around_them():
+    with OpenpiServer(lambda _: pack(DROID_ACTIONS[:, :7]), metadata={"embodiment": "libero"}) as server:
+        assert (acted(server, FakeWorld().observe()) == DROID_ACTIONS[:, :7]).all()
+
+
+@pytest.mark.parametrize(("resolution", "size"), [([90, 320], (90, 320)), (None, (180, 320))])
+def test_images_have_the_size_that_the_server_wants(resolution, size):
+    with roboarena(image_resolution=resolution, needs_wrist_camera=False) as server:
+        _, query = asked(server)
+    image = query["observation/exterior_image_0_left"]
+    assert image.shape == (*size, 3)
+    assert image[:, 160].any()
+    assert "observation/wrist_image_left" not in query
+
+
+@pytest.mark.parametrize(("control", "largest"), [*zip(Control, (1.0, 2.0), strict=True)])
+def test_each_action_space_fits_one_suite_of_droid_and_velocities_are_clipped_as_in_its_loop(
+    control, largest
+):
+    suites = {each: interface(each, image_height=180) for each in Control}
+    with roboarena(action_space=control.value) as server, server.opened() as policy:
+        compare(policy.interface, suites.pop(control))
+        (other,) = suites.values()
+        with pytest.raises(UsageError, match="action: policy"):
+            compare(policy.interface, other)
+        assert acted(server, seen_by_droid()).max() == largest
+
+
+def test_a_session_id_names_the_episode_and_a_reset_that_fails_is_its_error():
+    with roboarena(needs_session_id=True) as server:
+        assert {query["session_id"] for query in asked(server)} == {str(KEY)}
+    failing = roboarena("Traceback (most recent call last): no session")
+    with failing as server, pytest.raises(PolicyServerError, match="no session"):
+        asked(server)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "kwargs", "why"),
+    [
+        ({"action_space": "cartesian_velocity"}, {}, "action space of a RoboArena server: 'cartesian_vel"),
+        ({"image_resolution": "large"}, {}, "image_resolution is 'large'"),
+        ({"n_external_cameras": 0, "needs_wrist_camera": False}, {}, "name at least one"),
+        ({}, {"embodiment": "libero"}, "for DROID; leave out embodiment=libero"),
+    ],
+)
+def test_mismatched_metadata_of_roboarena_are_one_line(metadata, kwargs, why):
+    with roboarena(**metadata) as server, pytest.raises(UsageError, match=why) as caught:
+        server.opened(**kwargs)
+    assert "\n" not in str(caught.value)
+    with roboarena() as server, server.opened(embodiment="droid_jointpos"):
+        pass

@@ -1,5 +1,6 @@
-"""What clients may do to the server: each error is one clear line, and others are served as before."""
+"""What clients may do to the server: an error is one clear line, others are served; when a batch is due."""
 
+import math
 import socket
 import threading
 import time
@@ -12,6 +13,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from oxygen.serve import server as serve
+from oxygen.serve.batching import BatchQueue, Query
 from oxygen.serve.msgpack_numpy import pack, unpack
 from oxygen.serve.robot import QueryPosition
 from tests.oxygen.serve.serving import EchoPolicy, PolicyServerThread, request
@@ -83,11 +85,11 @@ def test_broken_handshakes_and_half_messages_take_nothing_down(server):
 
 def test_there_are_no_more_connections_than_allowed_and_silent_ones_are_closed(monkeypatch):
     monkeypatch.setattr(serve, "MAX_CONNECTIONS", 2)
-    monkeypatch.setattr(serve, "IDLE_S", 0.3)
     with PolicyServerThread(EchoPolicy()) as server:
         with server.client() as first, server.client(), pytest.raises(InvalidStatus, match="503"):
             server.connect()
         assert closed_with(first) in (1000, 1001)
+        monkeypatch.setattr(serve, "IDLE_S", 0.3)
         with server.client() as silent:
             assert closed_with(silent) == 1001
 
@@ -177,3 +179,88 @@ def test_another_path_is_refused_with_those_that_there_are(server):
 
 def test_a_position_may_be_null():
     assert QueryPosition.read({"episode": None, "query": None}) == QueryPosition()
+
+
+class Rows:
+    """A policy of several rows that says what it was asked; fails in the method named in `fails`."""
+
+    def __init__(self, fails=None, window_s=1.0):
+        self.answers = []
+        self.reset = []
+        self.ended = set()
+        self.fails = fails
+        self.queue = BatchQueue(self.act, self.complete, window_s=window_s, failed=self.reset.extend)
+
+    def ask(self, row, arrived_s=0.0):
+        def said(kind):
+            return lambda result: self.answers.append((row, kind, result))
+
+        query = Query(
+            observation=f"seen {row}", acted=said("acted"), replied=said("replied"), arrived_s=arrived_s
+        )
+        self.queue.add(row, query)
+
+    def act(self, observations):
+        if self.fails == "act":
+            raise SystemExit(3)
+        self.asked = observations
+        return {row: f"actions {row}" for row in observations}
+
+    def complete(self):
+        if self.fails == "complete":
+            raise ValueError
+        return {row: f"reply {row}" for row in self.asked if row not in self.ended}
+
+
+def test_a_batch_is_due_when_every_active_row_has_a_query_or_after_the_window():
+    rows = Rows()
+    assert rows.queue.due_s() == math.inf
+    rows.queue.activate(1)
+    rows.ask(0, arrived_s=5.0)
+    assert rows.queue.due_s() == 6.0
+    rows.ask(1, arrived_s=5.5)
+    assert rows.queue.due_s() == 5.0
+    rows.queue.remove(0)
+    assert rows.queue.due_s() == 5.5
+
+
+def test_actions_are_answered_before_replies_and_new_queries_wait_for_the_next_batch():
+    rows = Rows()
+    rows.ask(0)
+    rows.ask(2)
+    stages = rows.queue.run()
+    assert next(stages)
+    assert rows.answers == [(0, "acted", "actions 0"), (2, "acted", "actions 2")]
+    rows.ask(0)
+    assert not list(stages)
+    assert rows.answers[2:] == [(0, "replied", "reply 0"), (2, "replied", "reply 2")]
+    assert rows.asked == {0: "seen 0", 2: "seen 2"}
+    list(rows.queue.run())
+    assert rows.asked == {0: "seen 0"}
+
+
+def test_an_episode_that_ends_between_actions_and_replies_costs_the_others_nothing():
+    rows = Rows()
+    rows.ask(0)
+    rows.ask(1)
+    stages = rows.queue.run()
+    next(stages)
+    rows.ended.add(1)
+    assert not list(stages)
+    _, ended = rows.answers[2:]
+    assert rows.answers[2] == (0, "replied", "reply 0")
+    assert isinstance(ended[2], LookupError)
+    assert rows.reset == []
+
+
+@pytest.mark.parametrize(
+    ("fails", "kinds"), [("act", ["acted"] * 2), ("complete", ["acted", "acted", "replied", "replied"])]
+)
+def test_a_failure_is_answered_once_to_each_row_and_the_rows_are_reset(fails, kinds):
+    rows = Rows(fails)
+    rows.ask(0)
+    rows.ask(1)
+    list(rows.queue.run())
+    assert [kind for _, kind, _ in rows.answers] == kinds
+    assert all(isinstance(result, SystemExit | ValueError) for *_, result in rows.answers[-2:])
+    assert rows.reset == [0, 1]
