@@ -243,7 +243,6 @@ class OxygenReleasePolicy(RemotePolicy):
         return found
 
     def _finished(self, number: int, update: TextUpdate) -> Text | None:
-        """The text, if it is finished."""
         content = sum(token not in (_END, _PADDING) for token in update.tokens_full)
         blocking = self._metadata.effective_infer_api != "continuous_batching"
         if not (blocking or update.is_finished):

@@ -86,7 +86,6 @@ def _opened(policy: Any, target: str) -> LoadedPolicy:
 
 
 def _adapted(policy: Any, target: str) -> tuple[OpenpiPolicy, str | None]:
-    """A policy with openpi's methods, and the remark to print on it."""
     _check_has(policy, target, _OPENPI)
     embodiment, interface = getattr(policy, "embodiment", None), getattr(policy, "interface", None)
     if embodiment is not None and interface is not None:

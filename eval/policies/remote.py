@@ -272,7 +272,6 @@ def _mapping(content: Any) -> Mapping[str, Any]:
 
 
 def _ending(error: ConnectionClosed) -> str:
-    """Describe how a connection ended."""
     if error.sent is not None and error.sent.code == _TOO_BIG:
         return f"sent more than {MAX_ANSWER_MIB} MiB in one message"
     if error.rcvd is None:

@@ -115,7 +115,6 @@ class Scripted:
         return EpisodeEnd()
 
     def _write(self) -> tuple[Text, ...]:
-        """The texts of the next query."""
         due = [task.name for task in self._tasks for _ in task.arrivals.due(0, self._query)]
         truth = self._world.truth() if due else None
         texts = [] if truth is None else [(task, true_text(task, truth, self._wording)) for task in due]

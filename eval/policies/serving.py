@@ -148,7 +148,6 @@ class _Group:
 
 
 def _answered(method: Callable[..., Any], *arguments: Any) -> Any:
-    """The answer of a call of the policy, which may fail."""
     try:
         return method(*arguments)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - raised again in the episode concerned

@@ -102,7 +102,6 @@ class OpenpiDialect:
 
 
 def _language(replies: Sequence[Reply]) -> dict[str, Any]:
-    """Finished texts, requested and dropped texts, and the number of tokens."""
     return {
         "texts": [text_message(text) for reply in replies for text in reply.finished],
         EXTENSION: {

@@ -251,7 +251,6 @@ class Runner:
         return dataclasses.replace(acting, fork=forks, decode=decodes)
 
     def _compile_acting(self, weights: Weights) -> Programs:
-        """Compile prefill and denoising, from shapes alone."""
         robots = self.sizes.robots
         words = jax.ShapeDtypeStruct((robots, 2), jnp.uint32)
         which = jax.ShapeDtypeStruct((robots,), jnp.uint32)

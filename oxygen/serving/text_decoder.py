@@ -262,8 +262,7 @@ TextDecoder: TypeAlias = LocalTextDecoder | RemoteTextDecoder
 
 
 def _end(process: BaseProcess, pipe: connection.Connection) -> None:
-    """Close the pipe, which ends the process; terminate it after a timeout."""
-    pipe.close()
+    pipe.close()  # which ends the process
     process.join(_JOIN_TIMEOUT_S)
     if process.is_alive():
         process.terminate()

@@ -111,7 +111,6 @@ def convert(
 
 
 def _check_card(card: Path, given: str) -> None:
-    """Refuse options for a new card if there is one, and one that names missing files."""
     if not card.is_file():
         return
     if given:

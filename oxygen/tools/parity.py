@@ -305,15 +305,6 @@ def _error(ours: Array | np.ndarray, theirs: np.ndarray) -> float:
     return float(np.abs(np.asarray(ours, np.float32) - np.asarray(theirs, np.float32)).max())
 
 
-def report(path: Path, checks: Sequence[Check]) -> str:
-    """The comparisons of a fixture as text, a line each."""
-    lines = [f"{path.name}"]
-    for check in checks:
-        limit = "not compared" if check.tolerance is None else f"≤ {check.tolerance:g}"
-        lines.append(f"  {check.name:20} {check.error:10.3g}  {limit:14} {'ok' if check.passed else 'FAIL'}")
-    return "\n".join(lines)
-
-
 def main(arguments: Sequence[str]) -> int:
     """Compare every fixture named on the command line; returns the exit code."""
     parser = OneLineParser(prog="python -m oxygen.tools.parity", description=__doc__)
@@ -326,7 +317,11 @@ def main(arguments: Sequence[str]) -> int:
                 checks = compare(load(file))
             except UsageError as error:
                 raise UsageError(f"{file}: {error}") from None
-            sys.stdout.write(report(file, checks) + "\n")
+            sys.stdout.write(f"{file.name}\n")
+            for check in checks:
+                limit = "not compared" if check.tolerance is None else f"≤ {check.tolerance:g}"
+                verdict = "ok" if check.passed else "FAIL"
+                sys.stdout.write(f"  {check.name:20} {check.error:10.3g}  {limit:14} {verdict}\n")
             passed = passed and all(check.passed for check in checks)
         return 0 if passed else 1
 
