@@ -68,12 +68,13 @@ def test_errors_allow_no_verdict_on_time_either(tmp_path):
 
 def test_a_run_with_several_modes_ends_with_the_verdicts(tmp_path, stage, capsys):
     evaluate(*begin(tmp_path))
-    *_, records, empty, success, time, restricted = capsys.readouterr().out.splitlines()
-    assert records.startswith("Records, ")
-    assert empty == ""
-    assert success.startswith("Whether unified is non-inferior to isolated (margin 5 points) is inconclusive")
-    assert "time to success" in time
-    assert "restricted mean time" in restricted
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "Whether unified is non-inferior to isolated (margin 5 points) is inconclusive" in printed
+    assert (
+        printed.index("Records, ")
+        < printed.rindex("in time to success")
+        < printed.rindex("in restricted mean")
+    )
 
 
 def test_the_command_writes_times_and_draws_the_curves(tmp_path, capsys):
