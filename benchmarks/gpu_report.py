@@ -13,8 +13,7 @@ from typing import Any
 from eval.bench.row import Row, RowFile
 from eval.bench.workloads import BenchConfiguration
 from eval.report.figures import OTHER_COLOURS, STYLE, new_figure
-from eval.report.labels import number
-from eval.report.table import Column, Table, to_markdown
+from eval.report.table import Column, Table, number, to_markdown
 from oxygen.serving.scheduler import Mode
 from scripts.marked_block import replace_block
 

@@ -14,8 +14,7 @@ from eval.metrics.statistics import bounds, wilson_95
 from eval.records.json_files import write_json
 from eval.records.schema import RunFolder
 from eval.report.comparison import Comparison, PairTable, compare
-from eval.report.comparison_tables import show
-from eval.report.comparison_verdict import Judgements, judge_all
+from eval.report.comparison_verdict import Judgements, judge_all, show
 from eval.report.figures import draw_success_curves, png_path
 
 app = App(name="python -m eval.compare")

@@ -25,7 +25,7 @@ from eval.records.run_folders import Run
 from eval.records.schema import EpisodeResult, Outcome, solved
 from eval.rollout.monitor import Monitor, MonitorFactory
 from eval.rollout.plan import EpisodePlan
-from videos.clip import to_gif
+from videos.mp4 import to_gif
 
 _PROJECT = "oxygen-eval"
 """Project of logs that are kept by project, unless the logger's environment variable names another."""

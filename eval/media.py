@@ -1,18 +1,194 @@
 """`python -m eval.media`: an episode of two runs side by side, on one clock of simulated time."""
 
+import dataclasses
+import itertools
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from configs.cli import Names, Numbers, run_app
+from configs.cli import Names, Numbers, ranges, run_app
 from configs.console import visible_text
-from configs.errors import UsageError
+from configs.errors import UsageError, pluralize
 from configs.paths import usable_file
-from eval.records.schema import RunFolder
-from eval.report.side_by_side import find_pair
-from videos.mp4 import VideoError
+from eval.records.query_logs import read_queries
+from eval.records.reader import RunIdentity, read_episodes
+from eval.records.schema import EpisodeResult, Outcome, RunFolder
+from eval.report.comparison import require_one_world, run_names
+from eval.rollout.captions import EpisodeCaptions
+from sim_envs.world import EpisodeKey
+from videos.mp4 import Mp4Writer, Picture, VideoError, iterate_pictures
+from videos.panel import Caption
+from videos.side_by_side import Side, compose_pair, first_camera
+
+_LAST_S = 1.5  # duration of the last frame, seconds
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _PlayedEpisode:
+    """An episode of one of the runs; `name` is the run's, `times` the suite's rate and limit."""
+
+    run: RunFolder
+    identity: RunIdentity
+    name: str
+    result: EpisodeResult
+    times: Mapping[str, float]
+
+    def captions(self) -> Iterator[Caption]:
+        """The caption of every control step, then of the end."""
+        mode, clock, result = self.identity.mode, self.identity.clock, self.result
+        captions = EpisodeCaptions(result.key, task=result.language, mode=mode, clock=clock, **self.times)
+        for query in read_queries(self.run, result.key):
+            captions.add(query)
+            for step in range(query.step, query.step + query.steps):
+                yield captions.at(step)
+        yield captions.at(self.result.steps)
+
+    def sides(self) -> Iterator[Side]:
+        """The episode at every control step and at its end, where it shows the outcome.
+
+        Raises:
+            VideoError: The video is damaged, or of another version.
+        """
+        video, steps = self.run.path / str(self.result.video), self.result.steps
+        frames, step = itertools.islice(iterate_pictures(video), steps + 1), -1
+        for step, (frame, caption) in enumerate(zip(frames, self.captions(), strict=False)):
+            try:
+                view = first_camera(frame)
+            except ValueError as error:
+                raise VideoError(f"{video}: {error}; play the episode again") from None
+            outcome = self.result.outcome.value if step == steps else None
+            yield Side(name=self.name, view=view, caption=caption, outcome=outcome)
+        if step < steps:
+            raise VideoError(f"{video} and its query log end after {step + 1} control steps")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EpisodePair:
+    """The same episode of two runs."""
+
+    sides: tuple[_PlayedEpisode, ...]  # the episode in A and in B
+    why: str  # one line on the episode and how it ended in both
+    control_hz: float  # frames per second
+
+    @property
+    def frames(self) -> int:
+        """Number of frames; the last shows both outcomes."""
+        return 1 + max(side.result.steps for side in self.sides)
+
+    @property
+    def key(self) -> EpisodeKey:
+        """The episode."""
+        return self.sides[0].result.key
+
+    def pictures(self) -> Iterator[Picture]:
+        """The frames, one per control step. The shorter episode repeats its last frame.
+
+        Raises:
+            VideoError: A video is damaged, or of another version.
+        """
+        left, right = (side.sides() for side in self.sides)
+        shown: tuple[Side | None, Side | None] = (None, None)
+        for step in range(self.frames):
+            shown = next(left, shown[0]), next(right, shown[1])
+            assert shown[0] is not None
+            assert shown[1] is not None
+            yield compose_pair((shown[0], shown[1]), time_s=step / self.control_hz)
+
+    def write(self, path: Path) -> None:
+        """Write the video, at real-time speed.
+
+        Raises:
+            VideoError: A video is damaged, or of another version, or the encoder failed; no file is left.
+        """
+        writer: Mp4Writer | None = None
+        partial = path.with_name(f".{path.name}.partial.mp4")
+        try:
+            for number, picture in enumerate(self.pictures(), start=1):
+                height, width, _ = picture.shape
+                writer = writer or Mp4Writer(partial, width=width, height=height, fps=self.control_hz)
+                writer.write(picture, times=1 if number < self.frames else round(_LAST_S * self.control_hz))
+            assert writer is not None
+            writer.close()
+            partial.replace(path)
+        finally:
+            if writer is not None:
+                writer.kill()
+            partial.unlink(missing_ok=True)
+
+
+def find_pair(
+    run_a: RunFolder,
+    run_b: RunFolder,
+    *,
+    suites: Sequence[str] = (),
+    task_ids: Sequence[int] = (),
+    init_ids: Sequence[int] = (),
+) -> EpisodePair:
+    """The most informative episode with a video in both runs, of the suites, tasks and states given, if any.
+
+    One that only one of the runs solved; else the one whose lengths differ most.
+
+    Raises:
+        UsageError: The runs cannot be compared, have no such episode in common, or no videos of it.
+    """
+    identities = require_one_world(run_a, run_b)
+    runs, names = (run_a, run_b), run_names(*identities)
+    a, b = (read_episodes(run) for run in runs)
+    keys, both = sorted(a.keys() & b.keys()), f"{run_a.run_id} and {run_b.run_id}"
+    if not keys:
+        raise UsageError(f"{both} have no episode in common; name other runs")
+    chosen = {"suite": suites, "task_id": task_ids, "init_id": init_ids}
+    common = [
+        (a[key], b[key])
+        for key in keys
+        if all(not allowed or getattr(key, part) in allowed for part, allowed in chosen.items())
+    ]
+    if not common:
+        tasks, states = (",".join(ranges(getattr(k, part) for k in keys)) for part in ("task_id", "init_id"))
+        known = ", ".join(dict.fromkeys(key.suite for key in keys))
+        raise UsageError(
+            f"{both} have no such episode in common; they have tasks {tasks} of {known}, initial states "
+            f"{states}"
+        )
+    shown = [
+        pair
+        for pair in common
+        if all(
+            each.outcome is not Outcome.ERROR and each.video is not None and (run.path / each.video).is_file()
+            for run, each in zip(runs, pair, strict=True)
+        )
+    ]
+    if not shown:
+        raise UsageError(
+            f"{both} have {pluralize(len(common), 'episode')} in common, and none with a video in both; run "
+            "them with --video all"
+        )
+
+    def sort_key(pair: tuple[EpisodeResult, EpisodeResult]) -> tuple[bool, int, EpisodeKey]:
+        """Discordant pairs first, then by difference of length."""
+        a, b = pair
+        agree = (a.outcome is Outcome.SUCCESS) == (b.outcome is Outcome.SUCCESS)
+        return agree, -abs(a.steps - b.steps), a.key
+
+    pair = min(shown, key=sort_key)
+    key = pair[0].key
+    suite = run_a.read_manifest()["protocol"][key.suite]["suite"]
+    hz = float(suite["control_hz"])
+    times = {"control_hz": hz, "limit_s": suite["max_steps"] / hz}
+    sides = tuple(
+        _PlayedEpisode(run=run, identity=identity, name=name, result=result, times=times)
+        for run, identity, name, result in zip(runs, identities, names, pair, strict=True)
+    )
+    ends = ", ".join(
+        f"{side.name} {side.result.outcome.value.replace('_', ' ')} at {side.result.steps / hz:.2f} s"
+        for side in sides
+    )
+    why = f"{key.suite} task {key.task_id}, init {key.init_id}: {ends}."
+    return EpisodePair(sides=sides, why=why, control_hz=hz)
+
 
 app = App(name="python -m eval.media")
 

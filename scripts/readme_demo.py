@@ -9,18 +9,17 @@ from typing import Any
 from cyclopts import App
 
 from configs.cli import run_app
+from eval.media import EpisodePair, find_pair
 from eval.metrics.language import HEADLINES
 from eval.metrics.success import summarize
 from eval.records.reader import read_identity
 from eval.records.schema import RunFolder
 from eval.report.comparison import compare
 from eval.report.comparison_verdict import judge_all
-from eval.report.labels import format_clock_of, number
-from eval.report.side_by_side import EpisodePair, find_pair
-from eval.report.table import Column, Table, in_markdown
+from eval.report.table import Column, Table, format_clock_of, in_markdown, number
 from eval.report.table import to_markdown as table_markdown
 from scripts.marked_block import replace_block
-from videos.clip import save_clip, save_still
+from videos.mp4 import save_clip, save_still
 
 README = Path(__file__).parents[1] / "README.md"
 _CLIP_WIDTH, _CLIP_BYTES = 880, 2_000_000

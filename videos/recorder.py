@@ -11,9 +11,8 @@ import numpy as np
 from jaxtyping import UInt8
 
 from videos import theme
-from videos.caption import Caption
 from videos.mp4 import Mp4Writer, VideoError
-from videos.panel import compose, draw_first_camera, draw_moment
+from videos.panel import Caption, compose, draw_first_camera, draw_moment
 
 _OUTCOME_S = 1.5  # minimal duration of the last image, which shows the outcome
 

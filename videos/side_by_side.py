@@ -9,8 +9,7 @@ from jaxtyping import UInt8
 from PIL import Image, ImageDraw
 
 from videos import theme
-from videos.caption import Caption
-from videos.panel import draw_heading, draw_narration, draw_progress, format_milliseconds
+from videos.panel import Caption, draw_heading, draw_narration, draw_progress, format_milliseconds
 from videos.text import clean, cut, draw_label, fit, load_font, round_mask
 from videos.timeline import AXIS_BOTTOM, draw_latencies, draw_timeline
 

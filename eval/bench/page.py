@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from eval.bench.row import Row
 from eval.bench.table import LABEL, TAILS, TIMES, by_label, by_workload, warnings_of
 from eval.report.figures import COLOURS, STYLE, new_figure
-from eval.report.pages.charts import ChartLine, chart_group, line_chart
 from eval.report.pages.reported_runs import format_code, format_machine
-from eval.report.pages.site import swatch, write_page
+from eval.report.pages.site import ChartLine, chart_group, line_chart, swatch, write_page
 from eval.report.table import Column, Table
 
 if TYPE_CHECKING:

@@ -27,8 +27,7 @@ from eval.bench.row import row_provenance
 from eval.bench.serving import SUFFIX, Bench
 from eval.bench.table import digits, open_console
 from eval.records.json_files import write_json
-from eval.report.labels import number
-from eval.report.table import Table, to_terminal
+from eval.report.table import Table, number, to_terminal
 from oxygen.model import pi05
 from oxygen.model.config import GemmaConfig, Pi05Config
 from oxygen.serving.runner import ProgramSizes

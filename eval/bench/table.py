@@ -9,8 +9,7 @@ from rich.console import Console
 from configs.latency import steps_in
 from eval.bench.row import Row
 from eval.bench.workloads import OFF
-from eval.report.labels import number
-from eval.report.table import Column, Table, to_terminal
+from eval.report.table import Column, Table, number, to_terminal
 
 WIDTH = 110
 """Width of the tables outside a terminal, in columns."""

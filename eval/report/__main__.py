@@ -28,7 +28,7 @@ def main(
     """
     from eval.records.sweep_folders import SweepFolder
     from eval.report.pages.run_report import REPORT, write_report  # slow: statistics; --help needs none
-    from eval.report.sweep_page import write_sweep_page
+    from eval.report.sweep_plots import write_sweep_page
 
     if not runs:
         raise UsageError("no run given; name the folders of runs, such as runs/RUN_A runs/RUN_B")

@@ -1,11 +1,14 @@
 """Paired comparison of two runs over the same episodes: success, actions, latency, texts."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import enum
+import functools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from configs.errors import UsageError, pluralize
 from eval.metrics.action_difference import ActionDifference, EpisodeQueries, action_difference
-from eval.metrics.language import HEADLINES, currency_differences
+from eval.metrics.language import HEADLINES, ORACLE, currency_differences, difference, grade_text, percentage
 from eval.metrics.motion_quality import motion_differences
 from eval.metrics.noninferiority import PairCounts
 from eval.metrics.simulated_time import (
@@ -25,11 +28,179 @@ from eval.metrics.statistics import (
     quantiles,
 )
 from eval.metrics.success import LATENCY_STAGES
-from eval.records.query_logs import read_queries
+from eval.records.query_logs import QueryRecord, read_queries
 from eval.records.reader import RunIdentity, read_episodes, read_identity
-from eval.records.schema import EpisodeResult, Outcome, RunFolder
-from eval.report.comparison_texts import TextPairs, compare_texts
-from eval.report.labels import PAUSED
+from eval.records.schema import EpisodeResult, Outcome, RunFolder, Share
+from eval.report.table import PAUSED
+from oxygen.policy.reply import Text, TextRequest
+from sim_envs.truth.ground_truth import Truth
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RequestedText:
+    """A text that was requested in an episode, and what became of it."""
+
+    request: TextRequest
+    asked: QueryRecord  # the query that requested it
+    ended: QueryRecord | None  # the query that delivered or dropped it; None if the episode ended before
+    text: Text | None  # the text; None if it was not delivered
+
+    @property
+    def truths(self) -> tuple[Truth | None, Truth | None]:
+        """Ground truth when it was requested, and on delivery; None where there is none."""
+        arrived = None if self.text is None or self.ended is None else self.ended.truth_on_delivery(self.text)
+        return self.asked.truth, arrived
+
+
+def requested_texts(queries: Sequence[QueryRecord]) -> list[RequestedText]:
+    """All texts requested in an episode, in order."""
+    ended: dict[int, tuple[QueryRecord, Text | None]] = {}
+    for query in queries:
+        ended |= {each.request_id: (query, None) for each in query.dropped}
+        ended |= {each.request_id: (query, each) for each in query.delivered}
+    return [
+        RequestedText(request=request, asked=query, ended=at, text=text)
+        for query in queries
+        for request in query.requested
+        for at, text in [ended.get(request.request_id, (None, None))]
+    ]
+
+
+class Unpaired(enum.StrEnum):
+    """Why a graded text of one run has no counterpart in the other."""
+
+    NOT_GRADED = "not readable"
+    CUT_OFF = "cut off by the episode's end"
+    DROPPED = "dropped for lack of a slot"
+    NEVER = "never requested"
+    OTHER_MOMENT = "at other times"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextDifference:
+    """The headline measure of one language task in both runs, in percent, over the texts in pairs."""
+
+    task: str
+    when: str  # time of the ground truth that grades the texts: `at_request` or `on_delivery`
+    a: float
+    b: float
+    difference: float  # B's minus A's, percentage points
+    interval: tuple[float, float] | None  # its 95 % bootstrap interval over episodes; None if undefined
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextPairs:
+    """The texts of one language task, paired by episode and by the query that requested them."""
+
+    task: str
+    # Graded in both runs: the texts that scores are of. 0 where all texts of each run are compared.
+    pairs: int
+    # Graded in A alone, by the reason why B has no graded text; `only_b` likewise.
+    only_a: Mapping[Unpaired, int]
+    only_b: Mapping[Unpaired, int]
+    oracle_a: bool  # whether A's were generated from the ground truth; `oracle_b` likewise
+    oracle_b: bool
+    # At request and on delivery; empty if there is no pair, or nothing to grade.
+    differences: Sequence[TextDifference]
+
+
+_NOTHING = Share()
+_Scores = tuple[Share, Share]
+"""A text's headline measure at request and on delivery."""
+
+
+def compare_texts(episodes: Sequence[EpisodeQueries], *, in_pairs: bool) -> list[TextPairs]:
+    """Compare the texts of both runs, by language task; tasks without graded texts are left out.
+
+    With `in_pairs`, texts are pairs if they were requested in the same query of the same episode. Holds on
+    clock `paused`, where both runs issue that query at the same time. Other clocks charge latency, so only
+    episodes are paired: all graded texts of one run are compared with all of the other.
+    """
+    found = []
+    for task in HEADLINES:
+        graded: list[tuple[list[_Scores], list[_Scores]]] = []
+        only_a, only_b = Counter[Unpaired](), Counter[Unpaired]()
+        oracle_a = oracle_b = False
+        for episode in episodes:
+            (a, from_a), (b, from_b) = _texts(task, episode.a), _texts(task, episode.b)
+            oracle_a, oracle_b = oracle_a or from_a, oracle_b or from_b
+            if not in_pairs:
+                of_a, of_b = ([text for text in each.values() if isinstance(text, tuple)] for each in (a, b))
+                graded.append((of_a, of_b))
+                only_a[Unpaired.OTHER_MOMENT] += len(of_a)
+                only_b[Unpaired.OTHER_MOMENT] += len(of_b)
+                continue
+            graded.append(([], []))
+            for when in sorted(a.keys() | b.keys()):
+                x, y = a.get(when, Unpaired.NEVER), b.get(when, Unpaired.NEVER)
+                if isinstance(x, tuple) and isinstance(y, tuple):
+                    graded[-1][0].append(x)
+                    graded[-1][1].append(y)
+                elif isinstance(y, Unpaired) and not isinstance(x, Unpaired):
+                    only_a[y] += 1
+                elif isinstance(x, Unpaired) and not isinstance(y, Unpaired):
+                    only_b[x] += 1
+        texts = TextPairs(
+            task=task,
+            pairs=sum(len(of_a) for of_a, _ in graded) if in_pairs else 0,
+            only_a=dict(only_a),
+            only_b=dict(only_b),
+            oracle_a=oracle_a,
+            oracle_b=oracle_b,
+            differences=list(_differences(task, graded)),
+        )
+        if texts.differences or (in_pairs and (texts.pairs or only_a or only_b)):
+            found.append(texts)
+    return found
+
+
+def _differences(
+    task: str, by_episode: Sequence[tuple[Sequence[_Scores], Sequence[_Scores]]]
+) -> Iterator[TextDifference]:
+    for moment, when in enumerate(("at_request", "on_delivery")):
+        shares_a, shares_b = (
+            [sum((scores[moment] for scores in texts[side]), _NOTHING) for texts in by_episode]
+            for side in (0, 1)
+        )
+        a, b = percentage(shares_a), percentage(shares_b)
+        fall = difference(shares_b, shares_a)  # `difference` is a drop, from B to A the gain of B
+        if a is not None and b is not None and fall is not None:
+            interval = None if fall["ci95"] is None else (fall["ci95"][0], fall["ci95"][1])
+            yield TextDifference(
+                task=task, when=when, a=a["pc"], b=b["pc"], difference=fall["pc"], interval=interval
+            )
+
+
+def _texts(
+    task: str, queries: Sequence[QueryRecord]
+) -> tuple[dict[tuple[int, int], _Scores | Unpaired], bool]:
+    """An episode's texts of the task: scores, or why there are none; and whether an oracle wrote one.
+
+    The key is the query that requested a text, and its index among those requested there.
+    """
+    found: dict[tuple[int, int], _Scores | Unpaired] = {}
+    places, oracle = Counter[int](), False
+    of_task = [each for each in requested_texts(queries) if each.request.task == task]
+    for each in sorted(of_task, key=lambda each: each.request.request_id):
+        query = each.request.query
+        if each.text is None:
+            scores = Unpaired.CUT_OFF if each.ended is None else Unpaired.DROPPED
+        else:
+            oracle |= each.text.reason == ORACLE
+            at_request, on_delivery = (headline_share(task, each.text.text, truth) for truth in each.truths)
+            is_graded = at_request is not None and on_delivery is not None
+            scores = (at_request, on_delivery) if is_graded else Unpaired.NOT_GRADED
+        found[query, places[query]] = scores
+        places[query] += 1
+    return found, oracle
+
+
+@functools.lru_cache(maxsize=4096)  # texts and truths repeat over queries
+def headline_share(task: str, generated: str, truth: Truth | None) -> Share | None:
+    """The headline measure of a text; None without a truth, or if the text cannot be read."""
+    shares = None if truth is None else grade_text(task, generated, truth)
+    return None if shares is None else shares.get(HEADLINES[task], _NOTHING)
+
 
 Pair = tuple[EpisodeResult, EpisodeResult]
 """The same episode in runs A and B."""
@@ -188,10 +359,7 @@ def run_names(a: RunIdentity, b: RunIdentity) -> tuple[str, str]:
 def compare(run_a: RunFolder, run_b: RunFolder, *, partial: bool = False) -> Comparison:
     """Compare two runs of the same episodes in the same world; their policies' inputs may differ.
 
-    Args:
-        run_a: A run.
-        run_b: Another run.
-        partial: Whether runs may be unfinished or lack episodes of the other; only common ones are compared.
+    With `partial`, runs may be unfinished or lack episodes of the other; only common ones are compared.
 
     Raises:
         UsageError: if a run cannot be read or is unfinished, the two differ in protocol, assets or episodes,

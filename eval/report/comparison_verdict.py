@@ -1,10 +1,14 @@
-"""Verdicts of a comparison on success and on time to success, in a sentence each."""
+"""Verdicts of a comparison on success and on time, in a sentence each, and its tables of 80 columns."""
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.console import Console
+from rich.markup import escape
 
 from configs.errors import UsageError, pluralize
+from eval.metrics.action_difference import ActionDifference
 from eval.metrics.noninferiority import (
     ERROR_BUDGET,
     Verdict,
@@ -14,8 +18,11 @@ from eval.metrics.noninferiority import (
     verdict_of,
 )
 from eval.metrics.simulated_time import RestrictedTimes, TimeRatio
-from eval.metrics.statistics import Interval
-from eval.report.comparison import Comparison, PairTable
+from eval.metrics.statistics import Interval, bounds
+from eval.records.protocol import format_inputs
+from eval.report.comparison import Comparison, PairTable, TextPairs, Unpaired
+from eval.report.result_tables import MEASURES
+from eval.report.table import MEASURED, PAUSED, Table, format_clock_of, number, to_terminal
 
 MARGIN = 5.0
 """Default non-inferiority margin of the success rate, percentage points."""
@@ -184,3 +191,192 @@ def format_ratio(times: TimeRatio | RestrictedTimes) -> str:
     interval = times.ci95
     between = "no interval" if interval is None else f"95 % {interval.low:.2f} to {interval.high:.2f}"
     return f"{times.ratio:.2f} times as long, {between}"
+
+
+_MEASURES_NOTE = (
+    "Motion in pairs that both solved, texts in all. Less jerk is smoother; jump at chunks: of actions where "
+    "the chunk changes, relative to inside chunks. True now: share of simulated time (docs/comparing.md)."
+)
+_STATISTICS_NOTE = "B minus A in points, with Tango's interval for pairs; p is McNemar's, exact"
+_IN_TURNS_NOTE = (
+    "The runs alternated episode by episode, so slow drift of the machine affects both; short "
+    "disturbances may not."
+)
+_NOT_IN_TURNS_NOTE = "The runs did not alternate: latency differences include the machine's drift."
+_WHEN = {"at_request": "when requested", "on_delivery": "on delivery"}
+
+
+def show(comparison: Comparison, judgements: Judgements, console: Console) -> None:
+    """Print a comparison: runs, outcomes, verdicts, actions, latency and texts."""
+
+    def show_table(table: Table, note: str = "") -> None:
+        console.print()
+        console.print(to_terminal(table, ruled=False))
+        if note:
+            console.print(f"[dim]{note}[/]")
+
+    _show_runs(comparison, console)
+    suites = len(comparison.suite_p_values)
+    together = f"; the {suites} suites' p and verdicts are corrected together (Holm)" if suites > 1 else ""
+    show_table(_rates(comparison), f"{_STATISTICS_NOTE}{together}.")
+    show_table(_pairs(comparison, judgements))
+    errors = comparison.overall.n_errors_a, comparison.overall.n_errors_b
+    if any(errors):
+        console.print(f"Left out, ended in an error: {errors[0]} in A, {errors[1]} in B.")
+    console.print()
+    for sentence in judgements.sentences:
+        console.print(f"[bold]{escape(sentence)}[/]")
+    if comparison.a.clock == PAUSED or comparison.actions.bitwise_equal:  # else not of the same moments
+        console.print(f"\n{_format_actions(comparison.actions)}")
+    console.print(f"[dim]{escape(_format_clock(comparison))}[/]")
+    if comparison.latency and comparison.a.clock in (PAUSED, MEASURED):
+        show_table(_latencies(comparison), _IN_TURNS_NOTE if comparison.in_turns else _NOT_IN_TURNS_NOTE)
+    if comparison.measures:
+        show_table(_measures(comparison), _MEASURES_NOTE)
+    if comparison.texts:
+        texts = _texts(comparison.texts)
+        if texts.rows:
+            show_table(texts)
+        else:
+            console.print()
+        for each in comparison.texts:
+            console.print(f"[dim]{escape(_format_pairs(each))}[/]")
+
+
+def _format_clock(comparison: Comparison) -> str:
+    if comparison.a.clock != PAUSED:
+        return f"Clock {comparison.a.clock}: {format_clock_of(comparison.a)}."
+    alike = ": modes act alike by construction, whatever their latency (use --clock to charge it)"
+    return f"The clock was paused{alike if comparison.actions.bitwise_equal else ''}."
+
+
+def _show_runs(comparison: Comparison, console: Console) -> None:
+    a, b = comparison.a, comparison.b
+    for name, run in (("A", a), ("B", b)):
+        dtype = "" if a.dtype == b.dtype else run.dtype or "its own dtype"
+        texts = "" if a.feedback == b.feedback else f"feedback {run.feedback or 'not read'}"
+        parts = [run.policy, run.weights, dtype, f"mode {run.mode}", texts, f"assets {run.assets}"]
+        what = ", ".join(part for part in parts if part)
+        console.print(f"[bold]{name}[/]  {escape(run.run_id)}\n   [dim]{escape(what)}[/]", soft_wrap=True)
+        if a.policy_inputs != b.policy_inputs:
+            console.print(f"   [dim]sees {escape(format_inputs(run.policy_inputs))}[/]", soft_wrap=True)
+    if comparison.partial:
+        common = pluralize(comparison.overall.n_episodes, "episode")
+        statuses = (
+            f"A is {a.status}, of {pluralize(a.n_planned, 'episode')}, B is {b.status}, of {b.n_planned}"
+        )
+        console.print(f"\n[yellow]Partial: only the {common} that both have; {escape(statuses)}.[/]")
+
+
+def _rates(comparison: Comparison) -> Table:
+    p_values = {**comparison.suite_p_values, "all": comparison.overall.mcnemar_p}
+    rows = []
+    for suite, pairs in _rows(comparison):
+        ends = bounds(pairs.difference_ci95)
+        a, b = pairs.percent_a, pairs.percent_b
+        rates = number(a, ".1f", " %"), number(b, ".1f", " %")
+        p_value = f"{p_values[suite]:.2g}" if pairs.graded else "–"
+        rows.append([suite, *rates, *_compared(a, b, pairs.difference, ends, ".1f")[2:], p_value])
+    return Table.of_cells(["solved", "A", "B", "B minus A", "95 %", "p"], rows)
+
+
+def _pairs(comparison: Comparison, judgements: Judgements) -> Table:
+    rows = []
+    for suite, pairs in _rows(comparison):
+        counts = (pairs.graded, pairs.both, pairs.only_a, pairs.only_b, pairs.neither)
+        verdict = judgements.per_suite.get(suite, judgements.success.verdict)
+        rows.append([suite, *map(str, counts), verdict.value])
+    return Table.of_cells(["in pairs", "pairs", "both", "only A", "only B", "neither", "verdict on B"], rows)
+
+
+def _latencies(comparison: Comparison) -> Table:
+    rows = [
+        [
+            f"{stage}, {quantile}",
+            f"{latency.a[quantile]:.1f}",
+            f"{latency.b[quantile]:.1f}",
+            number(latency.ratio(quantile), ".2f"),
+        ]
+        for stage, latency in comparison.latency.items()
+        for quantile in ("p50", "p95")
+    ]
+    return Table.of_cells(["latency (ms)", "A", "B", "B/A"], rows)
+
+
+def _measures(comparison: Comparison) -> Table:
+    """Quality of motion and currency of texts in both runs, and their paired differences."""
+    rows = [
+        [heading, *_compared(each.a, each.b, each.difference, bounds(each.ci95), ".2f"), str(each.n_pairs)]
+        for heading, each in comparison.measures.items()
+    ]
+    return Table.of_cells(["measure", "A", "B", "B minus A", "95 %", "pairs"], rows)
+
+
+def _texts(tasks: Sequence[TextPairs]) -> Table:
+    """Scores in both runs and their difference."""
+    rows = [
+        [
+            f"{MEASURES[text.task]}, {_WHEN[text.when]}",
+            *_compared(text.a, text.b, text.difference, text.interval, ".1f"),
+        ]
+        for texts in tasks
+        for text in texts.differences
+    ]
+    return Table.of_cells(["language (%)", "A", "B", "B minus A", "95 %"], rows)
+
+
+def _compared(
+    a: float | None, b: float | None, difference: float | None, ends: Sequence[float] | None, form: str
+) -> list[str]:
+    """A value in A and in B, and their difference with the ends of its interval."""
+    between = "–" if ends is None else f"{ends[0]:+{form}} to {ends[1]:+{form}}"
+    return [number(a, form), number(b, form), number(difference, f"+{form}"), between]
+
+
+def _format_pairs(texts: TextPairs) -> str:
+    """The numbers of paired texts and, by reason, of unpaired ones; oracles are named."""
+    alone = [_format_alone("A", "B", texts.only_a), _format_alone("B", "A", texts.only_b)]
+    oracles = [name for name, oracle in (("A", texts.oracle_a), ("B", texts.oracle_b)) if oracle]
+    parts = [f"{texts.task}: {pluralize(texts.pairs, 'text')} graded in both", *filter(None, alone)]
+    if Unpaired.OTHER_MOMENT in texts.only_a:
+        count_a, count_b = (
+            texts.only_a[Unpaired.OTHER_MOMENT],
+            texts.only_b[Unpaired.OTHER_MOMENT],
+        )
+        parts = [f"{texts.task}: all {pluralize(count_a, 'graded text')} of A against all {count_b} of B"]
+    parts += [f"{name}'s are an oracle's" for name in oracles]
+    return "; ".join(parts) + "."
+
+
+def _format_alone(name: str, other: str, texts: Mapping[Unpaired, int]) -> str:
+    """Texts that only one run has, by the reason that the other has none."""
+    reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(texts.items()))
+    return f"only in {name} {sum(texts.values())} (in {other} {reasons})" if texts else ""
+
+
+def _rows(comparison: Comparison) -> Iterator[tuple[str, PairTable]]:
+    """The suites, and a total if there are several."""
+    yield from comparison.per_suite.items()
+    if len(comparison.per_suite) > 1:
+        yield "all", comparison.overall
+
+
+def _format_actions(actions: ActionDifference) -> str:
+    over = f"over {pluralize(actions.n_queries, 'query')}"
+    if actions.largest is None:
+        largest = "unknown, the runs recorded no common query"
+    elif actions.bitwise_equal:
+        largest = f"[green]0, bitwise equal[/] {over}"
+    elif actions.largest == 0:
+        largest = f"0 {over}"
+    else:
+        size = "infinite (NaN on one side)" if math.isinf(actions.largest) else f"{actions.largest:.3g}"
+        largest = f"[yellow]{size}[/] {over}, first reached in {actions.key}, query {actions.query}"
+    parts = [largest]
+    if actions.n_uneven and actions.first_uneven_counts:
+        a, b = actions.first_uneven_counts
+        parts.append(
+            f"numbers of queries differ in {pluralize(actions.n_uneven, 'episode')} "
+            f"(first {actions.first_uneven}: {a} in A, {b} in B)"
+        )
+    return "Largest action difference: " + "; ".join(parts) + "."

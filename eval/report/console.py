@@ -25,12 +25,10 @@ from eval.records.reader import read_episodes
 from eval.records.run_folders import Run, policy_name
 from eval.records.schema import EpisodeResult, Outcome, RunFolder, Share, graded_only, solved
 from eval.report.comparison import compare
-from eval.report.comparison_tables import show
-from eval.report.comparison_verdict import judge_all
-from eval.report.labels import PAUSED, clock_label
+from eval.report.comparison_verdict import judge_all, show
 from eval.report.pages.run_report import REPORT, write_report
 from eval.report.result_tables import format_results, run_table, table_notes, tasks_table, variants_table
-from eval.report.table import to_terminal
+from eval.report.table import PAUSED, clock_label, to_terminal
 from eval.rollout.monitor import Monitor
 from eval.rollout.plan import EpisodePlan
 from sim_envs.world import EpisodeKey

@@ -15,8 +15,7 @@ from eval.metrics.success import Results, summarize
 from eval.records.reader import RunIdentity, read_episodes, read_identity
 from eval.records.schema import EpisodeResult, Outcome, RunFolder, graded_only, solved
 from eval.report import result_tables as columns
-from eval.report.labels import PAUSED, number
-from eval.report.table import Column, Table, to_csv, to_latex
+from eval.report.table import PAUSED, Column, Table, number, to_csv, to_latex
 
 _RATES = ("n_episodes", "n_success", "pc_success", "pc_success_ci95")
 _REWARDS = ("avg_sum_reward", "avg_max_reward", "video_paths")

@@ -26,9 +26,20 @@ from eval.records.schema import EpisodeResult, RunFolder
 from eval.report import result_tables as results
 from eval.report.comparison import outcomes_of
 from eval.report.figures import COLOURS, OTHER_COLOURS
-from eval.report.labels import MEASURED, PAUSED, clock_label, format_clock_of
 from eval.report.pages.site import page_file, whisker, write_page
-from eval.report.table import Column, Table, in_markdown, in_markdown_code, to_csv, to_latex, to_markdown
+from eval.report.table import (
+    MEASURED,
+    PAUSED,
+    Column,
+    Table,
+    clock_label,
+    format_clock_of,
+    in_markdown,
+    in_markdown_code,
+    to_csv,
+    to_latex,
+    to_markdown,
+)
 from sim_envs.world import EpisodeKey
 
 _LEVEL = 0.05

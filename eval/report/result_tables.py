@@ -7,8 +7,7 @@ from typing import Any
 from configs.errors import pluralize
 from eval.metrics.language import HEADLINES
 from eval.metrics.success import Results
-from eval.report.labels import PAUSED, format_clock, number, shortened
-from eval.report.table import Column, Table, fitting
+from eval.report.table import PAUSED, Column, Table, fitting, format_clock, number, shortened
 
 Row = Mapping[str, Any]
 """A row of results, as `eval.metrics.success.aggregate` makes it."""

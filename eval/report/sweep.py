@@ -26,8 +26,7 @@ from eval.report.comparison import is_graded, outcomes_of
 from eval.report.comparison_verdict import Judgement, judge, judge_time
 from eval.report.console import SweepConsole
 from eval.report.pages.run_report import REPORT
-from eval.report.sweep_page import write_sweep_page
-from eval.report.sweep_plots import draw_sweep
+from eval.report.sweep_plots import draw_sweep, write_sweep_page
 from eval.report.sweep_table import format_value, notes_of, sweep_table
 from eval.rollout.evaluation import exit_code, run_evaluation
 from eval.rollout.executors.executor import SERIAL, Executor

@@ -12,11 +12,10 @@ from configs.sweep import CONDITIONS
 from eval.metrics.language import HEADLINES
 from eval.metrics.noninferiority import Verdict
 from eval.report.figures import COLOURS
-from eval.report.labels import NO_VALUE, number
 from eval.report.pages.site import link as link_to
 from eval.report.pages.site import whisker
 from eval.report.result_tables import TEXT_HEADINGS
-from eval.report.table import Column, Table, fitting, to_terminal
+from eval.report.table import NO_VALUE, Column, Table, fitting, number, to_terminal
 from eval.report.table import to_markdown as markdown
 
 Record = Mapping[str, Any]

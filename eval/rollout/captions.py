@@ -10,7 +10,7 @@ from oxygen.policy.reply import Text
 from sim_envs.truth.ground_truth import Truth
 from sim_envs.world import EpisodeKey
 from videos import theme
-from videos.caption import Caption, CaptionText
+from videos.panel import Caption, CaptionText
 from videos.theme import Mark
 from videos.timeline import QuerySpan, QueryTimeline
 

@@ -9,7 +9,7 @@ from eval.bench.page import write_bench_page
 from eval.records.sweep_folders import SweepFolder
 from eval.report.leaderboard import read_leaderboard, write_leaderboard
 from eval.report.pages.run_report import write_report
-from eval.report.sweep_page import write_sweep_page
+from eval.report.sweep_plots import write_sweep_page
 from tests.eval.bench.conftest import WORKLOAD, made_up  # noqa: F401 - a fixture
 from tests.eval.factory import RunBuilder, asked, episode, key, query, said
 from tests.eval.report.test_sweep_record import record  # noqa: F401 - a fixture

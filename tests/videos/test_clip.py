@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageSequence
 
-from videos.clip import iterate_pictures, save_clip, to_gif
-from videos.mp4 import Mp4Writer, VideoError
+from videos.mp4 import Mp4Writer, VideoError, iterate_pictures, save_clip, to_gif
 
 LEVELS = (20, 80, 140, 200)
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from configs.latency import Latency
 from videos import theme
-from videos.caption import Caption, CaptionText
-from videos.panel import compose, draw_first_camera
+from videos.panel import Caption, CaptionText, compose, draw_first_camera
 from videos.text import clean, load_font, wrap
 
 

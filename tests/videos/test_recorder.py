@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from videos import theme
-from videos.caption import Caption
 from videos.mp4 import VideoError
-from videos.panel import compose
+from videos.panel import Caption, compose
 from videos.recorder import EpisodeVideo
 from videos.timeline import QuerySpan, QueryTimeline
 

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from videos import theme
-from videos.caption import Caption, CaptionText
-from videos.panel import compose, draw_moment
+from videos.panel import Caption, CaptionText, compose, draw_moment
 from videos.timeline import (
     BAR_HEIGHT,
     BAR_TOP,

@@ -13,7 +13,7 @@ from eval.records.protocol import format_inputs
 from eval.records.reader import RunIdentity, read_episodes, read_identity, require_runs
 from eval.records.schema import EpisodeResult, Outcome, RunFolder
 from eval.report.figures import colours_of
-from eval.report.labels import PAUSED, format_clock_of
+from eval.report.table import PAUSED, format_clock_of
 from sim_envs.world import EpisodeKey
 
 _STILL = "simulated time stands still while the policy computes"

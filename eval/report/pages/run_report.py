@@ -6,21 +6,24 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
+
 from configs.errors import UsageError, pluralize
+from eval.metrics.language import HEADLINES, ORACLE, true_text
 from eval.metrics.noninferiority import exceeds
-from eval.metrics.statistics import wilson_95
+from eval.metrics.simulated_time import success_curve
+from eval.metrics.statistics import quantiles, wilson_95
 from eval.metrics.success import aggregate, timings_of
 from eval.records.query_logs import QueryRecord, delivery_step, read_queries
 from eval.records.schema import EpisodeResult, Outcome, graded_only, solved
 from eval.report import result_tables as results
-from eval.report.comparison import compare
-from eval.report.comparison_texts import requested_texts
+from eval.report.comparison import compare, headline_share, requested_texts
 from eval.report.comparison_verdict import format_between, format_points, judge_all
-from eval.report.pages.charts import distributions, success_over_time
-from eval.report.pages.episodes import episode_data, missed
 from eval.report.pages.reported_runs import ReportedRun, facts, read_runs
 from eval.report.pages.site import link, page_file, page_files, script, swatch, whisker, write_files
 from eval.report.table import Column, Table
+from oxygen.policy.reply import Text
+from sim_envs.truth.ground_truth import Truth
 from sim_envs.world import EpisodeKey
 
 REPORT = "report"
@@ -117,6 +120,55 @@ def report_files(
     yield from page_files("report.html.j2", content)
     if live is not None:
         yield "live.js", page_file("live.js")
+
+
+_POINTS = 101  # points of a distribution: its percentiles
+
+
+def success_over_time(runs: Sequence[ReportedRun]) -> dict[str, Any] | None:
+    """The curve of every run at common times; None if no run recorded its simulated time."""
+    curves = [(run, success_curve(list(run.episodes.values()))) for run in runs]
+    times = sorted({point.seconds for _, curve in curves for point in curve})
+    if not times:
+        return None
+    series = []
+    for run, curve in ((run, curve) for run, curve in curves if curve):  # constant after its last point
+        places = np.searchsorted([point.seconds for point in curve], times, side="right") - 1
+        fields = (("y", "percent"), ("low", "low"), ("high", "high"))
+        values = {name: [round(getattr(curve[at], field), 3) for at in places] for name, field in fields}
+        series.append({"label": run.label, "colour": run.colour, **values})
+    return {
+        "x_label": "simulated time (s)",
+        "y_label": "solved (%)",
+        "unit": "%",
+        "most": 100,
+        "x": times,
+        "series": series,
+    }
+
+
+def distributions(
+    runs: Sequence[ReportedRun], samples: Sequence[Mapping[str, Sequence[float]]]
+) -> list[dict[str, Any]]:
+    """The distribution and quantiles of each quantity, by run."""
+    names = dict.fromkeys(name for of_run in samples for name in of_run)
+    return [
+        {
+            "name": name,
+            "series": [
+                {
+                    "label": run.label,
+                    "colour": run.colour,
+                    "n": len(of_run[name]),
+                    "x": np.quantile(of_run[name], np.linspace(0, 1, _POINTS)).round(4).tolist(),
+                    **quantiles(of_run[name]),
+                }
+                for run, of_run in zip(runs, samples, strict=True)
+                if of_run.get(name)
+            ],
+        }
+        for name in names
+    ]
 
 
 def _sample(
@@ -306,3 +358,77 @@ def _episodes_table(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> 
         *(column for run in runs for column in of_run(run)),
     ]
     return Table(columns=columns, groups=[sorted(keys, key=lambda key: not differs(key))])
+
+
+def episode_data(
+    episode: EpisodeResult, queries: Sequence[QueryRecord], *, deadline_ms: float | None
+) -> dict[str, Any]:
+    """One variant of an episode. Times are control steps; `deadline_ms` is the latency budget of a query."""
+    spans, truths = [], []
+    for number, query in enumerate(queries):
+        start = query.step
+        for chunk, _, steps in query.spans or [(number, 0, query.steps)]:
+            kind = "held" if chunk is None else "new" if chunk == number else "continued"
+            spans.append((kind, start, start + steps))
+            start += steps
+        if query.truth is not None:
+            texts = [(task.replace("_", " "), true_text(task, query.truth)) for task in HEADLINES]
+            words = [f"{task.capitalize()}: “{text}”" for task, text in texts if text is not None]
+            truths.append([query.step, " ".join(words)])
+    return {
+        "outcome": episode.outcome.value,
+        "steps": episode.steps,
+        "hz": episode.steps / episode.simulated_s if episode.simulated_s else None,
+        "error": episode.error,
+        "traceback": episode.traceback,
+        "queries": [
+            {
+                "issued": query.step,
+                "actions": query.actions_step,
+                "free": query.free_step,
+                "skipped": query.skipped,
+                "late": missed(query, deadline_ms),
+            }
+            for query in queries
+        ],
+        "spans": spans,
+        "texts": _texts(queries),
+        "truths": truths,
+    }
+
+
+def missed(query: QueryRecord, deadline_ms: float | None) -> bool:
+    """Whether the query took longer than the latency budget."""
+    return deadline_ms is not None and query.timings_ms.get("frame", 0.0) > deadline_ms
+
+
+def _texts(queries: Sequence[QueryRecord]) -> list[dict[str, Any]]:
+    """All requested texts in the order of their requests."""
+    found = []
+    for each in requested_texts(queries):
+        shown: dict[str, Any] = {"task": each.request.task, "requested": each.asked.step}
+        if each.text is not None:
+            at_request, on_delivery = (_mark(each.text, truth) for truth in each.truths)
+            shown |= {
+                "state": "finished",
+                "until": each.text.step,
+                "text": each.text.text,
+                "oracle": each.text.reason == ORACLE,
+                "at_request": at_request,
+                "on_delivery": on_delivery,
+            }
+        elif each.ended is not None:
+            shown |= {"state": "dropped", "until": each.ended.step}
+        else:
+            shown |= {"state": "cancelled", "until": None}
+        found.append(shown)
+    return found
+
+
+def _mark(text: Text, truth: Truth | None) -> dict[str, Any] | None:
+    """The truth, and the score in percent: None if the text cannot be read. None without a truth."""
+    if truth is None or text.task not in HEADLINES:
+        return None
+    score = headline_share(text.task, text.text, truth)
+    percent = 100 * score.hits / score.of if score and score.of else 100.0  # nothing about nothing is right
+    return {"truth": true_text(text.task, truth), "score": None if score is None else percent}

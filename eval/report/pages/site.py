@@ -3,6 +3,7 @@
 Data that a page loads later is a script that calls a function, since browsers do not fetch files from disk.
 """
 
+import dataclasses
 import functools
 import importlib.resources
 import json
@@ -133,3 +134,54 @@ def whisker(percent: float, interval: Sequence[float], text: str, colour: str = 
         '<span class="whisker" aria-hidden="true"><i style="left: {1}%; width: {2}%; background: {4}"></i>'
         '<b style="left: {0}%; background: {4}"></b></span><span class="rate">{3}</span>'
     ).format(percent, low, high - low, escape_control(text), colour)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ChartLine:
+    """Points in the order of x, joined by a line: x, y and the bounds of an interval of y.
+
+    `place` is that of its label among those of a figure, which draws lines apart.
+    """
+
+    label: str
+    colour: str
+    points: Sequence[tuple[float, float, float, float]]
+    place: int = 0
+
+
+def line_chart(
+    lines: Sequence[ChartLine], *, x: str, y: str, is_percent: bool = False
+) -> dict[str, Any] | None:
+    """The data of a chart with intervals; None if it has no point.
+
+    Args:
+        lines: Its lines; those without points are left out.
+        x: What the x axis shows, with its unit.
+        y: What the y axis shows, with its unit.
+        is_percent: Whether the y axis ends at 100.
+    """
+    shown = [line for line in lines if line.points]
+    if not shown:
+        return None
+    highest = max(high for line in shown for *_, high in line.points)
+    series = []
+    for line in shown:
+        xs, *ys = zip(*line.points, strict=True)
+        places: list[float] = []
+        for x_value in xs:  # equal ones are moved apart imperceptibly: uPlot shows one value at each
+            far = not places or x_value > places[-1]
+            places.append(x_value if far else places[-1] + 1e-6 * (1 + abs(x_value)))
+        values = {name: list(each) for name, each in zip(("y", "low", "high"), ys, strict=True)}
+        series.append({"label": line.label, "colour": line.colour, "x": places, **values})
+    return {
+        "x": x,
+        "y": y,
+        "range": [-2, 102] if is_percent else [0, 1.1 * highest or 1],
+        "series": series,
+    }
+
+
+def chart_group(title: str, *charts: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """Charts under a common title, without empty ones; no group if all are empty."""
+    kept = [chart for chart in charts if chart is not None]
+    return [{"title": title, "charts": kept}] if kept else []

@@ -7,8 +7,7 @@ import pytest
 from configs.console import TextConsole
 from eval.records.schema import RunFolder
 from eval.report.comparison import compare
-from eval.report.comparison_tables import show
-from eval.report.comparison_verdict import judge_all
+from eval.report.comparison_verdict import judge_all, show
 from tests.eval.factory import RIGHT, WRONG, RunBuilder, episode, key, narrated, query
 
 

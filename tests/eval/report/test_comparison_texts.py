@@ -3,8 +3,7 @@
 import pytest
 
 from eval.records.schema import RunFolder
-from eval.report.comparison import compare
-from eval.report.comparison_texts import Unpaired
+from eval.report.comparison import Unpaired, compare
 from sim_envs.truth.ground_truth import Phase
 from tests.eval.factory import RIGHT, WRONG, RunBuilder, asked, episode, key, narrated, query, said, truth
 

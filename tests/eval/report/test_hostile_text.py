@@ -17,16 +17,14 @@ from eval.loggers import LoggingMonitor
 from eval.records.reader import read_episodes
 from eval.records.run_folders import Run, new_run
 from eval.report.comparison import compare
-from eval.report.comparison_tables import show
-from eval.report.comparison_verdict import judge_all
+from eval.report.comparison_verdict import judge_all, show
 from eval.report.export import FORMATS
 from eval.report.leaderboard import read_leaderboard, write_leaderboard
 from eval.report.pages.run_report import write_report
 from eval.report.pages.site import escape_control
 from eval.report.table import in_csv, in_markdown, in_markdown_code
 from tests.eval.factory import RunBuilder, episode, key
-from videos.caption import Caption, CaptionText
-from videos.panel import compose
+from videos.panel import Caption, CaptionText, compose
 
 HOSTILE = (
     "\x1b[31mred\x1b]0;title\x07",

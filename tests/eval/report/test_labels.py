@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval.report.labels import shortened
+from eval.report.table import shortened
 from sim_envs.libero.tasks import list_tasks
 
 

@@ -7,14 +7,13 @@ import shutil
 import numpy as np
 import pytest
 
-from eval.media import app
+from eval.media import app, find_pair
 from eval.records.schema import Outcome, RunFolder
-from eval.report.side_by_side import find_pair
 from tests.eval.conftest import call, evaluate
 from tests.eval.factory import RunBuilder, episode, key
 from tests.eval.rollout.test_variants import ASKED, Stage, begin
 from videos import theme
-from videos.clip import iterate_pictures
+from videos.mp4 import iterate_pictures
 
 SHOWN = ASKED.model_copy(update={"video": "all", "num_trials_per_task": 1})
 

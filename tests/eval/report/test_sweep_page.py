@@ -5,9 +5,9 @@ import re
 import pytest
 
 from eval.report.__main__ import app
-from eval.report.pages.charts import ChartLine, chart_group, line_chart
 from eval.report.pages.run_report import write_report
-from eval.report.sweep_page import write_sweep_page
+from eval.report.pages.site import ChartLine, chart_group, line_chart
+from eval.report.sweep_plots import write_sweep_page
 from tests.eval.conftest import call
 from tests.eval.report.test_sweeping import CELLS, finished, whole  # noqa: F401 - fixtures
 
