@@ -15,10 +15,9 @@ from configs.errors import UsageError, pluralize
 from configs.paths import usable_file
 from eval.records.query_logs import read_queries
 from eval.records.reader import RunIdentity, read_episodes
-from eval.records.schema import EpisodeResult, Outcome, RunFolder
+from eval.records.schema import EpisodeResult, Outcome, RunFolder, solved
 from eval.report.comparison import require_one_world, run_names
 from eval.rollout.captions import EpisodeCaptions
-from sim_envs.world import EpisodeKey
 from videos.mp4 import Mp4Writer, Picture, VideoError, iterate_pictures
 from videos.panel import Caption
 from videos.side_by_side import Side, compose_pair, first_camera
@@ -36,33 +35,34 @@ class _PlayedEpisode:
     result: EpisodeResult
     times: Mapping[str, float]
 
-    def captions(self) -> Iterator[Caption]:
-        """The caption of every control step, then of the end."""
+    def _captions(self) -> Iterator[Caption]:
         mode, clock, result = self.identity.mode, self.identity.clock, self.result
         captions = EpisodeCaptions(result.key, task=result.language, mode=mode, clock=clock, **self.times)
         for query in read_queries(self.run, result.key):
             captions.add(query)
             for step in range(query.step, query.step + query.steps):
                 yield captions.at(step)
-        yield captions.at(self.result.steps)
+        yield captions.at(result.steps)
 
     def sides(self) -> Iterator[Side]:
-        """The episode at every control step and at its end, where it shows the outcome.
+        """The episode at every control step, then without end as it ended, with the outcome.
 
         Raises:
             VideoError: The video is damaged, or of another version.
         """
         video, steps = self.run.path / str(self.result.video), self.result.steps
-        frames, step = itertools.islice(iterate_pictures(video), steps + 1), -1
-        for step, (frame, caption) in enumerate(zip(frames, self.captions(), strict=False)):
+        frames, count, side = itertools.islice(iterate_pictures(video), steps + 1), 0, None
+        for frame, caption in zip(frames, self._captions(), strict=False):
             try:
                 view = first_camera(frame)
             except ValueError as error:
                 raise VideoError(f"{video}: {error}; play the episode again") from None
-            outcome = self.result.outcome.value if step == steps else None
-            yield Side(name=self.name, view=view, caption=caption, outcome=outcome)
-        if step < steps:
-            raise VideoError(f"{video} and its query log end after {step + 1} control steps")
+            outcome = self.result.outcome.value if count == steps else None
+            side, count = Side(name=self.name, view=view, caption=caption, outcome=outcome), count + 1
+            yield side
+        if side is None or count <= steps:
+            raise VideoError(f"{video} and its query log end after {count} control steps")
+        yield from itertools.repeat(side)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,24 +78,15 @@ class EpisodePair:
         """Number of frames; the last shows both outcomes."""
         return 1 + max(side.result.steps for side in self.sides)
 
-    @property
-    def key(self) -> EpisodeKey:
-        """The episode."""
-        return self.sides[0].result.key
-
     def pictures(self) -> Iterator[Picture]:
         """The frames, one per control step. The shorter episode repeats its last frame.
 
         Raises:
             VideoError: A video is damaged, or of another version.
         """
-        left, right = (side.sides() for side in self.sides)
-        shown: tuple[Side | None, Side | None] = (None, None)
-        for step in range(self.frames):
-            shown = next(left, shown[0]), next(right, shown[1])
-            assert shown[0] is not None
-            assert shown[1] is not None
-            yield compose_pair((shown[0], shown[1]), time_s=step / self.control_hz)
+        both = zip(*(side.sides() for side in self.sides), strict=True)
+        for step, (left, right) in enumerate(itertools.islice(both, self.frames)):
+            yield compose_pair((left, right), time_s=step / self.control_hz)
 
     def write(self, path: Path) -> None:
         """Write the video, at real-time speed.
@@ -167,13 +158,7 @@ def find_pair(
             "them with --video all"
         )
 
-    def sort_key(pair: tuple[EpisodeResult, EpisodeResult]) -> tuple[bool, int, EpisodeKey]:
-        """Discordant pairs first, then by difference of length."""
-        a, b = pair
-        agree = (a.outcome is Outcome.SUCCESS) == (b.outcome is Outcome.SUCCESS)
-        return agree, -abs(a.steps - b.steps), a.key
-
-    pair = min(shown, key=sort_key)
+    pair = min(shown, key=lambda x: (solved(x[0]) == solved(x[1]), -abs(x[0].steps - x[1].steps), x[0].key))
     key = pair[0].key
     suite = run_a.read_manifest()["protocol"][key.suite]["suite"]
     hz = float(suite["control_hz"])

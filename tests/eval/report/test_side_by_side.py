@@ -45,14 +45,14 @@ def change(run, task_id, **changes):
 
 def test_an_episode_that_only_one_solved_comes_first_then_the_one_whose_lengths_differ_most(runs):
     change(runs[1], 1, steps=5)
-    assert find_pair(*runs).key.task_id == 1
+    assert find_pair(*runs).sides[0].result.key.task_id == 1
     change(runs[1], 0, outcome=Outcome.TIMEOUT)
     pair = find_pair(*runs)
-    assert pair.key.task_id == 0
+    assert pair.sides[0].result.key.task_id == 0
     assert pair.why == "libero_object task 0, init 0: isolated success at 0.35 s, unified timeout at 0.35 s."
-    assert find_pair(*runs, task_ids=(1,), init_ids=(0,)).key.task_id == 1
+    assert find_pair(*runs, task_ids=(1,), init_ids=(0,)).sides[0].result.key.task_id == 1
     change(runs[0], 0, video=None)
-    assert find_pair(*runs).key.task_id == 1
+    assert find_pair(*runs).sides[0].result.key.task_id == 1
 
 
 def test_both_are_shown_at_the_same_time_and_the_one_that_ends_first_holds_its_last_frame(runs):
