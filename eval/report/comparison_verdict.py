@@ -84,12 +84,6 @@ def judge(pairs: PairTable, margin: float = MARGIN, *, a: str = "A", b: str = "B
 
     A significant loss within the margin is `non-inferior` too; the sentence says that it is a loss.
 
-    Args:
-        pairs: The pairs of episodes.
-        margin: Percentage points.
-        a: Name of A.
-        b: Name of B.
-
     Raises:
         UsageError: The margin is not between 0 and 100 points.
     """
@@ -100,36 +94,32 @@ def judge(pairs: PairTable, margin: float = MARGIN, *, a: str = "A", b: str = "B
         errors, total = max(pairs.n_errors_a, pairs.n_errors_b), pluralize(pairs.n_episodes, "episode")
         sentence = f"No verdict: {errors} of {total} ended in an error, more than {ERROR_BUDGET:g} %."
         return Judgement(verdict=Verdict.TOO_MANY_ERRORS, margin=margin, sentence=sentence)
-    verdict = verdict_of(interval, margin)
-    episodes = pluralize(pairs.graded, "episode")
-    numbers = f"{format_points(difference)} points, {format_between(interval)}, {episodes}"
-    numbers += f" ({pairs.only_a} solved by {a} alone, {pairs.only_b} by {b} alone)"
-    lead = _lead(verdict, interval, a, b, f"(margin {margin:g} points)")
-    if verdict is not Verdict.INCONCLUSIVE:
-        return Judgement(verdict=verdict, margin=margin, sentence=f"{lead}: {numbers}.")
-    needed = episodes_needed(pairs.counts, margin / 100)
-    if needed is None:
-        sentence = f"{lead}: {numbers}; no number of episodes would settle it."
-        return Judgement(verdict=verdict, margin=margin, sentence=sentence)
-    expected = Verdict.NON_INFERIOR if difference > -margin else Verdict.INFERIOR
-    unit = 10 ** max(0, len(str(needed)) - 2)  # two digits, rounded up
-    enough = f"about {math.ceil(needed / unit) * unit} episodes would show that it is {expected.value}"
-    sentence = f"{lead}: {numbers}; if that difference is right, {enough}."
+    verdict, needed, expected = verdict_of(interval, margin), None, None
+    lead, episodes = _lead(verdict, interval, a, b, f"(margin {margin:g} points)"), pairs.graded
+    sentence = (
+        f"{lead}: {format_points(difference)} points, {format_between(interval)}, "
+        f"{pluralize(episodes, 'episode')} ({pairs.only_a} solved by {a} alone, {pairs.only_b} by {b} alone)"
+    )
+    if verdict is Verdict.INCONCLUSIVE:
+        needed = episodes_needed(pairs.counts, margin / 100)
+        if needed is None:
+            sentence += "; no number of episodes would settle it"
+        else:
+            expected = Verdict.NON_INFERIOR if difference > -margin else Verdict.INFERIOR
+            unit = 10 ** max(0, len(str(needed)) - 2)  # two digits, rounded up
+            enough = (
+                f"about {math.ceil(needed / unit) * unit} episodes would show that it is {expected.value}"
+            )
+            sentence += f"; if that difference is right, {enough}"
     return Judgement(
-        verdict=verdict, margin=margin, sentence=sentence, episodes_needed=needed, needed_for=expected
+        verdict=verdict, margin=margin, sentence=f"{sentence}.", episodes_needed=needed, needed_for=expected
     )
 
 
 def judge_time(
     times: TimeRatio | RestrictedTimes | None, margin: float = TIME_MARGIN, *, a: str = "A", b: str = "B"
 ) -> Judgement | None:
-    """Compare the 95 % interval of a ratio of times, B over A, with the margin.
-
-    Args:
-        times: The ratio of times to success, or of restricted mean times; without one there is no verdict.
-        margin: Percent that B may take longer.
-        a: Name of A.
-        b: Name of B.
+    """Compare the 95 % interval of a ratio of times, B over A, with the margin in percent; None without one.
 
     Raises:
         UsageError: The margin is not above 0 %, or no number.
@@ -138,7 +128,9 @@ def judge_time(
         raise UsageError(f"a time margin of {margin:g} %; give one above 0, such as {TIME_MARGIN:g}")
     if times is None:
         return None
-    numbers = format_ratio(times)
+    interval = times.ci95
+    between = "no interval" if interval is None else f"95 % {interval.low:.2f} to {interval.high:.2f}"
+    numbers = f"{times.ratio:.2f} times as long, {between}"
     if isinstance(times, TimeRatio):
         measure = "in time to success"
         numbers += f", {pluralize(times.n_pairs, 'episode')} solved by both"
@@ -147,13 +139,11 @@ def judge_time(
         between = "" if seconds.ci95 is None else f", {format_between(seconds.ci95, digits=2)}"
         numbers = f"{format_points(seconds.difference, digits=2)} s{between}, {numbers}"
         numbers += f", {pluralize(seconds.n_pairs, 'episode')}"
-    how = f"{measure} (margin {margin:g} %)"
-    if times.ci95 is None:
-        lead, verdict = _format_open(a, b, how), Verdict.INCONCLUSIVE
-    else:
-        gain = Interval(low=-math.log(times.ci95.high), high=-math.log(times.ci95.low))
+    gain, verdict = None, Verdict.INCONCLUSIVE
+    if interval is not None:
+        gain = Interval(low=-math.log(interval.high), high=-math.log(interval.low))
         verdict = verdict_of(gain, math.log1p(margin / 100))
-        lead = _lead(verdict, gain, a, b, how)
+    lead = _lead(verdict, gain, a, b, f"{measure} (margin {margin:g} %)")
     return Judgement(verdict=verdict, margin=margin, sentence=f"{lead}: {numbers}.")
 
 
@@ -161,19 +151,15 @@ def _has_too_many_errors(pairs: PairTable) -> bool:
     return not pairs.graded or exceeds(max(pairs.n_errors_a, pairs.n_errors_b), pairs.n_episodes)
 
 
-def _lead(verdict: Verdict, gain: Interval, a: str, b: str, how: str) -> str:
+def _lead(verdict: Verdict, gain: Interval | None, a: str, b: str, how: str) -> str:
     """The verdict in words; a significant loss is stated even if it is within the margin."""
-    worse = gain.high < 0
+    worse = gain is not None and gain.high < 0
     if verdict is Verdict.INCONCLUSIVE:
         if worse:
             return f"{b} is worse than {a} {how}, but by how much is inconclusive"
-        return _format_open(a, b, how)
+        return f"Whether {b} is non-inferior to {a} {how} is inconclusive"
     though = ", though worse" if worse and verdict is Verdict.NON_INFERIOR else ""
     return f"{b} is {verdict} to {a} {how}{though}"
-
-
-def _format_open(a: str, b: str, how: str) -> str:
-    return f"Whether {b} is non-inferior to {a} {how} is inconclusive"
 
 
 def format_points(value: float, digits: int = 1) -> str:
@@ -184,13 +170,6 @@ def format_points(value: float, digits: int = 1) -> str:
 def format_between(interval: Interval, digits: int = 1) -> str:
     """An interval of a difference."""
     return f"95 % {format_points(interval.low, digits)} to {format_points(interval.high, digits)}"
-
-
-def format_ratio(times: TimeRatio | RestrictedTimes) -> str:
-    """A ratio of times, with its interval or that there is none."""
-    interval = times.ci95
-    between = "no interval" if interval is None else f"95 % {interval.low:.2f} to {interval.high:.2f}"
-    return f"{times.ratio:.2f} times as long, {between}"
 
 
 _MEASURES_NOTE = (
@@ -228,26 +207,48 @@ def show(comparison: Comparison, judgements: Judgements, console: Console) -> No
         console.print(f"[bold]{escape(sentence)}[/]")
     if comparison.a.clock == PAUSED or comparison.actions.bitwise_equal:  # else not of the same moments
         console.print(f"\n{_format_actions(comparison.actions)}")
-    console.print(f"[dim]{escape(_format_clock(comparison))}[/]")
+    alike = ": modes act alike by construction, whatever their latency (use --clock to charge it)"
+    clock = f"The clock was paused{alike if comparison.actions.bitwise_equal else ''}."
+    if comparison.a.clock != PAUSED:
+        clock = f"Clock {comparison.a.clock}: {format_clock_of(comparison.a)}."
+    console.print(f"[dim]{escape(clock)}[/]")
     if comparison.latency and comparison.a.clock in (PAUSED, MEASURED):
-        show_table(_latencies(comparison), _IN_TURNS_NOTE if comparison.in_turns else _NOT_IN_TURNS_NOTE)
+        rows = [
+            [
+                f"{stage}, {quantile}",
+                *(f"{each[quantile]:.1f}" for each in (latency.a, latency.b)),
+                number(latency.ratio(quantile), ".2f"),
+            ]
+            for stage, latency in comparison.latency.items()
+            for quantile in ("p50", "p95")
+        ]
+        note = _IN_TURNS_NOTE if comparison.in_turns else _NOT_IN_TURNS_NOTE
+        show_table(Table.of_cells(["latency (ms)", "A", "B", "B/A"], rows), note)
     if comparison.measures:
-        show_table(_measures(comparison), _MEASURES_NOTE)
+        rows = [
+            [
+                heading,
+                *_compared(each.a, each.b, each.difference, bounds(each.ci95), ".2f"),
+                str(each.n_pairs),
+            ]
+            for heading, each in comparison.measures.items()
+        ]
+        show_table(Table.of_cells(["measure", "A", "B", "B minus A", "95 %", "pairs"], rows), _MEASURES_NOTE)
     if comparison.texts:
-        texts = _texts(comparison.texts)
-        if texts.rows:
-            show_table(texts)
+        rows = [
+            [
+                f"{MEASURES[text.task]}, {_WHEN[text.when]}",
+                *_compared(text.a, text.b, text.difference, text.interval, ".1f"),
+            ]
+            for texts in comparison.texts
+            for text in texts.differences
+        ]
+        if rows:
+            show_table(Table.of_cells(["language (%)", "A", "B", "B minus A", "95 %"], rows))
         else:
             console.print()
         for each in comparison.texts:
             console.print(f"[dim]{escape(_format_pairs(each))}[/]")
-
-
-def _format_clock(comparison: Comparison) -> str:
-    if comparison.a.clock != PAUSED:
-        return f"Clock {comparison.a.clock}: {format_clock_of(comparison.a)}."
-    alike = ": modes act alike by construction, whatever their latency (use --clock to charge it)"
-    return f"The clock was paused{alike if comparison.actions.bitwise_equal else ''}."
 
 
 def _show_runs(comparison: Comparison, console: Console) -> None:
@@ -289,69 +290,26 @@ def _pairs(comparison: Comparison, judgements: Judgements) -> Table:
     return Table.of_cells(["in pairs", "pairs", "both", "only A", "only B", "neither", "verdict on B"], rows)
 
 
-def _latencies(comparison: Comparison) -> Table:
-    rows = [
-        [
-            f"{stage}, {quantile}",
-            f"{latency.a[quantile]:.1f}",
-            f"{latency.b[quantile]:.1f}",
-            number(latency.ratio(quantile), ".2f"),
-        ]
-        for stage, latency in comparison.latency.items()
-        for quantile in ("p50", "p95")
-    ]
-    return Table.of_cells(["latency (ms)", "A", "B", "B/A"], rows)
-
-
-def _measures(comparison: Comparison) -> Table:
-    """Quality of motion and currency of texts in both runs, and their paired differences."""
-    rows = [
-        [heading, *_compared(each.a, each.b, each.difference, bounds(each.ci95), ".2f"), str(each.n_pairs)]
-        for heading, each in comparison.measures.items()
-    ]
-    return Table.of_cells(["measure", "A", "B", "B minus A", "95 %", "pairs"], rows)
-
-
-def _texts(tasks: Sequence[TextPairs]) -> Table:
-    """Scores in both runs and their difference."""
-    rows = [
-        [
-            f"{MEASURES[text.task]}, {_WHEN[text.when]}",
-            *_compared(text.a, text.b, text.difference, text.interval, ".1f"),
-        ]
-        for texts in tasks
-        for text in texts.differences
-    ]
-    return Table.of_cells(["language (%)", "A", "B", "B minus A", "95 %"], rows)
-
-
 def _compared(
     a: float | None, b: float | None, difference: float | None, ends: Sequence[float] | None, form: str
 ) -> list[str]:
-    """A value in A and in B, and their difference with the ends of its interval."""
     between = "–" if ends is None else f"{ends[0]:+{form}} to {ends[1]:+{form}}"
     return [number(a, form), number(b, form), number(difference, f"+{form}"), between]
 
 
 def _format_pairs(texts: TextPairs) -> str:
     """The numbers of paired texts and, by reason, of unpaired ones; oracles are named."""
-    alone = [_format_alone("A", "B", texts.only_a), _format_alone("B", "A", texts.only_b)]
-    oracles = [name for name, oracle in (("A", texts.oracle_a), ("B", texts.oracle_b)) if oracle]
-    parts = [f"{texts.task}: {pluralize(texts.pairs, 'text')} graded in both", *filter(None, alone)]
+    parts = [f"{texts.task}: {pluralize(texts.pairs, 'text')} graded in both"]
     if Unpaired.OTHER_MOMENT in texts.only_a:
-        count_a, count_b = (
-            texts.only_a[Unpaired.OTHER_MOMENT],
-            texts.only_b[Unpaired.OTHER_MOMENT],
-        )
+        count_a, count_b = (only[Unpaired.OTHER_MOMENT] for only in (texts.only_a, texts.only_b))
         parts = [f"{texts.task}: all {pluralize(count_a, 'graded text')} of A against all {count_b} of B"]
-    parts += [f"{name}'s are an oracle's" for name in oracles]
+    else:
+        for name, other, only in (("A", "B", texts.only_a), ("B", "A", texts.only_b)):
+            reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(only.items()))
+            parts += [f"only in {name} {sum(only.values())} (in {other} {reasons})"] if only else []
+    oracles = (("A", texts.oracle_a), ("B", texts.oracle_b))
+    parts += [f"{name}'s are an oracle's" for name, oracle in oracles if oracle]
     return "; ".join(parts) + "."
-
-
-def _format_alone(name: str, other: str, texts: Mapping[Unpaired, int]) -> str:
-    """Texts that only one run has, by the reason that the other has none."""
-    reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(texts.items()))
-    return f"only in {name} {sum(texts.values())} (in {other} {reasons})" if texts else ""
 
 
 def _rows(comparison: Comparison) -> Iterator[tuple[str, PairTable]]:
