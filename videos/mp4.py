@@ -22,15 +22,9 @@ class VideoError(RuntimeError):
 
 
 class Mp4Writer:
-    """Streams frames of one size to ffmpeg: H.264, yuv420p, with the index first, for browsers.
+    """Streams frames of one even size to ffmpeg: H.264, yuv420p, with the index first, for browsers.
 
     Runs imageio's ffmpeg binary directly, since only its exit status tells whether the file is complete.
-
-    Args:
-        path: The file to write; an existing one is replaced.
-        width: Pixels, even.
-        height: Pixels, even.
-        fps: Frames per second.
     """
 
     def __init__(self, path: Path, *, width: int, height: int, fps: float) -> None:
@@ -121,14 +115,9 @@ def save_still(path: Path, picture: Picture) -> None:
 def save_clip(
     path: Path, pictures: Sequence[Picture], *, milliseconds: Sequence[int], width: int, most_bytes: int
 ) -> None:
-    """Write images as an endlessly looping animated WebP, at the best quality within a size limit.
+    """Write images of one size as an endlessly looping animated WebP, at the best quality within a size limit.
 
-    Args:
-        path: The file to write; an existing one is replaced.
-        pictures: The images, all of one size.
-        milliseconds: Duration of each.
-        width: Width of the clip, pixels; the height follows.
-        most_bytes: Size limit.
+    Each is shown for its `milliseconds`; the height follows from `width`, pixels.
 
     Raises:
         VideoError: It exceeds the limit even at the lowest quality.
@@ -144,15 +133,9 @@ def save_clip(
 
 
 def to_gif(video: Path, *, fps: float, width: int) -> tuple[bytes, tuple[int, int]]:
-    """Convert a video to an endlessly looping GIF.
+    """The content of an endlessly looping GIF of a video, and its width and height.
 
-    Args:
-        video: The file.
-        fps: Frames per second of the GIF, at most those of the video.
-        width: Width of the GIF, pixels, at most that of the video; the height follows.
-
-    Returns:
-        The content of a GIF file, and its width and height.
+    `fps` and `width`, pixels, are at most those of the video; the height follows.
 
     Raises:
         VideoError: The file is not a video.
@@ -169,7 +152,6 @@ def to_gif(video: Path, *, fps: float, width: int) -> tuple[bytes, tuple[int, in
 
 
 def _animation(pictures: Sequence[Image.Image], **options: Any) -> bytes:
-    """The content of an endlessly looping file."""
     content = io.BytesIO()
     pictures[0].save(content, save_all=True, append_images=pictures[1:], loop=0, **options)
     return content.getvalue()

@@ -49,16 +49,10 @@ class Caption:
 def compose(
     images: Mapping[str, UInt8[np.ndarray, "_ _ 3"]], caption: Caption, *, outcome: str | None = None
 ) -> UInt8[np.ndarray, "height width 3"]:
-    """Draw one frame.
+    """Draw one frame, of size `theme.picture_size`.
 
-    Args:
-        images: Camera name to pixels, drawn from left to right in this order. The first is current; the
-            others are labelled as of the last query.
-        caption: The texts and numbers.
-        outcome: Outcome of the episode, for its last frame.
-
-    Returns:
-        The frame, of size `theme.picture_size`.
+    Cameras are drawn from left to right. The first is current; the others are labelled as of the last query.
+    The last frame of an episode has its `outcome`.
     """
     cameras = len(images)
     canvas = _backdrop(caption.task, caption.episode, caption.mode, cameras).copy()
@@ -102,11 +96,9 @@ def draw_first_camera(
 
 
 def draw_moment(picture: UInt8[np.ndarray, "height width 3"], caption: Caption) -> None:
-    """Update what changes with time: numbers, ages of texts, progress and timeline.
+    """Update what changes with time in a frame of `compose`: numbers, ages of texts, progress and timeline.
 
-    Args:
-        picture: A frame drawn by `compose` with the same caption at another time; modified in place.
-        caption: The caption with the time to show.
+    The frame is modified in place; `caption` is that of the frame at the time to show.
     """
     left, time_s = _text_left(picture.shape[1]), caption.time_s
     width = picture.shape[1] - theme.SIDEBAR - 3 * theme.MARGIN
@@ -145,7 +137,6 @@ def _text_left(picture_width: int) -> int:
 
 @functools.lru_cache(maxsize=2)
 def _backdrop(task: str, episode: str, mode: str, cameras: int) -> Image.Image:
-    """Everything that is constant during an episode."""
     width, height = theme.picture_size(cameras)
     canvas = Image.new("RGB", (width, height), theme.BACKGROUND)
     room = width - 2 * theme.MARGIN

@@ -19,8 +19,6 @@ _OUTCOME_S = 1.5  # minimal duration of the last image, which shows the outcome
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Scene:
-    """Camera images at one time, and the number of control steps for which they are shown."""
-
     images: Mapping[str, UInt8[np.ndarray, "_ _ 3"]]
     steps: int
     caption: Caption
@@ -155,7 +153,6 @@ class EpisodeVideo:
             writer.write(self._picture, times=extra)
 
     def _move_to(self, step: int, scene: _Scene) -> None:
-        """Advance the frame's time by a number of control steps."""
         time_s = scene.caption.time_s + step / self._control_hz
         draw_moment(self._picture, dataclasses.replace(scene.caption, time_s=time_s))
 

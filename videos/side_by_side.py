@@ -48,15 +48,7 @@ def first_camera(frame: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray
 
 
 def compose_pair(sides: tuple[Side, Side], *, time_s: float) -> UInt8[np.ndarray, "height width 3"]:
-    """Draw one frame.
-
-    Args:
-        sides: The two episodes, from left to right.
-        time_s: The simulated time of both.
-
-    Returns:
-        The frame; its height and width are even.
-    """
+    """Draw one frame of the episodes, from left to right, at a simulated time of both; its sizes are even."""
     caption = sides[0].caption
     canvas = _title(caption.task, caption.episode, f"{time_s:.2f} s").copy()
     for column, side in enumerate(sides):

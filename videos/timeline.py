@@ -53,16 +53,7 @@ _SAME_MOMENT_S = 1e-6  # tolerance of times, which are sums of control steps' du
 
 
 def draw_timeline(timeline: QueryTimeline, mode: str, *, time_s: float) -> Image.Image:
-    """Draw the timeline at one time.
-
-    Args:
-        timeline: Its content.
-        mode: The scheduling mode, which determines the colour of the bars.
-        time_s: Time at the right edge, simulated seconds.
-
-    Returns:
-        An image as wide as the card's text and `theme.TIMELINE_HEIGHT` high.
-    """
+    """Draw the timeline with `time_s` at the right edge, as wide as the card's text, in the mode's colour."""
     computing = any(_is_within(query.issued_s, query.free_s, time_s) for query in timeline.queries)
     held = any(_is_within(*interval, time_s) for interval in timeline.held)
     block = _base(mode, computing=computing, held=held).copy()
@@ -113,7 +104,6 @@ def _draw_bar(
 
 @functools.lru_cache(maxsize=8)
 def _base(mode: str, *, computing: bool, held: bool) -> Image.Image:
-    """Everything except the bars."""
     block = Image.new("RGB", (theme.SIDEBAR_TEXT, theme.TIMELINE_HEIGHT), theme.CARD)
     draw = ImageDraw.Draw(block)
     draw.line((0, 0, theme.SIDEBAR_TEXT, 0), theme.LINE)
@@ -164,12 +154,7 @@ _GAP = 3
 def draw_latencies(latencies: tuple[Latency, ...], mode: str) -> Image.Image:
     """Draw the strip, the newest query at the right: time to actions, above it the rest of the query.
 
-    Args:
-        latencies: At most `theme.LATENCIES` queries, oldest first.
-        mode: The scheduling mode, which determines the colour.
-
-    Returns:
-        An image as wide as the card's text and `theme.LATENCIES_HEIGHT` high.
+    Shows at most `theme.LATENCIES` queries, oldest first, in the mode's colour; as wide as the card's text.
     """
     block = Image.new("RGB", (theme.SIDEBAR_TEXT, theme.LATENCIES_HEIGHT), theme.CARD)
     draw = ImageDraw.Draw(block)

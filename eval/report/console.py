@@ -40,13 +40,7 @@ _FIRST_ESTIMATE = 3  # episodes after which the first of them is printed
 
 
 class EvaluationConsole(Monitor):
-    """Shows progress, errors and results of an evaluation.
-
-    Args:
-        runs: The variants.
-        plan: Their episodes.
-        report: Whether to write a page of the results into the first run's folder.
-    """
+    """Shows progress, errors and results of an evaluation; `report` asks for a page in the first run's folder."""
 
     def __init__(self, runs: Sequence[Run], plan: EpisodePlan, *, report: bool = False) -> None:
         self._rich = TextConsole()
@@ -191,7 +185,6 @@ class EvaluationConsole(Monitor):
             self._print(f"No report: {error}")
 
     def _print(self, line: str) -> None:
-        """Print without markup or line breaks."""
         self._rich.print(visible_text(line), soft_wrap=True, markup=False)
 
     def _dim(self, *lines: str) -> None:
@@ -202,7 +195,6 @@ class EvaluationConsole(Monitor):
         return ", ".join(str(run.folder.path) for run in self._runs)
 
     def _worlds(self) -> list[Text]:
-        """A line for the episode of each world."""
         now, lines = time.perf_counter(), []
         for world, (variant, key, began) in sorted(dict(self._playing).items()):
             mode = f", {self._runs[variant].config.mode}" if len(self._runs) > 1 else ""
@@ -213,7 +205,6 @@ class EvaluationConsole(Monitor):
         return [Text(line) for line in lines]
 
     def _status(self) -> str:
-        """Success rate of each mode so far, number of errors, episodes per hour."""
         names = [run.config.mode for run in self._runs] if len(self._runs) > 1 else ["success"]
         has_room = len(self._runs) == 1 or not self._rich.is_terminal
         rates = []
@@ -251,7 +242,6 @@ class SweepConsole(EvaluationConsole):
         return str(self._runs[0].folder.path.parent)
 
     def _status(self) -> str:
-        """Success rate over all cells so far, number of errors, episodes per hour."""
         rate = f"{success_rate(list(chain.from_iterable(self._results)))} solved"
         return ", ".join([rate, *self._errors_and_pace()])
 

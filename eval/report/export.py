@@ -32,26 +32,30 @@ def lerobot(folder: RunFolder) -> str:
     _, results = _read_rates(folder)
     overall = results["overall"]
 
-    def rated(row: Mapping[str, Any], rates: Mapping[str, Any]) -> dict[str, Any]:
-        return {**_with_paths(row, folder), **{name: rates[name] for name in _RATES}}
+    def with_paths(row: Mapping[str, Any]) -> dict[str, Any]:
+        """The row with its videos' paths from the current directory."""
+        return {**row, "video_paths": [str(folder.path / video) for video in row["video_paths"]]}
+
+    def parts(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+        return {name: row[name] for name in names}
 
     return _json(
         {
             "per_task": [
                 {
-                    "task_group": task["task_group"],
-                    "task_id": task["task_id"],
-                    "metrics": _with_paths(task["metrics"], folder),
-                    **{name: task[name] for name in _RATES},
+                    **parts(task, ("task_group", "task_id")),
+                    "metrics": with_paths(task["metrics"]),
+                    **parts(task, _RATES),
                 }
                 for task in results["per_task"]
             ],
             "per_group": {
-                suite: rated(row, results["per_suite"][suite]) for suite, row in results["per_group"].items()
+                suite: {**with_paths(row), **parts(results["per_suite"][suite], _RATES)}
+                for suite, row in results["per_group"].items()
             },
             "overall": {
-                **rated({name: overall[name] for name in _REWARDS}, overall),
-                **{name: overall[name] for name in ("eval_s", "eval_ep_s")},
+                **with_paths(parts(overall, _REWARDS)),
+                **parts(overall, (*_RATES, "eval_s", "eval_ep_s")),
             },
         }
     )
@@ -67,6 +71,13 @@ def vla_eval(folder: RunFolder) -> str:
         tasks[episode.key.suite, episode.key.task_id].append(episode)
     names = {task: f"{task[0]}/{members[0].task}" for task, members in tasks.items()}
     uses = Counter(names.values())
+
+    def errors(episodes: Sequence[EpisodeResult]) -> int:
+        return sum(episode.outcome.has_traceback for episode in episodes)
+
+    def mean_success(episodes: Sequence[EpisodeResult]) -> float:
+        return round(sum(map(solved, episodes)) / len(episodes), 4)
+
     return _json(
         {
             "benchmark": ", ".join(sorted({episode.key.suite for episode in episodes})),
@@ -94,17 +105,17 @@ def vla_eval(folder: RunFolder) -> str:
                     ],
                     "num_episodes": len(members),
                     "avg_steps": sum(episode.steps for episode in members) / len(members),
-                    **({"num_errors": count} if (count := _errors(members)) else {}),
-                    "mean_success": _mean_success(members),
+                    **({"num_errors": count} if (count := errors(members)) else {}),
+                    "mean_success": mean_success(members),
                 }
                 for task, members in tasks.items()
             ],
             "config": config,
             "seed": config.get("seed"),
             "metric_keys": {"success": "mean"},
-            "mean_success": _mean_success(episodes),
+            "mean_success": mean_success(episodes),
             "num_episodes_total": len(episodes),
-            "num_errors": _errors(episodes),
+            "num_errors": errors(episodes),
         }
     )
 
@@ -225,19 +236,6 @@ def _read_rates(folder: RunFolder) -> tuple[RunIdentity, Results]:
             f"{ERROR_BUDGET:g} %; run it again, or export csv, junit or vla-eval, which list them"
         )
     return run, summarize(folder.path)
-
-
-def _with_paths(row: Mapping[str, Any], folder: RunFolder) -> dict[str, Any]:
-    """The row with its videos' paths from the current directory."""
-    return {**row, "video_paths": [str(folder.path / video) for video in row["video_paths"]]}
-
-
-def _errors(episodes: Sequence[EpisodeResult]) -> int:
-    return sum(episode.outcome.has_traceback for episode in episodes)
-
-
-def _mean_success(episodes: Sequence[EpisodeResult]) -> float:
-    return round(sum(map(solved, episodes)) / len(episodes), 4)
 
 
 def _junit_counts(episodes: Sequence[EpisodeResult]) -> dict[str, str]:

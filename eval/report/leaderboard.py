@@ -183,7 +183,6 @@ def read_leaderboard(
 
 
 def _read(folder: RunFolder, error_budget: float) -> tuple[list[Entry], list[dict[str, str]]]:
-    """The suites of a run that can be ranked, and those that cannot."""
     run, episodes = read_identity(folder), read_episodes(folder)
     if run.status != "complete":
         done = f"{len(episodes)} of {run.n_planned} episodes"
@@ -404,10 +403,7 @@ def _title(entries: Sequence[Entry]) -> str:
 
 
 def write_leaderboard(board: Leaderboard, folder: Path) -> Path:
-    """Write the page and the other formats to a folder.
-
-    Returns:
-        The page.
+    """Write the page and the other formats to a folder; returns the page.
 
     Raises:
         UsageError: The folder cannot be written.
@@ -456,7 +452,6 @@ def _csv(board: Leaderboard) -> str:
 
 
 def _json(board: Leaderboard) -> dict[str, Any]:
-    """The tables with unrounded results, and the runs that are not ranked."""
     return {
         "error_budget": board.error_budget,
         "suites": {
@@ -486,7 +481,6 @@ def _json(board: Leaderboard) -> dict[str, Any]:
 
 
 def _latex(board: Leaderboard) -> str:
-    """A `tabular` per table."""
     parts = ["% \\usepackage{booktabs}"]
     for suite, tables in board.suites.items():
         for table in tables:
@@ -505,7 +499,6 @@ def _whisker(row: results.Row) -> Any:
 
 
 def _rates(table: RankedTable) -> list[dict[str, Any]]:
-    """The bars of a table's success rates, in their modes' colours."""
     entries = table.table.rows
     return [
         {

@@ -27,11 +27,7 @@ _Merged = tuple[RunConfig, dict[EpisodeKey, tuple[RunFolder, EpisodeResult]], Ma
 
 
 def merge(folders: Sequence[RunFolder], output_dir: Path) -> list[RunFolder]:
-    """Merge shards. Shards in several modes become one run per mode.
-
-    Args:
-        folders: The runs, in any order.
-        output_dir: Parent of the merged runs' folders.
+    """Merge shards, in any order, into runs in `output_dir`. Shards in several modes become one run per mode.
 
     Raises:
         UsageError: Before anything is written: two runs differ in more than their shares, have an episode in
@@ -45,11 +41,7 @@ def merge(folders: Sequence[RunFolder], output_dir: Path) -> list[RunFolder]:
 
 
 def merge_sweeps(shards: Sequence[SweepFolder], output_dir: Path) -> SweepFolder:
-    """Merge shards of a sweep, cell by cell.
-
-    Args:
-        shards: The sweeps, in any order.
-        output_dir: Parent of the merged sweep's folder.
+    """Merge shards of a sweep, in any order, cell by cell, into a sweep in `output_dir`.
 
     Raises:
         UsageError: As `merge`, or a sweep is not complete or lacks a cell.
@@ -85,10 +77,7 @@ def _merged(shards: Sequence[RunFolder]) -> _Merged:
 
 def _whole(shares: Sequence[EpisodesConfig]) -> dict[str, Any]:
     """The options of the whole that may differ between its shares."""
-    return {
-        "shard": None,
-        "init_ids": tuple(dict.fromkeys(each for share in shares for each in share.init_ids)),
-    }
+    return {"shard": None, "init_ids": tuple(dict.fromkeys(i for share in shares for i in share.init_ids))}
 
 
 def _write_all(merged: Sequence[_Merged], output_dir: Path) -> list[RunFolder]:
@@ -119,13 +108,15 @@ def _write_all(merged: Sequence[_Merged], output_dir: Path) -> list[RunFolder]:
                 "status": "complete",
             }
             begin([own], [{**manifest, "status": "running", "finished": None}])
-            folder.queries_path(next(iter(episodes))).parent.mkdir(exist_ok=True)
+
             for key, (shard, result) in episodes.items():
-                if shard.queries_path(key).exists():
-                    shutil.copy2(shard.queries_path(key), folder.queries_path(key))
-                if result.video is not None and (shard.path / result.video).exists():
-                    (folder.path / result.video).parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy2(shard.path / result.video, folder.path / result.video)
+                files = [(shard.queries_path(key), folder.queries_path(key))]
+                if result.video is not None:
+                    files.append((shard.path / result.video, folder.path / result.video))
+                for source, target in files:
+                    if source.exists():
+                        target.parent.mkdir(parents=True, exist_ok=True)
+                        shutil.copy2(source, target)
                 folder.append(result)
             write_json(folder.results_path, summarize(folder.path))
             folder.write_manifest(manifest)
@@ -145,7 +136,7 @@ def _of_any_states(protocol: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[
 
 
 def _refuse_unlike(manifests: Mapping[RunFolder, Mapping[str, Any]]) -> None:
-    """Reject runs that are not shards of one run."""
+
     identities = {}
     for folder, manifest in manifests.items():
         config = dict(manifest["config"])

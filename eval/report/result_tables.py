@@ -123,7 +123,6 @@ def _short_text_column(task: str, clock: str) -> Column:
 
 
 def _median_column(stage: str, optional: int) -> Column:
-    """Median of a measured latency."""
 
     def cell(row: Row) -> str:
         if stage not in row["latency_ms"]:
@@ -175,7 +174,6 @@ _EDGES = 2  # characters beside a table's columns
 
 
 def _labelled(first: str, columns: Sequence[Column], groups: Sequence[Sequence[Any]], **look: Any) -> Table:
-    """A table of rows of results, each with its label."""
     label = Column(heading=first, cell=lambda labelled: labelled[0], align="left")
     numbers = [column.of(lambda labelled: labelled[1]) for column in columns]
     return Table(columns=[label, *numbers], groups=groups, **look)
@@ -235,12 +233,10 @@ def tasks_table(title: str, variants: Mapping[str, Results], *, width: int) -> T
 
 
 def _suites_of(variants: Mapping[str, Results]) -> list[str]:
-    """The suites of the runs, in order of first appearance."""
     return list(dict.fromkeys(suite for results in variants.values() for suite in results["per_suite"]))
 
 
 def _labels(tasks: Sequence[Mapping[str, Any]], room: int) -> list[str]:
-    """The tasks by number and instruction, in at most `room` characters."""
     short = shortened([task["language"] for task in tasks], room - _ID_WIDTH)
     return [f"{task['task_id']:2d} {language}" for task, language in zip(tasks, short, strict=True)]
 

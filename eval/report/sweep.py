@@ -42,16 +42,7 @@ def run_sweep(
     executor: Executor = SERIAL,
     max_errors: int = PlayConfig().max_errors,
 ) -> int:
-    """Run the remaining episodes of a sweep, write its results and print them.
-
-    Args:
-        folder: The sweep's folder.
-        monitor: Shows progress.
-        executor: Runs the episodes.
-        max_errors: Stop after this many consecutive errors.
-
-    Returns:
-        The exit code of the evaluation.
+    """Run the remaining episodes of a sweep, write its results and print them; returns the exit code.
 
     Raises:
         UsageError: As `run_evaluation` and `recorded_cells`; a new sweep that is refused before its first
@@ -91,15 +82,7 @@ def recorded_cells(folder: SweepFolder) -> tuple[Run, ...]:
 
 
 def conclude(folder: SweepFolder, results: Sequence[Results]) -> dict[str, Any]:
-    """Write `sweep.json`, the figures and the page of a sweep whose episodes have all been played.
-
-    Args:
-        folder: The sweep.
-        results: Results of its runs, in order.
-
-    Returns:
-        The record.
-    """
+    """Write and return `sweep.json` of a sweep that was played to its end; write its figures and its page, too."""
     failed = any(each["overall"]["n_errors"] for each in results)
     config = folder.config()
     summary = summarize_sweep(config, folder.runs(), results)
@@ -134,7 +117,7 @@ _PROVENANCE = ("command", "policy", "weights_sha256", "assets", "git", "versions
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Cell:
-    """A run of the sweep, with its results, and its episodes in the order of their keys."""
+    """A run of the sweep; its episodes are in the order of their keys."""
 
     run: Run
     options: Mapping[str, Any]
@@ -232,7 +215,6 @@ def trajectory_signature(episode: EpisodeResult) -> tuple[Any, ...]:
 
 
 def _took_same_course(pairs: Sequence[tuple[EpisodeResult, EpisodeResult]], *, counts_suffice: bool) -> bool:
-    """Whether the episodes of every pair took the same course."""
     return all(
         trajectory_signature(a) == trajectory_signature(b) and (counts_suffice or a.motion != MotionQuality())
         for a, b in pairs

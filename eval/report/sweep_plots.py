@@ -61,7 +61,6 @@ class LinePlot:
 def _lines(
     rows: Sequence[Row], x: Callable[[Row], float], time: Callable[[Row], Point | None], **look: Any
 ) -> tuple[ChartLine, ChartLine]:
-    """Success and the time of cells over x, as far as a cell has them."""
     ordered = sorted(rows, key=x)
 
     def line(y: Callable[[Row], Point | None]) -> ChartLine:
@@ -72,7 +71,6 @@ def _lines(
 
 
 def _success_of(row: Row) -> Point | None:
-    """The success rate and the bounds of its interval, percent."""
     return _mean(row["pc_success"], row["pc_success_ci95"])
 
 
@@ -180,12 +178,8 @@ def draw_sweep(record: Record, folder: Path, *, stem: str = "sweep") -> list[Pat
 def draw_surface(records: Sequence[Record], marks: Sequence[Mark] = ()) -> "Figure | None":
     """Success above restricted mean time over b, a column for every condition and a line for every a.
 
-    Args:
-        records: Sweeps of one policy.
-        marks: Drawn below the panels, each at its b and in the colour of its a.
-
-    Returns:
-        None if no line has enough points.
+    Of sweeps of one policy. Marks are drawn below the panels, each at its b and in the colour of its a. None
+    if no line has enough points.
     """
     plots = [over_interval(record) for record in records]
     panels = {
@@ -310,15 +304,7 @@ def _title(figure: "Figure", text: str, records: Sequence[Record]) -> None:
 
 
 def write_sweep_page(folder: SweepFolder, record: Record, page_folder: Path | None = None) -> Path:
-    """Write the page of a sweep whose episodes have all been played.
-
-    Args:
-        folder: The sweep.
-        record: Its `sweep.json`.
-        page_folder: Folder of the page. Default: `report` in the sweep's folder.
-
-    Returns:
-        The page.
+    """Write the page of a finished sweep from its `sweep.json`, by default to `report` in its folder.
 
     Raises:
         UsageError: The folder cannot be written.
@@ -352,7 +338,6 @@ def write_sweep_page(folder: SweepFolder, record: Record, page_folder: Path | No
 
 
 def _charts(record: Record) -> list[dict[str, Any]]:
-    """Success and time over latency, and over b for every a."""
     found: list[dict[str, Any]] = []
     for plot in (over_latency(record), over_interval(record)):
         for motion, lines in plot.motions.items():

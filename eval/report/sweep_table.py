@@ -167,9 +167,7 @@ def notes_of(record: Record) -> list[str]:
 def columns_of(record: Record, link: Callable[[Row], str | None] | None = None) -> list[Column]:
     """The columns of a sweep's cells: options that vary, conditions first, then results that a cell has.
 
-    Args:
-        record: The sweep.
-        link: The address of a cell's report, for a page, which also has verdicts in words and all texts.
+    A page gives `link`, the address of a cell's report; it also has verdicts in words and all texts.
     """
     rows, varied, is_page = record["cells"], record["varied"], link is not None
     conditions = [axis for axis in CONDITIONS if axis in varied]
@@ -197,7 +195,6 @@ def text_columns(record: Record) -> list[Column]:
 
 
 def _with_values(columns: Sequence[Column], rows: Sequence[Row]) -> list[Column]:
-    """The columns in which a row has a value."""
     return [column for column in columns if any(column.cell(row) != NO_VALUE for row in rows)]
 
 
@@ -307,7 +304,6 @@ def _run(link: Callable[[Row], str | None]) -> Column:
 
 
 def _sign(row: Row, on: str) -> str:
-    """The sign of a verdict; empty without one."""
     if not row.get(on):
         return ""
     verdict, interval = row[on]["verdict"], row[on].get("ci95")

@@ -122,16 +122,10 @@ _MIN_FIRST = 12  # minimum width of a first column that is too long for a termin
 def fitting(
     columns: Sequence[Column], rows: Sequence[Any], width: int, *, beside: int = 0
 ) -> tuple[list[Column], int]:
-    """The columns without those optional ones for which a ruled table has no room.
+    """The columns without those optional ones for which a ruled table of these rows has no room.
 
-    Args:
-        columns: The columns.
-        rows: The rows of all tables with these columns.
-        width: Characters of the terminal.
-        beside: Characters that they should leave.
-
-    Returns:
-        The columns, and the characters that they leave; negative if the others do not fit either.
+    Also returns the characters that they leave of `width`, which should be `beside` at least; negative if the
+    others do not fit either.
     """
 
     def room(columns: Sequence[Column]) -> int:
@@ -146,7 +140,6 @@ def fitting(
 
 
 def _width(column: Column, rows: Sequence[Any]) -> int:
-    """Width of the column in a terminal, characters."""
     texts = [column.short or column.heading, *(visible_text(column.cell(row)) for row in rows)]
     return max(column.width or 0, *(cell_len(line) for text in texts for line in text.split("\n")))
 

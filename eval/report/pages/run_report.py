@@ -31,10 +31,7 @@ REPORT = "report"
 
 
 def write_report(paths: Sequence[Path], folder: Path) -> Path:
-    """Write the report of the runs in `paths`; the first run is the reference of comparisons.
-
-    Returns:
-        The page.
+    """Write the report of the runs in `paths`, the first of which is the reference; returns the page.
 
     Raises:
         UsageError: No run can be read, or the folder cannot be written.
@@ -47,10 +44,8 @@ def report_files(
 ) -> Iterator[tuple[str, bytes | Path]]:
     """Name and content of each file of a report, or the file it is a copy of.
 
-    Args:
-        runs: The runs; the first is the reference of comparisons.
-        refused: Why other runs cannot be read, by folder.
-        live: Version of the report, for a page that follows the runs; None for one that does not.
+    The first run is the reference of comparisons. `refused` says by folder why other runs cannot be read;
+    `live` is the version of a report that follows its runs.
     """
     keys = sorted({key for run in runs for key in run.episodes})
     samples: list[defaultdict[str, list[float]]] = [defaultdict(list) for _ in runs]
@@ -177,7 +172,6 @@ def _sample(
     queries: Sequence[QueryRecord],
     deadline_ms: float | None,
 ) -> None:
-    """Add an episode's values to the samples of the distributions."""
     if episode.success_s is not None:
         samples["time to success (s)"].append(episode.success_s)
     for query in queries:
@@ -237,7 +231,6 @@ def _shared_facts(runs: Sequence[ReportedRun]) -> dict[str, list[tuple[str | Non
 
 
 def _bars(runs: Sequence[ReportedRun], suite: str) -> list[dict[str, Any]]:
-    """Every run's success rate on a suite."""
     rates = [(run, rate_of([e for e in run.episodes.values() if e.key.suite == suite])) for run in runs]
     return [{**rate, "label": run.label, "colour": run.colour} for run, rate in rates if rate]
 
@@ -262,7 +255,6 @@ def rate_of(episodes: Sequence[EpisodeResult]) -> dict[str, Any] | None:
 
 
 def _summary_table(runs: Sequence[ReportedRun], rows: Sequence[results.Row]) -> Table:
-    """A row of results per run."""
 
     def solved_of(pair: tuple[ReportedRun, results.Row]) -> str:
         row, count = pair[1], f"{pair[1]['n_success']} of {pair[1]['n_episodes']}"
@@ -403,7 +395,6 @@ def missed(query: QueryRecord, deadline_ms: float | None) -> bool:
 
 
 def _texts(queries: Sequence[QueryRecord]) -> list[dict[str, Any]]:
-    """All requested texts in the order of their requests."""
     found = []
     for each in requested_texts(queries):
         shown: dict[str, Any] = {"task": each.request.task, "requested": each.asked.step}

@@ -65,10 +65,7 @@ def page_files(template: str, content: Mapping[str, Any]) -> Iterator[tuple[str,
 
 
 def write_files(folder: Path, files: Iterable[tuple[str, bytes | Path]]) -> Path:
-    """Write files by name; a path is linked where the disk allows it, else copied.
-
-    Returns:
-        The folder's `index.html`.
+    """Write files by name, and return `index.html`; a path is linked where the disk allows it, else copied.
 
     Raises:
         UsageError: The folder cannot be written.
@@ -152,14 +149,7 @@ class ChartLine:
 def line_chart(
     lines: Sequence[ChartLine], *, x: str, y: str, is_percent: bool = False
 ) -> dict[str, Any] | None:
-    """The data of a chart with intervals; None if it has no point.
-
-    Args:
-        lines: Its lines; those without points are left out.
-        x: What the x axis shows, with its unit.
-        y: What the y axis shows, with its unit.
-        is_percent: Whether the y axis ends at 100.
-    """
+    """The data of a chart with intervals, whose y axis ends at 100 if `is_percent`; None without a point."""
     shown = [line for line in lines if line.points]
     if not shown:
         return None
