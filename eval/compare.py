@@ -10,11 +10,12 @@ from cyclopts import App, Parameter
 from configs.cli import run_app
 from configs.console import TextConsole
 from configs.paths import usable_file
+from eval.metrics.simulated_time import RestrictedTimes, TimeRatio
 from eval.metrics.statistics import bounds, wilson_95
 from eval.records.json_files import write_json
 from eval.records.schema import RunFolder
 from eval.report.comparison import Comparison, PairTable, compare
-from eval.report.comparison_verdict import Judgements, judge_all, show
+from eval.report.comparison_verdict import Judgement, Judgements, judge_all, show
 from eval.report.figures import draw_success_curves, png_path
 
 app = App(name="python -m eval.compare")
@@ -54,10 +55,9 @@ def main(
     time_margin = comparison.a.time_margin if time_margin is None else time_margin
     judgements = judge_all(comparison, margin, time_margin)
     if json is not None:
-        manifests = {name: folder.read_manifest() for name, folder in zip(("a", "b"), folders, strict=True)}
         provenance = {
             name: {part: manifest[part] for part in _PROVENANCE if part in manifest}
-            for name, manifest in manifests.items()
+            for name, manifest in zip("ab", map(RunFolder.read_manifest, folders), strict=True)
         }
         write_json(json, {**to_json(comparison, judgements), "provenance": provenance})
     if picture is not None:
@@ -72,6 +72,11 @@ def to_json(comparison: Comparison, judgements: Judgements) -> dict[str, Any]:
     if comparison.actions.largest is not None and math.isinf(comparison.actions.largest):
         actions["largest"] = "infinite"
     texts: list[dict[str, Any]] = [dataclasses.asdict(each) for each in comparison.texts]
+
+    def ratio(of: TimeRatio | RestrictedTimes, judged: Judgement | None) -> dict[str, Any]:
+        verdict = judged and dataclasses.asdict(judged)
+        return {"b_over_a": of.ratio, "b_over_a_ci95": bounds(of.ci95), "verdict": verdict}
+
     return {
         "a": dataclasses.asdict(comparison.a),
         "b": dataclasses.asdict(comparison.b),
@@ -87,40 +92,22 @@ def to_json(comparison: Comparison, judgements: Judgements) -> dict[str, Any]:
             }
             for suite, pairs in comparison.per_suite.items()
         },
-        "time_to_success": times
-        and {
-            "n_pairs": times.n_pairs,
-            "b_over_a": times.ratio,
-            "b_over_a_ci95": bounds(times.ci95),
-            "verdict": judgements.time and dataclasses.asdict(judgements.time),
-        },
+        "time_to_success": times and {"n_pairs": times.n_pairs, **ratio(times, judgements.time)},
         "restricted_mean_time": restricted
-        and {
-            **dataclasses.asdict(restricted.seconds),
-            "b_over_a": restricted.ratio,
-            "b_over_a_ci95": bounds(restricted.ci95),
-            "verdict": judgements.restricted and dataclasses.asdict(judgements.restricted),
-        },
+        and {**dataclasses.asdict(restricted.seconds), **ratio(restricted, judgements.restricted)},
         "currency": {task: dataclasses.asdict(each) for task, each in comparison.currency.items()},
         "motion": {measure: dataclasses.asdict(each) for measure, each in comparison.motion.items()},
         "success_over_time": {
             run: [
-                {
-                    "seconds": point.seconds,
-                    "pc_success": point.percent,
-                    "pc_success_ci95": [point.low, point.high],
-                }
-                for point in curve
+                {"seconds": at.seconds, "pc_success": at.percent, "pc_success_ci95": [at.low, at.high]}
+                for at in curve
             ]
             for run, curve in (("a", comparison.curve_a), ("b", comparison.curve_b))
         },
         "actions": actions,
         "latency_ms": {
-            stage: {
-                **dataclasses.asdict(latency),
-                "b_over_a": {name: latency.ratio(name) for name in latency.a},
-            }
-            for stage, latency in comparison.latency.items()
+            stage: {**dataclasses.asdict(each), "b_over_a": {name: each.ratio(name) for name in each.a}}
+            for stage, each in comparison.latency.items()
         },
         "texts": [difference for each in texts for difference in each.pop("differences")],
         "text_pairs": texts,

@@ -115,7 +115,7 @@ def save_still(path: Path, picture: Picture) -> None:
 def save_clip(
     path: Path, pictures: Sequence[Picture], *, milliseconds: Sequence[int], width: int, most_bytes: int
 ) -> None:
-    """Write images of one size as an endlessly looping animated WebP, at the best quality within a size limit.
+    """Write images of one size as an endless animated WebP, at the best quality within a size limit.
 
     Each is shown for its `milliseconds`; the height follows from `width`, pixels.
 

@@ -40,7 +40,7 @@ _FIRST_ESTIMATE = 3  # episodes after which the first of them is printed
 
 
 class EvaluationConsole(Monitor):
-    """Shows progress, errors and results of an evaluation; `report` asks for a page in the first run's folder."""
+    """Shows progress, errors and results of an evaluation; `report` asks for a page in its first folder."""
 
     def __init__(self, runs: Sequence[Run], plan: EpisodePlan, *, report: bool = False) -> None:
         self._rich = TextConsole()

@@ -126,9 +126,19 @@ def junit(folder: RunFolder) -> str:
     suites = defaultdict[str, list[EpisodeResult]](list)
     for episode in episodes:
         suites[episode.key.suite].append(episode)
-    root = ET.Element("testsuites", {"name": _in_xml(run.run_id), **_junit_counts(episodes)})
+
+    def counts(episodes: Sequence[EpisodeResult]) -> dict[str, str]:
+        graded = graded_only(episodes)
+        return {
+            "tests": str(len(episodes)),
+            "failures": str(sum(not solved(episode) for episode in graded)),
+            "errors": str(len(episodes) - len(graded)),
+            "time": f"{sum(episode.wall_s for episode in episodes):.3f}",
+        }
+
+    root = ET.Element("testsuites", {"name": _in_xml(run.run_id), **counts(episodes)})
     for suite, members in suites.items():
-        element = ET.SubElement(root, "testsuite", {"name": suite, **_junit_counts(members)})
+        element = ET.SubElement(root, "testsuite", {"name": suite, **counts(members)})
         for episode in members:
             case = ET.SubElement(
                 element,
@@ -236,16 +246,6 @@ def _read_rates(folder: RunFolder) -> tuple[RunIdentity, Results]:
             f"{ERROR_BUDGET:g} %; run it again, or export csv, junit or vla-eval, which list them"
         )
     return run, summarize(folder.path)
-
-
-def _junit_counts(episodes: Sequence[EpisodeResult]) -> dict[str, str]:
-    graded = graded_only(episodes)
-    return {
-        "tests": str(len(episodes)),
-        "failures": str(sum(not solved(episode) for episode in graded)),
-        "errors": str(len(episodes) - len(graded)),
-        "time": f"{sum(episode.wall_s for episode in episodes):.3f}",
-    }
 
 
 def _in_xml(text: str) -> str:

@@ -50,14 +50,11 @@ Episodes = Mapping[EpisodeKey, EpisodeResult]
 class Rank(NamedTuple):
     """The ranks that the data allow for a run: the best one, which is shown, to the worst one."""
 
-    best: int
-    worst: int
+    best: int = 1
+    worst: int = 1
 
     def __str__(self) -> str:
         return str(self.best) if self.best == self.worst else f"{self.best}–{self.worst}"
-
-
-_ALONE = Rank(best=1, worst=1)
 
 
 def ranks(runs: Sequence[Episodes]) -> list[Rank]:
@@ -105,7 +102,7 @@ class Entry:
     episodes: Episodes
     # Heading to the entry of each suite, of one run or of several; empty for one suite.
     parts: Mapping[str, "Entry"] = dataclasses.field(default_factory=dict)
-    rank: Rank = _ALONE  # its rank in its table
+    rank: Rank = dataclasses.field(default_factory=Rank)  # its rank in its table
 
     @property
     def protocol(self) -> str:
@@ -134,19 +131,12 @@ class RankedTable:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Leaderboard:
-    """All tables.
+    """All tables."""
 
-    Attributes:
-        suites: Suite to its tables, the largest first.
-        unranked: Runs, or suites of runs, that are left out, each as `run_id` and `reason`.
-        error_budget: Maximum percentage of errors of a ranked run.
-        published: Title to success rates that others published, never ranked with runs; empty unless asked
-            for.
-    """
-
-    suites: Mapping[str, Sequence[RankedTable]]
-    unranked: Sequence[Mapping[str, str]]
-    error_budget: float
+    suites: Mapping[str, Sequence[RankedTable]]  # suite to its tables, the largest first
+    unranked: Sequence[Mapping[str, str]]  # runs, or suites of runs, left out, each as `run_id` and `reason`
+    error_budget: float  # maximum percentage of errors of a ranked run
+    # Title to success rates that others published, never ranked with runs; empty unless asked for.
     published: Mapping[str, Table] = dataclasses.field(default_factory=dict)
 
 
@@ -174,12 +164,17 @@ def read_leaderboard(
         entries += ranked
         unranked += left_out
     averages = [entry for paper in _PAPER_TABLES for entry in _averages(entries, paper)]
-    return Leaderboard(
-        suites=_tables(averages) | _tables(entries),
-        unranked=unranked,
-        error_budget=error_budget,
-        published={paper["title"]: _published(paper) for paper in _PAPER_TABLES} if published else {},
-    )
+    others: dict[str, Table] = {}
+    for paper in _PAPER_TABLES if published else ():
+        rows = [
+            [each["policy"], *(f"{rate:.1f} %" for rate in each["rates"]), f"{mean:.2f} %", each["by"]]
+            for each in paper["published"]
+            for mean in [statistics.fmean(each["rates"])]
+        ]
+        headings = ["policy", *paper["suites"].values(), "average", "published by"]
+        others[paper["title"]] = Table.of_cells(headings, rows)
+    suites = _tables(averages) | _tables(entries)
+    return Leaderboard(suites=suites, unranked=unranked, error_budget=error_budget, published=others)
 
 
 def _read(folder: RunFolder, error_budget: float) -> tuple[list[Entry], list[dict[str, str]]]:
@@ -210,11 +205,11 @@ def _averages(entries: Sequence[Entry], paper: Mapping[str, Any]) -> list[Entry]
     of a suite the largest counts, then the latest.
     """
     settings = defaultdict[str, dict[str, Entry]](dict)
-    for entry in sorted(entries, key=lambda entry: (len(entry.episodes), entry.run.run_id)):
+    of_paper = [entry for entry in entries if entry.suite in paper["suites"]]
+    for entry in sorted(of_paper, key=lambda entry: (len(entry.episodes), entry.run.run_id)):
         setting = {k: v for k, v in dataclasses.asdict(entry.run).items() if k not in _OF_ONE_RUN}
         setting["overrides"].pop("init_ids", None)  # the episodes themselves are compared
-        if entry.suite in paper["suites"]:
-            settings[hash_of(setting)][entry.suite] = entry
+        settings[hash_of(setting)][entry.suite] = entry
     return [
         _average({heading: found[suite] for suite, heading in paper["suites"].items()}, paper["title"])
         for found in settings.values()
@@ -244,46 +239,27 @@ def _average(parts: Mapping[str, Entry], title: str) -> Entry:
     )
 
 
-def _published(paper: Mapping[str, Any]) -> Table:
-    rows = [
-        [
-            each["policy"],
-            *(f"{rate:.1f} %" for rate in each["rates"]),
-            f"{statistics.fmean(each['rates']):.2f} %",
-            each["by"],
-        ]
-        for each in paper["published"]
-    ]
-    return Table.of_cells(["policy", *paper["suites"].values(), "average", "published by"], rows)
-
-
 def _tables(entries: Sequence[Entry]) -> dict[str, list[RankedTable]]:
     """Tables by suite, the largest group of comparable runs first."""
     groups = defaultdict[tuple[str, tuple[str, str, str]], list[Entry]](list)
     for entry in entries:
         groups[entry.suite, entry.experiment].append(entry)
     tables: dict[str, list[RankedTable]] = {}
-    for (suite, _), comparable in sorted(
-        groups.items(), key=lambda item: (item[0][0], -len(item[1]), item[0])
-    ):
-        tables.setdefault(suite, []).append(_table(comparable))
+    for suite, experiment in sorted(groups, key=lambda group: (group[0], -len(groups[group]), group)):
+        entries = groups[suite, experiment]
+        ranked = [
+            dataclasses.replace(entry, rank=rank)
+            for entry, rank in zip(entries, ranks([entry.episodes for entry in entries]), strict=True)
+        ]
+        ranked.sort(key=lambda e: (e.rank.best, -(e.row["pc_success"] or 0), e.run.policy, e.run.mode))
+        inputs = {policy_label(entry, entries): format_inputs(entry.run.policy_inputs) for entry in entries}
+        table = RankedTable(
+            title=_title(entries),
+            table=Table(columns=_columns(ranked), groups=[ranked]),
+            inputs=inputs if len(set(inputs.values())) > 1 else {},
+        )
+        tables.setdefault(suite, []).append(table)
     return tables
-
-
-def _table(entries: Sequence[Entry]) -> RankedTable:
-    ranked = [
-        dataclasses.replace(entry, rank=rank)
-        for entry, rank in zip(entries, ranks([entry.episodes for entry in entries]), strict=True)
-    ]
-    ranked.sort(
-        key=lambda entry: (entry.rank.best, -(entry.row["pc_success"] or 0), entry.run.policy, entry.run.mode)
-    )
-    inputs = {policy_label(entry, entries): format_inputs(entry.run.policy_inputs) for entry in entries}
-    return RankedTable(
-        title=_title(entries),
-        table=Table(columns=_columns(ranked), groups=[ranked]),
-        inputs=inputs if len(set(inputs.values())) > 1 else {},
-    )
 
 
 def _columns(entries: Sequence[Entry]) -> list[Column]:
@@ -297,30 +273,31 @@ def _columns(entries: Sequence[Entry]) -> list[Column]:
     ) -> Column:
         return Column(heading=heading, cell=cell, align="left", choices=groups, groups=groups, extra=extra)
 
-    def latency(stage: str) -> Callable[[results.Row], str]:
+    def latency(heading: str, stage: str) -> Column:
         def cell(row: results.Row) -> str:
             found = row["latency_ms"].get(stage)
             return f"{found['p50']:.1f} / {found['p95']:.1f}" if found else "–"
 
-        return cell
+        return Column(heading=heading, cell=cell)
 
     rows, runs = [entry.row for entry in entries], [entry.run for entry in entries]
     texts, is_timed = results.graded_tasks(rows), any(map(results.is_timed, rows))
     is_measured = not entries[0].parts and any(run.clock in (PAUSED, MEASURED) for run in runs)
-    measured = [
-        Column(heading="action (ms)", cell=latency("action")),
-        Column(heading="query (ms)", cell=latency("frame")),
-        results.TOKENS,
-    ]
+    measured = [latency("action (ms)", "action"), latency("query (ms)", "frame"), results.TOKENS]
     suites = [
         Column(heading=name, cell=lambda entry, name=name: results.SUCCESS.cell(entry.parts[name].row))
         for name in entries[0].parts
     ]
     average = dataclasses.replace(results.SUCCESS, heading="average") if suites else results.SUCCESS
+
+    def interval(row: results.Row) -> Any:
+        text, ends = results.format_interval(row), row["pc_success_ci95"]
+        return text if ends is None else whisker(row["pc_success"], ends, text)
+
     numbers = [
         results.N,
         average,
-        dataclasses.replace(results.INTERVAL, html=_whisker),
+        dataclasses.replace(results.INTERVAL, html=interval),
         *([results.TIME, results.QUERIES] if is_timed else []),
         *(measured if is_measured else []),
         *map(results.text_column, texts),
@@ -414,13 +391,12 @@ def write_leaderboard(board: Leaderboard, folder: Path) -> Path:
         "leaderboard.tex": _latex(board),
         "leaderboard.json": json.dumps(_json(board), indent=1, ensure_ascii=False) + "\n",
     }
+    unranked = [[each["run_id"], each["reason"]] for each in board.unranked]
     content = {
         "title": "Leaderboard",
         "board": board,
         "rates": _rates,
-        "unranked": Table.of_cells(
-            ["run", "reason"], [[each["run_id"], each["reason"]] for each in board.unranked], left=2
-        ),
+        "unranked": Table.of_cells(["run", "reason"], unranked, left=2),
         "formats": list(texts),
     }
     return write_page(folder, "leaderboard.html.j2", content, **texts)
@@ -429,8 +405,8 @@ def write_leaderboard(board: Leaderboard, folder: Path) -> Path:
 def leaderboard_markdown(board: Leaderboard) -> str:
     """The leaderboard as Markdown."""
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    filters = {"in_markdown": in_markdown, "in_markdown_code": in_markdown_code, "table": to_markdown}
-    environment.filters |= filters
+    environment.filters |= {"in_markdown": in_markdown, "in_markdown_code": in_markdown_code}
+    environment.filters |= {"table": to_markdown}
     template = environment.from_string(page_file("leaderboard.md.j2").decode())
     rows = [entry.row for tables in board.suites.values() for ranked in tables for entry in ranked.table.rows]
     notes = {"is_timed": any(map(results.is_timed, rows)), "has_texts": bool(results.graded_tasks(rows))}
@@ -445,9 +421,8 @@ def _csv(board: Leaderboard) -> str:
             for entry, cells in zip(table.table.rows, table.table.records(), strict=True):
                 del cells["possible ranks"]
                 what = {"suite": suite, "table": number, "protocol": entry.protocol, "rank": entry.rank.best}
-                records.append(
-                    {**what, "best rank": entry.rank.best, "worst rank": entry.rank.worst, **cells}
-                )
+                ends = {"best rank": entry.rank.best, "worst rank": entry.rank.worst}
+                records.append(what | ends | cells)
     return to_csv(records)
 
 
@@ -483,19 +458,10 @@ def _json(board: Leaderboard) -> dict[str, Any]:
 def _latex(board: Leaderboard) -> str:
     parts = ["% \\usepackage{booktabs}"]
     for suite, tables in board.suites.items():
-        for table in tables:
-            parts += [
-                f"% {visible_text(' '.join(f'{suite}: {table.title}'.split()))}",
-                to_latex(table.table),
-            ]
+        for each in tables:
+            title = " ".join(f"{suite}: {each.title}".split())
+            parts += [f"% {visible_text(title)}", to_latex(each.table)]
     return "\n".join(parts)
-
-
-def _whisker(row: results.Row) -> Any:
-    text = results.format_interval(row)
-    return (
-        text if row["pc_success_ci95"] is None else whisker(row["pc_success"], row["pc_success_ci95"], text)
-    )
 
 
 def _rates(table: RankedTable) -> list[dict[str, Any]]:

@@ -82,7 +82,7 @@ def recorded_cells(folder: SweepFolder) -> tuple[Run, ...]:
 
 
 def conclude(folder: SweepFolder, results: Sequence[Results]) -> dict[str, Any]:
-    """Write and return `sweep.json` of a sweep that was played to its end; write its figures and its page, too."""
+    """Write `sweep.json`, which is returned, the figures and the page of a sweep that was played."""
     failed = any(each["overall"]["n_errors"] for each in results)
     config = folder.config()
     summary = summarize_sweep(config, folder.runs(), results)
@@ -133,11 +133,6 @@ def summarize_sweep(config: SweepConfig, runs: Sequence[Run], results: Sequence[
 
     A cell is compared with the one in mode `actions` under the same conditions: that with the same schedule,
     or the only one. A cell of `actions` with another overlap is compared with the same one with `skip`.
-
-    Args:
-        config: The sweep.
-        runs: The runs of its cells.
-        results: Their `results.json`.
 
     Returns:
         `cells`, each with its options, its results (`current` is the currency of texts; `outcomes` has a
@@ -214,13 +209,6 @@ def trajectory_signature(episode: EpisodeResult) -> tuple[Any, ...]:
     return episode.outcome, episode.steps, episode.queries, *waiting, episode.motion
 
 
-def _took_same_course(pairs: Sequence[tuple[EpisodeResult, EpisodeResult]], *, counts_suffice: bool) -> bool:
-    return all(
-        trajectory_signature(a) == trajectory_signature(b) and (counts_suffice or a.motion != MotionQuality())
-        for a, b in pairs
-    )
-
-
 def _time(success: Judgement, times: TimeRatio | RestrictedTimes | None, margin: float) -> dict[str, Any]:
     """A ratio of times, and its verdict, which errors do not allow."""
     judged, verdict = judge_time(times, margin), success.verdict
@@ -237,13 +225,16 @@ def _verdicts(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict
     pairs = [(each, cell.episodes[key]) for key, each in reference.episodes.items() if key in cell.episodes]
     graded = [pair for pair in pairs if is_graded(pair)]
     outcomes, restricted = outcomes_of(pairs), restricted_times(graded, limits_s)
-    success = judge(outcomes, config.margin)
+    success, counts_suffice = judge(outcomes, config.margin), cell.shares(reference, ["overlap"])
+    same_course = all(
+        trajectory_signature(a) == trajectory_signature(b) and (counts_suffice or a.motion != MotionQuality())
+        for a, b in pairs
+    )
     return {
         "against": reference.run.folder.run_id,
         "success": {
             "verdict": success.verdict.value,
-            "identical": outcomes.graded == len(pairs) > 0
-            and _took_same_course(pairs, counts_suffice=cell.shares(reference, ["overlap"])),
+            "identical": outcomes.graded == len(pairs) > 0 and same_course,
             "only_reference": outcomes.only_a,
             "only_cell": outcomes.only_b,
             "difference": outcomes.difference,

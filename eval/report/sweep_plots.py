@@ -34,7 +34,6 @@ from eval.report.sweep_table import (
 from eval.report.table import Table
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -48,6 +47,10 @@ Point = tuple[float, float, float]
 """A value and the bounds of its interval."""
 
 
+_LinePair = tuple[ChartLine, ChartLine]
+"""Success and a time of the same cells."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LinePlot:
     """Success, and a time, over what the clock of a cell determines."""
@@ -55,12 +58,12 @@ class LinePlot:
     x_label: str  # what x is, with its unit
     time_label: str  # what the time is, with its unit
     # Motion to its lines of success and of the time; those of a line differ in their clock alone.
-    motions: Mapping[str, Sequence[tuple[ChartLine, ChartLine]]]
+    motions: Mapping[str, Sequence[_LinePair]]
 
 
 def _lines(
     rows: Sequence[Row], x: Callable[[Row], float], time: Callable[[Row], Point | None], **look: Any
-) -> tuple[ChartLine, ChartLine]:
+) -> _LinePair:
     ordered = sorted(rows, key=x)
 
     def line(y: Callable[[Row], Point | None]) -> ChartLine:
@@ -101,7 +104,7 @@ def over_latency(record: Record) -> LinePlot:
     labels = [format_cell(group[0]["options"], others, with_mode=len(modes) > 1) for group in groups]
     told_apart = len(modes) == len(set(labels)) > 1
     places = {label: place for place, label in enumerate(dict.fromkeys(labels))}
-    motions: dict[str, list[tuple[ChartLine, ChartLine]]] = {}
+    motions: dict[str, list[_LinePair]] = {}
     for group, label in zip(groups, labels, strict=True):
         mode, place = group[0]["options"]["mode"], places[label]
         colour = COLOURS[mode] if told_apart else OTHER_COLOURS[place % len(OTHER_COLOURS)]
@@ -126,25 +129,20 @@ def over_interval(record: Record) -> LinePlot:
         if constant and all(row["options"].get(axis) == value for axis, value in rule.items()):
             motion = format_value("motion", row["options"])
             found.setdefault(motion, {}).setdefault(steps["a"]["median"], []).append(row)
-
-    def lines(a: float, rows: Sequence[Row], place: int) -> tuple[ChartLine, ChartLine]:
-        return _lines(
-            rows,
-            lambda row: row["control_steps"]["b"]["median"],
-            lambda row: _mean(row.get("restricted_mean_s"), row.get("restricted_mean_ci95")),
-            label=f"a = {a:g}",
-            colour=OTHER_COLOURS[place % len(OTHER_COLOURS)],
-            place=place,
-        )
-
-    return LinePlot(
-        x_label="b: control steps until the next query",
-        time_label="restricted mean time (s)",
-        motions={
-            motion: [lines(a, rows, place) for place, (a, rows) in enumerate(sorted(by_a.items()))]
-            for motion, by_a in found.items()
-        },
-    )
+    motions: dict[str, list[_LinePair]] = {}
+    for motion, by_a in found.items():
+        for place, (a, rows) in enumerate(sorted(by_a.items())):
+            lines = _lines(
+                rows,
+                lambda row: row["control_steps"]["b"]["median"],
+                lambda row: _mean(row.get("restricted_mean_s"), row.get("restricted_mean_ci95")),
+                label=f"a = {a:g}",
+                colour=OTHER_COLOURS[place % len(OTHER_COLOURS)],
+                place=place,
+            )
+            motions.setdefault(motion, []).append(lines)
+    x_label = "b: control steps until the next query"
+    return LinePlot(x_label=x_label, time_label="restricted mean time (s)", motions=motions)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -193,22 +191,18 @@ def draw_surface(records: Sequence[Record], marks: Sequence[Mark] = ()) -> "Figu
     strip = [0.28 * len(marks) + 0.3] if marks else []
     size = 2.2 + 3.2 * len(panels), 5.6 + sum(strip)
     figure, axes = _line_panels(plots[0], panels, size, strip, styles=_STYLES[:1])
-    if marks:
-        for panel, lines in zip(axes[2], panels.values(), strict=True):
-            _draw_marks(panel, marks, {line.label: line.colour for line, _ in lines})
+    for panel, lines in zip(axes[2:].flat, panels.values(), strict=False):  # a row if there are marks
+        colours = {line.label: line.colour for line, _ in lines}
+        for place, mark in enumerate(marks):
+            colour = colours.get(f"a = {mark.a[1]}", "#333333")
+            panel.plot([mark.b[0], mark.b[2]], [place, place], color=colour, linewidth=5, alpha=0.35)
+            panel.plot(mark.b[1], place, "D", color=colour, markersize=5)
+        panel.set_yticks(range(len(marks)), [f"{mark.label}: a = {mark.a[1]}" for mark in marks], fontsize=9)
+        panel.set_ylim(len(marks) - 0.5, -0.5)
+        panel.grid(axis="x", color="#e4e4e4", linewidth=0.8)
     _legend(figure, title="control steps until actions arrive")
     _title(figure, "What acting depends on", records)
     return figure
-
-
-def _draw_marks(panel: "Axes", marks: Sequence[Mark], colours: Mapping[str, str]) -> None:
-    for place, mark in enumerate(marks):
-        colour = colours.get(f"a = {mark.a[1]}", "#333333")
-        panel.plot([mark.b[0], mark.b[2]], [place, place], color=colour, linewidth=5, alpha=0.35)
-        panel.plot(mark.b[1], place, "D", color=colour, markersize=5)
-    panel.set_yticks(range(len(marks)), [f"{mark.label}: a = {mark.a[1]}" for mark in marks], fontsize=9)
-    panel.set_ylim(len(marks) - 0.5, -0.5)
-    panel.grid(axis="x", color="#e4e4e4", linewidth=0.8)
 
 
 def _latency_figure(record: Record) -> "Figure | None":
@@ -226,7 +220,7 @@ def _latency_figure(record: Record) -> "Figure | None":
 
 def _line_panels(
     plot: LinePlot,
-    panels: Mapping[str, Sequence[tuple[ChartLine, ChartLine]]],
+    panels: Mapping[str, Sequence[_LinePair]],
     size: tuple[float, float],
     strip: Sequence[float],
     *,

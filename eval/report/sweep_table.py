@@ -170,9 +170,8 @@ def columns_of(record: Record, link: Callable[[Row], str | None] | None = None) 
     A page gives `link`, the address of a cell's report; it also has verdicts in words and all texts.
     """
     rows, varied, is_page = record["cells"], record["varied"], link is not None
-    conditions = [axis for axis in CONDITIONS if axis in varied]
-    others = [axis for axis in varied if axis not in CONDITIONS]
-    columns = [*map(_option, [*conditions, *others] or ["mode"]), _SOLVED, _SECONDS]
+    axes = sorted(varied, key=lambda axis: CONDITIONS.index(axis) if axis in CONDITIONS else len(CONDITIONS))
+    columns = [*map(_option, axes or ["mode"]), _SOLVED, _SECONDS]
     if any(row.get("restricted_mean_s") is not None for row in rows):
         columns.append(_RESTRICTED)
     if is_judged(record):
@@ -183,7 +182,12 @@ def columns_of(record: Record, link: Callable[[Row], str | None] | None = None) 
     if (is_page or not measures) and any(row["tokens_per_simulated_s"] for row in rows):
         columns.append(_TOKENS)
     if link is not None:
-        columns += [*text_columns(record), _run(link)]
+
+        def run(row: Row) -> str:
+            address = link(row)
+            return row["run"] if address is None else link_to(address, row["run"])
+
+        columns += [*text_columns(record), Column(heading="run", cell=run, align="left", css=lambda _: "n")]
     return columns
 
 
@@ -199,21 +203,15 @@ def _with_values(columns: Sequence[Column], rows: Sequence[Row]) -> list[Column]
 
 
 def _number(
-    short: str,
-    heading: str,
-    form: str,
-    *path: str,
-    unit: str = "",
-    scale: float = 1.0,
-    optional: int | None = None,
+    short: str, heading: str, form: str, *path: str, optional: int | None = None, **look: Any
 ) -> Column:
-    """A column of the number at a path in a cell's row."""
+    """A column of the number at a path in a cell's row, in the form of `number`."""
 
     def cell(row: Row) -> str:
         value: Any = row
         for name in path:
             value = (value or {}).get(name)
-        return number(value, form, unit, scale=scale)
+        return number(value, form, **look)
 
     return Column(heading=heading, short=short, cell=cell, optional=optional)
 
@@ -257,7 +255,7 @@ def _option(axis: str) -> Column:
 
 def _solved_html(row: Row) -> Any:
     if row["pc_success"] is None:
-        return "–"
+        return NO_VALUE
     low, high = row["pc_success_ci95"]
     errors = f"; {row['n_errors']} errors" if row["n_errors"] else ""
     text = f"{row['n_success']} of {row['n_episodes']}, {low:.0f} – {high:.0f} %{errors}"
@@ -283,24 +281,14 @@ def _verdict(on: str, *, in_words: bool) -> Column:
     def word(row: Row) -> str:
         return "" if row.get(on) is None else "identical" if is_identical(row) else row[on]["verdict"]
 
-    heading, short = {
-        "success": ("on success", "succ."),
-        "time": ("on time", "time"),
-        "restricted": ("on restricted mean", ""),
-    }[on]
-    if not in_words:
-        return Column(heading=heading, short=short, cell=lambda row: _sign(row, on))
-    return Column(
-        heading=heading, cell=word, css=lambda row: _CSS.get(word(row), ""), align="left", choices=True
-    )
+    def css(row: Row) -> str:
+        return _CSS.get(word(row), "")
 
-
-def _run(link: Callable[[Row], str | None]) -> Column:
-    def cell(row: Row) -> str:
-        address = link(row)
-        return row["run"] if address is None else link_to(address, row["run"])
-
-    return Column(heading="run", cell=cell, align="left", css=lambda _: "n")
+    heading = {"success": "on success", "time": "on time", "restricted": "on restricted mean"}[on]
+    if in_words:
+        return Column(heading=heading, cell=word, css=css, align="left", choices=True)
+    short = {"success": "succ.", "time": "time"}[on]
+    return Column(heading=heading, short=short, cell=lambda row: _sign(row, on))
 
 
 def _sign(row: Row, on: str) -> str:

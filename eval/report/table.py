@@ -255,21 +255,20 @@ def shortened(labels: Sequence[str], width: int) -> list[str]:
 
 
 def _without_shared_words(labels: Sequence[str]) -> list[str]:
+    def shared(words: Sequence[Sequence[str]]) -> int:
+        """Length of the common prefix in words, if each label has at least one more; 0 for one label."""
+        count = 0
+        while len(words) > 1 and all(len(w) > count + 1 and w[count] == words[0][count] for w in words):
+            count += 1
+        return count
+
     words = [label.split() for label in labels]
-    before = _shared(words)
-    after = _shared([each[before:][::-1] for each in words])
+    before = shared(words)
+    after = shared([each[before:][::-1] for each in words])
     return [
         f"{ELLIPSIS if before else ''}{' '.join(each[before : len(each) - after])}{ELLIPSIS if after else ''}"
         for each in words
     ]
-
-
-def _shared(words: Sequence[Sequence[str]]) -> int:
-    """Length of the common prefix in words, if each label has at least one word more; 0 for one label."""
-    count = 0
-    while len(words) > 1 and all(len(each) > count + 1 and each[count] == words[0][count] for each in words):
-        count += 1
-    return count
 
 
 def _cut(label: str, width: int, head: int, *, whole_words: bool) -> str:
@@ -301,12 +300,7 @@ _OVERLAP = {
 def format_clock(clock: str, while_waiting: str, *, overlap: str = "skip", device: str | None = None) -> str:
     """The latency that a clock charges, and what the robot does in the meantime.
 
-    Args:
-        clock: As `--clock` takes it, other than `paused`: `fixed:A[,B]`, `profile:NAME`, `measured` or
-            `replay:RUN`.
-        while_waiting: As `--while-waiting` takes it.
-        overlap: As `--overlap` takes it.
-        device: The device of its profile, where that is known.
+    All as the options take them, the clock other than `paused`; the device is that of its profile, if known.
     """
     kind, _, given = clock.partition(":")
     if kind == "fixed":

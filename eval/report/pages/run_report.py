@@ -12,7 +12,7 @@ from configs.errors import UsageError, pluralize
 from eval.metrics.language import HEADLINES, ORACLE, true_text
 from eval.metrics.noninferiority import exceeds
 from eval.metrics.simulated_time import success_curve
-from eval.metrics.statistics import quantiles, wilson_95
+from eval.metrics.statistics import bounds, quantiles, wilson_95
 from eval.metrics.success import aggregate, timings_of
 from eval.records.query_logs import QueryRecord, delivery_step, read_queries
 from eval.records.schema import EpisodeResult, Outcome, graded_only, solved
@@ -22,8 +22,6 @@ from eval.report.comparison_verdict import format_between, format_points, judge_
 from eval.report.pages.reported_runs import ReportedRun, facts, read_runs
 from eval.report.pages.site import link, page_file, page_files, script, swatch, whisker, write_files
 from eval.report.table import Column, Table
-from oxygen.policy.reply import Text
-from sim_envs.truth.ground_truth import Truth
 from sim_envs.world import EpisodeKey
 
 REPORT = "report"
@@ -71,7 +69,7 @@ def report_files(
                 if (video := run.folder.path / episode.video).is_file():
                     name, no_video = f"videos/{number}/{episode.video.removeprefix('videos/')}", None
                     yield name, video
-            data = episode_data(episode, queries, deadline_ms=run.identity.deadline_ms)
+            data = _episode_data(episode, queries, deadline_ms=run.identity.deadline_ms)
             sides.append({**data, "video": name, "no_video": no_video, "problem": problem})
         yield f"episodes/{key}.js", script("showEpisode", {"key": str(key), "sides": sides})
     rows = [
@@ -80,8 +78,12 @@ def report_files(
     ]
     policies = ", ".join(dict.fromkeys(run.identity.policy for run in runs))
     names = dict.fromkeys(key.suite for key in keys)
-    suites = {suite: _bars(runs, suite) for suite in names}
-    found = distributions(runs, samples)
+    suites: dict[str, list[dict[str, Any]]] = {}
+    for suite in names:
+        for run in runs:
+            if rate := rate_of([each for each in run.episodes.values() if each.key.suite == suite]):
+                suites.setdefault(suite, []).append({**rate, "label": run.label, "colour": run.colour})
+    found = _distributions(runs, samples)
     content = {
         "title": f"{policies} on {', '.join(names)}" if names else policies,
         "live": live,
@@ -92,10 +94,10 @@ def report_files(
         "verdicts": list(_verdicts(runs)),
         "errors": [(run, each) for run in runs for each in run.episodes.values() if each.error],
         "summary": _summary_table(runs, rows),
-        "suites": {suite: bars for suite, bars in suites.items() if bars},
+        "suites": suites,
         "tasks": _tasks_table(runs, keys),
         "episodes": _episodes_table(runs, keys),
-        "plots": {"curves": success_over_time(runs), "distributions": found},
+        "plots": {"curves": _success_over_time(runs), "distributions": found},
         "quantiles": Table.of_cells(
             ["quantity", "run", "n", "p50", "p95", "p99"],
             [
@@ -120,7 +122,7 @@ def report_files(
 _POINTS = 101  # points of a distribution: its percentiles
 
 
-def success_over_time(runs: Sequence[ReportedRun]) -> dict[str, Any] | None:
+def _success_over_time(runs: Sequence[ReportedRun]) -> dict[str, Any] | None:
     """The curve of every run at common times; None if no run recorded its simulated time."""
     curves = [(run, success_curve(list(run.episodes.values()))) for run in runs]
     times = sorted({point.seconds for _, curve in curves for point in curve})
@@ -142,10 +144,10 @@ def success_over_time(runs: Sequence[ReportedRun]) -> dict[str, Any] | None:
     }
 
 
-def distributions(
+def _distributions(
     runs: Sequence[ReportedRun], samples: Sequence[Mapping[str, Sequence[float]]]
 ) -> list[dict[str, Any]]:
-    """The distribution and quantiles of each quantity, by run."""
+
     names = dict.fromkeys(name for of_run in samples for name in of_run)
     return [
         {
@@ -180,7 +182,7 @@ def _sample(
             samples["simulated latency: until the next query (ms)"].append(query.latency.busy_ms)
         for stage, milliseconds in query.timings_ms.items():
             samples[f"this machine: {stage} (ms)"].append(milliseconds)
-        if missed(query, deadline_ms):
+        if _missed(query, deadline_ms):
             samples["deadline misses: query (ms)"].append(query.timings_ms["frame"])
     if episode.simulated_s:
         for each in requested_texts(queries):
@@ -230,11 +232,6 @@ def _shared_facts(runs: Sequence[ReportedRun]) -> dict[str, list[tuple[str | Non
     return found
 
 
-def _bars(runs: Sequence[ReportedRun], suite: str) -> list[dict[str, Any]]:
-    rates = [(run, rate_of([e for e in run.episodes.values() if e.key.suite == suite])) for run in runs]
-    return [{**rate, "label": run.label, "colour": run.colour} for run, rate in rates if rate]
-
-
 def rate_of(episodes: Sequence[EpisodeResult]) -> dict[str, Any] | None:
     """Hits, their total and the success rate of graded episodes with its 95 % Wilson interval, percent.
 
@@ -242,16 +239,10 @@ def rate_of(episodes: Sequence[EpisodeResult]) -> dict[str, Any] | None:
     """
     graded = graded_only(episodes)
     hits, of = sum(map(solved, graded)), len(graded)
-    interval = wilson_95(hits, of)
-    if interval is None:
+    ends = bounds(wilson_95(hits, of), 100)
+    if ends is None:
         return None
-    return {
-        "hits": hits,
-        "of": of,
-        "percent": 100 * hits / of,
-        "low": 100 * interval.low,
-        "high": 100 * interval.high,
-    }
+    return {"hits": hits, "of": of, "percent": 100 * hits / of, "low": ends[0], "high": ends[1]}
 
 
 def _summary_table(runs: Sequence[ReportedRun], rows: Sequence[results.Row]) -> Table:
@@ -337,11 +328,12 @@ def _episodes_table(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> 
             Column(heading=f"{run.label} (s)", cell=seconds),
         ]
 
-    agreement = Column(
-        heading="outcomes", cell=lambda key: "differ" if differs(key) else "agree", align="left", choices=True
-    )
+    def agreement(key: EpisodeKey) -> str:
+        return "differ" if differs(key) else "agree"
+
+    compared = [Column(heading="outcomes", cell=agreement, align="left", choices=True)]
     columns = [
-        *([agreement] if len(runs) > 1 else []),
+        *(compared if len(runs) > 1 else []),
         Column(heading="suite", cell=lambda key: key.suite, align="left", choices=True),
         Column(heading="task", cell=lambda key: str(key.task_id)),
         Column(heading="instruction", cell=task, align="left"),
@@ -352,7 +344,7 @@ def _episodes_table(runs: Sequence[ReportedRun], keys: Sequence[EpisodeKey]) -> 
     return Table(columns=columns, groups=[sorted(keys, key=lambda key: not differs(key))])
 
 
-def episode_data(
+def _episode_data(
     episode: EpisodeResult, queries: Sequence[QueryRecord], *, deadline_ms: float | None
 ) -> dict[str, Any]:
     """One variant of an episode. Times are control steps; `deadline_ms` is the latency budget of a query."""
@@ -379,7 +371,7 @@ def episode_data(
                 "actions": query.actions_step,
                 "free": query.free_step,
                 "skipped": query.skipped,
-                "late": missed(query, deadline_ms),
+                "late": _missed(query, deadline_ms),
             }
             for query in queries
         ],
@@ -389,8 +381,7 @@ def episode_data(
     }
 
 
-def missed(query: QueryRecord, deadline_ms: float | None) -> bool:
-    """Whether the query took longer than the latency budget."""
+def _missed(query: QueryRecord, deadline_ms: float | None) -> bool:
     return deadline_ms is not None and query.timings_ms.get("frame", 0.0) > deadline_ms
 
 
@@ -398,28 +389,18 @@ def _texts(queries: Sequence[QueryRecord]) -> list[dict[str, Any]]:
     found = []
     for each in requested_texts(queries):
         shown: dict[str, Any] = {"task": each.request.task, "requested": each.asked.step}
-        if each.text is not None:
-            at_request, on_delivery = (_mark(each.text, truth) for truth in each.truths)
-            shown |= {
-                "state": "finished",
-                "until": each.text.step,
-                "text": each.text.text,
-                "oracle": each.text.reason == ORACLE,
-                "at_request": at_request,
-                "on_delivery": on_delivery,
-            }
-        elif each.ended is not None:
-            shown |= {"state": "dropped", "until": each.ended.step}
-        else:
-            shown |= {"state": "cancelled", "until": None}
+        if each.text is None:
+            state, until = ("cancelled", None) if each.ended is None else ("dropped", each.ended.step)
+            found.append({**shown, "state": state, "until": until})
+            continue
+        shown |= {"state": "finished", "until": each.text.step, "text": each.text.text}
+        shown |= {"oracle": each.text.reason == ORACLE}
+        for when, truth in zip(("at_request", "on_delivery"), each.truths, strict=True):
+            shown[when] = None
+            if truth is not None and each.text.task in HEADLINES:
+                score = headline_share(each.text.task, each.text.text, truth)
+                # None if it cannot be read; nothing about nothing is right.
+                percent = score and (100 * score.hits / score.of if score.of else 100.0)
+                shown[when] = {"truth": true_text(each.text.task, truth), "score": percent}
         found.append(shown)
     return found
-
-
-def _mark(text: Text, truth: Truth | None) -> dict[str, Any] | None:
-    """The truth, and the score in percent: None if the text cannot be read. None without a truth."""
-    if truth is None or text.task not in HEADLINES:
-        return None
-    score = headline_share(text.task, text.text, truth)
-    percent = 100 * score.hits / score.of if score and score.of else 100.0  # nothing about nothing is right
-    return {"truth": true_text(text.task, truth), "score": None if score is None else percent}

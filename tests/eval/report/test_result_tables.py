@@ -122,10 +122,8 @@ def test_notes_explain_the_clock_and_the_columns(tmp_path, clock):
 
 
 def test_a_line_says_how_many_texts_were_graded_and_how_late_they_were(tmp_path):
-    scores = {
-        "narration": narrations(4, 3, of=5),
-        "memory": narrations(1, 1, of=1, late_s=0.0, not_graded=1),
-    }
+    scores = {"narration": narrations(4, 3, of=5)}
+    scores["memory"] = narrations(1, 1, of=1, late_s=0.0, not_graded=1)
     narration, memory = format_results(play(tmp_path / "run", "measured", outcomes="s", **scores)["overall"])
     assert narration == "narration: 5 of 5 texts graded, delivered 940 ms (simulated) after their requests."
     assert memory.startswith("memory: 1 of 2 texts graded, delivered at once; what cannot be read is in no ")

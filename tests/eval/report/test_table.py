@@ -4,9 +4,22 @@ import csv
 import io
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from configs.console import TextConsole
-from eval.report.table import Column, Table, in_latex, in_markdown, to_csv, to_latex, to_markdown, to_terminal
+from eval.report.table import (
+    Column,
+    Table,
+    in_latex,
+    in_markdown,
+    shortened,
+    to_csv,
+    to_latex,
+    to_markdown,
+    to_terminal,
+)
+from sim_envs.libero.tasks import list_tasks
 
 HOSTILE = ("<b>", "a_b _c_", "*x* [y](z)", "a|b\nc & 5 %", "[red]x[/]", "=1+1")
 
@@ -54,7 +67,26 @@ def test_text_has_no_meaning_in_markdown_and_latex():
     text = "<b> a_b _c_ \x1b[31m a|b\nc & 5 %"
     assert in_markdown(text) == r"\<b> a_b \_c\_ ␛\[31m a\|b c \& 5 %"
     assert in_latex(text) == r"<b> a\_b \_c\_ ␛[31m a|b c \& 5 \%"
+    assert to_csv([{"a": 1}, {"b": None}]) == "a,b\n1,\n,\n", "records have the headings of all"
 
 
-def test_records_of_several_tables_have_the_headings_of_all():
-    assert to_csv([{"a": 1}, {"b": None}]) == "a,b\n1,\n,\n"
+@pytest.mark.parametrize("suite", ["libero_object", "libero_spatial", "libero_goal", "libero_10"])
+@pytest.mark.parametrize("width", [16, 22, 30])
+def test_the_tasks_of_a_suite_can_be_told_apart_in_few_characters(suite, width):
+    labels = shortened([task.language for task in list_tasks(suite)], width)
+    assert len(set(labels)) == 10
+    assert max(map(len, labels)) <= width
+
+
+def test_what_all_share_is_left_out_and_what_is_too_long_loses_its_middle():
+    assert shortened(["pick up the milk now", "pick up the ketchup now"], 10) == ["…milk…", "…ketchup…"]
+    assert shortened(["open the top drawer of the cabinet"], 20) == ["open the…the cabinet"]
+
+
+@given(st.lists(st.text("ab ", max_size=30), max_size=5), st.integers(2, 40))
+def test_any_labels_fit(labels, width):
+    short = shortened(labels, width)
+    assert len(short) == len(labels)
+    assert all(len(label) <= width for label in short)
+    if all(len(label) <= width for label in labels):
+        assert short == labels

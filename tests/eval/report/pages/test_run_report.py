@@ -19,12 +19,8 @@ HOSTILE = "<img src=x onerror=alert(1)> **bold** \x1b[31mred\x1b[0m </script>\u2
 
 def truth(phase="grasp"):
     nouns = {"movable": ["cup"], "parts": [], "places": {"basket": "in"}}
-    return {
-        "narration": {"phase": phase, "object": "cup", "target": None},
-        "done": [],
-        "facts": [],
-        "nouns": nouns,
-    }
+    narration = {"phase": phase, "object": "cup", "target": None}
+    return {"narration": narration, "done": [], "facts": [], "nouns": nouns}
 
 
 def side(page, at, number=0):
@@ -34,11 +30,8 @@ def side(page, at, number=0):
 
 
 def two_runs(path, a="sst", b="sts", **manifest):
-    ids = ("isolated", "unified")
-    return [
-        RunBuilder.at(path / mode, mode=mode, **manifest).add_all(outcomes).path
-        for mode, outcomes in zip(ids, (a, b), strict=True)
-    ]
+    modes = {"isolated": a, "unified": b}
+    return [RunBuilder.at(path / m, mode=m, **manifest).add_all(each).path for m, each in modes.items()]
 
 
 def test_the_verdict_is_that_of_the_comparison(tmp_path):
@@ -96,10 +89,10 @@ def test_texts_of_policies_tasks_and_errors_are_text(tmp_path):
         query(0, texts={"requested": [asked(0)], "finished": [said(0, HOSTILE)]}),
     )
     page = write_report([run.path], tmp_path / "out")
-    written = page.read_text() + (page.parent / "episodes" / f"{key()}.js").read_text()
+    script = (page.parent / "episodes" / f"{key()}.js").read_text()
     assert "<img" not in page.read_text()
-    assert "\x1b" not in written
-    assert "\u2028" not in (page.parent / "episodes" / f"{key()}.js").read_text()
+    assert "\x1b" not in page.read_text() + script
+    assert "\u2028" not in script
     assert side(page, key())["error"] == HOSTILE.replace("\x1b", "␛")
 
 
