@@ -16,10 +16,9 @@ from eval.records.query_logs import QueryRecord
 from eval.records.run_folders import Run
 from eval.records.schema import Outcome
 from eval.rollout.clock import Clock, find_clock
-from eval.rollout.execution import ActionError
 from eval.rollout.feedback import EpisodeFeedback, NoTruthError
 from eval.rollout.plan import EpisodePlan, TaskPlan
-from eval.rollout.rollout import rollout
+from eval.rollout.rollout import ActionError, rollout
 from oxygen.policy.reply import EpisodeEnd
 from sim_envs.suite import Suite
 from sim_envs.workers import LostJob, WorkerConnection

@@ -11,7 +11,7 @@ from configs.errors import UsageError
 from configs.feedback import FeedbackByTask, parse_answer, prompt_fields, write_answer
 from configs.interface import Interface, compare
 from configs.schema import OverlapRule, PolicyConfig, RunConfig, SuiteConfig, Wordings
-from eval.rollout.execution import averaged_channels
+from eval.rollout.rollout import averaged_channels
 from sim_envs.scripted.policy import Random
 from sim_envs.suite import Suite, Task, open_suite
 from sim_envs.world import EpisodeKey

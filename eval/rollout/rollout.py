@@ -1,20 +1,32 @@
-"""One episode as a stream of queries: observe, ask the policy, act, until the world or the limit ends it."""
+"""One episode as a stream of queries: observe, ask the policy, act, until the world or the limit ends it.
+
+A query is issued at control step s. Its actions are available at step s + a, and the next query can start at
+s + b; latencies are rounded up to whole control steps. Until the actions are available, the robot continues
+the previous chunk (`continue`), and the next query is due `replan_steps` after this one was issued; or it
+holds still (`hold`), as blocking clients do, and the next query is due `replan_steps` after the actions.
+
+A new chunk starts after as many of its actions as old ones were executed since its observation; held steps do
+not count (as in LeRobot's asynchronous client). Where no action is left, the robot holds still.
+"""
 
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+from jaxtyping import Bool, Float64
 
-from configs.schema import OverlapRule, WhileWaiting
-from eval.policies.base import Policy
-from eval.records.query_logs import QueryRecord
+from configs.errors import UsageError
+from configs.interface import ActionSpec, Hold, Motion, Rotation
+from configs.latency import Latency, steps_in
+from configs.schema import OverlapRule, SuiteConfig, WhileWaiting
+from eval.policies.base import BadAnswerError, Policy
+from eval.records.query_logs import ActionSpan, QueryRecord, Snapshot
 from eval.rollout.clock import PAUSED, Clock, DelayEstimator, TimedQuery
-from eval.rollout.execution import Execution, validated_actions
 from eval.rollout.feedback import EpisodeFeedback
-from eval.rollout.timeline import Timeline
+from oxygen.policy.reply import Text
 from sim_envs.suite import Suite
-from sim_envs.world import EpisodeKey, World
+from sim_envs.world import EpisodeKey, Observation, World
 
 
 def rollout(
@@ -54,12 +66,7 @@ def rollout(
         PhysicsError: The physics diverged under its actions.
     """
     protocol = suite.protocol
-    timeline = Timeline(
-        control_hz=protocol.control_hz,
-        replan_steps=protocol.replan_steps,
-        while_waiting=while_waiting,
-        max_steps=protocol.max_steps,
-    )
+    timeline = Timeline(protocol, while_waiting)
     world.reset(init_id=key.init_id, seed=key.seed, settle_steps=protocol.settle_steps)
     policy.reset(key)
     execution = Execution(world, suite, timeline, watched=clock is not PAUSED, picture_steps=picture_steps)
@@ -112,3 +119,273 @@ def rollout(
         query.cancelled = len(reply.finished) - len(query.delivered)
         query.progress = world.progress()
         yield query
+
+
+class Timeline:
+    """The control steps of one episode.
+
+    For each query: `issue`, `actions_after`, `next_span` and `advance` until there is no next span, then
+    `busy_for` and again `next_span` and `advance`.
+
+    Attributes:
+        step: Control steps executed so far.
+        query: Record of the last query; number -1 before the first. Its `step`, `steps`, `actions_step`,
+            `free_step`, `continued`, `held` and `skipped` are kept up to date.
+    """
+
+    def __init__(self, protocol: SuiteConfig, while_waiting: WhileWaiting) -> None:
+        """Start at control step 0, without a chunk. `max_steps` of the protocol counts held steps, too."""
+        self._protocol = protocol
+        self._holds = while_waiting == "hold"
+        self._chunk: int | None = None
+        self._cursor = self._horizon = 0  # next action of the current chunk, and its length
+        self._coming = 0  # length of the chunk that is not yet available
+        self.step = 0
+        self.query = QueryRecord(index=-1)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the step limit is reached."""
+        return self.step >= self._protocol.max_steps
+
+    @property
+    def rest(self) -> ActionSpan | None:
+        """The rest of the current chunk; None if it is used up."""
+        left = self._horizon - self._cursor
+        return ActionSpan(chunk=self._chunk, first=self._cursor, steps=left) if left > 0 else None
+
+    def issue(self) -> QueryRecord:
+        """Issue a query now; returns its record."""
+        now = self.step
+        self.query = QueryRecord(index=self.query.index + 1, step=now, actions_step=now, free_step=now)
+        return self.query
+
+    def actions_after(self, milliseconds: float, *, horizon: int) -> None:
+        """Set the simulated time until the actions of the query, `horizon` in number, are available."""
+        self.query.actions_step = self.query.free_step = self.step_after(milliseconds)
+        self._coming = horizon
+        self._take_chunk()
+
+    def busy_for(self, milliseconds: float) -> None:
+        """Set how long the policy is busy with the query; at least until its actions are available."""
+        self.query.free_step = max(self.query.actions_step, self.step_after(milliseconds))
+
+    def step_after(self, milliseconds: float) -> int:
+        """The control step `milliseconds` after the query was issued."""
+        return self.query.step + steps_in(milliseconds, self._protocol.control_hz)
+
+    def next_span(self) -> ActionSpan | None:
+        """The next actions to execute; None if the next query is due or the episode is over."""
+        since = self.query.actions_step if self._holds else self.query.step
+        next_query = max(since + self._protocol.replan_steps, self.query.free_step)
+        steps = min(next_query, self._protocol.max_steps) - self.step
+        if self._coming:
+            steps = min(steps, self.query.actions_step - self.step)
+        if steps <= 0:
+            return None
+        left = 0 if self._coming and self._holds else self._horizon - self._cursor
+        if left > 0:
+            return ActionSpan(chunk=self._chunk, first=self._cursor, steps=min(left, steps))
+        return ActionSpan(chunk=None, first=0, steps=steps)
+
+    def advance(self, span: ActionSpan, steps: int) -> None:
+        """Record that `steps` control steps of `next_span` were executed."""
+        self.step += steps
+        self.query.steps += steps
+        if span.chunk is None:
+            self.query.held += steps
+        else:
+            self._cursor += steps
+            self.query.continued += steps if self._coming else 0
+        self._take_chunk()
+
+    def _take_chunk(self) -> None:
+        """Switch to the chunk of the last query once it is available."""
+        query = self.query
+        if self._coming and self.step >= query.actions_step:
+            query.skipped = min(query.continued, self._coming)
+            self._chunk, self._cursor, self._horizon = query.index, query.skipped, self._coming
+            self._coming = 0
+
+
+class Execution:
+    """Executes the actions of a timeline, and adds what happens to the record of its last query.
+
+    Attributes:
+        advance_ms: Wall time of physics since the query was issued.
+    """
+
+    def __init__(
+        self, world: World, suite: Suite, timeline: Timeline, *, watched: bool, picture_steps: int | None
+    ) -> None:
+        """Begin an episode in a world with its task loaded.
+
+        `watched` reads the world's truth at every control step, at which texts may be delivered;
+        `picture_steps` are the control steps between pictures of the first camera, None for no pictures.
+        """
+        self._world = world
+        self._suite = suite
+        self._timeline = timeline
+        self._watched = watched
+        self._picture_steps = picture_steps
+        self._state = np.zeros(suite.interface.observation.state_size)
+        self._moved = True  # since the state was read
+        self._chunks: dict[int, np.ndarray] = {}
+        self._last: np.ndarray | None = None
+        self._picture_due = 0
+        self.advance_ms = 0.0
+
+    @property
+    def ended(self) -> bool:
+        """Whether the world has ended the episode."""
+        return self._timeline.query.success or self._timeline.query.failed
+
+    def begin_query(self, observation: Observation) -> None:
+        """A query was issued on this observation."""
+        if self._moved:
+            self._state, self._moved = observation.state, False
+        self._picture_due = self._timeline.step + (self._picture_steps or 0)
+        self.advance_ms = 0.0
+
+    def add_chunk(self, chunk: Float64[np.ndarray, "horizon action"], rest: ActionSpan | None) -> None:
+        """Add the actions of the query; `rest` is that of the previous chunk if it is to be blended in."""
+        query, given = self._timeline.query, chunk
+        self._chunks = {number: old for number, old in self._chunks.items() if number == query.index - 1}
+        if rest is not None and rest.chunk is not None:
+            chunk = blend_chunks(
+                self._chunks[rest.chunk][rest.first :],
+                given,
+                late=min(query.actions_step - query.step, rest.steps),
+                channels=averaged_channels(self._suite.interface.action),
+            )
+        query.blended = int((chunk != given).any(axis=1).sum())
+        self._chunks[query.index] = chunk
+
+    def run(self) -> None:
+        """Execute all actions that are due, up to success or failure."""
+        timeline, query = self._timeline, self._timeline.query
+        while not self.ended and (span := timeline.next_span()):
+            if self._picture_steps is not None:
+                if timeline.step >= self._picture_due:  # where no query does, and an action follows
+                    camera = self._suite.interface.observation.camera_names[0]
+                    image = self._world.render(camera)
+                    query.pictures.append(Snapshot(step=timeline.step, camera=camera, image=image))
+                    self._picture_due = timeline.step + self._picture_steps
+                span = span._replace(steps=min(span.steps, self._picture_due - timeline.step))
+            if self._watched:
+                span = span._replace(steps=1)
+            began = time.perf_counter()
+            actions = self._actions(span)
+            advance = self._world.advance(actions)
+            timeline.advance(span, advance.steps)
+            query.success, query.failed = advance.success, advance.failed
+            query.executed.extend(actions[: advance.steps])
+            if advance.end_effector is not None:
+                query.end_effector.extend(advance.end_effector[1 if query.end_effector else 0 :])
+            if query.spans and query.spans[-1].chunk == span.chunk:
+                query.spans[-1] = query.spans[-1]._replace(steps=query.spans[-1].steps + advance.steps)
+            else:
+                query.spans.append(span._replace(steps=advance.steps))
+            self.advance_ms += 1e3 * (time.perf_counter() - began)
+            if self._watched:
+                query.truths[timeline.step] = self._world.truth()
+
+    def _actions(self, span: ActionSpan) -> np.ndarray:
+        """The actions of a span, or the hold action at the state where holding began."""
+        interface = self._suite.interface
+        if span.chunk is not None:
+            actions = self._chunks[span.chunk][span.first : span.first + span.steps]
+            self._moved = True
+        else:
+            held = any(part.hold is Hold.STATE for part in interface.action.channels)
+            if self._moved and held:  # an older state would move the robot back
+                self._state, self._moved = self._world.observe().state, False
+            actions = np.tile(interface.hold_action(self._state, self._last), (span.steps, 1))
+        self._last = actions[-1]
+        return actions
+
+    def delivered(self, texts: Sequence[Text], latency: Latency) -> list[Text]:
+        """The texts finished in the query that were delivered before the episode ended."""
+        timeline, timed = self._timeline, zip(texts, latency.texts_ms, strict=True)
+        steps = [(text, timeline.step_after(after_ms)) for text, after_ms in timed]
+        return [dataclasses.replace(text, step=step) for text, step in steps if step in timeline.query.truths]
+
+
+class ActionError(ValueError):
+    """The policy returned actions that cannot be executed."""
+
+
+def validated_actions(
+    actions: object, *, min_actions: int, width: int
+) -> Float64[np.ndarray, "horizon action"]:
+    """`actions` as an array that can be executed.
+
+    Raises:
+        BadAnswerError: They are not numbers.
+        ActionError: Fewer than `min_actions` actions, another width, or numbers that are not finite.
+    """
+    try:
+        array = np.asarray(actions).astype(np.float64, casting="same_kind")
+    except (TypeError, ValueError) as error:
+        what = f"{type(actions).__name__} ({error})"
+        raise BadAnswerError(f"the policy's actions are {what}; give numbers [horizon, action]") from error
+    if array.ndim != 2 or array.shape[1] != width or array.shape[0] < min_actions:
+        raise ActionError(
+            f"actions have shape {array.shape}: needed are at least {min_actions} actions of {width} numbers"
+        )
+    if not np.isfinite(array).all():
+        row, column = np.argwhere(~np.isfinite(array))[0]
+        raise ActionError(
+            f"action {row} holds {array[row, column]} in dimension {column}; all must be finite"
+        )
+    return array
+
+
+def averaged_channels(action: ActionSpec) -> Bool[np.ndarray, " action"]:
+    """Mask of the action channels that are averaged when chunks are blended: all but the grippers'.
+
+    Many robots take gripper channels as open/close commands (LIBERO reads only the sign), whose mean is
+    neither.
+
+    Raises:
+        UsageError: The action has a rotation whose mean is not a rotation.
+    """
+    grippers = {gripper.name for gripper in action.grippers}
+    arm = [part for part in action.channels if part.name not in grippers]
+    small = action.rotation in (Rotation.AXIS_ANGLE, Rotation.EULER_XYZ) and all(
+        part.motion is not Motion.ABSOLUTE for part in arm
+    )
+    if action.rotation is not Rotation.NONE and not small:
+        raise UsageError(
+            f"overlap 'blend' averages actions, and the mean of rotations ({action.rotation.value}) is not a "
+            "rotation; choose skip or rtc"
+        )
+    return action.arm
+
+
+def blend_chunks(
+    old: Float64[np.ndarray, "left action"],
+    new: Float64[np.ndarray, "horizon action"],
+    *,
+    late: int,
+    channels: Bool[np.ndarray, " action"],
+) -> Float64[np.ndarray, "horizon action"]:
+    """Blend a new chunk with the rest of the old one.
+
+    The weight of the old chunk falls linearly over the n actions that both have, from n / (n + 1) to
+    1 / (n + 1). Without delay the new chunk is returned unchanged.
+
+    Args:
+        old: The rest of the old chunk, from the action executed when the observation was taken.
+        new: The new chunk.
+        late: Actions of the old chunk executed before the new one is available.
+        channels: Mask of averaged channels; the others are taken from the new chunk.
+    """
+    end = min(len(old), len(new))
+    if late == 0 or late >= end:
+        return new
+    weight = np.arange(end - late, 0, -1)[:, None] / (end - late + 1)
+    mean = weight * old[late:end] + (1 - weight) * new[late:end]
+    result = new.copy()
+    result[late:end] = np.where(channels, mean, new[late:end])
+    return result

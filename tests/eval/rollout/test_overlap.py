@@ -11,10 +11,9 @@ from configs.errors import UsageError
 from configs.interface import Motion, Rotation
 from configs.latency import ActionPrefix, Latency
 from configs.schema import RunConfig
+from eval.records.query_logs import ActionSpan
 from eval.rollout.clock import DelayEstimator, TimedQuery, find_clock
-from eval.rollout.execution import averaged_channels, blend_chunks
-from eval.rollout.rollout import rollout
-from eval.rollout.timeline import ActionSpan
+from eval.rollout.rollout import averaged_channels, blend_chunks, rollout
 from sim_envs.fake import FakeWorld
 from sim_envs.libero.tasks import LIBERO_INTERFACE
 from tests.eval.doubles import FakePolicy, libero_object

@@ -11,8 +11,7 @@ from configs.interface import Hold, Interface, Motion
 from configs.schema import RunConfig
 from eval.policies.python import WithTimeout
 from eval.rollout.clock import find_clock
-from eval.rollout.execution import ActionError
-from eval.rollout.rollout import rollout
+from eval.rollout.rollout import ActionError, rollout
 from sim_envs.fake import FakeWorld
 from sim_envs.world import EpisodeKey
 from tests.eval.doubles import FakePolicy, libero_object

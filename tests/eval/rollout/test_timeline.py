@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.latency import steps_in
-from eval.rollout.timeline import Timeline
+from eval.rollout.rollout import Timeline
+from sim_envs.fake import FakeSuite
 
 HZ = 20.0
 STEP_MS = 1e3 / HZ
@@ -19,7 +20,8 @@ def played(latencies, *, replan, horizon, limit, waiting="continue"):
 
     `|` is a query, `b3` action 3 of the second query's chunk, `-` a step in which the robot is held.
     """
-    timeline = Timeline(control_hz=HZ, replan_steps=replan, while_waiting=waiting, max_steps=limit)
+    limits = {"control_hz": HZ, "replan_steps": replan, "max_steps": limit}
+    timeline = Timeline(FakeSuite.published.model_copy(update=limits), waiting)
     words, queries = [], []
     for actions, busy in latencies:
         if timeline.is_over:
