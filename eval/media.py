@@ -17,7 +17,7 @@ from eval.records.query_logs import read_queries
 from eval.records.reader import RunIdentity, read_episodes
 from eval.records.schema import EpisodeResult, Outcome, RunFolder, solved
 from eval.report.comparison import require_one_world, run_names
-from eval.rollout.captions import EpisodeCaptions
+from eval.rollout.recorder import EpisodeCaptions
 from videos.mp4 import Mp4Writer, Picture, VideoError, iterate_pictures
 from videos.panel import Caption
 from videos.side_by_side import Side, compose_pair, first_camera

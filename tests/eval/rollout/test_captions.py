@@ -6,7 +6,7 @@ import pytest
 
 from configs.latency import Latency
 from eval.records.query_logs import QueryRecord
-from eval.rollout.captions import EpisodeCaptions
+from eval.rollout.recorder import EpisodeCaptions
 from sim_envs.fake import FakeWorld
 from tests.eval.doubles import text_finished
 from tests.eval.factory import key
