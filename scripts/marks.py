@@ -13,7 +13,7 @@ from configs.load import load
 from configs.profile import ProfileConfig
 from configs.schema import Mode as ModeName
 from eval.report.sweep_plots import Mark
-from eval.rollout.latency_model import LatencyModel
+from eval.rollout.clock import LatencyModel
 from oxygen.serving.requests import DecodeWork
 from oxygen.serving.scheduler import Mode
 

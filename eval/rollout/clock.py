@@ -3,30 +3,37 @@
 `paused` charges nothing, as in published results. The other clocks charge a latency until the actions are
 available and one until the next query can start: fixed, from a device profile, measured on this machine, or
 replayed from a recorded run. All but `measured` are deterministic.
+
+On the device of a profile, actions come first: host, prefill, denoising. The decode jobs follow in order,
+each with its prefills, forks, stacking and decode steps. In mode `parallel` the jobs start with the query in
+a second process, and the query ends when both are done.
 """
 
 import dataclasses
 import functools
+import hashlib
 import math
+import statistics
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from configs.errors import UsageError, unknown
 from configs.latency import ActionPrefix, Latency, steps_in
 from configs.load import load, names
-from configs.profile import ProfileConfig
+from configs.profile import ProfileConfig, StageTime
 from configs.schema import Mode, RunConfig
 from eval.records import provenance
 from eval.records.query_logs import ActionSpan, read_queries
 from eval.records.reader import read_identity
 from eval.records.schema import RunFolder
-from eval.rollout.latency_model import LatencyModel, jitter
 from oxygen.policy.reply import Reply, Text
+from oxygen.serving.requests import DecodeWork
 from sim_envs.world import EpisodeKey
 
 KINDS = ("paused", "fixed:A,B", "profile:NAME", "measured", "replay:RUN")
+_RANDOM_BITS = 52
 _RECENT = 10  # number of past queries; on a measured clock their longest latency is the estimated delay
 
 
@@ -138,32 +145,6 @@ def _measured_clock() -> Clock:
     return Clock(describe=describe, latency=latency, knows_latency_in_advance=False)
 
 
-def _replay_clock(folder: RunFolder, described: Mapping[str, Any]) -> Clock:
-    """The latencies of a recorded run, in the same episodes; another number of queries is a ReplayError.
-
-    It has the recorded clock's description, so that a replay has the same protocol. Logs are read on use.
-    """
-
-    @functools.lru_cache(maxsize=1)
-    def recorded(key: EpisodeKey) -> list[Latency]:
-        return [query.latency for query in read_queries(folder, key) if query.latency is not None]
-
-    def latency(query: TimedQuery) -> Latency:
-        known = recorded(query.key)
-        if query.index >= len(known):
-            raise ReplayError(f"{query.key}: {len(known)} queries were recorded, this is one more")
-        found = known[query.index]
-        if query.reply is not None and len(found.texts_ms) != len(query.finished):
-            raise ReplayError(
-                f"{query.key}, query {query.index}: {len(found.texts_ms)} texts were finished when it was "
-                f"recorded, {len(query.finished)} now"
-            )
-        return found
-
-    in_advance = described.get("kind") != "measured"  # as when it was recorded
-    return Clock(describe=lambda: described, latency=latency, knows_latency_in_advance=in_advance)
-
-
 class UnknownCostError(RuntimeError):
     """A reply does not report the work that a profile needs."""
 
@@ -201,7 +182,7 @@ def find_clock(config: RunConfig, episodes: Sequence[EpisodeKey]) -> Clock:
         case "profile":
             return _profile_clock(load(ProfileConfig, rest), config.mode, guided=config.overlap == "rtc")
         case "replay":
-            return _replayed(RunFolder(Path(rest)), config, episodes)
+            return _replay_clock(RunFolder(Path(rest)), config, episodes)
     raise unknown("clock", config.clock, (*KINDS, *(f"profile:{name}" for name in names(ProfileConfig))))
 
 
@@ -223,8 +204,12 @@ def _fixed(given: str, rest: str) -> Clock:
     return fixed_clock(numbers[0], numbers[-1])
 
 
-def _replayed(folder: RunFolder, config: RunConfig, episodes: Sequence[EpisodeKey]) -> Clock:
-    """The latencies of a run, or of the variant of its evaluation in the requested mode."""
+def _replay_clock(folder: RunFolder, config: RunConfig, episodes: Sequence[EpisodeKey]) -> Clock:
+    """The latencies of a run, or of the variant of its evaluation in the requested mode.
+
+    It has the recorded clock's description, so that a replay has the same protocol. Logs are read on use;
+    another number of queries than recorded is a ReplayError.
+    """
     named = read_identity(folder)
     variants = {named.mode: folder}
     if config.mode != named.mode:
@@ -247,14 +232,32 @@ def _replayed(folder: RunFolder, config: RunConfig, episodes: Sequence[EpisodeKe
         raise UsageError(
             f"clock {config.clock!r}: {found.run_id} has no episode {missing[0]}; replay episodes that it has"
         )
-    recorded = clocks[0].get("overlap", "skip")
-    if (recorded == "rtc") != (config.overlap == "rtc"):
+    overlap = clocks[0].get("overlap", "skip")
+    if (overlap == "rtc") != (config.overlap == "rtc"):
         raise UsageError(
-            f"clock {config.clock!r}: {found.run_id} ran with overlap {recorded}, and guided denoising takes "
-            f"longer; give --overlap {recorded}"
+            f"clock {config.clock!r}: {found.run_id} ran with overlap {overlap}, and guided denoising takes "
+            f"longer; give --overlap {overlap}"
         )
-    rules = ("while_waiting", "overlap")
-    return _replay_clock(found, {key: value for key, value in clocks[0].items() if key not in rules})
+    described = {key: value for key, value in clocks[0].items() if key not in ("while_waiting", "overlap")}
+
+    @functools.lru_cache(maxsize=1)
+    def recorded(key: EpisodeKey) -> list[Latency]:
+        return [query.latency for query in read_queries(found, key) if query.latency is not None]
+
+    def latency(query: TimedQuery) -> Latency:
+        known = recorded(query.key)
+        if query.index >= len(known):
+            raise ReplayError(f"{query.key}: {len(known)} queries were recorded, this is one more")
+        at = known[query.index]
+        if query.reply is not None and len(at.texts_ms) != len(query.finished):
+            raise ReplayError(
+                f"{query.key}, query {query.index}: {len(at.texts_ms)} texts were finished when it was "
+                f"recorded, {len(query.finished)} now"
+            )
+        return at
+
+    in_advance = described.get("kind") != "measured"  # as when it was recorded
+    return Clock(describe=lambda: described, latency=latency, knows_latency_in_advance=in_advance)
 
 
 class DelayEstimator:
@@ -285,3 +288,87 @@ class DelayEstimator:
     def note(self, latency: Latency) -> None:
         """Record the latency of a query."""
         self._recent.append(latency.actions_ms)
+
+
+class LatencyModel:
+    """Simulated milliseconds since a query was issued, on the device of a profile.
+
+    Attributes:
+        action_ms: Until the actions are available.
+    """
+
+    def __init__(self, profile: ProfileConfig, mode: Mode, *, guided: bool = False) -> None:
+        """Build the model of one mode.
+
+        Raises:
+            UsageError: The profile lacks the costs of the mode, or of guided denoising.
+        """
+        acting, language = 1.0, 1.0
+        if mode == "parallel":
+            if profile.parallel is None:
+                others = ", ".join(name for name in get_args(Mode) if name != mode)
+                raise UsageError(
+                    f"profile {profile.name!r} cannot price mode {mode}: it has no `parallel`, the "
+                    f"slowdown of two processes on one device; use another mode: {others}"
+                )
+            acting, language = profile.parallel.action, profile.parallel.decode
+        denoise = profile.guided_denoise if guided else profile.denoise
+        if denoise is None:
+            raise UsageError(
+                f"profile {profile.name!r} cannot price overlap rtc: it has no `guided_denoise`, the time "
+                "of denoising with a backward pass in each step; measure it (eval.bench --save-profile), or "
+                "choose overlap blend or skip"
+            )
+        self._profile = profile
+        self._slowdown = language
+        self.action_ms = acting * (profile.host.ms + profile.prefill.ms + denoise.ms)
+        self._language_from_ms = 0.0 if mode == "parallel" else self.action_ms
+
+    def busy_ms(self, work: Sequence[DecodeWork]) -> float:
+        """Until the next query can start, given the query's decode jobs in order."""
+        return max(self.action_ms, self._language_from_ms + sum(self._job_ms(job, job.steps) for job in work))
+
+    def text_ms(self, work: Sequence[DecodeWork], *, job: int, steps: int) -> float:
+        """Until the last token of a text is known: after `steps` decode steps of the job with index `job`."""
+        before = sum(self._job_ms(other, other.steps) for other in work[:job])
+        return self._language_from_ms + before + self._job_ms(work[job], steps)
+
+    def decode_ms(self, batch: int) -> float:
+        """One decode step on an otherwise idle device."""
+        return _at(self._profile.decode, batch)
+
+    def _job_ms(self, job: DecodeWork, steps: int) -> float:
+        """A decode job up to `steps` of its steps."""
+        prefill = self._profile.text_prefill or self._profile.prefill
+        stack_ms = _at(self._profile.stack, job.batch) if self._profile.stack else 0.0
+        begun = job.prefills * prefill.ms + job.forks * self._profile.fork.ms + stack_ms
+        return self._slowdown * (begun + steps * self.decode_ms(job.batch))
+
+
+def _at(times: Mapping[int, StageTime], batch: int) -> float:
+    """Milliseconds at a batch size.
+
+    Piecewise linear in the batch sizes of the profile, extrapolated above the largest; constant below the
+    smallest.
+    """
+    sizes = sorted(times)
+    if batch <= sizes[0] or len(sizes) == 1:
+        return times[sizes[0]].ms
+    above = next((size for size in sizes if size >= batch), sizes[-1])
+    below = sizes[sizes.index(above) - 1]
+    slope = (times[above].ms - times[below].ms) / (above - below)
+    if batch > above:  # measurement noise must not make a larger batch faster
+        return times[above].ms + max(0.0, slope) * (batch - above)
+    return times[below].ms + slope * (batch - below)
+
+
+def jitter(profile: ProfileConfig, key: EpisodeKey, query: int) -> float:
+    """Log-normal factor with median 1 for all times of a query.
+
+    A function of the profile's `jitter`, the episode key and the query number.
+    """
+    if profile.jitter == 0:
+        return 1.0
+    digest = hashlib.sha256(f"latency of {key}, query {query}".encode()).digest()
+    share = ((int.from_bytes(digest[:8], "big") >> (64 - _RANDOM_BITS)) + 0.5) / 2**_RANDOM_BITS
+    return math.exp(profile.jitter * statistics.NormalDist().inv_cdf(share))

@@ -10,7 +10,7 @@ from eval.bench import profile as profiles
 from eval.bench.experiment import run_experiment
 from eval.bench.profile import save_profile
 from eval.bench.row import RowFile
-from eval.rollout.latency_model import LatencyModel
+from eval.rollout.clock import LatencyModel
 from oxygen.serving.requests import DecodeWork
 from oxygen.serving.scheduler import Mode
 from tests.eval.bench.conftest import MODEL, options

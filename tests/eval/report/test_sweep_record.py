@@ -12,7 +12,7 @@ from configs.profile import ProfileConfig
 from eval import results
 from eval.report.sweep_plots import draw_sweep, over_interval, over_latency
 from eval.report.sweep_table import text_columns, to_markdown
-from eval.rollout.latency_model import LatencyModel
+from eval.rollout.clock import LatencyModel
 from oxygen.serving.requests import DecodeWork
 from oxygen.serving.scheduler import Mode
 from scripts import pages

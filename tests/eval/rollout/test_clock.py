@@ -6,8 +6,7 @@ from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.records.run_folders import find_unfinished, new_run
 from eval.records.schema import RunFolder
-from eval.rollout.clock import PAUSED, ReplayError, TimedQuery, UnknownCostError, find_clock
-from eval.rollout.latency_model import LatencyModel
+from eval.rollout.clock import PAUSED, LatencyModel, ReplayError, TimedQuery, UnknownCostError, find_clock
 from oxygen.serving.requests import DecodeWork
 from sim_envs.world import EpisodeKey
 from tests.eval.conftest import CONFIG, evaluate

@@ -8,7 +8,7 @@ import pytest
 from configs.errors import UsageError
 from configs.load import check
 from configs.profile import ProfileConfig
-from eval.rollout.latency_model import LatencyModel, jitter
+from eval.rollout.clock import LatencyModel, jitter
 from oxygen.serving.requests import DecodeWork
 from sim_envs.world import EpisodeKey
 
