@@ -11,7 +11,7 @@ from configs.schema import RunConfig
 from eval.records import provenance
 from eval.records.run_folders import find_unfinished, new_run
 from eval.records.schema import RunFolder
-from eval.rollout import evaluation, manifest
+from eval.rollout import evaluation
 from eval.rollout.evaluation import exit_code
 from sim_envs.fake import FakeSuite
 from tests.eval.conftest import CONFIG, evaluate
@@ -73,12 +73,12 @@ def refused(tmp_path) -> str:
 
 
 def test_resume_refuses_other_assets_and_other_weights(tmp_path, policy, monkeypatch):
-    monkeypatch.setattr(manifest, "weights_sha256", lambda cast: "a" * 64)
+    monkeypatch.setattr(evaluation, "weights_sha256", lambda cast: "a" * 64)
     left = interrupted(policy, tmp_path).read_manifest()
     with monkeypatch.context() as other:
         without_physics(other, find_assets=lambda source: FakeAssets(digest="1" * 12))
         assert "libero_object.assets.digest '000000000000', this has '111111111111'" in refused(tmp_path)
-    monkeypatch.setattr(manifest, "weights_sha256", lambda cast: "b" * 64)
+    monkeypatch.setattr(evaluation, "weights_sha256", lambda cast: "b" * 64)
     assert f"weights_sha256 '{'a' * 64}', this has '{'b' * 64}'" in refused(tmp_path)
     (again,) = find_unfinished(tmp_path / "runs", {})
     assert again.folder.read_manifest() == left
