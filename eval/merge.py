@@ -9,8 +9,8 @@ from configs.cli import run_app
 from configs.console import TextConsole
 from configs.errors import UsageError, pluralize
 from configs.paths import usable_folder
+from eval.records.run_folders import SweepFolder
 from eval.records.schema import RunFolder
-from eval.records.sweep_folders import SweepFolder
 
 app = App(
     name="python -m eval.merge",

@@ -6,7 +6,7 @@ from cyclopts import App
 
 from configs.cli import run_app
 from configs.errors import UsageError
-from eval.records.sweep_folders import SweepFolder
+from eval.records.run_folders import SweepFolder
 
 app = App(name="python -m eval.results")
 

@@ -58,7 +58,7 @@ def sweep(
     usable_folder(output_dir, "--output-dir")
     from eval.loggers import with_log
     from eval.policies.unused_options import refuse_unused_options
-    from eval.records.sweep_folders import find_unfinished_sweep, new_sweep  # slow: statistics
+    from eval.records.run_folders import find_unfinished_sweep, new_sweep  # slow: statistics
     from eval.report.console import SweepConsole
     from eval.report.sweep import run_sweep
     from eval.rollout.executors.executor import batch_size_for, choose_executor

@@ -26,7 +26,7 @@ def main(
             folder alone gives the page of the sweep.
         output_dir: Folder of the page. Default: `report` in the first folder.
     """
-    from eval.records.sweep_folders import SweepFolder
+    from eval.records.run_folders import SweepFolder
     from eval.report.pages.run_report import REPORT, write_report  # slow: statistics; --help needs none
     from eval.report.sweep_plots import write_sweep_page
 

@@ -15,9 +15,8 @@ from eval.metrics.success import summarize
 from eval.records.json_files import write_json
 from eval.records.protocol import protocol_hash
 from eval.records.reader import read_episodes, read_identity
-from eval.records.run_folders import begin, locked_run, new_run, past_attempts
+from eval.records.run_folders import SweepFolder, begin, locked_run, new_run, new_sweep, past_attempts
 from eval.records.schema import EpisodeResult, RunFolder
-from eval.records.sweep_folders import SweepFolder, new_sweep
 from eval.report.sweep import conclude, recorded_cells
 from eval.rollout.plan import make_plan
 from sim_envs.world import EpisodeKey

@@ -19,9 +19,8 @@ from eval.metrics.statistics import bounds, cluster_bootstrap_95
 from eval.metrics.success import Results
 from eval.records.query_logs import read_queries
 from eval.records.reader import read_episodes, read_identity
-from eval.records.run_folders import Run, new_run
+from eval.records.run_folders import Run, SweepFolder, new_run
 from eval.records.schema import EpisodeResult, MotionQuality, Outcome, graded_only
-from eval.records.sweep_folders import SweepFolder
 from eval.report.comparison import is_graded, outcomes_of
 from eval.report.comparison_verdict import Judgement, judge, judge_time
 from eval.report.console import SweepConsole

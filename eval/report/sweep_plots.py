@@ -13,7 +13,7 @@ import numpy as np
 
 from configs.errors import pluralize
 from configs.sweep import CONDITIONS
-from eval.records.sweep_folders import SweepFolder
+from eval.records.run_folders import SweepFolder
 from eval.report.figures import COLOURS, OTHER_COLOURS, STYLE, new_figure
 from eval.report.pages.reported_runs import format_code, format_machine
 from eval.report.pages.run_report import REPORT

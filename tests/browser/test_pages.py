@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from eval.bench.page import write_bench_page
-from eval.records.sweep_folders import SweepFolder
+from eval.records.run_folders import SweepFolder
 from eval.report.leaderboard import read_leaderboard, write_leaderboard
 from eval.report.pages.run_report import write_report
 from eval.report.sweep_plots import write_sweep_page

@@ -13,7 +13,7 @@ from configs.feedback import Feedback
 from configs.sweep import GridConfig, SweepConfig
 from eval.merge import merge_runs
 from eval.metrics.success import summarize
-from eval.records.sweep_folders import SweepFolder, find_unfinished_sweep, new_sweep
+from eval.records.run_folders import SweepFolder, find_unfinished_sweep, new_sweep
 from eval.report.__main__ import app
 from eval.report.merging import merge_sweeps
 from eval.report.pages.run_report import write_report

@@ -13,9 +13,8 @@ import psutil
 import pytest
 
 from configs.schema import RunConfig
-from eval.records.run_folders import Run
+from eval.records.run_folders import Run, SweepFolder
 from eval.records.schema import RunFolder
-from eval.records.sweep_folders import SweepFolder
 from eval.rollout.executors.executor import SERIAL
 from sim_envs.fake import FakeSuite
 from tests.eval.rollout.scaled import played, suite_file, timeless
