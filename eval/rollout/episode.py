@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Protocol, Self, TypeVar
 
 from configs.errors import UsageError
@@ -93,7 +93,7 @@ class WorldCache:
             UsageError: It cannot be opened, or lacks a method of `World`.
         """
         if self._world is None or self._open != plan.world:
-            self.discard()
+            self.close()
             world, methods = plan.suite.open(plan.task), [name for name in vars(World) if name[0] != "_"]
             if lacking := [f"{name}()" for name in methods if not callable(getattr(world, name, None))]:
                 raise UsageError(
@@ -103,17 +103,11 @@ class WorldCache:
             self._world, self._open = world, plan.world
         return self._world
 
-    def discard(self) -> None:
+    def close(self) -> None:
         """Close the open world; the next episode opens a new one."""
         world, self._world = self._world, None
         if world is not None:
             world.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.discard()
 
 
 def run_episode(
@@ -128,10 +122,8 @@ def run_episode(
 
     Actions that cannot be executed, and physics that diverges under finite ones, are failures of the policy
     (`invalid_action`); all else is an `error`, also `sys.exit`. The world is closed after either, since its
-    state is undefined. Ctrl-C, a lost policy, a missing truth and `fatal` propagate and leave no files of the
-    episode.
-
-    After an exception in `fatal` the episode is played in another process.
+    state is undefined. Ctrl-C, a lost policy, a missing truth and `fatal`, after which the episode is played
+    in another process, propagate and leave no files of the episode.
     """
     config, task = variant.run.config, variant.plan.tasks[job.task]
     recorder = variant.record(variant.run, task, job.key)
@@ -169,7 +161,7 @@ def run_episode(
         if is_disk_full(error):
             recorder.abandon()
             raise
-        worlds.discard()
+        worlds.close()
         invalid = isinstance(error, ActionError | PhysicsError)
         return recorder.result(Outcome.INVALID_ACTION if invalid else Outcome.ERROR, error)
     except BaseException:
@@ -183,8 +175,14 @@ class EpisodePlayer(Generic[ResultT]):
 
     plans: tuple[EpisodePlan, ...]
     runs: tuple[Run, ...]
-    sources: tuple[PolicySource, ...]
+    sources: Sequence[PolicySource]
     record: RecorderFactory[ResultT]
+
+    @classmethod
+    def of(cls, variants: Sequence[Variant[ResultT]], sources: Sequence[PolicySource]) -> Self:
+        """The player of some variants, whose policies are opened from `sources`."""
+        plans, runs = tuple(each.plan for each in variants), tuple(each.run for each in variants)
+        return cls(plans=plans, runs=runs, sources=sources, record=variants[0].record)
 
     @contextlib.contextmanager
     def open(self, connection: WorkerConnection) -> Iterator[Callable[[EpisodeJob], ResultT]]:
@@ -201,7 +199,7 @@ class EpisodePlayer(Generic[ResultT]):
                 opened(job.variant), job, worlds=worlds, interrupts=interrupts, fatal=(MemoryError,)
             )
 
-        with WorldCache() as worlds, DeferredSignals() as interrupts:
+        with contextlib.closing(WorldCache()) as worlds, DeferredSignals() as interrupts:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
             yield play
 

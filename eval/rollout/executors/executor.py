@@ -1,9 +1,10 @@
 """Executors: run the episodes of an evaluation here, in worker processes, or (`ray.py`) on a cluster."""
 
+import abc
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from configs.cli import format_option
 from configs.errors import UsageError
@@ -23,21 +24,19 @@ OnBegin = Callable[[int, EpisodeJob], None]
 """Called with the index of a world and the episode that it starts."""
 
 
-class Executor(Protocol):
-    """Runs episodes.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Executor(abc.ABC):
+    """Runs episodes. Apart from timings, records do not depend on the executor or the number of worlds."""
 
-    Apart from timings, records do not depend on the executor or the number of worlds.
-    """
-
-    @property
-    def num_envs(self) -> int:
-        """Number of parallel worlds."""
+    num_envs: int = 1  # number of parallel worlds
 
     def open_policies(
         self, resolved: ResolvedPolicy, variants: Sequence[RunConfig], notify: Callable[[str], None]
     ) -> list[LoadedPolicy]:
         """Load the policy of each variant; see `eval.policies.resolved.open_policies`."""
+        return open_policies(resolved, variants, worlds=self.num_envs, notify=notify)
 
+    @abc.abstractmethod
     def play(
         self, variants: Variants[ResultT], jobs: Jobs, interrupts: DeferredSignals, on_begin: OnBegin
     ) -> Played[ResultT]:
@@ -49,22 +48,14 @@ class Executor(Protocol):
         """
 
 
-class Serial:
+class Serial(Executor):
     """Runs episodes one after the other in this process, with one world open at a time."""
-
-    num_envs = 1
-
-    def open_policies(
-        self, resolved: ResolvedPolicy, variants: Sequence[RunConfig], notify: Callable[[str], None]
-    ) -> list[LoadedPolicy]:
-        """See `Executor`."""
-        return open_policies(resolved, variants, notify=notify)
 
     def play(
         self, variants: Variants[ResultT], jobs: Jobs, interrupts: DeferredSignals, on_begin: OnBegin
     ) -> Played[ResultT]:
         """See `Executor`."""
-        with WorldCache() as worlds:
+        with contextlib.closing(WorldCache()) as worlds:
             for job in jobs:
                 on_begin(0, job)
                 yield job, run_episode(variants[job.variant], job, worlds=worlds, interrupts=interrupts)
@@ -74,7 +65,7 @@ SERIAL = Serial()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Processes:
+class Processes(Executor):
     """Runs episodes in worker processes, one world each, that share one policy in this process.
 
     A worker runs whole episodes: world, clock, records, video. Models stay in this process, which batches the
@@ -82,25 +73,17 @@ class Processes:
     simulator, and clients of policy servers are opened in each worker.
     """
 
-    num_envs: int  # number of worker processes
     timeout_s: float = TIMEOUT_S  # seconds after which an episode is considered hung
-
-    def open_policies(
-        self, resolved: ResolvedPolicy, variants: Sequence[RunConfig], notify: Callable[[str], None]
-    ) -> list[LoadedPolicy]:
-        """See `Executor`."""
-        return open_policies(resolved, variants, worlds=self.num_envs, notify=notify)
 
     def play(
         self, variants: Variants[ResultT], jobs: Jobs, interrupts: DeferredSignals, on_begin: OnBegin
     ) -> Played[ResultT]:
         """See `Executor`."""
-        plans, runs = tuple(each.plan for each in variants), tuple(each.run for each in variants)
-        interfaces = [suite.interface for suite in plans[0].suites.values()]
+        interfaces = [suite.interface for suite in variants[0].plan.suites.values()]
         policies = [each.policy for each in variants]
         with served(policies, interfaces, worlds=self.num_envs) as (server, sources):
             ended = run_in_workers(
-                EpisodePlayer(plans=plans, runs=runs, sources=sources, record=variants[0].record).open,
+                EpisodePlayer.of(variants, sources).open,
                 queue_of(variants, jobs, on_begin),
                 workers=self.num_envs,
                 check=interrupts.check,

@@ -5,6 +5,7 @@ files of an episode are written on its world's machine and sent to the driver wi
 """
 
 import contextlib
+import dataclasses
 import functools
 import logging
 import socket
@@ -22,7 +23,7 @@ from eval.policies.base import LoadedPolicy
 from eval.policies.resolved import ResolvedPolicy, open_policies
 from eval.policies.serving import sources_of
 from eval.rollout.episode import EpisodeJob, EpisodePlayer, lost_result
-from eval.rollout.executors.executor import Jobs, OnBegin, Played, ResultT, Variants, queue_of
+from eval.rollout.executors.executor import Executor, Jobs, OnBegin, Played, ResultT, Variants, queue_of
 from eval.rollout.executors.ray_actors import ActorConnection, PlayedEpisode, PolicyService, WorldActor
 from sim_envs.workers import MAX_STARTS, JobQueue, LostJob
 
@@ -30,25 +31,19 @@ _POLL_S = 0.3  # interval of checks for Ctrl-C and hung worlds
 _ANSWER_S = 5.0  # timeout of connecting to the head of a cluster
 
 
-class RayCluster:
-    """Runs episodes in parallel world actors of the connected Ray cluster.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RayCluster(Executor):
+    """Runs episodes in parallel world actors of the connected Ray cluster; without a free CPU, one waits."""
 
-    Args:
-        num_envs: Number of world actors. Actors without a free CPU wait for one.
-        timeout_s: Seconds after which an episode is considered hung.
-    """
-
-    def __init__(self, *, num_envs: int, timeout_s: float) -> None:
-        self.num_envs = num_envs
-        self._timeout_s = timeout_s
-        self._services: list[Any] = []
+    timeout_s: float  # seconds after which an episode is considered hung
+    _services: list[Any] = dataclasses.field(default_factory=list, init=False)
 
     def open_policies(
         self, resolved: ResolvedPolicy, variants: Sequence[RunConfig], notify: Callable[[str], None]
     ) -> list[LoadedPolicy]:
         """See `Executor`. Batches are divided among policy actors, one per GPU."""
         if not resolved.is_served:
-            return open_policies(resolved, variants, notify=notify)
+            return super().open_policies(resolved, variants, notify)
         gpus = int(ray.cluster_resources().get("GPU", 0))
         batches = -(-self.num_envs // variants[0].batch_size)
         count = max(1, min(batches, gpus))
@@ -56,7 +51,7 @@ class RayCluster:
             num_cpus=1, num_gpus=min(1, gpus), max_restarts=-1, max_concurrency=self.num_envs + 2
         )
         shares = [len(range(first, self.num_envs, count)) for first in range(count)]
-        self._services = [
+        self._services[:] = [
             actor.remote(functools.partial(open_policies, resolved, variants, worlds=worlds))
             for worlds in shares
         ]
@@ -75,10 +70,8 @@ class RayCluster:
         self, variants: Variants[ResultT], jobs: Jobs, interrupts: DeferredSignals, on_begin: OnBegin
     ) -> Played[ResultT]:
         """See `Executor`."""
-        queue, runs = queue_of(variants, jobs, on_begin), tuple(each.run for each in variants)
-        plans = tuple(each.plan for each in variants)
-        sources = sources_of([each.policy for each in variants])
-        player = EpisodePlayer(plans=plans, runs=runs, sources=sources, record=variants[0].record)
+        queue = queue_of(variants, jobs, on_begin)
+        player = EpisodePlayer.of(variants, sources_of([each.policy for each in variants]))
         lost_before: set[EpisodeJob] = set()
         with contextlib.ExitStack() as until_the_end:
             worlds = []
@@ -94,12 +87,12 @@ class RayCluster:
                 pending = [world for world in worlds if world.pending is not None]
                 ray.wait([world.pending for world in pending], timeout=_POLL_S)
                 for world in pending:
-                    job, ended = world.job, world.news(self._timeout_s)
+                    job, ended = world.job, world.news(self.timeout_s)
                     if job is None or ended is None:
                         continue
                     world.job = None
                     if isinstance(ended, PlayedEpisode):
-                        ended.write_to(runs[job.variant].folder)
+                        ended.write_to(variants[job.variant].run.folder)
                         yield job, ended.result
                     elif job in lost_before:
                         yield job, lost_result(variants[job.variant], job, ended)
@@ -187,11 +180,9 @@ def _reason(lost: RayError) -> str:
 
 
 def connect(address: str, *, worlds: int) -> None:
-    """Connect this process to a Ray cluster.
+    """Connect this process to a Ray cluster: that of this machine (`auto`), or at `host:port`.
 
-    Args:
-        address: `local` starts a cluster in this process, `auto` finds this machine's; else `host:port`.
-        worlds: Number of CPUs of a local cluster, besides one for a policy.
+    `local` starts one in this process, with a CPU for each of the worlds and one for a policy.
 
     Raises:
         UsageError: The cluster is not found.

@@ -31,13 +31,13 @@ class OneWorld:
 
     def __init__(self, world: FakeWorld) -> None:
         self.world = world
-        self.discarded = 0
+        self.closed = 0
 
     def of(self, plan):
         return self.world
 
-    def discard(self):
-        self.discarded += 1
+    def close(self):
+        self.closed += 1
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_a_solved_episode_and_its_query_log(tmp_path, plan):
     assert result.policy_s == pytest.approx(0.015)
     assert result.video == "videos/libero_object/task00_ep003_success.mp4"
     assert (tmp_path / result.video).stat().st_size > 0
-    assert not worlds.discarded
+    assert not worlds.closed
     lines = [json.loads(line) for line in RunFolder(tmp_path).queries_path(KEY).read_text().splitlines()]
     assert [(line["query"], line["step"], line["steps"]) for line in lines] == [
         (0, 0, 5),
@@ -141,7 +141,7 @@ def test_the_query_log_round_trips_the_truth(tmp_path, plan, world):
 )
 def test_what_fails_is_recorded_with_its_traceback(tmp_path, plan, outcome, world, policy, complaint, steps):
     result, worlds = run(tmp_path, plan, world, FakePolicy(**policy))
-    assert (result.outcome, result.steps, worlds.discarded) == (outcome, steps, 1)
+    assert (result.outcome, result.steps, worlds.closed) == (outcome, steps, 1)
     if steps:
         assert result.video == f"videos/libero_object/task00_ep003_{outcome}.mp4"
     assert result.error.startswith(complaint)
