@@ -8,6 +8,7 @@ import traceback
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import UInt8
@@ -35,6 +36,7 @@ from videos.recorder import EpisodeVideo
 from videos.theme import Mark
 from videos.timeline import QuerySpan, QueryTimeline
 
+_COUNTS = ("queries", "steps", "tokens", "held_steps", "continued_steps", "skipped_actions")
 _PICTURE_EVERY_S = 1.0  # wall time between two pictures of a running episode
 _PICTURE_HEIGHT = 256  # pixels; higher pictures are scaled down
 
@@ -51,7 +53,7 @@ class EpisodeRecorder:
         self._began = time.perf_counter()
         self._latencies: defaultdict[str, list[float]] = defaultdict(list)
         self._requests: Counter[str] = Counter()
-        self._counts: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter(dict.fromkeys(_COUNTS, 0))
         self._progress = 0.0
         self._grader = EpisodeGrader(control_hz=plan.protocol.control_hz)
         self._motion = EpisodeMotion(plan.suite.interface.action)
@@ -128,24 +130,20 @@ class EpisodeRecorder:
         self._live_picture.remove()
         video = self._close_video(outcome)
         latencies = {stage: quantiles(values) for stage, values in self._latencies.items()}
+        counts: Any = self._counts
         return EpisodeResult(
             key=self._key,
             task=self._plan.task.name,
             instruction=self._plan.task.language,
             language=self._plan.instruction(self._key),
             outcome=outcome,
-            steps=self._counts["steps"],
-            queries=self._counts["queries"],
+            **counts,
             latency_ms={stage: summary for stage, summary in latencies.items() if summary},
-            tokens=self._counts["tokens"],
             requests=RequestCounts(**self._requests),
             compiles_after_warm_up=self._compiles,
             policy_s=sum(self._latencies.get("frame", ())) / 1e3,
             wall_s=time.perf_counter() - self._began,
             simulated_s=self._counts["steps"] / self._plan.protocol.control_hz,
-            held_steps=self._counts["held_steps"],
-            continued_steps=self._counts["continued_steps"],
-            skipped_actions=self._counts["skipped_actions"],
             progress=None if outcome is Outcome.ERROR else self._progress,
             texts=self._grader.scores(),
             motion=self._motion.quality(),
@@ -180,10 +178,7 @@ class EpisodeRecorder:
 class LivePicture:
     """A JPEG file of an episode's cameras side by side, for `eval.watch`, replaced at most once a second.
 
-    A picture that cannot be written is left out: the episode goes on without it.
-
-    Attributes:
-        path: The file. It exists while the episode runs.
+    The file exists while the episode runs. A picture that cannot be written is left out.
     """
 
     def __init__(self, path: Path) -> None:
@@ -192,11 +187,7 @@ class LivePicture:
         self._written = -_PICTURE_EVERY_S
 
     def show(self, images: Mapping[str, UInt8[np.ndarray, "_ _ 3"]]) -> bool:
-        """Write the images, unless the last picture is recent.
-
-        Returns:
-            Whether a picture was due.
-        """
+        """Write the images, unless the last picture is recent; returns whether a picture was due."""
         if not images or time.monotonic() - self._written < _PICTURE_EVERY_S:
             return False
         with contextlib.suppress(OSError, ValueError):
