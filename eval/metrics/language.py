@@ -11,12 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from eval.metrics.statistics import (
-    MeanDifference,
-    bounds,
-    cluster_bootstrap_95,
-    ratio_of_sums,
-)
+from eval.metrics.statistics import MeanDifference, bounds, cluster_bootstrap_95, ratio_of_sums
 from eval.records.query_logs import QueryRecord, delivery_step
 from eval.records.schema import EpisodeResult, Share, Shares, TextScores
 from oxygen.policy.reply import Text
@@ -151,11 +146,7 @@ class EpisodeGrader:
 
 
 class _TaskGrader:
-    """Sums the scores of one language task, and the control steps in which its last text is true.
-
-    Attributes:
-        current_steps: These control steps, each weighted by the text's score at that step.
-    """
+    """Sums the scores of one language task, and the control steps in which its last text is true."""
 
     def __init__(self) -> None:
         self._counts = {"texts": 0, "not_graded": 0, "oracle": 0}
@@ -165,7 +156,7 @@ class _TaskGrader:
         self._last: Text | None = None
         self._truth: Truth | None = None  # that `_score` of the last text is against
         self._score = 0.0
-        self.current_steps = 0.0
+        self.current_steps = 0.0  # each weighted by the text's score at that step
 
     def add(self, text: Text, truths: tuple[Truth | None, Truth | None], seconds: float) -> None:
         """Grade a text against the truth at its request and on its delivery, `seconds` later."""
@@ -271,7 +262,9 @@ def currency_differences(
                 a=percent[0],
                 b=percent[1],
                 difference=percent[1] - percent[0],
-                ci95=cluster_bootstrap_95(_rise, *a, *b, method="percentile"),
+                ci95=cluster_bootstrap_95(
+                    lambda *columns, axis=-1: 100 * _fall(*columns, axis=axis), *b, *a, method="percentile"
+                ),
                 n_pairs=len(pairs),
             )
     return found
@@ -330,10 +323,6 @@ def difference(before: Sequence[Share], after: Sequence[Share]) -> dict[str, Any
 
 def _columns(shares: Sequence[Share]) -> tuple[np.ndarray, np.ndarray]:
     return np.array([share.hits for share in shares], float), np.array([share.of for share in shares], float)
-
-
-def _rise(a: np.ndarray, of_a: np.ndarray, b: np.ndarray, of_b: np.ndarray, axis: int = -1) -> np.ndarray:
-    return 100 * (ratio_of_sums(b, of_b, axis) - ratio_of_sums(a, of_a, axis))
 
 
 def _fall(

@@ -83,17 +83,20 @@ class RunIdentity:
 _IDENTITY = TypeAdapter(RunIdentity)
 
 _OVERRIDES = (
-    *("wordings", "seed", "init_ids", "num_steps_wait", "max_steps", "variation", "replan_steps", "motion"),
+    "wordings",
+    "seed",
+    "init_ids",
+    "num_steps_wait",
+    "max_steps",
+    "variation",
+    "replan_steps",
+    "motion",
 )
 """Options that replace parts of the published protocol, and the wordings and the seed."""
 
 
 def read_identity(folder: RunFolder) -> RunIdentity:
-    """The run's identity from its manifest.
-
-    Raises:
-        UsageError: The manifest is missing or damaged.
-    """
+    """The run's identity from its manifest; a missing or damaged one is a UsageError."""
     manifest = folder.read_manifest()
     config, protocol, mode = manifest.get("config", {}), manifest.get("protocol"), manifest.get("mode")
     names = [field.name for field in dataclasses.fields(RunIdentity)]
@@ -167,11 +170,7 @@ def read_episodes(folder: RunFolder) -> dict[EpisodeKey, EpisodeResult]:
 
 
 def require_runs(paths: Sequence[Path]) -> list[RunFolder]:
-    """`find_runs`, with an error if it finds none.
-
-    Raises:
-        UsageError: No run is found, or a path is not a folder.
-    """
+    """`find_runs`, where none is a UsageError, too."""
     if found := find_runs(paths):
         return found
     raise UsageError(

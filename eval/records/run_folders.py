@@ -31,16 +31,13 @@ _STATES = {"running": "the sweep is not complete", "errors": "the sweep has epis
 class Run:
     """A variant of an evaluation, and the folder of its records.
 
-    Attributes:
-        config: Its configuration.
-        folder: Its folder. The folder of a new run is reserved by `locked_run`, possibly under another name,
-            and appears when the run begins.
-        resumed: Whether it may have earlier records.
+    The folder of a new run is reserved by `locked_run`, possibly under another name, and appears when the run
+    begins.
     """
 
     config: RunConfig
     folder: RunFolder
-    resumed: bool = False
+    resumed: bool = False  # whether it may have earlier records
 
 
 def policy_name(given: str) -> str:
@@ -178,11 +175,6 @@ def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ..
     )
 
 
-def begun_in(folder: Path) -> tuple[Run, ...]:
-    """The variants of the newest evaluation in a folder, to be resumed; empty if there is none."""
-    return next(iter(_evaluations_newest_first(folder)), ())
-
-
 def _evaluations_newest_first(output_dir: Path) -> list[tuple[Run, ...]]:
     """All evaluations with complete sets of variants, to be resumed, the reference variant first."""
     paths = sorted(path.parent for path in output_dir.glob("[!.]*/manifest.json"))
@@ -267,11 +259,7 @@ class SweepFolder:
         return self.path / self.file
 
     def read(self) -> dict[str, Any]:
-        """The record as it was last written.
-
-        Raises:
-            UsageError: The record is missing, or not a sweep's.
-        """
+        """The record as it was last written; one that is missing or not a sweep's is a UsageError."""
         if not self.record_path.is_file():
             raise UsageError(f"{self.path} is not a sweep: it has no {self.file}")
         record = read_json_object(self.record_path)
@@ -280,11 +268,7 @@ class SweepFolder:
         return record
 
     def read_finished(self) -> dict[str, Any]:
-        """The record of a complete sweep.
-
-        Raises:
-            UsageError: The record is missing, or the sweep is incomplete.
-        """
+        """The record of a complete sweep; a missing or incomplete one is a UsageError."""
         record = self.read()
         if record["status"] != "complete":
             raise UsageError(
@@ -293,11 +277,7 @@ class SweepFolder:
         return record
 
     def config(self) -> SweepConfig:
-        """The configuration.
-
-        Raises:
-            UsageError: The record cannot be read, or is of another version.
-        """
+        """The configuration; a record that cannot be read, or of another version, is a UsageError."""
         return check(SweepConfig, self.read()["config"], source=str(self.record_path))
 
     def write(self, config: SweepConfig, *, status: str, **results: Any) -> None:
@@ -307,15 +287,11 @@ class SweepFolder:
 
     def runs(self) -> tuple[Run, ...]:
         """The runs of the cells, in their order; none if none has begun."""
-        return begun_in(self.path)
+        return next(iter(_evaluations_newest_first(self.path)), ())
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the folder for this process.
-
-        Raises:
-            UsageError: Another process has locked it.
-        """
+        """Lock the folder for this process; that of another process is a UsageError."""
         with RunFolder(self.path).locked():
             if not self.begun():
                 for draft in self.path.glob(".*.partial"):  # of a killed process

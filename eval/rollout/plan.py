@@ -124,12 +124,9 @@ def _plan_task(config: RunConfig, suite: Suite, task: Task) -> TaskPlan:
 
 
 def make_plans(variants: Sequence[RunConfig]) -> list[EpisodePlan]:
-    """One plan per variant: the same episodes, under the variant's protocol.
+    """One plan per variant, as `make_plan`: the same episodes, under the variant's protocol.
 
     Variants with the same protocol share a plan.
-
-    Raises:
-        UsageError: As `make_plan`.
     """
     made: dict[tuple[tuple[str, Any], ...], EpisodePlan] = {}
     plans = []
@@ -145,11 +142,7 @@ def check_playable(
 ) -> None:
     """Reject a policy or plan that would fail in every episode.
 
-    Args:
-        plans: The episodes; variants may share a plan.
-        policy: The policy's name.
-        interface: Its conventions; None if it takes the suite's.
-        horizon: Actions per chunk; None if unknown.
+    The policy has a name, conventions (None if it takes the suite's) and actions per chunk (None if unknown).
 
     Raises:
         UsageError: The conventions differ, `replan_steps` exceeds the horizon, or the suite cannot run here.
@@ -226,11 +219,7 @@ def check_feedback(configs: Sequence[RunConfig], feedback: FeedbackByTask, *, po
 
 
 def check_overlap(plan: EpisodePlan, rule: OverlapRule, policy: PolicyConfig) -> None:
-    """Reject an overlap rule that the policy or a suite's actions do not support.
-
-    Raises:
-        UsageError: The rule is not supported.
-    """
+    """Reject an overlap rule that the policy or a suite's actions do not support, as a UsageError."""
     if rule == "rtc" and policy.kind != "oxygen":
         raise UsageError(
             f"overlap rtc guides the denoising of this project's engine, and policy {policy.name!r} is not "
