@@ -1,13 +1,24 @@
-"""Language scores: an oracle scores 1, a shuffled one does not, and what cannot be read is not graded."""
+"""Language scores: an oracle scores 1, a shuffled one does not, what cannot be read is not graded."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval.metrics.language import HEADLINES, EpisodeGrader, grade_memory, grade_narration, grade_text
+from eval.metrics.language import (
+    HEADLINES,
+    EpisodeGrader,
+    currency_differences,
+    difference,
+    grade_memory,
+    grade_narration,
+    grade_text,
+    summarize_language,
+)
+from eval.metrics.success import summarize
 from eval.records.query_logs import QueryRecord
 from eval.records.schema import Share, TextScores
 from oxygen.policy.reply import Text
@@ -16,6 +27,7 @@ from sim_envs.truth.nouns import Nouns
 from sim_envs.truth.textual_memory import write_textual_memory
 from sim_envs.truth.wording import WORDINGS, narrate, remember
 from tests.eval.doubles import text_finished
+from tests.eval.factory import RunBuilder, episode, key, query
 from tests.sim_envs.vocabulary import memories, narrations
 
 HZ = 20.0
@@ -55,9 +67,9 @@ def query_record(step, truths, delivered):
 def graded(truths, texts) -> dict[str, TextScores]:
     """The scores of an episode with a query every 5 control steps."""
     grader = EpisodeGrader(control_hz=HZ)
-    for query, now in enumerate(truths):
-        finished = [each for each in texts if each.finished_query == query]
-        grader.add(query_record(5 * query, {5 * query: now}, finished))
+    for number, now in enumerate(truths):
+        finished = [each for each in texts if each.finished_query == number]
+        grader.add(query_record(5 * number, {5 * number: now}, finished))
     return grader.scores()
 
 
@@ -195,3 +207,51 @@ def test_a_textual_memory_that_cannot_be_parsed_is_counted_and_wrong():
     assert (scores.texts, scores.not_graded) == (2, 1)
     assert scores.at_request["exact"] == Share(hits=1, of=2)
     assert scores.at_request["predicates"] == Share(hits=4, of=4)
+
+
+def scored(current_s: float | None = None, **shares: Share) -> TextScores:
+    """The scores of one episode's texts; `shares` are those of the headline measure."""
+    measures = {when: {"all": shares[when]} if shares else {} for when in ("at_request", "on_delivery")}
+    return TextScores(texts=4, not_graded=0, oracle=0, staleness_s=2.0, current_s=current_s, **measures)
+
+
+def test_loss_from_request_to_delivery_is_paired_by_episode():
+    before = [Share(hits=hits, of=10) for hits in (2, 5, 9)]
+    after = [Share(hits=hits - 1, of=10) for hits in (2, 5, 9)]
+    lost = difference(before, after)
+    assert lost["pc"] == pytest.approx(10)
+    assert lost["ci95"] is None
+    assert difference([Share()], [Share()]) is None
+
+
+def test_results_hold_language_by_suite_task_and_overall_and_stay_json(tmp_path):
+    run = RunBuilder.at(tmp_path / "run")
+    for init_id, hits in enumerate((3, 1)):
+        shares = {"at_request": Share(hits=hits, of=4), "on_delivery": Share(hits=1, of=4)}
+        run.add(episode(key(init_id), texts={"narration": scored(**shares)}), query(0))
+    results = summarize(run.path)
+    for row in (results["overall"], results["per_suite"]["libero_object"], results["per_task"][0]):
+        assert row["texts"]["narration"]["at_request"]["all"]["pc"] == 50
+        assert row["texts"]["narration"]["on_delivery"]["all"]["pc"] == 25
+        assert row["texts"]["narration"]["lost"]["pc"] == 25
+    assert results["per_task"][0]["language"] == "do task 0"
+    assert json.loads(json.dumps(results, allow_nan=False)) == summarize(run.path)
+
+
+def currency(current_s: float | None, simulated_s: float = 10.0):
+    return episode(key(0), simulated_s=simulated_s, texts={"memory": scored(current_s)})
+
+
+def test_currency_counts_the_time_of_episodes_without_texts():
+    silent = episode(key(1), simulated_s=20.0)
+    row = summarize_language([currency(8.0), currency(4.0), silent])["memory"]["current"]
+    assert (row["pc"], row["n"]) == (pytest.approx(30.0), 3)
+    assert row["ci95"][0] < 30 < row["ci95"][1]
+    assert summarize_language([currency(8.0), currency(None)])["memory"]["current"] is None
+
+
+def test_currency_is_compared_by_episode_where_both_runs_have_texts():
+    pairs = [(currency(8.0), currency(5.0)), (currency(4.0), currency(3.0))]
+    found = currency_differences(pairs)["memory"]
+    assert (found.a, found.b, found.difference, found.n_pairs) == pytest.approx((60, 40, -20, 2))
+    assert currency_differences([(a, episode(key(0), simulated_s=9.0)) for a, _ in pairs]) == {}

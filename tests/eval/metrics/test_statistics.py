@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -10,7 +11,13 @@ from scipy.stats import norm
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.proportion import proportion_confint
 
-from eval.metrics.statistics import mcnemar_exact, paired_difference_95, quantiles, wilson_95
+from eval.metrics.statistics import (
+    cluster_bootstrap_95,
+    mcnemar_exact,
+    paired_difference_95,
+    quantiles,
+    wilson_95,
+)
 
 trials = st.integers(1, 2000)
 counts = st.integers(0, 300)
@@ -86,3 +93,14 @@ def test_the_intervals_ends_are_barely_rejected(only_a, only_b, pairs):
 
 def test_quantiles_of_a_known_sample():
     assert quantiles(range(101)) == {"p50": 50, "p95": 95, "p99": 99}
+
+
+@pytest.mark.parametrize(("clusters", "least"), [(40, 0.89), (10, 0.84)])
+def test_intervals_have_nominal_coverage(clusters, least):
+    rng, rate, covered = np.random.default_rng(1), 0.7, 0
+    of = np.full(clusters, 20.0)
+    for _ in range(100):
+        hits = rng.binomial(20, rng.beta(7, 3, size=clusters)).astype(float)
+        found = cluster_bootstrap_95(lambda h, o, axis=-1: h.sum(axis) / o.sum(axis), hits, of)
+        covered += found.low <= rate <= found.high
+    assert least <= covered / 100 <= 0.99

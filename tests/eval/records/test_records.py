@@ -1,15 +1,18 @@
-"""Records survive what happens to runs: kills in the middle of a line, retries, re-reading."""
+"""Records survive kills in the middle of a line, retries and re-reading, and say what really ran."""
 
 import dataclasses
 import datetime as dt
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.errors import UsageError
+from eval.records import provenance
 from eval.records.run_folders import past_attempts
 from eval.records.schema import Outcome, RunFolder
 from tests.eval.factory import RunBuilder, episode, key
@@ -74,3 +77,30 @@ def test_a_killed_attempt_ended_with_its_last_record(tmp_path):
     os.utime(run.folder.episodes_path, times=(written.timestamp(), written.timestamp()))
     (killed,) = past_attempts(run.folder)
     assert dt.datetime.fromisoformat(killed["finished"]) == written
+
+
+def git(folder, *arguments):
+    identity = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+    subprocess.run(["git", "-C", str(folder), *identity, *arguments], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("inside", ["", "venv/lib/site-packages"])
+def test_the_commit_is_recorded_of_the_projects_own_repository_alone(tmp_path, monkeypatch, inside):
+    git(tmp_path, "init")
+    git(tmp_path, "commit", "--allow-empty", "-m", "somebody's")
+    (tmp_path / inside).mkdir(parents=True, exist_ok=True)
+    (tmp_path / "changed").touch()
+    monkeypatch.setattr(provenance, "_ROOT", tmp_path / inside)
+    state = provenance.git_state.__wrapped__()
+    if inside:
+        assert state == {"commit": None, "dirty": None}
+    else:
+        assert (len(state["commit"]), state["dirty"]) == (40, True)
+
+
+def test_the_command_line_is_recorded():
+    code = "from eval.records import provenance; print(provenance.command())"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--seed", "a b"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"python -c '{code}' --seed 'a b'\n"

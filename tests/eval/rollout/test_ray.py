@@ -14,15 +14,8 @@ from eval.records.schema import Outcome
 from eval.rollout.executors.executor import SERIAL, choose_executor
 from sim_envs.fake import FakeSuite
 from tests.eval.rollout.scaled import played, suite_file, timeless
-from tests.eval.rollout.test_executors import POLICY
-from tests.eval.rollout.worker_worlds import (
-    DEADLY,
-    HANGING,
-    ONCE,
-    ErrantSuite,
-    LiberoWithoutJax,
-    UnhurriedSuite,
-)
+from tests.eval.rollout.test_executors import POLICY, libero
+from tests.eval.rollout.worker_worlds import DEADLY, HANGING, ONCE, ErrantSuite, UnhurriedSuite
 
 ray = pytest.importorskip("ray", reason="uv pip install -e '.[ray]'")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200), pytest.mark.filterwarnings("default")]
@@ -51,28 +44,16 @@ def fake(tmp_path, suite, **changes):
 
 def test_records_equal_those_of_serial_execution(tmp_path, executor):
     """On LIBERO, with a policy that has weights, in two modes while time passes. No world imports JAX."""
-    variants = [
-        RunConfig(
-            suites=(suite_file(tmp_path, "libero_object", LiberoWithoutJax),),
-            task_ids=(0,),
-            init_ids=(30, 31, 32),
-            max_steps=12,
-            num_steps_wait=2,
-            assets="standins",
-            clock="fixed:100,200",
-            mode=mode,
-            batch_size=2,
-            video="all",
-        )
-        for mode in ("shared", "unified")
-    ]
+    more = {"init_ids": (30, 31, 32), "video": "all"}
+    variants = [libero(tmp_path, mode=mode, **more) for mode in ("shared", "unified")]
     alone = played(tmp_path / "alone", *variants, executor=SERIAL)
     together = played(tmp_path / "together", *variants, executor=executor)
     assert list(map(timeless, alone)) == list(map(timeless, together))
-    files = [{path.relative_to(run.folder.path) for path in run.folder.path.rglob("*.*")} for run in together]
-    assert files == [
-        {path.relative_to(run.folder.path) for path in run.folder.path.rglob("*.*")} for run in alone
-    ]
+    files, expected = (
+        [{path.relative_to(run.folder.path) for path in run.folder.path.rglob("*.*")} for run in runs]
+        for runs in (together, alone)
+    )
+    assert files == expected
 
 
 def test_the_driver_learns_whether_a_class_writes_texts(tmp_path, executor):

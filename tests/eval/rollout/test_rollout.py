@@ -1,58 +1,40 @@
-"""The loop: how many queries, how many steps, and what never reaches a simulator."""
+"""The loop: what a query asks of whom, what is executed when, and how chunks take over from each other."""
 
 import dataclasses
+import functools
+import itertools
+import string
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.interface import Hold, Interface, Motion
+from configs.errors import UsageError
+from configs.interface import Hold, Interface, Motion, Rotation
+from configs.latency import ActionPrefix, steps_in
 from configs.schema import RunConfig
 from eval.policies.python import WithTimeout
 from eval.rollout.clock import find_clock
-from eval.rollout.rollout import ActionError, rollout
-from sim_envs.fake import FakeWorld
+from eval.rollout.rollout import ActionError, Timeline, averaged_channels, blend_chunks, rollout
+from sim_envs.fake import FakeSuite, FakeWorld
+from sim_envs.libero.tasks import LIBERO_INTERFACE
 from sim_envs.world import EpisodeKey
 from tests.eval.doubles import FakePolicy, libero_object
 
-KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=3, seed=7)
+KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
 
 
-class NotingWorld(FakeWorld):
-    """Notes what is asked of it."""
+def noting(asked, thing, *names):
+    """The same world or policy, which notes when these methods are called."""
 
-    def __init__(self, success_at: int) -> None:
-        super().__init__(success_at=success_at)
-        self.asked: list[str] = []
+    def noted(name, method, *arguments):
+        asked.append(f"{name} {len(*arguments)}" if name == "advance" else name)
+        return method(*arguments)
 
-    def observe(self):
-        self.asked.append("observe")
-        return super().observe()
-
-    def advance(self, actions):
-        self.asked.append(f"advance {len(actions)}")
-        return super().advance(actions)
-
-
-class NotingPolicy(FakePolicy):
-    """Notes what is asked of it, in the list of its world."""
-
-    def __init__(self, world: NotingWorld) -> None:
-        super().__init__()
-        self.asked = world.asked
-
-    def reset(self, key):
-        self.asked.append("reset")
-        super().reset(key)
-
-    def act(self, observation):
-        self.asked.append("act")
-        return super().act(observation)
-
-    def complete(self):
-        self.asked.append("complete")
-        return super().complete()
+    for name in names:
+        setattr(thing, name, functools.partial(noted, name, getattr(thing, name)))
+    return thing
 
 
 def test_measured_charges_the_time_that_a_policy_reports():
@@ -64,9 +46,10 @@ def test_measured_charges_the_time_that_a_policy_reports():
 
 
 def test_a_query_observes_acts_executes_replan_steps_of_the_chunk_and_completes():
-    noting = NotingWorld(success_at=8)
-    list(rollout(noting, NotingPolicy(noting), KEY, libero_object()))
-    assert noting.asked == ["reset", *["observe", "act", "advance 5", "complete"] * 2]
+    asked: list[str] = []
+    world = noting(asked, FakeWorld(success_at=8), "observe", "advance")
+    list(rollout(world, noting(asked, FakePolicy(), "reset", "act", "complete"), KEY, libero_object()))
+    assert asked == ["reset", *["observe", "act", "advance 5", "complete"] * 2]
     actions = np.linspace(0, 0.9, 70).reshape(10, 7)
     world = FakeWorld()
     limits = libero_object(max_steps=7, replan_steps=5, settle_steps=0)
@@ -183,3 +166,218 @@ def test_queries_record_executed_actions_and_the_end_effectors_path(clock, waiti
     assert [len(query.truths) for query in queries] == [
         query.steps + 1 if clock != "paused" else 1 for query in queries
     ]
+
+
+HZ = 20.0
+STEP_MS = 1e3 / HZ
+
+
+def scheduled(latencies, *, replan, horizon, limit, waiting="continue"):
+    """The timeline of an episode, a word for each control step, and its queries' records.
+
+    `|` is a query, `b3` action 3 of the second query's chunk, `-` a step in which the robot is held.
+    """
+    limits = {"control_hz": HZ, "replan_steps": replan, "max_steps": limit}
+    timeline = Timeline(FakeSuite.published.model_copy(update=limits), waiting)
+    words, queries = [], []
+    for actions, busy in latencies:
+        if timeline.is_over:
+            break
+        query = timeline.issue()
+        words.append("|")
+        timeline.actions_after(actions * STEP_MS, horizon=horizon)
+        words += executed(timeline)
+        timeline.busy_for(busy * STEP_MS)
+        words += executed(timeline)
+        queries.append((query.step, query.actions_step, query.free_step, query.continued, query.skipped))
+    assert timeline.is_over, "the test gives too few latencies"
+    return " ".join(words), queries
+
+
+def executed(timeline):
+    words = []
+    while span := timeline.next_span():
+        words += [
+            "-" if span.chunk is None else f"{string.ascii_letters[span.chunk % 52]}{span.first + number}"
+            for number in range(span.steps)
+        ]
+        timeline.advance(span, span.steps)
+    return words
+
+
+@pytest.mark.parametrize(
+    ("latencies", "replan", "horizon", "limit", "expected"),
+    [
+        ([(0, 0)] * 3, 3, 5, 7, "| a0 a1 a2 | b0 b1 b2 | c0"),
+        # No chunk before the first query, and a wait shorter than replan.
+        ([(2, 2)] * 4, 4, 5, 14, "| - - a0 a1 | a2 a3 b2 b3 | b4 - c1 c2 | c3 c4"),
+        # Held steps overtake nothing.
+        ([(1, 6)] * 3, 2, 4, 13, "| - a0 a1 a2 a3 - | - b0 b1 b2 b3 - | -"),
+        # A wait longer than the chunk, which overtakes the whole next one.
+        ([(7, 7)] * 4, 2, 3, 24, "| - - - - - - - | a0 a1 a2 - - - - | - - - - - - - | c0 c1 c2"),
+        # A k that changes.
+        (
+            [(0, 0), (2, 5), (0, 1), (3, 3), (1, 1)],
+            *(3, 6, 15),
+            "| a0 a1 a2 | a3 a4 b2 b3 b4 | c0 c1 c2 | c3 c4 c5 | d3",
+        ),
+        # As soon as the policy is free, and a chunk that is replaced as it comes.
+        ([(1, 3)] * 3, 1, 4, 9, "| - a0 a1 | a2 b1 b2 | b3 c1 c2"),
+        ([(2, 2)] * 4, 1, 6, 8, "| - - | a0 a1 | b2 b3 | c2 c3"),
+        # The limit while waiting.
+        ([(0, 0), (4, 9)], 2, 3, 5, "| a0 a1 | a2 - -"),
+    ],
+)
+def test_timelines_equal_those_worked_out_by_hand(latencies, replan, horizon, limit, expected):
+    assert scheduled(latencies, replan=replan, horizon=horizon, limit=limit)[0] == expected
+
+
+def test_a_robot_that_is_held_while_waiting_starts_each_chunk_at_its_first_action():
+    line, _ = scheduled([(2, 2)] * 3, replan=4, horizon=5, limit=14, waiting="hold")
+    assert line == "| - - a0 a1 a2 a3 | - - b0 b1 b2 b3 | - -"
+    line, _ = scheduled([(1, 6)] * 2, replan=2, horizon=3, limit=9, waiting="hold")
+    assert line == "| - a0 a1 a2 - - | - b0 b1"
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "steps"),
+    [(0, 0), (1e-12, 0), (0.1, 1), (50, 1), (50.001, 2), (150, 3), (151, 4), (-3, 0)],
+)
+def test_latencies_are_rounded_up_to_whole_control_steps(milliseconds, steps):
+    assert steps_in(milliseconds, HZ) == steps
+
+
+LATENCIES = st.lists(
+    st.tuples(st.integers(0, 12), st.integers(0, 12)).map(sorted).map(tuple), min_size=1, max_size=6
+).map(lambda some: list(itertools.islice(itertools.cycle(some), 60)))
+CASES = {
+    "latencies": LATENCIES,
+    "replan": st.integers(1, 8),
+    "horizon": st.integers(1, 12),
+    "limit": st.integers(1, 60),
+    "waiting": st.sampled_from(["continue", "hold"]),
+}
+
+
+@given(**CASES)
+def test_every_step_executes_the_next_available_action_or_holds_and_queries_are_due_in_time(**case):
+    line, queries = scheduled(**case)
+    words = line.split()
+    assert len(words) - words.count("|") == case["limit"]
+    step = 0
+    for word in words:
+        if word not in "|-":
+            assert step >= queries[string.ascii_letters.index(word[0])][1], "the actions have not come yet"
+        step += word != "|"
+    indices = {}
+    for word in line.split():
+        if word not in "|-":
+            indices.setdefault(string.ascii_letters.index(word[0]), []).append(int(word[1:]))
+    for query, executed_actions in indices.items():
+        first = queries[query][4]
+        assert executed_actions == list(range(first, first + len(executed_actions)))
+    for *_, continued, skipped in queries:
+        assert skipped in (0, min(continued, case["horizon"]))
+    for (issued, actions, free, *_), (following, *_) in itertools.pairwise(queries):
+        since = actions if case["waiting"] == "hold" else issued
+        assert following == max(since + case["replan"], free)
+
+
+@given(**CASES, more=st.tuples(st.integers(0, 5), st.integers(0, 5)).map(sorted))
+def test_more_latency_never_makes_an_action_available_earlier(more, **case):
+    _, queries = scheduled(**case)
+    slower = [(a + more[0], b + more[1]) for a, b in case["latencies"]]
+    _, later = scheduled(**{**case, "latencies": slower})
+    for before, after in zip(queries, later, strict=False):
+        assert after[0] >= before[0]
+        assert after[1] >= before[1]
+        assert after[2] >= before[2]
+
+
+class Planning(FakePolicy):
+    """Answers query q with actions of 100 q, 100 q + 1, …, and notes what it is told is under way."""
+
+    def __init__(self):
+        super().__init__()
+        self.told = []
+
+    def act(self, observation):
+        self.told.append(observation.action_prefix)
+        self.actions = np.tile(100.0 * self._query + np.arange(10.0)[:, None], (1, 7))
+        return super().act(observation)
+
+
+class Listening(FakeWorld):
+    """Notes the first channel of what it is told, and the gripper's."""
+
+    def __init__(self):
+        super().__init__()
+        self.arm, self.gripper = [], []
+
+    def advance(self, actions):
+        self.arm += actions[:, 0].tolist()
+        self.gripper += actions[:, -1].tolist()
+        return super().advance(actions)
+
+
+def overlapped(overlap, latency="100", **limits):
+    """What a world was told, what the policy was, and the queries."""
+    world, policy = Listening(), Planning()
+    suite = libero_object(**{"max_steps": 10, "replan_steps": 5, **limits})
+    clock = find_clock(RunConfig(clock=f"fixed:{latency}"), [KEY])
+    queries = list(rollout(world, policy, KEY, suite, clock=clock, overlap=overlap))
+    return world, policy, queries
+
+
+def test_blending_averages_with_falling_weights_except_grippers():
+    """| - - a0 a1 a2 | a3 a4, then b2 b3 b4, of which b2 to b6 meet a5 to a9."""
+    skipped, _, _ = overlapped("skip")
+    world, _, queries = overlapped("blend")
+    assert skipped.arm == [0, 0, 0, 1, 2, 3, 4, 102, 103, 104]
+    assert world.arm[:7] == skipped.arm[:7]
+    assert world.arm[7:] == pytest.approx(
+        [(5 * 5 + 1 * 102) / 6, (4 * 6 + 2 * 103) / 6, (3 * 7 + 3 * 104) / 6]
+    )
+    assert world.gripper == skipped.gripper
+    assert [query.blended for query in queries] == [0, 5]
+    assert [query.spans for query in queries] == [query.spans for query in overlapped("skip")[2]]
+
+
+@given(st.data())
+def test_a_blended_chunk_lies_between_both_chunks(data):
+    left, horizon = data.draw(st.integers(0, 12)), data.draw(st.integers(1, 12))
+    late = data.draw(st.integers(0, left))
+    old, new = np.zeros((left, 2)), np.ones((horizon, 2))
+    result = blend_chunks(old, new, late=late, channels=np.array([True, False]))
+    assert (result[:, 1] == 1).all()
+    assert (result[:late, 0] == 1).all(), "these are left out"
+    assert (result[left:, 0] == 1).all()
+    mixed = result[late : min(left, horizon), 0]
+    assert ((mixed > 0) & (mixed < 1)).all() or late == 0
+    assert (np.diff(mixed) >= 0).all()
+
+
+def test_blending_refuses_rotations_whose_mean_is_not_a_rotation():
+    action = LIBERO_INTERFACE.action
+    assert averaged_channels(action).tolist() == [True] * 6 + [False]
+    turned = [dataclasses.replace(part, motion=Motion.ABSOLUTE) for part in action.channels]
+    for wrong in (
+        dataclasses.replace(action, channels=tuple(turned)),
+        dataclasses.replace(action, rotation=Rotation.QUATERNION_WXYZ),
+    ):
+        with pytest.raises(UsageError, match=r"the mean of .* is not a rotation; choose skip"):
+            averaged_channels(wrong)
+
+
+def test_rtc_passes_the_action_prefix_to_the_policy():
+    """| - - a0 a1 a2 a3 a4 a5 | a6 a7 b2 …: eight steps between queries."""
+    _, policy, queries = overlapped("rtc", "100,400", max_steps=20)
+    assert policy.told == [None, ActionPrefix(first=6, delay=2), ActionPrefix(first=8, delay=2)]
+    assert [query.action_prefix for query in queries] == policy.told
+    assert overlapped("skip", "100,400")[1].told == [None, None]
+    # It is limited by the rest of the chunk.
+    assert overlapped("rtc", "400,400", max_steps=30)[1].told[1] == ActionPrefix(first=0, delay=8)
+    _, policy, _ = overlapped("rtc", "400,850", max_steps=60)
+    assert policy.told[1] == ActionPrefix(first=9, delay=1)
+    _, policy, _ = overlapped("rtc", "400,950", max_steps=60)
+    assert set(policy.told) == {None}
