@@ -62,7 +62,7 @@ def sweep(
     from eval.report.console import SweepConsole
     from eval.report.sweep import run_sweep
     from eval.rollout.executors.executor import batch_size_for, choose_executor
-    from eval.rollout.grid import cells_of
+    from eval.rollout.plan import cells_of
 
     settings = overlay(SweepConfig, config, flags)
     if varied:

@@ -29,8 +29,8 @@ from eval.report.sweep_plots import draw_sweep, write_sweep_page
 from eval.report.sweep_table import format_value, notes_of, sweep_table
 from eval.rollout.evaluation import exit_code, run_evaluation
 from eval.rollout.executors.executor import SERIAL, Executor
-from eval.rollout.grid import cells_of
 from eval.rollout.monitor import MonitorFactory
+from eval.rollout.plan import cells_of
 from sim_envs.world import EpisodeKey
 
 

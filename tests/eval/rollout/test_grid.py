@@ -5,7 +5,7 @@ import pytest
 from configs.errors import UsageError
 from configs.load import check, load, names
 from configs.sweep import SweepConfig
-from eval.rollout.grid import cells_of
+from eval.rollout.plan import cells_of
 from tests.eval.factory import RunBuilder
 
 
