@@ -39,11 +39,7 @@ class ActionDifference:
 
 
 def action_difference(episodes: Iterable[EpisodeQueries]) -> ActionDifference:
-    """Compare the actions of two runs on the same episodes.
-
-    Raises:
-        UsageError: if the actions have different widths.
-    """
+    """Compare the actions of two runs on the same episodes; different widths are a UsageError."""
     largest: float | None = None
     where: tuple[EpisodeKey | None, int | None] = (None, None)
     same_bits = True

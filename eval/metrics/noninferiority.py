@@ -36,9 +36,7 @@ def verdict_of(interval: Interval, margin: float) -> Verdict:
     """Compare a 95 % interval of B minus A, where more is better, with 0 and the margin.
 
     As in the figure for non-inferiority trials of the CONSORT statement (Piaggio et al. 2012, JAMA 308:2594):
-    each bound alone is a one-sided test at 2.5 %.
-
-    The non-inferiority margin is above 0, in the interval's unit.
+    each bound alone is a one-sided test at 2.5 %. The margin is above 0, in the interval's unit.
     """
     if interval.low > 0:
         return Verdict.SUPERIOR

@@ -107,17 +107,11 @@ def time_ratio(pairs: Sequence[tuple[EpisodeResult, EpisodeResult]]) -> TimeRati
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RestrictedTimes:
-    """Restricted mean times of two runs: mean time to success, where an unsolved episode counts as its limit.
+    """Mean times to success of two runs, where an unsolved episode counts as its limit."""
 
-    Attributes:
-        seconds: Simulated seconds in A and B, and their difference.
-        ratio: B's mean over A's; below 1, B is faster.
-        ci95: Its 95 % bootstrap interval over episodes; None if undefined.
-    """
-
-    seconds: MeanDifference
-    ratio: float
-    ci95: Interval | None
+    seconds: MeanDifference  # simulated seconds in A and B, and their difference
+    ratio: float  # B's mean over A's; below 1, B is faster
+    ci95: Interval | None  # its 95 % bootstrap interval over episodes; None if undefined
 
 
 def restricted_times(

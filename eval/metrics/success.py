@@ -40,10 +40,7 @@ def summarize(run: Path) -> dict[str, Any]:
     Latency quantiles are wall times over all queries; stages without measurements are absent. `charged_ms` is
     the mean simulated latency until the actions and until the next query can start. `control_steps` has
     median, least and most of `a`, control steps until a query's actions arrive, and of `b`, control steps
-    until the next query. Both are None on clock `paused`.
-
-    Raises:
-        UsageError: A record cannot be read.
+    until the next query. Both are None on clock `paused`. A record that cannot be read is a UsageError.
     """
     folder = RunFolder(run)
     identity = read_identity(folder)

@@ -14,8 +14,7 @@ from configs.reading import parse_json_object
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The records of a JSON-lines file; none if it is missing. An incomplete last line is skipped.
 
-    Raises:
-        UsageError: The file cannot be read, or a line is not a JSON object.
+    A file that cannot be read, and a line that is not a JSON object, are a UsageError.
     """
     if not path.exists():
         return

@@ -149,11 +149,7 @@ def delivery_step(text: Text) -> int:
 
 
 def read_queries(folder: RunFolder, key: EpisodeKey) -> list[QueryRecord]:
-    """The queries of one episode in order; empty without a query log.
-
-    Raises:
-        UsageError: A line is not a query.
-    """
+    """The queries of one episode in order, none without a query log; a damaged line is a UsageError."""
     path, queries = folder.queries_path(key), []
     for number, record in enumerate(read_json_lines(path), start=1):
         try:

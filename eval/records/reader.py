@@ -147,8 +147,7 @@ def warn_skipped(folder: Path, why: UsageError | str) -> None:
 def read_episodes(folder: RunFolder) -> dict[EpisodeKey, EpisodeResult]:
     """The run's episodes in the order they were first recorded; an incomplete last line is skipped.
 
-    Raises:
-        UsageError: A line is not an episode, or one that the run did not plan.
+    A line that is not an episode, or one that the run did not plan, is a UsageError.
     """
     episodes = folder.episodes()
     if not folder.manifest_path.exists():
@@ -181,10 +180,8 @@ def require_runs(paths: Sequence[Path]) -> list[RunFolder]:
 def find_runs(paths: Sequence[Path]) -> list[RunFolder]:
     """All runs in or below the paths, without duplicates.
 
-    Other folders are skipped. Rollouts of a training are found only if its folder is one of the paths.
-
-    Raises:
-        UsageError: A path is not a folder.
+    Other folders are skipped; a path that is not a folder is a UsageError. Rollouts of a training are found
+    only if its folder is one of the paths.
     """
     found: dict[Path, RunFolder] = {}
     for path in paths:

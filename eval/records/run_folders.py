@@ -41,11 +41,7 @@ class Run:
 
 
 def policy_name(given: str) -> str:
-    """A policy's name in records and tables: from its YAML file, class or server address; else as given.
-
-    Raises:
-        UsageError: The YAML file does not exist or is invalid.
-    """
+    """A policy's name in records and tables: from its YAML file, class or server address; else as given."""
     if given.endswith((".yaml", ".yml")):
         return load(PolicyConfig, given).name
     scheme, _, address = given.partition("://")
@@ -71,10 +67,9 @@ def new_run(output_dir: Path, config: RunConfig) -> Run:
 
 @contextlib.contextmanager
 def locked_run(run: Run) -> Iterator[Run]:
-    """Lock the run's folder for this process; the folder of a new run is reserved now.
+    """Lock the run's folder for this process, or reserve that of a new run.
 
-    Raises:
-        UsageError: The run is resumed, and locked by another process.
+    A resumed run that another process has locked is a UsageError.
     """
     if run.resumed:
         with run.folder.locked():
@@ -321,11 +316,7 @@ def new_sweep(output_dir: Path, config: SweepConfig) -> SweepFolder:
 
 
 def find_unfinished_sweep(output_dir: Path, given: Mapping[str, Any]) -> SweepFolder:
-    """The newest unfinished sweep in a folder that agrees with every option given.
-
-    Raises:
-        UsageError: No unfinished sweep has these options.
-    """
+    """The newest unfinished sweep in a folder that agrees with every option given; else a UsageError."""
     complete = None
     for path in sorted(output_dir.glob(f"*/{_SWEEP_FILE}"), reverse=True):
         folder = SweepFolder(path.parent)

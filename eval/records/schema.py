@@ -217,11 +217,7 @@ class RunFolder:
         return self.path / "queries" / f"{key}.jpg"
 
     def read_manifest(self) -> dict[str, Any]:
-        """The manifest as it was last written.
-
-        Raises:
-            UsageError: It cannot be read, or is of another version. On access: a field is missing.
-        """
+        """The manifest as it was last written; an unreadable one, or a missing field, is a UsageError."""
         if not self.manifest_path.exists():
             raise UsageError(f"{self.path} is not a run: it has no {self.manifest_path.name}")
         content = read_json_object(self.manifest_path)
@@ -238,11 +234,7 @@ class RunFolder:
         write_json(self.manifest_path, {"schema_version": SCHEMA_VERSION, **manifest})
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
-        """Lock the folder; the lock ends with the process.
-
-        Raises:
-            UsageError: Another process has locked the run.
-        """
+        """Lock the folder, at most until the process ends; a lock of another process is a UsageError."""
         return locked(self.path)
 
     def append(self, result: EpisodeResult) -> None:
@@ -250,10 +242,9 @@ class RunFolder:
         append_json_line(self.episodes_path, result.to_json())
 
     def episodes(self) -> dict[EpisodeKey, EpisodeResult]:
-        """All recorded episodes. The last record of an episode counts (a retry after an error).
+        """All recorded episodes; a damaged line is a UsageError.
 
-        Raises:
-            UsageError: The file cannot be read, or a line is not an episode.
+        The last record of an episode counts (a retry after an error).
         """
         results: dict[EpisodeKey, EpisodeResult] = {}
         for number, record in enumerate(read_json_lines(self.episodes_path), start=1):

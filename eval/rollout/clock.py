@@ -56,19 +56,14 @@ class TimedQuery:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Clock:
-    """Maps each query to its latency in simulated time.
+    """Maps each query to its latency in simulated time."""
 
-    Attributes:
-        describe: The part of the protocol that is hashed; empty if paused, as in published results.
-        latency: Latency of a query. Before `complete`, only `actions_ms` is meaningful.
-        knows_latency_in_advance: Whether the latency of a query is known before the policy has answered.
-        profile: The device profile that it prices queries with, if any. It needs `Reply.work`.
-    """
-
-    describe: Callable[[], Mapping[str, Any]]
-    latency: Callable[[TimedQuery], Latency]
-    knows_latency_in_advance: bool = True
-    profile: ProfileConfig | None = None
+    describe: Callable[
+        [], Mapping[str, Any]
+    ]  # the hashed part of the protocol; empty if paused, as published
+    latency: Callable[[TimedQuery], Latency]  # before `complete`, only `actions_ms` is meaningful
+    knows_latency_in_advance: bool = True  # whether it is known before the policy has answered
+    profile: ProfileConfig | None = None  # the device that it prices queries with, which needs `Reply.work`
 
 
 def fixed_clock(actions_ms: float, busy_ms: float) -> Clock:
@@ -164,11 +159,7 @@ def _numbers(profile: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find_clock(config: RunConfig, episodes: Sequence[EpisodeKey]) -> Clock:
-    """The clock that a run's configuration names.
-
-    Raises:
-        UsageError: The clock, profile or run does not exist, or lacks the latencies of this run.
-    """
+    """The clock that a run's configuration names; one that lacks its latencies is a UsageError."""
     kind, _, rest = config.clock.partition(":")
     match kind:
         case "paused" | "measured" if rest:
@@ -298,11 +289,7 @@ class LatencyModel:
     """
 
     def __init__(self, profile: ProfileConfig, mode: Mode, *, guided: bool = False) -> None:
-        """Build the model of one mode.
-
-        Raises:
-            UsageError: The profile lacks the costs of the mode, or of guided denoising.
-        """
+        """Build the model of one mode; a profile without its costs, or those of guidance, is a UsageError."""
         acting, language = 1.0, 1.0
         if mode == "parallel":
             if profile.parallel is None:
@@ -346,11 +333,7 @@ class LatencyModel:
 
 
 def _at(times: Mapping[int, StageTime], batch: int) -> float:
-    """Milliseconds at a batch size.
-
-    Piecewise linear in the batch sizes of the profile, extrapolated above the largest; constant below the
-    smallest.
-    """
+    """Milliseconds at a batch size: piecewise linear, constant below the smallest, extrapolated above."""
     sizes = sorted(times)
     if batch <= sizes[0] or len(sizes) == 1:
         return times[sizes[0]].ms
@@ -363,10 +346,7 @@ def _at(times: Mapping[int, StageTime], batch: int) -> float:
 
 
 def jitter(profile: ProfileConfig, key: EpisodeKey, query: int) -> float:
-    """Log-normal factor with median 1 for all times of a query.
-
-    A function of the profile's `jitter`, the episode key and the query number.
-    """
+    """Log-normal factor with median 1 for all times of a query, a function of its arguments."""
     if profile.jitter == 0:
         return 1.0
     digest = hashlib.sha256(f"latency of {key}, query {query}".encode()).digest()

@@ -87,11 +87,7 @@ class WorldCache:
         self._world: World | None = None
 
     def of(self, plan: TaskPlan) -> World:
-        """The world of a task; replaces the open one if it is another.
-
-        Raises:
-            UsageError: It cannot be opened, or lacks a method of `World`.
-        """
+        """The world of a task, in place of another one; a world without a method is a UsageError."""
         if self._world is None or self._open != plan.world:
             self.close()
             world, methods = plan.suite.open(plan.task), [name for name in vars(World) if name[0] != "_"]

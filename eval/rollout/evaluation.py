@@ -263,12 +263,7 @@ _SAME_ON_RESUME = ("protocol", "language_tasks", "policy_inputs", "adapter", "we
 
 
 def _refuse_mixed_records(run: Run, plan: EpisodePlan, current: Mapping[str, Any]) -> None:
-    """Reject resuming a run of other episodes, under another protocol, or with another policy or other texts.
-
-    Raises:
-        UsageError: Names the first part of the manifest that differs, or an episode that is not planned any
-            more.
-    """
+    """Reject resuming a run of other episodes, under another protocol, or with another policy or texts."""
     if not run.resumed:
         return
     begun, name = run.folder.read_manifest(), run.folder.run_id

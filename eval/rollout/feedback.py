@@ -25,10 +25,7 @@ class NoTruthError(UsageError):
 
 
 class EpisodeFeedback:
-    """The texts fed back in one episode.
-
-    For each query: `observed`, then `delivered` with its texts.
-    """
+    """The texts fed back in one episode. For each query: `observed`, then `delivered` with its texts."""
 
     def __init__(self, feedback: FeedbackByTask, source: str, *, control_hz: float) -> None:
         """Begin an episode without texts; their `source` is one of `configs.feedback.SOURCES`."""

@@ -76,11 +76,7 @@ def all_checks(config: RunConfig, output_dir: Path, *, num_envs: int) -> Iterato
 
 
 def require_quick_checks(output_dir: Path, *, num_envs: int, notify: Callable[[str], None]) -> None:
-    """Run the quick checks before an evaluation; report warnings.
-
-    Raises:
-        UsageError: One of them failed.
-    """
+    """Run the quick checks before an evaluation; report warnings, and raise a failure as a UsageError."""
     for result in quick_checks(output_dir, num_envs=num_envs):
         if result.status is Status.FAIL:
             raise UsageError(_line(result))
