@@ -102,17 +102,11 @@ class RayCluster(Executor):
 
 
 class _World:
-    """The driver's handle of a world actor, which is replaced when it is lost.
-
-    Attributes:
-        connection: Its connection to its policy.
-        job: The episode being played; None while it is idle or being opened.
-        pending: The running call, opening or playing; None while idle.
-    """
+    """The driver's handle of a world actor, which is replaced when it is lost."""
 
     def __init__(self, player: EpisodePlayer, connection: ActorConnection) -> None:
-        self.connection = connection
-        self.job: EpisodeJob | None = None
+        self.connection = connection  # to its policy
+        self.job: EpisodeJob | None = None  # the episode being played; None while it is idle or being opened
         self._actor_of = ray.remote(WorldActor).options(num_cpus=1)
         self._player = player
         self._failed_starts = 0
@@ -164,7 +158,7 @@ class _World:
 
     def _start(self) -> None:
         self._actor = self._actor_of.remote(self._player, self.connection)
-        self.pending = self._actor.open.remote()
+        self.pending = self._actor.open.remote()  # the call, opening or playing; None while idle
 
 
 def _got(reference: Any) -> Any:

@@ -61,10 +61,7 @@ class PlayedEpisode:
 class ActorConnection:
     """A world's connection to its policy actor. See `sim_envs.workers.WorkerConnection`.
 
-    Args:
-        worker: Index of the world.
-        service: The policy actor; None if the world opens its policy itself.
-        row: Index of the world among those of the actor.
+    Without a service, the world opens its policy itself; `row` is its index among the worlds of the actor.
     """
 
     def __init__(self, worker: int, service: Any, row: int) -> None:
