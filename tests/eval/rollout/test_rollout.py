@@ -100,6 +100,7 @@ def test_an_episode_solved_while_the_policy_computes_ends_there():
     assert queries[-1].success
     assert (queries[-1].actions_step, queries[-1].free_step) == (10, 16)
     assert queries[-1].continued == 1
+    assert (queries[-1].delivered, queries[-1].cancelled) == ([], 1), "its text would be known too late"
 
 
 def test_a_text_is_delivered_at_the_control_step_in_which_its_last_token_is_known():
