@@ -16,8 +16,7 @@ from typing import Any
 import jax
 
 from benchmarks.record import record
-from eval.bench.model_under_test import find_model
-from eval.bench.serving import Bench, PolicyRunner
+from eval.bench.serving import Bench, PolicyRunner, find_model
 from eval.bench.workloads import BenchConfiguration, Workload
 from oxygen.model.compile_cache import use_compile_cache
 from oxygen.serving.scheduler import Mode

@@ -20,7 +20,7 @@ from cyclopts import App
 
 from benchmarks.record import write_record
 from configs.cli import run_app
-from eval.bench.aggregation import paired_ratio
+from eval.bench.measurement import paired_ratio
 from eval.metrics.language import difference, percentage
 from eval.metrics.noninferiority import PairCounts, Verdict, corrected_verdicts, verdict_of
 from eval.metrics.simulated_time import restricted_times, success_curve, time_ratio

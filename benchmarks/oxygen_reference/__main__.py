@@ -23,10 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.record import write_record
-from eval.bench.aggregation import ratio_fields
-from eval.bench.measurement import in_turns
-from eval.bench.model_under_test import ModelUnderTest, find_model
-from eval.bench.serving import Bench, PolicyRunner
+from eval.bench.measurement import in_turns, ratio_fields
+from eval.bench.serving import Bench, ModelUnderTest, PolicyRunner, find_model
 from eval.bench.workloads import BenchConfiguration, Workload, max_queries_per_text
 from oxygen.model.compile_cache import use_compile_cache
 from oxygen.serving.scheduler import Mode

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
         # Two processes share the device's memory in `parallel`, so neither may preallocate all of it. All
         # runs allocate alike, with or without that mode.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-        from eval.bench.model_under_test import find_model  # imports JAX, which --help does not need
+        from eval.bench.serving import find_model  # imports JAX, which --help does not need
         from oxygen.model.compile_cache import use_compile_cache
 
         model = find_model(

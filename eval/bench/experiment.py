@@ -6,6 +6,7 @@ import datetime as dt
 import multiprocessing
 import os
 import resource
+import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,13 +18,10 @@ from rich.progress import Progress
 
 from configs.errors import pluralize
 from configs.signals import DeferredSignals
-from eval.bench.aggregation import aggregate
-from eval.bench.measurement import StageTimes, acting_ms, language_ms, measure
-from eval.bench.model_under_test import ModelUnderTest
+from eval.bench.measurement import StageTimes, acting_ms, aggregate, decode_sizes, language_ms, measure
 from eval.bench.options import Options, workloads_of
-from eval.bench.profile import save_profile
 from eval.bench.row import Row, RowFile, identity, row_provenance
-from eval.bench.serving import Bench
+from eval.bench.serving import Bench, ModelUnderTest
 from eval.bench.table import open_console, print_rows
 from eval.bench.workloads import BenchConfiguration, Workload
 from oxygen.serving.runner import Runner
@@ -34,11 +32,7 @@ def run_experiment(options: Options, model: ModelUnderTest, *, began: float | No
     """Measure the workloads of `options` and show them; returns the exit code.
 
     It is 1 if configurations of a workload differ in their actions: their times are not comparable then.
-
-    Args:
-        options: What to measure.
-        model: The policy.
-        began: Start of the command by `time.perf_counter`, in seconds; None for now.
+    `began` is when the command started by `time.perf_counter`, in seconds; None for now.
 
     Raises:
         UsageError: The output file cannot be written, or does not hold rows.
@@ -50,7 +44,17 @@ def run_experiment(options: Options, model: ModelUnderTest, *, began: float | No
     for asked, configurations in workloads_of(options):
         served = model.with_cameras(asked.cameras)
         workload = dataclasses.replace(asked, cameras=len(served.config.cameras))
-        shared = {**vars(workload), **_about(served), **provenance}
+        about: dict[str, Any] = {
+            "policy": served.name,
+            "weights": served.weights_from,
+            "dtype": served.config.dtype,
+            "device": jax.devices()[0].device_kind,
+            "prompt_tokens": served.bucket,
+            "shortest_prompt": served.shortest_prompt,
+            "prefix_tokens": served.config.image_tokens + served.bucket,
+            "horizon": served.config.horizon,
+        }
+        shared = {**vars(workload), **about, **provenance}
         identities = [identity({**shared, **vars(each)}) for each in configurations]
         plans.append((workload, configurations, shared, identities))
     name = f"{Path(options.policy).stem}_{dt.datetime.now(dt.UTC):%Y%m%d_%H%M%S}.jsonl"
@@ -112,20 +116,6 @@ def run_experiment(options: Options, model: ModelUnderTest, *, began: float | No
         save_profile(path, shown)
         console.print(f"Profile: {path}; `--clock profile:{path}` charges its latencies.", soft_wrap=True)
     return 1 if any(row.actions_equal is False for row in shown) else 0
-
-
-def _about(model: ModelUnderTest) -> dict[str, Any]:
-    """The fields of a row about the policy and its device."""
-    return {
-        "policy": model.name,
-        "weights": model.weights_from,
-        "dtype": model.config.dtype,
-        "device": jax.devices()[0].device_kind,
-        "prompt_tokens": model.bucket,
-        "shortest_prompt": model.shortest_prompt,
-        "prefix_tokens": model.config.image_tokens + model.bucket,
-        "horizon": model.config.horizon,
-    }
 
 
 def _measure(
@@ -234,3 +224,69 @@ def needed_bytes(by_program: Mapping[str, int], *, in_two_processes: bool) -> in
         return max(by_program.values())
     of_actions = max(by_program["prefill"], by_program["denoise"])
     return of_actions + max(size for name, size in by_program.items() if name != "denoise")
+
+
+def save_profile(path: Path, rows: Sequence[Row]) -> None:
+    """Write the profile of a workload's rows, named after the file."""
+    import yaml
+
+    content = yaml.safe_dump(profile(path.stem, rows), sort_keys=False, allow_unicode=True, width=120)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content, encoding="utf-8")
+
+
+def profile(name: str, rows: Sequence[Row]) -> dict[str, Any]:
+    """The fields of a `configs.profile.ProfileConfig`, from a workload's rows, which include `isolated`.
+
+    A stage time is the median over rows. Host time is the action latency of `isolated` without prefill and
+    denoising.
+    """
+    isolated = next(row for row in rows if row.mode == Mode.ISOLATED)
+    stages = dict.fromkeys(stage for row in rows for stage in row.stage_ms)
+    ms = {
+        stage: statistics.median(row.stage_ms[stage] for row in rows if stage in row.stage_ms)
+        for stage in stages
+    }
+    host_ms = max(0.0, isolated.action_ms_p50 - ms["prefill"] - ms["denoise"])
+    decode = {size: ms[f"decode_{size}"] for size in decode_sizes(ms)}
+    guided_ms = ms.get("guided_denoise")  # the recorded rows of `small` do not have it
+    itself = f"by itself, median of {isolated.repetitions} repetitions"
+    device, hardware, versions = isolated.device, isolated.hardware, isolated.versions
+    if device == "cpu":
+        device = f"{hardware['processor']}, {hardware['cores']} cores"
+    packages = ", ".join(f"{package} {versions[package]}" for package in ("python", "jax", "numpy"))
+    commit = f"commit {isolated.commit[:10]}" if isolated.commit else "no commit"
+    slowdown, parallel = None, next((row for row in rows if row.mode == Mode.PARALLEL), None)
+    if parallel is not None and parallel.request_ms_p50 is not None:
+        language_ms = ms["prefill"] + ms["fork"] + isolated.text_tokens * decode[1]
+        slowdown = {
+            "action": _rounded(max(1.0, parallel.action_ms_p50 / isolated.action_ms_p50)),
+            "decode": _rounded(max(1.0, parallel.request_ms_p50 / language_ms)),
+            "kind": "measured",
+            "source": "median action latency by that of isolated; a text's end-to-end latency by its own "
+            "stages",
+        }
+    content = {
+        "name": name,
+        "device": device,
+        "dtype": isolated.dtype,
+        "model": isolated.policy,
+        "source": f"`{isolated.command}` on {isolated.written_at}, {commit}; {packages}; load average "
+        f"{hardware['load_average'][0]} at its start",
+        "host": _measured(host_ms, "median action latency of isolated, less prefill and denoising"),
+        "prefill": _measured(ms["prefill"], f"{itself}, {isolated.prefix_tokens} tokens"),
+        "denoise": _measured(ms["denoise"], f"{itself}, {isolated.denoise_steps} steps"),
+        "guided_denoise": guided_ms and _measured(guided_ms, f"{itself}, {isolated.denoise_steps} steps"),
+        "fork": _measured(ms["fork"], itself),
+        "decode": {batch: _measured(decode[batch], itself) for batch in sorted(decode)},
+        "parallel": slowdown,
+    }
+    return {field: value for field, value in content.items() if value is not None}
+
+
+def _measured(ms: float, how: str) -> dict[str, Any]:
+    return {"ms": _rounded(ms), "kind": "measured", "source": how}
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")

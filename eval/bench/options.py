@@ -11,7 +11,6 @@ from typing import Any
 from configs.errors import UsageError, unknown
 from configs.exits import OneLineParser
 from configs.paths import refuse_home
-from eval.bench.profile import check_profile
 from eval.bench.workloads import (
     ADAPTERS,
     BUDGETED,
@@ -162,6 +161,7 @@ _QUICK: Mapping[str, Any] = {
     "repetitions": 5,
     "queries": 8,
 }
+_FOR_PROFILE = (Mode.ISOLATED, Mode.UNIFIED)  # the modes with a decode step for one text, and for many
 _NOT_FOR_ROOFLINE = (
     *("modes", "tokens_per_frame", "deadline_ms", "arrivals", "slots", "rows", "adapter"),
     *("shortest_prompt", "queries", "resume", "save_profile"),
@@ -186,8 +186,32 @@ def read(arguments: Sequence[str]) -> Options:
     _refuse_ignored(changed, options.modes)
     workloads = [workload for workload, _ in workloads_of(options)]  # each checks itself
     if options.save_profile is not None:
-        check_profile(options.save_profile, options.modes, workloads, options.adapter)
+        _check_profile(options.save_profile, options.modes, workloads, options.adapter)
     return options
+
+
+def _check_profile(
+    path: Path, modes: Sequence[Mode], workloads: Sequence[Workload], adapters: Sequence[str]
+) -> None:
+    """Check before the benchmark runs that a profile can be made of it and written to `path`."""
+    flag = f"--save-profile {path}"
+    if re.fullmatch(r"[A-Za-z0-9_.-]+\.yaml", path.name) is None:
+        raise UsageError(f"{flag}: name it NAME.yaml, of letters, digits and `_.-`; it names the profile")
+    if path.exists():
+        raise UsageError(f"{flag}: the file exists and is not replaced; name another")
+    if missing := [mode.value for mode in _FOR_PROFILE if mode not in modes]:
+        raise UsageError(f"{flag}: a profile needs mode {' and '.join(missing)}; add it to --modes")
+    if len(workloads) > 1 or len(adapters) > 1:
+        raise UsageError(
+            f"{flag}: a profile is of one workload, not {len(workloads) * len(adapters)}; give one value of "
+            "each option"
+        )
+    (workload,) = workloads
+    if workload.robots > 1 or workload.arrivals != "every:1":
+        raise UsageError(
+            f"{flag}: a profile is of 1 robot and a text per query, not of {workload.robots} and "
+            f"{workload.arrivals}; leave out --robots and --arrivals"
+        )
 
 
 def workloads_of(options: Options) -> list[tuple[Workload, list[BenchConfiguration]]]:
@@ -209,10 +233,7 @@ def workloads_of(options: Options) -> list[tuple[Workload, list[BenchConfigurati
 
 
 def _configurations(options: Options, text_tokens: int) -> list[BenchConfiguration]:
-    """The modes in order; those with a token budget once for each k of at most `text_tokens`.
-
-    If there are deadlines, `unified` once for each instead.
-    """
+    """The modes in order, with a token budget once per k ≤ `text_tokens`, or `unified` once per deadline."""
     ks = sorted({min(k, text_tokens) for k in options.tokens_per_frame})
     found = []
     for mode in map(Mode, options.modes):
@@ -230,7 +251,6 @@ def _configurations(options: Options, text_tokens: int) -> list[BenchConfigurati
 
 
 def _refuse_ignored(changed: Mapping[str, Any], modes: Sequence[str]) -> None:
-    """Reject options that have no effect beside the others, or with these modes."""
     ignored = [name for name in _NOT_FOR_ROOFLINE if name in changed]
     if "roofline" in changed and ignored:
         raise UsageError(

@@ -19,12 +19,10 @@ import jax.numpy as jnp
 from rich.console import Console
 
 from configs.errors import UsageError
-from eval.bench.aggregation import decode_growth, median_stages
-from eval.bench.measurement import acting_ms, language_ms
-from eval.bench.model_under_test import ModelUnderTest
+from eval.bench.measurement import acting_ms, decode_growth, language_ms, median_stages
 from eval.bench.options import Options, workloads_of
 from eval.bench.row import row_provenance
-from eval.bench.serving import SUFFIX, Bench
+from eval.bench.serving import SUFFIX, Bench, ModelUnderTest
 from eval.bench.table import digits, open_console
 from eval.records.json_files import write_json
 from eval.report.table import Table, number, to_terminal

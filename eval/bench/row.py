@@ -33,7 +33,7 @@ class Row(Workload, BenchConfiguration):
 
     `Workload` and `BenchConfiguration` document the first fields. Times are in milliseconds; None if a value
     does not apply or is unknown. `…_ci95` is the 95 % interval of a ratio, paired by repetition; with fewer
-    than six repetitions it covers less (see `aggregation.py`).
+    than six repetitions it covers less (see `measurement.py`).
     """
 
     policy: str  # the preset

@@ -1,7 +1,8 @@
-"""Compiles the programs of a workload once, serves them in each of its configurations, and queries them."""
+"""The policy under test: its sizes and weights, its programs, and queries of it in each configuration."""
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import itertools
 import time
@@ -10,12 +11,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from eval.bench.model_under_test import ByteTokenizer, ModelUnderTest
+from configs.errors import UsageError
 from eval.bench.workloads import BUDGETED, OFF, BenchConfiguration, Workload, parse_arrivals, running_texts
+from oxygen.model import config as model_configs
 from oxygen.model.adapter import Mask
+from oxygen.model.config import Pi05Config
 from oxygen.model.pi05 import Weights
 from oxygen.policy.reply import Reply
-from oxygen.policy.vector_policy import VectorPolicy
+from oxygen.policy.vector_policy import Observations, VectorPolicy
 from oxygen.robots.prompts import InstructionPrompt
 from oxygen.robots.transforms import EMBODIMENTS, untrained
 from oxygen.serving.engine_config import EngineConfig
@@ -23,16 +26,135 @@ from oxygen.serving.language import LanguageTask
 from oxygen.serving.requests import DecodeWork
 from oxygen.serving.runner import ProgramSizes, Runner
 from oxygen.serving.scheduler import Deadline, FixedTokens, Mode
+from oxygen.weights import load as load_checkpoint
 from oxygen.weights.adapter import AdapterSource
-from oxygen.weights.loading import load_weights
+from oxygen.weights.loading import Loadable, load_weights
 
+SPECIAL_TOKENS = 2
+"""Tokens of a prompt without its instruction: the start token and the line break."""
+
+
+class _ByteTokenizer:
+    """One token per byte, and no end token. Texts are not used, so `decode` returns an empty string."""
+
+    vocab_size = 256
+    bos = 1
+    eos = -1
+
+    def byte(self, value: int) -> int:
+        return value
+
+    def encode(self, text: str) -> list[int]:
+        return list(text.encode())
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        del tokens
+        return ""
+
+
+_SEED = 0
 _TEXT_PROMPT = "Say: "
-SUFFIX = tuple(ByteTokenizer().encode(_TEXT_PROMPT))
+SUFFIX = tuple(_ByteTokenizer().encode(_TEXT_PROMPT))
 """Tokens of the prompt of every text, after the shared prefix."""
 _DISTINCT_OBSERVATIONS = 4
 
-Observations = Mapping[int, Mapping[str, Any]]
-"""One of each robot."""
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelUnderTest:
+    """The measured policy."""
+
+    name: str  # its preset
+    config: Pi05Config  # its sizes, with the prompt buckets that are used, so that no other is compiled
+    weights: Loadable  # the seed of random weights, or a function that loads them
+    weights_from: str  # `random`, or their source
+    prompt_tokens: int  # tokens in the longest prompt, before padding
+    shortest_prompt: int | None = None  # tokens in the shortest; None if all have the same length
+    adapter: AdapterSource | None = None  # its adapter; None for a random one
+
+    @property
+    def bucket(self) -> int:
+        """Length of the longest prompt, padded, in tokens."""
+        return self.config.bucket(self.prompt_tokens)
+
+    def prompts(self, count: int) -> list[str]:
+        """Instructions whose prompts have evenly spaced lengths, from the shortest to the longest."""
+        lengths = np.linspace(self.shortest_prompt or self.prompt_tokens, self.prompt_tokens, count)
+        return ["x" * (int(tokens) - SPECIAL_TOKENS) for tokens in lengths]
+
+    def with_cameras(self, cameras: int | None) -> "ModelUnderTest":
+        """The same with N cameras: first its own, then those of a second robot; None for its own.
+
+        Raises:
+            UsageError: More than twice its own.
+        """
+        own = self.config.cameras
+        if cameras is None:
+            return self
+        available = (*own, *(f"second_{camera}" for camera in own))
+        if cameras > len(available):
+            raise UsageError(
+                f"cameras: {cameras}; {self.name} has {len(own)}; at most twice as many, {len(available)}"
+            )
+        return dataclasses.replace(self, config=dataclasses.replace(self.config, cameras=available[:cameras]))
+
+
+def find_model(
+    name: str,
+    *,
+    random_weights: bool,
+    dtype: str | None,
+    prompt_tokens: int,
+    shortest_prompt: int | None = None,
+) -> ModelUnderTest:
+    """The policy `name`, with random weights or those of its preset.
+
+    Raises:
+        UsageError: There is no such policy, its longest prompt is shorter than `prompt_tokens`, or
+            `shortest_prompt` is longer.
+    """
+    if shortest_prompt is not None and not SPECIAL_TOKENS < shortest_prompt <= prompt_tokens:
+        raise UsageError(
+            f"--shortest-prompt {shortest_prompt}: {SPECIAL_TOKENS + 1} to --prompt-tokens, {prompt_tokens}"
+        )
+    if prompt_tokens <= SPECIAL_TOKENS:
+        raise UsageError(f"--prompt-tokens {prompt_tokens}: at least {SPECIAL_TOKENS + 1}")
+    config, weights, weights_from, adapter = _find_weights(name, dtype, is_random=random_weights)
+    ends = config.bucket(shortest_prompt or prompt_tokens), config.bucket(prompt_tokens)
+    used = tuple(bucket for bucket in config.prompt_buckets if ends[0] <= bucket <= ends[1])
+    return ModelUnderTest(
+        name=name,
+        config=dataclasses.replace(config, prompt_buckets=used, dtype=dtype or config.dtype),
+        weights=weights,
+        weights_from=weights_from,
+        prompt_tokens=prompt_tokens,
+        shortest_prompt=shortest_prompt,
+        adapter=adapter,
+    )
+
+
+def _find_weights(
+    name: str, dtype: str | None, *, is_random: bool
+) -> tuple[Pi05Config, Loadable, str, AdapterSource | None]:
+    """Sizes, weights and adapter. Those of a YAML preset need a package that random weights do not."""
+    if is_random and name in model_configs.PRESETS:
+        return model_configs.preset(name), _SEED, "random", None
+    try:
+        from eval.policies.resolved import read_policy
+        from oxygen.presets.loading import adapter_source
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"reading preset {name!r} needs {error.name}; install it, or measure "
+            f"{', '.join(model_configs.PRESETS)} with --random-weights"
+        ) from None
+    preset = read_policy(name)
+    if preset.model is None:
+        raise UsageError(f"policy {name!r} is no model, so there is nothing to measure; name one that is")
+    config = model_configs.preset(preset.model)
+    config = dataclasses.replace(config, dtype=dtype or config.dtype)
+    if is_random or preset.weights is None:
+        return config, _SEED if is_random else preset.weights_seed, "random", None
+    loader = functools.partial(load_checkpoint, preset.weights, config)
+    return config, loader, preset.weights, adapter_source(preset)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -123,12 +245,8 @@ class Bench:
     ) -> Iterator[list[PolicyRunner]]:
         """Compile a workload's programs, and serve them in each configuration.
 
-        Each configuration has a KV pool of its own size, and its own fork and decode programs;
-        all share prefill and denoise.
-
-        Args:
-            workload: The work; the pools have room for the texts of all its queries.
-            configurations: Modes and token budgets.
+        Each configuration has a KV pool with room for the texts of all its queries, and fork and decode
+        programs of its own; all share prefill and denoise.
         """
         sizes = [sizes_of(workload, configuration) for configuration in configurations]
         by_size = self.runners(workload.denoise_steps, sizes, cameras=workload.cameras)
@@ -199,7 +317,7 @@ class Bench:
         return VectorPolicy(
             runner,
             engine,
-            tokenizer=ByteTokenizer(),
+            tokenizer=_ByteTokenizer(),
             tasks=(task,),
             transform=untrained(dataclasses.replace(robot, prompt=InstructionPrompt())),
             weights=self._model.weights,
@@ -209,25 +327,18 @@ class Bench:
     def _observations(self, policy: VectorPolicy) -> Iterator[Observations]:
         """Endless random observations, with each prompt in turn; images have the model's size."""
         random = np.random.default_rng(0)
-        config, state_size = (
-            policy.runner.config,
-            policy.transform.embodiment.interface.observation.state_size,
-        )
+        config, interface = policy.runner.config, policy.transform.embodiment.interface
         shape = (config.image_size, config.image_size, 3)
-        queries = [
-            {
-                robot: {
-                    "images": {
-                        camera: random.integers(0, 256, shape, dtype=np.uint8) for camera in config.cameras
-                    },
-                    "state": random.uniform(-1, 1, state_size),
-                    "prompt": prompt,
-                }
-                for robot in range(policy.engine.robots)
-            }
-            for prompt in self._model.prompts(_DISTINCT_OBSERVATIONS)
-        ]
-        return itertools.cycle(queries)
+
+        def observe(prompt: str) -> Mapping[str, Any]:
+            images = {camera: random.integers(0, 256, shape, dtype=np.uint8) for camera in config.cameras}
+            state = random.uniform(-1, 1, interface.observation.state_size)
+            return {"images": images, "state": state, "prompt": prompt}
+
+        prompts = self._model.prompts(_DISTINCT_OBSERVATIONS)
+        return itertools.cycle(
+            [{robot: observe(prompt) for robot in range(policy.engine.robots)} for prompt in prompts]
+        )
 
 
 def sizes_of(workload: Workload, configuration: BenchConfiguration) -> ProgramSizes:

@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from eval.bench.aggregation import aggregate
-from eval.bench.measurement import Samples
-from eval.bench.model_under_test import ModelUnderTest
+from eval.bench.measurement import Samples, aggregate
 from eval.bench.options import Options, read
 from eval.bench.row import Row
-from eval.bench.serving import QueryTimes
+from eval.bench.serving import ModelUnderTest, QueryTimes
 from eval.bench.workloads import BenchConfiguration, Workload
 from oxygen.serving.requests import DecodeWork
 from oxygen.serving.scheduler import Mode

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from eval.bench.aggregation import aggregate, decode_growth, paired_ratio
 from eval.bench.experiment import needed_bytes
-from eval.bench.measurement import Samples
+from eval.bench.measurement import Samples, aggregate, decode_growth, paired_ratio
 from eval.bench.workloads import BenchConfiguration
 from oxygen.serving.scheduler import Mode
 from tests.eval.bench.conftest import JOBS, WHOLE_TEXT, WORKLOAD, query, sampled

@@ -15,10 +15,9 @@ import pytest
 
 from configs.errors import UsageError
 from eval.bench.experiment import mps_is_active, run_experiment
-from eval.bench.model_under_test import SPECIAL_TOKENS, find_model
 from eval.bench.options import read
 from eval.bench.row import RowFile
-from eval.bench.serving import Bench
+from eval.bench.serving import SPECIAL_TOKENS, Bench, find_model
 from eval.bench.workloads import BenchConfiguration, Workload
 from eval.records.json_files import read_json_lines
 from oxygen.serving.scheduler import Mode

@@ -6,9 +6,8 @@ import pytest
 
 from configs.load import check, load
 from configs.profile import ProfileConfig
-from eval.bench import profile as profiles
-from eval.bench.experiment import run_experiment
-from eval.bench.profile import save_profile
+from eval.bench import experiment as profiles
+from eval.bench.experiment import run_experiment, save_profile
 from eval.bench.row import RowFile
 from eval.rollout.clock import LatencyModel
 from oxygen.serving.requests import DecodeWork

@@ -9,7 +9,7 @@ from configs.load import load, names
 from configs.profile import ProfileConfig
 from configs.schema import Mode
 from eval.bench import roofline
-from eval.bench.profile import profile
+from eval.bench.experiment import profile
 from eval.bench.row import RowFile
 from eval.bench.serving import SUFFIX
 from eval.rollout.clock import LatencyModel
