@@ -8,10 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks.candidates.__main__ import COMPILATIONS, SERVED, decode_runners, measure, stages
-from benchmarks.candidates.ragged_attention import decode_ragged
-from eval.bench.model_under_test import ModelUnderTest
-from eval.bench.serving import Bench
+from benchmarks.candidates import COMPILATIONS, SERVED, decode_ragged, decode_runners, measure, stages
+from eval.bench.serving import Bench, ModelUnderTest
 from oxygen.serving import decode
 from oxygen.serving.decode import Tokens
 from oxygen.serving.kv_pool import KvLayer
