@@ -15,7 +15,7 @@ from eval.bench.workloads import BenchConfiguration
 from eval.report.figures import OTHER_COLOURS, STYLE, new_figure
 from eval.report.table import Column, Table, number, to_markdown
 from oxygen.serving.scheduler import Mode
-from scripts.marked_block import replace_block
+from scripts.pages import replace_block
 
 RESULTS = Path(__file__).parent / "results/gpu"
 ON_TWO_CORES = Path(__file__).parent / "results/two_cores"

@@ -8,10 +8,12 @@ Expressions are Jinja's; they know the records by name (`sweep_modes.json` is `m
 `FUNCTIONS`. Text outside is written by hand.
 """
 
+import itertools
 import json
+import math
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,14 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined
 from matplotlib.figure import Figure
 
+from configs.errors import UsageError
+from configs.latency import steps_in
+from configs.load import load
+from configs.profile import ProfileConfig
+from configs.schema import Mode as ModeName
 from eval.metrics.statistics import holm, mcnemar_exact, paired_difference_95, wilson_95
 from eval.report.figures import STYLE
-from eval.report.sweep_plots import draw_surface
+from eval.report.sweep_plots import Mark, draw_surface
 from eval.report.sweep_table import (
     JUDGED_NOTE,
     MEASURES_NOTE,
@@ -37,7 +44,9 @@ from eval.report.sweep_table import (
     to_markdown as cells_markdown,
 )
 from eval.report.table import Table, to_markdown
-from scripts.marks import KINDS, marks_of
+from eval.rollout.clock import LatencyModel
+from oxygen.serving.requests import DecodeWork
+from oxygen.serving.scheduler import Mode
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "benchmarks/results"
@@ -45,6 +54,18 @@ STEP_S = 0.05
 """A control step of LIBERO."""
 LEVEL = 0.05
 """Of the planned comparisons of a page, together."""
+LIMITS, LENGTHS = (24, 48), (9, 14)
+"""Token limits of a narration and a memory, and their lengths with the stop token: means of `tiny` on
+libero_object."""
+REPLAN_STEPS, CONTROL_HZ = 5, 20.0
+KINDS = {
+    "published": ("rtx4090", "jetson-thor", "oxygen-libero"),
+    "roofline": ("rtx4090-roofline", "jetson-thor-roofline", "h200"),
+}
+"""Profiles as published, and of what the hardware could do: never in one figure."""
+PRICES = (0.7, 1.0, 1.3)
+"""Factors of all stage times: the bar of a mark."""
+_BUDGETED = ("interleaved", "unified")
 _SPAN = re.compile(r"(<!--= (.+?) -->)(.*?)(<!--/-->)", re.DOTALL)
 
 
@@ -298,6 +319,49 @@ def legend() -> str:
     return f"\n\n{NOTE} {MEASURES_NOTE} {TEXTS_NOTE} {JUDGED_NOTE}\n\n"
 
 
+def marks_of(profiles: Sequence[str]) -> list[Mark]:
+    """(a, b) of each mode on the profiles of devices, with k of 1 and 5 where that is an option.
+
+    The work of a query is that of the engine in its steady state, with a narration and a memory requested in
+    every query, as long as those of the bundled policy, and a query every 5 control steps or later.
+    """
+    marks = []
+    modes: tuple[ModeName, ...] = ("actions", "isolated", "interleaved", "shared", "unified")
+    for profile, mode in itertools.product((load(ProfileConfig, each) for each in profiles), modes):
+        price = LatencyModel(profile, mode)
+        for k in (1, 5) if mode in _BUDGETED else (None,):
+            busy_ms = price.busy_ms(steady_work(Mode(mode), k or 1))
+            mark = Mark(
+                label=f"{profile.name} {mode}" + (f", k={k}" if k else ""),
+                a=[steps_in(factor * price.action_ms, CONTROL_HZ) for factor in PRICES],
+                b=[max(REPLAN_STEPS, steps_in(factor * busy_ms, CONTROL_HZ)) for factor in PRICES],
+            )
+            marks.append(mark)
+    return marks
+
+
+def steady_work(mode: Mode, k: int) -> list[DecodeWork]:
+    """The decode jobs of a query once as many texts run as ever will.
+
+    Whole texts take one step more, in which the stop token is noticed. The batch of `unified` has room for
+    texts of any length.
+    """
+    match mode:
+        case Mode.ISOLATED:
+            return [DecodeWork(prefills=1, forks=1, steps=length + 1, batch=1) for length in LENGTHS]
+        case Mode.SHARED:
+            return [DecodeWork(prefills=0, forks=1, steps=max(LENGTHS) + 1, batch=len(LENGTHS))]
+        case Mode.UNIFIED:
+            rows = sum(math.ceil(limit / k) for limit in LIMITS)
+            return [DecodeWork(prefills=0, forks=1, steps=k, batch=rows)]
+        case Mode.INTERLEAVED:
+            running = sum(math.ceil(length / k) for length in LENGTHS)
+            ages = [1] * len(LENGTHS) + [0] * (running - len(LENGTHS))
+            return [DecodeWork(prefills=new, forks=new, steps=k, batch=1) for new in ages]
+        case _:
+            return []
+
+
 def marks(kind: str) -> str:
     """(a, b) of every mode on the profiles of a kind, with prices 30 % lower and higher."""
     rows = [
@@ -352,6 +416,21 @@ def read_records() -> dict[str, Record]:
     """The records by name."""
     files = [*sorted(RECORDS.glob("sweep_*.json")), RECORDS / "leaderboard.json"]
     return {file.stem.removeprefix("sweep_"): json.loads(file.read_text(encoding="utf-8")) for file in files}
+
+
+def replace_block(page: str, name: str, content: str) -> str:
+    """The page with `content` between the comments `NAME: begin. …` and `NAME: end`.
+
+    Raises:
+        UsageError: The page does not have both comments once, in order.
+    """
+    begin, end = rf"<!-- {name}: begin\b[^\n]*-->", f"<!-- {name}: end -->"
+    comments = re.findall(f"{begin}|{end}", page)
+    if len(comments) != 2 or comments[0] == end or comments[1] != end:
+        raise UsageError(f"the page needs the comments '{name}: begin' and '{name}: end' once, in order")
+    return re.sub(
+        f"({begin}).*({end})", lambda found: f"{found[1]}\n\n{content}\n\n{found[2]}", page, flags=re.DOTALL
+    )
 
 
 def main(*, check: bool) -> int:

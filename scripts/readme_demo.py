@@ -18,7 +18,7 @@ from eval.report.comparison import compare
 from eval.report.comparison_verdict import judge_all
 from eval.report.table import Column, Table, format_clock_of, in_markdown, number
 from eval.report.table import to_markdown as table_markdown
-from scripts.marked_block import replace_block
+from scripts.pages import replace_block
 from videos.mp4 import save_clip, save_still
 
 README = Path(__file__).parents[1] / "README.md"

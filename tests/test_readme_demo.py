@@ -8,7 +8,7 @@ from PIL import Image
 from configs.cli import run_app
 from configs.errors import UsageError
 from eval.records.schema import Share, TextScores
-from scripts.marked_block import replace_block
+from scripts.pages import replace_block
 from scripts.readme_demo import app
 from tests.eval.conftest import evaluate
 from tests.eval.rollout.test_variants import ASKED, Stage, begin

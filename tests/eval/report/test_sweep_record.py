@@ -16,7 +16,7 @@ from eval.rollout.clock import LatencyModel
 from oxygen.serving.requests import DecodeWork
 from oxygen.serving.scheduler import Mode
 from scripts import pages
-from scripts.marks import marks_of, steady_work
+from scripts.pages import marks_of, steady_work
 
 CELLS = (("actions", 2, 5), ("actions", 2, 10), ("actions", 2, 15), ("unified", 2, 5))
 
