@@ -1,0 +1,218 @@
+"""Records and documents of the benchmarks: computed, drawn and said as it was measured."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import clock, endurance, gpu_report, modes
+from benchmarks.interval_coverage import simulate
+from benchmarks.record import record
+from configs.latency import Latency
+from eval.records import provenance
+from eval.records.query_logs import QueryRecord, read_queries
+from tests.eval.conftest import call
+from tests.eval.factory import RunBuilder, asked, episode, key, query, said
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_without_the_drivers_package_the_reason_is_recorded(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert endurance.open_energy() == (None, "not measured: it needs the package nvidia-ml-py")
+
+
+def test_records_have_code_machine_and_command(tmp_path, capsys):
+    path = tmp_path / "deep" / "figures.json"
+    record({"figure": 7}, path)
+    kept = json.loads(path.read_text())
+    assert json.loads(capsys.readouterr().out) == kept
+    assert kept["figure"] == 7
+    assert {name: kept[name] for name in ("commit", "dirty")} == provenance.git_state()
+    assert kept["hardware"]["cores"] >= 1
+    assert kept["versions"]["jax"]
+    assert kept["command"] == provenance.command()
+
+
+def _timed(*busy_ms):
+    return [
+        QueryRecord(actions=np.zeros((1, 1)), timings_ms={}, latency=Latency(actions_ms=ms / 2, busy_ms=ms))
+        for ms in busy_ms
+    ]
+
+
+def test_errors_are_of_medians_by_query_and_of_sums_by_episode_over_the_common_queries():
+    found = clock.compared(
+        observed=[_timed(100, 200, 400), _timed(200)], predicted=[_timed(90, 220), _timed(220)]
+    )
+    assert found["queries"] == 3
+    assert found["query"] == {"observed_ms": 200, "predicted_ms": 220, "error_percent": 10}
+    assert found["actions"] == {"observed_ms": 100, "predicted_ms": 110, "error_percent": 10}
+    assert found["episode"] == {"observed_ms": 250, "predicted_ms": 265, "error_percent": 6}
+
+
+def test_the_docs_have_the_table_of_the_record():
+    row = json.loads(clock.RESULTS.read_text(encoding="utf-8"))
+    assert clock.table(row) in (ROOT / "docs/clocks.md").read_text(encoding="utf-8")
+    assert row["load_average"]
+
+
+TIMED = {
+    "steps": 5,
+    "actions_step": 2,
+    "free_step": 4,
+    "spans": [[None, 0, 2], [0, 0, 3]],
+    "latency": {"actions_ms": 100.0, "busy_ms": 200.0, "texts_ms": [150.0]},
+}
+
+
+def recorded(path, mode, **timing):
+    run = RunBuilder.at(path / mode, mode=mode)
+    text = {"requested": [asked(0)], "finished": [{**said(0, "Grasping."), "step": 4, "truth": None}]}
+    return run.add(episode(key(), simulated_s=5.0), query(0, texts=text) | timing)
+
+
+@pytest.fixture
+def draw(monkeypatch, tmp_path):
+    """Draws runs, called as documented; returns the exit code."""
+    monkeypatch.chdir(tmp_path)
+    return lambda *runs: call(modes.app, *(run.path for run in runs))
+
+
+def test_a_query_is_drawn_as_it_was_charged(tmp_path):
+    (logged,) = read_queries(recorded(tmp_path, "unified", **TIMED).folder, key())
+    assert modes._computed(logged, "unified", 20.0) == ((0.0, 0.1), (0.1, pytest.approx(0.1)))
+    assert modes._computed(logged, "parallel", 20.0) == ((0.0, 0.1), (0.0, 0.2))
+    assert modes._computed(logged, "actions", 20.0)[1][1] == 0.0
+    assert list(modes._executed([logged], 20.0)) == [("held", (0.0, 0.1)), ("new", (0.1, 0.15))]
+
+
+def test_runs_of_several_modes_are_one_figure(tmp_path, draw):
+    assert draw(*(recorded(tmp_path, mode, **TIMED) for mode in ("isolated", "unified"))) == 0
+    assert "<svg" in (tmp_path / "modes.svg").read_text()
+
+
+def test_runs_without_a_clock_are_refused(tmp_path, draw, capsys):
+    assert draw(recorded(tmp_path, "unified")) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "modes.svg").exists()
+
+
+def test_the_documents_tables_are_those_of_the_records():
+    text = (ROOT / "docs/gpu.md").read_text(encoding="utf-8")
+    assert gpu_report.rendered(text, gpu_report.RESULTS) == text
+    assert gpu_report.report(gpu_report.ON_TWO_CORES) in text
+
+
+def test_a_folder_without_results_says_so(tmp_path):
+    assert gpu_report.report(tmp_path) == gpu_report.NOT_MEASURED
+
+
+def test_rows_of_the_benchmark_become_a_table_for_each_workload(tmp_path):
+    rows = (ROOT / "benchmarks/results/bench_small.jsonl").read_text(encoding="utf-8")
+    (tmp_path / "modes_small.jsonl").write_text(rows, encoding="utf-8")
+    tables = gpu_report.report(tmp_path)
+    lines = [json.loads(line) for line in rows.splitlines()]
+    cells = [
+        line
+        for line in tables.splitlines()
+        if line.startswith("| ") and "mode |" not in line and ":--" not in line
+    ]
+    assert len(cells) == len(lines)
+    unified = next(line for line in lines if line["tokens_per_frame"] == 1)
+    assert f"| unified, k = 1 | {unified['action_ms_p50']:.2f} | {unified['frame_ms_p50']:.2f} |" in tables
+    assert (
+        "{:.2f} ({:.2f}–{:.2f})".format(unified["speedup_over_isolated"], *unified["speedup_ci95"]) in tables
+    )
+
+
+def test_the_adapters_part_stands_beside_what_its_authors_measured_on_their_device(tmp_path):
+    (line, *_) = (ROOT / "benchmarks/results/bench_small.jsonl").read_text(encoding="utf-8").splitlines()
+    row = json.loads(line) | {"mode": "shared", "text_tokens": 11, "tokens_per_frame": None}
+    row["stage_ms"]["prefill"] = 40.0
+    frames = {"off": 60.0, "exact": 68.5, "published": 69.25}
+    for device, theirs in (("NVIDIA GeForce RTX 4090", True), ("NVIDIA H200", False)):
+        rows = [
+            row | {"device": device, "adapter": mask, "frame_ms_p50": frame} for mask, frame in frames.items()
+        ]
+        (tmp_path / "adapter_x.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows))
+        tables = gpu_report.report(tmp_path)
+        assert (
+            "takes 8.50 ms (mask exact) and 9.25 ms (mask published) longer with the adapter than without; "
+            "prefill takes 40.00 ms." in tables
+        )
+        assert ("measured 8.16 and 47.66 ms on this device" in tables) == theirs
+
+
+_MAX_S = 25 * 60
+_TIMEOUT = (
+    '#!/bin/sh\nfor word in "$@"; do case $word in --*) ;; *) echo "$word" >>"$LIMITS"; exit ;; esac; done\n'
+)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs the script; parts do nothing but note their limits."""
+    programs, limits = tmp_path / "bin", tmp_path / "limits"
+    programs.mkdir()
+    for name, text in {"timeout": _TIMEOUT, "nvidia-cuda-mps-control": "#!/bin/sh\n"}.items():
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    environment = os.environ | {
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "OUT": str(tmp_path / "out"),
+        "LIMITS": str(limits),
+        **dict.fromkeys(("GOLDEN", "REFERENCE"), str(tmp_path)),
+    }
+
+    def script(**settings):
+        limits.write_text("")
+        command = ["bash", str(ROOT / "benchmarks/gpu.sh")]
+        done = subprocess.run(command, env=environment | settings, capture_output=True, text=True, check=True)
+        return done.stdout, [int(line) for line in limits.read_text().split()]
+
+    return script
+
+
+def test_all_parts_take_at_most_25_minutes_and_are_skipped_by_a_second_call(run):
+    said, limits = run()
+    assert len(limits) == len(said.splitlines()) == 14
+    assert min(limits) > 0
+    assert sum(limits) <= _MAX_S
+    said, limits = run()
+    assert not limits
+    assert all(line.endswith(": done before") for line in said.splitlines())
+
+
+RATES = json.loads((ROOT / "benchmarks/results/interval_coverage.json").read_text())["coverage"]
+
+
+def test_recorded_rates_are_those_that_are_simulated():
+    what = ("what", "of", "episodes")
+    assert [[rate[name] for name in what] for rate in simulate(0.0)] == [
+        [rate[name] for name in what] for rate in RATES
+    ]
+
+
+def test_intervals_have_about_nominal_coverage():
+    intervals = [rate for rate in RATES if rate["what"].endswith(")")]
+    assert len(intervals) > 80
+    poor = {(rate["what"], rate["of"], rate["episodes"]) for rate in intervals if rate["percent"] < 89}
+    assert poor == {  # of what happens once in twenty episodes, ten say little
+        ("currency of texts (bootstrap)", "rate 0.05", 10),
+        ("restricted mean time (bootstrap)", "rate 0.05 and 0.04", 10),
+    }
+    assert all(rate["percent"] >= 90.5 for rate in intervals if rate["episodes"] >= 50)
+
+
+def test_wrong_verdicts_are_rare():
+    called = [rate for rate in RATES if not rate["what"].endswith(")") and rate["episodes"] >= 50]
+    apart = [rate for rate in called if "inferior or superior" in rate["what"] and "non-" not in rate["what"]]
+    at_margin = [rate for rate in called if "non-inferior" in rate["what"]]
+    assert len(apart) + len(at_margin) == len(called)
+    assert all(rate["percent"] <= 3.5 for rate in apart)
+    assert all(rate["percent"] <= 3.5 for rate in at_margin)
