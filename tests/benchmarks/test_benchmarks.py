@@ -108,11 +108,8 @@ def test_the_documents_tables_are_those_of_the_records():
     assert gpu_report.report(gpu_report.ON_TWO_CORES) in text
 
 
-def test_a_folder_without_results_says_so(tmp_path):
-    assert gpu_report.report(tmp_path) == gpu_report.NOT_MEASURED
-
-
 def test_rows_of_the_benchmark_become_a_table_for_each_workload(tmp_path):
+    assert gpu_report.report(tmp_path) == gpu_report.NOT_MEASURED
     rows = (ROOT / "benchmarks/results/bench_small.jsonl").read_text(encoding="utf-8")
     (tmp_path / "modes_small.jsonl").write_text(rows, encoding="utf-8")
     tables = gpu_report.report(tmp_path)

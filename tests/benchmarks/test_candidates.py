@@ -30,22 +30,16 @@ def rows():
     return {(row["stage"], row["alternative"]): row for row in found}
 
 
-def test_every_stage_is_measured_as_it_is_served(rows):
+def test_every_stage_is_measured_as_it_is_served_and_a_cpus_alternatives_give_the_same_result(rows):
     served = {stage for stage, how in rows if how == SERVED}
     assert served == {"prefill", "denoise", "decode 2"}
     for stage in served:
         assert rows[stage, SERVED]["equal_bits"]
         assert len(rows[stage, SERVED]["ms"]) == 2
-
-
-def test_alternatives_that_a_cpu_runs_give_the_same_result(rows):
     attention, gathered = rows["denoise", "jax.nn attention"], rows["decode 2", "slots gathered first"]
     assert attention["difference"] < 1e-4
     assert gathered["equal_tokens"] == 1
     assert rows["decode 2", "int8 weights"]["equal_tokens"] > 0
-
-
-def test_the_others_are_left_out_with_the_reason(rows):
     left_out = {how for (_, how), row in rows.items() if row.get("left_out") == "needs a GPU"}
     assert left_out == {"cuDNN attention", "Pallas, ragged", *COMPILATIONS}
 

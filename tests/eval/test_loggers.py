@@ -164,11 +164,11 @@ def test_both_trackers_are_told_the_same(name, monkeypatch, tmp_path, policy):
     run = new_run(tmp_path, WITH_VIDEO)
     run_evaluation(run, monitor=with_log(EvaluationConsole, name))
     (told,) = module.runs
-    assert log_id(run) in (told.options.get("id"), told.options["name"])
     options = told.options
+    assert log_id(run) in (options.get("id"), options["name"])
     assert (options["project"], options["group"]) == ("oxygen-eval", run.folder.run_id)
     assert options["resume"] == "allow"
-    assert json.dumps(told.options["config"]["config"])
+    assert json.dumps(options["config"]["config"])
     (step, values), finished = told.entries
     assert (step, finished) == (1, "finished")
     assert values.keys() >= MINIMAL | MORE | {"video/libero_goal/task00"}
@@ -199,15 +199,21 @@ def scalars(folder):
     return found
 
 
-def test_tensorboard_reads_back_what_was_logged(tmp_path, policy, capsys):
-    runs = tmp_path / "my runs"
+def interrupted_and_resumed(runs, policy, logger):
+    """The run of two episodes with videos that was interrupted in between."""
     policy.interrupted_at = 1
     config = WITH_VIDEO.model_copy(update={"num_trials_per_task": 2})
-    monitor = with_log(EvaluationConsole, "tensorboard")
+    monitor = with_log(EvaluationConsole, logger)
     with pytest.raises(KeyboardInterrupt):
         run_evaluation(new_run(runs, config), monitor=monitor)
     (run,) = find_unfinished(runs, {})
     run_evaluation(run, monitor=monitor)
+    return run
+
+
+def test_tensorboard_reads_back_what_was_logged(tmp_path, policy, capsys):
+    runs = tmp_path / "my runs"
+    run = interrupted_and_resumed(runs, policy, "tensorboard")
     assert len(list((run.folder.path / "events").iterdir())) == 2
     assert f"tensorboard --logdir '{runs}'\n" in capsys.readouterr().out, "as a shell takes it"
     found = scalars(run.folder.path)
@@ -239,13 +245,7 @@ def test_trackio_itself_takes_it(tmp_path, policy, monkeypatch):
     pytest.importorskip("trackio", reason="uv pip install -e '.[trackio]'")
     from trackio.sqlite_storage import SQLiteStorage
 
-    policy.interrupted_at = 1
-    config = WITH_VIDEO.model_copy(update={"num_trials_per_task": 2})
-    monitor = with_log(EvaluationConsole, "trackio")
-    with pytest.raises(KeyboardInterrupt):
-        run_evaluation(new_run(tmp_path / "runs", config), monitor=monitor)
-    (run,) = find_unfinished(tmp_path / "runs", {})
-    run_evaluation(run, monitor=monitor)
+    run = interrupted_and_resumed(tmp_path / "runs", policy, "trackio")
     logged = SQLiteStorage.get_logs("oxygen-eval", log_id(run))
     assert [(entry["step"], entry["success/rate"]) for entry in logged] == [(1, 100.0), (2, 100.0)]
     assert len(list((tmp_path / "trackio").rglob("*.mp4"))) == 2

@@ -19,12 +19,6 @@ from tests.eval.bench.conftest import HARDWARE, MODEL, WORKLOAD, options
 _RECORDS = Path(__file__).parents[3] / "benchmarks/results"
 
 
-def test_rows_survive_the_file(made_up, tmp_path):
-    path = tmp_path / "deep" / "rows.jsonl"
-    RowFile(path).append(made_up())
-    assert RowFile(path).rows == made_up()
-
-
 @pytest.mark.parametrize("record", ["bench_small.jsonl", "two_cores/adapter.jsonl"])
 def test_recorded_rows_are_read_and_written_again_as_they_are(record, tmp_path):
     text = (_RECORDS / record).read_text(encoding="utf-8")
@@ -34,8 +28,9 @@ def test_recorded_rows_are_read_and_written_again_as_they_are(record, tmp_path):
         assert {name: getattr(row, name) for name in fields} == fields
 
 
-def test_a_file_finds_the_latest_row_of_a_configuration(made_up, tmp_path):
-    file, rows = RowFile(tmp_path / "rows.jsonl"), made_up()
+def test_rows_survive_their_file_which_finds_the_latest_of_a_configuration(made_up, tmp_path):
+    path = tmp_path / "deep" / "rows.jsonl"
+    file, rows = RowFile(path), made_up()
     identities = [row.identity for row in rows]
     file.append(rows[:2])
     assert file.of(identities) == rows[:2]
@@ -43,6 +38,7 @@ def test_a_file_finds_the_latest_row_of_a_configuration(made_up, tmp_path):
     assert [row.commit for row in file.of(identities)] == ["newer"] * 4
     assert file.of([identities[2]]) == [file.rows[4]]
     assert not file.of([made_up(dataclasses.replace(WORKLOAD, text_tokens=31))[0].identity])
+    assert RowFile(path).rows == file.rows
 
 
 def test_rows_of_another_machine_jax_or_number_of_cameras_have_another_identity(made_up):
@@ -98,13 +94,8 @@ def test_a_saved_profile_holds_the_medians_of_rows(rows, tmp_path):
 
 def test_the_slowdown_of_parallel_is_relative_to_isolated_and_to_the_stages_of_a_text(rows):
     isolated, *others = rows
-    parallel = dataclasses.replace(
-        isolated,
-        mode=Mode.PARALLEL,
-        stage_ms={},
-        action_ms_p50=254.0,
-        request_ms_p50=3 * (100 + 4 + 30 * 6),
-    )
+    times = {"stage_ms": {}, "action_ms_p50": 254.0, "request_ms_p50": 3 * (100 + 4 + 30 * 6)}
+    parallel = dataclasses.replace(isolated, mode=Mode.PARALLEL, **times)
     found = profile("abacus", [*rows, parallel])
     assert (found.parallel.action, found.parallel.decode) == (2, 3)
     quick = dataclasses.replace(parallel, action_ms_p50=1.0, request_ms_p50=1.0)  # by noise
