@@ -47,12 +47,9 @@ class RunLogger(Protocol):
     where: str  # command or address that shows the log
 
     def log(self, values: Mapping[str, float], videos: Mapping[str, Path], *, step: int) -> None:
-        """Log metrics and videos after an episode.
+        """Log metrics by name, in groups (`success/rate`), and MP4 files after an episode.
 
-        Args:
-            values: Metrics by name, in groups: `success/rate`.
-            videos: MP4 files by name.
-            step: Number of the run's episodes that have ended. Repeats where errors are retried.
+        `step` is the number of the run's episodes that have ended. It repeats where errors are retried.
         """
 
     def close(self) -> None:
@@ -76,10 +73,7 @@ def log_id(run: Run) -> str:
 
 
 class TensorBoardLogger:
-    """Writes event files into the run's folder, without TensorFlow or PyTorch.
-
-    A resumed run adds files, which TensorBoard joins.
-    """
+    """Writes event files into the run's folder, without TensorFlow or PyTorch. A resumed run adds files."""
 
     def __init__(self, run: Run, group: str) -> None:
         from tensorboardX import SummaryWriter
@@ -181,12 +175,11 @@ def _require_login(wandb: Any) -> None:
         )
 
 
-_LOGGERS: Mapping[str, tuple[str, LoggerFactory]] = {
-    "tensorboard": ("tensorboardX", TensorBoardLogger),
-    "wandb": ("wandb", WandbLogger),
-    "trackio": ("trackio", TrackioLogger),
+_LOGGERS: Mapping[str, LoggerFactory] = {
+    "tensorboard": TensorBoardLogger,
+    "wandb": WandbLogger,
+    "trackio": TrackioLogger,
 }
-"""The package of each logger, and the logger."""
 
 
 def choose_logger(name: str) -> LoggerFactory:
@@ -198,11 +191,10 @@ def choose_logger(name: str) -> LoggerFactory:
     """
     if name not in _LOGGERS:
         raise unknown("logger", name, _LOGGERS)
-    package, logger = _LOGGERS[name]
-    module = importlib.import_module(package)
+    module = importlib.import_module("tensorboardX" if name == "tensorboard" else name)
     if name == "wandb":
         _require_login(module)
-    return logger
+    return _LOGGERS[name]
 
 
 def with_log(monitor: MonitorFactory, name: str | None) -> MonitorFactory:
@@ -219,21 +211,12 @@ def with_log(monitor: MonitorFactory, name: str | None) -> MonitorFactory:
 
 
 class LoggingMonitor(Monitor):
-    """Logs every episode to its run's logger. A logger that fails is reported once and loses no episode.
-
-    Args:
-        runs: The variants.
-        plan: Their episodes.
-        name: The logger's, for messages.
-        open_logger: Opens the log of a run.
-    """
+    """Logs every episode to its run's logger. A logger that fails is reported once and loses no episode."""
 
     def __init__(
         self, runs: Sequence[Run], plan: EpisodePlan, *, name: str, open_logger: LoggerFactory
     ) -> None:
-        self._runs = runs
-        self._name = name
-        self._open = open_logger
+        self._runs, self._name, self._open = runs, name, open_logger
         self._has_several_suites = len(plan.suites) > 1
         self._ended: list[list[EpisodeResult]] = [[] for _ in runs]
         self._loggers: list[RunLogger | None] = []

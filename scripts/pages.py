@@ -119,6 +119,11 @@ def difference(row: Row, other: Row) -> str:
     return f"{found}{only_row} and {only_other} of {graded} episodes solved by one alone)".replace("-", "−")
 
 
+def _points(row: Row, other: Row) -> str:
+    """`difference` without its unit and counts."""
+    return difference(row, other).partition(";")[0].replace(" points (95 %: ", " (") + ")"
+
+
 def held(row: Row) -> str:
     """The share of control steps in which the arm was held for lack of an action."""
     return f"{row['pc_held']:.0f} %"
@@ -216,9 +221,8 @@ def planned(*comparisons: tuple[Row, Row]) -> str:
             f"{solved(each)}"
             for each in (row, other)
         ]
-        found = difference(row, other).partition(";")[0].replace(" points (95 %: ", " (") + ")"
         shown = "shown" if corrected < LEVEL else "not shown"
-        lines.append([*arms, found, f"{p:.4f}", f"{corrected:.4f}", shown])
+        lines.append([*arms, _points(row, other), f"{p:.4f}", f"{corrected:.4f}", shown])
     header = ["clock, memory, mode: solved", "compared with", "difference (95 %)", "p", "p, Holm", "at 5 %"]
     return f"\n\n{to_markdown(Table.of_cells(header, lines, left=2, is_markdown=True))}\n\n"
 
@@ -228,7 +232,6 @@ def memory_table(record: Record, reference: Row) -> str:
     lines = []
     for row in record["cells"]:
         low, high = row["pc_success_ci95"]
-        below = difference(row, reference).partition(";")[0].replace(" points (95 %: ", " (") + ")"
         lines.append(
             [
                 f"`{row['options']['feedback']}`",
@@ -238,7 +241,7 @@ def memory_table(record: Record, reference: Row) -> str:
                 f"{row['control_steps']['b']['median']:g}" if row["control_steps"] else "5",
                 solved(row),
                 f"{low:.0f} to {high:.0f} %",
-                "" if row is reference else below,
+                "" if row is reference else _points(row, reference),
             ]
         )
     beside = f"− `{reference['options']['feedback']}`, {format_value('clock', reference['options'])}"
@@ -365,40 +368,19 @@ def steady_work(mode: Mode, k: int) -> list[DecodeWork]:
 def marks(kind: str) -> str:
     """(a, b) of every mode on the profiles of a kind, with prices 30 % lower and higher."""
     rows = [
-        [mark.label, str(mark.a[1]), _range(mark.a), str(mark.b[1]), _range(mark.b)]
+        [
+            mark.label,
+            *(cell for low, mid, high in (mark.a, mark.b) for cell in (str(mid), f"{low} to {high}")),
+        ]
         for mark in marks_of(KINDS[kind])
     ]
-    return (
-        f"\n\n{to_markdown(Table.of_cells(['profile and mode', 'a', 'a ± 30 %', 'b', 'b ± 30 %'], rows))}\n\n"
-    )
+    shown = Table.of_cells(["profile and mode", "a", "a ± 30 %", "b", "b ± 30 %"], rows)
+    return f"\n\n{to_markdown(shown)}\n\n"
 
 
-def _range(steps: Any) -> str:
-    return f"{steps[0]} to {steps[2]}"
-
-
-FUNCTIONS = {
-    f.__name__: f
-    for f in (
-        age,
-        cell,
-        current,
-        delay,
-        difference,
-        held,
-        leaderboard_table,
-        legend,
-        marks,
-        memory_table,
-        modes_table,
-        motion,
-        planned,
-        pooled,
-        rate,
-        solved,
-        table,
-    )
-}
+_NUMBERS = (age, cell, current, delay, difference, held, motion, pooled, rate, solved)
+_TABLES = (leaderboard_table, legend, marks, memory_table, modes_table, planned, table)
+FUNCTIONS = {f.__name__: f for f in (*_NUMBERS, *_TABLES)}
 
 
 def rendered(text: str, records: Mapping[str, Record]) -> str:

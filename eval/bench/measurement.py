@@ -85,17 +85,11 @@ StageTimes = Mapping[str, float]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Samples:
-    """All that is measured of one configuration.
+    """All that is measured of one configuration."""
 
-    Attributes:
-        runs: Its counted queries, by repetition.
-        stages: Times of its programs, by repetition.
-        actions: The digest of every query's actions, warm-up included.
-    """
-
-    runs: Sequence[Sequence[QueryTimes]]
-    stages: Sequence[StageTimes]
-    actions: Sequence[str]
+    runs: Sequence[Sequence[QueryTimes]]  # counted queries, by repetition
+    stages: Sequence[StageTimes]  # by repetition
+    actions: Sequence[str]  # digest of every query's actions, warm-up included
 
     def by_query(self, field: str) -> np.ndarray:
         """A number of each query, [repetition, query]."""
@@ -130,13 +124,9 @@ def measure(
     workload: Workload,
     advance: Callable[[], None] = lambda: None,
 ) -> dict[BenchConfiguration, Samples]:
-    """Warm all runners up, run them in turns, and time the stages alone after each repetition.
+    """Warm all runners up, run them in turns, and time the `stages` alone after each repetition.
 
-    Args:
-        runners: One per configuration.
-        stages: Times every program of each configuration alone.
-        workload: Says how often.
-        advance: Called after each run and each warm-up; an exception from it ends the measurement.
+    `advance` is called after each run and each warm-up; an exception from it ends the measurement.
     """
     actions: dict[BenchConfiguration, list[str]] = {runner.configuration: [] for runner in runners}
     times: dict[BenchConfiguration, list[StageTimes]] = {each: [] for each in actions}

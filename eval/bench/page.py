@@ -71,7 +71,8 @@ def _charts(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def _speedup(row: Row) -> tuple[float, float, float] | None:
-    if (value := row.speedup_over_isolated) is None:
+    value = row.speedup_over_isolated
+    if value is None:
         return None
     low, high = row.speedup_ci95 or (value, value)
     return value, low, high

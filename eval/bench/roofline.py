@@ -49,16 +49,10 @@ class Cost:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Peaks:
-    """Peak arithmetic and bandwidth of a device.
+    """Peak arithmetic and bandwidth of a device."""
 
-    Attributes:
-        flops_per_s: Dense matrix products in the compute type, operations per second.
-        bytes_per_s: Memory traffic, reads and writes together.
-        source: The source of both.
-    """
-
-    flops_per_s: float
-    bytes_per_s: float
+    flops_per_s: float  # dense matrix products in the compute type, operations per second
+    bytes_per_s: float  # memory traffic, reads and writes together
     source: str
 
     def floor_ms(self, cost: Cost) -> float:
@@ -143,26 +137,15 @@ def fork(config: Pi05Config, *, prefix: int, suffix: int, requests: int) -> Cost
 def _pass(
     config: Pi05Config,
     gemma: GemmaConfig,
-    weights: int,
-    attending: int,
+    weights: int,  # of the matrices that every token is multiplied with
+    attending: int,  # layers that attend
     *,
-    rows: int,
-    tokens: int,
-    context: int,
-    kept: int,
+    rows: int,  # robots or texts
+    tokens: int,  # of each row
+    context: int,  # tokens that each of them attends to
+    kept: int,  # tokens of each row whose keys and values are read or written
 ) -> Cost:
-    """A pass of an expert over the tokens of each row, a robot or a text.
-
-    Args:
-        config: Sizes of the model.
-        gemma: The expert.
-        weights: Weights of the matrices that every token is multiplied with.
-        attending: Layers that attend.
-        rows: Rows in the batch.
-        tokens: Tokens of each row.
-        context: Tokens that each of them attends to.
-        kept: Tokens of each row whose keys and values are read or written.
-    """
+    """A pass of an expert over the tokens of each row."""
     attention = 4 * tokens * context * gemma.num_heads * gemma.head_dim * attending
     keys_and_values = 2 * gemma.depth * gemma.num_kv_heads * gemma.head_dim
     return Cost(
@@ -227,9 +210,10 @@ def measured(dtype: str) -> Peaks:
     square = jnp.ones((side, side), dtype)
     matrix = jnp.ones((long, long // 2), dtype)
     vector = jnp.ones((long // 2,), dtype)
-    product = _best_s(jax.jit(jnp.matmul), square, square)
-    copy = _best_s(jax.jit(lambda x: -x), matrix)
-    reading = _best_s(jax.jit(jnp.matmul), matrix, vector)
+    # The shortest of a few runs: disturbances only make a run longer.
+    product = min(_seconds(8, jax.jit(jnp.matmul), square, square))
+    copy = min(_seconds(8, jax.jit(lambda x: -x), matrix))
+    reading = min(_seconds(8, jax.jit(jnp.matmul), matrix, vector))
     size = BYTES[dtype] * matrix.size
     return Peaks(
         flops_per_s=2 * side**3 / product,
@@ -249,11 +233,6 @@ def find_peaks(choice: str, dtype: str) -> Peaks:
     if known is None and choice == "published":
         raise UsageError(f"no published peaks of {kind!r} in {dtype}; use --peaks measured")
     return known or measured(dtype)
-
-
-def _best_s(program: Callable[..., jax.Array], *arguments: jax.Array) -> float:
-    """The shortest of a few runs, in seconds; disturbances only make a run longer."""
-    return min(_seconds(8, program, *arguments))
 
 
 def _seconds(calls: int, program: Callable[..., Any], *arguments: Any) -> list[float]:

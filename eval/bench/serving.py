@@ -175,20 +175,14 @@ class QueryTimes:
 
 
 class PolicyRunner:
-    """Queries a policy with random observations.
-
-    Attributes:
-        configuration: The configuration it runs.
-        programs: Its compiled programs.
-        compiles_after_warm_up: Compilations during its own runs, in all its processes.
-    """
+    """Queries a policy in one configuration with random observations."""
 
     def __init__(
         self, configuration: BenchConfiguration, policy: VectorPolicy, observations: Iterator[Observations]
     ) -> None:
         self.configuration = configuration
         self.programs = policy.runner
-        self.compiles_after_warm_up = 0
+        self.compiles_after_warm_up = 0  # during its own runs, in all its processes
         self._policy = policy
         self._observations = observations
         self._run_intervals: list[tuple[float, float]] = []

@@ -140,12 +140,9 @@ BUDGETED = (Mode.UNIFIED, Mode.INTERLEAVED)
 
 
 def running_texts(workload: Workload, decode_steps: int, queries: int) -> int:
-    """The most unfinished texts of all robots at once, if all find a slot and a row when they are requested.
+    """The most unfinished texts of all robots at once in the first `queries`, of `decode_steps` of each text.
 
-    Args:
-        workload: The work.
-        decode_steps: Decode steps of each text in a query.
-        queries: Number of queries, from the first on.
+    All find a slot and a row when they are requested.
     """
     running = [0] * queries
     for query in range(queries):

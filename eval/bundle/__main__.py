@@ -36,11 +36,7 @@ def main(
         results: Complete runs of the checkpoint, or folders of runs; added to the existing results.
         output: The folder of the bundle. Default: that of the model's name in the package (`tiny`).
     """
-    from eval.bundle.bundling import (
-        CARD_FILE,
-        bundle,  # JAX, which --help does not need
-        unknowns,
-    )
+    from eval.bundle.bundling import CARD_FILE, bundle, unknowns  # JAX, which --help does not need
     from eval.pipeline import checkpoint_of
     from eval.policies.resolved import read_policy
     from oxygen.weights.source import bundled

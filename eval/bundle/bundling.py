@@ -204,16 +204,11 @@ def write_results(folder: Path, results: Iterable[BundledResult]) -> None:
 
 
 def results_of(run: RunFolder, *, name: str, predicts: Prediction, weights: str) -> list[BundledResult]:
-    """The results of a recorded run.
-
-    Args:
-        run: The run.
-        name: The policy; the options of a run have another preset's name, if the run is of one.
-        predicts: What its weights predict; a run of another preset may act otherwise.
-        weights: SHA-256 of the weights that it must have used.
+    """The results of a recorded run, whose options have another preset's name than `name`, if it is of one.
 
     Raises:
-        UsageError: The run is incomplete, or of other weights.
+        UsageError: The run is incomplete, of weights with another SHA-256 than `weights`, or of a preset with
+            these weights that predicts something else than they do.
     """
     identity, manifest = read_identity(run), run.read_manifest()
     if identity.status != "complete":
@@ -312,7 +307,6 @@ def render(folder: Path) -> str:
 
 
 def _row(result: BundledResult) -> dict[str, Any]:
-    """A result as the table shows it."""
     successes = sum(solved for solved, _ in result.tasks.values())
     episodes = sum(graded for _, graded in result.tasks.values())
     low, high = bounds(wilson_95(successes, episodes), 100) or (0.0, 100.0)
@@ -343,10 +337,8 @@ MAX_BYTES = 16_000_000
 def bundle(checkpoint: Path, runs: Sequence[Path], target: Path) -> None:
     """Write a bundle: the files that serving needs, their manifest, results and the model card.
 
-    Args:
-        checkpoint: The folder of a checkpoint; may be `target`, to add results.
-        runs: Runs of it, or folders of runs. Results that `target` has of the same weights are kept.
-        target: The folder of the bundle, which is replaced when all is written.
+    `checkpoint` may be `target`, to add results. `runs` are runs of it, or folders of runs; results that
+    `target` has of the same weights are kept. `target` is replaced when all is written.
 
     Raises:
         UsageError: The checkpoint is incomplete, too large, or does not fit its model; or a run is not
@@ -359,9 +351,8 @@ def bundle(checkpoint: Path, runs: Sequence[Path], target: Path) -> None:
     weights = hash_file(checkpoint / SINGLE_FILE)
     robot = embodiment(str(read_policy(str(checkpoint)).embodiment))
     recorded = [run for path in runs for run in require_runs([path])]
-    results = []
-    for run in recorded:
-        results += results_of(run, name=target.name, predicts=robot.predicts, weights=weights)
+    about = {"name": target.name, "weights": weights}
+    results = [each for run in recorded for each in results_of(run, predicts=robot.predicts, **about)]
     if (target / SINGLE_FILE).is_file() and hash_file(target / SINGLE_FILE) == weights:
         results = [*read_results(target), *results]
     target.parent.mkdir(parents=True, exist_ok=True)
