@@ -378,9 +378,9 @@ def marks(kind: str) -> str:
     return f"\n\n{to_markdown(shown)}\n\n"
 
 
-_NUMBERS = (age, cell, current, delay, difference, held, motion, pooled, rate, solved)
+_CELLS = (age, cell, current, delay, difference, held, motion, pooled, rate, solved)
 _TABLES = (leaderboard_table, legend, marks, memory_table, modes_table, planned, table)
-FUNCTIONS = {f.__name__: f for f in (*_NUMBERS, *_TABLES)}
+FUNCTIONS = {f.__name__: f for f in (*_CELLS, *_TABLES)}
 
 
 def rendered(text: str, records: Mapping[str, Record]) -> str:

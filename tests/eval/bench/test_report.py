@@ -9,7 +9,6 @@ import pytest
 from rich.console import Console
 
 from eval.bench.page import draw, write_bench_page
-from eval.bench.roofline import Peaks, print_roofline
 from eval.bench.table import print_rows
 from tests.eval.bench.conftest import WORKLOAD
 
@@ -64,20 +63,6 @@ def test_figures_are_drawn_in_both_formats(made_up, tmp_path):
     assert all(path.stat().st_size > 5000 for path in written)
     without_baseline = [dataclasses.replace(row, speedup_over_isolated=None) for row in made_up()]
     assert {path.stem for path in draw(without_baseline, tmp_path / "rows")} == {"rows_tradeoff"}
-
-
-def test_a_roofline_shows_measured_by_minimum_time():
-    cost = {"flops": 2e9, "bytes": 1e6, "floor_ms": 2.0, "bound": "compute"}
-    stages = [
-        cost | {"name": "prefill", "measured_ms": 3.0, "measured_over_floor": 1.5},
-        cost | {"name": "trunk", "measured_ms": None, "measured_over_floor": None},
-    ]
-    console = Console(file=io.StringIO(), width=110)
-    print_roofline(stages, Peaks(flops_per_s=1e12, bytes_per_s=1e9, source="a guess"), "tiny", console)
-    text = console.file.getvalue()
-    (prefill,) = (line.split() for line in text.splitlines() if "prefill" in line)
-    assert prefill == ["prefill", "2.00", "1.0", "compute", "2.00", "3.00", "1.50"]
-    assert "1 TFLOP/s, 1 GB/s; a guess" in text
 
 
 def charts(page):

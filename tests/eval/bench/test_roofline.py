@@ -2,16 +2,18 @@
 
 import dataclasses
 import functools
+import io
 import json
 
 import jax
 import jax.numpy as jnp
 import pytest
+from rich.console import Console
 
 from configs.errors import UsageError
 from eval.bench import roofline
 from eval.bench.options import read
-from eval.bench.roofline import Cost, Peaks, report_roofline
+from eval.bench.roofline import Cost, Peaks, print_roofline, report_roofline
 from oxygen.model import pi05
 from oxygen.model.config import PI05_LIBERO, TINY
 from oxygen.model.params import random_params, shapes
@@ -155,3 +157,17 @@ def test_a_roofline_does_not_replace_another_kind_of_file(content, tmp_path):
 def test_more_than_two_robots_cameras_are_refused():
     with pytest.raises(UsageError, match="cameras: 5"):
         report_roofline(read(["--roofline", "--cameras", "5"]), MODEL)
+
+
+def test_a_roofline_shows_measured_by_minimum_time():
+    cost = {"flops": 2e9, "bytes": 1e6, "floor_ms": 2.0, "bound": "compute"}
+    stages = [
+        cost | {"name": "prefill", "measured_ms": 3.0, "measured_over_floor": 1.5},
+        cost | {"name": "trunk", "measured_ms": None, "measured_over_floor": None},
+    ]
+    console = Console(file=io.StringIO(), width=110)
+    print_roofline(stages, Peaks(flops_per_s=1e12, bytes_per_s=1e9, source="a guess"), "tiny", console)
+    text = console.file.getvalue()
+    (prefill,) = (line.split() for line in text.splitlines() if "prefill" in line)
+    assert prefill == ["prefill", "2.00", "1.0", "compute", "2.00", "3.00", "1.50"]
+    assert "1 TFLOP/s, 1 GB/s; a guess" in text
