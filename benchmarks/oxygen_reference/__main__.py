@@ -18,7 +18,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,22 +33,15 @@ _CAMERAS = (2, 3)
 _CHILD = Path(__file__).with_name("published.py")
 
 
-FrameTimer = Callable[[int], Sequence[float]]
-"""Runs that many frames of one configuration, back to back; returns the milliseconds of each."""
-
-
-def _time_ours(runner: PolicyRunner, count: int) -> Sequence[float]:
-    return [query.frame_ms for query in runner.run(count)]
-
-
-def _time_published(process: subprocess.Popen[str], k: int | None, count: int) -> Sequence[float]:
-    setting = "isolated" if k is None else "continuous_batching"
-    return _answer(process, {"setting": setting, "tokens_per_frame": k or 0, "frames": count})["frame_ms"]
-
-
-def _mean_ms(timer: FrameTimer, count: int) -> float:
-    """Mean of that many frames, after a first one that is left out."""
-    return statistics.fmean(timer(1 + count)[1:])
+def _mean_ms(frames: int, timed: PolicyRunner | subprocess.Popen[str], k: int | None) -> float:
+    """Mean of that many frames, back to back, after a first one that is left out."""
+    if isinstance(timed, PolicyRunner):
+        frame_ms: Sequence[float] = [query.frame_ms for query in timed.run(1 + frames)]
+    else:
+        setting = "isolated" if k is None else "continuous_batching"
+        request = {"setting": setting, "tokens_per_frame": k or 0, "frames": 1 + frames}
+        frame_ms = _answer(timed, request)["frame_ms"]
+    return statistics.fmean(frame_ms[1:])
 
 
 def _answer(process: subprocess.Popen[str], request: Any) -> dict[str, Any]:
@@ -123,20 +116,22 @@ def measure(options: argparse.Namespace, model: ModelUnderTest) -> Iterator[dict
     bench = Bench(model)
     with contextlib.ExitStack() as stack:
         process, about = stack.enter_context(published(options, model))
-        timers: dict[tuple[str, BenchConfiguration], FrameTimer] = {
-            ("published", one): functools.partial(_time_published, process, one.tokens_per_frame)
-            for one in configurations
+        timed: dict[tuple[str, BenchConfiguration], PolicyRunner | subprocess.Popen[str]] = {
+            ("published", one): process for one in configurations
         }
         for cameras in _CAMERAS:
             served = dataclasses.replace(workload, cameras=cameras, warm_up_queries=max(fills.values()))
             for one in stack.enter_context(bench.prepare(served, configurations)):
-                timers[f"{cameras} cameras", one.configuration] = functools.partial(_time_ours, one)
+                timed[f"{cameras} cameras", one.configuration] = one
         head = ["git", "-C", str(options.checkout), "rev-parse", "HEAD"]
         done = subprocess.run(head, capture_output=True, text=True, check=False)
         about |= {"commit": done.stdout.strip() or None}
-        for (_, configuration), timer in timers.items():  # until as many texts run at once as ever will
-            timer(fills[configuration])
-        turns = {name: functools.partial(_mean_ms, timers[name], workload.queries) for name in timers}
+        for (_, one), each in timed.items():  # until as many texts run at once as ever will
+            _mean_ms(fills[one] - 1, each, one.tokens_per_frame)
+        turns = {
+            (code, one): functools.partial(_mean_ms, workload.queries, each, one.tokens_per_frame)
+            for (code, one), each in timed.items()
+        }
         for repetitions, frames in enumerate(in_turns(turns, workload.repetitions), 1):
             rows = [
                 {

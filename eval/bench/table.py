@@ -27,11 +27,6 @@ _STEPS_NOTE = (
 )
 
 
-def _k(row: Row) -> str:
-    """Tokens per frame, or the deadline."""
-    return number(row.tokens_per_frame, "d") if row.deadline_ms is None else f"{row.deadline_ms:g} ms"
-
-
 def _steps(row: Row) -> str:
     """The (a, b) of a row's medians, and those of its 95 % quantiles if they differ."""
     median, p95 = (
@@ -58,7 +53,10 @@ def _field(name: str, heading: str, short: str = "", *, optional: int | None = N
 
 LABEL = [
     Column(heading="mode", cell=lambda row: row.mode, align="left", choices=True, groups=True),
-    Column(heading="k", cell=_k),
+    Column(
+        heading="k",
+        cell=lambda row: f"{row.deadline_ms:g} ms" if row.deadline_ms else number(row.tokens_per_frame, "d"),
+    ),
     Column(heading="adapter", cell=lambda row: row.adapter, align="left", choices=True),
 ]
 TIMES = [

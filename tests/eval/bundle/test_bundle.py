@@ -1,4 +1,4 @@
-"""`python -m eval.bundle`: what is served is put into the package, with a card of its trainings and results."""
+"""`python -m eval.bundle`: what is served is put into the package, with a card of its trainings."""
 
 import dataclasses
 import hashlib
@@ -185,14 +185,6 @@ def test_a_preset_does_not_repeat_the_checkpoint(shipped, tmp_path):
     (tmp_path / "gone.yaml").write_text(yaml.safe_dump({**content, "checkpoint": "bundled://none"}))
     with pytest.raises(UsageError, match=r"no checkpoint at bundled://none\. Nearest: .*/tiny"):
         read_policy(str(tmp_path / "gone.yaml"))
-
-
-def test_no_local_path_is_bundled(shipped, demonstrations, evaluate, checkpoint):
-    assert read_record(shipped)["data"] == ["demos"]
-    bundle(shipped, [evaluate(checkpoint)], shipped)
-    for file in ("training.json", "manifest.json", "results.json", CARD_FILE):
-        assert str(demonstrations.parent) not in (shipped / file).read_text()
-        assert str(checkpoint.parent) not in (shipped / file).read_text()
 
 
 def test_refused_checkpoints_change_nothing(tmp_path, checkpoint, monkeypatch):
@@ -411,15 +403,18 @@ def test_datasets_of_one_name_are_both_kept_and_names_of_suites_may_have_dots(
     assert second.init_ids == {"mine.v2": (5, 6, 1000)}
 
 
-def test_no_local_path_and_no_wordings_are_bundled_twice(tmp_path, checkpoint, corrections):
+def test_no_local_path_is_bundled_and_no_wordings_twice(tmp_path, checkpoint, corrections, evaluate):
     write_checkpoint(tmp_path / "second", corrections, seed=1, start=checkpoint)
     record = read_record(tmp_path / "second")
     (tmp_path / "second" / "training.json").write_text(json.dumps({**record, "norm_stats": str(checkpoint)}))
-    bundle(tmp_path / "second", [], tmp_path / "tiny")
+    bundle(tmp_path / "second", [evaluate(tmp_path / "second")], tmp_path / "tiny")
     record = read_record(tmp_path / "tiny")
     assert record["norm_stats"] == checkpoint.name
+    assert [each["data"] for each in trainings_of(record)] == [["demos"], ["corrections"]]
     assert ["wordings" in each for each in trainings_of(record)] == [False, True]
-    assert str(tmp_path.parent.parent) not in json.dumps(record)
+    assert read_results(tmp_path / "tiny")
+    for file in ("training.json", "manifest.json", "results.json", CARD_FILE):
+        assert str(tmp_path.parent.parent) not in (tmp_path / "tiny" / file).read_text()
 
 
 def test_a_training_from_a_bundled_checkpoint_has_its_provenance(
