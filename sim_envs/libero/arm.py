@@ -15,18 +15,7 @@ import mujoco
 import numpy as np
 from jaxtyping import Float64
 
-_READINGS = (
-    "ee_pos",
-    "ee_ori_mat",
-    "ee_pos_vel",
-    "ee_ori_vel",
-    "joint_pos",
-    "joint_vel",
-    "J_full",
-    "J_pos",
-    "J_ori",
-    "mass_matrix",
-)
+_READINGS = "ee_pos ee_ori_mat ee_pos_vel ee_ori_vel joint_pos joint_vel J_full J_pos J_ori mass_matrix"
 """Names of the readings in robosuite's controller."""
 
 Vector3 = Float64[np.ndarray, " 3"]
@@ -67,7 +56,7 @@ class ArmController:
         # In the first physics step after a reset, robosuite's controller uses readings of the default pose.
         self._reads = bool(controller.new_update)
         controller.new_update = False
-        for name in _READINGS:
+        for name in _READINGS.split():
             setattr(controller, name, np.array(getattr(controller, name)))
         self._kp, self._kd = np.split(controller.kp, 2), np.split(controller.kd, 2)
         self._error, self._brake, self._wrench = np.zeros(3), np.zeros(3), np.zeros(6)
@@ -90,8 +79,7 @@ class ArmController:
 
     def policy_state(self) -> Float64[np.ndarray, " 8"]:
         """End-effector position (m) and axis-angle (rad), and finger joints (m), as LIBERO's sensors."""
-        orientation = _axis_angle(self._hand_quaternion)
-        return np.concatenate([self._site_position, orientation, self._finger_qpos])
+        return np.concatenate([self._site_position, _axis_angle(self._hand_quaternion), self._finger_qpos])
 
     def _read(self) -> None:
         """Refresh the controller's readings (robosuite's `Controller.update`)."""
@@ -124,13 +112,8 @@ class ArmController:
         np.dot(turning_inertia, wanted, out=self._turn)
         torques: Float64[np.ndarray, " joint"] = np.dot(controller.J_full.T, self._wrench)
         torques += self._arm_bias
-        torques += law.nullspace_torques(
-            controller.mass_matrix,
-            nullspace,
-            controller.initial_joint,
-            controller.joint_pos,
-            controller.joint_vel,
-        )
+        joints = controller.initial_joint, controller.joint_pos, controller.joint_vel
+        torques += law.nullspace_torques(controller.mass_matrix, nullspace, *joints)
         controller.torques = torques
         return torques
 
@@ -157,7 +140,6 @@ class _Fingers:
         self._place = gripper.current_action = np.resize(gripper.current_action, len(self._motors))
 
     def set_goal(self, action: float) -> None:
-        """Open (-1) or close (1) from now on."""
         self._step = self._directions * np.sign(action)
 
     def move(self) -> None:
@@ -177,7 +159,7 @@ def _run(indexes: Sequence[int]) -> slice:
     return run
 
 
-def _axis_angle(quaternion: Float64[np.ndarray, " 4"]) -> Float64[np.ndarray, " 3"]:
+def _axis_angle(quaternion: Float64[np.ndarray, " 4"]) -> Vector3:
     """Rotation vector of a quaternion (w, x, y, z), as robosuite and openpi compute it (0 to 2π)."""
     w = min(max(float(quaternion[0]), -1.0), 1.0)
     sine = math.sqrt(1.0 - w * w)

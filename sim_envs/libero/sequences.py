@@ -17,10 +17,6 @@ STILL_STEPS = 60
 lift once more, so that a robot that cannot stop fails."""
 
 
-def _times(times: int, *subgoal: str) -> tuple[Subgoal, ...]:
-    return (subgoal,) * times
-
-
 def _bowls(*moves: tuple[int, int]) -> tuple[Subgoal, ...]:
     return tuple(("on", f"akita_black_bowl_{bowl}", f"plate_{plate}") for bowl, plate in moves)
 
@@ -36,16 +32,16 @@ def _baskets(*pairs: tuple[int, int]) -> tuple[tuple[Subgoal, ...], ...]:
     )
 
 
-_BOWL = ("on", "akita_black_bowl_1", "plate_1")
-_BOTTLE = ("on", "wine_bottle_1", "plate_2")
+_BOWL = (("on", "akita_black_bowl_1", "plate_1"),)
+_BOTTLE = (("on", "wine_bottle_1", "plate_2"),)
 
 SEQUENCES: Mapping[str, tuple[tuple[Subgoal, ...], ...]] = {
-    "lift_the_black_bowl_and_put_it_back_on_the_plate_once": (_times(1, *_BOWL),),
-    "lift_the_wine_bottle_and_put_it_back_on_the_plate_once": (_times(1, *_BOTTLE),),
-    "lift_the_black_bowl_and_put_it_back_on_the_plate_three_times": (_times(3, *_BOWL),),
-    "lift_the_wine_bottle_and_put_it_back_on_the_plate_three_times": (_times(3, *_BOTTLE),),
-    "lift_the_black_bowl_and_put_it_back_on_the_plate_five_times": (_times(5, *_BOWL),),
-    "lift_the_black_bowl_and_put_it_back_on_the_plate_seven_times": (_times(7, *_BOWL),),
+    "lift_the_black_bowl_and_put_it_back_on_the_plate_once": (_BOWL,),
+    "lift_the_wine_bottle_and_put_it_back_on_the_plate_once": (_BOTTLE,),
+    "lift_the_black_bowl_and_put_it_back_on_the_plate_three_times": (_BOWL * 3,),
+    "lift_the_wine_bottle_and_put_it_back_on_the_plate_three_times": (_BOTTLE * 3,),
+    "lift_the_black_bowl_and_put_it_back_on_the_plate_five_times": (_BOWL * 5,),
+    "lift_the_black_bowl_and_put_it_back_on_the_plate_seven_times": (_BOWL * 7,),
     "swap_the_two_black_bowls_by_way_of_the_empty_plate": (
         _bowls((1, 3), (2, 1), (1, 2)),
         _bowls((2, 3), (1, 2), (2, 1)),
@@ -59,8 +55,8 @@ SEQUENCES: Mapping[str, tuple[tuple[Subgoal, ...], ...]] = {
     "put_the_cream_cheese_in_the_nearest_basket_and_place_the_empty_basket_in_the_center": (
         _baskets((1, 2), (2, 1))
     ),
-    "count_twice": (_times(2, *_BOWL),),
-    "count_three_times": (_times(3, *_BOWL),),
+    "count_twice": (_BOWL * 2,),
+    "count_three_times": (_BOWL * 3,),
 }
 """Task to its alternatives, of which one has to be completed; each is a sequence of subgoals."""
 
@@ -71,8 +67,7 @@ class _Progress:
 
     subgoals: Sequence[Subgoal]
     counted: int = 0  # subgoals that have counted
-    # Consecutive steps in which the next subgoal did not hold, up to `FALSE_STEPS`, where it stays until the
-    # subgoal has counted.
+    # Consecutive steps in which the next subgoal did not hold; stays at `FALSE_STEPS` until it has counted.
     unmet: int = 0
     undone: bool = False  # whether the next subgoal held before
     met: int = 0  # consecutive steps in which it, or after the last one the last, has held
@@ -107,12 +102,7 @@ class GoalSequence:
     """
 
     def __init__(self, alternatives: Sequence[Sequence[Subgoal]], holds: Callable[[Subgoal], bool]) -> None:
-        """Begin.
-
-        Args:
-            alternatives: The sequences, of which one has to be completed.
-            holds: Whether a subgoal holds now.
-        """
+        """Begin sequences of which one has to be completed; `holds` tells whether a subgoal holds now."""
         self._alternatives = [_Progress(subgoals=tuple(each)) for each in alternatives]
         self._holds = holds
         self.overshot = False

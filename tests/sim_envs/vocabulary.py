@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from oxygen.robots import tokenizer
 from sim_envs.libero.libero_env import read_problem
-from sim_envs.libero.names import Names
 from sim_envs.libero.tasks import SUITES, LiberoTask, list_tasks
+from sim_envs.libero.truth import Names
 from sim_envs.truth.ground_truth import ELSEWHERE, HELD, CompletedAction, Fact, Memory, Narration, Phase, Verb
 from sim_envs.truth.nouns import DRAWERS, HOUSEHOLD, MOVABLE, PARTS, PLACES, phrase
 
@@ -20,7 +20,7 @@ problem, tiny = functools.cache(read_problem), functools.cache(tokenizer.tiny)
 
 
 def names(task: LiberoTask) -> Names:
-    return Names.of(problem(task), task.language)
+    return Names(problem(task), task.language)
 
 
 def goals(task: LiberoTask) -> list[tuple[str, ...]]:

@@ -5,21 +5,196 @@ Laskey et al., 2017, arXiv 1703.09327).
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from sim_envs.libero.experts.motions import GripperMotion, Skill, Waypoint, progress
-from sim_envs.libero.experts.scene import ExpertScene
-from sim_envs.libero.experts.skills import achieve, achieve_in_order, require_skills
-from sim_envs.libero.experts.steering import ACTION_SCALE, CONTROL_SECONDS, ArmModel
+from configs.errors import UsageError
+from sim_envs.libero.experts.articulated import pull, push
+from sim_envs.libero.experts.motions import (
+    ACTION_SCALE,
+    CLOSED,
+    CONTROL_SECONDS,
+    ArmModel,
+    GripperMotion,
+    Path,
+    Skill,
+    Waypoint,
+    leave,
+    progress,
+    reach,
+)
+from sim_envs.libero.experts.pick_and_place import insert, insertion, lift, pick, place, release
+from sim_envs.libero.experts.scene import ExpertScene, Goal
+from sim_envs.libero.sequences import GoalSequence
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import LIBERO_INTERFACE
+from sim_envs.scripted.grasps import Grasp
+from sim_envs.scripted.gripper import FULLY_OPEN, PANDA, downward
 from sim_envs.scripted.policy import HORIZON, checked_level
+from sim_envs.scripted.poses import Pose, Vector3
 from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey
+
+_PUTTING = ("in", "on")
+
+_FLAT = 0.035  # objects lower than this (m) have no wall to grasp
+_PRESS = 0.008  # commanded depth (m) of the fingertips below the inside of the object, so that it moves along
+_CLOSE_ENOUGH = 0.008  # distance (m) from the target at which sliding ends
+_AHEAD = 0.025  # commanded lead (m) of the fingers: small enough that they do not climb a rim
+_SLIPPED = 0.07  # distance (m) from the object's center beyond which the fingers have slipped off
+_STEPS = 200  # control steps after which sliding starts again
+_MIDDLE = 0.02  # radius (m) around the object's center in which its inside is searched
+
+_UP = 0.08
+_Z = np.array([0.0, 0.0, 1.0])
+
+
+def achieve(scene: ExpertScene) -> Skill:
+    """Achieve the unsatisfied goals in a feasible order, then hold still.
+
+    Goals are checked again after each skill, since a skill may undo another goal.
+    """
+    while True:
+        missing = [goal for goal in ordered_goals(scene.goals, scene) if not scene.satisfied(goal)]
+        if missing:
+            goal = opening_for(missing[0], scene) or missing[0]
+            yield from SKILLS[goal.predicate](scene, goal)
+        else:
+            yield release(scene, Phase.DONE)
+
+
+def achieve_in_order(scene: ExpertScene, sequence: GoalSequence) -> Skill:
+    """Achieve the subgoals of a sequence, then hold still; one that holds from before is undone first."""
+    while True:
+        if sequence.next is None:
+            yield release(scene, Phase.DONE)
+            continue
+        (goal,) = Goal.all_of([sequence.next])
+        if not scene.satisfied(goal):
+            yield from put(scene, goal)
+        elif sequence.next_is_reset:
+            yield release(scene, Phase.PLACE)  # until it has counted
+        else:
+            yield from lift(scene, goal.arguments[0], until=lambda: sequence.next_is_reset)
+            yield from place(scene, *goal.arguments, stays=True)
+
+
+def ordered_goals(goals: Sequence[Goal], scene: ExpertScene) -> list[Goal]:
+    """The goals in the given order, except that each follows those that have to come first.
+
+    An object goes in before its container is closed, and an object that carries another is moved before the
+    other is put on it. A cycle is broken at its first goal.
+    """
+
+    def comes_first(one: Goal, other: Goal) -> bool:
+        if one.predicate not in _PUTTING:
+            return False
+        obj, target = one.arguments
+        if other.predicate == "close":
+            container, closed = scene.container(target), scene.joint(other.arguments[0])
+            return container is not None and closed is not None and container.name == closed.name
+        return other.predicate in _PUTTING and other.arguments[1] == obj
+
+    waiting, ordered = list(goals), []
+    while waiting:
+        free = (goal for goal in waiting if not any(comes_first(other, goal) for other in waiting))
+        ordered.append(next(free, waiting[0]))
+        waiting.remove(ordered[-1])
+    return ordered
+
+
+def opening_for(goal: Goal, scene: ExpertScene) -> Goal | None:
+    """The goal to open a closed container before something can be put in; None if none is needed."""
+    container = scene.container(goal.arguments[1]) if goal.predicate == "in" else None
+    if container is None:
+        return None
+    name = goal.arguments[1] if scene.joint(goal.arguments[1]) is not None else container.fixture
+    opening = Goal(predicate="open", arguments=(name,))
+    return None if scene.satisfied(opening) else opening
+
+
+def put(scene: ExpertScene, goal: Goal) -> Skill:
+    """Move the first argument on or into the second, retrying until the goal holds."""
+    obj, target = goal.arguments
+    size = np.ptp(scene.surface(obj), axis=0)
+    if goal.predicate == "on" and not scene.owner(target) and size[2] < _FLAT and size[:2].min() > FULLY_OPEN:
+        yield from _slide(scene, goal)
+        return
+    tried: list[Grasp] = []
+    while not scene.satisfied(goal):
+        from_the_side = insertion(scene, obj, target, tried)
+        if from_the_side is not None:
+            tried.append(from_the_side.grasp)
+            yield from insert(scene, obj, from_the_side)
+        else:
+            yield from pick(scene, obj, tried)
+            yield from place(scene, obj, target)
+
+
+def _slide(scene: ExpertScene, goal: Goal) -> Skill:
+    """Slide a flat object, which cannot be grasped from above, to the middle of a region of the table."""
+    while not scene.satisfied(goal):
+        obj, target = goal.arguments
+        start = Pose(position=_inside(scene, obj) + PANDA.tip * _Z, rotation=downward(np.pi / 2))
+        yield reach(scene, start, start.at_height(start.position[2] + _UP), CLOSED)
+        yield _drag(scene, obj, target)
+        yield leave(scene, _UP * _Z, CLOSED)
+
+
+def _inside(scene: ExpertScene, obj: str) -> Vector3:
+    """Top of the object's surface at its center (m)."""
+    surface, middle = scene.surface(obj), scene.center_of_mass(obj)
+    under = surface[np.linalg.norm(surface[:, :2] - middle[:2], axis=1) < _MIDDLE]
+    return np.array([*middle[:2], under[:, 2].max() if len(under) else middle[2]])
+
+
+def _drag(scene: ExpertScene, obj: str, target: str) -> GripperMotion:
+    start = scene.gripper
+    low = _inside(scene, obj)[2] + PANDA.tip - _PRESS
+
+    def missing() -> Float64[np.ndarray, " 2"]:
+        return (scene.position(target) - scene.position(obj))[:2]
+
+    def has_ended() -> bool:
+        off = (scene.gripper.position - scene.position(obj))[:2]
+        return bool(np.linalg.norm(missing()) < _CLOSE_ENOUGH or np.linalg.norm(off) > _SLIPPED)
+
+    def path() -> Path:
+        way = missing() * min(1.0, _AHEAD / max(float(np.linalg.norm(missing())), 1e-9))
+        position = np.array([*(scene.gripper.position[:2] + way), low])
+        pose = Pose(position=position, rotation=start.rotation)
+        return (Waypoint(pose=pose, near=0.0, aligned=0.0),)
+
+    return GripperMotion(phase=Phase.PUSH, path=path, grip=CLOSED, steps=_STEPS, interrupted=has_ended)
+
+
+SKILLS: Mapping[str, Callable[[ExpertScene, Goal], Skill]] = {
+    "in": put,
+    "on": put,
+    "open": pull,
+    "close": push,
+    "turnon": pull,
+    "turnoff": pull,
+}
+"""The skill that achieves each of BDDL's predicates."""
+
+
+def _require_skills(scene: ExpertScene) -> None:
+    """Check that there are skills for all goals of a LIBERO environment."""
+    for goal in scene.goals:
+        if goal.predicate not in SKILLS:
+            raise UsageError(
+                f"no scripted skill achieves {goal}; skills: {', '.join(SKILLS)}. Use another policy"
+            )
+        if SKILLS[goal.predicate] is put:
+            continue
+        joint = scene.joint(goal.arguments[0])
+        if joint is None or scene.wanted(goal.predicate, joint) is None:
+            raise UsageError(f"{goal}: {goal.arguments[0]} has no joint for it; use another policy")
+
 
 Actions = Float64[np.ndarray, "horizon 7"]
 
@@ -41,7 +216,7 @@ class ExpertNoise:
     """All randomness of a noisy expert in one episode: a function of level and episode key."""
 
     def __init__(self, level: float, key: EpisodeKey) -> None:
-        """Start an episode; the level is from 0 (none) to 1."""
+        """Start an episode."""
         self._level = level
         self._draws = np.random.default_rng([key.digest(), round(level * 1e6)])
         self._kind: Literal["pause", "drift", "missed grasp"] = "pause"
@@ -109,7 +284,7 @@ class Expert:
         """
         self._sim = sim
         self._level = checked_level(noise)
-        require_skills(ExpertScene(sim.env))
+        _require_skills(ExpertScene(sim.env))
         self._noise: ExpertNoise | None = None
         self._episode: Iterator[tuple[Actions, Actions, Phase]] | None = None
         self.intended, self.phase = _HOLD.copy(), Phase.APPROACH
@@ -175,17 +350,14 @@ class _ActiveMotion:
             self._arrived = self._scene.seconds if self._arrived is None else self._arrived
             over = self._steps_since(self._arrived) >= motion.dwell or motion.finished()
         elif self._predicted is not None:  # it is stuck if it has not moved since, though it should have
-            over = self._planned_at.is_within(gripper, *_STILL) and (
-                self._steps_since(self._planned) >= _STILL_STEPS
-            )
+            due = self._steps_since(self._planned) >= _STILL_STEPS
+            over = due and self._planned_at.is_within(gripper, *_STILL)
         return over or self._steps_since(self._began) >= motion.steps
 
     def actions(self) -> Actions:
-        """The next actions on the motion's path."""
         return self._follow(self.motion.path(), pace=1.0)
 
     def varied_actions(self) -> Actions:
-        """The next actions on the path as varied by noise."""
         path = [
             dataclasses.replace(point, pose=point.pose.shifted(shift))
             for point, shift in zip(self.motion.path(), self._shifts, strict=True)
@@ -196,10 +368,9 @@ class _ActiveMotion:
         """Discard the plan after a disturbance: it counts neither as progress nor as being stuck."""
         self._predicted = None
 
-    def _follow(self, path: Sequence[Waypoint], *, pace: float) -> Actions:
+    def _follow(self, path: Path, *, pace: float) -> Actions:
         scene = self._scene
-        arm = ArmModel(scene.mobility)
-        deltas, self._predicted = arm.follow(
+        deltas, self._predicted = ArmModel(scene.mobility).follow(
             path, scene.gripper, scene.gripper_velocity, passed=self._passed, steps=HORIZON, pace=pace
         )
         self._planned, self._planned_at = scene.seconds, scene.gripper

@@ -1,15 +1,17 @@
-"""Motions of the hand: along a path, to a pose with any rotation, away from it, and waiting."""
+"""Motions of the hand, and their actions by a linear model of LIBERO's operational-space controller."""
 
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+from jaxtyping import Float64, Int64
+from scipy.linalg import block_diag, expm, solve_discrete_are
 
 from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.moving import PredictedMotion
 from sim_envs.scripted.gripper import FULLY_OPEN, Terrain, hand_underside
-from sim_envs.scripted.poses import Pose, Vector3
+from sim_envs.scripted.poses import Pose, Vector3, Vector6
 from sim_envs.truth.ground_truth import Phase
 
 OPEN, CLOSED = -1.0, 1.0
@@ -31,18 +33,10 @@ class Waypoint:
             return self
         return dataclasses.replace(self, pose=self.pose.shifted(self.ahead(seconds)))
 
-    def velocity_after(self, seconds: float, *, over: float) -> Vector3 | None:
-        """Mean velocity (m/s) over some seconds from then; None if it is fixed."""
-        return None if self.ahead is None else (self.ahead(seconds + over) - self.ahead(seconds)) / over
-
-    def reached_by(self, pose: Pose) -> bool:
-        """Whether a pose of the grip site is within both tolerances."""
-        return pose.is_within(self.pose, self.near, self.aligned)
-
 
 def progress(path: Sequence[Waypoint], pose: Pose, passed: int) -> int:
     """The number of passed waypoints, given that `passed` were passed before."""
-    while passed < len(path) and path[passed].reached_by(pose):
+    while passed < len(path) and pose.is_within(path[passed].pose, path[passed].near, path[passed].aligned):
         passed += 1
     return passed
 
@@ -140,3 +134,92 @@ def time_for(start: Pose, path: Path, pace: tuple[float, float, int] = _CAREFUL)
         max(np.linalg.norm(twist[:3]) / metres, np.linalg.norm(twist[3:]) / radians) for twist in twists
     )
     return round(2 * float(steps)) + spare
+
+
+ACTION_SCALE = np.array([0.05, 0.05, 0.05, 0.5, 0.5, 0.5])
+"""Metres and radians per control step at an action of 1 (robosuite's osc_pose.json)."""
+
+CONTROL_SECONDS = 0.05
+_STIFFNESS = 150.0
+_DAMPING = 2 * _STIFFNESS**0.5
+
+_MIN_MOBILITY = 1e-3
+"""Minimal acceleration per wrench (1/kg, 1/(kg m²)) along any direction: a stretched arm cannot move in one
+direction, for which the regulator has no solution."""
+
+_FARTHEST = np.array([0.06, 0.3])  # errors (m, rad) beyond which the gripper moves at full speed
+
+_ERROR_COST = np.repeat([1.0, 0.05], 3)
+_VELOCITY_COST = np.repeat([1e-3, 1e-5], 3)
+_DELTA_COST = np.repeat([0.05, 0.002], 3)
+
+
+class ArmModel:
+    """Linear response of the gripper to a delta over one control step, near one arm configuration.
+
+    Attributes:
+        gain: Feedback gain from pose and velocity error to delta.
+    """
+
+    def __init__(self, mobility: Float64[np.ndarray, "6 6"]) -> None:
+        """The model for an arm whose gripper accelerates by `mobility @ wrench`.
+
+        robosuite's controller decouples forces and torques separately, so that a coupled spring remains,
+        integrated here exactly over a control step.
+        """
+        along, directions = np.linalg.eigh(mobility)
+        if along[0] < _MIN_MOBILITY:
+            mobility = (directions * np.maximum(along, _MIN_MOBILITY)) @ directions.T
+        inertia = block_diag(np.linalg.inv(mobility[:3, :3]), np.linalg.inv(mobility[3:, 3:]))
+        coupling, still = mobility @ inertia, np.zeros((6, 6))
+        rates = np.block([[still, np.eye(6)], [-_STIFFNESS * coupling, -_DAMPING * coupling]])
+        step = expm(rates * CONTROL_SECONDS)
+        # Displacement and final velocity per delta, and per initial velocity.
+        self._moved_by_delta, self._velocity_by_delta = np.eye(6) - step[:6, :6], -step[6:, :6]
+        self._moved_by_velocity, self._velocity_kept = step[:6, 6:], step[6:, 6:]
+        # The regulator that is optimal for the linear-quadratic costs above.
+        state_to_state = np.block([[np.eye(6), self._moved_by_velocity], [still, self._velocity_kept]])
+        delta_to_state = np.concatenate([self._moved_by_delta, self._velocity_by_delta])
+        costs, effort = np.diag(np.concatenate([_ERROR_COST, _VELOCITY_COST])), np.diag(_DELTA_COST)
+        curved = delta_to_state.T @ solve_discrete_are(state_to_state, delta_to_state, costs, effort)
+        self.gain = np.linalg.solve(effort + curved @ delta_to_state, curved @ state_to_state)
+
+    def _delta_towards(
+        self, target: Pose, pose: Pose, velocity: Vector6, pace: float, moves: Vector3 | None
+    ) -> Vector6:
+        """The delta (m, rad) towards a target with velocity `moves` (m/s), at most that of an action of 1."""
+        error = pose.twist_to(target).reshape(2, 3)
+        norms = np.linalg.norm(error, axis=1)
+        error *= np.minimum(1.0, pace * _FARTHEST / np.maximum(norms, 1e-12))[:, None]
+        delta = self.gain @ np.concatenate([error.ravel(), -velocity])
+        if moves is not None:
+            by_velocity = np.concatenate([self._moved_by_velocity, self._velocity_kept - np.eye(6)])
+            by_delta = np.concatenate([self._moved_by_delta, self._velocity_by_delta])
+            response = np.concatenate([by_velocity, by_delta], axis=1)
+            way = np.concatenate([moves * CONTROL_SECONDS, np.zeros(9)])
+            # Velocity at the start of each step, and delta, with which the gripper keeps up with the target.
+            steady, kept = np.split(np.linalg.solve(response, way), 2)
+            delta += self.gain[:, 6:] @ steady + kept
+        return delta / max(1.0, np.abs(delta / ACTION_SCALE).max())
+
+    def follow(
+        self, path: Path, pose: Pose, velocity: Vector6, *, passed: int, steps: int, pace: float
+    ) -> tuple[Float64[np.ndarray, "steps 6"], Int64[np.ndarray, " steps+1"]]:
+        """Follow a path from its first waypoint not yet `passed`, open loop for `steps` control steps.
+
+        Returns:
+            The deltas (m, rad), and the predicted number of passed waypoints after 0, 1, … steps.
+        """
+        deltas, counts = np.zeros((steps, 6)), np.zeros(steps + 1, dtype=np.int64)
+        counts[0] = progress(path, pose, passed)
+        for step in range(steps):
+            now, then = step * CONTROL_SECONDS, (step + 1) * CONTROL_SECONDS
+            target = path[min(counts[step], len(path) - 1)]
+            ahead = target.ahead
+            moves = None if ahead is None else (ahead(now + CONTROL_SECONDS) - ahead(now)) / CONTROL_SECONDS
+            delta = deltas[step] = self._delta_towards(target.after(now).pose, pose, velocity, pace, moves)
+            moved = self._moved_by_velocity @ velocity + self._moved_by_delta @ delta
+            velocity = self._velocity_kept @ velocity + self._velocity_by_delta @ delta
+            pose = pose.moved(moved)
+            counts[step + 1] = progress([each.after(then) for each in path], pose, int(counts[step]))
+        return deltas, counts

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from sim_envs.libero.experts.scene import Goal
-from sim_envs.libero.names import goal_sentences
 from sim_envs.libero.tasks import get_task
+from sim_envs.libero.truth import goal_sentences
 from sim_envs.truth.nouns import MOVABLE, PARTS, PLACES
 from sim_envs.truth.textual_memory import GoalTracker, parse_textual_memory, write_textual_memory
 from tests.sim_envs.vocabulary import ALL_TASKS, goals, names

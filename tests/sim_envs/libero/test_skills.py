@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from configs.errors import UsageError
-from sim_envs.libero.experts.expert import Expert
-from sim_envs.libero.experts.insertion import is_covered
+from sim_envs.libero.experts.expert import SKILLS, Expert, opening_for, ordered_goals
+from sim_envs.libero.experts.motions import ArmModel
+from sim_envs.libero.experts.pick_and_place import is_covered
 from sim_envs.libero.experts.scene import ExpertScene, FixtureJoint, Goal
-from sim_envs.libero.experts.skills import SKILLS, opening_for, ordered_goals
-from sim_envs.libero.experts.steering import ArmModel
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import LIBERO_INTERFACE
 from sim_envs.scripted.policy import Random
