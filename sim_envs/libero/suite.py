@@ -9,7 +9,7 @@ from configs.load import check
 from configs.motion import NONE, parse_motion
 from configs.schema import Preset, SuiteConfig, Wordings
 from sim_envs.gl import require_backend
-from sim_envs.libero.assets import find_assets
+from sim_envs.libero.assets import STANDINS, find_assets
 from sim_envs.libero.bootstrap import PINNED_VERSIONS, check_versions
 from sim_envs.libero.sequences import SEQUENCES
 from sim_envs.libero.tasks import CONTROL_HZ, FIRST_SAMPLED, LiberoTask, init_states, list_tasks
@@ -64,11 +64,12 @@ class LiberoSuite:
         """Check versions, renderer and assets, and with `--motion` that the tasks have an object to move."""
         check_versions()
         require_backend()  # first: importing MuJoCo with an invalid MUJOCO_GL raises a traceback
-        from sim_envs.libero.libero_env import require_assets
-
         own = [self._tasks[task.task_id] for task in tasks]
-        for task in own:
-            require_assets(task, self._asset_set)
+        if self._asset_set.name == STANDINS:  # others have all tasks
+            from sim_envs.libero.sim import require_assets
+
+            for task in own:
+                require_assets(task, self._asset_set)
         require_movable(own, self.protocol.motion, self._tasks, _can_move)
 
     def open(self, task: Task) -> World:
@@ -123,7 +124,6 @@ def _wordings(task: LiberoTask, name: Wordings) -> tuple[str, ...]:
 
 def _can_move(task: LiberoTask) -> bool:
     """Whether a task has an object that can move."""
-    from sim_envs.libero.libero_env import read_problem
-    from sim_envs.libero.sim import movable  # slow: the experts' scene
+    from sim_envs.libero.sim import movable, read_problem
 
     return bool(movable(read_problem(task)))

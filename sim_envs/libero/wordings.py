@@ -5,34 +5,28 @@ verb and the order, never the nouns. Held-out templates recombine verbs of the t
 wording is new, their vocabulary is not.
 """
 
-import dataclasses
 import functools
 import re
+from collections.abc import Mapping, Sequence
 
 from configs.errors import UsageError
 from configs.schema import Wordings
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ClauseTemplates:
-    """Wordings of a clause, or templates of them."""
-
-    training: tuple[str, ...]
-    held_out: tuple[str, ...]
-
-    @classmethod
-    def of(cls, training: str, *, held_out: str) -> "ClauseTemplates":
-        """Templates separated by ` | `."""
-        return cls(training=tuple(training.split(" | ")), held_out=tuple(held_out.split(" | ")))
+_Templates = Mapping[str, Sequence[str]]
+"""Templates of a clause: of its training and of its held-out wordings."""
 
 
-_MOVE = ClauseTemplates.of(
+def _templates(training: str, *, held_out: str) -> _Templates:
+    return {"training": training.split(" | "), "held_out": held_out.split(" | ")}
+
+
+_MOVE = _templates(
     "pick up {thing} and place {it} {place} | put {thing} {place} | place {thing} {place} | "
     "take {thing} and put {it} {place} | grab {thing} and set {it} {place} | {thing} {goes} {place} | "
     "{place} put {thing}",
     held_out="set {thing} {place} | grab {thing} and put {it} {place} | {place} {goes} {thing}",
 )
-_MOVE_WHAT_IS_SOMEWHERE = ClauseTemplates.of(
+_MOVE_WHAT_IS_SOMEWHERE = _templates(
     "pick up {thing} and place {it} {place} | take {thing} and put {it} {place} | "
     "grab {thing} and set {it} {place} | pick up {thing} and set {it} {place} | put {place} {thing} | "
     "{thing} {goes} {place} | {place} put {thing}",
@@ -41,7 +35,7 @@ _MOVE_WHAT_IS_SOMEWHERE = ClauseTemplates.of(
 )
 """For `the black bowl on the stove`, whose place must not be mistaken for the target."""
 
-_MOVE_WHAT_IS_AT_A_SIDE = ClauseTemplates.of(
+_MOVE_WHAT_IS_AT_A_SIDE = _templates(
     "pick up {thing} and place {it} {place} | take {thing} and put {it} {place} | "
     "grab {thing} and set {it} {place} | pick up {thing} and set {it} {place} | {thing} {goes} {place}",
     held_out="take {thing} and place {it} {place} | grab {thing} and put {it} {place} | "
@@ -49,30 +43,30 @@ _MOVE_WHAT_IS_AT_A_SIDE = ClauseTemplates.of(
 )
 """For `the book on the left`, which after a verb of placing would be the target."""
 
-_MOVE_TO_IT = ClauseTemplates.of(
+_MOVE_TO_IT = _templates(
     "put {thing} {place} | place {thing} {place} | {thing} {goes} {place} | {place} set {thing}",
     held_out="set {thing} {place} | {place} place {thing} | {place} {goes} {thing}",
 )
 """For the target `on it`, next to which another `it` would be ambiguous."""
 
-_MOVE_THEM = ClauseTemplates.of(
+_MOVE_THEM = _templates(
     "place them {place} | put them {place} | they go {place} | {place} set them",
     held_out="set them {place} | {place} place them | {place} they go",
 )
-_PUSH = ClauseTemplates.of(
+_PUSH = _templates(
     "push {thing} {place} | slide {thing} {place} | shove {thing} {place} | please slide {thing} {place} | "
     "{place} push {thing}",
     held_out="please shove {thing} {place} | please push {thing} {place} | {place} slide {thing}",
 )
-_OPEN = ClauseTemplates.of(
+_OPEN = _templates(
     "open {thing} | pull open {thing} | get {thing} open | open up {thing} | please open {thing}",
     held_out="pull {thing} open | open {thing} up | please pull open {thing}",
 )
-_CLOSE = ClauseTemplates.of(
+_CLOSE = _templates(
     "close {thing} | shut {thing} | get {thing} closed | push {thing} shut | please close {thing}",
     held_out="push {thing} closed | get {thing} shut | please shut {thing}",
 )
-_TURN = ClauseTemplates.of(
+_TURN = _templates(
     "turn {way} {thing} | turn {thing} {way} | switch {way} {thing} | power {way} {thing} | "
     "please turn {way} {thing}",
     held_out="switch {thing} {way} | power {thing} {way} | please turn {thing} {way}",
@@ -107,8 +101,7 @@ def wordings(instruction: str, name: Wordings) -> tuple[str, ...]:
     """
     if name == "benchmark":
         return (instruction,)
-    clauses = [_clause(text, instruction) for text in _NEXT_CLAUSE.split(instruction)]
-    ways = [clause.held_out if name == "held_out" else clause.training for clause in clauses]
+    ways = [_of_clause(text, instruction, name) for text in _NEXT_CLAUSE.split(instruction)]
 
     # The i-th wordings of all clauses are joined; those of clauses with fewer wordings repeat.
     def then(before: str, after: str) -> str:
@@ -122,7 +115,7 @@ def wordings(instruction: str, name: Wordings) -> tuple[str, ...]:
     return joined if name == "held_out" else (instruction, *joined[1:])
 
 
-def _clause(text: str, instruction: str) -> ClauseTemplates:
+def _of_clause(text: str, instruction: str, name: Wordings) -> Sequence[str]:
     """The wordings of a clause; its own comes first in training."""
     matches = ((rule.fullmatch(text), frames) for rule, frames in _RULES)
     parts, frames = next(((match.groupdict(), frames) for match, frames in matches if match), (None, None))
@@ -140,6 +133,5 @@ def _clause(text: str, instruction: str) -> ClauseTemplates:
         frames = _MOVE_WHAT_IS_AT_A_SIDE
     elif frames is _MOVE and _IS_SOMEWHERE.search(parts["thing"]):
         frames = _MOVE_WHAT_IS_SOMEWHERE
-    training = [frame.format_map(words) for frame in frames.training]
-    held_out = [frame.format_map(words) for frame in frames.held_out]
-    return ClauseTemplates(training=tuple(dict.fromkeys([text, *training])), held_out=tuple(held_out))
+    ways = [frame.format_map(words) for frame in frames[name]]
+    return ways if name == "held_out" else list(dict.fromkeys([text, *ways]))

@@ -128,15 +128,10 @@ class _View:
         easy: Float64[np.ndarray, "nx ny"],
     ) -> Grasp | None:
         """The grasp at a cell, centered between the fingers if there is room."""
-        x, y = self._all.center_of(cell)
-        tip = tips[tuple(cell)]
-        points = self._obj
-        touched = points[
-            (np.abs(points[:, 0] - x) < PANDA.inner)
-            & (np.abs(points[:, 1] - y) < PANDA.pad_half_width)
-            & (points[:, 2] > tip)
-            & (points[:, 2] < tip + PANDA.pad_high)
-        ]
+        (x, y), tip = self._all.center_of(cell), tips[tuple(cell)]
+        across, along, height = self._obj.T
+        between = (np.abs(across - x) < PANDA.inner) & (np.abs(along - y) < PANDA.pad_half_width)
+        touched = self._obj[between & (height > tip) & (height < tip + PANDA.pad_high)]
         if len(touched) == 0:
             return None
         low, high = touched[:, 0].min(), touched[:, 0].max()
@@ -155,6 +150,5 @@ class _View:
             + _ROOM_COST * crowded
             + sum(abs(float(offset)) for offset in offsets)
         )
-        position = self._upright @ np.array([x, y, tip + PANDA.tip])
-        pose = Pose(position=position, rotation=self._turn)
+        pose = Pose(position=self._upright @ np.array([x, y, tip + PANDA.tip]), rotation=self._turn)
         return Grasp(pose=pose, width=float(high - low), cost=float(cost))

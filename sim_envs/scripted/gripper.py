@@ -94,9 +94,12 @@ def has_room(poses: Iterable[Pose], opening: float, obstacles: Points, *, margin
 
 def hand_underside(pose: Pose, opening: float) -> Points:
     """The underside of a hand with any rotation."""
-    corners = hand_bounds(opening)
-    points = [box_surface((high - low) / 2, _SPACING) + (high + low) / 2 for low, high in corners]
-    return np.concatenate(points) @ pose.rotation.T
+    return _surfaces(hand_bounds(opening), _SPACING) @ pose.rotation.T
+
+
+def _surfaces(bounds: _Bounds, spacing: float) -> Points:
+    """Points on the surfaces of boxes."""
+    return np.concatenate([box_surface((high - low) / 2, spacing) + (high + low) / 2 for low, high in bounds])
 
 
 def fingers_have_room(pose: Pose, opening: float, obstacles: Points) -> bool:
@@ -190,27 +193,17 @@ class Terrain:
 def gripper_surface(*, opening: float, widest: float | None = None) -> Points:
     """Points on fingers and hand in the frame of the grip site; arguments as for `underside_of`."""
     inner, more = opening / 2, ((widest or opening) / 2) - PANDA.inner
-    thick = PANDA.tip - PANDA.thick
-    return np.concatenate(
-        [
-            *_fingers((inner, PANDA.outer + more), (thick, PANDA.tip)),
-            *_fingers((inner, PANDA.thick_outer + more), (-PANDA.palm, thick)),
-            _box(PANDA.hand, (-PANDA.back, -PANDA.palm)),
-        ]
-    )
-
-
-def _fingers(across: tuple[float, float], along: tuple[float, float]) -> list[Points]:
-    """Both fingers between an inner and an outer face and between two distances along the hand's axis."""
-    middle, half = sum(across) / 2, ((across[1] - across[0]) / 2, PANDA.half_width)
-    return [_box(half, along) + np.array([side * middle, 0.0, 0.0]) for side in (-1, 1)]
-
-
-def _box(half: tuple[float, float], along: tuple[float, float]) -> Points:
-    """The surface of a box about the hand's axis, between two distances along it."""
-    low, high = along
-    surface = box_surface(np.array([*half, (high - low) / 2]), _CELL)
-    return surface + np.array([0.0, 0.0, (high + low) / 2])
+    width, thick = PANDA.half_width, PANDA.tip - PANDA.thick
+    fingers = [
+        [(low, -width, back), (high, width, front)]
+        for outer, back, front in (
+            (PANDA.outer + more, thick, PANDA.tip),
+            (PANDA.thick_outer + more, -PANDA.palm, thick),
+        )
+        for low, high in ((-outer, -inner), (inner, outer))
+    ]
+    hand = [(-PANDA.hand[0], -PANDA.hand[1], -PANDA.back), (*PANDA.hand, -PANDA.palm)]
+    return _surfaces(np.array([*fingers, hand]), _CELL)
 
 
 def lowest_points(points: Points) -> Points:

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from oxygen.robots import tokenizer
-from sim_envs.libero.libero_env import read_problem
+from sim_envs.libero.sim import read_problem
 from sim_envs.libero.tasks import SUITES, LiberoTask, list_tasks
 from sim_envs.libero.truth import Names
 from sim_envs.truth.ground_truth import ELSEWHERE, HELD, CompletedAction, Fact, Memory, Narration, Phase, Verb

@@ -10,9 +10,9 @@ import pytest
 from configs.errors import UsageError
 from sim_envs.libero import tasks
 from sim_envs.libero.assets import find_assets
-from sim_envs.libero.libero_env import CONTROL_HZ
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import (
+    CONTROL_HZ,
     MEMORY_SUITE,
     SHORT_SUITE,
     SUITES,

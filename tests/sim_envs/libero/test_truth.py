@@ -9,8 +9,8 @@ import pytest
 from configs.load import load
 from configs.schema import SuiteConfig
 from sim_envs.libero.experts.expert import Expert
-from sim_envs.libero.libero_env import CONTROL_HZ
 from sim_envs.libero.sim import LiberoSim
+from sim_envs.libero.tasks import CONTROL_HZ
 from sim_envs.truth.ground_truth import ELSEWHERE, CompletedAction, Fact, Narration, Phase, Truth, Verb
 from sim_envs.truth.nouns import phrase
 from sim_envs.truth.tracker import HOLD_S
