@@ -29,11 +29,7 @@ _lock = threading.RLock()
 
 @functools.cache
 def package_root() -> Path:
-    """The folder of LIBERO's data in the installed package, found without importing it.
-
-    Raises:
-        UsageError: hf-libero is not installed.
-    """
+    """The folder of LIBERO's data, found without importing it; a UsageError if hf-libero is not installed."""
     spec = importlib.util.find_spec("libero")
     if spec is None or not spec.submodule_search_locations:
         raise UsageError(
@@ -43,11 +39,7 @@ def package_root() -> Path:
 
 
 def check_versions() -> None:
-    """Check the pinned versions; with others, scores would not be comparable.
-
-    Raises:
-        UsageError: A version differs or a package is missing.
-    """
+    """Raise a UsageError if a package is missing or of another version: scores would not be comparable."""
     for package, wanted in PINNED_VERSIONS.items():
         try:
             found = importlib.metadata.version(package)

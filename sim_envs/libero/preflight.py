@@ -29,11 +29,7 @@ _NO_AVX512 = "this processor has no AVX-512: runs repeat here, but not bit for b
 
 
 def check_libero(assets: AssetSet) -> Iterator[CheckResult]:
-    """Compare this machine with the reference, and let a scene settle.
-
-    Args:
-        assets: The assets of the scene that settles. The reference always uses stand-ins.
-    """
+    """Compare this machine with the reference, which uses stand-ins, and let a scene of `assets` settle."""
     reference = read_npz(REFERENCE)
     with _open(find_assets(STANDINS)) as sim:
         image, states = _replay(sim, reference["actions"])

@@ -47,8 +47,7 @@ def _restorer(env: Any) -> Callable[[], None]:
     """A function that restores what episodes change in an environment and LIBERO's own reset does not.
 
     These are samplers of joint positions (open drawers), to which LIBERO appends at each reset, and arrays of
-    the compiled model: poses of fixtures before placement; visibility, position and size of sites. Call it
-    right after compilation, which has already placed the fixtures.
+    the model, just compiled: poses of fixtures before placement; visibility, position and size of sites.
     """
     model, samplers = env.sim.model._model, list(env.object_property_initializers)
     changed = ("body_pos", "body_quat", "site_rgba", "site_pos", "site_size")
@@ -155,24 +154,16 @@ def _numpy_seed(seed: int) -> Iterator[None]:
 
 
 class ContactChecker:
-    """Equivalent to robosuite's `MujocoEnv.check_contact`, but twenty times faster.
-
-    robosuite iterates over contacts in Python and searches lists of names; here each group of geoms is a
-    cached mask over the model's geoms.
-    """
+    """Robosuite's `MujocoEnv.check_contact`, twenty times faster: a group of geoms is a cached mask."""
 
     def __init__(self, model: mujoco.MjModel, data: mujoco.MjData) -> None:
-        """Check the contacts in `data`."""
-        self._model = model
-        self._data = data
+        self._model, self._data = model, data
         self._masks: dict[tuple[str, ...], Bool[np.ndarray, " geom"]] = {}
 
     def __call__(self, geoms_1: Any, geoms_2: Any = None) -> bool:
         """Whether a geom of the first group touches one of the second, or any geom if None.
 
-        Args:
-            geoms_1: Name of a geom, names, or a robosuite model, which stands for its contact geoms.
-            geoms_2: Likewise, or None.
+        A group is the name of a geom, names, or a robosuite model, which stands for its contact geoms.
         """
         pairs = self._data.contact.geom
         first = self._mask(geoms_1)[pairs]
@@ -197,12 +188,9 @@ _REACH = (0.4, 0.75)  # distances (m) from the robot's base between a folded and
 
 
 def movable(problem: Mapping[str, Any]) -> list[str]:
-    """The objects that the goals require to be moved and that initially stand on the table or floor.
+    """The objects that a BDDL problem's goals require to be moved and that initially stand on table or floor.
 
     None if a marker shows which: its motion would show it, too.
-
-    Args:
-        problem: A parsed BDDL problem, as LIBERO's `robosuite_parse_problem` returns it.
     """
     if MARKER in problem["regions"]:
         return []

@@ -104,11 +104,7 @@ class LiberoSuite:
         return self._tasks
 
     def expert(self, world: World, *, noise: float = 0.0) -> ScriptedPolicy:
-        """The scripted expert, which reads LIBERO's own environment.
-
-        Raises:
-            UsageError: It cannot do the world's task.
-        """
+        """The expert, which reads LIBERO's own environment; a UsageError if it cannot do the world's task."""
         from sim_envs.libero.experts.expert import Expert
         from sim_envs.libero.sim import LiberoSim
 
@@ -123,7 +119,6 @@ def _wordings(task: LiberoTask, name: Wordings) -> tuple[str, ...]:
 
 
 def _can_move(task: LiberoTask) -> bool:
-    """Whether a task has an object that can move."""
     from sim_envs.libero.sim import movable, read_problem
 
     return bool(movable(read_problem(task)))

@@ -72,11 +72,7 @@ class LiberoTask(Task):
 
 @functools.cache
 def list_tasks(suite: str) -> tuple[LiberoTask, ...]:
-    """All tasks of a suite, by task id.
-
-    Raises:
-        UsageError: There is no such suite; the nearest one is named.
-    """
+    """All tasks of a suite, by task id; a UsageError that names the nearest suite if there is none."""
     if suite in _MEMORY_TASKS:
         return tuple(
             LiberoTask(suite=suite, task_id=task_id, name=name, language=language)
@@ -95,11 +91,7 @@ def list_tasks(suite: str) -> tuple[LiberoTask, ...]:
 
 
 def get_task(suite: str, task_id: int) -> LiberoTask:
-    """One task.
-
-    Raises:
-        UsageError: There is no such suite, or no such task in it.
-    """
+    """One task; a UsageError if there is no such suite, or no such task in it."""
     tasks = list_tasks(suite)
     if not 0 <= task_id < len(tasks):
         raise UsageError(f"{suite} has no task {task_id}: its task ids are 0 to {len(tasks) - 1}")
@@ -116,11 +108,7 @@ def init_states(task: LiberoTask) -> Float64[np.ndarray, "init state"]:
 
 
 def get_init_state(task: LiberoTask, init_id: int) -> Float64[np.ndarray, " state"]:
-    """One stored initial state.
-
-    Raises:
-        UsageError: The task has no such state.
-    """
+    """One stored initial state; a UsageError if the task has none of this id."""
     states = init_states(task)
     InitIds(stored=len(states)).check(init_id, task)
     return states[init_id]

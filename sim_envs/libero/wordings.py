@@ -90,14 +90,10 @@ _IS_NO_SHORT_COMMAND = re.compile(r"\b(?:go|goes|and (?:place|put|set) (?:it|the
 
 
 def wordings(instruction: str, name: Wordings) -> tuple[str, ...]:
-    """The wordings of an instruction in one of the sets, without duplicates.
+    """The wordings of a benchmark's instruction in one of the sets, without duplicates.
 
-    Args:
-        instruction: The benchmark's instruction, see `sim_envs.libero.tasks`.
-        name: The set. `training` begins with the benchmark's instruction; `held_out` shares none with it.
-
-    Raises:
-        UsageError: The instruction does not have the form of LIBERO's.
+    `training` begins with the instruction; `held_out` shares none with it. A UsageError if the instruction
+    does not have the form of LIBERO's.
     """
     if name == "benchmark":
         return (instruction,)

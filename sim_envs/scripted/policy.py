@@ -21,11 +21,7 @@ class ScriptedPolicy(Protocol):
         """Start an episode, after the simulator's own reset."""
 
     def query(self, state: Float64[np.ndarray, " state"]) -> Float64[np.ndarray, "horizon action"]:
-        """The next action chunk; any number of its actions may be executed.
-
-        Args:
-            state: The observation's state.
-        """
+        """The next action chunk after an observation's state; any number of its actions may be executed."""
 
     @property
     def intended(self) -> Float64[np.ndarray, "horizon action"]:
@@ -33,11 +29,7 @@ class ScriptedPolicy(Protocol):
 
 
 def checked_level(noise: float) -> float:
-    """Validate a noise level.
-
-    Raises:
-        UsageError: It is not between 0 and 1.
-    """
+    """A noise level; a UsageError if it is not between 0 and 1."""
     if not 0.0 <= noise <= 1.0:
         raise UsageError(f"expert noise is {noise}, must be between 0 (none) and 1")
     return noise
@@ -64,11 +56,7 @@ class Random:
     """Samples every action uniformly within the interface's limits, seeded by the episode key."""
 
     def __init__(self, interface: Interface) -> None:
-        """Sample actions of this interface.
-
-        Raises:
-            UsageError: It has no limits.
-        """
+        """Sample actions of this interface; a UsageError if it has no limits."""
         if interface.action.limits is None:
             raise UsageError(f"policy random needs action limits, and {interface.name} has none; use noop")
         self._limits, self._size = interface.action.limits, interface.action.size

@@ -73,11 +73,9 @@ class HeightMap:
         return self.origin + (cell + 0.5) * self.cell
 
     def under_rectangle(self, half: tuple[float, float], offset: float = 0.0) -> Float64[np.ndarray, "nx ny"]:
-        """The greatest height under a rectangle, for every cell as its center.
+        """The greatest height under a rectangle of some half extents (m), for every cell as its center.
 
-        Args:
-            half: Half extents of the rectangle (m) along the map's axes.
-            offset: Offset of the rectangle's center from the cell along the first axis (m).
+        Its center may be at an offset (m) from the cell along the first axis.
         """
         size = [2 * round(h / self.cell) + 1 for h in half]
         highest = ndimage.maximum_filter(self.top, size=size, mode="constant", cval=_NOTHING)
@@ -96,16 +94,11 @@ _FINE_EXTENT = 0.3  # boxes longer than this (m) are sampled coarsely; fingers a
 
 
 class Collisions:
-    """The collision shapes of a model at their current poses.
-
-    LIBERO's objects collide as boxes; other shapes are replaced by their bounding boxes.
-    """
+    """The collision shapes of a model at their current poses; bounding boxes stand for what is no box."""
 
     def __init__(self, model: Any, data: Any, *, robot: int) -> None:
         """Read MuJoCo's model and data; `robot` is the id of the robot's root body."""
-        self._model = model
-        self._data = data
-        self._robot = robot
+        self._model, self._data, self._robot = model, data, robot
 
     def surface(self, bodies: Set[int]) -> Points:
         """Points on the surfaces of some bodies, in world coordinates."""

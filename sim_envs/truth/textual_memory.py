@@ -50,11 +50,9 @@ class GoalSentences:
     alike: tuple[tuple[str, ...], ...] = ()  # groups of objects with the same noun, which ordinals tell apart
 
     def facts(self, reached: Collection[int], lifted: Sequence[str]) -> tuple[Fact, ...]:
-        """The clauses of the goals reached, in the task's order.
+        """The clauses of the goals with some indices, in the task's order.
 
-        Args:
-            reached: Indices of the goals.
-            lifted: Objects in the order in which they were first lifted. Others get no ordinal.
+        `lifted` are the objects in the order in which they were first lifted; others get no ordinal.
         """
         ordinals = {name: "" for group in self.alike for name in group}
         for group in self.alike:

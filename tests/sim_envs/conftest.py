@@ -47,7 +47,7 @@ def shared(assets: AssetSet, **options: int) -> Iterator[Callable[[str, int], Li
 @pytest.fixture(scope="module")
 def open_standin(standins: AssetSet) -> Iterator[Callable[[str, int], LiberoSim]]:
     """Opens the simulator of a task with stand-ins, shared by the tests of a module, and resets it."""
-    with shared(standins, camera_size=32) as opened:
+    with shared(standins, camera_size=64) as opened:
 
         def begun(suite: str, task_id: int) -> LiberoSim:
             opened(suite, task_id).reset(init_id=0, seed=7, settle_steps=10)

@@ -3,8 +3,16 @@
 import numpy as np
 import pytest
 
-from sim_envs.scripted.grasps import Grasp, grasps_from_above, grasps_turned
-from sim_envs.scripted.gripper import PANDA, Terrain, downward, pointing, underside_of
+from sim_envs.scripted.gripper import (
+    PANDA,
+    Grasp,
+    Terrain,
+    downward,
+    grasps_from_above,
+    grasps_turned,
+    pointing,
+    underside_of,
+)
 from sim_envs.scripted.poses import Pose
 from sim_envs.scripted.surfaces import box_surface, rectangle
 

@@ -31,8 +31,7 @@ from sim_envs.libero.experts.scene import ExpertScene, Goal
 from sim_envs.libero.sequences import GoalSequence
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import LIBERO_INTERFACE
-from sim_envs.scripted.grasps import Grasp
-from sim_envs.scripted.gripper import FULLY_OPEN, PANDA, downward
+from sim_envs.scripted.gripper import FULLY_OPEN, PANDA, Grasp, downward
 from sim_envs.scripted.policy import HORIZON, checked_level
 from sim_envs.scripted.poses import Pose, Vector3
 from sim_envs.truth.ground_truth import Phase

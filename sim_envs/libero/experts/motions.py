@@ -155,11 +155,7 @@ _DELTA_COST = np.repeat([0.05, 0.002], 3)
 
 
 class ArmModel:
-    """Linear response of the gripper to a delta over one control step, near one arm configuration.
-
-    Attributes:
-        gain: Feedback gain from pose and velocity error to delta.
-    """
+    """Linear response of the gripper to a delta over one control step, near one arm configuration."""
 
     def __init__(self, mobility: Float64[np.ndarray, "6 6"]) -> None:
         """The model for an arm whose gripper accelerates by `mobility @ wrench`.
@@ -182,6 +178,7 @@ class ArmModel:
         delta_to_state = np.concatenate([self._moved_by_delta, self._velocity_by_delta])
         costs, effort = np.diag(np.concatenate([_ERROR_COST, _VELOCITY_COST])), np.diag(_DELTA_COST)
         curved = delta_to_state.T @ solve_discrete_are(state_to_state, delta_to_state, costs, effort)
+        # Feedback gain from pose and velocity error to delta.
         self.gain = np.linalg.solve(effort + curved @ delta_to_state, curved @ state_to_state)
 
     def _delta_towards(
@@ -207,8 +204,7 @@ class ArmModel:
     ) -> tuple[Float64[np.ndarray, "steps 6"], Int64[np.ndarray, " steps+1"]]:
         """Follow a path from its first waypoint not yet `passed`, open loop for `steps` control steps.
 
-        Returns:
-            The deltas (m, rad), and the predicted number of passed waypoints after 0, 1, … steps.
+        Returns the deltas (m, rad), and the predicted number of passed waypoints after 0, 1, … steps.
         """
         deltas, counts = np.zeros((steps, 6)), np.zeros(steps + 1, dtype=np.int64)
         counts[0] = progress(path, pose, passed)

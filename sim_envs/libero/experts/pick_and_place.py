@@ -26,12 +26,14 @@ from sim_envs.libero.experts.motions import (
     stay,
 )
 from sim_envs.libero.experts.scene import ExpertScene
-from sim_envs.scripted.grasps import Grasp, grasps_from_above, grasps_turned
 from sim_envs.scripted.gripper import (
     FULLY_OPEN,
     XY,
+    Grasp,
     Terrain,
     downward,
+    grasps_from_above,
+    grasps_turned,
     gripper_surface,
     lowest_points,
     pointing,
@@ -244,8 +246,7 @@ def _best_grasp(scene: ExpertScene, obj: str, tried: Sequence[Grasp]) -> Grasp:
 def _grasp_pose(scene: ExpertScene, obj: str, grasp: Grasp) -> Pose:
     """The grasp in the world, pointing down even if the object has tilted.
 
-    Of the two equivalent rotations it takes the one in a fixed half turn, so that demonstrations of similar
-    states agree.
+    Its rotation is in a fixed half turn, so that demonstrations of similar states agree.
     """
     frame = scene.pose(obj)
     x = frame.rotation @ grasp.pose.rotation[:, 0]
@@ -324,10 +325,7 @@ class Insertion:
 
 
 def insertion(scene: ExpertScene, obj: str, target: str, tried: Sequence[Grasp]) -> Insertion | None:
-    """The best insertion of an object from the side that is reachable and free of collisions.
-
-    None if none is needed, or all grasps were tried.
-    """
+    """The best reachable insertion from the side; None if none is needed, or all grasps were tried."""
     region = scene.region(target)
     if region is None or not is_covered(scene, target) or holds(scene, obj):
         return None
@@ -440,11 +438,9 @@ class _InsertionPath:
         return Pose(position=np.array([*start, height]), rotation=inside.rotation)
 
     def _end(self, rotation: Matrix3, hand: Points) -> Pose | None:
-        """The object's pose at the end of the path, near its middle; None if it does not fit.
+        """The object's pose at the end of the path, with a rotation; None if it does not fit.
 
-        Args:
-            rotation: Rotation of the object.
-            hand: Points of the hand relative to the object's position, in world axes.
+        The hand's points are relative to the object's position, in world axes.
         """
         obj, center = self._frame.to_local(self._obj) @ rotation.T, self._region.pose.position
         low = self._surroundings[self._surroundings[:, 2] < center[2]]

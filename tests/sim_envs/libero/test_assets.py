@@ -48,11 +48,6 @@ def test_the_variable_comes_before_hf_libero_s_own_places_and_these_before_the_s
     assert find_assets().name == find_assets("auto").name == "from_env"
 
 
-def test_a_misspelt_source_is_answered_with_the_nearest():
-    with pytest.raises(UsageError, match=r"'standin'; did you mean 'standins'\?.*path of a folder"):
-        find_assets("standin")
-
-
 def test_the_digest_changes_with_any_content_and_with_nothing_else(tmp_path):
     first, second = _tree(tmp_path / "first"), _tree(tmp_path / "second")
     before = find_assets(first).digest

@@ -1,6 +1,6 @@
-"""LIBERO's tasks: its own order and words, stored initial states; every task loads, resets and moves."""
+"""LIBERO's tasks: order, initial states and wordings; every one loads, resets and moves."""
 
-import io
+import collections
 import pickle
 import zipfile
 
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from configs.errors import UsageError
+from oxygen.robots import tokenizer
 from sim_envs.libero import tasks
 from sim_envs.libero.assets import find_assets
 from sim_envs.libero.sim import LiberoSim
@@ -21,7 +22,9 @@ from sim_envs.libero.tasks import (
     init_states,
     list_tasks,
 )
+from sim_envs.libero.wordings import wordings
 from sim_envs.suite import open_suite
+from tests.sim_envs.vocabulary import ALL_TASKS
 
 
 @pytest.mark.parametrize("suite", [*SUITES, MEMORY_SUITE, SHORT_SUITE])
@@ -42,6 +45,7 @@ def test_task_ids_follow_libero_not_the_file_listing(golden):
 @pytest.mark.parametrize(
     ("call", "complaint"),
     [
+        (lambda: find_assets("standin"), r"'standin'; did you mean 'standins'\?.*path of a folder"),
         (lambda: list_tasks("libero-object"), "did you mean 'libero_object'"),
         (lambda: get_task("libero_goal", 10), "task ids are 0 to 9"),
         (lambda: get_init_state(get_task("libero_goal", 0), 50), "give ids from 0 to 49"),
@@ -67,16 +71,14 @@ def test_a_protocol_that_the_suite_cannot_follow_is_one_line(changes, complaint)
 
 def test_a_pickle_that_would_run_something_is_refused(tmp_path):
     file = tmp_path / "evil.pruned_init"
-    content = io.BytesIO()
-    pickle.dump({"call": print}, content)
     with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("archive/data.pkl", content.getvalue())
+        archive.writestr("archive/data.pkl", pickle.dumps({"call": print}))
     with pytest.raises(pickle.UnpicklingError, match=r"builtins\.print"):
         tasks._read_torch_array(file)
 
 
 _SAMPLE = get_task("libero_90", 61)
-_OTHERS = [task for suite in SUITES for task in list_tasks(suite) if task != _SAMPLE]
+_OTHERS = [task for task in ALL_TASKS if task != _SAMPLE]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +86,8 @@ _OTHERS = [task for suite in SUITES for task in list_tasks(suite) if task != _SA
     [_SAMPLE, *(pytest.param(task, marks=pytest.mark.slow) for task in _OTHERS)],
     ids=lambda task: f"{task.suite}.{task.task_id}",
 )
-def test_a_task_loads_resets_and_moves(task, libero_assets):
+def test_a_task_loads_resets_and_moves_and_leaves_numpy_s_global_generator_alone(task, libero_assets):
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
     with LiberoSim(task, assets=find_assets(libero_assets)) as sim:
         last = len(init_states(task)) - 1
         sim.reset(init_id=last, seed=7, settle_steps=0)
@@ -93,3 +96,51 @@ def test_a_task_loads_resets_and_moves(task, libero_assets):
         assert (advanced.steps, advanced.success) == (2, False)
         elapsed = sim.flat_state()[0] - init_states(task)[last][0]
         assert elapsed == pytest.approx(2 / CONTROL_HZ)
+    np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+
+
+LONGEST = 22
+"""Tokens of an instruction that the bundled policy has room for."""
+
+
+VERBS = {"pick", "up", "put", "place", "take", "grab", "set", "goes", "go", "push", "slide", "shove", "stack"}
+VERBS |= {"open", "pull", "get", "close", "closed", "shut", "turn", "switch", "power", "please"}
+LITTLE_WORDS = {"and", "then", "it", "them", "they"}
+
+
+def nouns(words: str) -> collections.Counter[str]:
+    """The words of things and places, how often each."""
+    return collections.Counter(word for word in words.split() if word not in VERBS | LITTLE_WORDS)
+
+
+def test_every_task_can_be_said_in_other_words_of_the_same_things_and_places_none_of_them_twice():
+    for task in ALL_TASKS:
+        training, held_out = wordings(task.language, "training"), wordings(task.language, "held_out")
+        assert training[0] == task.language
+        assert len(training) >= 5
+        assert len(held_out) == 3
+        said = [*training, *held_out]
+        assert len(set(said)) == len(said)
+        for words in said:
+            assert nouns(words) == nouns(task.language), words
+            assert len(words) <= 1.7 * len(task.language)
+            assert words == words.lower()
+
+
+def test_training_never_says_what_is_held_out_but_says_its_words_of_the_same_task():
+    suites = [open_suite(suite, assets="standins").training_wordings() for suite in SUITES]
+    training = {instruction: shown for suite in suites for instruction, shown in suite.items()}
+    said = {words for all_of_one in training.values() for words in all_of_one}
+    assert set(training) == {task.language for task in ALL_TASKS}
+    for task in ALL_TASKS:
+        known = {word for words in training[task.language] for word in words.split()}
+        for words in wordings(task.language, "held_out"):
+            assert words not in said
+            assert set(words.split()) <= known
+
+
+def test_the_bundled_policy_has_room_for_every_wording():
+    vocabulary = tokenizer.tiny()
+    for task in (task for suite in SUITES[:3] for task in list_tasks(suite)):
+        for words in (*wordings(task.language, "training"), *wordings(task.language, "held_out")):
+            assert len(vocabulary.encode(words)) <= LONGEST

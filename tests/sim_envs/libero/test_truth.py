@@ -1,6 +1,7 @@
-"""Truth of LIBERO's simulator: of states made by hand, and of whole episodes of the expert on every suite."""
+"""LIBERO's truth: nouns, goals and OxyGen's labels; states made by hand, and whole episodes of the expert."""
 
 import itertools
+import json
 from collections.abc import Callable
 
 import numpy as np
@@ -9,14 +10,17 @@ import pytest
 from configs.load import load
 from configs.schema import SuiteConfig
 from sim_envs.libero.experts.expert import Expert
+from sim_envs.libero.experts.scene import Goal
 from sim_envs.libero.sim import LiberoSim
-from sim_envs.libero.tasks import CONTROL_HZ
+from sim_envs.libero.tasks import CONTROL_HZ, get_task
+from sim_envs.libero.truth import goal_sentences
 from sim_envs.truth.ground_truth import ELSEWHERE, CompletedAction, Fact, Narration, Phase, Truth, Verb
-from sim_envs.truth.nouns import phrase
+from sim_envs.truth.nouns import MOVABLE, PARTS, PLACES, phrase
+from sim_envs.truth.textual_memory import GoalTracker, parse_textual_memory, write_textual_memory
 from sim_envs.truth.tracker import HOLD_S
 from sim_envs.truth.wording import narrate, parse_memory, parse_narration, remember
 from tests.sim_envs.playing import key_of
-from tests.sim_envs.vocabulary import goals
+from tests.sim_envs.vocabulary import ALL_TASKS, goals, names
 
 STILL = np.array([[0.0, 0, 0, 0, 0, 0, -1]])
 Open = Callable[[str, int], LiberoSim]
@@ -60,10 +64,14 @@ def test_a_drawer_is_open_half_open_or_closed_and_closing_it_is_remembered(open_
     assert sim.truth().memory.done == done
 
 
-def test_a_stove_is_on_or_off_and_success_makes_it_done(open_standin):
+def test_a_stove_is_on_or_off_reading_changes_nothing_and_success_makes_it_done(open_standin):
     sim = open_standin("libero_10", 2)
     assert state_of(sim.truth(), "stove") == "off"
     put_joint(sim, "flat_stove_1_button", 1.0)
+    before = sim.flat_state(), sim.env.sim.model._model.site_rgba.copy()
+    assert sim.truth() == sim.truth()
+    np.testing.assert_array_equal(sim.flat_state(), before[0])
+    np.testing.assert_array_equal(sim.env.sim.model._model.site_rgba, before[1])
     assert state_of(sim.truth(), "stove") == "on"
     burner = sim.env.sim.data.get_site_xpos("flat_stove_1_cook_region")
     assert put_thing(sim, "moka_pot_1", burner + np.array([0, 0, 0.06]), steps=20)
@@ -105,16 +113,6 @@ def test_a_microwave_opens_and_what_stands_on_the_floor_is_on_the_floor(open_sta
     assert state_of(sim.truth(), "white mug") == "on the floor"
     put_thing(sim, "porcelain_mug_1", np.array([0.6, 1.1, 1.5]), steps=1)
     assert state_of(sim.truth(), "white mug") == ELSEWHERE
-
-
-def test_reading_the_truth_changes_nothing(open_standin):
-    sim = open_standin("libero_10", 2)
-    put_joint(sim, "flat_stove_1_button", 1.0)
-    colours = sim.env.sim.model._model.site_rgba
-    before = sim.flat_state(), colours.copy()
-    assert sim.truth() == sim.truth()
-    np.testing.assert_array_equal(sim.flat_state(), before[0])
-    np.testing.assert_array_equal(colours, before[1])
 
 
 def play(sim: LiberoSim) -> list[Truth]:
@@ -170,3 +168,85 @@ def check_episode(sim: LiberoSim) -> None:
 )
 def test_an_episode_of_the_expert_is_told_as_it_is(open_standin, suite, task_id):
     check_episode(open_standin(suite, task_id))
+
+
+@pytest.mark.parametrize("task", ALL_TASKS, ids=lambda task: f"{task.suite}-{task.task_id}")
+def test_every_task_has_its_nouns_in_the_vocabulary(task):
+    things = names(task).things
+    assert set(things.values()) <= MOVABLE
+    assert len(set(things.values())) == len(things)
+    for _, subject, *place in goals(task):
+        assert subject in (MOVABLE if place else PARTS)
+        assert set(place) <= PLACES
+
+
+@pytest.mark.parametrize(
+    ("suite", "task_id", "expected"),
+    [
+        ("libero_object", 3, [("in", "bbq sauce", "basket")]),
+        ("libero_spatial", 5, [("on", "black bowl", "plate")]),
+        ("libero_goal", 0, [("open", "middle drawer of the cabinet")]),
+        ("libero_goal", 5, [("on", "plate", "front of the stove")]),
+        ("libero_10", 4, [("on", "white mug", "left plate"), ("on", "yellow and white mug", "right plate")]),
+        ("libero_10", 9, [("in", "yellow and white mug", "microwave"), ("close", "microwave")]),
+        (
+            "libero_90",
+            3,
+            [("in", "back butter", "top drawer of the cabinet"), ("close", "top drawer of the cabinet")],
+        ),
+        ("libero_90", 16, [("on", "front black bowl", "middle black bowl")]),
+        ("libero_90", 38, [("on", "right moka pot", "stove"), ("turnon", "stove")]),
+        ("libero_90", 42, [("in", "frying pan", "space under the shelf")]),
+    ],
+)
+def test_goals_read_as_the_instruction_does(suite, task_id, expected):
+    assert goals(get_task(suite, task_id)) == expected
+
+
+def load_golden(golden):
+    return json.loads((golden / "oxygen_textual_memory.json").read_text())
+
+
+def sentences_of(record):
+    goals = [Goal(predicate=goal["name"], arguments=tuple(goal["args"])) for goal in record["goals"]]
+    return goal_sentences(goals, record["instruction"])
+
+
+@pytest.mark.golden
+def test_every_subset_of_goals_of_all_tasks_reads_as_in_oxygens_labels_and_is_read_back(golden):
+    tasks = load_golden(golden)["tasks"]
+    assert len(tasks) == 40
+    for task in tasks:
+        sentences = sentences_of(task)
+        for case in task["sentences"]:
+            facts, text = sentences.facts(case["satisfied"], case["lifted"]), case["textual_memory"]
+            assert write_textual_memory(facts) == text, task["name"]
+            assert parse_textual_memory(text) == facts
+            assert parse_textual_memory(text.upper().removesuffix(".")) == facts
+
+
+def values_of(record):
+    return [value == "1" for value in record["values"]]
+
+
+@pytest.mark.golden
+def test_time_series_read_as_in_oxygens_labels_except_for_lifts_that_are_still_to_come(golden):
+    """OxyGen's labels name objects by the lifts of the whole trajectory; an episode knows the past alone."""
+    differing = {}
+    for series in load_golden(golden)["series"]:
+        sentences, expected = sentences_of(series), series["textual_memory"]
+        tracker = GoalTracker(sentences, stable_steps=series["stability_window"])
+        goals = [values_of(goal) for goal in series["goals"]]
+        lifts = {
+            each["args"][0]: values_of(each) for each in series["auxiliary"] if each["name"] == "picked_up"
+        }
+        texts = []
+        for frame in range(len(expected)):
+            lifted = [name for name, values in lifts.items() if values[frame]]
+            tracker.step([values[frame] for values in goals], lifted)
+            texts.append(write_textual_memory(tracker.facts()))
+        offline = [write_textual_memory(sentences.facts(each, tracker.lifted)) for each in series["reported"]]
+        assert offline == expected, series["name"]
+        frames = {frame for frame, text in enumerate(texts) if text != expected[frame]}
+        differing |= {series["name"]: frames} if frames else {}
+    assert differing == {"two pots, ordinal from a later lift": {12, 13, 14, 15}}
