@@ -23,8 +23,7 @@ from cyclopts import App
 from benchmarks.record import record
 from configs.cli import run_app
 from eval.bench.measurement import paired_ratio
-from sim_envs.libero.assets import find_assets
-from sim_envs.libero.bootstrap import load_libero, use_assets
+from sim_envs.libero.assets import find_assets, load_libero, use_assets
 from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
 from sim_envs.libero.tasks import CAMERAS, get_init_state, get_task
 

@@ -13,7 +13,7 @@ import pytest
 from configs import __version__
 from eval.setup import PINNED
 from sim_envs.fake import FakeSuite
-from sim_envs.libero.bootstrap import PINNED_VERSIONS
+from sim_envs.libero.assets import PINNED_VERSIONS
 from tests.eval.rollout.scaled import suite_file
 
 ROOT = Path(__file__).parents[1]

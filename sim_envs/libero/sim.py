@@ -17,8 +17,7 @@ from typing_extensions import override
 from configs.errors import UsageError
 from configs.motion import Drift, Shuttle
 from sim_envs.libero.arm import ArmController
-from sim_envs.libero.assets import STANDINS, AssetSet, find_assets
-from sim_envs.libero.bootstrap import load_libero, use_assets
+from sim_envs.libero.assets import STANDINS, AssetSet, find_assets, load_libero, use_assets
 from sim_envs.libero.cue import COVER, MARKER, Cue, find_cue, register_cover
 from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.libero.sequences import SEQUENCES, GoalSequence, Subgoal

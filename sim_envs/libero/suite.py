@@ -9,8 +9,7 @@ from configs.load import check
 from configs.motion import NONE, parse_motion
 from configs.schema import Preset, SuiteConfig, Wordings
 from sim_envs.gl import require_backend
-from sim_envs.libero.assets import STANDINS, find_assets
-from sim_envs.libero.bootstrap import PINNED_VERSIONS, check_versions
+from sim_envs.libero.assets import PINNED_VERSIONS, STANDINS, check_versions, find_assets
 from sim_envs.libero.sequences import SEQUENCES
 from sim_envs.libero.tasks import CONTROL_HZ, FIRST_SAMPLED, LiberoTask, init_states, list_tasks
 from sim_envs.libero.wordings import wordings as wordings_of

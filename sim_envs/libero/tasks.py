@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from configs.errors import UsageError, unknown
-from sim_envs.libero.bootstrap import package_root
+from sim_envs.libero.assets import package_root
 from sim_envs.libero.sequences import SEQUENCES
 from sim_envs.suite import InitIds, Task, delta_eef_interface
 

@@ -11,8 +11,7 @@ import pytest
 from sim_envs.droid.control import Control
 from sim_envs.droid.sim import DroidSim
 from sim_envs.droid.task_file import load_task
-from sim_envs.libero.assets import STANDINS, AssetSet, find_assets, unpack_standins
-from sim_envs.libero.bootstrap import load_libero
+from sim_envs.libero.assets import STANDINS, AssetSet, find_assets, load_libero, unpack_standins
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import get_task
 

@@ -69,7 +69,7 @@ _OTHER_MUJOCO = """
 import importlib.metadata
 real = importlib.metadata.version
 importlib.metadata.version = lambda name: "3.8.1" if name == "mujoco" else real(name)
-from sim_envs.libero.bootstrap import load_libero; load_libero()
+from sim_envs.libero.assets import load_libero; load_libero()
 """
 _BACKEND = "from sim_envs.gl import require_backend; require_backend()"
 
@@ -92,7 +92,7 @@ def test_a_wrong_backend_or_mujoco_is_refused_in_one_line(code, environment, com
 def test_no_torch_is_imported():
     done = _run(
         "import sys; sys.modules['torch'] = None\n"
-        "from sim_envs.libero.bootstrap import load_libero; load_libero()"
+        "from sim_envs.libero.assets import load_libero; load_libero()"
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 

@@ -1,5 +1,6 @@
 """Tasks that need memory: what counts in sequences and overshoots, and what only the first second shows."""
 
+import itertools
 from collections.abc import Callable
 
 import mujoco
@@ -26,8 +27,6 @@ from sim_envs.truth.wording import parse_memory, remember
 from tests.sim_envs.playing import attempt
 
 Open = Callable[[str, int], LiberoSim]
-
-BASKETS = ("basket_1", "basket_2")
 
 UP, DOWN = False, True
 
@@ -121,7 +120,9 @@ def test_the_nearest_basket_is_named_first_and_the_chosen_one_decides_what_goes_
     for init_id in range(8):
         sim.reset(init_id=init_id, seed=7, settle_steps=10)
         data = sim.env.sim.data
-        here, *baskets = (data.get_body_xpos(f"{name}_main") for name in ("cream_cheese_1", *BASKETS))
+        here, *baskets = (
+            data.get_body_xpos(f"{name}_main") for name in ("cream_cheese_1", "basket_1", "basket_2")
+        )
         nearest.append(int(np.argmin([np.linalg.norm(basket - here) for basket in baskets])) + 1)
         assert sim.sequence.next == ("in", "cream_cheese_1", f"basket_{nearest[-1]}_contain_region")
     assert set(nearest) == {1, 2}
@@ -143,8 +144,7 @@ def test_the_expert_solves_every_sequence(task_id):
 
 
 @pytest.fixture
-def sim(open_standin: Open) -> LiberoSim:
-    """The simulator of `cue`."""
+def marked(open_standin: Open) -> LiberoSim:
     return open_standin(SHORT_SUITE, 0)
 
 
@@ -166,67 +166,60 @@ def seen(sim: LiberoSim, *, erased: bool = False) -> np.ndarray:
     return image
 
 
-def test_the_marker_is_seen_for_a_second_and_comes_back_with_a_reset(sim):
-    sim.reset(init_id=1, seed=7, settle_steps=10)
-    first = seen(sim)
+def test_the_marker_is_seen_for_a_second_and_comes_back_with_a_reset(marked):
+    marked.reset(init_id=1, seed=7, settle_steps=10)
+    first = seen(marked)
     for steps in (CUE_STEPS - 1, 1):
-        assert sim.shows_cue
-        assert (np.ptp(sim.render("image").astype(int), axis=2) > 130).any(), "no red"
-        assert (seen(sim) != seen(sim, erased=True)).any()
-        sim.advance(np.tile(SETTLE_ACTION, (steps, 1)))
-    assert not sim.shows_cue
-    assert (np.ptp(sim.render("image").astype(int), axis=2) <= 130).all(), "red in what a policy gets"
-    np.testing.assert_array_equal(seen(sim), seen(sim, erased=True))
-    sim.reset(init_id=1, seed=7, settle_steps=10)
-    np.testing.assert_array_equal(seen(sim), first)
+        assert marked.shows_cue
+        assert (np.ptp(marked.render("image").astype(int), axis=2) > 130).any(), "no red"
+        assert (seen(marked) != seen(marked, erased=True)).any()
+        marked.advance(np.tile(SETTLE_ACTION, (steps, 1)))
+    assert not marked.shows_cue
+    assert (np.ptp(marked.render("image").astype(int), axis=2) <= 130).all(), "red in what a policy gets"
+    np.testing.assert_array_equal(seen(marked), seen(marked, erased=True))
+    marked.reset(init_id=1, seed=7, settle_steps=10)
+    np.testing.assert_array_equal(seen(marked), first)
 
 
 @pytest.mark.parametrize("first", [0, 1000])
-def test_states_in_turn_mark_another_object_and_truth_names_it(sim, first):
+def test_states_in_turn_mark_another_object_and_truth_names_it(marked, first):
     named = []
     for init_id in range(first, first + 4):
-        sim.reset(init_id=init_id, seed=7, settle_steps=0)
-        truth = sim.truth()
+        marked.reset(init_id=init_id, seed=7, settle_steps=0)
+        truth = marked.truth()
         assert truth.narration.phase is Phase.APPROACH
         assert {fact.subject for fact in truth.memory.facts} == {truth.narration.object}
         named.append(truth.narration.object)
     assert named == ["alphabet soup", "cream cheese", "tomato sauce", "butter"]
 
 
-def test_the_marker_is_in_place_before_anything_settles_and_changes_no_physics(sim):
+def test_the_marker_is_in_place_before_anything_settles_and_changes_no_physics(marked):
     """Neither where it lies nor when it goes: the goal alone depends on which object is marked."""
-    states, model = init_states(sim.task), sim.env.sim.model._model
+    states, model = init_states(marked.task), marked.env.sim.model._model
     assert states.shape == (50, 1 + model.nq + model.nv)
     ends = []
     for shift in (0.0, 0.1):
-        sim.reset(init_id=2, seed=7, settle_steps=0)
-        placed = sim._data.site(MARKER).xpos.copy()
-        mujoco.mj_kinematics(model, sim._data)
-        np.testing.assert_array_equal(sim._data.site(MARKER).xpos, placed)
+        marked.reset(init_id=2, seed=7, settle_steps=0)
+        placed = marked._data.site(MARKER).xpos.copy()
+        mujoco.mj_kinematics(model, marked._data)
+        np.testing.assert_array_equal(marked._data.site(MARKER).xpos, placed)
         model.site_pos[model.site(MARKER).id] += shift
-        sim.advance(np.tile(SETTLE_ACTION, (CUE_STEPS + 5, 1)))
-        ends.append(sim.flat_state())
+        marked.advance(np.tile(SETTLE_ACTION, (CUE_STEPS + 5, 1)))
+        ends.append(marked.flat_state())
     np.testing.assert_array_equal(*ends)
 
 
-def test_holding_still_solves_nothing_and_another_object_does_not_count(sim):
-    data = sim.env.sim.data
+def test_holding_still_solves_nothing_and_another_object_does_not_count(marked):
+    data = marked.env.sim.data
     above = data.get_body_xpos("basket_1_main") + np.array([0, 0, 0.06])
     data.set_joint_qpos("butter_1_joint0", np.array([*above, 1, 0, 0, 0]))
-    assert not sim.advance(np.tile(SETTLE_ACTION, (40, 1))).success
+    assert not marked.advance(np.tile(SETTLE_ACTION, (40, 1))).success
 
 
 def wait(sim: LiberoSim) -> None:
     """Hold still until what has to be remembered is out of sight."""
     while sim.shows_cue:
         sim.advance(SETTLE_ACTION[None])
-
-
-def arranged(sim: LiberoSim, turn: int) -> None:
-    """The first stored state, with the things where they are in another one's turn."""
-    sim.reset(init_id=0, seed=7, settle_steps=10)
-    sim._cue = Covers(sim.env, turn)
-    sim._cameras.capture(sim._data)
 
 
 def move(sim: LiberoSim, cover: str, to: np.ndarray) -> None:
@@ -236,14 +229,15 @@ def move(sim: LiberoSim, cover: str, to: np.ndarray) -> None:
 def test_under_the_covers_all_arrangements_look_the_same(hidden):
     before, after = [], []
     for turn in range(3):
-        arranged(hidden, turn)
+        hidden.reset(init_id=0, seed=7, settle_steps=10)
+        hidden._cue = Covers(hidden.env, turn)  # where things are in another state's turn
+        hidden._cameras.capture(hidden._data)
         before.append(hidden.render("image"))
         wait(hidden)
         after.append([hidden.render(camera) for camera in ("image", "wrist_image")])
-    assert (before[0] != before[1]).any()
-    assert (before[1] != before[2]).any()
-    np.testing.assert_array_equal(after[0], after[1])
-    np.testing.assert_array_equal(after[1], after[2])
+    for one, other in itertools.pairwise(range(3)):
+        assert (before[one] != before[other]).any()
+        np.testing.assert_array_equal(after[one], after[other])
 
 
 @pytest.mark.parametrize("first", [0, 1000])

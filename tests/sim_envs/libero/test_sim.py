@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sim_envs.blas import pin_kernels
-from sim_envs.libero.bootstrap import load_libero, use_assets
+from sim_envs.libero.assets import load_libero, use_assets
 from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
 from sim_envs.libero.tasks import get_init_state, init_states
 

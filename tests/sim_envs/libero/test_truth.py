@@ -48,20 +48,15 @@ def state_of(truth: Truth, subject: str) -> str:
 
 def test_a_drawer_is_open_half_open_or_closed_and_closing_it_is_remembered(open_standin):
     sim, drawer = open_standin("libero_10", 3), "bottom drawer of the cabinet"
-    assert state_of(sim.truth(), drawer) == "open"
-    assert sim.truth().memory.done == ()
-    put_joint(sim, "white_cabinet_1_bottom_level", -0.07)
-    assert state_of(sim.truth(), drawer) == "half open"
-    assert sim.truth().memory.done == ()
-    put_joint(sim, "white_cabinet_1_bottom_level", 0.005)
-    assert state_of(sim.truth(), drawer) == "closed"
-    assert sim.truth().memory.done == (CompletedAction(verb=Verb.CLOSED, subject=drawer),)
-    put_joint(sim, "white_cabinet_1_bottom_level", -0.15)
-    done = (
-        CompletedAction(verb=Verb.CLOSED, subject=drawer),
-        CompletedAction(verb=Verb.OPENED, subject=drawer),
-    )
-    assert sim.truth().memory.done == done
+    assert (state_of(sim.truth(), drawer), sim.truth().memory.done) == ("open", ())
+    closed, opened = (CompletedAction(verb=verb, subject=drawer) for verb in (Verb.CLOSED, Verb.OPENED))
+    for position, state, done in (
+        (-0.07, "half open", ()),
+        (0.005, "closed", (closed,)),
+        (-0.15, "open", (closed, opened)),
+    ):
+        put_joint(sim, "white_cabinet_1_bottom_level", position)
+        assert (state_of(sim.truth(), drawer), sim.truth().memory.done) == (state, done)
 
 
 def test_a_stove_is_on_or_off_reading_changes_nothing_and_success_makes_it_done(open_standin):
