@@ -1,22 +1,22 @@
-"""Shared by all command lines: one-line errors with exit code 2, list options, formatting of options."""
+"""Shared by all command lines: checked options and presets, lists, and errors of one line."""
 
 import re
+import reprlib
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, NoReturn, TypeVar, Union, get_args, get_origin
 
-import pydantic
 from cyclopts import UNSET, App, ArgumentCollection, CycloptsError, Parameter, Token, UnknownOptionError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError
 
 from configs import __version__
 from configs.errors import UsageError, unknown
 from configs.exits import exit_code_of
-from configs.paths import refuse_home
-from configs.reading import parse_yaml
-from configs.validation import invalid
+from configs.paths import parse_yaml, refuse_home
 
+ModelT = TypeVar("ModelT", bound=BaseModel)
 ValueT = TypeVar("ValueT")
 
 MAX_NUMBERS = 100_000
@@ -43,7 +43,7 @@ def run_app(app: App, arguments: Sequence[str] | None = None) -> NoReturn:
 def usage_error(error: CycloptsError) -> UsageError:
     """Convert cyclopts' error to one line with a remedy."""
     remedy = "See --help."
-    if isinstance(error.__cause__, pydantic.ValidationError):
+    if isinstance(error.__cause__, ValidationError):
         return invalid(error.__cause__, "the command line")
     if isinstance(error, UnknownOptionError):
         names = {name for argument in error.argument_collection if argument.parse for name in argument.names}
@@ -155,7 +155,7 @@ def read_kwargs(pairs: Sequence[str]) -> dict[str, Any]:
     return kwargs
 
 
-def _list_option(read: Callable[[Sequence[str]], Any]) -> tuple[Parameter, pydantic.BeforeValidator]:
+def _list_option(read: Callable[[Sequence[str]], Any]) -> tuple[Parameter, BeforeValidator]:
     """Parse a list alike from a command line and from YAML."""
 
     def convert(_: type, tokens: Sequence[Token]) -> Any:
@@ -171,7 +171,7 @@ def _list_option(read: Callable[[Sequence[str]], Any]) -> tuple[Parameter, pydan
         negative_iterable=(),
         show_default=False,
     )
-    return parameter, pydantic.BeforeValidator(validate)
+    return parameter, BeforeValidator(validate)
 
 
 Words = Annotated[
@@ -187,8 +187,67 @@ Names = Several[str]
 RepeatableNames = Annotated[tuple[str, ...], *_list_option(lambda given: tuple(_pieces(given)))]
 """Likewise, with duplicates."""
 
-NamesOrNone = Annotated[Names, pydantic.AfterValidator(lambda names: () if names == ("none",) else names)]
+NamesOrNone = Annotated[Names, AfterValidator(lambda names: () if names == ("none",) else names)]
 """A list of words; `none` is the empty one."""
 
 Numbers = Annotated[tuple[int, ...], *_list_option(_numbers)]
 """Likewise of whole numbers from 0, with ranges that include both ends: `--task-ids 0-3,7`."""
+
+
+def check(schema: type[ModelT], content: Mapping[str, Any], *, source: str) -> ModelT:
+    """Check `content` against a schema.
+
+    Raises:
+        UsageError: Names the first key or value that is wrong, the allowed ones and the source.
+    """
+    try:
+        return schema.model_validate(dict(content))
+    except ValidationError as error:
+        raise invalid(error, source, schema) from error
+
+
+def invalid(error: ValidationError, source: str, schema: type[BaseModel] | None = None) -> UsageError:
+    """The first problem that pydantic found, in one line: the value, what is allowed, and the source.
+
+    With a `schema`, it names the keys nearest to an unknown one.
+    """
+    problem = error.errors()[0]
+    where = ".".join(str(part) for part in problem["loc"])
+    holder = schema and _schema_at(schema, problem["loc"][:-1])
+    if problem["type"] == "extra_forbidden" and holder:
+        *path, key = problem["loc"]
+        place = f"{'.'.join(map(str, path))} of {source}" if path else source
+        return unknown("key", key, holder.model_fields, remedy=f"In {place}.")
+    if problem["type"] in ("literal_error", "enum"):
+        where = ".".join(part for part in problem["loc"] if isinstance(part, str))
+        allowed = problem["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+        return unknown(where, problem["input"], allowed, remedy=f"In {source}.")
+    if problem["type"] == "union_tag_invalid":
+        allowed = problem["ctx"]["expected_tags"].replace("'", "").split(", ")
+        return unknown(f"{where}: kind", problem["ctx"]["tag"], allowed, remedy=f"In {source}.")
+    if problem["type"] == "value_error":
+        message = problem["msg"].removeprefix("Value error, ")
+        place = f"{where}: " if where and f"`{where}`" not in message else ""
+        return UsageError(f"{source}: {place}{message}")
+    if problem["type"] == "missing":
+        return UsageError(f"{source}: {where} is missing: give it")
+    where = where or "the whole"
+    complaint = problem["msg"][:1].lower() + problem["msg"][1:]
+    return UsageError(f"{source}: {where} is {reprlib.repr(problem['input'])}: {complaint}")
+
+
+def _schema_at(schema: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel] | None:
+    """The schema at a path in a preset; None if it is one of several."""
+    for key in path:
+        if isinstance(key, str):
+            nested = _models_in(schema.model_fields[key].annotation) if key in schema.model_fields else []
+            if len(nested) != 1:
+                return None
+            schema = nested[0]
+    return schema
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in _models_in(part)]

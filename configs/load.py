@@ -7,17 +7,14 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from configs.cli import format_option
-from configs.collection import CollectConfig
+from configs.cli import check, format_option
 from configs.errors import UsageError, unknown
 from configs.language_task import LanguageTaskConfig
-from configs.pipeline import PipelineConfig
+from configs.paths import parse_yaml, read_text
 from configs.profile import ProfileConfig
-from configs.reading import parse_yaml, read_text
 from configs.schema import ExecutionConfig, PolicyConfig, Preset, SuiteConfig, VariantsConfig
 from configs.sweep import SweepConfig
-from configs.training import TrainConfig
-from configs.validation import check
+from configs.training import CollectConfig, PipelineConfig, TrainConfig
 
 PresetT = TypeVar("PresetT", bound=Preset)
 

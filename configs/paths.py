@@ -1,13 +1,36 @@
-"""Checks and finds paths, and flushes them to disk."""
+"""Files and folders of users: checked, found, read, locked and flushed to disk. Errors are one line."""
 
+import atexit
+import contextlib
 import errno
+import fcntl
+import json
 import os
+import shutil
 import stat
 import tempfile
-from collections.abc import Iterable
+import time
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from configs.errors import UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+LOCK = ".lock"
+"""The locked file of a folder, which is not removed."""
+_YOUNG_S = 60.0
+"""Age below which a folder without a lock is not stale: its process may not have locked it yet."""
+_NPZ_ERRORS = (
+    *(OSError, ValueError, TypeError, KeyError, EOFError, NotImplementedError, RuntimeError, MemoryError),
+    *(zipfile.BadZipFile, zlib.error),
+)
+"""Raised by zipfile and NumPy for damaged files."""
 
 
 def usable_folder(path: Path, option: str) -> Path:
@@ -29,36 +52,21 @@ def usable_folder(path: Path, option: str) -> Path:
 
 
 def usable_file(path: Path, option: str) -> Path:
-    """Check that a file can be written; returns the path.
-
-    Raises:
-        UsageError: It is a folder, or its folder cannot be used.
-    """
+    """Check that a file can be written; returns the path. Raises as `usable_folder`."""
     if path.is_dir() or not path.name:
         raise UsageError(f"{option} {str(path)!r} is a folder; give a file")
     usable_folder(path.parent, option)
     return path
 
 
-def regular(path: Path) -> Path:
-    """Refuse pipes and devices, which may never end; returns the path.
-
-    Raises:
-        OSError: It is one, or does not exist.
-    """
-    mode = path.stat().st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise OSError(errno.EINVAL, "a pipe or a device, not a file", os.fspath(path))
-    return path
-
-
-def sync(path: Path) -> None:
-    """Flush a file, or the entries of a folder, to disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+def refuse_home(given: str, value: str, *, literal: bool) -> None:
+    """Refuse `~name` of an unknown user; any `~` if it would be taken `literal`ly."""
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        home = Path(value).expanduser()
+    except RuntimeError:
+        raise UsageError(f"{given}: there is no such home; give a whole path, or ./{value}") from None
+    if literal:
+        raise UsageError(f"{given}: the shell did not expand it; write {str(home)!r}")
 
 
 def found_near(missing: Path, patterns: Iterable[str]) -> list[Path]:
@@ -75,11 +83,123 @@ def cache_folder(variable: str, name: str) -> Path:
     return Path(os.environ.get(variable) or f"{users}/oxygen-eval/{name}").expanduser()
 
 
-def refuse_home(given: str, value: str, *, literal: bool) -> None:
-    """Refuse `~name` of an unknown user; any `~` if it would be taken `literal`ly."""
+def sync(path: Path) -> None:
+    """Flush a file, or the entries of a folder, to disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        home = Path(value).expanduser()
-    except RuntimeError:
-        raise UsageError(f"{given}: there is no such home; give a whole path, or ./{value}") from None
-    if literal:
-        raise UsageError(f"{given}: the shell did not expand it; write {str(home)!r}")
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def regular(path: Path) -> Path:
+    """Refuse pipes and devices, which may never end, and missing files by an OSError; returns the path."""
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise OSError(errno.EINVAL, "a pipe or a device, not a file", os.fspath(path))
+    return path
+
+
+def read_text(path: Path | Traversable) -> str:
+    """The text of a UTF-8 file; else a UsageError."""
+    try:
+        return (regular(path) if isinstance(path, Path) else path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot read {str(path)!r}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not UTF-8 at byte {error.start}") from None
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """The content of a JSON file that holds an object; else a UsageError."""
+    return parse_json_object(read_text(path), str(path))
+
+
+def parse_json_object(text: str | bytes, source: str) -> dict[str, Any]:
+    """The value of a JSON text that holds an object; else a UsageError that names the source."""
+    content = parse_json(text, source)
+    if not isinstance(content, dict):
+        raise UsageError(f"{source}: holds {type(content).__name__}, should hold an object")
+    return content
+
+
+def parse_json(text: str | bytes, source: str) -> Any:
+    """The value of a JSON text; else a UsageError that names the source."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{source}: not JSON: {_reason(error)}") from None
+
+
+def parse_yaml(text: str, source: str) -> Any:
+    """The value of a YAML text with tags of plain values only; else a UsageError that names the source."""
+    import yaml  # the policy alone does without it
+
+    try:
+        return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        raise UsageError(f"{source}: not YAML: {_reason(error)}") from None
+
+
+def read_npz(path: Path) -> "dict[str, np.ndarray]":
+    """The arrays of an `.npz` file that holds no objects; else a UsageError."""
+    import numpy as np
+
+    try:
+        with np.load(regular(path), allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except _NPZ_ERRORS as error:
+        raise UsageError(f"{str(path)!r} is not a readable .npz file: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return "nested too deeply" if isinstance(error, RecursionError) else str(error)
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Lock a folder, created if it is missing; the lock ends with the process.
+
+    Raises:
+        UsageError: Another process has it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                f"another process is using {folder.name}; wait for it, or stop it first"
+            ) from None
+        yield
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether a process has the folder; True if that is unknown."""
+    try:
+        with (folder / LOCK).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    return False
+
+
+def temporary_folder(prefix: str) -> Path:
+    """Create a folder that lasts as long as this process, and remove those left by killed ones.
+
+    Raises:
+        OSError: It cannot be created.
+    """
+    for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        with contextlib.suppress(OSError), contextlib.ExitStack() as opened:  # in use, not ours, or gone
+            descriptor = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            opened.callback(os.close, descriptor)
+            if time.time() - os.fstat(descriptor).st_mtime > _YOUNG_S:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(left)
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_SH)  # open until the process ends
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder

@@ -16,11 +16,10 @@ from pydantic import (
     model_validator,
 )
 
-from configs.cli import Names, NamesOrNone, Numbers, Several
+from configs.cli import Names, NamesOrNone, Numbers, Several, check, invalid
 from configs.errors import unknown
 from configs.feedback import SOURCES, Feedback, prompt_fields
 from configs.motion import MotionText
-from configs.validation import check, invalid
 
 Mode = Literal["actions", "isolated", "interleaved", "shared", "unified", "parallel"]
 VideoChoice = Literal["none", "failures", "all"]

@@ -1,18 +1,36 @@
-"""The options of a training."""
+"""The options of collections of demonstrations, of trainings, and of pipelines of both."""
 
+import os
+import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from cyclopts import Group, Parameter
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from configs.cli import Names, NamesOrNone, Numbers, RepeatableNames
-from configs.schema import Count, Mode, Preset, Robots, Seed, Source, Whole, Wordings
+from configs.motion import MotionText
+from configs.schema import (
+    OUTPUT,
+    PROTOCOL,
+    WHAT,
+    Count,
+    ImageStorage,
+    Mode,
+    Name,
+    Pixels,
+    PlayedConfig,
+    Preset,
+    Robots,
+    Seed,
+    Source,
+    Whole,
+    Wordings,
+)
 
-WHAT = Parameter(group=Group("What to train", sort_key=1))
+WHAT_TO_TRAIN = Parameter(group=Group("What to train", sort_key=1))
 HOW = Parameter(group=Group("How (changes the result)", sort_key=2))
 ROLLOUTS = Parameter(group=Group("Rollouts at every checkpoint", sort_key=3))
-OUTPUT = Parameter(group=Group("Output", sort_key=4))
 
 Steps = Annotated[Whole, Field(gt=0, le=100_000_000)]
 WarmUp = Annotated[Whole, Field(ge=0, le=100_000_000)]
@@ -22,6 +40,48 @@ Rate = Annotated[float, Field(ge=0, le=1_000_000)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Seconds = Annotated[float, Field(ge=0, le=3600)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
+
+_VARIABLE = re.compile(r"\$\{(\w+):-([^}]*)\}")
+
+
+class CollectConfig(PlayedConfig):
+    """The options of `python -m eval.collect`, on its command line or in a YAML file.
+
+    Attributes:
+        seeds: Seeds; every task and initial state is played once with each. Default: 7.
+        policy: The policy that acts: expert, tiny, pi05_libero, …; a checkpoint's folder; or a YAML file.
+        expert_noise: Variation of the expert's pace and path, and frequency of its mistakes, 0 to 1. The
+            recorded actions are the intended ones, without noise.
+        learner: A policy that acts in turns with the expert (DAgger); only the expert's actions are training
+            targets. Default: none.
+        replan_steps: Control steps between two queries, 1 to 10. Every query is a frame with the action
+            intended there; the default, 1, is what LeRobot's trainers expect.
+        motion: Motion of the object to grasp until it is touched, as for `eval.run`. Default: the suite's.
+        keep_failures: Also keep failed episodes, for their texts; their actions are not training targets.
+        image_size: Height of the images, pixels. Default: the suite's own.
+        images: Image storage: png (lossless) or video (smaller).
+        feedback: For a policy or learner that reads its own texts, their origin, as for `eval.run`; they are
+            recorded. Default: it must not read any.
+        horizon: Control steps in an action chunk; `eval.train` needs at least the model's horizon.
+    """
+
+    seeds: Annotated[Numbers, WHAT, Field(min_length=1)] = (7,)
+    policy: Annotated[str, WHAT] = "expert"
+    expert_noise: Annotated[float, WHAT, Field(ge=0, le=1)] = 0.0
+    learner: Annotated[str | None, WHAT] = None
+    replan_steps: Annotated[int, PROTOCOL, Field(gt=0, le=10)] = 1
+    motion: Annotated[MotionText | None, PROTOCOL] = None
+    feedback: Annotated[Source, PROTOCOL] = None
+    keep_failures: Annotated[bool, OUTPUT] = False
+    image_size: Annotated[Pixels | None, OUTPUT] = None
+    images: Annotated[ImageStorage, OUTPUT] = "png"
+    horizon: Annotated[int, OUTPUT, Field(gt=0, le=1000)] = 10
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        if beyond := [seed for seed in self.seeds if seed >= 2**32]:
+            raise ValueError(f"`seeds` has {beyond[0]}; give numbers below {2**32}")
+        return self
 
 
 def _default_text_rows(given: Mapping[str, Any]) -> int:
@@ -94,16 +154,16 @@ class TrainConfig(Preset):
         log_every: Steps between two lines of the log.
     """
 
-    data: Annotated[RepeatableNames, WHAT] = ()
-    model: Annotated[str, WHAT] = "tiny"
-    embodiment: Annotated[str | None, WHAT] = None
-    language_tasks: Annotated[NamesOrNone, WHAT] = ("narration", "memory")
-    start_from: Annotated[str | None, WHAT, Parameter(name=("--start-from", "--policy"))] = None
-    adapter: Annotated[Rank | None, WHAT] = None
-    texts_only: Annotated[bool, WHAT] = False
-    norm_stats: Annotated[str | None, WHAT] = None
-    wordings: Annotated[Literal["training", "benchmark"], WHAT] = "training"
-    tokenizer: Annotated[str | None, WHAT] = None
+    data: Annotated[RepeatableNames, WHAT_TO_TRAIN] = ()
+    model: Annotated[str, WHAT_TO_TRAIN] = "tiny"
+    embodiment: Annotated[str | None, WHAT_TO_TRAIN] = None
+    language_tasks: Annotated[NamesOrNone, WHAT_TO_TRAIN] = ("narration", "memory")
+    start_from: Annotated[str | None, WHAT_TO_TRAIN, Parameter(name=("--start-from", "--policy"))] = None
+    adapter: Annotated[Rank | None, WHAT_TO_TRAIN] = None
+    texts_only: Annotated[bool, WHAT_TO_TRAIN] = False
+    norm_stats: Annotated[str | None, WHAT_TO_TRAIN] = None
+    wordings: Annotated[Literal["training", "benchmark"], WHAT_TO_TRAIN] = "training"
+    tokenizer: Annotated[str | None, WHAT_TO_TRAIN] = None
     steps: Annotated[Steps, HOW] = 20_000
     batch: Annotated[Count, HOW] = 64
     seed: Annotated[Seed, HOW] = 0
@@ -143,7 +203,7 @@ class TrainConfig(Preset):
     log_every: Annotated[Steps, OUTPUT] = 50
 
     @model_validator(mode="after")
-    def _is_consistent(self) -> "TrainConfig":
+    def _is_consistent(self) -> Self:
         if self.adapter is not None:
             if self.start_from is None:
                 raise ValueError(
@@ -177,3 +237,89 @@ class TrainConfig(Preset):
         names = [*TrainConfig.model_fields]
         chosen = {"texts_only", "adapter", *names[names.index("steps") : names.index("eval_suite")]}
         return self.model_dump(mode="json", include=chosen)
+
+
+def _expanded(value: Any) -> Any:
+    """Replaces `${NAME:-default}` by the environment variable, as a shell does."""
+    if not isinstance(value, str):
+        return value
+    return _VARIABLE.sub(lambda found: os.environ.get(found[1]) or found[2], value)
+
+
+class CollectStep(CollectConfig):
+    """One call of `python -m eval.collect`.
+
+    `policy` and `learner` may be the name of an earlier stage, for its checkpoint.
+
+    Attributes:
+        output: Name of the dataset's folder. Several steps may add to one dataset.
+    """
+
+    assets: Annotated[str, BeforeValidator(_expanded)] = "auto"
+    output: Name
+
+
+class PipelineStage(Preset):
+    """Collections, followed by one call of `python -m eval.train`.
+
+    Attributes:
+        name: Name of the stage, and of the training's folder.
+        collect: The collections.
+        train: The training. Its `data` are names of datasets; `start_from` may be an earlier stage, for its
+            checkpoint. Names with a slash are paths.
+        checkpoint: Step of the stage's checkpoint; None for the last one.
+    """
+
+    name: Name
+    collect: tuple[CollectStep, ...] = ()
+    train: TrainConfig
+    checkpoint: int | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _has_command_line_options(self) -> Self:
+        for name in ("actions_reach_prefix", "texts_reach_prefix"):
+            if name in self.train.model_fields_set:
+                raise ValueError(
+                    f"`{name}` is not for pipelines, which run commands: it has no option; leave it out, and "
+                    "train that stage with eval.train --config"
+                )
+        return self
+
+    @property
+    def step(self) -> int:
+        """The step of the stage's checkpoint."""
+        return self.train.steps if self.checkpoint is None else self.checkpoint
+
+    @model_validator(mode="after")
+    def _saves_its_checkpoint(self) -> Self:
+        last = self.train.steps
+        if self.step != last and (self.step > last or self.step % self.train.save_every):
+            raise ValueError(
+                f"`checkpoint` is {self.step}, but the training has {last} steps and saves every "
+                f"{self.train.save_every}"
+            )
+        return self
+
+
+class PipelineConfig(Preset):
+    """The stages in which a policy is trained.
+
+    Attributes:
+        output_dir: Folder of datasets and trainings, each in its own subfolder.
+        environment: Environment variables of the trainings.
+        defaults: Place for YAML anchors; otherwise ignored.
+        stages: The stages, in order.
+    """
+
+    output_dir: str
+    environment: dict[str, str] = Field(default_factory=dict)
+    defaults: Any = None
+    stages: tuple[PipelineStage, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _names_each_stage_once(self) -> Self:
+        names = [stage.name for stage in self.stages]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"`stages` has {name!r} twice; give each stage its own name")
+        return self

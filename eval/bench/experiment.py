@@ -17,7 +17,7 @@ import jax
 from rich.progress import Progress
 
 from configs.errors import pluralize
-from configs.signals import DeferredSignals
+from configs.exits import DeferredSignals
 from eval.bench.measurement import StageTimes, acting_ms, aggregate, decode_sizes, language_ms, measure
 from eval.bench.options import Options, workloads_of
 from eval.bench.row import Row, RowFile, identity, row_provenance

@@ -10,7 +10,7 @@ from configs.console import TextConsole
 from configs.errors import UsageError
 from configs.load import load
 from configs.paths import usable_folder
-from configs.pipeline import PipelineConfig
+from configs.training import PipelineConfig
 
 app = App(
     name="python -m eval.bundle",

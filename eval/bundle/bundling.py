@@ -13,14 +13,13 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from pydantic import BaseModel
 
-from configs.cli import format_option, ranges
+from configs.cli import check, format_option, ranges
 from configs.errors import UsageError
 from configs.hashing import hash_file
 from configs.load import names
-from configs.pipeline import PipelineConfig
-from configs.reading import read_json_object
+from configs.paths import read_json_object
 from configs.schema import PolicyConfig, RunConfig
-from configs.validation import check
+from configs.training import PipelineConfig
 from eval.metrics.statistics import bounds, wilson_95
 from eval.metrics.success import summarize
 from eval.policies.resolved import read_policy

@@ -8,9 +8,10 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from configs.cli import run_app
-from configs.collection import OUTPUT, WHAT, CollectConfig
 from configs.load import check, overlay
 from configs.paths import usable_folder
+from configs.schema import OUTPUT, WHAT
+from configs.training import CollectConfig
 from sim_envs.gl import require_backend
 
 app = App(

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from configs.collection import CollectConfig
 from configs.errors import UsageError, pluralize
+from configs.exits import DeferredSignals
 from configs.hashing import hash_of
 from configs.schema import RunConfig
-from configs.signals import DeferredSignals
+from configs.training import CollectConfig
 from eval.collect.console import CollectionConsole
 from eval.collect.dataset import assemble, write_contact_sheet
 from eval.collect.episode import DemonstrationRecorder

@@ -8,10 +8,10 @@ from typing import Self
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from configs.collection import CollectConfig
 from configs.console import TextConsole
 from configs.errors import pluralize
 from configs.motion import NONE
+from configs.training import CollectConfig
 from eval.collect.episode import EpisodeReport
 from eval.collect.plan import DemonstrationKey
 from eval.records.schema import Outcome

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from jaxtyping import Float64
 from PIL import Image, ImageDraw
 
-from configs.collection import CollectConfig
 from configs.interface import Interface
+from configs.training import CollectConfig
 from eval.collect.store import Histogram, StoredEpisode
 from oxygen.robots.images import resize_with_pad
 from oxygen.training import layout

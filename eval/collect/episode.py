@@ -22,10 +22,10 @@ import pyarrow as pa
 from jaxtyping import Bool, Float64, UInt8
 from PIL import Image
 
-from configs.collection import CollectConfig
 from configs.errors import one_line
 from configs.feedback import INSTRUCTION
 from configs.interface import Interface
+from configs.training import CollectConfig
 from eval.collect.dataset import arrow_schema
 from eval.collect.demonstrators import CorrectedLearner, Demonstrator
 from eval.collect.plan import DemonstrationKey

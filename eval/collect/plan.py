@@ -4,10 +4,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Self
 
-from configs.collection import CollectConfig
 from configs.errors import UsageError
 from configs.interface import Interface
 from configs.schema import RunConfig
+from configs.training import CollectConfig
 from eval.records.protocol import NO_ASSETS
 from eval.rollout.episode import EpisodeJob
 from eval.rollout.plan import EpisodePlan, TaskPlan, make_plan

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from jaxtyping import Int64
 
-from configs.collection import CollectConfig
 from configs.errors import UsageError
-from configs.reading import read_json_object
+from configs.paths import read_json_object
+from configs.training import CollectConfig
 from eval.collect.plan import DemonstrationKey
 from eval.records.json_files import write_json
 from oxygen.training import layout

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr, TypeAdapter, ValidationError
 
+from configs.cli import invalid
 from configs.errors import UsageError
 from configs.schema import Mode
-from configs.validation import invalid
 from eval.policies.base import BadAnswerError
 from eval.policies.remote import PolicyClient, RemotePolicy, timings_of
 from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest

@@ -11,10 +11,10 @@ from pydantic import Field, TypeAdapter, ValidationError
 from websockets.exceptions import InvalidURI
 from websockets.uri import parse_uri
 
+from configs.cli import check, invalid
 from configs.errors import UsageError, unknown
 from configs.interface import Camera
 from configs.schema import Fields, Mode, Preset, read_feedback
-from configs.validation import check, invalid
 from eval.policies.base import BadAnswerError, LoadedPolicy, PolicyLostError
 from eval.policies.openpi import assumption, named, opened
 from eval.policies.oxygen_release import OxygenReleasePolicy, read_release

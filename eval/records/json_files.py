@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.errors import UsageError
-from configs.paths import regular, sync
-from configs.reading import parse_json_object
+from configs.paths import parse_json_object, regular, sync
 
 
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:

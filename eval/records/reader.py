@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from configs.cli import invalid
 from configs.errors import UsageError
 from configs.schema import RunConfig
-from configs.validation import invalid
 from eval.records.protocol import protocol_hash, suite_hash
 from eval.records.schema import EpisodeResult, RunFolder, Total
 from oxygen.training.run_folder import RUN_FILE

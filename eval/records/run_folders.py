@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from configs.errors import UsageError
 from configs.load import agrees, check, load
-from configs.reading import read_json_object
+from configs.paths import read_json_object
 from configs.schema import PolicyConfig, RunConfig, VariantsConfig
 from configs.sweep import SweepConfig
 from eval.records.json_files import write_json

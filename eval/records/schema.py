@@ -9,10 +9,9 @@ from typing import Annotated, Any, NoReturn
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from configs.cli import invalid
 from configs.errors import UsageError
-from configs.locks import locked
-from configs.reading import read_json_object
-from configs.validation import invalid
+from configs.paths import locked, read_json_object
 from eval.records.json_files import append_json_line, read_json_lines, write_json
 from sim_envs.world import EpisodeKey
 

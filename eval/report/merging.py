@@ -9,7 +9,7 @@ from typing import Any
 
 from configs.errors import UsageError
 from configs.load import check
-from configs.reading import read_json_object
+from configs.paths import read_json_object
 from configs.schema import EpisodesConfig, RunConfig
 from eval.metrics.success import summarize
 from eval.records.json_files import write_json

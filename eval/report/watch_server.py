@@ -16,7 +16,7 @@ from typing import Any
 from aiohttp import web
 
 from configs.errors import UsageError, pluralize
-from configs.locks import is_locked
+from configs.paths import is_locked
 from eval.records.reader import read_identity, require_runs
 from eval.records.schema import RunFolder
 from eval.report.pages.reported_runs import ReportedRun, read_runs

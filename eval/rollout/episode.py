@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Protocol, Self, TypeVar
 
 from configs.errors import UsageError
-from configs.exits import is_disk_full
-from configs.signals import DeferredSignals
+from configs.exits import DeferredSignals, is_disk_full
 from eval.policies.base import LoadedPolicy, Policy, PolicyLostError
 from eval.policies.serving import PolicySource
 from eval.records.query_logs import QueryRecord

@@ -8,9 +8,9 @@ from typing import Any
 
 from configs.console import TextConsole
 from configs.errors import UsageError, pluralize
+from configs.exits import DeferredSignals
 from configs.feedback import prompt_fields
 from configs.schema import PlayConfig, RunConfig
-from configs.signals import DeferredSignals
 from eval.metrics.success import Results, summarize
 from eval.policies.base import LoadedPolicy, PolicyLostError
 from eval.policies.python import limited, query_limit_s

@@ -10,7 +10,8 @@ from configs.cli import format_option, run_app
 from configs.errors import UsageError
 from configs.load import check, overlay
 from configs.paths import usable_folder
-from configs.training import OUTPUT, WHAT, TrainConfig
+from configs.schema import OUTPUT
+from configs.training import WHAT_TO_TRAIN, TrainConfig
 from oxygen.training.run_folder import RUN_FILE, read_options
 from sim_envs.gl import require_backend
 
@@ -26,7 +27,7 @@ app = App(
 def train(
     *,
     options: Annotated[TrainConfig, Parameter(name="*")] = TrainConfig(),  # noqa: B008 - it is frozen
-    config: Annotated[str | None, WHAT] = None,
+    config: Annotated[str | None, WHAT_TO_TRAIN] = None,
     output_dir: Annotated[Path, OUTPUT] = Path("runs/train/tiny"),
     minutes: Annotated[float | None, OUTPUT, Parameter(validator=Number(gt=0))] = None,
     resume: Annotated[bool, OUTPUT] = False,

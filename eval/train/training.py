@@ -11,12 +11,11 @@ from pathlib import Path
 from configs.cli import format_option
 from configs.console import TextConsole
 from configs.errors import UsageError
-from configs.exits import INTERRUPTED
+from configs.exits import INTERRUPTED, DeferredSignals
 from configs.language_task import LanguageTaskConfig
 from configs.load import check, load, names
-from configs.reading import read_json_object
+from configs.paths import read_json_object
 from configs.schema import ExecutionConfig, PolicyConfig, RunConfig, SuiteConfig
-from configs.signals import DeferredSignals
 from configs.training import TrainConfig
 from eval.policies.resolved import Start, policy_of, start_of
 from eval.records.run_folders import new_run

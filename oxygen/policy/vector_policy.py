@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from configs.errors import UsageError
-from configs.latency import ActionPrefix
+from configs.interface import ActionPrefix
 from oxygen.model.config import Pi05Config
 from oxygen.model.guidance import Guidance
 from oxygen.model.inputs import batched
@@ -150,7 +150,7 @@ class VectorPolicy:
 
         Args:
             observations: For each robot with a query `images` (camera to uint8 [height, width, 3]), `state`
-                (finite numbers) and `prompt`. With `action_prefix` (a `configs.latency.ActionPrefix`),
+                (finite numbers) and `prompt`. With `action_prefix` (a `configs.interface.ActionPrefix`),
                 the new chunk is guided towards the last one, which is still being executed.
 
         Raises:

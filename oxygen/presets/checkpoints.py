@@ -9,10 +9,9 @@ from flax.traverse_util import flatten_dict
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
+from configs.cli import invalid
 from configs.errors import UsageError, nearest_first
-from configs.paths import found_near
-from configs.reading import read_json_object
-from configs.validation import invalid
+from configs.paths import found_near, read_json_object
 from oxygen.model.config import preset
 from oxygen.training.run_folder import CHECKPOINTS
 from oxygen.weights.card import CARD, CONFIG_FILE, RECORD

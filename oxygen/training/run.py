@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.errors import UsageError
-from configs.locks import locked
+from configs.paths import locked
 from configs.training import TrainConfig
 from oxygen.model.adapter import initial_arrays
 from oxygen.model.adapter import shapes as adapter_shapes

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.errors import UsageError
-from configs.reading import read_json_object
+from configs.paths import read_json_object
 
 RUN_FILE = "run.json"
 """The file in a training's folder that identifies the training."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from configs.errors import UsageError, unknown
 from configs.hashing import hash_file
-from configs.reading import read_json_object, read_npz
+from configs.paths import read_json_object, read_npz
 from oxygen.model import adapter as adapters
 from oxygen.model.adapter import Adapter, Arrays, Mask
 from oxygen.model.config import Pi05Config

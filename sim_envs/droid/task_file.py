@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from configs.errors import UsageError, unknown
 from configs.hashing import seed_of
 from configs.load import check
-from configs.reading import parse_yaml, read_text
+from configs.paths import parse_yaml, read_text
 from configs.schema import Name, Preset
 from sim_envs.droid.shapes import (
     Articulated,

@@ -27,7 +27,7 @@ import yaml
 
 from configs.errors import UsageError, unknown
 from configs.hashing import hash_file
-from configs.locks import temporary_folder
+from configs.paths import temporary_folder
 from sim_envs.blas import environment_variable, pin_kernels, use_one_thread
 from sim_envs.gl import choose_backend
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from configs.reading import read_npz
+from configs.paths import read_npz
 from sim_envs.blas import pin_kernels
 from sim_envs.libero.assets import STANDINS, AssetSet, find_assets
 from sim_envs.libero.sim import ACTION_SIZE, LiberoSim

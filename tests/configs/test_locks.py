@@ -7,11 +7,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from configs.locks import temporary_folder
+from configs.paths import temporary_folder
 
 _HOLDING = """
 import sys
-from configs.locks import temporary_folder
+from configs.paths import temporary_folder
 print(temporary_folder("oxygen-eval-test-"), flush=True)
 sys.stdin.read()
 """

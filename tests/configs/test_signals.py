@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from configs.signals import DeferredSignals, ends_at_once
+from configs.exits import DeferredSignals, ends_at_once
 
 _STARTING = """
 from cyclopts import App
@@ -24,7 +24,7 @@ run_app(app, [])
 """
 _TWICE = """
 import os, signal
-from configs.signals import DeferredSignals
+from configs.exits import DeferredSignals
 with DeferredSignals():
     os.kill(os.getpid(), signal.SIGTERM)
     print("received", flush=True)

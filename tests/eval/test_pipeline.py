@@ -9,7 +9,7 @@ import yaml
 
 from configs.errors import UsageError
 from configs.load import load
-from configs.pipeline import PipelineConfig
+from configs.training import PipelineConfig
 from eval import pipeline as command
 from eval.collect.__main__ import app as collect_app
 from eval.pipeline import checkpoint_of, stage_commands

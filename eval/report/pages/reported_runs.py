@@ -7,8 +7,8 @@ from typing import Any
 
 from configs.cli import ranges
 from configs.errors import UsageError, pluralize
-from configs.locks import is_locked
 from configs.motion import NONE
+from configs.paths import is_locked
 from eval.records.protocol import format_inputs
 from eval.records.reader import RunIdentity, read_episodes, read_identity, require_runs
 from eval.records.schema import EpisodeResult, Outcome, RunFolder

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from configs.cli import format_option
 from configs.errors import UsageError
+from configs.exits import DeferredSignals
 from configs.schema import ExecutionConfig, RunConfig
-from configs.signals import DeferredSignals
 from eval.policies.base import LoadedPolicy
 from eval.policies.resolved import ResolvedPolicy, open_policies
 from eval.policies.serving import served

@@ -17,8 +17,8 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from configs.errors import UsageError
+from configs.exits import DeferredSignals
 from configs.schema import RunConfig
-from configs.signals import DeferredSignals
 from eval.policies.base import LoadedPolicy
 from eval.policies.resolved import ResolvedPolicy, open_policies
 from eval.policies.serving import sources_of

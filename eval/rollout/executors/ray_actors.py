@@ -15,7 +15,7 @@ from typing import Any, Self
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
-from configs.locks import temporary_folder
+from configs.paths import temporary_folder
 from eval.policies.base import LoadedPolicy
 from eval.policies.serving import EpisodeStart, PolicyServer
 from eval.records.schema import RunFolder

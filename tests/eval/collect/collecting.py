@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from jaxtyping import Float64
 
-from configs.collection import CollectConfig
+from configs.training import CollectConfig
 from eval.collect.collection import collect_from
 from eval.collect.demonstrators import CorrectedLearner
 from eval.policies.base import LoadedPolicy, Policy

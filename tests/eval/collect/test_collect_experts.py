@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from configs.collection import CollectConfig
+from configs.training import CollectConfig
 from eval.collect.collection import collect_demonstrations
 from eval.policies.resolved import read_policy
 from oxygen.presets.policies import weights_sha256

@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
+from configs.exits import DeferredSignals
 from configs.schema import RunConfig
-from configs.signals import DeferredSignals
 from eval.metrics.simulated_time import restricted_s
 from eval.policies.base import PolicyLostError
 from eval.records.query_logs import read_queries

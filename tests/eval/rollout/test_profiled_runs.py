@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from configs.reading import read_json_object
+from configs.paths import read_json_object
 from configs.schema import RunConfig
 from eval.records.run_folders import find_unfinished, new_run
 from eval.rollout import episode

@@ -14,9 +14,8 @@ import pytest
 import safetensors.numpy
 
 from configs.errors import UsageError
-from configs.exits import INTERRUPTED
-from configs.locks import locked
-from configs.signals import DeferredSignals
+from configs.exits import INTERRUPTED, DeferredSignals
+from configs.paths import locked
 from eval.records.schema import RunFolder
 from eval.train import training
 from eval.train.__main__ import app

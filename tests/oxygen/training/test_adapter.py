@@ -6,7 +6,7 @@ import shutil
 import pytest
 import yaml
 
-from configs.reading import read_json_object, read_npz
+from configs.paths import read_json_object, read_npz
 from oxygen.model import adapter as adapters
 from oxygen.model.adapter import initial_arrays
 from oxygen.model.params import nested, random_params

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from configs.errors import UsageError
-from configs.reading import read_json_object
+from configs.paths import read_json_object
 from sim_envs.libero import assets
 from sim_envs.libero.assets import ENVIRONMENT_VARIABLE, STANDINS, AssetSet, find_assets, unpack_standins
 from sim_envs.libero.sim import LiberoSim
