@@ -19,8 +19,7 @@ from configs.paths import parse_yaml, refuse_home
 ModelT = TypeVar("ModelT", bound=BaseModel)
 ValueT = TypeVar("ValueT")
 
-MAX_NUMBERS = 100_000
-"""Limit on the numbers of one range."""
+_MAX_NUMBERS = 100_000  # in one range
 
 
 def run_app(app: App, arguments: Sequence[str] | None = None) -> NoReturn:
@@ -56,7 +55,7 @@ def usage_error(error: CycloptsError) -> UsageError:
 def _check_tokens(_app: App, _commands: Sequence[str], arguments: ArgumentCollection) -> None:
     """Refuse empty values, unknown home folders, and fractions, which cyclopts would round."""
     for argument in arguments:
-        kinds = kinds_of(argument.hint)
+        kinds = _kinds_of(argument.hint)
         is_whole = argument.parameter.converter is None and kinds == {int}
         for token in argument.tokens:
             given = f"{argument.name} {token.value!r}"
@@ -68,12 +67,12 @@ def _check_tokens(_app: App, _commands: Sequence[str], arguments: ArgumentCollec
                 raise UsageError(f"{given}: give a whole number, such as 10")
 
 
-def kinds_of(hint: Any) -> set[Any]:
+def _kinds_of(hint: Any) -> set[Any]:
     """The types of an option's values, without None."""
     if get_origin(hint) is Annotated:
-        return kinds_of(get_args(hint)[0])
+        return _kinds_of(get_args(hint)[0])
     if get_origin(hint) in (Union, UnionType):
-        return {kind for each in get_args(hint) for kind in kinds_of(each)} - {type(None)}
+        return {kind for each in get_args(hint) for kind in _kinds_of(each)} - {type(None)}
     return {hint}
 
 
@@ -95,9 +94,9 @@ def _numbers(given: Sequence[str]) -> tuple[int, ...]:
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise UsageError(f"the range {piece!r} runs backwards: write {last}-{first}")
-        if last - first >= MAX_NUMBERS:
+        if last - first >= _MAX_NUMBERS:
             raise UsageError(
-                f"the range {piece!r} holds {last - first + 1} numbers; at most {MAX_NUMBERS} may be given"
+                f"the range {piece!r} holds {last - first + 1} numbers; at most {_MAX_NUMBERS} may be given"
             )
         numbers |= dict.fromkeys(range(first, last + 1))
     return tuple(numbers)
@@ -129,11 +128,7 @@ def ranges(numbers: Iterable[int]) -> list[str]:
 
 
 def read_kwargs(pairs: Sequence[str]) -> dict[str, Any]:
-    """Parse keyword arguments, each value a YAML scalar: `scale=0.5 name=mine fast=true`.
-
-    Raises:
-        UsageError: A pair is malformed, its key is not an identifier, or it is given twice.
-    """
+    """Parse keyword arguments, each value a YAML scalar: `scale=0.5 fast=true`; else a UsageError."""
     kwargs: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -155,7 +150,10 @@ def read_kwargs(pairs: Sequence[str]) -> dict[str, Any]:
     return kwargs
 
 
-def _list_option(read: Callable[[Sequence[str]], Any]) -> tuple[Parameter, BeforeValidator]:
+_LIST = Parameter(consume_multiple=(1, None), negative_iterable=(), show_default=False)
+
+
+def _list_option(read: Callable[[Sequence[str]], Any]) -> tuple[Parameter, Parameter, BeforeValidator]:
     """Parse a list alike from a command line and from YAML."""
 
     def convert(_: type, tokens: Sequence[Token]) -> Any:
@@ -165,18 +163,10 @@ def _list_option(read: Callable[[Sequence[str]], Any]) -> tuple[Parameter, Befor
         items = [value] if isinstance(value, str | int) else value
         return read([str(item) for item in items]) if isinstance(items, list | tuple) else value
 
-    parameter = Parameter(
-        converter=convert,
-        consume_multiple=(1, None),
-        negative_iterable=(),
-        show_default=False,
-    )
-    return parameter, BeforeValidator(validate)
+    return _LIST, Parameter(converter=convert), BeforeValidator(validate)
 
 
-Words = Annotated[
-    tuple[str, ...], Parameter(consume_multiple=(1, None), negative_iterable=(), show_default=False)
-]
+Words = Annotated[tuple[str, ...], _LIST]
 """A list of words, unchanged: `--policy-kwargs a=1 b=2`."""
 
 Several = Annotated[tuple[ValueT, ...], *_list_option(lambda given: tuple(dict.fromkeys(_pieces(given))))]

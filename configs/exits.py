@@ -16,14 +16,9 @@ from typing import NoReturn, Self, TypeGuard
 
 from configs.errors import UsageError, install_command
 
-FAILED = 1
-"""Exit code if the output pipe is closed."""
-INPUT_ERROR = 2
-"""Exit code for bad input."""
-INTERRUPTED = 130
-"""Exit code after Ctrl-C: 128 + SIGINT, as in shells."""
+FAILED, INPUT_ERROR, INTERRUPTED = 1, 2, 130
+"""Exit codes if the output pipe is closed, for bad input, and after Ctrl-C (128 + SIGINT, as in shells)."""
 
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _READS_ENVIRONMENT = ("jax._src.config", "jax._src.xla_bridge")
 """Modules of JAX that raise if one of its environment variables is invalid."""
 _EXTRA_OF = {
@@ -90,7 +85,7 @@ def _as_usage_error(error: Exception) -> UsageError | None:
 
 def is_disk_full(error: BaseException) -> TypeGuard[OSError]:
     """Whether there was no space to write a file."""
-    return isinstance(error, OSError) and error.errno in _NO_SPACE
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def jax_does_not_start(error: Exception) -> UsageError:

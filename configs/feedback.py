@@ -26,30 +26,23 @@ _TEXT, _GOAL = "{text}", "{instruction}"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Feedback:
-    """A field of the prompt that holds a text of the policy.
-
-    Attributes:
-        field: Its name: `memory` or `subtask`.
-        format: The field with its text, such as `Memory: {text}`. With role `instruction` it needs no label,
-            and may have the suite's `{instruction}`.
-        answer: For a language task with several fields, the part of its answer that is this field's text,
-            such as `Subtask: {text}`; None if the answer is the text.
-        lookback_s: A text is in the prompt once it was delivered this many seconds before the observation.
-        empty: The text at the start of an episode.
-        role: `context` adds the field after the instruction; `instruction` replaces that, unless its text is
-            empty.
-        max_chars: Longer texts are cut.
-    """
+    """A field of the prompt that holds a text of the policy."""
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - as pydantic wants it, which is not imported here
 
-    field: str
+    field: str  # its name: `memory` or `subtask`
+    # The field with its text, such as `Memory: {text}`. With role `instruction` it needs no label, and may
+    # have the suite's `{instruction}`.
     format: str
+    # For a language task with several fields, the part of its answer that is this field's text, such as
+    # `Subtask: {text}`; None if the answer is the text.
     answer: str | None = None
+    # A text is in the prompt once it was delivered this many seconds before the observation.
     lookback_s: float = 0.0
-    empty: str = ""
+    empty: str = ""  # the text at the start of an episode
+    # `context` adds the field after the instruction; `instruction` replaces that, unless its text is empty.
     role: Literal["context", "instruction"] = "context"
-    max_chars: int = 240
+    max_chars: int = 240  # longer texts are cut
 
     def __post_init__(self) -> None:
         if self.field not in FIELDS:

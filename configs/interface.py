@@ -331,17 +331,11 @@ def _each_named_once(what: str, names: Sequence[str]) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Latency:
-    """Latency of a query in milliseconds since it was issued.
+    """Latency of a query in milliseconds since it was issued."""
 
-    Attributes:
-        actions_ms: Until its actions were available.
-        busy_ms: Until the next query could start.
-        texts_ms: Until the last token of each text finished in the query.
-    """
-
-    actions_ms: float
-    busy_ms: float
-    texts_ms: Sequence[float] = ()
+    actions_ms: float  # until its actions were available
+    busy_ms: float  # until the next query could start
+    texts_ms: Sequence[float] = ()  # until the last token of each text finished in the query
 
 
 def steps_in(milliseconds: float, control_hz: float) -> int:
@@ -351,15 +345,10 @@ def steps_in(milliseconds: float, control_hz: float) -> int:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ActionPrefix:
-    """The actions of the last chunk that the robot executes until the next chunk is ready.
+    """The actions of the last chunk that the robot executes until the next chunk is ready."""
 
-    Attributes:
-        first: Index of the action executed at the time of the observation.
-        delay: Expected number of them, including the first.
-    """
-
-    first: int
-    delay: int
+    first: int  # index of the action executed at the time of the observation
+    delay: int  # expected number of them, including the first
 
     def __post_init__(self) -> None:
         if self.first < 0 or self.delay < 1:

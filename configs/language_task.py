@@ -57,28 +57,20 @@ class SamplingConfig(Preset):
 
 
 class LanguageTaskConfig(Preset):
-    """A kind of text generated beside actions.
-
-    Attributes:
-        name: Name of the language task.
-        prompt: The suffix after the shared prefix that prompts the text.
-        arrivals: When texts are requested.
-        max_tokens: Maximum length of a text, tokens.
-        priority: Queries of head start when not all fit in one batch: a text goes before those of lesser
-            priority that are older by no more than the difference.
-        sampling: How its tokens are chosen.
-        stop: A text ends before this one, a single token of the vocabulary; with its end token if None.
-        feedback: Fields of later prompts that hold its texts: one, or a list; none by default.
-    """
+    """A kind of text generated beside actions."""
 
     name: Name
+    # The suffix after the shared prefix that prompts the text.
     prompt: str = Field(min_length=1, max_length=10_000)
     arrivals: ArrivalsConfig = Field(default=EveryNConfig(n=1), discriminator="kind")
-    max_tokens: Tokens
+    max_tokens: Tokens  # maximum length of a text, tokens
+    # Queries of head start when not all fit in one batch: a text goes before those of lesser priority that
+    # are older by no more than the difference.
     priority: Whole = Field(default=0, ge=-1_000_000, le=1_000_000)
-    sampling: SamplingConfig = SamplingConfig()
+    sampling: SamplingConfig = SamplingConfig()  # how its tokens are chosen
+    # A text ends before this one, a single token of the vocabulary; with its end token if None.
     stop: str | None = Field(default=None, min_length=1)
-    feedback: Fields = ()
+    feedback: Fields = ()  # fields of later prompts that hold its texts: one, or a list; none by default
 
     @model_validator(mode="after")
     def _has_room_for_its_arrivals(self) -> Self:

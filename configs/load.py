@@ -12,8 +12,7 @@ from configs.errors import UsageError, unknown
 from configs.language_task import LanguageTaskConfig
 from configs.paths import parse_yaml, read_text
 from configs.profile import ProfileConfig
-from configs.schema import ExecutionConfig, PolicyConfig, Preset, SuiteConfig, VariantsConfig
-from configs.sweep import SweepConfig
+from configs.schema import ExecutionConfig, PolicyConfig, Preset, SuiteConfig, SweepConfig, VariantsConfig
 from configs.training import CollectConfig, PipelineConfig, TrainConfig
 
 PresetT = TypeVar("PresetT", bound=Preset)
@@ -41,20 +40,16 @@ _OF_COMMANDS = {*ExecutionConfig.model_fields, "output", "output_dir", "log", "w
 @functools.cache
 def names(schema: type[Preset]) -> tuple[str, ...]:
     """Names of the bundled presets of one kind, sorted."""
-    files = (file.name for file in _folder(schema).iterdir())
-    return tuple(sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml")))
+    files = (Path(file.name) for file in _folder(schema).iterdir())
+    return tuple(sorted(file.stem for file in files if file.suffix == ".yaml"))
 
 
 def load(schema: type[PresetT], name: str) -> PresetT:
-    """The preset of that name, or the one in the YAML file at that path.
-
-    Raises:
-        UsageError: No such preset, or its content does not fit the schema.
-    """
-    return check(schema, read_mapping(schema, name), source=name)
+    """The preset of that name, or in the YAML file at that path; else a UsageError."""
+    return check(schema, _read(schema, name), source=name)
 
 
-def read_mapping(schema: type[Preset], name: str) -> dict[str, Any]:
+def _read(schema: type[Preset], name: str) -> dict[str, Any]:
     """The unchecked content of a preset, by name or path."""
     if name.endswith((".yaml", ".yml")):
         path: Path | Traversable = Path(name)
@@ -81,7 +76,7 @@ def overlay(schema: type[Preset], preset: str | None, flags: Mapping[str, Any]) 
         UsageError: There is no such preset, it does not fit the schema, or trials and initial states are
             given in the same place.
     """
-    below = {} if preset is None else read_mapping(schema, preset)
+    below = {} if preset is None else _read(schema, preset)
     for key, value in below.items():
         if key in _OF_COMMANDS and key not in schema.model_fields:
             raise UsageError(f"{preset}: {key} is given on the command line: {format_option(key, value)}")

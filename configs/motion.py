@@ -16,15 +16,10 @@ _PERIOD = 4.0  # default period, s
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shuttle:
-    """Oscillation on a line, sinusoidal.
+    """Oscillation on a line, sinusoidal."""
 
-    Attributes:
-        speed: Maximum speed, reached in the middle of the line, m/s.
-        period: Time of a whole oscillation, s.
-    """
-
-    speed: float
-    period: float
+    speed: float  # maximum speed, reached in the middle of the line, m/s
+    period: float  # time of a whole oscillation, s
 
     def __str__(self) -> str:
         return f"shuttle:{100 * self.speed:.6g},{self.period:g}"
@@ -32,13 +27,9 @@ class Shuttle:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Drift:
-    """Along a line, once.
+    """Along a line, once."""
 
-    Attributes:
-        speed: Speed, m/s.
-    """
-
-    speed: float
+    speed: float  # m/s
 
     def __str__(self) -> str:
         return f"drift:{100 * self.speed:.6g}"

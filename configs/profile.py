@@ -15,70 +15,43 @@ Slowdown = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 
 
 class StageTime(Preset):
-    """Latency of a stage.
-
-    Attributes:
-        ms: Milliseconds.
-        kind: Origin of the number.
-        source: Its source in words, one line.
-    """
+    """Latency of a stage."""
 
     ms: Milliseconds
-    kind: Origin
-    source: Line
+    kind: Origin  # origin of the number
+    source: Line  # its source in words, one line
 
 
 class ParallelSlowdown(Preset):
-    """Slowdown in mode `parallel`, where two processes share the device.
+    """Slowdown in mode `parallel`, where two processes share the device."""
 
-    Attributes:
-        action: Factor of the action latency.
-        decode: Factor of the language's time, its prefills included.
-        kind: Origin of the numbers.
-        source: Their source in words, one line.
-    """
-
-    action: Slowdown
-    decode: Slowdown
-    kind: Origin
-    source: Line
+    action: Slowdown  # factor of the action latency
+    decode: Slowdown  # factor of the language's time, its prefills included
+    kind: Origin  # origin of the numbers
+    source: Line  # their source in words, one line
 
 
 class ProfileConfig(Preset):
-    """Latencies of a device for a query of one robot.
-
-    Attributes:
-        name: Name of the profile.
-        device: The device, in words; unless its times were measured here, followed by their kind: as
-            published, or roofline.
-        dtype: Compute type of the policy.
-        model: Configuration of the policy.
-        source: Source of the profile, one line.
-        host: Preprocessing and copies; part of the action latency.
-        prefill: The prefix of an observation, images included.
-        denoise: All denoising steps.
-        guided_denoise: The same with guidance (`--overlap rtc`); None if unknown.
-        fork: One fork of new requests into their slots.
-        text_prefill: A separate prefill of a text, as in mode `isolated`; equal to `prefill` if None.
-        stack: Stacking the caches of texts into a batch and splitting it, once per decode job, by batch size;
-            nothing if empty, as in engines that decode in place.
-        decode: A decode step, by batch size.
-        parallel: Slowdown in mode `parallel`; None if unknown.
-        jitter: Standard deviation of the logarithm of the factor that a query's times are multiplied by.
-    """
+    """Latencies of a device for a query of one robot."""
 
     name: Name
+    # The device, in words; unless its times were measured here, followed by their kind: as published, or
+    # roofline.
     device: Line
-    dtype: Dtype
-    model: str
-    source: Line
-    host: StageTime
-    prefill: StageTime
-    denoise: StageTime
-    guided_denoise: StageTime | None = None
-    fork: StageTime
+    dtype: Dtype  # compute type of the policy
+    model: str  # configuration of the policy
+    source: Line  # source of the profile, one line
+    host: StageTime  # preprocessing and copies; part of the action latency
+    prefill: StageTime  # the prefix of an observation, images included
+    denoise: StageTime  # all denoising steps
+    guided_denoise: StageTime | None = None  # the same with guidance (`--overlap rtc`); None if unknown
+    fork: StageTime  # one fork of new requests into their slots
+    # A separate prefill of a text, as in mode `isolated`; equal to `prefill` if None.
     text_prefill: StageTime | None = None
+    # Stacking the caches of texts into a batch and splitting it, once per decode job, by batch size;
+    # nothing if empty, as in engines that decode in place.
     stack: dict[Annotated[int, Field(gt=0)], StageTime] = Field(default_factory=dict)
-    decode: dict[Annotated[int, Field(gt=0)], StageTime] = Field(min_length=1)
-    parallel: ParallelSlowdown | None = None
+    decode: dict[Annotated[int, Field(gt=0)], StageTime] = Field(min_length=1)  # a decode step, by batch size
+    parallel: ParallelSlowdown | None = None  # slowdown in mode `parallel`; None if unknown
+    # Standard deviation of the logarithm of the factor that a query's times are multiplied by.
     jitter: float = Field(default=0.0, ge=0, allow_inf_nan=False)

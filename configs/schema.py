@@ -1,7 +1,8 @@
-"""Schemas of presets: suites, policies, runs, and evaluations of one run per mode."""
+"""Schemas of presets: suites, policies, runs, evaluations of one run per mode, and sweeps of a grid."""
 
+import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -37,6 +38,13 @@ SERVING = Parameter(group=Group("How it is served", sort_key=2))
 PROTOCOL = Parameter(group=Group("Protocol (changes what may be compared)", sort_key=3))
 SCALE = Parameter(group=Group("How many at once", sort_key=4))
 OUTPUT = Parameter(group=Group("Output", sort_key=5))
+_AXIS = Parameter(group=Group("What varies (several values make several cells)", sort_key=0))
+
+_AS_GIVEN = (
+    Parameter(consume_multiple=(1, None), negative_iterable=()),
+    BeforeValidator(lambda value: value if isinstance(value, list | tuple | None) else (value,)),
+)
+"""Values that may have a comma, such as `fixed:50,90`."""
 
 
 def _whole_or_asap(value: Any) -> Any:
@@ -68,21 +76,13 @@ def _no_boolean(value: Any) -> Any:
 
 
 Whole = Annotated[int, BeforeValidator(_no_boolean)]
-"""An integer; booleans are rejected."""
-Count = Annotated[Whole, Field(gt=0, le=1_000_000)]
-"""Episodes, queries, steps: from 1 to a million."""
-Tokens = Annotated[Whole, Field(gt=0, le=8192)]
-"""Tokens of a text, or decoded in a query."""
-Robots = Annotated[Whole, Field(gt=0, le=4096)]
-"""Robots, worlds or worker processes at once."""
-Pixels = Annotated[Whole, Field(gt=0, le=4096)]
-"""The height of an image."""
+Count = Annotated[Whole, Field(gt=0, le=1_000_000)]  # episodes, queries, steps
+Tokens = Annotated[Whole, Field(gt=0, le=8192)]  # of a text, or decoded in a query
+Robots = Annotated[Whole, Field(gt=0, le=4096)]  # robots, worlds or worker processes at once
+Pixels = Annotated[Whole, Field(gt=0, le=4096)]  # the height of an image
 Seed = Annotated[Whole, Field(ge=0, lt=2**32)]
-"""The seed of a random number generator."""
-Timeout = Annotated[float, Field(gt=0, le=1_000_000)]
-"""A time limit, seconds."""
-SettleSteps = Annotated[Whole, Field(ge=0, le=1_000_000)]
-"""Control steps before the first query."""
+Timeout = Annotated[float, Field(gt=0, le=1_000_000)]  # seconds
+SettleSteps = Annotated[Whole, Field(ge=0, le=1_000_000)]  # control steps before the first query
 
 
 def _source_of_texts(value: Any) -> Any:
@@ -100,17 +100,11 @@ Fields = Annotated[
 ]
 """The fields that one language task's answers fill: one, or a list."""
 
-_FIELDS_BY_TASK = TypeAdapter(dict[str, Fields])
-
 
 def read_feedback(declared: Any, source: str) -> dict[str, tuple[Feedback, ...]]:
-    """The fields that a policy declares: language task to one field, or a list.
-
-    Raises:
-        UsageError: They are not valid.
-    """
+    """The fields that a policy declares: language task to one field, or a list; else a UsageError."""
     try:
-        feedback = _FIELDS_BY_TASK.validate_python(declared)
+        feedback = TypeAdapter(dict[str, Fields]).validate_python(declared)
     except ValidationError as error:
         raise invalid(error, source) from None
     prompt_fields(feedback)
@@ -164,68 +158,49 @@ class AdapterConfig(Preset):
     """A suffix adapter, which changes a model's texts but no action.
 
     What is None is read from `adapter_config.json` beside the file, if it is there.
-
-    Attributes:
-        file: OxyGen's `.npz`: a file or a URL.
-        mask: What generated tokens see of the prefix: `exact` (all of it; the default) or `published` (what
-            OxyGen's own adapter was trained with).
-        alpha: Scale of the attention's products, times the rank. Default: the rank.
-        rank: Its rank, checked.
-        sha256: The file's checksum, checked.
     """
 
-    file: str
+    file: str  # OxyGen's `.npz`: a file or a URL
+    # What generated tokens see of the prefix: `exact` (all of it; the default) or `published` (what
+    # OxyGen's own adapter was trained with).
     mask: AdapterMask | None = None
+    # Scale of the attention's products, times the rank. Default: the rank.
     alpha: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    rank: Count | None = None
-    sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
-
-
-_AdapterOrFile = Annotated[
-    AdapterConfig | None,
-    BeforeValidator(lambda value: {"file": value} if isinstance(value, str) else value),
-]
+    rank: Count | None = None  # its rank, checked
+    sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")  # the file's checksum, checked
 
 
 class PolicyConfig(Preset):
-    """A policy by name.
-
-    Attributes:
-        name: Name of the policy.
-        kind: `oxygen` is a vision-language-action model served by the engine; `python` a user's class;
-            `websocket` a server; the others are scripted.
-        description: One line for tables.
-        target: For `python` the class, as `package.module:Class` or `file.py:Class`; for `websocket` the URL.
-        kwargs: Keyword arguments of `python` and `websocket`.
-        generates_text: `truth` for a scripted policy that writes texts from the ground truth; None for none.
-        checkpoint: For `oxygen`, a checkpoint of training, a folder or a URL; its card has all fields below.
-        model: For `oxygen` without `checkpoint`, the model configuration.
-        embodiment: The robot it was trained on: prompt, state, actions. Beside `checkpoint`, that it acts on.
-        weights: Its checkpoint: a folder or a URL; random weights if None.
-        weights_seed: The seed of random weights.
-        norm_stats: Normalisation statistics, if the checkpoint has none: a `norm_stats.json` or its URL.
-        tokenizer: The SentencePiece model its checkpoint was trained with: a file or a URL.
-        language_tasks: Name to prompt suffix of the language tasks it was trained on; None if unknown.
-        feedback: Language task to the fields of the prompt that its texts filled in training; None for none.
-        adapter: For `oxygen`, a suffix adapter: a file, or an `AdapterConfig`.
-    """
+    """A policy by name."""
 
     name: Name
+    # `oxygen` is a vision-language-action model served by the engine; `python` a user's class; `websocket`
+    # a server; the others are scripted.
     kind: Literal["oxygen", "expert", "noop", "random", "python", "websocket"]
-    description: str = ""
+    description: str = ""  # one line for tables
+    # For `python` the class, as `package.module:Class` or `file.py:Class`; for `websocket` the URL.
     target: str | None = None
-    kwargs: dict[str, Any] = Field(default_factory=dict)
+    kwargs: dict[str, Any] = Field(default_factory=dict)  # keyword arguments of `python` and `websocket`
+    # `truth` for a scripted policy that writes texts from the ground truth; None for none.
     generates_text: Literal["truth"] | None = None
+    # For `oxygen`, a checkpoint of training, a folder or a URL; its card has all fields below.
     checkpoint: str | None = None
-    model: Name | None = None
+    model: Name | None = None  # for `oxygen` without `checkpoint`, the model configuration
+    # The robot it was trained on: prompt, state, actions. Beside `checkpoint`, that it acts on.
     embodiment: Name | None = None
-    weights: str | None = None
-    weights_seed: Seed = 0
+    weights: str | None = None  # its checkpoint: a folder or a URL; random weights if None
+    weights_seed: Seed = 0  # the seed of random weights
+    # Normalisation statistics, if the checkpoint has none: a `norm_stats.json` or its URL.
     norm_stats: str | None = None
-    tokenizer: str | None = None
+    tokenizer: str | None = None  # the SentencePiece model its checkpoint was trained with: a file or a URL
+    # Name to prompt suffix of the language tasks it was trained on; None if unknown.
     language_tasks: dict[Name, str] | None = None
+    # Language task to the fields of the prompt that its texts filled in training; None for none.
     feedback: dict[Name, Fields] | None = None
-    adapter: _AdapterOrFile = None
+    adapter: Annotated[  # for `oxygen`, a suffix adapter, or its file
+        AdapterConfig | None,
+        BeforeValidator(lambda value: {"file": value} if isinstance(value, str) else value),
+    ] = None
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
@@ -369,7 +344,7 @@ class RunConfig(ScheduledConfig):
     mode: Mode = "unified"
 
     @model_validator(mode="after")
-    def _check_clock(self) -> Self:
+    def _is_consistent(self) -> Self:
         needs_clock = {
             "while_waiting": self.while_waiting == "hold",
             "overlap": self.overlap != "skip",
@@ -384,10 +359,6 @@ class RunConfig(ScheduledConfig):
                 f"`overlap` is {self.overlap}, but with `while_waiting` hold there is no overlap of chunks; "
                 "use continue"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _check_deadline(self) -> Self:
         if self.deadline_ms is not None and self.mode != "unified":
             raise ValueError(
                 f"`deadline_ms` is {self.deadline_ms:g} in mode {self.mode}, which has no deadline; "
@@ -458,19 +429,87 @@ class VariantsConfig(ScheduledConfig):
         Raises:
             UsageError: Options contradict each other.
         """
-        runs, shared = [], self.model_dump(exclude={"against"})
-        for mode in self.modes:
-            deadline_ms = self.deadline_ms if mode == "unified" or "unified" not in self.modes else None
-            options = {**shared, "mode": mode, "deadline_ms": deadline_ms}
-            runs.append(check(RunConfig, options, source="the command line"))
-        return tuple(runs)
+        shared = self.model_dump(exclude={"against"})
+        without = {"deadline_ms": None} if "unified" in self.modes else {}
+        options = [shared | ({} if mode == "unified" else without) | {"mode": mode} for mode in self.modes]
+        return tuple(check(RunConfig, each, source="the command line") for each in options)
 
     @classmethod
     def of(cls, variants: Sequence[RunConfig]) -> Self:
         """Reconstruct the configuration from its runs."""
-        deadlines = [variant.deadline_ms for variant in variants if variant.deadline_ms is not None]
-        modes = {
-            "mode": tuple(variant.mode for variant in variants),
-            "deadline_ms": next(iter(deadlines), None),
-        }
+        deadline_ms = next((each.deadline_ms for each in variants if each.deadline_ms is not None), None)
+        modes = {"mode": tuple(each.mode for each in variants), "deadline_ms": deadline_ms}
         return cls.model_validate({**variants[0].model_dump(), **modes})
+
+
+class GridConfig(Preset):
+    """All combinations of values of some options. Each field is an axis; None keeps the default.
+
+    Attributes:
+        clock: How simulated time passes: paused, fixed:A,B (milliseconds), profile:NAME, measured.
+        motion: none, shuttle:SPEED[,PERIOD] or drift:SPEED (cm/s, s). Default: none.
+        feedback: Texts in the prompt of a policy that reads its own: own, none, truth, truth-delayed,
+            frozen:TEXT. Default: own.
+        mode: How actions and language are scheduled. Default: unified.
+        text_every: Request a text of each language task at every N-th query. For no texts use mode actions.
+            Default: each task's own rate.
+        tokens_per_frame: In modes unified and interleaved, tokens decoded per query for each running text.
+            Default: 5.
+        replan_steps: Control steps between two queries, or asap. Default: the suite's.
+        while_waiting: What the robot does until new actions are available. Default: continue.
+        overlap: How a new chunk replaces the previous one. Default: skip.
+    """
+
+    clock: Annotated[tuple[str, ...] | None, _AXIS, *_AS_GIVEN] = None
+    motion: Annotated[tuple[MotionText, ...] | None, _AXIS, *_AS_GIVEN] = None
+    feedback: Annotated[tuple[Source, ...] | None, _AXIS, *_AS_GIVEN] = None
+    mode: Annotated[Several[Mode] | None, _AXIS] = None
+    text_every: Annotated[Numbers | None, _AXIS] = None
+    tokens_per_frame: Annotated[Numbers | None, _AXIS] = None
+    replan_steps: Annotated[Several[ReplanSteps] | None, _AXIS] = None
+    while_waiting: Annotated[Several[WhileWaiting] | None, _AXIS] = None
+    overlap: Annotated[Several[OverlapRule] | None, _AXIS] = None
+
+    @model_validator(mode="after")
+    def _has_values(self) -> Self:
+        for axis in AXES:
+            if getattr(self, axis) == ():
+                raise ValueError(f"`{axis}` has no value; leave it out for the default")
+        return self
+
+    def combinations(self) -> Iterator[dict[str, Any]]:
+        """The options of each cell that the grid sets."""
+        varied = {axis: getattr(self, axis) for axis in AXES if getattr(self, axis) is not None}
+        for values in itertools.product(*varied.values()):
+            yield dict(zip(varied, values, strict=True))
+
+
+AXES = tuple(GridConfig.model_fields)
+"""The options that a sweep can vary, the slowest first."""
+
+CONDITIONS = tuple(axis for axis in AXES if axis in ("clock", "motion", "feedback"))
+"""The axes of the environment: device, motion, and the origin of texts in the prompt."""
+
+SCHEDULE = tuple(axis for axis in AXES if axis not in (*CONDITIONS, "mode", "text_every"))
+"""The axes of the schedule, which may be optimised: all but conditions, mode and text rate."""
+
+
+class SweepConfig(EpisodesConfig):
+    """The options of a sweep that are the same in every cell, and its grids.
+
+    Attributes:
+        video: Episodes to record.
+        grids: Grids whose cells form the sweep. An axis given beside them applies to those that lack it.
+    """
+
+    video: Annotated[VideoChoice, OUTPUT] = "none"
+    grids: Annotated[tuple[GridConfig, ...], Parameter(parse=False), Field(min_length=1)] = (GridConfig(),)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_axes_in_grids(cls, content: Any) -> Any:
+        shared = {axis: content[axis] for axis in AXES if axis in content}
+        if not shared:
+            return content
+        others = {name: value for name, value in content.items() if name not in shared}
+        return {**others, "grids": [{**shared, **dict(grid)} for grid in content.get("grids", [{}])]}

@@ -33,15 +33,9 @@ HOW = Parameter(group=Group("How (changes the result)", sort_key=2))
 ROLLOUTS = Parameter(group=Group("Rollouts at every checkpoint", sort_key=3))
 
 Steps = Annotated[Whole, Field(gt=0, le=100_000_000)]
-WarmUp = Annotated[Whole, Field(ge=0, le=100_000_000)]
-Draws = Annotated[Whole, Field(gt=0, le=1024)]
-Rank = Annotated[Whole, Field(gt=0, le=1024)]
+UpTo1024 = Annotated[Whole, Field(gt=0, le=1024)]
 Rate = Annotated[float, Field(ge=0, le=1_000_000)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
-Seconds = Annotated[float, Field(ge=0, le=3600)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
-
-_VARIABLE = re.compile(r"\$\{(\w+):-([^}]*)\}")
 
 
 class CollectConfig(PlayedConfig):
@@ -159,7 +153,7 @@ class TrainConfig(Preset):
     embodiment: Annotated[str | None, WHAT_TO_TRAIN] = None
     language_tasks: Annotated[NamesOrNone, WHAT_TO_TRAIN] = ("narration", "memory")
     start_from: Annotated[str | None, WHAT_TO_TRAIN, Parameter(name=("--start-from", "--policy"))] = None
-    adapter: Annotated[Rank | None, WHAT_TO_TRAIN] = None
+    adapter: Annotated[UpTo1024 | None, WHAT_TO_TRAIN] = None
     texts_only: Annotated[bool, WHAT_TO_TRAIN] = False
     norm_stats: Annotated[str | None, WHAT_TO_TRAIN] = None
     wordings: Annotated[Literal["training", "benchmark"], WHAT_TO_TRAIN] = "training"
@@ -167,7 +161,7 @@ class TrainConfig(Preset):
     steps: Annotated[Steps, HOW] = 20_000
     batch: Annotated[Count, HOW] = 64
     seed: Annotated[Seed, HOW] = 0
-    draws: Annotated[Draws, HOW] = 4
+    draws: Annotated[UpTo1024, HOW] = 4
     text_rows: Annotated[Count, HOW] = Field(default_factory=_default_text_rows)
     text_weight: Annotated[Rate, HOW] = 0.1
     optimiser: Annotated[Literal["muon", "adamw"], HOW] = Field(
@@ -176,8 +170,8 @@ class TrainConfig(Preset):
     learning_rate: Annotated[Rate, HOW, Field(gt=0)] = Field(
         default_factory=lambda given: 2e-3 if given["adapter"] is None else 1e-3
     )
-    last_rate: Annotated[Fraction, HOW] = 0.02
-    warm_up: Annotated[WarmUp, HOW] = 200
+    last_rate: Annotated[float, HOW, Field(ge=0, le=1)] = 0.02
+    warm_up: Annotated[Whole, HOW, Field(ge=0, le=100_000_000)] = 200
     weight_decay: Annotated[Rate, HOW] = 0.01
     clip: Annotated[Rate, HOW] = 1.0
     ema: Annotated[BelowOne, HOW] = 0.998
@@ -188,7 +182,7 @@ class TrainConfig(Preset):
     state_noise: Annotated[BelowOne, HOW] = 0.02
     actions_reach_prefix: Annotated[bool, Parameter(parse=False)] = True
     texts_reach_prefix: Annotated[bool, Parameter(parse=False)] = True
-    feedback_delay_s: Annotated[Seconds, HOW] = 1.5
+    feedback_delay_s: Annotated[float, HOW, Field(ge=0, le=3600)] = 1.5
     feedback_none: Annotated[BelowOne, HOW] = 0.1
     feedback_own: Annotated[BelowOne, HOW] = 0.4
     eval_suite: Annotated[Names, ROLLOUTS] = ()
@@ -214,11 +208,7 @@ class TrainConfig(Preset):
             if self.optimiser != "adamw":
                 raise ValueError(f"`optimiser` is {self.optimiser!r}: an adapter takes adamw")
         if not self.trains_actions:
-            fixed = {
-                "norm_stats": (None, "from-start"),
-                "draws": (4,),
-                "texts_only": (self.adapter is None,),
-            }
+            fixed = {"norm_stats": (None, "from-start"), "draws": (4,), "texts_only": (self.adapter is None,)}
             option = "`texts_only`" if self.adapter is None else "`adapter`"
             for name, allowed in fixed.items():
                 if (value := getattr(self, name)) not in allowed:
@@ -241,49 +231,31 @@ class TrainConfig(Preset):
 
 def _expanded(value: Any) -> Any:
     """Replaces `${NAME:-default}` by the environment variable, as a shell does."""
-    if not isinstance(value, str):
-        return value
-    return _VARIABLE.sub(lambda found: os.environ.get(found[1]) or found[2], value)
+    found = r"\$\{(\w+):-([^}]*)\}"
+    return re.sub(found, lambda m: os.environ.get(m[1]) or m[2], value) if isinstance(value, str) else value
 
 
 class CollectStep(CollectConfig):
     """One call of `python -m eval.collect`.
 
     `policy` and `learner` may be the name of an earlier stage, for its checkpoint.
-
-    Attributes:
-        output: Name of the dataset's folder. Several steps may add to one dataset.
     """
 
     assets: Annotated[str, BeforeValidator(_expanded)] = "auto"
+    # Name of the dataset's folder. Several steps may add to one dataset.
     output: Name
 
 
 class PipelineStage(Preset):
-    """Collections, followed by one call of `python -m eval.train`.
+    """Collections, followed by one call of `python -m eval.train`."""
 
-    Attributes:
-        name: Name of the stage, and of the training's folder.
-        collect: The collections.
-        train: The training. Its `data` are names of datasets; `start_from` may be an earlier stage, for its
-            checkpoint. Names with a slash are paths.
-        checkpoint: Step of the stage's checkpoint; None for the last one.
-    """
-
-    name: Name
+    name: Name  # name of the stage, and of the training's folder
     collect: tuple[CollectStep, ...] = ()
+    # The training. Its `data` are names of datasets; `start_from` may be an earlier stage, for its
+    # checkpoint. Names with a slash are paths.
     train: TrainConfig
+    # Step of the stage's checkpoint; None for the last one.
     checkpoint: int | None = Field(default=None, gt=0)
-
-    @model_validator(mode="after")
-    def _has_command_line_options(self) -> Self:
-        for name in ("actions_reach_prefix", "texts_reach_prefix"):
-            if name in self.train.model_fields_set:
-                raise ValueError(
-                    f"`{name}` is not for pipelines, which run commands: it has no option; leave it out, and "
-                    "train that stage with eval.train --config"
-                )
-        return self
 
     @property
     def step(self) -> int:
@@ -291,7 +263,13 @@ class PipelineStage(Preset):
         return self.train.steps if self.checkpoint is None else self.checkpoint
 
     @model_validator(mode="after")
-    def _saves_its_checkpoint(self) -> Self:
+    def _is_consistent(self) -> Self:
+        for name in ("actions_reach_prefix", "texts_reach_prefix"):
+            if name in self.train.model_fields_set:
+                raise ValueError(
+                    f"`{name}` is not for pipelines, which run commands: it has no option; leave it out, and "
+                    "train that stage with eval.train --config"
+                )
         last = self.train.steps
         if self.step != last and (self.step > last or self.step % self.train.save_every):
             raise ValueError(
@@ -302,18 +280,11 @@ class PipelineStage(Preset):
 
 
 class PipelineConfig(Preset):
-    """The stages in which a policy is trained.
+    """The stages in which a policy is trained."""
 
-    Attributes:
-        output_dir: Folder of datasets and trainings, each in its own subfolder.
-        environment: Environment variables of the trainings.
-        defaults: Place for YAML anchors; otherwise ignored.
-        stages: The stages, in order.
-    """
-
-    output_dir: str
-    environment: dict[str, str] = Field(default_factory=dict)
-    defaults: Any = None
+    output_dir: str  # folder of datasets and trainings, each in its own subfolder
+    environment: dict[str, str] = Field(default_factory=dict)  # environment variables of the trainings
+    defaults: Any = None  # place for YAML anchors; otherwise ignored
     stages: tuple[PipelineStage, ...] = Field(min_length=1)
 
     @model_validator(mode="after")

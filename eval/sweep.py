@@ -8,8 +8,7 @@ from cyclopts import App, Parameter
 from configs.cli import Names, run_app
 from configs.load import check, names, overlay
 from configs.paths import usable_folder
-from configs.schema import OUTPUT, WHAT, ExecutionConfig, PlayConfig
-from configs.sweep import GridConfig, SweepConfig
+from configs.schema import OUTPUT, WHAT, ExecutionConfig, GridConfig, PlayConfig, SweepConfig
 
 _CONFIG = (
     f"A YAML file, or the name of a preset ({', '.join(names(SweepConfig))}). Its `grids` are lists of "

@@ -14,8 +14,7 @@ from typing import Any, Self
 from configs.errors import UsageError
 from configs.load import agrees, check, load
 from configs.paths import read_json_object
-from configs.schema import PolicyConfig, RunConfig, VariantsConfig
-from configs.sweep import SweepConfig
+from configs.schema import PolicyConfig, RunConfig, SweepConfig, VariantsConfig
 from eval.records.json_files import write_json
 from eval.records.reader import read_episodes, warn_skipped
 from eval.records.schema import Outcome, RunFolder

@@ -9,8 +9,7 @@ import numpy as np
 from configs.console import TextConsole
 from configs.errors import UsageError
 from configs.motion import NONE
-from configs.schema import PlayConfig
-from configs.sweep import AXES, CONDITIONS, SCHEDULE, SweepConfig
+from configs.schema import AXES, CONDITIONS, SCHEDULE, PlayConfig, SweepConfig
 from eval.metrics.language import HEADLINES, currency_differences
 from eval.metrics.motion_quality import motion_differences
 from eval.metrics.noninferiority import Verdict

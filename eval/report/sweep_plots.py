@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from configs.errors import pluralize
-from configs.sweep import CONDITIONS
+from configs.schema import CONDITIONS
 from eval.records.run_folders import SweepFolder
 from eval.report.figures import COLOURS, OTHER_COLOURS, STYLE, new_figure
 from eval.report.pages.reported_runs import format_code, format_machine

@@ -8,7 +8,7 @@ from rich.console import Group
 
 from configs.errors import pluralize
 from configs.motion import format_motion
-from configs.sweep import CONDITIONS
+from configs.schema import CONDITIONS
 from eval.metrics.language import HEADLINES
 from eval.metrics.noninferiority import Verdict
 from eval.report.figures import COLOURS

@@ -11,8 +11,7 @@ from configs.errors import UsageError
 from configs.feedback import FeedbackByTask, parse_answer, prompt_fields, write_answer
 from configs.interface import Interface, compare
 from configs.load import check
-from configs.schema import OverlapRule, PolicyConfig, RunConfig, SuiteConfig, Wordings
-from configs.sweep import AXES, SweepConfig
+from configs.schema import AXES, OverlapRule, PolicyConfig, RunConfig, SuiteConfig, SweepConfig, Wordings
 from eval.rollout.clock import find_clock
 from eval.rollout.rollout import averaged_channels
 from sim_envs.scripted.policy import Random

@@ -2,7 +2,7 @@
 
 import pytest
 
-from configs.sweep import GridConfig, SweepConfig
+from configs.schema import GridConfig, SweepConfig
 from eval import sweep
 from tests.eval.conftest import call
 

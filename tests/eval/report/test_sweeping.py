@@ -10,7 +10,7 @@ import pytest
 
 from configs.errors import UsageError
 from configs.feedback import Feedback
-from configs.sweep import GridConfig, SweepConfig
+from configs.schema import GridConfig, SweepConfig
 from eval.merge import merge_runs
 from eval.metrics.success import summarize
 from eval.records.run_folders import SweepFolder, find_unfinished_sweep, new_sweep

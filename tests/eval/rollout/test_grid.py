@@ -4,7 +4,7 @@ import pytest
 
 from configs.errors import UsageError
 from configs.load import check, load, names
-from configs.sweep import SweepConfig
+from configs.schema import SweepConfig
 from eval.rollout.plan import cells_of
 from tests.eval.factory import RunBuilder
 
