@@ -152,15 +152,11 @@ class DeferredSignals:
 
     Python raises KeyboardInterrupt wherever the signal lands; inside a garbage-collection callback (JAX has
     one) it is printed and lost. So the signal is recorded, and acted on where records are complete.
-
-    Attributes:
-        received: Whether a signal was received.
-        entered: Whether signals are recorded now.
     """
 
     def __init__(self) -> None:
         self.received = False
-        self.entered = False
+        self.entered = False  # whether signals are recorded now
         self._handling = contextlib.ExitStack()
 
     def check(self) -> None:

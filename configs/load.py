@@ -70,11 +70,8 @@ def _read(schema: type[Preset], name: str) -> dict[str, Any]:
 def overlay(schema: type[Preset], preset: str | None, flags: Mapping[str, Any]) -> dict[str, Any]:
     """Merge command-line options over a preset (a name or a YAML file), which is checked; the result is not.
 
-    `init_ids` replaces `num_trials_per_task`, and vice versa.
-
-    Raises:
-        UsageError: There is no such preset, it does not fit the schema, or trials and initial states are
-            given in the same place.
+    `init_ids` replaces `num_trials_per_task`, and vice versa; both in one place are a UsageError, as are a
+    missing preset and one that does not fit the schema.
     """
     below = {} if preset is None else _read(schema, preset)
     for key, value in below.items():

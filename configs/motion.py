@@ -58,11 +58,7 @@ def parse_motion(text: str) -> Shuttle | Drift | None:
 
 
 def format_motion(text: str) -> str:
-    """A motion in words.
-
-    Raises:
-        UsageError: As `parse_motion`.
-    """
+    """A motion in words; raises as `parse_motion`."""
     match parse_motion(text):
         case None:
             return "static"

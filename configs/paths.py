@@ -160,11 +160,7 @@ def _reason(error: Exception) -> str:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Lock a folder, created if it is missing; the lock ends with the process.
-
-    Raises:
-        UsageError: Another process has it.
-    """
+    """Lock a folder, created if it is missing, or raise a UsageError; the lock ends with the process."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("w") as lock:
         try:
@@ -187,11 +183,7 @@ def is_locked(folder: Path) -> bool:
 
 
 def temporary_folder(prefix: str) -> Path:
-    """Create a folder that lasts as long as this process, and remove those left by killed ones.
-
-    Raises:
-        OSError: It cannot be created.
-    """
+    """Create a folder that lasts as long as this process, and remove those left by killed ones."""
     for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         with contextlib.suppress(OSError), contextlib.ExitStack() as opened:  # in use, not ours, or gone
             descriptor = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
