@@ -1,10 +1,26 @@
-"""Code in the documentation runs."""
+"""Code in the documentation runs, as do `examples/`: servers of policies, and shards on a cluster."""
 
+import contextlib
+import dataclasses
+import io
 import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
+
+import msgpack
+import numpy as np
+import pytest
+
+from eval.metrics.success import summarize
+from eval.policies.remote import PolicyServerError
+from eval.policies.websocket import open_websocket
+from eval.records.json_files import write_json
+from sim_envs.fake import FakeWorld
+from sim_envs.world import EpisodeKey
+from tests.eval.factory import RunBuilder, episode, key
 
 ROOT = Path(__file__).resolve().parents[1]
 _BLOCK = re.compile(r"^```(?:python|yaml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -82,3 +98,165 @@ world.reset(init_id=0, seed=7, settle_steps=1)
 print(world.observe().language)
 """
     assert python(tmp_path, open_and_reset) == "put the cube on the plate\n"
+
+
+KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
+EXAMPLES = ROOT / "examples"
+
+
+@pytest.fixture(autouse=True)
+def _in_examples(monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES)
+
+
+@contextlib.contextmanager
+def playing(infer, **metadata):
+    """A policy behind the recipes' server."""
+    from openpi_server import policy_server
+
+    with policy_server(infer, {"embodiment": "libero", "horizon": 10, **metadata}, port=0) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        opened = open_websocket(f"ws://127.0.0.1:{server.socket.getsockname()[1]}", {}, notify=pytest.fail)
+        policy = opened.in_world(None, None)
+        policy.reset(KEY)
+        try:
+            yield policy
+        finally:
+            opened.close()
+            server.shutdown()
+            thread.join()
+
+
+def test_the_numpy_policy_moves_towards_its_goal():
+    import serve_numpy
+
+    with playing(serve_numpy.infer) as policy:
+        actions = policy.act(FakeWorld().observe())
+        assert policy.complete().timings_ms["server"] > 0
+    assert actions.shape == (10, 7)
+    assert (actions[:, 2] == 1).all()  # up, as fast as it can: the goal is 1.1 m above the origin
+
+
+def test_a_failing_policy_is_reported_and_the_next_episode_is_served_and_may_have_a_memory():
+    failures = iter([True, False])
+
+    def infer(observation):
+        if next(failures):
+            raise FloatingPointError("the flow has diverged")
+        return {"actions": np.zeros((10, 7)), "memory": f"{observation['memory']}I"}
+
+    field = {"field": "memory", "format": "Memory: {text}"}
+    with playing(infer, feedback={"memory": field}) as policy:
+        observation = dataclasses.replace(FakeWorld().observe(), feedback={"memory": "II"})
+        with pytest.raises(PolicyServerError, match="the flow has diverged"):
+            policy.act(observation)
+        policy.reset(KEY)
+        assert not policy.act(observation).any()
+        (text,) = policy.complete().finished
+    assert (text.task, text.text, text.requested_query) == ("memory", "III", 0)
+
+
+def gr00t(socket, requests):
+    """Answers as GR00T's inference server: each of 7 actions a chunk [1, 16, 1]."""
+
+    def encoded(array):
+        file = io.BytesIO()
+        np.save(file, array)
+        return {"__ndarray_class__": True, "as_npy": file.getvalue()}
+
+    def decoded(content):
+        return np.load(io.BytesIO(content["as_npy"])) if "__ndarray_class__" in content else content
+
+    language = {"as_json": {"modality_keys": ["annotation.human.action.task_description"]}}
+    names = ("x", "y", "z", "roll", "pitch", "yaw", "gripper")
+    chunks = {name: np.full((1, 16, 1), number / 10, np.float32) for number, name in enumerate(names)}
+    for answer in (
+        {"language": {"__ModalityConfig_class__": True, **language}},
+        [chunks, {}],
+        {"error": "no"},
+    ):
+        requests.append(msgpack.unpackb(socket.recv(), object_hook=decoded))
+        socket.send(msgpack.packb(answer, default=encoded))
+
+
+def test_the_bridge_speaks_gr00ts_protocol_and_inverts_its_gripper():
+    zmq = pytest.importorskip("zmq", reason="pyzmq is not installed")
+    from bridge_gr00t import Gr00tClient
+
+    requests = []
+    with zmq.Context.instance().socket(zmq.REP) as socket:
+        port = socket.bind_to_random_port("tcp://127.0.0.1")
+        thread = threading.Thread(target=gr00t, args=(socket, requests))
+        thread.start()
+        with playing(Gr00tClient(f"tcp://127.0.0.1:{port}").infer) as policy:
+            actions = policy.act(FakeWorld().observe())
+            with pytest.raises(PolicyServerError, match="the GR00T server failed: no"):
+                policy.act(FakeWorld().observe())
+        thread.join()
+    zmq.Context.instance().destroy()
+    asked = requests[1]["data"]["observation"]
+    assert {name: image.shape for name, image in asked["video"].items()} == {
+        "image": (1, 1, 224, 224, 3),
+        "wrist_image": (1, 1, 224, 224, 3),
+    }
+    assert asked["state"]["x"].shape == (1, 1, 1)
+    assert asked["state"]["gripper"].shape == (1, 1, 2)
+    assert asked["language"] == {"annotation.human.action.task_description": [[FakeWorld().language]]}
+    assert actions.shape == (16, 7)
+    assert actions[0] == pytest.approx([0, 0.1, 0.2, 0.3, 0.4, 0.5, -1])  # 0.6 is open, as LIBERO's −1
+
+
+@pytest.fixture
+def submitted(tmp_path):
+    """Submits the third of 16 shares; returns its exit code, and what it prints."""
+    srun = tmp_path / "srun"
+    srun.write_text('#!/bin/sh\necho "$@"\neval "$SAYS"\n')
+    srun.chmod(0o755)
+    environment = os.environ | {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "SLURM_ARRAY_TASK_ID": "3",
+        "SLURM_ARRAY_TASK_COUNT": "16",
+        "SLURM_CPUS_PER_TASK": "2",
+    }
+
+    def submitted(says="true"):
+        command = ["bash", str(EXAMPLES / "slurm_array.sh")]
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env=environment | {"SAYS": says},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout.strip()
+
+    return submitted
+
+
+def test_a_share_has_all_cores_of_its_node(submitted):
+    code, line = submitted()
+    assert code == 0
+    assert line.startswith("--cpus-per-task=2 python -m eval.libero ")
+    assert line.endswith("--num-envs 2 --shard 3/16 --output-dir runs/shards/3")
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [("--shard 3/16 has none of the 10 episodes; skip this shard", 0), ("--shard is '17/16'", 1)],
+)
+def test_a_share_without_episodes_does_not_keep_the_others_from_being_joined(submitted, message, code):
+    ended, said = submitted(f'echo "error: {message}" >&2; exit 2')
+    assert (ended, said.splitlines()[-1]) == (code, f"error: {message}")
+
+
+def test_a_share_submitted_again_is_resumed_if_it_is_cut_short_or_has_errors(submitted, tmp_path):
+    run = RunBuilder.at(tmp_path / "runs/shards/3/run", status="interrupted").add_all("se")
+    assert submitted()[1].endswith("--resume")
+    run.folder.write_manifest(run.folder.read_manifest() | {"status": "complete"})
+    write_json(run.folder.results_path, summarize(run.path))
+    assert submitted()[1].endswith("--resume")
+    run.add(episode(key(1)))
+    write_json(run.folder.results_path, summarize(run.path))
+    assert submitted() == (0, "share 3/16 is complete")

@@ -1,9 +1,13 @@
-"""Command lines: lists in any notation, bad input as one line with exit code 2, exit codes, output paths."""
+"""Command lines: options, bad input as one line, exit codes, signals, and the folders that they use."""
 
 import importlib
 import os
+import signal
 import subprocess
 import sys
+import tempfile
+import time
+from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
@@ -11,8 +15,11 @@ from cyclopts import App, Parameter
 
 from configs.cli import Names, Numbers, run_app
 from configs.errors import UsageError
-from configs.paths import usable_folder
+from configs.exits import DeferredSignals, ends_at_once
+from configs.paths import temporary_folder, usable_folder
 from eval.__main__ import _COMMANDS
+
+PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
 
 
 @pytest.fixture
@@ -87,15 +94,14 @@ def test_a_command_ends_with_its_exit_code_or_one_line(outcome, monkeypatch):
     assert "this needs the package pyarrow, which is not installed: run uv pip install -e '.[train]'" in err
 
 
-COMMANDS = [
-    *(module for module, _ in _COMMANDS.values()),
-    *("eval.media", "eval.results", "eval.bundle.__main__", "eval.pipeline"),
-    *("sim_envs.contact_sheet", "oxygen.tools.convert", "oxygen.tools.parity"),
-    "oxygen.tools.train_tokenizer",
-]
-
-
-@pytest.mark.parametrize("module", COMMANDS)
+@pytest.mark.parametrize(
+    "module",
+    [
+        *(module for module, _ in _COMMANDS.values()),
+        *("sim_envs.contact_sheet", "oxygen.tools.convert", "oxygen.tools.parity"),
+        "oxygen.tools.train_tokenizer",
+    ],
+)
 def test_every_command_refuses_unknown_options_and_prints_help(module, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
 
@@ -144,3 +150,97 @@ def test_a_missing_jax_platform_is_one_line(command, tmp_path):
     (line,) = [line for line in (done.stdout + done.stderr).splitlines() if "JAX_PLATFORMS=cuda" in line]
     assert "unset JAX_PLATFORMS" in line
     assert "Traceback" not in done.stdout + done.stderr
+
+
+_STARTING = """
+from cyclopts import App
+from configs.cli import run_app
+app = App(name="demo")
+
+@app.default
+def starts():
+    print("started", flush=True)
+    {busy}
+
+run_app(app, [])
+"""
+_TWICE = """
+import os, signal
+from configs.exits import DeferredSignals
+with DeferredSignals():
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("received", flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("never")
+"""
+
+
+@pytest.mark.parametrize(
+    ("busy", "number"),
+    [
+        ("while True: pass", signal.SIGINT),
+        ("import hashlib; hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)", signal.SIGTERM),
+        ("import threading; held = threading.Lock(); held.acquire(); held.acquire()", signal.SIGINT),
+    ],
+)
+def test_a_signal_ends_a_starting_command_at_once_and_without_a_traceback(busy, number):
+    command = [sys.executable, "-c", _STARTING.format(busy=busy)]
+    with subprocess.Popen(command, **PIPES) as process:
+        try:
+            assert process.stdout.readline() == "started\n"
+            process.send_signal(number)
+            assert process.wait(timeout=60) == 128 + number
+            assert process.stderr.read() == ""
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_deferred_signal_raises_at_the_next_check_and_acts_as_before_while_suspended(number):
+    with ends_at_once():
+        before = signal.getsignal(number)
+        with DeferredSignals() as interrupts:
+            interrupts.check()
+            with interrupts.suspended():
+                assert signal.getsignal(number) == before
+                assert not interrupts.entered
+            assert interrupts.entered
+            os.kill(os.getpid(), number)
+            time.sleep(0.05)  # the thread that ends the process has had its chance
+            with pytest.raises(KeyboardInterrupt), interrupts.suspended():
+                pytest.fail("a signal received before is heeded first")
+            with pytest.raises(KeyboardInterrupt):
+                interrupts.check()
+        assert signal.set_wakeup_fd(-1) >= 0
+
+
+def test_a_second_signal_stops_at_once():
+    done = subprocess.run([sys.executable, "-c", _TWICE], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, "received\n")
+
+
+_HOLDING = """
+import sys
+from configs.paths import temporary_folder
+print(temporary_folder("oxygen-eval-test-"), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_folders_of_killed_processes_are_removed_and_those_of_others_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    start = [sys.executable, "-c", _HOLDING]
+    with subprocess.Popen(start, **PIPES) as killed, subprocess.Popen(start, **PIPES) as other:
+        left, held = (Path(each.stdout.readline().strip()) for each in (killed, other))
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        (left / "config.yaml").touch()
+        for folder in (left, held):
+            os.utime(folder, (0, 0))  # older than one whose process might still start
+        young = tmp_path / "oxygen-eval-test-young"
+        young.mkdir()
+        mine = temporary_folder("oxygen-eval-test-")
+        assert set(tmp_path.iterdir()) == {held, young, mine}
+        other.communicate("")
+    assert set(tmp_path.iterdir()) == {young, mine}

@@ -83,10 +83,9 @@ DIFFERENCES = {
 
 
 @pytest.mark.parametrize("name", DIFFERENCES)
-def test_a_difference_names_both_sides_in_one_line(name):
-    with pytest.raises(UsageError, match=r"policy 'arm'.*environment 'other arm'") as caught:
+def test_a_difference_names_both_sides(name):
+    with pytest.raises(UsageError, match=r"policy 'arm'.*environment 'other arm'"):
         compare(ARM, DIFFERENCES[name])
-    assert "\n" not in str(caught.value)
 
 
 def test_extra_cameras_do_not_matter_and_a_missing_one_is_named_with_the_others():

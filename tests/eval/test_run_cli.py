@@ -1,4 +1,4 @@
-"""`eval.run`, `eval.libero`, `eval.droid`: presets, flags and defaults become runs; bad input is one line."""
+"""`eval.run`, `eval.libero`, `eval.droid`, `eval.sweep`: options become runs; bad input is one line."""
 
 import json
 import os
@@ -15,8 +15,8 @@ import yaml
 
 from configs.errors import UsageError
 from configs.load import load
-from configs.schema import RunConfig, SuiteConfig
-from eval import droid, libero, run
+from configs.schema import GridConfig, RunConfig, SuiteConfig, SweepConfig
+from eval import droid, libero, run, sweep
 from eval.policies.resolved import read_policy
 from eval.records.schema import RunFolder
 from sim_envs.fake import FakeSuite, FakeWorld
@@ -117,6 +117,41 @@ def test_flags_override_presets_and_files(started, tmp_path):
         assert (started[-1].num_trials_per_task, started[-1].init_ids) == (2, ())
 
 
+@pytest.fixture
+def asked(monkeypatch) -> list[SweepConfig]:
+    """What the command line would have played."""
+    found: list[SweepConfig] = []
+    monkeypatch.setattr(
+        "eval.report.sweep.run_sweep", lambda folder, **how: found.append(folder.config()) or 0
+    )
+    return found
+
+
+def test_options_with_several_values_are_a_grid(asked, tmp_path):
+    line = "--suite libero_object --init-ids 0-1 --num-envs 4 --clock fixed:0,0 fixed:50,90 --profiles h200"
+    line += " --mode actions unified --text-every 1,4 --replan-steps 5 asap"
+    assert call(sweep.app, *line.split(), "--output-dir", tmp_path) == 0
+    grid = GridConfig(
+        clock=("fixed:0,0", "fixed:50,90", "profile:h200"),
+        mode=("actions", "unified"),
+        text_every=(1, 4),
+        replan_steps=(5, "asap"),
+    )
+    shared = {"suites": ("libero_object",), "init_ids": (0, 1), "video": "none", "batch_size": 2}
+    assert asked == [SweepConfig(**shared, grids=(grid,))]
+
+
+def test_an_option_replaces_what_a_preset_says_in_every_grid(asked, tmp_path):
+    line = "--config modes --profiles h200 --init-ids 3"
+    assert call(sweep.app, *line.split(), "--output-dir", tmp_path) == 0
+    assert asked[0].init_ids == (3,)
+    assert {grid.clock for grid in asked[0].grids} == {("profile:h200",)}
+    assert asked[0].grids[-1].tokens_per_frame == (1, 5)
+
+
+NOOP = "--suite libero_object --init-ids 0-1 --policy noop"
+
+
 @pytest.mark.parametrize(
     ("app", "line", "parts"),
     [
@@ -147,13 +182,18 @@ def test_flags_override_presets_and_files(started, tmp_path):
         (droid, "--policy small_droid --assets standins", ["brings its own"]),
         (droid, "--policy random --suite droid_tabletop_jointpos", ["random needs action limits, and DROID"]),
         (droid, "--policy expert --suite gym_reacher", ["suite gym_reacher has no expert"]),
+        (sweep, f"{NOOP} --clock fixed:0 fixd:0", ["unknown clock 'fixd:0'", "did you mean 'fixed:A,B'"]),
+        (sweep, f"{NOOP} --text-every 1 2 --mode isolated --clock fixed:0", ["noop generates no text"]),
+        (sweep, f"{NOOP} --clock measured fixed:0 --num-envs 2", ["measures the latency of one robot's"]),
+        (sweep, f"{NOOP} --clock fixed:0 fixed:9 --resume", ["nothing to resume"]),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(app, line, parts, tmp_path, refused, monkeypatch):
     monkeypatch.setenv("OXYGEN_LIBERO_ASSETS", "")
     said = refused(app.app, *line.split(), "--output-dir", tmp_path / "runs")
     assert [part for part in parts if part not in said] == []
-    assert not (tmp_path / "runs").exists()
+    left = [*tmp_path.rglob("*")]
+    assert left == [] or (app is sweep and left == [tmp_path / "runs"])
 
 
 def test_two_suites_of_one_name_are_refused(tmp_path, refused):
@@ -196,10 +236,10 @@ def test_a_machine_that_cannot_render_is_refused_before_anything_runs(backend, p
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize("command", ["eval.libero", "eval.sweep", "eval.collect.__main__", "eval.compare"])
-def test_help_needs_neither_simulator_nor_jax(command):
+def test_help_needs_neither_simulator_nor_jax():
     slow = ("jax", "mujoco", "pyarrow", "robosuite")
-    code = f"import sys, {command}; print([module for module in {slow} if module in sys.modules])"
+    commands = "eval.libero, eval.sweep, eval.collect.__main__, eval.compare"
+    code = f"import sys, {commands}; print([module for module in {slow} if module in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
