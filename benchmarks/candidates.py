@@ -27,7 +27,7 @@ from benchmarks.record import write_record
 from eval.bench.measurement import in_turns, ratio_fields
 from eval.bench.roofline import find_peaks, stage_costs
 from eval.bench.serving import SUFFIX, Bench, ModelUnderTest, find_model
-from oxygen.model import cached_attention, int8, pi05
+from oxygen.model import int8, pi05
 from oxygen.model.compile_cache import Options, compiler_options, use_compile_cache
 from oxygen.model.config import Pi05Config
 from oxygen.model.pi05 import Weights
@@ -87,16 +87,16 @@ def stages(runners: Mapping[str, Runner], model: ModelUnderTest) -> Iterator[Sta
     shape = (1, config.horizon, config.action_dim)
     noise = jnp.asarray(np.random.default_rng(0).standard_normal(shape, np.float32))
 
-    def denoise(implementation: cached_attention.Implementation) -> Callable[..., Any]:
+    def denoise(implementation: pi05.Implementation) -> Callable[..., Any]:
         return functools.partial(pi05.denoise, steps=config.denoise_steps, implementation=implementation)
 
     yield Stage(
         name="denoise",
         alternatives={
-            SERVED: Alternative(denoise(cached_attention.DEFAULT)),
+            SERVED: Alternative(denoise(pi05.DEFAULT_ATTENTION)),
             "jax.nn attention": Alternative(denoise("xla")),
             "cuDNN attention": Alternative(denoise("cudnn"), needs_gpu=True),
-            **_compiled_otherwise(denoise(cached_attention.DEFAULT), *COMPILATIONS),
+            **_compiled_otherwise(denoise(pi05.DEFAULT_ATTENTION), *COMPILATIONS),
         },
         inputs=lambda: (prefix, noise),
     )

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.errors import UsageError, unknown
-from oxygen.model import gemma, params, pi05, rotary
+from oxygen.model import gemma, params, pi05
 from oxygen.model.config import GemmaConfig, Pi05Config
-from oxygen.model.layers import Layer
+from oxygen.model.gemma import Layer
 from oxygen.model.params import Shape
 from oxygen.model.pi05 import Prefix, Weights
 from oxygen.typing import Array, Float, Float32, Leaf
@@ -156,7 +156,7 @@ class StaleSlots:
         )
         x = jnp.broadcast_to(self.tokens[None], (robots, *self.tokens.shape))
         last_valid = jnp.full((1, 1), present - 1, jnp.int32)
-        angles = rotary.table(present, weights.head_dim).at(last_valid)
+        angles = gemma.rotary_table(present, weights.head_dim).at(last_valid)
         kept = []
         for layer, prefix_v in zip(weights.trunk, prefix.v, strict=True):
 

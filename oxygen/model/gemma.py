@@ -1,25 +1,199 @@
-"""Gemma as a mixture of two experts: pure functions over stacked layer weights, for either expert.
+"""Gemma as a mixture of two experts: pure functions over unstacked layer weights, for either expert.
 
 Prefill, denoising and decoding differ only in what tokens attend to. A layer therefore takes a function
 `attend(q, k, v)` of its own queries, keys and values, which returns the heads' outputs and anything to keep,
 such as the KV cache. Sources: Gemma (arXiv 2403.08295), openpi's mixture of transformers.
 """
 
-from collections.abc import Callable
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from oxygen.model.layers import Layer
-from oxygen.model.rotary import RotaryTables, rope
-from oxygen.typing import Array, Bool, Float, Float32, Leaf
+from oxygen.typing import Array, Bool, Float, Float32, Int32, Leaf, Params
 
 Attend = Callable[[Array, Array, Array], tuple[Array, Any]]
 
+
+Copied = Callable[[np.ndarray], None]
+"""Called with each host layer of a parameter after it has been copied; may free it."""
+
 _MASKED = -2.3819763e38  # Gemma's own: close to float32's lowest, yet finite
+
+
+@flax.struct.dataclass
+class Layer:
+    """The weights of one layer of one expert, each matrix [in, out].
+
+    Attributes:
+        qkv: Queries of every head, then keys, then values, [width, (head + 2·kv_head)·dim].
+        out: [head·dim, width].
+        gate_up: The gated MLP's two input matrices side by side, [width, 2·mlp]; down: [mlp, width].
+        before_attention, before_mlp: Norms: a scale [width] in the trunk; in the action expert the adaRMS
+            vectors (scale, shift and gate concatenated) of every denoising step, [step, 3·width].
+    """
+
+    qkv: Leaf
+    out: Leaf
+    gate_up: Leaf
+    down: Leaf
+    before_attention: Leaf
+    before_mlp: Leaf
+
+    def at_step(self, step: Int32[Array, ""]) -> "Layer":
+        """An action expert's layer at one denoising step: its norms are [3·width]."""
+        return dataclasses.replace(
+            self,
+            before_attention=jax.lax.dynamic_index_in_dim(self.before_attention, step, keepdims=False),
+            before_mlp=jax.lax.dynamic_index_in_dim(self.before_mlp, step, keepdims=False),
+        )
+
+
+def unstacked_layers(
+    llm: dict[str, Any],
+    dtype: str,
+    copied: Copied,
+    conditions: Float[Array, "step width"] | None = None,
+) -> tuple[Layer, ...]:
+    """The layers of an expert, unstacked and cast once, so that no program slices weights.
+
+    Args:
+        llm: Both experts' parameters; those of this one are removed as they are used.
+        dtype: What matrices are cast to.
+        copied: See `Copied`.
+        conditions: For the action expert, the adaRMS conditioning vector of every time step; None for the
+            trunk.
+    """
+    layers, suffix = llm["layers"], "" if conditions is None else "_1"
+    norms = (layers.pop(f"{name}{suffix}") for name in ("pre_attention_norm", "pre_ffw_norm"))
+    before_attention, before_mlp = (
+        norm["scale"] if conditions is None else _modulations(norm["Dense_0"], conditions, dtype)
+        for norm in norms  # one after the other, so that each is freed
+    )
+    attn, mlp = layers["attn"], layers[f"mlp{suffix}"]
+    cast = jnp.dtype(dtype)  # NumPy by itself has no bfloat16
+    qkv = _projections(attn, suffix, cast, copied)
+    out = _apart(attn.pop(f"attn_vec_einsum{suffix}")["w"], _rows, cast, copied)
+    gate_up = _apart(mlp.pop("gating_einsum"), lambda pair: _side_by_side([*pair]), cast, copied)
+    down = _apart(mlp.pop("linear"), _rows, cast, copied)
+    return tuple(
+        Layer(
+            qkv=qkv[i],
+            out=out[i],
+            gate_up=gate_up[i],
+            down=down[i],
+            before_attention=jnp.asarray(before_attention[i]),
+            before_mlp=jnp.asarray(before_mlp[i]),
+        )
+        for i in range(len(out))
+    )
+
+
+def final_modulation(llm: Params, conditions: Float[Array, "step width"], dtype: str) -> Array:
+    """The adaRMS vectors before the action head, [step, 3·width]."""
+    dense = jax.tree.map(lambda w: w[None], llm["final_norm_1"]["Dense_0"])
+    return _modulations(dense, conditions, dtype)[0]
+
+
+@functools.partial(jax.jit, static_argnames="dtype")
+def _modulations(dense: Params, conditions: Float[Array, "step width"], dtype: str) -> Array:
+    kernel, bias = dense["kernel"].astype(dtype), dense["bias"].astype(dtype)
+    return jnp.einsum("sc,lcm->lsm", conditions.astype(dtype), kernel) + bias[:, None]
+
+
+def _projections(attn: dict[str, Any], suffix: str, dtype: np.dtype[Any], copied: Copied) -> list[Array]:
+    """Queries, keys and values of all heads as one matrix, layer by layer."""
+    if f"qkv_einsum{suffix}" in attn:  # openpi fuses the three where every query head has its own KV head
+        fused = attn.pop(f"qkv_einsum{suffix}")["w"]
+        heads = lambda three: _side_by_side([head for part in three for head in part])  # noqa: E731
+        return _apart(fused, heads, dtype, copied)
+    q, kv = attn.pop(f"q_einsum{suffix}")["w"], attn.pop(f"kv_einsum{suffix}")["w"]
+    return [
+        jax.device_put(_side_by_side([*q[i], *kv[i, 0], *kv[i, 1]]).astype(dtype, copy=False))
+        for i in range(q.shape[0])
+    ]
+
+
+def _apart(
+    stack: Array | np.ndarray,
+    matrix: Callable[[Any], Array | np.ndarray],
+    dtype: np.dtype[Any],
+    copied: Copied,
+) -> list[Array]:
+    """The layers of a stack, each as one matrix on the device; waits for each transfer."""
+    layers = []
+    for i in range(stack.shape[0]):
+        on_host = matrix(stack[i]).astype(dtype, copy=False)
+        layers.append(jax.block_until_ready(jax.device_put(on_host)))
+        if isinstance(stack, np.ndarray) and not np.may_share_memory(on_host, stack):
+            copied(stack[i])
+    return layers
+
+
+def _side_by_side(matrices: Sequence[Array | np.ndarray]) -> Array | np.ndarray:
+    own = np if isinstance(matrices[0], np.ndarray) else jnp
+    return own.concatenate(matrices, axis=1)
+
+
+def _rows(heads: Array | np.ndarray) -> Array | np.ndarray:
+    return heads.reshape(-1, heads.shape[-1])
+
+
+@flax.struct.dataclass
+class RotaryTables:
+    """Sines and cosines of the rotary angles, computed once for all layers.
+
+    Attributes:
+        sin, cos: [batch, token, 1, dim / 2], in float32.
+    """
+
+    sin: Leaf
+    cos: Leaf
+
+    def scaled(self, by: float) -> "RotaryTables":
+        """Tables that also scale the heads by a factor, at no extra cost."""
+        return RotaryTables(sin=self.sin * by, cos=self.cos * by)
+
+    def at(self, positions: Int32[Array, "batch token"]) -> "RotaryTables":
+        """The entries of some positions of a `rotary_table`; positions beyond its end are clipped."""
+        return RotaryTables(
+            sin=jnp.take(self.sin[0], positions, axis=0, mode="clip"),
+            cos=jnp.take(self.cos[0], positions, axis=0, mode="clip"),
+        )
+
+
+def rotary_table(size: int, dim: int) -> RotaryTables:
+    """Tables of positions 0 to `size` - 1, [1, size, 1, dim / 2], as constants of a program.
+
+    Inside a program, XLA would compute the sines again in every layer and for every head.
+    """
+    timescale = np.float32(10_000.0) ** (np.float32(2.0 / dim) * np.arange(dim // 2, dtype=np.float32))
+    radians = np.arange(size, dtype=np.float32)[None, :, None, None] / timescale
+    return RotaryTables(sin=jnp.asarray(np.sin(radians)), cos=jnp.asarray(np.cos(radians)))
+
+
+def rotary_angles(positions: Int32[Array, "batch token"], dim: int) -> RotaryTables:
+    """Tables of given positions, with wavelengths up to 10 000, for heads of `dim` channels."""
+    timescale = 10_000.0 ** (2.0 / dim * jnp.arange(dim // 2, dtype=jnp.float32))
+    radians = positions[..., None, None].astype(jnp.float32) / timescale[None, None, None]
+    return RotaryTables(sin=jnp.sin(radians), cos=jnp.cos(radians))
+
+
+def rope(
+    x: Float[Array, "batch token head dim"], angles: RotaryTables
+) -> Float[Array, "batch token head dim"]:
+    """Rotary position embedding (arXiv 2104.09864): rotates the halves of every head, in float32."""
+    first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
+    rotated = jnp.concatenate(
+        [first * angles.cos - second * angles.sin, second * angles.cos + first * angles.sin], axis=-1
+    )
+    return rotated.astype(x.dtype)
 
 
 def _normed(x: Float[Array, "*batch width"]) -> Float[Array, "*batch width"]:

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import math
+import mmap
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -11,13 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from oxygen.model import host_memory
 from oxygen.model.config import GemmaConfig, Pi05Config
 from oxygen.model.siglip import Siglip
 from oxygen.typing import Float, Float32, Params
 
 Shape = tuple[int, ...]
 
+_PAGE_BYTES = mmap.PAGESIZE
 _DRAWN_AT_ONCE = 1 << 18  # random numbers sampled in one piece (1 MiB)
 
 
@@ -103,7 +104,7 @@ def random_params(config: Pi05Config, seed: int, dtype: str = "float32") -> Para
             joined = 3 if path.endswith("embedding/kernel") else 2 if "attn_vec_einsum" in path else 1
             fan_in = math.prod(shape[-1 - joined : -1])
             deviation = (2.0 if "_einsum" in path else 1.0) / math.sqrt(fan_in)
-        array, rng = host_memory.empty(shape, jnp.dtype(dtype)), _generator(seed, path)
+        array, rng = empty_array(shape, jnp.dtype(dtype)), _generator(seed, path)
         flat = array.reshape(-1)
         for start in range(0, flat.size, _DRAWN_AT_ONCE):
             piece = flat[start : start + _DRAWN_AT_ONCE]
@@ -168,3 +169,29 @@ def standard_normal(seed: int, path: str, shape: Shape) -> Float32[np.ndarray, "
 
 def _generator(seed: int, path: str) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64([seed, zlib.crc32(path.encode())]))
+
+
+def empty_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    """An array in its own memory pages, aligned so that a CPU device does not copy it."""
+    size = math.prod(shape)
+    # Shared memory, mmap's default, is not freed by `release_memory`.
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    pages = mmap.mmap(-1, max(1, size * dtype.itemsize), flags=private)
+    return np.frombuffer(pages, dtype, size).reshape(shape)
+
+
+def release_memory(part: Any) -> None:
+    """Return a part's memory to the system; its values become zeros.
+
+    Frees whole pages, and only of arrays made by `empty_array`; has no effect on others.
+    """
+    pages = part
+    while isinstance(pages, np.ndarray):
+        pages = pages.base
+    pages = pages.obj if isinstance(pages, memoryview) else None
+    if not isinstance(pages, mmap.mmap) or not part.flags.c_contiguous:
+        return
+    start = part.ctypes.data - np.frombuffer(pages, np.uint8).ctypes.data
+    first, last = -(-start // _PAGE_BYTES), (start + part.nbytes) // _PAGE_BYTES
+    if last > first:
+        pages.madvise(mmap.MADV_DONTNEED, first * _PAGE_BYTES, (last - first) * _PAGE_BYTES)

@@ -5,9 +5,10 @@ keys and values, and so do the texts of language tasks, which follow it causally
 one prefill serves the actions and any number of texts. Sources: π0.5 (arXiv 2504.16054), openpi's `pi0.py`.
 """
 
+import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import flax.linen as nn
 import flax.struct
@@ -15,13 +16,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from oxygen.model import cached_attention, gemma, host_memory, rotary
-from oxygen.model.cached_attention import CachedLayer, Implementation
+from oxygen.model import gemma
 from oxygen.model.config import Pi05Config
+from oxygen.model.gemma import Copied, Layer, RotaryTables
 from oxygen.model.guidance import Guidance, guided
-from oxygen.model.layers import Copied, Layer, final_modulation, unstacked_layers
-from oxygen.model.params import tower
-from oxygen.typing import Array, Float, Float32, Int32, Leaf, Params, UInt8
+from oxygen.model.params import release_memory, tower
+from oxygen.typing import Array, Bool, Float, Float32, Int32, Leaf, Params, UInt8
+
+Implementation: TypeAlias = Literal["matmul", "xla", "cudnn"]
+"""Attention of the action tokens to the prefix and themselves.
+
+`matmul`: matrix products over a transposed cache; others: `jax.nn.dot_product_attention`, of which `cudnn`
+needs a GPU and bfloat16. They differ in rounding, so a policy uses the default on every device;
+`benchmarks.candidates` measures the others.
+"""
+
+DEFAULT_ATTENTION: Implementation = "matmul"
 
 Actions = Float32[Array, "batch horizon action"]
 """Chunks of actions, noisy or not."""
@@ -94,30 +104,32 @@ def flow_times(steps: int) -> Float32[np.ndarray, " step"]:
     return np.add.accumulate(backwards, dtype=np.float32)
 
 
-def prepare(params: Params, config: Pi05Config) -> Weights:
-    """Convert openpi's parameter tree (NumPy or JAX arrays) for the programs."""
-    return weights_at(params, config, jnp.asarray(flow_times(config.denoise_steps)))
+def prepare(params: Params, config: Pi05Config, times: Float32[Array, " step"] | None = None) -> Weights:
+    """Convert openpi's parameter tree (NumPy or JAX arrays) for the programs. Differentiable.
+
+    Args:
+        params: The tree.
+        config: The model's sizes.
+        times: The flow time of every step; those of inference if None.
+    """
+    return _weights(jax.tree.map(lambda leaf: leaf, dict(params)), config, lambda _: None, times)
 
 
 def consume(params: dict[str, Any], config: Pi05Config) -> Weights:
-    """The same, but frees every array once it is used, which leaves the tree empty.
+    """The same for inference, but frees every array once it is used, which leaves the tree empty.
 
-    Host memory peaks at the tree's size plus one layer of a parameter, for arrays that
-    `host_memory.empty` made.
+    Host memory peaks at the tree's size plus one layer of a parameter, for arrays of `params.empty_array`.
     """
-    times = jnp.asarray(flow_times(config.denoise_steps))
-    return _weights(params, config, times, copied=host_memory.release)
-
-
-def weights_at(params: Params, config: Pi05Config, times: Float32[Array, " step"]) -> Weights:
-    """Like `prepare`, with given flow times: step `n` is at `times[n]`. Differentiable."""
-    copied_dicts = jax.tree.map(lambda leaf: leaf, dict(params))
-    return _weights(copied_dicts, config, times, copied=lambda _: None)
+    return _weights(params, config, release_memory)
 
 
 def _weights(
-    params: dict[str, Any], config: Pi05Config, times: Float32[Array, " step"], copied: Copied
+    params: dict[str, Any],
+    config: Pi05Config,
+    copied: Copied,
+    times: Float32[Array, " step"] | None = None,
 ) -> Weights:
+    times = jnp.asarray(flow_times(config.denoise_steps)) if times is None else times
     llm = params["PaliGemma"].pop("llm")
     time_mlp = {name: params.pop(name) for name in ("time_mlp_in", "time_mlp_out")}
     conditions = _conditions(time_mlp, time_embedding(times, config.expert.width))
@@ -125,10 +137,10 @@ def _weights(
         embedding=jax.device_put(
             llm.pop("embedder")["input_embedding"].astype(jnp.dtype(config.dtype), copy=False)
         ),
-        trunk=unstacked_layers(llm, config.dtype, copied),
+        trunk=gemma.unstacked_layers(llm, config.dtype, copied),
         trunk_norm=llm.pop("final_norm")["scale"],
-        expert=unstacked_layers(llm, config.dtype, copied, conditions),
-        expert_norm=final_modulation(llm, conditions, config.dtype),
+        expert=gemma.unstacked_layers(llm, config.dtype, copied, conditions),
+        expert_norm=gemma.final_modulation(llm, conditions, config.dtype),
         tower=params.pop("PaliGemma")["img"],
         action_in=params.pop("action_in_proj"),
         action_out=params.pop("action_out_proj"),
@@ -188,9 +200,9 @@ def prefill_kv(
 
 def _through(
     weights: Weights, layers: Sequence[Layer], x: Array, length: Array
-) -> tuple[Array, rotary.RotaryTables, list[tuple[Array, Array]]]:
+) -> tuple[Array, RotaryTables, list[tuple[Array, Array]]]:
     """Output, rotary tables, and every layer's keys and values of a prefix with full attention."""
-    angles = rotary.table(x.shape[1], weights.head_dim)
+    angles = gemma.rotary_table(x.shape[1], weights.head_dim)
     mask = (jnp.arange(x.shape[1], dtype=jnp.int32)[None] < length[:, None])[:, None]
 
     def attend(q: Array, k: Array, v: Array) -> tuple[Array, tuple[Array, Array]]:
@@ -207,15 +219,56 @@ def _prefix(kept: Sequence[tuple[Array, Array]], length: Array) -> Prefix:
     return Prefix(k=tuple(k for k, _ in kept), v=tuple(v for _, v in kept), length=length)
 
 
+@flax.struct.dataclass
+class CachedLayer:
+    """One layer's keys and values: the prefix, then padding, then the action tokens."""
+
+    k: Leaf  # [batch, kv_head, dim, position] for `matmul`, else [batch, position, kv_head, dim]
+    v: Leaf  # [batch, kv_head, position, dim] for `matmul`, else as `k`
+    implementation: Implementation = flax.struct.field(pytree_node=False)  # the attention that reads it
+
+    def attend(
+        self,
+        q: Float[Array, "batch query head dim"],
+        k: Float[Array, "batch query kv_head dim"],
+        v: Float[Array, "batch query kv_head dim"],
+        mask: Bool[Array, "batch 1 position"],
+    ) -> tuple[Float[Array, "batch query head dim"], "CachedLayer"]:
+        """Write the action tokens' keys and values into the cache; attend to all that `mask` allows.
+
+        Queries are scaled already.
+        """
+        if self.implementation == "matmul":
+            before = self.k.shape[-1] - k.shape[1]
+            all_k = self.k.at[..., before:].set(k.transpose(0, 2, 3, 1))
+            all_v = self.v.at[:, :, before:].set(v.transpose(0, 2, 1, 3))
+            heads = gemma.attention_transposed(q, all_k, all_v, mask)
+        else:
+            before = self.k.shape[1] - k.shape[1]
+            all_k, all_v = self.k.at[:, before:].set(k), self.v.at[:, before:].set(v)
+            seen = jnp.broadcast_to(mask[:, None], (len(q), 1, q.shape[1], mask.shape[-1]))
+            heads = jax.nn.dot_product_attention(
+                q, all_k, all_v, mask=seen, scale=1.0, implementation=self.implementation
+            )
+        return heads, dataclasses.replace(self, k=all_k, v=all_v)
+
+
 DenoiseCache = tuple[CachedLayer, ...]
 """The action expert's KV cache, layer by layer."""
 
 
 def _denoise_cache(prefix: Prefix, room: int, implementation: Implementation) -> DenoiseCache:
-    return tuple(
-        CachedLayer.begin(k, v, room=room, implementation=implementation)
-        for k, v in zip(prefix.k, prefix.v, strict=True)
-    )
+    """The prefix with `room` positions after it, of which the action tokens take the last."""
+
+    def begun(k: Array, v: Array) -> CachedLayer:
+        axis = 1
+        if implementation == "matmul":
+            k, v, axis = k.transpose(0, 2, 1, 3), v.transpose(0, 2, 1, 3), 2
+        k, v = (jnp.pad(leaf, [(0, room if at == axis else 0) for at in range(4)]) for leaf in (k, v))
+        k = k.transpose(0, 1, 3, 2) if implementation == "matmul" else k
+        return CachedLayer(k=k, v=v, implementation=implementation)
+
+    return tuple(map(begun, prefix.k, prefix.v))
 
 
 def denoise(
@@ -224,7 +277,7 @@ def denoise(
     noise: Actions,
     steps: int,
     guidance: Guidance | None = None,
-    implementation: Implementation = cached_attention.DEFAULT,
+    implementation: Implementation = DEFAULT_ATTENTION,
 ) -> Actions:
     """Integrate the flow from noise (t = 1) to actions (t = 0) with the prepared number of Euler steps.
 
@@ -260,25 +313,25 @@ def velocity(weights: Weights, prefix: Prefix, noisy: Actions, step: Int32[Array
     """The flow's velocity at one step, for training."""
     horizon = noisy.shape[1]
     angles, mask = _positions_and_mask(weights, prefix, horizon, horizon)
-    cache = _denoise_cache(prefix, horizon, cached_attention.DEFAULT)
+    cache = _denoise_cache(prefix, horizon, DEFAULT_ATTENTION)
     return _velocity(weights, cache, (noisy, step), angles, mask)[0]
 
 
 def _positions_and_mask(
     weights: Weights, prefix: Prefix, horizon: int, room: int
-) -> tuple[rotary.RotaryTables, Array]:
+) -> tuple[RotaryTables, Array]:
     """Rotary tables of the action tokens, and their attention mask: the valid prefix and themselves."""
     positions = prefix.length[:, None] + jnp.arange(horizon, dtype=jnp.int32)[None]
     own = jnp.broadcast_to(jnp.arange(room) >= room - horizon, (len(prefix.length), 1, room))
     mask = jnp.concatenate([prefix.valid(), own], axis=-1)
-    return rotary.angles(positions, weights.head_dim), mask
+    return gemma.rotary_angles(positions, weights.head_dim), mask
 
 
 def _velocity(
     weights: Weights,
     cache: DenoiseCache,
     at: tuple[Actions, Int32[Array, ""]],
-    angles: rotary.RotaryTables,
+    angles: RotaryTables,
     mask: Array,
 ) -> tuple[Actions, DenoiseCache]:
     """The flow's velocity at the noisy actions, at one denoising step."""

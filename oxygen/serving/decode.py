@@ -8,7 +8,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from oxygen.model import gemma, pi05, rotary
+from oxygen.model import gemma, pi05
 from oxygen.model.pi05 import Prefix, Weights
 from oxygen.serving import kv_pool, sampler
 from oxygen.serving.kv_pool import DecodeState, KvLayer, KvPool
@@ -124,8 +124,8 @@ def decode(
     return pool, kv_pool.write(texts, rows, chosen), step_logits
 
 
-def _table(weights: Weights, pool: KvPool) -> rotary.RotaryTables:
-    return rotary.table(pool.layers[0].v.shape[1], weights.head_dim)
+def _table(weights: Weights, pool: KvPool) -> gemma.RotaryTables:
+    return gemma.rotary_table(pool.layers[0].v.shape[1], weights.head_dim)
 
 
 @flax.struct.dataclass

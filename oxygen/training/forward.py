@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from oxygen.model import gemma, pi05, rotary
+from oxygen.model import gemma, pi05
 from oxygen.model.config import Pi05Config
 from oxygen.model.pi05 import Prefix, Weights
 from oxygen.serving import decode
@@ -59,7 +59,7 @@ def velocities(
     """The flow's velocity for several noise draws of every sample.
 
     Args:
-        weights: From `pi05.weights_at`, for the flattened times [batch * draw].
+        weights: From `pi05.prepare`, for the flattened times [batch * draw].
         prefix: KV cache of the samples' observations.
         noisy: Interpolations between noise and actions.
     """
@@ -81,7 +81,7 @@ def text_logits(
     task = np.repeat(np.arange(len(layout.lengths)), layout.lengths)
     starts = [own.start for own in layout.ranges.values()]
     offsets = (np.arange(layout.tokens) - np.repeat(starts, layout.lengths)).astype(np.int32)  # in its text
-    angles = rotary.angles(prefix.length[:, None] + jnp.asarray(offsets)[None], weights.head_dim)
+    angles = gemma.rotary_angles(prefix.length[:, None] + jnp.asarray(offsets)[None], weights.head_dim)
     causal = (task[:, None] == task) & np.tri(layout.tokens, dtype=bool)  # in each text, none between texts
     own = jnp.broadcast_to(jnp.asarray(causal)[None], (len(tokens), *causal.shape))
     before = jnp.broadcast_to(prefix.valid(), (*tokens.shape, prefix.k[0].shape[1]))

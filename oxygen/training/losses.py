@@ -60,7 +60,7 @@ class Objective:
         images = augment(augment_key, batch.images, self.options)
         times = sample_flow_times(time_key, (len(images), self.options.draws))
         noise = jax.random.normal(noise_key, (*times.shape, *batch.actions.shape[1:]), jnp.float32)
-        weights = pi05.weights_at(params, self.model, times.reshape(-1))
+        weights = pi05.prepare(params, self.model, times.reshape(-1))
         prefix = prefill_observations(weights, self.model, images, batch.prompt, batch.length)
         action_prefix = prefix if self.options.actions_reach_prefix else jax.lax.stop_gradient(prefix)
         t = times[..., None, None]
@@ -75,7 +75,7 @@ class Objective:
     ) -> tuple[Float32[Array, ""], Metrics]:
         """The texts' loss. With an adapter, a text's own tokens go through it and the prefix does not."""
         images = augment(key, batch.images, self.options)
-        weights = base or pi05.weights_at(map_frozen(params, jax.lax.stop_gradient), self.model, jnp.ones(1))
+        weights = base or pi05.prepare(map_frozen(params, jax.lax.stop_gradient), self.model, jnp.ones(1))
         prefix = prefill_observations(weights, self.model, images, batch.prompt, batch.length)
         if base is not None:
             arrays = flax.traverse_util.flatten_dict(dict(params), sep="/")

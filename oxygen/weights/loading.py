@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs.errors import UsageError, nearest_first, stage, unknown
-from oxygen.model import host_memory, params
+from oxygen.model import params
 from oxygen.model.config import Pi05Config
 from oxygen.model.pi05 import Weights, consume, prepare
 from oxygen.typing import Params
@@ -56,7 +56,7 @@ def load(source: str | Path, config: Pi05Config, *, dtype: str | None = None) ->
     kind = jnp.dtype(dtype)
 
     def read(path: str) -> np.ndarray:
-        array = host_memory.empty(checkpoint.tensors[path].shape, kind)
+        array = params.empty_array(checkpoint.tensors[path].shape, kind)
         checkpoint.read(path, array)
         return array
 

@@ -38,7 +38,7 @@ def flow(parameters, observed):
 
     @compiled_soon
     def of(times, noisy):
-        weights = pi05.weights_at(parameters, SMALL, times.reshape(-1))
+        weights = pi05.prepare(parameters, SMALL, times.reshape(-1))
         return velocities(weights, prefill_observations(weights, SMALL, *observed), noisy)
 
     return of
@@ -83,7 +83,7 @@ def test_the_served_texts_are_those_that_training_scores_highest(parameters, pol
 
     @compiled_soon
     def best(tokens):
-        weights = pi05.weights_at(parameters, SMALL, jnp.ones((1,)))
+        weights = pi05.prepare(parameters, SMALL, jnp.ones((1,)))
         prefix = prefill_observations(
             weights, SMALL, *map(jnp.asarray, (inputs.images, inputs.prompt, inputs.length))
         )
