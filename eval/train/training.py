@@ -32,9 +32,8 @@ from oxygen.robots.transforms import embodiment
 from oxygen.training import checkpoint, layout
 from oxygen.training.config import TrainingConfig
 from oxygen.training.demonstrations import Demonstrations
-from oxygen.training.logs import has_rollouts
 from oxygen.training.run import train
-from oxygen.training.run_folder import CHECKPOINTS
+from oxygen.training.run_folder import CHECKPOINTS, has_rollouts
 from oxygen.training.samples import Samples
 from sim_envs.suite import load_object, open_suite, suite_names
 

@@ -1,7 +1,8 @@
 """Training batches: demonstrations normalised, tokenised and shuffled, with texts in their prompts."""
 
+import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import flax.struct
@@ -17,12 +18,33 @@ from oxygen.robots.tokenizer import Tokenizer, check_fits
 from oxygen.robots.transforms import Transform, embodiment
 from oxygen.serving.language import LanguageTask, stop_token
 from oxygen.training.config import TrainingConfig
-from oxygen.training.forward import TextLayout
 from oxygen.training.samples import Samples, shuffled_rows
 from oxygen.typing import Int32, Int64, Leaf
 
 _LENGTH_MULTIPLE = 4
 """Text lengths are padded to a multiple of this, so that slightly longer texts need no recompilation."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TextLayout:
+    """The token ranges of a sample's concatenated texts, one range for each language task."""
+
+    tasks: tuple[str, ...]  # names of the language tasks
+    lengths: tuple[int, ...]  # tokens of each task's range
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all ranges together."""
+        return sum(self.lengths)
+
+    @property
+    def ranges(self) -> Mapping[str, slice]:
+        """Each task's range."""
+        ends = itertools.accumulate(self.lengths)
+        return {
+            task: slice(end - length, end)
+            for task, length, end in zip(self.tasks, self.lengths, ends, strict=True)
+        }
 
 
 @flax.struct.dataclass

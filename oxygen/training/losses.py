@@ -1,4 +1,8 @@
-"""Flow matching loss for actions, cross-entropy for texts; augmentation, and freezing for texts alone."""
+"""The losses of training, flow matching for actions and cross-entropy for texts, and their forward pass.
+
+One prefill of the served model is read by actions and texts. Unlike serving, every flow sample has its own
+time, and all tokens of a text are processed in parallel.
+"""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -7,15 +11,16 @@ from typing import Any
 import flax.traverse_util
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from configs.training import TrainConfig
-from oxygen.model import pi05
+from oxygen.model import gemma, pi05
 from oxygen.model.adapter import adapted_trunk, low_rank_layers
 from oxygen.model.config import Pi05Config
-from oxygen.model.pi05 import Prefix
-from oxygen.training.batches import Batch
-from oxygen.training.forward import TextLayout, prefill_observations, text_logits, velocities
-from oxygen.typing import Array, Float32, Params, UInt8
+from oxygen.model.pi05 import Prefix, Weights
+from oxygen.serving import decode
+from oxygen.training.batches import Batch, TextLayout
+from oxygen.typing import Array, Float32, Int32, Params, UInt8
 
 Metrics = Mapping[str, Array]
 
@@ -44,7 +49,7 @@ class Objective:
     layout: TextLayout
 
     def loss(
-        self, params: Params, batch: Batch, key: Array, base: pi05.Weights | None = None
+        self, params: Params, batch: Batch, key: Array, base: Weights | None = None
     ) -> tuple[Float32[Array, ""], Metrics]:
         """The total loss, and its parts as metrics. All randomness is a function of the key.
 
@@ -71,7 +76,7 @@ class Objective:
         return flow + text, {"loss": flow + text, "flow_loss": flow, **metrics}
 
     def _text_only_loss(
-        self, params: Params, base: pi05.Weights | None, batch: Batch, key: Array
+        self, params: Params, base: Weights | None, batch: Batch, key: Array
     ) -> tuple[Float32[Array, ""], Metrics]:
         """The texts' loss. With an adapter, a text's own tokens go through it and the prefix does not."""
         images = augment(key, batch.images, self.options)
@@ -87,7 +92,7 @@ class Objective:
         return text, {"loss": text, **metrics}
 
     def _text_loss(
-        self, weights: pi05.Weights, prefix: Prefix, batch: Batch
+        self, weights: Weights, prefix: Prefix, batch: Batch
     ) -> tuple[Float32[Array, ""], Metrics]:
         """The weighted loss of all texts, and each task's metrics."""
         total, metrics = jnp.zeros(()), {}
@@ -157,6 +162,66 @@ def map_frozen(params: Params, function: Callable[[Array], Array]) -> Params:
 
     tree: Any = jax.tree_util.tree_map_with_path(mapped, params)
     return dict(tree)
+
+
+def prefill_observations(
+    weights: Weights,
+    config: Pi05Config,
+    images: UInt8[Array, "batch camera side side 3"],
+    prompt: Int32[Array, "batch token"],
+    length: Int32[Array, " batch"],
+) -> Prefix:
+    """Prefill observations whose prompts have `length` tokens."""
+    embedded = pi05.embed_prefix(weights, config, images, prompt)
+    return pi05.prefill(weights, embedded, length + config.image_tokens)[0]
+
+
+def velocities(
+    weights: Weights, prefix: Prefix, noisy: Float32[Array, "batch draw horizon action"]
+) -> Float32[Array, "batch draw horizon action"]:
+    """The flow's velocity for several noise draws of every sample.
+
+    Args:
+        weights: From `pi05.prepare`, for the flattened times [batch * draw].
+        prefix: KV cache of the samples' observations.
+        noisy: Interpolations between noise and actions.
+    """
+    batch, draws = noisy.shape[:2]
+
+    def of_draw(prefix: Prefix, actions: Array, step: Array) -> Array:
+        row = jax.tree.map(lambda leaf: leaf[None], prefix)
+        return pi05.velocity(weights, row, actions[None], step)[0]
+
+    of_sample = jax.vmap(of_draw, in_axes=(None, 0, 0))
+    steps = jnp.arange(batch * draws, dtype=jnp.int32).reshape(batch, draws)
+    return jax.vmap(of_sample)(prefix, noisy, steps)
+
+
+def text_logits(
+    weights: Weights, prefix: Prefix, tokens: Int32[Array, "batch token"], layout: TextLayout
+) -> Float32[Array, "batch token vocab"]:
+    """Next-token logits at every token of the texts, which all follow the same prefix."""
+    task = np.repeat(np.arange(len(layout.lengths)), layout.lengths)
+    starts = [own.start for own in layout.ranges.values()]
+    offsets = (np.arange(layout.tokens) - np.repeat(starts, layout.lengths)).astype(np.int32)  # in its text
+    angles = gemma.rotary_angles(prefix.length[:, None] + jnp.asarray(offsets)[None], weights.head_dim)
+    causal = (task[:, None] == task) & np.tri(layout.tokens, dtype=bool)  # in each text, none between texts
+    own = jnp.broadcast_to(jnp.asarray(causal)[None], (len(tokens), *causal.shape))
+    before = jnp.broadcast_to(prefix.valid(), (*tokens.shape, prefix.k[0].shape[1]))
+    mask = jnp.concatenate([before, own], axis=-1)
+    x = pi05.embed_text(weights, tokens)
+    for layer, prefix_k, prefix_v in zip(weights.trunk, prefix.k, prefix.v, strict=True):
+
+        def attend(
+            q: Array, k: Array, v: Array, prefix_k: Array = prefix_k, prefix_v: Array = prefix_v
+        ) -> tuple[Array, None]:
+            k, v = jnp.concatenate([prefix_k, k], axis=1), jnp.concatenate([prefix_v, v], axis=1)
+            return gemma.attention(q, gemma.KeyValues(k=k, v=v, mask=mask)), None
+
+        x, _ = gemma.trunk_layer(layer, x, angles, attend)
+    normed = gemma.rms_norm(x, weights.trunk_norm)
+    flat = decode.logits(weights, normed.reshape(-1, normed.shape[-1]))
+    return flat.reshape(*tokens.shape, -1)
 
 
 def sample_flow_times(key: Array, shape: tuple[int, ...]) -> Float32[Array, "..."]:

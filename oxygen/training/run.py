@@ -23,15 +23,14 @@ from oxygen.robots.transforms import embodiment
 from oxygen.training import checkpoint, optimiser
 from oxygen.training.batches import TrainingBatches
 from oxygen.training.config import TrainingConfig
-from oxygen.training.logs import TrainingLog, draw_curves, has_rollouts
 from oxygen.training.losses import Metrics, Objective
 from oxygen.training.optimiser import TrainState, init_state
 from oxygen.training.run_folder import (
     CHECKPOINTS,
-    DEMONSTRATIONS,
-    OPTIONS,
-    VOCABULARY,
+    TrainingLog,
     check_same_run,
+    draw_curves,
+    has_rollouts,
     write_run_file,
 )
 from oxygen.training.samples import Samples, measure
@@ -78,8 +77,11 @@ def train(
     """
     options, checkpoints = training.options, folder / CHECKPOINTS
     with locked(folder):
-        vocabulary = hashlib.sha256(tokenizer.serialized).hexdigest()
-        run = {**training.identity(), DEMONSTRATIONS: samples.fingerprint(), VOCABULARY: vocabulary}
+        run = {
+            **training.identity(),
+            "demonstrations": samples.fingerprint(),
+            "vocabulary": hashlib.sha256(tokenizer.serialized).hexdigest(),
+        }
         check_same_run(folder, run)
         if options.trains_actions and not samples.valid.any():
             raise UsageError("no action is valid in any frame, so there is nothing to train; see `valid`")
@@ -105,7 +107,7 @@ def train(
             base = prepare(load(str(training.start_from), training.model), training.model)
         state = _initial_state(training) if newest is None else _restored_state(training, newest)
         # After all checks: bad options leave no run file.
-        write_run_file(folder, {**run, OPTIONS: options.model_dump(mode="json")})
+        write_run_file(folder, run, options.model_dump(mode="json"))
         step = int(state.step)
         with TrainingLog(folder, resumed_at=step) as log:
 

@@ -1,4 +1,7 @@
-"""The folder of a training, whose `run.json` identifies it, so that no two write to one."""
+"""The folder of a training: `run.json`, which identifies it, so that no two write to one, and its log.
+
+The log is JSON lines, TensorBoard events, and curves as a PNG.
+"""
 
 import json
 import os
@@ -10,15 +13,24 @@ from configs.errors import UsageError
 from configs.paths import read_json_object
 
 RUN_FILE = "run.json"
-"""The file in a training's folder that identifies the training."""
+"""Identifies a training, and has the command line's options as `options`."""
 CHECKPOINTS = "checkpoints"
 """The subfolder for checkpoints."""
-DEMONSTRATIONS = "demonstrations"
-"""Key of the demonstrations' fingerprint."""
-VOCABULARY = "vocabulary"
-"""Key of the tokenizer's fingerprint."""
-OPTIONS = "options"
-"""Key of the command line's options, which are not part of a training's identity."""
+
+LINES = "log.jsonl"
+EVENTS = "events"
+CURVES = "curves.png"
+_PANELS = {"loss": "_loss", "accuracy": "_accuracy", "success, %": "pc_success"}
+"""Panel of the curves to the suffix of the metrics it shows."""
+_GROUPS = {"loss": "_loss", "accuracy": "_accuracy", "success": "_pc_success"}
+"""TensorBoard group to the suffix of its metrics."""
+_TAGS = {
+    "loss": "loss/total",
+    "gradient_norm": "optimiser/gradient_norm",
+    "learning_rate": "optimiser/learning_rate",
+    "samples_per_s": "throughput/samples_per_s",
+}
+"""TensorBoard tags of the other metrics."""
 
 
 def check_same_run(folder: Path, identity: Mapping[str, Any]) -> None:
@@ -38,8 +50,9 @@ def check_same_run(folder: Path, identity: Mapping[str, Any]) -> None:
             )
 
 
-def write_run_file(folder: Path, content: Mapping[str, Any]) -> None:
+def write_run_file(folder: Path, identity: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     """Write `run.json` atomically; the options of a resumed training replace the earlier ones."""
+    content = {**identity, "options": options}
     file = folder / RUN_FILE
     folder.mkdir(parents=True, exist_ok=True)
     partial = file.with_suffix(f".{os.getpid()}.partial")
@@ -53,7 +66,7 @@ def read_options(folder: Path) -> Mapping[str, Any]:
     Raises:
         UsageError: The file is damaged.
     """
-    given = _read(folder).get(OPTIONS)
+    given = _read(folder).get("options")
     if not isinstance(given, dict):
         return {}
     return {name: value for name, value in given.items() if value is not None}
@@ -71,3 +84,86 @@ def _leaves(content: Mapping[str, Any]) -> dict[str, Any]:
 
     flat = flatten_dict(dict(content), keep_empty_nodes=True, sep=".")
     return {path: {} if leaf is empty_node else leaf for path, leaf in flat.items()}
+
+
+class TrainingLog:
+    """The log in a training's folder. A resumed training appends to the same files."""
+
+    def __init__(self, folder: Path, *, resumed_at: int) -> None:
+        """Open the log and drop entries after step `resumed_at`, which will be computed again."""
+        from tensorboardX import SummaryWriter
+
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        file = folder / LINES
+        partial = file.with_suffix(".partial")
+        kept = [line for line in read_log(folder) if line["step"] <= resumed_at]
+        partial.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+        partial.replace(file)
+        self._file = file.open("a", encoding="utf-8")
+        events = folder / EVENTS
+        before = len(list(events.glob("*")))  # file names have a resolution of one second
+        self._events = SummaryWriter(str(events), purge_step=resumed_at + 1, filename_suffix=f".{before:04d}")
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Log metrics of a step and flush."""
+        self._file.write(json.dumps({"step": step, **metrics}) + "\n")
+        self._file.flush()
+        for name, value in metrics.items():
+            self._events.add_scalar(tag_of(name), value, step)
+        self._events.flush()
+
+    def __enter__(self) -> "TrainingLog":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._events.close()
+        self._file.close()
+        draw_curves(self._folder)
+
+
+def tag_of(name: str) -> str:
+    """A metric's TensorBoard tag, e.g. `loss/flow` for `flow_loss`."""
+    for group, ending in _GROUPS.items():
+        if name.endswith(ending):
+            return f"{group}/{name.removesuffix(ending)}"
+    return _TAGS.get(name, name)
+
+
+def read_log(folder: Path) -> list[dict[str, Any]]:
+    """All lines of a training's log, without a last line that was cut short."""
+    file = folder / LINES
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.is_file() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def has_rollouts(folder: Path, step: int) -> bool:
+    """Whether a training's log has metrics of a checkpoint's rollouts."""
+    return any(line["step"] == step and "loss" not in line for line in read_log(folder))
+
+
+def draw_curves(folder: Path) -> None:
+    """Draw the curves of a training's log, if it has any."""
+    lines = read_log(folder)
+    panels = {
+        label: names
+        for label, ending in _PANELS.items()
+        if (names := sorted({name for line in lines for name in line if name.endswith(ending)}))
+    }
+    if not panels:
+        return
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 2.6 * len(panels)), layout="constrained")
+    axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+    for axis, (label, names) in zip(axes, panels.items(), strict=True):
+        for name in names:
+            points = [(line["step"], line[name]) for line in lines if name in line]
+            axis.plot(*zip(*points, strict=True), label=name, marker="." if len(points) < 40 else None)
+        axis.set_ylabel(label)
+        axis.grid(visible=True, alpha=0.3)
+        axis.legend(frameon=False, fontsize="small")
+        if label == "loss":
+            axis.set_yscale("log")
+    axes[-1].set_xlabel("step")
+    figure.savefig(folder / CURVES, dpi=120)

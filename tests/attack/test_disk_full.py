@@ -9,7 +9,7 @@ from eval.collect.store import EpisodeStore
 from eval.records.run_folders import find_unfinished, new_run
 from eval.rollout.recorder import EpisodeRecorder
 from oxygen.training import checkpoint
-from oxygen.training.logs import read_log
+from oxygen.training.run_folder import read_log
 from tests.eval.collect.collecting import collect, contents
 from tests.eval.conftest import CONFIG, evaluate, policy
 from tests.eval.train.test_train_cli import (

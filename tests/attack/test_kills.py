@@ -22,7 +22,7 @@ from eval.metrics.success import summarize
 from eval.records.run_folders import Run
 from eval.records.schema import EpisodeKey, RunFolder
 from oxygen.training import checkpoint, layout
-from oxygen.training.logs import read_log
+from oxygen.training.run_folder import read_log
 from sim_envs.fake import FakeSuite, FakeWorld
 from tests.eval.collect import collecting
 from tests.eval.rollout.scaled import suite_file, timeless

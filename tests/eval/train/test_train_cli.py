@@ -22,8 +22,7 @@ from eval.train.__main__ import app
 from oxygen.model.config import PRESETS
 from oxygen.training import checkpoint
 from oxygen.training.batches import TrainingBatches
-from oxygen.training.logs import read_log
-from oxygen.training.run_folder import read_options
+from oxygen.training.run_folder import read_log, read_options
 from oxygen.weights.loading import SINGLE_FILE
 from sim_envs.fake import FakeWorld
 from sim_envs.suite import Task

@@ -14,8 +14,8 @@ from oxygen.presets.policies import of_checkpoint
 from oxygen.robots.transforms import LIBERO
 from oxygen.training import checkpoint
 from oxygen.training.checkpoint import ADAPTER
-from oxygen.training.logs import read_log
 from oxygen.training.run import train
+from oxygen.training.run_folder import read_log
 from oxygen.training.samples import measure
 from oxygen.weights.adapter import CARD, AdapterSource
 from oxygen.weights.card import CARD as POLICY_CARD

@@ -11,7 +11,8 @@ from oxygen.model import params, pi05
 from oxygen.robots import tokenizer
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.scheduler import Mode
-from oxygen.training.forward import TextLayout, prefill_observations, text_logits, velocities
+from oxygen.training.batches import TextLayout
+from oxygen.training.losses import prefill_observations, text_logits, velocities
 from tests.oxygen.compiling import COMPILED_SOON
 from tests.oxygen.conftest import SMALL, TASKS
 

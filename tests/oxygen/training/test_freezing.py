@@ -12,11 +12,10 @@ from configs.errors import UsageError
 from oxygen.model import pi05
 from oxygen.model.params import initial_params
 from oxygen.training import checkpoint, optimiser
-from oxygen.training.forward import prefill_observations
-from oxygen.training.logs import read_log
-from oxygen.training.losses import Objective
+from oxygen.training.losses import Objective, prefill_observations
 from oxygen.training.optimiser import init_state
 from oxygen.training.run import train
+from oxygen.training.run_folder import read_log
 from tests.oxygen.compiling import COMPILED_SOON, compile_soon
 from tests.oxygen.training.conftest import (
     DEEP,

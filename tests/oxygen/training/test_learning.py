@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from oxygen.training import checkpoint
-from oxygen.training.logs import read_log
 from oxygen.training.run import train
+from oxygen.training.run_folder import read_log
 from oxygen.training.samples import Samples
 from tests.oxygen.training.conftest import (
     MODEL,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tensorboardX.proto.event_pb2 import Event
 
-from oxygen.training import logs
-from oxygen.training.logs import EVENTS, LINES, TrainingLog, read_log
+from oxygen.training import run_folder
+from oxygen.training.run_folder import EVENTS, LINES, TrainingLog, read_log
 
 NUMBERS = {
     "loss": 1.5,
@@ -74,7 +74,7 @@ def test_a_log_whose_rewriting_is_killed_is_whole(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(logs.json, "dumps", killed)
+        patched.setattr(run_folder.json, "dumps", killed)
         with pytest.raises(KeyboardInterrupt):
             TrainingLog(tmp_path, resumed_at=20)
     assert (tmp_path / LINES).read_bytes() == before

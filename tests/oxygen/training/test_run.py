@@ -17,9 +17,8 @@ from oxygen.robots.transforms import LIBERO, Transform
 from oxygen.training import checkpoint
 from oxygen.training.batches import TrainingBatches
 from oxygen.training.config import TrainingConfig
-from oxygen.training.logs import read_log
 from oxygen.training.run import train
-from oxygen.training.run_folder import RUN_FILE
+from oxygen.training.run_folder import RUN_FILE, read_log
 from oxygen.training.samples import Samples, measure
 from tests.oxygen.training.conftest import (
     MODEL,
