@@ -3,31 +3,35 @@
 import datetime as dt
 import functools
 import json
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from configs.console import TextConsole
 from configs.errors import UsageError, pluralize
 from configs.exits import DeferredSignals
 from configs.hashing import hash_of
+from configs.motion import NONE
 from configs.schema import RunConfig
 from configs.training import CollectConfig
-from eval.collect.console import CollectionConsole
 from eval.collect.dataset import assemble, write_contact_sheet
-from eval.collect.episode import DemonstrationRecorder
-from eval.collect.plan import (
+from eval.collect.episode import DemonstrationRecorder, EpisodeReport
+from eval.collect.store import (
     DemonstrationKey,
+    EpisodeStore,
+    StoredEpisode,
     conventions,
-    frame_rate,
     learner_config,
     make_jobs,
     plans_by_seed,
     run_config,
 )
-from eval.collect.store import EpisodeStore, StoredEpisode
 from eval.policies.base import LoadedPolicy
 from eval.policies.resolved import open_policies, resolve_policy
 from eval.policies.scripted import open_scripted
@@ -35,7 +39,7 @@ from eval.records import provenance
 from eval.records.json_files import write_json
 from eval.records.protocol import describe_suite
 from eval.records.run_folders import Run
-from eval.records.schema import RunFolder
+from eval.records.schema import Outcome, RunFolder
 from eval.rollout.clock import PAUSED
 from eval.rollout.episode import Variant
 from eval.rollout.executors.executor import SERIAL, Processes
@@ -44,9 +48,12 @@ from oxygen.model.compile_cache import use_compile_cache
 from oxygen.presets.policies import weights_sha256
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
+from sim_envs.world import EpisodeKey
 
 INCOMPLETE = 1
 """Exit code when an episode was an error, or none was kept."""
+
+_LOG_INTERVAL_S = 60.0
 
 
 def collect_demonstrations(config: CollectConfig, dataset: Path, *, workers: int) -> int:
@@ -98,10 +105,7 @@ def collect_demonstrations(config: CollectConfig, dataset: Path, *, workers: int
 def collect_from(
     open_policy: Callable[[int], LoadedPolicy], config: CollectConfig, dataset: Path, *, workers: int
 ) -> int:
-    """Collect demonstrations of the policy that is opened for a number of worlds.
-
-    See `collect_demonstrations`.
-    """
+    """The same with a policy of the caller's, which is opened for a number of worlds."""
     plans = plans_by_seed(config)
     jobs, task = make_jobs(config, plans), plans[0].tasks[0]
     store, learner = EpisodeStore(dataset), learner_config(config)
@@ -149,7 +153,8 @@ def collect_from(
         before = json.loads(written.read_text(encoding="utf-8")) if written.exists() else {}
         if before.get("demonstrations") != names:
             console.print(f"Writing {pluralize(len(kept), 'demonstration')} …")
-            assemble(kept, dataset, config, interface=task.suite.interface, fps=frame_rate(task))
+            fps = task.protocol.control_hz / task.protocol.replan_steps
+            assemble(kept, dataset, config, interface=task.suite.interface, fps=fps)
             write_contact_sheet(Demonstrations(dataset), sheet)
         manifest = _manifest(config, plans[0], shared, kept, store.failures())
         suites = {**before.get("suites", {}), **manifest["suites"]}
@@ -190,3 +195,85 @@ def _digest(run: RunConfig) -> str | None:
     """SHA-256 of the policy's weights; None if it has none, or random ones."""
     policy = resolve_policy(run).policy
     return weights_sha256(policy) if policy.kind == "oxygen" and not run.random_weights else None
+
+
+class CollectionConsole:
+    """Prints the progress of one collection."""
+
+    def __init__(
+        self,
+        config: CollectConfig,
+        keys: Collection[DemonstrationKey],
+        dataset: Path,
+        *,
+        pending: int,
+        workers: int,
+    ) -> None:
+        """Print what is collected, and how many of the `keys` are done already."""
+        console = TextConsole()
+        self.print, self._logs = console.print, not console.is_terminal
+        self._dataset, self._pending = dataset, pluralize(pending, "episode")
+        self._kept = " and are among them" if config.keep_failures else ""
+        noise = f", noise {config.expert_noise:g}" if config.expert_noise else ""
+        motion = "" if config.motion in (None, NONE) else f", motion {escape(config.motion)}"
+        learner = f", correcting {escape(config.learner)}" if config.learner else ""
+        self.print(
+            f"Demonstrations of [bold]{escape(config.policy)}[/]{noise}{motion}{learner}, "
+            f"assets {escape(', '.join(sorted({key.assets for key in keys})))} → {escape(str(dataset))}",
+            soft_wrap=True,
+        )
+        if done := len(keys) - pending:
+            self.print(f"Played before: {done} of {pluralize(len(keys), 'episode')}.")
+        self.played = self.errors = self._solved = self._frames = 0
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[status]}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=self._logs,  # without a terminal, a line per minute instead
+        )
+        self._bar = self._progress.add_task(pluralize(workers, "worker"), total=pending, status="")
+        self._began = self._logged = time.monotonic()
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def add(self, key: EpisodeKey, report: EpisodeReport) -> None:
+        """Update the bar, or print a line per minute without a terminal; print an error at once."""
+        self.played += 1
+        self.errors += report.outcome is Outcome.ERROR
+        self._solved += report.outcome is Outcome.SUCCESS
+        self._frames += report.frames
+        graded, per_s = self.played - self.errors, self._frames / (time.monotonic() - self._began)
+        rate = f"{100 * self._solved / graded:.0f} % success" if graded else "no episode finished"
+        status = f"{rate}, {per_s:.1f} frames/s"
+        if self.errors:
+            status += f", [red]{pluralize(self.errors, 'error')}[/]"
+        self._progress.update(self._bar, advance=1, status=status)
+        if report.error is not None:
+            self.print(f"error in {key}: {report.error}", style="red", markup=False)
+        if self._logs and time.monotonic() - self._logged >= _LOG_INTERVAL_S:
+            self._logged = time.monotonic()
+            self.print(f"{self.played} of {self._pending}, {status}", soft_wrap=True)
+
+    def conclude(self, counts: Mapping[str, int], sheet: Path) -> None:
+        """Print a summary of the dataset."""
+        kept = counts["demonstrations"]
+        files = [file for part in ("data", "meta", "videos") for file in (self._dataset / part).rglob("*")]
+        size = sum(file.stat().st_size for file in files if file.is_file()) / kept / 1e6
+        summary = [
+            f"[bold]{pluralize(kept, 'demonstration')}[/]",
+            pluralize(counts["frames"], "frame"),
+            f"{size:.2f} MB each",
+            f"{pluralize(counts['failures'], 'episode')} failed{self._kept}",
+        ]
+        if self.errors:
+            summary.append(f"[red]{pluralize(self.errors, 'error')}[/], which the same command tries again")
+        self.print(", ".join(summary))
+        self.print(f"Contact sheet: {sheet}", soft_wrap=True, markup=False)

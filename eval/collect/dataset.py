@@ -11,7 +11,6 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from jaxtyping import Float64
 from PIL import Image, ImageDraw
 
 from configs.interface import Interface
@@ -50,14 +49,9 @@ _PAPER, _INK, _GREY = "white", "black", "#767676"
 def assemble(
     kept: Sequence[StoredEpisode], dataset: Path, config: CollectConfig, *, interface: Interface, fps: float
 ) -> None:
-    """Write a dataset of at least one demonstration, replacing the existing one.
+    """Write a dataset of at least one demonstration, in that order, replacing the existing one.
 
-    Args:
-        kept: The demonstrations, in order.
-        dataset: The dataset's folder.
-        config: Image storage and horizon.
-        interface: The cameras, state and actions of the episodes.
-        fps: Frames per simulated second.
+    `fps` counts frames per simulated second.
     """
     draft = dataset / ".assembling"
     shutil.rmtree(draft, ignore_errors=True)
@@ -281,20 +275,11 @@ def _statistics(
     targets = ~columns.pop(layout.PADDED)[:, 0]
     for name, values in columns.items():
         rows = values[targets] if name == layout.ACTION and targets.any() else values
-        found[name] = _number_statistics(rows.astype(np.float64), count=count)
+        rows = rows.astype(np.float64)
+        of_channels = {each: getattr(rows, each)(axis=0) for each in ("min", "max", "mean", "std")}
+        of_channels |= {each: np.quantile(rows, share, axis=0) for each, share in QUANTILES.items()}
+        found[name] = {each: value.tolist() for each, value in of_channels.items()} | {"count": [count]}
     return found
-
-
-def _number_statistics(values: Float64[np.ndarray, "row channel"], *, count: int) -> Statistics:
-    """Statistics of each channel over the rows; `count` is the number of frames."""
-    found = {
-        "min": values.min(axis=0),
-        "max": values.max(axis=0),
-        "mean": values.mean(axis=0),
-        "std": values.std(axis=0),
-        **{name: np.quantile(values, share, axis=0) for name, share in QUANTILES.items()},
-    }
-    return {**{name: value.tolist() for name, value in found.items()}, "count": [count]}
 
 
 def _image_statistics(histogram: Histogram, *, count: int) -> Statistics:

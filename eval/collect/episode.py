@@ -1,4 +1,4 @@
-"""Records one episode as a table, one row per query, with action chunks as labels.
+"""Records one episode of a demonstrator as a table, one row per query, with action chunks as labels.
 
 The label of a frame has the actions intended at each of the next `horizon` control steps, in the states
 then reached, for two reasons. An expert plans a chunk within one motion and stands still at its end, so the
@@ -7,15 +7,19 @@ off the path; the actions intended there lead back, and a policy must learn them
 Labels have no noise. The first `replan_steps` actions of a chunk are those intended at the frame's own
 state; later ones also respond to disturbances that could not be foreseen, with mean zero.
 
-If a learner acts in turns with the demonstrator, a label ends with the demonstrator's turn.
+A learner and an expert may act in turns; only the expert's actions are then training targets, and a label
+ends with the expert's turn. Such demonstrations start in states that the learner's own mistakes lead to
+(DAgger, Ross et al., 2011, arXiv 1011.0686; in turns as in HG-DAgger, Kelly et al., 2019, arXiv 1810.02890).
+Instead of a person, a random number of queries ends a turn, and so does a learner that stands still.
 """
 
 import dataclasses
 import functools
 import io
 import json
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -27,9 +31,7 @@ from configs.feedback import INSTRUCTION
 from configs.interface import Interface
 from configs.training import CollectConfig
 from eval.collect.dataset import arrow_schema
-from eval.collect.demonstrators import CorrectedLearner, Demonstrator
-from eval.collect.plan import DemonstrationKey
-from eval.collect.store import EpisodeStore, Histogram
+from eval.collect.store import DemonstrationKey, EpisodeStore, Histogram
 from eval.metrics.language import true_text
 from eval.policies.base import Policy
 from eval.policies.scripted import Scripted, scripted_policy
@@ -37,11 +39,91 @@ from eval.records.query_logs import QueryRecord, truth_to_json
 from eval.records.run_folders import Run
 from eval.records.schema import Outcome
 from eval.rollout.plan import TaskPlan
-from oxygen.policy.reply import EpisodeEnd
+from oxygen.policy.reply import EpisodeEnd, Reply
 from oxygen.training import layout
 from sim_envs.suite import Suite
 from sim_envs.truth.ground_truth import Truth
-from sim_envs.world import EpisodeKey, World
+from sim_envs.world import EpisodeKey, Observation, World
+
+_LEARNER_TURN = (3, 96)
+_EXPERT_TURN = (6, 14)
+"""The fewest and the most queries of a turn. Some of the learner's are long, since it may get stuck late."""
+
+_STUCK_QUERIES = 8
+_STUCK_WITHIN = 0.01
+"""A learner that moved by no more than this (m, rad) in that many queries is stuck, which ends its turn."""
+
+
+@runtime_checkable
+class Demonstrator(Policy, Protocol):
+    """A policy that reports its intended actions, without the noise of the executed ones."""
+
+    @property
+    def intended(self) -> Float64[np.ndarray, "horizon action"] | None:
+        """Actions of the last query without noise; None if they are not training targets."""
+
+
+class CorrectedLearner:
+    """Learner and expert in turns, the learner first. Turn lengths are a function of the episode key."""
+
+    def __init__(self, learner: Policy, expert: Demonstrator, *, keeps_writing: bool = False) -> None:
+        """Start with the learner, which may answer the expert's queries, too, to keep writing its texts."""
+        self._learner, self._expert, self._keeps_writing = learner, expert, keeps_writing
+        self._draws = np.random.default_rng(0)
+        self._learning, self._left = True, 0
+        self._states: deque[Float64[np.ndarray, " state"]] = deque(maxlen=_STUCK_QUERIES)
+
+    @property
+    def interface(self) -> Interface:
+        """The learner's conventions."""
+        return self._learner.interface
+
+    @property
+    def intended(self) -> Float64[np.ndarray, "horizon action"] | None:
+        """The expert's intended actions of the last query; None if the learner acted."""
+        return None if self._learning else self._expert.intended
+
+    def reset(self, key: EpisodeKey) -> None:
+        """Begin an episode."""
+        self._key = key
+        self._draws = np.random.default_rng([key.digest(), 1])
+        self._learner.reset(key)
+        self._learning, self._left = True, self._length(_LEARNER_TURN)
+        self._states.clear()
+
+    def act(self, observation: Observation) -> np.ndarray:
+        """Answer one query with the acting policy."""
+        still = len(self._states) == _STUCK_QUERIES and np.ptp(self._states, axis=0).max() <= _STUCK_WITHIN
+        if self._left == 0 or (self._learning and still):
+            self._learning = not self._learning
+            self._states.clear()
+            self._left = self._length(_LEARNER_TURN if self._learning else _EXPERT_TURN)
+            if not self._learning:  # at the start of each of its turns
+                self._expert.reset(self._key)
+        self._states.append(observation.state)
+        self._left -= 1
+        if self._keeps_writing and not self._learning:
+            self._learner.act(observation)
+        return self._acting.act(observation)
+
+    def complete(self) -> Reply:
+        """Complete the query."""
+        reply = self._acting.complete()
+        return self._learner.complete() if self._keeps_writing and not self._learning else reply
+
+    def finish(self) -> EpisodeEnd:
+        """End the episode."""
+        self._expert.finish()
+        return self._learner.finish()
+
+    @property
+    def _acting(self) -> Policy:
+        return self._learner if self._learning else self._expert
+
+    def _length(self, turn: tuple[int, int]) -> int:
+        """Queries of the next turn, sampled log-uniformly."""
+        shortest, longest = turn
+        return int(np.exp(self._draws.uniform(np.log(shortest), np.log(longest + 1))))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,13 +138,9 @@ class EpisodeReport:
 
 
 class DemonstrationRecorder:
-    """Collects the queries of one episode and stores them as a table. See `eval.rollout.episode.Recorder`.
+    """Collects the queries of one episode and stores them in the dataset, the folder of its run.
 
-    Args:
-        config: What is collected.
-        run: Its folder is the dataset.
-        plan: The episode's task.
-        key: The episode.
+    See `eval.rollout.episode.Recorder`.
     """
 
     picture_steps = None
@@ -122,9 +200,20 @@ class DemonstrationRecorder:
 
     def _rows(self, images: Mapping[str, Sequence[np.ndarray]], *, solved: bool) -> pa.Table:
         """A row per query; none of the actions of a failed episode is a training target."""
-        queries, config, protocol = self._queries, self._config, self._plan.protocol
+        queries, config, suite = self._queries, self._config, self._plan.suite
         truths = [_truth_columns(query.truth) for query in queries]
-        intended = self._intended if solved else [None] * len(queries)
+        steps, intended = (
+            [query.steps for query in queries],
+            self._intended if solved else [None] * len(queries),
+        )
+        chunks = [  # without intended actions, the executed ones, marked as padding
+            np.asarray(query.actions, np.float64) if chunk is None else chunk
+            for query, chunk in zip(queries, intended, strict=True)
+        ]
+        hold = functools.partial(suite.interface.hold_action, queries[-1].observation.state)
+        actions, padded = action_labels(chunks, steps, hold, horizon=config.horizon)
+        padded |= ~learnable([chunk is not None for chunk in intended], steps, horizon=config.horizon)
+        actions = actions.astype(np.float32)
         columns = {
             **{layout.IMAGES + camera: png_cells(frames) for camera, frames in images.items()},
             **{
@@ -133,16 +222,17 @@ class DemonstrationRecorder:
             },
             layout.STATE: [query.observation.state.astype(np.float32) for query in queries],
             layout.STEP: [query.step for query in queries],
-            "timestamp": [query.step / protocol.control_hz for query in queries],
+            "timestamp": [query.step / self._plan.protocol.control_hz for query in queries],
             "frame_index": [query.index for query in queries],
-            **_labels(queries, intended, config.horizon, self._plan.suite.interface),
+            layout.ACTION: actions[:, 0].tolist(),
+            layout.CHUNK: actions.tolist(),
+            layout.PADDED: padded.tolist(),
             **{name: [row[name] for row in truths] for name in truths[0]},
         }
-        if config.feedback is not None:
+        if fed := config.feedback is not None:
             read = [{field: text.text for field, text in query.fed.items()} for query in queries]
             columns[layout.FED] = [json.dumps(texts) for texts in read]
-        interface, fed = self._plan.suite.interface, config.feedback is not None
-        features = layout.features(interface, images="image", horizon=config.horizon, fed=fed)
+        features = layout.features(suite.interface, images="image", horizon=config.horizon, fed=fed)
         for positional in ("episode_index", "index", "task_index"):
             del features[positional]
         return pa.Table.from_pydict(columns, schema=arrow_schema(features))
@@ -161,29 +251,6 @@ def png_cells(images: Sequence[UInt8[np.ndarray, "height width 3"]]) -> list[dic
 def histogram(images: UInt8[np.ndarray, "frame height width 3"]) -> Histogram:
     """Counts of the 256 levels in each channel."""
     return np.stack([np.bincount(images[..., channel].ravel(), minlength=256) for channel in range(3)])
-
-
-def _labels(
-    queries: Sequence[QueryRecord],
-    intended: Sequence[np.ndarray | None],
-    horizon: int,
-    interface: Interface,
-) -> dict[str, Any]:
-    """Intended actions, singly and in chunks; without intended ones, the executed ones, marked as padding."""
-    steps = [query.steps for query in queries]
-    chunks = [
-        np.asarray(query.actions, np.float64) if chunk is None else chunk
-        for query, chunk in zip(queries, intended, strict=True)
-    ]
-    hold = functools.partial(interface.hold_action, queries[-1].observation.state)
-    actions, padded = action_labels(chunks, steps, hold, horizon=horizon)
-    padded |= ~learnable([chunk is not None for chunk in intended], steps, horizon=horizon)
-    actions = actions.astype(np.float32)
-    return {
-        layout.ACTION: actions[:, 0].tolist(),
-        layout.CHUNK: actions.tolist(),
-        layout.PADDED: padded.tolist(),
-    }
 
 
 def _truth_columns(truth: Truth | None) -> dict[str, str]:
@@ -207,13 +274,8 @@ def action_labels(
 ) -> tuple[Float64[np.ndarray, "query horizon action"], Bool[np.ndarray, "query horizon"]]:
     """The action chunk of each query, and a mask of its actions beyond the episode's end.
 
-    Beyond the end the robot holds still.
-
-    Args:
-        intended: Intended actions of each query; at least as many as were executed.
-        steps: Executed control steps of each query.
-        hold: The action that keeps the robot still after another.
-        horizon: Control steps in a chunk.
+    Beyond the end the robot holds still: `hold` is the action that keeps it still after another. Takes the
+    intended actions of each query, at least as many as its executed `steps`.
     """
     executed = np.concatenate([chunk[:count] for chunk, count in zip(intended, steps, strict=True)])
     extended = np.concatenate([executed, np.tile(hold(executed[-1]), (horizon, 1))])
@@ -227,10 +289,7 @@ def learnable(
 ) -> Bool[np.ndarray, "query horizon"]:
     """A mask of the actions of each query's chunk that lie within the demonstrator's current turn.
 
-    Args:
-        by_expert: Whether the demonstrator acted, by query.
-        steps: Executed control steps of each query.
-        horizon: Control steps in a chunk.
+    Takes whether the demonstrator acted, and the executed control steps, by query.
     """
     by_step = np.repeat(by_expert, steps)
     ends = np.flatnonzero(np.diff(by_step, append=~by_step[-1:])) + 1

@@ -14,7 +14,7 @@ from jaxtyping import Float64
 
 from configs.training import CollectConfig
 from eval.collect.collection import collect_from
-from eval.collect.demonstrators import CorrectedLearner
+from eval.collect.episode import CorrectedLearner
 from eval.policies.base import LoadedPolicy, Policy
 from oxygen.policy.reply import EpisodeEnd, Reply
 from sim_envs.fake import FakeWorld

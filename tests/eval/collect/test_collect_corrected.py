@@ -7,8 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval.collect.demonstrators import CorrectedLearner
-from eval.collect.episode import action_labels, learnable
+from eval.collect.episode import CorrectedLearner, action_labels, learnable
 from oxygen.policy.reply import EpisodeEnd, Reply
 from sim_envs.libero.tasks import LIBERO_INTERFACE
 from sim_envs.suite import open_suite

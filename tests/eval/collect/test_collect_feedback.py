@@ -7,7 +7,7 @@ import pytest
 
 from configs.errors import UsageError
 from eval.collect.collection import collect_demonstrations, collect_from
-from eval.collect.demonstrators import CorrectedLearner
+from eval.collect.episode import CorrectedLearner
 from eval.collect.store import EpisodeStore
 from oxygen.training import layout
 from sim_envs.fake import FakeWorld
