@@ -33,10 +33,9 @@ from oxygen.robots.norms import checkpoint_norms
 from oxygen.robots.transforms import Prediction, embodiment
 from oxygen.training import layout
 from oxygen.weights import fetch
-from oxygen.weights import layout as checkpoint_layout
-from oxygen.weights.card import CARD, RECORD, TOKENIZER
-from oxygen.weights.loading import SINGLE_FILE
-from oxygen.weights.safetensors import open_safetensors
+from oxygen.weights.formats import SINGLE_FILE, open_safetensors
+from oxygen.weights.loading import check_parameters
+from oxygen.weights.source import CARD, RECORD, TOKENIZER
 from sim_envs.suite import Assets
 
 MANIFEST = "manifest.json"
@@ -380,7 +379,7 @@ def _served(checkpoint: Path) -> list[str]:
     for path in files:
         if not (checkpoint / path).is_file():
             raise UsageError(f"{checkpoint} is not a complete checkpoint: it has no {path}; give another")
-    checkpoint_layout.check(
+    check_parameters(
         open_safetensors(checkpoint / SINGLE_FILE).tensors, preset(str(policy.model)), str(checkpoint)
     )
     size = sum((checkpoint / path).stat().st_size for path in files)

@@ -26,7 +26,7 @@ from oxygen.presets.policies import (
 )
 from oxygen.robots.transforms import embodiment
 from oxygen.weights import fetch
-from oxygen.weights.card import CARD
+from oxygen.weights.source import CARD
 from sim_envs.scripted.policy import HORIZON
 
 ENTRY_POINTS = "oxygen_eval.policies"

@@ -14,9 +14,8 @@ from configs.errors import UsageError, nearest_first
 from configs.paths import found_near, read_json_object
 from oxygen.model.config import preset
 from oxygen.training.run_folder import CHECKPOINTS
-from oxygen.weights.card import CARD, CONFIG_FILE, RECORD
-from oxygen.weights.loading import SINGLE_FILE
-from oxygen.weights.orbax import METADATA
+from oxygen.weights.formats import METADATA, SINGLE_FILE
+from oxygen.weights.source import CARD, CONFIG_FILE, RECORD
 
 _NEARBY = ("*", *(f"{above}{CHECKPOINTS}/*" for above in ("", "*/", "*/*/", "*/*/*/")))
 """Patterns of checkpoints, relative to the nearest existing folder."""

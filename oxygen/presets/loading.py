@@ -14,7 +14,7 @@ from oxygen.serving.language import LanguageTask
 from oxygen.weights import fetch
 from oxygen.weights import load as load_weights
 from oxygen.weights.adapter import AdapterSource
-from oxygen.weights.loading import open_checkpoint
+from oxygen.weights.formats import open_checkpoint
 
 
 def load_policy(

@@ -16,9 +16,8 @@ from oxygen.robots.conventions import DROID, DROID_JOINT_POSITION, LIBERO
 from oxygen.robots.transforms import acting_as, embodiment
 from oxygen.weights import fetch
 from oxygen.weights.adapter import card_of
-from oxygen.weights.card import CARD
-from oxygen.weights.loading import SINGLE_FILE
-from oxygen.weights.source import BUNDLED
+from oxygen.weights.formats import SINGLE_FILE
+from oxygen.weights.source import BUNDLED, CARD
 
 
 def read_model_policy(name: str) -> PolicyConfig:

@@ -19,11 +19,9 @@ from oxygen.model.config import PRESETS, Pi05Config
 from oxygen.robots import transforms
 from oxygen.robots.norms import FILE_NAME
 from oxygen.robots.tokenizer import load as load_tokenizer
-from oxygen.weights import layout
-from oxygen.weights.card import CARD, CONFIG_FILE, RECORD, TOKENIZER, card_text
-from oxygen.weights.loading import DTYPES, SINGLE_FILE, open_checkpoint
-from oxygen.weights.safetensors import SUFFIX, write_safetensors
-from oxygen.weights.source import fetch
+from oxygen.weights.formats import SINGLE_FILE, SUFFIX, open_checkpoint, write_safetensors
+from oxygen.weights.loading import DTYPES, check_parameters, fitting_configs, nearest_config
+from oxygen.weights.source import CARD, CONFIG_FILE, RECORD, TOKENIZER, card_text, fetch
 
 if TYPE_CHECKING:
     from configs.schema import PolicyConfig
@@ -77,8 +75,8 @@ def convert(
     home = local.parent if local.name == "params" else local  # has the card and norm stats
     _check_card(home / CARD, given)
     checkpoint = open_checkpoint(local)
-    fits = [PRESETS[name] for name in layout.fitting(checkpoint.tensors)]
-    layout.check(checkpoint.tensors, fits[0] if fits else layout.nearest(checkpoint.tensors), str(source))
+    fits = [PRESETS[name] for name in fitting_configs(checkpoint.tensors)]
+    check_parameters(checkpoint.tensors, fits[0] if fits else nearest_config(checkpoint.tensors), str(source))
     if model is not None and model not in [config.name for config in fits]:
         raise unknown("model", model, [config.name for config in fits], remedy=f"{source} fits only these.")
     draft = target.with_name(f"{target.name}.partial")

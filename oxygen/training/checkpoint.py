@@ -18,10 +18,8 @@ from oxygen.training.config import TrainingConfig
 from oxygen.training.optimiser import TrainState
 from oxygen.typing import Params
 from oxygen.weights.adapter import write_adapter
-from oxygen.weights.card import CARD, RECORD, TOKENIZER, card_text
-from oxygen.weights.loading import SINGLE_FILE
-from oxygen.weights.safetensors import SUFFIX, open_safetensors, write_safetensors
-from oxygen.weights.source import fetch
+from oxygen.weights.formats import SINGLE_FILE, SUFFIX, open_safetensors, write_safetensors
+from oxygen.weights.source import CARD, RECORD, TOKENIZER, card_text, fetch
 
 ADAPTER = "adapter.npz"
 """An adapter's file in its folder."""

@@ -1,29 +1,30 @@
 """Loads a policy's weights: finds the checkpoint, checks all shapes, reads and casts tensor by tensor."""
 
 import concurrent.futures
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 
-from configs.errors import UsageError, nearest_first, stage, unknown
+from configs.errors import UsageError, stage, unknown
 from oxygen.model import params
-from oxygen.model.config import Pi05Config
+from oxygen.model.config import PRESETS, Pi05Config
+from oxygen.model.params import Shape
 from oxygen.model.pi05 import Weights, consume, prepare
 from oxygen.typing import Params
-from oxygen.weights import layout
-from oxygen.weights.layout import Checkpoint
-from oxygen.weights.orbax import METADATA, open_orbax
-from oxygen.weights.safetensors import SUFFIX, open_safetensors
+from oxygen.weights.formats import Stored, open_checkpoint
 from oxygen.weights.source import fetch
 
 DTYPES = ("float32", "bfloat16")
 AT_ONCE = 4
 """Tensors read in parallel. Most of the time is decompression, at 1 GB/s per core."""
-SINGLE_FILE = f"model{SUFFIX}"
-"""The tensors in a folder of our format."""
+
+_FLOATS = ("bfloat16", "float16", "float32", "float64")
+_SHOWN = 3
+_wanted = functools.cache(params.shapes)
 
 Loadable = int | Callable[[], Params]
 """The seed of random parameters, or a function that loads parameters in openpi's layout."""
@@ -52,7 +53,7 @@ def load(source: str | Path, config: Pi05Config, *, dtype: str | None = None) ->
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
     checkpoint = open_checkpoint(fetch(source))
-    layout.check(checkpoint.tensors, config, str(source))
+    check_parameters(checkpoint.tensors, config, str(source))
     kind = jnp.dtype(dtype)
 
     def read(path: str) -> np.ndarray:
@@ -66,34 +67,60 @@ def load(source: str | Path, config: Pi05Config, *, dtype: str | None = None) ->
         return params.nested(dict(zip(order, pool.map(read, order), strict=True)))
 
 
-def open_checkpoint(path: Path) -> Checkpoint:
-    """Open a checkpoint on disk, of any supported format. Reads no tensor.
+def check_parameters(found: Mapping[str, Stored], config: Pi05Config, source: str) -> None:
+    """Check a checkpoint's tensors against the parameters of `config`. Reads no tensor.
 
     Raises:
-        UsageError: There is none, or it is damaged.
+        UsageError: Paths or shapes differ, or a tensor is not floating-point. Names the first differing paths
+            and the nearest known configuration.
     """
-    if not path.exists():
-        near = ""
-        if path.parent.is_dir():
-            names = nearest_first(path.name, (entry.name for entry in path.parent.iterdir()))[:3]
-            near = f"; {path.parent} holds {', '.join(names) or 'nothing'}"
-        raise UsageError(f"there is no checkpoint at {path}{near}")
-    if path.is_file():
-        if path.suffix != SUFFIX:
-            raise UsageError(f"{path} is a file, but not one that ends in {SUFFIX}. {_WANTED}")
-        return open_safetensors(path)
-    if (path / SINGLE_FILE).is_file():
-        return open_safetensors(path / SINGLE_FILE)
-    for folder in (path, path / "params"):
-        if (folder / METADATA).is_file():
-            return open_orbax(folder)
-    inside = ", ".join(sorted(entry.name for entry in path.iterdir())[:5]) or "nothing"
-    raise UsageError(f"{path} is not a checkpoint: it holds {inside}. {_WANTED}")
+    differences = _differences(found, _wanted(config))
+    if differences:
+        fits, near = fitting_configs(found), nearest_config(found)
+        hint = (
+            f"It holds those of {' or '.join(map(repr, fits))}"
+            if fits
+            else f"The nearest known configuration is {near.name!r}: {_agreeing(found, near)} of its "
+            f"{len(_wanted(near))} parameters are there"
+        )
+        raise UsageError(
+            f"{source} does not hold the parameters of {config.name!r}: {'; '.join(differences)}. {hint}"
+        )
+    for path, tensor in sorted(found.items()):
+        if tensor.dtype not in _FLOATS:
+            raise UsageError(f"{source} stores {path} as {tensor.dtype}, not as one of {', '.join(_FLOATS)}")
 
 
-_WANTED = (
-    f"A checkpoint is openpi's folder with params/{METADATA}, a folder with {SINGLE_FILE}, or a {SUFFIX} file"
-)
+def fitting_configs(found: Mapping[str, Stored]) -> list[str]:
+    """Known configurations with exactly these parameters."""
+    return [name for name, preset in PRESETS.items() if not _differences(found, _wanted(preset))]
+
+
+def nearest_config(found: Mapping[str, Stored]) -> Pi05Config:
+    """The known configuration with the most parameters in common with `found`."""
+    return max(PRESETS.values(), key=lambda preset: _agreeing(found, preset))
+
+
+def _agreeing(found: Mapping[str, Stored], config: Pi05Config) -> int:
+    return sum(path in found and found[path].shape == shape for path, shape in _wanted(config).items())
+
+
+def _differences(found: Mapping[str, Stored], wanted: Mapping[str, Shape]) -> list[str]:
+    kinds = {
+        "missing": sorted(wanted.keys() - found.keys()),
+        "not known": sorted(found.keys() - wanted.keys()),
+        "of another shape": [
+            f"{path} {list(found[path].shape)} instead of {list(wanted[path])}"
+            for path in sorted(found.keys() & wanted.keys())
+            if found[path].shape != wanted[path]
+        ],
+    }
+    return [
+        f"{', '.join(paths[:_SHOWN])}{f' and {len(paths) - _SHOWN} more' if len(paths) > _SHOWN else ''} "
+        f"{'is' if len(paths) == 1 else 'are'} {kind}"
+        for kind, paths in kinds.items()
+        if paths
+    ]
 
 
 def load_weights(source: WeightsSource, config: Pi05Config) -> Weights:

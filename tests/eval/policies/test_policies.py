@@ -112,7 +112,7 @@ def test_a_converted_checkpoint_is_a_policy(preset, tmp_path, capsys):
 
 
 def test_missing_weights_are_refused_before_a_tokenizer_is_downloaded(preset, tmp_path, monkeypatch):
-    monkeypatch.setattr("oxygen.weights.download.complete", lambda url, _: pytest.fail(f"downloads {url}"))
+    monkeypatch.setattr("oxygen.weights.source.complete", lambda url, _: pytest.fail(f"downloads {url}"))
     content = yaml.safe_load(Path(preset).read_text(encoding="utf-8"))
     weights, tokenizer = str(tmp_path / "absent"), "https://example.org/tokenizer.model"
     file = tmp_path / "mine.yaml"

@@ -20,7 +20,7 @@ from oxygen.model.config import TINY
 from oxygen.presets.checkpoints import check_sizes, read_record
 from oxygen.presets.policies import check_learnt
 from oxygen.robots import tokenizer
-from oxygen.weights.safetensors import open_safetensors
+from oxygen.weights.formats import open_safetensors
 from oxygen.weights.source import bundled
 from sim_envs.world import EpisodeKey
 from tests.eval.policies.test_policies import SILENT, actions_of

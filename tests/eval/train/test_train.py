@@ -17,7 +17,7 @@ from oxygen.robots import tokenizer
 from oxygen.serving.language import LanguageTask
 from oxygen.training import checkpoint
 from oxygen.training.config import TrainingConfig
-from oxygen.weights.card import CARD, RECORD
+from oxygen.weights.source import CARD, RECORD
 from sim_envs.fake import FakeWorld
 from tests.eval.policies.test_policies import KEY, actions_of, moments, policy_of, untrained
 

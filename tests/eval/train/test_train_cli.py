@@ -23,7 +23,7 @@ from oxygen.model.config import PRESETS
 from oxygen.training import checkpoint
 from oxygen.training.batches import TrainingBatches
 from oxygen.training.run_folder import read_log, read_options
-from oxygen.weights.loading import SINGLE_FILE
+from oxygen.weights.formats import SINGLE_FILE
 from sim_envs.fake import FakeWorld
 from sim_envs.suite import Task
 from sim_envs.world import AdvanceResult

@@ -13,8 +13,8 @@ from oxygen.model.config import PI05_BASE, PI05_DROID, PI05_LIBERO, TINY
 from oxygen.robots.norms import FILE_NAME
 from oxygen.tools.convert import _likely_model, main
 from oxygen.weights import load
-from oxygen.weights.card import CARD, RECORD, TOKENIZER
-from oxygen.weights.loading import open_checkpoint
+from oxygen.weights.formats import open_checkpoint
+from oxygen.weights.source import CARD, RECORD, TOKENIZER
 from tests.oxygen.conftest import SMALL
 from tests.oxygen.weights.test_weights import assert_equal, flat, save_orbax, save_safetensors
 

@@ -18,8 +18,8 @@ from oxygen.training.run import train
 from oxygen.training.run_folder import read_log
 from oxygen.training.samples import measure
 from oxygen.weights.adapter import CARD, AdapterSource
-from oxygen.weights.card import CARD as POLICY_CARD
-from oxygen.weights.card import TOKENIZER
+from oxygen.weights.source import CARD as POLICY_CARD
+from oxygen.weights.source import TOKENIZER
 from tests.oxygen.training.conftest import (
     MODEL,
     RECIPE,

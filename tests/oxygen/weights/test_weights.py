@@ -21,9 +21,9 @@ from safetensors.flax import save_file
 from configs.errors import UsageError
 from oxygen.model import params
 from oxygen.model.config import PI05_LIBERO, TINY
-from oxygen.weights import layout, load, orbax, safetensors
-from oxygen.weights.layout import Stored
-from oxygen.weights.loading import open_checkpoint
+from oxygen.weights import formats, load
+from oxygen.weights.formats import Stored, open_checkpoint
+from oxygen.weights.loading import check_parameters
 from tests.oxygen.conftest import SMALL
 
 
@@ -39,7 +39,7 @@ def save_orbax(folder, tree, **options):
 
 
 def save_safetensors(file, tree):
-    safetensors.write_safetensors(file, flat(tree))
+    formats.write_safetensors(file, flat(tree))
 
 
 WRITERS = {
@@ -112,15 +112,15 @@ def test_a_checkpoint_saved_without_nnx_and_in_many_chunks_loads_too(tmp_path, o
 @pytest.mark.parametrize("piece", [200, 4096])
 def test_pieces_of_large_chunks_make_up_the_same_numbers(tmp_path, original, monkeypatch, piece):
     streamed = []
-    opened = orbax._open_stream
+    opened = formats._open_stream
 
     def open_stream(*chunk):
         stream = opened(*chunk)
         streamed.append(stream is not None)
         return stream
 
-    monkeypatch.setattr(orbax, "_open_stream", open_stream)
-    monkeypatch.setattr(orbax, "_PIECE_BYTES", piece)
+    monkeypatch.setattr(formats, "_open_stream", open_stream)
+    monkeypatch.setattr(formats, "_STREAM_BYTES", piece)
     save_orbax(tmp_path / "params", original)
     assert_equal(load(tmp_path, SMALL, dtype="bfloat16"), original, "bfloat16")
     assert any(streamed)
@@ -128,12 +128,12 @@ def test_pieces_of_large_chunks_make_up_the_same_numbers(tmp_path, original, mon
 
 @pytest.mark.parametrize(("name", "save"), [WRITERS["orbax"], WRITERS["safetensors"]])
 def test_memory_peaks_at_1_15_of_the_weights(tmp_path, monkeypatch, name, save):
-    for module in (orbax, safetensors):
+    for pieces in ("_PIECE_BYTES", "_STREAM_BYTES"):
         # as small beside this model as theirs beside π0.5
-        monkeypatch.setattr(module, "_PIECE_BYTES", 1 << 14)
+        monkeypatch.setattr(formats, pieces, 1 << 14)
     original = params.random_params(TINY, 0)
     save(tmp_path / name, original)
-    layout.check(open_checkpoint(tmp_path).tensors, TINY, "x")  # imports
+    check_parameters(open_checkpoint(tmp_path).tensors, TINY, "x")  # imports
     tracemalloc.start()
     loaded = load(tmp_path, TINY, dtype="bfloat16")
     _, peak = tracemalloc.get_traced_memory()
@@ -149,11 +149,13 @@ def test_the_published_tree_is_consumed_to_the_last_key(golden):
     published = {
         path: Stored(shape=tuple(leaf["shape"]), dtype=leaf["dtype"]) for path, leaf in theirs.items()
     }
-    layout.check(published, PI05_LIBERO, "the published policy")
+    check_parameters(published, PI05_LIBERO, "the published policy")
     assert sum(math.prod(tensor.shape) for tensor in published.values()) == pytest.approx(3.35e9, rel=1e-2)
     for path in (min(published), "PaliGemma/llm/layers/mlp_1/linear", max(published)):
         with pytest.raises(UsageError, match=f"{path} is missing"):
-            layout.check({other: published[other] for other in published if other != path}, PI05_LIBERO, "x")
+            check_parameters(
+                {other: published[other] for other in published if other != path}, PI05_LIBERO, "x"
+            )
 
 
 def test_parameters_that_differ_are_named_first_three_of_a_kind(tmp_path, original):

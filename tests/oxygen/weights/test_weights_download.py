@@ -9,7 +9,7 @@ import pytest
 
 from configs.errors import UsageError
 from oxygen.model import params
-from oxygen.weights import download, fetch, load
+from oxygen.weights import fetch, load, source
 from oxygen.weights.source import cached
 from tests.oxygen.conftest import SMALL
 from tests.oxygen.weights.test_weights import assert_equal, save_orbax
@@ -30,7 +30,7 @@ def server(tmp_path):
 @pytest.fixture(autouse=True)
 def surroundings(tmp_path, monkeypatch, request):
     monkeypatch.setenv("OXYGEN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(download, "_FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(source, "_FIRST_WAIT_S", 0.01)
     if "server" in request.fixturenames:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", request.getfixturevalue("server").url)
 

@@ -1,28 +1,101 @@
-"""Orbax checkpoints as openpi publishes them: zarr arrays in one OCDBT store, or in a folder each.
+"""Checkpoints on disk: Orbax's, as openpi publishes them, and safetensors files.
 
-Read through TensorStore, as by Orbax, but array by array and chunk by chunk, to save memory. Orbax writes an
-array that one process holds as one chunk: 4.8 GB for the largest layer stack of π0.5. TensorStore would hold
-it compressed and decompressed before casting, so large chunks are decompressed here, as a stream.
+Orbax's are zarr arrays in one OCDBT store, or in a folder each. They are read through TensorStore, as by
+Orbax, but array by array and chunk by chunk, to save memory. Orbax writes an array that one process holds as
+one chunk: 4.8 GB for the largest layer stack of π0.5. TensorStore would hold it compressed and decompressed
+before casting, so large chunks are decompressed here, as a stream.
 """
 
 import contextlib
+import dataclasses
 import itertools
 import json
 import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import EllipsisType
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from configs.errors import UsageError
+from configs.errors import UsageError, nearest_first
+from configs.paths import regular
+from oxygen.model.params import Shape
 from oxygen.typing import Float
-from oxygen.weights.layout import Checkpoint, KeyPath, Stored, openpi_paths
 
 METADATA = "_METADATA"
-_PIECE_BYTES = 1 << 20  # streams are buffered in pieces of this size (1 MiB), a few at a time
+SUFFIX = ".safetensors"
+SINGLE_FILE = f"model{SUFFIX}"
+"""The tensors in a folder of our format."""
+_WANTED = (
+    f"A checkpoint is openpi's folder with params/{METADATA}, a folder with {SINGLE_FILE}, or a {SUFFIX} file"
+)
+_PIECE_BYTES = 1 << 24  # safetensors are read in pieces of at most this size
+_STREAM_BYTES = 1 << 20  # streams are buffered in pieces of this size (1 MiB), a few at a time
 _LARGE_BYTES = 1 << 26
 _ONE_LARGE = threading.Lock()  # TensorStore holds a whole chunk twice; several tensors are read at a time
+_SAFETENSORS = {"BF16": "bfloat16", "F16": "float16", "F32": "float32", "F64": "float64"}
+
+KeyPath = tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Stored:
+    """Shape of a stored tensor, and NumPy's name of its type, or `bfloat16`."""
+
+    shape: Shape
+    dtype: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """An opened checkpoint, before any tensor is read."""
+
+    tensors: Mapping[str, Stored]  # the tensors by path
+    # Fills an array of a tensor's shape, casting to its type piece by piece. Raises UsageError where the file
+    # is truncated or damaged.
+    read: Callable[[str, np.ndarray], None]
+
+
+def openpi_paths(stored: Iterable[KeyPath]) -> dict[str, KeyPath]:
+    """Map openpi's `/`-joined paths to a checkpoint's keys.
+
+    Training saves parameters under `params`, sometimes beside other state, and `nnx.State` puts `value`
+    behind every key; openpi undoes both when it restores (`restore_params` in its `models/model.py`).
+    """
+    keys = list(stored)
+    below = {key[1:]: key for key in keys if len(key) > 1 and key[0] == "params"} or {
+        key: key for key in keys
+    }
+    if below and all(len(key) > 1 and key[-1] == "value" for key in below):
+        below = {key[:-1]: original for key, original in below.items()}
+    return {"/".join(key): original for key, original in below.items()}
+
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    """Open a checkpoint on disk, of any supported format. Reads no tensor.
+
+    Raises:
+        UsageError: There is none, or it is damaged.
+    """
+    if not path.exists():
+        near = ""
+        if path.parent.is_dir():
+            names = nearest_first(path.name, (entry.name for entry in path.parent.iterdir()))[:3]
+            near = f"; {path.parent} holds {', '.join(names) or 'nothing'}"
+        raise UsageError(f"there is no checkpoint at {path}{near}")
+    if path.is_file():
+        if path.suffix != SUFFIX:
+            raise UsageError(f"{path} is a file, but not one that ends in {SUFFIX}. {_WANTED}")
+        return open_safetensors(path)
+    if (path / SINGLE_FILE).is_file():
+        return open_safetensors(path / SINGLE_FILE)
+    for folder in (path, path / "params"):
+        if (folder / METADATA).is_file():
+            return open_orbax(folder)
+    inside = ", ".join(sorted(entry.name for entry in path.iterdir())[:5]) or "nothing"
+    raise UsageError(f"{path} is not a checkpoint: it holds {inside}. {_WANTED}")
 
 
 def open_orbax(folder: Path) -> Checkpoint:
@@ -92,7 +165,7 @@ def _read_chunk(array: Any, region: tuple[slice, ...], out: Float[np.ndarray, ".
     import tensorstore
 
     stored = jnp.dtype(array.dtype.name)
-    large = out.size * stored.itemsize > 2 * _PIECE_BYTES
+    large = out.size * stored.itemsize > 2 * _STREAM_BYTES
     stream = _open_stream(array, region, out) if large else None
     if stream is None:
         with _ONE_LARGE if out.size * stored.itemsize > _LARGE_BYTES else contextlib.nullcontext():
@@ -102,7 +175,7 @@ def _read_chunk(array: Any, region: tuple[slice, ...], out: Float[np.ndarray, ".
             out[...] = tensorstore.cast(array, out.dtype)[box].read().result()
         return
     flat = out.reshape(-1)
-    piece = np.empty(_PIECE_BYTES // stored.itemsize, stored)
+    piece = np.empty(_STREAM_BYTES // stored.itemsize, stored)
     for start in range(0, flat.size, len(piece)):
         target = flat[start : start + len(piece)]
         room = piece[: len(target)].view(np.uint8).data
@@ -140,7 +213,7 @@ def _open_stream(array: Any, region: tuple[slice, ...], out: np.ndarray) -> Any:
     import zstandard
 
     decompressor: Any = zstandard.ZstdDecompressor()  # its types ask for more of a file than it reads
-    return decompressor.stream_reader(_ValueFile(array.kvstore, key), read_size=_PIECE_BYTES)
+    return decompressor.stream_reader(_ValueFile(array.kvstore, key), read_size=_STREAM_BYTES)
 
 
 class _ValueFile:
@@ -160,3 +233,61 @@ class _ValueFile:
 
     def _range(self, stop: int | None) -> bytes:
         return bytes(self._kvstore.read(self._key, byte_range=slice(self._at, stop)).result().value)
+
+
+def open_safetensors(file: Path) -> Checkpoint:
+    """Read a file's header and check it against the file's size.
+
+    Raises:
+        UsageError: It is not a safetensors file, or truncated.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    @contextlib.contextmanager
+    def opened() -> Iterator[Any]:
+        try:
+            with safe_open(regular(file), "numpy") as content:
+                yield content
+        except (SafetensorError, OSError) as error:
+            reason = (str(error).splitlines() or [""])[0][:200]
+            raise UsageError(
+                f"{file} is not a safetensors file, or damaged ({reason}). Fetch or convert it again"
+            ) from None
+
+    def read(path: str, out: np.ndarray) -> None:
+        for piece in _pieces(out.shape):
+            with opened() as content:  # closing releases the mapped piece
+                out[piece] = content.get_slice(path)[piece]
+
+    with opened() as content:
+        slices = {path: content.get_slice(path) for path in content.keys()}  # noqa: SIM118 - not a dict
+        tensors = {
+            path: Stored(
+                shape=tuple(each.get_shape()), dtype=_SAFETENSORS.get(each.get_dtype(), each.get_dtype())
+            )
+            for path, each in slices.items()
+        }
+    return Checkpoint(tensors=tensors, read=read)
+
+
+def _pieces(shape: tuple[int, ...]) -> Iterator[tuple[int | slice | EllipsisType, ...]]:
+    """Partition an array into contiguous pieces of at most `_PIECE_BYTES` in its widest type, or one row."""
+    row_bytes, axis = 8, len(shape)
+    while axis > 0 and row_bytes <= _PIECE_BYTES:
+        axis -= 1
+        row_bytes *= max(1, shape[axis])
+    if not shape:
+        yield (...,)
+        return
+    rows = max(1, _PIECE_BYTES * max(1, shape[axis]) // row_bytes)
+    for index in np.ndindex(shape[:axis]):
+        for start in range(0, shape[axis], rows):
+            yield *index, slice(start, min(start + rows, shape[axis]))
+
+
+def write_safetensors(file: Path, arrays: Mapping[str, Any], **metadata: str) -> None:
+    """Write arrays by path. They are not copied if they are contiguous and in host memory."""
+    from safetensors.numpy import save_file
+
+    contiguous = {path: np.asarray(array, order="C") for path, array in arrays.items()}
+    save_file(contiguous, file, metadata=metadata)
