@@ -19,7 +19,7 @@ from oxygen.model.config import Pi05Config
 from oxygen.model.pi05 import Weights
 from oxygen.policy.reply import Reply
 from oxygen.policy.vector_policy import Observations, VectorPolicy
-from oxygen.robots.prompts import InstructionPrompt
+from oxygen.robots.tokenizer import InstructionPrompt
 from oxygen.robots.transforms import EMBODIMENTS, untrained
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import LanguageTask

@@ -28,7 +28,7 @@ from eval.records.json_files import write_json
 from eval.records.reader import read_episodes, read_identity, require_runs
 from eval.records.schema import RunFolder
 from oxygen.model.config import preset
-from oxygen.presets.checkpoints import no_checkpoint, read_record
+from oxygen.presets.policies import no_checkpoint, read_record
 from oxygen.robots.norms import checkpoint_norms
 from oxygen.robots.transforms import Prediction, embodiment
 from oxygen.training import layout

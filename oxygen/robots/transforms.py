@@ -16,8 +16,7 @@ from oxygen.model.inputs import ModelInput
 from oxygen.robots import conventions as specs
 from oxygen.robots.images import camera_images
 from oxygen.robots.norms import QUANTILES, QuantileNorm, Statistics, checkpoint_norms, read_statistics
-from oxygen.robots.prompts import CompactStatePrompt, InstructionPrompt, StatePrompt, fitted
-from oxygen.robots.tokenizer import Tokenizer
+from oxygen.robots.tokenizer import CompactStatePrompt, InstructionPrompt, StatePrompt, Tokenizer, fitted
 from oxygen.typing import Float, Float32, Float64
 
 

@@ -13,8 +13,7 @@ from configs.errors import UsageError
 from configs.feedback import cleaned, compose, prompt_fields, true_tasks, write_answer
 from configs.training import TrainConfig
 from oxygen.robots.norms import Statistics
-from oxygen.robots.prompts import fitted
-from oxygen.robots.tokenizer import Tokenizer, check_fits
+from oxygen.robots.tokenizer import Tokenizer, check_fits, fitted
 from oxygen.robots.transforms import Transform, embodiment
 from oxygen.serving.language import LanguageTask, stop_token
 from oxygen.training.config import TrainingConfig

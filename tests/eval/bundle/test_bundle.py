@@ -29,7 +29,7 @@ from eval.policies.resolved import read_policy
 from eval.rollout.executors import executor
 from oxygen.model import params
 from oxygen.model.config import TINY
-from oxygen.presets.checkpoints import read_record
+from oxygen.presets.policies import read_record
 from oxygen.robots import tokenizer
 from oxygen.serving.language import LanguageTask
 from oxygen.training import checkpoint as checkpoints

@@ -17,8 +17,7 @@ from eval.policies.resolved import read_policy
 from eval.records.schema import EpisodeResult, Outcome, RunFolder
 from oxygen.model import params
 from oxygen.model.config import TINY
-from oxygen.presets.checkpoints import check_sizes, read_record
-from oxygen.presets.policies import check_learnt
+from oxygen.presets.policies import check_learnt, check_sizes, read_record
 from oxygen.robots import tokenizer
 from oxygen.weights.formats import open_safetensors
 from oxygen.weights.source import bundled

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.errors import UsageError
-from oxygen.robots import prompts, tokenizer
-from oxygen.robots.prompts import CompactStatePrompt, InstructionPrompt, StatePrompt
+from oxygen.robots import tokenizer
+from oxygen.robots.tokenizer import CompactStatePrompt, InstructionPrompt, StatePrompt
 
 VOCABULARY = tokenizer.tiny()
 (NEWLINE,) = VOCABULARY.encode("\n")
@@ -27,14 +27,14 @@ def reference(golden):
 @pytest.mark.golden
 def test_both_prompts_are_openpis(reference):
     task, state = str(reference["task"]), reference["state"]
-    assert prompts.clean_prompt(task) == str(reference["without_state"])
-    assert prompts.state_bins(state).tolist() == reference["bins"].tolist()
+    assert tokenizer.clean_prompt(task) == str(reference["without_state"])
+    assert tokenizer.state_bins(state).tolist() == reference["bins"].tolist()
     assert StatePrompt().text(task, state) == str(reference["with_state"])
 
 
 @given(st.floats(-1, 1, exclude_max=True))
 def test_a_bin_holds_its_number(x):
-    (number,) = prompts.state_bins(np.array([x]))
+    (number,) = tokenizer.state_bins(np.array([x]))
     assert 0 <= number <= 255
     assert -1 + number / 128 <= x < -1 + (number + 1) / 128
 
@@ -72,7 +72,7 @@ def test_the_compact_prompt_says_each_number_in_one_token_of_its_own_bin(languag
     tokens = CompactStatePrompt().encode(language, np.array(state), VOCABULARY)
     assert tokens[: len(said)] == said
     assert tokens[len(said) :] == [
-        VOCABULARY.byte(level) for level in prompts.state_bins(np.array(state)).tolist()
+        VOCABULARY.byte(level) for level in tokenizer.state_bins(np.array(state)).tolist()
     ]
     *_, below, above = CompactStatePrompt().encode("", np.array([-9.0, 9.0]), VOCABULARY)
     assert (below, above) == (VOCABULARY.byte(0), VOCABULARY.byte(255))
@@ -83,7 +83,7 @@ def test_a_compact_prompt_that_is_too_long_loses_the_instructions_end_and_never_
     whole = CompactStatePrompt().encode(language, STATE, VOCABULARY)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        kept = prompts.fitted(CompactStatePrompt(), language, STATE, VOCABULARY, longest=longest).tolist()
+        kept = tokenizer.fitted(CompactStatePrompt(), language, STATE, VOCABULARY, longest=longest).tolist()
     assert len(kept) == min(longest, len(whole))
     assert kept[-9:] == whole[-9:] == [NEWLINE, *whole[-8:]]
     assert kept[:-9] == whole[: len(kept) - 9]
@@ -94,5 +94,5 @@ def test_a_compact_prompt_that_is_too_long_loses_the_instructions_end_and_never_
 def test_openpis_prompts_lose_their_end_as_in_openpi(prompt):
     whole = prompt.encode(" bowl" * 30, STATE, VOCABULARY)
     with pytest.warns(UserWarning, match=f"prompt cut by {len(whole) - 10} of its {len(whole)} tokens: "):
-        kept = prompts.fitted(prompt, " bowl" * 30, STATE, VOCABULARY, longest=10)
+        kept = tokenizer.fitted(prompt, " bowl" * 30, STATE, VOCABULARY, longest=10)
     assert kept.tolist() == whole[:10]
