@@ -77,10 +77,6 @@ def stage_commands(pipeline: PipelineConfig, folder: Path) -> dict[str, list[Com
 
     Each stage has its collections, then the training, which is resumed if it was started.
 
-    Args:
-        pipeline: The stages.
-        folder: Folder of datasets and trainings.
-
     Raises:
         UsageError: A stage names an unknown dataset or policy, or a stage that does not precede it.
     """

@@ -48,12 +48,7 @@ _EMBODIMENTS = {
 
 
 def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = None) -> int:
-    """Train, and print progress and how to resume.
-
-    Args:
-        options: What to train and how.
-        folder: Folder for checkpoints, logs and the rollouts' records.
-        minutes: Time limit, after which neither steps nor rollouts begin; None for no limit.
+    """Train, and print progress and how to resume. After the time limit, neither steps nor rollouts begin.
 
     Returns:
         The exit code: 0, also after the time limit; 130 after Ctrl-C.
@@ -125,11 +120,7 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
 
 
 def training_of(options: TrainConfig) -> TrainingConfig:
-    """The training of these options, with presets resolved.
-
-    Raises:
-        UsageError: A number is out of range, or a name is unknown.
-    """
+    """The training of these options, with presets resolved."""
     tasks = [load(LanguageTaskConfig, name) for name in options.language_tasks]
     if options.texts_only and options.start_from is None:
         raise UsageError("--texts-only needs a trained policy: give --start-from, such as tiny")
@@ -181,11 +172,7 @@ def _of_policy(options: TrainConfig) -> TrainConfig:
 
 
 def rollouts_of(options: TrainConfig) -> RunConfig | None:
-    """The evaluation at every checkpoint; None if no suite is named.
-
-    Raises:
-        UsageError: Its options do not fit.
-    """
+    """The evaluation at every checkpoint; None if no suite is named."""
     if not options.eval_suite:
         return None
     given = {name.removeprefix("eval_"): value for name, value in options if name.startswith("eval_")}

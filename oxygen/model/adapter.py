@@ -54,11 +54,7 @@ def shapes(trunk: GemmaConfig, rank: int) -> dict[str, Shape]:
 
 
 def rank_of(arrays: Arrays, config: Pi05Config, source: str) -> int:
-    """The rank of an adapter that fits a model.
-
-    Raises:
-        UsageError: An array is missing, foreign, of another shape or not finite.
-    """
+    """The rank of an adapter; refuses one with a missing, foreign, misshapen or not finite array."""
     narrow = f"{_BELOW}mlp/linear_lora_a"
     shape = arrays[narrow].shape if narrow in arrays else (0,)
     wanted = shapes(config.trunk, max(1, shape[-1] if shape else 0))
@@ -133,16 +129,10 @@ class StaleSlots:
     Its cache has slots for three cameras, the padded prompt and the text. A generated token sees the first
     `n` of them, where `n` is the number of valid tokens: with an absent camera, slots of that camera instead
     of the prompt. Their rows attend to every slot alike, text slots (zeros) included.
-
-    Attributes:
-        tokens: Embedded tokens of the absent cameras (black images), then of a padding token,
-            [slot + 1, width].
-        image_tokens: Slots of the cameras that are present.
-        prompt_slots, text_slots: The others.
     """
 
-    tokens: Leaf
-    image_tokens: int = flax.struct.field(pytree_node=False)
+    tokens: Leaf  # of the absent cameras (black images), then a padding token, embedded, [slot + 1, width]
+    image_tokens: int = flax.struct.field(pytree_node=False)  # slots of the cameras that are present
     prompt_slots: int = flax.struct.field(pytree_node=False)
     text_slots: int = flax.struct.field(pytree_node=False)
 
@@ -210,7 +200,7 @@ def adapted_trunk(trunk: tuple[Layer, ...], layers: tuple[Mapping[str, LowRank],
     """The layers with low-rank products beside their matrices."""
     adapted = []
     for layer, products in zip(trunk, layers, strict=True):
-        matrices: dict[str, Any] = {
+        matrices: Any = {
             name: AdaptedMatrix(getattr(layer, name), beside) for name, beside in products.items()
         }
         adapted.append(dataclasses.replace(layer, **matrices))
@@ -265,15 +255,10 @@ def prepare(
     mask: Mask = "exact",
     prompt_slots: int = PROMPT_SLOTS,
 ) -> Adapter:
-    """An adapter for the programs.
+    """An adapter for the programs, of arrays that `rank_of` has checked.
 
-    Args:
-        arrays: Its arrays, checked by `rank_of`.
-        config: The model's sizes.
-        weights: The base model.
-        alpha: Scale of the attention's products, times the rank.
-        mask: What generated tokens see of the prefix.
-        prompt_slots: Slots of the prompt where the adapter was trained, for mask `published`.
+    `alpha` is the scale of the attention's products, times the rank; `prompt_slots` are those of the prompt
+    where the adapter was trained, for mask `published`.
     """
     layers = low_rank_layers(arrays, config.trunk, alpha=alpha, dtype=config.dtype)
     stale = None

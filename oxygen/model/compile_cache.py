@@ -30,12 +30,8 @@ and other options."""
 def use_compile_cache(directory: Path | None = None) -> Path:
     """Cache compiled programs on disk. Call it before anything is compiled.
 
-    Args:
-        directory: Cache folder. By default JAX's own setting (`JAX_COMPILATION_CACHE_DIR`), else
-            `OXYGEN_COMPILE_CACHE`, else `oxygen-eval/compiled` in the user's cache.
-
-    Returns:
-        The folder used; except for JAX's own setting, a subfolder for this kind of processor.
+    The folder is by default JAX's own setting (`JAX_COMPILATION_CACHE_DIR`), else `default_cache`. Returns
+    the one used; except for JAX's own setting, a subfolder for this kind of processor.
 
     Raises:
         UsageError: XLA does not know a flag in `XLA_FLAGS`, or the folder cannot be written.

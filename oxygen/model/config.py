@@ -7,24 +7,16 @@ from configs.errors import UsageError, unknown
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SiglipConfig:
-    """A SigLIP vision transformer.
+    """A SigLIP vision transformer."""
 
-    Attributes:
-        width: Channels of a token.
-        depth: Encoder blocks.
-        mlp_dim: Hidden channels of a block's MLP.
-        num_heads: Attention heads; `width` is a multiple of it.
-        patch: Side of a square patch, in pixels.
-        stem: Channels after each stage of a multi-stage patch embedding: pixels are embedded in smaller
-            patches, then merged 2x2, with a GELU in between. Small towers learn faster with it
-            (arXiv 2106.14881). Empty: a single linear patch embedding, as published.
-    """
-
-    width: int
-    depth: int
-    mlp_dim: int
-    num_heads: int
-    patch: int
+    width: int  # channels of a token
+    depth: int  # encoder blocks
+    mlp_dim: int  # hidden channels of a block's MLP
+    num_heads: int  # attention heads; `width` is a multiple of it
+    patch: int  # side of a square patch, in pixels
+    # Channels after each stage of a multi-stage patch embedding: pixels are embedded in smaller patches, then
+    # merged 2x2, with a GELU in between. Small towers learn faster with it (arXiv 2106.14881). Empty: a
+    # single linear patch embedding, as published.
     stem: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -130,11 +122,7 @@ class Pi05Config:
         return self.prompt_buckets[-1]
 
     def bucket(self, prompt_length: int) -> int:
-        """The smallest bucket that holds `prompt_length` tokens.
-
-        Raises:
-            UsageError: The prompt is longer than the largest bucket.
-        """
+        """The smallest bucket that holds `prompt_length` tokens; refuses a longer prompt."""
         for bucket in self.prompt_buckets:
             if prompt_length <= bucket:
                 return bucket

@@ -63,12 +63,8 @@ def unstacked_layers(
 ) -> tuple[Layer, ...]:
     """The layers of an expert, unstacked and cast once, so that no program slices weights.
 
-    Args:
-        llm: Both experts' parameters; those of this one are removed as they are used.
-        dtype: What matrices are cast to.
-        copied: See `Copied`.
-        conditions: For the action expert, the adaRMS conditioning vector of every time step; None for the
-            trunk.
+    Its parameters are removed from both experts' `llm` as they are used. The action expert has `conditions`,
+    the adaRMS conditioning vector of every time step; the trunk has none.
     """
     layers, suffix = llm["layers"], "" if conditions is None else "_1"
     norms = (layers.pop(f"{name}{suffix}") for name in ("pre_attention_norm", "pre_ffw_norm"))
@@ -262,13 +258,13 @@ def attention_transposed(
 
 
 def _products(
-    format_option: str,
+    equation: str,
     rows: Float[Array, "matrix row inner"],
     of_heads: Float[Array, "batch kv_head inner column"],
 ) -> Float32[Array, "matrix row column"]:
     """Batched matrix product over rows and KV heads, accumulated in float32."""
     matrices = of_heads.reshape(-1, *of_heads.shape[2:])
-    return jnp.einsum(format_option, rows, matrices, preferred_element_type=jnp.float32)
+    return jnp.einsum(equation, rows, matrices, preferred_element_type=jnp.float32)
 
 
 def attention_single_row(

@@ -40,13 +40,10 @@ class Guidance:
     def towards(
         cls, chunk: Float32[np.ndarray, "horizon action"], *, first: int, delay: int, horizon: int
     ) -> "Guidance":
-        """Guidance of one robot towards the chunk it is executing.
+        """Guidance of one robot's new chunk, of `horizon` actions, towards the normalised one it executes.
 
-        Args:
-            chunk: The chunk, normalised.
-            first: Index of the action executed at the time of the observation.
-            delay: Actions executed until the new chunk is ready.
-            horizon: Actions of the new chunk.
+        `first` is the index of the action executed at the time of the observation; `delay` actions are
+        executed until the new chunk is ready.
         """
         left = chunk[first:][:horizon]
         actions = np.pad(left, ((0, horizon - len(left)), (0, 0)))
@@ -62,12 +59,8 @@ class Guidance:
 def soft_mask(horizon: int, *, left: int, delay: int) -> Float32[np.ndarray, " horizon"]:
     """Guidance weight of each action of a new chunk (equation 5 of the paper, whose H - s is `left`).
 
-    1 during the delay, then exponential decay to the end of the previous chunk, then 0.
-
-    Args:
-        horizon: Actions of the new chunk.
-        left: Remaining actions of the previous chunk, at most `horizon`.
-        delay: Those of them that are executed until the new chunk is ready.
+    1 for the `delay` actions that are executed until the new chunk is ready, then exponential decay to the
+    end of the previous chunk, of which at most `horizon` actions are `left`, then 0.
     """
     number = np.arange(horizon)
     remaining = (left - number) / (left - delay + 1)
@@ -84,11 +77,7 @@ def guided(
 ) -> tuple[Float32[Array, "robot horizon action"], AuxT]:
     """The velocity of a guided flow from noise (t = 1) to actions (t = 0), with the auxiliary output.
 
-    Args:
-        velocity_at: The flow's velocity at that time, and any auxiliary output.
-        x: The noisy actions.
-        time: The flow time, above 0.
-        guidance: The guidance targets.
+    `velocity_at` gives the flow's velocity at noisy actions `x` at that time, above 0, and any such output.
     """
 
     def estimate(x: Array) -> tuple[Array, tuple[Array, AuxT]]:

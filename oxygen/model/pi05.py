@@ -107,10 +107,7 @@ def flow_times(steps: int) -> Float32[np.ndarray, " step"]:
 def prepare(params: Params, config: Pi05Config, times: Float32[Array, " step"] | None = None) -> Weights:
     """Convert openpi's parameter tree (NumPy or JAX arrays) for the programs. Differentiable.
 
-    Args:
-        params: The tree.
-        config: The model's sizes.
-        times: The flow time of every step; those of inference if None.
+    `times` are the flow times of the steps; those of inference if None.
     """
     return _weights(jax.tree.map(lambda leaf: leaf, dict(params)), config, lambda _: None, times)
 
@@ -268,7 +265,7 @@ def _denoise_cache(prefix: Prefix, room: int, implementation: Implementation) ->
         k = k.transpose(0, 1, 3, 2) if implementation == "matmul" else k
         return CachedLayer(k=k, v=v, implementation=implementation)
 
-    return tuple(map(begun, prefix.k, prefix.v))
+    return tuple(begun(k, v) for k, v in zip(prefix.k, prefix.v, strict=True))
 
 
 def denoise(
@@ -281,13 +278,7 @@ def denoise(
 ) -> Actions:
     """Integrate the flow from noise (t = 1) to actions (t = 0) with the prepared number of Euler steps.
 
-    Args:
-        weights: The model's.
-        prefix: The observation.
-        noise: Where the flow starts.
-        steps: Euler steps.
-        guidance: Pulls them towards the actions being executed; it takes a backward pass in each step.
-        implementation: Of the attention.
+    Guidance pulls them towards the actions being executed; it takes a backward pass in each step.
     """
     horizon = noise.shape[1]
     room = horizon + -(prefix.k[0].shape[1] + horizon) % _ALIGNED

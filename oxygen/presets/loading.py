@@ -25,15 +25,9 @@ def load_policy(
     dtype: str | None = None,
     random_weights: bool = False,
 ) -> VectorPolicy:
-    """Load and compile a policy of kind `oxygen`.
+    """Load and compile a policy of kind `oxygen`, by default in the model's own compute type.
 
-    Args:
-        policy: Its preset or card.
-        tasks: The language tasks.
-        engine: The engine's configuration.
-        dtype: Compute type; the model's own if None.
-        random_weights: Use random weights, without the checkpoint, its tokenizer and its statistics; its
-            adapter is random, too.
+    With `random_weights`, it needs no checkpoint, tokenizer and statistics; its adapter is random, too.
 
     Raises:
         UsageError: The checkpoint is unavailable or does not fit the model.

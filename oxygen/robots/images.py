@@ -14,11 +14,9 @@ _ONE_LEVEL = 1 / 255
 def resize_with_pad(
     image: UInt8[np.ndarray, "height width 3"], size: int | tuple[int, int]
 ) -> UInt8[np.ndarray, "new_height new_width 3"]:
-    """Resize with black padding, keeping the aspect ratio, by Pillow's bilinear filter (as openpi-client).
+    """Resize to a height and width, or a square, by Pillow's bilinear filter (as openpi-client).
 
-    Args:
-        image: The image.
-        size: The new height and width; one number for a square.
+    Keeps the aspect ratio, with black padding.
     """
     size = (size, size) if isinstance(size, int) else size
     height, width = image.shape[:2]
@@ -73,11 +71,7 @@ def rgb(image: Any, name: str) -> UInt8[np.ndarray, "height width 3"]:
 def camera_images(
     images: Mapping[str, Any], cameras: Sequence[str], side: int, *, resize: str = "pad"
 ) -> UInt8[np.ndarray, "camera side side 3"]:
-    """The images of the policy's cameras, resized, in its order.
-
-    Raises:
-        UsageError: One is missing or not RGB.
-    """
+    """The images of the policy's cameras, resized, in its order; refuses missing ones and those not RGB."""
     for name in cameras:
         if name not in images:
             raise unknown(

@@ -101,13 +101,8 @@ def read_statistics(
 ) -> Statistics:
     """Read openpi's JSON: `norm_stats` of `state` and `actions`, each with `mean`, `std`, `q01` and `q99`.
 
-    Statistics padded to the model's width are cut to the robot's channels, as in openpi.
-
-    Args:
-        path: The file.
-        state: State channels.
-        actions: Action channels.
-        fields: Those to read.
+    Statistics padded to the model's width are cut to the robot's channels, as in openpi: `state` and
+    `actions` are their numbers.
 
     Raises:
         UsageError: The file is missing, damaged or incomplete, or the quantiles of a channel are not a range.

@@ -38,15 +38,9 @@ class OpenpiKeys:
         return (*self.images, *self.state, PROMPT)
 
     def write(self, images: Mapping[str, np.ndarray], state: np.ndarray, prompt: str) -> dict[str, Any]:
-        """An observation as openpi's clients send it.
+        """An observation as openpi's clients send it; refuses one without a camera.
 
-        Args:
-            images: RGB images [height, width, 3] by camera.
-            state: The interface's state vector.
-            prompt: The instruction.
-
-        Raises:
-            UsageError: A camera is missing.
+        Takes RGB images [height, width, 3] by camera and the interface's state vector.
         """
         pixels = {}
         for key, camera in self.images.items():
@@ -124,11 +118,7 @@ ASSUMED = ROBOTS["libero"]
 
 
 def keys_of(robot: str) -> OpenpiKeys:
-    """The keys of a robot in openpi's examples.
-
-    Raises:
-        UsageError: There is no such robot.
-    """
+    """The keys of a robot in openpi's examples."""
     if robot not in ROBOTS:
         raise unknown("embodiment", robot, ROBOTS)
     return ROBOTS[robot]

@@ -99,11 +99,7 @@ class SentencePieceTokenizer:
 
 
 def check_fits(tokenizer: Tokenizer, config: Pi05Config) -> None:
-    """Refuse a vocabulary larger than the model's embedding, whose excess tokens would be clipped.
-
-    Raises:
-        UsageError: Names both numbers.
-    """
+    """Refuse a vocabulary larger than the model's embedding, whose excess tokens would be clipped."""
     if tokenizer.vocab_size > config.vocab_size:
         raise UsageError(
             f"the tokenizer has {tokenizer.vocab_size} tokens, {config.name} {config.vocab_size} embeddings; "
@@ -112,10 +108,7 @@ def check_fits(tokenizer: Tokenizer, config: Pi05Config) -> None:
 
 
 def load(source: str | Path) -> SentencePieceTokenizer:
-    """Load a SentencePiece model.
-
-    Args:
-        source: Path or URL of a `.model` file; downloads are cached with the checkpoints.
+    """Load a SentencePiece model from the path or URL of a `.model` file, cached with the checkpoints.
 
     Raises:
         UsageError: It is missing, cannot be downloaded, or is not a SentencePiece model.
@@ -202,11 +195,7 @@ class CompactStatePrompt(InstructionPrompt):
 
 
 def clean_prompt(language: Any) -> str:
-    """Replace the underscores and line breaks of an instruction by spaces.
-
-    Raises:
-        UsageError: It is not a string, or has lone surrogates.
-    """
+    """Replace the underscores and line breaks of an instruction by spaces; refuses lone surrogates."""
     if not isinstance(language, str):
         raise UsageError(f"the prompt is a {type(language).__name__}; give the instruction as text")
     if any("\ud800" <= letter <= "\udfff" for letter in language):

@@ -52,11 +52,7 @@ class Embodiment:
     predicts: Prediction = Prediction.ACTIONS
 
     def origin(self, state: Float[np.ndarray, "*batch state"]) -> Float64[np.ndarray, "*batch action"]:
-        """The action that the model's are differences from: zeros, but positions for position deltas.
-
-        Args:
-            state: The robot's state at the query.
-        """
+        """The action that the model's are differences from: zeros, but positions for position deltas."""
         read = self.interface.observation.read
         parts = [
             read(state, channels.state)
@@ -143,11 +139,7 @@ class Transform:
         return cls(embodiment=embodiment, state_norm=state, action_norm=actions)
 
     def check_fits(self, config: Pi05Config) -> None:
-        """Refuse a model with other cameras or too few action channels.
-
-        Raises:
-            UsageError: Names the two numbers, or the camera.
-        """
+        """Refuse a model with other cameras or too few action channels."""
         interface = self.embodiment.interface
         cameras = interface.observation.camera_names
         for name in config.cameras:
@@ -191,11 +183,7 @@ class Transform:
         return len(self.embodiment.prompt.encode(observation["prompt"], state, tokenizer))
 
     def state(self, observation: Mapping[str, Any]) -> Float64[np.ndarray, " state"]:
-        """The state of an observation in the robot's units.
-
-        Raises:
-            UsageError: It is not that of the robot.
-        """
+        """The state of an observation, in the robot's units; refuses one that is not the robot's."""
         return checked_state(observation["state"], self.embodiment.interface.observation.state)
 
     def targets(
@@ -215,12 +203,9 @@ class Transform:
         before: Float[np.ndarray, " state"],
         now: Float[np.ndarray, " state"],
     ) -> Float32[np.ndarray, "horizon model"]:
-        """The chunk of an earlier query as the model would predict it now.
+        """The normalised chunk of an earlier query as the model would predict it now.
 
-        Args:
-            chunk: The chunk, normalised.
-            before: The robot's state at its query.
-            now: The robot's state now.
+        Takes the robot's states at its query and now.
         """
         earlier, later = (self.action_norm.normalise(self.embodiment.origin(each)) for each in (before, now))
         moved = np.array(chunk, np.float32)
@@ -232,9 +217,7 @@ class Transform:
     ) -> Float64[np.ndarray, "horizon action"]:
         """Convert normalised actions to the robot's channels and units. NaN and infinity are kept.
 
-        Args:
-            actions: The model's.
-            state: The robot's at the query.
+        Takes the robot's state at the query.
         """
         actions = self.action_norm.restore(actions[:, : self.action_norm.size])
         if self.embodiment.predicts is Prediction.POSITION_DELTAS:
@@ -257,11 +240,8 @@ def tracked(
     """Joint position targets (rad) that move DROID's arm as joint velocities would.
 
     Under velocity control each target leads the *measured* joints. Here it leads where spring and damper of
-    the controller are expected to have moved them since the query.
-
-    Args:
-        velocities: In units of 0.2 rad per control step, from -1 to 1.
-        joints: The joints at the query, rad.
+    the controller are expected to have moved them since the query. Velocities are in units of 0.2 rad per
+    control step, from -1 to 1, joints (at the query) in rad.
     """
     leads = MAX_STEP * velocities
     share = 1.0 - np.exp(-np.array(STIFFNESS) / np.array(DAMPING) / CONTROL_HZ)  # of its lead, per step
@@ -278,11 +258,7 @@ def untrained(embodiment: Embodiment) -> Transform:
 
 
 def of_checkpoint(embodiment: Embodiment, checkpoint: Path) -> Transform:
-    """A transform with the statistics of a checkpoint.
-
-    Raises:
-        UsageError: There are none for this robot, or the file is damaged.
-    """
+    """A transform with the statistics of a checkpoint, which must have some for this robot."""
     interface = embodiment.interface
     statistics = read_statistics(
         checkpoint_norms(checkpoint, embodiment.asset_id),
@@ -294,14 +270,9 @@ def of_checkpoint(embodiment: Embodiment, checkpoint: Path) -> Transform:
 
 
 def checked_state(state: Any, layout: tuple[Channels, ...]) -> Float64[np.ndarray, " state"]:
-    """Convert the state to one array of finite numbers, a copy.
+    """Convert the state to one array of finite numbers, a copy; refuses anything else.
 
-    Args:
-        state: All channels in one array, or a mapping of their names to their numbers.
-        layout: The channels, in order.
-
-    Raises:
-        UsageError: Says what it is instead.
+    Takes all channels in one array, in their order, or a mapping of their names to their numbers.
     """
     if isinstance(state, Mapping):
         for channels in layout:

@@ -37,10 +37,9 @@ class CheckpointWriter:
     frames: int  # frames of the demonstrations
 
     def save(self, folder: Path, state: TrainState) -> Path:
-        """Write a checkpoint under `folder`; older checkpoints keep the policy but lose the training state.
+        """Write a checkpoint under `folder`, whose own folder is named after the step and returned.
 
-        Returns:
-            The checkpoint's folder, named after the step.
+        Older checkpoints keep the policy but lose the training state.
         """
         target = folder / _NAME.format(int(state.step))
         if target.exists():
@@ -130,11 +129,7 @@ def step_of(checkpoint: Path) -> int:
 
 
 def restore(checkpoint: Path, template: TrainState) -> TrainState:
-    """Read a checkpoint's training state, exact to the bit.
-
-    Args:
-        checkpoint: Its folder.
-        template: A state of the same structure, such as the initial one.
+    """Read a checkpoint's training state, exact to the bit, into the structure of a template.
 
     Raises:
         UsageError: It is damaged, or of another model or optimiser.

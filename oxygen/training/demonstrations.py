@@ -105,11 +105,7 @@ class Demonstrations:
         return len(self.columns["index"])
 
     def check_robot(self, name: str) -> None:
-        """Refuse demonstrations of another robot than the embodiment's.
-
-        Raises:
-            UsageError: Their states or actions have other channels.
-        """
+        """Refuse demonstrations whose states or actions have other channels than the embodiment's."""
         own = [self._features[column].get("names") or [] for column in (layout.STATE, layout.ACTION)]
         fitting = [
             each
@@ -142,10 +138,6 @@ class Demonstrations:
 
         The first call decodes them into a file in the dataset's `.cache` that later calls and other processes
         share. Its name contains a hash of the episode tables, whose statistics cover every image.
-
-        Args:
-            side: Height and width, pixels.
-            resize: See `Pi05Config.resize`.
         """
         digest = hashlib.sha256()
         for table in sorted(self.path.glob("meta/episodes/*/*.parquet")):
@@ -169,11 +161,7 @@ class Demonstrations:
         return np.load(path, mmap_mode="r")
 
     def samples(self, model: Pi05Config) -> Samples:
-        """All frames as training samples, with the images of the model's cameras at its size.
-
-        Raises:
-            UsageError: A camera is missing.
-        """
+        """All frames as training samples, with the images of the model's cameras at its size."""
         for name in model.cameras:
             if name not in self.cameras:
                 raise unknown("camera", name, self.cameras, remedy="The demonstrations have no others.")
@@ -339,11 +327,7 @@ def _read_columns(path: Path, columns: list[str]) -> "pa.Table":
 
 
 def as_array(column: "pa.ChunkedArray", shape: tuple[int, ...]) -> np.ndarray:
-    """Convert a column of (nested) lists to an array, [row, *shape].
-
-    Raises:
-        UsageError: The lists have other lengths.
-    """
+    """Convert a column of (nested) lists to an array, [row, *shape]; refuses lists of other lengths."""
     import pyarrow as pa
 
     values = column.combine_chunks()

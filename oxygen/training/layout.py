@@ -61,11 +61,8 @@ Feature = dict[str, Any]
 def features(interface: Interface, *, images: str, horizon: int, fed: bool = False) -> dict[str, Feature]:
     """The columns of a frame, as listed in `info.json`.
 
-    Args:
-        interface: Cameras with their sizes, state and actions.
-        images: `image` if they are stored in the tables, else `video`.
-        horizon: Control steps in an action chunk.
-        fed: Whether they have the texts in the policy's prompt.
+    `images` are stored as `image` in the tables or as `video`; an action chunk has `horizon` control steps;
+    `fed` says whether there are the texts in the policy's prompt.
     """
     state, action = map(channel_names, (interface.observation.state, interface.action.channels))
     found: dict[str, Feature] = {}

@@ -36,13 +36,7 @@ _TRAINABLE = {"PaliGemma/llm/final_norm/scale"}  # not the tied embedding, throu
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Objective:
-    """The loss of a batch: flow matching and cross-entropy over a shared prefill.
-
-    Attributes:
-        model: The model's sizes.
-        options: The training's options.
-        layout: Token ranges of the texts.
-    """
+    """The loss of a batch: flow matching and cross-entropy over a shared prefill."""
 
     model: Pi05Config
     options: TrainConfig
@@ -53,11 +47,7 @@ class Objective:
     ) -> tuple[Float32[Array, ""], Metrics]:
         """The total loss, and its parts as metrics. All randomness is a function of the key.
 
-        Args:
-            params: What is trained: the policy's parameters, or an adapter's.
-            batch: The samples.
-            key: For augmentation, noise and flow times.
-            base: The model that an adapter belongs to.
+        What is trained are the policy's parameters, or those of an adapter for `base`.
         """
         if not self.options.trains_actions:
             return self._text_only_loss(params, base, batch, key)
@@ -179,12 +169,9 @@ def prefill_observations(
 def velocities(
     weights: Weights, prefix: Prefix, noisy: Float32[Array, "batch draw horizon action"]
 ) -> Float32[Array, "batch draw horizon action"]:
-    """The flow's velocity for several noise draws of every sample.
+    """The flow's velocity at several interpolations between noise and actions of every sample.
 
-    Args:
-        weights: From `pi05.prepare`, for the flattened times [batch * draw].
-        prefix: KV cache of the samples' observations.
-        noisy: Interpolations between noise and actions.
+    The weights are prepared for the flattened times [batch * draw].
     """
     batch, draws = noisy.shape[:2]
 

@@ -60,15 +60,11 @@ def optimiser(options: TrainConfig) -> optax.GradientTransformation:
 
 
 _MATRICES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
-    "llm/layers/attn/q_einsum": ((-2,), (-3, -1)),
-    "llm/layers/attn/kv_einsum": ((-2,), (-3, -1)),
-    "llm/layers/attn/qkv_einsum": ((-2,), (-3, -1)),
+    **{f"llm/layers/attn/{name}_einsum": ((-2,), (-3, -1)) for name in ("q", "kv", "qkv")},
     "llm/layers/attn/attn_vec_einsum": ((-3, -2), (-1,)),
     "llm/layers/mlp": ((-2,), (-1,)),
     "img/Transformer/encoderblock/MlpBlock_0": ((-2,), (-1,)),
-    "MultiHeadDotProductAttention_0/query": ((-3,), (-2, -1)),
-    "MultiHeadDotProductAttention_0/key": ((-3,), (-2, -1)),
-    "MultiHeadDotProductAttention_0/value": ((-3,), (-2, -1)),
+    **{f"MultiHeadDotProductAttention_0/{name}": ((-3,), (-2, -1)) for name in ("query", "key", "value")},
     "MultiHeadDotProductAttention_0/out": ((-3, -2), (-1,)),
 }
 """Path fragment to the input and output axes of the matrix; leading axes are batch axes such as layers."""
@@ -111,14 +107,7 @@ def init_state(params: Params, options: TrainConfig) -> TrainState:
 def train_step(
     objective: Objective, base: Weights | None, state: TrainState, batch: Batch
 ) -> tuple[TrainState, Metrics]:
-    """One training step.
-
-    Args:
-        objective: The loss.
-        base: The model that an adapter is trained for; None without one.
-        state: Is donated.
-        batch: The samples.
-    """
+    """One training step, of an adapter if there is a `base` model that it is for. The state is donated."""
     options = objective.options
     key = jax.random.fold_in(jax.random.key(options.seed), state.step)
     gradient_of = jax.grad(objective.loss, has_aux=True)
@@ -130,9 +119,8 @@ def train_step(
         update = map_frozen(update, jnp.zeros_like)
     params = optax.apply_updates(state.params, update)
     done = state.step.astype(jnp.float32)
-    decay = jnp.minimum(
-        options.ema, (1.0 + done) / (10.0 + done)
-    )  # lower at first: forgets the initial values
+    # Lower at first: forgets the initial values.
+    decay = jnp.minimum(options.ema, (1.0 + done) / (10.0 + done))
     new_state = dataclasses.replace(
         state,
         step=state.step + 1,
@@ -140,8 +128,4 @@ def train_step(
         average=jax.tree.map(lambda old, new: old + (new - old) * (1.0 - decay), state.average, params),
         optimiser=optimiser_state,
     )
-    return new_state, {
-        **metrics,
-        "gradient_norm": optax.tree.norm(gradient),
-        "learning_rate": rate,
-    }
+    return new_state, {**metrics, "gradient_norm": optax.tree.norm(gradient), "learning_rate": rate}

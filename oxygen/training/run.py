@@ -54,7 +54,7 @@ def train(
     on_log: Callable[[int, Mapping[str, float]], None] = lambda _step, _metrics: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainState:
-    """Train a policy in `folder`, or resume the same training there.
+    """Train a policy in `folder`, or resume the same training there; returns the last state.
 
     On one machine, a resumed training gives the same bits as an uninterrupted one. It writes `checkpoints/`,
     `log.jsonl`, `events/` and `curves.png`, and ends with a checkpoint.
@@ -67,9 +67,6 @@ def train(
         on_checkpoint: Called with the step and the folder of every checkpoint.
         on_log: Called with the step and the metrics of every log entry.
         should_stop: Called after every step; if true, training ends with a checkpoint.
-
-    Returns:
-        The last state.
 
     Raises:
         UsageError: The parts do not fit together, `folder` holds another training or another process trains

@@ -137,11 +137,7 @@ class Samples:
 
     @classmethod
     def joined(cls, parts: Sequence["Samples"], what: str = "datasets") -> "Samples":
-        """Several datasets as one, so that they are sampled in proportion to their frames.
-
-        Raises:
-            UsageError: There is none, or sizes or language tasks differ.
-        """
+        """Several datasets of equal sizes and tasks as one, sampled in proportion to their frames."""
         if not parts:
             raise UsageError(f"no {what} to train on; is the path right?")
         shapes = {

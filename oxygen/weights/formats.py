@@ -99,10 +99,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
 
 
 def open_orbax(folder: Path) -> Checkpoint:
-    """Read the paths and shapes of a checkpoint's arrays.
-
-    Args:
-        folder: The folder that contains `_METADATA`.
+    """Read the paths and shapes of the arrays in a folder with `_METADATA`.
 
     Raises:
         UsageError: It cannot be read, or holds something other than arrays.
@@ -190,9 +187,8 @@ def _read_chunk(array: Any, region: tuple[slice, ...], out: Float[np.ndarray, ".
 def _open_stream(array: Any, region: tuple[slice, ...], out: np.ndarray) -> Any:
     """A stream of a chunk's numbers, in the stored type and C order.
 
-    Returns:
-        None if TensorStore should read the chunk: it is absent, cut off at the array's edge, not contiguous
-        in `out`, or not plain zstandard in C order.
+    None if TensorStore should read the chunk: it is absent, cut off at the array's edge, not contiguous in
+    `out`, or not plain zstandard in C order.
     """
     chunk = array.chunk_layout.read_chunk.shape
     stored = array.spec().to_json().get("metadata", {})

@@ -316,12 +316,7 @@ def _open(
     method: str = "GET",
     opener: urllib.request.OpenerDirector | None = None,
 ) -> http.client.HTTPResponse:
-    """Open a URL.
-
-    Raises:
-        FileNotFoundError: There is none.
-        One of `_FAILURES`: It cannot be reached.
-    """
+    """Open a URL; raises FileNotFoundError if there is none, one of `_FAILURES` if it cannot be reached."""
     request = urllib.request.Request(
         url, headers={"Accept-Encoding": "identity", **(headers or {})}, method=method
     )
