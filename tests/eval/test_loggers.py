@@ -15,7 +15,7 @@ from eval.report.console import EvaluationConsole
 from eval.rollout.evaluation import run_evaluation
 from eval.rollout.monitor import Monitor
 from tests.eval.conftest import CONFIG
-from tests.oxygen.training.test_logs import records
+from tests.oxygen.training.test_run import records
 
 CONFIG = CONFIG.model_copy(update={"suites": ("libero_goal",), "task_ids": (0,), "num_trials_per_task": 3})
 WITH_VIDEO = CONFIG.model_copy(update={"num_trials_per_task": 1, "video": "all"})

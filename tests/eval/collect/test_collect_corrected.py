@@ -1,19 +1,28 @@
-"""A learner and an expert in turns; a frame's chunk has the actions intended in the states then reached."""
+"""A learner and an expert in turns, what they intend, and what they read in their prompts."""
 
 import dataclasses
 import functools
+import json
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from configs.errors import UsageError
+from eval.collect.collection import collect_demonstrations, collect_from
 from eval.collect.episode import CorrectedLearner, action_labels, learnable
+from eval.collect.store import EpisodeStore
 from oxygen.policy.reply import EpisodeEnd, Reply
+from oxygen.training import layout
+from sim_envs.fake import FakeWorld
 from sim_envs.libero.tasks import LIBERO_INTERFACE
 from sim_envs.suite import open_suite
 from sim_envs.world import EpisodeKey, Observation
-from tests.eval.doubles import reply
+from tests.eval.collect.collecting import Counting, config
+from tests.eval.doubles import opened, reply, without_physics
 from tests.eval.factory import key
+from tests.eval.rollout.test_feedback import MEMORY, Writer
 
 LEARNER, EXPERT = 0.25, -0.5
 
@@ -138,3 +147,35 @@ def test_learnable_actions_are_those_until_the_end_of_the_turn(turns, horizon):
         assert mask.tolist() == [
             bool(start + j < len(by_step) and by_step[start : start + j + 1].all()) for j in range(horizon)
         ]
+
+
+def collected(folder, monkeypatch, acting, *, success_at=None, **changes):
+    """The demonstration of an episode, and the memory in the prompt of each of its frames."""
+    without_physics(monkeypatch, lambda task: FakeWorld(success_at=success_at))
+    options = config(suites=("libero_object",), task_ids=(0,), init_ids=(0,), keep_failures=True, **changes)
+    policy = dataclasses.replace(opened(acting), feedback=MEMORY if options.feedback else {})
+    assert collect_from(lambda _: policy, options, folder, workers=1) == 0
+    (stored,) = EpisodeStore(folder).demonstrations()
+    rows = stored.rows()
+    texts = rows[layout.FED].to_pylist() if layout.FED in rows.column_names else []
+    return stored, [json.loads(text).get("memory") for text in texts]
+
+
+def test_the_texts_in_the_prompt_of_each_frame_are_recorded(monkeypatch, tmp_path):
+    writer = Writer("lifted: it # times")
+    stored, read = collected(tmp_path, monkeypatch, writer, success_at=13, feedback="own")
+    assert read == [None, "lifted it 0 times", "lifted it 1 times"]
+    assert stored.language == "pick up the alphabet soup and place it in the basket"
+
+
+def test_a_learner_keeps_writing_while_the_expert_corrects_it(monkeypatch, tmp_path):
+    acting = CorrectedLearner(Writer("lifted it # times"), Counting(), keeps_writing=True)
+    _, read = collected(tmp_path, monkeypatch, acting, max_steps=400, feedback="own")
+    assert read == [None, *(f"lifted it {query} times" for query in range(len(read) - 1))]
+
+
+def test_a_policy_that_reads_no_texts_has_no_such_column_and_takes_no_feedback(monkeypatch, tmp_path):
+    _, read = collected(tmp_path, monkeypatch, Writer("?"), success_at=3)
+    assert read == []
+    with pytest.raises(UsageError, match="--feedback own: policy 'tiny' was not trained with texts"):
+        collect_demonstrations(config(policy="tiny", feedback="own"), tmp_path, workers=1)

@@ -1,7 +1,8 @@
-"""The vocabulary that ships with the package: small, complete, reproducible."""
+"""The bundled vocabulary is complete and reproducible; prompts are openpi's, and one too long is cut."""
 
 import importlib.resources
 import io
+import warnings
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from configs.errors import UsageError
 from oxygen.model.config import TINY
 from oxygen.robots import tokenizer
+from oxygen.robots.tokenizer import CompactStatePrompt, InstructionPrompt, StatePrompt
 from oxygen.robots.transforms import embodiment
 from oxygen.tools import train_tokenizer
 
@@ -68,3 +70,90 @@ def test_what_is_no_model_is_one_line(tmp_path):
         with pytest.raises(UsageError, match="SentencePiece model") as caught:
             tokenizer.load(path)
         assert str(path) in str(caught.value)
+
+
+VOCABULARY = tokenizer.tiny()
+(NEWLINE,) = VOCABULARY.encode("\n")
+STATE = np.linspace(-1.0, 1.0, 8)
+
+instructions = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0▁"), max_size=60)
+
+
+@pytest.fixture(scope="module")
+def reference(golden):
+    with np.load(golden / "openpi_transforms.npz") as file:
+        return {key.removeprefix("prompt."): file[key] for key in file.files if key.startswith("prompt.")}
+
+
+@pytest.mark.golden
+def test_both_prompts_are_openpis(reference):
+    task, state = str(reference["task"]), reference["state"]
+    assert tokenizer.clean_prompt(task) == str(reference["without_state"])
+    assert tokenizer.state_bins(state).tolist() == reference["bins"].tolist()
+    assert StatePrompt().text(task, state) == str(reference["with_state"])
+
+
+@given(st.floats(-1, 1, exclude_max=True))
+def test_a_bin_holds_its_number(x):
+    (number,) = tokenizer.state_bins(np.array([x]))
+    assert 0 <= number <= 255
+    assert -1 + number / 128 <= x < -1 + (number + 1) / 128
+
+
+@pytest.mark.parametrize("language", ["", "  ", "Ünïcode 汉字 🤖", "pick_up\nthe bowl"])
+@pytest.mark.parametrize("prompt", [InstructionPrompt(), StatePrompt()], ids=["instruction", "state"])
+def test_a_prompt_is_one_line_break_after_its_words(prompt, language):
+    tokens = prompt.encode(language, STATE, VOCABULARY)
+    assert tokens[0] == VOCABULARY.bos
+    assert tokens.count(NEWLINE) == 1
+
+
+def test_the_published_libero_policys_prompt_ends_with_the_line_break_and_ignores_the_state():
+    tokens = InstructionPrompt().encode("pick up the bowl", STATE, VOCABULARY)
+    assert tokens[-1] == NEWLINE
+    assert VOCABULARY.decode(tokens[1:-1]) == "pick up the bowl"
+    assert InstructionPrompt().encode("pick up the bowl", -STATE, VOCABULARY) == tokens
+
+
+@given(instructions, st.lists(st.floats(-2, 2), min_size=1, max_size=8))
+def test_the_state_prompt_comes_back_from_its_tokens(language, state):
+    tokens = StatePrompt().encode(language, np.array(state), VOCABULARY)
+    assert VOCABULARY.decode(tokens[1:]) == StatePrompt().text(language, np.array(state))
+
+
+@pytest.mark.parametrize(("language", "why"), [(None, "NoneType"), (b"bowl", "bytes"), ("\ud800", "UTF-8")])
+def test_what_is_no_text_is_refused(language, why):
+    with pytest.raises(UsageError, match=why):
+        InstructionPrompt().encode(language, STATE, VOCABULARY)
+
+
+@given(instructions, st.lists(st.floats(-1, 1, exclude_max=True), min_size=8, max_size=8))
+def test_the_compact_prompt_says_each_number_in_one_token_of_its_own_bin(language, state):
+    said = InstructionPrompt().encode(language, STATE, VOCABULARY)
+    tokens = CompactStatePrompt().encode(language, np.array(state), VOCABULARY)
+    assert tokens[: len(said)] == said
+    assert tokens[len(said) :] == [
+        VOCABULARY.byte(level) for level in tokenizer.state_bins(np.array(state)).tolist()
+    ]
+    *_, below, above = CompactStatePrompt().encode("", np.array([-9.0, 9.0]), VOCABULARY)
+    assert (below, above) == (VOCABULARY.byte(0), VOCABULARY.byte(255))
+
+
+@given(st.text(st.sampled_from("abc bowl"), max_size=80), st.integers(10, 40))
+def test_a_compact_prompt_that_is_too_long_loses_the_instructions_end_and_never_the_state(language, longest):
+    whole = CompactStatePrompt().encode(language, STATE, VOCABULARY)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        kept = tokenizer.fitted(CompactStatePrompt(), language, STATE, VOCABULARY, longest=longest).tolist()
+    assert len(kept) == min(longest, len(whole))
+    assert kept[-9:] == whole[-9:] == [NEWLINE, *whole[-8:]]
+    assert kept[:-9] == whole[: len(kept) - 9]
+    assert len(caught) == (len(whole) > longest)
+
+
+@pytest.mark.parametrize("prompt", [InstructionPrompt(), StatePrompt()], ids=["instruction", "state"])
+def test_openpis_prompts_lose_their_end_as_in_openpi(prompt):
+    whole = prompt.encode(" bowl" * 30, STATE, VOCABULARY)
+    with pytest.warns(UserWarning, match=f"prompt cut by {len(whole) - 10} of its {len(whole)} tokens: "):
+        kept = tokenizer.fitted(prompt, " bowl" * 30, STATE, VOCABULARY, longest=10)
+    assert kept.tolist() == whole[:10]
