@@ -49,11 +49,7 @@ _SERVED_ONLY = frozenset({"noise_scale"})  # settings of inference, which may ch
 
 
 def read_model_policy(name: str) -> PolicyConfig:
-    """Find a policy with a model by preset, YAML file or checkpoint.
-
-    Raises:
-        UsageError: The policy does not exist, has no model, or its card is invalid.
-    """
+    """Find a policy by preset, YAML file or checkpoint; refuses one that has no model."""
     kind = ""
     if (preset := read_preset(name)) is not None:
         policy = completed(preset)
@@ -66,11 +62,7 @@ def read_model_policy(name: str) -> PolicyConfig:
 
 
 def read_preset(name: str) -> PolicyConfig | None:
-    """The content of a preset, a YAML file or a checkpoint's card; None for any other name.
-
-    Raises:
-        UsageError: The file or folder does not exist, or is invalid.
-    """
+    """The content of a preset, a YAML file or a checkpoint's card, checked; None for any other name."""
     if name in names(PolicyConfig):
         return load(PolicyConfig, name)
     is_file = name.endswith((".yaml", ".yml"))
@@ -110,11 +102,7 @@ def evaluation_command(policy: str, robot: str) -> str:
 
 
 def with_adapter(policy: PolicyConfig, adapter: AdapterConfig) -> PolicyConfig:
-    """The policy with an adapter; its texts are those of the adapter's card.
-
-    Raises:
-        UsageError: The policy has no model, or the adapter cannot be found.
-    """
+    """The policy, which needs a model, with an adapter; its texts are those of the adapter's card."""
     if policy.kind != "oxygen":
         raise UsageError(
             f"--adapter {adapter.file} is for a policy with a model, and {policy.name} is of kind "
@@ -131,11 +119,7 @@ def with_adapter(policy: PolicyConfig, adapter: AdapterConfig) -> PolicyConfig:
 
 
 def chosen_adapter(policy: PolicyConfig, file: str | None, mask: AdapterMask | None) -> PolicyConfig:
-    """The policy with the adapter and the mask of the command line, if any.
-
-    Raises:
-        UsageError: There is no adapter to apply them to.
-    """
+    """The policy with the adapter and the mask of the command line; refuses a mask without an adapter."""
     if file is not None:
         return with_adapter(policy, AdapterConfig(file=file, mask=mask))
     if mask is None:
@@ -159,8 +143,7 @@ def trained_tasks(policy: PolicyConfig) -> tuple[str, ...]:
 def learnt_tasks(policy: PolicyConfig, names: Sequence[str]) -> tuple[LanguageTaskConfig, ...]:
     """The language tasks of these presets, with the fields of the prompt that the policy's card declares.
 
-    Raises:
-        UsageError: There is no such preset, or two fill one field of the prompt.
+    Refuses two that fill one field of the prompt.
     """
     trained = policy.feedback or {}
     tasks = [load(LanguageTaskConfig, name) for name in names]
@@ -176,9 +159,6 @@ def check_learnt(policy: PolicyConfig, tasks: Sequence[LanguageTaskConfig]) -> N
     """Reject language tasks, prompts and fields of the prompt that the policy was not trained on.
 
     A policy trained on none accepts all: its texts are noise, useful for measurements.
-
-    Raises:
-        UsageError: A task, prompt or field was not in its training.
     """
     if not policy.language_tasks:
         return
@@ -215,11 +195,7 @@ def adapter_identity(policy: PolicyConfig) -> dict[str, str | None] | None:
 
 
 def of_checkpoint(source: str) -> PolicyConfig:
-    """The policy of a checkpoint, by the card in its folder.
-
-    Raises:
-        UsageError: There is no card, it is damaged, or its model has changed.
-    """
+    """The policy of a checkpoint, by the card in its folder; refuses one whose model has changed."""
     folder = fetch(source)
     card = folder / CARD
     if not card.is_file():
@@ -242,11 +218,7 @@ def of_checkpoint(source: str) -> PolicyConfig:
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """Read a checkpoint's `training.json`.
-
-    Raises:
-        UsageError: It is missing or damaged.
-    """
+    """Read a checkpoint's `training.json` and check it."""
     file = folder / RECORD
     if not file.is_file():
         raise UsageError(f"{folder} is not a training checkpoint: it has no {RECORD}")
@@ -268,9 +240,8 @@ def check_sizes(folder: Path, model: str) -> None:
         return  # converted: only its shapes are known
     ours = flatten_dict(json.loads(json.dumps(dataclasses.asdict(model_config(model)))), sep=".")
     theirs = flatten_dict(read_record(folder)["model"], sep=".")
-    for size in (size for size in ours if size in theirs and size not in _SERVED_ONLY):
-        value = ours[size]
-        if theirs[size] != value:
+    for size, value in ours.items():
+        if size not in _SERVED_ONLY and theirs.get(size, value) != value:
             raise UsageError(
                 f"{folder} was trained with {size} {theirs[size]}; {model!r} now has {value}. "
                 "Train it again, or use the code that trained it"

@@ -15,6 +15,8 @@ from configs.interface import (
     Rotation,
 )
 
+_GRIPPER = ActionChannels(name="gripper", size=1, unit="1", motion=Motion.ABSOLUTE, hold=Hold.LAST_COMMAND)
+
 LIBERO = Interface(
     name="LIBERO policy",
     observation=ObservationSpec(
@@ -33,7 +35,7 @@ LIBERO = Interface(
         channels=(
             ActionChannels(name="eef_position", size=3, unit="1", motion=Motion.RELATIVE, hold=Hold.ZERO),
             ActionChannels(name="eef_rotation", size=3, unit="1", motion=Motion.RELATIVE, hold=Hold.ZERO),
-            ActionChannels(name="gripper", size=1, unit="1", motion=Motion.ABSOLUTE, hold=Hold.LAST_COMMAND),
+            _GRIPPER,
         ),
         rotation=Rotation.AXIS_ANGLE,
         grippers=(Gripper(name="gripper", open=-1.0, closed=1.0),),
@@ -56,7 +58,7 @@ DROID = Interface(
     action=ActionSpec(
         channels=(
             ActionChannels(name="joint_velocity", size=7, unit="1", motion=Motion.VELOCITY, hold=Hold.ZERO),
-            ActionChannels(name="gripper", size=1, unit="1", motion=Motion.ABSOLUTE, hold=Hold.LAST_COMMAND),
+            _GRIPPER,
         ),
         rotation=Rotation.NONE,
         grippers=(Gripper(name="gripper", open=0.0, closed=1.0),),
@@ -72,15 +74,8 @@ DROID_JOINT_POSITION = dataclasses.replace(
     action=dataclasses.replace(
         DROID.action,
         channels=(
-            ActionChannels(
-                name="joint_position",
-                size=7,
-                unit="rad",
-                motion=Motion.ABSOLUTE,
-                hold=Hold.LAST_COMMAND,
-                state="joint_position",
-            ),
-            DROID.action.channels[1],
+            dataclasses.replace(_GRIPPER, name="joint_position", size=7, unit="rad", state="joint_position"),
+            _GRIPPER,
         ),
         limits=None,
     ),

@@ -16,6 +16,7 @@ from oxygen.typing import Float, Float64
 
 FILE_NAME = "norm_stats.json"
 QUANTILES = ("q01", "q99")
+MEASURED = ("mean", "std", *QUANTILES)
 _EPSILON = 1e-6  # added to every range, as in openpi, against division by zero
 
 
@@ -70,15 +71,10 @@ class QuantileNorm:
 
 
 def checkpoint_norms(checkpoint: Path, asset_id: str) -> Path:
-    """Find a robot's statistics in a checkpoint folder.
+    """Find a robot's statistics, such as those of `physical-intelligence/libero`, in a checkpoint.
 
-    Args:
-        checkpoint: openpi's folder, with `assets` beside `params`; or its `params`; or a file in their place;
-            or a folder with the statistics; or their JSON file.
-        asset_id: The robot, e.g. `physical-intelligence/libero`.
-
-    Raises:
-        UsageError: It has none for this robot; names those it has.
+    That is openpi's folder, with `assets` beside `params`; or its `params`; or a file in their place; or a
+    folder with the statistics; or their JSON file. Refuses one without, and names those it has.
     """
     if checkpoint.suffix == ".json":
         return regular(checkpoint)
@@ -96,9 +92,7 @@ def checkpoint_norms(checkpoint: Path, asset_id: str) -> Path:
     )
 
 
-def read_statistics(
-    path: Path, *, state: int, actions: int, fields: Sequence[str] = ("mean", "std", *QUANTILES)
-) -> Statistics:
+def read_statistics(path: Path, *, state: int, actions: int, fields: Sequence[str] = MEASURED) -> Statistics:
     """Read openpi's JSON: `norm_stats` of `state` and `actions`, each with `mean`, `std`, `q01` and `q99`.
 
     Statistics padded to the model's width are cut to the robot's channels, as in openpi: `state` and

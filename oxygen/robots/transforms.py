@@ -2,7 +2,7 @@
 
 import dataclasses
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,14 @@ from oxygen.model.config import Pi05Config
 from oxygen.model.inputs import ModelInput
 from oxygen.robots import conventions as specs
 from oxygen.robots.images import camera_images
-from oxygen.robots.norms import QUANTILES, QuantileNorm, Statistics, checkpoint_norms, read_statistics
+from oxygen.robots.norms import (
+    MEASURED,
+    QUANTILES,
+    QuantileNorm,
+    Statistics,
+    checkpoint_norms,
+    read_statistics,
+)
 from oxygen.robots.tokenizer import CompactStatePrompt, InstructionPrompt, StatePrompt, Tokenizer, fitted
 from oxygen.typing import Float, Float32, Float64
 
@@ -33,23 +40,14 @@ class Prediction(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Embodiment:
-    """A kind of robot, with the conventions of the policies trained on it.
+    """A kind of robot, with the conventions of the policies trained on it."""
 
-    Attributes:
-        interface: Declared conventions; the environment's must match.
-        prompt: Prompt format.
-        asset_id: Subfolder of a checkpoint's `assets` for its statistics.
-        closes_above: Threshold that makes gripper actions binary; None leaves them continuous.
-        clips: Whether the transform clips actions to the interface's limits.
-        predicts: What the weights predict for the arm.
-    """
-
-    interface: Interface
-    prompt: InstructionPrompt
-    asset_id: str
-    closes_above: float | None = None
-    clips: bool = False
-    predicts: Prediction = Prediction.ACTIONS
+    interface: Interface  # declared conventions; the environment's must match
+    prompt: InstructionPrompt  # its format
+    asset_id: str  # subfolder of a checkpoint's `assets` for its statistics
+    closes_above: float | None = None  # threshold that makes gripper actions binary; else continuous
+    clips: bool = False  # whether the transform clips actions to the interface's limits
+    predicts: Prediction = Prediction.ACTIONS  # what the weights predict for the arm
 
     def origin(self, state: Float[np.ndarray, "*batch state"]) -> Float64[np.ndarray, "*batch action"]:
         """The action that the model's are differences from: zeros, but positions for position deltas."""
@@ -121,15 +119,10 @@ def acting_as(trained: str) -> list[str]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Transform:
-    """Converts observations of a robot to model inputs, and model outputs to its actions.
-
-    Attributes:
-        embodiment: The kind of robot.
-        state_norm, action_norm: The normalisation that the weights were trained with.
-    """
+    """Converts observations of a robot to model inputs, and model outputs to its actions."""
 
     embodiment: Embodiment
-    state_norm: QuantileNorm
+    state_norm: QuantileNorm  # as the weights were trained, like the next
     action_norm: QuantileNorm
 
     @classmethod
@@ -154,12 +147,9 @@ class Transform:
     def inputs(self, observation: Mapping[str, Any], tokenizer: Tokenizer, config: Pi05Config) -> ModelInput:
         """Convert an observation to a model input, a batch of one with an unpadded prompt.
 
-        Args:
-            observation: `images` (camera to [height, width, 3]), `state` (the interface's channels in one
-                array, or by name), `prompt` (the instruction).
-            tokenizer: The vocabulary the weights were trained with.
-            config: Sets cameras, image size and maximal prompt length; a longer prompt is truncated with a
-                warning.
+        An observation has `images` (camera to [height, width, 3]), `state` (the interface's channels in one
+        array, or by name) and `prompt` (the instruction, truncated with a warning to what the model can
+        read).
 
         Raises:
             UsageError: The observation is incomplete or invalid.
@@ -259,14 +249,14 @@ def untrained(embodiment: Embodiment) -> Transform:
 
 def of_checkpoint(embodiment: Embodiment, checkpoint: Path) -> Transform:
     """A transform with the statistics of a checkpoint, which must have some for this robot."""
-    interface = embodiment.interface
-    statistics = read_statistics(
-        checkpoint_norms(checkpoint, embodiment.asset_id),
-        state=interface.observation.state_size,
-        actions=interface.action.size,
-        fields=QUANTILES,
-    )
-    return Transform.of(embodiment, statistics)
+    return Transform.of(embodiment, statistics_of(embodiment, checkpoint, QUANTILES))
+
+
+def statistics_of(embodiment: Embodiment, checkpoint: Path, fields: Sequence[str] = MEASURED) -> Statistics:
+    """A robot's statistics in a checkpoint: see `checkpoint_norms` and `read_statistics`."""
+    path, interface = checkpoint_norms(checkpoint, embodiment.asset_id), embodiment.interface
+    sizes = {"state": interface.observation.state_size, "actions": interface.action.size}
+    return read_statistics(path, **sizes, fields=fields)
 
 
 def checked_state(state: Any, layout: tuple[Channels, ...]) -> Float64[np.ndarray, " state"]:

@@ -74,11 +74,9 @@ def text_targets(
 ) -> Int32[np.ndarray, "frame 3 token"]:
     """Tokenise texts as the engine decodes them: suffix, text, stop token.
 
-    Texts are truncated to the task's `max_tokens`. An empty text contributes nothing to the loss.
-
-    Returns:
-        Input tokens, padded; the next token at each position; and the loss mask, 1 from the suffix's last
-        token to the stop token.
+    Gives the input tokens, padded; the next token at each position; and the loss mask, 1 from the suffix's
+    last token to the stop token. Texts are truncated to the task's `max_tokens`; an empty one adds nothing to
+    the loss.
     """
     suffix = tokenizer.encode(task.prompt)
     stop = stop_token(task, tokenizer)
@@ -147,8 +145,7 @@ class PromptTexts:
 class TrainingBatches:
     """Batches of demonstrations. Batch `n` is a function of the seed and `n` alone.
 
-    Attributes:
-        layout: Where each task's text lies in the concatenated tokens.
+    `layout` says where each task's text lies in the concatenated tokens.
     """
 
     def __init__(

@@ -17,9 +17,8 @@ from oxygen.model.adapter import initial_arrays
 from oxygen.model.adapter import shapes as adapter_shapes
 from oxygen.model.params import initial_params, nested, shapes
 from oxygen.model.pi05 import prepare
-from oxygen.robots.norms import checkpoint_norms, read_statistics
 from oxygen.robots.tokenizer import SentencePieceTokenizer
-from oxygen.robots.transforms import embodiment
+from oxygen.robots.transforms import embodiment, statistics_of
 from oxygen.training import checkpoint, optimiser
 from oxygen.training.batches import TrainingBatches
 from oxygen.training.config import TrainingConfig
@@ -86,11 +85,7 @@ def train(
         if training.norm_stats is None:
             statistics = measure(samples, robot)
         else:  # from the newest checkpoint, as the source may be gone
-            statistics = read_statistics(
-                checkpoint_norms(newest or fetch(training.norm_stats), robot.asset_id),
-                state=robot.interface.observation.state_size,
-                actions=robot.interface.action.size,
-            )
+            statistics = statistics_of(robot, newest or fetch(training.norm_stats))
         batches = TrainingBatches(samples, training, statistics=statistics, tokenizer=tokenizer)
         objective = Objective(model=training.model, options=options, layout=batches.layout)
         writer = checkpoint.CheckpointWriter(

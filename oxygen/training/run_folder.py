@@ -34,11 +34,7 @@ _TAGS = {
 
 
 def check_same_run(folder: Path, identity: Mapping[str, Any]) -> None:
-    """Refuse a folder that holds another training.
-
-    Raises:
-        UsageError: Names the first option that differs, or the file if it is damaged.
-    """
+    """Refuse a folder that holds another training; names the first option that differs."""
     if not (folder / RUN_FILE).is_file():
         return
     found = _leaves(_read(folder))
@@ -61,11 +57,7 @@ def write_run_file(folder: Path, identity: Mapping[str, Any], options: Mapping[s
 
 
 def read_options(folder: Path) -> Mapping[str, Any]:
-    """The options of the training in a folder; empty if there are none.
-
-    Raises:
-        UsageError: The file is damaged.
-    """
+    """The options of the training in a folder; empty if there are none."""
     given = _read(folder).get("options")
     if not isinstance(given, dict):
         return {}

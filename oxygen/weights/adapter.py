@@ -37,11 +37,7 @@ class AdapterSource:
     sha256: str | None = None  # the file's checksum; None for what its card says, if anything
 
     def load(self, config: Pi05Config, weights: Weights) -> Adapter:
-        """Read, check and prepare it for a model.
-
-        Raises:
-            UsageError: It is missing or damaged, or does not fit the model.
-        """
+        """Read, check and prepare it for a model, which it must fit."""
         if self.file is None:
             rank, arrays = self.rank or RANK, adapters.random_arrays(config, rank=self.rank or RANK, seed=0)
             alpha, mask = self.alpha, self.mask
@@ -74,11 +70,7 @@ class AdapterSource:
 
 
 def card_of(file: Path) -> Mapping[str, Any]:
-    """The card in the folder of an adapter's file; empty if there is none.
-
-    Raises:
-        UsageError: It is damaged.
-    """
+    """The card in the folder of an adapter's file; empty if there is none."""
     card = file.with_name(CARD)
     return read_json_object(card) if card.is_file() else {}
 

@@ -74,11 +74,7 @@ def openpi_paths(stored: Iterable[KeyPath]) -> dict[str, KeyPath]:
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """Open a checkpoint on disk, of any supported format. Reads no tensor.
-
-    Raises:
-        UsageError: There is none, or it is damaged.
-    """
+    """Open a checkpoint on disk, of any supported format; refuses a damaged one. Reads no tensor."""
     if not path.exists():
         near = ""
         if path.parent.is_dir():
@@ -99,11 +95,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
 
 
 def open_orbax(folder: Path) -> Checkpoint:
-    """Read the paths and shapes of the arrays in a folder with `_METADATA`.
-
-    Raises:
-        UsageError: It cannot be read, or holds something other than arrays.
-    """
+    """Read the paths and shapes of the arrays in a folder with `_METADATA`; refuses all but arrays."""
     import tensorstore
 
     def damaged(what: str, error: Exception) -> UsageError:
@@ -232,11 +224,7 @@ class _ValueFile:
 
 
 def open_safetensors(file: Path) -> Checkpoint:
-    """Read a file's header and check it against the file's size.
-
-    Raises:
-        UsageError: It is not a safetensors file, or truncated.
-    """
+    """Read a file's header and check it against the file's size."""
     from safetensors import SafetensorError, safe_open
 
     @contextlib.contextmanager

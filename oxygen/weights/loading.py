@@ -68,11 +68,9 @@ def load(source: str | Path, config: Pi05Config, *, dtype: str | None = None) ->
 
 
 def check_parameters(found: Mapping[str, Stored], config: Pi05Config, source: str) -> None:
-    """Check a checkpoint's tensors against the parameters of `config`. Reads no tensor.
+    """Refuse a checkpoint with other parameters than those of `config`. Reads no tensor.
 
-    Raises:
-        UsageError: Paths or shapes differ, or a tensor is not floating-point. Names the first differing paths
-            and the nearest known configuration.
+    Names the first differing paths and the nearest known configuration.
     """
     differences = _differences(found, _wanted(config))
     if differences:
