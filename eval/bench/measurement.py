@@ -19,7 +19,7 @@ import numpy as np
 from eval.bench.serving import SUFFIX, PolicyRunner, QueryTimes
 from eval.bench.workloads import BUDGETED, BenchConfiguration, Workload
 from eval.metrics.statistics import Interval, bounds, quantiles
-from oxygen.model.inputs import ModelInput
+from oxygen.model.config import ModelInput
 from oxygen.serving.requests import Request
 from oxygen.serving.runner import Runner
 from oxygen.serving.scheduler import Mode

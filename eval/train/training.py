@@ -38,11 +38,9 @@ from oxygen.training.samples import Samples
 from sim_envs.suite import load_object, open_suite, suite_names
 
 _EMBODIMENTS = {
-    "tiny": "libero_compact",
-    "tiny_memory": "libero_compact",
+    **dict.fromkeys(("tiny", "tiny_memory"), "libero_compact"),
     "tiny_droid": "droid_compact",
-    "pi05_droid": "droid",
-    "small_droid": "droid",
+    **dict.fromkeys(("pi05_droid", "small_droid"), "droid"),
 }
 """Default robots of models; `libero` for all others."""
 

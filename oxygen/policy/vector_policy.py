@@ -10,9 +10,8 @@ import numpy as np
 
 from configs.errors import UsageError
 from configs.interface import ActionPrefix
-from oxygen.model.config import Pi05Config
+from oxygen.model.config import Pi05Config, batched
 from oxygen.model.guidance import Guidance
-from oxygen.model.inputs import batched
 from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest, TextTimes
 from oxygen.robots.tokenizer import Tokenizer, check_fits
 from oxygen.robots.transforms import LIBERO, Transform, untrained

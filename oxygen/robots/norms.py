@@ -111,7 +111,9 @@ def read_statistics(path: Path, *, state: int, actions: int, fields: Sequence[st
         found[name] = {}
         for field in fields:
             values, place = _member(channels, field, where), f"{where}.{field}"
-            if not isinstance(values, list) or not all(map(_is_finite, values[:size])):
+            if not isinstance(values, list) or not all(
+                type(value) in (int, float) and abs(value) <= sys.float_info.max for value in values[:size]
+            ):
                 raise UsageError(f"{place} is {reprlib.repr(values)}; it should be a list of finite numbers")
             if len(values) < size:
                 raise UsageError(f"{place} has {len(values)} channels; this robot has {size}")
@@ -127,10 +129,6 @@ def write_statistics(path: Path, measured: Statistics) -> None:
     """Write a `norm_stats.json`, as `read_statistics` reads it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"norm_stats": measured}, indent=2) + "\n", encoding="utf-8")
-
-
-def _is_finite(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
 def _member(content: Any, name: str, where: str) -> Any:

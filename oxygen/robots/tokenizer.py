@@ -79,11 +79,7 @@ class SentencePieceTokenizer:
         return bytes(self._model.serialized_model_proto())
 
     def byte(self, value: int) -> int:
-        """The token of a byte, 0 to 255.
-
-        Raises:
-            UsageError: The vocabulary has no byte fallback.
-        """
+        """The token of a byte, 0 to 255; refuses a vocabulary without byte fallback."""
         token = int(self._model.piece_to_id(f"<0x{value:02X}>"))
         if not self._model.is_byte(token):
             raise UsageError("the SentencePiece model has no byte tokens, which this prompt format needs")

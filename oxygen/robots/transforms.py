@@ -11,8 +11,7 @@ import numpy as np
 from configs.droid import CONTROL_HZ, DAMPING, MAX_STEP, STIFFNESS
 from configs.errors import UsageError, unknown
 from configs.interface import Channels, Interface
-from oxygen.model.config import Pi05Config
-from oxygen.model.inputs import ModelInput
+from oxygen.model.config import ModelInput, Pi05Config
 from oxygen.robots import conventions as specs
 from oxygen.robots.images import camera_images
 from oxygen.robots.norms import (

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 import jax
 import numpy as np
 
+from oxygen.model.config import ModelInput
 from oxygen.model.guidance import Guidance
-from oxygen.model.inputs import ModelInput
 from oxygen.serving.requests import DecodeWork, Request, RequestState, StepPlan
 from oxygen.serving.runner import Runner
 from oxygen.serving.scheduler import Budget, Scheduler

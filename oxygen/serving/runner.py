@@ -17,9 +17,8 @@ from configs.errors import UsageError, stage
 from oxygen.model import int8, pi05
 from oxygen.model.adapter import Adapter
 from oxygen.model.compile_cache import compiler_options
-from oxygen.model.config import Pi05Config
+from oxygen.model.config import ModelInput, Pi05Config
 from oxygen.model.guidance import Guidance
-from oxygen.model.inputs import ModelInput
 from oxygen.model.pi05 import Prefix, Weights
 from oxygen.serving import decode, kv_pool, sampler
 from oxygen.serving.decode import NewRequests

@@ -24,8 +24,7 @@ import jax
 import numpy as np
 
 from configs.errors import UsageError
-from oxygen.model.config import Pi05Config
-from oxygen.model.inputs import ModelInput
+from oxygen.model.config import ModelInput, Pi05Config
 from oxygen.model.pi05 import Prefix
 from oxygen.serving.decode import NewRequests
 from oxygen.serving.kv_pool import DecodeState

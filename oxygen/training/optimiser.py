@@ -5,7 +5,6 @@ import functools
 from typing import Any
 
 import flax.struct
-import flax.traverse_util
 import jax
 import jax.numpy as jnp
 import optax
@@ -87,9 +86,8 @@ def _matrices(params: Params) -> Params:
 
 
 def _decaying(params: Params) -> Params:
-    flat = flax.traverse_util.flatten_dict(dict(params), sep="/")
     without = ("bias", "scale", "embedding")
-    return flax.traverse_util.unflatten_dict({path: not path.endswith(without) for path in flat}, sep="/")
+    return jax.tree_util.tree_map_with_path(lambda path, _: not path[-1].key.endswith(without), params)
 
 
 def init_state(params: Params, options: TrainConfig) -> TrainState:

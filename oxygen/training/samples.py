@@ -142,22 +142,20 @@ class Samples:
             raise UsageError(f"no {what} to train on; is the path right?")
         shapes = {
             (
-                part.images[0].shape[1:],
-                part.state.shape[1:],
-                part.actions.shape[1:],
+                *(each.shape[1:] for each in (part.images[0], part.state, part.actions)),
                 tuple(sorted(part.texts)),
             )
             for part in parts
         }
         if len(shapes) > 1:
             raise UsageError(f"{what} do not match: {' or '.join(map(str, sorted(shapes)))}")
-        numbers = [
-            part.frame_index if part.frame_index is not None else np.zeros(len(part), int) for part in parts
-        ]
         columns: dict[str, Any] = {
             name: np.concatenate([getattr(part, name) for part in parts])
             for name in ("state", "actions", "valid")
         }
+        numbers = [
+            part.frame_index if part.frame_index is not None else np.zeros(len(part), int) for part in parts
+        ]
         return cls(
             images=tuple(images for part in parts for images in part.images),
             language=tuple(text for part in parts for text in part.language),

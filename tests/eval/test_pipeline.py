@@ -75,10 +75,7 @@ def changed(**changes) -> dict:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (
-            changed(train={"image_shfit": 1}),
-            "unknown key 'image_shfit'; did you mean 'image_shift'.*stages.0.train",
-        ),
+        (changed(train={"image_shfit": 1}), "key 'image_shfit'; did you mean 'image_shift'.*stages.0.train"),
         (changed(train={"data": "dmos"}), "unknown dataset of this stage or an earlier one 'dmos'.*'demos'"),
         (changed(train={"start_from": "tny"}), "unknown policy or earlier stage 'tny'; did you mean 'tiny'"),
         (changed(train={"start_from": "one"}), "unknown policy or earlier stage 'one'"),

@@ -25,16 +25,7 @@ from oxygen.training.demonstrations import Demonstrations
 from sim_envs.truth.ground_truth import Fact
 from sim_envs.truth.textual_memory import parse_textual_memory
 from sim_envs.truth.wording import parse_memory, parse_narration
-from tests.eval.collect.collecting import (
-    BROKEN,
-    DIVERGING,
-    FATAL,
-    NEVER,
-    Errand,
-    collect,
-    config,
-    contents,
-)
+from tests.eval.collect.collecting import BROKEN, DIVERGING, FATAL, NEVER, Errand, collect, config, contents
 
 
 def manifest(dataset: Path) -> dict:
@@ -113,13 +104,6 @@ def test_demonstrations_are_added_but_never_twice(tmp_path):
     assert contents(whole) == before
 
 
-def test_the_manifest_has_the_suites_of_all_commands(tmp_path):
-    for suite in ("libero_object", "libero_goal"):
-        collect(tmp_path, suites=(suite,))
-    assert sorted(manifest(tmp_path)["suites"]) == ["libero_goal", "libero_object"]
-    assert manifest(tmp_path)["command"] == provenance.command()
-
-
 @pytest.mark.parametrize(
     ("init_id", "workers", "said"),
     [
@@ -136,18 +120,16 @@ def test_errors_are_reported_and_retried_while_others_go_on(init_id, workers, sa
     assert len(Demonstrations(tmp_path).episodes) == 8
 
 
-def test_diverging_physics_is_a_failure_and_not_retried(tmp_path, capsys):
-    assert collect(tmp_path, init_ids=(0, DIVERGING)) == 0
-    assert manifest(tmp_path)["counts"]["failures"] == 4
-    capsys.readouterr()
-    assert collect(tmp_path, init_ids=(0, DIVERGING)) == 0
-    assert "Played before: 8 of 8 episodes" in capsys.readouterr().out
-
-
-def test_without_a_success_there_is_no_dataset(tmp_path, capsys):
-    assert collect(tmp_path, init_ids=(NEVER,), suites=("libero_goal",)) == INCOMPLETE
+def test_diverging_physics_is_a_failure_and_not_retried_and_without_a_success_there_is_no_dataset(
+    tmp_path, capsys
+):
+    few = {"suites": ("libero_goal",)}
+    assert collect(tmp_path, init_ids=(DIVERGING,), **few) == INCOMPLETE
     assert not (tmp_path / "meta").exists()
     assert "No episode succeeded" in capsys.readouterr().out
+    assert collect(tmp_path, init_ids=(0, DIVERGING), **few) == 0
+    assert manifest(tmp_path)["counts"]["failures"] == 2
+    assert "Played before: 2 of 4 episodes" in capsys.readouterr().out
 
 
 def test_kept_failures_have_no_target_actions(tmp_path, capsys):
@@ -175,11 +157,11 @@ def test_a_dataset_is_extended_under_the_protocol_of_its_suites_alone(tmp_path):
     mine.write_text(yaml.safe_dump(protocol))
     collect(dataset, suites=(str(mine),), init_ids=(0,))
     collect(dataset, suites=("libero_object",), init_ids=(0,))
+    assert sorted(manifest(dataset)["suites"]) == ["libero_goal", "libero_object"]
+    assert manifest(dataset)["command"] == provenance.command()
     mine.write_text(yaml.safe_dump({**protocol, "settle_steps": 3}))
     for suites in ((str(mine),), ("libero_object", str(mine))):
-        with pytest.raises(
-            UsageError, match=r"begun with protocol of libero_goal '\w+', not '\w+'.*--output"
-        ):
+        with pytest.raises(UsageError, match=r"begun with protocol of libero_goal '\w+', not '\w+'.*--out"):
             collect(dataset, suites=suites)
     collect(dataset, suites=("libero_goal",), assets="b")
     assert len(Demonstrations(dataset).episodes) == 8

@@ -27,6 +27,9 @@ def test_flags_override_a_preset(started):
     assert (config.suites, config.assets) == (("libero_object",), "standins")
 
 
+DROID = "--assets auto --policy noop --suite droid_tabletop"
+
+
 @pytest.mark.parametrize(
     ("line", "parts"),
     [
@@ -35,12 +38,9 @@ def test_flags_override_a_preset(started):
         ("--suite libero_goal --init-ids 50", ["init id 50", "0 to 49"]),
         ("--suite libero_goal --init-ids 9,500007", ["init id 500007", "500000 to 599999", "of policies"]),
         ("--suite libero_goal --images video --image-size 225", ["225 × 225", "even", "--image-size"]),
+        (f"{DROID} --images video --image-size 240", ["240 × 427", "even", "--images png"]),
         (
-            "--suite droid_tabletop --assets auto --policy noop --images video --image-size 240",
-            ["240 × 427", "even", "--images png"],
-        ),
-        (
-            "--suite droid_tabletop droid_tabletop_jointpos --assets auto --policy noop",
+            f"{DROID} --suite droid_tabletop_jointpos",
             ["droid_tabletop_jointpos has action", "(absolute", "(velocity", "separate datasets"],
         ),
         ("--policy ws://localhost:9", ["--policy ws://localhost:9", "a class or a server", "give expert"]),

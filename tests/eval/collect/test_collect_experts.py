@@ -13,19 +13,15 @@ from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
 from sim_envs.truth.wording import parse_memory, parse_narration
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+LIBERO = {"assets": "standins", "replan_steps": 5, "image_size": 64}
+
+
 def test_an_expert_corrects_a_learner_and_only_its_own_turns_are_learnable(tmp_path):
-    config = CollectConfig(
-        suites=("libero_object",),
-        task_ids=(3,),
-        init_ids=(6,),  # the learner's first turn is short
-        assets="standins",
-        learner="tiny",
-        max_steps=500,
-        replan_steps=5,
-        image_size=64,
-    )
+    options = {**LIBERO, "learner": "tiny", "max_steps": 500}
+    # The learner's first turn is short.
+    config = CollectConfig(suites=("libero_object",), task_ids=(3,), init_ids=(6,), **options)
     assert collect_demonstrations(config, tmp_path, workers=1) == 0
     learner = json.loads((tmp_path / layout.MANIFEST).read_text())["learner"]
     assert learner == {"policy": "tiny", "weights_sha256": weights_sha256(read_policy("tiny"))}
@@ -36,18 +32,9 @@ def test_an_expert_corrects_a_learner_and_only_its_own_turns_are_learnable(tmp_p
     assert all(parse_narration(text) for text in columns["oxygen.narration"])  # what to say is known in both
 
 
-@pytest.mark.slow
 def test_an_expert_catches_a_moving_object_and_ground_truth_narrates_it(tmp_path):
-    config = CollectConfig(
-        suites=("libero_spatial",),
-        task_ids=(2,),
-        init_ids=(0,),
-        assets="standins",
-        motion="shuttle:3",
-        expert_noise=0.2,
-        replan_steps=5,
-        image_size=64,
-    )
+    options = {**LIBERO, "motion": "shuttle:3", "expert_noise": 0.2}
+    config = CollectConfig(suites=("libero_spatial",), task_ids=(2,), init_ids=(0,), **options)
     assert collect_demonstrations(config, tmp_path, workers=1) == 0
     manifest = json.loads((tmp_path / layout.MANIFEST).read_text())
     assert manifest["suites"]["libero_spatial"]["motion"] == "shuttle:3,4"
@@ -67,7 +54,6 @@ def test_an_expert_catches_a_moving_object_and_ground_truth_narrates_it(tmp_path
     assert columns["oxygen.narration"][0] != columns["oxygen.narration"][-1]
 
 
-@pytest.mark.slow
 def test_a_demonstration_of_the_expert_has_droids_shapes(tmp_path):
     config = CollectConfig(suites=("droid_tabletop",), task_ids=(7,), init_ids=(0,), replan_steps=10)
     assert collect_demonstrations(config, tmp_path, workers=1) == 0
@@ -76,9 +62,10 @@ def test_a_demonstration_of_the_expert_has_droids_shapes(tmp_path):
     features = info["features"]
     for camera in ("exterior_image_1_left", "wrist_image_left"):
         assert features[layout.IMAGES + camera]["shape"] == [180, 320, 3]
-    joints = [f"joint_position_{number}" for number in range(7)]
-    velocities = [f"joint_velocity_{number}" for number in range(7)]
-    assert features[layout.STATE]["names"] == [*joints, "gripper_position"]
+    positions, velocities = (
+        [f"joint_{kind}_{number}" for number in range(7)] for kind in ("position", "velocity")
+    )
+    assert features[layout.STATE]["names"] == [*positions, "gripper_position"]
     assert features[layout.ACTION]["names"] == [*velocities, "gripper"]
     found = Demonstrations(tmp_path)
     assert found[0]["observation.images.wrist_image_left"].shape == (180, 320, 3)

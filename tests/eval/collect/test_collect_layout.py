@@ -41,7 +41,7 @@ def videos(tmp_path_factory) -> Path:
 
 
 def info(dataset: Path) -> dict:
-    return json.loads((dataset / "meta/info.json").read_text())
+    return json.loads((dataset / layout.INFO).read_text())
 
 
 def test_files_are_where_the_layout_puts_them(dataset, videos):
@@ -216,11 +216,8 @@ def test_full_tables_and_videos_start_new_files(tmp_path, monkeypatch):
     monkeypatch.setattr(layout, "FILES_PER_CHUNK", 2)
     collect(tmp_path, images="video", image_size=32)
     tables = sorted(str(file.relative_to(tmp_path / "data")) for file in tmp_path.glob("data/*/*"))
-    assert tables[:3] == [
-        "chunk-000/file-000.parquet",
-        "chunk-000/file-001.parquet",
-        "chunk-001/file-000.parquet",
-    ]
+    places = ("chunk-000/file-000", "chunk-000/file-001", "chunk-001/file-000")
+    assert tables[:3] == [f"{place}.parquet" for place in places]
     assert len(list(tmp_path.glob("videos/observation.images.image/*/*"))) > 1
     rows = 0
     for episode in pq.read_table(tmp_path / "meta/episodes/chunk-000/file-000.parquet").to_pylist():

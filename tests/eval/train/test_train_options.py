@@ -31,10 +31,7 @@ from sim_envs.libero.wordings import wordings
         (["--eval-suite", "libero_goal", "--eval-wordings", "heldout"], "'heldout'.*did you mean 'held_out'"),
         (["--resume"], "nothing to resume"),
         (["--texts-only", "--draws", "2"], "`draws` is 2, but it has no effect with `texts_only`"),
-        (
-            ["--eval-task-ids", "0-4"],
-            "--eval-task-ids 0 1 2 3 4 has no effect without rollouts.* with --eval-suite",
-        ),
+        (["--eval-task-ids", "0-4"], "--eval-task-ids 0 1 2 3 4 has no effect without.* with --eval-suite"),
         (["--text-rows", "99", "--batch", "8"], "text_rows is 99"),
         (["--tokenizer", "nowhere.model"], "nowhere.model"),
         (["--eval-suite", "libero_goal", "--eval-task-ids", "12"], "12.*0 to 9"),

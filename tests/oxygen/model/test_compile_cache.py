@@ -34,10 +34,7 @@ def as_before(monkeypatch):
 def events():
     """What JAX tells of its work."""
     told = []
-
-    def note(event, **_):
-        told.append(event)
-
+    note = lambda event, **_: told.append(event)  # noqa: E731
     jax.monitoring.register_event_listener(note)
     yield told
     jax.monitoring.unregister_event_listener(note)
@@ -47,21 +44,20 @@ def test_a_program_is_kept_and_found_again(tmp_path, events):
     def compile_it():
         jax.jit(lambda x: x * 3 + 1).lower(jax.ShapeDtypeStruct((7,), jnp.float32)).compile()
 
+    def programs():
+        """But for when they were last used."""
+        return {path.name for path in folder.iterdir() if not path.name.endswith("-atime")}
+
     folder = use_compile_cache(tmp_path)
     compile_it()
-    kept = programs_in(folder)
+    kept = programs()
     assert len(kept) == 1
     jax.clear_caches()
     events.clear()
     compile_it()
     assert events.count("/jax/compilation_cache/cache_hits") == 1
     assert "/jax/compilation_cache/cache_misses" not in events
-    assert programs_in(folder) == kept
-
-
-def programs_in(folder):
-    """But for when they were last used."""
-    return {path.name for path in folder.iterdir() if not path.name.endswith("-atime")}
+    assert programs() == kept
 
 
 def test_the_folder_is_the_users_choice(monkeypatch, tmp_path):
@@ -78,16 +74,13 @@ def test_the_installed_compiler_knows_every_option():
         program.compile(compiler_options={"xla_gpu_nonsense": True})
 
 
-@pytest.mark.parametrize("flag", ["--{}=false", "--{}", "--xla_dump_to=/tmp --{}=0"])
-def test_they_are_for_gpus_alone_and_give_way_to_xla_flags(monkeypatch, flag):
+def test_they_are_for_gpus_alone_give_way_to_xla_flags_and_are_recorded_with_the_hardware(monkeypatch):
     assert compiler_options("gpu") == GPU
     assert not compiler_options("cpu")
     name, *others = GPU
-    monkeypatch.setenv("XLA_FLAGS", flag.format(name))
-    assert compiler_options("gpu").keys() == set(others)
-
-
-def test_they_are_recorded_with_the_hardware(monkeypatch):
+    for flag in ("--{}=false", "--{}", "--xla_dump_to=/tmp --{}=0"):
+        monkeypatch.setenv("XLA_FLAGS", flag.format(name))
+        assert compiler_options("gpu").keys() == set(others)
     monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/tmp")
     assert describe_compilation("gpu") == {"flags": "--xla_dump_to=/tmp", "options": dict(GPU)}
     assert provenance.hardware()["xla"] == {"flags": "--xla_dump_to=/tmp", "options": {}}

@@ -17,7 +17,7 @@ import pytest
 
 from configs.errors import UsageError
 from oxygen.model import params, pi05
-from oxygen.model.inputs import ModelInput
+from oxygen.model.config import ModelInput
 from oxygen.serving.kv_pool import KvPool
 from oxygen.serving.requests import GREEDY, Request, Sampling
 from oxygen.serving.runner import ProgramSizes, Runner

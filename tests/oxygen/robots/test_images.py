@@ -26,9 +26,7 @@ def test_an_image_of_any_shape_fills_the_square_in_one_direction(height, width, 
     square = images.resize_with_pad(white, side)
     assert square.shape == (side, side, 3)
     lit = (square == 255).all(axis=2)
-    assert max(lit.any(axis=0).sum(), lit.any(axis=1).sum()) >= side - 1, (
-        "openpi rounds down, to a pixel less"
-    )
+    assert max(lit.any(axis=0).sum(), lit.any(axis=1).sum()) >= side - 1  # openpi rounds down
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])

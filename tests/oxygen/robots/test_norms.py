@@ -52,14 +52,8 @@ def test_quantiles_that_cannot_be_are_refused(why, q01, q99):
 
 def stats_of(size, **changes):
     """One robot's worth of openpi's statistics."""
-    ramp = [0.1 * i for i in range(size)]
-    return {
-        "mean": ramp,
-        "std": [1.0 + x for x in ramp],
-        "q01": [x - 2.0 for x in ramp],
-        "q99": [x + 2.0 for x in ramp],
-        **changes,
-    }
+    offsets = {"mean": 0.0, "std": 1.0, "q01": -2.0, "q99": 2.0}
+    return {name: [0.1 * i + by for i in range(size)] for name, by in offsets.items()} | changes
 
 
 def written(path, content):
@@ -89,10 +83,7 @@ def with_state(size=8, **changes):
         ({"norm_stats": {"state": stats_of(8)}}, "lacks 'actions'.*'state'"),
         (with_state(q01=None), "state lacks 'q01'"),
         (with_state(7), "7 channels; this robot has 8"),
-        *(
-            (with_state(q99=[bad] * 8), "list of finite numbers")
-            for bad in ("a", True, float("nan"), 10**400)
-        ),
+        *((with_state(q99=[bad] * 8), "list of finite") for bad in ("a", True, float("nan"), 10**400)),
         (with_state(q01=[9.0] * 8), "state: quantiles .* not a range"),
     ],
     ids=range(12),
@@ -147,9 +138,7 @@ def test_statistics_are_found_beside_a_checkpoints_weights(tmp_path):
     (tmp_path / "model.safetensors").touch()
     for weights in ("params", "model.safetensors"):
         assert checkpoint_norms(tmp_path / weights, "physical-intelligence/libero") == path
-    with pytest.raises(
-        UsageError, match=r"'assets/droid'; did you mean 'assets/physical-intelligence/libero'"
-    ):
+    with pytest.raises(UsageError, match=r"'assets/droid'; did you mean 'assets/physical-intelligence/lib"):
         checkpoint_norms(tmp_path, "droid")
     with pytest.raises(UsageError, match="there is none"):
         checkpoint_norms(tmp_path / "assets" / "physical-intelligence" / "nowhere", "droid")

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +17,7 @@ from oxygen.robots.tokenizer import CompactStatePrompt, InstructionPrompt, State
 from oxygen.robots.transforms import embodiment
 from oxygen.tools import train_tokenizer
 
-TINY_VOCABULARY = tokenizer.tiny()
+VOCABULARY = tokenizer.tiny()
 
 
 def test_training_again_gives_the_same_bytes():
@@ -27,7 +28,7 @@ def test_training_again_gives_the_same_bytes():
 
 @given(st.text().filter(lambda text: "\0" not in text and "▁" not in text))
 def test_any_text_comes_back(text):
-    assert TINY_VOCABULARY.decode(TINY_VOCABULARY.encode(text)) == text
+    assert VOCABULARY.decode(VOCABULARY.encode(text)) == text
 
 
 def test_every_libero_task_fits_in_the_tiny_policys_prompt():
@@ -35,22 +36,20 @@ def test_every_libero_task_fits_in_the_tiny_policys_prompt():
     assert len(tasks) > 100
     robot = embodiment("libero_compact")
     state = np.zeros(robot.interface.observation.state_size)
-    prompts = [robot.prompt.encode(task, state, TINY_VOCABULARY) for task in tasks]
-    assert TINY_VOCABULARY.vocab_size == TINY.vocab_size
+    prompts = [robot.prompt.encode(task, state, VOCABULARY) for task in tasks]
+    assert VOCABULARY.vocab_size == TINY.vocab_size
     assert max(map(len, prompts)) <= TINY.max_prompt
 
 
 def test_line_breaks_and_bytes_have_tokens_of_their_own_and_unknown_tokens_are_left_out():
-    (newline,) = TINY_VOCABULARY.encode("\n")
-    assert newline in TINY_VOCABULARY.encode("pick up\nthe bowl")
-    assert len({TINY_VOCABULARY.byte(value) for value in range(256)}) == 256
-    spelt = [TINY_VOCABULARY.byte(value) for value in "ß€".encode()]
-    assert TINY_VOCABULARY.decode([*spelt, 250_000]) == "ß€"
+    (newline,) = VOCABULARY.encode("\n")
+    assert newline in VOCABULARY.encode("pick up\nthe bowl")
+    assert len({VOCABULARY.byte(value) for value in range(256)}) == 256
+    spelt = [VOCABULARY.byte(value) for value in "ß€".encode()]
+    assert VOCABULARY.decode([*spelt, 250_000]) == "ß€"
 
 
 def test_a_vocabulary_without_bytes_is_one_line():
-    import sentencepiece
-
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(["abc"]), model_writer=model, vocab_size=7, minloglevel=2
@@ -72,7 +71,6 @@ def test_what_is_no_model_is_one_line(tmp_path):
         assert str(path) in str(caught.value)
 
 
-VOCABULARY = tokenizer.tiny()
 (NEWLINE,) = VOCABULARY.encode("\n")
 STATE = np.linspace(-1.0, 1.0, 8)
 
@@ -101,11 +99,10 @@ def test_a_bin_holds_its_number(x):
 
 
 @pytest.mark.parametrize("language", ["", "  ", "Ünïcode 汉字 🤖", "pick_up\nthe bowl"])
-@pytest.mark.parametrize("prompt", [InstructionPrompt(), StatePrompt()], ids=["instruction", "state"])
-def test_a_prompt_is_one_line_break_after_its_words(prompt, language):
-    tokens = prompt.encode(language, STATE, VOCABULARY)
-    assert tokens[0] == VOCABULARY.bos
-    assert tokens.count(NEWLINE) == 1
+def test_a_prompt_is_one_line_break_after_its_words(language):
+    for prompt in (InstructionPrompt(), StatePrompt()):
+        tokens = prompt.encode(language, STATE, VOCABULARY)
+        assert (tokens[0], tokens.count(NEWLINE)) == (VOCABULARY.bos, 1)
 
 
 def test_the_published_libero_policys_prompt_ends_with_the_line_break_and_ignores_the_state():
@@ -151,9 +148,9 @@ def test_a_compact_prompt_that_is_too_long_loses_the_instructions_end_and_never_
     assert len(caught) == (len(whole) > longest)
 
 
-@pytest.mark.parametrize("prompt", [InstructionPrompt(), StatePrompt()], ids=["instruction", "state"])
-def test_openpis_prompts_lose_their_end_as_in_openpi(prompt):
-    whole = prompt.encode(" bowl" * 30, STATE, VOCABULARY)
-    with pytest.warns(UserWarning, match=f"prompt cut by {len(whole) - 10} of its {len(whole)} tokens: "):
-        kept = tokenizer.fitted(prompt, " bowl" * 30, STATE, VOCABULARY, longest=10)
-    assert kept.tolist() == whole[:10]
+def test_openpis_prompts_lose_their_end_as_in_openpi():
+    for prompt in (InstructionPrompt(), StatePrompt()):
+        whole = prompt.encode(" bowl" * 30, STATE, VOCABULARY)
+        with pytest.warns(UserWarning, match=f"prompt cut by {len(whole) - 10} of its {len(whole)} tokens: "):
+            kept = tokenizer.fitted(prompt, " bowl" * 30, STATE, VOCABULARY, longest=10)
+        assert kept.tolist() == whole[:10]

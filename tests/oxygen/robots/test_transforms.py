@@ -12,13 +12,7 @@ from hypothesis.extra import numpy as arrays
 from configs.errors import UsageError
 from oxygen.robots import tokenizer, transforms
 from oxygen.robots.norms import QuantileNorm
-from oxygen.robots.transforms import (
-    DROID,
-    LIBERO,
-    Transform,
-    acting_as,
-    tracked,
-)
+from oxygen.robots.transforms import DROID, LIBERO, Transform, acting_as, tracked
 from tests.oxygen.conftest import SMALL
 
 VOCABULARY = tokenizer.tiny()
@@ -68,17 +62,13 @@ def chunks(size):
     return arrays.arrays(np.float64, (3, size), elements=st.floats(-0.95, 0.95))
 
 
-@given(chunks(7))
-def test_libero_actions_come_back_as_they_went_in(actions):
+@given(chunks(8))
+def test_actions_come_back_as_they_went_in_droids_with_the_gripper_fully_open_or_closed(actions):
     transform = trained(LIBERO)
-    there = transform.targets(actions, STATE, MODEL_DIM)
+    there = transform.targets(actions[:, :7], STATE, MODEL_DIM)
     assert there.shape == (3, MODEL_DIM)
     assert not there[:, 7:].any()
-    np.testing.assert_allclose(transform.outputs(there, STATE), actions, atol=1e-9)
-
-
-@given(chunks(8))
-def test_droid_actions_come_back_with_the_gripper_fully_open_or_closed(actions):
+    np.testing.assert_allclose(transform.outputs(there, STATE), actions[:, :7], atol=1e-9)
     transform = trained(DROID)
     back = transform.outputs(transform.targets(actions, STATE, MODEL_DIM), STATE)
     np.testing.assert_allclose(back[:, :7], actions[:, :7], atol=1e-9)
@@ -118,9 +108,8 @@ def test_velocities_become_targets_that_lead_where_the_arm_is_expected():
     share = 1 - np.exp(-10 / 15)  # the first joint has 40 Nm/rad and 4 Nm s/rad
     targets = tracked(velocities, STATE[:7])
     np.testing.assert_allclose(targets[:, 1:], np.tile(STATE[1:7], (3, 1)))
-    np.testing.assert_allclose(
-        targets[:, 0] - STATE[0], [0.2, 0.2 * share - 0.1, 0.2 * share - 0.1 * share], atol=1e-12
-    )
+    expected = [0.2, 0.2 * share - 0.1, 0.2 * share - 0.1 * share]
+    np.testing.assert_allclose(targets[:, 0] - STATE[0], expected, atol=1e-12)
 
 
 @given(chunks(8))
@@ -181,10 +170,7 @@ ENDLESS = [0.0, float("-inf"), *[0.0] * 6]
         *((state, "state") for state in (np.zeros(7), np.zeros((1, 8)), [], "high", ["a"] * 8, None)),
         *((state, "state") for state in ([[1.0], 2.0], {}, object())),
         ({"joint_position": STATE[:7]}, "lacks 'gripper_position'"),
-        (
-            {"joint_position": STATE[:7], "gripper_position": STATE[:2]},
-            r"'gripper_position' has shape \(2,\)",
-        ),
+        ({"joint_position": STATE[:7], "gripper_position": STATE[:2]}, r"'gripper_position' has shape \(2,"),
         *((np.where(np.arange(8) == 3, bad, 0.0), f"state holds {bad} at 3") for bad in (np.nan, np.inf)),
         (ENDLESS, "state holds -inf at 1"),
     ],
@@ -195,20 +181,18 @@ def test_what_is_no_state_is_refused_in_one_line(state, why):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("sign", [-1, 1])
-def test_the_largest_state_is_told_as_out_of_range(sign):
+@pytest.mark.parametrize(("sign", "level"), [(-1, "-1"), (1, "255")])
+def test_the_largest_state_is_told_as_out_of_range(sign, level):
     state = np.full(8, sign * np.finfo(np.float64).max)
-    text = VOCABULARY.decode(
-        inputs(transforms.embodiment("libero_state"), state=state).prompt[0, 1:].tolist()
-    )
-    assert ", State: " + " ".join(["255" if sign > 0 else "-1"] * 8) + ";" in text
+    tokens = inputs(transforms.embodiment("libero_state"), state=state).prompt[0, 1:]
+    assert f", State: {' '.join([level] * 8)};" in VOCABULARY.decode(tokens.tolist())
 
 
-@pytest.mark.parametrize("key", ["images", "state", "prompt"])
-def test_an_observation_that_lacks_something_says_what(key):
-    partial = {name: value for name, value in observation(LIBERO).items() if name != key}
-    with pytest.raises(UsageError, match=f"lacks '{key}'"):
-        trained(LIBERO).inputs(partial, VOCABULARY, model(LIBERO))
+def test_an_observation_that_lacks_something_says_what():
+    for key in ("images", "state", "prompt"):
+        partial = {name: value for name, value in observation(LIBERO).items() if name != key}
+        with pytest.raises(UsageError, match=f"lacks '{key}'"):
+            trained(LIBERO).inputs(partial, VOCABULARY, model(LIBERO))
 
 
 def test_statistics_come_from_the_checkpoint(tmp_path):

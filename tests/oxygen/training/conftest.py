@@ -1,6 +1,7 @@
 """A training of a few thousand parameters on a handful of distinct samples."""
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import EveryN, LanguageTask
 from oxygen.serving.scheduler import Mode
 from oxygen.training.batches import TrainingBatches
+from oxygen.training.checkpoint import CheckpointWriter
 from oxygen.training.config import TrainingConfig
 from oxygen.training.samples import Samples, measure
 from oxygen.weights import load
@@ -95,15 +97,10 @@ def samples(count: int = 8, seed: int = 0, horizon: int = 12) -> Samples:
     )
 
 
-class StopAt:
+def stop_at(steps: int) -> Callable[[], bool]:
     """Requests a stop after some steps, as a time limit or Ctrl-C would."""
-
-    def __init__(self, steps: int) -> None:
-        self.left = steps
-
-    def __call__(self) -> bool:
-        self.left -= 1
-        return self.left == 0
+    left = iter(range(steps - 1, -1, -1))
+    return lambda: next(left, None) == 0
 
 
 def bits(state: Any) -> list[bytes]:
@@ -142,6 +139,12 @@ def training(**recipe) -> TrainingConfig:
 
 
 VOCABULARY = tokenizer.tiny()
+
+
+def writer(training: TrainingConfig, mixture: Samples) -> CheckpointWriter:
+    """Writes checkpoints of a training on some samples."""
+    statistics, model = measure(mixture, LIBERO), VOCABULARY.serialized
+    return CheckpointWriter(training=training, statistics=statistics, tokenizer=model, frames=len(mixture))
 
 
 def served(checkpoint: Path, adapter: AdapterSource | None = None) -> VectorPolicy:

@@ -11,12 +11,10 @@ from oxygen.model import adapter as adapters
 from oxygen.model.adapter import initial_arrays
 from oxygen.model.params import nested, random_params
 from oxygen.presets.policies import of_checkpoint
-from oxygen.robots.transforms import LIBERO
 from oxygen.training import checkpoint
 from oxygen.training.checkpoint import ADAPTER
 from oxygen.training.run import train
 from oxygen.training.run_folder import read_log
-from oxygen.training.samples import measure
 from oxygen.weights.adapter import CARD, AdapterSource
 from oxygen.weights.source import CARD as POLICY_CARD
 from oxygen.weights.source import TOKENIZER
@@ -25,13 +23,14 @@ from tests.oxygen.training.conftest import (
     RECIPE,
     TASKS,
     VOCABULARY,
-    StopAt,
     answer,
     bits,
     changed,
     samples,
     served,
+    stop_at,
     training,
+    writer,
 )
 
 RANK, STEPS = 8, 150
@@ -46,13 +45,9 @@ def mixture():
 def base(tmp_path_factory, mixture):
     """A policy that nobody taught to speak."""
     folder = tmp_path_factory.mktemp("base") / "policy"
-    writer = checkpoint.CheckpointWriter(
-        training=dataclasses.replace(training(), tasks=()),
-        statistics=measure(mixture, LIBERO),
-        tokenizer=VOCABULARY.serialized,
-        frames=len(mixture),
+    writer(dataclasses.replace(training(), tasks=()), mixture).write_policy(
+        folder, random_params(MODEL, 0), step=0
     )
-    writer.write_policy(folder, random_params(MODEL, 0), step=0)
     return folder
 
 
@@ -83,16 +78,12 @@ def trained(tmp_path_factory, base, mixture):
 
 
 def test_the_served_policy_says_what_the_adapter_was_taught_and_acts_as_before(trained, base, mixture):
+    """Its folder has OxyGen's layout and its cards."""
     folder = checkpoint.newest(trained[0] / "checkpoints")
-    part = mixture
-    before, _ = answer(served(base), part, 0)
-    after, said = answer(served(base, AdapterSource(file=str(folder / ADAPTER))), part, 0)
+    before, _ = answer(served(base), mixture, 0)
+    after, said = answer(served(base, AdapterSource(file=str(folder / ADAPTER))), mixture, 0)
     assert after.tobytes() == before.tobytes()
-    assert said == {task.name: part.texts[task.name][0] for task in TASKS}
-
-
-def test_it_writes_oxygens_layout_and_its_cards(trained):
-    folder = checkpoint.newest(trained[0] / "checkpoints")
+    assert said == {task.name: mixture.texts[task.name][0] for task in TASKS}
     arrays = read_npz(folder / ADAPTER)
     assert adapters.rank_of(arrays, MODEL, "adapter") == RANK
     card = read_json_object(folder / CARD)
@@ -107,14 +98,10 @@ def test_its_policy_is_found_from_anywhere(base, mixture, tmp_path, monkeypatch)
     """The policy was given by a relative path."""
     monkeypatch.chdir(base.parent)
     card = of_checkpoint(base.name).model_dump(mode="json", exclude_none=True, exclude_defaults=True)
-    writer = checkpoint.CheckpointWriter(
-        training=dataclasses.replace(of_adapter(base), base=card),
-        statistics=measure(mixture, LIBERO),
-        tokenizer=VOCABULARY.serialized,
-        frames=len(mixture),
+    arrays = nested(initial_arrays(MODEL, rank=RANK, seed=0))
+    writer(dataclasses.replace(of_adapter(base), base=card), mixture).write_policy(
+        tmp_path / "adapter", arrays, step=1
     )
-    folder = tmp_path / "adapter"
-    writer.write_policy(folder, nested(initial_arrays(MODEL, rank=RANK, seed=0)), step=1)
     monkeypatch.chdir(tmp_path)
     policy = of_checkpoint("adapter")
     assert (policy.weights, policy.tokenizer) == (str(base), str(base / TOKENIZER))
@@ -133,6 +120,6 @@ def test_paths_of_a_card_are_relative_to_its_folder_and_urls_stay(trained, tmp_p
 
 
 def test_a_stopped_and_resumed_training_equals_the_uninterrupted_one(trained, base, mixture, tmp_path):
-    for stop in (StopAt(40), lambda: False):
+    for stop in (stop_at(40), lambda: False):
         state = train(tmp_path, of_adapter(base), mixture, VOCABULARY, should_stop=stop)
     assert bits(state) == bits(trained[1])

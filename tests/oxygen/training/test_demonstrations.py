@@ -1,19 +1,19 @@
 """Reading demonstrations: what was collected comes back, fast and at random, and what is broken is named."""
 
 import dataclasses
-import io
 import itertools
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 
 from configs.errors import UsageError
+from eval.collect.episode import png_cells
 from oxygen.robots.images import resize_with_pad
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
@@ -21,9 +21,7 @@ from tests.eval.collect.collecting import collect
 from tests.oxygen.training.conftest import MODEL
 
 TABLE = "data/chunk-000/file-000.parquet"
-PNG = io.BytesIO()
-Image.fromarray(np.random.default_rng(0).integers(0, 256, (12, 12, 3), dtype=np.uint8)).save(PNG, "png")
-PNG = PNG.getvalue()
+(PNG,) = png_cells([np.random.default_rng(0).integers(0, 256, (12, 12, 3), dtype=np.uint8)])
 EPISODES = "meta/episodes/chunk-000/file-000.parquet"
 
 
@@ -127,32 +125,19 @@ def edit_info(dataset: Path, **changes) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
-def drop_column(dataset: Path, column: str) -> None:
-    pq.write_table(pq.read_table(dataset / TABLE).drop_columns([column]), dataset / TABLE)
+def edited(change: Callable[[pa.Table], pa.Table], file: str = TABLE) -> Callable[[Path], None]:
+    return lambda dataset: pq.write_table(change(pq.read_table(dataset / file)), dataset / file)
 
 
-def cut_rows(dataset: Path) -> None:
-    pq.write_table(pq.read_table(dataset / TABLE).slice(0, 20), dataset / TABLE)
-
-
-def shuffle_episodes(dataset: Path) -> None:
-    table = pq.read_table(dataset / EPISODES)
-    pq.write_table(table.take([1, 0, 2, 3]), dataset / EPISODES)
-
-
-def renumber_frames(dataset: Path) -> None:
-    table = pq.read_table(dataset / TABLE)
-    column = table.schema.get_field_index("index")
-    pq.write_table(table.set_column(column, "index", pa.array([5] * len(table))), dataset / TABLE)
+def replaced(table: pa.Table, column: str, values: list) -> pa.Table:
+    field = table.schema.field(column)
+    return table.set_column(table.schema.get_field_index(column), field, pa.array(values, field.type))
 
 
 def overwrite(file: Path, column: str) -> None:
     """Noise where the pages of a column are."""
-    chunk = next(
-        chunk
-        for chunk in map(pq.read_metadata(file).row_group(0).column, itertools.count())
-        if chunk.path_in_schema.startswith(column)
-    )
+    chunks = map(pq.read_metadata(file).row_group(0).column, itertools.count())
+    chunk = next(chunk for chunk in chunks if chunk.path_in_schema.startswith(column))
     start = chunk.dictionary_page_offset or chunk.data_page_offset
     with file.open("r+b") as content:
         content.seek(start)
@@ -175,11 +160,11 @@ def without(dataset: Path, name: str) -> dict:
         (lambda at: edit_info(at, total_frames=31), "4 episodes and 30 frames, but .* says 4 and 31"),
         (lambda at: (at / EPISODES).unlink(), "no table in meta/episodes"),
         (lambda at: (at / TABLE).write_bytes(b"PAR1 but no more"), "cannot be read as Parquet"),
-        (lambda at: drop_column(at, "oxygen.truth"), "no column 'oxygen.truth'"),
+        (edited(lambda table: table.drop_columns(["oxygen.truth"])), "no column 'oxygen.truth'"),
         (lambda at: overwrite(at / TABLE, "observation.state"), f"{TABLE}: cannot be read as Parquet"),
-        (cut_rows, "'index' does not count from 0"),
-        (shuffle_episodes, "episode 0 has frames 6 to 15"),
-        (renumber_frames, "'index' does not count from 0"),
+        (edited(lambda table: table.slice(0, 20)), "'index' does not count from 0"),
+        (edited(lambda table: table.take([1, 0, 2, 3]), EPISODES), "episode 0 has frames 6 to 15"),
+        (edited(lambda table: replaced(table, "index", [5] * 30)), "'index' does not count from 0"),
     ],
 )
 def test_what_is_broken_is_named_in_one_line(copy, breaks, said):
@@ -197,14 +182,11 @@ def test_a_folder_without_demonstrations_is_told_the_nearest_or_how_to_collect_s
         Demonstrations(tmp_path / "coyp")
 
 
-@pytest.mark.parametrize("image_bytes", [b"no picture", None, PNG[:40]], ids=range(3))
+@pytest.mark.parametrize("image_bytes", [b"no picture", None, PNG["bytes"][:40]], ids=range(3))
 def test_an_image_that_is_damaged_is_named(copy, image_bytes):
-    table = pq.read_table(copy / TABLE)
-    column = table.schema.get_field_index("observation.images.image")
-    images = table[column].to_pylist()
+    images = pq.read_table(copy / TABLE)["observation.images.image"].to_pylist()
     images[7]["bytes"] = image_bytes
-    field = table.schema.field(column)
-    pq.write_table(table.set_column(column, field, pa.array(images, field.type)), copy / TABLE)
+    edited(lambda table: replaced(table, "observation.images.image", images))(copy)
     broken = Demonstrations(copy)
     assert broken[6]
     with pytest.raises(UsageError, match=f"{TABLE}: an image of frame 7 cannot be decoded") as caught:

@@ -13,11 +13,11 @@ from tests.oxygen.training.conftest import (
     MODEL,
     TASKS,
     VOCABULARY,
-    StopAt,
     answer,
     bits,
     samples,
     served,
+    stop_at,
     training,
 )
 
@@ -44,22 +44,22 @@ def test_it_learns_eight_samples_by_heart_which_the_policy_then_does_and_says(tr
     first, *_, last = read_log(folder)
     assert last["flow_loss"] < 0.3 * first["flow_loss"]
     assert last["narration_accuracy"] == last["memory_accuracy"] == 1
-    policy, part = served(checkpoint.newest(folder / "checkpoints")), mixture
+    policy = served(checkpoint.newest(folder / "checkpoints"))
     for row in range(3):
-        actions, said = answer(policy, part, row)
-        wanted = part.actions[row, : MODEL.horizon]
+        actions, said = answer(policy, mixture, row)
+        wanted = mixture.actions[row, : MODEL.horizon]
         assert np.abs(actions - wanted).mean() < 0.25 * np.abs(wanted - wanted.mean()).mean()
-        assert said == {task.name: part.texts[task.name][row] for task in TASKS}
+        assert said == {task.name: mixture.texts[task.name][row] for task in TASKS}
 
 
 def test_a_killed_and_resumed_training_equals_the_uninterrupted_one(trained, mixture, tmp_path):
     """Stopped, then killed while it wrote a checkpoint: the one before counts; the log says nothing twice."""
     _, uninterrupted = trained
     for steps in (17, 23):
-        train(tmp_path, training(save_every=40), mixture, VOCABULARY, should_stop=StopAt(steps))
+        train(tmp_path, training(save_every=40), mixture, VOCABULARY, should_stop=stop_at(steps))
     kept = tmp_path / "kept"
     shutil.copytree(checkpoint.newest(tmp_path / "checkpoints"), kept)
-    train(tmp_path, training(log_every=20), mixture, VOCABULARY, should_stop=StopAt(33))
+    train(tmp_path, training(log_every=20), mixture, VOCABULARY, should_stop=stop_at(33))
     torn = checkpoint.newest(tmp_path / "checkpoints")
     torn.rename(torn.with_name(f"{torn.name}.partial"))
     shutil.rmtree(tmp_path / "checkpoints/step_0000040")

@@ -115,12 +115,7 @@ def test_actions_beyond_the_episode_are_masked(batches):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("actions", "texts", "reached"),
-    [
-        (False, True, True),
-        (True, False, True),
-        (False, False, False),
-    ],
+    ("actions", "texts", "reached"), [(False, True, True), (True, False, True), (False, False, False)]
 )
 def test_stopped_gradients_do_not_reach_the_vision_tower(batches, parameters, actions, texts, reached):
     stopped = objective(batches, actions_reach_prefix=actions, texts_reach_prefix=texts)

@@ -27,11 +27,9 @@ STEPS = 5
 def recording(seed: int = 0, *, steps: int = STEPS, **changed) -> Recording:
     """An episode with numbered actions and landscape images."""
     rng = np.random.default_rng(seed)
+    cameras, shape = ("spare", *MODEL.cameras), (steps, 20, 30, 3)
     content = {
-        "images": {
-            camera: rng.integers(0, 256, (steps, 20, 30, 3), dtype=np.uint8)
-            for camera in ("spare", *MODEL.cameras)
-        },
+        "images": {camera: rng.integers(0, 256, shape, dtype=np.uint8) for camera in cameras},
         "state": rng.normal(size=(steps, 8)),
         "actions": np.repeat(np.arange(steps, dtype=np.float64)[:, None], 7, axis=1),
         "language": f"errand {seed}",
@@ -57,9 +55,8 @@ def test_episodes_are_concatenated_and_no_chunk_reaches_into_the_next():
     found = Samples.from_episodes([recording(0), recording(1, steps=4)], MODEL, every=2)
     assert found.language == ("errand 0",) * 3 + ("errand 1",) * 2
     assert found.texts["narration"] == ("Step 0.", "Step 2.", "Step 4.", "Step 0.", "Step 2.")
-    np.testing.assert_array_equal(
-        found.valid.sum(axis=1), [min(left, MODEL.horizon) for left in (5, 3, 1, 4, 2)]
-    )
+    left = np.minimum([5, 3, 1, 4, 2], MODEL.horizon)
+    np.testing.assert_array_equal(found.valid.sum(axis=1), left)
     np.testing.assert_array_equal(found.state[3:], recording(1, steps=4).state[::2].astype(np.float32))
 
 

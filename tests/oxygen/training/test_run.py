@@ -27,10 +27,11 @@ from tests.oxygen.training.conftest import (
     MODEL,
     TASKS,
     VOCABULARY,
-    StopAt,
     bits,
     samples,
+    stop_at,
     training,
+    writer,
 )
 
 pytestmark = pytest.mark.usefixtures("compiled_soon")
@@ -74,7 +75,7 @@ def test_training_starts_from_given_weights_and_resumes_without_them(trained, mi
     onward = dataclasses.replace(short(), start_from=str(start))
 
     def until(steps):
-        return train(tmp_path / "onward", onward, mixture, VOCABULARY, should_stop=StopAt(steps))
+        return train(tmp_path / "onward", onward, mixture, VOCABULARY, should_stop=stop_at(steps))
 
     begun = until(1).params  # the learning rate of the first step is 0
     jax.tree.map(np.testing.assert_array_equal, begun, given)
@@ -88,7 +89,7 @@ def test_given_statistics_are_used_and_stored_in_every_checkpoint(mixture, tmp_p
     base = checkpoint.newest(tmp_path / "other/checkpoints")
     few = samples(2, seed=3)
     tuned = dataclasses.replace(short(steps=2, batch=2, text_rows=2), norm_stats=str(base))
-    train(tmp_path / "mine", tuned, few, VOCABULARY, should_stop=StopAt(1))
+    train(tmp_path / "mine", tuned, few, VOCABULARY, should_stop=stop_at(1))
     shutil.rmtree(base)
     train(tmp_path / "mine", tuned, few, VOCABULARY)
     kept = checkpoint.newest(tmp_path / "mine/checkpoints")
@@ -138,9 +139,9 @@ def test_refused_options_leave_no_run_file(typo, said, mixture, tmp_path):
     assert not (folder / RUN_FILE).exists()
 
 
-@pytest.mark.parametrize("torn", ["", '{"model": {"na', "[]", b"\xff"])
+@pytest.mark.parametrize("torn", [b"", b'{"model": {"na', b"[]", b"\xff"])
 def test_a_damaged_run_file_is_a_one_line_error(torn, mixture, tmp_path):
-    (tmp_path / RUN_FILE).write_bytes(torn if isinstance(torn, bytes) else torn.encode())
+    (tmp_path / RUN_FILE).write_bytes(torn)
     with pytest.raises(UsageError, match=r"run\.json: .*remove the damaged file") as caught:
         train(tmp_path, short(), mixture, VOCABULARY)
     assert "\n" not in str(caught.value)
@@ -174,7 +175,7 @@ def test_on_checkpoint_is_called_for_every_checkpoint_and_its_metrics_are_logged
         return {"libero_object_pc_success": 50.0}
 
     often = short(log_every=20, save_every=2)
-    train(tmp_path, often, mixture, VOCABULARY, should_stop=StopAt(3), on_checkpoint=on_checkpoint)
+    train(tmp_path, often, mixture, VOCABULARY, should_stop=stop_at(3), on_checkpoint=on_checkpoint)
     assert calls == [(2, "step_0000002"), (3, "step_0000003")]
     assert [line["step"] for line in read_log(tmp_path) if "libero_object_pc_success" in line] == [2, 3]
 
@@ -183,16 +184,10 @@ def test_a_checkpoint_is_on_disk_before_the_previous_state_is_removed(
     trained, mixture, tmp_path, monkeypatch
 ):
     """A power cut leaves one of them."""
-    writer = checkpoint.CheckpointWriter(
-        training=short(),
-        statistics=measure(mixture, LIBERO),
-        tokenizer=VOCABULARY.serialized,
-        frames=len(mixture),
-    )
-    state = trained[1]
-    older, synced = writer.save(tmp_path, state) / checkpoint.STATE_FILE, set()
+    state, saver = trained[1], writer(short(), mixture)
+    older, synced = saver.save(tmp_path, state) / checkpoint.STATE_FILE, set()
     monkeypatch.setattr(os, "fsync", lambda file: synced.add((os.fstat(file).st_ino, older.exists())))
-    newer = writer.save(tmp_path, state.replace(step=state.step + 1))
+    newer = saver.save(tmp_path, state.replace(step=state.step + 1))
     assert not older.exists()
     assert synced >= {(path.stat().st_ino, True) for path in (tmp_path, newer, *newer.rglob("*"))}
 
@@ -213,7 +208,7 @@ TAGS = {
 
 
 def records(file: Path):
-    """The events of a file; each has its length and a checksum before it, and another behind it."""
+    """The events of a file, each between its length with a checksum and another checksum."""
     content, place = file.read_bytes(), 0
     while place < len(content):
         (length,) = struct.unpack_from("<Q", content, place)
@@ -233,7 +228,9 @@ def shown(folder: Path) -> dict[str, list[tuple[int, float]]]:
     return found
 
 
-def test_like_numbers_lie_side_by_side_in_tensorboard(tmp_path):
+def test_like_numbers_lie_side_by_side_in_tensorboard_and_a_killed_rewriting_keeps_the_log(
+    tmp_path, monkeypatch
+):
     with TrainingLog(tmp_path, resumed_at=0) as log:
         log.write(20, NUMBERS)
         log.write(20, {"libero_object_pc_success": 50.0})
@@ -241,6 +238,15 @@ def test_like_numbers_lie_side_by_side_in_tensorboard(tmp_path):
     assert set(found) == TAGS | {"success/libero_object"}
     assert found["loss/flow"] == [(20, 1.0)]
     assert found["success/libero_object"] == [(20, 50.0)]
+    before = (tmp_path / LINES).read_bytes()
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_folder.json, "dumps", killed)
+    with pytest.raises(KeyboardInterrupt):
+        TrainingLog(tmp_path, resumed_at=20)
+    assert (tmp_path / LINES).read_bytes() == before
 
 
 def test_what_is_done_again_is_noted_once_everywhere(tmp_path):
@@ -251,18 +257,3 @@ def test_what_is_done_again_is_noted_once_everywhere(tmp_path):
                     log.write(step, {"loss": loss})
     assert [(line["step"], line["loss"]) for line in read_log(tmp_path)] == [(20, 4.0), (40, 1.0), (60, 1.0)]
     assert shown(tmp_path) == {"loss/total": [(20, 4.0), (40, 1.0), (60, 1.0)]}
-
-
-def test_a_log_whose_rewriting_is_killed_is_whole(tmp_path, monkeypatch):
-    with TrainingLog(tmp_path, resumed_at=0) as log:
-        log.write(20, NUMBERS)
-    before = (tmp_path / LINES).read_bytes()
-
-    def killed(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(run_folder.json, "dumps", killed)
-        with pytest.raises(KeyboardInterrupt):
-            TrainingLog(tmp_path, resumed_at=20)
-    assert (tmp_path / LINES).read_bytes() == before
