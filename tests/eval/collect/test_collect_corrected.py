@@ -13,14 +13,13 @@ from configs.errors import UsageError
 from eval.collect.collection import collect_demonstrations, collect_from
 from eval.collect.episode import CorrectedLearner, action_labels, learnable
 from eval.collect.store import EpisodeStore
-from oxygen.policy.reply import EpisodeEnd, Reply
 from oxygen.training import layout
 from sim_envs.fake import FakeWorld
 from sim_envs.libero.tasks import LIBERO_INTERFACE
 from sim_envs.suite import open_suite
 from sim_envs.world import EpisodeKey, Observation
 from tests.eval.collect.collecting import Counting, config
-from tests.eval.doubles import opened, reply, without_physics
+from tests.eval.doubles import opened, without_physics
 from tests.eval.factory import key
 from tests.eval.rollout.test_feedback import MEMORY, Writer
 
@@ -32,29 +31,17 @@ def seen(query: int, speed: float) -> Observation:
     return Observation(images={}, state=np.eye(8)[0] * query * speed, language="lift it")
 
 
-@dataclasses.dataclass
-class Constant:
+class Constant(Counting):
     """Always the same action; counts its resets."""
 
-    action: float
-    begun: int = 0
-    interface = LIBERO_INTERFACE
-
-    @property
-    def intended(self) -> np.ndarray:
-        return np.full((10, 7), self.action)
+    def __init__(self, action: float) -> None:
+        self.intended, self.begun = np.full((10, 7), action), 0
 
     def reset(self, key: EpisodeKey) -> None:
         self.begun += 1
 
     def act(self, observation: Observation) -> np.ndarray:
         return self.intended
-
-    def complete(self) -> Reply:
-        return reply()
-
-    def finish(self) -> EpisodeEnd:
-        return EpisodeEnd()
 
 
 def turns(
@@ -99,12 +86,8 @@ def test_a_stuck_learner_ends_its_turn():
 
 
 def test_turns_are_a_function_of_the_episode_key():
-    policy = CorrectedLearner(Constant(LEARNER), Constant(EXPERT))
-    assert (
-        turns(policy, 100)
-        == turns(policy, 100)
-        == turns(CorrectedLearner(Constant(LEARNER), Constant(EXPERT)), 100)
-    )
+    policy, other = (CorrectedLearner(Constant(LEARNER), Constant(EXPERT)) for _ in range(2))
+    assert turns(policy, 100) == turns(policy, 100) == turns(other, 100)
     assert turns(policy, 100, init_id=1) != turns(policy, 100, init_id=2)
 
 
@@ -143,10 +126,9 @@ def test_learnable_actions_are_those_until_the_end_of_the_turn(turns, horizon):
     by_expert, steps = [list(part) for part in zip(*turns, strict=True)]
     by_step = np.repeat(by_expert, steps)
     starts = np.cumsum([0, *steps[:-1]])
+    ahead = np.concatenate([by_step, np.zeros(horizon, bool)])
     for start, mask in zip(starts, learnable(by_expert, steps, horizon=horizon), strict=True):
-        assert mask.tolist() == [
-            bool(start + j < len(by_step) and by_step[start : start + j + 1].all()) for j in range(horizon)
-        ]
+        assert mask.tolist() == np.logical_and.accumulate(ahead[start : start + horizon]).tolist()
 
 
 def collected(folder, monkeypatch, acting, *, success_at=None, **changes):

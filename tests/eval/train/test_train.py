@@ -112,15 +112,13 @@ def test_a_checkpoint_of_a_model_that_has_changed_since_is_refused(folder, monke
         resolve_policy(policy)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"), [(None, "has no"), ("{", "not JSON"), ("{}", "not what training writes")]
-)
-def test_a_checkpoint_without_sizes_is_refused(folder, tmp_path, content, message):
+def test_a_checkpoint_without_sizes_is_refused(folder, tmp_path):
     shutil.copyfile(folder / CARD, tmp_path / CARD)
-    if content is not None:
-        (tmp_path / RECORD).write_text(content)
-    with pytest.raises(UsageError, match=message):
-        resolve_policy(RunConfig(policy=str(tmp_path), language_tasks=()))
+    for content, message in ((None, "has no"), ("{", "not JSON"), ("{}", "not what training writes")):
+        if content is not None:
+            (tmp_path / RECORD).write_text(content)
+        with pytest.raises(UsageError, match=message):
+            resolve_policy(RunConfig(policy=str(tmp_path), language_tasks=()))
 
 
 @pytest.mark.parametrize(

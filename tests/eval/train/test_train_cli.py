@@ -34,8 +34,6 @@ from tests.oxygen.training.conftest import MODEL as SMALL
 
 MODEL = dataclasses.replace(SMALL, name="small-for-eval-train", prompt_buckets=(32,))
 STEPS = 4
-
-
 ROLLOUTS = ("--eval-suite", "libero_object", "--eval-task-ids", "0", "--eval-init-ids", "0")
 
 
@@ -74,7 +72,7 @@ def call(arguments: Sequence[str]) -> int:
 
 
 def resume(folder: Path, *options: str) -> int:
-    """The command line that goes on with a training, which need not be told anything else."""
+    """Goes on with a training, which need not be told anything else."""
     return call(["--resume", "--output-dir", str(folder), *options])
 
 
@@ -92,19 +90,14 @@ def command(always) -> Callable[..., int]:
     return lambda folder, *options: call([*always, "--output-dir", str(folder), *options])
 
 
-@dataclasses.dataclass(frozen=True)
-class Finished:
-    folder: Path
-    printed: str
-
-
 @pytest.fixture(scope="module")
-def whole(command, tmp_path_factory) -> Finished:
-    """A training that nothing interrupted, with rollouts."""
+def whole(command, tmp_path_factory) -> Path:
+    """The folder of a training that nothing interrupted, with rollouts; `printed.txt` has its output."""
     folder = tmp_path_factory.mktemp("whole")
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         assert command(folder, *ROLLOUTS) == 0
-    return Finished(folder, printed.getvalue())
+    (folder / "printed.txt").write_text(printed.getvalue())
+    return folder
 
 
 def assert_same(one: Path, other: Path, file: str = SINGLE_FILE) -> None:
@@ -119,12 +112,12 @@ def assert_same(one: Path, other: Path, file: str = SINGLE_FILE) -> None:
 
 
 def test_every_checkpoint_is_rolled_out_and_the_last_line_names_the_policy(whole):
-    assert solved_at(whole.folder) == {2: 100.0, 4: 100.0}
-    runs = [RunFolder(run).read_manifest() for run in sorted((whole.folder / "rollouts").iterdir())]
-    saved = sorted((whole.folder / "checkpoints").iterdir())
+    assert solved_at(whole) == {2: 100.0, 4: 100.0}
+    runs = [RunFolder(run).read_manifest() for run in sorted((whole / "rollouts").iterdir())]
+    saved = sorted((whole / "checkpoints").iterdir())
     assert [run["config"]["policy"] for run in runs] == [str(each) for each in saved]
     assert not any("eval.libero" in run["command"] for run in runs)  # which nobody typed
-    assert f"The policy: python -m eval.libero --policy {saved[-1]}" in whole.printed
+    assert f"The policy: python -m eval.libero --policy {saved[-1]}" in (whole / "printed.txt").read_text()
 
 
 @pytest.mark.slow
@@ -134,7 +127,7 @@ def test_resuming_after_the_time_limit_equals_an_uninterrupted_training(command,
     assert f"Stopped at step 1 of {STEPS}; resume with {resuming(tmp_path)}" in capsys.readouterr().out
     assert [place.name for place in (tmp_path / "checkpoints").iterdir()] == ["step_0000001"]
     assert resume(tmp_path) == 0
-    assert_same(tmp_path, whole.folder)
+    assert_same(tmp_path, whole)
 
 
 @pytest.mark.slow
@@ -168,8 +161,8 @@ def test_resuming_after_a_kill_equals_an_uninterrupted_training(always, whole, t
     assert [place.name for place in (folder / "checkpoints").iterdir()] == ["step_0000002"]
     assert solved_at(folder) == {2: 100.0}
     assert resume(folder) == 0
-    assert_same(folder, whole.folder, checkpoint.STATE_FILE)
-    assert_same(folder, whole.folder)
+    assert_same(folder, whole, checkpoint.STATE_FILE)
+    assert_same(folder, whole)
     assert solved_at(folder) == {2: 100.0, 4: 100.0}
 
 
@@ -190,13 +183,11 @@ with here.in_a_world_without_physics():
 
 
 def test_signals_are_deferred_only_while_there_are_steps_to_be_saved(command, tmp_path, monkeypatch):
-    deferred = []
-    batch = TrainingBatches.batch
+    deferred, batch = [], TrainingBatches.batch
 
     def noting(batches, step):
-        deferred.append(
-            isinstance(getattr(signal.getsignal(signal.SIGTERM), "__self__", None), DeferredSignals)
-        )
+        handler = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
+        deferred.append(isinstance(handler, DeferredSignals))
         return batch(batches, step)
 
     monkeypatch.setattr(TrainingBatches, "batch", noting)
@@ -219,7 +210,7 @@ def test_ctrl_c_ends_training_after_the_step_without_rollouts(command, whole, tm
     assert f"Stopped at step 2 of {STEPS}; resume with {resuming(tmp_path)}" in capsys.readouterr().out
     assert not (tmp_path / "rollouts").exists()
     assert resume(tmp_path) == 0
-    assert_same(tmp_path, whole.folder)
+    assert_same(tmp_path, whole)
 
 
 @dataclasses.dataclass

@@ -73,9 +73,7 @@ def test_defaults_depend_on_what_is_trained(flags, rows, optimiser, rate, robot,
         (["--model", "pi05_libero", "--tokenizer", "mine.model"], ["mine.model"]),
     ],
 )
-def test_the_default_vocabulary_is_that_of_the_policy_named_like_the_model(
-    options, loaded, tmp_path, monkeypatch
-):
+def test_the_default_vocabulary_is_that_of_the_policy_like_the_model(options, loaded, tmp_path, monkeypatch):
     asked: list[str] = []
     monkeypatch.setattr("oxygen.robots.tokenizer.load", asked.append)
     with pytest.raises(UsageError, match="nowhere"):

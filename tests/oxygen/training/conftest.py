@@ -97,6 +97,12 @@ def samples(count: int = 8, seed: int = 0, horizon: int = 12) -> Samples:
     )
 
 
+@pytest.fixture(scope="session")
+def mixture() -> Samples:
+    """Eight frames of two datasets."""
+    return Samples.joined([samples(4, seed=0), samples(4, seed=1)])
+
+
 def stop_at(steps: int) -> Callable[[], bool]:
     """Requests a stop after some steps, as a time limit or Ctrl-C would."""
     left = iter(range(steps - 1, -1, -1))

@@ -8,14 +8,12 @@ import pytest
 from oxygen.training import checkpoint
 from oxygen.training.run import train
 from oxygen.training.run_folder import read_log
-from oxygen.training.samples import Samples
 from tests.oxygen.training.conftest import (
     MODEL,
     TASKS,
     VOCABULARY,
     answer,
     bits,
-    samples,
     served,
     stop_at,
     training,
@@ -24,11 +22,6 @@ from tests.oxygen.training.conftest import (
 pytestmark = pytest.mark.slow
 
 OFTEN = {"log_every": 20, "save_every": 40}
-
-
-@pytest.fixture(scope="module")
-def mixture():
-    return Samples.joined([samples(4, seed=0), samples(4, seed=1)])
 
 
 @pytest.fixture(scope="module")

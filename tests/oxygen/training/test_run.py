@@ -45,11 +45,6 @@ def short(**recipe) -> TrainingConfig:
 
 
 @pytest.fixture(scope="module")
-def mixture():
-    return Samples.joined([samples(4, seed=0), samples(4, seed=1)])
-
-
-@pytest.fixture(scope="module")
 def trained(tmp_path_factory, mixture):
     """A finished training's folder, and its last state."""
     folder = tmp_path_factory.mktemp("training")

@@ -87,11 +87,11 @@ def test_arrays_have_the_configurations_type_and_the_cpu_takes_them_over_without
         load(saved, SMALL, dtype="bfloat61")
 
 
-def save_flax(file, tree):
-    save_file(flat(tree), file)
-
-
-@pytest.mark.parametrize(("name", "save"), [WRITERS["orbax"], ("model.safetensors", save_flax)])
+@pytest.mark.parametrize(
+    ("name", "save"),
+    [WRITERS["orbax"], ("model.safetensors", lambda file, tree: save_file(flat(tree), file))],
+    ids=["orbax", "flax"],
+)
 def test_a_bfloat16_checkpoint_keeps_its_bits_and_widens_exactly(tmp_path, original, name, save):
     """Also one that another program has written."""
     halved = jax.tree.map(lambda array: jnp.asarray(array, jnp.bfloat16), original)
@@ -111,19 +111,17 @@ def test_a_checkpoint_saved_without_nnx_and_in_many_chunks_loads_too(tmp_path, o
 
 @pytest.mark.parametrize("piece", [200, 4096])
 def test_pieces_of_large_chunks_make_up_the_same_numbers(tmp_path, original, monkeypatch, piece):
-    streamed = []
-    opened = formats._open_stream
+    streamed, opened = [], formats._open_stream
 
     def open_stream(*chunk):
-        stream = opened(*chunk)
-        streamed.append(stream is not None)
-        return stream
+        streamed.append(opened(*chunk))
+        return streamed[-1]
 
     monkeypatch.setattr(formats, "_open_stream", open_stream)
     monkeypatch.setattr(formats, "_STREAM_BYTES", piece)
     save_orbax(tmp_path / "params", original)
     assert_equal(load(tmp_path, SMALL, dtype="bfloat16"), original, "bfloat16")
-    assert any(streamed)
+    assert any(stream is not None for stream in streamed)
 
 
 @pytest.mark.parametrize(("name", "save"), [WRITERS["orbax"], WRITERS["safetensors"]])
@@ -193,20 +191,6 @@ def test_a_missing_checkpoint_names_its_neighbours(tmp_path):
         load(tmp_path / "pi05_libero" / "notes.txt", SMALL)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory, original):
-    folder = tmp_path_factory.mktemp("orbax")
-    save_orbax(folder / "params", original)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory, original):
-    file = tmp_path_factory.mktemp("safetensors") / "model.safetensors"
-    save_safetensors(file, original)
-    return file.read_bytes()
-
-
 def refusal(source):
     """Why a checkpoint is refused; None if it loads."""
     try:
@@ -216,9 +200,11 @@ def refusal(source):
     return None
 
 
-@given(st.data())
+@pytest.mark.parametrize("saved", ["safetensors"], indirect=True)
+@given(data=st.data())
 @settings(max_examples=40)
-def test_safetensors_cut_anywhere_or_other_bytes(whole, data):
+def test_safetensors_cut_anywhere_or_other_bytes(saved, data):
+    whole = (saved / "model.safetensors").read_bytes()
     cut = st.integers(0, len(whole) - 1).map(lambda end: whole[:end])
     content = data.draw(cut | st.binary(max_size=200))
     with tempfile.TemporaryDirectory() as scratch:
@@ -229,10 +215,11 @@ def test_safetensors_cut_anywhere_or_other_bytes(whole, data):
 NOT_NEEDED = ("_CHECKPOINT_METADATA", "commit_success.txt", "ocdbt.process_0/manifest.ocdbt", "_sharding")
 
 
-@given(st.data())
+@pytest.mark.parametrize("saved", ["orbax"], indirect=True)
+@given(data=st.data())
 @settings(max_examples=60)
-def test_orbax_with_a_file_cut_lost_or_changed_is_refused_or_keeps_its_shapes(folder, data):
-    files = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
+def test_orbax_with_a_file_cut_lost_or_changed_is_refused_or_keeps_its_shapes(saved, data):
+    files = {str(path.relative_to(saved)): path for path in saved.rglob("*") if path.is_file()}
     largest = max(files, key=lambda name: files[name].stat().st_size)
     damage = data.draw(st.sampled_from(["cut", "lost", "changed"]))
     needed = {
@@ -242,7 +229,7 @@ def test_orbax_with_a_file_cut_lost_or_changed_is_refused_or_keeps_its_shapes(fo
     }
     name = data.draw(st.sampled_from(sorted(needed[damage])))
     with tempfile.TemporaryDirectory() as scratch:
-        shutil.copytree(folder, scratch, dirs_exist_ok=True)
+        shutil.copytree(saved, scratch, dirs_exist_ok=True)
         path = Path(scratch) / name
         content = bytearray(path.read_bytes())
         at = data.draw(st.integers(0, len(content) - 1))
@@ -258,9 +245,7 @@ def test_orbax_with_a_file_cut_lost_or_changed_is_refused_or_keeps_its_shapes(fo
         assert refusal(scratch) or damage == "changed" or (damage == "cut" and "ocdbt.process_0" in name)
 
 
-@pytest.mark.parametrize(
-    "document", ["", "[]", "{}", '{"tree_metadata": [1]}', '{"tree_metadata": {"a": {}}}']
-)
-def test_orbax_metadata_of_another_form(tmp_path, document):
-    (tmp_path / "_METADATA").write_text(document)
-    assert "cannot be read at _METADATA" in refusal(tmp_path)
+def test_orbax_metadata_of_another_form(tmp_path):
+    for document in ("", "[]", "{}", '{"tree_metadata": [1]}', '{"tree_metadata": {"a": {}}}'):
+        (tmp_path / "_METADATA").write_text(document)
+        assert "cannot be read at _METADATA" in refusal(tmp_path)

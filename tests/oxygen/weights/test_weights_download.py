@@ -86,6 +86,8 @@ def test_a_later_command_resumes(server, content):
     asked = len(server.requests)
     fetch(url)
     assert len(server.requests) == asked, "a complete download needs no network"
+    cached(url).write_bytes(content[:1000])
+    assert fetch(url).read_bytes() == content, "a copy that has lost bytes since is completed"
 
 
 @pytest.mark.parametrize("changed", ["no ranges", "another version"])
@@ -123,12 +125,6 @@ def test_a_file_with_another_checksum_is_refused_and_removed(server, content, wh
     assert not list(cached(url).parent.glob("*.partial"))
 
 
-def test_a_copy_that_lost_bytes_since_is_completed(server, content):
-    fetched = fetch("gs://bucket/model.bin")
-    fetched.write_bytes(content[:1000])
-    assert fetch("gs://bucket/model.bin").read_bytes() == content
-
-
 def test_without_a_network_and_without_a_copy_one_line_says_so(tmp_path, monkeypatch):
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:9")  # nobody listens there
     with pytest.raises(UsageError) as caught:
@@ -139,13 +135,12 @@ def test_without_a_network_and_without_a_copy_one_line_says_so(tmp_path, monkeyp
     assert "Connect and try again" in message
 
 
-def test_a_url_without_files_is_refused(server):
+def test_a_url_without_files_is_refused_and_a_full_disk_is_noticed_before_it_is_full(
+    server, content, monkeypatch
+):
     for url in (f"{server.url}/nothing.safetensors", "gs://bucket/nothing"):
         with pytest.raises(UsageError, match=f"there is nothing at {url}"):
             fetch(url)
-
-
-def test_a_full_disk_is_noticed_before_it_is_full(server, content, monkeypatch):
     usage = shutil.disk_usage("/")._replace(free=1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     with pytest.raises(UsageError, match=r"needs 0\.0 GB more .* set OXYGEN_CACHE"):
