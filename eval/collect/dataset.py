@@ -200,13 +200,11 @@ class _Writer:
             "video.is_depth_map": False,
             "has_audio": False,
         }
-        described: dict[str, Feature] = {}
-        for name, feature in self._features.items():
-            described[name] = feature
-            if feature["dtype"] == "video":
-                sizes = zip(("height", "width", "channels"), feature["shape"], strict=True)
-                about = {**{f"video.{side}": size for side, size in sizes}, **about_video}
-                described[name] = {**feature, "info": about}
+        described = dict(self._features)
+        for name in self._videos:
+            sizes = zip(("height", "width", "channels"), described[name]["shape"], strict=True)
+            about = {**{f"video.{side}": size for side, size in sizes}, **about_video}
+            described[name] = {**described[name], "info": about}
         info = {
             "codebase_version": layout.VERSION,
             "robot_type": "panda",

@@ -29,20 +29,14 @@ _MASKED = -2.3819763e38  # Gemma's own: close to float32's lowest, yet finite
 
 @flax.struct.dataclass
 class Layer:
-    """The weights of one layer of one expert, each matrix [in, out].
+    """The weights of one layer of one expert, each matrix [in, out]."""
 
-    Attributes:
-        qkv: Queries of every head, then keys, then values, [width, (head + 2·kv_head)·dim].
-        out: [head·dim, width].
-        gate_up: The gated MLP's two input matrices side by side, [width, 2·mlp]; down: [mlp, width].
-        before_attention, before_mlp: Norms: a scale [width] in the trunk; in the action expert the adaRMS
-            vectors (scale, shift and gate concatenated) of every denoising step, [step, 3·width].
-    """
-
-    qkv: Leaf
-    out: Leaf
-    gate_up: Leaf
-    down: Leaf
+    qkv: Leaf  # queries of every head, then keys, then values, [width, (head + 2·kv_head)·dim]
+    out: Leaf  # [head·dim, width]
+    gate_up: Leaf  # the gated MLP's two input matrices side by side, [width, 2·mlp]
+    down: Leaf  # [mlp, width]
+    # Norms: a scale [width] in the trunk; in the action expert the adaRMS vectors (scale, shift and gate
+    # concatenated) of every denoising step, [step, 3·width].
     before_attention: Leaf
     before_mlp: Leaf
 
@@ -143,13 +137,9 @@ def _rows(heads: Array | np.ndarray) -> Array | np.ndarray:
 
 @flax.struct.dataclass
 class RotaryTables:
-    """Sines and cosines of the rotary angles, computed once for all layers.
+    """Sines and cosines of the rotary angles, computed once for all layers."""
 
-    Attributes:
-        sin, cos: [batch, token, 1, dim / 2], in float32.
-    """
-
-    sin: Leaf
+    sin: Leaf  # [batch, token, 1, dim / 2], in float32, like `cos`
     cos: Leaf
 
     def scaled(self, by: float) -> "RotaryTables":

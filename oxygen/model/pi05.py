@@ -41,34 +41,20 @@ _ALIGNED = 32  # the denoising KV cache is padded to a multiple of this many pos
 
 @flax.struct.dataclass
 class Weights:
-    """Parameters prepared for serving: layers unstacked, cast once, adaRMS vectors precomputed.
+    """Parameters prepared for serving: layers unstacked, cast once, adaRMS vectors precomputed."""
 
-    Attributes:
-        tower: SigLIP's parameters, as flax names them.
-        embedding: The tied embedding, [vocab, width].
-        trunk: The layers that read images and text.
-        trunk_norm: Scale of the trunk's last norm, [width].
-        expert: The action expert's layers.
-        expert_norm: adaRMS vectors before the action head, [step, 3·width].
-        action_in, action_out: Projections of actions, `kernel` and `bias`, in float32.
-        text_head: The projection to logits as an `int8.Int8Matrix`; None for the tied embedding.
-        head_dim: Channels of an attention head.
-        stale_slots: What generated tokens see in place of the prompt, an `adapter.StaleSlots`; None if they
-            see the prompt.
-        logits_dtype: What logits are rounded to; they are float32 arrays in any case.
-    """
-
-    tower: Params
-    embedding: Leaf
-    trunk: tuple[Layer, ...]
-    trunk_norm: Leaf
-    expert: tuple[Layer, ...]
-    expert_norm: Leaf
-    action_in: Params
+    tower: Params  # SigLIP's parameters, as flax names them
+    embedding: Leaf  # the tied embedding, [vocab, width]
+    trunk: tuple[Layer, ...]  # the layers that read images and text
+    trunk_norm: Leaf  # scale of the trunk's last norm, [width]
+    expert: tuple[Layer, ...]  # the action expert's layers
+    expert_norm: Leaf  # adaRMS vectors before the action head, [step, 3·width]
+    action_in: Params  # projection of actions, `kernel` and `bias`, in float32; action_out: likewise
     action_out: Params
-    text_head: Any
-    head_dim: int = flax.struct.field(pytree_node=False)
-    stale_slots: Any = None
+    text_head: Any  # the projection to logits as an `int8.Int8Matrix`; None for the tied embedding
+    head_dim: int = flax.struct.field(pytree_node=False)  # channels of an attention head
+    stale_slots: Any = None  # `adapter.StaleSlots` that generated tokens see in place of the prompt, if any
+    # What logits are rounded to; they are float32 arrays in any case.
     logits_dtype: str = flax.struct.field(pytree_node=False, default="float32")
 
 

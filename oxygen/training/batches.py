@@ -48,25 +48,16 @@ class TextLayout:
 
 @flax.struct.dataclass
 class Batch:
-    """One training batch on the device.
+    """One training batch on the device."""
 
-    Attributes:
-        images: Pixels, [batch, camera, side, side, 3] of uint8.
-        prompt: Tokens, padded to a bucket, [batch, token]; length: valid tokens, [batch].
-        actions: Normalised actions, [batch, horizon, action]; valid: loss mask, [batch, horizon].
-        text_tokens: Input tokens of the first rows' texts (suffix and text, all tasks concatenated),
-            [row, token].
-        text_targets: The next token at each of these positions; text_mask: where it enters the loss.
-    """
-
-    images: Leaf
-    prompt: Leaf
-    length: Leaf
-    actions: Leaf
-    valid: Leaf
-    text_tokens: Leaf
-    text_targets: Leaf
-    text_mask: Leaf
+    images: Leaf  # pixels, [batch, camera, side, side, 3] of uint8
+    prompt: Leaf  # tokens, padded, [batch, token]
+    length: Leaf  # valid tokens of each prompt, [batch]
+    actions: Leaf  # normalised, [batch, horizon, action]
+    valid: Leaf  # their loss mask, [batch, horizon]
+    text_tokens: Leaf  # of the first rows' texts (suffix and text, all tasks concatenated), [row, token]
+    text_targets: Leaf  # the next token at each of these positions
+    text_mask: Leaf  # where it enters the loss
 
 
 def text_targets(
