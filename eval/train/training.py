@@ -59,7 +59,10 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
         options = _of_policy(options)
     rollouts = rollouts_of(options)
     use_compile_cache()
-    training, tokenizer = training_of(options), _tokenizer(options)
+    training, vocabulary = training_of(options), options.tokenizer
+    if vocabulary is None and options.model in names(PolicyConfig):
+        vocabulary = load(PolicyConfig, options.model).tokenizer
+    tokenizer = tokenizers.load(vocabulary) if vocabulary else tokenizers.tiny()
     interface = dataclasses.replace(embodiment(training.embodiment).interface, name=options.model)
     if rollouts is not None:  # checked now rather than at the first checkpoint
         choose_executor(ExecutionConfig(num_envs=options.eval_num_envs))
@@ -207,13 +210,6 @@ def _norm_stats(options: TrainConfig, start: Start | None) -> str | None:
     if start is None:
         raise UsageError("--norm-stats from-start needs a policy to start from: give --start-from")
     return start.norm_stats
-
-
-def _tokenizer(options: TrainConfig) -> tokenizers.SentencePieceTokenizer:
-    given = options.tokenizer
-    if given is None and options.model in names(PolicyConfig):
-        given = load(PolicyConfig, options.model).tokenizer
-    return tokenizers.load(given) if given else tokenizers.tiny()
 
 
 def _line(step: int, options: TrainConfig, numbers: Mapping[str, float]) -> str:

@@ -141,9 +141,8 @@ def initial_params(config: Pi05Config, seed: int) -> Params:
 def _initial_deviation(path: str, shape: Shape, config: Pi05Config) -> float:
     if path.endswith("pos_embedding"):
         return 0.1
-    if "norm" in path or path.endswith(
-        "action_out_proj/kernel"
-    ):  # "norm": adaRMS modulation by the flow time
+    # "norm": adaRMS modulation by the flow time
+    if "norm" in path or path.endswith("action_out_proj/kernel"):
         return 0.1 / math.sqrt(shape[-2])
     if path.endswith("input_embedding"):
         return 1.0 / math.sqrt(shape[-1])

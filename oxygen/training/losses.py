@@ -25,13 +25,10 @@ from oxygen.typing import Array, Float32, Int32, Params, UInt8
 Metrics = Mapping[str, Array]
 
 _LAST_LAYER_TRAINABLE = {
-    "PaliGemma/llm/layers/attn/q_einsum/w",
-    "PaliGemma/llm/layers/attn/attn_vec_einsum/w",
-    "PaliGemma/llm/layers/pre_ffw_norm/scale",
-    "PaliGemma/llm/layers/mlp/gating_einsum",
-    "PaliGemma/llm/layers/mlp/linear",
+    *(f"PaliGemma/llm/layers/attn/{name}/w" for name in ("q_einsum", "attn_vec_einsum")),
+    *(f"PaliGemma/llm/layers/{name}" for name in ("pre_ffw_norm/scale", "mlp/gating_einsum", "mlp/linear")),
 }
-_TRAINABLE = {"PaliGemma/llm/final_norm/scale"}  # not the tied embedding, through which instructions are read
+_TRAINABLE = "PaliGemma/llm/final_norm/scale"  # not the tied embedding, through which instructions are read
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -144,7 +141,7 @@ def map_frozen(params: Params, function: Callable[[Array], Array]) -> Params:
 
     def mapped(path: Any, leaf: Array) -> Array:
         name = jax.tree_util.keystr(path, simple=True, separator="/")
-        if name in _TRAINABLE:
+        if name == _TRAINABLE:
             return leaf
         if name in _LAST_LAYER_TRAINABLE:
             return jnp.concatenate([function(leaf[:-1]), leaf[-1:]])

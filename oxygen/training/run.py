@@ -97,7 +97,7 @@ def train(
         base = None  # the model that an adapter is trained for
         if options.adapter is not None:
             base = prepare(load(str(training.start_from), training.model), training.model)
-        state = _initial_state(training) if newest is None else _restored_state(training, newest)
+        state = _restored_state(training, newest) if newest else _initial_state(training)
         # After all checks: bad options leave no run file.
         write_run_file(folder, run, options.model_dump(mode="json"))
         step = int(state.step)

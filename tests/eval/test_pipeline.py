@@ -23,8 +23,7 @@ COLLECTED = [(stage.name, step) for stage in TINY.stages for step in stage.colle
 def test_commands_have_the_options_of_the_stages(name, tmp_path, monkeypatch):
     collected, trained = [], []
     monkeypatch.setattr(
-        "eval.collect.collection.collect_demonstrations",
-        lambda options, output, *, workers: collected.append((options, output)),
+        "eval.collect.collection.collect_demonstrations", lambda *given, workers: collected.append(given)
     )
     monkeypatch.setattr("eval.train.training.run_training", lambda *given, **_: trained.append(given))
     pipeline = load(PipelineConfig, name)
@@ -35,18 +34,14 @@ def test_commands_have_the_options_of_the_stages(name, tmp_path, monkeypatch):
     checkpoints = {stage.name: str(checkpoint_of(stage, tmp_path)) for stage in pipeline.stages}
     steps = [step for stage in pipeline.stages for step in stage.collect]
     for step, (options, output) in zip(steps, collected, strict=True):
-        placed = {
-            "policy": checkpoints.get(step.policy, step.policy),
-            "learner": checkpoints.get(step.learner, step.learner),
-        }
+        names = {name: getattr(step, name) for name in ("policy", "learner")}
+        placed = {name: checkpoints.get(policy, policy) for name, policy in names.items()}
         assert options.model_dump() == {**step.model_dump(exclude={"output"}), **placed}
         assert output == tmp_path / step.output
     for stage, (options, folder) in zip(pipeline.stages, trained, strict=True):
         start = stage.train.start_from
-        placed = {
-            "data": tuple(str(tmp_path / dataset) for dataset in stage.train.data),
-            "start_from": checkpoints.get(start, start),
-        }
+        data = tuple(str(tmp_path / dataset) for dataset in stage.train.data)
+        placed = {"data": data, "start_from": checkpoints.get(start, start)}
         assert options == stage.train.model_copy(update=placed)
         assert folder == tmp_path / stage.name
 

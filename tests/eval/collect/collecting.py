@@ -118,15 +118,8 @@ def corrections() -> CorrectedLearner:
 
 def config(**changes: Any) -> CollectConfig:
     """Four tasks, two initial states each."""
-    few = {
-        "suites": ("libero_object", "libero_goal"),
-        "task_ids": (0, 1),
-        "init_ids": (0, 1),
-        "max_steps": 40,
-        "replan_steps": 5,
-        "image_size": 8,
-    }
-    return CollectConfig(**{**few, **changes})
+    few = {"suites": ("libero_object", "libero_goal"), "task_ids": (0, 1), "init_ids": (0, 1)}
+    return CollectConfig(**{**few, "max_steps": 40, "replan_steps": 5, "image_size": 8, **changes})
 
 
 def collect(
@@ -159,8 +152,5 @@ def contents(dataset: Path) -> dict[str, bytes]:
     """Every file of a dataset but its provenance."""
     parts = ("data", "videos", "meta")
     files = [file for part in parts for file in (dataset / part).rglob("*") if file.is_file()]
-    return {
-        str(file.relative_to(dataset)): file.read_bytes()
-        for file in sorted(files)
-        if file.name != "oxygen.json"
-    }
+    data = sorted(file for file in files if file.name != "oxygen.json")
+    return {str(file.relative_to(dataset)): file.read_bytes() for file in data}

@@ -134,9 +134,7 @@ def test_every_head_attends_to_what_its_row_may_see(kv_heads, queries):
     q = rng.standard_normal((BATCH, QUERIES, HEADS, DIM))
     k, v = rng.standard_normal((2, BATCH, POSITIONS, kv_heads, DIM))
     mask = rng.random((BATCH, queries, POSITIONS)) < 0.6
-    keys = gemma.KeyValues(
-        k=jnp.asarray(k, jnp.float32), v=jnp.asarray(v, jnp.float32), mask=jnp.asarray(mask)
-    )
-    heads = np.asarray(gemma.attention(jnp.asarray(q, jnp.float32), keys))
+    as_k, as_v, as_q = (jnp.asarray(each, jnp.float32) for each in (k, v, q))
+    heads = np.asarray(gemma.attention(as_q, gemma.KeyValues(k=as_k, v=as_v, mask=jnp.asarray(mask))))
     for row in range(BATCH):
         np.testing.assert_allclose(heads[row], plain(q[row], k[row], v[row], mask[row]), atol=1e-5)

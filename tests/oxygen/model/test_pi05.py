@@ -113,9 +113,7 @@ def tokens_and_scores(model, slots, batch, poison=()):
     batch=st.sampled_from([1, 5]),
     slots=st.permutations(range(SLOTS)).map(lambda order: order[:3]),
     poison=st.lists(
-        st.tuples(
-            st.integers(0, STEPS - 1), st.integers(0, SLOTS), st.sampled_from([3e38, -1e30, float("nan")])
-        ),
+        st.tuples(st.integers(0, STEPS - 1), st.integers(0, SLOTS), st.sampled_from([3e38, -1e30, np.nan])),
         min_size=1,
         max_size=9,
     ),
@@ -175,22 +173,22 @@ def test_forking_leaves_other_slots_and_the_prefix_alone(model):
     assert [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(model.prefix)] == before
 
 
-def test_a_larger_pool_changes_no_text(model):
+def test_neither_a_larger_pool_nor_decoding_beyond_the_room_changes_a_text(model):
     small = model.texts_in((0, 1, 2))
     pool, texts = model.empty(4 * SLOTS)
     pool, texts = model.fork(model.prefix, model.new_requests((9, 20, 27)), pool, texts)
     _, texts, _ = model.write(pool, texts, [9, 20, 27, 4 * SLOTS, 4 * SLOTS])
     assert np.array_equal(np.asarray(texts.written)[[9, 20, 27]], small)
-
-
-def test_decoding_beyond_the_room_is_harmless(model):
     pool, texts = model.fork(model.prefix, model.new_requests((0, 1, 2)), *model.empty())
     _, at_limit, _ = model.write(pool, texts, [0, 1, 2, SLOTS, SLOTS])
     pool, texts, _ = model.write(pool, texts, [0, 1, 2, SLOTS, SLOTS], steps=ROOM + 5)
     assert np.array_equal(texts.written[:3], at_limit.written[:3])
 
 
-@pytest.mark.parametrize("model", [("float32", "cpu")], indirect=True, ids=" ".join)
+in_float32 = pytest.mark.parametrize("model", [("float32", "cpu")], indirect=True, ids=" ".join)
+
+
+@in_float32
 def test_padding_of_the_prompt_changes_no_action_beyond_rounding(model):
     rng = np.random.default_rng(0)
     noise = jnp.asarray(rng.standard_normal((1, 10, 32), dtype=np.float32))
@@ -206,7 +204,7 @@ def test_padding_of_the_prompt_changes_no_action_beyond_rounding(model):
     np.testing.assert_allclose(drawn[0], drawn[2], atol=1e-4)
 
 
-@pytest.mark.parametrize("model", [("float32", "cpu")], indirect=True, ids=" ".join)
+@in_float32
 def test_denoising_follows_the_velocity_from_step_to_step_with_the_librarys_attention_too(model):
     noise = jnp.asarray(np.random.default_rng(0).standard_normal((2, 10, 32), dtype=np.float32))
     velocity, actions = jax.jit(pi05.velocity), noise

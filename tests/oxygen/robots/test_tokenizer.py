@@ -105,23 +105,18 @@ def test_a_prompt_is_one_line_break_after_its_words(language):
         assert (tokens[0], tokens.count(NEWLINE)) == (VOCABULARY.bos, 1)
 
 
-def test_the_published_libero_policys_prompt_ends_with_the_line_break_and_ignores_the_state():
-    tokens = InstructionPrompt().encode("pick up the bowl", STATE, VOCABULARY)
-    assert tokens[-1] == NEWLINE
-    assert VOCABULARY.decode(tokens[1:-1]) == "pick up the bowl"
-    assert InstructionPrompt().encode("pick up the bowl", -STATE, VOCABULARY) == tokens
-
-
 @given(instructions, st.lists(st.floats(-2, 2), min_size=1, max_size=8))
-def test_the_state_prompt_comes_back_from_its_tokens(language, state):
+def test_prompts_come_back_from_their_tokens_and_the_published_liberos_ignores_the_state(language, state):
     tokens = StatePrompt().encode(language, np.array(state), VOCABULARY)
     assert VOCABULARY.decode(tokens[1:]) == StatePrompt().text(language, np.array(state))
+    tokens = InstructionPrompt().encode("pick up the bowl", np.array(state), VOCABULARY)
+    assert VOCABULARY.decode(tokens[1:]) == "pick up the bowl\n"
 
 
-@pytest.mark.parametrize(("language", "why"), [(None, "NoneType"), (b"bowl", "bytes"), ("\ud800", "UTF-8")])
-def test_what_is_no_text_is_refused(language, why):
-    with pytest.raises(UsageError, match=why):
-        InstructionPrompt().encode(language, STATE, VOCABULARY)
+def test_what_is_no_text_is_refused():
+    for language, why in ((None, "NoneType"), (b"bowl", "bytes"), ("\ud800", "UTF-8")):
+        with pytest.raises(UsageError, match=why):
+            InstructionPrompt().encode(language, STATE, VOCABULARY)
 
 
 @given(instructions, st.lists(st.floats(-1, 1, exclude_max=True), min_size=8, max_size=8))

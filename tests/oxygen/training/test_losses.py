@@ -30,7 +30,6 @@ from tests.oxygen.conftest import TASKS as SERVED_TASKS
 from tests.oxygen.training.conftest import (
     DEEP,
     RECIPE,
-    TASKS,
     VOCABULARY,
     by_path,
     changed,
@@ -100,20 +99,6 @@ def test_nothing_depends_on_padding(batches, parameters, gradient):
     assert float(same) == pytest.approx(float(loss), rel=1e-6)
     for path, leaf in by_path(padded).items():
         np.testing.assert_allclose(leaf, by_path(plain)[path], atol=1e-5, err_msg=path)
-
-
-def test_the_suffix_is_not_a_target(batches):
-    """The first target follows the suffix's last token; the last target is the stop token."""
-    batch = batches.batch(0)
-    for task in TASKS:
-        own = batches.layout.ranges[task.name]
-        mask, targets = np.asarray(batch.text_mask)[:, own], np.asarray(batch.text_targets)[:, own]
-        suffix = len(VOCABULARY.encode(task.prompt))
-        for row in np.flatnonzero(mask.any(axis=1)):
-            positions = np.flatnonzero(mask[row])
-            assert positions[0] == suffix - 1
-            assert targets[row][positions[-1]] == VOCABULARY.eos
-            assert VOCABULARY.decode(targets[row][positions[:-1]].tolist()).endswith(".")
 
 
 def test_actions_beyond_the_episode_are_masked(batches):

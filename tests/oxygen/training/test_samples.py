@@ -167,10 +167,12 @@ def test_rows_without_texts_are_frames_that_have_actions():
     assert with_text.mean() == 0.5, "texts are sampled from all frames"
 
 
-def test_targets_end_with_the_stop_token_or_at_max_tokens():
+def test_targets_follow_the_suffix_and_end_with_the_stop_token_or_at_max_tokens():
     task = dataclasses.replace(TASKS[0], max_tokens=3)
-    _, targets, mask = text_targets(task, ["Grasping the alphabet soup."], VOCABULARY)[0]
-    assert mask.sum() == 3
+    tokens, targets, mask = text_targets(task, ["Grasping the alphabet soup."], VOCABULARY)[0]
+    suffix = VOCABULARY.encode(task.prompt)
+    assert tokens[: len(suffix)].tolist() == suffix
+    assert np.flatnonzero(mask).tolist() == [len(suffix) - 1 + number for number in range(3)]
     assert VOCABULARY.eos not in targets[mask == 1]
     line_break, full_stop = (VOCABULARY.encode(stop)[0] for stop in ("\n", "."))
     ends = {None: [full_stop, VOCABULARY.eos], "\n": [full_stop, line_break], ".": [full_stop]}
