@@ -24,7 +24,7 @@ from sim_envs.fake import FakeSuite, FakeWorld
 from sim_envs.world import EpisodeKey
 from tests.eval.conftest import evaluate
 from tests.eval.policies.openpi_server import ACTIONS, OpenpiServer
-from tests.eval.policies.websocket import serving
+from tests.eval.policies.oxygen_server import serving
 from tests.eval.rollout.scaled import suite_file
 
 LABEL = "Memory of all that was done before this moment:"

@@ -13,7 +13,7 @@ from oxygen.robots.conventions import DROID, LIBERO
 from sim_envs.fake import FakeWorld
 from sim_envs.libero.tasks import LIBERO_INTERFACE
 from tests.eval.policies.openpi_server import KEY, OpenpiServer
-from tests.eval.policies.websocket import ACTIONS, answer, metadata, serving, text
+from tests.eval.policies.oxygen_server import ACTIONS, answer, metadata, serving, text
 
 
 def played(server, queries, **how):

@@ -11,6 +11,7 @@ import yaml
 from configs.errors import UsageError
 from configs.interface import Camera
 from configs.schema import RunConfig
+from eval.policies.base import Policy
 from eval.policies.engine import EnginePolicy
 from eval.policies.resolved import open_policies, resolve_policy
 from eval.policies.serving import ImageBlock
@@ -59,10 +60,15 @@ def preset(tmp_path_factory):
     return str(file)
 
 
-def actions_of(config: RunConfig) -> np.ndarray:
-    """What a policy with a model does in the first query of an episode, in a world that it does not read."""
+def policy_of(config: RunConfig) -> Policy:
+    """The policy, in a world that it does not read."""
     (served,) = open_policies(resolve_policy(config), [config])
-    policy, world = served.in_world(libero_object(), FakeWorld()), FakeWorld(image_size=64)
+    return served.in_world(libero_object(), FakeWorld())
+
+
+def actions_of(config: RunConfig) -> np.ndarray:
+    """What a policy with a model does in the first query of an episode."""
+    policy, world = policy_of(config), FakeWorld(image_size=64)
     assert isinstance(policy.batch, EnginePolicy)
     world.reset(init_id=0, seed=7, settle_steps=0)
     policy.reset(KEY)

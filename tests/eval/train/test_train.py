@@ -19,7 +19,7 @@ from oxygen.training import checkpoint
 from oxygen.training.config import TrainingConfig
 from oxygen.weights.source import CARD, RECORD
 from sim_envs.fake import FakeWorld
-from tests.eval.policies.test_policies import KEY, actions_of, moments, policy_of, untrained
+from tests.eval.policies.test_policies import KEY, actions_of, moments, policy_of
 
 pytestmark = pytest.mark.usefixtures("compiled_soon")
 
@@ -45,7 +45,9 @@ def folder(tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_checkpoint_is_a_policy_that_answers_its_language_tasks(folder, tmp_path):
-    random = actions_of(RunConfig(mode="actions", policy=untrained(tmp_path), language_tasks=()))
+    untrained = tmp_path / "untrained.yaml"
+    untrained.write_text("{name: untrained, kind: oxygen, model: tiny, embodiment: libero}")
+    random = actions_of(RunConfig(mode="actions", policy=str(untrained), language_tasks=()))
     trained = actions_of(RunConfig(mode="actions", policy=str(folder), language_tasks=()))
     np.testing.assert_allclose(trained, random / 2, rtol=0, atol=1e-5)
     config = RunConfig(mode="isolated", policy=str(folder), language_tasks=("narration",))
