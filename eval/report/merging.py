@@ -135,7 +135,7 @@ def _of_any_states(protocol: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[
 
 
 def _refuse_unlike(manifests: Mapping[RunFolder, Mapping[str, Any]]) -> None:
-
+    """Reject runs that are not shards of one run."""
     identities = {}
     for folder, manifest in manifests.items():
         config = dict(manifest["config"])

@@ -123,7 +123,6 @@ def _short_text_column(task: str, clock: str) -> Column:
 
 
 def _median_column(stage: str, optional: int) -> Column:
-
     def cell(row: Row) -> str:
         if stage not in row["latency_ms"]:
             return "–"

@@ -58,9 +58,8 @@ class TimedQuery:
 class Clock:
     """Maps each query to its latency in simulated time."""
 
-    describe: Callable[
-        [], Mapping[str, Any]
-    ]  # the hashed part of the protocol; empty if paused, as published
+    # The hashed part of the protocol; empty if paused, as published.
+    describe: Callable[[], Mapping[str, Any]]
     latency: Callable[[TimedQuery], Latency]  # before `complete`, only `actions_ms` is meaningful
     knows_latency_in_advance: bool = True  # whether it is known before the policy has answered
     profile: ProfileConfig | None = None  # the device that it prices queries with, which needs `Reply.work`

@@ -147,7 +147,7 @@ def _success_over_time(runs: Sequence[ReportedRun]) -> dict[str, Any] | None:
 def _distributions(
     runs: Sequence[ReportedRun], samples: Sequence[Mapping[str, Sequence[float]]]
 ) -> list[dict[str, Any]]:
-
+    """The distribution and quantiles of every quantity, by run."""
     names = dict.fromkeys(name for of_run in samples for name in of_run)
     return [
         {
@@ -246,7 +246,6 @@ def rate_of(episodes: Sequence[EpisodeResult]) -> dict[str, Any] | None:
 
 
 def _summary_table(runs: Sequence[ReportedRun], rows: Sequence[results.Row]) -> Table:
-
     def solved_of(pair: tuple[ReportedRun, results.Row]) -> str:
         row, count = pair[1], f"{pair[1]['n_success']} of {pair[1]['n_episodes']}"
         return count if row["pc_success"] is None else f"{count} ({row['pc_success']:.1f} %)"

@@ -141,7 +141,7 @@ def test_robots_and_bursts_are_served_and_resuming_skips_existing_rows(tmp_path,
     older = tmp_path / "older.jsonl"
     RowFile(older).append(dataclasses.replace(row, commit="0123456789abcdef") for row in first)
     run_experiment(options(older, *asked, "--resume"), MODEL)
-    assert "measured on other code: 0123456789." in capsys.readouterr().out
+    assert "of other code (0123456789)" in capsys.readouterr().out
 
 
 @pytest.mark.slow
