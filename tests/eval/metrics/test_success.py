@@ -79,6 +79,17 @@ def test_latency_is_over_queries_and_not_over_episodes(tmp_path):
     assert 10.0 < latency["action"]["p99"] < 1000.0
 
 
+def test_a_torn_last_line_and_a_retried_error_do_not_count(tmp_path):
+    run = RunBuilder.at(tmp_path / "run").add_all("se")
+    assert summarize(run.path)["overall"]["n_errors"] == 1
+    run.add(episode(key(1), "success"))
+    whole = summarize(run.path)
+    with run.folder.episodes_path.open("a") as lines:
+        lines.write('{"key": {"suite": "libero_ob')
+    assert summarize(run.path) == whole
+    assert (whole["overall"]["n_success"], whole["overall"]["n_errors"]) == (2, 0)
+
+
 def test_lerobots_tools_read_the_results(tmp_path):
     """Its CI's metrics, and a merge of sharded runs."""
     run = RunBuilder.at(tmp_path / "run").add(
