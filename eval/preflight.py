@@ -44,7 +44,7 @@ def preflight(
     from configs.schema import PlayConfig, RunConfig, VariantsConfig
     from eval.records.json_files import write_json
     from eval.rollout.preflight import all_checks, demo_preset
-    from sim_envs.testing import Status
+    from sim_envs.preflight import Status
 
     if json is not None:
         usable_file(json, "--json")

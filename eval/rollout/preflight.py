@@ -15,7 +15,7 @@ from eval.records import provenance
 from eval.rollout.plan import check_playable, make_plan
 from oxygen.model.compile_cache import CACHE_VARIABLE, default_cache
 from sim_envs.gl import context_class, gpu_count, require_backend
-from sim_envs.testing import CheckResult, Status, check_machine
+from sim_envs.preflight import CheckResult, Status, check_machine
 from sim_envs.workers import WORLD_MB, available_mb, check_memory
 
 _LOW_DISK_GB = 5.0

@@ -13,7 +13,7 @@ from sim_envs.blas import pin_kernels
 from sim_envs.libero.assets import STANDINS, AssetSet, find_assets
 from sim_envs.libero.sim import ACTION_SIZE, LiberoSim
 from sim_envs.libero.tasks import get_task
-from sim_envs.testing import CheckResult, Status
+from sim_envs.preflight import CheckResult, Status
 
 REFERENCE = Path(__file__).parent / "reference.npz"
 

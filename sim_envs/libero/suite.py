@@ -13,9 +13,9 @@ from sim_envs.libero.assets import PINNED_VERSIONS, STANDINS, check_versions, fi
 from sim_envs.libero.sequences import SEQUENCES
 from sim_envs.libero.tasks import CONTROL_HZ, FIRST_SAMPLED, LiberoTask, init_states, list_tasks
 from sim_envs.libero.wordings import wordings as wordings_of
+from sim_envs.preflight import CheckResult
 from sim_envs.scripted.policy import ScriptedPolicy
 from sim_envs.suite import Assets, InitIds, Task, delta_eef_interface, require_movable
-from sim_envs.testing import CheckResult
 from sim_envs.world import EpisodeKey, World
 
 

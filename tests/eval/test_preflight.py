@@ -8,8 +8,8 @@ from eval import preflight
 from eval.rollout import preflight as checks
 from sim_envs.libero import preflight as libero_checks
 from sim_envs.libero.assets import find_assets
+from sim_envs.preflight import Status, check_machine
 from sim_envs.suite import open_suite
-from sim_envs.testing import Status, check_machine
 
 
 def run(*options: str) -> int:
