@@ -1,4 +1,4 @@
-"""The interface of a policy or an environment, which both declare: cameras, state, actions, rate; latency."""
+"""The interface of a policy or an environment, which both declare: cameras, state, actions, rate."""
 
 import dataclasses
 import enum
@@ -327,29 +327,3 @@ def channel_names(channels: Sequence[Channels]) -> list[str]:
 def _each_named_once(what: str, names: Sequence[str]) -> None:
     if not names or len(set(names)) != len(names):
         raise UsageError(f"{what} {list(names)}: name at least one, and each once")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Latency:
-    """Latency of a query in milliseconds since it was issued."""
-
-    actions_ms: float  # until its actions were available
-    busy_ms: float  # until the next query could start
-    texts_ms: Sequence[float] = ()  # until the last token of each text finished in the query
-
-
-def steps_in(milliseconds: float, control_hz: float) -> int:
-    """`milliseconds` in control steps, rounded up."""
-    return max(0, math.ceil(milliseconds / 1e3 * control_hz - 1e-9))  # but for rounding errors
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ActionPrefix:
-    """The actions of the last chunk that the robot executes until the next chunk is ready."""
-
-    first: int  # index of the action executed at the time of the observation
-    delay: int  # expected number of them, including the first
-
-    def __post_init__(self) -> None:
-        if self.first < 0 or self.delay < 1:
-            raise UsageError(f"action prefix {self}: `first` is 0 or more, and `delay` at least 1")

@@ -23,7 +23,7 @@ from jinja2 import Environment, StrictUndefined
 from matplotlib.figure import Figure
 
 from configs.errors import UsageError
-from configs.interface import steps_in
+from configs.latency import steps_in
 from configs.load import load
 from configs.profile import ProfileConfig
 from configs.schema import Mode as ModeName

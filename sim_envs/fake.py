@@ -9,7 +9,8 @@ from jaxtyping import Float64, UInt8
 from pydantic import Field
 
 from configs.schema import Preset, SuiteConfig, Wordings
-from sim_envs.suite import ConfiguredSuite, InitIds, Task, delta_eef_interface
+from sim_envs.eef_interface import delta_eef_interface
+from sim_envs.suite import ConfiguredSuite, InitIds, Task
 from sim_envs.truth.ground_truth import HELD, CompletedAction, Fact, Memory, Narration, Phase, Truth, Verb
 from sim_envs.world import AdvanceResult, EpisodeKey, Observation
 

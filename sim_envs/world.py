@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float64, UInt8
 
 from configs.hashing import seed_of
-from configs.interface import ActionPrefix
+from configs.latency import ActionPrefix
 from sim_envs.truth.ground_truth import Truth
 
 

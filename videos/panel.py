@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image, ImageDraw
 
-from configs.interface import Latency
+from configs.latency import Latency
 from videos import theme
 from videos.text import clean, cut, draw_label, fit, load_font, ring_mask, round_mask, wrap
 from videos.theme import Mark

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from PIL import Image, ImageDraw
 
-from configs.interface import Latency
+from configs.latency import Latency
 from videos import theme
 from videos.text import load_font, round_mask
 

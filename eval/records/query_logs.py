@@ -9,7 +9,7 @@ from jaxtyping import Float64, UInt8
 from pydantic import TypeAdapter
 
 from configs.errors import UsageError
-from configs.interface import ActionPrefix, Latency
+from configs.latency import ActionPrefix, Latency
 from eval.records.json_files import read_json_lines
 from eval.records.schema import RunFolder
 from oxygen.policy.reply import Text, TextRequest, TextTimes

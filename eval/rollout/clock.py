@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from configs.errors import UsageError, unknown
-from configs.interface import ActionPrefix, Latency, steps_in
+from configs.latency import ActionPrefix, Latency, steps_in
 from configs.load import load, names
 from configs.profile import ProfileConfig, StageTime
 from configs.schema import Mode, RunConfig

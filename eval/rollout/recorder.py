@@ -15,7 +15,7 @@ from jaxtyping import UInt8
 from PIL import Image
 
 from configs.errors import one_line
-from configs.interface import Latency
+from configs.latency import Latency
 from eval.metrics.language import HEADLINES, EpisodeGrader, grade_part, grade_text
 from eval.metrics.motion_quality import EpisodeMotion
 from eval.metrics.statistics import quantiles

@@ -17,7 +17,8 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from configs.errors import UsageError
-from configs.interface import ActionSpec, Hold, Latency, Motion, Rotation, steps_in
+from configs.interface import ActionSpec, Hold, Motion, Rotation
+from configs.latency import Latency, steps_in
 from configs.schema import OverlapRule, SuiteConfig, WhileWaiting
 from eval.policies.base import BadAnswerError, Policy
 from eval.records.query_logs import ActionSpan, QueryRecord, Snapshot

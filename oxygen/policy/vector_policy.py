@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from configs.errors import UsageError
-from configs.interface import ActionPrefix
+from configs.latency import ActionPrefix
 from oxygen.model.config import Pi05Config, batched
 from oxygen.model.guidance import Guidance
 from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest, TextTimes

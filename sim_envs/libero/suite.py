@@ -8,6 +8,7 @@ from configs.hashing import hash_of
 from configs.load import check
 from configs.motion import NONE, parse_motion
 from configs.schema import Preset, SuiteConfig, Wordings
+from sim_envs.eef_interface import delta_eef_interface
 from sim_envs.gl import require_backend
 from sim_envs.libero.assets import PINNED_VERSIONS, STANDINS, check_versions, find_assets
 from sim_envs.libero.sequences import SEQUENCES
@@ -15,7 +16,7 @@ from sim_envs.libero.tasks import CONTROL_HZ, FIRST_SAMPLED, LiberoTask, init_st
 from sim_envs.libero.wordings import wordings as wordings_of
 from sim_envs.preflight import CheckResult
 from sim_envs.scripted.policy import ScriptedPolicy
-from sim_envs.suite import Assets, InitIds, Task, delta_eef_interface, require_movable
+from sim_envs.suite import Assets, InitIds, Task, require_movable
 from sim_envs.world import EpisodeKey, World
 
 

@@ -13,9 +13,10 @@ import numpy as np
 from jaxtyping import Float64
 
 from configs.errors import UsageError, unknown
+from sim_envs.eef_interface import delta_eef_interface
 from sim_envs.libero.assets import package_root
 from sim_envs.libero.sequences import SEQUENCES
-from sim_envs.suite import InitIds, Task, delta_eef_interface
+from sim_envs.suite import InitIds, Task
 
 CONTROL_HZ = 20.0
 CAMERAS = {"image": "agentview", "wrist_image": "robot0_eye_in_hand"}

@@ -12,7 +12,7 @@ import pytest
 from benchmarks import clock, endurance, gpu_report, modes
 from benchmarks.interval_coverage import simulate
 from benchmarks.record import record
-from configs.interface import Latency
+from configs.latency import Latency
 from eval.records import provenance
 from eval.records.query_logs import QueryRecord, read_queries
 from tests.eval.conftest import call

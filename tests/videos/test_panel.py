@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from configs.interface import Latency
+from configs.latency import Latency
 from videos import theme
 from videos.panel import Caption, CaptionText, compose, draw_first_camera
 from videos.text import clean, load_font, wrap

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from configs.errors import UsageError
-from configs.interface import Latency
+from configs.latency import Latency
 from configs.load import check
 from configs.profile import ProfileConfig
 from configs.schema import RunConfig

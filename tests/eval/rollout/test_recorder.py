@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from configs.interface import Latency
+from configs.latency import Latency
 from configs.schema import RunConfig
 from eval.records.query_logs import QueryRecord
 from eval.records.reader import read_identity

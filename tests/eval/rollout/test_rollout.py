@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.errors import UsageError
-from configs.interface import ActionPrefix, Hold, Interface, Motion, Rotation, steps_in
+from configs.interface import Hold, Interface, Motion, Rotation
+from configs.latency import ActionPrefix, steps_in
 from configs.schema import RunConfig
 from eval.policies.python import WithTimeout
 from eval.rollout.clock import find_clock

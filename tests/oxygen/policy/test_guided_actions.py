@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from configs.errors import UsageError
-from configs.interface import ActionPrefix
+from configs.latency import ActionPrefix
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.scheduler import Mode
 from tests.oxygen.conftest import small_policy
