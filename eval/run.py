@@ -22,8 +22,8 @@ _DEMO_OPTIONS = {
 """Options that change the demo. With any other the command runs the published protocol instead."""
 
 _DEMO = """\
-The demo: preset `{preset}`, since no option says what to run. Any that does, such as
---policy, --suite or --assets, runs the published protocol instead; see --help.
+The demo: preset `{preset}`, since no option says what to run. Any that does,
+such as --policy or --suite, runs the published protocol instead (--help).
 """
 
 
