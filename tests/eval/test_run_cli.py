@@ -49,8 +49,8 @@ def test_without_options_the_demo_runs(started):
     isolated, unified, own = started
     assert [isolated.mode, unified.mode] == ["isolated", "unified"]
     assert [unified.clock, own.clock] == ["profile:jetson-thor-roofline", "paused"]
-    assert (unified.policy, unified.suites) == ("tiny_droid_jointpos", ("droid_tabletop_jointpos",))
-    assert (own.policy, own.suites) == ("tiny_droid", ("droid_tabletop",))
+    assert unified.policy == own.policy == "tiny_droid"
+    assert unified.suites == own.suites == ("droid_tabletop",)
     assert len(unified.task_ids) * len(unified.init_ids) == 9
 
 
