@@ -1,5 +1,6 @@
 """Shared by all command lines: checked options and presets, lists, and errors of one line."""
 
+import functools
 import re
 import reprlib
 import sys
@@ -9,14 +10,13 @@ from types import UnionType
 from typing import Annotated, Any, NoReturn, TypeVar, Union, get_args, get_origin
 
 from cyclopts import UNSET, App, ArgumentCollection, CycloptsError, Parameter, Token, UnknownOptionError
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, TypeAdapter, ValidationError
 
 from configs import __version__
 from configs.errors import UsageError, unknown
 from configs.exits import exit_code_of
 from configs.paths import parse_yaml, refuse_home
 
-ModelT = TypeVar("ModelT", bound=BaseModel)
 ValueT = TypeVar("ValueT")
 
 _MAX_NUMBERS = 100_000  # in one range
@@ -184,26 +184,33 @@ Numbers = Annotated[tuple[int, ...], *_list_option(_numbers)]
 """Likewise of whole numbers from 0, with ranges that include both ends: `--task-ids 0-3,7`."""
 
 
-def check(schema: type[ModelT], content: Mapping[str, Any], *, source: str) -> ModelT:
-    """Check `content` against a schema.
+_adapter = functools.cache(TypeAdapter)
+
+
+def check(schema: type[ValueT], content: Any, *, source: str) -> ValueT:
+    """Check `content` against a schema: a model, a dataclass, or any other type that pydantic validates.
 
     Raises:
         UsageError: Names the first key or value that is wrong, the allowed ones and the source.
     """
     try:
-        return schema.model_validate(dict(content))
+        valid: ValueT = _adapter(schema).validate_python(
+            dict(content) if isinstance(content, Mapping) else content
+        )
+        return valid
     except ValidationError as error:
         raise invalid(error, source, schema) from error
 
 
-def invalid(error: ValidationError, source: str, schema: type[BaseModel] | None = None) -> UsageError:
+def invalid(error: ValidationError, source: str, schema: Any = None) -> UsageError:
     """The first problem that pydantic found, in one line: the value, what is allowed, and the source.
 
     With a `schema`, it names the keys nearest to an unknown one.
     """
     problem = error.errors()[0]
     where = ".".join(str(part) for part in problem["loc"])
-    holder = schema and _schema_at(schema, problem["loc"][:-1])
+    has_keys = isinstance(schema, type) and issubclass(schema, BaseModel)
+    holder = _schema_at(schema, problem["loc"][:-1]) if has_keys else None
     if problem["type"] == "extra_forbidden" and holder:
         *path, key = problem["loc"]
         place = f"{'.'.join(map(str, path))} of {source}" if path else source

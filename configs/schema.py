@@ -7,17 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from cyclopts import Group, Parameter
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from configs.cli import Names, NamesOrNone, Numbers, Several, check, invalid
+from configs.cli import Names, NamesOrNone, Numbers, Several, check
 from configs.errors import unknown
 from configs.feedback import SOURCES, Feedback, prompt_fields
 from configs.motion import MotionText
@@ -103,10 +95,7 @@ Fields = Annotated[
 
 def read_feedback(declared: Any, source: str) -> dict[str, tuple[Feedback, ...]]:
     """The fields that a policy declares: language task to one field, or a list; else a UsageError."""
-    try:
-        feedback = TypeAdapter(dict[str, Fields]).validate_python(declared)
-    except ValidationError as error:
-        raise invalid(error, source) from None
+    feedback = check(dict[str, Fields], declared, source=source)
     prompt_fields(feedback)
     return feedback
 

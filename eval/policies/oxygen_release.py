@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr
 
-from configs.cli import invalid
+from configs.cli import check
 from configs.errors import UsageError
 from configs.schema import Mode
 from eval.policies.base import BadAnswerError
@@ -76,10 +76,7 @@ def read_release(metadata: Mapping[str, Any], url: str, modes: Sequence[Mode]) -
     Raises:
         UsageError: Unknown `effective_infer_api` or request mode, or the run has another mode.
     """
-    try:
-        read = TypeAdapter(ReleaseMetadata).validate_python(dict(metadata))
-    except ValidationError as error:
-        raise invalid(error, f"metadata of {url}") from error
+    read = check(ReleaseMetadata, metadata, source=f"metadata of {url}")
     own = _MODES[read.effective_infer_api]
     if any(mode != own for mode in modes):
         raise UsageError(
@@ -116,9 +113,6 @@ class TextUpdate:
     tokens_full: _Ids = dataclasses.field(default_factory=list)  # the ids of all its tokens, likewise
     text: StrictStr  # their text
     is_finished: StrictBool | None = False  # whether it is complete; always with the blocking APIs
-
-
-_UPDATES = TypeAdapter(list[TextUpdate])
 
 
 class OxygenReleasePolicy(RemotePolicy):
@@ -217,10 +211,11 @@ class OxygenReleasePolicy(RemotePolicy):
         if api == "infer":
             return {}
         one = self._metadata.resumes or (api == "shared_kv" and "language_updates" not in answer)
+        sent = [answer] if one else answer.get("language_updates")
         try:
-            updates = _UPDATES.validate_python([answer] if one else answer.get("language_updates"))
-        except ValidationError as error:
-            raise BadAnswerError(str(invalid(error, "texts of the policy server"))) from error
+            updates = check(list[TextUpdate], sent, source="texts of the policy server")
+        except UsageError as error:
+            raise BadAnswerError(str(error)) from error
         found: dict[int, TextUpdate] = {}
         for update in updates:
             if update.request_id is None and api == "continuous_batching":

@@ -11,7 +11,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from websockets.exceptions import InvalidURI
 from websockets.uri import parse_uri
 
-from configs.cli import check, invalid
+from configs.cli import check
 from configs.errors import UsageError, unknown
 from configs.interface import Camera
 from configs.schema import Fields, Mode, Preset, read_feedback
@@ -122,10 +122,7 @@ def _policy_of(
         keys = named(declared.keys, url, declared.horizon)
         return opened(OxygenServerPolicy(client, keys, declared), server_metadata=recorded)
     if metadata.keys() >= {"action_space", "n_external_cameras"}:
-        try:
-            roboarena = TypeAdapter(RoboArenaMetadata).validate_python(dict(metadata))
-        except ValidationError as error:
-            raise invalid(error, f"metadata of {url}") from error
+        roboarena = check(RoboArenaMetadata, metadata, source=f"metadata of {url}")
         why = f"{url} is a RoboArena server, which is for DROID"
         _refuse_other(options.embodiment, roboarena.keys.robot, why)
         keys = named(roboarena.keys, url, horizon)
@@ -235,10 +232,7 @@ def _read_declaration(metadata: Mapping[str, Any], url: str) -> _ReceivedDeclara
             f"{url} speaks version {version!r} of this project's extension of openpi's protocol, and this "
             f"client version {VERSION}; install the same oxygen-eval on both sides"
         )
-    try:
-        return TypeAdapter(_ReceivedDeclaration).validate_python(declared)
-    except ValidationError as error:
-        raise invalid(error, f"metadata of {url}") from error
+    return check(_ReceivedDeclaration, declared, source=f"metadata of {url}")
 
 
 def _check_run(declared: Declaration, url: str, modes: Sequence[Mode], worlds: int) -> None:

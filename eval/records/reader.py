@@ -7,9 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
-from configs.cli import invalid
+from configs.cli import check
 from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.records.protocol import protocol_hash, suite_hash
@@ -80,8 +78,6 @@ class RunIdentity:
         return ", ".join(parts) or None
 
 
-_IDENTITY = TypeAdapter(RunIdentity)
-
 _OVERRIDES = (
     "wordings",
     "seed",
@@ -132,11 +128,9 @@ def read_identity(folder: RunFolder) -> RunIdentity:
                 for suite, world in protocol.items()
                 if "suite" in world
             }
-        return _IDENTITY.validate_python(identity)
     except (AttributeError, LookupError, TypeError) as error:
         raise UsageError(f"{folder.manifest_path}: damaged protocol: {error!r}") from None
-    except ValidationError as error:
-        raise invalid(error, str(folder.manifest_path)) from None
+    return check(RunIdentity, identity, source=str(folder.manifest_path))
 
 
 def warn_skipped(folder: Path, why: UsageError | str) -> None:

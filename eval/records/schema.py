@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, NoReturn
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field
 
-from configs.cli import invalid
+from configs.cli import check
 from configs.errors import UsageError
 from configs.paths import locked, read_json_object
 from eval.records.json_files import append_json_line, read_json_lines, write_json
@@ -178,9 +178,6 @@ class _Fields(dict[str, Any]):
         raise UsageError(f"{self._source}: lacks {name!r}")
 
 
-_EPISODE = TypeAdapter(EpisodeResult)
-
-
 @dataclasses.dataclass(frozen=True)
 class RunFolder:
     """The folder `runs/<run_id>/` and its files."""
@@ -247,9 +244,6 @@ class RunFolder:
         """
         results: dict[EpisodeKey, EpisodeResult] = {}
         for number, record in enumerate(read_json_lines(self.episodes_path), start=1):
-            try:
-                result = _EPISODE.validate_python(record)
-            except ValidationError as error:
-                raise invalid(error, f"{self.episodes_path}, line {number}") from None
+            result = check(EpisodeResult, record, source=f"{self.episodes_path}, line {number}")
             results[result.key] = result
         return results

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from flax.traverse_util import flatten_dict
-from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from configs.cli import invalid
+from configs.cli import check
 from configs.errors import UsageError, nearest_first, unknown
 from configs.feedback import prompt_fields
 from configs.hashing import hash_file
@@ -42,8 +41,6 @@ class _Record(TypedDict):
     recipe: dict[str, Any]
     data: list[str]
 
-
-_RECORD = TypeAdapter(_Record)
 
 _SERVED_ONLY = frozenset({"noise_scale"})  # settings of inference, which may change after training
 
@@ -223,10 +220,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     if not file.is_file():
         raise UsageError(f"{folder} is not a training checkpoint: it has no {RECORD}")
     record = read_json_object(file)
-    try:
-        _RECORD.validate_python(record)
-    except ValidationError as error:
-        raise invalid(error, f"{file} is not what training writes") from None
+    check(_Record, record, source=f"{file} is not what training writes")
     return record
 
 
