@@ -8,10 +8,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Annotated, Any, NotRequired
 
 from jinja2 import Environment, StrictUndefined
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
 
 from configs.cli import check, format_option, ranges
 from configs.errors import UsageError
@@ -43,6 +44,21 @@ _BEFORE = "before"  # key in a bundled `training.json` of the previous training'
 
 _KEY = re.compile(r"^(.+)\.\d+\.(\d+)\.\d{1,10}\.[^.]*\..+$")
 """The key of a demonstration: suite.task.init_id.seed.digest.noise. Suite and noise may have dots."""
+
+
+_Keys = list[Annotated[str, Field(pattern=_KEY)]]
+
+
+class _Collected(TypedDict):
+    """The fields of a dataset's manifest that are read here."""
+
+    policy: str
+    learner: NotRequired[dict[str, Any] | None]
+    demonstrations: _Keys
+    failed: _Keys
+    counts: dict[str, int]
+    config: dict[str, Any]
+    git: dict[str, str | bool | None]
 
 
 class DatasetFacts(BaseModel, frozen=True):
@@ -134,20 +150,22 @@ def _start(source: str | None, checkpoint: Path) -> Path | None:
 
 
 def _dataset(folder: Path) -> DatasetFacts:
-    manifest = read_json_object(folder / layout.MANIFEST)
+    file = folder / layout.MANIFEST
+    manifest = check(_Collected, read_json_object(file), source=str(file))
     init_ids = defaultdict[str, set[int]](set)
     for key in [*manifest["demonstrations"], *manifest["failed"]]:
         ((suite, init_id),) = _KEY.findall(key)
         init_ids[suite].add(int(init_id))
-    return DatasetFacts(
-        name=folder.name,
-        policy=Path(manifest["policy"]).name,
-        learner=(manifest.get("learner") or {}).get("policy"),
+    facts = {
+        "name": folder.name,
+        "policy": Path(manifest["policy"]).name,
+        "learner": (manifest.get("learner") or {}).get("policy"),
         **manifest["counts"],
-        keeps_failures=manifest["config"].get("keep_failures", False),
-        init_ids={suite: tuple(sorted(states)) for suite, states in sorted(init_ids.items())},
-        commit=manifest["git"]["commit"],
-    )
+        "keeps_failures": manifest["config"].get("keep_failures", False),
+        "init_ids": {suite: tuple(sorted(states)) for suite, states in sorted(init_ids.items())},
+        "commit": manifest["git"].get("commit"),
+    }
+    return check(DatasetFacts, facts, source=str(file))
 
 
 TEST_STATES = range(500_000, 500_050)

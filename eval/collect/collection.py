@@ -2,7 +2,6 @@
 
 import datetime as dt
 import functools
-import json
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -13,11 +12,13 @@ import pyarrow.parquet as pq
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from configs.cli import check
 from configs.console import TextConsole
 from configs.errors import UsageError, pluralize
 from configs.exits import DeferredSignals
 from configs.hashing import hash_of
 from configs.motion import NONE
+from configs.paths import read_json_object
 from configs.schema import RunConfig
 from configs.training import CollectConfig
 from eval.collect.dataset import assemble, write_contact_sheet
@@ -119,7 +120,10 @@ def collect_from(
         },
     }
     store.check(config, shared)
+    written = dataset / layout.MANIFEST
     with RunFolder(dataset).locked():
+        before = read_json_object(written) if written.exists() else {}
+        before_suites = check(dict[str, Any], before.get("suites", {}), source=f"{written}: suites")
         store.begin(config, shared)
         pending = [job for job, key in jobs.items() if not store.has(key)]
         workers = min(workers, len(pending))
@@ -149,15 +153,13 @@ def collect_from(
             return INCOMPLETE
         sheet = dataset / "contact_sheet.png"
         names = [str(each.key) for each in kept]
-        written = dataset / layout.MANIFEST
-        before = json.loads(written.read_text(encoding="utf-8")) if written.exists() else {}
         if before.get("demonstrations") != names:
             console.print(f"Writing {pluralize(len(kept), 'demonstration')} …")
             fps = task.protocol.control_hz / task.protocol.replan_steps
             assemble(kept, dataset, config, interface=task.suite.interface, fps=fps)
             write_contact_sheet(Demonstrations(dataset), sheet)
         manifest = _manifest(config, plans[0], shared, kept, store.failures())
-        suites = {**before.get("suites", {}), **manifest["suites"]}
+        suites = {**before_suites, **manifest["suites"]}
         write_json(written, {**manifest, "suites": suites, "errors": console.errors})
         console.conclude(manifest["counts"], sheet)
         return INCOMPLETE if console.errors else 0

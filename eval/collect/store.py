@@ -5,16 +5,16 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from jaxtyping import Int64
+from pydantic import Field
 
+from configs.cli import check
 from configs.errors import UsageError
 from configs.interface import Interface
-from configs.paths import read_json_object
+from configs.paths import parse_json_object, read_json_object
 from configs.schema import RunConfig
 from configs.training import CollectConfig
 from eval.records.json_files import write_json
@@ -22,12 +22,14 @@ from eval.records.protocol import NO_ASSETS
 from eval.rollout.episode import EpisodeJob
 from eval.rollout.plan import EpisodePlan, TaskPlan, make_plan
 from oxygen.training import layout
+from oxygen.training.demonstrations import readable_table
 from sim_envs.world import EpisodeKey
 
 _MAY_DIFFER = {"suites", "task_ids", "num_trials_per_task", "init_ids", "seeds", "assets", "expert_noise"}
 """Options that select episodes, so that a later command may change them."""
 
-Histogram = Int64[np.ndarray, "channel 256"]
+_Levels = Annotated[list[int], Field(min_length=256, max_length=256)]
+Histogram = Annotated[list[_Levels], Field(min_length=3, max_length=3)]
 """Counts of the 256 levels in each channel of a camera's images."""
 
 
@@ -203,7 +205,7 @@ class EpisodeStore:
             "key": dataclasses.asdict(key),
             "solved": solved,
             "language": language,
-            "histograms": {name: values.tolist() for name, values in histograms.items()},
+            "histograms": histograms,
         }
         path = self._success(key)
         draft = path.with_suffix(f".{os.getpid()}.partial")
@@ -218,17 +220,20 @@ class EpisodeStore:
         """All demonstrations, in the order of their keys."""
         found = []
         for path in self.folder.glob("*.parquet"):
-            about = json.loads(pq.read_schema(path).metadata[b"about"])
-            about["key"] = DemonstrationKey(**about["key"])
-            about["histograms"] = {name: np.array(values) for name, values in about["histograms"].items()}
-            found.append(StoredEpisode(**about, path=path))
+            with readable_table(path):
+                metadata = pq.read_schema(path).metadata or {}
+            about = parse_json_object(metadata.get(b"about", b""), str(path))
+            found.append(check(StoredEpisode, {**about, "path": path}, source=str(path)))
         return sorted(found, key=lambda episode: episode.key)
 
     def failures(self) -> list[DemonstrationKey]:
         """All failed episodes, kept or not, in the order of their keys."""
         kept = (episode.key for episode in self.demonstrations() if not episode.solved)
-        records = (read_json_object(path) for path in self.folder.glob("*.failed.json"))
-        return sorted([*(DemonstrationKey(**record["key"]) for record in records), *kept])
+        failed = (
+            check(DemonstrationKey, read_json_object(path).get("key"), source=str(path))
+            for path in self.folder.glob("*.failed.json")
+        )
+        return sorted([*failed, *kept])
 
     @property
     def _options_path(self) -> Path:

@@ -7,6 +7,7 @@ import shlex
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from configs.cli import format_option
 from configs.console import TextConsole
@@ -189,7 +190,7 @@ def _training_wordings(data: Sequence[str]) -> dict[str, tuple[str, ...]]:
     for manifest in (Path(folder) / layout.MANIFEST for folder in data):
         # Without a manifest, the dataset is not one of `eval.collect`.
         suites = read_json_object(manifest).get("suites", {}) if manifest.is_file() else {}
-        for name, protocol in suites.items():
+        for name, protocol in check(dict[str, Any], suites, source=f"{manifest}: suites").items():
             if name in suite_names():
                 suite = open_suite(name)
             else:  # one from a YAML file

@@ -11,13 +11,15 @@ import subprocess
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired
 
 import numpy as np
+from typing_extensions import TypedDict
 
+from configs.cli import check
 from configs.errors import UsageError, nearest_first, unknown
 from configs.interface import channel_names
-from configs.paths import found_near, regular
+from configs.paths import found_near, parse_json, regular
 from oxygen.model.config import Pi05Config
 from oxygen.robots.images import squared
 from oxygen.robots.transforms import EMBODIMENTS, Prediction
@@ -31,11 +33,28 @@ if TYPE_CHECKING:
 _EPISODES_KEPT = 16  # episodes whose encoded images are cached in memory
 _DECODING_ERRORS = (OSError, SyntaxError, ValueError, TypeError, zlib.error)
 """Raised by Pillow for damaged files, and by NumPy for images of unequal size."""
-_INFO = ("codebase_version", "fps", "features", "total_episodes", "total_frames", "data_path", "video_path")
 _OTHERS = (
     "For datasets not written by `python -m eval.collect`, load episodes yourself and pass them to "
     "`Samples.from_episodes`: docs/training.md has examples for LeRobot and HDF5"
 )
+
+
+class _Feature(TypedDict):
+    dtype: str
+    shape: list[int]
+    names: NotRequired[list[str] | dict[str, Any] | None]
+
+
+class _Info(TypedDict):
+    """The fields of a dataset's `info.json` that are read."""
+
+    codebase_version: str
+    fps: float
+    features: dict[str, _Feature]
+    total_episodes: int
+    total_frames: int
+    data_path: str
+    video_path: str | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,8 +93,7 @@ class Demonstrations:
 
         self.path = Path(path)
         info = _read_info(self.path)
-        self._features: Mapping[str, Mapping[str, Any]] = info["features"]
-        self.fps = float(info["fps"])
+        self._features, self.fps = info["features"], info["fps"]
         self.cameras = layout.cameras_of(self._features)
         self.episodes = _locate_episodes(self.path, info, self.cameras)
         names = [name for name in layout.COLUMNS if name in self._features]
@@ -204,7 +222,7 @@ class Demonstrations:
         import pyarrow.dataset
 
         columns, episode = [layout.IMAGES + camera for camera in self.cameras], self.episodes[number]
-        with _readable(episode.file):
+        with readable_table(episode.file):
             table = pyarrow.dataset.dataset(episode.file)
             return table.to_table(columns, filter=pyarrow.dataset.field("episode_index") == number)
 
@@ -228,13 +246,11 @@ class Demonstrations:
         return np.stack(decoded, axis=1)
 
 
-def _read_info(root: Path) -> dict[str, Any]:
+def _read_info(root: Path) -> _Info:
     """A dataset's `info.json`, if it is of the right version and has all columns."""
     path = root / layout.INFO
     try:
-        content = json.loads(regular(path).read_text(encoding="utf-8"))
-        info = {name: content[name] for name in _INFO}
-        info["fps"] = float(info["fps"])
+        content = regular(path).read_bytes()
     except OSError as error:
         known = [
             info.parents[1] for info in found_near(root, (f"{up}{layout.INFO}" for up in ("", "*/", "*/*/")))
@@ -245,8 +261,8 @@ def _read_info(root: Path) -> dict[str, Any]:
         raise UsageError(
             f"{str(root)!r} holds no demonstrations: cannot read {layout.INFO}: {error.strerror}. {advice}"
         ) from None
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise UsageError(f"{path}: not the info of a LeRobot dataset: {error!r}") from None
+    source = f"{path}: not the info of a LeRobot dataset"
+    info = check(_Info, parse_json(content, source), source=source)
     if info["codebase_version"] != layout.VERSION:
         raise UsageError(
             f"{path}: the layout is {info['codebase_version']}; this reads {layout.VERSION}. {_OTHERS}"
@@ -265,9 +281,7 @@ def _read_info(root: Path) -> dict[str, Any]:
     return info
 
 
-def _locate_episodes(
-    root: Path, info: Mapping[str, Any], cameras: tuple[str, ...]
-) -> tuple[EpisodeSpan, ...]:
+def _locate_episodes(root: Path, info: _Info, cameras: tuple[str, ...]) -> tuple[EpisodeSpan, ...]:
     """All episodes, in order, if they are contiguous and as many as in `info.json`."""
     keys = [f"videos/{layout.IMAGES}{camera}" for camera in cameras if info["video_path"] is not None]
     place = ("chunk_index", "file_index")
@@ -289,7 +303,7 @@ def _locate_episodes(
             if start != frames or stop <= start:
                 raise UsageError(f"{path}: episode {len(episodes)} has frames {start} to {stop}")
             videos = {
-                camera: (file_of(entry, key, info["video_path"]), entry[f"{key}/from_timestamp"])
+                camera: (file_of(entry, key, str(info["video_path"])), entry[f"{key}/from_timestamp"])
                 for camera, key in zip(cameras, keys, strict=False)
             }
             file = file_of(entry, "data", info["data_path"])
@@ -304,7 +318,7 @@ def _locate_episodes(
 
 
 @contextlib.contextmanager
-def _readable(path: Path) -> Iterator[None]:
+def readable_table(path: Path) -> Iterator[None]:
     """Refuses a Parquet file that is missing or damaged, in one line."""
     import pyarrow as pa
 
@@ -319,7 +333,7 @@ def _read_columns(path: Path, columns: list[str]) -> "pa.Table":
     """Some columns of a table, none of which may be missing or damaged."""
     import pyarrow.parquet as pq
 
-    with _readable(path):
+    with readable_table(path):
         file = pq.ParquetFile(path, memory_map=True)
         if missing := set(columns) - set(file.schema_arrow.names):
             raise UsageError(f"{path}: no column {min(missing)!r}, which {layout.INFO} lists")

@@ -403,6 +403,18 @@ def test_datasets_of_one_name_are_both_kept_and_names_of_suites_may_have_dots(
     assert second.init_ids == {"mine.v2": (5, 6, 1000)}
 
 
+@pytest.mark.parametrize(
+    "forged",
+    [{"counts": 5}, {"counts": {}}, {"failed": [5]}, {"failed": ["demo"]}, {"git": None}, {"policy": 5}],
+)
+def test_a_forged_manifest_of_a_dataset_is_one_line(forged, tmp_path, corrections):
+    file = corrections / layout.MANIFEST
+    file.write_text(json.dumps({**json.loads(file.read_text()), **forged}))
+    write_checkpoint(tmp_path / "second", corrections, seed=1)
+    with pytest.raises(UsageError, match=rf"{file}: .*(is|missing)"):
+        bundle(tmp_path / "second", [], tmp_path / "tiny")
+
+
 def test_no_local_path_is_bundled_and_no_wordings_twice(tmp_path, checkpoint, corrections, evaluate):
     write_checkpoint(tmp_path / "second", corrections, seed=1, start=checkpoint)
     record = read_record(tmp_path / "second")

@@ -1,6 +1,7 @@
 """Collecting demonstrations: what is kept, resuming, and any number of workers; in physics, too."""
 
 import dataclasses
+import functools
 import itertools
 import json
 import shutil
@@ -11,6 +12,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -185,6 +187,43 @@ def test_a_dataset_with_other_options_or_without_its_episodes_is_left_as_it_is(t
     with pytest.raises(UsageError, match=r"without its \.episodes"):
         collect(tmp_path, init_ids=(0,))
     assert contents(tmp_path) == before
+
+
+def forge_manifest(dataset: Path, **changes: object) -> None:
+    (dataset / layout.MANIFEST).write_text(json.dumps({**manifest(dataset), **changes}))
+
+
+def forge_episode(dataset: Path, **changes: object) -> None:
+    path = min(dataset.glob(".episodes/*.parquet"))
+    table = pq.read_table(path)
+    about = json.loads(table.schema.metadata[b"about"])
+    pq.write_table(table.replace_schema_metadata({"about": json.dumps({**about, **changes})}), path)
+
+
+def forge_failure(dataset: Path, key: object) -> None:
+    min(dataset.glob(".episodes/*.failed.json")).write_text(json.dumps({"key": key}))
+
+
+def test_forged_records_of_a_dataset_are_one_line(one, tmp_path):
+    both = {"suites": ("libero_goal",), "task_ids": (0,), "init_ids": (2, NEVER), "replan_steps": 4}
+    whole = Path(shutil.copytree(one, tmp_path / "whole"))
+    collect(whole, **both)
+    for number, (forge, said) in enumerate(
+        (
+            (functools.partial(forge_manifest, suites=5), "oxygen.json: suites: .* is 5"),
+            (lambda at: (at / layout.MANIFEST).write_text("["), "oxygen.json: not JSON"),
+            (functools.partial(forge_episode, language=5), "parquet: language is 5: input should be"),
+            (functools.partial(forge_episode, histograms={"image": [[1]]}), "parquet: histograms.image"),
+            (functools.partial(forge_episode, key={"suite": 5}), r"parquet: key\.suite is 5"),
+            (lambda at: min(at.glob(".episodes/*.parquet")).write_bytes(b"PAR1"), "cannot be read as Parq"),
+            (functools.partial(forge_failure, key=5), r"failed\.json: the whole is 5"),
+            (functools.partial(forge_failure, key={"suite": "libero_goal"}), "task_id is missing"),
+        )
+    ):
+        forged = Path(shutil.copytree(whole, tmp_path / str(number)))
+        forge(forged)
+        with pytest.raises(UsageError, match=said):
+            collect(forged, **both)
 
 
 @pytest.mark.parametrize("player", ["policy", "learner"])

@@ -188,6 +188,16 @@ def test_a_training_records_the_wordings_of_its_suites_of_which_one_has_a_file_o
     assert training_of(plain).identity()["wordings"] == {}
 
 
+@pytest.mark.parametrize("suites", [5, ["libero_object"], {"mine": 5}, {"mine": {"world": 5}}])
+def test_a_forged_manifest_of_demonstrations_is_one_line(suites, tmp_path):
+    manifest = tmp_path / layout.MANIFEST
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text(json.dumps({"suites": suites}))
+    with pytest.raises(UsageError, match="suite") as raised:
+        training_of(having(OPTIONS, data=(str(tmp_path),)))
+    assert "\n" not in str(raised.value)
+
+
 def test_the_smoke_training_takes_what_the_smoke_collection_writes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=r"eval\.collect --config smoke --output demonstrations"):
