@@ -19,7 +19,7 @@ import io
 import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -54,19 +54,10 @@ _STUCK_WITHIN = 0.01
 """A learner that moved by no more than this (m, rad) in that many queries is stuck, which ends its turn."""
 
 
-@runtime_checkable
-class Demonstrator(Policy, Protocol):
-    """A policy that reports its intended actions, without the noise of the executed ones."""
-
-    @property
-    def intended(self) -> Float64[np.ndarray, "horizon action"] | None:
-        """Actions of the last query without noise; None if they are not training targets."""
-
-
 class CorrectedLearner:
     """Learner and expert in turns, the learner first. Turn lengths are a function of the episode key."""
 
-    def __init__(self, learner: Policy, expert: Demonstrator, *, keeps_writing: bool = False) -> None:
+    def __init__(self, learner: Policy, expert: Scripted, *, keeps_writing: bool = False) -> None:
         """Start with the learner, which may answer the expert's queries, too, to keep writing its texts."""
         self._learner, self._expert, self._keeps_writing = learner, expert, keeps_writing
         self._draws = np.random.default_rng(0)
@@ -165,11 +156,10 @@ class DemonstrationRecorder:
         return policy
 
     def add(self, query: QueryRecord) -> None:
-        """Keep a query, with its intended actions: those executed, unless the policy reports others."""
-        policy = self._policy
+        """Keep a query, with the actions that the policy says it intended, else with those executed."""
         executed = np.asarray(query.actions, np.float64)
         self._queries.append(query)
-        self._intended.append(policy.intended if isinstance(policy, Demonstrator) else executed)
+        self._intended.append(getattr(self._policy, "intended", executed))
 
     def add_episode_end(self, end: EpisodeEnd) -> None:
         """Do nothing: unfinished texts are not recorded."""
