@@ -91,26 +91,17 @@ def policies_for(interface: Interface) -> list[str]:
     return fitting
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Start:
-    """The checkpoint that a training starts from, and its normalization statistics."""
+def start_of(name: str) -> tuple[str, str]:
+    """The checkpoint that a training starts from, and the source of its normalization statistics.
 
-    weights: str
-    norm_stats: str
-
-
-def start_of(name: str) -> Start:
-    """The starting point given by a policy's name, a YAML file, or a checkpoint.
-
-    Raises:
-        UsageError: The policy has no weights.
+    They are given by a policy's name, a YAML file, or a checkpoint; a policy without weights is a UsageError.
     """
     if not _is_policy(name):
-        return Start(weights=name, norm_stats=name)
+        return name, name
     policy = read_policy(name)
     if policy.weights is None:
         raise UsageError(f"policy {name!r} has no weights to start from; give one that has, or a checkpoint")
-    return Start(weights=policy.weights, norm_stats=policy.norm_stats or policy.weights)
+    return policy.weights, policy.norm_stats or policy.weights
 
 
 def policy_of(start: str) -> PolicyConfig | None:

@@ -18,7 +18,7 @@ from configs.load import check, load, names
 from configs.paths import read_json_object
 from configs.schema import ExecutionConfig, PolicyConfig, RunConfig, SuiteConfig
 from configs.training import TrainConfig
-from eval.policies.resolved import Start, policy_of, start_of
+from eval.policies.resolved import policy_of, start_of
 from eval.records.run_folders import new_run
 from eval.report.console import EvaluationConsole
 from eval.rollout.evaluation import run_evaluation
@@ -128,14 +128,17 @@ def training_of(options: TrainConfig) -> TrainingConfig:
         raise UsageError("--texts-only needs a trained policy: give --start-from, such as tiny")
     if options.texts_only and not options.language_tasks:
         raise UsageError("--texts-only, but --language-tasks none: name some, or leave it out")
-    start = None if options.start_from is None else start_of(options.start_from)
+    start, own_stats = (None, None) if options.start_from is None else start_of(options.start_from)
+    stats = options.norm_stats or ("measured" if options.trains_actions else "from-start")
+    if stats == "from-start" and own_stats is None:
+        raise UsageError("--norm-stats from-start needs a policy to start from: give --start-from")
     return TrainingConfig(
         model=preset(options.model),
         embodiment=options.embodiment or _EMBODIMENTS.get(options.model, "libero"),
         tasks=tuple(language_task(task) for task in tasks),
         options=options,
-        start_from=None if start is None else start.weights,
-        norm_stats=_norm_stats(options, start),
+        start_from=start,
+        norm_stats={"measured": None, "from-start": own_stats}.get(stats, stats),
         wordings=_training_wordings(options.data) if options.wordings == "training" else {},
         base=None
         if options.adapter is None
@@ -198,19 +201,6 @@ def _training_wordings(data: Sequence[str]) -> dict[str, tuple[str, ...]]:
                 suite = load_object(recorded.world, what=f"world of suite {name}")(recorded)
             found |= {text: tuple(wordings) for text, wordings in suite.training_wordings().items()}
     return found
-
-
-def _norm_stats(options: TrainConfig, start: Start | None) -> str | None:
-    """The source of the robot's statistics; None to measure them."""
-    only_texts = options.texts_only or options.adapter is not None
-    choice = options.norm_stats or ("from-start" if only_texts else "measured")
-    if choice == "measured":
-        return None
-    if choice != "from-start":
-        return choice
-    if start is None:
-        raise UsageError("--norm-stats from-start needs a policy to start from: give --start-from")
-    return start.norm_stats
 
 
 def _line(step: int, options: TrainConfig, numbers: Mapping[str, float]) -> str:
