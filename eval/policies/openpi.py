@@ -52,7 +52,8 @@ class OpenpiPolicy:
     Attributes:
         keys: The keys of its observations.
         feedback: Language task to the fields of later prompts that hold its texts.
-        answer: What it returned for the last query.
+        number: Number of the last query in the episode; -1 before the first.
+        answer: What it returned for that query.
         timings_ms: The stages of that query until its actions, milliseconds.
     """
 
@@ -62,7 +63,7 @@ class OpenpiPolicy:
         self._policy = policy
         self.keys = keys
         self.feedback = feedback or {}
-        self._answered = self._written = 0
+        self.number, self._written = -1, 0
         self.answer: Mapping[str, Any] = {}
         self.timings_ms: Mapping[str, float] = {}
 
@@ -79,7 +80,7 @@ class OpenpiPolicy:
     def reset(self, key: EpisodeKey) -> None:
         """Start an episode. openpi's policies get neither its key nor a seed."""
         del key
-        self._answered = self._written = 0
+        self.number, self._written = -1, 0
         self._policy.reset()
 
     def act(self, observation: Observation) -> np.ndarray:
@@ -88,6 +89,7 @@ class OpenpiPolicy:
         Raises:
             BadAnswerError: The answer has no actions.
         """
+        self.number += 1
         began = time.perf_counter()
         query = self.query(observation)
         sent = time.perf_counter()
@@ -101,7 +103,6 @@ class OpenpiPolicy:
             **self.stages(self.answer, 1e3 * (ended - sent)),
             "action": 1e3 * (ended - began),
         }
-        self._answered += 1
         return actions
 
     def query(self, observation: Observation) -> dict[str, Any]:
@@ -140,8 +141,8 @@ class OpenpiPolicy:
         return Text(
             task=task,
             request_id=self._written - 1,
-            requested_query=self._answered - 1,
-            finished_query=self._answered - 1,
+            requested_query=self.number,
+            finished_query=self.number,
             text=write_answer(found, fields),
             tokens=0,
             reason="stop",

@@ -94,11 +94,9 @@ def read_release(metadata: Mapping[str, Any], url: str, modes: Sequence[Mode]) -
     return read
 
 
-def _ids(sent: Any) -> Any:
-    return [] if sent is None else np.ravel(sent).tolist()
-
-
-_Ids = Annotated[list[StrictInt], BeforeValidator(_ids)]
+_Ids = Annotated[
+    list[StrictInt], BeforeValidator(lambda sent: [] if sent is None else np.ravel(sent).tolist())
+]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -133,7 +131,6 @@ class OxygenReleasePolicy(RemotePolicy):
         self.charged_ms: float | None = None
         self._metadata = metadata
         self._charge_server = charge_server
-        self._query = -1
         self._busy_ms = 0.0
         self._running: dict[int, tuple[TextRequest, float]] = {}  # and how long it had been busy before
         self._ended: set[int] = set()
@@ -142,8 +139,7 @@ class OxygenReleasePolicy(RemotePolicy):
         """Connect anew."""
         self.client.close()
         super().reset(key)
-        self._query, self._busy_ms = -1, 0.0
-        self._running, self._ended = {}, set()
+        self._busy_ms, self._running, self._ended = 0.0, {}, set()
 
     def act(self, observation: Observation) -> np.ndarray:
         """See `Policy`.
@@ -151,7 +147,6 @@ class OxygenReleasePolicy(RemotePolicy):
         Raises:
             BadAnswerError: The answer has no actions, or lacks the time to charge.
         """
-        self._query += 1
         actions = super().act(observation)
         if self._charge_server:
             if "server" not in self.timings_ms:
@@ -177,7 +172,7 @@ class OxygenReleasePolicy(RemotePolicy):
         requested, finished, tokens = [], [], 0
         for number, update in self._updates().items():
             if update.created_this_call:
-                request = TextRequest(task=TASK, request_id=number, query=self._query)
+                request = TextRequest(task=TASK, request_id=number, query=self.number)
                 self._running[number] = request, before_ms
                 requested.append(request)
             tokens += len(np.trim_zeros(update.tokens_this_frame, "b"))
@@ -220,7 +215,7 @@ class OxygenReleasePolicy(RemotePolicy):
         for update in updates:
             if update.request_id is None and api == "continuous_batching":
                 raise BadAnswerError("the policy server sent a text without request_id")
-            number = self._query if update.request_id is None else int(update.request_id.removeprefix("req_"))
+            number = self.number if update.request_id is None else int(update.request_id.removeprefix("req_"))
             known = number in self._running or number in found
             if one:
                 update = dataclasses.replace(update, created_this_call=not known)  # noqa: PLW2901
@@ -251,7 +246,7 @@ class OxygenReleasePolicy(RemotePolicy):
             task=TASK,
             request_id=number,
             requested_query=request.query,
-            finished_query=self._query,
+            finished_query=self.number,
             text=update.text.strip(),
             tokens=len(np.trim_zeros(update.tokens_full, "b")),
             reason="stop" if stops else "length",

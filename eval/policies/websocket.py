@@ -250,20 +250,17 @@ class OxygenServerPolicy(RemotePolicy):
         super().__init__(client, keys, declared.feedback)
         self._generates_texts = bool(declared.language_tasks) and declared.mode != "actions"
         self._episode: dict[str, Any] = {}
-        self._query = -1
         self._unfinished: dict[int, TextRequest] = {}
 
     def reset(self, key: EpisodeKey) -> None:
         """Connect if necessary. The first query announces the episode."""
         super().reset(key)
         self._episode = dataclasses.asdict(key)
-        self._query = -1
         self._unfinished = {}
 
     def query(self, observation: Observation) -> dict[str, Any]:
         """The observation, with its place in the episode."""
-        self._query += 1
-        return {**super().query(observation), **self._about_query(reset=self._query == 0)}
+        return {**super().query(observation), **self._about_query(reset=self.number == 0)}
 
     def stages(self, answer: Mapping[str, Any], answer_ms: float) -> Mapping[str, float]:
         """As `RemotePolicy`, and the engine's stages until the actions, milliseconds."""
@@ -305,13 +302,13 @@ class OxygenServerPolicy(RemotePolicy):
         return EpisodeEnd(cancelled=len(self._unfinished), requests=tuple(self._unfinished.values()))
 
     def _about_query(self, **flags: bool) -> dict[str, Any]:
-        return {EXTENSION: {"episode": self._episode, "query": self._query, **flags}}
+        return {EXTENSION: {"episode": self._episode, "query": self.number, **flags}}
 
     def _received(self, text: Text, wire_ms: float) -> Text:
         """The text, with the time on the wire added to its latency."""
-        if not 0 <= text.requested_query <= self._query:
+        if not 0 <= text.requested_query <= self.number:
             raise BadAnswerError(
-                f"the policy server sent a text of query {text.requested_query} in query {self._query}"
+                f"the policy server sent a text of query {text.requested_query} in query {self.number}"
             )
         return text if text.after_ms is None else dataclasses.replace(text, after_ms=text.after_ms + wire_ms)
 
