@@ -147,11 +147,6 @@ class EpisodeResult:
         """Simulated seconds to success; None if the task was not solved."""
         return self.simulated_s if self.outcome is Outcome.SUCCESS else None
 
-    @property
-    def query_hz(self) -> float | None:
-        """Queries per simulated second; None if no time has passed."""
-        return self.queries / self.simulated_s if self.simulated_s else None
-
     def to_json(self) -> dict[str, Any]:
         """The record as plain JSON types."""
         return dataclasses.asdict(self)
