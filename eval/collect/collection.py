@@ -24,6 +24,7 @@ from configs.training import CollectConfig
 from eval.collect.dataset import assemble, write_contact_sheet
 from eval.collect.episode import DemonstrationRecorder, EpisodeReport
 from eval.collect.store import (
+    MAY_DIFFER,
     DemonstrationKey,
     EpisodeStore,
     StoredEpisode,
@@ -119,12 +120,13 @@ def collect_from(
             for name, suite in plans[0].suites.items()
         },
     }
-    store.check(config, shared)
+    options = {**config.model_dump(mode="json", exclude=MAY_DIFFER), **shared}
+    store.check(options)
     written = dataset / layout.MANIFEST
     with RunFolder(dataset).locked():
         before = read_json_object(written) if written.exists() else {}
         before_suites = check(dict[str, Any], before.get("suites", {}), source=f"{written}: suites")
-        store.begin(config, shared)
+        store.begin(options)
         pending = [job for job, key in jobs.items() if not store.has(key)]
         workers = min(workers, len(pending))
         console = CollectionConsole(config, jobs.values(), dataset, pending=len(pending), workers=workers)

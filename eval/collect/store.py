@@ -25,7 +25,7 @@ from oxygen.training import layout
 from oxygen.training.demonstrations import readable_table
 from sim_envs.world import EpisodeKey
 
-_MAY_DIFFER = {"suites", "task_ids", "num_trials_per_task", "init_ids", "seeds", "assets", "expert_noise"}
+MAY_DIFFER = {"suites", "task_ids", "num_trials_per_task", "init_ids", "seeds", "assets", "expert_noise"}
 """Options that select episodes, so that a later command may change them."""
 
 _Levels = Annotated[list[int], Field(min_length=256, max_length=256)]
@@ -154,16 +154,16 @@ class EpisodeStore:
         """The folder of the episodes."""
         return self.dataset / ".episodes"
 
-    def check(self, config: CollectConfig, shared: Mapping[str, Any]) -> None:
-        """Refuse a dataset to which demonstrations of this configuration may not be added. Writes nothing.
+    def check(self, options: Mapping[str, Any]) -> None:
+        """Refuse a dataset to which demonstrations with these options may not be added. Writes nothing.
 
-        `shared` is what else all episodes share: conventions, weights, and the protocol of each suite.
+        They are all that its episodes share, conventions, weights and the protocol of each suite included.
         """
         if self._options_path.exists():
             before = read_json_object(self._options_path)
             if "policy" not in before:
                 raise UsageError(f"{self._options_path}: lacks 'policy'; give another folder with --output")
-            for name, value in {**_options(config), **shared}.items():
+            for name, value in options.items():
                 if before.get(name, value) != value:
                     raise UsageError(
                         f"{str(self.dataset)!r} was begun with {name} {before[name]!r}, not {value!r}: give "
@@ -180,10 +180,10 @@ class EpisodeStore:
                 "with --output"
             )
 
-    def begin(self, config: CollectConfig, shared: Mapping[str, Any]) -> None:
+    def begin(self, options: Mapping[str, Any]) -> None:
         """Create the folder, and remove partial files of a killed command. See `check`."""
         before = read_json_object(self._options_path) if self._options_path.exists() else {}
-        write_json(self._options_path, {**before, **_options(config), **shared})  # keeps other suites
+        write_json(self._options_path, {**before, **options})  # keeps other suites
         for draft in self.folder.glob("*.partial"):
             draft.unlink()
 
@@ -244,8 +244,3 @@ class EpisodeStore:
 
     def _failure(self, key: DemonstrationKey) -> Path:
         return self.folder / f"{key}.failed.json"
-
-
-def _options(config: CollectConfig) -> dict[str, Any]:
-    """The options that all episodes of a dataset share."""
-    return config.model_dump(mode="json", exclude=_MAY_DIFFER)

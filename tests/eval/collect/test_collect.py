@@ -30,7 +30,7 @@ from oxygen.training.demonstrations import Demonstrations
 from sim_envs.truth.ground_truth import Fact
 from sim_envs.truth.textual_memory import parse_textual_memory
 from sim_envs.truth.wording import parse_memory, parse_narration
-from tests.eval.collect.collecting import BROKEN, DIVERGING, FATAL, NEVER, Errand, collect, config, contents
+from tests.eval.collect.collecting import BROKEN, DIVERGING, FATAL, NEVER, Errand, collect, contents
 
 
 def manifest(dataset: Path) -> dict:
@@ -182,7 +182,7 @@ def test_a_dataset_with_other_options_or_without_its_episodes_is_left_as_it_is(t
         with pytest.raises(UsageError, match=said):
             collect(tmp_path, **changes)
     with pytest.raises(UsageError, match=r"begun with action .*eef_position.*, not \['joint_position"):
-        EpisodeStore(tmp_path).check(config(), {"action": ["joint_position[7] in rad"]})
+        EpisodeStore(tmp_path).check({"action": ["joint_position[7] in rad"]})
     shutil.rmtree(tmp_path / ".episodes")
     with pytest.raises(UsageError, match=r"without its \.episodes"):
         collect(tmp_path, init_ids=(0,))
