@@ -263,12 +263,9 @@ class Interface:
 
 
 def compare(policy: Interface, env: Interface) -> None:
-    """Check that the conventions of a policy and an environment agree.
+    """Check that a policy and an environment have the same conventions; one that differs is a UsageError.
 
     The environment may have cameras that the policy does not use.
-
-    Raises:
-        UsageError: Names the first convention that differs, and both values.
     """
     there = {camera.name: camera for camera in env.observation.cameras}
     pairs: list[tuple[str, object, object]] = []

@@ -38,8 +38,7 @@ class Drift:
 def parse_motion(text: str) -> Shuttle | Drift | None:
     """Parse `none`, `shuttle:SPEED[,PERIOD]` or `drift:SPEED`, in cm/s and s; None if nothing moves.
 
-    Raises:
-        UsageError: It is spelt otherwise, or a number is out of bounds.
+    Another spelling, or a number out of bounds, is a UsageError.
     """
     if text == NONE:
         return None

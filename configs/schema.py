@@ -415,8 +415,7 @@ class VariantsConfig(ScheduledConfig):
     def variants(self) -> tuple[RunConfig, ...]:
         """One run per mode. A deadline applies to mode `unified` only, if that is among them.
 
-        Raises:
-            UsageError: Options contradict each other.
+        Options that contradict each other are a UsageError.
         """
         shared = self.model_dump(exclude={"against"})
         without = {"deadline_ms": None} if "unified" in self.modes else {}

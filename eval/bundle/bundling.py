@@ -84,11 +84,7 @@ class BundleManifest(BaseModel, frozen=True):
 
 
 def read_bundle_manifest(folder: Path) -> BundleManifest:
-    """The manifest of a bundled checkpoint.
-
-    Raises:
-        UsageError: It is damaged, or a file is not the one that was bundled.
-    """
+    """The manifest of a bundled checkpoint; damage to it, or to a file that it names, is a UsageError."""
     file = folder / MANIFEST
     manifest = check(BundleManifest, read_json_object(file), source=str(file))
     for path, sha256 in manifest.files.items():
@@ -203,11 +199,7 @@ class _Results(BaseModel, frozen=True):
 
 
 def read_results(folder: Path) -> tuple[BundledResult, ...]:
-    """The results of a bundled checkpoint.
-
-    Raises:
-        UsageError: They are missing or damaged.
-    """
+    """The results of a bundled checkpoint."""
     file = folder / _FILE
     return check(_Results, read_json_object(file), source=str(file)).results
 

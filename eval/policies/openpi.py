@@ -18,11 +18,7 @@ from sim_envs.world import EpisodeKey, Observation
 
 
 def named(keys: OpenpiKeys, name: str, horizon: object) -> OpenpiKeys:
-    """The robot's keys with the name and horizon of a policy; None if the horizon is unknown.
-
-    Raises:
-        UsageError: The horizon is not a number of actions.
-    """
+    """The robot's keys with the name of a policy, and its horizon, a number of actions; None if unknown."""
     if horizon is not None and (type(horizon) is not int or horizon < 1):
         raise UsageError(f"policy {name}: its horizon is {horizon!r}; give a number of actions, at least 1")
     interface = keys.interface
@@ -84,11 +80,7 @@ class OpenpiPolicy:
         self._policy.reset()
 
     def act(self, observation: Observation) -> np.ndarray:
-        """Return a chunk of actions [horizon, action].
-
-        Raises:
-            BadAnswerError: The answer has no actions.
-        """
+        """Return a chunk of actions [horizon, action]; an answer without is a BadAnswerError."""
         self.number += 1
         began = time.perf_counter()
         query = self.query(observation)
@@ -116,11 +108,7 @@ class OpenpiPolicy:
         return {}
 
     def complete(self) -> Reply:
-        """Complete the query, which ends with its actions and the fields in its answer.
-
-        Raises:
-            BadAnswerError: A field is not a text.
-        """
+        """Complete the query, which ends with its actions and the fields in its answer, which are texts."""
         texts = [text for task in self.feedback if (text := self._text(task)) is not None]
         return Reply(
             timings_ms={**self.timings_ms, "frame": self.timings_ms["action"]},

@@ -71,11 +71,7 @@ class ReleaseMetadata:
 
 
 def read_release(metadata: Mapping[str, Any], url: str, modes: Sequence[Mode]) -> ReleaseMetadata:
-    """The metadata of OxyGen's server, for a run in some modes.
-
-    Raises:
-        UsageError: Unknown `effective_infer_api` or request mode, or the run has another mode.
-    """
+    """The metadata of OxyGen's server, for a run in some modes, which have to be its own."""
     read = check(ReleaseMetadata, metadata, source=f"metadata of {url}")
     own = _MODES[read.effective_infer_api]
     if any(mode != own for mode in modes):
@@ -142,11 +138,7 @@ class OxygenReleasePolicy(RemotePolicy):
         self._busy_ms, self._running, self._ended = 0.0, {}, set()
 
     def act(self, observation: Observation) -> np.ndarray:
-        """See `Policy`.
-
-        Raises:
-            BadAnswerError: The answer has no actions, or lacks the time to charge.
-        """
+        """See `Policy`; an answer without actions, or without the time to charge, is a BadAnswerError."""
         actions = super().act(observation)
         if self._charge_server:
             if "server" not in self.timings_ms:
@@ -163,11 +155,7 @@ class OxygenReleasePolicy(RemotePolicy):
         return {**super().stages(answer, answer_ms), **own}
 
     def complete(self) -> Reply:
-        """The texts that came with the actions.
-
-        Raises:
-            BadAnswerError: They contradict each other or earlier ones.
-        """
+        """The texts that came with the actions; if they contradict others, a BadAnswerError."""
         before_ms, self._busy_ms = self._busy_ms, self._busy_ms + self.timings_ms["action"]
         requested, finished, tokens = [], [], 0
         for number, update in self._updates().items():

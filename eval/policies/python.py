@@ -54,11 +54,7 @@ def open_python(target: str, kwargs: Mapping[str, Any], *, worlds: int = 1) -> L
 
 
 def as_policy(given: Any) -> Policy:
-    """A `Policy` from an object with its methods or openpi's, or from a class or function that makes one.
-
-    Raises:
-        UsageError: It has neither.
-    """
+    """A `Policy` from an object with its methods or openpi's, or from a class or function that makes one."""
     made: Any = given() if inspect.isclass(given) or inspect.isfunction(given) else given
     if all(hasattr(made, name) for name in _CONTRACT):
         policy: Policy = made
@@ -179,11 +175,7 @@ class QueryTimeoutError(RuntimeError):
 
 
 def query_limit_s(policy: PolicyConfig, given: float | None) -> float | None:
-    """The time limit of a query, seconds; None if the policy is not a Python class.
-
-    Raises:
-        UsageError: One is given for another policy.
-    """
+    """The time limit of a query, seconds; only a Python class has one, None for others."""
     is_class = policy.kind == "python"
     if given is None:
         return QUERY_TIMEOUT_S if is_class else None

@@ -81,11 +81,7 @@ class PolicyClient:
         return self._metadata or {}
 
     def reset(self) -> None:
-        """Connect, unless there is an open connection without unread messages.
-
-        Raises:
-            PolicyLostError: The address has no server of this protocol.
-        """
+        """Connect, unless there is an open connection without unread messages; else a PolicyLostError."""
         if not self._is_idle():
             self.close()
             self._connect()
@@ -111,8 +107,7 @@ class PolicyClient:
     def notify_server(self, message: dict[str, Any]) -> None:
         """Send a message that the server acknowledges with any text but a traceback, such as a reset.
 
-        Raises:
-            PolicyServerError: As for `infer`.
+        Otherwise, a PolicyServerError, as for `infer`.
         """
         try:
             answer = self._exchanged(pack(message))

@@ -105,11 +105,7 @@ def start_of(name: str) -> tuple[str, str]:
 
 
 def policy_of(start: str) -> PolicyConfig | None:
-    """The policy of a starting point; None for a checkpoint without a card.
-
-    Raises:
-        UsageError: The policy does not exist, or its card is damaged.
-    """
+    """The policy of a starting point; None for a checkpoint without a card."""
     return read_policy(start) if _is_policy(start) or (fetch(start) / CARD).is_file() else None
 
 
@@ -172,8 +168,7 @@ class ResolvedPolicy:
 def resolve_policy(config: RunConfig) -> ResolvedPolicy:
     """The policy and language tasks of a run. Default tasks: those the policy was trained on.
 
-    Raises:
-        UsageError: The policy or a language task does not exist, or the policy was not trained on it.
+    A missing policy or language task, and one that it was not trained on, are a UsageError.
     """
     named = read_policy(config.policy, config.policy_kwargs)
     policy = chosen_adapter(named, config.adapter, config.adapter_mask)

@@ -44,11 +44,7 @@ def open_scripted(
 
 
 def scripted_policy(kind: str, suite: Suite, world: World, noise: float = 0.0) -> ScriptedPolicy:
-    """A scripted policy by kind: `expert`, `noop` or `random`.
-
-    Raises:
-        UsageError: The suite has no expert, or the expert does not support the task.
-    """
+    """A scripted policy by kind: `expert`, if the suite has one for the task, `noop` or `random`."""
     if kind == "noop":
         return Noop(suite.interface)
     if kind == "random":

@@ -56,8 +56,7 @@ class ImageBlock:
     def write(self, observation: Observation) -> SentObservation:
         """Overwrite the block with the images; returns the rest of the observation, and their shapes.
 
-        Raises:
-            ValueError: They are larger than the suite's interface declares.
+        Images larger than the suite's interface declares are a ValueError.
         """
         shapes = {name: image.shape for name, image in observation.images.items()}
         needed = sum(image.size for image in observation.images.values())

@@ -27,9 +27,6 @@ def refuse_unused_options(given: Mapping[str, Any], variants: Sequence[RunConfig
     """Reject options of the command line, by their names in `RunConfig`, without effect in any variant.
 
     Options of a preset are accepted.
-
-    Raises:
-        UsageError: An option has no effect, or the policy or a language task does not exist.
     """
     for option in _CLOCK_OPTIONS:
         if option in given and variants[0].clock == "paused":
@@ -81,11 +78,7 @@ def refuse_unused_options(given: Mapping[str, Any], variants: Sequence[RunConfig
 
 
 def refuse_model_options(given: Mapping[str, Any], policies: Sequence[str]) -> None:
-    """Reject options of models if no policy, or checkpoint, is one of this project's.
-
-    Raises:
-        UsageError: An option has no effect, or a policy does not exist.
-    """
+    """Reject options of models if no policy, or checkpoint, is one of this project's."""
     unused = [option for option in _MODEL_OPTIONS if option in given]
     if not unused:
         return

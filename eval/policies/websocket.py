@@ -165,11 +165,7 @@ class RoboArenaMetadata:
 
     @property
     def keys(self) -> OpenpiKeys:
-        """The keys of its requests, and its interface.
-
-        Raises:
-            UsageError: The actions are not joint positions or velocities, or there is no camera.
-        """
+        """The keys of its requests, and its interface; actions that DROID does not take are a UsageError."""
         if self.action_space not in _ROBOARENA_ACTIONS:
             what, remedy = "action space of a RoboArena server:", "DROID's suites take no others."
             raise unknown(what, self.action_space, _ROBOARENA_ACTIONS, remedy=remedy)
@@ -269,11 +265,7 @@ class OxygenServerPolicy(RemotePolicy):
         return {**super().stages(answer, answer_ms), **engine}
 
     def complete(self) -> Reply:
-        """Wait for the query's language.
-
-        Raises:
-            BadAnswerError: A text is incomplete.
-        """
+        """Wait for the query's language; an incomplete text is a BadAnswerError."""
         answers = [self.answer]
         timings_ms = dict(self.timings_ms)
         if self._generates_texts:

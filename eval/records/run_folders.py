@@ -130,13 +130,10 @@ def _reserved(run: Run) -> Run:
 
 
 def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ...]:
-    """The variants of the newest unfinished evaluation in `output_dir` with the given options.
+    """The variants of the newest unfinished evaluation in a folder with the given options; else a UsageError.
 
     An evaluation with an error is unfinished. The given modes may be a subset of its modes:
     `--mode unified --resume` resumes the demo.
-
-    Raises:
-        UsageError: No unfinished evaluation has these options.
     """
     options = check(VariantsConfig, given, source="the command line")
     modes = options.modes if given.keys() & {"mode", "against"} else ()

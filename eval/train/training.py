@@ -49,11 +49,8 @@ _EMBODIMENTS = {
 def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = None) -> int:
     """Train, and print progress and how to resume. After the time limit, neither steps nor rollouts begin.
 
-    Returns:
-        The exit code: 0, also after the time limit; 130 after Ctrl-C.
-
-    Raises:
-        UsageError: Demonstrations, model, robot, rollouts and options do not fit. Nothing is trained then.
+    Returns the exit code: 0, also after the time limit; 130 after Ctrl-C. Demonstrations, model, robot,
+    rollouts and options that do not fit are a UsageError, and nothing is trained.
     """
     began = time.monotonic()
     if not options.trains_actions and options.start_from is not None:
