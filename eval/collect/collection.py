@@ -17,23 +17,14 @@ from configs.console import TextConsole
 from configs.errors import UsageError, pluralize
 from configs.exits import DeferredSignals
 from configs.hashing import hash_of
+from configs.interface import Interface
 from configs.motion import NONE
 from configs.paths import read_json_object
 from configs.schema import RunConfig
 from configs.training import CollectConfig
 from eval.collect.dataset import assemble, write_contact_sheet
 from eval.collect.episode import DemonstrationRecorder, EpisodeReport
-from eval.collect.store import (
-    MAY_DIFFER,
-    DemonstrationKey,
-    EpisodeStore,
-    StoredEpisode,
-    conventions,
-    learner_config,
-    make_jobs,
-    plans_by_seed,
-    run_config,
-)
+from eval.collect.store import DemonstrationKey, EpisodeStore, StoredEpisode
 from eval.policies.base import LoadedPolicy
 from eval.policies.resolved import open_policies, resolve_policy
 from eval.policies.scripted import open_scripted
@@ -43,7 +34,7 @@ from eval.records.protocol import describe_suite
 from eval.records.run_folders import Run
 from eval.records.schema import Outcome, RunFolder
 from eval.rollout.clock import PAUSED
-from eval.rollout.episode import Variant
+from eval.rollout.episode import EpisodeJob, Variant
 from eval.rollout.executors.executor import SERIAL, Processes
 from eval.rollout.plan import EpisodePlan, check_feedback, check_playable, check_scripted, make_plan
 from oxygen.model.compile_cache import use_compile_cache
@@ -51,6 +42,9 @@ from oxygen.presets.policies import weights_sha256
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations
 from sim_envs.world import EpisodeKey
+
+_MAY_DIFFER = {"suites", "task_ids", "num_trials_per_task", "init_ids", "seeds", "assets", "expert_noise"}
+"""Options that select episodes, so that a later command may change them."""
 
 INCOMPLETE = 1
 """Exit code when an episode was an error, or none was kept."""
@@ -69,7 +63,7 @@ def collect_demonstrations(config: CollectConfig, dataset: Path, *, workers: int
             dataset with other options, or another process uses it. In these cases nothing is written.
         KeyboardInterrupt: Ctrl-C; finished episodes are on disk.
     """
-    run, learner = run_config(config, config.seeds[0]), learner_config(config)
+    run, learner = _run_config(config, config.seeds[0]), _learner_config(config)
     resolved, learning = resolve_policy(run), resolve_policy(learner) if learner else None
     kind, player = resolved.policy.kind, learning or resolved
     if resolved.policy.target is not None:
@@ -108,19 +102,25 @@ def collect_from(
     open_policy: Callable[[int], LoadedPolicy], config: CollectConfig, dataset: Path, *, workers: int
 ) -> int:
     """The same with a policy of the caller's, which is opened for a number of worlds."""
-    plans = plans_by_seed(config)
-    jobs, task = make_jobs(config, plans), plans[0].tasks[0]
-    store, learner = EpisodeStore(dataset), learner_config(config)
-    shared = {
-        **conventions(task.suite.interface),
-        "policy_weights_sha256": _digest(run_config(config, config.seeds[0])),
+    plans = _plans_by_seed(config)
+    jobs = {
+        EpisodeJob(variant=variant, task=number, key=key): DemonstrationKey.of(key, task, config)
+        for variant, plan in enumerate(plans)
+        for number, task in enumerate(plan.tasks)
+        for key in task.keys
+    }
+    jobs = dict(sorted(jobs.items(), key=lambda item: item[1]))
+    task, store, learner = plans[0].tasks[0], EpisodeStore(dataset), _learner_config(config)
+    options = {  # that all episodes of a dataset share
+        **config.model_dump(mode="json", exclude=_MAY_DIFFER),
+        **_conventions(task.suite.interface),
+        "policy_weights_sha256": _digest(_run_config(config, config.seeds[0])),
         "learner_weights_sha256": learner and _digest(learner),
         **{  # without assets, which each demonstration names
             f"protocol of {name}": hash_of({**describe_suite(suite), "assets": None})
             for name, suite in plans[0].suites.items()
         },
     }
-    options = {**config.model_dump(mode="json", exclude=MAY_DIFFER), **shared}
     store.check(options)
     written = dataset / layout.MANIFEST
     with RunFolder(dataset).locked():
@@ -138,7 +138,7 @@ def collect_from(
                 with DeferredSignals() as interrupts, console:
                     with interrupts.suspended():  # it compiles
                         policy = open_policy(workers)
-                    runs = [Run(config=run_config(config, seed), folder=folder) for seed in config.seeds]
+                    runs = [Run(config=_run_config(config, seed), folder=folder) for seed in config.seeds]
                     variants = [
                         Variant(run=run, plan=plan, policy=policy, clock=PAUSED, record=record)
                         for run, plan in zip(runs, plans, strict=True)
@@ -160,26 +160,83 @@ def collect_from(
             fps = task.protocol.control_hz / task.protocol.replan_steps
             assemble(kept, dataset, config, interface=task.suite.interface, fps=fps)
             write_contact_sheet(Demonstrations(dataset), sheet)
-        manifest = _manifest(config, plans[0], shared, kept, store.failures())
+        manifest = _manifest(config, plans[0], options, kept, store.failures())
         suites = {**before_suites, **manifest["suites"]}
         write_json(written, {**manifest, "suites": suites, "errors": console.errors})
         console.conclude(manifest["counts"], sheet)
         return INCOMPLETE if console.errors else 0
 
 
+def _plans_by_seed(config: CollectConfig) -> list[EpisodePlan]:
+    """The episodes of a configuration, one plan per seed, checked."""
+    size = {} if config.image_size is None else {"camera_size": config.image_size}
+    plans = [make_plan(_run_config(config, seed), **size) for seed in config.seeds]
+    for task in plans[0].tasks:
+        first, last = task.protocol.test_init_ids or (0, -1)
+        for key in task.keys:
+            if first <= key.init_id <= last:
+                raise UsageError(
+                    f"init id {key.init_id}: {key.suite} reserves {first} to {last} for tests of policies; "
+                    f"give others, such as {last + 1}"
+                )
+    shared: dict[str, Any] = {}
+    for name, suite in plans[0].suites.items():
+        for part, value in _conventions(suite.interface).items():
+            if shared.setdefault(part, value) != value:
+                raise UsageError(
+                    f"{name} has {part} {value}, the suites before it {shared[part]}: collect them into "
+                    "separate datasets"
+                )
+        for camera in suite.interface.observation.cameras:
+            if config.images == "video" and any(side % 2 for side in camera.size or ()):
+                raise UsageError(
+                    f"camera {camera.name!r} of {name} has {camera}: video needs even numbers; give another "
+                    "--image-size, or --images png"
+                )
+    return plans
+
+
+def _run_config(config: CollectConfig, seed: int) -> RunConfig:
+    """The run that plays the same episodes: in mode `actions`, unless the policy reads its own texts."""
+    shared: Any = {
+        name: getattr(config, name) for name in CollectConfig.model_fields if name in RunConfig.model_fields
+    }
+    how: Any = {"mode": "isolated"}
+    if config.feedback is None:
+        how = {"mode": "actions", "language_tasks": ()}
+    return RunConfig(**how, seed=seed, video="none", **shared)
+
+
+def _learner_config(config: CollectConfig) -> RunConfig | None:
+    """The run of the learner alone over the same episodes; None without a learner."""
+    run = _run_config(config, config.seeds[0])
+    return run.model_copy(update={"policy": config.learner}) if config.learner else None
+
+
+def _conventions(interface: Interface) -> dict[str, Any]:
+    """The conventions of cameras, state and actions that all episodes of a dataset share, for its options."""
+    observation, action = interface.observation, interface.action
+    return {
+        "cameras": [f"{camera.name}: {camera}" for camera in observation.cameras],
+        "state": [*map(str, observation.state), f"rotation: {observation.rotation}"],
+        "action": [*map(str, action.channels), *map(str, action.grippers), f"rotation: {action.rotation}"],
+        "control_hz": action.control_hz,
+    }
+
+
 def _manifest(
     config: CollectConfig,
     plan: EpisodePlan,
-    shared: Mapping[str, Any],
+    options: Mapping[str, Any],
     kept: Sequence[StoredEpisode],
     failed: Sequence[DemonstrationKey],
 ) -> dict[str, Any]:
     """Provenance of the demonstrations, with the options of the last command."""
-    learner, learner_sha256 = config.learner, shared["learner_weights_sha256"]
+    learner, learner_sha256 = config.learner, options["learner_weights_sha256"]
     frames = sum(pq.read_metadata(each.path).num_rows for each in kept)
     return {
         "policy": config.policy,
-        "policy_weights_sha256": shared["policy_weights_sha256"],
+        "policy_weights_sha256": options["policy_weights_sha256"],
         "learner": learner and {"policy": Path(learner).name, "weights_sha256": learner_sha256},
         "config": config.model_dump(mode="json"),
         "command": provenance.command(),
