@@ -100,12 +100,9 @@ def prompt_fields(feedback: FeedbackByTask) -> tuple[Feedback, ...]:
 
 
 def compose(instruction: str, fields: Sequence[Feedback], texts: Mapping[str, str]) -> str:
-    """The prompt of a query: the instruction or what replaces it, then a line for each other field.
+    """The prompt of a query: the suite's instruction or what replaces it, then a line for each other field.
 
-    Args:
-        instruction: The suite's.
-        fields: As `prompt_fields` orders them.
-        texts: Field to text, from `cleaned`; others are empty.
+    Takes the fields as `prompt_fields` orders them, and their texts from `cleaned`; others are empty.
     """
     head, lines = instruction, []
     for each in fields:

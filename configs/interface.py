@@ -242,12 +242,7 @@ class Interface:
                 raise UsageError(f"action channels {part} are held at a state of another size")
 
     def hold_action(self, state: np.ndarray, last: np.ndarray | None) -> np.ndarray:
-        """The action [action] that keeps the robot still.
-
-        Args:
-            state: The current state [state].
-            last: The last action executed [action]; None before the first one.
-        """
+        """The action [action] that keeps the robot still in a state [state], after action `last`, if any."""
         action, start = np.zeros(self.action.size), 0
         openings = {gripper.name: gripper.open for gripper in self.action.grippers}
         for part in self.action.channels:

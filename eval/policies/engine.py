@@ -28,12 +28,8 @@ def open_engine(
     """Load a model once, and serve it in every variant.
 
     Prefill and denoise are compiled once, fork and decode for every number of tokens per frame and every text
-    own rate, so that a variant is served as if it were the only one.
-
-    Args:
-        resolved: The policy and its texts.
-        variants: The runs, with the same batch size.
-        worlds: Number of parallel episodes, divided into groups of the batch size.
+    own rate, so that a variant is served as if it were the only one. `worlds` is the number of parallel
+    episodes, divided into groups of the batch size, which all variants share.
 
     Raises:
         UsageError: The checkpoint is not available, or is another model's.

@@ -38,16 +38,10 @@ _DEFAULT_TASKS = ("narration", "memory")  # default language tasks of scripted p
 def read_policy(name: str, kwargs: Mapping[str, Any] | None = None) -> PolicyConfig:
     """Find a policy by preset, entry point, YAML file, class, URL or checkpoint.
 
-    A class is written `package.module:Class` or `path/to/file.py:Class`, a server `ws://host:port[/path]`.
-    A preset may refer to a checkpoint, such as the bundled one; it then gives name and description, and the
-    checkpoint's card the rest.
-
-    Args:
-        name: Value of `--policy`.
-        kwargs: Keyword arguments of a class or a server.
-
-    Raises:
-        UsageError: The policy does not exist, its card is invalid, or its model has changed.
+    A class is written `package.module:Class` or `path/to/file.py:Class`, a server `ws://host:port[/path]`;
+    they take `kwargs`. A preset may refer to a checkpoint, such as the bundled one; it then gives name and
+    description, and the checkpoint's card the rest. A UsageError if there is none, its card is invalid, or
+    its model has changed.
     """
     presets = names(PolicyConfig)
     plugins = {} if name in presets else {each.name: each.value for each in entry_points(group=ENTRY_POINTS)}
