@@ -149,7 +149,7 @@ def read_episodes(folder: RunFolder) -> dict[EpisodeKey, EpisodeResult]:
     manifest = folder.read_manifest()
     config, trials = manifest.get("config", {}), manifest.get("config", {}).get("num_trials_per_task")
     planned = {
-        "suite": list(manifest.get("protocol", {})),
+        "suite": list(manifest.get("protocol") or {}),
         "task_id": config.get("task_ids"),
         "init_id": config.get("init_ids") or (None if trials is None else range(trials)),
         "seed": [config["seed"]] if "seed" in config else None,

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, NoReturn
 
-from pydantic import Field
+from pydantic import Field, StrictInt
+from typing_extensions import TypedDict
 
 from configs.cli import check
 from configs.errors import UsageError
@@ -162,6 +163,27 @@ def solved(episode: EpisodeResult) -> bool:
     return episode.outcome is Outcome.SUCCESS
 
 
+class _Planned(TypedDict, total=False):
+    task_ids: list[StrictInt]
+    init_ids: list[StrictInt]
+    num_trials_per_task: StrictInt | None
+
+
+class _Attempt(TypedDict):
+    started: str
+    finished: str | None
+
+
+class _Manifest(TypedDict, total=False):
+    """The fields of a manifest that are read without further checks."""
+
+    config: _Planned
+    protocol: dict[str, dict[str, Any]] | None
+    variants: list[str]
+    started: str
+    attempts: Annotated[list[_Attempt], Field(min_length=1)]
+
+
 class _Fields(dict[str, Any]):
     """The fields of a record; a missing one is a UsageError."""
 
@@ -218,6 +240,7 @@ class RunFolder:
                 f"{self.path} has records of schema version {version}, this program reads {SCHEMA_VERSION}; "
                 "run it again"
             )
+        check(_Manifest, content, source=str(self.manifest_path))
         return _Fields(content, source=str(self.manifest_path))
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:

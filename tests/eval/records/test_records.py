@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from configs.errors import UsageError
 from eval.records import provenance
-from eval.records.run_folders import past_attempts
+from eval.records.reader import read_episodes, read_identity
+from eval.records.run_folders import find_unfinished, past_attempts
 from eval.records.schema import Outcome, RunFolder
 from tests.eval.factory import RunBuilder, episode, key
 
@@ -66,6 +67,24 @@ def test_a_run_belongs_to_one_process_at_a_time(tmp_path):
         pass
     with folder.locked():
         pass
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        *({"config": 5}, {"config": {"task_ids": 5}}, {"config": {"num_trials_per_task": "x"}}),
+        *({"protocol": [5]}, {"protocol": {"libero_object": 5}}, {"variants": 5}, {"started": 5}),
+        *({"attempts": []}, {"attempts": [5]}, {"attempts": [{"started": 5, "finished": None}]}),
+    ],
+)
+def test_a_forged_manifest_is_one_line(forged, tmp_path, capsys):
+    run = RunBuilder.at(tmp_path / "run", **forged).add(episode(key())).folder
+    for read in (read_identity, read_episodes):
+        with pytest.raises(UsageError, match=rf"manifest\.json: {next(iter(forged))}.* is "):
+            read(run)
+    with pytest.raises(UsageError, match="nothing to resume"):
+        find_unfinished(tmp_path, {})
+    assert f"skipped {run.path}" in capsys.readouterr().err
 
 
 def test_a_killed_attempt_ended_with_its_last_record(tmp_path):
