@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired
 
 from flax.traverse_util import flatten_dict
 from typing_extensions import TypedDict
@@ -32,7 +32,7 @@ _NEARBY = ("*", *(f"{above}{CHECKPOINTS}/*" for above in ("", "*/", "*/*/", "*/*
 
 
 class _Record(TypedDict):
-    """Fields of every training's record."""
+    """Fields of a training's record; the last three are not in all."""
 
     step: int
     model: dict[str, Any]
@@ -40,6 +40,9 @@ class _Record(TypedDict):
     tasks: list[dict[str, Any]]
     recipe: dict[str, Any]
     data: list[str]
+    start_from: NotRequired[str | None]
+    norm_stats: NotRequired[str | None]
+    wordings: NotRequired[dict[str, Any]]
 
 
 _SERVED_ONLY = frozenset({"noise_scale"})  # settings of inference, which may change after training

@@ -415,6 +415,15 @@ def test_a_forged_manifest_of_a_dataset_is_one_line(forged, tmp_path, correction
         bundle(tmp_path / "second", [], tmp_path / "tiny")
 
 
+@pytest.mark.parametrize("forged", [{"data": 5}, {"start_from": 5}, {"norm_stats": 5}, {"wordings": 5}])
+def test_a_forged_record_of_a_training_is_one_line(forged, tmp_path, corrections):
+    write_checkpoint(tmp_path / "second", corrections, seed=1)
+    file = tmp_path / "second" / "training.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **forged}))
+    with pytest.raises(UsageError, match=rf"{file} is not what training writes: {next(iter(forged))} is 5"):
+        bundle(tmp_path / "second", [], tmp_path / "tiny")
+
+
 def test_no_local_path_is_bundled_and_no_wordings_twice(tmp_path, checkpoint, corrections, evaluate):
     write_checkpoint(tmp_path / "second", corrections, seed=1, start=checkpoint)
     record = read_record(tmp_path / "second")
