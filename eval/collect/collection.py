@@ -5,7 +5,7 @@ import functools
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -135,7 +135,7 @@ def collect_from(
             executor = SERIAL if workers == 1 else Processes(num_envs=workers)
             record, folder = functools.partial(DemonstrationRecorder, config), RunFolder(dataset)
             try:
-                with DeferredSignals() as interrupts, console:
+                with DeferredSignals() as interrupts, console.progress:
                     with interrupts.suspended():  # it compiles
                         policy = open_policy(workers)
                     runs = [Run(config=_run_config(config, seed), folder=folder) for seed in config.seeds]
@@ -259,7 +259,7 @@ def _digest(run: RunConfig) -> str | None:
 
 
 class CollectionConsole:
-    """Prints the progress of one collection."""
+    """Prints the progress of one collection; `progress` is its bar, shown while entered."""
 
     def __init__(
         self,
@@ -286,7 +286,7 @@ class CollectionConsole:
         if done := len(keys) - pending:
             self.print(f"Played before: {done} of {pluralize(len(keys), 'episode')}.")
         self.played = self.errors = self._solved = self._frames = 0
-        self._progress = Progress(
+        self.progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
@@ -295,15 +295,8 @@ class CollectionConsole:
             console=console,
             disable=self._logs,  # without a terminal, a line per minute instead
         )
-        self._bar = self._progress.add_task(pluralize(workers, "worker"), total=pending, status="")
+        self._bar = self.progress.add_task(pluralize(workers, "worker"), total=pending, status="")
         self._began = self._logged = time.monotonic()
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
 
     def add(self, key: EpisodeKey, report: EpisodeReport) -> None:
         """Update the bar, or print a line per minute without a terminal; print an error at once."""
@@ -316,7 +309,7 @@ class CollectionConsole:
         status = f"{rate}, {per_s:.1f} frames/s"
         if self.errors:
             status += f", [red]{pluralize(self.errors, 'error')}[/]"
-        self._progress.update(self._bar, advance=1, status=status)
+        self.progress.update(self._bar, advance=1, status=status)
         if report.error is not None:
             self.print(f"error in {key}: {report.error}", style="red", markup=False)
         if self._logs and time.monotonic() - self._logged >= _LOG_INTERVAL_S:

@@ -1,12 +1,13 @@
 """Assembles stored episodes into a dataset in LeRobot's layout, in key order, with a contact sheet."""
 
+import contextlib
 import functools
 import io
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -58,7 +59,7 @@ def assemble(
     images = "video" if config.images == "video" else "image"
     fed = config.feedback is not None
     features = layout.features(interface, images=images, horizon=config.horizon, fed=fed)
-    with _Writer(draft, features, fps) as writer:
+    with contextlib.closing(_Writer(draft, features, fps)) as writer:
         for episode in kept:
             writer.add(episode)
         writer.describe()
@@ -120,10 +121,7 @@ class _Writer:
         self._histograms: list[Mapping[str, np.ndarray]] = []
         self._frames = 0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         for files in (self._tables, *self._videos.values()):
             files.close()
 
