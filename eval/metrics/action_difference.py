@@ -40,28 +40,23 @@ class ActionDifference:
 
 def action_difference(episodes: Iterable[EpisodeQueries]) -> ActionDifference:
     """Compare the actions of two runs on the same episodes; different widths are a UsageError."""
-    largest: float | None = None
-    where: tuple[EpisodeKey | None, int | None] = (None, None)
-    same_bits = True
-    n_queries = 0
+    gaps: list[tuple[float, EpisodeKey, int]] = []
     uneven: list[EpisodeQueries] = []
+    same_bits = True
     for episode in episodes:
         if len(episode.a) != len(episode.b):
             uneven.append(episode)
         for index, (a, b) in enumerate(zip(episode.a, episode.b, strict=False)):
-            n_queries += 1
             # Bits differ between 0 and -0 and between two NaNs, which compare otherwise.
             same_bits &= a.actions.shape == b.actions.shape and a.actions.tobytes() == b.actions.tobytes()
-            gap = _largest_gap(a.actions, b.actions, episode.key)
-            if largest is None or gap > largest:
-                largest = gap
-                where = (episode.key, index) if gap > 0 else where
+            gaps.append((_largest_gap(a.actions, b.actions, episode.key), episode.key, index))
+    largest, key, query = max(gaps, key=lambda gap: gap[0], default=(None, None, None))
     return ActionDifference(
         largest=largest,
-        key=where[0],
-        query=where[1],
-        bitwise_equal=same_bits and not uneven and n_queries > 0,
-        n_queries=n_queries,
+        key=key if largest else None,
+        query=query if largest else None,
+        bitwise_equal=bool(gaps) and same_bits and not uneven,
+        n_queries=len(gaps),
         n_uneven=len(uneven),
         first_uneven=uneven[0].key if uneven else None,
         first_uneven_counts=(len(uneven[0].a), len(uneven[0].b)) if uneven else None,
