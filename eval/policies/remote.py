@@ -6,18 +6,22 @@ an episode; RoboArena's servers and ours extend the protocol by that.
 
 import itertools
 import numbers
+import os
 import socket
 import struct
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from configs.errors import UsageError
 from configs.feedback import FeedbackByTask
+from configs.schema import Preset
 from eval.policies.base import BadAnswerError, PolicyLostError
 from eval.policies.openpi import OpenpiPolicy
 from oxygen.robots.openpi_keys import OpenpiKeys
@@ -42,36 +46,45 @@ _CLOSE_S = 2.0
 _NOTICE_S = 0.05  # for a close frame that is on its way between two episodes
 
 
+_Seconds = Annotated[float, Field(strict=True, gt=0, le=86400)]
+
+
+class ServerOptions(Preset):
+    """Options of a policy server, the values of `--policy-kwargs`."""
+
+    embodiment: str | None = None  # its robot, if its metadata names none
+    # The environment variable with the key to send as `Authorization: Api-Key …`.
+    api_key_env: str | None = None
+    # What clock `measured` charges: the `round_trip`, or what OxyGen's `server` reports.
+    charge: Literal["round_trip", "server"] = "round_trip"
+    timeout_s: _Seconds = 120.0  # timeout of an answer, seconds; the first one compiles on many servers
+    connect_timeout_s: _Seconds = 60.0  # timeout of connecting, seconds
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """HTTP headers of the handshake."""
+        if self.api_key_env is None:
+            return {}
+        key = os.environ.get(self.api_key_env)
+        if not key:
+            raise UsageError(f"policy argument 'api_key_env': the environment has no {self.api_key_env}")
+        return {"Authorization": f"Api-Key {key}"}
+
+
 class PolicyServerError(RuntimeError):
     """The policy server has failed to answer. Its text has the server's own traceback, if it sent one."""
 
 
 class PolicyClient:
-    """A connection to a policy server, reopened for the next episode if it is lost.
+    """A connection to a policy server (`ws://` or `wss://`), reopened for the next episode if it is lost.
 
-    Args:
-        url: `ws://` or `wss://`, host, port, path.
-        headers: HTTP headers of the handshake.
-        answer_s: Timeout of an answer, seconds.
-        connect_s: Timeout of connecting, all attempts together, seconds.
-        notify: Called with one line if the server cannot be reached at once.
+    `notify` is called with one line if the server cannot be reached at once.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        headers: Mapping[str, str],
-        answer_s: float,
-        connect_s: float,
-        notify: Callable[[str], None],
-    ) -> None:
+    def __init__(self, url: str, options: ServerOptions, *, notify: Callable[[str], None]) -> None:
         self._metadata: Mapping[str, Any] | None = None
-        self._url = url
-        self._headers = headers
-        self._answer_s = answer_s
-        self._connect_s = connect_s
-        self._notify = notify
+        self._url, self._headers, self._notify = url, options.headers, notify
+        self._answer_s, self._connect_s = options.timeout_s, options.connect_timeout_s
         self._resources = ExitStack()
         self._connection: ClientConnection | None = None
 

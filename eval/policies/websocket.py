@@ -3,52 +3,27 @@
 import dataclasses
 import functools
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import Field, TypeAdapter, ValidationError
 from websockets.exceptions import InvalidURI
 from websockets.uri import parse_uri
 
 from configs.cli import check
 from configs.errors import UsageError, unknown
 from configs.interface import Camera
-from configs.schema import Mode, Preset, read_feedback
+from configs.schema import Mode, read_feedback
 from eval.policies.base import BadAnswerError, LoadedPolicy, PolicyLostError
 from eval.policies.openpi import assumption, named, opened
 from eval.policies.oxygen_release import OxygenReleasePolicy, read_release
-from eval.policies.remote import PolicyClient, RemotePolicy, timings_of
+from eval.policies.remote import PolicyClient, RemotePolicy, ServerOptions, timings_of
 from oxygen.policy.reply import EpisodeEnd, Reply, Text, TextRequest
 from oxygen.robots.openpi_keys import ASSUMED, ROBOTS, OpenpiKeys, keys_of
 from oxygen.serve.metadata import EXTENSION, VERSION, Declaration
 from sim_envs.world import EpisodeKey, Observation
 
-Seconds = Annotated[float, Field(strict=True, gt=0, le=86400)]
 _ENGINE_STAGES = {"queue", "prefill", "denoise", "guided_denoise"}
 _ROBOARENA_ACTIONS = {"joint_velocity": "droid", "joint_position": "droid_jointpos"}
-
-
-class ServerOptions(Preset):
-    """Options of a policy server, the values of `--policy-kwargs`."""
-
-    embodiment: str | None = None  # its robot, if its metadata names none
-    # The environment variable with the key to send as `Authorization: Api-Key …`.
-    api_key_env: str | None = None
-    # What clock `measured` charges: the `round_trip`, or what OxyGen's `server` reports.
-    charge: Literal["round_trip", "server"] = "round_trip"
-    timeout_s: Seconds = 120.0  # timeout of an answer, seconds; the first one compiles on many servers
-    connect_timeout_s: Seconds = 60.0  # timeout of connecting, seconds
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """HTTP headers of the handshake."""
-        if self.api_key_env is None:
-            return {}
-        key = os.environ.get(self.api_key_env)
-        if not key:
-            raise UsageError(f"policy argument 'api_key_env': the environment has no {self.api_key_env}")
-        return {"Authorization": f"Api-Key {key}"}
 
 
 def open_websocket(
@@ -81,13 +56,7 @@ def open_websocket(
     except (InvalidURI, ValueError) as error:
         raise UsageError(f"{url} is not a policy-server URL; write ws://host:port") from error
     options = check(ServerOptions, kwargs, source="policy arguments")
-    client = PolicyClient(
-        url,
-        headers=options.headers,
-        answer_s=options.timeout_s,
-        connect_s=options.connect_timeout_s,
-        notify=notify,
-    )
+    client = PolicyClient(url, options, notify=notify)
     try:
         client.reset()
         policy = _policy_of(client, url, options, modes, worlds)
@@ -305,13 +274,11 @@ class OxygenServerPolicy(RemotePolicy):
         return text if text.after_ms is None else dataclasses.replace(text, after_ms=text.after_ms + wire_ms)
 
 
-_REPLY = TypeAdapter(Reply)
-
-
 def _language(answer: Mapping[str, Any]) -> Reply:
     """The texts of an answer, as requested, finished and dropped, and their tokens."""
     try:
         texts = [{**text, "requested_query": text["query"]} for text in answer.get("texts", ())]
-        return _REPLY.validate_python({**answer.get(EXTENSION, {}), "finished": texts, "timings_ms": {}})
-    except (TypeError, KeyError, ValidationError) as error:
+        content = {**answer.get(EXTENSION, {}), "finished": texts, "timings_ms": {}}
+        return check(Reply, content, source="reply")
+    except (TypeError, KeyError, UsageError) as error:
         raise BadAnswerError(f"the policy server sent texts that cannot be read: {error}") from error

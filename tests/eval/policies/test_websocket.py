@@ -15,7 +15,7 @@ from configs.errors import UsageError
 from configs.interface import compare
 from eval.policies import remote
 from eval.policies.base import BadAnswerError
-from eval.policies.remote import PolicyClient, PolicyServerError
+from eval.policies.remote import PolicyClient, PolicyServerError, ServerOptions
 from eval.policies.websocket import open_websocket
 from oxygen.serve.msgpack_numpy import pack
 from sim_envs.droid.control import Control, interface
@@ -183,7 +183,7 @@ def test_a_server_that_stops_reading_does_not_stop_the_run():
     with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
         stopped = pool.submit(greets_and_reads_no_more, listener)
         url = f"ws://127.0.0.1:{listener.getsockname()[1]}"
-        client = PolicyClient(url, headers={}, answer_s=0.3, connect_s=5, notify=silent)
+        client = PolicyClient(url, ServerOptions(timeout_s=0.3, connect_timeout_s=5.0), notify=silent)
         client.reset()
         with stopped.result(), pytest.raises(PolicyServerError, match="broke off the connection"):
             client.infer({"observation/image": np.zeros(2**21)})
