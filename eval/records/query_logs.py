@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float64, UInt8
-from pydantic import TypeAdapter
 
+from configs.cli import check
 from configs.errors import UsageError
 from configs.latency import ActionPrefix, Latency
 from eval.records.json_files import read_json_lines
@@ -212,18 +212,14 @@ def truth_to_json(truth: Truth | None) -> dict[str, Any] | None:
     return record
 
 
-_TRUTH = TypeAdapter(Truth)
-
-
 def _parse_truth(record: Mapping[str, Any] | None) -> Truth | None:
     if record is None:
         return None
     nouns = record.get("nouns")
-    return _TRUTH.validate_python(
-        {
-            "narration": record["narration"],
-            "memory": {"done": record["done"], "facts": record["facts"]},
-            "nouns": nouns and {**nouns, "places": list(nouns["places"].items())},
-            "textual_memory": record.get("textual_memory"),
-        }
-    )
+    content = {
+        "narration": record["narration"],
+        "memory": {"done": record["done"], "facts": record["facts"]},
+        "nouns": nouns and {**nouns, "places": list(nouns["places"].items())},
+        "textual_memory": record.get("textual_memory"),
+    }
+    return check(Truth, content, source="truth")
