@@ -19,7 +19,7 @@ from configs.exits import DeferredSignals
 from configs.hashing import hash_of
 from configs.interface import Interface
 from configs.motion import NONE
-from configs.paths import read_json_object
+from configs.paths import locked, read_json_object
 from configs.schema import RunConfig
 from configs.training import CollectConfig
 from eval.collect.dataset import assemble, write_contact_sheet
@@ -123,7 +123,7 @@ def collect_from(
     }
     store.check(options)
     written = dataset / layout.MANIFEST
-    with RunFolder(dataset).locked():
+    with locked(dataset):
         before = read_json_object(written) if written.exists() else {}
         before_suites = check(dict[str, Any], before.get("suites", {}), source=f"{written}: suites")
         store.begin(options)

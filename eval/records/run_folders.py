@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from configs.errors import UsageError
 from configs.load import agrees, check, load
-from configs.paths import read_json_object
+from configs.paths import locked, read_json_object
 from configs.schema import PolicyConfig, RunConfig, SweepConfig, VariantsConfig
 from eval.records.json_files import write_json
 from eval.records.reader import read_episodes, warn_skipped
@@ -71,13 +71,13 @@ def locked_run(run: Run) -> Iterator[Run]:
     A resumed run that another process has locked is a UsageError.
     """
     if run.resumed:
-        with run.folder.locked():
+        with locked(run.folder.path):
             yield run
         return
     own = _reserved(run)
     draft = _draft(own.folder)
     try:
-        with draft.locked():
+        with locked(draft.path):
             yield own
     finally:
         if not draft.manifest_path.exists():
@@ -193,7 +193,7 @@ def _left_by_a_kill(folder: RunFolder) -> Run | None:
     draft = _draft(folder)
     with contextlib.suppress(OSError, UsageError):
         if draft.manifest_path.exists():
-            with draft.locked():  # its process may still run
+            with locked(draft.path):  # its process may still run
                 draft.path.rename(folder.path)
             return _recorded(folder)
     return None
@@ -283,7 +283,7 @@ class SweepFolder:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Lock the folder for this process; that of another process is a UsageError."""
-        with RunFolder(self.path).locked():
+        with locked(self.path):
             if not self.begun():
                 for draft in self.path.glob(".*.partial"):  # of a killed process
                     shutil.rmtree(draft)

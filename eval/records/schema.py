@@ -1,6 +1,5 @@
 """Files of a run: the manifest, one line per episode, one query log per episode."""
 
-import contextlib
 import dataclasses
 import enum
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from typing_extensions import TypedDict
 
 from configs.cli import check
 from configs.errors import UsageError
-from configs.paths import locked, read_json_object
+from configs.paths import read_json_object
 from eval.records.json_files import append_json_line, read_json_lines, write_json
 from sim_envs.world import EpisodeKey
 
@@ -246,10 +245,6 @@ class RunFolder:
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Replace the manifest atomically."""
         write_json(self.manifest_path, {"schema_version": SCHEMA_VERSION, **manifest})
-
-    def locked(self) -> contextlib.AbstractContextManager[None]:
-        """Lock the folder, at most until the process ends; a lock of another process is a UsageError."""
-        return locked(self.path)
 
     def append(self, result: EpisodeResult) -> None:
         """Append one episode; it is on disk when this returns."""

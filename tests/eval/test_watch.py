@@ -18,6 +18,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from PIL import Image
 
+from configs.paths import locked
 from configs.schema import RunConfig
 from eval.records.run_folders import find_unfinished, new_run
 from eval.report.console import EvaluationConsole
@@ -134,12 +135,12 @@ def test_a_killed_run_is_stopped_and_its_old_pictures_are_not_shown(tmp_path):
     run = going_on(tmp_path / "run").add_all("s")
     picture(run)
     report = LiveReport(run.path)
-    with run.folder.locked():
+    with locked(run.path):
         assert [len(state(report)["playing"]), state(report)["words"][:7]] == [1, "Running"]
     killed = state(report)
     assert (killed["words"][:7], killed["playing"]) == ("Stopped", [])
     run.folder.write_manifest({**run.folder.read_manifest(), "started": "2100-01-01T00:00:00+00:00"})
-    with run.folder.locked():
+    with locked(run.path):
         assert (state(report)["words"][:7], state(report)["playing"]) == ("Running", [])
 
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.errors import UsageError
+from configs.paths import locked
 from eval.records import provenance
 from eval.records.reader import read_episodes, read_identity
 from eval.records.run_folders import find_unfinished, past_attempts
@@ -58,14 +59,10 @@ def test_a_partial_last_line_is_skipped(tmp_path_factory, cut):
 
 
 def test_a_run_belongs_to_one_process_at_a_time(tmp_path):
-    folder = RunFolder(tmp_path / "run")
-    with (
-        folder.locked(),
-        pytest.raises(UsageError, match="another process is using run"),
-        folder.locked(),
-    ):
+    folder = tmp_path / "run"
+    with locked(folder), pytest.raises(UsageError, match="another process is using run"), locked(folder):
         pass
-    with folder.locked():
+    with locked(folder):
         pass
 
 
