@@ -1,31 +1,52 @@
-"""A whole run on worlds without physics: what is run, who acts in it, and how it is told to run."""
+"""Whole runs on worlds without physics: what is run, who acts in it, and how it is told to run."""
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 from cyclopts import App
 
 from configs.cli import run_app
-from configs.schema import RunConfig
+from configs.schema import RunConfig, VariantsConfig
 from eval.metrics.success import Results
-from eval.records.run_folders import Run
+from eval.records.run_folders import Run, new_run
+from eval.records.schema import RunFolder
 from eval.report.console import EvaluationConsole
 from eval.rollout import evaluation
 from eval.rollout.executors import executor
+from sim_envs.fake import FakeWorld
+from sim_envs.world import EpisodeKey
 from tests.eval.doubles import FakePolicy, opened, without_physics
 
-CONFIG = RunConfig(
-    suites=("libero_object", "libero_goal"),
-    task_ids=(0, 1),
-    num_trials_per_task=2,
-    max_steps=20,
-    video="none",
-)
+_FEW = {"task_ids": (0, 1), "num_trials_per_task": 2, "max_steps": 20, "video": "none"}
+CONFIG = RunConfig(suites=("libero_object", "libero_goal"), **_FEW)
+VARIANTS = VariantsConfig(mode=("isolated", "unified"), suites=("libero_object",), **_FEW)
 
 
-def evaluate(*runs: Run, **how: int) -> list[Results]:
+def begin(output_dir: Path, asked: VariantsConfig = VARIANTS) -> list[Run]:
+    return [new_run(output_dir, variant) for variant in asked.variants()]
+
+
+def evaluate(*runs: Run, **how: Any) -> list[Results]:
     """Run what is left of an evaluation, as the command line does."""
     return evaluation.run_evaluation(*runs, monitor=EvaluationConsole, **how)
+
+
+def play(output_dir: Path, config: RunConfig = CONFIG, how: Mapping = {}, **changes: Any) -> RunFolder:
+    """A whole run, with changes to its configuration."""
+    run = new_run(output_dir, config.model_copy(update=changes))
+    evaluate(run, **how)
+    return run.folder
+
+
+def play_until_ctrl_c(output_dir: Path, config: RunConfig = CONFIG, **changes: Any) -> RunFolder:
+    """A run that is interrupted as the policy has been told to."""
+    run = new_run(output_dir, config.model_copy(update=changes))
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(run)
+    return run.folder
 
 
 def call(app: App, *arguments: object) -> int:
@@ -33,6 +54,12 @@ def call(app: App, *arguments: object) -> int:
     with pytest.raises(SystemExit) as stopped:
         run_app(app, [str(each) for each in arguments])
     return stopped.value.code
+
+
+@pytest.fixture
+def command(capsys) -> Callable[..., tuple[int, str, str]]:
+    """Calls a command; returns its exit code, stdout and stderr."""
+    return lambda app, *arguments: (call(app, *arguments), *capsys.readouterr())
 
 
 @pytest.fixture
@@ -70,3 +97,41 @@ def policy(monkeypatch) -> FakePolicy:
     )
     without_physics(monkeypatch)
     return fake
+
+
+@dataclasses.dataclass(kw_only=True)
+class NotingPolicy(FakePolicy):
+    """Also notes, in a list that it shares with the other variants, whose turn it is."""
+
+    mode: str
+    turns: list[tuple[str, EpisodeKey]]
+
+    def reset(self, key: EpisodeKey) -> None:
+        super().reset(key)
+        self.turns.append((self.mode, key))
+
+
+class Stage:
+    """Variants without physics: turns taken, worlds opened, and who acts in which mode."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.turns: list[tuple[str, EpisodeKey]] = []
+        self.worlds: list[FakeWorld] = []
+        self.policies: dict[str, NotingPolicy] = {}
+        patch.setattr(executor, "open_policies", self.open_policies)
+        without_physics(patch, self.open_world)
+
+    def open_policies(self, resolved, variants, **_):
+        return [opened(self.policy(variant.mode)) for variant in variants]
+
+    def policy(self, mode: str, **changes: Any) -> NotingPolicy:
+        return self.policies.setdefault(mode, NotingPolicy(mode=mode, turns=self.turns, **changes))
+
+    def open_world(self, task):
+        self.worlds.append(FakeWorld(success_at=7))
+        return self.worlds[-1]
+
+
+@pytest.fixture
+def stage(monkeypatch) -> Stage:
+    return Stage(monkeypatch)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.records.schema import EpisodeResult, Outcome, RequestCounts, RunFolder
+from eval.records.schema import EpisodeResult, Outcome, RequestCounts, RunFolder, TextScores
 from sim_envs.truth.ground_truth import Narration, Phase
 from sim_envs.truth.wording import narrate
 from sim_envs.world import EpisodeKey
@@ -40,6 +40,12 @@ def episode(at: EpisodeKey, outcome: str = "success", **changes: Any) -> Episode
         traceback="Traceback: broken" if failed else None,
     )
     return dataclasses.replace(made, **changes)
+
+
+def scores(**changes: Any) -> TextScores:
+    """The scores of one text of an episode, of which nothing is known but the changes."""
+    whole = TextScores(texts=1, not_graded=0, oracle=0, at_request={}, on_delivery={}, staleness_s=0.0)
+    return dataclasses.replace(whole, **changes)
 
 
 @dataclasses.dataclass
@@ -81,13 +87,14 @@ class RunBuilder:
             path.write_text("".join(json.dumps(line) + "\n" for line in queries))
         return self
 
-    def add_all(self, outcomes: str, *, suite: str = "libero_object", latency: float = 60.0) -> "RunBuilder":
+    def add_all(
+        self, outcomes: str, *, suite: str = "libero_object", latency: float = 60.0, **changes: Any
+    ) -> "RunBuilder":
         """One episode per letter (`s`uccess, `t`imeout, `i`nvalid action, `e`rror), on states 0, 1, 2 …"""
         words = {"s": "success", "t": "timeout", "i": "invalid_action", "e": "error"}
         for init_id, letter in enumerate(outcomes):
-            self.add(
-                episode(key(init_id, suite=suite), words[letter]), query(0, action=latency, frame=latency)
-            )
+            ended = episode(key(init_id, suite=suite), words[letter], **changes)
+            self.add(ended, query(0, action=latency, frame=latency))
         return self
 
 

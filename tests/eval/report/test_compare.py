@@ -1,18 +1,35 @@
-"""A comparison pairs the same episodes, refuses what cannot be paired, and says how far actions lie apart."""
+"""A comparison pairs the same episodes, refuses what cannot be paired, and judges by the paired interval."""
 
+import io
 import json
+import re
 
 import numpy as np
 import pytest
 
+from configs.console import TextConsole
 from configs.errors import UsageError
 from eval.compare import app
+from eval.metrics.noninferiority import Verdict
 from eval.records.reader import read_identity
 from eval.records.schema import RunFolder
-from eval.report.comparison import Unpaired, compare, run_names
+from eval.report.comparison import PairTable, Unpaired, compare, run_names
+from eval.report.comparison_verdict import judge, judge_all, show
 from sim_envs.truth.ground_truth import Phase
-from tests.eval.conftest import call
-from tests.eval.factory import RIGHT, WRONG, RunBuilder, asked, episode, key, narrated, query, said, truth
+from tests.eval.conftest import begin, evaluate
+from tests.eval.factory import (
+    RIGHT,
+    WRONG,
+    RunBuilder,
+    asked,
+    episode,
+    key,
+    narrated,
+    query,
+    said,
+    scores,
+    truth,
+)
 
 
 def run_with(path, outcomes, *, actions=0.5, queries=1, **manifest):
@@ -30,10 +47,16 @@ def write_queries(run, at, chunks):
     run.folder.queries_path(at).write_text("".join(lines))
 
 
-def command(arguments, capsys):
-    """Exit code, stdout and stderr of the command line."""
-    code, printed = call(app, *arguments), capsys.readouterr()
-    return code, " ".join(printed.out.split()), printed.err
+@pytest.fixture
+def told(command):
+    """Calls the command, which has to succeed; returns what it prints, as one line."""
+
+    def told(*arguments):
+        code, out, err = command(app, *arguments)
+        assert (code, err) == (0, "")
+        return " ".join(out.split())
+
+    return told
 
 
 def refusal(a, b):
@@ -79,7 +102,7 @@ def test_actions_are_equal_if_every_bit_is(tmp_path, a, b, largest, equal):
     assert (actions.key is None) == (largest == 0)
 
 
-def test_the_largest_difference_is_named_and_so_are_different_numbers_of_queries(tmp_path, capsys):
+def test_the_largest_difference_is_named_and_so_are_different_numbers_of_queries(tmp_path, told):
     a, b, c = (run_with(tmp_path / name, "sss", queries=3) for name in "abc")
     write_queries(b, key(0), [0.5, 0.5, 0.5 + 2**-20])
     write_queries(b, key(1), [0.5, 0.75, 0.5])
@@ -90,8 +113,8 @@ def test_the_largest_difference_is_named_and_so_are_different_numbers_of_queries
     actions = compare(a.folder, c.folder).actions
     assert (actions.largest, actions.bitwise_equal, actions.n_queries) == (0.0, False, 8)
     assert (actions.n_uneven, actions.first_uneven, actions.first_uneven_counts) == (1, key(1), (3, 2))
-    said = f"0 over 8 queries; numbers of queries differ in 1 episode (first {key(1)}: 3 in A, 2 in B)"
-    assert said in command([a.path, c.path], capsys)[1]
+    words = f"0 over 8 queries; numbers of queries differ in 1 episode (first {key(1)}: 3 in A, 2 in B)"
+    assert words in told(a.path, c.path)
 
 
 def test_runs_without_query_files_compare_by_outcome_and_latency_is_b_over_a(tmp_path):
@@ -143,7 +166,7 @@ def test_runs_that_differ_in_the_texts_of_their_prompts_are_compared_and_named_b
     assert "different protocols" in refusal(a, other)
 
 
-def test_differences_of_inputs_weights_and_dtypes_are_said(tmp_path, capsys):
+def test_differences_of_inputs_weights_and_dtypes_are_said(tmp_path, told):
     inputs = {"prompt": "{language}", "cameras": ["image", "wrist"]}
     int8 = {"dtype": None, "decode_weights": "int8"}
     a = run_with(tmp_path / "a", "s", policy_inputs=inputs, weights_sha256="0123456789abcdef", config=int8)
@@ -155,8 +178,7 @@ def test_differences_of_inputs_weights_and_dtypes_are_said(tmp_path, capsys):
         config={"dtype": "bfloat16"},
         assets={"name": "a-copy", "digest": "d1ge57000000"},
     )
-    code, out, _ = command([a.path, b.path], capsys)
-    assert code == 0
+    out = told(a.path, b.path)
     for words in (
         "tiny, weights 01234567, texts in int8, its own dtype, mode unified",
         "bfloat16, mode unified",
@@ -164,16 +186,15 @@ def test_differences_of_inputs_weights_and_dtypes_are_said(tmp_path, capsys):
         "sees privileged state",
     ):
         assert words in out
-    alone = command([a.path, a.path], capsys)[1]
+    alone = told(a.path, a.path)
     assert "sees" not in alone
     assert "dtype" not in alone
 
 
-def test_what_unfinished_runs_both_have_is_compared_and_called_partial(tmp_path, capsys):
+def test_what_unfinished_runs_both_have_is_compared_and_called_partial(tmp_path, told):
     a = run_with(tmp_path / "a", "sst", status="interrupted", n_planned=500)
     b = run_with(tmp_path / "b", "ss", status="interrupted", n_planned=500)
-    code, out, _ = command([a.path, b.path, "--partial", "--json", tmp_path / "ab.json"], capsys)
-    assert code == 0
+    out = told(a.path, b.path, "--partial", "--json", tmp_path / "ab.json")
     assert "Partial: only the 2 episodes that both have; A is interrupted, of 500 episodes" in out
     written = json.loads((tmp_path / "ab.json").read_text())
     assert (written["partial"], written["overall"]["n_pairs"]) == (True, 2)
@@ -181,11 +202,10 @@ def test_what_unfinished_runs_both_have_is_compared_and_called_partial(tmp_path,
     assert not compare(*whole, partial=True).partial
 
 
-def test_the_command_prints_what_it_found_and_writes_it_as_json(tmp_path, capsys):
+def test_the_command_prints_what_it_found_and_writes_it_as_json(tmp_path, told):
     a = run_with(tmp_path / "a", "sst", mode="isolated", git={"commit": "c0ffee", "dirty": False})
     b = run_with(tmp_path / "b", "sst", mode="unified")
-    code, out, err = command([a.path, b.path, "--json", tmp_path / "new" / "ab.json"], capsys)
-    assert (code, err) == (0, "")
+    out = told(a.path, b.path, "--json", tmp_path / "new" / "ab.json")
     for words in ("isolated", "unified", "bitwise equal", "66.7 %", "McNemar", "solved by isolated alone"):
         assert words in out
     written = json.loads((tmp_path / "new" / "ab.json").read_text())
@@ -197,14 +217,14 @@ def test_the_command_prints_what_it_found_and_writes_it_as_json(tmp_path, capsys
     assert written["provenance"]["a"]["git"] == {"commit": "c0ffee", "dirty": False}
     assert written["provenance"]["b"]["started"] == "2026-01-01T00:00:00+00:00"
     nan = run_with(tmp_path / "c", "sst", actions=None)
-    assert "NaN on one side" in command([nan.path, b.path, "--json", tmp_path / "nan.json"], capsys)[1]
+    assert "NaN on one side" in told(nan.path, b.path, "--json", tmp_path / "nan.json")
     written = json.loads((tmp_path / "nan.json").read_text(), parse_constant=pytest.fail)
     assert written["actions"]["largest"] == "infinite", "valid JSON"
 
 
-def test_the_margin_is_the_readers_and_bad_input_is_one_line(tmp_path, capsys, refused):
+def test_the_margin_is_the_readers_and_bad_input_is_one_line(tmp_path, told, refused):
     a, b = run_with(tmp_path / "a", "s" * 30), run_with(tmp_path / "b", "s" * 30)
-    assert "B is non-inferior to A (margin 20 points)" in command([a.path, b.path, "--margin", 20], capsys)[1]
+    assert "B is non-inferior to A (margin 20 points)" in told(a.path, b.path, "--margin", 20)
     (tmp_path / "empty").mkdir()
     for second, options, words in (
         (b.path, ["--margin", 0], "a margin of 0 points"),
@@ -219,11 +239,13 @@ def test_the_margin_is_the_readers_and_bad_input_is_one_line(tmp_path, capsys, r
 BABBLE = "so und so"
 
 
-def run(path, *episodes, **manifest) -> RunFolder:
+def run(path, *episodes, suites=("libero_object",), **manifest) -> RunFolder:
     """Each episode is a list of what was said to every query, at once: a text, or None if it was cut off."""
     builder = RunBuilder.at(path, **manifest)
-    for init_id, texts in enumerate(episodes):
-        builder.add(episode(key(init_id)), *(narrated(at, text) for at, text in enumerate(texts)))
+    for suite in suites:
+        for init_id, texts in enumerate(episodes):
+            lines = [narrated(at, text, action=1234.5, frame=12345.6) for at, text in enumerate(texts)]
+            builder.add(episode(key(init_id, suite=suite)), *lines)
     return builder.folder
 
 
@@ -303,3 +325,149 @@ def test_several_texts_of_one_query_are_paired_in_their_order(tmp_path):
     texts = narrations(a, b)
     assert (texts.pairs, texts.only_b) == (1, {Unpaired.NOT_GRADED: 1})
     assert (texts.differences[0].a, texts.differences[0].b) == (100, 0)
+
+
+def timed(path, mode, *, seconds, right=12, failures=0, n=12, actions=0.5, **manifest):
+    """Episodes that take so long; the first fail. One text each, of which the first are right."""
+    builder = RunBuilder.at(path, mode=mode, **manifest)
+    for i in range(n):
+        outcome = "timeout" if i < failures else "success"
+        texts = {"narration": scores(staleness_s=seconds / 10)}
+        made = episode(key(i), outcome, simulated_s=seconds * (1 + i / 100), texts=texts)
+        builder.add(made, narrated(0, RIGHT if i < right else WRONG, actions))
+    return builder.folder
+
+
+def test_the_verdicts_are_on_success_time_and_restricted_mean(tmp_path):
+    clock = {"config": {"clock": "profile:jetson-thor", "while_waiting": "continue", "overlap": "rtc"}}
+    a = timed(tmp_path / "a", "isolated", seconds=8.0, n=150, right=150, failures=70, **clock)
+    b = timed(tmp_path / "b", "unified", seconds=4.0, n=150, right=100, actions=0.25, **clock)
+    success, time, restricted = judge_all(compare(a, b)).sentences
+    assert re.match(r"unified is superior to isolated \(margin 5 points\): \+46\.7 points, 95 % \+", success)
+    assert "in time to success (margin 10 %): 0.50 times as long, 95 % " in time
+    assert re.search(
+        r"superior .* in restricted mean time \(margin 10 %\): −\S+ s, 95 % .* 0\.5\d times", restricted
+    )
+
+
+def test_the_margin_of_time_decides_and_must_be_one(tmp_path):
+    a = timed(tmp_path / "a", "isolated", seconds=8.0)
+    slower = compare(a, timed(tmp_path / "c", "unified", seconds=9.6, actions=0.25))
+    assert judge_all(slower, 30.0, 10.0).time.verdict == "inferior"
+    assert judge_all(slower, 30.0, 25.0).time.verdict == "non-inferior"
+    with pytest.raises(UsageError, match="a time margin of 0 %"):
+        judge_all(slower, 30.0, 0.0)
+
+
+def test_a_run_with_several_modes_ends_with_the_verdicts(tmp_path, stage, capsys):
+    evaluate(*begin(tmp_path))
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "Whether unified is non-inferior to isolated (margin 5 points) is inconclusive" in printed
+    assert (
+        printed.index("Records, ")
+        < printed.rindex("in time to success")
+        < printed.rindex("in restricted mean")
+    )
+
+
+def test_the_command_writes_times_and_draws_the_curves(tmp_path, told):
+    a, b = timed(tmp_path / "a", "isolated", seconds=8.0), timed(tmp_path / "b", "unified", seconds=4.0)
+    picture, record = tmp_path / "new" / "curves.png", tmp_path / "ab.json"
+    out = told(a.path, b.path, "--plot", picture, "--time-margin", 20, "--json", record)
+    assert "unified is superior to isolated in time to success (margin 20 %): 0.50 times" in out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    written = json.loads(record.read_text())
+    assert written["time_to_success"]["b_over_a"] == pytest.approx(0.5)
+    assert written["time_to_success"]["verdict"]["verdict"] == "superior"
+    assert written["success_over_time"]["b"][-1]["pc_success"] == 100
+    assert written["per_suite"]["libero_object"]["verdict"] == written["verdict"]["verdict"]
+    assert written["staleness_s"]["narration"] == pytest.approx({"a": 0.8, "b": 0.4})
+
+
+def table(both, only_a=0, only_b=0, neither=0, errors=0) -> PairTable:
+    counts = {"both": both, "only_a": only_a, "only_b": only_b, "neither": neither}
+    return PairTable(n_episodes=sum(counts.values()) + errors, n_errors_a=0, n_errors_b=errors, **counts)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "sentence"),
+    [
+        (table(185, neither=15), "non-inferior to isolated (margin 5 points): +0.0 points, 95 % −1.9 to +1"),
+        (table(970, only_a=20, neither=10), ", though worse: −2.0 points, 95 % −3.1 to −1.3"),
+        (table(100, only_b=40, neither=60), "is superior to isolated (margin 5 points): +20.0 points, 95 %"),
+        (table(100, only_a=40, neither=60), "unified is inferior to isolated (margin 5"),
+        (table(10), "if that difference is right, about 330 episodes would show that it is non-inferior."),
+        (table(180, only_a=14, only_b=2, neither=4), "but by how much is inconclusive: −6.0 points"),
+        (table(80, only_a=14, only_b=6), "about 1800 episodes would show that it is inferior."),
+        (table(93, only_a=6, only_b=1), "; no number of episodes would settle it."),
+        (table(990, errors=21), "21 of 1011 episodes ended in an error"),
+    ],
+)
+def test_the_verdict_is_what_the_interval_says_beside_the_margin(pairs, sentence):
+    found = judge(pairs, a="isolated", b="unified")
+    assert sentence in found.sentence
+    assert (found.verdict in found.sentence) == (found.verdict is not Verdict.TOO_MANY_ERRORS)
+    assert judge(table(10), 30).verdict is Verdict.NON_INFERIOR
+
+
+def test_errors_within_the_budget_do_not_stop_a_verdict_and_a_margin_that_is_none_does(tmp_path):
+    assert judge(table(98, errors=2)).verdict is Verdict.NON_INFERIOR
+    for margin in (0, -5, 100, float("nan")):
+        with pytest.raises(UsageError, match=f"a margin of {margin:g} points"):
+            judge(table(10), margin)
+    a, b = (
+        RunBuilder.at(tmp_path / name).add_all(outcomes).folder
+        for name, outcomes in (("a", "se"), ("b", "ss"))
+    )
+    (only,) = judge_all(compare(a, b)).sentences
+    assert only.startswith("No verdict: 1 of 2 episodes ended in an error"), "on time neither"
+
+
+def shown(a: RunFolder, b: RunFolder) -> str:
+    """What is printed about a comparison, as a pipe gets it."""
+    file, comparison = io.StringIO(), compare(a, b)
+    show(comparison, judge_all(comparison), TextConsole(file=file, width=80))
+    return file.getvalue()
+
+
+def test_every_row_is_one_line_of_a_terminal(tmp_path):
+    long = "20261121-113512-the_policy_of_a_long_name_and_its_step_0003300"
+    suites = ("libero_object", "libero_spatial")
+    a = run(tmp_path / f"{long}-a", *[[RIGHT, WRONG, WRONG]] * 4, suites=suites, mode="isolated")
+    b = run(tmp_path / f"{long}-b", *[[RIGHT, RIGHT, WRONG]] * 4, suites=suites, mode="unified")
+    printed = shown(a, b).splitlines()
+    assert max(map(len, printed)) <= 80
+    lines = [" ".join(line.split()) for line in printed]
+    for row in (
+        "libero_spatial 100.0 % 100.0 % +0.0 -49.0 to +49.0 1",
+        "all 8 8 0 0 0 inconclusive",
+        "frame, p95 12345.6 12345.6 1.00",
+        "narration: 24 texts graded in both.",
+    ):
+        assert row in lines
+    assert any(line.startswith("narrations wholly right, on delivery 33.3 66.7 +33.3 ") for line in lines)
+    assert "the 2 suites' p and verdicts are corrected together (Holm)." in " ".join(lines)
+    assert [line[:4] for line in printed if line.endswith(("_0003300-a", "_0003300-b"))] == ["A  2", "B  2"]
+
+
+def test_where_one_run_was_silent_there_is_no_table_of_language(tmp_path):
+    printed = shown(run(tmp_path / "a", [RIGHT]), RunBuilder.at(tmp_path / "b").add_all("s").folder)
+    assert "language (%)" not in printed
+    assert "only in A 1 (in B 1 never requested)" in printed
+
+
+@pytest.mark.parametrize("actions", [0.5, 0.25])
+def test_under_a_clock_actions_are_compared_only_if_they_are_the_same(tmp_path, actions):
+    """On clock `paused` always: then equal actions mean that modes act alike."""
+    for clock in ("paused", "fixed:100"):
+        clocked = {"config": {"clock": clock, "while_waiting": "hold", "overlap": "skip"}}
+        a, b = (
+            RunBuilder.at(tmp_path / clock / name, **clocked).add(episode(key()), query(0, chunk)).folder
+            for name, chunk in (("a", 0.5), ("b", actions))
+        )
+        printed = " ".join(shown(a, b).split())
+        assert ("Largest action difference: " in printed) == (clock == "paused" or actions == 0.5)
+        assert ("act alike by construction" in printed) == (clock == "paused" and actions == 0.5)
+        assert ("Clock fixed:100: actions come 100 ms after the observation" in printed) == (
+            clock != "paused"
+        )

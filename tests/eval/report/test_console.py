@@ -8,16 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from eval.records.run_folders import new_run
-from eval.records.schema import RequestCounts, Share, TextScores
+from eval.records.schema import RequestCounts, Share
 from eval.report import console
 from eval.rollout import evaluation
 from eval.rollout.plan import make_plan
-from tests.eval.conftest import CONFIG, evaluate
-from tests.eval.factory import RunBuilder, episode, key
-from tests.eval.rollout.test_variants import begin, stage
-
-__all__ = ["stage"]
+from tests.eval.conftest import begin, evaluate, play
+from tests.eval.factory import RunBuilder, episode, key, scores
 
 
 @pytest.fixture
@@ -56,10 +52,13 @@ def test_a_terminal_shows_one_bar_for_all_episodes_with_each_modes_success(
 ):
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     monkeypatch.setenv("COLUMNS", "80")
-    stage.policy("unified", fails_at=0)
+    stage.policy("unified", fails_at=0, fails_with=ValueError("\x1b[31mred [/INST]"))
     evaluate(*begin(tmp_path))
-    last = [line for line in capsys.readouterr().out.splitlines() if "8/8" in line][-1]
+    out = capsys.readouterr().out
+    last = [line for line in out.splitlines() if "8/8" in line][-1]
     assert "isolated 100 %, unified –, 4 errors" in last
+    assert "\x1b[31mred" not in out
+    assert "␛[31mred [/INST]" in " ".join(out.split())
 
 
 def test_a_terminal_shows_what_every_world_plays(tmp_path, monkeypatch, capsys):
@@ -90,24 +89,13 @@ def test_a_terminal_shows_what_every_world_plays(tmp_path, monkeypatch, capsys):
 def test_the_heading_names_clock_and_motion_unless_the_world_stands_still(
     options, named, tmp_path, policy, capsys
 ):
-    run = new_run(tmp_path, CONFIG.model_copy(update={"suites": ("libero_goal",), **options}))
-    evaluate(run)
+    folder = play(tmp_path, suites=("libero_goal",), **options)
     heading, *_ = capsys.readouterr().out.splitlines()
-    assert heading.endswith(f"4 episodes (2 tasks of libero_goal), assets none{named} → {run.folder.path}")
+    assert heading.endswith(f"4 episodes (2 tasks of libero_goal), assets none{named} → {folder.path}")
 
 
-def test_an_error_cannot_colour_the_terminal(tmp_path, stage, capsys):
-    stage.policy("unified", fails_at=0, fails_with=ValueError("\x1b[31mred [/INST]"))
-    evaluate(*begin(tmp_path))
-    out = capsys.readouterr().out
-    assert "\x1b" not in out
-    assert "␛[31mred [/INST]" in " ".join(out.split())
-
-
-def spoken(hits: float, of: int) -> dict[str, TextScores]:
-    share = {"all": Share(hits=hits, of=of)}
-    scores = TextScores(texts=of, not_graded=0, oracle=0, at_request=share, on_delivery={}, staleness_s=0.0)
-    return {"narration": scores}
+def spoken(hits, of):
+    return {"narration": scores(texts=of, at_request={"all": Share(hits=hits, of=of)})}
 
 
 @pytest.mark.parametrize(

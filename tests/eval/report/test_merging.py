@@ -10,6 +10,7 @@ from configs.errors import UsageError
 from configs.schema import RunConfig
 from eval.records.reader import read_episodes
 from eval.records.run_folders import Run
+from eval.records.schema import RunFolder
 from eval.report.comparison import compare
 from eval.report.merging import merge
 from eval.rollout.executors.executor import SERIAL
@@ -53,15 +54,21 @@ def test_every_episode_is_in_one_shard_and_stays_there_whatever_else_is_planned(
             assert set(make_plan(fewer.model_copy(update={"shard": share})).keys) == wanted
 
 
-def test_joined_shards_are_the_run_that_was_not_divided(config, shards, tmp_path):
+def joined_as_whole(config, parts, tmp_path) -> RunFolder:
+    """The parts joined, which are as the run that was not divided."""
     (whole,) = played(tmp_path / "whole", config, executor=SERIAL)
-    (joined,) = merge([shards[2], shards[0], shards[1]], tmp_path / "joined")
+    (joined,) = merge(parts, tmp_path / "joined")
     assert timeless(whole) == timeless(Run(config=config, folder=joined))
     assert list(read_episodes(joined)) == list(read_episodes(whole.folder)), "in the order of the plan"
     ours, theirs = joined.read_manifest(), whole.folder.read_manifest()
-    for part in ("config", "protocol_hash", "n_planned", "status"):
+    for part in ("config", "protocol", "protocol_hash", "suite_hashes", "n_planned", "status"):
         assert ours[part] == theirs[part]
-    assert len(ours["attempts"]) == 3
+    return joined
+
+
+def test_joined_shards_are_the_run_that_was_not_divided(config, shards, tmp_path):
+    joined = joined_as_whole(config, [shards[2], shards[0], shards[1]], tmp_path)
+    assert len(joined.read_manifest()["attempts"]) == 3
     assert joined.results_path.is_file()
 
 
@@ -84,17 +91,14 @@ def test_attempts_are_in_the_order_of_time_and_one_killed_before_its_last_write_
 
 
 def test_runs_of_other_initial_states_are_joined_as_shards_are(config, tmp_path):
-    (whole,) = played(tmp_path / "whole", config, executor=SERIAL)
     parts = ((0, 1, 2), (3, 4, 5, 6, 7))
     halves = [shard(config, None, tmp_path / str(ids[0]), init_ids=ids) for ids in parts]
-    (joined,) = merge(halves, tmp_path / "joined")
-    assert timeless(whole) == timeless(Run(config=config, folder=joined))
-    assert joined.read_manifest()["config"] == whole.folder.read_manifest()["config"]
+    joined = joined_as_whole(config, halves, tmp_path)
     stored = shard(config, None, tmp_path / "stored", init_ids=())
     with pytest.raises(UsageError, match="has initial states 'stored'"):
         merge([halves[0], stored], tmp_path / "refused")
     with pytest.raises(UsageError, match="both have episode"):
-        merge([halves[0], whole.folder], tmp_path / "refused")
+        merge([halves[0], joined], tmp_path / "refused")
 
 
 @pytest.mark.parametrize("by", ["shard", "init_ids"])
@@ -108,13 +112,8 @@ def test_shares_without_a_suite_or_a_sampled_state_are_joined(tmp_path, by):
     numbers = sorted({key.digest() % 9 + 1 for key in make_plan(config).keys})
     assert len(numbers) > 2, "a shard has a single episode"
     shares = {"shard": [f"{number}/9" for number in numbers], "init_ids": [(0,), (4,)]}[by]
-    (whole,) = played(tmp_path / "whole", config, executor=SERIAL)
     runs = [shard(config, None, tmp_path / f"{by}{n}", **{by: share}) for n, share in enumerate(shares)]
-    (joined,) = merge(runs, tmp_path / "joined")
-    assert timeless(whole) == timeless(Run(config=config, folder=joined))
-    ours, theirs = joined.read_manifest(), whole.folder.read_manifest()
-    for part in ("config", "protocol", "protocol_hash", "suite_hashes"):
-        assert ours[part] == theirs[part]
+    joined_as_whole(config, runs, tmp_path)
 
 
 @pytest.mark.parametrize("in_turns", [True, False])

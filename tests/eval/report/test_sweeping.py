@@ -1,4 +1,4 @@
-"""A sweep on worlds without physics: its record, what is held against what, and resuming."""
+"""A sweep: its cells, its record, what is held against what, resuming and its page."""
 
 import dataclasses
 import json
@@ -10,6 +10,7 @@ import pytest
 
 from configs.errors import UsageError
 from configs.feedback import Feedback
+from configs.load import check, load, names
 from configs.schema import GridConfig, SweepConfig
 from eval.merge import merge_runs
 from eval.metrics.success import summarize
@@ -21,8 +22,58 @@ from eval.report.pages.site import ChartLine, chart_group, line_chart
 from eval.report.sweep import conclude, run_sweep, show_sweep
 from eval.report.sweep_plots import write_sweep_page
 from eval.rollout.executors import executor
+from eval.rollout.plan import cells_of
 from tests.eval.conftest import call
 from tests.eval.doubles import FakePolicy, opened, without_physics
+from tests.eval.factory import RunBuilder
+
+
+def cells(*grids, **shared):
+    return cells_of(check(SweepConfig, {**shared, "grids": list(grids)}, source="the test"))
+
+
+def test_cells_equal_by_construction_are_merged():
+    grid = {"mode": ["actions", "isolated", "unified"], "text_every": [1, 4], "tokens_per_frame": [1, 5]}
+    found = cells(grid, {"mode": ["actions"]}, clock="fixed:50")
+    assert [(cell.mode, cell.text_every, cell.tokens_per_frame) for cell in found] == [
+        ("actions", None, 5),
+        *(("isolated", every, 5) for every in (1, 4)),
+        *(("unified", every, tokens) for every in (1, 4) for tokens in (1, 5)),
+    ]
+
+
+def test_recordings_of_one_machine_are_different_clocks(tmp_path):
+    measured = {"assets": {"name": "none", "digest": ""}, "clock": {"kind": "measured"}}
+    runs = [RunBuilder.at(tmp_path / name, protocol={"libero_object": measured}) for name in "ab"]
+    clocks = ["measured", *(f"replay:{run.path}" for run in runs)]
+    assert [cell.clock for cell in cells({"clock": clocks})] == clocks
+
+
+@pytest.mark.parametrize(
+    ("grid", "parts"),
+    [
+        ({}, ["a sweep of one cell", "--clock", "--text-every"]),
+        ({"clock": ["fixed:50", "fixed:50"]}, ["a sweep of one cell"]),
+        ({"clock": ["fixed:50", "fixed:50,50"]}, ["'fixed:50' and 'fixed:50,50' are the same"]),
+        ({"clock": [], "mode": ["isolated", "unified"]}, ["`clock` has no value"]),
+        ({"clock": ["fixed:50"], "replan_steps": [5, "soon"]}, ["'soon'", "asap"]),
+        ({"clock": ["fixed:50"], "text_every": [1, 0]}, ["--text-every 0", "text_every is 0"]),
+    ],
+)
+def test_an_invalid_grid_is_refused_in_one_line(grid, parts):
+    with pytest.raises(UsageError) as refused:
+        cells(grid)
+    for part in parts:
+        assert part in str(refused.value)
+
+
+@pytest.mark.parametrize("name", names(SweepConfig))
+def test_cells_of_every_preset_differ(name):
+    found = cells_of(load(SweepConfig, name))
+    assert len({cell.model_dump_json() for cell in found}) == len(found) > 1
+    has_reference = any(cell.mode == "actions" or cell.feedback == "truth" for cell in found)
+    assert has_reference or name == "memory_modes", "in which modes are compared with each other"
+
 
 GRID = {
     "clock": ["fixed:50,50", "fixed:50,200"],
@@ -41,6 +92,13 @@ ASKED = SweepConfig(
 )
 CELLS = 2 * (2 + 4)
 SMALL = ASKED.model_copy(update={"grids": (GridConfig(clock=["fixed:50,50"], mode=["actions", "isolated"]),)})
+
+
+def swept(output_dir, config=SMALL, **changes) -> SweepFolder:
+    """A sweep that was played."""
+    folder = new_sweep(output_dir, config.model_copy(update=changes))
+    run_sweep(folder)
+    return folder
 
 
 def timeless(folder: SweepFolder) -> list[dict]:
@@ -70,7 +128,9 @@ def finished(whole, tmp_path) -> SweepFolder:
     return SweepFolder(shutil.copytree(whole.path, tmp_path / "finished" / whole.path.name))
 
 
-def test_a_sweep_leaves_a_row_for_every_cell_figures_and_a_table(whole, capsys, monkeypatch):
+def test_a_sweep_leaves_a_row_for_every_cell_in_its_record_table_and_page_and_figures(
+    whole, capsys, monkeypatch
+):
     record = whole.read()
     assert (record["status"], len(record["cells"])) == ("complete", CELLS)
     assert record["varied"] == ["clock", "mode", "text_every", "while_waiting"]
@@ -84,6 +144,15 @@ def test_a_sweep_leaves_a_row_for_every_cell_figures_and_a_table(whole, capsys, 
     assert max(map(len, table)) <= 80
     assert "fixed:50,200" in printed
     assert "succ., time: verdicts on success and time to success" in " ".join(printed.split())
+    page, cells = (whole.path / "report" / "index.html").read_text(), record["cells"]
+    assert page.count('class="whisker"') == CELLS
+    for row in cells:
+        assert row["run"] in page
+        assert f"{row['n_success']} of {row['n_episodes']}, " in page
+    judged = [row["success"] for row in cells if row["success"]]
+    verdicts = ["identical" if each["identical"] else each["verdict"] for each in judged]
+    assert "identical" in verdicts
+    assert sum(page.count(f">{verdict}</td>") for verdict in set(verdicts)) == 3 * len(verdicts)
 
 
 def test_a_cell_is_held_against_actions_with_the_same_schedule_under_the_same_clock(whole):
@@ -100,8 +169,7 @@ def test_a_cell_is_held_against_actions_with_the_same_schedule_under_the_same_cl
 
 def test_actions_with_another_overlap_are_held_against_skip_with_the_same_schedule(tmp_path, policy):
     grid = GridConfig(clock=["fixed:50,50"], mode=["actions"], replan_steps=[2, 5], overlap=["skip", "blend"])
-    folder = new_sweep(tmp_path, ASKED.model_copy(update={"grids": (grid,)}))
-    run_sweep(folder)
+    folder = swept(tmp_path, ASKED, grids=(grid,))
     rows = {row["run"]: row for row in folder.read()["cells"]}
     assert len(rows) == 4
     for row in rows.values():
@@ -117,8 +185,7 @@ def test_a_cell_is_identical_only_if_its_robot_moved_alike(tmp_path, policy, cha
     """All episodes time out, so counts are equal anyway; records without motion do not suffice then."""
     policy.actions = change * np.arange(70.0).reshape(10, 7)
     grid = GridConfig(clock=["fixed:100,100"], mode=["actions"], replan_steps=[2], overlap=["skip", "blend"])
-    folder = new_sweep(tmp_path, ASKED.model_copy(update={"max_steps": 6, "grids": (grid,)}))
-    run_sweep(folder)
+    folder = swept(tmp_path, ASKED, max_steps=6, grids=(grid,))
     runs = [run.folder for run in folder.runs()]
 
     def is_identical() -> bool:
@@ -133,8 +200,7 @@ def test_a_cell_is_identical_only_if_its_robot_moved_alike(tmp_path, policy, cha
 
 
 def test_the_order_of_records_changes_no_number(tmp_path, policy):
-    folder = new_sweep(tmp_path, SMALL.model_copy(update={"init_ids": tuple(range(7))}))
-    run_sweep(folder)
+    folder = swept(tmp_path, init_ids=tuple(range(7)))
     runs = [run.folder for run in folder.runs()]
 
     def cells(order: int) -> list[dict]:
@@ -152,14 +218,12 @@ def test_texts_in_prompts_have_an_age_by_default(tmp_path, policy, monkeypatch):
     loaded = dataclasses.replace(opened(policy), feedback=fed)
     monkeypatch.setattr(executor, "open_policies", lambda _, variants, **__: [loaded] * len(variants))
     grid = GridConfig(mode=["actions", "isolated"], replan_steps=[1])  # several queries, the first without
-    folder = new_sweep(tmp_path, ASKED.model_copy(update={"grids": (grid,)}))
-    run_sweep(folder)
+    folder = swept(tmp_path, ASKED, grids=(grid,))
     assert all(row["prompt_age_steps"] > 0 for row in folder.read()["cells"])
 
 
 def test_interrupted_and_resumed_it_equals_one_that_was_not(tmp_path, policy):
-    uninterrupted, folder = new_sweep(tmp_path / "once", SMALL), new_sweep(tmp_path / "again", SMALL)
-    run_sweep(uninterrupted)
+    uninterrupted, folder = swept(tmp_path / "once"), new_sweep(tmp_path / "again", SMALL)
     policy.interrupted_at = policy.queries + 4
     with pytest.raises(KeyboardInterrupt):
         run_sweep(folder)
@@ -178,8 +242,7 @@ def test_interrupted_and_resumed_it_equals_one_that_was_not(tmp_path, policy):
 
 def test_shards_joined_are_the_sweep_that_was_not_divided(tmp_path, policy):
     config = SMALL.model_copy(update={"init_ids": tuple(range(6))})
-    whole = new_sweep(tmp_path / "whole", config)
-    run_sweep(whole)
+    whole = swept(tmp_path / "whole", config)
     shards = [
         new_sweep(tmp_path / share[0], config.model_copy(update={"shard": share})) for share in ("2/2", "1/2")
     ]
@@ -192,8 +255,7 @@ def test_shards_joined_are_the_sweep_that_was_not_divided(tmp_path, policy):
     assert joined.read_finished()["config"] == whole.read()["config"]
     with pytest.raises(UsageError, match="is the only run of its mode"):
         merge_sweeps([whole], tmp_path / "refused")
-    other = new_sweep(tmp_path, config.model_copy(update={"max_steps": 19, "shard": "2/2"}))
-    run_sweep(other)
+    other = swept(tmp_path, config, max_steps=19, shard="2/2")
     with pytest.raises(UsageError, match="they differ in more than --shard and"):
         merge_sweeps([shards[1], other], tmp_path / "refused")
     with pytest.raises(UsageError, match="some of these folders are sweeps and some are runs"):
@@ -245,19 +307,6 @@ def test_what_is_refused_leaves_no_folder_and_errors_are_played_again(tmp_path, 
     policy.fails_at = None
     assert run_sweep(find_unfinished_sweep(tmp_path, {})) == 0
     assert folder.read()["status"] == "complete"
-
-
-def test_every_cell_is_a_row_with_its_verdicts(finished):
-    page = finished.path / "report" / "index.html"
-    text, cells = page.read_text(), finished.read()["cells"]
-    assert text.count('class="whisker"') == len(cells) == CELLS
-    for row in cells:
-        assert row["run"] in text
-        assert f"{row['n_success']} of {row['n_episodes']}, " in text
-    judged = [row["success"] for row in cells if row["success"]]
-    verdicts = ["identical" if each["identical"] else each["verdict"] for each in judged]
-    assert "identical" in verdicts
-    assert sum(text.count(f">{verdict}</td>") for verdict in set(verdicts)) == 3 * len(verdicts)
 
 
 def test_a_cell_links_to_its_report_if_it_has_one(finished, tmp_path):

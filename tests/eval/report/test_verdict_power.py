@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from configs.schema import RunConfig
-from eval.records.run_folders import new_run
 from eval.report.comparison import compare
 from eval.report.comparison_verdict import Verdict, judge
 from eval.rollout import rollout
@@ -18,7 +17,7 @@ from oxygen.policy.reply import Reply
 from sim_envs.fake import FakeSuite, FakeWorld
 from sim_envs.suite import InitIds
 from sim_envs.world import AdvanceResult
-from tests.eval.conftest import evaluate
+from tests.eval.conftest import play
 from tests.eval.doubles import FakePolicy, opened
 
 EPISODES = 100
@@ -113,9 +112,7 @@ def judged(tmp_path_factory):
         patch.setattr(executor, "open_policies", lambda *_, **__: [opened(policy)])
         states = tuple(range(EPISODES))
         config = RunConfig(suites=("pursuit",), init_ids=states, clock=clock, video="none", policy="noop")
-        run = new_run(tmp_path_factory.mktemp("runs"), config)
-        evaluate(run)
-        return run.folder
+        return play(tmp_path_factory.mktemp("runs"), config)
 
     def judged(clock="paused", **worse):
         pairs = compare(played(clock), played(clock, **worse)).overall

@@ -12,67 +12,14 @@ from configs.schema import RunConfig, VariantsConfig
 from eval.policies.resolved import open_policies, resolve_policy
 from eval.records import run_folders
 from eval.records.reader import find_runs
-from eval.records.run_folders import Run, find_unfinished, locked_run, new_run
+from eval.records.run_folders import find_unfinished, locked_run, new_run
 from eval.records.schema import RunFolder
 from eval.report.comparison import compare
 from eval.rollout.evaluation import exit_code
-from eval.rollout.executors import executor
 from sim_envs.fake import FakeWorld
 from sim_envs.world import EpisodeKey
-from tests.eval.conftest import evaluate
-from tests.eval.doubles import FakePolicy, libero_object, opened, without_physics
-
-ASKED = VariantsConfig(
-    mode=("isolated", "unified"),
-    suites=("libero_object",),
-    task_ids=(0, 1),
-    num_trials_per_task=2,
-    max_steps=20,
-    video="none",
-)
-
-
-class NotingPolicy(FakePolicy):
-    """Also notes, in a list it shares with the other variants, whose turn it is."""
-
-    def __init__(self, mode: str, turns: list[tuple[str, EpisodeKey]], **changes) -> None:
-        super().__init__(**changes)
-        self.mode = mode
-        self.turns = turns
-
-    def reset(self, key):
-        super().reset(key)
-        self.turns.append((self.mode, key))
-
-
-class Stage:
-    """What the tests see of a run without physics: turns taken, worlds opened, and who acts in which mode."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.turns: list[tuple[str, EpisodeKey]] = []
-        self.worlds: list[FakeWorld] = []
-        self.policies: dict[str, NotingPolicy] = {}
-        patch.setattr(executor, "open_policies", self.open_policies)
-        without_physics(patch, self.open_world)
-
-    def open_policies(self, resolved, variants, **_):
-        return [opened(self.policy(variant.mode)) for variant in variants]
-
-    def policy(self, mode, **changes) -> NotingPolicy:
-        return self.policies.setdefault(mode, NotingPolicy(mode, self.turns, **changes))
-
-    def open_world(self, task):
-        self.worlds.append(FakeWorld(success_at=7))
-        return self.worlds[-1]
-
-
-@pytest.fixture
-def stage(monkeypatch) -> Stage:
-    return Stage(monkeypatch)
-
-
-def begin(output_dir, asked=ASKED) -> list[Run]:
-    return [new_run(output_dir, variant) for variant in asked.variants()]
+from tests.eval.conftest import VARIANTS, begin, evaluate
+from tests.eval.doubles import libero_object
 
 
 def manifests(runs) -> list[dict]:
@@ -121,7 +68,7 @@ def test_resume_completes_all_variants(tmp_path, stage, capsys):
     assert "Interrupted: 3 of 8 episodes" in " ".join(capsys.readouterr().out.split())
     again = find_unfinished(tmp_path, {})
     assert [manifest["status"] for manifest in manifests(again)] == ["interrupted", "interrupted"]
-    assert [run.config for run in again] == recorded(ASKED)
+    assert [run.config for run in again] == recorded(VARIANTS)
     done = len(stage.turns)
     assert exit_code(evaluate(*again)) == 0
     assert len(stage.turns) - done == 5
@@ -185,7 +132,7 @@ def test_a_kill_while_an_evaluation_begins_leaves_all_or_nothing(tmp_path, stage
     if seen:
         again = find_unfinished(output_dir, {"mode": ("isolated", "unified")})
         evaluate(*again)
-        assert [run.config for run in again] == recorded(ASKED)
+        assert [run.config for run in again] == recorded(VARIANTS)
         assert [len(run.folder.episodes()) for run in again] == [4, 4]
         assert {run.folder.path for run in again} == set(output_dir.iterdir())
     else:
@@ -243,14 +190,14 @@ def replies_to_two_queries(served):
 
 
 def test_variants_share_a_simulator_unless_their_worlds_differ(tmp_path, stage):
-    first = ASKED.variants()[1].model_copy(update={"clock": "fixed:50,50"})
+    first = VARIANTS.variants()[1].model_copy(update={"clock": "fixed:50,50"})
     more_often = first.model_copy(update={"replan_steps": 2, "while_waiting": "hold"})
     elsewhere = first.model_copy(update={"max_steps": 15})
     runs = [new_run(tmp_path, config) for config in (first, more_often, elsewhere)]
     evaluate(*runs)
     folders = [RunFolder(path.parent) for path in sorted(tmp_path.glob("*/manifest.json"))]
     assert [len(folder.episodes()) for folder in folders] == [4, 4, 4]
-    assert len(stage.worlds) == 2 * len(ASKED.task_ids)
+    assert len(stage.worlds) == 2 * len(VARIANTS.task_ids)
     tasks = [key.task_id for _, key in stage.turns]
     assert tasks == sorted(tasks)
     hashes = [manifest["protocol_hash"] for manifest in (folder.read_manifest() for folder in folders)]

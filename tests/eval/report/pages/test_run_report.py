@@ -26,6 +26,7 @@ def truth(phase="grasp"):
 def side(page, at, number=0):
     """One variant of an episode, as the viewer reads it."""
     script = (page.parent / "episodes" / f"{at}.js").read_text()
+    assert not set("\x1b\u2028") & set(script)
     return json.loads(re.fullmatch(r"showEpisode\((.*)\);\n", script)[1])["sides"][number]
 
 
@@ -71,29 +72,19 @@ def test_control_steps_are_those_of_the_log(tmp_path):
 def test_texts_are_marked_against_the_truth_of_both_moments(tmp_path, text, at_request, on_delivery):
     finished = {**said(0, text), "step": 5, "truth": truth("carry")}
     requested = [asked(0), asked(0, request=1), asked(0, request=2)]
-    run = RunBuilder.at(tmp_path / "run").add(
-        episode(key()),
+    run = RunBuilder.at(tmp_path / "run", policy=text, command=text).add(
+        episode(key(), "error", language=text, instruction=text, error=text, traceback=text),
         query(0, texts={"requested": requested, "truth": truth("grasp")}),
         query(1, texts={"finished": [finished], "dropped": [asked(0, request=1)], "truth": truth("carry")}),
     )
-    shown, *others = side(write_report([run.path], tmp_path / "out"), key())["texts"]
+    page = write_report([run.path], tmp_path / "out")
+    assert not re.search("<img|\x1b", page.read_text()), "texts of policies, tasks and errors are text"
+    assert side(page, key())["error"] == text.replace("\x1b", "␛")
+    shown, *others = side(page, key())["texts"]
     assert [(each["state"], each["until"]) for each in others] == [("dropped", 5), ("cancelled", None)]
     assert (shown["requested"], shown["until"], shown["state"]) == (0, 5, "finished")
     assert shown["at_request"] == {"truth": "Grasping the cup.", "score": at_request}
     assert shown["on_delivery"] == {"truth": "Carrying the cup.", "score": on_delivery}
-
-
-def test_texts_of_policies_tasks_and_errors_are_text(tmp_path):
-    run = RunBuilder.at(tmp_path / "run", policy=HOSTILE, command=HOSTILE).add(
-        episode(key(), "error", language=HOSTILE, instruction=HOSTILE, error=HOSTILE, traceback=HOSTILE),
-        query(0, texts={"requested": [asked(0)], "finished": [said(0, HOSTILE)]}),
-    )
-    page = write_report([run.path], tmp_path / "out")
-    script = (page.parent / "episodes" / f"{key()}.js").read_text()
-    assert "<img" not in page.read_text()
-    assert "\x1b" not in page.read_text() + script
-    assert "\u2028" not in script
-    assert side(page, key())["error"] == HOSTILE.replace("\x1b", "␛")
 
 
 def test_a_video_is_part_of_the_report_and_a_missing_one_is_named(tmp_path):
@@ -137,10 +128,9 @@ def test_nothing_is_loaded_from_other_hosts_and_the_first_run_has_the_page(tmp_p
     assert all((page.parent / name).is_file() for name in named)
 
 
-@pytest.mark.parametrize("given", [[], ["nowhere"], ["empty"], ["run", "-o", "file"]])
-def test_bad_input_is_one_line(tmp_path, refused, monkeypatch, given):
-    monkeypatch.chdir(tmp_path)
+def test_bad_input_is_one_line(tmp_path, refused):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("")
-    RunBuilder.at(tmp_path / "run").add_all("s")
-    refused(app, *given)
+    run = RunBuilder.at(tmp_path / "run").add_all("s").path
+    for given in ([], [tmp_path / "nowhere"], [tmp_path / "empty"], [run, "-o", tmp_path / "file"]):
+        refused(app, *given)

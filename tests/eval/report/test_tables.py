@@ -1,21 +1,102 @@
-"""The tables at the end of a run fit 80 columns, and show what the clock has values for."""
+"""A table has the same cells in every format; those at the end of a run fit 80 columns."""
 
+import csv
 import io
 
 import pytest
-from rich.console import Console
+from hypothesis import given
+from hypothesis import strategies as st
 
+from configs.console import TextConsole
 from eval.metrics.success import summarize
-from eval.records.schema import Share, TextScores
+from eval.records.schema import Share
 from eval.report.result_tables import format_results, run_table, table_notes, tasks_table, variants_table
-from eval.report.table import to_terminal
-from tests.eval.factory import RunBuilder, episode, key, query
+from eval.report.table import (
+    Column,
+    Table,
+    in_latex,
+    in_markdown,
+    shortened,
+    to_csv,
+    to_latex,
+    to_markdown,
+    to_terminal,
+)
+from sim_envs.libero.tasks import list_tasks
+from tests.eval.factory import RunBuilder, scores
+
+HOSTILE = ("<b>", "a_b _c_", "*x* [y](z)", "a|b\nc & 5 %", "[red]x[/]", "=1+1")
 
 
-def printed(table, width=80):
-    file = io.StringIO()
-    Console(file=file, width=width).print(to_terminal(table))
-    return file.getvalue().splitlines()
+def printed(table, width=80, **how):
+    """The lines of a terminal of that width."""
+    console = TextConsole(file=io.StringIO(), width=width)
+    console.print(to_terminal(table, **how))
+    return console.file.getvalue().splitlines()
+
+
+@pytest.fixture
+def table():
+    columns = [
+        Column(heading="name", cell=lambda row: row[0], align="left"),
+        Column(heading="rate (%)", short="rate\n%", cell=lambda rate: f"{rate:.1f}").of(lambda row: row[1]),
+    ]
+    groups = [[(text, 12.34) for text in HOSTILE], [("all", 5.0)]]
+    return Table(columns=columns, groups=groups, names=["[b]group", ""], title="[i]t")
+
+
+def test_cells_are_text_in_every_format(table):
+    shown = "\n".join(printed(table))
+    markdown, latex, lines = to_markdown(table), to_latex(table), to_csv(table.records())
+    for text in (each for each in HOSTILE if "\n" not in each):
+        assert text in shown
+    for text in HOSTILE:
+        assert f"| {in_markdown(text)} | 12.3 |" in markdown
+        assert f"{in_latex(text)} & 12.3 " in latex
+    cells = [row["name"] for row in csv.DictReader(io.StringIO(lines))]
+    assert cells == [*HOSTILE[:-1], "'=1+1", "all"], "a spreadsheet runs no formula"
+    assert markdown.splitlines()[1:2] + markdown.splitlines()[-1:] == ["| :-- | --: |", "| all | 5.0 |"]
+    assert latex.splitlines()[0] == r"\begin{tabular}{lr}"
+    assert latex.count(r"\midrule") == 2
+    assert "rate\n" not in shown
+    assert all(each in shown for each in ("[i]t", "[b]group"))
+
+
+@pytest.mark.parametrize("ruled", [True, False])
+def test_a_narrow_terminal_breaks_names_rather_than_numbers(ruled):
+    rows = [("a_suite_of_very_many_characters", "12345.6"), ("another", "7.8")]
+    shown = " ".join(printed(Table.of_cells(["suite", "ms"], rows), width=26, ruled=ruled)).split()
+    assert "".join(shown).replace("─", "") == "suitemsa_suite_of_very_many_characters12345.6another7.8"
+    assert "12345.6" in shown
+
+
+def test_text_has_no_meaning_in_markdown_and_latex():
+    text = "<b> a_b _c_ \x1b[31m a|b\nc & 5 %"
+    assert in_markdown(text) == r"\<b> a_b \_c\_ ␛\[31m a\|b c \& 5 %"
+    assert in_latex(text) == r"<b> a\_b \_c\_ ␛[31m a|b c \& 5 \%"
+    assert to_csv([{"a": 1}, {"b": None}]) == "a,b\n1,\n,\n", "records have the headings of all"
+
+
+@pytest.mark.parametrize("suite", ["libero_object", "libero_spatial", "libero_goal", "libero_10"])
+@pytest.mark.parametrize("width", [16, 22, 30])
+def test_the_tasks_of_a_suite_can_be_told_apart_in_few_characters(suite, width):
+    labels = shortened([task.language for task in list_tasks(suite)], width)
+    assert len(set(labels)) == 10
+    assert max(map(len, labels)) <= width
+
+
+def test_what_all_share_is_left_out_and_what_is_too_long_loses_its_middle():
+    assert shortened(["pick up the milk now", "pick up the ketchup now"], 10) == ["…milk…", "…ketchup…"]
+    assert shortened(["open the top drawer of the cabinet"], 20) == ["open the…the cabinet"]
+
+
+@given(st.lists(st.text("ab ", max_size=30), max_size=5), st.integers(2, 40))
+def test_any_labels_fit(labels, width):
+    short = shortened(labels, width)
+    assert len(short) == len(labels)
+    assert all(len(label) <= width for label in short)
+    if all(len(label) <= width for label in labels):
+        assert short == labels
 
 
 def headings(table):
@@ -23,10 +104,9 @@ def headings(table):
 
 
 def narrations(requested, delivered, *, of=100, late_s=0.94, not_graded=0):
-    return TextScores(
+    return scores(
         texts=of + not_graded,
         not_graded=not_graded,
-        oracle=0,
         staleness_s=late_s * (of + not_graded),
         at_request={name: Share(hits=requested, of=of) for name in ("all", "f1")} if of else {},
         on_delivery={name: Share(hits=delivered, of=of) for name in ("all", "f1")} if of else {},
@@ -37,12 +117,9 @@ def play(path, clock, *, outcomes="ssst", seconds=6.1, hz=5.0, suites=("libero_o
     """A run of so many episodes per suite, which took so long and queried so often."""
     run = RunBuilder.at(path, config={"clock": clock})
     said = texts or {"narration": narrations(98, 81), "memory": narrations(100, 89)}
+    timed = {"simulated_s": seconds, "steps": 200, "queries": round(hz * seconds), "held_steps": 25}
     for suite in suites:
-        for init_id, letter in enumerate(outcomes):
-            outcome = {"s": "success", "t": "timeout", "e": "error"}[letter]
-            timed = {"simulated_s": seconds, "steps": 200, "queries": round(hz * seconds), "held_steps": 25}
-            result = episode(key(init_id, suite=suite), outcome, texts=said, **timed)
-            run.add(result, query(action=12345.6, frame=12345.6))
+        run.add_all(outcomes, suite=suite, latency=12345.6, texts=said, **timed)
     return summarize(run.path)
 
 
@@ -122,8 +199,8 @@ def test_notes_explain_the_clock_and_the_columns(tmp_path, clock):
 
 
 def test_a_line_says_how_many_texts_were_graded_and_how_late_they_were(tmp_path):
-    scores = {"narration": narrations(4, 3, of=5)}
-    scores["memory"] = narrations(1, 1, of=1, late_s=0.0, not_graded=1)
-    narration, memory = format_results(play(tmp_path / "run", "measured", outcomes="s", **scores)["overall"])
+    texts = {"narration": narrations(4, 3, of=5)}
+    texts["memory"] = narrations(1, 1, of=1, late_s=0.0, not_graded=1)
+    narration, memory = format_results(play(tmp_path / "run", "measured", outcomes="s", **texts)["overall"])
     assert narration == "narration: 5 of 5 texts graded, delivered 940 ms (simulated) after their requests."
     assert memory.startswith("memory: 1 of 2 texts graded, delivered at once; what cannot be read is in no ")
