@@ -3,7 +3,6 @@
 import dataclasses
 import json
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -61,7 +60,7 @@ def text(task: str, words: str, requested: int, finished: int | None = None, **c
 def query_record(step, truths, delivered):
     """A query that delivers texts, at its own step unless they have one."""
     at = [dataclasses.replace(each, step=step if each.step is None else each.step) for each in delivered]
-    return QueryRecord(actions=np.zeros((1, 7)), timings_ms={}, step=step, truths=truths, delivered=at)
+    return QueryRecord(step=step, truths=truths, delivered=at)
 
 
 def graded(truths, texts) -> dict[str, TextScores]:
@@ -242,15 +241,12 @@ def currency(current_s: float | None, simulated_s: float = 10.0):
     return episode(key(0), simulated_s=simulated_s, texts={"memory": scored(current_s)})
 
 
-def test_currency_counts_the_time_of_episodes_without_texts():
+def test_currency_counts_the_time_of_episodes_without_texts_and_is_compared_where_both_have_some():
     silent = episode(key(1), simulated_s=20.0)
     row = summarize_language([currency(8.0), currency(4.0), silent])["memory"]["current"]
     assert (row["pc"], row["n"]) == (pytest.approx(30.0), 3)
     assert row["ci95"][0] < 30 < row["ci95"][1]
     assert summarize_language([currency(8.0), currency(None)])["memory"]["current"] is None
-
-
-def test_currency_is_compared_by_episode_where_both_runs_have_texts():
     pairs = [(currency(8.0), currency(5.0)), (currency(4.0), currency(3.0))]
     found = currency_differences(pairs)["memory"]
     assert (found.a, found.b, found.difference, found.n_pairs) == pytest.approx((60, 40, -20, 2))

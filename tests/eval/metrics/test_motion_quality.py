@@ -51,10 +51,8 @@ def test_chunk_jumps_exclude_the_gripper_and_holding_still():
 
 
 def moving(chunk, steps, path):
-    executed, spans = np.zeros((steps, 7)), [ActionSpan(chunk, 0, steps)]
-    return QueryRecord(
-        actions=executed, timings_ms={}, executed=list(executed), spans=spans, end_effector=list(path)
-    )
+    spans = [ActionSpan(chunk, 0, steps)]
+    return QueryRecord(executed=[*np.zeros((steps, 7))], spans=spans, end_effector=list(path))
 
 
 def test_paths_of_queries_are_joined_and_unknown_motion_is_absent():

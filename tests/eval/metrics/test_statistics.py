@@ -1,5 +1,6 @@
-"""The statistics agree with their definitions, and stay defined at the edges."""
+"""Statistics agree with their definitions; verdicts follow from interval and margin, and are rarely wrong."""
 
+import functools
 import math
 
 import numpy as np
@@ -9,13 +10,22 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from scipy.stats import norm
 from statsmodels.stats.contingency_tables import mcnemar
+from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
+from eval.metrics.noninferiority import (
+    PairCounts,
+    Verdict,
+    corrected_verdicts,
+    episodes_needed,
+    verdict_of,
+)
 from eval.metrics.statistics import (
+    Interval,
     cluster_bootstrap_95,
+    holm,
     mcnemar_exact,
     paired_difference_95,
-    quantiles,
     wilson_95,
 )
 
@@ -91,10 +101,6 @@ def test_the_intervals_ends_are_barely_rejected(only_a, only_b, pairs):
     assert score(found.high) == pytest.approx(norm.ppf(0.025), abs=1e-3)
 
 
-def test_quantiles_of_a_known_sample():
-    assert quantiles(range(101)) == {"p50": 50, "p95": 95, "p99": 99}
-
-
 @pytest.mark.parametrize(("clusters", "least"), [(40, 0.89), (10, 0.84)])
 def test_intervals_have_nominal_coverage(clusters, least):
     rng, rate, covered = np.random.default_rng(1), 0.7, 0
@@ -104,3 +110,84 @@ def test_intervals_have_nominal_coverage(clusters, least):
         found = cluster_bootstrap_95(lambda h, o, axis=-1: h.sum(axis) / o.sum(axis), hits, of)
         covered += found.low <= rate <= found.high
     assert least <= covered / 100 <= 0.99
+
+
+@functools.cache
+def judged(only_a: int, only_b: int, pairs: int, margin: float = 0.05) -> Verdict:
+    return verdict_of(paired_difference_95(only_a, only_b, pairs), margin)
+
+
+def simulated(pairs: int, only_a: float, only_b: float, repetitions: int = 1000) -> list[Verdict]:
+    """Verdicts of runs of which one alone solves such shares of the pairs."""
+    sampled = np.random.default_rng(3).multinomial(pairs, [only_a, only_b, 1 - only_a - only_b], repetitions)
+    return [judged(a, b, pairs) for a, b, _ in sampled.tolist()]
+
+
+def share(verdicts, *wanted) -> float:
+    return sum(verdict in wanted for verdict in verdicts) / len(verdicts)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (0.1, 4, Verdict.SUPERIOR),
+        (0, 4, Verdict.NON_INFERIOR),
+        (-4.9, 4, Verdict.NON_INFERIOR),
+        (-4.9, -0.1, Verdict.NON_INFERIOR),
+        (-5, 4, Verdict.INCONCLUSIVE),
+        (-9, -0.1, Verdict.INCONCLUSIVE),
+        (-9, -5, Verdict.INCONCLUSIVE),
+        (-9, -5.1, Verdict.INFERIOR),
+    ],
+)
+def test_a_verdict_follows_from_the_interval(low, high, verdict):
+    assert verdict_of(Interval(low=low, high=high), 5) is verdict
+
+
+@pytest.mark.parametrize(("pairs", "discordant"), [(10, 0.3), (50, 0.1), (200, 0.05), (500, 0.3)])
+def test_identical_variants_are_rarely_told_apart(pairs, discordant):
+    verdicts = simulated(pairs, discordant / 2, discordant / 2)
+    assert share(verdicts, Verdict.INFERIOR, Verdict.SUPERIOR) <= 0.05
+
+
+@pytest.mark.parametrize(("pairs", "discordant"), [(50, 0.1), (200, 0.1), (500, 0.3)])
+def test_variants_at_the_margin_are_rarely_called_non_inferior(pairs, discordant):
+    verdicts = simulated(pairs, discordant / 2 + 0.025, discordant / 2 - 0.025)
+    assert share(verdicts, Verdict.NON_INFERIOR, Verdict.SUPERIOR) <= 0.025 + 0.015
+
+
+def test_a_planted_loss_is_found_and_a_planted_gain_too():
+    assert share(simulated(200, 0.3, 0.05), Verdict.INFERIOR) > 0.9
+    assert share(simulated(200, 0.05, 0.3), Verdict.SUPERIOR) > 0.99
+
+
+@pytest.mark.parametrize(
+    ("only_a", "only_b", "expected"),
+    [(6, 4, Verdict.NON_INFERIOR), (3, 3, Verdict.NON_INFERIOR), (15, 3, Verdict.INFERIOR)],
+)
+def test_the_recommended_sample_size_has_80_percent_power(only_a, only_b, expected):
+    needed = episodes_needed(PairCounts(only_a=10 * only_a, only_b=10 * only_b, pairs=1000), 0.05)
+    verdicts = simulated(needed, only_a / 100, only_b / 100)
+    assert 0.76 < share(verdicts, expected) < 0.87
+
+
+pair_counts = st.tuples(st.integers(0, 60), st.integers(0, 60), st.integers(0, 300)).map(
+    lambda n: PairCounts(only_a=n[0], only_b=n[1], pairs=n[0] + n[1] + n[2] + 1)
+)
+
+
+@given(st.lists(pair_counts, min_size=1, max_size=5))
+def test_a_single_suite_has_the_verdict_of_its_interval_and_a_correction_only_withdraws_claims(suites):
+    order = {Verdict.INFERIOR: 1, Verdict.INCONCLUSIVE: 0, Verdict.NON_INFERIOR: 1, Verdict.SUPERIOR: 2}
+    for each, verdict in zip(suites, corrected_verdicts(suites, 0.05), strict=True):
+        alone = judged(each.only_a, each.only_b, each.pairs)
+        assert corrected_verdicts([each], 0.05) == [alone]
+        assert order[verdict] <= order[alone]
+    borderline = PairCounts(only_a=1, only_b=8, pairs=100)
+    assert corrected_verdicts([borderline], 0.05) == [Verdict.SUPERIOR]
+    assert corrected_verdicts([borderline] * 4, 0.05) == [Verdict.NON_INFERIOR] * 4
+
+
+def test_holm_equals_a_reference():
+    p_values = np.random.default_rng(2).beta(0.3, 3, 12).tolist()
+    assert holm(p_values) == pytest.approx(multipletests(p_values, method="holm")[1].tolist())
