@@ -15,9 +15,10 @@ import yaml
 
 from configs.errors import UsageError
 from configs.load import load
-from configs.schema import GridConfig, RunConfig, SuiteConfig, SweepConfig
+from configs.schema import GridConfig, RunConfig, SuiteConfig, SweepConfig, VariantsConfig
 from eval import droid, libero, run, sweep
 from eval.policies.resolved import read_policy
+from eval.policies.unused_options import refuse_unused_options, unused_in
 from eval.records.schema import RunFolder
 from sim_envs.fake import FakeSuite, FakeWorld
 from sim_envs.libero.suite import LiberoSuite
@@ -127,7 +128,7 @@ def asked(monkeypatch) -> list[SweepConfig]:
     return found
 
 
-def test_options_with_several_values_are_a_grid(asked, tmp_path):
+def test_options_with_several_values_are_a_grid_and_replace_what_a_preset_says_in_every_grid(asked, tmp_path):
     line = "--suite libero_object --init-ids 0-1 --num-envs 4 --clock fixed:0,0 fixed:50,90 --profiles h200"
     line += " --mode actions unified --text-every 1,4 --replan-steps 5 asap"
     assert call(sweep.app, *line.split(), "--output-dir", tmp_path) == 0
@@ -139,14 +140,11 @@ def test_options_with_several_values_are_a_grid(asked, tmp_path):
     )
     shared = {"suites": ("libero_object",), "init_ids": (0, 1), "video": "none", "batch_size": 2}
     assert asked == [SweepConfig(**shared, grids=(grid,))]
-
-
-def test_an_option_replaces_what_a_preset_says_in_every_grid(asked, tmp_path):
     line = "--config modes --profiles h200 --init-ids 3"
     assert call(sweep.app, *line.split(), "--output-dir", tmp_path) == 0
-    assert asked[0].init_ids == (3,)
-    assert {grid.clock for grid in asked[0].grids} == {("profile:h200",)}
-    assert asked[0].grids[-1].tokens_per_frame == (1, 5)
+    assert asked[1].init_ids == (3,)
+    assert {grid.clock for grid in asked[1].grids} == {("profile:h200",)}
+    assert asked[1].grids[-1].tokens_per_frame == (1, 5)
 
 
 NOOP = "--suite libero_object --init-ids 0-1 --policy noop"
@@ -168,6 +166,9 @@ NOOP = "--suite libero_object --init-ids 0-1 --policy noop"
         (libero, "--policy tiny --overlap rtc --clock profile:two-core", ["'two-core'", "guided_denoise"]),
         (libero, "--policy tiny --replan-steps asap", ["asap", "clock"]),
         (libero, "--resume", ["nothing to resume"]),
+        (libero, "--policy noop --query-timeout 5", ["--query-timeout 5 is for a Python class, not noop"]),
+        (libero, "--policy noop --query-timeout 0", ["query_timeout is '0'"]),
+        (libero, "--policy noop --query-timeout nan", ["query_timeout is 'nan'"]),
         (libero, "--mode shared --tokens-per-frame 2", ["--tokens-per-frame 2", "isolated shared unified"]),
         (run, "", ["no suite is named", "--suite"]),
         (run, "--suite libero_goal --policy tiny --policy-kwargs a=1", ["--policy-kwargs a=1", "is of kind"]),
@@ -224,15 +225,20 @@ def test_ctrl_c_before_the_first_episode_ends_the_program_at_once(tmp_path, load
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("backend", "part"), [("foo", "did you mean"), ("disable", "no OpenGL")])
-def test_a_machine_that_cannot_render_is_refused_before_anything_runs(backend, part, tmp_path):
-    command = ["-m", "eval.libero", "--policy", "noop", "--output-dir", str(tmp_path / "runs")]
-    environment = {**os.environ, "MUJOCO_GL": backend}
-    done = subprocess.run(
-        [sys.executable, *command], capture_output=True, text=True, check=False, env=environment
-    )
+def test_a_machine_that_cannot_render_is_refused_before_anything_runs(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "eval.libero",
+        "--policy",
+        "noop",
+        "--output-dir",
+        str(tmp_path / "runs"),
+    ]
+    environment = {**os.environ, "MUJOCO_GL": "disable"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert part in done.stderr
+    assert "no OpenGL" in done.stderr
     assert not (tmp_path / "runs").exists()
 
 
@@ -326,8 +332,8 @@ class Talking(FakePolicy):
 @pytest.mark.parametrize(
     ("policy", "given", "mode"),
     [
-        ("tests.eval.test_testing:Still", [], "actions"),
-        ("tests.eval.test_testing:Still", ["--mode", "unified"], "unified"),
+        ("tests.eval.policies.test_policies:Still", [], "actions"),
+        ("tests.eval.policies.test_policies:Still", ["--mode", "unified"], "unified"),
         ("tests.eval.doubles:FakePolicy", [], "actions"),
         (f"{__name__}:Talking", [], "unified"),
     ],
@@ -344,3 +350,62 @@ def test_a_policy_without_texts_runs_in_mode_actions_unless_one_is_chosen(
     said, name = capsys.readouterr().out, policy.rpartition(":")[2]
     assert ("every mode does what mode actions does" in said) == (name == "Still" and mode == "unified")
     assert f"{name} in mode {mode}, 4 episodes (1 task of libero_object)" in said
+
+
+@pytest.mark.parametrize(
+    ("asked", "parts"),
+    [
+        ({"policy": "expert", "random_weights": True}, ["--random-weights is", "expert is scripted", "tiny"]),
+        ({"policy": "ws://host:8000", "batch_size": 4}, ["--batch-size 4 is", "ws://host:8000 is a server"]),
+        ({"policy": "mine:Mine", "dtype": "bfloat16"}, ["mine:Mine is a Python class"]),
+        (
+            {"policy": "ws://host:8000", "policy_kwargs": {"charge": "server"}, "clock": "fixed:100,200"},
+            ["charge=server is for clock measured, and this is fixed:100,200", "--clock measured"],
+        ),
+        ({"policy": "noop", "language_tasks": ("memory",)}, ["--language-tasks memory", "generates no text"]),
+        ({"mode": "actions", "language_tasks": ("memory",)}, ["memory is for mode isolated", "is actions;"]),
+        (
+            {"mode": ("shared", "parallel"), "tokens_per_frame": 2},
+            ["--tokens-per-frame 2 is for mode interleaved, unified", "--mode shared parallel unified"],
+        ),
+        ({"tokens_per_frame": 2, "language_tasks": ()}, ["--tokens-per-frame 2 is for texts", "no language"]),
+        ({"video": "none", "video_every": 2}, ["--video-every 2 is for videos", "--video failures or all"]),
+    ],
+)
+def test_options_without_effect_are_refused(asked, parts):
+    with pytest.raises(UsageError) as refused:
+        refuse_unused_options(asked, VariantsConfig(**asked).variants())
+    for part in parts:
+        assert part in str(refused.value)
+
+
+def test_a_text_without_ground_truth_is_refused_for_policies_that_write_the_truth(tmp_path):
+    file = tmp_path / "plan.yaml"
+    file.write_text("{name: plan, prompt: 'Plan: ', max_tokens: 9}")
+    asked = {"policy": "expert", "language_tasks": ("memory", str(file))}
+    with pytest.raises(UsageError, match=r"the ground truth, which has no plan; .* narration, memory"):
+        refuse_unused_options(asked, VariantsConfig(**asked).variants())
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"video": "failures", "video_every": 2},
+        {"mode": ("isolated", "unified"), "tokens_per_frame": 2, "deadline_ms": 90.0},
+        {"mode": ("actions", "isolated"), "language_tasks": ("memory",)},
+        {"mode": "actions", "language_tasks": ()},
+        {"policy": "ws://host:8000", "policy_kwargs": {"charge": "server"}, "clock": "measured"},
+        {"policy": "mine:Mine", "policy_kwargs": {"charge": "server"}},
+        {"policy": "small", "random_weights": True, "dtype": "bfloat16", "tokens_per_frame": 2},
+    ],
+)
+def test_an_option_needs_an_effect_in_one_variant(asked):
+    refuse_unused_options(asked, VariantsConfig(**asked).variants())
+
+
+def test_presets_may_have_options_without_effect_of_which_every_mode_has_some():
+    """A preset is written once, for many policies and modes."""
+    preset = VariantsConfig(policy="noop", mode="actions", random_weights=True, language_tasks=("memory",))
+    refuse_unused_options({}, preset.variants())
+    modes = ("unified", "interleaved", "shared", "actions")
+    assert [len(unused_in(mode)) for mode in modes] == [0, 1, 2, 7]

@@ -27,7 +27,7 @@ from eval.rollout.evaluation import run_evaluation
 from eval.rollout.executors.executor import Processes
 from eval.rollout.recorder import LivePicture
 from eval.watch import app
-from tests.eval.conftest import CONFIG, evaluate
+from tests.eval.conftest import evaluate, play_until_ctrl_c
 from tests.eval.factory import RunBuilder, episode, key
 from tests.eval.rollout.scaled import suite_file
 from tests.eval.rollout.worker_worlds import AwaitingSuite
@@ -122,10 +122,7 @@ def test_two_worlds_are_shown_while_they_play(tmp_path, monkeypatch):
 
 def test_the_page_follows_a_run_that_is_interrupted_and_resumed(tmp_path, policy):
     policy.interrupted_at = 5
-    run = new_run(tmp_path, CONFIG)
-    with pytest.raises(KeyboardInterrupt):
-        evaluate(run)
-    report = LiveReport(run.folder.path)
+    report = LiveReport(play_until_ctrl_c(tmp_path).path)
     assert state(report)["words"].startswith("Interrupted: 2 of 8 episodes recorded; the same command with")
     evaluate(*find_unfinished(tmp_path, {}))
     assert state(report)["words"] == "Complete: 8 of 8 episodes recorded."

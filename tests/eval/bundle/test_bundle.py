@@ -12,7 +12,6 @@ import yaml
 
 from configs.errors import UsageError
 from configs.schema import RunConfig
-from configs.training import TrainConfig
 from eval import libero
 from eval.bundle.__main__ import app
 from eval.bundle.bundling import (
@@ -30,18 +29,15 @@ from eval.rollout.executors import executor
 from oxygen.model import params
 from oxygen.model.config import TINY
 from oxygen.presets.policies import read_record
-from oxygen.robots import tokenizer
-from oxygen.serving.language import LanguageTask
 from oxygen.training import checkpoint as checkpoints
 from oxygen.training import layout
-from oxygen.training.config import TrainingConfig
 from sim_envs.fake import FakeWorld
 from sim_envs.truth.ground_truth import Narration, Phase
 from sim_envs.truth.wording import narrate
 from tests.eval.collect.collecting import NEVER, collect
 from tests.eval.doubles import FakeAssets, FakePolicy, opened, without_physics
+from tests.eval.policies import test_policies
 from tests.eval.policies.test_policies import actions_of
-from tests.eval.train.test_train import moments
 
 FIRST, LAST = TEST_STATES[0], TEST_STATES[-1]
 WORDS = ("--wordings", "held_out")
@@ -67,21 +63,10 @@ def checkpoint(tmp_path_factory, demonstrations) -> Path:
 def write_checkpoint(
     folder: Path, demonstrations: Path, *, seed: int, start: Path | str | None = None
 ) -> None:
-    training = TrainingConfig(
-        model=TINY,
-        embodiment="libero",
-        tasks=(LanguageTask(name="narration", prompt="Narrate: ", max_tokens=8),),
-        options=TrainConfig(steps=STEP, seed=seed, data=(str(demonstrations),)),
-        start_from=None if start is None else str(start),
-        wordings={"open it": ("open it", "pull it"), "close it": ("close it", "shut it", "push it")},
-    )
-    writer = checkpoints.CheckpointWriter(
-        training=training,
-        statistics={"state": moments(8, 1.0), "actions": moments(7, 0.5)},
-        tokenizer=tokenizer.tiny().serialized,
-        frames=12_345,
-    )
-    writer.write_policy(folder, params.random_params(TINY, seed), step=STEP)
+    wordings = {"open it": ("open it", "pull it"), "close it": ("close it", "shut it", "push it")}
+    start_from = None if start is None else str(start)
+    how = {"start_from": start_from, "wordings": wordings}
+    test_policies.write_checkpoint(folder, step=STEP, seed=seed, data=demonstrations, **how)
     (folder / checkpoints.STATE_FILE).write_bytes(b"the moments of the optimiser")
 
 
@@ -137,6 +122,11 @@ def shipped(tmp_path, checkpoint) -> Path:
     folder = tmp_path / "assets" / "tiny"
     bundle(checkpoint, [], folder)
     return folder
+
+
+def edit(file: Path, **changes) -> None:
+    """Change fields of a JSON file."""
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
 
 
 def files(folder: Path) -> set[str]:
@@ -195,9 +185,7 @@ def test_refused_checkpoints_change_nothing(tmp_path, checkpoint, monkeypatch):
         bundle(tmp_path / "nowhere", [], target)
     other = tmp_path / "other"
     shutil.copytree(checkpoint, other)
-    record = read_record(other)
-    record["model"]["denoise_steps"] = 99
-    (other / "training.json").write_text(json.dumps(record))
+    edit(other / "training.json", model={**read_record(other)["model"], "denoise_steps": 99})
     with pytest.raises(UsageError, match="trained with denoise_steps 99; 'tiny' now has 10"):
         bundle(other, [], target)
     (other / "training.json").write_text((checkpoint / "training.json").read_text())
@@ -294,9 +282,9 @@ def test_states_of_demonstrations_are_not_tests_and_silent_policies_have_no_text
     bundle(shipped, [silent], shipped)
     assert "2 of 2: 100.0 %" in render(shipped)
     assert "narration phase" not in render(shipped)
-    manifest = json.loads((shipped / "manifest.json").read_text())
-    manifest["data"][0]["init_ids"]["libero_object"].append(FIRST)
-    (shipped / "manifest.json").write_text(json.dumps(manifest))
+    data = json.loads((shipped / "manifest.json").read_text())["data"]
+    data[0]["init_ids"]["libero_object"].append(FIRST)
+    edit(shipped / "manifest.json", data=data)
     assert "None yet for these weights." in render(shipped)
 
 
@@ -330,9 +318,8 @@ def test_options_without_effect_in_a_mode_are_not_part_of_a_result(shipped, eval
 
 def test_a_run_of_another_preset_with_these_weights_names_it(shipped, evaluate):
     run = evaluate(shipped, *WORDS, init_ids=str(FIRST))
-    manifest = json.loads((run / "manifest.json").read_text())
-    manifest["config"]["policy"] = "tiny_memory"
-    (run / "manifest.json").write_text(json.dumps(manifest))
+    config = json.loads((run / "manifest.json").read_text())["config"]
+    edit(run / "manifest.json", config={**config, "policy": "tiny_memory"})
     bundle(shipped, [run], shipped)
     card = (shipped / CARD_FILE).read_text()
     assert "--policy tiny_memory --task-ids 0 1" in card
@@ -345,8 +332,7 @@ def test_runs_of_other_weights_and_unfinished_ones_are_refused(shipped, evaluate
     with pytest.raises(UsageError, match=r"other weights.*\(random weights\)"):
         bundle(checkpoint, [random], shipped)
     unfinished = evaluate(checkpoint)
-    manifest = unfinished / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"complete"', '"interrupted"'))
+    edit(unfinished / "manifest.json", status="interrupted")
     with pytest.raises(UsageError, match="is interrupted; complete it with --resume"):
         bundle(checkpoint, [unfinished], shipped)
     with pytest.raises(UsageError, match=f"no run in {checkpoint}"):
@@ -359,9 +345,7 @@ def corrections(tmp_path, demonstrations):
     """Other demonstrations, in which somebody was corrected."""
     folder = tmp_path / "corrections"
     shutil.copytree(demonstrations, folder)
-    manifest = json.loads((folder / layout.MANIFEST).read_text())
-    learner = {"policy": "step_0000007", "weights_sha256": "0123456789abcdef"}
-    (folder / layout.MANIFEST).write_text(json.dumps({**manifest, "learner": learner}))
+    edit(folder / layout.MANIFEST, learner={"policy": "step_0000007", "weights_sha256": "0123456789abcdef"})
     return folder
 
 
@@ -393,9 +377,8 @@ def test_datasets_of_one_name_are_both_kept_and_names_of_suites_may_have_dots(
     tmp_path, checkpoint, corrections
 ):
     namesake = corrections.rename(tmp_path / "demos")
-    file = namesake / layout.MANIFEST
     keys = ("mine.v2.0.5.7.0123456789ab.0", "mine.v2.1.1000.7..0.5", "mine.v2.0.6.7.012345678901.0.5")
-    file.write_text(json.dumps({**json.loads(file.read_text()), "demonstrations": keys, "failed": []}))
+    edit(namesake / layout.MANIFEST, demonstrations=keys, failed=[])
     write_checkpoint(tmp_path / "second", namesake, seed=1, start=checkpoint)
     bundle(tmp_path / "second", [], tmp_path / "tiny")
     first, second = read_bundle_manifest(tmp_path / "tiny").data
@@ -426,8 +409,7 @@ def test_a_forged_record_of_a_training_is_one_line(forged, tmp_path, corrections
 
 def test_no_local_path_is_bundled_and_no_wordings_twice(tmp_path, checkpoint, corrections, evaluate):
     write_checkpoint(tmp_path / "second", corrections, seed=1, start=checkpoint)
-    record = read_record(tmp_path / "second")
-    (tmp_path / "second" / "training.json").write_text(json.dumps({**record, "norm_stats": str(checkpoint)}))
+    edit(tmp_path / "second" / "training.json", norm_stats=str(checkpoint))
     bundle(tmp_path / "second", [evaluate(tmp_path / "second")], tmp_path / "tiny")
     record = read_record(tmp_path / "tiny")
     assert record["norm_stats"] == checkpoint.name
@@ -454,16 +436,11 @@ def test_unknown_provenance_is_reported(tmp_path, checkpoint, demonstrations, co
     gone = tmp_path / "step_0000007"
     shutil.copytree(checkpoint, gone)
     write_checkpoint(tmp_path / "orphan", corrections, seed=1, start=gone)
-    record = read_record(tmp_path / "orphan")
-    record["data"] = [*record["data"], str(tmp_path / "lost")]
-    (tmp_path / "orphan" / "training.json").write_text(json.dumps(record))
+    edit(tmp_path / "orphan" / "training.json", data=[str(corrections), str(tmp_path / "lost")])
     shutil.rmtree(gone)
     app([str(tmp_path / "orphan"), "--output", str(tmp_path / "tiny")], result_action="return_value")
     printed, card = capsys.readouterr().out, render(tmp_path / "tiny")
-    for unknown in (
-        "how step_0000007, from which training began, was trained",
-        "what is in dataset lost",
-    ):
+    for unknown in ("how step_0000007, from which training began, was trained", "what is in dataset lost"):
         assert f"Not known, and the card says so: {unknown}" in printed
         assert f"- {unknown}\n" in card
 

@@ -14,12 +14,11 @@ from configs.exits import INPUT_ERROR
 from eval import libero
 from eval.policies.base import BadAnswerError
 from eval.records.query_logs import read_queries
-from eval.records.run_folders import new_run
 from eval.records.schema import Outcome, RunFolder
 from sim_envs.fake import FakeWorld
-from tests.eval.conftest import CONFIG, call, evaluate
+from tests.eval.conftest import CONFIG, call, play
 from tests.eval.doubles import without_physics
-from tests.eval.policies.openpi_server import ACTIONS, OpenpiServer
+from tests.eval.policies.servers import ACTIONS, OpenpiServer
 
 TEXT = "No relevant task progress is visible yet."
 END = 1
@@ -255,16 +254,15 @@ def config(server, api="continuous_batching", **changes):
 def test_an_error_costs_its_episode_alone_and_texts_are_graded(tmp_path, monkeypatch):
     without_physics(monkeypatch, lambda task: FakeWorld(success_at=18))
     with ReleaseServer(edit=failing) as server:
-        run = new_run(tmp_path, config(server))
-        evaluate(run)
-    first, second = run.folder.episodes().values()
+        run = play(tmp_path, config(server))
+    first, second = run.episodes().values()
     assert (first.outcome, second.outcome) == (Outcome.ERROR, Outcome.SUCCESS)
     assert "diverged" in first.error
     scores = second.texts["textual_memory"]
     assert (scores.texts, scores.not_graded) == (second.requests.finished, 0) == (3, 0)
     assert scores.at_request["exact"].hits == 3
     assert scores.on_delivery["exact"].hits == 2  # the bowl is on the plate from step 12 on
-    queries = read_queries(run.folder, second.key)
+    queries = read_queries(run, second.key)
     assert [[each.requested_query for each in query.delivered] for query in queries] == [[], [0], [1], [2]]
 
 
@@ -276,10 +274,9 @@ def test_charging_the_server_leaves_out_the_transport(tmp_path, monkeypatch):
 
     with ReleaseServer(edit=edit) as server:
         kwargs = {"timeout_s": 5, "charge": "server"}
-        run = new_run(tmp_path, config(server, clock="measured", policy_kwargs=kwargs, num_trials_per_task=1))
-        evaluate(run)
-    (episode,) = run.folder.episodes().values()
-    latencies = [query.latency for query in read_queries(run.folder, episode.key)]
+        run = play(tmp_path, config(server, clock="measured", policy_kwargs=kwargs, num_trials_per_task=1))
+    (episode,) = run.episodes().values()
+    latencies = [query.latency for query in read_queries(run, episode.key)]
     assert [(each.actions_ms, each.busy_ms) for each in latencies] == [(0.04, 0.04)] * 2
 
 

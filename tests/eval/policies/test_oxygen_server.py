@@ -12,8 +12,15 @@ from oxygen.policy.reply import TextRequest
 from oxygen.robots.conventions import DROID, LIBERO
 from sim_envs.fake import FakeWorld
 from sim_envs.libero.tasks import LIBERO_INTERFACE
-from tests.eval.policies.openpi_server import KEY, OpenpiServer
-from tests.eval.policies.oxygen_server import ACTIONS, answer, metadata, serving, text
+from tests.eval.policies.servers import (
+    KEY,
+    SERVED_ACTIONS,
+    OpenpiServer,
+    served_answer,
+    served_metadata,
+    served_text,
+    serving,
+)
 
 
 def played(server, queries, **how):
@@ -22,9 +29,12 @@ def played(server, queries, **how):
     return answers
 
 
-def test_each_query_has_its_place_in_the_episode_and_is_polled_for_its_texts():
+def test_each_query_has_its_place_in_the_episode_all_its_bits_and_is_polled_for_its_texts():
     with serving() as server:
-        played(server, 2)
+        (actions, _), _ = played(server, 2, observation=FakeWorld(image_size=256).observe())
+    assert actions.tobytes() == SERVED_ACTIONS.tobytes()
+    assert server.queries[0]["observation/image"].shape == (256, 256, 3)
+    assert server.queries[0]["observation/state"].dtype == np.float64
     episode = dataclasses.asdict(KEY)
     assert [request["oxygen_eval"] for request in server.queries] == [
         {"episode": episode, "query": 0, "reset": True},
@@ -41,19 +51,11 @@ def test_a_server_without_texts_is_not_polled():
             assert (reply.finished, len(server.queries)) == ((), 1)
 
 
-def test_observations_and_actions_keep_all_their_bits():
-    with serving() as server:
-        ((actions, _),) = played(server, 1, observation=FakeWorld(image_size=256).observe())
-    assert actions.tobytes() == ACTIONS.tobytes()
-    assert server.queries[0]["observation/image"].shape == (256, 256, 3)
-    assert server.queries[0]["observation/state"].dtype == np.float64
-
-
 def test_the_declared_interface_is_the_policys():
     with serving() as server, server.opened(embodiment="libero") as policy:  # which it may be told
         compare(policy.interface, LIBERO_INTERFACE)
         assert policy.horizon == 10
-        assert policy.inputs["server_metadata"] == metadata()
+        assert policy.inputs["server_metadata"] == served_metadata()
     slow = dataclasses.replace(LIBERO, action=dataclasses.replace(LIBERO.action, control_hz=10.0))
     cameras = dataclasses.replace(LIBERO.observation, cameras=(Camera(name="front"),))
     own = dataclasses.replace(slow, observation=cameras)
@@ -114,14 +116,14 @@ def test_a_server_started_for_another_run_is_refused(declared, how, why):
     [
         (7, "texts that cannot be read"),
         ([{"task": "narration", "text": "done"}], "texts that cannot be read: 'query'"),
-        ([{**text(0), "tokens": "many"}], "texts that cannot be read.*tokens"),
-        ([text(5)], "a text of query 5 in query 0"),
-        ([text(-1)], "a text of query -1 in query 0"),
+        ([{**served_text(0), "tokens": "many"}], "texts that cannot be read.*tokens"),
+        ([served_text(5)], "a text of query 5 in query 0"),
+        ([served_text(-1)], "a text of query -1 in query 0"),
     ],
 )
 def test_a_malformed_text_is_an_error(sent, why):
     def wrong(request):
-        return {**answer(request), "texts": sent}
+        return {**served_answer(request), "texts": sent}
 
     with serving(wrong) as server, pytest.raises(BadAnswerError, match=f"(?s){why}"):
         played(server, 1)
@@ -137,6 +139,6 @@ def test_a_malformed_text_is_an_error(sent, why):
 def test_a_server_that_comes_back_with_another_policy_ends_the_run(changed, named):
     with serving() as server, server.opened(connect_timeout_s=5) as policy:
         server.__exit__()
-        other = OpenpiServer(answer, metadata=metadata(**changed), port=server.port)
+        other = OpenpiServer(served_answer, metadata=served_metadata(**changed), port=server.port)
         with other, pytest.raises(PolicyLostError, match=named):
             policy.in_world(None, None).reset(KEY)

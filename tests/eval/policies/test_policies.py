@@ -1,7 +1,8 @@
-"""Policies by their presets: a checkpoint is what acts, and one that means other numbers is refused."""
+"""Policies by presets or checkpoints: what acts, what it writes, what is refused, and what conforms."""
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,19 +11,27 @@ import yaml
 
 from configs.errors import UsageError
 from configs.interface import Camera
-from configs.schema import RunConfig
+from configs.schema import PolicyConfig, RunConfig
+from configs.training import TrainConfig
 from eval.policies.base import Policy
 from eval.policies.engine import EnginePolicy
 from eval.policies.resolved import open_policies, resolve_policy
+from eval.policies.scripted import open_scripted
 from eval.policies.serving import ImageBlock
 from eval.rollout.plan import EpisodePlan, TaskPlan, check_playable
+from eval.testing import check_policy
 from oxygen.model import params
-from oxygen.model.config import TINY
+from oxygen.model.config import PRESETS, TINY
+from oxygen.robots import tokenizer
 from oxygen.robots.conventions import LIBERO
+from oxygen.serving.language import LanguageTask
 from oxygen.tools.convert import main
+from oxygen.training import checkpoint
+from oxygen.training.config import TrainingConfig
+from oxygen.weights.source import CARD, RECORD
 from sim_envs.fake import FakeWorld
 from sim_envs.world import EpisodeKey, Observation
-from tests.eval.doubles import libero_object, without_physics
+from tests.eval.doubles import FakePolicy, libero_object, without_physics
 from tests.oxygen.weights.test_weights import save_orbax
 
 pytestmark = pytest.mark.usefixtures("compiled_soon")
@@ -66,13 +75,18 @@ def policy_of(config: RunConfig) -> Policy:
     return served.in_world(libero_object(), FakeWorld())
 
 
+def world() -> FakeWorld:
+    made = FakeWorld(image_size=64)
+    made.reset(init_id=0, seed=7, settle_steps=0)
+    return made
+
+
 def actions_of(config: RunConfig) -> np.ndarray:
     """What a policy with a model does in the first query of an episode."""
-    policy, world = policy_of(config), FakeWorld(image_size=64)
+    policy = policy_of(config)
     assert isinstance(policy.batch, EnginePolicy)
-    world.reset(init_id=0, seed=7, settle_steps=0)
     policy.reset(KEY)
-    return policy.act(world.observe())
+    return policy.act(world().observe())
 
 
 def test_a_checkpoint_is_loaded_with_its_own_statistics(preset, tmp_path):
@@ -151,13 +165,6 @@ def test_trained_texts_are_requested_by_default(options, names):
     assert resolve_policy(RunConfig(**options)).task_names == names
 
 
-def test_remarks_on_texts_are_printed_only_in_modes_with_texts():
-    resolved = resolve_policy(RunConfig(policy="pi05_libero"))
-    variants = [RunConfig(mode="actions"), RunConfig(mode="unified")]
-    assert "pi05_libero was not trained on texts, so none are requested" in resolved.remark_for(variants)
-    assert resolved.remark_for(variants[:1]) is None
-
-
 def test_images_of_several_sizes_go_through_shared_memory_pixel_for_pixel():
     cameras = (Camera(name="front", size=(4, 6)), Camera(name="wrist", size=(2, 3)))
     observation = dataclasses.replace(LIBERO.observation, cameras=cameras)
@@ -174,3 +181,192 @@ def test_images_of_several_sizes_go_through_shared_memory_pixel_for_pixel():
         block.write(larger)
     del read
     block.close()
+
+
+def write_checkpoint(folder, *, step=7, seed=0, data="none", **training):
+    """A checkpoint of `tiny`'s sizes with random parameters, whose actions span half the range."""
+    writer = checkpoint.CheckpointWriter(
+        training=TrainingConfig(
+            model=TINY,
+            embodiment="libero",
+            tasks=(LanguageTask(name="narration", prompt="Narrate: ", max_tokens=8),),
+            options=TrainConfig(steps=step, seed=seed, data=(str(data),)),
+            **training,
+        ),
+        statistics={"state": moments(8, 1.0), "actions": moments(7, 0.5)},
+        tokenizer=tokenizer.tiny().serialized,
+        frames=12_345,
+    )
+    writer.write_policy(folder, params.random_params(TINY, seed), step=step)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained") / "step_0000007"
+    write_checkpoint(folder)
+    return folder
+
+
+@pytest.mark.slow
+def test_a_checkpoint_answers_its_language_tasks(trained):
+    config = RunConfig(mode="isolated", policy=str(trained), language_tasks=("narration",))
+    policy = policy_of(config)
+    policy.reset(KEY)
+    policy.act(world().observe())
+    reply = policy.complete()
+    assert [text.task for text in reply.finished] == ["narration"]
+    assert reply.tokens > 0
+
+
+def rewritten(folder, target, **changes):
+    """The checkpoint's card and record in another folder, with the card changed."""
+    shutil.copyfile(folder / RECORD, target / RECORD)
+    card = yaml.safe_load((folder / CARD).read_text(encoding="utf-8"))
+    (target / CARD).write_text(yaml.safe_dump({**card, **changes}), encoding="utf-8")
+    return str(target)
+
+
+def test_its_trained_language_tasks_are_the_default_and_others_are_refused(trained, tmp_path):
+    for mode in ("actions", "unified"):
+        resolved = resolve_policy(RunConfig(mode=mode, policy=str(trained)))
+        assert [task.name for task in resolved.tasks] == ["narration"]
+        assert resolved.remark is None
+    with pytest.raises(UsageError, match=r"not learnt language task 'memory'.*it has learnt narration"):
+        resolve_policy(RunConfig(policy=str(trained), language_tasks=("narration", "memory")))
+    learnt = {"narration": "Tell: ", "poem": "Rhyme: "}
+    resolved = resolve_policy(RunConfig(policy=rewritten(trained, tmp_path, language_tasks=learnt)))
+    assert resolved.tasks == ()
+    assert "narration, poem: name its file with --language-tasks" in resolved.remark
+    other = rewritten(trained, tmp_path, language_tasks={"narration": "Say: "})
+    with pytest.raises(UsageError, match=r"with prompt 'Narrate: '.*'Say: '"):
+        resolve_policy(RunConfig(policy=other, language_tasks=("narration",)))
+
+
+def test_a_policy_without_texts_decodes_them_only_as_a_load(trained, tmp_path):
+    silent = rewritten(trained, tmp_path, language_tasks={})
+    resolved = resolve_policy(RunConfig(policy=silent))
+    assert resolved.tasks == ()
+    variants = [RunConfig(mode="actions"), RunConfig(mode="unified")]
+    assert "was not trained on texts, so none are requested; --lang" in resolved.remark_for(variants)
+    assert resolved.remark_for(variants[:1]) is None
+    loaded = resolve_policy(RunConfig(policy=silent, language_tasks=("memory",)))
+    assert [task.name for task in loaded.tasks] == ["memory"]
+    assert "will be noise" in loaded.remark
+    assert resolve_policy(RunConfig(policy=silent, language_tasks=())).remark is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"horizon": 99}, "horizon 10; 'tiny' now has 99"),
+        ({"prompt_buckets": (48,)}, r"prompt_buckets \[32\]; 'tiny' now has \[48\]"),
+        ({"siglip": dataclasses.replace(TINY.siglip, depth=3)}, "siglip.depth 4; 'tiny' now has 3"),
+        ({"noise_scale": 0.5}, None),  # training does not use it
+    ],
+)
+def test_a_checkpoint_of_a_model_that_has_changed_since_is_refused(trained, monkeypatch, change, message):
+    monkeypatch.setitem(PRESETS, "tiny", dataclasses.replace(TINY, **change))
+    policy = RunConfig(policy=str(trained), language_tasks=())
+    if message is None:
+        assert resolve_policy(policy).policy.model == "tiny"
+        return
+    with pytest.raises(UsageError, match=f"was trained with {message}.*Train it again"):
+        resolve_policy(policy)
+
+
+def test_a_checkpoint_without_sizes_is_refused(trained, tmp_path):
+    shutil.copyfile(trained / CARD, tmp_path / CARD)
+    for content, message in ((None, "has no"), ("{", "not JSON"), ("{}", "not what training writes")):
+        if content is not None:
+            (tmp_path / RECORD).write_text(content)
+        with pytest.raises(UsageError, match=message):
+            resolve_policy(RunConfig(policy=str(tmp_path), language_tasks=()))
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("mine/checkpoints/step_0000501", "no checkpoint at .*Nearest: .*step_0000500, .*step_0001000$"),
+        ("mien/checkpoints/step_0001000", "no checkpoint at .*Nearest: .*mine/checkpoints/step_0001000, "),
+        ("mine", r"is the folder of a training; .*checkpoints/step_0001000$"),
+        ("mine/checkpoints", r"is the folder of a training; .*checkpoints/step_0001000$"),
+        ("mine/model.safetensors", "is a file; give the folder"),
+        (".", r"policy\.yaml"),
+    ],
+)
+def test_another_path_names_the_nearest_checkpoints(tmp_path, place, said):
+    for step in ("step_0000500", "step_0001000"):
+        folder = tmp_path / "runs/mine/checkpoints" / step
+        folder.mkdir(parents=True)
+        (folder / CARD).touch()
+    (tmp_path / "runs/mine/model.safetensors").touch()
+    with pytest.raises(UsageError, match=said):
+        resolve_policy(RunConfig(policy=str(tmp_path / "runs" / place)))
+
+
+@pytest.mark.parametrize("kind", ["noop", "random"])
+def test_scripted_policies_conform(kind):
+    opened = open_scripted(PolicyConfig(name=kind, kind=kind), (), RunConfig(mode="actions"))
+    check_policy(opened.in_world(libero_object(), world()), world().observe(), replan_steps=5)
+
+
+class Still:
+    """openpi's two methods."""
+
+    embodiment = "libero"
+
+    def infer(self, obs):
+        return {"actions": np.zeros((10, 7))}
+
+    def reset(self):
+        pass
+
+
+def test_classes_objects_and_functions_are_accepted():
+    for given in (Still, Still(), lambda: Still(), FakePolicy):  # noqa: PLW0108
+        check_policy(given, world().observe(), replan_steps=5)
+    with pytest.raises(UsageError, match="policy dict lacks infer, reset"):
+        check_policy({}, world().observe())
+
+
+@pytest.mark.slow
+def test_a_policy_with_a_model_conforms():
+    config = RunConfig(mode="unified", policy="tiny", random_weights=True)
+    (opened,) = open_policies(resolve_policy(config), [config])
+    check_policy(opened.in_world(libero_object(), world()), world().observe(), replan_steps=10)
+
+
+class Drifting(FakePolicy):
+    drift = 0.0
+
+    def act(self, observation):
+        self.drift += 0.01
+        return super().act(observation) + self.drift
+
+
+class Careless(FakePolicy):
+    def act(self, observation):
+        observation.state[0] += 1
+        return super().act(observation)
+
+
+class Silent(FakePolicy):
+    def complete(self):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (Drifting(), "had other actions after other episodes"),
+        (Careless(), "changed the observation's state"),
+        (Silent(), "should return a Reply"),
+        (FakePolicy(actions=np.zeros((10, 6))), "an action has 6 numbers"),
+        (FakePolicy(actions=np.zeros((3, 7))), "3 actions, a rollout executes 5"),
+        (FakePolicy(actions=np.full((10, 7), np.nan)), "not finite"),
+    ],
+)
+def test_a_broken_contract_is_one_line(policy, said):
+    with pytest.raises(AssertionError, match=said) as caught:
+        check_policy(policy, world().observe(), replan_steps=5)
+    assert "\n" not in str(caught.value).split("\nassert")[0]

@@ -1,17 +1,21 @@
-"""A class of one's own acts, in either style, from a module or a file; what is wrong with it is one line."""
+"""A class of one's own acts, in either style; openpi's is shown what openpi's own robots send."""
 
 import re
 import sys
 import textwrap
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from configs.cli import read_kwargs
 from configs.errors import UsageError
 from configs.interface import compare
+from eval.policies.base import BadAnswerError
+from eval.policies.openpi import OpenpiPolicy
 from eval.policies.python import open_python
 from oxygen.robots.conventions import DROID, LIBERO
+from oxygen.robots.openpi_keys import ROBOTS, keys_for, keys_of
 from sim_envs.fake import FakeWorld
 from sim_envs.world import EpisodeKey
 
@@ -136,14 +140,12 @@ def test_a_class_names_its_robot_or_is_assumed_to_be_for_libero(written):
         (("self.resets = 0", "self.interface = 'libero'"), {}, "its interface is a str"),
         (("self.resets = 0", "self.interface = self.embodiment = 1"), {}, "give one of them"),
         (("self.resets = 0", "raise OSError('no weights')"), {}, r"OSError: no weights \(mine.py, line 7\)"),
+        (("self.resets = 0", "exit()"), {}, "SystemExit"),
+        (("import numpy as np", "import sys; sys.exit(0)"), {}, "SystemExit"),
         (("self.resets = 0", "self.horizon = 'ten'"), {}, "horizon is 'ten'"),
         (("import numpy as np", "import no_such_package"), {}, "no_such_package"),
         (("import numpy as np", "1 / 0"), {}, r"ZeroDivisionError: division by zero \(mine.py, line 2\)"),
-        (
-            ("import numpy as np", "import numpy as"),
-            {},
-            r"cannot be imported: SyntaxError: [^()]+ \(mine.py, line 2\)$",
-        ),
+        (("import numpy as np", "import numpy as"), {}, r"SyntaxError: [^()]+ \(mine.py, line 2\)$"),
         (("class Mine", "class Yours"), {}, "unknown class in .*'Mine'; did you mean 'Yours'"),
         (("class Mine", "Mine = 3\n\n    class Yours"), {}, "Mine is 3; give a class"),
         (("", ""), {"scael": 1}, "unexpected keyword argument 'scael'; its arguments: scale=1.0"),
@@ -179,3 +181,96 @@ def test_arguments_are_yaml_scalars_by_name():
             read_kwargs([pair])
     with pytest.raises(UsageError, match="'x' is given twice"):
         read_kwargs(["x=1", "x=2"])
+
+
+CAMERAS = {
+    "libero": ("image", "wrist_image"),
+    "droid": ("exterior_image_1_left", "wrist_image_left"),
+}
+STATES = {
+    "libero": {"observation/state": [*range(8)]},
+    "droid": {"observation/joint_position": [*range(7)], "observation/gripper_position": [7]},
+}
+
+
+def sent_by(robot, image):
+    """What a robot with the same image in all cameras sends."""
+    return keys_of(robot).write(dict.fromkeys(CAMERAS[robot], image), np.arange(8.0), "lift it")
+
+
+class Answering:
+    def __init__(self, answer):
+        self.answer = answer
+
+    def infer(self, obs):
+        return self.answer
+
+    def reset(self):
+        pass
+
+
+def answered(answer):
+    policy = OpenpiPolicy(Answering(answer), keys_of("libero"))
+    return policy, policy.act(FakeWorld(image_size=256).observe())
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize(("robot", "name"), [("libero", "square256"), ("droid", "droid")])
+def test_images_are_padded_as_openpi_client_does(golden, robot, name):
+    with np.load(golden / "openpi_transforms.npz") as file:
+        image, expected = file[f"resize.{name}.in"], file[f"resize.{name}.out"]
+    for camera in CAMERAS[robot]:
+        sent = sent_by(robot, image)[f"observation/{camera}"]
+        assert sent.dtype == np.uint8
+        assert np.abs(sent.astype(int) - expected).max() <= 1
+
+
+@pytest.mark.parametrize("robot", CAMERAS)
+def test_observations_have_the_keys_of_openpis_examples(robot):
+    sent = sent_by(robot, np.zeros((180, 320, 3), np.uint8))
+    assert sent.pop("prompt") == "lift it"
+    assert {sent.pop(f"observation/{camera}").shape for camera in CAMERAS[robot]} == {(224, 224, 3)}
+    assert {key: value.tolist() for key, value in sent.items()} == STATES[robot]
+
+
+def test_an_embodiments_keys_show_all_of_its_interface_and_other_robots_the_names_of_theirs():
+    for keys in map(keys_of, ROBOTS):
+        seen = keys.interface.observation
+        assert tuple(keys.images.values()) == seen.camera_names
+        assert [part for parts in keys.state.values() for part in parts] == [part.name for part in seen.state]
+    assert keys_for(DROID).names == keys_of("droid").names
+    assert "observation/gripper_joints" in keys_for(LIBERO).names
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (None, "answered with NoneType"),
+        (np.zeros((10, 7)), "answered with ndarray"),
+        ({"action": np.zeros((10, 7))}, "no 'actions'; it has 'action'"),
+        ({"actions": np.zeros((10, 7), complex)}, "'actions' are ndarray"),
+        ({"actions": [[0.0], [0.0, 1.0]]}, "'actions' are list"),
+        ({"actions": ["left"]}, "'actions' are list"),
+    ],
+)
+def test_an_answer_without_actions_is_refused(answer, why):
+    with pytest.raises(BadAnswerError, match=why):
+        answered(answer)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.int64, np.float64])
+def test_actions_of_any_real_type_are_taken_as_a_copy(dtype):
+    answer = np.ones((10, 7), dtype)
+    answer.flags.writeable = False
+    _, actions = answered({"actions": answer})
+    assert actions.dtype == np.float64
+    assert (actions == 1).all()
+    actions[:] = 0
+    assert (answer == 1).all()
+
+
+def test_a_query_is_timed_from_the_observation_to_the_actions():
+    policy, _ = answered({"actions": np.zeros((10, 7))})
+    timings = policy.complete().timings_ms
+    assert sorted(timings) == ["action", "frame", "preprocess"]
+    assert 0 < timings["preprocess"] < timings["action"] == timings["frame"]

@@ -21,7 +21,7 @@ from oxygen.serve.msgpack_numpy import pack
 from sim_envs.droid.control import Control, interface
 from sim_envs.fake import FakeWorld
 from sim_envs.world import Observation
-from tests.eval.policies.openpi_server import ACTIONS, KEY, OpenpiServer
+from tests.eval.policies.servers import ACTIONS, KEY, OpenpiServer
 
 LIBERO = {"embodiment": "libero"}
 
@@ -56,8 +56,10 @@ def fails_at(number):
     return answer
 
 
-def test_observations_go_out_in_openpis_keys_and_actions_come_back():
-    with OpenpiServer() as server, acting(server) as policy:
+def test_observations_go_out_in_openpis_keys_and_actions_come_back(monkeypatch):
+    monkeypatch.setenv("MY_KEY", "secret")
+    with OpenpiServer() as server, acting(server, api_key_env="MY_KEY") as policy:
+        assert server.headers[0]["Authorization"] == "Api-Key secret"
         acted = query(policy)
         assert policy.interface.name == server.url
         assert acted.dtype == np.float64
@@ -233,6 +235,16 @@ def refusal_of(url, told):
     return str(caught.value)
 
 
+ROBOARENA = {
+    "image_resolution": [224, 224],
+    "needs_wrist_camera": True,
+    "n_external_cameras": 1,
+    "needs_stereo_camera": False,
+    "needs_session_id": False,
+    "action_space": "joint_position",
+}
+
+
 @pytest.mark.parametrize(
     ("metadata", "kwargs", "why"),
     [
@@ -243,6 +255,10 @@ def refusal_of(url, told):
         ({"embodiment": "droid"}, LIBERO, "serves embodiment 'droid'; leave out embodiment=libero"),
         ({"horizon": 0}, {}, "horizon is 0"),
         ({"horizon": "ten"}, {}, "horizon is 'ten'"),
+        (ROBOARENA | {"action_space": "cartesian_velocity"}, {}, "space of a RoboArena server: 'cartesian_v"),
+        (ROBOARENA | {"image_resolution": "large"}, {}, "image_resolution is 'large'"),
+        (ROBOARENA | {"n_external_cameras": 0, "needs_wrist_camera": False}, {}, "name at least one"),
+        (ROBOARENA, LIBERO, "for DROID; leave out embodiment=libero"),
     ],
 )
 def test_invalid_metadata_are_one_line(metadata, kwargs, why):
@@ -256,12 +272,7 @@ def test_invalid_metadata_are_one_line(metadata, kwargs, why):
     ("metadata", "kwargs", "cameras", "remark"),
     [
         ({"embodiment": "droid"}, {}, ("exterior_image_1_left", "wrist_image_left"), None),
-        (
-            {"reset_pose": np.zeros(2)},
-            {},
-            ("image", "wrist_image"),
-            "observation/wrist_image.*embodiment=NAME",
-        ),
+        ({"reset_pose": np.zeros(2)}, {}, ("image", "wrist_image"), "wrist_image.*embodiment=NAME"),
         ({"embodiment": "franka"}, LIBERO, ("image", "wrist_image"), None),
     ],
 )
@@ -275,12 +286,6 @@ def test_the_robot_is_named_by_the_server_or_the_user_or_assumed_to_be_liberos(
         assert policy.remark == remark or re.search(remark, policy.remark)
         recorded = {name: value if isinstance(value, str) else str(value) for name, value in metadata.items()}
         assert policy.inputs["server_metadata"] == {**recorded, "horizon": 15}
-
-
-def test_the_key_in_the_environment_is_sent(monkeypatch):
-    monkeypatch.setenv("MY_KEY", "secret")
-    with OpenpiServer() as server, acting(server, api_key_env="MY_KEY"):
-        assert server.headers[0]["Authorization"] == "Api-Key secret"
 
 
 @pytest.mark.parametrize(
@@ -300,14 +305,6 @@ def test_bad_arguments_are_refused_before_connecting(url, kwargs, why):
 
 
 DROID_ACTIONS = np.linspace(-2, 2, 80).reshape(10, 8)
-ROBOARENA = {
-    "image_resolution": [224, 224],
-    "needs_wrist_camera": True,
-    "n_external_cameras": 1,
-    "needs_stereo_camera": False,
-    "needs_session_id": False,
-    "action_space": "joint_position",
-}
 
 
 def roboarena(answer="reset successful", **metadata):
@@ -380,25 +377,8 @@ def test_each_action_space_fits_one_suite_of_droid_and_velocities_are_clipped_as
 
 
 def test_a_session_id_names_the_episode_and_a_reset_that_fails_is_its_error():
-    with roboarena(needs_session_id=True) as server:
+    with roboarena(needs_session_id=True) as server, server.opened(embodiment="droid_jointpos"):
         assert {query["session_id"] for query in asked(server)} == {str(KEY)}
     failing = roboarena("Traceback (most recent call last): no session")
     with failing as server, pytest.raises(PolicyServerError, match="no session"):
         asked(server)
-
-
-@pytest.mark.parametrize(
-    ("metadata", "kwargs", "why"),
-    [
-        ({"action_space": "cartesian_velocity"}, {}, "action space of a RoboArena server: 'cartesian_vel"),
-        ({"image_resolution": "large"}, {}, "image_resolution is 'large'"),
-        ({"n_external_cameras": 0, "needs_wrist_camera": False}, {}, "name at least one"),
-        ({}, {"embodiment": "libero"}, "for DROID; leave out embodiment=libero"),
-    ],
-)
-def test_mismatched_metadata_of_roboarena_are_one_line(metadata, kwargs, why):
-    with roboarena(**metadata) as server, pytest.raises(UsageError, match=why) as caught:
-        server.opened(**kwargs)
-    assert "\n" not in str(caught.value)
-    with roboarena() as server, server.opened(embodiment="droid_jointpos"):
-        pass

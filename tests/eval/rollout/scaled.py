@@ -10,13 +10,12 @@ from configs.load import load
 from configs.schema import RunConfig, SuiteConfig
 from eval.records.run_folders import Run, new_run
 from eval.records.schema import RunFolder
-from eval.report.console import EvaluationConsole
-from eval.rollout.evaluation import run_evaluation
 from eval.rollout.executors.executor import Executor
 from sim_envs.fake import FakeSuite
+from tests.eval.conftest import evaluate
 
 
-def suite_file(folder: Path, name: str, suite: type, **changes: Any) -> str:
+def suite_file(folder: Path, name: str, suite: type, /, **changes: Any) -> str:
     """A suite of that class as a YAML file, otherwise like another one."""
     protocol = FakeSuite.published if name == "fake" else load(SuiteConfig, name)
     file = folder / f"{name}.yaml"
@@ -28,7 +27,7 @@ def suite_file(folder: Path, name: str, suite: type, **changes: Any) -> str:
 def played(folder: Path, *configs: RunConfig, executor: Executor, **how: Any) -> list[Run]:
     """The runs of an evaluation, played."""
     runs = [new_run(folder, config) for config in configs]
-    run_evaluation(*runs, monitor=EvaluationConsole, executor=executor, **how)
+    evaluate(*runs, executor=executor, **how)
     return runs
 
 

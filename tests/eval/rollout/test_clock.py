@@ -1,4 +1,4 @@
-"""Clocks: what a query is charged, and what is refused before anything runs."""
+"""Clocks: what a query is charged, and that runs under a profile are the same, resumed or not."""
 
 import dataclasses
 import math
@@ -6,15 +6,17 @@ import statistics
 
 import numpy as np
 import pytest
+import yaml
 
 from configs.errors import UsageError
 from configs.latency import Latency
 from configs.load import check
+from configs.paths import read_json_object
 from configs.profile import ProfileConfig
 from configs.schema import RunConfig
 from eval.records.query_logs import ActionSpan
 from eval.records.run_folders import find_unfinished, new_run
-from eval.records.schema import RunFolder
+from eval.rollout import episode
 from eval.rollout.clock import (
     PAUSED,
     DelayEstimator,
@@ -25,12 +27,14 @@ from eval.rollout.clock import (
     find_clock,
     jitter,
 )
+from eval.rollout.executors.executor import SERIAL, Processes
 from oxygen.serving.requests import DecodeWork
+from sim_envs.fake import FakeSuite
 from sim_envs.world import EpisodeKey
-from tests.eval.conftest import CONFIG, evaluate
+from tests.eval.conftest import CONFIG, evaluate, play, play_until_ctrl_c
 from tests.eval.doubles import reply
 from tests.eval.doubles import text_finished as text
-from tests.eval.rollout.scaled import records
+from tests.eval.rollout.scaled import records, suite_file
 
 KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
 
@@ -105,15 +109,9 @@ def test_an_invalid_clock_is_refused_in_one_line(name, problem):
     assert "\n" not in str(refused.value)
 
 
-def run_on(tmp_path, name: str, **changes) -> RunFolder:
-    run = new_run(tmp_path, CONFIG.model_copy(update={"clock": name, **changes}))
-    evaluate(run)
-    return run.folder
-
-
 def test_zero_latency_is_paused_bit_for_bit(policy, tmp_path):
     timed = ("latency", "actions_step", "free_step", "continued", "held", "skipped", "spans")
-    paused, zero = (records(run_on(tmp_path, name)) for name in ("paused", "fixed:0"))
+    paused, zero = (records(play(tmp_path, clock=name)) for name in ("paused", "fixed:0"))
     for record in (*paused, *zero):
         for scores in (record.get("texts") or {}).values():
             scores.pop("current_s", None)  # defined only while time passes
@@ -121,13 +119,13 @@ def test_zero_latency_is_paused_bit_for_bit(policy, tmp_path):
 
 
 def test_a_replay_repeats_a_measured_run_bit_for_bit_or_says_why_it_cannot(policy, tmp_path):
-    measured = run_on(tmp_path, "measured", overlap="rtc")
-    again = run_on(tmp_path, f"replay:{measured.path}", overlap="rtc")
+    measured = play(tmp_path, clock="measured", overlap="rtc")
+    again = play(tmp_path, clock=f"replay:{measured.path}", overlap="rtc")
     assert any("action_prefix" in record for record in records(measured))
     assert records(again) == records(measured)
     hashes = [folder.read_manifest()["protocol_hash"] for folder in (measured, again)]
     assert hashes[0] == hashes[1], "a replay is the same protocol"
-    paused = run_on(tmp_path, "paused")
+    paused = play(tmp_path, clock="paused")
     for clock_of, changes, problem in (
         (paused, {}, "nothing to replay"),
         (measured, {"mode": "isolated"}, "mode unified"),
@@ -135,7 +133,7 @@ def test_a_replay_repeats_a_measured_run_bit_for_bit_or_says_why_it_cannot(polic
         (measured, {"overlap": "blend"}, "give --overlap rtc"),
     ):
         with pytest.raises(UsageError, match=problem):
-            run_on(tmp_path, f"replay:{clock_of.path}", **changes)
+            play(tmp_path, clock=f"replay:{clock_of.path}", **changes)
     changes = {"clock": f"replay:{measured.path}", "overlap": "rtc"}
     replayed = find_clock(CONFIG.model_copy(update=changes), [])
     key = next(iter(measured.episodes()))
@@ -148,11 +146,10 @@ def test_a_replay_repeats_a_measured_run_bit_for_bit_or_says_why_it_cannot(polic
 @pytest.mark.parametrize("name", ["fixed:120,400", "replay"])
 def test_a_resumed_run_equals_an_uninterrupted_one(policy, tmp_path, name):
     if name == "replay":
-        name = f"replay:{run_on(tmp_path / 'measured', 'measured').path}"
-    whole = run_on(tmp_path / "whole", name)
+        name = f"replay:{play(tmp_path / 'measured', clock='measured').path}"
+    whole = play(tmp_path / "whole", clock=name)
     policy.interrupted_at = policy.queries + 3
-    with pytest.raises(KeyboardInterrupt):
-        run_on(tmp_path / "parts", name)
+    play_until_ctrl_c(tmp_path / "parts", clock=name)
     (again,) = find_unfinished(tmp_path / "parts", {})
     evaluate(again)
     assert records(again.folder) == records(whole)
@@ -161,8 +158,8 @@ def test_a_resumed_run_equals_an_uninterrupted_one(policy, tmp_path, name):
 def test_clock_and_waiting_rule_are_part_of_the_protocol(policy, tmp_path):
     clocks = ["paused", "fixed:100", "fixed:100,200", "measured"]
     runs = [
-        *(run_on(tmp_path, clock) for clock in clocks),
-        run_on(tmp_path, "fixed:100", while_waiting="hold"),
+        *(play(tmp_path, clock=clock) for clock in clocks),
+        play(tmp_path, clock="fixed:100", while_waiting="hold"),
     ]
     assert len({run.read_manifest()["protocol_hash"] for run in runs}) == len(runs)
 
@@ -180,23 +177,10 @@ def test_on_a_measured_clock_the_expected_delay_is_the_longest_of_ten():
 
 def test_without_delay_all_overlap_rules_are_equal_bit_for_bit(policy, tmp_path):
     policy.actions = np.random.default_rng(0).normal(size=(10, 7))
-    skip, blend, rtc = (run_on(tmp_path, "fixed:0", overlap=rule) for rule in ("skip", "blend", "rtc"))
+    skip, blend, rtc = (play(tmp_path, clock="fixed:0", overlap=rule) for rule in ("skip", "blend", "rtc"))
     assert records(skip) == records(blend) == records(rtc)
     assert len({folder.read_manifest()["protocol_hash"] for folder in (skip, blend, rtc)}) == 3
     assert "overlap" not in str(skip.read_manifest()["protocol"]), "as before there was a choice"
-
-
-def test_a_profile_charges_guided_queries_their_own_denoising():
-    skip, rtc = (
-        find_clock(RunConfig(clock="profile:jetson-thor", overlap=rule), [KEY]) for rule in ("skip", "rtc")
-    )
-    more_ms = rtc.profile.guided_denoise.ms - rtc.profile.denoise.ms
-    plain = TimedQuery(key=KEY, index=1, act_ms=0.0)
-    guided = dataclasses.replace(plain, guided=True)
-    assert rtc.latency(plain) == skip.latency(plain)
-    assert rtc.latency(guided).actions_ms == pytest.approx(rtc.latency(plain).actions_ms + more_ms)
-    assert "guided_denoise" not in skip.describe()["profile"], "as in runs of before it was known"
-    assert "guided_denoise" in rtc.describe()["profile"]
 
 
 _PARALLEL = {"action": 2.0, "decode": 3.0, "kind": "measured", "source": "a test"}
@@ -267,12 +251,19 @@ def test_a_text_waits_for_the_jobs_before_its_own(mode, work, job, steps, expect
 
 
 def test_guided_denoising_changes_only_the_action_latency():
-    guided = LatencyModel(_profile(guided_denoise=_time(50.0)), "isolated", guided=True)
-    plain = LatencyModel(_profile(guided_denoise=_time(50.0)), "isolated")
+    profile = _profile(guided_denoise=_time(50.0))
+    plain, guided = (LatencyModel(profile, "isolated", guided=how) for how in (False, True))
     assert guided.action_ms == plain.action_ms + 30
     assert guided.busy_ms(_TWO_TEXTS) == plain.busy_ms(_TWO_TEXTS) + 30
     with pytest.raises(UsageError, match=r"'abacus' cannot price overlap rtc: .*--save-profile"):
         LatencyModel(_profile(), "isolated", guided=True)
+    skip, rtc = (clock("profile:jetson-thor", overlap=rule) for rule in ("skip", "rtc"))
+    more_ms = rtc.profile.guided_denoise.ms - rtc.profile.denoise.ms
+    assert rtc.latency(call()) == skip.latency(call())
+    guided_ms = rtc.latency(call(guided=True)).actions_ms
+    assert guided_ms == pytest.approx(rtc.latency(call()).actions_ms + more_ms)
+    assert "guided_denoise" not in skip.describe()["profile"], "as in runs of before it was known"
+    assert "guided_denoise" in rtc.describe()["profile"]
 
 
 @pytest.mark.parametrize(
@@ -294,3 +285,91 @@ def test_jitter_is_log_normal_with_median_one_by_episode_and_query():
     assert statistics.median(logs) == pytest.approx(0, abs=0.02)
     assert statistics.stdev(logs) == pytest.approx(0.2, rel=0.08)
     assert sum(abs(value) < 0.2 for value in logs) / len(logs) == pytest.approx(0.683, abs=0.04)
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory):
+    """A suite without physics that the policy in the box fits, as a file."""
+    changes = {"environment": {"success_at": 37}, "max_steps": 40, "settle_steps": 0, "camera_size": 256}
+    return suite_file(tmp_path_factory.mktemp("suites"), "fake", FakeSuite, **changes)
+
+
+@pytest.fixture(scope="module")
+def profiled(suite, tmp_path_factory):
+    """Plays the suite in some modes, in a folder of its own unless it is given one; returns the runs'."""
+
+    def played(*modes, folder=None, executor=SERIAL, **changes):
+        folder = folder or tmp_path_factory.mktemp("runs")
+        same = {"suites": (suite,), "clock": "profile:jetson-thor", "video": "none", **changes}
+        runs = [new_run(folder, RunConfig(mode=mode, **same)) for mode in modes]
+        evaluate(*runs, executor=executor)
+        return [run.folder for run in runs]
+
+    return played
+
+
+@pytest.fixture(scope="module")
+def whole(profiled):
+    return profiled("isolated", "unified")
+
+
+@pytest.mark.slow
+def test_a_resumed_run_under_a_profile_equals_an_uninterrupted_one(profiled, whole, monkeypatch, tmp_path):
+    uninterrupted, ended = episode.rollout, iter([False, False, True])
+
+    def rollout(*arguments, **named):
+        if next(ended, False):
+            raise KeyboardInterrupt
+        return uninterrupted(*arguments, **named)
+
+    monkeypatch.setattr(episode, "rollout", rollout)
+    with pytest.raises(KeyboardInterrupt):
+        profiled("isolated", "unified", folder=tmp_path)
+    again = find_unfinished(tmp_path, {})
+    evaluate(*again)
+    assert [records(run.folder) for run in again] == [records(folder) for folder in whole]
+
+
+@pytest.mark.slow
+def test_guided_chunks_are_equal_bit_for_bit_in_any_batch(profiled):
+    """In one batch with worlds that have nothing under way, and with those that have."""
+    how = {"overlap": "rtc", "batch_size": 2}
+    (alone,) = profiled("unified", **how)
+    (together,) = profiled("unified", executor=Processes(num_envs=2), **how)
+    assert sorted(records(together), key=str) == sorted(records(alone), key=str)
+    guided = [record for record in records(alone) if "action_prefix" in record]
+    assert len(guided) > 5
+
+
+@pytest.mark.parametrize("where", ["fake", pytest.param("libero_object", marks=pytest.mark.slow)])
+def test_schedules_with_equal_a_and_b_give_equal_episodes_bit_for_bit(where, profiled, suite, tmp_path):
+    """In any mode, on any clock, whether b is the price of a query or the steps between two."""
+    device = tmp_path / "device.yaml"
+    stage = {"kind": "computed", "source": "made up"}
+    prices = {"host": 0, "prefill": 30, "denoise": 30, "fork": 0}
+    profile = {stage_name: {"ms": ms, **stage} for stage_name, ms in prices.items()}
+    words = {"name": "device", "device": "a device", "dtype": "float32", "model": "tiny", "source": "made up"}
+    device.write_text(yaml.safe_dump({**words, **profile, "decode": {1: {"ms": 0.1, **stage}}}))
+    texts = {"clock": f"profile:{device}", "text_every": 1}
+    schedules = [
+        ("actions", {"clock": "fixed:100,150", "replan_steps": "asap"}),
+        ("actions", {"clock": "fixed:52,137", "replan_steps": 2}),
+        ("actions", {"clock": "fixed:100", "replan_steps": 3}),
+        ("isolated", {**texts, "replan_steps": "asap"}),  # 60 ms and two prefills more, and decoding
+        ("unified", {**texts, "replan_steps": 3}),
+    ]
+    world = {} if where == "fake" else {"suites": (where,), "assets": "standins", "task_ids": (0,)}
+    short = {} if where == "fake" else {"init_ids": (40,), "max_steps": 30}
+    runs = [profiled(mode, **{**how, **world, **short})[0] for mode, how in schedules]
+    results = [read_json_object(run.results_path)["overall"] for run in runs]
+    steps = {name: dict.fromkeys(("median", "least", "most"), count) for name, count in (("a", 2), ("b", 3))}
+    assert [result["control_steps"] for result in results] == [steps] * len(runs)
+    assert [courses(run) for run in runs[1:]] == [courses(runs[0])] * (len(runs) - 1)
+    assert [bool(result["tokens"]) for result in results] == [False, False, False, True, True]
+
+
+def courses(folder):
+    """What happened in each episode, and every action to the last bit."""
+    names = ("key", "outcome", "steps", "queries", "held_steps", "continued_steps", "skipped_actions")
+    names += ("step", "actions_step", "spans", "skipped", "actions")
+    return [{name: record[name] for name in names if name in record} for record in records(folder)]

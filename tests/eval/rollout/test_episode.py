@@ -1,26 +1,35 @@
-"""The boundary: whatever goes wrong inside an episode becomes a record with its traceback."""
+"""An episode: whatever goes wrong becomes a record with its traceback, and a video shows what was said."""
 
 import dataclasses
+import itertools
 import json
 
 import numpy as np
 import pytest
 
 from configs.exits import DeferredSignals
+from configs.latency import Latency
 from configs.schema import RunConfig
 from eval.metrics.simulated_time import restricted_s
 from eval.policies.base import PolicyLostError
-from eval.records.query_logs import read_queries
+from eval.records.query_logs import QueryRecord, read_queries
+from eval.records.reader import read_identity
 from eval.records.run_folders import Run
 from eval.records.schema import Outcome, RunFolder
+from eval.report.comparison import compare
+from eval.rollout import recorder
 from eval.rollout.clock import PAUSED
 from eval.rollout.episode import EpisodeJob, Variant, run_episode
+from eval.rollout.executors.executor import SERIAL
 from eval.rollout.plan import EpisodePlan, TaskPlan
-from eval.rollout.recorder import EpisodeRecorder
+from eval.rollout.recorder import EpisodeCaptions, EpisodeRecorder
 from sim_envs.fake import FakeWorld
 from sim_envs.truth.nouns import Nouns
 from sim_envs.world import EpisodeKey, PhysicsError
-from tests.eval.doubles import FakePolicy, libero_object, opened
+from tests.eval.doubles import FakePolicy, libero_object, opened, text_finished
+from tests.eval.rollout.scaled import played, timeless
+from tests.eval.rollout.test_executors import POLICY
+from videos.recorder import EpisodeVideo
 
 ERROR, INVALID = Outcome.ERROR, Outcome.INVALID_ACTION
 KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=3, seed=7)
@@ -69,11 +78,6 @@ class Diverging(FakeWorld):
         return super().advance(actions)
 
 
-class Starving(FakePolicy):
-    def act(self, observation):
-        raise MemoryError
-
-
 def test_an_episode_ends_as_a_failure_once_the_task_cannot_be_solved(tmp_path, plan):
     result, _ = run(tmp_path, plan, FakeWorld(success_at=12, lost_at=7), FakePolicy())
     assert (result.outcome, result.steps) == (Outcome.FAILURE, 7)
@@ -81,12 +85,12 @@ def test_an_episode_ends_as_a_failure_once_the_task_cannot_be_solved(tmp_path, p
 
 
 def test_what_is_retried_leaves_no_files(tmp_path, plan):
-    lost = FakePolicy(fails_at=1, fails_with=PolicyLostError("the server stays away"))
-    for policy, error, fatal in ((lost, PolicyLostError, ()), (Starving(), MemoryError, (MemoryError,))):
-        with pytest.raises(error):
-            run(tmp_path, plan, FakeWorld(), policy, fatal=fatal)
+    for error, fatal in ((PolicyLostError("it stays away"), ()), (MemoryError(), (MemoryError,))):
+        with pytest.raises(type(error)):
+            run(tmp_path, plan, FakeWorld(), FakePolicy(fails_at=1, fails_with=error), fatal=fatal)
         assert not [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert run(tmp_path, plan, FakeWorld(), Starving())[0].outcome is Outcome.ERROR
+    starving = FakePolicy(fails_at=0, fails_with=MemoryError())
+    assert run(tmp_path, plan, FakeWorld(), starving)[0].outcome is Outcome.ERROR
 
 
 def test_a_solved_episode_and_its_query_log(tmp_path, plan):
@@ -158,3 +162,90 @@ def test_videos_of_failures_only_and_a_successful_retry_removes_the_errors_video
     assert (tmp_path / failed.video).exists()
     run(tmp_path, plan, FakeWorld(success_at=8), FakePolicy(), video="failures")
     assert not list(tmp_path.rglob("*.mp4"))
+
+
+def captions(task, text, *, step=6):
+    """An episode of two queries at steps 0 and 4; the text is of the first, and delivered at a step."""
+    made = EpisodeCaptions(KEY, task="x", mode="unified", clock="fixed:50,200", limit_s=9.0, control_hz=20.0)
+    said = text_finished(0, task=task, text=text, step=step)
+    truths = {step: FakeWorld(steps=step).truth()}
+    for start, delivered in ((0, []), (4, [said])):
+        latency = Latency(actions_ms=50.0, busy_ms=200.0)
+        query = QueryRecord(step=start, steps=4, actions_step=start + 1, free_step=start + 4, truths=truths)
+        made.add(dataclasses.replace(query, latency=latency, delivered=delivered))
+        if start == 0:
+            assert made.at(3).narration is made.at(3).memory is None
+    return made
+
+
+@pytest.mark.parametrize(
+    ("task", "text", "mark", "parts"),
+    [
+        ("narration", "Carrying the black bowl to the plate.", "right", [None]),
+        ("narration", "Carrying the black bowl.", "wrong", [None]),
+        ("narration", "Hm.", "unreadable", [None]),
+        ("memory", "nothing done yet; the black bowl is in the gripper", "right", ["right", "right"]),
+        ("memory", "nothing done yet; the black bowl is on the table", "wrong", ["right", "wrong"]),
+        ("memory", "nothing done yet; hm", "unreadable", ["right", "unreadable"]),
+    ],
+)
+def test_a_text_is_marked_when_it_is_delivered_a_memory_also_part_by_part(task, text, mark, parts):
+    made = captions(task, text)
+    assert getattr(made.at(5), task) is None
+    caption = made.at(6)
+    shown = getattr(caption, task)
+    assert (shown.text, shown.mark, shown.seen_s) == (text, mark, 0.0)
+    assert [each for _, each in shown.parts] == parts
+    assert caption.time_s == 0.3
+    assert [latency.busy_ms for latency in caption.latencies] == [200.0, 200.0]
+
+
+def recorded(folder, config, **changes):
+    (run,) = played(folder, config.model_copy(update=changes), executor=SERIAL)
+    (record,) = timeless(run).values()
+    (episode,) = run.folder.episodes().values()
+    return run.folder, dataclasses.replace(episode, video=None), record
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """The images that videos show, and for how many control steps."""
+    images = []
+
+    class Noting(EpisodeVideo):
+        def add(self, images_, steps, *, caption):
+            images.append((next(iter(images_.values())).copy(), steps))
+            super().add(images_, steps, caption=caption)
+
+    monkeypatch.setattr(recorder, "EpisodeVideo", Noting)
+    return images
+
+
+@pytest.mark.parametrize("suite", [pytest.param("libero_object", marks=pytest.mark.slow), "gym_reacher"])
+def test_a_smooth_video_changes_neither_records_nor_protocol(tmp_path, suite, shown):
+    (tmp_path / "looking.py").write_text(POLICY)
+    looking = {"policy": f"{tmp_path}/looking.py:Mine", "assets": "standins", "num_steps_wait": 2}
+    config = RunConfig(
+        suites=(suite,),
+        task_ids=(0,),
+        init_ids=(3,),
+        max_steps=12,
+        clock="fixed:100,400",
+        mode="actions",
+        video="none",
+        **(looking if suite == "libero_object" else {"policy": "random"}),
+    )
+    without, _, expected = recorded(tmp_path / "without", config)
+    rare, _, _ = recorded(tmp_path / "rare", config, video="all", video_every=6)
+    few = len(shown)
+    smooth, _, record = recorded(tmp_path / "smooth", config, video="all", video_every=1)
+    assert record[1] == expected[1]
+    assert {**record[0], "video": None} == {**expected[0], "video": None}
+    images, steps = zip(*shown[few:], strict=True)
+    assert steps == (1,) * 12
+    assert not any(np.array_equal(one, other) for one, other in itertools.pairwise(images))
+    queries = {query["step"] for query in record[1]}
+    assert few == len(queries | {step + 6 for step in queries if step + 6 < 12})
+    assert smooth.read_manifest()["config"]["video_every"] == 1
+    assert read_identity(smooth).protocol_hash == read_identity(without).protocol_hash
+    assert compare(smooth, rare).actions.bitwise_equal

@@ -4,7 +4,6 @@ import errno
 import json
 
 import pytest
-import yaml
 
 from configs.errors import UsageError
 from configs.exits import INPUT_ERROR
@@ -18,8 +17,9 @@ from eval.rollout import evaluation
 from eval.rollout.evaluation import exit_code
 from sim_envs.fake import FakeSuite
 from sim_envs.libero.tasks import FIRST_SAMPLED
-from tests.eval.conftest import CONFIG, call, evaluate
+from tests.eval.conftest import CONFIG, call, evaluate, play, play_until_ctrl_c
 from tests.eval.doubles import FakeAssets, without_physics
+from tests.eval.rollout.scaled import suite_file
 
 
 def test_a_run_leaves_manifest_episodes_queries_and_results(tmp_path, policy, capsys):
@@ -44,10 +44,7 @@ def test_a_run_leaves_manifest_episodes_queries_and_results(tmp_path, policy, ca
 
 def manifests(folder, option, *values):
     """The manifest of a run with each value of an option."""
-    runs = [new_run(folder / str(value), CONFIG.model_copy(update={option: value})) for value in values]
-    for run in runs:
-        evaluate(run)
-    return [run.folder.read_manifest() for run in runs]
+    return [play(folder / str(value), **{option: value}).read_manifest() for value in values]
 
 
 def test_wordings_are_part_of_the_protocol(tmp_path, policy):
@@ -116,22 +113,18 @@ def test_a_lost_policy_interrupts_the_run_which_resumes(tmp_path, policy, capsys
 
 def test_resume_completes_a_run_after_ctrl_c(tmp_path, policy, capsys):
     policy.interrupted_at = 5
-    run = new_run(tmp_path, CONFIG)
-    with pytest.raises(KeyboardInterrupt):
-        evaluate(run)
+    folder = play_until_ctrl_c(tmp_path)
     assert policy.answers == policy.queries == 6, "the signal is heeded after the query, not within"
-    assert run.folder.read_manifest()["status"] == "interrupted"
-    assert len(run.folder.episodes()) == len(list((run.folder.path / "queries").iterdir())) == 2
+    assert folder.read_manifest()["status"] == "interrupted"
+    assert len(folder.episodes()) == len(list((folder.path / "queries").iterdir())) == 2
     assert "Interrupted: 2 of 8 episodes" in " ".join(capsys.readouterr().out.split())
 
     (again,) = find_unfinished(tmp_path, {"policy": "tiny"})
-    assert again.folder == run.folder
+    assert again.folder == folder
     done = len(policy.episodes)
     assert exit_code(evaluate(again)) == 0
     assert len(policy.episodes) - done == 6
-    uninterrupted = new_run(tmp_path, CONFIG)
-    evaluate(uninterrupted)
-    assert list(again.folder.episodes()) == list(uninterrupted.folder.episodes())
+    assert list(folder.episodes()) == list(play(tmp_path).episodes())
     with pytest.raises(UsageError, match="is complete"):
         find_unfinished(tmp_path, {"policy": "tiny"})
 
@@ -155,10 +148,7 @@ def test_resume_retries_errors(tmp_path, policy, capsys):
 def interrupted(policy, tmp_path, config=CONFIG, after: int = 3) -> RunFolder:
     """A run that is to be resumed, after so many queries."""
     policy.interrupted_at = policy.queries + after
-    run = new_run(tmp_path / "runs", config)
-    with pytest.raises(KeyboardInterrupt):
-        evaluate(run)
-    return run.folder
+    return play_until_ctrl_c(tmp_path / "runs", config)
 
 
 def refused(tmp_path) -> str:
@@ -184,34 +174,27 @@ def test_resume_refuses_other_assets_and_other_weights(tmp_path, policy, monkeyp
     ("changes", "named"),
     [
         ({"max_steps": 9}, "protocol.fake.suite.max_steps 20, this has 9;"),
-        (
-            {"environment": {"instructions": ["a", "d"]}},
-            "fake.suite.environment.instructions.1 'b', this has 'd'",
-        ),
+        ({"environment": {"instructions": ["a", "d"]}}, "environment.instructions.1 'b', this has 'd'"),
         ({"trials_per_task": 1}, "begun with 4 episodes, this has 2: `trials_per_task`"),
     ],
 )
 def test_resume_names_what_has_changed_in_the_file_of_a_suite(tmp_path, policy, changes, named):
-    file, fake = tmp_path / "mine.yaml", {"environment": {"instructions": ["a", "b"]}, "camera_size": 256}
-    fake = {**FakeSuite.published.model_dump(mode="json"), **fake}
-    file.write_text(yaml.safe_dump(fake))
-    interrupted(policy, tmp_path, RunConfig(suites=(str(file),), video="none"))
-    file.write_text(yaml.safe_dump({**fake, **changes}))
+    fake = {"environment": {"instructions": ["a", "b"]}, "camera_size": 256}
+    file = suite_file(tmp_path, "fake", FakeSuite, **fake)
+    interrupted(policy, tmp_path, RunConfig(suites=(file,), video="none"))
+    suite_file(tmp_path, "fake", FakeSuite, **{**fake, **changes})
     assert named in refused(tmp_path)
 
 
 def test_resume_refuses_two_suites_that_have_swapped_their_trials(tmp_path, policy):
-    files = {name: tmp_path / f"{name}.yaml" for name in ("one", "two")}
+    def written(name: str, trials: int) -> str:
+        (tmp_path / name).mkdir(exist_ok=True)
+        changes = {"name": name, "trials_per_task": trials, "camera_size": 256, "max_steps": 5}
+        return suite_file(tmp_path / name, "fake", FakeSuite, **changes)
 
-    def write(**trials: int) -> None:
-        for name, count in trials.items():
-            changes = {"name": name, "trials_per_task": count, "camera_size": 256, "max_steps": 5}
-            fake = {**FakeSuite.published.model_dump(mode="json"), **changes}
-            files[name].write_text(yaml.safe_dump(fake))
-
-    write(one=2, two=1)
-    interrupted(policy, tmp_path, RunConfig(suites=tuple(map(str, files.values())), video="none"), after=2)
-    write(one=1, two=2)
+    suites = (written("one", 2), written("two", 1))
+    interrupted(policy, tmp_path, RunConfig(suites=suites, video="none"), after=2)
+    assert (written("one", 1), written("two", 2)) == suites
     assert "and not one.0.1.7: `trials_per_task` of a suite has changed" in refused(tmp_path)
 
 
@@ -273,16 +256,15 @@ def no_space(*_) -> None:
     ],
 )
 def test_resume_skips_unreadable_runs_and_names_them(tmp_path, policy, capsys, file, content):
-    wanted, damaged = interrupted(policy, tmp_path), new_run(tmp_path / "runs", CONFIG)
-    evaluate(damaged)
+    wanted, damaged = interrupted(policy, tmp_path), play(tmp_path / "runs")
     if content is None:  # all but a field
-        manifest = {**damaged.folder.read_manifest()}
+        manifest = {**damaged.read_manifest()}
         del manifest["started"]
         content = json.dumps(manifest).encode()
-    (damaged.folder.path / file).write_bytes(content)
+    (damaged.path / file).write_bytes(content)
     capsys.readouterr()
     (again,) = find_unfinished(tmp_path / "runs", {})
     assert again.folder == wanted
     said = capsys.readouterr().err
-    assert said.startswith(f"skipped {damaged.folder.path}: ")
+    assert said.startswith(f"skipped {damaged.path}: ")
     assert said.count("\n") == 1

@@ -10,7 +10,7 @@ from configs.load import check
 from configs.schema import ExecutionConfig, RunConfig
 from eval.records.schema import Outcome
 from eval.rollout.executors.executor import SERIAL, Processes, batch_size_for, choose_executor
-from tests.eval.policies.openpi_server import OpenpiServer
+from tests.eval.policies.servers import OpenpiServer
 from tests.eval.rollout.scaled import played, suite_file, timeless
 from tests.eval.rollout.worker_worlds import DEADLY, HANGING, ONCE, ErrantSuite, LiberoWithoutJax
 

@@ -62,14 +62,18 @@ class ErrantSuite(FakeSuite):
 class Unhurried(FakeWorld):
     """Takes its time, so that a kill hits it in the middle."""
 
+    pause_s = 0.4
+
     def advance(self, actions: np.ndarray) -> AdvanceResult:
-        time.sleep(0.4)
+        time.sleep(self.pause_s)
         return super().advance(actions)
 
 
 class UnhurriedSuite(FakeSuite):
+    world = Unhurried
+
     def open(self, task: Task) -> World:
-        return Unhurried(success_at=12, image_size=self.protocol.camera_size, language=task.language)
+        return self.world(success_at=12, image_size=self.protocol.camera_size, language=task.language)
 
 
 class Awaiting(FakeWorld):
@@ -82,6 +86,5 @@ class Awaiting(FakeWorld):
         return super().advance(actions)
 
 
-class AwaitingSuite(FakeSuite):
-    def open(self, task: Task) -> World:
-        return Awaiting(success_at=12, image_size=self.protocol.camera_size, language=task.language)
+class AwaitingSuite(UnhurriedSuite):
+    world = Awaiting

@@ -1,6 +1,7 @@
-"""A policy server as openpi's: metadata first, then an answer for every query, tracebacks as text."""
+"""Policy servers without a model: openpi's, and `python -m oxygen.serve`."""
 
 import contextlib
+import dataclasses
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -12,13 +13,17 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
+from configs.interface import Interface
 from configs.schema import Mode
 from eval.policies.base import LoadedPolicy
 from eval.policies.websocket import open_websocket
 from oxygen.policy.reply import EpisodeEnd, Reply
+from oxygen.robots.conventions import LIBERO
 from oxygen.serve.msgpack_numpy import pack, unpack
 from sim_envs.fake import FakeWorld
 from sim_envs.world import EpisodeKey, Observation
+from tests.eval.doubles import text_finished
+from tests.oxygen.serve.serving import declaration
 
 ACTIONS = np.arange(70, dtype=np.float32).reshape(10, 7)
 KEY = EpisodeKey(suite="libero_object", task_id=4, init_id=3, seed=7)
@@ -29,7 +34,7 @@ def actions(query: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class OpenpiServer:
-    """Serves in a thread of its own until it is closed.
+    """Metadata first, then an answer for every query, and tracebacks as text; in a thread until it is closed.
 
     Args:
         answer: What a query is answered with: a map, or bytes or a text that are sent as they are. What it
@@ -122,3 +127,39 @@ class OpenpiServer:
 
 def _framed(message: Any) -> bytes | str:
     return message if isinstance(message, bytes | str) else pack(message)
+
+
+SERVED_ACTIONS = np.linspace(-1, 1, 70).reshape(10, 7)
+"""Of `python -m oxygen.serve`."""
+
+
+def served_metadata(interface: Interface = LIBERO, **changes: Any) -> dict[str, Any]:
+    """What the server sends first."""
+    declared = declaration(interface, model="tiny", weights_sha256="0" * 64).metadata()["oxygen_eval"]
+    return {"oxygen_eval": {**declared, **changes}}
+
+
+def served_text(query: int, **changes: Any) -> dict[str, Any]:
+    """A text about a query that takes until the next one, as it is sent."""
+    given = dataclasses.asdict(text_finished(query, after_ms=3.0))
+    return {**given, "query": given.pop("requested_query"), **changes}
+
+
+def served_answer(request: Mapping[str, Any]) -> dict[str, Any]:
+    """A text is requested in every query, and finished 3 ms after the next one's arrival."""
+    about = request["oxygen_eval"]
+    if about.get("poll"):
+        query = about["query"]
+        asked = {"task": "narration", "request_id": query, "query": query}
+        return {
+            "texts": [served_text(query - 1)] if query else [],
+            "oxygen_eval": {"requested": [asked], "dropped": [], "tokens": 3},
+            "server_timing": {"action": 0.5, "decode": 4.0, "frame": 4.5},
+        }
+    timing = {"queue": 0.0625, "prefill": 0.25, "denoise": 0.125, "action": 0.5, "infer_ms": 0.03125}
+    return {"actions": SERVED_ACTIONS, "texts": [], "oxygen_eval": {"tokens": 0}, "server_timing": timing}
+
+
+def serving(reply: Any = served_answer, interface: Interface = LIBERO, **declared: Any) -> OpenpiServer:
+    """A server in a thread."""
+    return OpenpiServer(reply, metadata=served_metadata(interface, **declared))

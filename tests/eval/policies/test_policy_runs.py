@@ -1,0 +1,222 @@
+"""Whole runs with classes and servers: what goes wrong is recorded in its episode, and the next one goes on.
+
+Outcomes are those in the table of docs/policies.md.
+"""
+
+import contextlib
+import itertools
+import socket
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from configs.exits import INPUT_ERROR
+from configs.serving import ServeConfig
+from eval import libero
+from eval.records.query_logs import read_queries
+from eval.records.schema import Outcome
+from eval.rollout.executors.executor import Processes
+from oxygen.presets.policies import read_model_policy
+from oxygen.serve.serving import open_served
+from sim_envs.fake import FakeSuite, FakeWorld
+from tests.eval.conftest import CONFIG, call, play
+from tests.eval.doubles import without_physics
+from tests.eval.policies.servers import ACTIONS, OpenpiServer, served_answer, served_metadata, serving
+from tests.eval.rollout.scaled import suite_file
+from tests.oxygen.serve.serving import PolicyServerThread
+
+TWO = CONFIG.model_copy(update={"suites": ("libero_object",), "task_ids": (0,)})
+"""Two episodes, each of two queries."""
+
+
+@pytest.fixture(autouse=True)
+def quick_worlds(monkeypatch):
+    """Worlds that are solved after seven steps."""
+    without_physics(monkeypatch, lambda task: FakeWorld(success_at=7))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setitem(sys.modules, "policy_mine", None)
+
+
+_CLASS = """
+import sys, time
+import numpy as np
+
+GOOD = np.zeros((10, 7))
+NAN = np.full((10, 7), np.nan)
+
+
+class Mine:
+    embodiment = "libero"
+    horizon = 10
+    queries = resets = 0
+
+    def infer(self, obs):
+        self.queries += 1
+        if self.queries != 2:
+            return {{"actions": GOOD}}
+        {infer}
+
+    def reset(self):
+        self.resets += 1
+        {reset}
+"""
+
+
+def written(folder: Path, infer: str = "return {'actions': GOOD}", reset: str = "pass"):
+    file = folder / "mine.py"
+    file.write_text(_CLASS.format(infer=infer, reset=reset))
+    return f"{file}:Mine"
+
+
+def played(folder: Path, policy: str, **how):
+    return list(play(folder / "runs", TWO, how, policy=policy, max_steps=10).episodes().values())
+
+
+@pytest.mark.parametrize(
+    ("infer", "outcome", "said"),
+    [
+        ("raise ValueError('no \\x1b[31mweights')", "error", "ValueError: no"),
+        ("sys.exit(3)", "error", "SystemExit: 3"),
+        ("return None", "error", "answered with NoneType, not a dict with 'actions'"),
+        ("return {'actions': GOOD.astype(np.float16)}", "success", None),
+        ("return {'actions': GOOD[:4]}", "invalid_action", "shape (4, 7): needed are at least 5"),
+        ("return {'actions': NAN}", "invalid_action", "action 0 holds nan"),
+        ("print('\\x1b[2J'); return {'actions': GOOD}", "success", None),
+    ],
+)
+def test_one_bad_query_costs_its_episode_alone(tmp_path, infer, outcome, said):
+    first, second = played(tmp_path, written(tmp_path, infer))
+    assert first.outcome == outcome
+    assert (said is None and first.error is None) or said in first.error
+    assert second.outcome is Outcome.SUCCESS
+
+
+@pytest.mark.parametrize("hanging", ["time.sleep(60)", "while True: pass"])
+def test_a_query_that_hangs_is_an_error_after_its_time(tmp_path, hanging):
+    first, second = played(tmp_path, written(tmp_path, hanging), query_timeout_s=1.0)
+    assert first.outcome is Outcome.ERROR
+    assert first.error == "QueryTimeoutError: the policy has not answered a query within 1 s"
+    assert second.outcome is Outcome.SUCCESS
+
+
+def test_a_reset_that_fails_is_an_error(tmp_path):
+    first, second = played(tmp_path, written(tmp_path, reset="if self.resets == 1: sys.exit(1)"))
+    assert (first.outcome, second.outcome) == (Outcome.ERROR, Outcome.SUCCESS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wrong", ["infer", "reset"])
+def test_outcomes_are_the_same_in_worker_processes(tmp_path, wrong):
+    suite = suite_file(
+        tmp_path, "fake", FakeSuite, environment={"success_at": 7, "init_ids": 10}, camera_size=256
+    )
+    body = {"infer": "sys.exit(3)"} if wrong == "infer" else {"reset": "if self.resets == 1: sys.exit(3)"}
+    own = {"policy": written(tmp_path, **body), "suites": (suite,), "num_trials_per_task": 3, "max_steps": 10}
+    run = play(tmp_path / "runs", TWO, {"executor": Processes(num_envs=2)}, **own)
+    outcomes = [each.outcome for each in run.episodes().values()]
+    assert sorted(outcomes) == ["error", "error", "success"]
+
+
+GOOD = {"actions": ACTIONS / 100}
+WITH_NAN = np.where(np.arange(70).reshape(10, 7) == 17, np.nan, ACTIONS)
+
+
+def recorded(tmp_path, server, **changes):
+    """The episodes of a run, in order."""
+    kwargs = {"embodiment": "libero", "timeout_s": 0.5, "connect_timeout_s": 1}
+    run = play(tmp_path, TWO, **{"policy": server.url, "policy_kwargs": kwargs, **changes})
+    return run, list(run.episodes().values())
+
+
+def at_second_query(wrong):
+    """An answer that is wrong in the run's second query, in mid-episode: a value, or what a call returns."""
+    number = itertools.count()
+
+    def answer(query):
+        if next(number) != 1:
+            return GOOD
+        return wrong() if callable(wrong) else wrong
+
+    return answer
+
+
+def cut(server):
+    """Break off a server's connection as its death would."""
+    server.connections[-1].socket.shutdown(socket.SHUT_RDWR)
+    return GOOD
+
+
+@pytest.mark.parametrize(
+    ("wrong", "outcome", "said"),
+    [
+        ({"actions": WITH_NAN}, "invalid_action", "action 2 holds nan in dimension 3"),
+        ("no such endpoint", "error", "failed, with this text: no such endpoint"),
+        (cut, "error", "broke off the connection"),
+    ],
+)
+def test_a_wrong_answer_costs_one_episode(tmp_path, wrong, outcome, said):
+    how = (lambda: wrong(server)) if callable(wrong) else wrong
+    with OpenpiServer(at_second_query(how)) as server:
+        _, (first, second) = recorded(tmp_path, server)
+    assert first.outcome == outcome
+    assert said in first.error
+    assert second.outcome is Outcome.SUCCESS
+
+
+def test_a_server_that_dies_for_good_ends_the_run_in_one_line(tmp_path, capsys):
+    with OpenpiServer(at_second_query(lambda: server.stop() or cut(server))) as server:
+        line = "--policy-kwargs embodiment=libero connect_timeout_s=0.5 --suite libero_object --task-ids 0"
+        line = f"{line} --init-ids 0-1 --max-steps 20 --policy {server.url} --output-dir {tmp_path}"
+        assert call(libero.app, *line.split()) == INPUT_ERROR
+    *_, last = capsys.readouterr().err.splitlines()
+    assert last.startswith(f"error: the policy server at {server.url} has not answered within 0.5 s")
+
+
+def test_the_measured_clock_charges_the_round_trip(tmp_path):
+    def slow(query):
+        time.sleep(0.06)
+        return {**GOOD, "server_timing": {"infer_ms": 1.0}}
+
+    with OpenpiServer(slow) as server:
+        _, (episode,) = recorded(tmp_path, server, num_trials_per_task=1, clock="measured")
+    assert episode.outcome is Outcome.SUCCESS
+    assert episode.latency_ms["action"]["p50"] > 60
+    assert episode.latency_ms["wire"]["p50"] > 59
+    assert episode.held_steps >= 2  # 60 ms and more of 50 ms steps before the first action
+
+
+def test_texts_of_our_server_are_graded_and_delivered_when_they_arrive(tmp_path):
+    def narrates(request):
+        given = served_answer(request)
+        texts = [{**text, "text": "approach black bowl"} for text in given["texts"]]
+        return {**given, "texts": texts, **({} if "actions" not in given else GOOD)}
+
+    with serving(narrates) as server:
+        folder, (episode,) = recorded(tmp_path, server, num_trials_per_task=1, policy_kwargs={"timeout_s": 5})
+    assert episode.outcome is Outcome.SUCCESS
+    assert episode.texts["narration"].texts == episode.requests.finished == episode.queries - 1
+    assert episode.latency_ms["decode"]["p50"] == 4.0
+    assert folder.read_manifest()["policy_inputs"]["server_metadata"] == served_metadata()
+
+
+@pytest.mark.slow
+def test_our_server_equals_the_policy_in_process_bit_for_bit(tmp_path):
+    options = ServeConfig(policy="tiny", language_tasks=("narration",))
+    policy, declaration = open_served(read_model_policy("tiny"), options)
+    with contextlib.closing(policy), PolicyServerThread(policy, declaration) as server:
+        url = f"ws://127.0.0.1:{server.port}"
+        by_socket = play(tmp_path / "socket", TWO, policy=url)
+    in_process = play(tmp_path / "process", TWO, policy="tiny", language_tasks=("narration",))
+    served, own = (
+        [query for key in sorted(run.episodes()) for query in read_queries(run, key)]
+        for run in (by_socket, in_process)
+    )
+    assert len(served) == len(own) > 2
+    for query, expected in zip(served, own, strict=True):
+        np.testing.assert_array_equal(query.actions, expected.actions)
+    texts = [[each.text for each in query.delivered] for query in served]
+    assert texts == [[each.text for each in query.delivered] for query in own]
+    assert any(texts)
