@@ -77,7 +77,9 @@ def test_texts_are_marked_against_the_truth_of_both_moments(tmp_path, text, at_r
         query(0, texts={"requested": requested, "truth": truth("grasp")}),
         query(1, texts={"finished": [finished], "dropped": [asked(0, request=1)], "truth": truth("carry")}),
     )
+    run.add(episode(key(1)), query(0, texts={"requested": [asked(0)], "finished": [said(0, text)]}))
     page = write_report([run.path], tmp_path / "out")
+    assert side(page, key(1))["texts"][0]["at_request"] is None, "the log has no truth"
     assert not re.search("<img|\x1b", page.read_text()), "texts of policies, tasks and errors are text"
     assert side(page, key())["error"] == text.replace("\x1b", "␛")
     shown, *others = side(page, key())["texts"]
