@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from configs.cli import run_app
+from eval import leaderboard
 from oxygen.weights.source import bundled
+from tests.eval.conftest import command
 from tests.eval.factory import RunBuilder
+
+__all__ = ["command"]
 
 DAMAGE = {
     "empty": b"",
@@ -43,16 +46,9 @@ def _two_complete_runs(tmp_path, monkeypatch):
         RunBuilder.at(tmp_path / "runs" / name, mode=mode).add_all("st")
 
 
-def call(module: str, arguments: str, capsys) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of a command."""
-    with pytest.raises(SystemExit) as stop:
-        run_app(importlib.import_module(module).app, arguments.split())
-    return stop.value.code, *capsys.readouterr()
-
-
 @pytest.mark.parametrize(("file", "module", "arguments"), READERS)
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_file_is_refused(file, module, arguments, damage, capsys):
+def test_a_damaged_file_is_refused(file, module, arguments, damage, command):
     if (file, damage) in ((EPISODES, "empty"), ("checkpoint/policy.yaml", "nested")):
         return  # a run without episodes is not damaged, and nobody nests YAML by accident
     if file.startswith("checkpoint/"):
@@ -60,7 +56,7 @@ def test_a_damaged_file_is_refused(file, module, arguments, damage, capsys):
     Path(file).parent.mkdir(parents=True, exist_ok=True)
     Path(file).write_bytes(DAMAGE[damage])
     before = sorted(Path().rglob("*"))
-    code, _, err = call(module, arguments, capsys)
+    code, _, err = command(importlib.import_module(module).app, *arguments.split())
     *skipped, line = err.splitlines()
     assert (code, line[:7]) == (2, "error: ")
     assert file.split("/")[-2] in err or file.split("/")[0] in err
@@ -70,9 +66,9 @@ def test_a_damaged_file_is_refused(file, module, arguments, damage, capsys):
 
 @pytest.mark.parametrize("file", [MANIFEST, EPISODES])
 @pytest.mark.parametrize("damage", [*DAMAGE, "pipe"])
-def test_a_damaged_run_does_not_affect_the_others_of_a_leaderboard(file, damage, capsys):
+def test_a_damaged_run_does_not_affect_the_others_of_a_leaderboard(file, damage, command):
     def ranked(paths):
-        code, out, err = call("eval.leaderboard", paths, capsys)
+        code, out, err = command(leaderboard.app, paths)
         assert code == 0
         assert all(line.startswith("skipped ") for line in err.splitlines())
         return [line for line in out.splitlines() if "unified" in line]

@@ -1,6 +1,8 @@
-"""Pages in a real Chromium, from disk: nothing foreign is loaded, nothing errs, links restore the state."""
+"""Pages in a real Chromium: nothing foreign is loaded, nothing errs, links restore the state."""
 
 import dataclasses
+import os
+import shutil
 
 import numpy as np
 import pytest
@@ -13,11 +15,53 @@ from eval.report.sweep_plots import write_sweep_page
 from tests.eval.bench.conftest import WORKLOAD, made_up  # noqa: F401 - a fixture
 from tests.eval.factory import RunBuilder, asked, episode, key, query, said
 from tests.eval.report.test_sweep_record import record  # noqa: F401 - a fixture
+from tests.eval.test_watch import HOSTILE, picture, watching
 from videos.mp4 import Mp4Writer
 
+playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.slow
-HOSTILE = "<img src=x onerror=alert(1)> \x1b[31m </script>"
 HZ = 20.0
+TIMEOUT_MS = 180_000
+"""Limit on starting the browser and on every action: a loaded machine is slow."""
+
+CHROMIUM = os.environ.get("OXYGEN_CHROMIUM") or shutil.which("chromium")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright.expect.set_options(timeout=TIMEOUT_MS)
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium on the path, or OXYGEN_CHROMIUM")
+    with playwright.sync_playwright() as started:
+        chromium = started.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"], timeout=TIMEOUT_MS
+        )
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def open_page(browser):
+    """Opens a file, or an address; fails if the page errs or asks for anything from elsewhere."""
+    problems, pages = [], []
+
+    def show(page_or_address, state="", **view):
+        is_address = isinstance(page_or_address, str)
+        address = page_or_address if is_address else page_or_address.as_uri()
+        own = (address if is_address else "file:", "data:", "blob:")
+        page = browser.new_page(viewport={"width": view.pop("width", 1280), "height": 900}, **view)
+        page.set_default_timeout(TIMEOUT_MS)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
+        page.on("request", lambda asked: None if asked.url.startswith(own) else problems.append(asked.url))
+        pages.append(page)
+        page.goto(address + state)
+        return page
+
+    yield show
+    for page in pages:
+        page.close()
+    assert problems == []
 
 
 @pytest.fixture(scope="module")
@@ -85,16 +129,12 @@ def test_two_variants_play_in_step_and_the_timeline_follows(report, open_page):
     assert again.get_by_role("slider").input_value() == slider.input_value()
 
 
-def test_text_of_a_policy_is_shown_as_text(report, open_page):
-    page = open_page(report, f"#episode={key(59)}&t=1")
+@pytest.mark.parametrize("width", [1280, 390])
+def test_text_of_a_policy_is_shown_as_text_and_nothing_is_wider_than_the_window(report, open_page, width):
+    page = open_page(report, f"#episode={key(59)}&t=1", width=width)
     page.wait_for_selector(".texts li")
     assert page.locator("main img").count() == 0
     assert HOSTILE.replace("\x1b", "␛") in page.locator(".texts li").first.inner_text()
-
-
-@pytest.mark.parametrize("width", [1280, 390])
-def test_nothing_is_wider_than_the_window(report, open_page, width):
-    page = open_page(report, f"#episode={key(59)}", width=width)
     page.wait_for_selector("#viewer .timeline")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
@@ -143,11 +183,59 @@ def test_a_page_of_cells_or_rows_sorts_filters_and_draws(charted, open_page, wid
     assert painted(again) > 1000
 
 
+def serious(page, **options):
+    """What axe finds."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    found = axe.run(page, **options).response["violations"]
+    return [each["id"] for each in found if each["impact"] in ("serious", "critical")]
+
+
 def test_axe_finds_nothing_serious(charted, report, open_page):
     """Without axe's `preload`, which reads style sheets in a way that browsers forbid on pages from disk."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     viewer = open_page(report, f"#episode={key(59)}")
     viewer.wait_for_selector("#viewer .timeline")
     for page in (open_page(charted[0]), viewer):
-        found = axe.run(page, options={"preload": False}).response["violations"]
-        assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
+        assert serious(page, options={"preload": False}) == []
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Two of four episodes are recorded, one is an error; the other two are played."""
+    made = RunBuilder.at(tmp_path / "run", status="running", n_planned=4)
+    made.add(episode(key(0), language=HOSTILE, simulated_s=5.0), query())
+    made.add(episode(key(1), "error", error=HOSTILE, traceback=f"Traceback: {HOSTILE}"))
+    for init_id in (2, 3):
+        picture(made, init_id)
+    return made
+
+
+def test_the_page_follows_the_run_and_shows_text_as_text(run, open_page):
+    with watching(run.path) as (_, url):
+        page = open_page(url)
+        status, images = page.locator("#status"), page.locator("#playing img")
+        playwright.expect(images).to_have_count(2)
+        playwright.expect(images.first).to_have_js_property("naturalWidth", 16)
+        playwright.expect(status).to_have_text("Running: 2 of 4 episodes recorded.")
+        errors = page.locator("section", has=page.get_by_role("heading", name="Errors"))
+        errors.locator("summary").click()
+        playwright.expect(errors.locator("pre")).to_have_text(f"Traceback: {HOSTILE}".replace("\x1b", "␛"))
+        page.locator("a[href^='#episode=']").first.click()
+        page.wait_for_selector("#viewer .timeline")
+        run.folder.picture_path(key(2)).unlink()
+        run.add(episode(key(2), "timeout"))
+        playwright.expect(images).to_have_count(1)
+        playwright.expect(page.locator("#note")).to_contain_text("There is more")  # an open episode stays
+        page.get_by_role("button", name="Close").click()
+        playwright.expect(status).to_contain_text("Running: 3 of 4 episodes recorded")
+        playwright.expect(page.locator("main table").first).to_contain_text("1 of 2 (50.0 %)")
+        playwright.expect(errors.locator("details[open]")).to_have_count(1)  # what is open stays open
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_is_wider_than_the_window_and_axe_finds_nothing_serious(run, open_page, width):
+    with watching(run.path) as (_, url):
+        page = open_page(url, width=width)
+        page.wait_for_selector("#playing img")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert serious(page) == []
