@@ -1,6 +1,7 @@
-"""A frame shows its caption, and no model output breaks its layout."""
+"""A frame shows its caption and the timeline of past queries, and no model output breaks its layout."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 from hypothesis import example, given, settings
@@ -8,8 +9,18 @@ from hypothesis import strategies as st
 
 from configs.latency import Latency
 from videos import theme
-from videos.panel import Caption, CaptionText, compose, draw_first_camera
+from videos.panel import Caption, CaptionText, compose, draw_first_camera, draw_moment
 from videos.text import clean, load_font, wrap
+from videos.timeline import (
+    BAR_HEIGHT,
+    BAR_TOP,
+    HELD_HEIGHT,
+    HELD_TOP,
+    QuerySpan,
+    QueryTimeline,
+    column_at,
+    draw_timeline,
+)
 
 
 def said(text, seen_s=2.5, mark="right"):
@@ -115,3 +126,68 @@ def test_wrapped_lines_are_narrow_enough_and_few_enough(text, width, max_lines):
 def test_control_characters_are_left_out_and_letters_kept():
     hostile = "a\tb\nc \x1b[31mred\x00 \ud800half left\u202eright\u200b \n \x07 чашка, κόσμε"
     assert clean(hostile) == "a b c [31mred half leftright чашка, κόσμε"
+
+
+HZ = 20
+COLOUR = theme.MODE_COLOURS["isolated"]
+AXIS = [column_at(-float(seconds)) for seconds in range(1, 5)]
+
+# What the policy does in a row of control steps, and the robot: one letter per step.
+POLICY = {"a": COLOUR, "l": theme.language_colour(COLOUR), ".": theme.BACKGROUND}
+ROBOT = {"h": theme.HELD, "c": theme.CONTINUED, ".": theme.BACKGROUND}
+
+
+def intervals(letters, letter):
+    """When a letter begins and ends to stand in a row of control steps, s."""
+    inside = [False, *(each == letter for each in letters), False]
+    edges = [index / HZ for index, (a, b) in enumerate(itertools.pairwise(inside)) if a != b]
+    return tuple(zip(edges[::2], edges[1::2], strict=True))
+
+
+# Control steps in which the policy is idle, computes actions, computes language; what the robot does in each.
+spells = st.lists(st.tuples(*[st.integers(0, 30)] * 3), min_size=1, max_size=8)
+robots = st.text("hc.", max_size=300)
+
+
+def lane_of(queries, robot):
+    """The timeline, and what the policy did in every control step as letters."""
+    policy, spans = "", []
+    for idle, acting, speaking in queries:
+        policy += "." * idle
+        ends = [(len(policy) + steps) / HZ for steps in (0, acting, acting + speaking)]
+        spans.append(QuerySpan(issued_s=ends[0], actions_s=ends[1], free_s=ends[2]))
+        policy += "a" * acting + "l" * speaking
+    return QueryTimeline(
+        queries=tuple(spans), held=intervals(robot, "h"), continued=intervals(robot, "c")
+    ), policy
+
+
+def drawn(timeline, step):
+    """The timeline after so many control steps, their durations added up as inexactly as floats can."""
+    return np.asarray(draw_timeline(timeline, "isolated", time_s=sum([1 / HZ] * step, 0.0)))
+
+
+@given(queries=spells, robot=robots, now=st.integers(0, 400))
+def test_every_control_step_has_the_colours_of_its_activity(queries, robot, now):
+    timeline, policy = lane_of(queries, robot)
+    block = drawn(timeline, now)
+    for step in range(now):
+        # The last pixel of a control step: the first may be the gap before a query, or a mark of the axis.
+        column = column_at((step + 1 - now) / HZ) - 1
+        if column < 0 or column in AXIS:
+            continue
+        done, meanwhile = policy[step : step + 1] or ".", robot[step : step + 1] or "."
+        assert tuple(block[BAR_TOP + BAR_HEIGHT // 2, column]) == POLICY[done]
+        assert tuple(block[HELD_TOP + HELD_HEIGHT // 2, column]) == ROBOT[meanwhile]
+        assert (tuple(block[BAR_TOP, column]) == COLOUR) == (done == "a")
+        assert (tuple(block[HELD_TOP, column]) == theme.HELD) == (meanwhile == "h")
+
+
+@given(spells, robots, st.integers(0, 300), st.integers(0, 300), st.integers(1, 3))
+def test_an_updated_frame_equals_one_drawn_at_the_later_time(queries, robot, before, after, count):
+    timeline, _ = lane_of(queries, robot)
+    caption = dataclasses.replace(CAPTION, timeline=timeline, clock="as a test")
+    earlier, later = (dataclasses.replace(caption, time_s=step / HZ) for step in (before, after))
+    picture = compose(cameras(count, size=(64, 64)), earlier)
+    draw_moment(picture, later)
+    assert changed(picture, compose(cameras(count, size=(64, 64)), later)) is None
