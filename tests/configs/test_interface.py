@@ -21,11 +21,13 @@ from configs.interface import (
     compare,
 )
 
+FRONT, WRIST = Camera(name="front", size=(64, 48)), Camera(name="wrist")
+JOINTS, FINGER = Channels(name="joints", size=6, unit="rad"), Channels(name="finger", size=1, unit="m")
 ARM = Interface(
     name="arm",
     observation=ObservationSpec(
-        cameras=(Camera(name="front", size=(64, 48)), Camera(name="wrist")),
-        state=(Channels(name="joints", size=6, unit="rad"), Channels(name="finger", size=1, unit="m")),
+        cameras=(FRONT, WRIST),
+        state=(JOINTS, FINGER),
         rotation=Rotation.NONE,
     ),
     action=ActionSpec(
@@ -46,11 +48,10 @@ def changed(**action):
     return dataclasses.replace(ARM, name="other arm", action=dataclasses.replace(ARM.action, **action))
 
 
-def seen(**observation):
+def seen(**changes):
     """Another arm, whose observations differ in this."""
-    return dataclasses.replace(
-        ARM, name="other arm", observation=dataclasses.replace(ARM.observation, **observation)
-    )
+    observation = dataclasses.replace(ARM.observation, **changes)
+    return dataclasses.replace(ARM, name="other arm", observation=observation)
 
 
 GRIPPER = ARM.action.channels[1]
@@ -67,18 +68,12 @@ DIFFERENCES = {
     "a gripper the other way round": changed(grippers=(Gripper(name="gripper", open=1.0, closed=-1.0),)),
     "no limits": changed(limits=None),
     "another rate": changed(control_hz=20.0),
-    "degrees for radians": seen(
-        state=(Channels(name="joints", size=6, unit="deg"), ARM.observation.state[1])
-    ),
-    "the state in another order": seen(state=ARM.observation.state[::-1]),
+    "degrees for radians": seen(state=(dataclasses.replace(JOINTS, unit="deg"), FINGER)),
+    "the state in another order": seen(state=(FINGER, JOINTS)),
     "quaternions for axis-angle": seen(rotation=Rotation.QUATERNION_XYZW),
-    "a camera upside down": seen(
-        cameras=(Camera(name="front", size=(64, 48), rotated_deg=180), Camera(name="wrist"))
-    ),
-    "a camera of another size": seen(
-        cameras=(Camera(name="front", size=(48, 64)), Camera(name="wrist", size=(9, 9)))
-    ),
-    "a camera less": seen(cameras=(Camera(name="front", size=(64, 48)),)),
+    "a camera upside down": seen(cameras=(dataclasses.replace(FRONT, rotated_deg=180), WRIST)),
+    "a camera of another size": seen(cameras=(dataclasses.replace(FRONT, size=(48, 64)), WRIST)),
+    "a camera less": seen(cameras=(FRONT,)),
 }
 
 
@@ -90,10 +85,10 @@ def test_a_difference_names_both_sides(name):
 
 def test_extra_cameras_do_not_matter_and_a_missing_one_is_named_with_the_others():
     compare(ARM, dataclasses.replace(ARM, name="its world"))
-    compare(ARM, seen(cameras=(Camera(name="top"), *ARM.observation.cameras)))
-    compare(ARM, seen(cameras=(ARM.observation.cameras[0], Camera(name="wrist", size=(480, 640)))))
+    compare(ARM, seen(cameras=(Camera(name="top"), FRONT, WRIST)))
+    compare(ARM, seen(cameras=(FRONT, Camera(name="wrist", size=(480, 640)))))
     with pytest.raises(UsageError, match=r"needs camera 'wrist'.* has wrist_left, front"):
-        compare(ARM, seen(cameras=(ARM.observation.cameras[0], Camera(name="wrist_left"))))
+        compare(ARM, seen(cameras=(FRONT, Camera(name="wrist_left"))))
 
 
 def test_a_hold_action_holds_each_channel_as_declared():
@@ -101,7 +96,8 @@ def test_a_hold_action_holds_each_channel_as_declared():
     state, channels, grippers = [], [], []
     for side, opened in (("left", 1.0), ("right", 0.5)):
         state.append(Channels(name=side, size=2, unit="rad"))
-        channels += [held_at(side), dataclasses.replace(GRIPPER, name=f"{side}_gripper")]
+        held = joints(name=side, size=2, motion=Motion.ABSOLUTE, hold=Hold.STATE, state=side)
+        channels += [held, dataclasses.replace(GRIPPER, name=f"{side}_gripper")]
         grippers.append(Gripper(name=f"{side}_gripper", open=opened, closed=0.0))
     arms = dataclasses.replace(
         ARM,
@@ -118,12 +114,6 @@ def test_a_hold_action_holds_each_channel_as_declared():
     assert reach.hold_action(state, np.ones(7)).tolist() == [1.0] * 7
 
 
-def held_at(state):
-    return ActionChannels(
-        name=state, size=2, unit="rad", motion=Motion.ABSOLUTE, hold=Hold.STATE, state=state
-    )
-
-
 @pytest.mark.parametrize(
     "declare",
     [
@@ -137,7 +127,7 @@ def held_at(state):
         lambda: changed(limits=(1.0, -1.0)),
         *(lambda hz=hz: changed(control_hz=hz) for hz in (0.0, -1.0, math.inf, math.nan)),
         lambda: seen(cameras=()),
-        lambda: seen(cameras=(Camera(name="front"), Camera(name="front"))),
+        lambda: seen(cameras=(FRONT, FRONT)),
     ],
 )
 def test_conventions_that_contradict_themselves_are_refused(declare):
