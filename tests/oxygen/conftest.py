@@ -2,11 +2,14 @@
 
 import dataclasses
 import functools
+import io
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import sentencepiece
 
 from oxygen.model.config import GemmaConfig, Pi05Config, SiglipConfig
 from oxygen.policy.vector_policy import VectorPolicy, create_vector_policy
@@ -84,3 +87,20 @@ def observe() -> Callable[[int], Mapping[str, Any]]:
         }
 
     return observation
+
+
+@pytest.fixture(scope="session")
+def openpi_transforms(golden: Path) -> dict[str, np.ndarray]:
+    """What openpi makes of images, prompts and numbers."""
+    with np.load(golden / "openpi_transforms.npz") as file:
+        return dict(file)
+
+
+@pytest.fixture(scope="session")
+def other_vocabulary() -> tokenizer.SentencePieceTokenizer:
+    """A vocabulary of three letters, without tokens of bytes."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["abc"]), model_writer=model, vocab_size=7, minloglevel=2
+    )
+    return tokenizer.SentencePieceTokenizer(model.getvalue())

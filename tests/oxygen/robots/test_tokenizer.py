@@ -1,12 +1,10 @@
 """The bundled vocabulary is complete and reproducible; prompts are openpi's, and one too long is cut."""
 
 import importlib.resources
-import io
 import warnings
 
 import numpy as np
 import pytest
-import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,16 +47,9 @@ def test_line_breaks_and_bytes_have_tokens_of_their_own_and_unknown_tokens_are_l
     assert VOCABULARY.decode([*spelt, 250_000]) == "ß€"
 
 
-def test_a_vocabulary_without_bytes_is_one_line():
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(["abc"]), model_writer=model, vocab_size=7, minloglevel=2
-    )
+def test_what_is_no_model_or_has_no_bytes_is_one_line(tmp_path, other_vocabulary):
     with pytest.raises(UsageError, match="no byte tokens"):
-        tokenizer.SentencePieceTokenizer(model.getvalue()).byte(7)
-
-
-def test_what_is_no_model_is_one_line(tmp_path):
+        other_vocabulary.byte(7)
     path = tmp_path / "some.model"
     with pytest.raises(UsageError, match="no SentencePiece model"):
         tokenizer.load(path)
@@ -77,18 +68,12 @@ STATE = np.linspace(-1.0, 1.0, 8)
 instructions = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0▁"), max_size=60)
 
 
-@pytest.fixture(scope="module")
-def reference(golden):
-    with np.load(golden / "openpi_transforms.npz") as file:
-        return {key.removeprefix("prompt."): file[key] for key in file.files if key.startswith("prompt.")}
-
-
 @pytest.mark.golden
-def test_both_prompts_are_openpis(reference):
-    task, state = str(reference["task"]), reference["state"]
-    assert tokenizer.clean_prompt(task) == str(reference["without_state"])
-    assert tokenizer.state_bins(state).tolist() == reference["bins"].tolist()
-    assert StatePrompt().text(task, state) == str(reference["with_state"])
+def test_both_prompts_are_openpis(openpi_transforms):
+    task, state = str(openpi_transforms["prompt.task"]), openpi_transforms["prompt.state"]
+    assert tokenizer.clean_prompt(task) == str(openpi_transforms["prompt.without_state"])
+    assert tokenizer.state_bins(state).tolist() == openpi_transforms["prompt.bins"].tolist()
+    assert StatePrompt().text(task, state) == str(openpi_transforms["prompt.with_state"])
 
 
 @given(st.floats(-1, 1, exclude_max=True))
@@ -124,9 +109,7 @@ def test_the_compact_prompt_says_each_number_in_one_token_of_its_own_bin(languag
     said = InstructionPrompt().encode(language, STATE, VOCABULARY)
     tokens = CompactStatePrompt().encode(language, np.array(state), VOCABULARY)
     assert tokens[: len(said)] == said
-    assert tokens[len(said) :] == [
-        VOCABULARY.byte(level) for level in tokenizer.state_bins(np.array(state)).tolist()
-    ]
+    assert tokens[len(said) :] == [*map(VOCABULARY.byte, tokenizer.state_bins(np.array(state)).tolist())]
     *_, below, above = CompactStatePrompt().encode("", np.array([-9.0, 9.0]), VOCABULARY)
     assert (below, above) == (VOCABULARY.byte(0), VOCABULARY.byte(255))
 
