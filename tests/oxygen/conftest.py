@@ -18,7 +18,6 @@ from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import EveryN, LanguageTask
 from oxygen.serving.scheduler import FixedTokens, Mode
 from oxygen.weights.adapter import AdapterSource
-from tests.oxygen.one_robot import OneRobot
 
 _EXPERT = GemmaConfig(width=32, depth=2, mlp_dim=64, num_heads=4, num_kv_heads=1, head_dim=8)
 
@@ -46,11 +45,35 @@ def small_policy(
     tasks: Sequence[LanguageTask] = TASKS,
     adapter: AdapterSource | None = None,
 ) -> VectorPolicy:
-    """The small policy, with random weights."""
     vocabulary = tokenizer.tiny()
     return create_vector_policy(
         config, weights=0, tokenizer=vocabulary, tasks=tasks, engine=engine, adapter=adapter
     )
+
+
+class OneRobot:
+    """Passes everything on to a policy for one robot."""
+
+    def __init__(self, policy):
+        self._policy = policy
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._policy, name)
+
+    def with_engine(self, engine):
+        return OneRobot(self._policy.with_engine(engine))
+
+    def reset(self, episode_seed: int):
+        self._policy.reset(0, episode_seed)
+
+    def act(self, observation):
+        return self._policy.act({0: observation})[0]
+
+    def complete(self):
+        return self._policy.complete().get(0)
+
+    def finish(self):
+        return self._policy.finish(0)
 
 
 @pytest.fixture(scope="session")

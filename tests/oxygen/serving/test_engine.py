@@ -1,19 +1,33 @@
-"""A query on a device that is told, not timed: what is queued, what is waited for, what is reported."""
+"""A query on a device that is told, not timed: what is queued, what is waited for, what is reported.
+
+And the second process of mode `parallel`: how it fails, and that it never outlives the first.
+"""
 
 import dataclasses
+import functools
+import os
+import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from oxygen.policy.vector_policy import VectorPolicy
+from configs.errors import UsageError
+from oxygen.model.params import random_params
+from oxygen.policy.vector_policy import VectorPolicy, create_vector_policy
 from oxygen.robots import tokenizer
 from oxygen.robots.transforms import LIBERO, untrained
 from oxygen.serving.engine import Engine
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import EVERY_QUERY, Burst, LanguageTask, RandomLength
+from oxygen.serving.runner import ProgramSizes
 from oxygen.serving.scheduler import Deadline, FixedTokens, Mode, Scheduler
-from oxygen.serving.text_decoder import LocalTextDecoder
+from oxygen.serving.text_decoder import LocalTextDecoder, RemoteTextDecoder, SecondProcessError
+from oxygen.weights import load
+from tests.oxygen.conftest import SMALL, TASKS
 from tests.oxygen.serving.fake_runner import DeviceArray, FakeRunner, RunsWhenAsked
 
 NARRATION = LanguageTask(name="narration", prompt="Narrate: ", max_tokens=11)
@@ -91,9 +105,7 @@ def test_texts_are_those_of_the_queries_they_were_decoded_in(observe):
 class SlowRunner(FakeRunner):
     """Its device takes 20 ms for each decode step, from when the first one is queued."""
 
-    def __init__(self, *sizes):
-        self._done_at = 0.0
-        super().__init__(*sizes)
+    _done_at = 0.0
 
     def decode(self, slots, pool, texts, *, batch):
         self._done_at = max(self._done_at, time.perf_counter()) + 0.02
@@ -113,16 +125,11 @@ class SlowArray(DeviceArray):
         return super().block_until_ready()
 
 
+OTHERS = [mode for mode in Mode if mode not in (Mode.UNIFIED, Mode.PARALLEL)]
+
+
 @pytest.mark.parametrize(
-    "mode",
-    [
-        Mode.UNIFIED,
-        *(
-            pytest.param(mode, marks=pytest.mark.slow)
-            for mode in Mode
-            if mode not in (Mode.UNIFIED, Mode.PARALLEL)
-        ),
-    ],
+    "mode", [Mode.UNIFIED, *(pytest.param(mode, marks=pytest.mark.slow) for mode in OTHERS)]
 )
 def test_no_time_contains_what_the_caller_did_between_act_and_complete(observe, mode):
     """In `unified` the device is done long before the caller comes back, and a thread has seen when."""
@@ -277,3 +284,85 @@ def test_a_device_that_becomes_slower_is_given_less_to_do_and_a_quicker_one_more
     assert max(took_ms) <= DEADLINE_MS
     device.step_ms = 2 * DEADLINE_MS
     assert [next(running) for _ in range(30)][-1][0] == 1, "every text ends"
+
+
+def start(weights):
+    return RemoteTextDecoder(SMALL, weights, ProgramSizes(slots=2, rows=(1,), forks=(1,), suffix=1, limit=1))
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_is_not_there_is_refused_as_in_one_process():
+    absent = functools.partial(load, "/no/such/checkpoint", SMALL)
+    with pytest.raises(UsageError, match="/no/such/checkpoint"):
+        start(absent)
+
+
+def test_a_process_that_is_gone_is_one_clear_error():
+    with pytest.raises(SecondProcessError, match="the second process died \\(exit code 3\\)"):
+        start(functools.partial(os._exit, 3))
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_between_two_queries_is_an_error_of_the_next(policy, observe):
+    engine = EngineConfig(mode=Mode.PARALLEL, slots=10, rows=8)
+    other = policy.with_engine(engine)
+    other.reset(7)
+    other.act(observe(0))
+    assert other.complete().tokens > 0
+    process = other._policy._engine._decoder._process
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    for number in (1, 2):
+        with pytest.raises(SecondProcessError, match="the second process died \\(exit code -9\\)"):
+            other.act(observe(number))
+
+
+def test_weights_that_are_arrays_cannot_be_sent():
+    engine, weights = EngineConfig(mode=Mode.PARALLEL, slots=2, rows=1), random_params(SMALL, 0)
+    with pytest.raises(UsageError, match="give a seed or a function that loads them"):
+        create_vector_policy(SMALL, weights=weights, tokenizer=tokenizer.tiny(), tasks=TASKS, engine=engine)
+
+
+_PARENT = """
+import functools, multiprocessing, signal, sys, threading, time
+from tests.oxygen.serving.test_engine import start
+
+def main():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    busy = functools.partial(time.sleep, 600)
+    threading.Thread(target=start, args=(busy,), daemon=True).start()
+    while not multiprocessing.active_children():
+        time.sleep(0.01)
+    print(multiprocessing.active_children()[0].pid, flush=True)
+    time.sleep(600)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("death", [signal.SIGKILL, signal.SIGINT])
+def test_no_orphan_is_left_whatever_the_first_process_dies_of(death, tmp_path):
+    """Even in the middle of loading weights, where it listens to nobody."""
+    program = tmp_path / "parent.py"
+    program.write_text(_PARENT)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    parent = subprocess.Popen(
+        [sys.executable, str(program)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    with parent:
+        pid = int(parent.stdout.readline())
+        parent.send_signal(death)
+    deadline = time.monotonic() + 120
+    while runs(pid):
+        assert time.monotonic() < deadline, "the second process is still there"
+        time.sleep(0.05)
+
+
+def runs(pid):
+    """Whether a process runs; one that is dead and not yet waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

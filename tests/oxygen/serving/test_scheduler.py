@@ -1,6 +1,7 @@
-"""The scheduler: every request ends, no slot leaks, order holds, whatever comes; and its rules."""
+"""The scheduler: every request ends, no slot leaks, order holds, whatever arrives; its rules; arrivals."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -13,26 +14,25 @@ from configs.errors import UsageError
 from oxygen.serving.engine_config import EngineConfig, ample_slots
 from oxygen.serving.language import Burst, EveryN, LanguageTask, Poisson, RandomLength
 from oxygen.serving.requests import RequestState
-from oxygen.serving.scheduler import Mode, Scheduler
+from oxygen.serving.scheduler import Deadline, FixedTokens, Mode, Scheduler
 
 STOP = 1
 LONGEST = 9
 
-regular = st.one_of(
-    st.builds(EveryN, st.integers(1, 4)),
-    st.builds(Burst, n=st.integers(1, 4), every=st.integers(1, 5)),
-    st.builds(Poisson, rate=st.floats(0.1, 3), seed=st.integers(0, 99)),
+regular = st.builds(EveryN, st.integers(1, 5)) | st.builds(
+    Burst, n=st.integers(1, 4), every=st.integers(1, 5)
 )
+one_length = regular | st.builds(Poisson, rate=st.floats(0.1, 3), seed=st.integers(0, 99))
 random_length = st.builds(
     RandomLength,
-    arrivals=regular,
+    arrivals=one_length,
     min_tokens=st.integers(1, 3),
     max_tokens=st.integers(3, LONGEST),
     seed=st.just(0),
 )
 wanted = st.fixed_dictionaries(
     {
-        "arrivals": regular | random_length,
+        "arrivals": one_length | random_length,
         "max_tokens": st.just(LONGEST),
         "priority": st.integers(0, 6),
     }
@@ -336,10 +336,8 @@ def test_isolated_robots_go_side_by_side_one_text_of_each_at_a_time():
 def test_interleaved_requests_get_a_few_tokens_one_by_one():
     scheduler = scheduler_of(Mode.INTERLEAVED, slots=4, rows=1)
     scheduler.commit({job.slots[0]: (5, 5) for job in scheduler.plan({0: 0}).jobs})
-    jobs = scheduler.plan({0: 1}).jobs
-    assert [(len(job.new), len(job.rows), job.steps) for job in jobs] == [(0, 1, 2), (1, 1, 4), (0, 1, 4)], (
-        "by priority"
-    )
+    jobs = [(len(job.new), len(job.rows), job.steps) for job in scheduler.plan({0: 1}).jobs]
+    assert jobs == [(0, 1, 2), (1, 1, 4), (0, 1, 4)], "by priority"
 
 
 def test_unified_decodes_a_few_tokens_of_everything_in_progress():
@@ -355,8 +353,7 @@ def test_unified_decodes_a_few_tokens_of_everything_in_progress():
 
 def test_narration_takes_the_row_of_a_memory_and_gives_it_back():
     scheduler = scheduler_of(Mode.UNIFIED, tasks=(NARRATION, MEMORY), slots=3, rows=1)
-    narrates = [request.task for request in decoded(scheduler, {0: 0})]
-    assert narrates == [0]
+    assert [request.task for request in decoded(scheduler, {0: 0})] == [0]
     scheduler.commit({scheduler.active[0].slot: (5, STOP)})
     assert [request.task for request in decoded(scheduler, {})] == [1], "nobody narrates: it runs"
     assert [request.task for request in decoded(scheduler, {0: 1})] == [0], "and is left out again"
@@ -400,16 +397,13 @@ def test_a_request_that_finds_none_of_its_own_waiting_takes_a_slot_where_two_of_
     scheduler = scheduler_of(Mode.UNIFIED, tasks=(narration, memory), slots=4, rows=1)
     for query in range(2):
         assert scheduler.plan({0: query}).dropped == ()  # narration 0 decodes, memories 1 and 2 wait
-    plan = scheduler.plan({0: 2})  # narration 3 takes the last slot, memory 4 the place of the first
-    assert ids(plan.dropped) == [(1, 1, 0)]
+    # Narration 3 takes the last slot, memory 4 the place of the first.
+    assert ids(scheduler.plan({0: 2}).dropped) == [(1, 1, 0)]
     scheduler.commit({0: (STOP,)})
-    assert (
-        ids(scheduler.plan({0: 3}).dropped) == []
-    )  # narration 3 decodes, memory 5 takes the slot of the first
-    assert ids(scheduler.plan({0: 4}).dropped) == [
-        (1, 2, 1),
-        (1, 4, 2),
-    ]  # narration 6 takes one, memory 7 one
+    # Narration 3 decodes, memory 5 takes the slot of the first.
+    assert ids(scheduler.plan({0: 3}).dropped) == []
+    # Narration 6 takes one, memory 7 one.
+    assert ids(scheduler.plan({0: 4}).dropped) == [(1, 2, 1), (1, 4, 2)]
     assert [request.request_id for request in scheduler.active] == [3, 5, 6, 7]
 
 
@@ -434,8 +428,71 @@ def test_the_end_of_an_episode_touches_no_other_robot():
     assert [request.request_id for request in again if request.robot == 0] == [2]
 
 
-def test_limits_below_one_and_fewer_slots_than_tasks_are_refused():
-    with pytest.raises(UsageError, match="rows is 0"):
-        EngineConfig(slots=1, rows=0)
-    with pytest.raises(UsageError, match="3 slots for 2 language tasks of 2 robots"):
-        scheduler_of(Mode.UNIFIED, robots=2, slots=3, rows=3)
+QUERIES = range(2000)
+
+
+def counts(arrivals, stream=0, queries=QUERIES):
+    return [len(arrivals.due(stream, query)) for query in queries]
+
+
+def test_every_n_brings_one_at_every_nth_query_and_a_burst_several():
+    assert counts(EveryN(3))[:7] == [1, 0, 0, 1, 0, 0, 1]
+    assert counts(Burst(n=4, every=3))[:7] == [4, 0, 0, 4, 0, 0, 4]
+
+
+def test_poisson_has_the_mean_and_the_variance_of_its_rate():
+    brought = counts(Poisson(rate=1.5, seed=3))
+    mean = sum(brought) / len(brought)
+    variance = sum((count - mean) ** 2 for count in brought) / len(brought)
+    error = math.sqrt(1.5 / len(brought))
+    assert abs(mean - 1.5) < 4 * error
+    assert abs(variance - 1.5) < 0.3
+
+
+def test_chance_is_the_same_every_time_and_another_for_every_robot_and_seed():
+    first = counts(Poisson(rate=1.5, seed=3))
+    assert counts(Poisson(rate=1.5, seed=3)) == first
+    assert counts(Poisson(rate=1.5, seed=4)) != first
+    assert counts(Poisson(rate=1.5, seed=3), stream=1) != first
+
+
+def test_random_lengths_fill_their_range_and_change_nothing_about_when():
+    inner = Burst(n=2, every=5)
+    arrivals = RandomLength(arrivals=inner, min_tokens=3, max_tokens=6, seed=1)
+    limits = [limit for query in QUERIES for limit in arrivals.due(0, query)]
+    assert set(limits) == {3, 4, 5, 6}
+    assert counts(arrivals) == counts(inner)
+    assert arrivals.longest == 6
+    assert inner.longest is None
+
+
+@given(regular)
+def test_room_is_made_for_exactly_the_most_that_regular_arrivals_bring(arrivals):
+    brought = counts(arrivals, queries=range(60))
+    for length in (1, 3, 7, 10):
+        windows = [sum(brought[start : start + length]) for start in range(40)]
+        assert arrivals.within(length) == max(windows)
+
+
+def test_room_for_poisson_is_rarely_too_little():
+    arrivals = Poisson(rate=0.8, seed=5)
+    brought = counts(arrivals)
+    windows = [sum(brought[start : start + 5]) for start in range(0, len(brought), 5)]
+    assert sum(window > arrivals.within(5) for window in windows) / len(windows) < 0.01
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: EveryN(0), "n is 0; it must be at least 1"),
+        (lambda: Poisson(rate=0.0, seed=1), "Poisson: rate is 0.0"),
+        (lambda: FixedTokens(0), "tokens per frame is 0"),
+        (lambda: Deadline(0.0), "the deadline is 0.0 ms"),
+        (lambda: RandomLength(arrivals=EveryN(1), min_tokens=5, max_tokens=4, seed=0), "max_tokens is 4; it"),
+        (lambda: EngineConfig(slots=1, rows=0), "rows is 0"),
+        (lambda: scheduler_of(Mode.UNIFIED, robots=2, slots=3, rows=3), "3 slots for 2 language tasks of 2"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(make, message):
+    with pytest.raises(UsageError, match=message):
+        make()

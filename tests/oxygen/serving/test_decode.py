@@ -1,4 +1,4 @@
-"""Text beside actions: what forking and decoding may read, what they write, and what they leave alone."""
+"""Texts beside actions: what forking and decoding read, write and leave alone, the same on all devices."""
 
 import dataclasses
 import functools
@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from oxygen.model import config as presets
 from oxygen.model import params, pi05
-from oxygen.serving import decode, kv_pool
+from oxygen.serving import decode, kv_pool, sampler
 from oxygen.serving.decode import NewRequests
+from oxygen.serving.requests import Request
+from oxygen.serving.runner import ProgramSizes, Runner
 from tests.oxygen.compiling import traced_for
 from tests.oxygen.conftest import SMALL
 
@@ -77,30 +79,22 @@ class Model:
             pool, texts, scores = self.decode(rows, pool, texts)
         return pool, texts, scores
 
-    def texts_in(self, slots, pool_and_texts=None, prefix=None):
-        before = pool_and_texts or self.empty()
-        pool, texts = self.fork(prefix or self.prefix, self.new_requests(slots), *before)
+    def texts_in(self, slots, prefix=None):
+        pool, texts = self.fork(prefix or self.prefix, self.new_requests(slots), *self.empty())
         pool, texts, _ = self.write(pool, texts, [*slots, SLOTS, SLOTS])
         return np.asarray(texts.written)[np.asarray(slots)]
 
 
-def test_texts_depend_on_their_prefix_and_their_suffix(model):
-    texts = model.texts_in((0, 1, 2))
-    assert len({text.tobytes() for text in texts}) == 3
-    assert not np.array_equal(model.texts_in((0, 1, 2), prefix=model.read(seed=5)), texts)
-
-
 @jax.jit
 def overwritten(pool, slot, value):
-    """All that a slot holds is `value`."""
     return jax.tree.map(lambda leaf: leaf.at[slot].set(jnp.full_like(leaf[0], value)), pool)
 
 
-def tokens_and_scores(model, slots, batch, poison=()):
+def tokens_and_scores(model, slots, batch, poison=(), size=SLOTS):
     """Of the first texts, `batch` at most, while (step, slot, value) of `poison` befall the others' slots."""
-    pool, texts = model.fork(model.prefix, model.new_requests(slots), *model.empty())
+    pool, texts = model.fork(model.prefix, model.new_requests(slots), *model.empty(size))
     at_work, scores = slots[:batch], []
-    rows = jnp.asarray([*at_work, *[SLOTS] * (batch - len(at_work))], jnp.int32)
+    rows = jnp.asarray([*at_work, *[size] * (batch - len(at_work))], jnp.int32)
     for step in range(STEPS):
         for _, slot, value in [each for each in poison if each[0] == step and each[1] not in at_work]:
             pool = overwritten(pool, slot, value)
@@ -173,8 +167,9 @@ def test_forking_leaves_other_slots_and_the_prefix_alone(model):
     assert [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(model.prefix)] == before
 
 
-def test_neither_a_larger_pool_nor_decoding_beyond_the_room_changes_a_text(model):
+def test_neither_a_larger_pool_nor_decoding_beyond_the_room_changes_a_text_but_another_prefix_does(model):
     small = model.texts_in((0, 1, 2))
+    assert not np.array_equal(model.texts_in((0, 1, 2), prefix=model.read(seed=5)), small)
     pool, texts = model.empty(4 * SLOTS)
     pool, texts = model.fork(model.prefix, model.new_requests((9, 20, 27)), pool, texts)
     _, texts, _ = model.write(pool, texts, [9, 20, 27, 4 * SLOTS, 4 * SLOTS])
@@ -214,3 +209,98 @@ def test_denoising_follows_the_velocity_from_step_to_step_with_the_librarys_atte
         denoise = jax.jit(functools.partial(pi05.denoise, implementation=implementation), static_argnums=3)
         drawn = denoise(model.weights, model.prefix, noise, 10)
         np.testing.assert_allclose(drawn, actions, atol=tolerance)
+
+
+@pytest.mark.parametrize("kv_heads", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.parametrize(
+    ("batch", "size"),
+    [
+        pytest.param(5, SLOTS, id="crowded"),
+        pytest.param(3, 4 * SLOTS, marks=pytest.mark.slow, id="few at work"),
+    ],
+)
+def test_a_batch_gives_the_texts_that_a_cpu_gives_slot_by_slot(kv_heads, batch, size):
+    expert = dataclasses.replace(SMALL.trunk, num_kv_heads=kv_heads)
+    config = dataclasses.replace(SMALL, trunk=expert, expert=expert)
+    on_cpu = tokens_and_scores(Model(config), [4, 0, 2], batch, size=size)
+    with traced_for("elsewhere"):
+        texts, scores = tokens_and_scores(Model(config), [4, 0, 2], batch, size=size)
+    assert texts == on_cpu[0]
+    np.testing.assert_allclose(scores, on_cpu[1], atol=1e-4 * np.abs(on_cpu[1]).max())
+    assert len(set(map(tuple, texts))) == 3
+
+
+@pytest.mark.parametrize("platform", ["cpu", "cuda"])
+@pytest.mark.parametrize(("slots", "copied"), [(5, []), (20, ["cuda"])])
+def test_keys_and_values_of_a_crowded_pool_are_copied_on_no_device(slots, copied, platform):
+    """What XLA is given, for a device that need not be there: arrays of the rows' size are copies."""
+    weights = pi05.prepare(params.random_params(SMALL, 1), SMALL)
+    pool = kv_pool.allocate(SMALL, slots=slots, room=ROOM)
+    texts, rows = kv_pool.empty_decode_state(slots=slots, limit=STEPS), jnp.asarray((4, 0, 2), jnp.int32)
+    traced = jax.jit(functools.partial(decode.decode, weights)).trace(rows, pool, texts)
+    program = traced.lower(lowering_platforms=(platform,)).as_text()
+    for leaf in (pool.layers[0].k, pool.layers[0].v):
+        shape = "x".join(map(str, (len(rows), *leaf.shape[1:])))
+        assert (f"tensor<{shape}xf32>" in program) == (platform in copied)
+        assert f"tensor<{slots + 1}x" in program
+
+
+def test_the_pool_that_was_given_is_used_up(policy):
+    served = policy.runner
+    pool, texts = served.empty()
+    prefix = served.prefill(served.blank(24))
+    longer, _ = served.fork(prefix, served.new_requests(()), pool, texts)
+    jax.block_until_ready(longer)
+    assert all(leaf.is_deleted() for leaf in jax.tree.leaves(pool))
+    assert not texts.written.is_deleted()
+
+
+def test_steps_that_decode_the_same_rows_send_nothing_to_the_device(policy):
+    served = policy.runner
+    state = served.decode((2, 0), *served.empty(), batch=8)
+    with jax.transfer_guard_host_to_device("disallow_explicit"):
+        for _ in range(3):
+            state = served.decode([2, 0], *state, batch=8)
+        with pytest.raises(RuntimeError, match="host-to-device"):
+            served.decode([0, 2], *state, batch=8)
+
+
+def test_noise_is_normal_and_a_function_of_seed_and_query():
+    seeds = jnp.array([[0, 1], [1, 0], [0, 1], [0, 2]], jnp.uint32)
+    queries = jnp.array([0, 0, 1, 0], jnp.uint32)
+    sampled = np.asarray(sampler.noise(seeds, queries, (50, 32)))
+    assert len({rows.tobytes() for rows in sampled}) == 4
+    assert abs(sampled.mean()) < 0.05
+    assert abs(sampled.std() - 1) < 0.05
+    one = np.asarray(sampler.noise(seeds[2:3], queries[2:3], (50, 32)))
+    assert one.tobytes() == sampled[2:3].tobytes(), "company changes nothing"
+
+
+@pytest.mark.slow
+def test_actions_that_start_from_less_noise_owe_less_to_chance():
+    spread, sizes = [], ProgramSizes(slots=6, rows=(4,), forks=(2,), suffix=3, limit=8)
+    for scale in (1.0, 0.5, 0.0):
+        config = dataclasses.replace(SMALL, noise_scale=scale)
+        served = Runner(config, pi05.prepare(params.random_params(config, 0), config), sizes)
+        prefix = served.prefill(served.blank(24))
+        sampled = [np.asarray(served.denoise(prefix, [seed], [0])) for seed in range(4)]
+        spread.append(float(np.std(sampled, axis=0).mean()))
+    assert spread[0] > spread[1] > spread[2] == 0.0
+
+
+def test_a_request_begins_alike_in_a_small_fork_and_in_a_large_one():
+    weights = pi05.prepare(params.random_params(SMALL, 0), SMALL)
+    served = Runner(SMALL, weights, ProgramSizes(slots=3, rows=(1,), forks=(1, 3), suffix=4, limit=4))
+    prefix = served.prefill(served.blank(SMALL.prompt_buckets[0]))
+    request = Request(slot=1, robot=0, suffix=(5, 6, 7, 8), query=0, task=0)
+    written = []
+    for batch in (1, 3):
+        pool, texts = served.empty()
+        new = served.new_requests([request], batch=batch)
+        assert len(new.slots) == batch
+        pool, texts = served.fork(prefix, new, pool, texts)
+        written.append([np.asarray(leaf[1]) for layer in pool.layers for leaf in (layer.k, layer.v)])
+        assert int(texts.position[1]) == int(prefix.length[0]) + 3
+    for small, large in zip(*written, strict=True):
+        np.testing.assert_allclose(small, large, atol=1e-5)
+        assert np.abs(small).max() > 0
