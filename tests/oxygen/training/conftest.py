@@ -37,10 +37,7 @@ MODEL = dataclasses.replace(
 )
 
 DEEP = dataclasses.replace(
-    MODEL,
-    siglip=dataclasses.replace(MODEL.siglip, depth=2),
-    trunk=dataclasses.replace(_EXPERT, depth=2),
-    expert=dataclasses.replace(_EXPERT, depth=2),
+    MODEL, siglip=dataclasses.replace(MODEL.siglip, depth=2), trunk=SMALL.trunk, expert=SMALL.expert
 )
 """Two layers each, so that first and last differ."""
 
@@ -59,16 +56,11 @@ RECIPE = TrainConfig(
     warm_up=20,
     ema=0.9,
     text_weight=0.2,
-    image_shift=0.0,
-    brightness=0.0,
-    contrast=0.0,
-    saturation=0.0,
-    state_noise=0.0,
+    **dict.fromkeys(("image_shift", "brightness", "contrast", "saturation", "state_noise"), 0.0),
 )
 
 
 def changed(options: TrainConfig, **changes: Any) -> TrainConfig:
-    """Options with some of them changed, and checked."""
     return TrainConfig(**{**options.model_dump(exclude_unset=True), **changes})
 
 
@@ -99,7 +91,6 @@ def samples(count: int = 8, seed: int = 0, horizon: int = 12) -> Samples:
 
 @pytest.fixture(scope="session")
 def mixture() -> Samples:
-    """Eight frames of two datasets."""
     return Samples.joined([samples(4, seed=0), samples(4, seed=1)])
 
 
@@ -110,18 +101,15 @@ def stop_at(steps: int) -> Callable[[], bool]:
 
 
 def bits(state: Any) -> list[bytes]:
-    """Every bit of a tree of arrays."""
     return [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(state)]
 
 
 def by_path(tree: Any) -> dict[str, np.ndarray]:
-    """Leaves of a tree by their openpi paths."""
     paths, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf) for path, leaf in paths}
 
 
 def training_batches(parts=None, **changes) -> TrainingBatches:
-    """Batches of several parts, normalised by their own statistics."""
     whole = Samples.joined(parts or (samples(8),))
     changed_training = dataclasses.replace(training(), **{"wordings": {}, **changes})
     return TrainingBatches(whole, changed_training, statistics=measure(whole, LIBERO), tokenizer=VOCABULARY)
@@ -134,7 +122,6 @@ def known_model(monkeypatch) -> None:
 
 
 def training(**recipe) -> TrainingConfig:
-    """A training of the small model with some of the recipe changed."""
     return TrainingConfig(
         model=MODEL,
         embodiment="libero",
@@ -148,7 +135,6 @@ VOCABULARY = tokenizer.tiny()
 
 
 def writer(training: TrainingConfig, mixture: Samples) -> CheckpointWriter:
-    """Writes checkpoints of a training on some samples."""
     statistics, model = measure(mixture, LIBERO), VOCABULARY.serialized
     return CheckpointWriter(training=training, statistics=statistics, tokenizer=model, frames=len(mixture))
 

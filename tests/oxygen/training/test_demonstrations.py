@@ -43,7 +43,6 @@ def video(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def copy(png, tmp_path) -> Path:
-    """A copy that may be broken."""
     return Path(shutil.copytree(png, tmp_path / "copy"))
 
 
@@ -171,11 +170,10 @@ def without(dataset: Path, name: str) -> dict:
         (edited(lambda table: replaced(table, "index", [5] * 30)), "'index' does not count from 0"),
     ],
 )
-def test_what_is_broken_is_named_in_one_line(copy, breaks, said):
+def test_what_is_broken_is_named(copy, breaks, said):
     breaks(copy)
-    with pytest.raises(UsageError, match=said) as raised:
+    with pytest.raises(UsageError, match=said):
         Demonstrations(copy)
-    assert "\n" not in str(raised.value)
 
 
 def test_a_folder_without_demonstrations_is_told_the_nearest_or_how_to_collect_some(copy, tmp_path):
@@ -193,9 +191,8 @@ def test_an_image_that_is_damaged_is_named(copy, image_bytes):
     edited(lambda table: replaced(table, "observation.images.image", images))(copy)
     broken = Demonstrations(copy)
     assert broken[6]
-    with pytest.raises(UsageError, match=f"{TABLE}: an image of frame 7 cannot be decoded") as caught:
+    with pytest.raises(UsageError, match=f"{TABLE}: an image of frame 7 cannot be decoded"):
         broken[7]
-    assert "\n" not in str(caught.value)
 
 
 def test_a_video_that_is_missing_is_named(video, tmp_path):

