@@ -102,7 +102,10 @@ def test_every_field_of_the_caption_is_visible_and_the_outcome_in_its_colour_ove
         {"narration": said("The gripper closes.")},
         {"narration": said("The arm moves above the bowl.", seen_s=2.0)},
         {"narration": said("The arm moves above the bowl.", mark="wrong")},
+        {"narration": said("The arm moves above the bowl.", mark=None)},
         {"memory": remembered("The bowl is held.")},
+        {"memory": remembered("The bowl is beside the plate.", "The gripper is open.", marks=(None,))},
+        {"memory": remembered(*["The bowl is beside the plate."] * 20)},
     ):
         assert changed(before, compose(cameras(), dataclasses.replace(CAPTION, **other))), other
     bottom = theme.CAMERA_TOP + theme.CAMERA
