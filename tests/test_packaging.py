@@ -1,8 +1,9 @@
-"""The wheel is light, complete, and called from any folder; only LIBERO's own modules name it."""
+"""The wheel is light and called from any folder; policies need jax alone; only LIBERO's modules name it."""
 
 import ast
 import json
 import os
+import pkgutil
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import oxygen
 from configs import __version__
 from eval.setup import PINNED
 from sim_envs.fake import FakeSuite
@@ -117,6 +119,47 @@ def test_the_wheel_runs_from_another_folder(tmp_path):
         (line,) = manifest.with_name("episodes.jsonl").read_text().splitlines()
         assert json.loads(line)["outcome"] == "timeout"
     assert "--port" in run(python, "-m", "oxygen.serve", "--help")
+
+
+_ABSENT = (
+    "mujoco robosuite libero gymnasium bddl imageio pydantic scipy "
+    "sentencepiece PIL pyarrow jaxtyping beartype hypothesis "
+    "fsspec aiohttp zstandard google_crc32c safetensors"
+)
+_PROGRAM = """
+import importlib, sys, warnings
+for name in sys.argv[1].split():
+    sys.modules[name] = None  # what Python makes of a module that cannot be imported
+for name in sys.argv[2].split():
+    importlib.import_module(name)
+"""
+
+
+def _import_without(absent: str, modules: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", _PROGRAM, absent, " ".join(modules)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+_NEEDS_PYDANTIC = ("oxygen.presets", "oxygen.serve.__main__", "oxygen.serve.serving", "oxygen.training")
+"""What finds policies by name, and training, whose options are a pydantic model."""
+
+
+def test_every_module_imports_with_jax_flax_and_numpy_alone():
+    modules = [module.name for module in pkgutil.walk_packages(oxygen.__path__, "oxygen.")]
+    modules = [name for name in modules if not name.startswith(_NEEDS_PYDANTIC)]
+    assert "oxygen.policy.vector_policy" in modules
+    _import_without(_ABSENT, modules)
+
+
+def test_clients_of_a_policy_server_and_the_scheduler_need_no_jax():
+    clients = "robots.conventions robots.images serve.msgpack_numpy policy.reply"
+    scheduling = "serving.scheduler serving.language serving.requests"
+    _import_without("jax flax", [f"oxygen.{name}" for name in f"{clients} {scheduling}".split()])
 
 
 ITS_OWN = ("sim_envs/libero/", "eval/libero.py")
