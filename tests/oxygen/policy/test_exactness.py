@@ -76,17 +76,8 @@ def digest(tree) -> str:
     return hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(tree))).hexdigest()
 
 
-def request_in(slot, *, task=0, robot=0, query=0, seed=7, ordinal=0, sampling=GREEDY) -> Request:
-    return Request(
-        slot=slot,
-        robot=robot,
-        suffix=SUFFIXES[task],
-        seed=seed,
-        query=query,
-        task=task,
-        ordinal=ordinal,
-        sampling=sampling,
-    )
+def request_in(slot, *, task=0, robot=0, query=0, seed=7, **how) -> Request:
+    return Request(slot=slot, robot=robot, suffix=SUFFIXES[task], seed=seed, query=query, task=task, **how)
 
 
 def poisoned(pool: KvPool, value: float) -> KvPool:
@@ -159,9 +150,8 @@ def test_greedy_rows_of_a_program_that_draws_take_the_greedy_programs_tokens(gre
     draws = runner_of("float32", top_k=20)
     requests = [request_in(0, task=0), request_in(1, task=1, robot=2)]
     warm = [request_in(2, task=2, sampling=WARM)]
-    assert texts_of(draws, requests, company=warm) == texts_of(
-        greedy, requests, company=[request_in(2, task=2)]
-    )
+    expected = texts_of(greedy, requests, company=[request_in(2, task=2)])
+    assert texts_of(draws, requests, company=warm) == expected
     best = [request_in(0, task=0, sampling=Sampling(temperature=5.0, top_k=1))]
     assert texts_of(draws, best) == texts_of(greedy, requests[:1])
 
@@ -171,13 +161,8 @@ def test_what_is_sampled_is_a_function_of_episode_query_task_and_ordinal(served)
         return texts_of(served, [request_in(1, sampling=Sampling(temperature=3.0), **changed)])[0]
 
     assert sampled() == sampled()
-    others = [
-        sampled(query=1),
-        sampled(seed=8),
-        sampled(seed=7 + 2**40),
-        texts_of(served, [request_in(1)])[0],
-    ]
-    others += [sampled(ordinal=1), sampled(ordinal=2)]
+    others = [sampled(**{key: value}) for key, value in (("query", 1), ("seed", 8), ("seed", 7 + 2**40))]
+    others += [sampled(ordinal=1), sampled(ordinal=2), texts_of(served, [request_in(1)])[0]]
     assert len({tuple(each) for each in (sampled(), *others)}) == 7
 
 
