@@ -100,14 +100,9 @@ def observe() -> Callable[[int], Mapping[str, Any]]:
 
     def observation(number: int) -> Mapping[str, Any]:
         rng = np.random.default_rng(number)
-        images = {
-            camera: rng.integers(0, 256, (64, 48, 3), dtype=np.uint8) for camera in ("image", "wrist_image")
-        }
-        return {
-            "images": images,
-            "state": rng.normal(size=8),
-            "prompt": f"put the mug on plate {number // 9}",
-        }
+        images = {camera: rng.integers(0, 256, (64, 48, 3), dtype=np.uint8) for camera in SMALL.cameras}
+        prompt = f"put the mug on plate {number // 9}"
+        return {"images": images, "state": rng.normal(size=8), "prompt": prompt}
 
     return observation
 

@@ -59,23 +59,11 @@ class EchoPolicy(VectorPolicy):
     def _acted(self, robot: int, observation: Mapping[str, Any]) -> np.ndarray:
         query = self._queries[robot]
         self._queries[robot] += 1
-        request = TextRequest(task="narration", request_id=query, query=query)
-        text = Text(
-            task="narration",
-            request_id=query,
-            requested_query=query,
-            finished_query=query,
-            text=f"{observation['prompt']} {query}",
-            tokens=3,
-            reason="stop",
-            latency_ms=5.0,
-        )
-        self._replies[robot] = Reply(
-            timings_ms={"action": 4.0, "decode": 1.0, "frame": 5.0},
-            requested=(request,),
-            finished=(text,),
-            tokens=3,
-        )
+        which = {"task": "narration", "request_id": query}
+        about = {"text": f"{observation['prompt']} {query}", "tokens": 3, "reason": "stop", "latency_ms": 5.0}
+        text = Text(**which, **about, requested_query=query, finished_query=query)
+        times, asked = {"action": 4.0, "decode": 1.0, "frame": 5.0}, TextRequest(**which, query=query)
+        self._replies[robot] = Reply(timings_ms=times, requested=(asked,), finished=(text,), tokens=3)
         row = [self._seeds[robot] % 1000, query, observation["state"][0], *map(float, range(4))]
         return np.tile(np.array(row), (HORIZON, 1)) + 0.001 * np.arange(HORIZON)[:, None]
 

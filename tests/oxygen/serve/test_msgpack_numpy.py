@@ -97,15 +97,14 @@ def test_images_of_vla_eval_are_read_pixel_for_pixel():
         assert (unpack(msgpack.packb(form)) == image).all()
 
 
-@given(st.one_of(arrays.integer_dtypes(), arrays.floating_dtypes(sizes=(16, 32))).flatmap(arrays.from_dtype))
-def test_scalars_keep_their_type(scalar):
+SCALARS = st.one_of(arrays.integer_dtypes(), arrays.floating_dtypes(sizes=(16, 32)))
+
+
+@given(SCALARS.flatmap(arrays.from_dtype), MESSAGES)
+def test_scalars_keep_their_type_and_plain_messages_survive_the_wire(scalar, message):
     read = unpack(pack(scalar))
     assert type(read) is type(scalar)
     np.testing.assert_equal(read, scalar)
-
-
-@given(MESSAGES)
-def test_plain_messages_survive_the_wire(message):
     assert unpack(pack(message)) == message
 
 

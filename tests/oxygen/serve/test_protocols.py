@@ -90,9 +90,9 @@ def test_through_the_socket_a_robot_gets_the_same_bits_as_in_process_alone_or_to
 
 def test_queries_within_the_window_share_a_batch_and_one_alone_waits_no_longer():
     policy = EchoPolicy(3)
-    with PolicyServerThread(policy, robots=3, window_s=0.5) as server:
+    with PolicyServerThread(policy, robots=3, window_s=0.5) as server, ThreadPoolExecutor(3) as pool:
         clients = [server.client() for _ in range(3)]
-        with clients[0], clients[1], clients[2], ThreadPoolExecutor(3) as pool:
+        with clients[0], clients[1], clients[2]:
             alone = clients[0].ask(request())
             list(pool.map(lambda client: client.ask(request()), clients[1:]))
             policy.batches.clear()
@@ -137,21 +137,13 @@ def test_the_metadata_declare_the_interface_as_it_is():
         declared = client.metadata["oxygen_eval"]
     assert TypeAdapter(Interface).validate_python(declared.pop("interface")) == interface
     model = {"model": "echo", "weights_sha256": None, "horizon": 10}
-    assert declared == {
-        "version": 1,
-        **model,
-        "mode": "unified",
-        "language_tasks": ["narration"],
-        "robots": 4,
-    }
+    served = {"mode": "unified", "language_tasks": ["narration"], "robots": 4}
+    assert declared == {"version": 1, **model, **served}
     assert client.metadata["embodiment"] == "droid"
 
 
 OPTIONS = {"text_every": 4, "tokens_per_frame": 2, "dtype": "bfloat16"}
-ADAPTER = {
-    "adapter_sha256": hash_file(bundled("tiny_textual_memory") / "adapter.npz"),
-    "adapter_mask": "exact",
-}
+DIGEST = hash_file(bundled("tiny_textual_memory") / "adapter.npz")
 
 
 @pytest.mark.parametrize(
@@ -159,7 +151,7 @@ ADAPTER = {
     [
         ("tiny", {}, None),
         ("tiny", OPTIONS, OPTIONS),
-        ("tiny_textual_memory", {}, ADAPTER),
+        ("tiny_textual_memory", {}, {"adapter_sha256": DIGEST, "adapter_mask": "exact"}),
         ("tiny_textual_memory", {"random_weights": True}, {"random_weights": True}),
     ],
 )
@@ -176,6 +168,7 @@ def test_the_noise_is_a_function_of_episode_and_query_and_else_of_the_connection
         assert echoed(client.ask(request() | about(episode=KEY))) == (seed, 0)
         assert echoed(client.ask(request() | about(episode=KEY, query=1))) == (seed, 1)
         assert echoed(client.ask(request() | about(episode=KEY, query=7))) == (seed, 7)
+        assert echoed(client.ask(request() | about(episode=None, query=None))) == (seed, 8)
         assert echoed(client.ask(request() | about(episode=KEY, reset=True))) == (seed, 0)
         ended = client.ask(about(reset=True))
         assert [text["query"] for text in ended["texts"]] == []

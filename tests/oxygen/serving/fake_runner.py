@@ -75,9 +75,8 @@ class FakeRunner(Runner):
 
     def empty(self):
         count = np.zeros(self.sizes.slots + 1, np.int32)
-        return KvPool(layers=()), DecodeState(
-            token=count, position=count, count=count, written=self._written(count)
-        )
+        texts = DecodeState(token=count, position=count, count=count, written=self._written(count))
+        return KvPool(layers=()), texts
 
     def _texts(self, texts, slots, more):
         count = texts.count.copy()
