@@ -159,6 +159,16 @@ def test_every_query_is_completed_once_before_the_next_unless_the_episode_ends(p
     assert policy.finish().cancelled == 0
 
 
+def test_a_full_pool_drops_requests_and_says_which(policy, in_mode, observe):
+    few = policy.with_engine(EngineConfig(budget=FixedTokens(1), slots=3, rows=2))
+    crowded = episode(few, observe)
+    dropped = [text.request_id for reply in crowded.replies for text in reply.dropped]
+    assert 0 < len(dropped) == len(set(dropped))
+    assert crowded.texts, "what is being decoded is never dropped, so something is finished"
+    assert crowded.actions == episode(in_mode(Mode.ACTIONS), observe).actions
+    assert crowded.end.cancelled <= 3
+
+
 def test_an_observation_that_makes_no_sense_is_refused_in_one_line(policy, observe):
     policy.reset(7)
     with pytest.raises(UsageError, match=r"^[^\n]*state holds nan at 7[^\n]*$"):
