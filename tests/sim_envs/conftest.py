@@ -1,19 +1,28 @@
-"""Shared simulators: compiling a model and opening a renderer are slow."""
+"""Shared simulators: compiling a model and opening a renderer are slow. Episodes of scripted policies."""
 
 import contextlib
 import functools
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
+from configs.load import load
+from configs.schema import SuiteConfig
 from sim_envs.droid.control import Control
 from sim_envs.droid.sim import DroidSim
 from sim_envs.droid.task_file import load_task
 from sim_envs.libero.assets import STANDINS, AssetSet, find_assets, load_libero, unpack_standins
+from sim_envs.libero.experts.expert import Expert
+from sim_envs.libero.experts.scene import ExpertScene, Goal
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import get_task
+from sim_envs.scripted.policy import ScriptedPolicy
+from sim_envs.truth.ground_truth import Phase
+from sim_envs.world import EpisodeKey
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -36,11 +45,12 @@ def standins(tmp_path_factory: pytest.TempPathFactory) -> AssetSet:
 def shared(assets: AssetSet, **options: int) -> Iterator[Callable[[str, int], LiberoSim]]:
     """Opens the simulator of a task, once for all who ask for it, and closes all at the end."""
     with contextlib.ExitStack() as stack:
-        yield functools.cache(
-            lambda suite, task_id: stack.enter_context(
-                LiberoSim(get_task(suite, task_id), assets=assets, **options)
-            )
-        )
+
+        @functools.cache
+        def opened(suite: str, task_id: int) -> LiberoSim:
+            return stack.enter_context(LiberoSim(get_task(suite, task_id), assets=assets, **options))
+
+        yield opened
 
 
 @pytest.fixture(scope="module")
@@ -84,3 +94,42 @@ def begin_droid() -> Iterator[Callable[..., DroidSim]]:
     yield begun
     for sim in sims.values():
         sim.close()
+
+
+class Attempt(NamedTuple):
+    success: bool
+    steps: int
+
+
+def key_of(sim: LiberoSim, init_id: int = 0) -> EpisodeKey:
+    return EpisodeKey(suite=sim.task.suite, task_id=sim.task.task_id, init_id=init_id, seed=7)
+
+
+def attempt(
+    world: Any, policy: ScriptedPolicy, init_id: int = 0, *, key: EpisodeKey | None = None
+) -> Attempt:
+    """An episode of any world; in LIBERO's simulator, of its own task unless a key is given."""
+    key = key or key_of(world, init_id)
+    protocol = load(SuiteConfig, key.suite)
+    world.reset(init_id=key.init_id, seed=key.seed, settle_steps=protocol.settle_steps)
+    policy.reset(key)
+    steps, success = 0, False
+    while steps < protocol.max_steps and not success:
+        actions = policy.query(world.policy_state())[: min(protocol.replan_steps, protocol.max_steps - steps)]
+        result = world.advance(actions)
+        steps, success = steps + result.steps, result.success
+    return Attempt(success, steps)
+
+
+def work_on(sim: LiberoSim, goals: list[Goal], *, steps: int) -> ExpertScene:
+    """Let LIBERO's expert work on these goals instead of the task's until it has come to rest."""
+    own = sim.env.parsed_problem
+    sim.env.parsed_problem = {**own, "goal_state": [[goal.predicate, *goal.arguments] for goal in goals]}
+    try:
+        expert, taken = Expert(sim), 0
+        expert.reset(key_of(sim))
+        while expert.phase is not Phase.DONE and taken < steps:
+            taken += sim.advance(expert.query(np.empty(8))[:5]).steps
+    finally:
+        sim.env.parsed_problem = own
+    return ExpertScene(sim.env)

@@ -25,9 +25,8 @@ def solve_fake(world: FakeWorld) -> np.ndarray:
 def solve_reacher(world: Any) -> np.ndarray:
     """Move the target to the fingertip, and hold still."""
     env = world.env.unwrapped
-    env.set_state(
-        np.concatenate([env.data.qpos[:2], env.get_body_com("fingertip")[:2]]), np.zeros_like(env.data.qvel)
-    )
+    places = np.concatenate([env.data.qpos[:2], env.get_body_com("fingertip")[:2]])
+    env.set_state(places, np.zeros_like(env.data.qvel))
     return np.zeros((3, 2))
 
 
@@ -71,118 +70,84 @@ def test_a_gymnasium_environment_conforms():
 def test_a_simulator_conforms(standins, name, task_ids, solve):
     assets = {"assets": str(standins.path)} if name.startswith("libero") else {}
     still = {"eef_position": 0.01} if assets else {"joint_position": 1e-3, "gripper_position": 1e-3}
-    check_suite(
-        open_suite(name, camera_size=36, **assets), task_ids=task_ids, solve=solve, hold_tolerances=still
-    )
+    suite = open_suite(name, camera_size=36, **assets)
+    check_suite(suite, task_ids=task_ids, solve=solve, hold_tolerances=still)
 
 
 @pytest.mark.parametrize("task_id", range(2))
 def test_aloha_conforms(task_id):
     pytest.importorskip("gym_aloha", reason="uv pip install -e '.[aloha]'")
-    tolerances = {f"{side}_{part}": 0.01 for side in ("left", "right") for part in ("joints", "gripper")}
-    check_suite(
-        open_suite("gym_aloha"), task_ids=[task_id], hold_tolerances=tolerances, renders_every_step=True
-    )
+    still = {f"{side}_{part}": 0.01 for side in ("left", "right") for part in ("joints", "gripper")}
+    check_suite(open_suite("gym_aloha"), task_ids=[task_id], hold_tolerances=still, renders_every_step=True)
 
 
-class Remembers(FakeWorld):
-    """Its reset keeps state of the previous episode."""
+@dataclasses.dataclass
+class Defective(FakeWorld):
+    """A world that violates the contract in one way."""
+
+    defect: str = ""
 
     def reset(self, **options: int) -> None:
         before = self.steps
-        super().reset(**options)
-        self._state[0] += before
+        super().reset(**options | ({"init_id": 0} if self.defect == "ignores init ids" else {}))
+        if self.defect == "remembers the episode before":
+            self._state[0] += before
 
-
-class IgnoresInitIds(FakeWorld):
-    def reset(self, **options: int) -> None:
-        super().reset(**options | {"init_id": 0})
-
-
-class IgnoresSuccess(FakeWorld):
     def advance(self, actions: np.ndarray) -> AdvanceResult:
-        for action in actions:
-            super().advance(action[None])
-        return AdvanceResult(steps=len(actions), success=False)
-
-
-class MovesAfterSuccess(FakeWorld):
-    def advance(self, actions: np.ndarray) -> AdvanceResult:
+        if self.defect == "renders in advance":
+            self.observe()
         outcome = super().advance(actions)
-        self._state[0] += len(actions) - outcome.steps
+        match self.defect:
+            case "ignores success":
+                return AdvanceResult(steps=len(actions), success=False)
+            case "reports success late":
+                return AdvanceResult(steps=len(actions), success=outcome.success)
+            case "moves after success":
+                self._state[0] += len(actions) - outcome.steps
+            case "drifts":
+                self._state[2] += 0.01 * outcome.steps
         return outcome
 
-
-class ReportsSuccessLate(FakeWorld):
-    def advance(self, actions: np.ndarray) -> AdvanceResult:
-        outcomes = [super(ReportsSuccessLate, self).advance(action[None]) for action in actions]
-        return AdvanceResult(steps=len(actions), success=any(outcome.success for outcome in outcomes))
-
-
-class RendersInAdvance(FakeWorld):
-    def advance(self, actions: np.ndarray) -> AdvanceResult:
-        self.observe()
-        return super().advance(actions)
-
-
-class MovesOnObserve(FakeWorld):
     def observe(self) -> Observation:
-        self._state[0] += 1e-9
-        return super().observe()
+        self._state[0] += 1e-9 * (self.defect == "moves on observe")
+        seen = super().observe()
+        return dataclasses.replace(seen, state=np.zeros(7)) if self.defect == "has another state" else seen
 
-
-class MovesOnRender(FakeWorld):
     def render(self, camera: str) -> np.ndarray:
         image = super().render(camera)
-        self._state[0] += 1e-9
+        self._state[0] += 1e-9 * (self.defect == "moves on render")
         return image
 
+    def progress(self) -> float:
+        return 0.5 if self.defect == "is never complete" else super().progress()
 
-class WrongStateSize(FakeWorld):
-    def observe(self) -> Observation:
-        return dataclasses.replace(super().observe(), state=np.zeros(7))
-
-
-class Drifts(FakeWorld):
-    def advance(self, actions: np.ndarray) -> AdvanceResult:
-        outcome = super().advance(actions)
-        self._state[2] += 0.01 * outcome.steps
-        return outcome
-
-
-class ClosesOnce(FakeWorld):
     def close(self) -> None:
-        if self.closed:
+        if self.closed and self.defect == "closes once":
             raise AssertionError("closed twice")
         super().close()
 
 
-class NeverComplete(FakeWorld):
-    def progress(self) -> float:
-        return 0.5
-
-
-DEFECTS = {
-    Remembers: "the first observation of an episode depends on earlier episodes",
-    IgnoresInitIds: "initial states 0 and 1 look the same",
-    IgnoresSuccess: "reports no success",
-    MovesAfterSuccess: "the world moved after success",
-    ReportsSuccessLate: "does not stop at success",
-    RendersInAdvance: "advance renders",
-    MovesOnObserve: r"two calls of observe\(\) differ",
-    MovesOnRender: r"render\(\) changes the episode",
-    WrongStateSize: r"state is float64 \[7\], declared float64 \[8\]",
-    Drifts: "'eef_position' moves by 0.06",
-    ClosesOnce: "closed twice",
-    NeverComplete: r"progress\(\) is 0.5 at success",
-}
-
-
-@pytest.mark.parametrize("world", DEFECTS, ids=lambda world: world.__name__)
-def test_a_violation_of_the_world_contract_is_one_line(world):
-    interface, still = fake_suite().interface, {"eef_position": 0.0}
-    with pytest.raises(AssertionError, match=DEFECTS[world]) as caught:
-        check_world(world(success_at=4), interface, solve=solve_fake, hold_tolerances=still)
+@pytest.mark.parametrize(
+    ("defect", "said"),
+    [
+        ("remembers the episode before", "the first observation of an episode depends on earlier episodes"),
+        ("ignores init ids", "initial states 0 and 1 look the same"),
+        ("ignores success", "reports no success"),
+        ("moves after success", "the world moved after success"),
+        ("reports success late", "does not stop at success"),
+        ("renders in advance", "advance renders"),
+        ("moves on observe", r"two calls of observe\(\) differ"),
+        ("moves on render", r"render\(\) changes the episode"),
+        ("has another state", r"state is float64 \[7\], declared float64 \[8\]"),
+        ("drifts", "'eef_position' moves by 0.06"),
+        ("closes once", "closed twice"),
+        ("is never complete", r"progress\(\) is 0.5 at success"),
+    ],
+)
+def test_a_violation_of_the_world_contract_is_one_line(defect, said):
+    world, interface = Defective(success_at=4, defect=defect), fake_suite().interface
+    with pytest.raises(AssertionError, match=said) as caught:
+        check_world(world, interface, solve=solve_fake, hold_tolerances={"eef_position": 0.0})
     assert "\n" not in str(caught.value)
 
 

@@ -26,7 +26,7 @@ from sim_envs.scripted.surfaces import box_surface, rectangle
 from sim_envs.suite import open_suite
 from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey
-from tests.sim_envs.playing import attempt
+from tests.sim_envs.conftest import attempt, key_of
 
 TICK = 0.01
 SECONDS = np.arange(0.0, 20.0, TICK)
@@ -35,8 +35,8 @@ SECONDS = np.arange(0.0, 20.0, TICK)
 class Between(FreeSpace):
     """A known rectangle (m) around the object."""
 
-    def __init__(self, *, x=(-1.0, 1.0), y=(-1.0, 1.0)):
-        self._low, self._high = np.array([x[0], y[0]]), np.array([x[1], y[1]])
+    def __init__(self, x, y):
+        self._low, self._high = np.transpose([x, y])
 
     def along(self, way, most):
         step = np.where(np.abs(way[:2]) > 1e-9, way[:2], 1e-9)
@@ -47,13 +47,10 @@ motions = st.one_of(
     st.builds(Shuttle, speed=st.floats(0.001, 0.3), period=st.floats(1.0, 60.0)),
     st.builds(Drift, speed=st.floats(0.001, 0.3)),
 )
-sides = st.floats(0.0, 0.3)
-rooms = st.builds(
-    lambda left, right, back, front: Between(x=(-left, right), y=(-back, front)), sides, sides, sides, sides
-)
+sides = st.tuples(st.floats(-0.3, 0.0), st.floats(0.0, 0.3))
 
 
-@given(motion=motions, room=rooms, seed=st.integers(0, 1000))
+@given(motion=motions, room=st.builds(Between, x=sides, y=sides), seed=st.integers(0, 1000))
 def test_trajectories_are_continuous_and_stay_within_free_space(motion, room, seed):
     trajectory = sample_trajectory(motion, room, np.random.default_rng(seed))
     if trajectory is None:
@@ -62,18 +59,12 @@ def test_trajectories_are_continuous_and_stay_within_free_space(motion, room, se
     velocities = np.array([trajectory.velocity(t) for t in SECONDS])
     assert not places[0].any()
     assert not velocities[0].any()
-    speeds = np.linalg.norm(velocities, axis=1)
-    assert speeds.max() <= motion.speed + 1e-12
-    np.testing.assert_allclose(
-        np.diff(places, axis=0),
-        TICK * (velocities[1:] + velocities[:-1]) / 2,
-        atol=1e-9 + 1e-5 * motion.speed,
-    )
+    assert np.linalg.norm(velocities, axis=1).max() <= motion.speed + 1e-12
+    steps = TICK * (velocities[1:] + velocities[:-1]) / 2
+    np.testing.assert_allclose(np.diff(places, axis=0), steps, atol=1e-9 + 1e-5 * motion.speed)
     swing = 2 * math.pi / motion.period if isinstance(motion, Shuttle) else 0.0
-    assert (
-        np.linalg.norm(np.diff(velocities, axis=0), axis=1).max()
-        <= (1.6 * motion.speed / RISE_S + motion.speed * swing) * TICK
-    )
+    changes = np.linalg.norm(np.diff(velocities, axis=0), axis=1)
+    assert changes.max() <= motion.speed * (1.6 / RISE_S + swing) * TICK
     for side in (1, -1):
         assert (side * places @ trajectory.way).max() <= room.along(side * trajectory.way, 10.0) + 1e-9
 
@@ -230,9 +221,8 @@ def world(request: pytest.FixtureRequest, standins: Any) -> Iterator[MovingWorld
         with LiberoSim(get_task("libero_object", 9), assets=standins, camera_size=32) as sim:
             yield MovingWorld(sim)
     else:
-        with closing(
-            DroidSim(load_task("clear_table"), control=Control.JOINT_VELOCITY, image_height=36)
-        ) as sim:
+        task = load_task("clear_table")
+        with closing(DroidSim(task, control=Control.JOINT_VELOCITY, image_height=36)) as sim:
             yield MovingWorld(sim)
 
 
@@ -293,10 +283,8 @@ def caught(sim: LiberoSim | DroidSim, expert: Any, key: EpisodeKey, leads: Calla
 @pytest.mark.parametrize("world", ["libero"], indirect=True)
 def test_libero_s_expert_catches_what_moves(world):
     world.states("shuttle:6", steps=0)
-    key = EpisodeKey(suite="libero_object", task_id=9, init_id=0, seed=7)
-    caught(
-        world.sim, Expert(world.sim), key, lambda: world.sim.predicted_motion("orange_juice_1") is not None
-    )
+    sim = world.sim
+    caught(sim, Expert(sim), key_of(sim), lambda: sim.predicted_motion("orange_juice_1") is not None)
 
 
 def test_droid_s_expert_catches_what_moves():

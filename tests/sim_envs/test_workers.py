@@ -48,16 +48,14 @@ def dying(marks: Path, losses: int, connection: WorkerConnection) -> Iterator[Ca
 
 @contextlib.contextmanager
 def device(connection: WorkerConnection) -> Iterator[Callable[[int], tuple[int, str | None]]]:
-    """Returns the device that a worker renders on."""
     yield lambda _: (connection.worker, os.environ.get("MUJOCO_EGL_DEVICE_ID"))
 
 
 def results_of(runner, jobs, *, workers, job_ended=lambda worker: None):
     queue = JobQueue(jobs, task=lambda job: job, episode=lambda job: job)
     handler = SimpleNamespace(poll=lambda: math.inf, job_ended=job_ended, handle=pytest.fail)
-    return dict(
-        run_in_workers(runner, queue, workers=workers, check=lambda: None, handler=handler, timeout_s=1.0)
-    )
+    how = {"workers": workers, "check": lambda: None, "handler": handler, "timeout_s": 1.0}
+    return dict(run_in_workers(runner, queue, **how))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+from collections.abc import Iterable
 from typing import Any
 
 from hypothesis import strategies as st
@@ -30,7 +31,6 @@ def goals(task: LiberoTask) -> list[tuple[str, ...]]:
 
 
 _THINGS, _PLACES = st.sampled_from(sorted(MOVABLE)), st.sampled_from(sorted(PLACES))
-_OPENABLE = (*DRAWERS, "microwave")
 
 
 @st.composite
@@ -48,21 +48,13 @@ def narrations(draw: st.DrawFn) -> Narration:
 
 
 def completed_actions() -> st.SearchStrategy[CompletedAction]:
-    moving = st.builds(
-        CompletedAction,
-        verb=st.sampled_from([Verb.PUT, Verb.PUSHED]),
-        subject=_THINGS,
-        place=_PLACES,
-        times=st.integers(1, 9),
-    )
-    opening = st.builds(
-        CompletedAction, verb=st.sampled_from([Verb.OPENED, Verb.CLOSED]), subject=st.sampled_from(_OPENABLE)
-    )
-    turning = st.builds(
-        CompletedAction, verb=st.sampled_from([Verb.TURNED_ON, Verb.TURNED_OFF]), subject=st.just("stove")
-    )
-    lifting = st.builds(CompletedAction, verb=st.just(Verb.LIFTED), subject=_THINGS)
-    return moving | opening | turning | lifting
+    def action(*verbs: Verb, **parts: st.SearchStrategy[Any]) -> st.SearchStrategy[CompletedAction]:
+        return st.builds(CompletedAction, verb=st.sampled_from(verbs), **parts)
+
+    moving = action(Verb.PUT, Verb.PUSHED, subject=_THINGS, place=_PLACES, times=st.integers(1, 9))
+    opening = action(Verb.OPENED, Verb.CLOSED, subject=st.sampled_from([*DRAWERS, "microwave"]))
+    turning = action(Verb.TURNED_ON, Verb.TURNED_OFF, subject=st.just("stove"))
+    return moving | opening | turning | action(Verb.LIFTED, subject=_THINGS)
 
 
 def states(subject: str) -> st.SearchStrategy[str]:
@@ -97,37 +89,25 @@ def fullest_memories(task: LiberoTask) -> list[Memory]:
     longest = phrase(max(places, key=len))
     others = [Fact(subject=noun, state=longest) for noun in things if noun not in outcomes]
     extra = frozenset(sorted(others, key=lambda fact: len(fact.subject))[-1:])
-    moved = [
-        Fact(subject=noun, state="half open" if noun in PARTS else longest)
-        for noun in outcomes
-        if noun != "stove"
-    ]
-    return [
-        Memory(done=tuple(dict.fromkeys(done)), facts=frozenset(outcomes.values()) | extra),
-        Memory(facts=frozenset(moved) | extra),
-    ]
+    moves = {noun: "half open" if noun in PARTS else longest for noun in outcomes if noun != "stove"}
+    moved = frozenset(Fact(subject=noun, state=state) for noun, state in moves.items())
+    outcome = frozenset(outcomes.values())
+    return [Memory(done=tuple(dict.fromkeys(done)), facts=outcome | extra), Memory(facts=moved | extra)]
 
 
 def things_and_places(task: LiberoTask) -> tuple[list[str], list[str]]:
     """The nouns of a task's things, and of everywhere they can be."""
     nouns = names(task)
-    fixtures = [
-        name
-        for name in problem(task)["regions"]
-        if any(name.startswith(f"{owner}_") for owner in nouns.categories)
-    ]
+    owners = tuple(f"{owner}_" for owner in nouns.categories)
+    fixtures = [name for name in problem(task)["regions"] if name.startswith(owners)]
     places = {nouns.place(name) for name in (*nouns.things, *fixtures)} & PLACES
     return list(nouns.things.values()), sorted(places | {nouns.ground})
 
 
-def carried(task: LiberoTask) -> list[Narration]:
-    """Every thing of a task on its way to every place of it."""
-    things, places = things_and_places(task)
-    phases = (Phase.CARRY, Phase.PLACE, Phase.PUSH)
-    return [
-        Narration(phase=phase, object=obj, target=place)
-        for phase, obj, place in itertools.product(phases, things, places)
-    ]
+def carried(things: Iterable[str], places: Iterable[str]) -> list[Narration]:
+    """Every thing on its way to every place."""
+    every = itertools.product((Phase.CARRY, Phase.PLACE, Phase.PUSH), things, places)
+    return [Narration(phase=phase, object=obj, target=place) for phase, obj, place in every]
 
 
 def tokens(text: str) -> int:

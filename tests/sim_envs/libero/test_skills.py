@@ -1,7 +1,5 @@
 """LIBERO's scripted expert: its skills, the order of goals, its noise; and what random actions do not do."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
@@ -10,14 +8,12 @@ from sim_envs.libero.experts.expert import SKILLS, Expert, opening_for, ordered_
 from sim_envs.libero.experts.motions import ArmModel
 from sim_envs.libero.experts.pick_and_place import is_covered
 from sim_envs.libero.experts.scene import ExpertScene, FixtureJoint, Goal
-from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import LIBERO_INTERFACE
 from sim_envs.scripted.policy import Random
 from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey
-from tests.sim_envs.playing import attempt, key_of, work_on
+from tests.sim_envs.conftest import attempt, key_of, work_on
 
-OpenSim = Callable[[str, int], LiberoSim]
 MUG, MICROWAVE, STOVE = "white_yellow_mug_1", "microwave_1_heating_region", "flat_stove_1_cook_region"
 
 

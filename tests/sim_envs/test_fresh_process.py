@@ -1,4 +1,4 @@
-"""What only shows in a fresh process: silence, no questions, no traces, the same numbers, a clean exit."""
+"""What only shows in a fresh process: silence, no traces, the same numbers whatever BLAS, a clean exit."""
 
 import json
 import os
@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-_ROOT = Path(__file__).resolve().parents[3]
+from sim_envs import blas
+
+_ROOT = Path(__file__).resolve().parents[2]
 
 _EPISODE = """
 import json, sys
@@ -90,10 +92,8 @@ def test_a_wrong_backend_or_mujoco_is_refused_in_one_line(code, environment, com
 
 
 def test_no_torch_is_imported():
-    done = _run(
-        "import sys; sys.modules['torch'] = None\n"
-        "from sim_envs.libero.assets import load_libero; load_libero()"
-    )
+    load = "from sim_envs.libero.assets import load_libero; load_libero()"
+    done = _run(f"import sys; sys.modules['torch'] = None; {load}")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
@@ -127,3 +127,37 @@ def test_opening_and_closing_leaves_no_files_threads_or_memory(standins):
     assert last[0] <= first[0], "files stay open"
     assert last[1] <= first[1], "threads go on"
     assert (last[2] - first[2]) / (len(counts) - 2) < 2**20, "more than 1 MiB stays behind after each close"
+
+
+_DIGEST = """
+import hashlib, sys
+import numpy as np, scipy.linalg
+from sim_envs.blas import pin_kernels
+if sys.argv[1] == "pinned":
+    assert pin_kernels()
+random = np.random.default_rng(0)
+matrices = random.standard_normal((200, 7, 7))
+results = [np.dot(scipy.linalg.inv(matrix), random.standard_normal((7, 40))) for matrix in matrices]
+print(hashlib.sha256(np.array(results).tobytes()).hexdigest())
+"""
+
+_THREADS = """
+from sim_envs import blas
+for library in blas._openblas():
+    library.set_num_threads(2)
+blas.use_one_thread()
+print(*(library.get_num_threads() for library in blas._openblas()))
+"""
+
+
+@pytest.mark.skipif(not blas._has_avx512(), reason="this CPU has no AVX-512")
+@pytest.mark.parametrize("start", [pytest.param("Haswell", marks=pytest.mark.slow), "Nehalem"])
+def test_products_and_inverses_do_not_depend_on_the_kernels_a_process_starts_with(start):
+    reference = _run(_DIGEST, "default", OPENBLAS_CORETYPE=blas.KERNELS).stdout
+    assert len(reference.strip()) == 64
+    assert _run(_DIGEST, "default", OPENBLAS_CORETYPE=start).stdout != reference
+    assert _run(_DIGEST, "pinned", OPENBLAS_CORETYPE=start).stdout == reference
+
+
+def test_one_thread():
+    assert set(_run(_THREADS).stdout.split()) == {"1"}
