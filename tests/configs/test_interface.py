@@ -44,12 +44,10 @@ ARM = Interface(
 
 
 def changed(**action):
-    """Another arm, whose actions differ in this."""
     return dataclasses.replace(ARM, name="other arm", action=dataclasses.replace(ARM.action, **action))
 
 
 def seen(**changes):
-    """Another arm, whose observations differ in this."""
     observation = dataclasses.replace(ARM.observation, **changes)
     return dataclasses.replace(ARM, name="other arm", observation=observation)
 
