@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from configs.feedback import FeedbackByTask
 from configs.interface import Interface, Motion
-from configs.schema import Fields, Mode
 from oxygen.robots.openpi_keys import OpenpiKeys, keys_of_policy
 
 VERSION = 1
@@ -24,11 +24,11 @@ class Declaration:
     model: str  # the policy's name
     # SHA-256 of the weights; None if they are random or not a file in our format.
     weights_sha256: str | None = None
-    mode: Mode  # how actions and language are scheduled
+    mode: str  # how actions and language are scheduled
     language_tasks: tuple[str, ...]
     robots: int  # maximal number of concurrent robots
     # Language task to the fields of later prompts that hold its texts; clients compose these.
-    feedback: Mapping[str, Fields] = dataclasses.field(default_factory=dict)
+    feedback: FeedbackByTask = dataclasses.field(default_factory=dict)
     # Other options that change texts or actions, unless they have their default; SHA-256 and mask of the
     # adapter.
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
