@@ -12,7 +12,7 @@ from websockets.uri import parse_uri
 from configs.cli import check
 from configs.errors import UsageError, unknown
 from configs.interface import Camera
-from configs.schema import Mode, read_feedback
+from configs.schema import Fields, Mode, read_feedback
 from eval.policies.base import BadAnswerError, LoadedPolicy, PolicyLostError
 from eval.policies.openpi import assumption, named, opened
 from eval.policies.oxygen_release import OxygenReleasePolicy, read_release
@@ -180,7 +180,15 @@ class RoboArenaPolicy(RemotePolicy):
         return {**super().query(observation), "endpoint": "infer", **self._session}
 
 
-def _read_declaration(metadata: Mapping[str, Any], url: str) -> Declaration:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _ReceivedDeclaration(Declaration):
+    """A declaration with the types that it is checked for on arrival."""
+
+    mode: Mode
+    feedback: dict[str, Fields] = dataclasses.field(default_factory=dict)
+
+
+def _read_declaration(metadata: Mapping[str, Any], url: str) -> _ReceivedDeclaration:
     """Validate the metadata of our server, which may be of another version, or incomplete."""
     declared = metadata[EXTENSION]
     version = declared.get("version") if isinstance(declared, Mapping) else None
@@ -189,7 +197,7 @@ def _read_declaration(metadata: Mapping[str, Any], url: str) -> Declaration:
             f"{url} speaks version {version!r} of this project's extension of openpi's protocol, and this "
             f"client version {VERSION}; install the same oxygen-eval on both sides"
         )
-    return check(Declaration, declared, source=f"metadata of {url}")
+    return check(_ReceivedDeclaration, declared, source=f"metadata of {url}")
 
 
 def _check_run(declared: Declaration, url: str, modes: Sequence[Mode], worlds: int) -> None:
