@@ -26,6 +26,7 @@ from eval.metrics.statistics import (
     holm,
     mcnemar_exact,
     paired_difference_95,
+    quantiles,
     wilson_95,
 )
 
@@ -99,6 +100,10 @@ def test_the_intervals_ends_are_barely_rejected(only_a, only_b, pairs):
     found = paired_difference_95(only_a, only_b, pairs)
     assert score(found.low) == pytest.approx(norm.ppf(0.975), abs=1e-3)
     assert score(found.high) == pytest.approx(norm.ppf(0.025), abs=1e-3)
+
+
+def test_quantiles_of_a_known_sample():
+    assert quantiles(range(101)) == {"p50": 50, "p95": 95, "p99": 99}
 
 
 @pytest.mark.parametrize(("clusters", "least"), [(40, 0.89), (10, 0.84)])
