@@ -86,9 +86,11 @@ def test_runs_of_several_modes_are_one_figure_and_those_without_a_clock_are_refu
     monkeypatch.chdir(tmp_path)
     assert call(modes.app, *(recorded(tmp_path, mode, **TIMED).path for mode in ("isolated", "unified"))) == 0
     assert "<svg" in (tmp_path / "modes.svg").read_text()
+    (tmp_path / "modes.svg").unlink()
     capsys.readouterr()
     assert call(modes.app, recorded(tmp_path / "clockless", "unified").path) == 2
     assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "modes.svg").exists()
 
 
 def test_the_documents_tables_are_those_of_the_records(tmp_path):

@@ -225,7 +225,8 @@ def test_ctrl_c_before_the_first_episode_ends_the_program_at_once(tmp_path, load
 
 
 @pytest.mark.slow
-def test_a_machine_that_cannot_render_is_refused_before_anything_runs(tmp_path):
+@pytest.mark.parametrize(("backend", "part"), [("foo", "did you mean"), ("disable", "no OpenGL")])
+def test_a_machine_that_cannot_render_is_refused_before_anything_runs(backend, part, tmp_path):
     command = [
         sys.executable,
         "-m",
@@ -235,10 +236,10 @@ def test_a_machine_that_cannot_render_is_refused_before_anything_runs(tmp_path):
         "--output-dir",
         str(tmp_path / "runs"),
     ]
-    environment = {**os.environ, "MUJOCO_GL": "disable"}
+    environment = {**os.environ, "MUJOCO_GL": backend}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "no OpenGL" in done.stderr
+    assert part in done.stderr
     assert not (tmp_path / "runs").exists()
 
 
