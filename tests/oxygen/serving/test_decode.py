@@ -34,21 +34,30 @@ SLOTS, ROOM, STEPS = 7, 16, 6
 )
 def model(request):
     dtype, where = request.param
-    with traced_for(where):
-        yield Model(dataclasses.replace(SMALL, dtype=dtype))
+    return Model(dataclasses.replace(SMALL, dtype=dtype), where)
 
 
 class Model:
-    """A small policy's functions, compiled, and a prefix of two robots."""
+    """A small policy's functions, compiled for a kind of device, and a prefix of two robots."""
 
-    def __init__(self, config):
-        self.config = config
+    def __init__(self, config, where="cpu"):
+        self.config, self.where = config, where
         self.weights = pi05.prepare(params.random_params(config, 1), config)
-        self.fork = jax.jit(functools.partial(decode.fork, self.weights))
-        self.decode = jax.jit(functools.partial(decode.decode, self.weights))
-        self.embed = jax.jit(functools.partial(pi05.embed_prefix, self.weights, config))
-        self.prefill = jax.jit(functools.partial(pi05.prefill, self.weights))
+        self.fork = self.compiled(decode.fork, self.weights)
+        self.decode = self.compiled(decode.decode, self.weights)
+        self.embed = self.compiled(pi05.embed_prefix, self.weights, config)
+        self.prefill = self.compiled(pi05.prefill, self.weights)
         self.prefix = self.read(seed=0)
+
+    def compiled(self, function, *first):
+        """Only its own calls, of which some trace it, are made as for that device."""
+        program = jax.jit(functools.partial(function, *first))
+
+        def call(*arguments):
+            with traced_for(self.where):
+                return program(*arguments)
+
+        return call
 
     def read(self, seed):
         rng = np.random.default_rng(seed)
@@ -223,8 +232,7 @@ def test_a_batch_gives_the_texts_that_a_cpu_gives_slot_by_slot(kv_heads, batch, 
     expert = dataclasses.replace(SMALL.trunk, num_kv_heads=kv_heads)
     config = dataclasses.replace(SMALL, trunk=expert, expert=expert)
     on_cpu = tokens_and_scores(Model(config), [4, 0, 2], batch, size=size)
-    with traced_for("elsewhere"):
-        texts, scores = tokens_and_scores(Model(config), [4, 0, 2], batch, size=size)
+    texts, scores = tokens_and_scores(Model(config, "elsewhere"), [4, 0, 2], batch, size=size)
     assert texts == on_cpu[0]
     np.testing.assert_allclose(scores, on_cpu[1], atol=1e-4 * np.abs(on_cpu[1]).max())
     assert len(set(map(tuple, texts))) == 3
