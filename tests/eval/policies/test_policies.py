@@ -89,13 +89,18 @@ def actions_of(config: RunConfig) -> np.ndarray:
     return policy.act(world().observe())
 
 
-def test_a_checkpoint_is_loaded_with_its_own_statistics(preset, tmp_path):
+@pytest.fixture(scope="module")
+def untrained_actions(tmp_path_factory):
+    """What random weights do with actions that span the whole range."""
+    file = tmp_path_factory.mktemp("untrained") / "untrained.yaml"
+    file.write_text("{name: untrained, kind: oxygen, model: tiny, embodiment: libero}")
+    return actions_of(RunConfig(policy=str(file), **SILENT))
+
+
+def test_a_checkpoint_is_loaded_with_its_own_statistics(preset, untrained_actions):
     """Its weights are random ones, and its actions span half the range: so they are half as large."""
-    untrained = tmp_path / "untrained.yaml"
-    untrained.write_text("{name: untrained, kind: oxygen, model: tiny, embodiment: libero}")
-    random = actions_of(RunConfig(policy=str(untrained), **SILENT))
     trained = actions_of(RunConfig(policy=preset, **SILENT))
-    np.testing.assert_allclose(trained, random / 2, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(trained, untrained_actions / 2, rtol=0, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -208,7 +213,11 @@ def trained(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_checkpoint_answers_its_language_tasks(trained):
+def test_a_checkpoint_of_a_training_has_its_own_statistics_and_answers_its_language_tasks(
+    trained, untrained_actions
+):
+    actions = actions_of(RunConfig(policy=str(trained), **SILENT))
+    np.testing.assert_allclose(actions, untrained_actions / 2, rtol=0, atol=1e-5)
     config = RunConfig(mode="isolated", policy=str(trained), language_tasks=("narration",))
     policy = policy_of(config)
     policy.reset(KEY)
