@@ -258,7 +258,7 @@ class Interface:
 
 
 def compare(policy: Interface, env: Interface) -> None:
-    """Check that a policy and an environment have the same conventions; one that differs is a UsageError.
+    """Check that a policy and an environment have the same conventions; a difference is a UsageError.
 
     The environment may have cameras that the policy does not use.
     """

@@ -18,7 +18,10 @@ from sim_envs.world import EpisodeKey, Observation
 
 
 def named(keys: OpenpiKeys, name: str, horizon: object) -> OpenpiKeys:
-    """The robot's keys with the name of a policy, and its horizon, a number of actions; None if unknown."""
+    """The robot's keys with the name and horizon of a policy; None if the horizon is unknown.
+
+    A horizon that is not a number of actions is a UsageError.
+    """
     if horizon is not None and (type(horizon) is not int or horizon < 1):
         raise UsageError(f"policy {name}: its horizon is {horizon!r}; give a number of actions, at least 1")
     interface = keys.interface
@@ -80,7 +83,7 @@ class OpenpiPolicy:
         self._policy.reset()
 
     def act(self, observation: Observation) -> np.ndarray:
-        """Return a chunk of actions [horizon, action]; an answer without is a BadAnswerError."""
+        """Return a chunk of actions [horizon, action]; an answer without actions is a BadAnswerError."""
         self.number += 1
         began = time.perf_counter()
         query = self.query(observation)
@@ -108,7 +111,10 @@ class OpenpiPolicy:
         return {}
 
     def complete(self) -> Reply:
-        """Complete the query, which ends with its actions and the fields in its answer, which are texts."""
+        """Complete the query, which ends with its actions and the fields in its answer.
+
+        A field that is not a text is a BadAnswerError.
+        """
         texts = [text for task in self.feedback if (text := self._text(task)) is not None]
         return Reply(
             timings_ms={**self.timings_ms, "frame": self.timings_ms["action"]},

@@ -71,7 +71,7 @@ class ReleaseMetadata:
 
 
 def read_release(metadata: Mapping[str, Any], url: str, modes: Sequence[Mode]) -> ReleaseMetadata:
-    """The metadata of OxyGen's server, for a run in some modes, which have to be its own."""
+    """The metadata of OxyGen's server; a run in another mode than the server's is a UsageError."""
     read = check(ReleaseMetadata, metadata, source=f"metadata of {url}")
     own = _MODES[read.effective_infer_api]
     if any(mode != own for mode in modes):
@@ -155,7 +155,10 @@ class OxygenReleasePolicy(RemotePolicy):
         return {**super().stages(answer, answer_ms), **own}
 
     def complete(self) -> Reply:
-        """The texts that came with the actions; if they contradict others, a BadAnswerError."""
+        """The texts that came with the actions.
+
+        Texts that contradict each other or earlier ones are a BadAnswerError.
+        """
         before_ms, self._busy_ms = self._busy_ms, self._busy_ms + self.timings_ms["action"]
         requested, finished, tokens = [], [], 0
         for number, update in self._updates().items():

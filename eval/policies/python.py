@@ -175,7 +175,10 @@ class QueryTimeoutError(RuntimeError):
 
 
 def query_limit_s(policy: PolicyConfig, given: float | None) -> float | None:
-    """The time limit of a query, seconds; only a Python class has one, None for others."""
+    """The time limit of a query, seconds; None if the policy is not a Python class.
+
+    A limit that is given for such a policy is a UsageError.
+    """
     is_class = policy.kind == "python"
     if given is None:
         return QUERY_TIMEOUT_S if is_class else None

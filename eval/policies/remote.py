@@ -94,7 +94,11 @@ class PolicyClient:
         return self._metadata or {}
 
     def reset(self) -> None:
-        """Connect, unless there is an open connection without unread messages; else a PolicyLostError."""
+        """Connect, unless there is an open connection without unread messages.
+
+        An address without a server of this protocol, or whose server now declares something else, is a
+        PolicyLostError.
+        """
         if not self._is_idle():
             self.close()
             self._connect()
@@ -118,9 +122,9 @@ class PolicyClient:
             raise
 
     def notify_server(self, message: dict[str, Any]) -> None:
-        """Send a message that the server acknowledges with any text but a traceback, such as a reset.
+        """Send a message, such as a reset, that the server acknowledges with anything but a traceback.
 
-        Otherwise, a PolicyServerError, as for `infer`.
+        A traceback, or no answer, is a PolicyServerError, as in `infer`.
         """
         try:
             answer = self._exchanged(pack(message))

@@ -40,8 +40,8 @@ def read_policy(name: str, kwargs: Mapping[str, Any] | None = None) -> PolicyCon
 
     A class is written `package.module:Class` or `path/to/file.py:Class`, a server `ws://host:port[/path]`;
     they take `kwargs`. A preset may refer to a checkpoint, such as the bundled one; it then gives name and
-    description, and the checkpoint's card the rest. A UsageError if there is none, its card is invalid, or
-    its model has changed.
+    description, and the checkpoint's card the rest. A policy that does not exist, an invalid card, or a
+    model that has changed, is a UsageError.
     """
     presets = names(PolicyConfig)
     plugins = {} if name in presets else {each.name: each.value for each in entry_points(group=ENTRY_POINTS)}
@@ -162,7 +162,8 @@ class ResolvedPolicy:
 def resolve_policy(config: RunConfig) -> ResolvedPolicy:
     """The policy and language tasks of a run. Default tasks: those the policy was trained on.
 
-    A missing policy or language task, and one that it was not trained on, are a UsageError.
+    A policy or language task that does not exist, or a task that the policy was not trained on, is a
+    UsageError.
     """
     named = read_policy(config.policy, config.policy_kwargs)
     policy = chosen_adapter(named, config.adapter, config.adapter_mask)

@@ -44,7 +44,7 @@ def open_scripted(
 
 
 def scripted_policy(kind: str, suite: Suite, world: World, noise: float = 0.0) -> ScriptedPolicy:
-    """A scripted policy by kind: `expert`, if the suite has one for the task, `noop` or `random`."""
+    """A scripted policy by kind: `expert`, `noop` or `random`; a task without an expert is a UsageError."""
     if kind == "noop":
         return Noop(suite.interface)
     if kind == "random":

@@ -134,7 +134,10 @@ class RoboArenaMetadata:
 
     @property
     def keys(self) -> OpenpiKeys:
-        """The keys of its requests, and its interface; actions that DROID does not take are a UsageError."""
+        """The keys of its requests, and its interface.
+
+        Actions that DROID does not take, or no camera, are a UsageError.
+        """
         if self.action_space not in _ROBOARENA_ACTIONS:
             what, remedy = "action space of a RoboArena server:", "DROID's suites take no others."
             raise unknown(what, self.action_space, _ROBOARENA_ACTIONS, remedy=remedy)

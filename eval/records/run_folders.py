@@ -130,10 +130,10 @@ def _reserved(run: Run) -> Run:
 
 
 def find_unfinished(output_dir: Path, given: Mapping[str, Any]) -> tuple[Run, ...]:
-    """The variants of the newest unfinished evaluation in a folder with the given options; else a UsageError.
+    """The variants of the newest unfinished evaluation in `output_dir` with the given options.
 
     An evaluation with an error is unfinished. The given modes may be a subset of its modes:
-    `--mode unified --resume` resumes the demo.
+    `--mode unified --resume` resumes the demo. If there is none, a UsageError says so.
     """
     options = check(VariantsConfig, given, source="the command line")
     modes = options.modes if given.keys() & {"mode", "against"} else ()
