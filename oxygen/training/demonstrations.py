@@ -11,9 +11,10 @@ import subprocess
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NotRequired
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
 import numpy as np
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from configs.cli import check
@@ -49,7 +50,7 @@ class _Info(TypedDict):
     """The fields of a dataset's `info.json` that are read."""
 
     codebase_version: str
-    fps: float
+    fps: Annotated[float, Field(gt=0, allow_inf_nan=False)]
     features: dict[str, _Feature]
     total_episodes: int
     total_frames: int

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -156,6 +157,8 @@ def without(dataset: Path, name: str) -> dict:
         (lambda at: edit_info(at, features=5), "of a LeRobot dataset: features is 5: input should be"),
         (lambda at: edit_info(at, features={"action": 5}), "of a LeRobot dataset: features.action is 5"),
         (lambda at: edit_info(at, total_frames="many"), "of a LeRobot dataset: total_frames is 'many'"),
+        (lambda at: edit_info(at, fps=0), "of a LeRobot dataset: fps is 0"),
+        (lambda at: edit_info(at, fps=math.nan), "of a LeRobot dataset: fps is nan"),
         (lambda at: edit_info(at, data_path=7), "of a LeRobot dataset: data_path is 7"),
         (lambda at: edit_info(at, codebase_version="v2.1"), "v2.1; this reads v3.0.*from_episodes"),
         (lambda at: edit_info(at, features={}), "no column 'oxygen.action_chunk'.*from_episodes"),
