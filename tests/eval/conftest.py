@@ -42,7 +42,7 @@ def play(output_dir: Path, config: RunConfig = CONFIG, how: Mapping = {}, **chan
 
 
 def play_until_ctrl_c(output_dir: Path, config: RunConfig = CONFIG, **changes: Any) -> RunFolder:
-    """A run that is interrupted as the policy has been told to."""
+    """A run that Ctrl-C ends, in the query `interrupted_at` of its policy."""
     run = new_run(output_dir, config.model_copy(update=changes))
     with pytest.raises(KeyboardInterrupt):
         evaluate(run)

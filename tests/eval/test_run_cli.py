@@ -404,7 +404,7 @@ def test_an_option_needs_an_effect_in_one_variant(asked):
     refuse_unused_options(asked, VariantsConfig(**asked).variants())
 
 
-def test_presets_may_have_options_without_effect_of_which_every_mode_has_some():
+def test_presets_may_have_options_without_effect_and_every_mode_but_unified_ignores_some():
     """A preset is written once, for many policies and modes."""
     preset = VariantsConfig(policy="noop", mode="actions", random_weights=True, language_tasks=("memory",))
     refuse_unused_options({}, preset.variants())

@@ -29,7 +29,7 @@ def played(server, queries, **how):
     return answers
 
 
-def test_each_query_has_its_place_in_the_episode_all_its_bits_and_is_polled_for_its_texts():
+def test_queries_keep_every_bit_say_their_place_in_the_episode_and_are_polled_for_texts():
     with serving() as server:
         (actions, _), _ = played(server, 2, observation=FakeWorld(image_size=256).observe())
     assert actions.tobytes() == SERVED_ACTIONS.tobytes()
