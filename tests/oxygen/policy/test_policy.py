@@ -16,6 +16,7 @@ from oxygen.serving.language import LanguageTask
 from oxygen.serving.requests import Sampling
 from oxygen.serving.scheduler import FixedTokens, Mode
 from oxygen.weights.adapter import AdapterSource
+from tests.oxygen.compiling import compile_soon
 from tests.oxygen.conftest import SMALL, TASKS, small_policy
 
 QUERIES = 14
@@ -50,7 +51,7 @@ def episodes(in_mode, observe):
 
 
 @pytest.mark.parametrize("mode", [mode for mode in Mode if mode is not Mode.ACTIONS])
-def test_actions_are_equal_bit_for_bit_with_and_without_language_and_a_text_is_in_every_mode(episodes, mode):
+def test_actions_are_the_same_bits_with_and_without_language_and_texts_the_same_in_every_mode(episodes, mode):
     assert sum(reply.tokens for reply in episodes[mode].replies) > 0
     assert episodes[mode].actions == episodes[Mode.ACTIONS].actions
     alone = episodes[Mode.ISOLATED].texts
@@ -226,6 +227,7 @@ def test_a_guided_chunk_agrees_with_what_will_have_been_executed(guidable, obser
 
 
 def test_neither_company_nor_mode_changes_a_bit(guidable, observe):
+    before = guidable.compiles_after_warm_up
     first, second = {0: observe(0), 1: observe(1)}, {0: observe(2), 1: observe(3)}
     guided = {robot: one | UNDER_WAY for robot, one in second.items()}
     free, _ = second_chunks(guidable, first, second)
@@ -241,7 +243,7 @@ def test_neither_company_nor_mode_changes_a_bit(guidable, observe):
     for mode in (Mode.UNIFIED, Mode.INTERLEAVED, Mode.SHARED, Mode.ISOLATED, Mode.PARALLEL):
         again, _ = second_chunks(guidable, first, guided, mode)
         assert all(np.array_equal(again[robot], both[robot]) for robot in range(2)), mode
-    assert guidable.compiles_after_warm_up == 0
+    assert guidable.compiles_after_warm_up == before
 
 
 def test_a_query_without_an_old_chunk_is_answered_as_without_guidance(guidable, observe):
@@ -271,6 +273,12 @@ def test_what_is_not_under_way_is_refused(guidable, policy, observe):
 
 
 ALONE = LanguageTask(name="memory", prompt="Memory: ", max_tokens=6)
+
+
+@pytest.fixture
+def compiled_soon(monkeypatch):
+    """For one test, since the module's others compare policies that are optimised."""
+    compile_soon(monkeypatch)
 
 
 def answers(observe, mode, adapter=None):
