@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw
 
 from configs.interface import Interface
 from configs.training import CollectConfig
-from eval.collect.store import StoredEpisode
+from eval.collect.store import Histogram, StoredEpisode
 from oxygen.robots.images import resize_with_pad
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations, as_array
@@ -118,7 +118,7 @@ class _Writer:
         self._tasks: dict[str, int] = {}
         self._episodes: list[dict[str, Any]] = []
         self._numbers: list[pa.Table] = []
-        self._histograms: list[Mapping[str, np.ndarray]] = []
+        self._histograms: list[Mapping[str, Histogram]] = []
         self._frames = 0
 
     def close(self) -> None:
@@ -141,8 +141,7 @@ class _Writer:
         ]
         texts = ("string", "image", "video")
         numbers = table.select([name for name in names if self._features[name]["dtype"] not in texts])
-        histograms = {camera: np.array(levels) for camera, levels in episode.histograms.items()}
-        found = _statistics(numbers, histograms, self._features)
+        found = _statistics(numbers, episode.histograms, self._features)
         self._tables.open_for(table.nbytes).write_table(table, row_group_size=count)
         self._tables.bytes += table.nbytes
         self._episodes.append(
@@ -167,7 +166,7 @@ class _Writer:
             }
         )
         self._numbers.append(numbers)
-        self._histograms.append(histograms)
+        self._histograms.append(episode.histograms)
         self._frames += count
 
     def _add_video(self, camera: str, rows: pa.Table) -> dict[str, Any]:
@@ -255,7 +254,7 @@ def _types(feature: Feature) -> tuple[pa.DataType, dict[str, Any]]:
 
 
 def _statistics(
-    numbers: pa.Table, histograms: Mapping[str, np.ndarray], features: Mapping[str, layout.Feature]
+    numbers: pa.Table, histograms: Mapping[str, Histogram], features: Mapping[str, layout.Feature]
 ) -> dict[str, Statistics]:
     """Statistics by feature; of actions, over frames whose action is a training target.
 
@@ -279,8 +278,8 @@ def _statistics(
     return found
 
 
-def _image_statistics(histogram: np.ndarray, *, count: int) -> Statistics:
-    """Statistics of each channel [channel, 256], as [channel, 1, 1] in units of full brightness."""
+def _image_statistics(histogram: Histogram, *, count: int) -> Statistics:
+    """Statistics of each channel, as [channel, 1, 1] in units of full brightness."""
     weights = histogram / histogram.sum(axis=1, keepdims=True)
     levels = np.arange(256) / 255
     mean = weights @ levels

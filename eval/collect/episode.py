@@ -240,7 +240,7 @@ def png_cells(images: Sequence[UInt8[np.ndarray, "height width 3"]]) -> list[dic
 
 def histogram(images: UInt8[np.ndarray, "frame height width 3"]) -> Histogram:
     """Counts of the 256 levels in each channel."""
-    return [np.bincount(images[..., channel].ravel(), minlength=256).tolist() for channel in range(3)]
+    return np.stack([np.bincount(images[..., channel].ravel(), minlength=256) for channel in range(3)])
 
 
 def _truth_columns(truth: Truth | None) -> dict[str, str]:

@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from jaxtyping import Int64
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from configs.cli import check
 from configs.errors import UsageError
@@ -22,9 +25,10 @@ from oxygen.training import layout
 from oxygen.training.demonstrations import readable_table
 from sim_envs.world import EpisodeKey
 
-_Levels = Annotated[list[int], Field(min_length=256, max_length=256)]
-Histogram = Annotated[list[_Levels], Field(min_length=3, max_length=3)]
+Histogram = Int64[np.ndarray, "channel 256"]
 """Counts of the 256 levels in each channel of a camera's images."""
+
+_Levels = Annotated[list[int], Field(min_length=256, max_length=256)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, order=True)
@@ -49,6 +53,15 @@ class DemonstrationKey:
         assets = task.suite.assets or NO_ASSETS
         shared = {"assets": assets.name, "digest": assets.digest, "noise": config.expert_noise}
         return cls(**dataclasses.asdict(episode), **shared)
+
+
+class _About(TypedDict):
+    """What a demonstration's file says beside its table."""
+
+    key: DemonstrationKey
+    solved: bool
+    language: str
+    histograms: dict[str, Annotated[list[_Levels], Field(min_length=3, max_length=3)]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -131,7 +144,7 @@ class EpisodeStore:
             "key": dataclasses.asdict(key),
             "solved": solved,
             "language": language,
-            "histograms": histograms,
+            "histograms": {camera: counts.tolist() for camera, counts in histograms.items()},
         }
         path = self._success(key)
         draft = path.with_suffix(f".{os.getpid()}.partial")
@@ -148,8 +161,10 @@ class EpisodeStore:
         for path in self.folder.glob("*.parquet"):
             with readable_table(path):
                 metadata = pq.read_schema(path).metadata or {}
-            about = parse_json_object(metadata.get(b"about", b""), str(path))
-            found.append(check(StoredEpisode, {**about, "path": path}, source=str(path)))
+            about = check(_About, parse_json_object(metadata.get(b"about", b""), str(path)), source=str(path))
+            histograms = {camera: np.array(counts) for camera, counts in about["histograms"].items()}
+            stored: Any = {**about, "histograms": histograms}
+            found.append(StoredEpisode(**stored, path=path))
         return sorted(found, key=lambda episode: episode.key)
 
     def failures(self) -> list[DemonstrationKey]:
