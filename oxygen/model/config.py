@@ -182,7 +182,7 @@ TINY_DROID = dataclasses.replace(
     name="tiny_droid",
     cameras=("exterior_image_1_left", "wrist_image_left"),
     resize="stretch",
-    noise_scale=1.0,  # from no noise it hangs more often
+    noise_scale=1.0,  # from no noise most of its failures repeat one command
     prompt_buckets=(48,),
 )
 """The same for DROID, whose wide images would leave 44 % of a padded square black."""
