@@ -10,7 +10,8 @@ state; later ones also respond to disturbances that could not be foreseen, with 
 A learner and an expert may act in turns; only the expert's actions are then training targets, and a label
 ends with the expert's turn. Such demonstrations start in states that the learner's own mistakes lead to
 (DAgger, Ross et al., 2011, arXiv 1011.0686; in turns as in HG-DAgger, Kelly et al., 2019, arXiv 1810.02890).
-Instead of a person, a random number of queries ends a turn, and so does a learner that stands still.
+Instead of a person, a random number of queries ends a turn, and so does a learner that stands still. Each of
+the expert's turns is three times as long as the one before, so that it finishes what takes long.
 """
 
 import dataclasses
@@ -47,7 +48,8 @@ from sim_envs.world import EpisodeKey, Observation, World
 
 _LEARNER_TURN = (3, 96)
 _EXPERT_TURN = (6, 14)
-"""The fewest and the most queries of a turn. Some of the learner's are long, since it may get stuck late."""
+"""The fewest and the most queries of a turn, for the expert its first one. Some of the learner's are long,
+since it may get stuck late."""
 
 _STUCK_QUERIES = 8
 _STUCK_WITHIN = 0.01
@@ -61,7 +63,7 @@ class CorrectedLearner:
         """Start with the learner, which may answer the expert's queries, too, to keep writing its texts."""
         self._learner, self._expert, self._keeps_writing = learner, expert, keeps_writing
         self._draws = np.random.default_rng(0)
-        self._learning, self._left = True, 0
+        self._learning, self._left, self._corrections = True, 0, 0
         self._states: deque[Float64[np.ndarray, " state"]] = deque(maxlen=_STUCK_QUERIES)
 
     @property
@@ -79,7 +81,7 @@ class CorrectedLearner:
         self._key = key
         self._draws = np.random.default_rng([key.digest(), 1])
         self._learner.reset(key)
-        self._learning, self._left = True, self._length(_LEARNER_TURN)
+        self._learning, self._left, self._corrections = True, self._length(_LEARNER_TURN), 0
         self._states.clear()
 
     def act(self, observation: Observation) -> np.ndarray:
@@ -91,6 +93,8 @@ class CorrectedLearner:
             self._left = self._length(_LEARNER_TURN if self._learning else _EXPERT_TURN)
             if not self._learning:  # at the start of each of its turns
                 self._expert.reset(self._key)
+                self._left *= 3**self._corrections
+                self._corrections += 1
         self._states.append(observation.state)
         self._left -= 1
         if self._keeps_writing and not self._learning:
