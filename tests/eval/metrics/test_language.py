@@ -26,7 +26,7 @@ from sim_envs.truth.nouns import Nouns
 from sim_envs.truth.textual_memory import write_textual_memory
 from sim_envs.truth.wording import WORDINGS, narrate, remember
 from tests.eval.doubles import text_finished
-from tests.eval.factory import RunBuilder, episode, key, query
+from tests.eval.factory import RunBuilder, episode, key, query, scores
 from tests.sim_envs.vocabulary import memories, narrations
 
 HZ = 20.0
@@ -150,8 +150,6 @@ def test_texts_are_parsed_with_the_worlds_nouns():
     carry = Narration(phase=Phase.CARRY, object="duck", target="pond")
     here = dataclasses.replace(truth(carry), nouns=pond)
     assert grade_text("narration", "Carrying the duck to the pond.", here) == grade_narration(carry, here)
-    assert grade_text("narration", "Carrying the milk to the basket.", here) is None
-    assert grade_text("memory", "put the duck on the pond", here) is None
     assert grade_text("memory", "put the duck in the pond", here) is not None
     assert grade_text("narration", "Carrying the duck to the pond.", truth(carry)) is None
 
@@ -208,26 +206,19 @@ def test_a_textual_memory_that_cannot_be_parsed_is_counted_and_wrong():
     assert scores.at_request["predicates"] == Share(hits=4, of=4)
 
 
-def scored(current_s: float | None = None, **shares: Share) -> TextScores:
-    """The scores of one episode's texts; `shares` are those of the headline measure."""
-    measures = {when: {"all": shares[when]} if shares else {} for when in ("at_request", "on_delivery")}
-    return TextScores(texts=4, not_graded=0, oracle=0, staleness_s=2.0, current_s=current_s, **measures)
-
-
 def test_loss_from_request_to_delivery_is_paired_by_episode():
     before = [Share(hits=hits, of=10) for hits in (2, 5, 9)]
     after = [Share(hits=hits - 1, of=10) for hits in (2, 5, 9)]
-    lost = difference(before, after)
-    assert lost["pc"] == pytest.approx(10)
-    assert lost["ci95"] is None
+    assert difference(before, after) == {"pc": pytest.approx(10), "ci95": None}
     assert difference([Share()], [Share()]) is None
 
 
 def test_results_hold_language_by_suite_task_and_overall_and_stay_json(tmp_path):
     run = RunBuilder.at(tmp_path / "run")
     for init_id, hits in enumerate((3, 1)):
-        shares = {"at_request": Share(hits=hits, of=4), "on_delivery": Share(hits=1, of=4)}
-        run.add(episode(key(init_id), texts={"narration": scored(**shares)}), query(0))
+        at_request, on_delivery = ({"all": Share(hits=right, of=4)} for right in (hits, 1))
+        narration = scores(at_request=at_request, on_delivery=on_delivery)
+        run.add(episode(key(init_id), texts={"narration": narration}), query(0))
     results = summarize(run.path)
     for row in (results["overall"], results["per_suite"]["libero_object"], results["per_task"][0]):
         assert row["texts"]["narration"]["at_request"]["all"]["pc"] == 50
@@ -238,7 +229,7 @@ def test_results_hold_language_by_suite_task_and_overall_and_stay_json(tmp_path)
 
 
 def currency(current_s: float | None, simulated_s: float = 10.0):
-    return episode(key(0), simulated_s=simulated_s, texts={"memory": scored(current_s)})
+    return episode(key(0), simulated_s=simulated_s, texts={"memory": scores(current_s=current_s)})
 
 
 def test_currency_counts_the_time_of_episodes_without_texts_and_is_compared_where_both_have_some():

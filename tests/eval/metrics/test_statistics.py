@@ -13,13 +13,7 @@ from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
-from eval.metrics.noninferiority import (
-    PairCounts,
-    Verdict,
-    corrected_verdicts,
-    episodes_needed,
-    verdict_of,
-)
+from eval.metrics.noninferiority import PairCounts, Verdict, corrected_verdicts, episodes_needed, verdict_of
 from eval.metrics.statistics import (
     Interval,
     cluster_bootstrap_95,

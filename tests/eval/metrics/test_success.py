@@ -42,13 +42,8 @@ def test_rows_add_up_over_tasks_and_suites(tmp_path):
                 run.add(episode(key(init_id, task_id, suite), outcome))
     results = summarize(run.path)
     assert list(results["per_suite"]) == ["libero_object", "libero_goal"]
-    tasks = [(row["task_group"], row["task_id"], row["n_episodes"]) for row in results["per_task"]]
-    assert sorted(tasks) == [
-        ("libero_goal", 0, 1),
-        ("libero_goal", 1, 2),
-        ("libero_object", 0, 1),
-        ("libero_object", 1, 2),
-    ]
+    episodes = {(row["task_group"], row["task_id"]): row["n_episodes"] for row in results["per_task"]}
+    assert episodes == {(suite, task_id): task_id + 1 for suite in results["per_suite"] for task_id in (0, 1)}
     for name in ("n_episodes", "n_success", "n_invalid_actions", "n_errors", "tokens"):
         total = results["overall"][name]
         assert total == sum(row[name] for row in results["per_suite"].values())
@@ -86,23 +81,11 @@ def test_latency_is_over_queries_and_not_over_episodes(tmp_path):
     assert 10.0 < latency["action"]["p99"] < 1000.0
 
 
-def test_a_torn_last_line_and_a_retried_error_do_not_count(tmp_path):
-    run = RunBuilder.at(tmp_path / "run").add_all("se")
-    assert summarize(run.path)["overall"]["n_errors"] == 1
-    run.add(episode(key(1), "success"))
-    whole = summarize(run.path)
-    with run.folder.episodes_path.open("a") as lines:
-        lines.write('{"key": {"suite": "libero_ob')
-    assert summarize(run.path) == whole
-    assert (whole["overall"]["n_success"], whole["overall"]["n_errors"]) == (2, 0)
-
-
 def test_lerobots_tools_read_the_results(tmp_path):
     """Its CI's metrics, and a merge of sharded runs."""
-    run = RunBuilder.at(tmp_path / "run").add(
-        episode(key(0), video="videos/libero_object/task00_ep000_success.mp4")
-    )
-    run.add(episode(key(1), "timeout")).add(episode(key(0, 3), "success")).add(episode(key(1, 3), "error"))
+    video = "videos/libero_object/task00_ep000_success.mp4"
+    run = RunBuilder.at(tmp_path / "run").add(episode(key(0), video=video)).add(episode(key(1), "timeout"))
+    run.add(episode(key(0, 3), "success")).add(episode(key(1, 3), "error"))
     results = summarize(run.path)
     overall, tasks = results["overall"], results["per_task"]
     successes = [success for task in tasks for success in task["metrics"]["successes"]]
@@ -114,7 +97,7 @@ def test_lerobots_tools_read_the_results(tmp_path):
     group = results["per_group"]["libero_object"]
     assert group["pc_success"] == rate
     assert group["avg_sum_reward"] == pytest.approx(rate / 100)
-    assert group["video_paths"] == ["videos/libero_object/task00_ep000_success.mp4"]
+    assert group["video_paths"] == [video]
 
 
 def test_progress_is_a_mean_with_an_interval_and_omitted_if_it_equals_success():
@@ -218,9 +201,8 @@ def test_restricted_mean_time_counts_failures():
     judgement = judge_time(restricted_times(pairs, {}), a="isolated", b="unified")
     assert judgement.verdict is Verdict.INFERIOR
     assert judge_time(time_ratio(pairs)).verdict is Verdict.NON_INFERIOR
-    assert (
-        "unified is inferior to isolated in restricted mean time (margin 10 %): +3.75 s" in judgement.sentence
-    )
+    said = "unified is inferior to isolated in restricted mean time (margin 10 %): +3.75 s"
+    assert said in judgement.sentence
 
 
 def test_the_success_curve_counts_ties_together():
