@@ -32,6 +32,7 @@ from tests.eval.rollout.test_executors import POLICY
 from videos.recorder import EpisodeVideo
 
 ERROR, INVALID = Outcome.ERROR, Outcome.INVALID_ACTION
+WITH_NAN = np.where(np.arange(70).reshape(10, 7) == 17, np.nan, 0.0)
 KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=3, seed=7)
 
 
@@ -70,8 +71,6 @@ def run(tmp_path, plan, world, policy, video="all", fatal=()):
 
 
 class Diverging(FakeWorld):
-    """Its physics do not survive the eighth step."""
-
     def advance(self, actions):
         if self.steps + len(actions) >= 8:
             raise PhysicsError("an acceleration is not finite")
@@ -106,23 +105,17 @@ def test_a_solved_episode_and_its_query_log(tmp_path, plan):
     assert (tmp_path / result.video).stat().st_size > 0
     assert not worlds.closed
     lines = [json.loads(line) for line in RunFolder(tmp_path).queries_path(KEY).read_text().splitlines()]
-    assert [(line["query"], line["step"], line["steps"]) for line in lines] == [
-        (0, 0, 5),
-        (1, 5, 5),
-        (2, 10, 2),
-    ]
+    at = [(line["query"], line["step"], line["steps"]) for line in lines]
+    assert at == [(0, 0, 5), (1, 5, 5), (2, 10, 2)]
     assert lines[0]["actions"] == [[0.1] * 7] * 10
     assert lines[0]["requested"] == [{"task": "narration", "request_id": 0, "query": 0}]
     assert lines[2]["finished"][0]["text"] == "I narrate query 1 — schön"
 
 
 class Elsewhere(FakeWorld):
-    """A world with nouns of its own."""
-
     def truth(self):
-        nouns = Nouns(
-            movable=frozenset(["duck"]), parts=frozenset(["hatch"]), places=frozenset([("pond", "in")])
-        )
+        places = frozenset([("pond", "in")])
+        nouns = Nouns(movable=frozenset(["duck"]), parts=frozenset(["hatch"]), places=places)
         return dataclasses.replace(super().truth(), nouns=nouns)
 
 
@@ -138,7 +131,7 @@ def test_the_query_log_round_trips_the_truth(tmp_path, plan, world):
     [
         (ERROR, FakeWorld(fails_at=7), {}, "RuntimeError: the fake simulator fails at step 7", 5),
         (ERROR, FakeWorld(), {"fails_at": 1}, "FloatingPointError: the fake policy fails", 5),
-        (INVALID, FakeWorld(), {"actions": np.full((10, 7), np.nan)}, "ActionError: action 0 holds nan", 0),
+        (INVALID, FakeWorld(), {"actions": WITH_NAN}, "ActionError: action 2 holds nan in dimension 3", 0),
         (INVALID, FakeWorld(), {"actions": np.zeros((4, 7))}, "ActionError: actions have shape (4, 7)", 0),
         (INVALID, Diverging(), {}, "PhysicsError: an acceleration is not finite", 5),
     ],

@@ -152,7 +152,6 @@ def interrupted(policy, tmp_path, config=CONFIG, after: int = 3) -> RunFolder:
 
 
 def refused(tmp_path) -> str:
-    """Why it is not resumed."""
     with pytest.raises(UsageError, match="put it back, or start a new run without --resume") as caught:
         evaluate(*find_unfinished(tmp_path / "runs", {}))
     return str(caught.value)

@@ -124,10 +124,7 @@ def test_in_mode_parallel_every_group_of_worlds_has_a_second_process(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "reasons",
-    [
-        {DEADLY: "exited with code 3"},
-        {DEADLY: "exited with code 3", HANGING: "had not finished after 10 s"},
-    ],
+    [{DEADLY: "exited with code 3"}, {DEADLY: "exited with code 3", HANGING: "had not finished after 10 s"}],
 )
 def test_a_lost_process_is_replaced_and_its_episode_retried(tmp_path, monkeypatch, reasons):
     monkeypatch.setenv("ERRANT_MARK", str(tmp_path / "mark"))

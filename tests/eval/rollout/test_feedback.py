@@ -95,19 +95,15 @@ def test_delivery_and_lookback_decide_which_text_is_in_the_prompt():
     assert memories(late) == ["none", "lifted it 0 times"]
     assert (late[1].step, late[1].fed["memory"].step, late[1].fed["memory"].observed_step) == (10, 10, 0)
     half_a_second = {"memory": (dataclasses.replace(MEMORY["memory"][0], lookback_s=0.5),)}
-    assert memories(queries_of(feedback=half_a_second)) == [
-        *("none", "none"),
-        *("lifted it 0 times", "lifted it 1 times"),
-    ]
+    later = ["none", "none", "lifted it 0 times", "lifted it 1 times"]
+    assert memories(queries_of(feedback=half_a_second)) == later
     assert memories(queries_of(feedback=half_a_second, clock=fixed_clock(100, 500))) == ["none", "none"]
 
 
 def test_other_sources_replace_the_policys_texts():
-    assert [text.partition("; ")[2] for text in memories(queries_of(source="truth"))] == [
-        *["the black bowl is on the table"] * 2,
-        "the black bowl is in the gripper",
-        "",
-    ]
+    table, gripper = ("the black bowl is " + place for place in ("on the table", "in the gripper"))
+    true = memories(queries_of(source="truth"))
+    assert [text.partition("; ")[2] for text in true] == [table, table, gripper, ""]
     first, *_ = queries_of(source="truth", feedback=PLAN)
     assert first.prompt.split("\nMemory: ") == [
         "Reaching for the black bowl.",
@@ -152,8 +148,6 @@ def test_any_text_gives_an_unambiguous_recorded_prompt(tmp_path, text, shown, cu
 
 
 class Mute(FakeWorld):
-    """Has no ground truth."""
-
     def truth(self):
         return None
 
@@ -224,7 +218,6 @@ def played(output, reader, suite, *, executor=SERIAL, **options):
 
 
 def done(episodes):
-    """What was read and done in every query."""
     return [[(query.prompt, query.actions.tobytes()) for query in queries] for queries in episodes]
 
 
@@ -323,10 +316,7 @@ def test_a_class_with_a_wrong_declaration_is_refused(tmp_path, feedback, words):
 
 
 def test_a_server_of_openpis_protocol_gets_and_returns_both_fields():
-    plan = [
-        {"field": "memory", "format": "Memory: {text}", "answer": "Memory: {text}"},
-        {"field": "subtask", "format": "{text}", "answer": "Subtask: {text}", "role": "instruction"},
-    ]
+    plan = [dataclasses.asdict(field) for field in PLAN["plan"]]
 
     def answer(request):
         return {"actions": ACTIONS[:, :7] * 0, "memory": request["memory"] + "I", "subtask": "lift it"}

@@ -79,19 +79,12 @@ def test_invalid_actions_never_reach_the_simulator():
         assert world.steps == 0
 
 
-def timed(latency: str, *, waiting: str = "continue", world: FakeWorld | None = None, **limits):
+def timed(latency: str, world: FakeWorld | None = None, policy: FakePolicy | None = None, **how):
     """The queries of an episode on a clock with a fixed latency; a control step is 50 ms."""
-    return list(
-        rollout(
-            world or FakeWorld(),
-            FakePolicy(actions=np.arange(70.0).reshape(10, 7)),
-            KEY,
-            libero_object(**{"max_steps": 20, "replan_steps": 5, **limits}),
-            clock=find_clock(RunConfig(clock=f"fixed:{latency}"), [KEY]),
-            while_waiting=waiting,
-            picture_steps=4,
-        )
-    )
+    world, policy = world or FakeWorld(), policy or FakePolicy(actions=np.arange(70.0).reshape(10, 7))
+    suite = libero_object(max_steps=how.pop("max_steps", 20), replan_steps=5)
+    clock = find_clock(RunConfig(clock=f"fixed:{latency}"), [KEY])
+    return list(rollout(world, policy, KEY, suite, clock=clock, picture_steps=4, **how))
 
 
 def test_an_episode_solved_while_the_policy_computes_ends_there():
@@ -110,13 +103,14 @@ def test_a_text_is_delivered_at_the_control_step_in_which_its_last_token_is_know
     assert text.step == 8 + 8
     assert queries[1].truth_on_delivery(text) == FakeWorld(steps=16).truth()
     assert queries[1].truth == FakeWorld(steps=8).truth() != queries[1].truth_on_delivery(text)
+    assert not hasattr(queries[1].observation, "truth"), "no policy sees it"
 
 
 @given(act=st.integers(0, 9), busy=st.integers(0, 9), success_at=st.integers(1, 30), hold=st.booleans())
 def test_records_count_the_executed_steps(act, busy, success_at, hold):
     world = FakeWorld(success_at=success_at)
     latency = f"{50 * act},{50 * (act + busy)}"
-    queries = timed(latency, world=world, waiting="hold" if hold else "continue")
+    queries = timed(latency, world=world, while_waiting="hold" if hold else "continue")
     assert sum(query.steps for query in queries) == world.steps == min(success_at, 20)
     for query in queries:
         sources = [(span.chunk, span.steps) for span in query.spans]
@@ -321,13 +315,10 @@ class Listening(FakeWorld):
         return super().advance(actions)
 
 
-def overlapped(overlap, latency="100", **limits):
+def overlapped(overlap, latency="100", max_steps=10):
     """What a world was told, what the policy was, and the queries."""
     world, policy = Listening(), Planning()
-    suite = libero_object(**{"max_steps": 10, "replan_steps": 5, **limits})
-    clock = find_clock(RunConfig(clock=f"fixed:{latency}"), [KEY])
-    queries = list(rollout(world, policy, KEY, suite, clock=clock, overlap=overlap))
-    return world, policy, queries
+    return world, policy, timed(latency, world, policy, max_steps=max_steps, overlap=overlap)
 
 
 def test_blending_averages_with_falling_weights_except_grippers():

@@ -17,32 +17,24 @@ from eval.records.schema import RunFolder
 from eval.report.comparison import compare
 from eval.rollout.evaluation import exit_code
 from sim_envs.fake import FakeWorld
-from sim_envs.world import EpisodeKey
 from tests.eval.conftest import VARIANTS, begin, evaluate
 from tests.eval.doubles import libero_object
-
-
-def manifests(runs) -> list[dict]:
-    return [run.folder.read_manifest() for run in runs]
+from tests.eval.factory import key
 
 
 def test_variants_take_turns_in_every_episode(tmp_path, stage):
     assert exit_code(evaluate(*begin(tmp_path))) == 0
-    pairs = [stage.turns[n : n + 2] for n in range(0, len(stage.turns), 2)]
-    assert len(pairs) == 4
-    for first, second in pairs:
-        assert first[1] == second[1]
-    firsts = [first[0] for first, _ in pairs]
-    assert firsts.count("isolated") == firsts.count("unified") == 2
+    firsts, seconds = stage.turns[::2], stage.turns[1::2]
+    assert [key for _, key in firsts] == [key for _, key in seconds]
+    assert sorted(mode for mode, _ in firsts) == ["isolated", "isolated", "unified", "unified"]
+    assert sorted(mode for mode, _ in seconds) == ["isolated", "isolated", "unified", "unified"]
 
 
 def test_two_evaluations_may_begin_in_the_same_second(tmp_path, stage):
     """The second one plans in the same second as the first, and begins while the first is at work."""
     first, second = begin(tmp_path), begin(tmp_path)
-    second = [
-        dataclasses.replace(variant, folder=rival.folder)
-        for variant, rival in zip(second, first, strict=True)
-    ]
+    rivals = zip(second, first, strict=True)
+    second = [dataclasses.replace(variant, folder=rival.folder) for variant, rival in rivals]
     with contextlib.ExitStack() as locks:
         theirs = [locks.enter_context(locked_run(variant)) for variant in first]
         evaluate(*second)
@@ -67,12 +59,12 @@ def test_resume_completes_all_variants(tmp_path, stage, capsys):
         evaluate(*begin(tmp_path))
     assert "Interrupted: 3 of 8 episodes" in " ".join(capsys.readouterr().out.split())
     again = find_unfinished(tmp_path, {})
-    assert [manifest["status"] for manifest in manifests(again)] == ["interrupted", "interrupted"]
+    assert [run.folder.read_manifest()["status"] for run in again] == ["interrupted", "interrupted"]
     assert [run.config for run in again] == recorded(VARIANTS)
     done = len(stage.turns)
     assert exit_code(evaluate(*again)) == 0
     assert len(stage.turns) - done == 5
-    assert [manifest["status"] for manifest in manifests(again)] == ["complete", "complete"]
+    assert [run.folder.read_manifest()["status"] for run in again] == ["complete", "complete"]
     with pytest.raises(UsageError, match="is complete"):
         find_unfinished(tmp_path, {})
 
@@ -178,10 +170,9 @@ def test_one_model_serves_variants_with_and_without_guidance_and_other_texts():
 
 
 def replies_to_two_queries(served):
-    suite, world = libero_object(), FakeWorld(image_size=64)
-    world.reset(init_id=0, seed=7, settle_steps=0)
-    policy = served.in_world(suite, world)
-    policy.reset(EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7))
+    world = FakeWorld(image_size=64)
+    policy = served.in_world(libero_object(), world)
+    policy.reset(key())
     actions, replies = [], []
     for _ in range(2):
         actions.append(policy.act(world.observe()).tobytes())
@@ -195,10 +186,9 @@ def test_variants_share_a_simulator_unless_their_worlds_differ(tmp_path, stage):
     elsewhere = first.model_copy(update={"max_steps": 15})
     runs = [new_run(tmp_path, config) for config in (first, more_often, elsewhere)]
     evaluate(*runs)
-    folders = [RunFolder(path.parent) for path in sorted(tmp_path.glob("*/manifest.json"))]
+    folders = [RunFolder(path) for path in tmp_path.iterdir()]
     assert [len(folder.episodes()) for folder in folders] == [4, 4, 4]
     assert len(stage.worlds) == 2 * len(VARIANTS.task_ids)
     tasks = [key.task_id for _, key in stage.turns]
     assert tasks == sorted(tasks)
-    hashes = [manifest["protocol_hash"] for manifest in (folder.read_manifest() for folder in folders)]
-    assert len(set(hashes)) == 3
+    assert len({folder.read_manifest()["protocol_hash"] for folder in folders}) == 3
