@@ -16,7 +16,7 @@ from eval.policies.base import BadAnswerError
 from eval.records.query_logs import read_queries
 from eval.records.schema import Outcome, RunFolder
 from sim_envs.fake import FakeWorld
-from tests.eval.conftest import CONFIG, call, play
+from tests.eval.conftest import call, play
 from tests.eval.doubles import without_physics
 from tests.eval.policies.servers import ACTIONS, OpenpiServer
 
@@ -185,8 +185,6 @@ def test_each_episode_has_a_connection_of_its_own_and_leaves_no_texts_behind():
 
 
 def updates(**changes):
-    """Change the first update of an answer."""
-
     def edit(number, answer):
         first, *others = answer["language_updates"]
         return {**answer, "language_updates": [{**first, **changes}, *others]} if number == 1 else answer
@@ -194,18 +192,12 @@ def updates(**changes):
     return edit
 
 
-def repeat_first(number, answer):
-    """The second answer goes on with the first text, which has finished."""
-    first = {**answer["language_updates"][0], "request_id": "req_0", "created_this_call": False}
-    return {**answer, "language_updates": [first]} if number else answer
-
-
 @pytest.mark.parametrize(
     ("edit", "steps", "said"),
     [
         (updates(created_this_call=False), 5, "update of text 1, which is unknown"),
         (updates(request_id="req_0"), 5, "update of text 0, which is running"),
-        (repeat_first, 8, "update of text 0, which has finished"),
+        (updates(request_id="req_0", created_this_call=False), 8, "update of text 0, which has finished"),
         (updates(request_id="req_0"), 8, "update of text 0, which has finished"),
         (updates(text=""), 8, "sent 7 tokens of text 1, and no text"),
         (updates(request_id=None), 8, "a text without request_id"),
@@ -245,16 +237,16 @@ def failing(number, answer):
     return answer
 
 
-def config(server, api="continuous_batching", **changes):
-    own = {"suites": ("libero_object",), "task_ids": (0,), "num_trials_per_task": 2, "mode": MODES[api]}
-    kwargs = {"timeout_s": 5, "connect_timeout_s": 1}
-    return CONFIG.model_copy(update={"policy": server.url, "policy_kwargs": kwargs, **own, **changes})
+def recorded(tmp_path, server, **changes):
+    """A run of two episodes in mode `unified`."""
+    own = {"suites": ("libero_object",), "task_ids": (0,), "policy_kwargs": {"timeout_s": 5}}
+    return play(tmp_path, **{"policy": server.url, **own, **changes})
 
 
 def test_an_error_costs_its_episode_alone_and_texts_are_graded(tmp_path, monkeypatch):
     without_physics(monkeypatch, lambda task: FakeWorld(success_at=18))
     with ReleaseServer(edit=failing) as server:
-        run = play(tmp_path, config(server))
+        run = recorded(tmp_path, server)
     first, second = run.episodes().values()
     assert (first.outcome, second.outcome) == (Outcome.ERROR, Outcome.SUCCESS)
     assert "diverged" in first.error
@@ -269,12 +261,10 @@ def test_an_error_costs_its_episode_alone_and_texts_are_graded(tmp_path, monkeyp
 def test_charging_the_server_leaves_out_the_transport(tmp_path, monkeypatch):
     without_physics(monkeypatch)
 
-    def edit(number, answer):
-        return {**answer, "server_timing": {"infer_ms": 40.0 * 1e-3}}
-
-    with ReleaseServer(edit=edit) as server:
-        kwargs = {"timeout_s": 5, "charge": "server"}
-        run = play(tmp_path, config(server, clock="measured", policy_kwargs=kwargs, num_trials_per_task=1))
+    timing = {"server_timing": {"infer_ms": 40.0 * 1e-3}}
+    with ReleaseServer(edit=lambda number, answer: {**answer, **timing}) as server:
+        how = {"policy_kwargs": {"charge": "server"}, "num_trials_per_task": 1}
+        run = recorded(tmp_path, server, clock="measured", **how)
     (episode,) = run.episodes().values()
     latencies = [query.latency for query in read_queries(run, episode.key)]
     assert [(each.actions_ms, each.busy_ms) for each in latencies] == [(0.04, 0.04)] * 2
@@ -288,10 +278,8 @@ def test_the_command_records_texts_and_a_video_and_resumes(tmp_path, monkeypatch
         return answer
 
     with ReleaseServer(edit=edit) as server:
-        line = (
-            f"--policy {server.url} --output-dir {tmp_path} --suite libero_object --task-ids 0 --init-ids 0-1"
-        )
-        line = f"{line} --max-steps 20 --mode unified --video all".split()
+        line = "--suite libero_object --task-ids 0 --init-ids 0-1 --max-steps 20 --mode unified --video all"
+        line = f"{line} --policy {server.url} --output-dir {tmp_path}".split()
         assert call(libero.app, *line) == INPUT_ERROR
         last = capsys.readouterr().err.splitlines()[-1]
         assert "has come back with adapter 'another.npz', not '/adapters/adapter_step_1500.npz'" in last

@@ -63,17 +63,15 @@ def test_the_declared_interface_is_the_policys():
         with serving(interface=interface) as server, server.opened() as policy:
             assert key in policy.inputs["keys"], "openpi's, or the names of the interface"
     why = r"control rate, Hz: policy .* has 10.0, .* has 20.0"
-    with (
-        serving(interface=slow) as server,
-        server.opened() as policy,
-        pytest.raises(UsageError, match=why),
-    ):
+    with serving(interface=slow) as server, server.opened() as policy, pytest.raises(UsageError, match=why):
         compare(policy.interface, LIBERO_INTERFACE)
 
 
-def test_texts_describe_their_query_and_arrive_after_the_time_on_the_wire():
+def test_texts_describe_their_query_arrive_after_the_time_on_the_wire_or_count_as_unfinished():
     with serving() as server:
-        (_, first), (_, second) = played(server, 2)
+        (answers, end), (_, later) = server.play(2, 1)
+    assert [[request.query for request in each.requests] for each in (end, later)] == [[1], [0]]
+    (_, first), (_, second) = answers
     assert first.finished == ()
     (said,) = second.finished
     assert (said.task, said.requested_query, said.finished_query) == ("narration", 0, 1)
@@ -88,12 +86,6 @@ def test_texts_describe_their_query_and_arrive_after_the_time_on_the_wire():
     assert timings["frame"] == timings["action"] + 4.0
 
 
-def test_texts_that_are_unfinished_at_the_end_are_counted():
-    with serving() as server:
-        ends = [end for _, end in server.play(3, 1)]
-    assert [[request.query for request in end.requests] for end in ends] == [[2], [0]]
-
-
 @pytest.mark.parametrize(
     ("declared", "how", "why"),
     [
@@ -106,9 +98,8 @@ def test_texts_that_are_unfinished_at_the_end_are_counted():
     ],
 )
 def test_a_server_started_for_another_run_is_refused(declared, how, why):
-    with serving(**declared) as server, pytest.raises(UsageError, match=why) as caught:
+    with serving(**declared) as server, pytest.raises(UsageError, match=why):
         server.opened(**how)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

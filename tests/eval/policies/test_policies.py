@@ -11,12 +11,11 @@ import yaml
 
 from configs.errors import UsageError
 from configs.interface import Camera
-from configs.schema import PolicyConfig, RunConfig
+from configs.schema import RunConfig
 from configs.training import TrainConfig
 from eval.policies.base import Policy
 from eval.policies.engine import EnginePolicy
 from eval.policies.resolved import open_policies, resolve_policy
-from eval.policies.scripted import open_scripted
 from eval.policies.serving import ImageBlock
 from eval.rollout.plan import EpisodePlan, TaskPlan, check_playable
 from eval.testing import check_policy
@@ -31,7 +30,7 @@ from oxygen.training.config import TrainingConfig
 from oxygen.weights.source import CARD, RECORD
 from sim_envs.fake import FakeWorld
 from sim_envs.world import EpisodeKey, Observation
-from tests.eval.doubles import FakePolicy, libero_object, without_physics
+from tests.eval.doubles import FakePolicy, libero_object
 from tests.oxygen.weights.test_weights import save_orbax
 
 pytestmark = pytest.mark.usefixtures("compiled_soon")
@@ -69,16 +68,21 @@ def preset(tmp_path_factory):
     return str(file)
 
 
+def changed(file, folder, **changes):
+    """The YAML file with changes, in another folder."""
+    target = folder / Path(file).name
+    target.write_text(yaml.safe_dump({**yaml.safe_load(Path(file).read_text(encoding="utf-8")), **changes}))
+    return str(target)
+
+
 def policy_of(config: RunConfig) -> Policy:
     """The policy, in a world that it does not read."""
     (served,) = open_policies(resolve_policy(config), [config])
     return served.in_world(libero_object(), FakeWorld())
 
 
-def world() -> FakeWorld:
-    made = FakeWorld(image_size=64)
-    made.reset(init_id=0, seed=7, settle_steps=0)
-    return made
+def observed() -> Observation:
+    return FakeWorld(image_size=64).observe()
 
 
 def actions_of(config: RunConfig) -> np.ndarray:
@@ -86,7 +90,7 @@ def actions_of(config: RunConfig) -> np.ndarray:
     policy = policy_of(config)
     assert isinstance(policy.batch, EnginePolicy)
     policy.reset(KEY)
-    return policy.act(world().observe())
+    return policy.act(observed())
 
 
 @pytest.fixture(scope="module")
@@ -105,16 +109,13 @@ def test_a_checkpoint_is_loaded_with_its_own_statistics(preset, untrained_action
 
 @pytest.mark.slow
 def test_random_weights_and_statistics_elsewhere_replace_those_of_the_checkpoint(preset, tmp_path):
-    """Doubled ranges, doubled actions."""
     ours = actions_of(RunConfig(policy=preset, **SILENT))
     random = actions_of(RunConfig(policy=preset, random_weights=True, **SILENT))
     np.testing.assert_allclose(ours, random / 2, rtol=0, atol=1e-5)
-    content = yaml.safe_load(Path(preset).read_text(encoding="utf-8"))
     statistics = {"state": moments(8, 1.0), "actions": moments(7, 1.0)}
     (tmp_path / "norm_stats.json").write_text(json.dumps({"norm_stats": statistics}))
-    file = tmp_path / "other.yaml"
-    file.write_text(yaml.safe_dump({**content, "norm_stats": str(tmp_path / "norm_stats.json")}))
-    np.testing.assert_allclose(actions_of(RunConfig(policy=str(file), **SILENT)), 2 * ours, atol=1e-5)
+    file = changed(preset, tmp_path, norm_stats=str(tmp_path / "norm_stats.json"))
+    np.testing.assert_allclose(actions_of(RunConfig(policy=file, **SILENT)), 2 * ours, atol=1e-5)
 
 
 def test_a_checkpoint_of_openpis_is_refused_with_two_ways_to_use_it(preset):
@@ -138,18 +139,14 @@ def test_a_converted_checkpoint_is_a_policy(preset, tmp_path, capsys):
 
 def test_missing_weights_are_refused_before_a_tokenizer_is_downloaded(preset, tmp_path, monkeypatch):
     monkeypatch.setattr("oxygen.weights.source.complete", lambda url, _: pytest.fail(f"downloads {url}"))
-    content = yaml.safe_load(Path(preset).read_text(encoding="utf-8"))
     weights, tokenizer = str(tmp_path / "absent"), "https://example.org/tokenizer.model"
-    file = tmp_path / "mine.yaml"
-    file.write_text(yaml.safe_dump({**content, "weights": weights, "tokenizer": tokenizer}))
+    file = changed(preset, tmp_path, weights=weights, tokenizer=tokenizer)
     with pytest.raises(UsageError, match=r"there is no checkpoint at .*absent"):
-        actions_of(RunConfig(policy=str(file), **SILENT))
+        actions_of(RunConfig(policy=file, **SILENT))
 
 
 @pytest.mark.parametrize("name", ["tiny", "small", "pi05_libero", "pi05_base"])
-def test_policies_for_libero_have_its_conventions(name, monkeypatch):
-    """Before either is loaded."""
-    without_physics(monkeypatch)
+def test_policies_for_libero_have_its_conventions(name):
     suite, resolved = libero_object(), resolve_policy(RunConfig(policy=name))
     plan = EpisodePlan(tasks=(TaskPlan(suite=suite, task=suite.tasks()[0], keys=(KEY,)),))
     check_playable(plan, policy=name, interface=resolved.interface, horizon=resolved.horizon)
@@ -221,7 +218,7 @@ def test_a_checkpoint_of_a_training_has_its_own_statistics_and_answers_its_langu
     config = RunConfig(mode="isolated", policy=str(trained), language_tasks=("narration",))
     policy = policy_of(config)
     policy.reset(KEY)
-    policy.act(world().observe())
+    policy.act(observed())
     reply = policy.complete()
     assert [text.task for text in reply.finished] == ["narration"]
     assert reply.tokens > 0
@@ -230,8 +227,7 @@ def test_a_checkpoint_of_a_training_has_its_own_statistics_and_answers_its_langu
 def rewritten(folder, target, **changes):
     """The checkpoint's card and record in another folder, with the card changed."""
     shutil.copyfile(folder / RECORD, target / RECORD)
-    card = yaml.safe_load((folder / CARD).read_text(encoding="utf-8"))
-    (target / CARD).write_text(yaml.safe_dump({**card, **changes}), encoding="utf-8")
+    changed(folder / CARD, target, **changes)
     return str(target)
 
 
@@ -313,10 +309,9 @@ def test_another_path_names_the_nearest_checkpoints(tmp_path, place, said):
         resolve_policy(RunConfig(policy=str(tmp_path / "runs" / place)))
 
 
-@pytest.mark.parametrize("kind", ["noop", "random"])
-def test_scripted_policies_conform(kind):
-    opened = open_scripted(PolicyConfig(name=kind, kind=kind), (), RunConfig(mode="actions"))
-    check_policy(opened.in_world(libero_object(), world()), world().observe(), replan_steps=5)
+@pytest.mark.parametrize("policy", ["noop", "random", pytest.param("tiny", marks=pytest.mark.slow)])
+def test_policies_that_ship_conform(policy):
+    check_policy(policy_of(RunConfig(mode="unified", policy=policy)), observed(), replan_steps=10)
 
 
 class Still:
@@ -333,16 +328,9 @@ class Still:
 
 def test_classes_objects_and_functions_are_accepted():
     for given in (Still, Still(), lambda: Still(), FakePolicy):  # noqa: PLW0108
-        check_policy(given, world().observe(), replan_steps=5)
+        check_policy(given, observed(), replan_steps=5)
     with pytest.raises(UsageError, match="policy dict lacks infer, reset"):
-        check_policy({}, world().observe())
-
-
-@pytest.mark.slow
-def test_a_policy_with_a_model_conforms():
-    config = RunConfig(mode="unified", policy="tiny", random_weights=True)
-    (opened,) = open_policies(resolve_policy(config), [config])
-    check_policy(opened.in_world(libero_object(), world()), world().observe(), replan_steps=10)
+        check_policy({}, observed())
 
 
 class Drifting(FakePolicy):
@@ -377,5 +365,5 @@ class Silent(FakePolicy):
 )
 def test_a_broken_contract_is_one_line(policy, said):
     with pytest.raises(AssertionError, match=said) as caught:
-        check_policy(policy, world().observe(), replan_steps=5)
+        check_policy(policy, observed(), replan_steps=5)
     assert "\n" not in str(caught.value).split("\nassert")[0]

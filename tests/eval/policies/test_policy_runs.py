@@ -4,7 +4,6 @@ Outcomes are those in the table of docs/policies.md.
 """
 
 import contextlib
-import itertools
 import socket
 import sys
 import time
@@ -34,7 +33,6 @@ TWO = CONFIG.model_copy(update={"suites": ("libero_object",), "task_ids": (0,)})
 
 @pytest.fixture(autouse=True)
 def quick_worlds(monkeypatch):
-    """Worlds that are solved after seven steps."""
     without_physics(monkeypatch, lambda task: FakeWorld(success_at=7))
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setitem(sys.modules, "policy_mine", None)
@@ -45,9 +43,6 @@ import sys, time
 import numpy as np
 
 GOOD = np.zeros((10, 7))
-NAN = np.full((10, 7), np.nan)
-
-
 class Mine:
     embodiment = "libero"
     horizon = 10
@@ -81,9 +76,7 @@ def played(folder: Path, policy: str, **how):
         ("raise ValueError('no \\x1b[31mweights')", "error", "ValueError: no"),
         ("sys.exit(3)", "error", "SystemExit: 3"),
         ("return None", "error", "answered with NoneType, not a dict with 'actions'"),
-        ("return {'actions': GOOD.astype(np.float16)}", "success", None),
         ("return {'actions': GOOD[:4]}", "invalid_action", "shape (4, 7): needed are at least 5"),
-        ("return {'actions': NAN}", "invalid_action", "action 0 holds nan"),
         ("print('\\x1b[2J'); return {'actions': GOOD}", "success", None),
     ],
 )
@@ -121,7 +114,6 @@ def test_outcomes_are_the_same_in_worker_processes(tmp_path, wrong):
 
 
 GOOD = {"actions": ACTIONS / 100}
-WITH_NAN = np.where(np.arange(70).reshape(10, 7) == 17, np.nan, ACTIONS)
 
 
 def recorded(tmp_path, server, **changes):
@@ -131,43 +123,14 @@ def recorded(tmp_path, server, **changes):
     return run, list(run.episodes().values())
 
 
-def at_second_query(wrong):
-    """An answer that is wrong in the run's second query, in mid-episode: a value, or what a call returns."""
-    number = itertools.count()
-
-    def answer(query):
-        if next(number) != 1:
-            return GOOD
-        return wrong() if callable(wrong) else wrong
-
-    return answer
-
-
-def cut(server):
-    """Break off a server's connection as its death would."""
-    server.connections[-1].socket.shutdown(socket.SHUT_RDWR)
-    return GOOD
-
-
-@pytest.mark.parametrize(
-    ("wrong", "outcome", "said"),
-    [
-        ({"actions": WITH_NAN}, "invalid_action", "action 2 holds nan in dimension 3"),
-        ("no such endpoint", "error", "failed, with this text: no such endpoint"),
-        (cut, "error", "broke off the connection"),
-    ],
-)
-def test_a_wrong_answer_costs_one_episode(tmp_path, wrong, outcome, said):
-    how = (lambda: wrong(server)) if callable(wrong) else wrong
-    with OpenpiServer(at_second_query(how)) as server:
-        _, (first, second) = recorded(tmp_path, server)
-    assert first.outcome == outcome
-    assert said in first.error
-    assert second.outcome is Outcome.SUCCESS
-
-
 def test_a_server_that_dies_for_good_ends_the_run_in_one_line(tmp_path, capsys):
-    with OpenpiServer(at_second_query(lambda: server.stop() or cut(server))) as server:
+    def dies_at_the_second_query(query):
+        if len(server.queries) == 2:
+            server.stop()
+            server.connections[-1].socket.shutdown(socket.SHUT_RDWR)
+        return GOOD
+
+    with OpenpiServer(dies_at_the_second_query) as server:
         line = "--policy-kwargs embodiment=libero connect_timeout_s=0.5 --suite libero_object --task-ids 0"
         line = f"{line} --init-ids 0-1 --max-steps 20 --policy {server.url} --output-dir {tmp_path}"
         assert call(libero.app, *line.split()) == INPUT_ERROR

@@ -4,6 +4,7 @@ import re
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -39,27 +40,6 @@ OPENPI = """
             self.resets += 1
 """
 
-CONTRACT = """
-    import numpy as np
-    from oxygen.robots.conventions import LIBERO
-    from oxygen.policy.reply import EpisodeEnd
-
-    class Mine:
-        interface = LIBERO
-
-        def reset(self, key):
-            self.key = key
-
-        def act(self, observation):
-            return np.tile(observation.state[:7], (10, 1))
-
-        def complete(self):
-            return "completed"
-
-        def finish(self):
-            return EpisodeEnd(cancelled=0, requests=(), reply=None)
-"""
-
 
 @pytest.fixture
 def written(tmp_path, monkeypatch):
@@ -75,33 +55,22 @@ def written(tmp_path, monkeypatch):
     return write
 
 
-DOCUMENT = Path(__file__).parents[3] / "docs/policies.md"
-DOCUMENTED = re.findall(
-    r"```python\n(# my_\w*policy.py\n[^`]+?class MyPolicy:[^`]+)```", DOCUMENT.read_text()
-)
-
-
 def acted(opened):
     policy = opened.in_world(None, None)
     policy.reset(KEY)
     return policy.act(FakeWorld().observe())
 
 
-def test_a_class_with_the_contracts_methods_in_a_file_is_used_as_it_is(written):
-    opened = open_python(written(CONTRACT), {})
-    policy = opened.in_world(None, None)
-    assert acted(opened).shape == (10, 7)
-    assert policy.key is KEY
-    assert policy.complete() == "completed"
-    assert opened.remark is None
-
-
-@pytest.mark.parametrize("source", DOCUMENTED, ids=["openpi", "contract"])
-def test_the_classes_in_the_documentation_act(written, source):
+def test_a_class_with_the_contracts_methods_as_in_the_documentation_is_used_as_it_is(written):
+    page = (Path(__file__).parents[3] / "docs/policies.md").read_text()
+    (source,) = re.findall(r"```python\n# my_contract_policy.py\n([^`]+)```", page)
     opened = open_python(written(source).replace(":Mine", ":MyPolicy"), {})
     compare(opened.interface, LIBERO)
     assert opened.remark is None
     assert acted(opened).shape == (10, 7)
+    policy = opened.in_world(None, None)
+    assert type(policy).__name__ == "MyPolicy"
+    assert policy.rng.bit_generator.seed_seq.entropy == KEY.digest()
 
 
 def test_a_file_imports_what_lies_beside_it_and_a_function_may_return_the_policy(written):
@@ -117,8 +86,7 @@ def test_a_class_names_its_robot_or_is_assumed_to_be_for_libero(written):
     opened = open_python(target, {})
     compare(opened.interface, LIBERO)
     assert (opened.interface.name, opened.horizon) == (target, None)
-    assert "observation/image" in opened.remark
-    assert "embodiment" in opened.remark
+    assert re.search("observation/image.*embodiment", opened.remark)
     assert open_python(target, {"horizon": 10}).horizon == 10
     droid = OPENPI.replace("class Mine:", "class Mine:\n        embodiment = 'droid'")
     opened = open_python(written(droid), {})
@@ -154,9 +122,8 @@ def test_a_class_names_its_robot_or_is_assumed_to_be_for_libero(written):
 )
 def test_an_invalid_class_is_one_line(written, change, kwargs, why):
     target = written(OPENPI.replace(*change, 1))
-    with pytest.raises(UsageError, match=why) as caught:
+    with pytest.raises(UsageError, match=why):
         open_python(target, kwargs)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -183,10 +150,7 @@ def test_arguments_are_yaml_scalars_by_name():
         read_kwargs(["x=1", "x=2"])
 
 
-CAMERAS = {
-    "libero": ("image", "wrist_image"),
-    "droid": ("exterior_image_1_left", "wrist_image_left"),
-}
+CAMERAS = {"libero": ("image", "wrist_image"), "droid": ("exterior_image_1_left", "wrist_image_left")}
 STATES = {
     "libero": {"observation/state": [*range(8)]},
     "droid": {"observation/joint_position": [*range(7)], "observation/gripper_position": [7]},
@@ -198,19 +162,8 @@ def sent_by(robot, image):
     return keys_of(robot).write(dict.fromkeys(CAMERAS[robot], image), np.arange(8.0), "lift it")
 
 
-class Answering:
-    def __init__(self, answer):
-        self.answer = answer
-
-    def infer(self, obs):
-        return self.answer
-
-    def reset(self):
-        pass
-
-
 def answered(answer):
-    policy = OpenpiPolicy(Answering(answer), keys_of("libero"))
+    policy = OpenpiPolicy(SimpleNamespace(infer=lambda obs: answer), keys_of("libero"))
     return policy, policy.act(FakeWorld(image_size=256).observe())
 
 

@@ -17,7 +17,6 @@ from eval.metrics.language import HEADLINES, ORACLE, EpisodeGrader
 from eval.policies.engine import engine_for
 from eval.policies.scripted import Scripted, open_scripted
 from eval.records.query_logs import QueryRecord
-from eval.rollout.rollout import rollout
 from oxygen.policy.vector_policy import VectorPolicy
 from oxygen.presets.language_tasks import language_task
 from oxygen.robots import tokenizer
@@ -31,7 +30,6 @@ from sim_envs.libero.tasks import LIBERO_INTERFACE
 from sim_envs.scripted.policy import Noop
 from sim_envs.truth.wording import parse_narration
 from sim_envs.world import EpisodeKey
-from tests.eval.doubles import FakePolicy, libero_object
 from tests.oxygen.serving.fake_runner import FakeRunner
 
 KEY = EpisodeKey(suite="libero_object", task_id=0, init_id=0, seed=7)
@@ -43,7 +41,6 @@ def spoken(tasks, queries=6, key=KEY):
     world = FakeWorld()
     policy = Scripted(LIBERO_INTERFACE, lambda: Noop(LIBERO_INTERFACE), world, tasks)
     grader = EpisodeGrader(control_hz=20.0)
-    world.reset(init_id=0, seed=7, settle_steps=0)
     policy.reset(key)
     said = []
     for _ in range(queries):
@@ -62,20 +59,17 @@ def test_oracle_texts_finish_in_their_query_and_are_right():
     rare, often = ["narration", "memory", "textual_memory"], ["narration", "textual_memory"]
     assert [[text.task for text in query] for query in said] == [rare, *[often] * 3, rare, often]
     for query, texts in enumerate(said):
-        assert all(text.requested_query == text.finished_query == query for text in texts)
-        assert all((text.reason, text.tokens) == (ORACLE, 0) for text in texts)
+        told = {(text.requested_query, text.finished_query, text.reason, text.tokens) for text in texts}
+        assert told == {(query, query, ORACLE, 0)}
     for task, row in scores.items():
         assert row.oracle == row.texts > row.not_graded == 0
         assert row.at_request[HEADLINES[task]].hits == row.on_delivery[HEADLINES[task]].of
 
 
 def test_an_episode_has_one_wording_and_episodes_have_several():
-    texts = {
-        spoken(HEADLINE_TASKS, queries=1, key=EpisodeKey(suite="s", task_id=0, init_id=init_id, seed=7))[0][
-            0
-        ][0].text
-        for init_id in range(20)
-    }
+    keys = [dataclasses.replace(KEY, init_id=init_id) for init_id in range(20)]
+    episodes = [spoken(HEADLINE_TASKS, queries=1, key=key)[0] for key in keys]
+    texts = {narration.text for ((narration, *_),) in episodes}
     assert len(texts) == 3
     assert len({parse_narration(text) for text in texts}) == 1
 
@@ -95,15 +89,6 @@ def test_only_requested_texts_with_a_truth_are_written_and_none_in_mode_actions(
     wrong = {"name": "x", "kind": "oxygen", "description": "x", "model": "tiny", "generates_text": "truth"}
     with pytest.raises(UsageError, match="for scripted policies only"):
         check(PolicyConfig, wrong, source="x")
-
-
-def test_the_truth_is_recorded_and_hidden_from_the_policy():
-    queries = list(rollout(FakeWorld(success_at=11), FakePolicy(), KEY, libero_object(max_steps=15)))
-    world = FakeWorld(success_at=11)
-    for query in queries:
-        world.steps = query.step
-        assert query.truth == world.truth()
-        assert not hasattr(query.observation, "truth")
 
 
 @pytest.fixture
@@ -162,9 +147,8 @@ def test_by_default_a_task_is_requested_at_every_query_greedy_and_ended_by_the_e
     ],
 )
 def test_an_invalid_language_task_is_refused_in_one_line(read, content, said):
-    with pytest.raises(UsageError, match=said) as refusal:
+    with pytest.raises(UsageError, match=said):
         read(**content)
-    assert "\n" not in str(refusal.value)
 
 
 TASKS = tuple(language_task(load(LanguageTaskConfig, name)) for name in ("narration", "memory"))

@@ -26,10 +26,6 @@ from tests.eval.policies.servers import ACTIONS, KEY, OpenpiServer
 LIBERO = {"embodiment": "libero"}
 
 
-def silent(line):
-    pytest.fail(f"nothing was to be waited for: {line}")
-
-
 @contextlib.contextmanager
 def acting(server, **kwargs):
     """The policy of a server in an episode."""
@@ -42,18 +38,6 @@ def acting(server, **kwargs):
 
 def query(policy):
     return policy.act(FakeWorld().observe())
-
-
-def fails_at(number):
-    """An answer that fails in one query, counted over all episodes."""
-    queries = iter(range(1, 100))
-
-    def answer(query):
-        if next(queries) == number:
-            raise FloatingPointError("the flow has diverged")
-        return {"actions": ACTIONS}
-
-    return answer
 
 
 def test_observations_go_out_in_openpis_keys_and_actions_come_back(monkeypatch):
@@ -106,11 +90,16 @@ def test_the_round_trip_is_told_apart_into_server_and_wire():
 
 
 def test_a_servers_traceback_is_in_the_error_and_the_next_episode_goes_on():
-    with OpenpiServer(fails_at(2)) as server, acting(server) as policy:
+    failures = iter([False, True, False])
+
+    def answer(query):
+        if next(failures):
+            raise FloatingPointError("diverged")
+        return {"actions": ACTIONS}
+
+    with OpenpiServer(answer) as server, acting(server) as policy:
         query(policy)
-        with pytest.raises(
-            PolicyServerError, match=r"Traceback[\s\S]*FloatingPointError: the flow has diverged"
-        ):
+        with pytest.raises(PolicyServerError, match=r"Traceback[\s\S]*FloatingPointError: diverged"):
             query(policy)
         with pytest.raises(PolicyServerError, match="was lost in this episode"):
             query(policy)
@@ -126,16 +115,14 @@ def test_a_servers_traceback_is_in_the_error_and_the_next_episode_goes_on():
         (b"", BadAnswerError, "not msgpack"),
         ([1, 2], BadAnswerError, "sent list, not a map"),
         ("reset successful", PolicyServerError, "reset successful"),
-        ({"actions": {b"__ndarray__": True, b"dtype": "|O"}}, BadAnswerError, "an array of '|O'"),
+        ({"actions": {b"__ndarray__": True, b"dtype": "|O"}}, BadAnswerError, r"an array of '\|O'"),
         ({"actions": bytes(2**20)}, PolicyServerError, "more than 1 MiB"),
     ],
 )
 def test_an_answer_without_actions_is_one_clear_error(answer, error, why, monkeypatch):
     monkeypatch.setattr(remote, "MAX_ANSWER_MIB", 1)
-    with OpenpiServer(lambda _: answer) as server, acting(server) as policy:
-        with pytest.raises(error) as caught:
-            query(policy)
-        assert why in str(caught.value)
+    with OpenpiServer(lambda _: answer) as server, acting(server) as policy, pytest.raises(error, match=why):
+        query(policy)
 
 
 @pytest.mark.parametrize("sent", [b"\x82\x7e\xff\xffonly the begin of 65535 bytes", b""])
@@ -185,7 +172,7 @@ def test_a_server_that_stops_reading_does_not_stop_the_run():
     with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
         stopped = pool.submit(greets_and_reads_no_more, listener)
         url = f"ws://127.0.0.1:{listener.getsockname()[1]}"
-        client = PolicyClient(url, ServerOptions(timeout_s=0.3, connect_timeout_s=5.0), notify=silent)
+        client = PolicyClient(url, ServerOptions(timeout_s=0.3, connect_timeout_s=5.0), notify=pytest.fail)
         client.reset()
         with stopped.result(), pytest.raises(PolicyServerError, match="broke off the connection"):
             client.infer({"observation/image": np.zeros(2**21)})
@@ -217,14 +204,11 @@ def test_an_address_without_a_server_is_one_line_after_the_timeout():
         port, told = listener.getsockname()[1], []
         lines = [refusal_of(f"ws://127.0.0.1:{port}", told)]
     lines.append(refusal_of(f"ws://127.0.0.1:{port}", told))
-    with OpenpiServer(metadata=...) as server:
-        lines.append(refusal_of(server.url, told))
-    with OpenpiServer(process_request=lambda connection, request: connection.respond(401, "no")) as server:
-        lines.append(refusal_of(server.url, told))
-    for line, why in zip(
-        lines, ("timed out", "refused", "sends no metadata", "HTTP status 401"), strict=True
-    ):
-        assert "\n" not in line
+    for how in ({"metadata": ...}, {"process_request": lambda connection, _: connection.respond(401, "no")}):
+        with OpenpiServer(**how) as server:
+            lines.append(refusal_of(server.url, told))
+    reasons = ("timed out", "refused", "sends no metadata", "HTTP status 401")
+    for line, why in zip(lines, reasons, strict=True):
         assert re.search(rf"ws://127.0.0.1:\d+ .*{why}", line)
     assert ["waiting up to" in line for line in told] == [True], "a refused key is not retried"
 
@@ -254,7 +238,6 @@ ROBOARENA = {
         ({"embodiment": "franka"}, {}, "unknown embodiment 'franka'; did you mean"),
         ({"embodiment": "droid"}, LIBERO, "serves embodiment 'droid'; leave out embodiment=libero"),
         ({"horizon": 0}, {}, "horizon is 0"),
-        ({"horizon": "ten"}, {}, "horizon is 'ten'"),
         (ROBOARENA | {"action_space": "cartesian_velocity"}, {}, "space of a RoboArena server: 'cartesian_v"),
         (ROBOARENA | {"image_resolution": "large"}, {}, "image_resolution is 'large'"),
         (ROBOARENA | {"n_external_cameras": 0, "needs_wrist_camera": False}, {}, "name at least one"),
@@ -262,10 +245,8 @@ ROBOARENA = {
     ],
 )
 def test_invalid_metadata_are_one_line(metadata, kwargs, why):
-    with OpenpiServer(metadata=metadata) as server:
-        with pytest.raises(UsageError, match=why) as caught:
-            open_websocket(server.url, kwargs, notify=silent)
-        assert "\n" not in str(caught.value)
+    with OpenpiServer(metadata=metadata) as server, pytest.raises(UsageError, match=why):
+        server.opened(**kwargs)
 
 
 @pytest.mark.parametrize(
@@ -279,8 +260,7 @@ def test_invalid_metadata_are_one_line(metadata, kwargs, why):
 def test_the_robot_is_named_by_the_server_or_the_user_or_assumed_to_be_liberos(
     metadata, kwargs, cameras, remark
 ):
-    with OpenpiServer(metadata={**metadata, "horizon": 15}) as server:
-        policy = open_websocket(server.url, kwargs, notify=silent)
+    with OpenpiServer(metadata={**metadata, "horizon": 15}) as server, server.opened(**kwargs) as policy:
         assert policy.interface.observation.camera_names == cameras
         assert policy.interface.horizon == 15
         assert policy.remark == remark or re.search(remark, policy.remark)
@@ -299,9 +279,8 @@ def test_the_robot_is_named_by_the_server_or_the_user_or_assumed_to_be_liberos(
     ],
 )
 def test_bad_arguments_are_refused_before_connecting(url, kwargs, why):
-    with pytest.raises(UsageError, match=why) as caught:
-        open_websocket(url, kwargs, notify=silent)
-    assert "\n" not in str(caught.value)
+    with pytest.raises(UsageError, match=why):
+        open_websocket(url, kwargs, notify=pytest.fail)
 
 
 DROID_ACTIONS = np.linspace(-2, 2, 80).reshape(10, 8)
