@@ -18,10 +18,10 @@ from sim_envs.droid.task_file import load_task
 from sim_envs.libero.assets import STANDINS, AssetSet, find_assets, load_libero, unpack_standins
 from sim_envs.libero.experts.expert import Expert
 from sim_envs.libero.experts.scene import ExpertScene, Goal
-from sim_envs.libero.sim import LiberoSim
+from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
 from sim_envs.libero.tasks import get_task
 from sim_envs.scripted.policy import ScriptedPolicy
-from sim_envs.truth.ground_truth import Phase
+from sim_envs.truth.ground_truth import Phase, Truth
 from sim_envs.world import EpisodeKey
 
 
@@ -119,6 +119,27 @@ def attempt(
         result = world.advance(actions)
         steps, success = steps + result.steps, result.success
     return Attempt(success, steps)
+
+
+def told_by(world: Any, expert: ScriptedPolicy, key: EpisodeKey, *, steps: int = 600) -> Iterator[Truth]:
+    """Lets an expert work from here to success, and tells the truth after every control step."""
+    expert.reset(key)
+    for _ in range(steps // 5):
+        for action in expert.query(world.policy_state())[:5]:
+            solved = world.advance(action[None]).success
+            yield world.truth()
+            if solved:
+                return
+    pytest.fail("the expert does not succeed")
+
+
+def put_thing(sim: LiberoSim, obj: str, position: np.ndarray, steps: int = 10) -> bool:
+    """Move a thing and let it fall; whether that solves the task."""
+    pose = sim.env.sim.data.get_joint_qpos(f"{obj}_joint0").copy()
+    pose[:3] = position
+    sim.env.sim.data.set_joint_qpos(f"{obj}_joint0", pose)
+    sim.env.sim.forward()
+    return sim.advance(np.tile(SETTLE_ACTION, (steps, 1))).success
 
 
 def work_on(sim: LiberoSim, goals: list[Goal], *, steps: int) -> ExpertScene:

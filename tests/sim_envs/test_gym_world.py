@@ -252,9 +252,8 @@ INFINITE = "ignore:.*A Box .* space (minimum|maximum) value is"
 @pytest.fixture
 def fake(tmp_path: Path) -> str:
     """The YAML file of a suite whose tasks are solved after four steps."""
-    protocol = FakeSuite.published.model_dump() | {"environment": {"success_at": 4}}
     path = tmp_path / "fake.yaml"
-    path.write_text(yaml.safe_dump(protocol))
+    path.write_text(yaml.safe_dump(FakeSuite.published.model_dump() | {"environment": {"success_at": 4}}))
     return str(path)
 
 

@@ -26,7 +26,7 @@ from sim_envs.scripted.surfaces import box_surface, rectangle
 from sim_envs.suite import open_suite
 from sim_envs.truth.ground_truth import Phase
 from sim_envs.world import EpisodeKey
-from tests.sim_envs.conftest import attempt, key_of
+from tests.sim_envs.conftest import attempt, key_of, told_by
 
 TICK = 0.01
 SECONDS = np.arange(0.0, 20.0, TICK)
@@ -268,13 +268,7 @@ def test_a_copy_of_the_station_moves_as_its_original_and_leaves_it_alone(world):
 
 def caught(sim: LiberoSim | DroidSim, expert: Any, key: EpisodeKey, leads: Callable[[], bool]) -> None:
     """The expert succeeds, and what it touches is not said to be pushed."""
-    expert.reset(key)
-    solved, told = False, []
-    while not solved and len(told) < 450:
-        for action in expert.query(np.empty(8))[:5]:
-            solved = solved or sim.advance(action[None]).success
-            told.append((leads(), sim.truth().narration.phase))
-    assert solved
+    told = [(leads(), truth.narration.phase) for truth in told_by(sim, expert, key, steps=450)]
     assert {phase for moves, phase in told if moves} == {Phase.APPROACH}
     assert Phase.CARRY in {phase for moves, phase in told if not moves}
     assert Phase.PUSH not in {phase for _, phase in told}

@@ -37,6 +37,7 @@ from sim_envs.truth.ground_truth import CompletedAction, Fact, Memory, Narration
 from sim_envs.truth.tracker import PhaseTracker
 from sim_envs.truth.wording import WORDINGS, narrate, parse_memory, parse_narration, remember
 from sim_envs.world import EpisodeKey
+from tests.sim_envs.conftest import told_by
 from tests.sim_envs.vocabulary import carried, tokens
 
 MOVING = ("take_from_conveyor", "place_on_turntable", "stop_ball")
@@ -244,32 +245,14 @@ rubric: [{kind: inside, object: Rubber_duck, target: basin}]
 """
 
 
-def played(sim, *, until=lambda: False):
-    """The expert's actions and the truth after each of them, up to success or a condition."""
-    expert, actions, told = DroidExpert(sim), [], [sim.truth()]
-    expert.reset(KEY)
-    while len(actions) < 300:
-        for action in expert.query(sim.policy_state()):
-            solved = sim.advance(action[None]).success
-            actions.append(action)
-            told.append(sim.truth())
-            if solved or until():
-                return np.array(actions), told
-    raise AssertionError("the expert does not get there")
-
-
 def set_drawer(sim, way):
     sim.station.data.joint("cabinet_drawer").qpos[0] = way
     sim.advance(STILL)
 
 
-@pytest.fixture(scope="module")
-def episode(begin_droid):
-    return played(begin_droid("cube_in_bowl", init_id=KEY.init_id))
-
-
-def test_an_episode_is_told_as_it_is(episode):
-    told = episode[1]
+def test_an_episode_is_told_as_it_is(begin_droid):
+    sim = begin_droid("cube_in_bowl", init_id=KEY.init_id)
+    told = [sim.truth(), *told_by(sim, DroidExpert(sim), KEY)]
     narrations = [said for said, _ in itertools.groupby(truth.narration for truth in told)]
     assert narrations == [
         Narration(phase=Phase.APPROACH, object="cube"),
@@ -288,9 +271,10 @@ def test_an_episode_is_told_as_it_is(episode):
 
 def test_what_is_dropped_on_the_way_is_to_be_fetched_from_where_it_lies(begin_droid):
     sim = begin_droid("cube_in_bowl", init_id=KEY.init_id)
-    _, told = played(sim, until=lambda: sim.station.pose("cube").low[2] > 0.13)
-    assert told[-1].narration.phase is Phase.CARRY
-    assert told[-1].memory.facts == {Fact(subject="cube", state="in the gripper")}
+    told = told_by(sim, DroidExpert(sim), KEY)
+    lifted = next(truth for truth in told if sim.station.pose("cube").low[2] > 0.13)
+    assert lifted.narration.phase is Phase.CARRY
+    assert lifted.memory.facts == {Fact(subject="cube", state="in the gripper")}
     sim.advance(np.tile(STILL, (30, 1)))
     truth = sim.truth()
     assert truth.narration == Narration(phase=Phase.APPROACH, object="cube")

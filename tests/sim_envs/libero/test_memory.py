@@ -24,7 +24,7 @@ from sim_envs.libero.tasks import (
 from sim_envs.scripted.policy import Noop, Random
 from sim_envs.truth.ground_truth import Fact, Phase
 from sim_envs.truth.wording import parse_memory, remember
-from tests.sim_envs.conftest import attempt
+from tests.sim_envs.conftest import attempt, put_thing
 
 Open = Callable[[str, int], LiberoSim]
 
@@ -129,8 +129,7 @@ def test_the_nearest_basket_is_named_first_and_the_chosen_one_decides_what_goes_
     other = 3 - nearest[-1]
     sim.advance(np.tile(SETTLE_ACTION, (FALSE_STEPS, 1)))
     above = data.get_body_xpos(f"basket_{other}_main") + np.array([0, 0, 0.06])
-    data.set_joint_qpos("cream_cheese_1_joint0", np.array([*above, 1, 0, 0, 0]))
-    sim.advance(np.tile(SETTLE_ACTION, (40, 1)))
+    put_thing(sim, "cream_cheese_1", above, steps=40)
     assert sim.sequence.next == ("on", moved.format(other, other=3 - other), "kitchen_table_center_region")
     side = {1: "left", 2: "right"}[other]
     assert remember(sim.truth().memory).startswith(f"put the cream cheese in the {side} basket; ")
@@ -210,10 +209,8 @@ def test_the_marker_is_in_place_before_anything_settles_and_changes_no_physics(m
 
 
 def test_holding_still_solves_nothing_and_another_object_does_not_count(marked):
-    data = marked.env.sim.data
-    above = data.get_body_xpos("basket_1_main") + np.array([0, 0, 0.06])
-    data.set_joint_qpos("butter_1_joint0", np.array([*above, 1, 0, 0, 0]))
-    assert not marked.advance(np.tile(SETTLE_ACTION, (40, 1))).success
+    basket = marked.env.sim.data.get_body_xpos("basket_1_main")
+    assert not put_thing(marked, "butter_1", basket + np.array([0, 0, 0.06]), steps=40)
 
 
 def wait(sim: LiberoSim) -> None:
@@ -260,14 +257,12 @@ def test_states_in_turn_hide_the_thing_elsewhere_and_memory_tells_where(hidden, 
 def test_putting_the_right_cover_on_the_plate_solves_it_unless_another_was_moved(hidden, searched):
     wait(hidden)
     if searched:
-        data = hidden.env.sim.data
-        there = data.get_body_xpos("cover_2_main").copy()
+        there = hidden.env.sim.data.get_body_xpos("cover_2_main").copy()
         move(hidden, "cover_2", there + np.array([0, 0, 0.02]))
         assert hidden.advance(np.tile(SETTLE_ACTION, (2, 1))).failed
         move(hidden, "cover_2", there)
     plate = hidden.env.sim.data.get_body_xpos("plate_1_main")
-    move(hidden, "cover_1", plate + np.array([0, 0, 0.05]))
-    assert hidden.advance(np.tile(SETTLE_ACTION, (40, 1))).success is not searched
+    assert put_thing(hidden, "cover_1", plate + np.array([0, 0, 0.05]), steps=40) is not searched
 
 
 @pytest.mark.parametrize(("task_id", "states", "shown"), [(0, 4, CUE_STEPS), (3, 3, Covers.steps_left)])
