@@ -1,19 +1,20 @@
 """`python -m eval.pipeline`: stages follow on one another and are resumed; bad ones are refused."""
 
 import itertools
+import re
 import signal
 import sys
 
 import pytest
 import yaml
 
-from configs.errors import UsageError
 from configs.load import load
 from configs.training import PipelineConfig
 from eval import pipeline as command
 from eval.collect.__main__ import app as collect_app
 from eval.pipeline import checkpoint_of, stage_commands
 from eval.train.__main__ import app as train_app
+from tests.eval.conftest import call
 
 TINY = load(PipelineConfig, "tiny")
 COLLECTED = [(stage.name, step) for stage in TINY.stages for step in stage.collect]
@@ -22,14 +23,12 @@ COLLECTED = [(stage.name, step) for stage in TINY.stages for step in stage.colle
 @pytest.mark.parametrize("name", ["tiny", "tiny_droid", "tiny_memory"])
 def test_commands_have_the_options_of_the_stages(name, tmp_path, monkeypatch):
     collected, trained = [], []
-    monkeypatch.setattr(
-        "eval.collect.collection.collect_demonstrations", lambda *given, workers: collected.append(given)
-    )
-    monkeypatch.setattr("eval.train.training.run_training", lambda *given, **_: trained.append(given))
+    collect, train = "eval.collect.collection.collect_demonstrations", "eval.train.training.run_training"
+    monkeypatch.setattr(collect, lambda *given, workers: collected.append(given))
+    monkeypatch.setattr(train, lambda *given, **_: trained.append(given))
     pipeline = load(PipelineConfig, name)
     for module, *options in itertools.chain(*stage_commands(pipeline, tmp_path).values()):
-        app = {"eval.collect": collect_app, "eval.train": train_app}[module]
-        app(options, exit_on_error=False, print_error=False, result_action="return_value")
+        assert call({"eval.collect": collect_app, "eval.train": train_app}[module], *options) == 0
 
     checkpoints = {stage.name: str(checkpoint_of(stage, tmp_path)) for stage in pipeline.stages}
     steps = [step for stage in pipeline.stages for step in stage.collect]
@@ -81,11 +80,10 @@ def changed(**changes) -> dict:
         (changed(train={"eval_init_ids": "3-1"}), "stages.0.train.eval_init_ids: .*runs backwards"),
     ],
 )
-def test_an_invalid_pipeline_is_refused_in_one_line(content, said, tmp_path):
+def test_an_invalid_pipeline_is_refused_in_one_line(content, said, tmp_path, refused):
     file = tmp_path / "mine.yaml"
     file.write_text(yaml.safe_dump(content))
-    with pytest.raises(UsageError, match=said):
-        command.app([str(file), "--dry-run"], exit_on_error=False, print_error=False)
+    assert re.search(said, refused(command.app, file, "--dry-run"))
 
 
 DOUBLE = """#!{python}
@@ -126,8 +124,7 @@ def run(tmp_path, monkeypatch):
 
     def run(*options: str) -> tuple[int, list[str]]:
         (tmp_path / "calls.txt").write_text("")
-        code = command.app(["mine.yaml", *options], exit_on_error=False, result_action="return_value")
-        return code, (tmp_path / "calls.txt").read_text().splitlines()
+        return call(command.app, "mine.yaml", *options), (tmp_path / "calls.txt").read_text().splitlines()
 
     return run
 
@@ -184,7 +181,6 @@ def reduced(name: str, pipeline: PipelineConfig) -> dict:
 def test_a_pipeline_runs_from_end_to_end_at_reduced_size(name, tmp_path):
     pipeline = load(PipelineConfig, name)
     (tmp_path / "reduced.yaml").write_text(yaml.safe_dump(reduced(name, pipeline)))
-    words = [str(tmp_path / "reduced.yaml"), "--output-dir", str(tmp_path / "run")]
-    assert command.app(words, exit_on_error=False, result_action="return_value") == 0
+    assert call(command.app, tmp_path / "reduced.yaml", "--output-dir", tmp_path / "run") == 0
     for stage in pipeline.stages:
         assert (tmp_path / "run" / stage.name / "checkpoints/step_0000002/training.json").is_file()

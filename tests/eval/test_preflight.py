@@ -10,21 +10,18 @@ from sim_envs.fake import FakeSuite, FakeWorld
 from sim_envs.libero import preflight as libero_checks
 from sim_envs.libero.assets import find_assets
 from sim_envs.preflight import Status, check_machine
-
-
-def run(*options: str) -> int:
-    return preflight.app(list(options), result_action="return_value")
+from tests.eval.conftest import call
 
 
 def test_a_ready_machine_has_no_failures(tmp_path, capsys):
-    suite = ["--suite", "gym_reacher", "--output-dir", str(tmp_path)]
-    assert run(*suite, "--policy", "noop") == 0
+    suite = ("--suite", "gym_reacher", "--output-dir", tmp_path)
+    assert call(preflight.app, *suite, "--policy", "noop") == 0
     printed = capsys.readouterr().out
     for name in ("versions", "renderer", "disk", "memory", "JAX", "policy", "gym_reacher: determinism"):
         assert f"  {name}: " in printed
     assert "ok    gym_reacher: determinism: " in printed
     assert "\nfail" not in printed
-    assert run(*suite) == 0
+    assert call(preflight.app, *suite) == 0
     assert "  policy: " not in capsys.readouterr().out
 
 
@@ -33,8 +30,8 @@ def test_missing_parts_fail_with_a_remedy(tmp_path, capsys, monkeypatch, refused
     monkeypatch.setattr(checks, "_LOW_DISK_GB", float("inf"))
     blocked = tmp_path / "a file"
     blocked.write_text("")
-    options = ["--suite", "gym_reacher", "--policy", "tiny", "--num-envs", "4096"]
-    assert run(*options, "--output-dir", str(blocked / "runs")) == 1
+    options = ("--suite", "gym_reacher", "--policy", "tiny", "--num-envs", "4096")
+    assert call(preflight.app, *options, "--output-dir", blocked / "runs") == 1
     lines = capsys.readouterr().out.splitlines()
     failed = {line.split(":")[0].removeprefix("fail  ") for line in lines if line.startswith("fail")}
     assert failed == {"output folder", "disk", "memory", "policy"}

@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import re
 import shutil
 from pathlib import Path
 
@@ -35,6 +36,7 @@ from sim_envs.fake import FakeWorld
 from sim_envs.truth.ground_truth import Narration, Phase
 from sim_envs.truth.wording import narrate
 from tests.eval.collect.collecting import NEVER, collect
+from tests.eval.conftest import call
 from tests.eval.doubles import FakeAssets, FakePolicy, opened, without_physics
 from tests.eval.policies import test_policies
 from tests.eval.policies.test_policies import actions_of
@@ -90,26 +92,19 @@ class Silent(FakePolicy):
 @pytest.fixture
 def evaluate(monkeypatch, tmp_path):
     """Runs a policy by its name on worlds without physics, which are solved after 12 steps."""
-    monkeypatch.setattr(
-        executor,
-        "open_policies",
-        lambda resolved, variants, **_: [
-            opened(Narrator() if resolved.tasks else Silent()) for _ in variants
-        ],
-    )
-    without_physics(
-        monkeypatch,
-        lambda task: FakeWorld(success_at=12),
-        find_assets=lambda source: FakeAssets(name="no-physics"),
-    )
+
+    def open_policies(resolved, variants, **_):
+        return [opened(Narrator() if resolved.tasks else Silent()) for _ in variants]
+
+    monkeypatch.setattr(executor, "open_policies", open_policies)
+    assets = FakeAssets(name="no-physics")
+    without_physics(monkeypatch, lambda _: FakeWorld(success_at=12), find_assets=lambda _: assets)
 
     def run(policy: Path, *options: str, init_ids: str = "1,2") -> Path:
         folder = tmp_path / f"runs_{len(list(tmp_path.iterdir()))}"
-        where = ["--suite", "libero_object", "--task-ids", "0,1", "--init-ids", init_ids]
-        what = ["--policy", str(policy), *where]
-        texts = [] if "--language-tasks" in options else ["--language-tasks", "narration"]
-        how = [*texts, "--video", "none", "--output-dir", str(folder), *options]
-        assert libero.app([*what, *how], result_action="return_value") == 0
+        where = ("--suite", "libero_object", "--task-ids", "0,1", "--init-ids", init_ids, "--video", "none")
+        texts = () if "--language-tasks" in options else ("--language-tasks", "narration")
+        assert call(libero.app, "--policy", policy, *where, *texts, "--output-dir", folder, *options) == 0
         (made,) = folder.iterdir()
         return made
 
@@ -177,18 +172,21 @@ def test_a_preset_does_not_repeat_the_checkpoint(shipped, tmp_path):
         read_policy(str(tmp_path / "gone.yaml"))
 
 
-def test_refused_checkpoints_change_nothing(tmp_path, checkpoint, monkeypatch):
+def test_refused_checkpoints_change_nothing(tmp_path, checkpoint, refused):
     target = tmp_path / "tiny"
-    with pytest.raises(UsageError, match=r"there is no checkpoint at .*tiny"):
-        app(["--output", str(target)], exit_on_error=False, print_error=False, result_action="return_value")
+    assert re.search("there is no checkpoint at .*tiny", refused(app, "--output", target))
     with pytest.raises(UsageError, match=r"there is no checkpoint at .*nowhere"):
         bundle(tmp_path / "nowhere", [], target)
-    other = tmp_path / "other"
-    shutil.copytree(checkpoint, other)
+    other = Path(shutil.copytree(checkpoint, tmp_path / "other"))
+    for part in ("training.json", "model.safetensors", "tokenizer.model"):
+        (other / part).unlink()
+        with pytest.raises(UsageError, match=rf"other is not? .*checkpoint.*it has no {part}"):
+            bundle(other, [], target)
+        shutil.copy(checkpoint / part, other)
     edit(other / "training.json", model={**read_record(other)["model"], "denoise_steps": 99})
     with pytest.raises(UsageError, match="trained with denoise_steps 99; 'tiny' now has 10"):
         bundle(other, [], target)
-    (other / "training.json").write_text((checkpoint / "training.json").read_text())
+    shutil.copy(checkpoint / "training.json", other)
     with (other / "tokenizer.model").open("ab") as file:
         file.truncate(16_000_000)
     with pytest.raises(UsageError, match="at most 16000000 are bundled"):
@@ -202,22 +200,13 @@ def test_refused_checkpoints_change_nothing(tmp_path, checkpoint, monkeypatch):
     assert files(target) == {"notes.txt"}
 
 
-@pytest.mark.parametrize("part", ["training.json", "model.safetensors", "tokenizer.model"])
-def test_an_incomplete_checkpoint_is_refused_in_one_line(tmp_path, checkpoint, part):
-    other = tmp_path / "other"
-    shutil.copytree(checkpoint, other)
-    (other / part).unlink()
-    with pytest.raises(UsageError, match=rf"other is not? .*checkpoint.*it has no {part}"):
-        bundle(other, [], tmp_path / "tiny")
-
-
 def test_the_last_checkpoint_of_a_pipeline_is_bundled_by_its_name(tmp_path, checkpoint, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").write_text(
         f"output_dir: out\nstages: [{{name: one, train: {{data: [a/b], steps: {STEP}}}}}]\n"
     )
     shutil.copytree(checkpoint, tmp_path / "out" / "one" / "checkpoints" / f"step_{STEP:07d}")
-    app(["--pipeline", "mine.yaml", "--output", "tiny"], result_action="return_value")
+    assert call(app, "--pipeline", "mine.yaml", "--output", "tiny") == 0
     assert read_record(tmp_path / "tiny")["step"] == STEP
     printed = capsys.readouterr().out
     assert "Not known" not in printed
@@ -299,9 +288,8 @@ def test_results_are_added_and_those_of_other_weights_dropped(shipped, evaluate,
     bundle(shipped, [second, first], shipped)
     bundle(shipped, [], shipped)
     assert len(read_results(shipped)) == 3
-    other = tmp_path / "step_0000009"
-    write_checkpoint(other, demonstrations, seed=1)
-    bundle(other, [], shipped)
+    write_checkpoint(tmp_path / "step_0000009", demonstrations, seed=1)
+    bundle(tmp_path / "step_0000009", [], shipped)
     assert read_results(shipped) == ()
 
 
@@ -373,9 +361,7 @@ def test_both_trainings_are_kept_and_counted(second):
     assert "Not known" not in card
 
 
-def test_datasets_of_one_name_are_both_kept_and_names_of_suites_may_have_dots(
-    tmp_path, checkpoint, corrections
-):
+def test_datasets_of_one_name_are_kept_and_suites_may_have_dots(tmp_path, checkpoint, corrections):
     namesake = corrections.rename(tmp_path / "demos")
     keys = ("mine.v2.0.5.7.0123456789ab.0", "mine.v2.1.1000.7..0.5", "mine.v2.0.6.7.012345678901.0.5")
     edit(namesake / layout.MANIFEST, demonstrations=keys, failed=[])
@@ -391,19 +377,17 @@ def test_datasets_of_one_name_are_both_kept_and_names_of_suites_may_have_dots(
     [{"counts": 5}, {"counts": {}}, {"failed": [5]}, {"failed": ["demo"]}, {"git": None}, {"policy": 5}],
 )
 def test_a_forged_manifest_of_a_dataset_is_one_line(forged, tmp_path, corrections):
-    file = corrections / layout.MANIFEST
-    file.write_text(json.dumps({**json.loads(file.read_text()), **forged}))
+    edit(corrections / layout.MANIFEST, **forged)
     write_checkpoint(tmp_path / "second", corrections, seed=1)
-    with pytest.raises(UsageError, match=rf"{file}: .*(is|missing)"):
+    with pytest.raises(UsageError, match=rf"{corrections / layout.MANIFEST}: .*(is|missing)"):
         bundle(tmp_path / "second", [], tmp_path / "tiny")
 
 
-@pytest.mark.parametrize("forged", [{"data": 5}, {"start_from": 5}, {"norm_stats": 5}, {"wordings": 5}])
+@pytest.mark.parametrize("forged", ["data", "start_from", "norm_stats", "wordings"])
 def test_a_forged_record_of_a_training_is_one_line(forged, tmp_path, corrections):
     write_checkpoint(tmp_path / "second", corrections, seed=1)
-    file = tmp_path / "second" / "training.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), **forged}))
-    with pytest.raises(UsageError, match=rf"{file} is not what training writes: {next(iter(forged))} is 5"):
+    edit(tmp_path / "second" / "training.json", **{forged: 5})
+    with pytest.raises(UsageError, match=rf"training\.json is not what training writes: {forged} is 5"):
         bundle(tmp_path / "second", [], tmp_path / "tiny")
 
 
@@ -420,9 +404,7 @@ def test_no_local_path_is_bundled_and_no_wordings_twice(tmp_path, checkpoint, co
         assert str(tmp_path.parent.parent) not in (tmp_path / "tiny" / file).read_text()
 
 
-def test_a_training_from_a_bundled_checkpoint_has_its_provenance(
-    tmp_path, second, demonstrations, monkeypatch
-):
+def test_a_training_from_a_bundle_has_its_provenance(tmp_path, second, demonstrations, monkeypatch):
     monkeypatch.setattr("oxygen.weights.source.bundled", {"tiny": second}.__getitem__)
     write_checkpoint(tmp_path / "third", demonstrations, seed=2, start="bundled://tiny")
     bundle(tmp_path / "third", [], tmp_path / "next")
@@ -433,12 +415,11 @@ def test_a_training_from_a_bundled_checkpoint_has_its_provenance(
 
 
 def test_unknown_provenance_is_reported(tmp_path, checkpoint, demonstrations, corrections, capsys):
-    gone = tmp_path / "step_0000007"
-    shutil.copytree(checkpoint, gone)
+    gone = shutil.copytree(checkpoint, tmp_path / "step_0000007")
     write_checkpoint(tmp_path / "orphan", corrections, seed=1, start=gone)
     edit(tmp_path / "orphan" / "training.json", data=[str(corrections), str(tmp_path / "lost")])
     shutil.rmtree(gone)
-    app([str(tmp_path / "orphan"), "--output", str(tmp_path / "tiny")], result_action="return_value")
+    assert call(app, tmp_path / "orphan", "--output", tmp_path / "tiny") == 0
     printed, card = capsys.readouterr().out, render(tmp_path / "tiny")
     for unknown in ("how step_0000007, from which training began, was trained", "what is in dataset lost"):
         assert f"Not known, and the card says so: {unknown}" in printed

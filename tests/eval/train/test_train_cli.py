@@ -235,9 +235,7 @@ def test_ctrl_c_in_a_rollout_keeps_its_checkpoint(command, tmp_path, capsys, mon
 
 
 @pytest.mark.slow
-def test_resuming_plays_the_interrupted_rollouts_of_the_last_checkpoint(
-    command, tmp_path, capsys, monkeypatch
-):
+def test_resuming_plays_interrupted_rollouts_of_the_last_checkpoint(command, tmp_path, capsys, monkeypatch):
     assert command(tmp_path) == 0
     without_physics(monkeypatch, lambda task: Interrupted(image_size=MODEL.image_size))
     assert command(tmp_path, *ROLLOUTS, "--resume") == INTERRUPTED
