@@ -97,9 +97,8 @@ def test_a_video_shows_text(monkeypatch, text):
 
     monkeypatch.setattr(ImageDraw.ImageDraw, "text", noting)
     said = CaptionText(text=text, seen_s=1.0, parts=((text, None),))
-    caption = Caption(
-        task=text, episode=text, mode="unified", clock=text, time_s=2.0, narration=said, memory=said
-    )
+    words = {"task": text, "episode": text, "clock": text, "narration": said, "memory": said}
+    caption = Caption(**words, mode="unified", time_s=2.0)
     compose({text: np.zeros((8, 8, 3), np.uint8)}, caption, outcome="success")
     assert len([shown for shown in drawn if shown]) > 5
     assert not controls_in("".join(drawn))
@@ -112,9 +111,8 @@ FORMULAS = ("=1+1", "+1+cmd|' /C calc'!A0", "-1+1", "@SUM(A1)", "\t=1+1", "\n=1+
 def test_an_export_shows_text(tmp_path, text):
     name = text.replace("\ud800", "name")
     built = RunBuilder.at(tmp_path / "run", policy=name, assets={"name": name, "digest": "d1ge57000000"})
-    built.add(episode(key(), language=text, instruction=text)).add(
-        episode(key(1), "invalid_action", error=text, traceback=text)
-    )
+    built.add(episode(key(), language=text, instruction=text))
+    built.add(episode(key(1), "invalid_action", error=text, traceback=text))
     written = {name: write(built.folder) for name, write in FORMATS.items()}
     assert not controls_in("".join(written.values()).encode().decode())
     cells = [cell for row in csv.reader(io.StringIO(written["csv"])) for cell in row]

@@ -54,11 +54,8 @@ def test_other_episodes_are_another_experiment(tmp_path):
     run.add_all("s" * 45 + "t" * 5)
     RunBuilder.at(tmp_path / "seeded").add(episode(key(0, seed=8)))
     found = tables([tmp_path])["libero_object"]
-    assert {row["run"]: row["success"] for (row,) in found} == {
-        "lucky": "100.0 %",
-        "seeded": "100.0 %",
-        "thorough": "90.0 %",
-    }
+    rates = {"lucky": "100.0 %", "seeded": "100.0 %", "thorough": "90.0 %"}
+    assert {row["run"]: row["success"] for (row,) in found} == rates
     assert "episodes: 50, tasks: 1, initial states: 50 (0–49), seed 7" in leaderboard([tmp_path])
 
 
@@ -142,9 +139,8 @@ def test_an_average_is_of_suites_under_one_protocol_whatever_the_margins(tmp_pat
 def test_published_figures_stand_apart_and_are_not_ranked(tmp_path):
     RunBuilder.at(tmp_path / "a").add_all("s")
     assert "π0.5 (openpi)" not in leaderboard([tmp_path])
-    ranked, published = leaderboard([tmp_path], published=True).split(
-        "## LIBERO, four suites, published by others"
-    )
+    heading = "## LIBERO, four suites, published by others"
+    ranked, published = leaderboard([tmp_path], published=True).split(heading)
     assert "π0.5" not in ranked
     assert "98.8 % | 98.2 % | 98.0 % | 92.4 % | 96.85 %" in published
     write_leaderboard(read_leaderboard([tmp_path], published=True), tmp_path / "board")
@@ -176,13 +172,8 @@ def test_a_run_that_cannot_be_ranked_is_listed_with_its_reason(tmp_path, capsys)
     assert only["run"] == "fine"
     skipped = [line.split(":")[0] for line in capsys.readouterr().err.splitlines()]
     assert skipped == [f"skipped {tmp_path / name}" for name in ("nonsense", "queries", "torn")]
-    expected = {
-        "stopped": "3 of 40",
-        "empty-but-complete": "no episode",
-        "torn": "manifest.json",
-        "nonsense": "episodes.jsonl",
-        "queries": "queries",
-    }
+    expected = {"stopped": "3 of 40", "empty-but-complete": "no episode", "queries": "queries"}
+    expected |= {"torn": "manifest.json", "nonsense": "episodes.jsonl"}
     reasons = not_ranked([tmp_path])
     assert reasons.keys() == expected.keys()
     assert all(words in reasons[name] for name, words in expected.items())

@@ -20,6 +20,7 @@ from sim_envs.suite import InitIds
 from tests.eval.rollout.scaled import played, suite_file, timeless
 
 SHARDS = ("1/3", "2/3", "3/3")
+STILL = {"policy": "noop", "mode": "actions", "video": "none"}
 
 
 class SampledSuite(FakeSuite):
@@ -32,7 +33,7 @@ class SampledSuite(FakeSuite):
 @pytest.fixture
 def config(tmp_path):
     suite = suite_file(tmp_path, "fake", FakeSuite, environment={"success_at": 7})
-    return RunConfig(suites=(suite,), init_ids=tuple(range(8)), policy="noop", mode="actions", video="none")
+    return RunConfig(suites=(suite,), init_ids=tuple(range(8)), **STILL)
 
 
 def shard(config, share, folder, **changes):
@@ -106,9 +107,7 @@ def test_shares_without_a_suite_or_a_sampled_state_are_joined(tmp_path, by):
     fake = Path(suite_file(tmp_path, "fake", SampledSuite))
     other = tmp_path / "other.yaml"
     other.write_text(fake.read_text().replace("name: fake", "name: other"))
-    config = RunConfig(
-        suites=(str(fake), str(other)), init_ids=(0, 4), policy="noop", mode="actions", video="none"
-    )
+    config = RunConfig(suites=(str(fake), str(other)), init_ids=(0, 4), **STILL)
     numbers = sorted({key.digest() % 9 + 1 for key in make_plan(config).keys})
     assert len(numbers) > 2, "a shard has a single episode"
     shares = {"shard": [f"{number}/9" for number in numbers], "init_ids": [(0,), (4,)]}[by]

@@ -86,28 +86,27 @@ def test_the_command_writes_the_video(runs, tmp_path, monkeypatch, capsys):
     assert list((tmp_path / "new/folder").iterdir()) == []
 
 
-def test_an_option_that_fits_no_episode_is_one_line(runs, tmp_path, monkeypatch, capsys, refused):
+def test_what_cannot_be_shown_is_one_line_and_writes_nothing(runs, tmp_path, monkeypatch, capsys, refused):
     monkeypatch.chdir(tmp_path)
+    for name, init_id, protocol_hash in (("a", 0, "1"), ("b", 0, "1"), ("c", 1, "1"), ("d", 0, "2")):
+        RunBuilder.at(tmp_path / name, protocol_hash=protocol_hash).add(episode(key(init_id)))
     before = sorted(tmp_path.rglob("*"))
     capsys.readouterr()
-    for options, complaint in (
-        (["--suite", "libero_goal"], "no such episode in common; they have tasks 0-1 of libero_object"),
-        (["--init-ids", "x"], "'x' is neither a number"),
-        (["--output", "."], "--output '.' is a folder"),
-        (["-o", "new/a.gif"], "cannot write 'new/a.gif'; --output takes a file whose name ends in .mp4"),
+    both = [run.path for run in runs]
+    for arguments, said in (
+        (
+            [*both, "--suite", "libero_goal"],
+            "no such episode in common; they have tasks 0-1 of libero_object",
+        ),
+        ([*both, "--init-ids", "x"], "'x' is neither a number"),
+        ([*both, "--output", "."], "--output '.' is a folder"),
+        (
+            [*both, "-o", "new/a.gif"],
+            "cannot write 'new/a.gif'; --output takes a file whose name ends in .mp4",
+        ),
+        (["a", "b"], "have 1 episode in common, and none with a video in both; run them with --video all"),
+        (["a", "c"], "a and c have no episode in common"),
+        (["a", "d"], "different protocols (1 and 2)"),
     ):
-        assert complaint in refused(app, *(run.path for run in runs), *options)
+        assert said in refused(app, *arguments)
     assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_two_runs_that_cannot_be_shown_together_are_one_line(tmp_path, refused):
-    a = RunBuilder.at(tmp_path / "a").add(episode(key(0)))
-    b = RunBuilder.at(tmp_path / "b").add(episode(key(0)))
-    c = RunBuilder.at(tmp_path / "c").add(episode(key(1)))
-    other = RunBuilder.at(tmp_path / "other", protocol_hash="bbbb1111").add(episode(key(0)))
-    for run, said in (
-        (b, "have 1 episode in common, and none with a video in both; run them with --video all"),
-        (c, "a and c have no episode in common"),
-        (other, "different protocols (aaaa1111 and bbbb1111)"),
-    ):
-        assert said in refused(app, a.path, run.path)

@@ -18,6 +18,8 @@ from oxygen.serving.scheduler import Mode
 from scripts import pages
 from scripts.pages import marks_of, steady_work
 
+SCHEDULE = {"text_every": 1, "tokens_per_frame": 5, "replan_steps": "asap"}
+OPTIONS = {**SCHEDULE, "motion": "none", "while_waiting": "continue", "overlap": "skip"}
 CELLS = (("actions", 2, 5), ("actions", 2, 10), ("actions", 2, 15), ("unified", 2, 5))
 
 
@@ -26,16 +28,7 @@ def row(mode, a, b):
     return {
         "run": f"{mode}-{a}-{b}",
         "device": None,
-        "options": {
-            "clock": f"fixed:{50 * a},{50 * b}",
-            "motion": "none",
-            "mode": mode,
-            "text_every": 1,
-            "tokens_per_frame": 5,
-            "replan_steps": "asap",
-            "while_waiting": "continue",
-            "overlap": "skip",
-        },
+        "options": {**OPTIONS, "clock": f"fixed:{50 * a},{50 * b}", "mode": mode},
         "n_episodes": 8,
         "n_errors": 0,
         "n_success": 6,
@@ -112,11 +105,8 @@ def test_a_narrow_terminal_shows_every_option_and_whole_numbers(capsys, monkeypa
 
 def test_columns_of_texts_are_shown_if_a_cell_has_texts_even_if_all_are_wrong(record):
     assert text_columns(record) == []
-    record["cells"][-1] |= {
-        "staleness_ms": 400.0,
-        "texts_per_simulated_s": 2.0,
-        "pc_right_on_delivery": {"narration": 0.0},
-    }
+    texts = {"texts_per_simulated_s": 2.0, "pc_right_on_delivery": {"narration": 0.0}}
+    record["cells"][-1] |= {"staleness_ms": 400.0, **texts}
     cells = {column.short: column.cell(record["cells"][-1]) for column in text_columns(record)}
     assert cells == {"texts/s": "2.0", "late": "0.4", "narration": "0"}
 
@@ -136,10 +126,8 @@ def test_a_line_over_latency_has_one_label_and_colour_in_every_motion(record, tm
         for latency in (0.0, 100.0, 200.0)
     ]
     lines = over_latency(record).motions
-    assert {motion: [line.label for line, _ in each] for motion, each in lines.items()} == {
-        "static": ["continue", "hold"],
-        "oscillating at 3 cm/s": ["hold"],
-    }
+    labels = {motion: [line.label for line, _ in each] for motion, each in lines.items()}
+    assert labels == {"static": ["continue", "hold"], "oscillating at 3 cm/s": ["hold"]}
     (_, (hold, _)), ((again, _),) = lines.values()
     assert (hold.colour, hold.place) == (again.colour, again.place)
     assert [path.name for path in draw_sweep(record, tmp_path)] == ["sweep_latency.png"]

@@ -35,17 +35,13 @@ def printed(table, width=80, **how):
     return console.file.getvalue().splitlines()
 
 
-@pytest.fixture
-def table():
+def test_cells_are_text_in_every_format():
     columns = [
         Column(heading="name", cell=lambda row: row[0], align="left"),
         Column(heading="rate (%)", short="rate\n%", cell=lambda rate: f"{rate:.1f}").of(lambda row: row[1]),
     ]
     groups = [[(text, 12.34) for text in HOSTILE], [("all", 5.0)]]
-    return Table(columns=columns, groups=groups, names=["[b]group", ""], title="[i]t")
-
-
-def test_cells_are_text_in_every_format(table):
+    table = Table(columns=columns, groups=groups, names=["[b]group", ""], title="[i]t")
     shown = "\n".join(printed(table))
     markdown, latex, lines = to_markdown(table), to_latex(table), to_csv(table.records())
     for text in (each for each in HOSTILE if "\n" not in each):
@@ -60,6 +56,10 @@ def test_cells_are_text_in_every_format(table):
     assert latex.count(r"\midrule") == 2
     assert "rate\n" not in shown
     assert all(each in shown for each in ("[i]t", "[b]group"))
+    text = "<b> a_b _c_ \x1b[31m a|b\nc & 5 %"
+    assert in_markdown(text) == r"\<b> a_b \_c\_ ␛\[31m a\|b c \& 5 %"
+    assert in_latex(text) == r"<b> a\_b \_c\_ ␛[31m a|b c \& 5 \%"
+    assert to_csv([{"a": 1}, {"b": None}]) == "a,b\n1,\n,\n", "records have the headings of all"
 
 
 @pytest.mark.parametrize("ruled", [True, False])
@@ -68,13 +68,6 @@ def test_a_narrow_terminal_breaks_names_rather_than_numbers(ruled):
     shown = " ".join(printed(Table.of_cells(["suite", "ms"], rows), width=26, ruled=ruled)).split()
     assert "".join(shown).replace("─", "") == "suitemsa_suite_of_very_many_characters12345.6another7.8"
     assert "12345.6" in shown
-
-
-def test_text_has_no_meaning_in_markdown_and_latex():
-    text = "<b> a_b _c_ \x1b[31m a|b\nc & 5 %"
-    assert in_markdown(text) == r"\<b> a_b \_c\_ ␛\[31m a\|b c \& 5 %"
-    assert in_latex(text) == r"<b> a\_b \_c\_ ␛[31m a|b c \& 5 \%"
-    assert to_csv([{"a": 1}, {"b": None}]) == "a,b\n1,\n,\n", "records have the headings of all"
 
 
 @pytest.mark.parametrize("suite", ["libero_object", "libero_spatial", "libero_goal", "libero_10"])
