@@ -86,17 +86,21 @@ def started(monkeypatch) -> list[RunConfig]:
     return runs
 
 
-@pytest.fixture
-def policy(monkeypatch) -> FakePolicy:
-    """The policy of every run in the test; worlds are solved after seven steps."""
+def acting(patch: pytest.MonkeyPatch) -> FakePolicy:
+    """The policy of every run; worlds are solved after seven steps."""
     fake = FakePolicy()
-    monkeypatch.setattr(
+    patch.setattr(
         executor,
         "open_policies",
         lambda resolved, variants, **_: [opened(fake, fake.inputs) for _ in variants],
     )
-    without_physics(monkeypatch)
+    without_physics(patch)
     return fake
+
+
+@pytest.fixture
+def policy(monkeypatch) -> FakePolicy:
+    return acting(monkeypatch)
 
 
 @dataclasses.dataclass(kw_only=True)

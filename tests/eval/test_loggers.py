@@ -65,8 +65,12 @@ def evaluate(*runs, opens=Log):
     return run_evaluation(*runs, monitor=monitor, max_errors=9)
 
 
+def in_two_modes(folder, config):
+    return [new_run(folder, config.model_copy(update={"mode": mode})) for mode in ("isolated", "unified")]
+
+
 def test_every_episode_is_logged_with_the_rates_so_far(tmp_path, policy, logs, capsys):
-    runs = [new_run(tmp_path, CONFIG.model_copy(update={"mode": mode})) for mode in ("isolated", "unified")]
+    runs = in_two_modes(tmp_path, CONFIG)
     (of, _) = evaluate(*runs)
     assert capsys.readouterr().out.count("Log: in memory\n") == 1
     assert [log.group for log in logs] == [runs[0].folder.run_id] * 2
@@ -99,9 +103,8 @@ def test_a_resumed_run_continues_its_log(tmp_path, policy, logs):
     assert [step for log in logs for step, *_ in log.entries] == [1, 2, 3]
     other = new_run(tmp_path, CONFIG.model_copy(update={"seed": 8}))
     evaluate(other)
-    assert log_id(other).removeprefix(other.folder.run_id) != log_id(first.run).removeprefix(
-        first.run.folder.run_id
-    )
+    one, another = (log_id(run).removeprefix(run.folder.run_id) for run in (first.run, other))
+    assert one != another
 
 
 @pytest.mark.parametrize("fails", ["open", "log", "close"])
@@ -227,9 +230,7 @@ def test_tensorboard_reads_back_what_was_logged(tmp_path, policy, capsys):
 def test_wandb_itself_takes_it_offline(tmp_path, policy, monkeypatch):
     pytest.importorskip("wandb", reason="uv pip install -e '.[wandb]'")
     monkeypatch.setenv("WANDB_MODE", "offline")
-    runs = [
-        new_run(tmp_path, WITH_VIDEO.model_copy(update={"mode": mode})) for mode in ("isolated", "unified")
-    ]
+    runs = in_two_modes(tmp_path, WITH_VIDEO)
     run_evaluation(*runs, monitor=with_log(EvaluationConsole, "wandb"))
     for run in runs:
         (file,) = run.folder.path.rglob("*.wandb")
