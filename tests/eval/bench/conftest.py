@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from eval.bench.experiment import run_experiment
 from eval.bench.measurement import Samples, aggregate
 from eval.bench.options import Options, read
-from eval.bench.row import Row
+from eval.bench.row import Row, RowFile
 from eval.bench.serving import ModelUnderTest, QueryTimes
 from eval.bench.workloads import BenchConfiguration, Workload
 from oxygen.serving.requests import DecodeWork
@@ -21,10 +22,17 @@ MODEL = ModelUnderTest(
 
 
 def options(path: Path, *more: str) -> Options:
-    """Few runs of short texts, with two ks if mode `unified` is among the modes."""
+    """Few runs of short texts, with two ks if mode `unified` is among the modes and no deadline sets them."""
     few = ["--repetitions", "2", "--queries", "3", "--text-tokens", "6"]
-    ks = ["--tokens-per-frame", "1", "3"] if "--modes" not in more or "unified" in more else []
+    has_ks = ("--modes" not in more or "unified" in more) and "--deadline-ms" not in more
+    ks = ["--tokens-per-frame", "1", "3"] if has_ks else []
     return read([*few, *ks, "--output", str(path), *more])
+
+
+def measured(folder: Path, *more: str, code: int = 0) -> Sequence[Row]:
+    """The rows of an experiment with these options, which ends with that exit code."""
+    assert run_experiment(options(folder / "rows.jsonl", *more), MODEL) == code
+    return RowFile(folder / "rows.jsonl").rows
 
 
 STAGES = {

@@ -15,21 +15,18 @@ import pytest
 
 from configs.errors import UsageError
 from eval.bench.experiment import mps_is_active, run_experiment
-from eval.bench.options import read
 from eval.bench.row import RowFile
 from eval.bench.serving import SPECIAL_TOKENS, Bench, find_model
 from eval.bench.workloads import BenchConfiguration, Workload
 from eval.records.json_files import read_json_lines
 from oxygen.serving.scheduler import Mode
-from tests.eval.bench.conftest import MODEL, options
+from tests.eval.bench.conftest import MODEL, measured, options
 
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
     """Every mode, one robot, a text in every query."""
-    path = tmp_path_factory.mktemp("bench") / "rows.jsonl"
-    assert run_experiment(options(path), MODEL) == 0
-    return RowFile(path).rows
+    return measured(tmp_path_factory.mktemp("bench"))
 
 
 @pytest.mark.slow
@@ -79,9 +76,7 @@ def test_only_the_configuration_that_compiles_is_flagged(tmp_path, monkeypatch):
             yield observations
 
     monkeypatch.setattr(Bench, "_observations", with_a_new_shape)
-    path = tmp_path / "rows.jsonl"
-    run_experiment(options(path, "--modes", "actions", "shared", "unified"), MODEL)
-    actions, shared, *unified = RowFile(path).rows
+    actions, shared, *unified = measured(tmp_path, "--modes", "actions", "shared", "unified")
     assert shared.compiles_after_warmup > 0
     assert [row.compiles_after_warmup for row in (actions, *unified)] == [0] * 3
 
@@ -94,9 +89,8 @@ def test_modes_that_differ_in_their_actions_are_flagged_and_fail_the_run(tmp_pat
         return itertools.islice(ordinary(self, policy), policy.engine.mode is Mode.SHARED, None)
 
     monkeypatch.setattr(Bench, "_observations", ahead)
-    path = tmp_path / "rows.jsonl"
-    assert run_experiment(options(path, "--modes", "actions", "shared", "unified"), MODEL) == 1
-    assert [row.actions_equal for row in RowFile(path).rows] == [True, False, True, True]
+    rows = measured(tmp_path, "--modes", "actions", "shared", "unified", code=1)
+    assert [row.actions_equal for row in rows] == [True, False, True, True]
     assert "gave other actions" in capsys.readouterr().out
 
 
@@ -119,19 +113,14 @@ def test_text_latencies_do_not_count_the_runs_of_other_configurations():
 
 @pytest.mark.slow
 def test_robots_and_bursts_are_served_and_resuming_skips_existing_rows(tmp_path, capsys):
-    path = tmp_path / "rows.jsonl"
     asked = ("--robots", "2", "--arrivals", "burst:2:2", "--modes", "isolated", "unified")
-    run_experiment(options(path, *asked), MODEL)
-    first = RowFile(path).rows
-    assert [row.requests_submitted for row in first] == [16] * 3, (
-        "two robots, two texts in two of three queries"
-    )
+    first = measured(tmp_path, *asked)
+    submitted = [row.requests_submitted for row in first]
+    assert submitted == [16] * 3, "two robots, two texts in two of three queries"
     assert [row.requests_dropped for row in first] == [0] * 3
     capsys.readouterr()
-    run_experiment(options(path, *asked, "--resume"), MODEL)
-    assert RowFile(path).rows == first
-    out = capsys.readouterr().out
-    assert "Skipping 3 configurations that the file already has." in out
+    assert measured(tmp_path, *asked, "--resume") == first
+    assert "Skipping 3 configurations that the file already has." in capsys.readouterr().out
     older = tmp_path / "older.jsonl"
     RowFile(older).append(dataclasses.replace(row, commit="0123456789abcdef") for row in first)
     run_experiment(options(older, *asked, "--resume"), MODEL)
@@ -140,10 +129,7 @@ def test_robots_and_bursts_are_served_and_resuming_skips_existing_rows(tmp_path,
 
 @pytest.mark.slow
 def test_too_few_slots_drop_texts_and_the_row_counts_them(tmp_path, capsys):
-    path = tmp_path / "rows.jsonl"
-    few = ("--slots", "2", "--rows", "1", "--modes", "unified")
-    assert run_experiment(options(path, *few), MODEL) == 0
-    row = RowFile(path).rows[0]
+    row, _ = measured(tmp_path, "--slots", "2", "--rows", "1", "--modes", "unified")
     assert (row.tokens_per_frame, row.slots, row.rows, row.decode_batch) == (1, 2, 1, 1)
     assert row.requests_submitted == 6, "one in every query"
     assert row.requests_dropped >= 4, "one row finishes one text in six queries"
@@ -154,11 +140,8 @@ def test_too_few_slots_drop_texts_and_the_row_counts_them(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_more_cameras_are_a_longer_prefix_and_a_deadline_sets_the_tokens_per_frame(tmp_path):
-    path = tmp_path / "rows.jsonl"
     asked = ("--modes", "actions", "unified", "--cameras", "1", "3", "--deadline-ms", "0.001", "60000")
-    few = ("--repetitions", "2", "--queries", "3", "--text-tokens", "6", "--output", str(path))
-    assert run_experiment(read([*asked, *few]), MODEL) == 0
-    rows = RowFile(path).rows
+    rows = measured(tmp_path, *asked)
     assert [(row.cameras, row.prefix_tokens, row.actions_equal) for row in rows] == [
         (cameras, 4 * cameras + 24, True) for cameras in (1, 1, 1, 3, 3, 3)
     ]

@@ -24,11 +24,10 @@ from oxygen.serving.scheduler import Mode
 from tests.eval.bench.conftest import (
     HARDWARE,
     JOBS,
-    MODEL,
     STAGES,
     WHOLE_TEXT,
     WORKLOAD,
-    options,
+    measured,
     query,
     sampled,
     workload,
@@ -280,14 +279,13 @@ def test_the_slowdown_of_parallel_is_relative_to_isolated_and_to_the_stages_of_a
 
 @pytest.mark.slow
 def test_a_measured_profile_predicts_the_measured_frames(tmp_path, capsys):
-    rows, path = tmp_path / "rows.jsonl", tmp_path / "mine.yaml"
-    asked = options(rows, "--modes", "isolated", "unified", "parallel", "--save-profile", str(path))
-    assert experiment.run_experiment(asked, MODEL) == 0
+    path = tmp_path / "mine.yaml"
+    modes = ("--modes", "isolated", "unified", "parallel")
+    isolated, *_ = measured(tmp_path, *modes, "--save-profile", str(path))
     assert f"Profile: {path}" in capsys.readouterr().out
     found = load(ProfileConfig, str(path))
     assert sorted(found.decode) == [1, 2, 6]
     assert found.parallel is not None
-    isolated = RowFile(rows).rows[0]
     text = DecodeWork(prefills=1, forks=1, steps=6, batch=1)
     # Host time is never negative, even if the stages alone take longer than the actions.
     action_ms = max(isolated.action_ms_p50, isolated.stage_ms["prefill"] + isolated.stage_ms["denoise"])
