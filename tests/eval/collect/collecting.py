@@ -35,21 +35,19 @@ class Errand(FakeWorld):
 
     pause_s: float = 0.0
     mended: bool = False
-    _fatal: bool = False
-    _diverging: bool = False
+    _init_id: int = 0
 
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
         super().reset(init_id=init_id, seed=seed, settle_steps=settle_steps)
         self.success_at = None if init_id == NEVER else 6 + 3 * init_id
-        self._fatal = init_id == FATAL and not self.mended
-        self._diverging = init_id == DIVERGING
+        self._init_id = init_id
         self.fails_at = 2 if init_id == BROKEN and not self.mended else None
 
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
         time.sleep(self.pause_s)
-        if self._fatal:
+        if self._init_id == FATAL and not self.mended:
             os._exit(3)
-        if self._diverging:
+        if self._init_id == DIVERGING:
             raise PhysicsError("the fake physics diverges, as it was told to")
         return super().advance(actions)
 
@@ -102,13 +100,9 @@ def demonstrator(open_one: Callable[[], Policy] = Counting) -> LoadedPolicy:
         interface=None,
         horizon=10,
         inputs={},
-        in_world=functools.partial(_opened, open_one),
+        in_world=lambda *_: open_one(),
         opener=functools.partial(demonstrator, open_one),
     )
-
-
-def _opened(open_one: Callable[[], Policy], *_: object) -> Policy:
-    return open_one()
 
 
 def corrections() -> CorrectedLearner:
