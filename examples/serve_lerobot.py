@@ -33,7 +33,10 @@ class LeRobotPolicy:
         policy_class = get_policy_class(config.type)
         self._policy = policy_class.from_pretrained(checkpoint) if checkpoint else policy_class(config)
         self._policy.eval()
-        self._before, self._after = make_pre_post_processors(config, pretrained_path=checkpoint)
+        on_device = {"device_processor": {"device": str(config.device)}}  # not that of its training
+        self._before, self._after = make_pre_post_processors(
+            config, pretrained_path=checkpoint, preprocessor_overrides=on_device
+        )
         self.horizon = config.n_action_steps
 
     @torch.inference_mode()
