@@ -5,7 +5,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from beartype import BeartypeConf, claw
 from jaxtyping import install_import_hook
 
 from oxygen.model.compile_cache import processor
+from tests.commands import ROOT, call
 
 # Read by JAX when it is first imported, so that tests which need no JAX need not import it. Compiled programs
 # are shared by all tests, workers and runs; only tests about compiling have folders of their own.
@@ -45,15 +46,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # No test cuts the power: waiting for the disk proves nothing.
 os.fsync = lambda descriptor: None
 
-_ROOT = Path(__file__).resolve().parents[1]
 _INNER_LOOP = "sim_envs.libero.arm"
 """Called 25 times in a control step: run-time type checks would double the time that physics takes."""
 
 _PACKAGES = ("oxygen", "sim_envs", "videos")
 _SHAPED = [
-    ".".join(path.relative_to(_ROOT).with_suffix("").parts)
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
     for package in _PACKAGES
-    for path in (_ROOT / package).rglob("*.py")
+    for path in (ROOT / package).rglob("*.py")
     if path.name != "__init__.py"
     and re.search(r"^(from (jaxtyping|oxygen\.typing) |if TYPE_CHECKING:)", path.read_text(), re.MULTILINE)
 ]
@@ -65,31 +65,27 @@ claw.beartype_packages(
 )
 install_import_hook([name for name in _SHAPED if name != _INNER_LOOP], "beartype.beartype")
 
-_BESIDE = _ROOT.parent / "shared"
 
-
-def _required_or_skip(what: str) -> None:
-    if os.environ.get("OXYGEN_REQUIRE_TEST_DATA") == "1":
-        pytest.fail(f"{what}, and OXYGEN_REQUIRE_TEST_DATA=1 requires it")
-    pytest.skip(what)
+def _data(variable: str, beside: str) -> Path:
+    """The folder that a variable names, else the one beside the project; skips where there is none."""
+    path = Path(os.environ.get(variable) or ROOT.parent / "shared" / beside)
+    if not path.is_dir():
+        if os.environ.get("OXYGEN_REQUIRE_TEST_DATA") == "1":
+            pytest.fail(f"there is no {path}, and OXYGEN_REQUIRE_TEST_DATA=1 requires it")
+        pytest.skip(f"there is no {path}; {variable} may name another folder")
+    return path
 
 
 @pytest.fixture(scope="session")
 def libero_assets() -> Path:
-    """LIBERO's real asset tree: `OXYGEN_LIBERO_ASSETS`, else the folder beside the project."""
-    path = Path(os.environ.get("OXYGEN_LIBERO_ASSETS") or _BESIDE / "libero-assets")
-    if not path.is_dir():
-        _required_or_skip(f"LIBERO's asset tree is not at {path}")
-    return path
+    """LIBERO's real asset tree."""
+    return _data("OXYGEN_LIBERO_ASSETS", "libero-assets")
 
 
 @pytest.fixture(scope="session")
 def golden() -> Path:
-    """The folder of reference outputs: `OXYGEN_GOLDEN`, else the folder beside the project."""
-    path = Path(os.environ.get("OXYGEN_GOLDEN") or _BESIDE / "golden")
-    if not path.is_dir():
-        _required_or_skip(f"the reference outputs are not at {path}")
-    return path
+    """The folder of reference outputs."""
+    return _data("OXYGEN_GOLDEN", "golden")
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +96,24 @@ def compiled_soon() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         compile_soon(patch)
         yield
+
+
+@pytest.fixture
+def command(capsys) -> Callable[..., tuple[int, str, str]]:
+    """Calls a command; returns its exit code, stdout and stderr."""
+    return lambda asked, *arguments: (call(asked, *arguments), *capsys.readouterr())
+
+
+@pytest.fixture
+def refused(command) -> Callable[..., str]:
+    """Calls a command that has to end in one line on stderr with exit code 2; returns the line."""
+
+    def refused(asked, *arguments: object) -> str:
+        code, out, err = command(asked, *arguments)
+        assert (code, out, err.count("\n"), err[:7]) == (2, "", 1, "error: ")
+        return err
+
+    return refused
 
 
 def pytest_collection_finish() -> None:

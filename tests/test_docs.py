@@ -5,7 +5,6 @@ import dataclasses
 import io
 import os
 import re
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -15,7 +14,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from configs.cli import run_app
 from configs.errors import UsageError
 from eval.metrics.success import summarize
 from eval.policies.remote import PolicyServerError
@@ -26,10 +24,10 @@ from scripts.pages import replace_block
 from scripts.readme_demo import app
 from sim_envs.fake import FakeWorld
 from sim_envs.world import EpisodeKey
+from tests.commands import ROOT, call, execute
 from tests.eval.conftest import VARIANTS, Stage, begin, evaluate
 from tests.eval.factory import RunBuilder, episode, key
 
-ROOT = Path(__file__).resolve().parents[1]
 _BLOCK = re.compile(r"^```(?:python|yaml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"# (\S+\.(?:py|yaml))\n")
 
@@ -48,14 +46,8 @@ def files_and_program(page: str, folder: Path) -> list[str]:
 
 def python(folder: Path, program: str) -> str:
     """What a program prints that neither fails nor warns."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    path = os.pathsep.join([str(folder), str(ROOT)])
+    done = execute(sys.executable, "-W", "error", "-c", program, cwd=folder, PYTHONPATH=path)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
@@ -220,7 +212,7 @@ def submitted(tmp_path):
     srun = tmp_path / "srun"
     srun.write_text('#!/bin/sh\necho "$@"\neval "$SAYS"\n')
     srun.chmod(0o755)
-    environment = os.environ | {
+    environment = {
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
         "SLURM_ARRAY_TASK_ID": "3",
         "SLURM_ARRAY_TASK_COUNT": "16",
@@ -228,15 +220,7 @@ def submitted(tmp_path):
     }
 
     def submitted(says="true"):
-        command = ["bash", str(EXAMPLES / "slurm_array.sh")]
-        done = subprocess.run(
-            command,
-            cwd=tmp_path,
-            env=environment | {"SAYS": says},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = execute("bash", EXAMPLES / "slurm_array.sh", cwd=tmp_path, SAYS=says, **environment)
         return done.returncode, done.stdout.strip()
 
     return submitted
@@ -297,9 +281,7 @@ def test_two_runs_become_a_clip_and_a_table(tmp_path, runs):
     readme = tmp_path / "README.md"
     readme.write_text(PAGE)
     (tmp_path / "docs").mkdir()
-    with pytest.raises(SystemExit) as stopped:
-        run_app(app, [*map(str, runs), "--readme", str(readme)])
-    assert stopped.value.code == 0
+    assert call(app, *runs, "--readme", readme) == 0
     page = readme.read_text()
     assert page.startswith(f"# Title\n\n{BEGIN}\n\n")
     assert page.endswith(f"{END}\n\nThe rest.\n")

@@ -1,6 +1,7 @@
 """The wheel is light and called from any folder; policies need jax alone; only LIBERO's modules name it."""
 
 import ast
+import functools
 import json
 import os
 import pkgutil
@@ -17,9 +18,9 @@ from configs import __version__
 from eval.setup import PINNED
 from sim_envs.fake import FakeSuite
 from sim_envs.libero.assets import PINNED_VERSIONS
+from tests.commands import ROOT, execute, import_without, printed
 from tests.eval.rollout.scaled import suite_file
 
-ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 UV = shutil.which("uv", path=os.environ["PATH"] + f":{Path.home()}/.local/bin")
 CALL = "import sys; sys.path.append(sys.argv.pop(1)); from eval.__main__ import main; main()"
@@ -44,8 +45,7 @@ class MyPolicy:
 
 def call(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     # As in the script's process, the current folder is not on the path (-P).
-    command = [sys.executable, "-P", "-c", CALL, str(ROOT), *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    return execute(sys.executable, "-P", "-c", CALL, ROOT, *arguments, cwd=cwd)
 
 
 def test_the_wheel_requires_no_training_stack_and_setup_installs_the_libero_of_a_checkout():
@@ -82,13 +82,10 @@ def test_the_script_finds_modules_in_the_current_folder_and_in_that_of_a_suite(t
     assert json.loads(manifest.read_text())["n_planned"] == 2
 
 
-def test_help_imports_no_command(tmp_path):
+def test_help_imports_no_command():
     program = "import sys; from eval.__main__ import app; app('--help', result_action='return_value'); "
     program += "print(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    imported = done.stdout.split()
+    imported = printed(sys.executable, "-c", program).split()
     assert "cyclopts" in imported
     assert not {"jax", "numpy", "mujoco", "eval.run"} & {*imported}
 
@@ -99,11 +96,7 @@ def test_the_wheel_runs_from_another_folder(tmp_path):
     environment, dist = tmp_path / "environment", tmp_path / "dist"
     python = environment / "bin" / "python"
 
-    def run(*command: object) -> str:
-        done = subprocess.run([*map(str, command)], cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
+    run = functools.partial(printed, cwd=tmp_path)
     run(UV, "build", "--wheel", "--out-dir", dist, ROOT)
     (wheel,) = dist.glob("*.whl")
     run(UV, "venv", "--python", sys.executable, environment)
@@ -126,25 +119,6 @@ _ABSENT = (
     "sentencepiece PIL pyarrow jaxtyping beartype hypothesis "
     "fsspec aiohttp zstandard google_crc32c safetensors"
 )
-_PROGRAM = """
-import importlib, sys, warnings
-for name in sys.argv[1].split():
-    sys.modules[name] = None  # what Python makes of a module that cannot be imported
-for name in sys.argv[2].split():
-    importlib.import_module(name)
-"""
-
-
-def _import_without(absent: str, modules: list[str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", _PROGRAM, absent, " ".join(modules)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-
-
 _NEEDS_PYDANTIC = ("oxygen.presets", "oxygen.serve.__main__", "oxygen.serve.serving", "oxygen.training")
 """What finds policies by name, and training, whose options are a pydantic model."""
 
@@ -153,13 +127,13 @@ def test_every_module_imports_with_jax_flax_and_numpy_alone():
     modules = [module.name for module in pkgutil.walk_packages(oxygen.__path__, "oxygen.")]
     modules = [name for name in modules if not name.startswith(_NEEDS_PYDANTIC)]
     assert "oxygen.policy.vector_policy" in modules
-    _import_without(_ABSENT, modules)
+    import_without(_ABSENT, modules)
 
 
 def test_clients_of_a_policy_server_and_the_scheduler_need_no_jax():
     clients = "robots.conventions robots.images serve.msgpack_numpy policy.reply"
     scheduling = "serving.scheduler serving.language serving.requests"
-    _import_without("jax flax", [f"oxygen.{name}" for name in f"{clients} {scheduling}".split()])
+    import_without("jax flax", [f"oxygen.{name}" for name in f"{clients} {scheduling}".split()])
 
 
 ITS_OWN = ("sim_envs/libero/", "eval/libero.py")

@@ -9,10 +9,7 @@ import pytest
 
 from eval import leaderboard
 from oxygen.weights.source import bundled
-from tests.eval.conftest import command
 from tests.eval.factory import RunBuilder
-
-__all__ = ["command"]
 
 DAMAGE = {
     "empty": b"",

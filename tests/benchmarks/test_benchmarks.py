@@ -2,9 +2,7 @@
 
 import json
 import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -14,10 +12,8 @@ from benchmarks.record import record
 from configs.latency import Latency
 from eval.records import provenance
 from eval.records.query_logs import QueryRecord, read_queries
-from tests.eval.conftest import call
+from tests.commands import ROOT, printed
 from tests.eval.factory import RunBuilder, asked, episode, key, query, said
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_without_the_drivers_package_the_reason_is_recorded(monkeypatch):
@@ -81,15 +77,14 @@ def test_a_query_is_drawn_as_it_was_charged(tmp_path):
 
 
 def test_runs_of_several_modes_are_one_figure_and_those_without_a_clock_are_refused(
-    tmp_path, monkeypatch, capsys
+    tmp_path, monkeypatch, command, refused
 ):
     monkeypatch.chdir(tmp_path)
-    assert call(modes.app, *(recorded(tmp_path, mode, **TIMED).path for mode in ("isolated", "unified"))) == 0
+    runs = [recorded(tmp_path, mode, **TIMED).path for mode in ("isolated", "unified")]
+    assert command(modes.app, *runs)[0] == 0
     assert "<svg" in (tmp_path / "modes.svg").read_text()
     (tmp_path / "modes.svg").unlink()
-    capsys.readouterr()
-    assert call(modes.app, recorded(tmp_path / "clockless", "unified").path) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    refused(modes.app, recorded(tmp_path / "clockless", "unified").path)
     assert not (tmp_path / "modes.svg").exists()
 
 
@@ -118,43 +113,32 @@ def test_the_adapters_part_stands_beside_what_its_authors_measured_on_their_devi
         assert ("measured 8.16 and 47.66 ms on this device" in tables) == theirs
 
 
-_MAX_S = 25 * 60
 _TIMEOUT = (
     '#!/bin/sh\nfor word in "$@"; do case $word in --*) ;; *) echo "$word" >>"$LIMITS"; exit ;; esac; done\n'
 )
 
 
-@pytest.fixture
-def run(tmp_path):
-    """Runs the script; parts do nothing but note their limits."""
-    programs, limits = tmp_path / "bin", tmp_path / "limits"
+def test_all_parts_take_at_most_25_minutes_and_are_skipped_by_a_second_call(tmp_path):
+    """Parts of the script do nothing here but note their limits."""
+    programs, noted = tmp_path / "bin", tmp_path / "limits"
     programs.mkdir()
     for name, text in {"timeout": _TIMEOUT, "nvidia-cuda-mps-control": "#!/bin/sh\n"}.items():
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)
-    environment = os.environ | {
+    environment = {
         "PATH": f"{programs}:{os.environ['PATH']}",
         "OUT": str(tmp_path / "out"),
-        "LIMITS": str(limits),
+        "LIMITS": str(noted),
         **dict.fromkeys(("GOLDEN", "REFERENCE"), str(tmp_path)),
     }
-
-    def script(**settings):
-        limits.write_text("")
-        command = ["bash", str(ROOT / "benchmarks/gpu.sh")]
-        done = subprocess.run(command, env=environment | settings, capture_output=True, text=True, check=True)
-        return done.stdout, [int(line) for line in limits.read_text().split()]
-
-    return script
-
-
-def test_all_parts_take_at_most_25_minutes_and_are_skipped_by_a_second_call(run):
-    said, limits = run()
+    said = printed("bash", ROOT / "benchmarks/gpu.sh", **environment)
+    limits = [int(line) for line in noted.read_text().split()]
     assert len(limits) == len(said.splitlines()) == 14
     assert min(limits) > 0
-    assert sum(limits) <= _MAX_S
-    said, limits = run()
-    assert not limits
+    assert sum(limits) <= 25 * 60
+    noted.unlink()
+    said = printed("bash", ROOT / "benchmarks/gpu.sh", **environment)
+    assert not noted.exists()
     assert all(line.endswith(": done before") for line in said.splitlines())
 
 

@@ -13,27 +13,26 @@ from typing import Annotated, Literal
 import pytest
 from cyclopts import App, Parameter
 
-from configs.cli import Names, Numbers, run_app
+from configs.cli import Names, Numbers
 from configs.errors import UsageError
 from configs.exits import DeferredSignals, ends_at_once
 from configs.paths import temporary_folder, usable_folder
 from eval.__main__ import _COMMANDS
+from tests.commands import execute
 
 PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
 
 
 @pytest.fixture
-def outcome(capsys):
+def outcome(command):
     """Calls a function as a command: exit code, stdout and stderr."""
 
-    def call(command, *arguments):
+    def outcome(function, *arguments):
         app = App(name="demo")
-        app.default(command)
-        with pytest.raises(SystemExit) as stop:
-            run_app(app, arguments)
-        return stop.value.code, *capsys.readouterr()
+        app.default(function)
+        return command(app, *arguments)
 
-    return call
+    return outcome
 
 
 def test_spellings_of_a_list_are_equivalent(outcome):
@@ -102,21 +101,16 @@ def test_a_command_ends_with_its_exit_code_or_one_line(outcome, monkeypatch):
         "oxygen.tools.train_tokenizer",
     ],
 )
-def test_every_command_refuses_unknown_options_and_prints_help(module, tmp_path, monkeypatch, capsys):
+def test_every_command_refuses_unknown_options_and_prints_help(
+    module, tmp_path, monkeypatch, command, refused
+):
     monkeypatch.chdir(tmp_path)
-
-    def call(option):
-        command = importlib.import_module(module)
-        try:
-            return run_app(command.app, [option]) if hasattr(command, "app") else command.main([option])
-        except SystemExit as stop:
-            return stop.code
-
-    assert call("--nonsense=1") == 2
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n"), err[:7]) == ("", 1, "error: ")
-    assert call("--help") == 0
-    assert "usage" in capsys.readouterr().out.lower()
+    imported = importlib.import_module(module)
+    asked = imported.app if hasattr(imported, "app") else imported.main
+    refused(asked, "--nonsense=1")
+    code, out, _ = command(asked, "--help")
+    assert code == 0
+    assert "usage" in out.lower()
     assert not list(tmp_path.iterdir())
 
 
@@ -140,13 +134,8 @@ def test_a_folder_exists_or_can_be_created(tmp_path):
     "command", ["eval.bench --quick", "eval.preflight --suite=gym_reacher --policy=noop"]
 )
 def test_a_missing_jax_platform_is_one_line(command, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", *command.split()],
-        env={**os.environ, "JAX_PLATFORMS": "cuda", "XDG_CACHE_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    how = {"JAX_PLATFORMS": "cuda", "XDG_CACHE_HOME": str(tmp_path)}
+    done = execute(sys.executable, "-m", *command.split(), **how)
     (line,) = [line for line in (done.stdout + done.stderr).splitlines() if "JAX_PLATFORMS=cuda" in line]
     assert "unset JAX_PLATFORMS" in line
     assert "Traceback" not in done.stdout + done.stderr
@@ -215,7 +204,7 @@ def test_a_deferred_signal_raises_at_the_next_check_and_acts_as_before_while_sus
 
 
 def test_a_second_signal_stops_at_once():
-    done = subprocess.run([sys.executable, "-c", _TWICE], capture_output=True, text=True, check=False)
+    done = execute(sys.executable, "-c", _TWICE)
     assert (done.returncode, done.stdout) == (-signal.SIGTERM, "received\n")
 
 

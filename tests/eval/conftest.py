@@ -1,14 +1,12 @@
 """Whole runs on worlds without physics: what is run, who acts in it, and how it is told to run."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cyclopts import App
 
-from configs.cli import run_app
 from configs.schema import RunConfig, VariantsConfig
 from eval.metrics.success import Results
 from eval.records.run_folders import Run, new_run
@@ -47,32 +45,6 @@ def play_until_ctrl_c(output_dir: Path, config: RunConfig = CONFIG, **changes: A
     with pytest.raises(KeyboardInterrupt):
         evaluate(run)
     return run.folder
-
-
-def call(app: App, *arguments: object) -> int:
-    """The exit code of a command."""
-    with pytest.raises(SystemExit) as stopped:
-        run_app(app, [str(each) for each in arguments])
-    return stopped.value.code
-
-
-@pytest.fixture
-def command(capsys) -> Callable[..., tuple[int, str, str]]:
-    """Calls a command; returns its exit code, stdout and stderr."""
-    return lambda app, *arguments: (call(app, *arguments), *capsys.readouterr())
-
-
-@pytest.fixture
-def refused(capsys) -> Callable[..., str]:
-    """Calls a command that has to end in one line on stderr with exit code 2; returns the line."""
-
-    def refused(app: App, *arguments: object) -> str:
-        assert call(app, *arguments) == 2
-        out, err = capsys.readouterr()
-        assert (out, err.count("\n"), err[:7]) == ("", 1, "error: ")
-        return err
-
-    return refused
 
 
 @pytest.fixture

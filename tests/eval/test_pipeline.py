@@ -14,7 +14,7 @@ from eval import pipeline as command
 from eval.collect.__main__ import app as collect_app
 from eval.pipeline import checkpoint_of, stage_commands
 from eval.train.__main__ import app as train_app
-from tests.eval.conftest import call
+from tests.commands import call
 
 TINY = load(PipelineConfig, "tiny")
 COLLECTED = [(stage.name, step) for stage in TINY.stages for step in stage.collect]

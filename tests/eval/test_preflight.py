@@ -10,7 +10,7 @@ from sim_envs.fake import FakeSuite, FakeWorld
 from sim_envs.libero import preflight as libero_checks
 from sim_envs.libero.assets import find_assets
 from sim_envs.preflight import Status, check_machine
-from tests.eval.conftest import call
+from tests.commands import call
 
 
 def test_a_ready_machine_has_no_failures(tmp_path, capsys):

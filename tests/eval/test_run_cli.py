@@ -1,7 +1,6 @@
 """`eval.run`, `eval.libero`, `eval.droid`, `eval.sweep`: options become runs; bad input is one line."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from eval.records.schema import RunFolder
 from sim_envs.fake import FakeSuite, FakeWorld
 from sim_envs.libero.suite import LiberoSuite
 from sim_envs.suite import open_suite
-from tests.eval.conftest import call
+from tests.commands import call, execute, printed
 from tests.eval.doubles import FakePolicy, without_physics
 
 
@@ -219,8 +218,7 @@ def test_ctrl_c_before_the_first_episode_ends_the_program_at_once(tmp_path, load
 def test_a_machine_that_cannot_render_is_refused_before_anything_runs(backend, part, tmp_path):
     runs = tmp_path / "runs"
     command = [sys.executable, "-m", "eval.libero", "--policy", "noop", "--output-dir", str(runs)]
-    environment = {**os.environ, "MUJOCO_GL": backend}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    done = execute(*command, MUJOCO_GL=backend)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert part in done.stderr
     assert not runs.exists()
@@ -230,8 +228,7 @@ def test_help_needs_neither_simulator_nor_jax():
     slow = ("jax", "mujoco", "pyarrow", "robosuite")
     commands = "eval.libero, eval.sweep, eval.collect.__main__, eval.compare"
     code = f"import sys, {commands}; print([module for module in {slow} if module in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert printed(sys.executable, "-c", code) == "[]\n"
 
 
 JOINTS = "--policy tiny_droid_jointpos --suite droid_tabletop_jointpos"

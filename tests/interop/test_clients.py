@@ -12,6 +12,7 @@ import pytest
 from configs.serving import ServeConfig
 from oxygen.presets.policies import read_model_policy
 from oxygen.serve.serving import open_served
+from tests.commands import printed
 
 HERE = Path(__file__).parent
 QUERIES = 12
@@ -77,11 +78,7 @@ def played(script, package, path, observations, tmp_path):
     python = environment(tmp_path / "environment", package)
     np.savez(tmp_path / "observations.npz", **observations)
     with server() as url:
-        arguments = [url + path, tmp_path / "observations.npz", tmp_path / "actions.npy"]
-        done = subprocess.run(
-            [python, HERE / script, *arguments], capture_output=True, text=True, timeout=300, check=False
-        )
-    assert done.returncode == 0, done.stderr
+        printed(python, HERE / script, url + path, tmp_path / "observations.npz", tmp_path / "actions.npy")
     return np.load(tmp_path / "actions.npy")
 
 

@@ -5,12 +5,12 @@ OXYGEN_LEROBOT_PYTHON and OXYGEN_VLA_EVAL_PYTHON are their Pythons.
 """
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from eval.report.export import FORMATS
+from tests.commands import execute
 from tests.eval.collect.collecting import collect
 from tests.eval.factory import RunBuilder
 
@@ -28,13 +28,7 @@ def python_of(variable: str) -> str:
 
 def run_by(variable: str, *arguments: object) -> str:
     """What another project's Python prints."""
-    done = subprocess.run(
-        [python_of(variable), *map(str, arguments)],
-        env=os.environ | {"HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = execute(python_of(variable), *arguments, HF_HUB_OFFLINE="1")
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout + done.stderr
 
@@ -54,26 +48,14 @@ def test_lerobot_s_reader_builds_the_chunks_that_our_training_reads(demos):
 
 def test_stock_act_trains(demos, tmp_path):
     small = {"chunk_size": 10, "n_action_steps": 10, "dim_model": 64, "n_heads": 2, "dim_feedforward": 128}
-    output = run_by(
-        "OXYGEN_LEROBOT_PYTHON",
-        "-m",
-        "lerobot.scripts.lerobot_train",
-        "--dataset.repo_id=me/demos",
-        f"--dataset.root={demos}",
-        "--policy.type=act",
-        "--policy.device=cpu",
-        "--policy.push_to_hub=false",
-        "--policy.pretrained_backbone_weights=null",
-        *(f"--policy.{name}={value}" for name, value in small.items()),
-        "--steps=20",
-        "--batch_size=2",
-        "--num_workers=0",
-        "--log_freq=20",
-        "--save_checkpoint=false",
-        "--wandb.enable=false",
-        f"--output_dir={tmp_path / 'act'}",
+    options = [f"--policy.{name}={value}" for name, value in small.items()]
+    options += [f"--dataset.root={demos}", f"--output_dir={tmp_path / 'act'}"]
+    fixed = (
+        "-m lerobot.scripts.lerobot_train --dataset.repo_id=me/demos --policy.type=act --policy.device=cpu "
+        "--policy.push_to_hub=false --policy.pretrained_backbone_weights=null --steps=20 --batch_size=2 "
+        "--num_workers=0 --log_freq=20 --save_checkpoint=false --wandb.enable=false"
     )
-    assert "step:20 " in output
+    assert "step:20 " in run_by("OXYGEN_LEROBOT_PYTHON", *fixed.split(), *options)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,4 @@
-"""Acts for some steps with vla-eval's own client: `python vla_eval_steps.py URL OBSERVATIONS ACTIONS`.
-
-Runs in an environment with vla-eval, not in this project's.
-"""
+"""Run by a Python with vla-eval: actions [step, action] of its client for URL OBSERVATIONS, into ACTIONS."""
 
 import asyncio
 import sys
@@ -24,7 +21,6 @@ def checked(server_info: dict) -> None:
 
 
 async def main(url: str, observations: str, actions: str) -> None:
-    """Send each observation and keep its action [step, action]."""
     recorded = np.load(observations)
     steps = []
     async with Connection(url) as connection:

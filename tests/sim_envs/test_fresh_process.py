@@ -1,8 +1,8 @@
 """What only shows in a fresh process: silence, no traces, the same numbers whatever BLAS, a clean exit."""
 
+import functools
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from sim_envs import blas
-
-_ROOT = Path(__file__).resolve().parents[2]
+from tests.commands import execute
 
 _EPISODE = """
 import json, sys
@@ -27,17 +26,7 @@ np.savez(sys.argv[3], state=sim.flat_state(), image=image)
 """
 
 
-def _run(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-c", code, *arguments],
-        cwd=_ROOT,
-        env={name: value for name, value in {**os.environ, **environment}.items() if value},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+_run = functools.partial(execute, sys.executable, "-W", "error", "-c")
 
 
 def _episodes(assets: Path, init_ids: list[int], file: Path) -> dict[str, np.ndarray]:

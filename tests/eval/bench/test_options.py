@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import pkgutil
-import subprocess
 import sys
 
 import pytest
@@ -19,6 +18,7 @@ from eval.bench.workloads import BenchConfiguration, max_queries_per_text, parse
 from oxygen.serving.language import Burst, EveryN, Poisson, RandomLength
 from oxygen.serving.runner import ProgramSizes
 from oxygen.serving.scheduler import Mode
+from tests.commands import IMPORT_WITHOUT, execute
 from tests.eval.bench.conftest import MODEL, workload
 
 
@@ -100,12 +100,7 @@ _ABSENT = (
     "mujoco robosuite libero gymnasium bddl imageio pydantic cyclopts matplotlib psutil sentencepiece "
     "PIL jaxtyping beartype hypothesis jinja2"
 )
-_PROGRAM = """
-import importlib, sys
-for name in sys.argv[1].split():
-    sys.modules[name] = None  # what Python makes of a module that cannot be imported
-for name in sys.argv[2].split():
-    importlib.import_module(name)
+_PROGRAM = f"""{IMPORT_WITHOUT}
 from eval.bench.__main__ import main
 sys.exit(main(["--policy", "tiny"]))
 """
@@ -115,8 +110,7 @@ def test_every_module_imports_with_only_the_policys_packages():
     """And a preset that takes one more is refused with the way around it."""
     modules = [module.name for module in pkgutil.walk_packages(eval.bench.__path__, "eval.bench.")]
     modules.remove("eval.bench.page")  # left out where its packages are not installed
-    program = [sys.executable, "-W", "error", "-c", _PROGRAM, _ABSENT, " ".join(modules)]
-    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    done = execute(sys.executable, "-W", "error", "-c", _PROGRAM, _ABSENT, " ".join(modules))
     assert done.stderr.count("\n") == 1, done.stderr
     assert done.returncode == 2
     assert "needs pydantic" in done.stderr

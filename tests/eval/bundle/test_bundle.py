@@ -35,8 +35,8 @@ from oxygen.training import layout
 from sim_envs.fake import FakeWorld
 from sim_envs.truth.ground_truth import Narration, Phase
 from sim_envs.truth.wording import narrate
+from tests.commands import call
 from tests.eval.collect.collecting import NEVER, collect
-from tests.eval.conftest import call
 from tests.eval.doubles import FakeAssets, FakePolicy, opened, without_physics
 from tests.eval.policies import test_policies
 from tests.eval.policies.test_policies import actions_of

@@ -30,8 +30,8 @@ from oxygen.training.demonstrations import Demonstrations
 from sim_envs.truth.ground_truth import Fact
 from sim_envs.truth.textual_memory import parse_textual_memory
 from sim_envs.truth.wording import parse_memory, parse_narration
+from tests.commands import call
 from tests.eval.collect.collecting import BROKEN, DIVERGING, FATAL, NEVER, Errand, collect, contents
-from tests.eval.conftest import call
 
 
 def manifest(dataset: Path) -> dict:

@@ -16,7 +16,8 @@ from eval.policies.base import BadAnswerError
 from eval.records.query_logs import read_queries
 from eval.records.schema import Outcome, RunFolder
 from sim_envs.fake import FakeWorld
-from tests.eval.conftest import call, play
+from tests.commands import call
+from tests.eval.conftest import play
 from tests.eval.doubles import without_physics
 from tests.eval.policies.servers import ACTIONS, OpenpiServer
 

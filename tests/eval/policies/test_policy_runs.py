@@ -21,7 +21,8 @@ from eval.rollout.executors.executor import Processes
 from oxygen.presets.policies import read_model_policy
 from oxygen.serve.serving import open_served
 from sim_envs.fake import FakeSuite, FakeWorld
-from tests.eval.conftest import CONFIG, call, play
+from tests.commands import call
+from tests.eval.conftest import CONFIG, play
 from tests.eval.doubles import without_physics
 from tests.eval.policies.servers import ACTIONS, OpenpiServer, served_answer, served_metadata, serving
 from tests.eval.rollout.scaled import suite_file

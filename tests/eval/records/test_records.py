@@ -17,6 +17,7 @@ from eval.records import provenance
 from eval.records.reader import read_episodes, read_identity
 from eval.records.run_folders import find_unfinished, past_attempts
 from eval.records.schema import Outcome, RunFolder
+from tests.commands import printed
 from tests.eval.factory import RunBuilder, episode, key
 
 
@@ -116,7 +117,4 @@ def test_the_commit_is_recorded_of_the_projects_own_repository_alone(tmp_path, m
 
 def test_the_command_line_is_recorded():
     code = "from eval.records import provenance; print(provenance.command())"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "--seed", "a b"], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == f"python -c '{code}' --seed 'a b'\n"
+    assert printed(sys.executable, "-c", code, "--seed", "a b") == f"python -c '{code}' --seed 'a b'\n"

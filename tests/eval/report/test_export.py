@@ -14,7 +14,7 @@ from configs.errors import UsageError
 from eval import export
 from eval.records.schema import RunFolder
 from eval.report.export import FORMATS
-from tests.eval.conftest import call
+from tests.commands import call
 from tests.eval.factory import RunBuilder, episode, key
 
 

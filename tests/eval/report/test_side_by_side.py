@@ -9,7 +9,8 @@ import pytest
 
 from eval.media import app, find_pair
 from eval.records.schema import Outcome, RunFolder
-from tests.eval.conftest import VARIANTS, Stage, begin, call, evaluate
+from tests.commands import call
+from tests.eval.conftest import VARIANTS, Stage, begin, evaluate
 from tests.eval.factory import RunBuilder, episode, key
 from videos import theme
 from videos.mp4 import iterate_pictures

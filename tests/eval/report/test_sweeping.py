@@ -23,7 +23,8 @@ from eval.report.sweep import conclude, run_sweep, show_sweep
 from eval.report.sweep_plots import write_sweep_page
 from eval.rollout.executors import executor
 from eval.rollout.plan import cells_of
-from tests.eval.conftest import acting, call
+from tests.commands import call
+from tests.eval.conftest import acting
 from tests.eval.doubles import opened
 from tests.eval.factory import RunBuilder
 

@@ -17,7 +17,8 @@ from eval.rollout import evaluation
 from eval.rollout.evaluation import exit_code
 from sim_envs.fake import FakeSuite
 from sim_envs.libero.tasks import FIRST_SAMPLED
-from tests.eval.conftest import CONFIG, call, evaluate, play, play_until_ctrl_c
+from tests.commands import call
+from tests.eval.conftest import CONFIG, evaluate, play, play_until_ctrl_c
 from tests.eval.doubles import FakeAssets, without_physics
 from tests.eval.rollout.scaled import suite_file
 

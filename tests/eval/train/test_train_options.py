@@ -18,7 +18,7 @@ from oxygen.training import layout
 from oxygen.training.run_folder import RUN_FILE
 from sim_envs.libero.tasks import get_task
 from sim_envs.libero.wordings import wordings
-from tests.eval.conftest import call
+from tests.commands import call
 
 
 @pytest.mark.parametrize(

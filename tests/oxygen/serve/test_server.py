@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from configs.cli import run_app
 from configs.serving import ServeConfig
 from oxygen.serve import server as serve
 from oxygen.serve.__main__ import app
 from oxygen.serve.batching import BatchQueue, Query
 from oxygen.serve.msgpack_numpy import pack, unpack
+from tests.commands import execute
 from tests.oxygen.serve.serving import EchoPolicy, PolicyServerThread, request
 
 
@@ -279,14 +279,8 @@ def test_a_failure_is_answered_once_to_each_row_and_the_rows_are_reset(fails, ki
         ("--policy tiny --api-key-env NO_SUCH_VARIABLE", "the environment has no NO_SUCH_VARIABLE"),
     ],
 )
-def test_bad_input_is_one_line(arguments, said, capsys):
-    with pytest.raises(SystemExit) as stop:
-        run_app(app, arguments.split())
-    out, err = capsys.readouterr()
-    assert (stop.value.code, out) == (2, "")
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
-    assert said.lower() in err.lower()
+def test_bad_input_is_one_line(arguments, said, refused):
+    assert said.lower() in refused(app, *arguments.split()).lower()
 
 
 def test_eight_robots_are_served_by_default():
@@ -304,7 +298,7 @@ def test_a_server_beyond_this_machine_warns_and_ends_in_order_on_sigterm():
         port = line.split("0.0.0.0:")[1].split()[0]
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/health") as answer:
             assert json.load(answer) == {"status": "ok"}
-        again = subprocess.run([*program, "--port", port], capture_output=True, text=True, check=False)
+        again = execute(*program, "--port", port)
         assert again.returncode == 2
         assert again.stderr.splitlines()[-1].startswith(f"error: cannot listen at 127.0.0.1, port {port}")
         assert "for up to 8 robots, one after the other, at" in line

@@ -11,7 +11,7 @@ from eval.report.__main__ import app
 from eval.report.comparison import compare
 from eval.report.comparison_verdict import judge_all
 from eval.report.pages.run_report import write_report
-from tests.eval.conftest import call
+from tests.commands import call
 from tests.eval.factory import RunBuilder, asked, episode, key, query, said
 
 HOSTILE = "<img src=x onerror=alert(1)> **bold** \x1b[31mred\x1b[0m </script>\u2028"
