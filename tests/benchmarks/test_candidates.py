@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.candidates import COMPILATIONS, SERVED, decode_ragged, decode_runners, measure, stages
 from eval.bench.serving import Bench, ModelUnderTest
+from oxygen.model.compile_cache import GPU
 from oxygen.serving import decode
 from oxygen.serving.decode import Tokens
 from oxygen.serving.kv_pool import KvLayer
@@ -19,18 +20,13 @@ _EXPERT = dataclasses.replace(SMALL.trunk, depth=1)
 _CONFIG = dataclasses.replace(SMALL, trunk=_EXPERT, expert=_EXPERT, denoise_steps=2)
 
 
-@pytest.fixture(scope="module")
-def rows():
-    """Rows of every stage of a small policy, by stage and alternative."""
+def test_every_stage_is_measured_as_it_is_served_and_a_cpus_alternatives_give_the_same_result():
     model = ModelUnderTest(name="small", config=_CONFIG, weights=0, weights_from="random", prompt_tokens=24)
     bench = Bench(model)
     runners = decode_runners(bench, model, [2], 4)
     weights = bench.weights(_CONFIG.denoise_steps)
     found = [row for stage in stages(runners, model) for row in measure(stage, weights, 2)]
-    return {(row["stage"], row["alternative"]): row for row in found}
-
-
-def test_every_stage_is_measured_as_it_is_served_and_a_cpus_alternatives_give_the_same_result(rows):
+    rows = {(row["stage"], row["alternative"]): row for row in found}
     served = {stage for stage, how in rows if how == SERVED}
     assert served == {"prefill", "denoise", "decode 2"}
     for stage in served:
@@ -44,12 +40,12 @@ def test_every_stage_is_measured_as_it_is_served_and_a_cpus_alternatives_give_th
     assert left_out == {"cuDNN attention", "Pallas, ragged", *COMPILATIONS}
 
 
-@pytest.mark.parametrize("name", COMPILATIONS)
-def test_the_installed_compiler_knows_every_option(name):
-    options = dict(COMPILATIONS[name] or {})
-    assert (
-        jax.jit(lambda x: x + 1).lower(jnp.float32(0)).compile(compiler_options=options)(jnp.float32(1)) == 2
-    )
+@pytest.mark.parametrize("options", [GPU, *COMPILATIONS.values()])
+def test_the_installed_compiler_knows_every_option(options):
+    program = jax.jit(lambda x: x + 1).lower(jnp.float32(0))
+    assert program.compile(compiler_options=dict(options or {}))(jnp.float32(1)) == 2
+    with pytest.raises(jax.errors.JaxRuntimeError, match="No such compile option"):
+        program.compile(compiler_options={"xla_gpu_nonsense": True})
 
 
 def pool_and_tokens(*, kv_heads, heads, dim, positions, dtype):

@@ -25,11 +25,7 @@ FRONT, WRIST = Camera(name="front", size=(64, 48)), Camera(name="wrist")
 JOINTS, FINGER = Channels(name="joints", size=6, unit="rad"), Channels(name="finger", size=1, unit="m")
 ARM = Interface(
     name="arm",
-    observation=ObservationSpec(
-        cameras=(FRONT, WRIST),
-        state=(JOINTS, FINGER),
-        rotation=Rotation.NONE,
-    ),
+    observation=ObservationSpec(cameras=(FRONT, WRIST), state=(JOINTS, FINGER), rotation=Rotation.NONE),
     action=ActionSpec(
         channels=(
             ActionChannels(name="joints", size=6, unit="rad", motion=Motion.RELATIVE, hold=Hold.ZERO),

@@ -49,15 +49,8 @@ TALK = {"name": "talk", "prompt": "Say: ", "max_tokens": 5}
 TIME = {"ms": 1.0, "kind": "measured", "source": "a test"}
 SLOWER = {"action": 0.9, "decode": 2.0, "kind": "measured", "source": "a test"}
 STAGES = ("host", "prefill", "denoise", "fork")
-PROFILE = {
-    "name": "mine",
-    "device": "an abacus",
-    "dtype": "float32",
-    "model": "tiny",
-    "source": "a test",
-    **dict.fromkeys(STAGES, TIME),
-    "decode": {1: TIME},
-}
+PROFILE = {"name": "mine", "device": "an abacus", "dtype": "float32", "model": "tiny", "source": "a test"}
+PROFILE |= {**dict.fromkeys(STAGES, TIME), "decode": {1: TIME}}
 MOVING = load(SuiteConfig, "libero_object").model_dump()
 
 

@@ -15,6 +15,13 @@ from oxygen.training import optimiser
 Where = Literal["cpu", "elsewhere"]
 """Which branch of the engine is compiled: the one that is a CPU's own, or that of every other device."""
 
+DTYPES_AND_DEVICES = [
+    ("float32", "cpu"),
+    pytest.param(("float32", "elsewhere"), marks=pytest.mark.slow),
+    pytest.param(("bfloat16", "cpu"), marks=pytest.mark.slow),
+    pytest.param(("bfloat16", "elsewhere"), marks=pytest.mark.slow),
+]
+
 COMPILED_SOON = {
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,

@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import flax.traverse_util
 import numpy as np
 import pytest
 import sentencepiece
 
 from oxygen.model.config import GemmaConfig, Pi05Config, SiglipConfig
+from oxygen.policy.reply import Reply
 from oxygen.policy.vector_policy import VectorPolicy, create_vector_policy
 from oxygen.robots import tokenizer
 from oxygen.serving.engine_config import EngineConfig
@@ -49,6 +51,15 @@ def small_policy(
     return create_vector_policy(
         config, weights=0, tokenizer=vocabulary, tasks=tasks, engine=engine, adapter=adapter
     )
+
+
+def flat(tree: Mapping[str, Any]) -> dict[str, Any]:
+    return flax.traverse_util.flatten_dict(tree, sep="/")
+
+
+def answered(policy: VectorPolicy, *observations: Mapping[str, Any]) -> tuple[np.ndarray, Reply]:
+    """What the first robot does, and is told, in a query of as many robots."""
+    return policy.act(dict(enumerate(observations)))[0], policy.complete()[0]
 
 
 class OneRobot:

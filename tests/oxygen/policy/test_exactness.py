@@ -3,12 +3,7 @@
 import dataclasses
 import functools
 import hashlib
-import itertools
-import os
-import subprocess
 import sys
-from pathlib import Path
-from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +16,8 @@ from oxygen.model.config import ModelInput
 from oxygen.serving.kv_pool import KvPool
 from oxygen.serving.requests import GREEDY, Request, Sampling
 from oxygen.serving.runner import ProgramSizes, Runner
-from tests.oxygen.compiling import Where, traced_for
+from tests.commands import printed
+from tests.oxygen.compiling import DTYPES_AND_DEVICES, Where, traced_for
 from tests.oxygen.conftest import SMALL
 
 ROBOTS, SLOTS, BATCH, LIMIT = 3, 6, 4, 8
@@ -40,18 +36,7 @@ def runner_of(dtype: str, *, top_k: int, where: Where = "cpu", new: int = 2) -> 
         return Runner(config, weights, sizes)
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        ("float32", "cpu"),
-        *(
-            pytest.param(each, marks=pytest.mark.slow)
-            for each in itertools.product(["float32", "bfloat16"], get_args(Where))
-            if each != ("float32", "cpu")
-        ),
-    ],
-    ids=" ".join,
-)
+@pytest.fixture(scope="module", params=DTYPES_AND_DEVICES, ids=" ".join)
 def served(request) -> Runner:
     dtype, where = request.param
     return runner_of(dtype, top_k=20, where=where)
@@ -219,28 +204,16 @@ def digest_of_an_episode(served, pool, texts) -> str:
     return digest((brought, written))
 
 
-@pytest.fixture(scope="module")
-def digests_of_another_process() -> dict[str, str]:
-    """Of one that hashes in another order and has served others before, by what it computes in."""
+@pytest.mark.slow
+def test_two_processes_give_the_same_bytes():
+    """The other one hashes in another order, and has served others before."""
     program = (
         "from tests.oxygen.policy.test_exactness import *\n"
         "for dtype in ('float32', 'bfloat16'):\n"
         "    served = runner_of(dtype, top_k=20)\n"
         "    print(dtype, digest_of_an_episode(served, *after_others(served)))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=Path(__file__).parents[3],
-        env={**os.environ, "PYTHONHASHSEED": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return dict(line.split() for line in done.stdout.splitlines())
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.slow
-def test_two_processes_give_the_same_bytes(digests_of_another_process, dtype):
-    served = runner_of(dtype, top_k=20)
-    assert digest_of_an_episode(served, *served.empty()) == digests_of_another_process[dtype]
+    said = printed(sys.executable, "-c", program, PYTHONHASHSEED="1")
+    for line, dtype in zip(said.splitlines(), ("float32", "bfloat16"), strict=True):
+        served = runner_of(dtype, top_k=20)
+        assert line == f"{dtype} {digest_of_an_episode(served, *served.empty())}"

@@ -1,7 +1,4 @@
-"""The policy as a loop sees it: what must not depend on the mode, what the replies tell, what is refused.
-
-Also of chunks that are guided towards the one under way, and of texts with an adapter.
-"""
+"""The policy as a loop sees it: what must not depend on the mode, guided chunks, texts with an adapter."""
 
 import dataclasses
 
@@ -17,7 +14,7 @@ from oxygen.serving.requests import Sampling
 from oxygen.serving.scheduler import FixedTokens, Mode
 from oxygen.weights.adapter import AdapterSource
 from tests.oxygen.compiling import compile_soon
-from tests.oxygen.conftest import SMALL, TASKS, small_policy
+from tests.oxygen.conftest import SMALL, TASKS, answered, small_policy
 
 QUERIES = 14
 
@@ -215,8 +212,7 @@ def second_chunks(policy, first, second, mode=Mode.ACTIONS):
 def test_a_guided_chunk_agrees_with_what_will_have_been_executed(guidable, observe):
     first, second = {0: observe(0)}, {0: observe(1)}
     guidable.reset(0, 7)
-    before = guidable.act(first)[0]
-    guidable.complete()
+    before, _ = answered(guidable, first[0])
     (free,) = second_chunks(guidable, first, second)[0].values()
     (pulled,) = second_chunks(guidable, first, {0: second[0] | UNDER_WAY})[0].values()
 
@@ -264,8 +260,7 @@ def test_what_is_not_under_way_is_refused(guidable, policy, observe):
     guidable.reset(0, 7)
     with pytest.raises(UsageError, match="the last chunk of the episode has 0 actions; leave it out"):
         guidable.act({0: observe(0) | UNDER_WAY})
-    guidable.act({0: observe(0)})
-    guidable.complete()
+    answered(guidable, observe(0))
     with pytest.raises(UsageError, match=r"first=10, .* has 10 actions"):
         guidable.act({0: observe(0) | {"action_prefix": ActionPrefix(first=10, delay=1)}})
     with pytest.raises(UsageError, match="`delay` at least 1"):
@@ -288,8 +283,7 @@ def answers(observe, mode, adapter=None):
     chunks, texts = [], []
     policy.reset(0, 11)
     for number in range(3):
-        (actions,) = policy.act({0: observe(number)}).values()
-        (reply,) = policy.complete().values()
+        actions, reply = answered(policy, observe(number))
         chunks.append(actions.tobytes())
         texts += [text.text for text in reply.finished]
     policy.close()

@@ -1,6 +1,5 @@
 """Several robots at once: what must be exact whatever comes and goes, and what each robot is told."""
 
-import contextlib
 import dataclasses
 
 import pytest
@@ -14,7 +13,7 @@ from oxygen.serving.engine_config import EngineConfig
 from oxygen.serving.language import Arrivals, Burst, EveryN, LanguageTask, Poisson, RandomLength
 from oxygen.serving.requests import Sampling
 from oxygen.serving.scheduler import Budget, Deadline, FixedTokens, Mode
-from tests.oxygen.conftest import SMALL, small_policy
+from tests.oxygen.conftest import SMALL, answered, small_policy
 
 ROBOTS = 3
 QUERIES = 7
@@ -196,25 +195,14 @@ def test_actions_are_equal_bit_for_bit_whatever_is_said_beside_them(
     without = play(served(policy, Mode.ACTIONS), scenario.frames, observe).actions
     texts = {}
     for mode in (Mode.UNIFIED, Mode.INTERLEAVED, Mode.SHARED, Mode.ISOLATED, Mode.PARALLEL):
-        with served_by(second_process if mode is Mode.PARALLEL else None):
+        with pytest.MonkeyPatch.context() as patch:
+            if mode is Mode.PARALLEL:
+                patch.setattr(VectorPolicy, "_text_decoder", lambda self: second_process)
             other = served(policy, mode, scenario, rows=scenario.rows)
         log = play(other, scenario.frames, observe)
         assert log.actions == without
         texts[mode] = log.texts
     assert texts[Mode.PARALLEL] == texts[Mode.ISOLATED], "the same programs, in another process"
-
-
-@contextlib.contextmanager
-def served_by(decoder):
-    """Policies made herein have their texts from this decoder, unless it is None."""
-    with pytest.MonkeyPatch.context() as patch:
-        if decoder is not None:
-            patch.setattr(VectorPolicy, "_text_decoder", lambda self: decoder)
-        yield
-
-
-def answered(policy, observations):
-    return policy.act(observations)[0], policy.complete()[0]
 
 
 @pytest.mark.slow
@@ -229,9 +217,9 @@ def test_what_a_robot_does_and_says_does_not_depend_on_how_long_the_others_promp
     ]
     assert lengths[0] <= 24 < lengths[1] <= 40
     told_of = []
-    for neighbour in ({}, {1: brief}, {1: wordy}):
+    for neighbour in ((), (brief,), (wordy,)):
         policy.reset(0, 5)
-        actions, reply = answered(policy, {0: observe(0), **neighbour})
+        actions, reply = answered(policy, observe(0), *neighbour)
         told_of.append((actions.tobytes(), list(map(told, reply.finished))))
         policy.finish(0)
         policy.finish(1)
@@ -276,7 +264,7 @@ def test_every_request_of_every_robot_is_accounted_for_exactly_once(policy, obse
 def test_sampled_texts_differ_between_episodes_and_greedy_ones_do_not(policy, observe):
     def of_episode(seed):
         policy.reset(0, seed)
-        replies = [answered(policy, {0: observe(number)})[1] for number in range(QUERIES)]
+        replies = [answered(policy, observe(number))[1] for number in range(QUERIES)]
         policy.finish(0)
         return {(text.task, text.requested_query): text.text for reply in replies for text in reply.finished}
 
@@ -292,7 +280,7 @@ def test_sampled_texts_requested_together_differ_and_the_first_is_that_of_a_requ
         narration = dataclasses.replace(TASKS[0], arrivals=arrivals)
         engine = dataclasses.replace(policy.engine, budget=FixedTokens(12))
         served = policy.with_engine(engine, tasks=(narration, TASKS[1]))
-        _, reply = answered(served, {0: observe(0)})
+        _, reply = answered(served, observe(0))
         return [text.text for text in reply.finished if text.task == "narration"]
 
     together = narrated(Burst(n=4, every=9))

@@ -94,17 +94,14 @@ class PolicyServerThread:
         **options: Any,
     ) -> None:
         self._open_policy = (lambda _: policy) if isinstance(policy, VectorPolicy) else policy
-        self._declared, self._batch_size = declared or declaration(), batch_size or robots
-        self._robots, self._window_s = robots, window_s
-        self._options = options
+        self._declared, self._options = declared or declaration(), options
+        self._batches = {"robots": robots, "batch_size": batch_size or robots, "window_s": window_s}
         self._started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self.batcher = Batcher(
-            self._open_policy, robots=self._robots, batch_size=self._batch_size, window_s=self._window_s
-        )
+        self.batcher = Batcher(self._open_policy, **self._batches)
         self._server = ConnectionServer(self.batcher, self._declared, **self._options)
         await self._server.run("127.0.0.1", 0, started=self._listens)
 

@@ -36,12 +36,7 @@ class DeviceArray:
 
 
 class FakeRunner(Runner):
-    """Writes the tokens 2, 3, 4, … in every slot that it decodes.
-
-    Args:
-        decoded: Whether decoding is ever done.
-        queueing: Called for every decode step that is queued.
-    """
+    """Writes the tokens 2, 3, 4, … where it decodes, if that is ever `decoded`; calls `queueing` for each."""
 
     compiles_after_warm_up = 0
 

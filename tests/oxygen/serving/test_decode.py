@@ -16,22 +16,14 @@ from oxygen.serving import decode, kv_pool, sampler
 from oxygen.serving.decode import NewRequests
 from oxygen.serving.requests import Request
 from oxygen.serving.runner import ProgramSizes, Runner
-from tests.oxygen.compiling import traced_for
+from tests.oxygen.compiling import DTYPES_AND_DEVICES, traced_for
 from tests.oxygen.conftest import SMALL
 
 SUFFIXES = ((5, 9, 301, 17), (44,), (8, 8))
 SLOTS, ROOM, STEPS = 7, 16, 6
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        ("float32", "cpu"),
-        pytest.param(("bfloat16", "cpu"), marks=pytest.mark.slow),
-        pytest.param(("bfloat16", "elsewhere"), marks=pytest.mark.slow),
-    ],
-    ids=" ".join,
-)
+@pytest.fixture(scope="module", params=DTYPES_AND_DEVICES, ids=" ".join)
 def model(request):
     dtype, where = request.param
     return Model(dataclasses.replace(SMALL, dtype=dtype), where)

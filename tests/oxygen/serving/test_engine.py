@@ -1,7 +1,4 @@
-"""A query on a device that is told, not timed: what is queued, what is waited for, what is reported.
-
-And the second process of mode `parallel`: how it fails, and that it never outlives the first.
-"""
+"""A query on a device that is told, not timed; how the second process of mode `parallel` fails and ends."""
 
 import dataclasses
 import functools
@@ -27,7 +24,7 @@ from oxygen.serving.runner import ProgramSizes
 from oxygen.serving.scheduler import Deadline, FixedTokens, Mode, Scheduler
 from oxygen.serving.text_decoder import LocalTextDecoder, RemoteTextDecoder, SecondProcessError
 from oxygen.weights import load
-from tests.oxygen.conftest import SMALL, TASKS
+from tests.oxygen.conftest import SMALL, TASKS, answered
 from tests.oxygen.serving.fake_runner import DeviceArray, FakeRunner, RunsWhenAsked
 
 NARRATION = LanguageTask(name="narration", prompt="Narrate: ", max_tokens=11)
@@ -41,11 +38,6 @@ def policy_of(runner, mode=Mode.UNIFIED, tokens_per_frame=3, tasks=(NARRATION,))
         tasks=tasks,
         transform=untrained(LIBERO),
     )
-
-
-def answered(policy, observation):
-    policy.act({0: observation})
-    return policy.complete()[0]
 
 
 def test_the_caller_has_actions_while_nothing_of_the_language_is_decoded(observe):
@@ -97,7 +89,7 @@ def test_texts_that_run_to_their_end_are_decoded_in_complete(observe, mode):
 
 def test_texts_are_those_of_the_queries_they_were_decoded_in(observe):
     policy = policy_of(FakeRunner(), tokens_per_frame=6)
-    replies = [answered(policy, observe(number)) for number in range(3)]
+    replies = [answered(policy, observe(number))[1] for number in range(3)]
     assert [[text.request_id for text in reply.finished] for reply in replies] == [[], [0], [1]]
     np.testing.assert_array_equal([reply.tokens for reply in replies], [6, 11, 11])
 
@@ -153,7 +145,7 @@ def test_every_task_has_a_stop_token_of_its_own(observe, mode):
     """In one batch, of texts that all are 2, 3, 4, 5, …"""
     stop = tokenizer.tiny().decode([4])
     tasks = (NARRATION, dataclasses.replace(NARRATION, name="line", stop=stop))
-    reply = answered(policy_of(FakeRunner(), mode, tokens_per_frame=12, tasks=tasks), observe(0))
+    _, reply = answered(policy_of(FakeRunner(), mode, tokens_per_frame=12, tasks=tasks), observe(0))
     told = {text.task: (text.tokens, text.reason) for text in reply.finished}
     assert told == {"narration": (11, "length"), "line": (3, "stop")}
 
@@ -168,7 +160,7 @@ class WithoutMemory(FakeRunner):
 def test_a_policy_without_texts_allocates_no_pool(observe):
     for mode, tasks in ((Mode.ACTIONS, (NARRATION,)), (Mode.UNIFIED, ())):
         policy = policy_of(WithoutMemory(), mode, tasks=tasks)
-        assert answered(policy, observe(0)).tokens == answered(policy, observe(1)).tokens == 0
+        assert all(answered(policy, observe(number))[1].tokens == 0 for number in range(2))
     with pytest.raises(MemoryError):
         policy_of(WithoutMemory(), Mode.SHARED)
 

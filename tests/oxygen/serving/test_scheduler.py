@@ -31,11 +31,7 @@ random_length = st.builds(
     seed=st.just(0),
 )
 wanted = st.fixed_dictionaries(
-    {
-        "arrivals": one_length | random_length,
-        "max_tokens": st.just(LONGEST),
-        "priority": st.integers(0, 6),
-    }
+    {"arrivals": one_length | random_length, "max_tokens": st.just(LONGEST), "priority": st.integers(0, 6)}
 )
 
 

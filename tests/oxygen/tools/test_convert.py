@@ -15,8 +15,8 @@ from oxygen.tools.convert import _likely_model, main
 from oxygen.weights import load
 from oxygen.weights.formats import open_checkpoint
 from oxygen.weights.source import CARD, RECORD, TOKENIZER
-from tests.oxygen.conftest import SMALL
-from tests.oxygen.weights.test_weights import assert_equal, flat, save_orbax, save_safetensors
+from tests.oxygen.conftest import SMALL, flat
+from tests.oxygen.weights.test_weights import assert_equal, save_orbax, save_safetensors
 
 
 @pytest.fixture(scope="module")
@@ -38,15 +38,6 @@ def write_card(folder, **changes):
     (folder / CARD).write_text(yaml.safe_dump({**card, "embodiment": "libero_compact", **changes}))
 
 
-def refusal(capsys, *arguments):
-    assert main([str(argument) for argument in arguments]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
-    return err
-
-
 def test_a_published_checkpoint_becomes_a_folder_that_loads_alike(published, original, tmp_path, capsys):
     (tmp_path / "ours.partial").mkdir()  # left by an interrupted conversion
     (tmp_path / "ours.partial" / "model.safetensors").write_bytes(b"half")
@@ -63,13 +54,13 @@ def test_a_published_checkpoint_becomes_a_folder_that_loads_alike(published, ori
     assert [path.name for path in tmp_path.iterdir()] == ["ours"]
 
 
-def test_a_tokenizer_or_statistics_that_do_not_exist_are_refused(published, tmp_path, capsys):
-    assert "nowhere" in refusal(capsys, published, tmp_path / "ours", "--tokenizer", tmp_path / "nowhere")
+def test_a_tokenizer_or_statistics_that_do_not_exist_are_refused(published, tmp_path, refused):
+    assert "nowhere" in refused(main, published, tmp_path / "ours", "--tokenizer", tmp_path / "nowhere")
     for named in ("tokenizer", "norm_stats"):
         source = tmp_path / named
         shutil.copytree(published, source)
         write_card(source, **{"tokenizer": "bundled://tiny", named: "nowhere"})
-        assert f"names the {named}" in refusal(capsys, source, tmp_path / "ours")
+        assert f"names the {named}" in refused(main, source, tmp_path / "ours")
     assert not (tmp_path / "ours").exists()
 
 
@@ -88,7 +79,7 @@ def test_a_single_file_is_bfloat16_or_keeps_its_types(published, original, tmp_p
         assert again.tensors[path].dtype == array.dtype.name
 
 
-def test_bad_arguments(published, tmp_path, capsys):
+def test_bad_arguments(published, tmp_path, refused):
     target = tmp_path / "x"
     for said, *arguments in (
         ("exists already", published, tmp_path),
@@ -99,20 +90,20 @@ def test_bad_arguments(published, tmp_path, capsys):
         ("unknown kind of URL 'gsx'", "gsx://bucket/x", target),
         ("unknown embodiment 'libro'", published, target, "--embodiment", "libro"),
     ):
-        assert said in refusal(capsys, *arguments)
+        assert said in refused(main, *arguments)
     assert not list(tmp_path.iterdir())
     save_safetensors(tmp_path / "small.safetensors", params.random_params(SMALL, 1))
-    message = refusal(capsys, tmp_path / "small.safetensors", target)
+    message = refused(main, tmp_path / "small.safetensors", target)
     assert "does not hold the parameters of 'small'" in message
     assert "nearest known configuration is 'small'" in message
 
 
-def test_options_for_a_card_are_refused_where_none_is_written(published, tmp_path, capsys):
+def test_options_for_a_card_are_refused_where_none_is_written(published, tmp_path, refused):
     for option, value in (("--embodiment", "libero"), ("--tokenizer", "gs://bucket/pieces.model")):
-        said = refusal(capsys, published, tmp_path / "x.safetensors", option, value)
+        said = refused(main, published, tmp_path / "x.safetensors", option, value)
         assert f"{option} {value} is for {CARD}, which a single file lacks" in said
         write_card(published)
-        said = refusal(capsys, published, tmp_path / "x", option, value)
+        said = refused(main, published, tmp_path / "x", option, value)
         (published / CARD).unlink()
         assert f"{option} {value} is for a new card, and {published / CARD} is copied" in said
     assert not list(tmp_path.iterdir())

@@ -23,7 +23,7 @@ from oxygen.training.config import TrainingConfig
 from oxygen.training.samples import Samples, measure
 from oxygen.weights import load
 from oxygen.weights.adapter import AdapterSource
-from tests.oxygen.conftest import SMALL
+from tests.oxygen.conftest import SMALL, answered
 
 _EXPERT = dataclasses.replace(SMALL.trunk, depth=1)
 
@@ -157,6 +157,5 @@ def answer(policy: VectorPolicy, part: Samples, row: int) -> tuple[np.ndarray, d
     images = dict(zip(MODEL.cameras, part.images[0][row], strict=True))
     policy.reset(0, row)
     observation = {"images": images, "state": part.state[row], "prompt": part.language[row]}
-    (actions,) = policy.act({0: observation}).values()
-    (reply,) = policy.complete().values()
+    actions, reply = answered(policy, observation)
     return actions, {text.task: text.text for text in reply.finished}

@@ -1,7 +1,4 @@
-"""Whole trainings, compiled as users have it, of a policy and of an adapter for one.
-
-They learn, survive being killed, and can be served; an adapter leaves the policy's weights alone.
-"""
+"""Whole trainings, compiled as users have it, of a policy and of an adapter for one."""
 
 import dataclasses
 import shutil

@@ -1,7 +1,4 @@
-"""Losses, gradients, augmentation and optimiser; the numbers of the parameters when trained and served.
-
-Training texts alone leaves the actions the same to the bit.
-"""
+"""Losses, gradients, augmentation and optimiser; parameters give the same when trained and when served."""
 
 import dataclasses
 import functools

@@ -21,16 +21,7 @@ from oxygen.training.config import TrainingConfig
 from oxygen.training.run import train
 from oxygen.training.run_folder import EVENTS, LINES, RUN_FILE, TrainingLog, read_log
 from oxygen.training.samples import Samples, measure
-from tests.oxygen.training.conftest import (
-    MODEL,
-    TASKS,
-    VOCABULARY,
-    bits,
-    samples,
-    stop_at,
-    training,
-    writer,
-)
+from tests.oxygen.training.conftest import MODEL, TASKS, VOCABULARY, bits, samples, stop_at, training, writer
 
 pytestmark = pytest.mark.usefixtures("compiled_soon")
 
@@ -127,13 +118,6 @@ def test_refused_options_leave_no_run_file(typo, said, mixture, tmp_path):
     with pytest.raises(UsageError, match=said):
         train(folder, dataclasses.replace(short(steps=1), **typo), mixture, VOCABULARY)
     assert not (folder / RUN_FILE).exists()
-
-
-@pytest.mark.parametrize("torn", [b"", b'{"model": {"na', b"[]", b"\xff"])
-def test_a_damaged_run_file_is_a_one_line_error(torn, mixture, tmp_path):
-    (tmp_path / RUN_FILE).write_bytes(torn)
-    with pytest.raises(UsageError, match=r"run\.json: .*remove the damaged file"):
-        train(tmp_path, short(), mixture, VOCABULARY)
 
 
 def test_a_diverged_training_keeps_and_names_its_last_good_checkpoint(mixture, tmp_path, monkeypatch):

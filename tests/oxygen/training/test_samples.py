@@ -106,7 +106,6 @@ def test_samples_must_fit_the_model_and_its_tasks():
 
 
 def test_a_batch_equals_the_policys_own_inputs():
-    """Prompts and images are exactly those of the policy's transform."""
     part = samples(8)
     data = training_batches()
     batch, rows = data.batch(3), shuffled_rows(RECIPE.seed, 3, RECIPE.batch, 8)
@@ -268,7 +267,6 @@ def test_a_task_with_two_fields_is_trained_on_the_answer_that_is_read():
 
 
 def test_a_batch_has_the_prompts_of_the_policy():
-    """A prompt of training has the tokens that the transform makes of the composed prompt."""
     part = episode()
     model = dataclasses.replace(MODEL, prompt_buckets=(64,))
     recipe = changed(RECIPE, feedback_none=0.0, feedback_delay_s=0.0)

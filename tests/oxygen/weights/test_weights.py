@@ -8,7 +8,6 @@ import tempfile
 import tracemalloc
 from pathlib import Path
 
-import flax.traverse_util
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,11 +23,7 @@ from oxygen.model.config import PI05_LIBERO, TINY
 from oxygen.weights import formats, load
 from oxygen.weights.formats import Stored, open_checkpoint
 from oxygen.weights.loading import check_parameters
-from tests.oxygen.conftest import SMALL
-
-
-def flat(tree):
-    return flax.traverse_util.flatten_dict(tree, sep="/")
+from tests.oxygen.conftest import SMALL, flat
 
 
 def save_orbax(folder, tree, **options):

@@ -22,24 +22,16 @@ from tests.oxygen.weights.test_weights import assert_equal, save_orbax
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves a folder as a web server, and as a bucket of Google Cloud Storage.
-
-    Attributes:
-        requests: Every `(method, path, first byte asked for)` so far.
-        cuts: Bytes after which the connection breaks, for as many answers with a file as there are.
-        ranges: Whether a part of a file can be asked for.
-        sums: What to state instead of the right checksum.
-        redirects: Name of a file to the path that it is found at, and the headers that say so.
-    """
+    """Serves a folder as a web server, and as a bucket of Google Cloud Storage."""
 
     def __init__(self, root):
         super().__init__(("127.0.0.1", 0), Handler)
         self.root = root
-        self.requests = []
-        self.cuts = []
-        self.ranges = True
-        self.sums = {}
-        self.redirects = {}
+        self.requests = []  # every `(method, path, first byte asked for)` so far
+        self.cuts = []  # bytes after which the connection breaks, for as many answers with a file
+        self.ranges = True  # whether a part of a file can be asked for
+        self.sums = {}  # what to state instead of a file's right checksum
+        self.redirects = {}  # name of a file to the path that it is found at, and headers that say so
 
     @property
     def url(self):
