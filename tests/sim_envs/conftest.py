@@ -16,12 +16,10 @@ from sim_envs.droid.control import Control
 from sim_envs.droid.sim import DroidSim
 from sim_envs.droid.task_file import load_task
 from sim_envs.libero.assets import STANDINS, AssetSet, find_assets, load_libero, unpack_standins
-from sim_envs.libero.experts.expert import Expert
-from sim_envs.libero.experts.scene import ExpertScene, Goal
 from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
 from sim_envs.libero.tasks import get_task
 from sim_envs.scripted.policy import ScriptedPolicy
-from sim_envs.truth.ground_truth import Phase, Truth
+from sim_envs.truth.ground_truth import Truth
 from sim_envs.world import EpisodeKey
 
 
@@ -75,25 +73,25 @@ def open_sim(libero_assets: Path) -> Iterator[Callable[[str, int], LiberoSim]]:
 @pytest.fixture(scope="session")
 def begin_droid() -> Iterator[Callable[..., DroidSim]]:
     """Begins an episode of a task. Its station is compiled once for all tests and closed after them."""
-    sims: dict[tuple[str, Control, float], DroidSim] = {}
+    with contextlib.ExitStack() as stack:
 
-    def begun(
-        task: str = "cube_in_bowl",
-        *,
-        control: Control = Control.JOINT_VELOCITY,
-        variation: float = 0.0,
-        init_id: int = 0,
-        settle_steps: int = 5,
-    ) -> DroidSim:
-        key = task, control, variation
-        if key not in sims:
-            sims[key] = DroidSim(load_task(task), control=control, image_height=36, variation=variation)
-        sims[key].reset(init_id=init_id, seed=7, settle_steps=settle_steps)
-        return sims[key]
+        @functools.cache
+        def opened(task: str, control: Control, variation: float) -> DroidSim:
+            sim = DroidSim(load_task(task), control=control, image_height=36, variation=variation)
+            return stack.enter_context(contextlib.closing(sim))
 
-    yield begun
-    for sim in sims.values():
-        sim.close()
+        def begun(
+            task: str = "cube_in_bowl",
+            *,
+            control: Control = Control.JOINT_VELOCITY,
+            variation: float = 0.0,
+            **state: int,
+        ) -> DroidSim:
+            sim = opened(task, control, variation)
+            sim.reset(**{"init_id": 0, "seed": 7, "settle_steps": 5, **state})
+            return sim
+
+        yield begun
 
 
 class Attempt(NamedTuple):
@@ -140,17 +138,3 @@ def put_thing(sim: LiberoSim, obj: str, position: np.ndarray, steps: int = 10) -
     sim.env.sim.data.set_joint_qpos(f"{obj}_joint0", pose)
     sim.env.sim.forward()
     return sim.advance(np.tile(SETTLE_ACTION, (steps, 1))).success
-
-
-def work_on(sim: LiberoSim, goals: list[Goal], *, steps: int) -> ExpertScene:
-    """Let LIBERO's expert work on these goals instead of the task's until it has come to rest."""
-    own = sim.env.parsed_problem
-    sim.env.parsed_problem = {**own, "goal_state": [[goal.predicate, *goal.arguments] for goal in goals]}
-    try:
-        expert, taken = Expert(sim), 0
-        expert.reset(key_of(sim))
-        while expert.phase is not Phase.DONE and taken < steps:
-            taken += sim.advance(expert.query(np.empty(8))[:5]).steps
-    finally:
-        sim.env.parsed_problem = own
-    return ExpertScene(sim.env)

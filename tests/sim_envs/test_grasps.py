@@ -16,6 +16,7 @@ from sim_envs.scripted.gripper import (
 from sim_envs.scripted.poses import Pose
 from sim_envs.scripted.surfaces import box_surface, rectangle
 
+HERE = Pose(position=np.zeros(3), rotation=np.eye(3))
 FLOOR = rectangle(center=(0.0, 0.0), half=(0.4, 0.4), height=0.0, spacing=0.008)
 
 
@@ -33,8 +34,7 @@ def ring(radius: float, height: float) -> np.ndarray:
 
 
 def grasps(obj: np.ndarray, around: np.ndarray = FLOOR) -> list[Grasp]:
-    frame = Pose(position=np.zeros(3), rotation=np.eye(3))
-    return grasps_from_above(obj, around, frame=frame, center_of_mass=obj.mean(axis=0))
+    return grasps_from_above(obj, around, frame=HERE, center_of_mass=obj.mean(axis=0))
 
 
 def closing_axis(grasp: Grasp) -> np.ndarray:
@@ -58,9 +58,8 @@ def test_a_bowl_is_taken_by_its_rim_with_the_fingers_closing_along_the_radius():
 def test_a_mug_is_taken_from_the_side_by_its_handle():
     handle = box(0.004, 0.012, 0.02, at=(0.0, -0.055)) + np.array([0.0, 0.0, 0.03])
     mug = np.concatenate([ring(0.045, 0.1), handle])
-    frame = Pose(position=np.zeros(3), rotation=np.eye(3))
     turn = pointing(np.pi / 2, np.pi / 3)
-    grasp = grasps_turned([turn], mug, FLOOR, frame=frame, center_of_mass=mug.mean(axis=0))[0]
+    grasp = grasps_turned([turn], mug, FLOOR, frame=HERE, center_of_mass=mug.mean(axis=0))[0]
     assert grasp.width == pytest.approx(0.008, abs=0.003)
     assert np.abs(handle - grasp.pose.position).sum(axis=1).min() < 0.02
     np.testing.assert_allclose(grasp.pose.rotation, turn)

@@ -134,17 +134,6 @@ def grey(level: int) -> np.ndarray:
     return np.full((48, 64, 3), level, np.uint8)
 
 
-@pytest.fixture
-def video(tmp_path):
-    """Four pictures, each five frames long."""
-    path = tmp_path / "video.mp4"
-    writer = Mp4Writer(path, width=64, height=48, fps=20.0)
-    for level in LEVELS:
-        writer.write(grey(level), times=5)
-    writer.close()
-    return path
-
-
 def test_a_clip_shows_every_image_for_its_duration_and_meets_its_size_limit_or_fails(tmp_path):
     path = tmp_path / "docs" / "clip.webp"
     times = (250, 250, 250, 2500)
@@ -169,7 +158,12 @@ def test_a_clip_shows_every_image_for_its_duration_and_meets_its_size_limit_or_f
     assert not (tmp_path / "none.webp").exists()
 
 
-def test_frames_are_read_in_order_and_a_gif_has_the_pace_of_its_video(video):
+def test_frames_are_read_in_order_and_a_gif_has_the_pace_of_its_video(tmp_path):
+    video = tmp_path / "video.mp4"
+    writer = Mp4Writer(video, width=64, height=48, fps=20.0)
+    for level in LEVELS:
+        writer.write(grey(level), times=5)
+    writer.close()
     levels = [float(picture.mean()) for picture in iterate_pictures(video)]
     assert levels == pytest.approx([level for level in LEVELS for _ in range(5)], abs=3)
     content, size = to_gif(video, fps=5.0, width=32)

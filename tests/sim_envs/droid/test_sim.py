@@ -1,7 +1,4 @@
-"""The station moves as DROID's does, in both ways to command it, and what moves by itself as its task says.
-
-Its expert's noise is in what it does, not in what it means; it begins again what went wrong.
-"""
+"""The station moves as DROID's does, and what moves by itself as its task says; what its expert does."""
 
 import math
 from contextlib import closing

@@ -1,7 +1,4 @@
-"""Tasks are data: what ships is sound, what is wrong with a file is one line; and scenes vary mildly.
-
-Their ground truth: phases, completed actions and facts, named after the task's objects.
-"""
+"""Tasks are data: what is wrong with a file is one line; scenes vary mildly; the tasks' ground truth."""
 
 import dataclasses
 import functools

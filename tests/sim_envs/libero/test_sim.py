@@ -2,12 +2,11 @@
 
 import collections
 import concurrent.futures
+import contextlib
 import multiprocessing
 import pickle
 import zipfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -43,9 +42,6 @@ from sim_envs.libero.wordings import wordings
 from sim_envs.suite import open_suite
 from tests.sim_envs.vocabulary import ALL_TASKS
 
-OpenSim = Callable[[str, int], LiberoSim]
-
-
 DIGEST = "05bb9ab96238"
 """Of the stand-ins. Records of earlier runs name it: another digest makes their episodes incomparable."""
 
@@ -57,18 +53,13 @@ def _tree(folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def nothing_installed(tmp_path, monkeypatch):
+def test_the_variable_comes_before_hf_libero_s_own_places_and_these_before_the_stand_ins(
+    tmp_path, monkeypatch
+):
     monkeypatch.delenv(ENVIRONMENT_VARIABLE, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(assets, "package_root", lambda: tmp_path / "package")
-
-
-@pytest.mark.usefixtures("nothing_installed")
-def test_the_variable_comes_before_hf_libero_s_own_places_and_these_before_the_stand_ins(
-    tmp_path, monkeypatch
-):
     found = find_assets()
     assert (found.name, found.path.parent, found.digest) == (STANDINS, tmp_path / "cache/oxygen-eval", DIGEST)
     assert [child.name for child in found.path.parent.iterdir()] == [found.path.name]  # no draft is left
@@ -295,37 +286,26 @@ def test_a_sampled_initial_state_is_its_own_and_like_the_stored_ones(open_sim, s
     np.testing.assert_allclose(np.mean(sampled, axis=0), stored.mean(axis=0), atol=0.05)
 
 
-@pytest.fixture(
-    scope="module", params=[("libero_goal", 7), ("libero_10", 3)], ids=lambda pair: f"{pair[0]}.{pair[1]}"
-)
-def pair(request: pytest.FixtureRequest, open_sim: OpenSim) -> Iterator[tuple[LiberoSim, Any]]:
-    """Our simulator and LIBERO's environment, same task. (One turns on a stove, one closes a drawer.)"""
-    sim = open_sim(*request.param)
-    with use_assets(sim.assets.path):
-        usual = load_libero().OffScreenRenderEnv(
-            bddl_file_name=str(sim.task.bddl_file), camera_heights=256, camera_widths=256
-        )
-        yield sim, usual
-        usual.close()
-
-
 @pytest.mark.slow
-def test_the_same_calls_give_the_same_states_and_pictures(pair):
-    sim, usual = pair
-    actions = np.random.default_rng(1).uniform(-1, 1, (6, 7))
-    usual.seed(11)
-    usual.reset()
-    usual.set_init_state(get_init_state(sim.task, 5))
-    for action in [SETTLE_ACTION, SETTLE_ACTION, *actions]:
-        expected, _, done, _ = usual.step(action)
-    sim.reset(init_id=5, seed=11, settle_steps=2)
-    assert sim.advance(actions).success == done
-    seen = sim.observe()
-    np.testing.assert_array_equal(sim.flat_state(), usual.get_sim_state())
-    np.testing.assert_array_equal(seen.state[:3], expected["robot0_eef_pos"])
-    np.testing.assert_array_equal(seen.state[6:], expected["robot0_gripper_qpos"])
-    for name, camera in (("image", "agentview"), ("wrist_image", "robot0_eye_in_hand")):
-        np.testing.assert_array_equal(seen.images[name], expected[f"{camera}_image"][::-1, ::-1])
+@pytest.mark.parametrize(("suite", "task_id"), [("libero_goal", 7), ("libero_10", 3)])
+def test_the_same_calls_give_the_same_states_and_pictures_as_in_liberos_environment(open_sim, suite, task_id):
+    """Of a task that turns on a stove, and of one that closes a drawer."""
+    sim, actions = open_sim(suite, task_id), np.random.default_rng(1).uniform(-1, 1, (6, 7))
+    how = {"bddl_file_name": str(sim.task.bddl_file), "camera_heights": 256, "camera_widths": 256}
+    with use_assets(sim.assets.path), contextlib.closing(load_libero().OffScreenRenderEnv(**how)) as usual:
+        usual.seed(11)
+        usual.reset()
+        usual.set_init_state(get_init_state(sim.task, 5))
+        for action in [SETTLE_ACTION, SETTLE_ACTION, *actions]:
+            expected, _, done, _ = usual.step(action)
+        sim.reset(init_id=5, seed=11, settle_steps=2)
+        assert sim.advance(actions).success == done
+        seen = sim.observe()
+        np.testing.assert_array_equal(sim.flat_state(), usual.get_sim_state())
+        np.testing.assert_array_equal(seen.state[:3], expected["robot0_eef_pos"])
+        np.testing.assert_array_equal(seen.state[6:], expected["robot0_gripper_qpos"])
+        for name, camera in (("image", "agentview"), ("wrist_image", "robot0_eye_in_hand")):
+            np.testing.assert_array_equal(seen.images[name], expected[f"{camera}_image"][::-1, ::-1])
 
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
