@@ -10,7 +10,7 @@ from scipy.linalg import block_diag, expm, solve_discrete_are
 
 from sim_envs.libero.experts.scene import ExpertScene
 from sim_envs.moving import PredictedMotion
-from sim_envs.scripted.gripper import FULLY_OPEN, Terrain, hand_underside
+from sim_envs.scripted.gripper import FULLY_OPEN, Terrain, hand_underside, has_room, near
 from sim_envs.scripted.poses import Pose, Vector3, Vector6
 from sim_envs.truth.ground_truth import Phase
 
@@ -68,6 +68,9 @@ _CAREFUL = (0.008, 0.04, 40)
 """Expected metres and radians per control step, and steps to spare, of time limits."""
 
 _MARGIN = 0.03  # clearance (m) below the hand on its way to a part
+_NEARBY = 0.12  # length (m) of a way up to which the hand goes straight if nothing is in between
+_STRIDE = 0.01  # distance (m) between the poses checked on it
+_AROUND = 0.25  # half the side (m) of the surroundings of a hand with its wrist
 
 Path = Sequence[Waypoint]
 
@@ -92,9 +95,33 @@ def move(
     )
 
 
+def goes_straight(scene: ExpertScene, *stops: Pose, opening: float = FULLY_OPEN) -> bool:
+    """Whether the hand is near some poses, and has room on its straight way along them.
+
+    A hand that takes over from a policy there does not rise first: that would teach to rise above a grasp.
+    """
+    way, here = [scene.gripper], scene.gripper
+    for stop in stops:
+        twist = here.twist_to(stop)
+        count = int(np.linalg.norm(twist[:3]) / _STRIDE) + 2
+        way += [here.moved(share * twist) for share in np.linspace(0.0, 1.0, count)[1:]]
+        here = stop
+    if any(np.linalg.norm(pose.position - here.position) > _NEARBY for pose in way):
+        return False
+    obstacles = near(scene.surroundings(), here.position, _NEARBY + _AROUND)
+    return has_room(way, opening, obstacles, margin=0.0)
+
+
 def reach(scene: ExpertScene, end: Pose, before: Pose, grip: float) -> GripperMotion:
     """Move above all obstacles to a pose in front of the part, then straight to the part."""
     start = scene.gripper
+    opening = FULLY_OPEN if grip == OPEN else scene.opening
+    for stops in ((end,), (before, end)):
+        if goes_straight(scene, *stops, opening=opening):
+            straight = [Waypoint(pose=stop, near=0.01) for stop in stops[:-1]]
+            return move(
+                scene, Phase.APPROACH, (*straight, Waypoint(pose=end, near=0.005)), grip, pace=_CAREFUL
+            )
     terrain = Terrain(scene.surroundings(), start=start.position[:2], end=before.position[:2])
     shapes = [hand_underside(pose, FULLY_OPEN) for pose in (start, end)]
     height = max(terrain.lowest_along(shape) for shape in shapes) + _MARGIN
@@ -114,10 +141,14 @@ def leave(scene: ExpertScene, way: Vector3, grip: float) -> GripperMotion:
     return move(scene, Phase.RETREAT, path, grip, pace=_CAREFUL)
 
 
-def stay(scene: ExpertScene, phase: Phase, grip: float, steps: int) -> GripperMotion:
-    """Hold still for some control steps while the fingers open or close."""
+def stay(
+    scene: ExpertScene, phase: Phase, grip: float, steps: int, finished: Callable[[], bool] = lambda: False
+) -> GripperMotion:
+    """Hold still while the fingers open or close, for some control steps unless it is finished earlier."""
     path = (Waypoint(pose=scene.gripper, near=np.inf, aligned=np.inf),)
-    return GripperMotion(phase=phase, path=lambda: path, grip=grip, steps=steps, dwell=steps)
+    return GripperMotion(
+        phase=phase, path=lambda: path, grip=grip, steps=steps, dwell=steps, finished=finished
+    )
 
 
 def holds(scene: ExpertScene, obj: str) -> bool:

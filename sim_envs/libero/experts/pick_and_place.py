@@ -21,6 +21,7 @@ from sim_envs.libero.experts.motions import (
     Path,
     Skill,
     Waypoint,
+    goes_straight,
     holds,
     move,
     stay,
@@ -46,6 +47,7 @@ from sim_envs.truth.ground_truth import Phase
 _MARGIN = 0.02  # clearance (m) below the hand and the held object
 _OFF_THE_GROUND = 0.008  # height (m) by which an object is raised before it leaves the place under a roof
 _DROP = 0.004  # height (m) from which an object is dropped
+_ABOVE = 0.01  # horizontal distance (m) from its place at which an object is lowered without being carried
 _RETREAT = 0.08  # distance (m) by which the gripper retreats
 _RAISED = 0.1  # distance (m) by which an object is lifted
 _OPENING_STEPS = 10  # control steps in which the fingers open
@@ -117,7 +119,8 @@ def place(scene: ExpertScene, obj: str, target: str, *, stays: bool = False) -> 
             Waypoint(pose=over().at_height(height), near=0.01),
         )
 
-    yield move(scene, Phase.CARRY, carrying, CLOSED, holding=obj)
+    if np.linalg.norm((over().position - start.position)[:2]) > _ABOVE:
+        yield move(scene, Phase.CARRY, carrying, CLOSED, holding=obj)
     if not holds(scene, obj):
         return
     start = scene.gripper
@@ -205,6 +208,8 @@ def _retreat(scene: ExpertScene) -> GripperMotion:
 def _approach(scene: ExpertScene, obj: str, grasp: Grasp) -> GripperMotion:
     start, met = scene.gripper, _predicted_shift(scene, obj)
     goal = _grasp_pose(scene, obj, grasp).shifted(met)
+    if scene.predicted_motion(obj) is None and goes_straight(scene, goal):
+        return move(scene, Phase.APPROACH, (Waypoint(pose=goal),), OPEN)
     obstacles = np.concatenate([scene.surroundings(), scene.surface(obj) + met])
     terrain = Terrain(obstacles, start=start.position[:2], end=goal.position[:2])
     height = terrain.lowest_along(underside_of(goal, opening=FULLY_OPEN)) + _MARGIN

@@ -58,6 +58,28 @@ def test_the_expert_goes_on_from_any_state_of_its_task(open_sim):
     assert solved
 
 
+@pytest.mark.parametrize(("away", "rises"), [((0.0, 0.0, 0.0), False), ((0.0, 0.07, 0.0), True)])
+def test_an_expert_that_takes_over_at_a_grasp_does_not_rise_first(open_standin, away, rises):
+    """Beside the object it has to."""
+    sim = open_standin("libero_object", 0)
+    expert, scene = Expert(sim), ExpertScene(sim.env)
+    expert.reset(key_of(sim))
+    while expert.phase is Phase.APPROACH:
+        grasp = scene.gripper
+        sim.advance(expert.query(np.empty(8))[:1])
+    there, heights = grasp.position + away, []
+    for way in (np.array([0.0, 0.0, 0.15]), np.array([*away[:2], 0.15]), np.array(away)):  # around the object
+        for _ in range(20):
+            error = (grasp.position + way - scene.gripper.position) / 0.05
+            sim.advance(np.array([[*error.clip(-1, 1), 0.0, 0.0, 0.0, -1.0]]))
+    assert np.linalg.norm(scene.gripper.position - there) < 0.03
+    expert.reset(key_of(sim))
+    while expert.phase is Phase.APPROACH:
+        heights.append(scene.gripper.position[2])
+        sim.advance(expert.query(np.empty(8))[:2])
+    assert (max(heights) > heights[0] + 0.02) == rises
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("suite", "task_id", "stages", "steps"),
