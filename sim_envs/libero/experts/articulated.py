@@ -19,7 +19,7 @@ from sim_envs.libero.experts.motions import (
     GripperMotion,
     Skill,
     Waypoint,
-    holds,
+    grab,
     leave,
     reach,
     stay,
@@ -47,8 +47,7 @@ _DEEPEST_INSIDE = {True: 0.015, False: 0.3}  # maximal margin (m for slides, rad
 _ANOTHER = (0.01, 0.2)  # poses at least this far apart (m, rad) are different attempts
 _WAYS = 8  # number of candidate pushes, including those that have failed
 
-_CLOSING_STEPS, _OPENING_STEPS = 20, 8
-_SQUEEZE = 5  # control steps in which the grip force builds up once both fingers touch
+_OPENING_STEPS = 8
 
 _RESTING = downward(math.pi / 2)  # rotation of the hand of the resting arm
 _HALF_TURN = np.diag([-1.0, -1.0, 1.0])  # rotation that a symmetric gripper does not notice
@@ -90,10 +89,7 @@ def pull(scene: ExpertScene, goal: Goal) -> Skill:
             return
         tried.append(hold)
         yield reach(scene, hold, hold.backed_off(_STAND_OFF), OPEN)
-        fixture = _joint(scene, goal).fixture
-        closed = functools.partial(holds, scene, fixture)
-        yield stay(scene, Phase.GRASP, CLOSED, _CLOSING_STEPS, finished=closed)
-        yield stay(scene, Phase.GRASP, CLOSED, _SQUEEZE)
+        yield from grab(scene, _joint(scene, goal).fixture)
         yield _along(scene, goal, functools.partial(_joint(scene, goal).carried, scene.gripper))
         yield stay(scene, Phase.RETREAT, OPEN, _OPENING_STEPS)
         yield leave(scene, -_STAND_OFF * scene.gripper.rotation[:, 2], OPEN)

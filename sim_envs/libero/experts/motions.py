@@ -71,6 +71,9 @@ _MARGIN = 0.03  # clearance (m) below the hand on its way to a part
 _NEARBY = 0.12  # length (m) of a way up to which the hand goes straight if nothing is in between
 _STRIDE = 0.01  # distance (m) between the poses checked on it
 _AROUND = 0.25  # half the side (m) of the surroundings of a hand with its wrist
+_CLOSING_STEPS = 30  # control steps in which the fingers close, even if they push the object
+SQUEEZE_STEPS = 5  # control steps in which the grip force then builds up
+CLOSED_ON_NOTHING = 0.003  # opening (m) at which there is nothing between the fingers
 
 Path = Sequence[Waypoint]
 
@@ -95,7 +98,7 @@ def move(
     )
 
 
-def goes_straight(scene: ExpertScene, *stops: Pose, opening: float = FULLY_OPEN) -> bool:
+def can_go_straight(scene: ExpertScene, *stops: Pose, opening: float = FULLY_OPEN) -> bool:
     """Whether the hand is near some poses, and has room on its straight way along them.
 
     A hand that takes over from a policy there does not rise first: that would teach to rise above a grasp.
@@ -117,11 +120,9 @@ def reach(scene: ExpertScene, end: Pose, before: Pose, grip: float) -> GripperMo
     start = scene.gripper
     opening = FULLY_OPEN if grip == OPEN else scene.opening
     for stops in ((end,), (before, end)):
-        if goes_straight(scene, *stops, opening=opening):
-            straight = [Waypoint(pose=stop, near=0.01) for stop in stops[:-1]]
-            return move(
-                scene, Phase.APPROACH, (*straight, Waypoint(pose=end, near=0.005)), grip, pace=_CAREFUL
-            )
+        if can_go_straight(scene, *stops, opening=opening):
+            path = (*(Waypoint(pose=stop, near=0.01) for stop in stops[:-1]), Waypoint(pose=end, near=0.005))
+            return move(scene, Phase.APPROACH, path, grip, pace=_CAREFUL)
     terrain = Terrain(scene.surroundings(), start=start.position[:2], end=before.position[:2])
     shapes = [hand_underside(pose, FULLY_OPEN) for pose in (start, end)]
     height = max(terrain.lowest_along(shape) for shape in shapes) + _MARGIN
@@ -141,14 +142,33 @@ def leave(scene: ExpertScene, way: Vector3, grip: float) -> GripperMotion:
     return move(scene, Phase.RETREAT, path, grip, pace=_CAREFUL)
 
 
-def stay(
-    scene: ExpertScene, phase: Phase, grip: float, steps: int, finished: Callable[[], bool] = lambda: False
-) -> GripperMotion:
-    """Hold still while the fingers open or close, for some control steps unless it is finished earlier."""
+def stay(scene: ExpertScene, phase: Phase, grip: float, steps: int) -> GripperMotion:
+    """Hold still for some control steps while the fingers open or close."""
     path = (Waypoint(pose=scene.gripper, near=np.inf, aligned=np.inf),)
-    return GripperMotion(
-        phase=phase, path=lambda: path, grip=grip, steps=steps, dwell=steps, finished=finished
+    return GripperMotion(phase=phase, path=lambda: path, grip=grip, steps=steps, dwell=steps)
+
+
+def grab(scene: ExpertScene, obj: str) -> Skill:
+    """Close the fingers until both touch an object, following it while it moves by itself, and squeeze."""
+    start = scene.gripper
+    follows = scene.predicted_motion(obj) is not None
+    offset = start.position - scene.pose(obj).position
+
+    def path() -> Path:
+        ahead, here = scene.predicted_motion(obj) if follows else None, scene.gripper if follows else start
+        if ahead is not None:
+            here = Pose(position=scene.pose(obj).position + offset, rotation=here.rotation)
+        return (Waypoint(pose=here, near=np.inf, aligned=np.inf, ahead=ahead),)
+
+    yield GripperMotion(
+        phase=Phase.GRASP,
+        path=path,
+        grip=CLOSED,
+        steps=_CLOSING_STEPS,
+        dwell=_CLOSING_STEPS,
+        finished=lambda: holds(scene, obj) or scene.opening < CLOSED_ON_NOTHING,
     )
+    yield stay(scene, Phase.GRASP, CLOSED, SQUEEZE_STEPS)
 
 
 def holds(scene: ExpertScene, obj: str) -> bool:

@@ -13,15 +13,18 @@ from scipy.spatial import KDTree
 
 from sim_envs.libero.experts.motions import (
     CLOSED,
+    CLOSED_ON_NOTHING,
     CONTROL_SECONDS,
     CORNER,
     METRES_PER_STEP,
     OPEN,
+    SQUEEZE_STEPS,
     GripperMotion,
     Path,
     Skill,
     Waypoint,
-    goes_straight,
+    can_go_straight,
+    grab,
     holds,
     move,
     stay,
@@ -47,13 +50,9 @@ from sim_envs.truth.ground_truth import Phase
 _MARGIN = 0.02  # clearance (m) below the hand and the held object
 _OFF_THE_GROUND = 0.008  # height (m) by which an object is raised before it leaves the place under a roof
 _DROP = 0.004  # height (m) from which an object is dropped
-_ABOVE = 0.01  # horizontal distance (m) from its place at which an object is lowered without being carried
 _RETREAT = 0.08  # distance (m) by which the gripper retreats
 _RAISED = 0.1  # distance (m) by which an object is lifted
 _OPENING_STEPS = 10  # control steps in which the fingers open
-_CLOSING_STEPS = 30  # control steps in which they close, even if they push the object
-_SQUEEZE = 5  # control steps in which the grip force then builds up
-_CLOSED_ON_NOTHING = 0.003  # opening (m) at which there is nothing between the fingers
 _TRIES_OF_A_GRASP = 2  # number of attempts with one grasp
 _REACH_COST = 0.15  # cost of a grasp per metre from the robot's base: a stretched arm is less agile
 _MIN_YAW = np.radians(-25.0)  # lower end of the half turn of closing directions, around the resting arm's
@@ -88,7 +87,7 @@ def pick(scene: ExpertScene, obj: str, tried: list[Grasp]) -> Skill:
     while not holds(scene, obj):
         tried.append(_best_grasp(scene, obj, tried))
         yield _approach(scene, obj, tried[-1])
-        yield from _grab(scene, obj)
+        yield from grab(scene, obj)
         if not holds(scene, obj):
             yield _retreat(scene)
 
@@ -119,8 +118,7 @@ def place(scene: ExpertScene, obj: str, target: str, *, stays: bool = False) -> 
             Waypoint(pose=over().at_height(height), near=0.01),
         )
 
-    if np.linalg.norm((over().position - start.position)[:2]) > _ABOVE:
-        yield move(scene, Phase.CARRY, carrying, CLOSED, holding=obj)
+    yield move(scene, Phase.CARRY, carrying, CLOSED, holding=obj)
     if not holds(scene, obj):
         return
     start = scene.gripper
@@ -148,11 +146,11 @@ def lift(scene: ExpertScene, obj: str, until: Callable[[], bool]) -> Skill:
         if not _is_around(scene, obj):
             tried.append(_best_grasp(scene, obj, tried))
             yield _approach(scene, obj, tried[-1])
-        yield from _grab(scene, obj)
+        yield from grab(scene, obj)
         path = (Waypoint(pose=scene.gripper.at_height(scene.gripper.position[2] + _RAISED), near=CORNER),)
         yield move(scene, Phase.CARRY, path, CLOSED)
-        while scene.opening > _CLOSED_ON_NOTHING and not until():
-            yield stay(scene, Phase.CARRY, CLOSED, _SQUEEZE)
+        while scene.opening > CLOSED_ON_NOTHING and not until():
+            yield stay(scene, Phase.CARRY, CLOSED, SQUEEZE_STEPS)
 
 
 def _is_around(scene: ExpertScene, obj: str) -> bool:
@@ -171,29 +169,6 @@ def _grasps(scene: ExpertScene, obj: str, shift: Vector3) -> list[Grasp]:
     )
 
 
-def _grab(scene: ExpertScene, obj: str) -> Skill:
-    """Close the fingers until both touch an object, following it while it moves by itself, and squeeze."""
-    start = scene.gripper
-    follows = scene.predicted_motion(obj) is not None
-    offset = start.position - scene.pose(obj).position
-
-    def path() -> Path:
-        ahead, here = scene.predicted_motion(obj) if follows else None, scene.gripper if follows else start
-        if ahead is not None:
-            here = Pose(position=scene.pose(obj).position + offset, rotation=here.rotation)
-        return (Waypoint(pose=here, near=np.inf, aligned=np.inf, ahead=ahead),)
-
-    yield GripperMotion(
-        phase=Phase.GRASP,
-        path=path,
-        grip=CLOSED,
-        steps=_CLOSING_STEPS,
-        dwell=_CLOSING_STEPS,
-        finished=lambda: holds(scene, obj) or scene.opening < _CLOSED_ON_NOTHING,
-    )
-    yield stay(scene, Phase.GRASP, CLOSED, _SQUEEZE)
-
-
 def release(scene: ExpertScene, phase: Phase) -> GripperMotion:
     """Open the fingers without moving the hand."""
     return stay(scene, phase, OPEN, _OPENING_STEPS)
@@ -208,7 +183,7 @@ def _retreat(scene: ExpertScene) -> GripperMotion:
 def _approach(scene: ExpertScene, obj: str, grasp: Grasp) -> GripperMotion:
     start, met = scene.gripper, _predicted_shift(scene, obj)
     goal = _grasp_pose(scene, obj, grasp).shifted(met)
-    if scene.predicted_motion(obj) is None and goes_straight(scene, goal):
+    if scene.predicted_motion(obj) is None and can_go_straight(scene, goal):
         return move(scene, Phase.APPROACH, (Waypoint(pose=goal),), OPEN)
     obstacles = np.concatenate([scene.surroundings(), scene.surface(obj) + met])
     terrain = Terrain(obstacles, start=start.position[:2], end=goal.position[:2])
@@ -369,7 +344,7 @@ def insert(scene: ExpertScene, obj: str, plan: Insertion) -> Skill:
         Waypoint(pose=plan.grasping),
     )
     yield move(scene, Phase.APPROACH, path, OPEN)
-    yield from _grab(scene, obj)
+    yield from grab(scene, obj)
     if holds(scene, obj):
         height = _travel_height(scene, plan.outside, held=obj)
         path = (

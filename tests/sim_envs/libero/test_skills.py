@@ -80,6 +80,23 @@ def test_an_expert_that_takes_over_at_a_grasp_does_not_rise_first(open_standin, 
     assert (max(heights) > heights[0] + 0.02) == rises
 
 
+def test_a_drawer_is_pulled_as_soon_as_both_fingers_hold_it_also_by_an_expert_that_takes_over_there(
+    open_standin,
+):
+    sim = open_standin("libero_goal", 0)
+    expert, scene = Expert(sim), ExpertScene(sim.env)
+    expert.reset(key_of(sim))
+    while expert.phase is not Phase.GRASP:
+        sim.advance(expert.query(np.empty(8))[:1])
+    handle, steps = scene.gripper, 0
+    expert.reset(key_of(sim))
+    while expert.phase is not Phase.OPEN:
+        assert scene.gripper.is_within(handle, 0.02, 0.2)
+        sim.advance(expert.query(np.empty(8))[:1])
+        steps += 1
+    assert steps < 20
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("suite", "task_id", "stages", "steps"),
