@@ -22,7 +22,9 @@ def call(command: App | Callable[[list[str]], int], *arguments: object) -> int:
     return stopped.value.code
 
 
-def execute(*command: object, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+def execute(
+    *command: object, cwd: Path = ROOT, timeout_s: float | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """A program's end, with what it has printed; a variable that is empty is none of its environment."""
     return subprocess.run(
         [str(each) for each in command],
@@ -32,12 +34,13 @@ def execute(*command: object, cwd: Path = ROOT, **environment: str) -> subproces
         capture_output=True,
         text=True,
         check=False,
+        timeout=timeout_s,
     )
 
 
-def printed(*command: object, cwd: Path = ROOT, **environment: str) -> str:
+def printed(*command: object, cwd: Path = ROOT, timeout_s: float | None = None, **environment: str) -> str:
     """What a program prints that does not fail."""
-    done = execute(*command, cwd=cwd, **environment)
+    done = execute(*command, cwd=cwd, timeout_s=timeout_s, **environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -78,7 +78,8 @@ def played(script, package, path, observations, tmp_path):
     python = environment(tmp_path / "environment", package)
     np.savez(tmp_path / "observations.npz", **observations)
     with server() as url:
-        printed(python, HERE / script, url + path, tmp_path / "observations.npz", tmp_path / "actions.npy")
+        files = tmp_path / "observations.npz", tmp_path / "actions.npy"
+        printed(python, HERE / script, url + path, *files, timeout_s=300)
     return np.load(tmp_path / "actions.npy")
 
 

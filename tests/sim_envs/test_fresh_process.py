@@ -26,7 +26,7 @@ np.savez(sys.argv[3], state=sim.flat_state(), image=image)
 """
 
 
-_run = functools.partial(execute, sys.executable, "-W", "error", "-c")
+_run = functools.partial(execute, sys.executable, "-W", "error", "-c", timeout_s=300)
 
 
 def _episodes(assets: Path, init_ids: list[int], file: Path) -> dict[str, np.ndarray]:

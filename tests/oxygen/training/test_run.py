@@ -120,6 +120,13 @@ def test_refused_options_leave_no_run_file(typo, said, mixture, tmp_path):
     assert not (folder / RUN_FILE).exists()
 
 
+@pytest.mark.parametrize("torn", [b"", b'{"model": {"na', b"[]", b"\xff"])
+def test_a_damaged_run_file_is_a_one_line_error(torn, mixture, tmp_path):
+    (tmp_path / RUN_FILE).write_bytes(torn)
+    with pytest.raises(UsageError, match=r"run\.json: .*remove the damaged file"):
+        train(tmp_path, short(), mixture, VOCABULARY)
+
+
 def test_a_diverged_training_keeps_and_names_its_last_good_checkpoint(mixture, tmp_path, monkeypatch):
     """Losses are checked before every checkpoint, also where no log entry is due."""
     sound = TrainingBatches.batch
