@@ -11,7 +11,7 @@ A learner and an expert may act in turns; only the expert's actions are then tra
 ends with the expert's turn. Such demonstrations start in states that the learner's own mistakes lead to
 (DAgger, Ross et al., 2011, arXiv 1011.0686; in turns as in HG-DAgger, Kelly et al., 2019, arXiv 1810.02890).
 Instead of a person, a random number of queries ends a turn, and so does a learner that stands still. Each of
-the expert's turns is three times as long as the one before, so that it finishes what takes long.
+the expert's turns is three times as long as the one before, so that long motions are finished.
 """
 
 import dataclasses
