@@ -1,4 +1,4 @@
-"""Commands: called in this process, or programs of their own."""
+"""Commands, called in this process or run as programs."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ def call(command: App | Callable[[list[str]], int], *arguments: object) -> int:
 def execute(
     *command: object, cwd: Path = ROOT, timeout_s: float | None = None, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """A program's end, with what it has printed; a variable that is empty is none of its environment."""
+    """Run a program to its end; empty variables are left out of its environment."""
     return subprocess.run(
         [str(each) for each in command],
         cwd=cwd,
@@ -39,14 +39,14 @@ def execute(
 
 
 def printed(*command: object, cwd: Path = ROOT, timeout_s: float | None = None, **environment: str) -> str:
-    """What a program prints that does not fail."""
+    """The standard output of a program, which must succeed."""
     done = execute(*command, cwd=cwd, timeout_s=timeout_s, **environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def import_without(absent: str, modules: list[str]) -> None:
-    """Imports modules in a process that lacks some packages, and in which a warning is an error."""
+    """Import modules in a process that lacks some packages and treats warnings as errors."""
     printed(sys.executable, "-W", "error", "-c", IMPORT_WITHOUT, absent, " ".join(modules))
 
 

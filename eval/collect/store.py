@@ -55,8 +55,8 @@ class DemonstrationKey:
         return cls(**dataclasses.asdict(episode), **shared)
 
 
-class _About(TypedDict):
-    """What a demonstration's file says beside its table."""
+class _Metadata(TypedDict):
+    """The metadata of a demonstration's Parquet file."""
 
     key: DemonstrationKey
     solved: bool
@@ -161,7 +161,8 @@ class EpisodeStore:
         for path in self.folder.glob("*.parquet"):
             with readable_table(path):
                 metadata = pq.read_schema(path).metadata or {}
-            about = check(_About, parse_json_object(metadata.get(b"about", b""), str(path)), source=str(path))
+            content = parse_json_object(metadata.get(b"about", b""), str(path))
+            about = check(_Metadata, content, source=str(path))
             histograms = {camera: np.array(counts) for camera, counts in about["histograms"].items()}
             stored: Any = {**about, "histograms": histograms}
             found.append(StoredEpisode(**stored, path=path))

@@ -58,7 +58,7 @@ def flat(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def answered(policy: VectorPolicy, *observations: Mapping[str, Any]) -> tuple[np.ndarray, Reply]:
-    """What the first robot does, and is told, in a query of as many robots."""
+    """Actions and reply of the first robot, in a query with an observation of each robot."""
     return policy.act(dict(enumerate(observations)))[0], policy.complete()[0]
 
 
