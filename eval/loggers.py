@@ -20,9 +20,9 @@ from typing import Any, Protocol, Self
 from configs.console import visible_text
 from configs.errors import UsageError, one_line, unknown
 from configs.hashing import hash_of
-from eval.metrics.statistics import wilson_95
+from eval.metrics.success import rate_of
 from eval.records.run_folders import Run
-from eval.records.schema import EpisodeResult, Outcome, solved
+from eval.records.schema import EpisodeResult, Outcome
 from eval.rollout.monitor import Monitor, MonitorFactory
 from eval.rollout.plan import EpisodePlan
 from videos.mp4 import to_gif
@@ -256,15 +256,14 @@ class LoggingMonitor(Monitor):
     def _values(self, variant: int) -> dict[str, float]:
         """The metrics after the last episode: rates in percent so far, and latencies of this episode."""
         ended = self._ended[variant]
-        last, graded = ended[-1], [each for each in ended if each.outcome is not Outcome.ERROR]
-        found: dict[str, float] = {"episode/errors": len(ended) - len(graded), "episode/steps": last.steps}
-        interval = wilson_95(sum(map(solved, graded)), len(graded))
-        if interval is not None:
-            found |= {"success/low": 100 * interval.low, "success/high": 100 * interval.high}
-            found["success/rate"] = _percent(graded)
-        if self._has_several_suites:
-            for suite in dict.fromkeys(each.key.suite for each in graded):
-                found[f"success/{suite}"] = _percent([each for each in graded if each.key.suite == suite])
+        last, errors = ended[-1], sum(each.outcome is Outcome.ERROR for each in ended)
+        found: dict[str, float] = {"episode/errors": errors, "episode/steps": last.steps}
+        if rate := rate_of(ended):
+            found |= {"success/low": rate["low"], "success/high": rate["high"]}
+            found["success/rate"] = rate["percent"]
+        for suite in dict.fromkeys(each.key.suite for each in ended) if self._has_several_suites else ():
+            if rate := rate_of([each for each in ended if each.key.suite == suite]):
+                found[f"success/{suite}"] = rate["percent"]
         if last.success_s is not None:
             found["episode/time_to_success_s"] = last.success_s
         for stage, summary in last.latency_ms.items():
@@ -283,7 +282,3 @@ class LoggingMonitor(Monitor):
                     f"--log {self._name} failed and has gaps ({message}); episodes are recorded as before\n"
                 )
             self._failed = True
-
-
-def _percent(graded: Sequence[EpisodeResult]) -> float:
-    return 100 * sum(map(solved, graded)) / len(graded)

@@ -34,6 +34,19 @@ Results = Mapping[str, Any]
 Timings = Mapping[EpisodeKey, Mapping[str, Sequence[float]]]
 
 
+def rate_of(episodes: Sequence[EpisodeResult]) -> dict[str, Any] | None:
+    """Hits, their total and the success rate of graded episodes with its 95 % Wilson interval, percent.
+
+    None without graded episodes.
+    """
+    graded = graded_only(episodes)
+    hits, of = sum(map(solved, graded)), len(graded)
+    ends = bounds(wilson_95(hits, of), 100)
+    if ends is None:
+        return None
+    return {"hits": hits, "of": of, "percent": 100 * hits / of, "low": ends[0], "high": ends[1]}
+
+
 def summarize(run: Path) -> dict[str, Any]:
     """The content of `results.json`, from the run's files alone.
 

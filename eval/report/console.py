@@ -19,8 +19,7 @@ from configs.console import TextConsole, visible_text
 from configs.errors import UsageError, pluralize
 from configs.motion import NONE
 from eval.metrics.language import HEADLINES
-from eval.metrics.statistics import wilson_95
-from eval.metrics.success import Results
+from eval.metrics.success import Results, rate_of
 from eval.records.reader import read_episodes
 from eval.records.run_folders import Run, policy_name
 from eval.records.schema import EpisodeResult, Outcome, RunFolder, Share, graded_only, solved
@@ -209,10 +208,9 @@ class EvaluationConsole(Monitor):
         has_room = len(self._runs) == 1 or not self._rich.is_terminal
         rates = []
         for name, results in zip(names, self._results, strict=True):
-            graded = graded_only(results)
-            interval = wilson_95(sum(map(solved, graded)), len(graded)) if has_room else None
-            between = "" if interval is None else f" ({100 * interval.low:.0f}–{100 * interval.high:.0f})"
-            rates.append(f"{name} {success_rate(results)}{between}")
+            rate = rate_of(results) if has_room else None
+            between = f" ({rate['low']:.0f}–{rate['high']:.0f})" if rate else ""
+            rates.append(f"{name} {_percent(results)}{between}")
         return ", ".join([*rates, *self._errors_and_pace()])
 
     def _errors_and_pace(self) -> list[str]:
@@ -242,7 +240,7 @@ class SweepConsole(EvaluationConsole):
         return str(self._runs[0].folder.path.parent)
 
     def _status(self) -> str:
-        rate = f"{success_rate(list(chain.from_iterable(self._results)))} solved"
+        rate = f"{_percent(list(chain.from_iterable(self._results)))} solved"
         return ", ".join([rate, *self._errors_and_pace()])
 
 
@@ -272,7 +270,6 @@ def best_video(run: RunFolder) -> tuple[Path, str] | None:
     return run.path / str(best.video), why
 
 
-def success_rate(results: Sequence[EpisodeResult]) -> str:
-    """The success rate of graded episodes, percent; a dash if there are none."""
-    graded = graded_only(results)
-    return f"{100 * sum(map(solved, graded)) / len(graded):.0f} %" if graded else "–"
+def _percent(results: Sequence[EpisodeResult]) -> str:
+    rate = rate_of(results)
+    return f"{rate['percent']:.0f} %" if rate else "–"

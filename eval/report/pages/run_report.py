@@ -12,8 +12,8 @@ from configs.errors import UsageError, pluralize
 from eval.metrics.language import HEADLINES, ORACLE, true_text
 from eval.metrics.noninferiority import exceeds
 from eval.metrics.simulated_time import success_curve
-from eval.metrics.statistics import bounds, quantiles, wilson_95
-from eval.metrics.success import aggregate, timings_of
+from eval.metrics.statistics import quantiles
+from eval.metrics.success import aggregate, rate_of, timings_of
 from eval.records.query_logs import QueryRecord, delivery_step, read_queries
 from eval.records.schema import EpisodeResult, Outcome, graded_only, solved
 from eval.report import result_tables as results
@@ -232,19 +232,6 @@ def _shared_facts(runs: Sequence[ReportedRun]) -> dict[str, list[tuple[str | Non
     return found
 
 
-def rate_of(episodes: Sequence[EpisodeResult]) -> dict[str, Any] | None:
-    """Hits, their total and the success rate of graded episodes with its 95 % Wilson interval, percent.
-
-    None without graded episodes.
-    """
-    graded = graded_only(episodes)
-    hits, of = sum(map(solved, graded)), len(graded)
-    ends = bounds(wilson_95(hits, of), 100)
-    if ends is None:
-        return None
-    return {"hits": hits, "of": of, "percent": 100 * hits / of, "low": ends[0], "high": ends[1]}
-
-
 def _summary_table(runs: Sequence[ReportedRun], rows: Sequence[results.Row]) -> Table:
     def solved_of(pair: tuple[ReportedRun, results.Row]) -> str:
         row, count = pair[1], f"{pair[1]['n_success']} of {pair[1]['n_episodes']}"
@@ -398,7 +385,7 @@ def _texts(queries: Sequence[QueryRecord]) -> list[dict[str, Any]]:
             shown[when] = None
             if truth is not None and each.text.task in HEADLINES:
                 score = headline_share(each.text.task, each.text.text, truth)
-                # None if it cannot be read; nothing about nothing is right.
+                # None if it cannot be read; an empty text is right if the truth is empty.
                 percent = score and (100 * score.hits / score.of if score.of else 100.0)
                 shown[when] = {"truth": true_text(each.text.task, truth), "score": percent}
         found.append(shown)
