@@ -344,7 +344,7 @@ def marks_of(profiles: Sequence[str]) -> list[Mark]:
 
 
 def steady_work(mode: Mode, k: int) -> list[DecodeWork]:
-    """The decode jobs of a query once as many texts run as ever will.
+    """The decode jobs of a query once the number of concurrent texts no longer grows.
 
     Whole texts take one step more, in which the stop token is noticed. The batch of `unified` has room for
     texts of any length.

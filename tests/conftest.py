@@ -35,7 +35,7 @@ os.environ |= {
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ["PYTHONPYCACHEPREFIX"]
 
-# No deadline: a busy machine is no failure. `make test-all` asks for the thorough profile.
+# No deadline: a busy machine is not a failure. `make test-all` asks for the thorough profile.
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=25)
 hypothesis.settings.register_profile("thorough", deadline=None)
 hypothesis.settings.load_profile("quick")

@@ -126,7 +126,7 @@ def measure(options: argparse.Namespace, model: ModelUnderTest) -> Iterator[dict
         head = ["git", "-C", str(options.checkout), "rev-parse", "HEAD"]
         done = subprocess.run(head, capture_output=True, text=True, check=False)
         about |= {"commit": done.stdout.strip() or None}
-        for (_, one), each in timed.items():  # until as many texts run at once as ever will
+        for (_, one), each in timed.items():  # until the number of concurrent texts no longer grows
             _mean_ms(fills[one] - 1, each, one.tokens_per_frame)
         turns = {
             (code, one): functools.partial(_mean_ms, workload.queries, each, one.tokens_per_frame)

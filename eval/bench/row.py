@@ -106,7 +106,7 @@ class Row(Workload, BenchConfiguration):
     peak_memory_bytes: int  # peak use since the process began, by any configuration
     peak_memory_of: str  # `device` if its backend reports it, else `process`; in `parallel`, both processes
     # Whether NVIDIA's multi-process service ran for `parallel`, so that kernels of both processes can run
-    # side by side; None in other modes, and if the device is no GPU.
+    # side by side; None in other modes, and if the device is not a GPU.
     multi_process_service: bool | None
 
     took_s: float  # seconds from the start of the command until the row's workload was done

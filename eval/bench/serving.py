@@ -148,7 +148,7 @@ def _find_weights(
         ) from None
     preset = read_policy(name)
     if preset.model is None:
-        raise UsageError(f"policy {name!r} is no model, so there is nothing to measure; name one that is")
+        raise UsageError(f"policy {name!r} has no model to measure; name one that has")
     config = model_configs.preset(preset.model)
     config = dataclasses.replace(config, dtype=dtype or config.dtype)
     if is_random or preset.weights is None:

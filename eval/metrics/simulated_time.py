@@ -119,7 +119,7 @@ def restricted_times(
 ) -> RestrictedTimes | None:
     """The restricted mean times over graded pairs (A, B); None if there is none, or no time was recorded.
 
-    Pairs of which no episode was solved say nothing of how long success takes: there is no interval then.
+    Without a solved episode there is no interval.
     """
     both = [(restricted_s(a, limits_s), restricted_s(b, limits_s)) for a, b in pairs]
     seconds = [(a, b) for a, b in both if a is not None and b is not None]

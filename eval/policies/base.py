@@ -15,7 +15,7 @@ from sim_envs.world import EpisodeKey, Observation, World
 
 
 class PolicyLostError(RuntimeError):
-    """The policy is gone for good, as after a server's end: the run stops and can be resumed."""
+    """The policy is permanently unavailable, as after its server stopped: the run ends and can be resumed."""
 
 
 class BadAnswerError(ValueError):

@@ -64,7 +64,7 @@ def format_inputs(inputs: Mapping[str, Any]) -> str:
     """The inputs of a policy, in words."""
     return (
         "; ".join(_format_input(name, value) for name, value in inputs.items() if value is not None)
-        or "not said"
+        or "unknown"
     )
 
 

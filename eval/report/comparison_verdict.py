@@ -122,7 +122,7 @@ def judge_time(
     """Compare the 95 % interval of a ratio of times, B over A, with the margin in percent; None without one.
 
     Raises:
-        UsageError: The margin is not above 0 %, or no number.
+        UsageError: The margin is not a number above 0 %.
     """
     if not 0 < margin < math.inf:
         raise UsageError(f"a time margin of {margin:g} %; give one above 0, such as {TIME_MARGIN:g}")

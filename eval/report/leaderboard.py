@@ -337,7 +337,7 @@ def _mode_label(entry: Entry, entries: Sequence[Entry]) -> str:
     if run.text_every is not None:
         parts.append("a text every " + ("query" if run.text_every == 1 else f"{run.text_every} queries"))
     if len({other.tokens_per_frame for other in alike}) > 1:
-        parts.append("k not said" if run.tokens_per_frame is None else f"k = {run.tokens_per_frame}")
+        parts.append("k unknown" if run.tokens_per_frame is None else f"k = {run.tokens_per_frame}")
     if len({other.deadline_ms for other in alike}) > 1:
         parts.append("no deadline" if run.deadline_ms is None else f"{run.deadline_ms:g} ms")
     if len({clock_label(other.run) for other in entries}) > 1:

@@ -292,4 +292,4 @@ def _format_task(row: Row, task: str) -> str:
     texts, unread, late = scores["n_texts"], scores["n_not_graded"], scores["staleness_ms"]
     line = f"{task}: {texts - unread} of {pluralize(texts, 'text')} graded, delivered "
     line += f"{late:.0f} ms (simulated) after their requests" if late else "at once"
-    return f"{line}; what cannot be read is in no score (docs/language.md)." if unread else f"{line}."
+    return f"{line}; unreadable texts are not scored (docs/language.md)." if unread else f"{line}."

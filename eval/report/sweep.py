@@ -202,7 +202,7 @@ def _row(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict[str,
 
 
 def trajectory_signature(episode: EpisodeResult) -> tuple[Any, ...]:
-    """What two episodes with the same actions at the same times have in common."""
+    """The fields that two episodes with the same actions at the same times share."""
     waiting = episode.held_steps, episode.continued_steps, episode.skipped_actions
     return episode.outcome, episode.steps, episode.queries, *waiting, episode.motion
 
@@ -224,7 +224,7 @@ def _verdicts(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict
     graded = [pair for pair in pairs if is_graded(pair)]
     outcomes, restricted = outcomes_of(pairs), restricted_times(graded, limits_s)
     success, counts_suffice = judge(outcomes, config.margin), cell.shares(reference, ["overlap"])
-    same_course = all(
+    same_trajectory = all(
         trajectory_signature(a) == trajectory_signature(b) and (counts_suffice or a.motion != MotionQuality())
         for a, b in pairs
     )
@@ -232,7 +232,7 @@ def _verdicts(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict
         "against": reference.run.folder.run_id,
         "success": {
             "verdict": success.verdict.value,
-            "identical": outcomes.graded == len(pairs) > 0 and same_course,
+            "identical": outcomes.graded == len(pairs) > 0 and same_trajectory,
             "only_reference": outcomes.only_a,
             "only_cell": outcomes.only_b,
             "difference": outcomes.difference,

@@ -49,7 +49,7 @@ def is_judged(record: Record) -> bool:
 
 
 def is_identical(row: Row) -> bool:
-    """Whether every episode took the same course as in the cell that it is compared with."""
+    """Whether every episode had the same trajectory as in the cell that it is compared with."""
     return bool(row["success"] and row["success"].get("identical"))
 
 
@@ -109,7 +109,7 @@ _CSS = {
 """Classes of verdicts on a page."""
 SIGNS_NOTE = (
     "> superior, ≥ non-inferior, ? inconclusive, < worse by an inconclusive amount, ≪ inferior; a "
-    "fact rather than a verdict: = every episode took the same course"
+    "fact rather than a verdict: = every episode had the same trajectory"
 )
 """What the signs of verdicts mean."""
 NOTE = (

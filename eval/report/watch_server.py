@@ -64,7 +64,7 @@ class LiveReport:
         return app
 
     def refresh(self) -> None:
-        """Rebuild the report if the records have changed. What cannot be read becomes the page."""
+        """Rebuild the report if the records have changed. A read error is shown instead."""
         try:
             folders = _variants(self._run)
             files = (path for each in folders for path in (each.manifest_path, each.episodes_path))

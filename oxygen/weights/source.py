@@ -87,9 +87,9 @@ def cached(url: str) -> Path:
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        raise UsageError(f"{url} is no URL: {error}") from None
+        raise UsageError(f"{url} is not a URL: {error}") from None
     if not parts.netloc or not parts.path.strip("/"):
-        raise UsageError(f"{url} names no file or folder")
+        raise UsageError(f"{url} does not name a file or folder")
     below = [quote(part, safe="") for part in parts.path.strip("/").split("/")]
     if parts.query:
         below[-1] = quote(f"?{parts.query}", safe="") + below[-1]  # the suffix stays last
@@ -279,7 +279,7 @@ def _in_bucket(url: str) -> Iterator[_RemoteFile]:
 def _on_server(url: str) -> _RemoteFile:
     """The file at a URL."""
     if not PurePosixPath(urlsplit(url).path).suffix:
-        raise UsageError(f"{url} names no file; give the URL of a file, or a gs:// folder")
+        raise UsageError(f"{url} does not name a file; give the URL of a file, or a gs:// folder")
     redirects = _Redirects()
     with _open(url, method="HEAD", opener=urllib.request.build_opener(redirects)) as reply:
         headers = [(key.lower(), value) for key, value in (*redirects.headers, *reply.headers.items())]

@@ -1,4 +1,4 @@
-"""What only the first second shows: the marker of `cue`, and the things that the covers of `hidden` cover."""
+"""What only the first second shows: the marker of `cue`, and the objects below the covers of `hidden`."""
 
 import functools
 from pathlib import Path
@@ -27,13 +27,13 @@ COVERS = ("cover_1", "cover_2", "cover_3")
 
 _COVER_MODEL = Path(__file__).parent / "memory" / "cover.xml"
 
-THINGS = ("cream_cheese_1", "butter_1", "chocolate_pudding_1")
+HIDDEN_OBJECTS = ("cream_cheese_1", "butter_1", "chocolate_pudding_1")
 """What they hide; the first is asked for."""
 
 _PLATE = "plate_1"
 _HELD_AT = 0.16  # height (m) at which the covers are held above the table: the camera sees what is below
 _FALL_STEPS = 10  # control steps in which they fall and come to rest
-_MOVED = 0.01  # a cover this far (m) from its thing has been moved
+_MOVED = 0.01  # a cover this far (m) from its object has been moved
 
 
 class Cue:
@@ -41,7 +41,7 @@ class Cue:
 
     Attributes:
         steps_left: Control steps for which it is still visible.
-        hidden: The thing that is hidden afterwards, if any.
+        hidden: The object that is hidden afterwards, if any.
         failed: Whether the episode has failed for good.
     """
 
@@ -65,8 +65,8 @@ class Marker(Cue):
         model, data = env.sim.model._model, env.sim.data._data
         region = env.parsed_problem["goal_state"][0][2]
         basket = region.removesuffix("_contain_region")
-        things = [name for name in env.objects_dict if name != basket]
-        marked = things[init_id % len(things)]
+        objects = [name for name in env.objects_dict if name != basket]
+        marked = objects[init_id % len(objects)]
         env.parsed_problem["goal_state"] = [["in", marked, region]]
         places = {name: data.xpos[env.obj_body_id[name]][:2] for name in env.objects_dict}
         others = np.array([place for name, place in places.items() if name != marked])
@@ -88,22 +88,22 @@ class Marker(Cue):
 
 
 class Covers(Cue):
-    """Covers that are held above three things, and then let go. Moving a wrong one fails the episode."""
+    """Covers that are held above three objects, and then let go. Moving a wrong one fails the episode."""
 
     steps_left = CUE_STEPS + _FALL_STEPS
 
     def __init__(self, env: Any, init_id: int) -> None:
-        """Let the things trade places in turn by initial state; the cover of the first is the goal's."""
+        """Let the objects trade places in turn by initial state; the cover of the first is the goal's."""
         data = env.sim.data._data
 
         def joint(name: str) -> Any:
             return data.joint(env.objects_dict[name].joints[-1])
 
-        spots = sorted((joint(name).qpos[:2].copy() for name in THINGS), key=lambda spot: spot[1])
-        for number, name in enumerate(THINGS):
+        spots = sorted((joint(name).qpos[:2].copy() for name in HIDDEN_OBJECTS), key=lambda spot: spot[1])
+        for number, name in enumerate(HIDDEN_OBJECTS):
             joint(name).qpos[:2] = spots[(number + init_id) % len(spots)]
         wanted = init_id % len(spots)
-        self.hidden = THINGS[0]
+        self.hidden = HIDDEN_OBJECTS[0]
         env.parsed_problem["goal_state"] = [["on", COVERS[wanted], _PLATE]]
         height = env.workspace_offset[2]
         self._covers = [
@@ -114,7 +114,7 @@ class Covers(Cue):
         mujoco.mj_forward(env.sim.model._model, data)
 
     def hold(self) -> None:
-        """Hold the covers in the air while the things are shown."""
+        """Hold the covers in the air while the objects are shown."""
         if self.steps_left > _FALL_STEPS:
             for joint, home in self._covers:
                 joint.qpos = [*home[:2], home[2] + _HELD_AT, 1, 0, 0, 0]

@@ -94,7 +94,7 @@ _FINE_EXTENT = 0.3  # boxes longer than this (m) are sampled coarsely; fingers a
 
 
 class Collisions:
-    """The collision shapes of a model at their current poses; bounding boxes stand for what is no box."""
+    """The collision shapes of a model at their current poses; with bounding boxes for what is not a box."""
 
     def __init__(self, model: Any, data: Any, *, robot: int) -> None:
         """Read MuJoCo's model and data; `robot` is the id of the robot's root body."""

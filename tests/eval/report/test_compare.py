@@ -288,7 +288,7 @@ def test_why_a_text_has_no_counterpart_is_told_apart(tmp_path):
     assert compare(torn, torn).texts == []
 
 
-def test_a_text_is_held_against_the_query_it_was_born_in_and_the_one_it_arrived_in(tmp_path):
+def test_a_text_is_compared_with_the_query_that_requested_it_and_the_one_that_received_it(tmp_path):
     def late(path):
         lines = [
             query(0, texts={"requested": [asked(0)], "finished": [], "truth": truth(Phase.APPROACH)}),
@@ -387,7 +387,7 @@ def test_the_verdict_is_what_the_interval_says_beside_the_margin(pairs, sentence
     assert judge(table(10), 30).verdict is Verdict.NON_INFERIOR
 
 
-def test_errors_within_the_budget_do_not_stop_a_verdict_and_a_margin_that_is_none_does(tmp_path):
+def test_errors_within_the_budget_do_not_stop_a_verdict_and_an_invalid_margin_does(tmp_path):
     assert judge(table(98, errors=2)).verdict is Verdict.NON_INFERIOR
     for margin in (0, -5, 100, float("nan")):
         with pytest.raises(UsageError, match=f"a margin of {margin:g} points"):

@@ -52,14 +52,6 @@ def test_a_terminal_shows_one_bar_with_each_modes_success(tmp_path, stage, capsy
     assert "␛[31mred [/INST]" in " ".join(out.split())
 
 
-def test_an_error_cannot_colour_a_log(tmp_path, stage, capsys):
-    stage.policy("unified", fails_at=0, fails_with=ValueError("\x1b[31mred [/INST]"))
-    evaluate(*begin(tmp_path))
-    out = capsys.readouterr().out
-    assert "\x1b" not in out
-    assert "␛[31mred [/INST]" in " ".join(out.split())
-
-
 def test_a_terminal_shows_what_every_world_plays(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     monkeypatch.setenv("COLUMNS", "80")

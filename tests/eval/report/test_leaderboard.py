@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 
 import pytest
 
@@ -167,13 +168,17 @@ def test_a_run_that_cannot_be_ranked_is_listed_with_its_reason(tmp_path, capsys)
     RunBuilder.at(tmp_path / "empty-but-complete")
     RunBuilder.at(tmp_path / "torn").folder.manifest_path.write_text('{"run_id": ')
     RunBuilder.at(tmp_path / "nonsense").folder.episodes_path.write_bytes(b"\xff\xfe\n")
+    RunBuilder.at(tmp_path / "nested").folder.episodes_path.write_bytes(b"[" * 100_000 + b"\n")
+    os.mkfifo(RunBuilder.at(tmp_path / "pipe").folder.episodes_path)
     RunBuilder.at(tmp_path / "queries").add_all("s").folder.queries_path(key()).write_text("3\n")
     ((only,),) = tables([tmp_path])["libero_object"]
     assert only["run"] == "fine"
     skipped = [line.split(":")[0] for line in capsys.readouterr().err.splitlines()]
-    assert skipped == [f"skipped {tmp_path / name}" for name in ("nonsense", "queries", "torn")]
+    assert skipped == [
+        f"skipped {tmp_path / name}" for name in ("nested", "nonsense", "pipe", "queries", "torn")
+    ]
     expected = {"stopped": "3 of 40", "empty-but-complete": "no episode", "queries": "queries"}
-    expected |= {"torn": "manifest.json", "nonsense": "episodes.jsonl"}
+    expected |= {"torn": "manifest.json"} | dict.fromkeys(("nested", "nonsense", "pipe"), "episodes.jsonl")
     reasons = not_ranked([tmp_path])
     assert reasons.keys() == expected.keys()
     assert all(words in reasons[name] for name, words in expected.items())
@@ -211,7 +216,7 @@ def test_labels_distinguish_policies_and_modes_and_what_they_are_shown(tmp_path)
     assert {row["run"]: (row["policy"], row["mode"]) for row in rows} == {
         "a": ("tiny, weights 01234567, its own dtype", "unified, k = 5, no deadline"),
         "b": ("tiny, weights 01234567, bfloat16", "unified, k = 2, no deadline"),
-        "c": ("tiny, random weights, its own dtype", "unified, k not said, 90 ms"),
+        "c": ("tiny, random weights, its own dtype", "unified, k unknown, 90 ms"),
         "d": ("noop, its own dtype", "isolated, a text every 4 queries"),
     }
     assert {row["run"]: row["control"] for row in rows} == {"a": "", "b": "", "c": "", "d": "floor"}

@@ -1,4 +1,4 @@
-"""A sweep: its cells, its record, what is held against what, resuming and its page."""
+"""A sweep: its cells, its record, what is compared with what, resuming and its page."""
 
 import dataclasses
 import json
@@ -114,7 +114,7 @@ def whole(tmp_path_factory) -> SweepFolder:
 
 @pytest.fixture
 def finished(whole, tmp_path) -> SweepFolder:
-    """A copy, to be spoilt."""
+    """A copy, to be damaged."""
     return SweepFolder(shutil.copytree(whole.path, tmp_path / "finished" / whole.path.name))
 
 

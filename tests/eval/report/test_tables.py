@@ -196,4 +196,4 @@ def test_a_line_says_how_many_texts_were_graded_and_how_late_they_were(tmp_path)
     texts["memory"] = narrations(1, 1, of=1, late_s=0.0, not_graded=1)
     narration, memory = format_results(play(tmp_path / "run", "measured", outcomes="s", **texts)["overall"])
     assert narration == "narration: 5 of 5 texts graded, delivered 940 ms (simulated) after their requests."
-    assert memory.startswith("memory: 1 of 2 texts graded, delivered at once; what cannot be read is in no ")
+    assert memory.startswith("memory: 1 of 2 texts graded, delivered at once; unreadable texts are not ")

@@ -1,4 +1,4 @@
-"""The verdict has teeth: a policy that was made worse is found inferior, and an equal one is not."""
+"""The verdict detects real differences: a worsened policy is inferior, and an equal one is not."""
 
 import dataclasses
 import functools

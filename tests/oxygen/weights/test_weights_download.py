@@ -240,8 +240,8 @@ def test_a_url_without_files_is_refused_and_a_full_disk_is_noticed_before_it_is_
     ("url", "complaint"),
     [
         ("s3://bucket/model", "unknown kind of URL 's3'; did you mean 'gs'"),
-        ("gs://bucket", "names no file or folder"),
-        ("https://host/", "names no file or folder"),
+        ("gs://bucket", "does not name a file or folder"),
+        ("https://host/", "does not name a file or folder"),
         ("https://host/checkpoints/step", "give the URL of a file, or a gs:// folder"),
         ("https://host/a/../b", "is not a plain path"),
     ],
