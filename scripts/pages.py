@@ -229,9 +229,10 @@ def planned(*comparisons: tuple[Row, Row]) -> str:
 
 def memory_table(record: Record, reference: Row) -> str:
     """Success by the origin of the memory in the prompt and by mode, and its difference from a cell's."""
-    lines = []
+    lines, tasks = [], len(record["config"]["task_ids"])
     for row in record["cells"]:
         low, high = row["pc_success_ci95"]
+        by_task = (np.array([*row["outcomes"]]).reshape(tasks, -1) == "1").sum(axis=1)
         lines.append(
             [
                 f"`{row['options']['feedback']}`",
@@ -239,7 +240,7 @@ def memory_table(record: Record, reference: Row) -> str:
                 _mode(row),
                 "–" if row["prompt_age_steps"] is None else age(row),
                 f"{row['control_steps']['b']['median']:g}" if row["control_steps"] else "5",
-                solved(row),
+                f"{solved(row)} ({', '.join(map(str, by_task))})",
                 f"{low:.0f} to {high:.0f} %",
                 "" if row is reference else _points(row, reference),
             ]
@@ -247,7 +248,7 @@ def memory_table(record: Record, reference: Row) -> str:
     beside = f"− `{reference['options']['feedback']}`, {format_value('clock', reference['options'])}"
     if beside != "− `own`, paused":
         beside += f", {_mode(reference)}"
-    header = ["memory in the prompt", "clock", "mode", "its age", "b", "solved", "95 %", beside]
+    header = ["memory in the prompt", "clock", "mode", "its age", "b", "solved (by task)", "95 %", beside]
     return f"\n\n{to_markdown(Table.of_cells(header, lines, left=3, is_markdown=True))}\n\n"
 
 
