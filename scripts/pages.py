@@ -91,6 +91,11 @@ def solved(row: Row) -> str:
     return f"{row['n_success']} of {row['n_episodes']}"
 
 
+def by_task(row: Row, tasks: int = 2) -> str:
+    """Episodes solved of each task, in their order: `29 + 17`."""
+    return " + ".join(map(str, (np.array([*row["outcomes"]]).reshape(tasks, -1) == "1").sum(axis=1)))
+
+
 def current(row: Row, task: str) -> str:
     """The share of time in which the task's last text is true."""
     share = row["current"][task]
@@ -229,10 +234,9 @@ def planned(*comparisons: tuple[Row, Row]) -> str:
 
 def memory_table(record: Record, reference: Row) -> str:
     """Success by the origin of the memory in the prompt and by mode, and its difference from a cell's."""
-    lines, tasks = [], len(record["config"]["task_ids"])
+    lines = []
     for row in record["cells"]:
         low, high = row["pc_success_ci95"]
-        by_task = (np.array([*row["outcomes"]]).reshape(tasks, -1) == "1").sum(axis=1)
         lines.append(
             [
                 f"`{row['options']['feedback']}`",
@@ -240,7 +244,7 @@ def memory_table(record: Record, reference: Row) -> str:
                 _mode(row),
                 "–" if row["prompt_age_steps"] is None else age(row),
                 f"{row['control_steps']['b']['median']:g}" if row["control_steps"] else "5",
-                f"{solved(row)} ({', '.join(map(str, by_task))})",
+                f"{solved(row)} ({by_task(row)})",
                 f"{low:.0f} to {high:.0f} %",
                 "" if row is reference else _points(row, reference),
             ]
@@ -379,7 +383,7 @@ def marks(kind: str) -> str:
     return f"\n\n{to_markdown(shown)}\n\n"
 
 
-_CELLS = (age, cell, current, delay, difference, held, motion, pooled, rate, solved)
+_CELLS = (age, by_task, cell, current, delay, difference, held, motion, pooled, rate, solved)
 _TABLES = (leaderboard_table, legend, marks, memory_table, modes_table, planned, table)
 FUNCTIONS = {f.__name__: f for f in (*_CELLS, *_TABLES)}
 
