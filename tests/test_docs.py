@@ -74,16 +74,19 @@ from eval.rollout.rollout import rollout
 from sim_envs.fake import FakeSuite, FakeWorld
 from sim_envs.world import EpisodeKey
 
-policy = open_python("three_times.py:ThreeTimes", {})
+policy = open_python("raise_hand.py:RaiseHand", {})
 key = EpisodeKey(suite="fake", task_id=0, init_id=0, seed=7)
 suite = FakeSuite(FakeSuite.published.model_copy(update={"max_steps": 60}))
-for source in ("own", "none"):
+cases = [(often, "own") for often in ("", " once", " twice", " three times")]
+for often, source in (*cases, ("", "none")):
     feedback = EpisodeFeedback(policy.feedback, source, control_hz=20)
-    queries = list(rollout(FakeWorld(), policy.in_world(suite, None), key, suite, feedback=feedback))
+    world = FakeWorld(language="lift the black bowl and put it back on the plate" + often)
+    queries = list(rollout(world, policy.in_world(suite, None), key, suite, feedback=feedback))
     heights = np.concatenate([np.array(query.end_effector)[1:, 2] for query in queries])
     print(queries[-1].delivered[-1].text[:17], bool(np.ptp(heights[-10:]) > 0))
 """
-    assert python(tmp_path, play) == "raised it 3 times False\nraised it 0 times True\n"
+    counted = "".join(f"raised it {count} times False\n" for count in (1, 1, 2, 3))
+    assert python(tmp_path, play) == counted + "raised it 0 times True\n"
 
 
 def test_a_droid_task_of_the_documentation_opens(tmp_path):
