@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -10,7 +11,7 @@ from cyclopts import Group, Parameter
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from configs.cli import Names, NamesOrNone, Numbers, Several, check
-from configs.errors import unknown
+from configs.errors import UsageError, unknown
 from configs.feedback import SOURCES, Feedback, prompt_fields
 from configs.motion import MotionText
 
@@ -86,15 +87,28 @@ def _source_of_texts(value: Any) -> Any:
 Source = Annotated[str | None, BeforeValidator(_source_of_texts)]
 """The origin of the texts in a prompt; None for the policy's own, if it reads any."""
 
-Fields = Annotated[
-    tuple[Feedback, ...],
-    BeforeValidator(lambda value: (value,) if isinstance(value, Mapping) else value),
-]
+_FIELD = "{'field': 'memory', 'format': 'Memory: {text}'}"
+
+
+def _listed(value: Any) -> Any:
+    items = (value,) if isinstance(value, Mapping) else value
+    if isinstance(items, list | tuple) and all(isinstance(each, Mapping | Feedback) for each in items):
+        return items
+    given = reprlib.repr(value)
+    raise ValueError(
+        f"{given} is neither a mapping with field and format, such as {_FIELD}, nor a list of them"
+    )
+
+
+Fields = Annotated[tuple[Feedback, ...], BeforeValidator(_listed)]
 """The fields that one language task's answers fill: one, or a list."""
 
 
 def read_feedback(declared: Any, source: str) -> dict[str, tuple[Feedback, ...]]:
     """The fields that a policy declares: language task to one field, or a list; else a UsageError."""
+    if not isinstance(declared, Mapping):
+        given, example = reprlib.repr(declared), f"{{'memory': {_FIELD}}}"
+        raise UsageError(f"{source} is {given}; give a mapping of language task to field, such as {example}")
     feedback = check(dict[str, Fields], declared, source=source)
     prompt_fields(feedback)
     return feedback
