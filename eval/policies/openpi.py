@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from configs.errors import UsageError
-from configs.feedback import FeedbackByTask, write_answer
+from configs.feedback import INSTRUCTION, FeedbackByTask, prompt_fields, write_answer
 from configs.interface import Interface
 from eval.policies.base import BadAnswerError, LoadedPolicy
 from oxygen.policy.reply import EpisodeEnd, Reply, Text
@@ -29,9 +29,11 @@ def named(keys: OpenpiKeys, name: str, horizon: object) -> OpenpiKeys:
     return dataclasses.replace(keys, interface=interface)
 
 
-def assumption(name: str, remedy: str) -> str:
+def assumption(name: str, feedback: FeedbackByTask, remedy: str) -> str:
     """The remark on a policy that declares no robot and therefore gets LIBERO's keys."""
     keys = f"the keys of {ASSUMED.robot} ({', '.join(ASSUMED.names)})"
+    if fields := [each.field for each in prompt_fields(feedback)]:
+        keys += f" and of its texts ({', '.join([INSTRUCTION, *fields])})"
     return f"{name} does not say which robot it is for and is shown {keys}; {remedy}"
 
 

@@ -90,9 +90,10 @@ def _adapted(policy: Any, target: str) -> tuple[OpenpiPolicy, str | None]:
     if interface is not None:
         keys = keys_for(_checked(interface, target))
     remedy = "for another, give the class an attribute `embodiment`, or an `interface`."
-    remark = None if keys else assumption(target, remedy)
+    feedback = _feedback(policy, target)
+    remark = None if keys else assumption(target, feedback, remedy)
     keys = named(keys or ASSUMED, target, getattr(policy, "horizon", None))
-    return OpenpiPolicy(policy, keys, _feedback(policy, target)), remark
+    return OpenpiPolicy(policy, keys, feedback), remark
 
 
 def _feedback(policy: Any, target: str) -> FeedbackByTask:

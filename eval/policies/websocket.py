@@ -97,8 +97,9 @@ def _policy_of(
         keys = named(roboarena.keys, url, horizon)
         return opened(RoboArenaPolicy(client, keys, roboarena), server_metadata=recorded)
     keys = _keys(url, metadata.get("embodiment"), options.embodiment)
-    remark = None if keys else assumption(url, "for another robot, --policy-kwargs embodiment=NAME.")
     feedback = read_feedback(metadata.get("feedback") or {}, f"feedback in the metadata of {url}")
+    remedy = "for another robot, --policy-kwargs embodiment=NAME."
+    remark = None if keys else assumption(url, feedback, remedy)
     policy = RemotePolicy(client, named(keys or ASSUMED, url, horizon), feedback)
     return opened(policy, remark=remark, server_metadata=recorded)
 

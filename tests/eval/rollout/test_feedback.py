@@ -303,10 +303,27 @@ def test_a_class_gets_its_memory_and_returns_it(tmp_path):
     assert prompts_of(policy) == [f"{GOAL}\nMemory: {count}" for count in range(4)]
     assert policy.in_world(None, None)._policy.seen[-1] == (f"{GOAL}\nMemory: 3", "3", GOAL)
     assert policy.writes_texts
+    assert policy.remark
+    assert "state, prompt) and of its texts (instruction, memory);" in policy.remark
+
+
+@pytest.mark.parametrize("key", ["memory", "memry"])
+def test_a_class_that_never_returns_its_memory_is_told_so_once(tmp_path, suite, key, capfd):
+    file = tmp_path / "counter.py"
+    file.write_text(textwrap.dedent(COUNTER).replace('"memory": str', f'"{key}": str'))
+    modes = ("isolated", "unified")
+    evaluate(*begin(tmp_path, reading(f"{file}:Counter", suite, language_tasks=(), mode=modes)))
+    told = "Counter declares `feedback` and wrote no text: a class returns `memory` beside `actions`."
+    assert capfd.readouterr().out.count(told) == (key == "memry")
 
 
 @pytest.mark.parametrize(
-    ("feedback", "words"), [({"memory": {**FIELD, "field": "memry"}}, "'memry'"), (3, "is 3")]
+    ("feedback", "words"),
+    [
+        ({"memory": {**FIELD, "field": "memry"}}, "'memry'"),
+        ({"memory": "memory"}, "Counter: memory: 'memory' is neither a mapping with field and format"),
+        (3, "is 3"),
+    ],
 )
 def test_a_class_with_a_wrong_declaration_is_refused(tmp_path, feedback, words):
     file = tmp_path / "counter.py"
