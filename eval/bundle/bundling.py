@@ -6,6 +6,7 @@ import re
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, NotRequired
@@ -93,7 +94,7 @@ def read_bundle_manifest(folder: Path) -> BundleManifest:
     return manifest
 
 
-def trainings_of(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def trainings_of(record: dict[str, Any]) -> list[dict[str, Any]]:
     """The records of all trainings behind a checkpoint, oldest first."""
     return [*(trainings_of(record[_BEFORE]) if _BEFORE in record else []), record]
 
@@ -121,11 +122,15 @@ def provenance(checkpoint: Path) -> tuple[dict[str, Any], list[DatasetFacts]]:
     data = [_dataset(folder) for folder in folders if (folder / layout.MANIFEST).is_file()]
     before = _start(record["start_from"], checkpoint)
     if before is not None:
-        earlier, earlier_data = provenance(before)
-        if earlier.get("wordings") == record["wordings"]:  # most of a record's size
-            del earlier["wordings"]
-        record[_BEFORE] = earlier
-        data = [*(each for each in earlier_data if each not in data), *data]
+        latest, earlier_data = provenance(before)
+        own = _identity(record)  # a bundle that has replaced its start has it, and perhaps later ones
+        trainings = [*takewhile(lambda each: _identity(each) != own, trainings_of(latest))]
+        if trainings:
+            record[_BEFORE] = trainings[-1]
+            if record[_BEFORE].get("wordings") == record["wordings"]:  # most of a record's size
+                del record[_BEFORE]["wordings"]
+        used = {name for each in trainings for name in each["data"]}
+        data = [*(each for each in earlier_data if each.name in used and each not in data), *data]
     record["data"] = [Path(folder).name for folder in record["data"]]  # no paths of this machine
     for key in {"start_from", "norm_stats"} & set(record):
         if record[key] is not None and "://" not in record[key]:
@@ -141,8 +146,13 @@ def _start(source: str | None, checkpoint: Path) -> Path | None:
         return None
     if folder is None or not ((folder / RECORD).is_file() and (folder / SINGLE_FILE).is_file()):
         return None
-    has_replaced_it = hash_file(folder / SINGLE_FILE) == hash_file(checkpoint / SINGLE_FILE)
-    return None if has_replaced_it else folder
+    return None if folder.samefile(checkpoint) else folder
+
+
+def _identity(record: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Fields that distinguish trainings, with names instead of paths, as in a bundle."""
+    paths = (*record["data"], str(record["start_from"]))
+    return record["step"], record["recipe"], [Path(path).name for path in paths]
 
 
 def _dataset(folder: Path) -> DatasetFacts:

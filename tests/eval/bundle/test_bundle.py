@@ -32,6 +32,7 @@ from oxygen.model.config import TINY
 from oxygen.presets.policies import read_record
 from oxygen.training import checkpoint as checkpoints
 from oxygen.training import layout
+from oxygen.weights.formats import SINGLE_FILE
 from sim_envs.fake import FakeWorld
 from sim_envs.truth.ground_truth import Narration, Phase
 from sim_envs.truth.wording import narrate
@@ -431,3 +432,22 @@ def test_a_checkpoint_that_replaced_its_start_is_not_its_own_start(tmp_path, dem
     write_checkpoint(place, demonstrations, seed=1, start=place)
     bundle(place, [], tmp_path / "tiny")
     assert "- how place, from which training began, was trained" in render(tmp_path / "tiny")
+
+
+def test_a_bundle_that_replaced_its_start_is_not_its_own_start(tmp_path, second, corrections, monkeypatch):
+    """Nor is it the start of an earlier training. It may hold the same weights in other bytes."""
+    monkeypatch.setattr("oxygen.weights.source.bundled", {"tiny": second}.__getitem__)
+    extra = shutil.copytree(corrections, tmp_path / "extra")
+    third, fourth = tmp_path / "third", tmp_path / "fourth"
+    write_checkpoint(third, corrections, seed=2, start="bundled://tiny")
+    write_checkpoint(fourth, extra, seed=3, start=third)
+    for checkpoint, seeds, data in (
+        (third, [0, 1, 2], ["corrections", "demos"]),
+        (fourth, [0, 1, 2, 3], ["corrections", "demos", "extra"]),
+        (third, [0, 1, 2], ["corrections", "demos"]),
+    ):
+        for start in ("the bundle before", "its own bundle"):
+            bundle(checkpoint, [], second)
+            trained = [each["recipe"]["seed"] for each in trainings_of(read_record(second))]
+            assert (trained, names_of(second)) == (seeds, data), start
+            shutil.copy(tmp_path / "second" / SINGLE_FILE, checkpoint)

@@ -38,7 +38,9 @@ def test_the_bundled_files_match_their_manifest_and_the_card_is_rendered_from_th
     assert sum(file.stat().st_size for file in there.values()) <= MAX_BYTES
     for path, digest in manifest.files.items():
         assert hashlib.sha256(there[path].read_bytes()).hexdigest() == digest
-    trained_on = {name for each in trainings_of(read_record(folder)) for name in each["data"]}
+    trainings = [{**each, "before": None} for each in trainings_of(read_record(folder))]
+    assert all(each not in trainings[:number] for number, each in enumerate(trainings)), "none is twice in it"
+    trained_on = {name for each in trainings for name in each["data"]}
     assert trained_on == {each.name for each in manifest.data}
     assert unknowns(folder) == []
     card = there[CARD_FILE].read_text(encoding="utf-8")
