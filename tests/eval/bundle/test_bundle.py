@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from configs.errors import UsageError
-from configs.schema import RunConfig
+from configs.load import load, names
+from configs.schema import RunConfig, SuiteConfig
 from eval import libero
 from eval.bundle.__main__ import app
 from eval.bundle.bundling import (
@@ -265,6 +266,11 @@ def test_reserved_states_are_the_test_and_other_runs_are_counted(shipped, evalua
         "2 / 5 |",
     ]
     assert "also has 3 from other initial states" in card
+
+
+def test_suites_reserve_the_states_of_the_test():
+    reserved = {load(SuiteConfig, suite).test_init_ids for suite in names(SuiteConfig)}
+    assert reserved - {None} == {(FIRST, LAST)}
 
 
 def test_states_of_demonstrations_are_not_tests_and_silent_policies_have_no_text_scores(shipped, evaluate):
