@@ -308,6 +308,7 @@ def render(folder: Path) -> str:
         weights_file=SINGLE_FILE,
         sha256=manifest.files[SINGLE_FILE],
         record=record,
+        noise_scale=preset(str(read_policy(str(folder)).model)).noise_scale,
         data=manifest.data,
         suites=sorted(
             {suite for each in manifest.data if each.name in record["data"] for suite in each.init_ids}

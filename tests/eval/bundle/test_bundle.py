@@ -232,6 +232,15 @@ def test_the_card_of_a_policy_without_results(shipped):
     assert len(card.splitlines()) < 60
 
 
+def test_the_card_has_the_noise_scale_of_evaluation_if_the_record_differs(tmp_path, checkpoint, shipped):
+    other = Path(shutil.copytree(checkpoint, tmp_path / "other"))
+    edit(other / "training.json", model={**read_record(other)["model"], "noise_scale": 1.0})
+    bundle(other, [], tmp_path / "noisy")
+    told = "in `training.json`; its `noise_scale` has no effect on training, and is 0.0 in evaluation."
+    assert told in render(tmp_path / "noisy")
+    assert "noise_scale" not in render(shipped)
+
+
 def test_a_dataset_for_texts_alone_is_marked(tmp_path):
     assert collect(tmp_path / "said", init_ids=(0, NEVER), policy="tiny", keep_failures=True) == 0
     write_checkpoint(tmp_path / "step_0000007", tmp_path / "said", seed=0)
