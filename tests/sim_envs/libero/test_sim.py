@@ -4,6 +4,7 @@ import collections
 import concurrent.futures
 import contextlib
 import multiprocessing
+import os
 import pickle
 import zipfile
 from pathlib import Path
@@ -185,8 +186,8 @@ def test_a_protocol_that_the_suite_cannot_follow_is_one_line(changes, complaint)
 def test_a_pickle_that_would_run_something_is_refused(tmp_path):
     file = tmp_path / "evil.pruned_init"
     with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("archive/data.pkl", pickle.dumps({"call": print}))
-    with pytest.raises(pickle.UnpicklingError, match=r"builtins\.print"):
+        archive.writestr("archive/data.pkl", pickle.dumps({"call": os.system}))
+    with pytest.raises(pickle.UnpicklingError, match=r"posix\.system"):
         tasks._read_torch_array(file)
 
 
