@@ -22,8 +22,8 @@ _LEGEND = (
 )
 _CONTROL_HZ = 20.0
 _STEPS_NOTE = (
-    "a: until actions arrive. b: until the next query, or the replan steps if they are more. Find them on "
-    "the figure of docs/results.md."
+    "a: until actions arrive. b: until the next query, or the replan steps if they are more. Look them "
+    "up in the figure of docs/results.md."
 )
 
 

@@ -193,7 +193,9 @@ def test_a_disturbed_repetition_of_many_changes_neither_the_ratio_nor_its_interv
 _RECORDS = Path(__file__).parents[3] / "benchmarks/results"
 
 
-@pytest.mark.parametrize("record", ["bench_small.jsonl", "two_cores/adapter.jsonl"])
+@pytest.mark.parametrize(
+    "record", ["bench_small.jsonl", "two_cores/adapter.jsonl", "two_cores/growing_prompts.jsonl"]
+)
 def test_recorded_rows_are_read_and_written_again_as_they_are(record, tmp_path):
     text = (_RECORDS / record).read_text(encoding="utf-8")
     (tmp_path / "rows.jsonl").write_text(text, encoding="utf-8")
