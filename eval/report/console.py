@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Group
 from rich.live import Live
@@ -208,9 +208,9 @@ class EvaluationConsole(Monitor):
         has_room = len(self._runs) == 1 or not self._rich.is_terminal
         rates = []
         for name, results in zip(names, self._results, strict=True):
-            rate = rate_of(results) if has_room else None
-            between = f" ({rate['low']:.0f}–{rate['high']:.0f})" if rate else ""
-            rates.append(f"{name} {_percent(results)}{between}")
+            rate = rate_of(results)
+            between = f" ({rate['low']:.0f}–{rate['high']:.0f})" if rate and has_room else ""
+            rates.append(f"{name} {_percent(rate)}{between}")
         return ", ".join([*rates, *self._errors_and_pace()])
 
     def _errors_and_pace(self) -> list[str]:
@@ -240,8 +240,8 @@ class SweepConsole(EvaluationConsole):
         return str(self._runs[0].folder.path.parent)
 
     def _status(self) -> str:
-        rate = f"{_percent(list(chain.from_iterable(self._results)))} solved"
-        return ", ".join([rate, *self._errors_and_pace()])
+        rate = rate_of(list(chain.from_iterable(self._results)))
+        return ", ".join([f"{_percent(rate)} solved", *self._errors_and_pace()])
 
 
 def best_video(run: RunFolder) -> tuple[Path, str] | None:
@@ -270,6 +270,5 @@ def best_video(run: RunFolder) -> tuple[Path, str] | None:
     return run.path / str(best.video), why
 
 
-def _percent(results: Sequence[EpisodeResult]) -> str:
-    rate = rate_of(results)
+def _percent(rate: Mapping[str, Any] | None) -> str:
     return f"{rate['percent']:.0f} %" if rate else "–"
