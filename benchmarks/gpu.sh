@@ -20,11 +20,11 @@ failed=0
 if [ "${SIZE:-full}" = small ]; then
   policies="small small_droid" work="--text-tokens 4 --tokens-per-frame 1 2 --repetitions 2 --queries 1"
   robots="1 2" soak=40 energy=10 few="--repetitions 2 --queries 3 --text-tokens 6 --tokens-per-frame 1 3"
-  texts=6 turns=2 memory=small suffix="--text-tokens 4 --tokens-per-frame 2 --repetitions 2 --queries 1"
+  memory=small suffix="--text-tokens 4 --tokens-per-frame 2 --repetitions 2 --queries 1"
 else
   policies="pi05_libero pi05_droid" work="--text-tokens 30 --tokens-per-frame 1 5 10 30"
   robots="1 4 16" soak=2000 energy=200 few="--repetitions 6 --queries 6"
-  texts=30 turns=6 memory=pi05_libero_memory suffix="--text-tokens 11 --tokens-per-frame 5"
+  memory=pi05_libero_memory suffix="--text-tokens 11 --tokens-per-frame 5"
 fi
 
 # part NAME SECONDS COMMAND…: runs a part once, with a limit; its output goes to NAME.log.
@@ -96,10 +96,6 @@ for policy in $policies; do
   [ -e "$OUT/$policy.yaml" ] || bench "profile_$policy" 40 "$policy" $work --robots 1 --resume \
     --output "$OUT/modes_$policy.jsonl" --save-profile "$OUT/$policy.yaml"
 done
-
-# Other attentions, compiler options and int8 weights beside what is served, stage by stage.
-part candidates 190 "$PYTHON" -m benchmarks.candidates --policy "$first" --text-tokens $texts \
-  --repetitions $turns --output "$OUT/candidates.json"
 
 if [ -d "${REFERENCE:-}" ]; then
   # shellcheck disable=SC2086

@@ -31,9 +31,7 @@ def report(folder: Path) -> str:
         "service_*.jsonl": lambda rows: _modes(rows, ", with the multi-process service"),
         "soak.json": _soak,
         "energy.json": _energy,
-        "candidates.json": _candidates,
         "reference*.json": _reference,
-        "opening_*.json": _opening,
     }
     found = [
         section(RowFile(path).rows if path.suffix == ".jsonl" else _read(path))
@@ -141,46 +139,6 @@ def _reference(record: Mapping[str, Any]) -> str:
             "published / this": lambda row: _with_interval(
                 row["published_over_this"], row["published_over_this_ci95"]
             ),
-        },
-    )
-
-
-def _candidates(record: Mapping[str, Any]) -> str:
-    left_out: dict[str, list[str]] = {}
-    for row in record["rows"]:
-        if "left_out" in row:
-            left_out.setdefault(row["left_out"], []).append(f"{row['stage']}, {row['alternative']}")
-    table = _table(
-        f"{record['policy']}, {record['dtype']}, {record['device']}: other ways to run each stage, in turns",
-        (row for row in record["rows"] if "left_out" not in row),
-        {
-            "stage": lambda row: row["stage"],
-            "how": lambda row: row["alternative"],
-            "ms": lambda row: f"{row['ms_median']:.3f}",
-            "as served / this": lambda row: _with_interval(
-                row["served_over_this"], row["served_over_this_ci95"]
-            ),
-            "ms / floor": lambda row: f"{row['ms_median'] / row['floor_ms']:.2f}",
-            "result": _compared,
-        },
-    )
-    return "\n\n".join([table, *(f"Left out ({why}): {'; '.join(rows)}." for why, rows in left_out.items())])
-
-
-def _compared(row: Mapping[str, Any]) -> str:
-    if row["equal_tokens"] is not None:
-        return f"{100 * row['equal_tokens']:.0f} % of tokens equal"
-    return "the same bits" if row["equal_bits"] else f"differs by {row['difference']:.0e} of the largest"
-
-
-def _opening(record: Mapping[str, Any]) -> str:
-    return _table(
-        f"{record['size']}, {record['bf16_bytes'] / 1e9:.2f} GB in bfloat16: host memory of opening it",
-        record["ways"].items(),
-        {
-            "way": lambda item: item[0],
-            "peak, GB": lambda item: f"{item[1]['peak_bytes'] / 1e9:.2f}",
-            "peak / size in bfloat16": lambda item: f"{item[1]['peak_over_bf16_size']:.3f}",
         },
     )
 

@@ -23,8 +23,7 @@ Options = Mapping[str, bool | str]
 
 GPU: Options = {"xla_gpu_triton_gemm_any": True}
 """Matrix products by Triton wherever autotuning finds it faster, as JAX's guide to GPU performance advises
-(docs.jax.dev/en/latest/gpu_performance_tips.html). `benchmarks.candidates` measures it beside XLA's defaults
-and other options."""
+(docs.jax.dev/en/latest/gpu_performance_tips.html)."""
 
 
 def use_compile_cache(directory: Path | None = None) -> Path:

@@ -27,8 +27,7 @@ Implementation: TypeAlias = Literal["matmul", "xla", "cudnn"]
 """Attention of the action tokens to the prefix and themselves.
 
 `matmul`: matrix products over a transposed cache; others: `jax.nn.dot_product_attention`, of which `cudnn`
-needs a GPU and bfloat16. They differ in rounding, so a policy uses the default on every device;
-`benchmarks.candidates` measures the others.
+needs a GPU and bfloat16. They differ in rounding, so a policy uses the default on every device.
 """
 
 DEFAULT_ATTENTION: Implementation = "matmul"
