@@ -5,10 +5,9 @@ keys and values, and so do the texts of language tasks, which follow it causally
 one prefill serves the actions and any number of texts. Sources: π0.5 (arXiv 2504.16054), openpi's `pi0.py`.
 """
 
-import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import flax.linen as nn
 import flax.struct
@@ -22,15 +21,6 @@ from oxygen.model.gemma import Copied, Layer, RotaryTables
 from oxygen.model.guidance import Guidance, guided
 from oxygen.model.params import release_memory, tower
 from oxygen.typing import Array, Bool, Float, Float32, Int32, Leaf, Params, UInt8
-
-Implementation: TypeAlias = Literal["matmul", "xla", "cudnn"]
-"""Attention of the action tokens to the prefix and themselves.
-
-`matmul`: matrix products over a transposed cache; others: `jax.nn.dot_product_attention`, of which `cudnn`
-needs a GPU and bfloat16. They differ in rounding, so a policy uses the default on every device.
-"""
-
-DEFAULT_ATTENTION: Implementation = "matmul"
 
 Actions = Float32[Array, "batch horizon action"]
 """Chunks of actions, noisy or not."""
@@ -205,9 +195,8 @@ def _prefix(kept: Sequence[tuple[Array, Array]], length: Array) -> Prefix:
 class CachedLayer:
     """One layer's keys and values: the prefix, then padding, then the action tokens."""
 
-    k: Leaf  # [batch, kv_head, dim, position] for `matmul`, else [batch, position, kv_head, dim]
-    v: Leaf  # [batch, kv_head, position, dim] for `matmul`, else as `k`
-    implementation: Implementation = flax.struct.field(pytree_node=False)  # the attention that reads it
+    k: Leaf  # [batch, kv_head, dim, position]
+    v: Leaf  # [batch, kv_head, position, dim]
 
     def attend(
         self,
@@ -220,35 +209,23 @@ class CachedLayer:
 
         Queries are scaled already.
         """
-        if self.implementation == "matmul":
-            before = self.k.shape[-1] - k.shape[1]
-            all_k = self.k.at[..., before:].set(k.transpose(0, 2, 3, 1))
-            all_v = self.v.at[:, :, before:].set(v.transpose(0, 2, 1, 3))
-            heads = gemma.attention_transposed(q, all_k, all_v, mask)
-        else:
-            before = self.k.shape[1] - k.shape[1]
-            all_k, all_v = self.k.at[:, before:].set(k), self.v.at[:, before:].set(v)
-            seen = jnp.broadcast_to(mask[:, None], (len(q), 1, q.shape[1], mask.shape[-1]))
-            heads = jax.nn.dot_product_attention(
-                q, all_k, all_v, mask=seen, scale=1.0, implementation=self.implementation
-            )
-        return heads, dataclasses.replace(self, k=all_k, v=all_v)
+        before = self.k.shape[-1] - k.shape[1]
+        all_k = self.k.at[..., before:].set(k.transpose(0, 2, 3, 1))
+        all_v = self.v.at[:, :, before:].set(v.transpose(0, 2, 1, 3))
+        heads = gemma.attention_transposed(q, all_k, all_v, mask)
+        return heads, CachedLayer(k=all_k, v=all_v)
 
 
 DenoiseCache = tuple[CachedLayer, ...]
 """The action expert's KV cache, layer by layer."""
 
 
-def _denoise_cache(prefix: Prefix, room: int, implementation: Implementation) -> DenoiseCache:
+def _denoise_cache(prefix: Prefix, room: int) -> DenoiseCache:
     """The prefix with `room` positions after it, of which the action tokens take the last."""
 
     def begun(k: Array, v: Array) -> CachedLayer:
-        axis = 1
-        if implementation == "matmul":
-            k, v, axis = k.transpose(0, 2, 1, 3), v.transpose(0, 2, 1, 3), 2
-        k, v = (jnp.pad(leaf, [(0, room if at == axis else 0) for at in range(4)]) for leaf in (k, v))
-        k = k.transpose(0, 1, 3, 2) if implementation == "matmul" else k
-        return CachedLayer(k=k, v=v, implementation=implementation)
+        k, v = (jnp.pad(leaf.transpose(0, 2, 1, 3), [(0, 0), (0, 0), (0, room), (0, 0)]) for leaf in (k, v))
+        return CachedLayer(k=k.transpose(0, 1, 3, 2), v=v)
 
     return tuple(begun(k, v) for k, v in zip(prefix.k, prefix.v, strict=True))
 
@@ -259,7 +236,6 @@ def denoise(
     noise: Actions,
     steps: int,
     guidance: Guidance | None = None,
-    implementation: Implementation = DEFAULT_ATTENTION,
 ) -> Actions:
     """Integrate the flow from noise (t = 1) to actions (t = 0) with the prepared number of Euler steps.
 
@@ -268,7 +244,7 @@ def denoise(
     horizon = noise.shape[1]
     room = horizon + -(prefix.k[0].shape[1] + horizon) % _ALIGNED
     angles, mask = _positions_and_mask(weights, prefix, horizon, room)
-    times, cache = jnp.asarray(flow_times(steps)), _denoise_cache(prefix, room, implementation)
+    times, cache = jnp.asarray(flow_times(steps)), _denoise_cache(prefix, room)
 
     def euler(step: Int32[Array, ""], state: tuple[Actions, DenoiseCache]) -> tuple[Array, DenoiseCache]:
         x, cache = state
@@ -289,7 +265,7 @@ def velocity(weights: Weights, prefix: Prefix, noisy: Actions, step: Int32[Array
     """The flow's velocity at one step, for training."""
     horizon = noisy.shape[1]
     angles, mask = _positions_and_mask(weights, prefix, horizon, horizon)
-    cache = _denoise_cache(prefix, horizon, DEFAULT_ATTENTION)
+    cache = _denoise_cache(prefix, horizon)
     return _velocity(weights, cache, (noisy, step), angles, mask)[0]
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
 
 import flax.struct
 import jax
@@ -91,12 +90,10 @@ def decode(
     pool: KvPool,
     texts: DecodeState,
     top_k: int = 0,
-    attend: "DecodeAttention | None" = None,
 ) -> tuple[KvPool, DecodeState, Float32[Array, "row vocab"]]:
     """Decode one token in every slot of `rows`, which are padded with the spare slot.
 
-    `top_k` is the largest of any request; 0 if all requests are greedy. `attend` writes and reads the pool;
-    None for what suits the device.
+    `top_k` is the largest of any request; 0 if all requests are greedy.
 
     Returns:
         The updated pool and decode state, and the logits (without meaning in a step whose token the fork
@@ -110,10 +107,10 @@ def decode(
     kept = []
     for layer, held in zip(weights.trunk, pool.layers, strict=True):
 
-        def attend_in(q: Array, k: Array, v: Array, held: KvLayer = held) -> tuple[Array, KvLayer]:
-            return (attend or by_device)(held, Tokens(slot=rows, position=position, q=q, k=k, v=v))
+        def attend(q: Array, k: Array, v: Array, held: KvLayer = held) -> tuple[Array, KvLayer]:
+            return by_device(held, Tokens(slot=rows, position=position, q=q, k=k, v=v))
 
-        x, longer = gemma.trunk_layer(layer, x, angles, attend_in)
+        x, longer = gemma.trunk_layer(layer, x, angles, attend)
         kept.append(longer)
     pool = KvPool(layers=tuple(kept))
     step_logits = logits(weights, gemma.rms_norm(x, weights.trunk_norm)[:, 0])
@@ -150,12 +147,11 @@ class Tokens:
     v: Leaf
 
 
-DecodeAttention = Callable[[KvLayer, Tokens], tuple[Array, KvLayer]]
-"""Writes tokens into their slots and attends causally: the heads' outputs, and the layer."""
-
-
 def by_device(held: KvLayer, tokens: Tokens) -> tuple[Array, KvLayer]:
-    """In place if at least half of the slots are in use, else as suits the device."""
+    """Write tokens into their slots and attend causally: the heads' outputs, and the layer.
+
+    In place if at least half of the slots are in use, else as suits the device.
+    """
     if 2 * len(tokens.slot) >= len(held.v):
         return decode_in_place(held, tokens)
     return jax.lax.platform_dependent(held, tokens, cpu=decode_slot_by_slot, default=decode_all_at_once)
