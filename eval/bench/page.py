@@ -1,4 +1,4 @@
-"""The page and the figures of a benchmark's rows: speed-up over `isolated`, and actions against tokens."""
+"""The page of a benchmark's rows, and the figure of the speed-up over `isolated`."""
 
 import dataclasses
 import math
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eval.bench.row import Row
-from eval.bench.table import LABEL, TAILS, TIMES, by_label, by_workload, warnings_of
+from eval.bench.table import LABEL, TAILS, TIMES, by_workload, warnings_of
 from eval.report.figures import COLOURS, STYLE, new_figure
 from eval.report.pages.reported_runs import format_code, format_machine
 from eval.report.pages.site import ChartLine, chart_group, line_chart, swatch, write_page
@@ -62,10 +62,9 @@ def _charts(rows: Sequence[Row]) -> list[dict[str, Any]]:
             "action p50, to p95 (ms)",
         )
         found += chart_group(workload[0].work, speedup, latency)
-    points = {
-        label: [(row.tokens_per_s, *[row.actions_per_s] * 3) for row in group]
-        for label, group in by_label(rows).items()
-    }
+    points: dict[str, list[tuple[float, ...]]] = {}
+    for row in sorted(rows, key=lambda row: (row.label, row.tokens_per_s)):
+        points.setdefault(row.label, []).append((row.tokens_per_s, *[row.actions_per_s] * 3))
     tradeoff = _lines(points, "tokens per second", "actions per second")
     return [*found, *chart_group("actions against tokens: up and to the right is better", tradeoff)]
 
@@ -104,21 +103,18 @@ def _lines(points: Mapping[str, Sequence[Any]], x: str, y: str) -> dict[str, Any
 
 
 def draw(rows: Sequence[Row], stem: Path) -> list[Path]:
-    """Draw the figures as PNG and SVG to paths that begin with `stem`; returns the paths.
+    """Draw the speed-ups as PNG and SVG to paths that begin with `stem`; returns the paths.
 
-    Without `isolated` among the modes there is no speed-up figure.
+    None without `isolated` among the modes.
     """
     import matplotlib as mpl
 
-    written = []
-    with mpl.rc_context(STYLE):
-        faster = [group for group in by_workload(rows) if any(row.speedup_over_isolated for row in group)]
-        figures = {"speedup": _speedup_figure(faster)} if faster else {}
-        for name, figure in {**figures, "tradeoff": _tradeoff_figure(rows)}.items():
-            for suffix, metadata in ((".png", {}), (".svg", {"Date": None})):
-                path = stem.with_name(f"{stem.name}_{name}{suffix}")
-                figure.savefig(path, metadata=metadata, bbox_inches="tight")
-                written.append(path)
+    faster = [group for group in by_workload(rows) if any(row.speedup_over_isolated for row in group)]
+    written = [stem.with_name(f"{stem.name}_speedup{suffix}") for suffix in (".png", ".svg") if faster]
+    for path in written:
+        with mpl.rc_context(STYLE):
+            metadata = {"Date": None} if path.suffix == ".svg" else {}
+            _speedup_figure(faster).savefig(path, metadata=metadata, bbox_inches="tight")
     return written
 
 
@@ -150,41 +146,8 @@ def _speedup_figure(workloads: Sequence[Sequence[Row]]) -> "Figure":
         panel.tick_params(axis="y", length=0)
         panel.spines["left"].set_visible(False)
     panels[-1].set_xlabel("times faster than isolated, mean frame")
-    _title(figure, workloads[0][0], "Speed-up of a frame; black mark: predicted from stage times")
-    return figure
-
-
-def _tradeoff_figure(rows: Sequence[Row]) -> "Figure":
-    """Actions per second against tokens per second; a line joins the workloads of a configuration.
-
-    Within one workload each query requests the same texts, so its points lie on a ray from the origin.
-    """
-    figure = new_figure(8.4, 5.2)
-    panel = figure.subplots()
-    curves = list(by_label(rows).values())
-    for curve in curves:
-        xs, ys = [row.tokens_per_s for row in curve], [row.actions_per_s for row in curve]
-        panel.plot(xs, ys, "o-", color=COLOURS[curve[0].mode], markersize=7, linewidth=1.2)
-    panel.set(xlim=(0, None), ylim=(0, None))
-    panel.set_xlabel("tokens per second")
-    panel.set_ylabel("actions per second (horizon × chunks)")
-    # Labels at the right margin without overlap, each with a line to its curve's last point.
-    place, gap, right = math.inf, panel.get_ylim()[1] / 17, 1.03 * panel.get_xlim()[1]
-    for last in sorted((curve[-1] for curve in curves), key=lambda row: -row.actions_per_s):
-        place, colour = min(last.actions_per_s, place - gap), COLOURS[last.mode]
-        panel.annotate(
-            last.label,
-            (last.tokens_per_s, last.actions_per_s),
-            xytext=(right, place),
-            va="center",
-            color=colour,
-            annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6, "alpha": 0.5},
-        )
-    _title(figure, rows[0], "Actions against tokens: up and to the right is better")
-    return figure
-
-
-def _title(figure: "Figure", row: Row, text: str) -> None:
+    row = workloads[0][0]
     machine = row.hardware["processor"] if row.device == "cpu" else row.device
-    figure.suptitle(f"{text}\n{row.policy}, {row.dtype}, {machine}", x=0.01, ha="left", fontsize=12)
+    title = "Speed-up of a frame; black mark: predicted from stage times"
+    figure.suptitle(f"{title}\n{row.policy}, {row.dtype}, {machine}", x=0.01, ha="left", fontsize=12)
+    return figure

@@ -121,14 +121,6 @@ def by_workload(rows: Sequence[Row]) -> list[list[Row]]:
     return [list(group) for _, group in itertools.groupby(rows, key=lambda row: row.title)]
 
 
-def by_label(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """The rows of each mode and token budget, by tokens per second."""
-    groups: dict[str, list[Row]] = {}
-    for row in sorted(rows, key=lambda row: (row.label, row.tokens_per_s)):
-        groups.setdefault(row.label, []).append(row)
-    return groups
-
-
 def warnings_of(rows: Sequence[Row]) -> list[str]:
     """Reasons not to trust the measurements."""
     found = []
