@@ -1,4 +1,4 @@
-"""Figures of a sweep (the surface over (a, b), success over latency, success of each cell) and its page.
+"""Figures of a sweep (the surface over (a, b), success over latency) and its page.
 
 Figures and the page show the same lines: cells that differ in their clock alone.
 """
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from configs.errors import pluralize
-from configs.schema import CONDITIONS
 from eval.records.run_folders import SweepFolder
 from eval.report.figures import COLOURS, OTHER_COLOURS, STYLE, new_figure
 from eval.report.pages.reported_runs import format_code, format_machine
@@ -24,7 +23,6 @@ from eval.report.sweep_table import (
     columns_of,
     episodes_of,
     format_cell,
-    format_condition,
     format_margins,
     format_value,
     group_by,
@@ -41,7 +39,6 @@ _MIN_LATENCIES = 3  # a sweep whose lines all have fewer points has no curve
 _STYLES = ("-", "--", ":", "-.")
 _APART = 0.006
 """Offset between lines, as a share of the largest latency, so that their intervals do not overlap."""
-_MAX_CELLS = 60  # larger sweeps have no figure of cells
 
 Point = tuple[float, float, float]
 """A value and the bounds of its interval."""
@@ -154,23 +151,16 @@ class Mark:
     b: Sequence[int]
 
 
-def draw_sweep(record: Record, folder: Path, *, stem: str = "sweep") -> list[Path]:
+def draw_sweep(record: Record, folder: Path) -> list[Path]:
     """Draw the figures that a finished sweep has cells for, as PNG files; returns their paths."""
     import matplotlib as mpl
 
-    figures: Mapping[str, Callable[[Record], Figure | None]] = {
-        "surface": lambda record: draw_surface([record]),
-        "latency": _latency_figure,
-        "cells": _cells_figure,
-    }
-    written = []
     with mpl.rc_context(STYLE):
-        for name, draw in figures.items():
-            figure = draw(record)
-            if figure is not None:
-                written.append(folder / f"{stem}_{name}.png")
-                figure.savefig(written[-1], bbox_inches="tight")
-    return written
+        figures = {"surface": draw_surface([record]), "latency": _latency_figure(record)}
+        written = {folder / f"sweep_{name}.png": figure for name, figure in figures.items() if figure}
+        for path, figure in written.items():
+            figure.savefig(path, bbox_inches="tight")
+    return list(written)
 
 
 def draw_surface(records: Sequence[Record], marks: Sequence[Mark] = ()) -> "Figure | None":
@@ -255,35 +245,6 @@ def _legend(figure: "Figure", *, title: str | None = None, ncols: int | None = N
         handles |= {label: handle for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)}
     place, columns = "outside lower center", ncols or len(handles)
     figure.legend(handles.values(), handles, title=title, loc=place, ncols=columns, frameon=False)
-
-
-def _cells_figure(record: Record) -> "Figure | None":
-    """Success beside time to success, with a row for every cell below the name of its condition."""
-    cells, varied = record["cells"], record["varied"]
-    if "mode" not in varied or len(cells) > _MAX_CELLS:
-        return None
-    groups, names = group_by(cells, CONDITIONS), list[str]()
-    figure = new_figure(9.2, 0.3 * (len(cells) + len(groups)) + 1.3)
-    panels = figure.subplots(1, 2, sharey=True)
-    for group in groups:
-        names.append(format_condition(group[0]["options"], varied))
-        for row in group:
-            style = {"color": COLOURS[row["options"]["mode"]], "fmt": "o", "capsize": 2}
-            for panel, value in zip(panels, (_success_of(row), _seconds_of(row)), strict=True):
-                if value is not None:
-                    middle, low, high = value
-                    panel.errorbar(middle, len(names), xerr=[[middle - low], [high - middle]], **style)
-            names.append(format_cell(row["options"], varied))
-    for panel, label in zip(panels, ("episodes solved (%)", "mean time to success (s)"), strict=True):
-        panel.grid(axis="x", color="#e4e4e4", linewidth=0.8)
-        panel.set_axisbelow(True)
-        panel.set_xlabel(label)
-        panel.set_xlim(left=0)
-    panels[0].set_xlim(-2, 102)
-    panels[0].set_yticks(range(len(names)), names)
-    panels[0].set_ylim(len(names) - 0.5, -0.5)
-    _title(figure, "Success and time to success", [record])
-    return figure
 
 
 def _title(figure: "Figure", text: str, records: Sequence[Record]) -> None:

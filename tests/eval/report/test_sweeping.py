@@ -123,7 +123,6 @@ def test_a_sweep_leaves_each_cell_in_its_record_table_page_and_figures(whole, ca
     assert (record["status"], len(record["cells"])) == ("complete", CELLS)
     assert record["varied"] == ["clock", "mode", "text_every", "while_waiting"]
     assert {row["charged_ms"]["busy"] for row in record["cells"]} == {50.0, 200.0}
-    assert (whole.path / "sweep_cells.png").stat().st_size > 10_000
     monkeypatch.setenv("COLUMNS", "80")
     show_sweep(whole, record)
     printed = capsys.readouterr().out
