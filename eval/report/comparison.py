@@ -3,8 +3,9 @@
 import dataclasses
 import enum
 import functools
+import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from configs.errors import UsageError, pluralize
 from eval.metrics.action_difference import ActionDifference, EpisodeQueries, action_difference
@@ -85,7 +86,7 @@ class TextDifference:
     a: float
     b: float
     difference: float  # B's minus A's, percentage points
-    interval: tuple[float, float] | None  # its 95 % bootstrap interval over episodes; None if undefined
+    interval: Sequence[float] | None  # its 95 % bootstrap interval over episodes; None if undefined
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -104,7 +105,6 @@ class TextPairs:
     differences: Sequence[TextDifference]
 
 
-_NOTHING = Share()
 _Scores = tuple[Share, Share]
 """A text's headline measure at request and on delivery."""
 
@@ -118,88 +118,79 @@ def compare_texts(episodes: Sequence[EpisodeQueries], *, in_pairs: bool) -> list
     """
     found = []
     for task in HEADLINES:
-        graded: list[tuple[list[_Scores], list[_Scores]]] = []
-        only_a, only_b = Counter[Unpaired](), Counter[Unpaired]()
-        oracle_a = oracle_b = False
-        for episode in episodes:
-            (a, from_a), (b, from_b) = _texts(task, episode.a), _texts(task, episode.b)
-            oracle_a, oracle_b = oracle_a or from_a, oracle_b or from_b
-            if not in_pairs:
-                of_a, of_b = ([text for text in each.values() if isinstance(text, tuple)] for each in (a, b))
-                graded.append((of_a, of_b))
-                only_a[Unpaired.OTHER_MOMENT] += len(of_a)
-                only_b[Unpaired.OTHER_MOMENT] += len(of_b)
-                continue
-            graded.append(([], []))
-            for when in sorted(a.keys() | b.keys()):
-                x, y = a.get(when, Unpaired.NEVER), b.get(when, Unpaired.NEVER)
-                if isinstance(x, tuple) and isinstance(y, tuple):
-                    graded[-1][0].append(x)
-                    graded[-1][1].append(y)
-                elif isinstance(y, Unpaired) and not isinstance(x, Unpaired):
-                    only_a[y] += 1
-                elif isinstance(x, Unpaired) and not isinstance(y, Unpaired):
-                    only_b[x] += 1
-        texts = TextPairs(
-            task=task,
-            pairs=sum(len(of_a) for of_a, _ in graded) if in_pairs else 0,
-            only_a=dict(only_a),
-            only_b=dict(only_b),
-            oracle_a=oracle_a,
-            oracle_b=oracle_b,
-            differences=list(_differences(task, graded)),
-        )
-        if texts.differences or (in_pairs and (texts.pairs or only_a or only_b)):
-            found.append(texts)
+        texts = [(_texts(task, episode.a), _texts(task, episode.b)) for episode in episodes]
+        if in_pairs:
+            never = Unpaired.NEVER
+            matched = [[(a.get(at, never), b.get(at, never)) for at in a | b] for a, b in texts]
+            pairs = list(itertools.chain.from_iterable(matched))
+            only_a = Counter(b for a, b in pairs if isinstance(a, tuple) and isinstance(b, Unpaired))
+            only_b = Counter(a for a, b in pairs if isinstance(b, tuple) and isinstance(a, Unpaired))
+            both = [
+                [(a, b) for a, b in each if isinstance(a, tuple) and isinstance(b, tuple)] for each in matched
+            ]
+            graded = [[[pair[side] for pair in each] for each in both] for side in (0, 1)]
+        else:
+            graded = [
+                [[text for text in each[side].values() if isinstance(text, tuple)] for each in texts]
+                for side in (0, 1)
+            ]
+            only_a, only_b = (Counter({Unpaired.OTHER_MOMENT: sum(map(len, side))}) for side in graded)
+        differences = []
+        for moment, when in enumerate(("at_request", "on_delivery")):
+            shares_a, shares_b = (
+                [sum((scores[moment] for scores in each), Share()) for each in side] for side in graded
+            )
+            a, b = percentage(shares_a), percentage(shares_b)
+            gain = difference(shares_b, shares_a)  # the drop from B to A
+            if a is not None and b is not None and gain is not None:
+                values = {"a": a["pc"], "b": b["pc"], "difference": gain["pc"], "interval": gain["ci95"]}
+                differences.append(TextDifference(task=task, when=when, **values))
+        n_pairs = sum(map(len, graded[0])) if in_pairs else 0
+        if differences or (in_pairs and (n_pairs or only_a or only_b)):
+            found.append(
+                TextPairs(
+                    task=task,
+                    pairs=n_pairs,
+                    only_a=dict(only_a),
+                    only_b=dict(only_b),
+                    oracle_a=any(_is_oracle(task, episode.a) for episode in episodes),
+                    oracle_b=any(_is_oracle(task, episode.b) for episode in episodes),
+                    differences=differences,
+                )
+            )
     return found
 
 
-def _differences(
-    task: str, by_episode: Sequence[tuple[Sequence[_Scores], Sequence[_Scores]]]
-) -> Iterator[TextDifference]:
-    for moment, when in enumerate(("at_request", "on_delivery")):
-        shares_a, shares_b = (
-            [sum((scores[moment] for scores in texts[side]), _NOTHING) for texts in by_episode]
-            for side in (0, 1)
-        )
-        a, b = percentage(shares_a), percentage(shares_b)
-        fall = difference(shares_b, shares_a)  # `difference` is a drop, from B to A the gain of B
-        if a is not None and b is not None and fall is not None:
-            interval = None if fall["ci95"] is None else (fall["ci95"][0], fall["ci95"][1])
-            yield TextDifference(
-                task=task, when=when, a=a["pc"], b=b["pc"], difference=fall["pc"], interval=interval
-            )
+def _is_oracle(task: str, queries: Sequence[QueryRecord]) -> bool:
+    return any(text.task == task and text.reason == ORACLE for query in queries for text in query.delivered)
 
 
-def _texts(
-    task: str, queries: Sequence[QueryRecord]
-) -> tuple[dict[tuple[int, int], _Scores | Unpaired], bool]:
-    """An episode's texts of the task: scores, or why there are none; and whether an oracle wrote one.
+def _texts(task: str, queries: Sequence[QueryRecord]) -> dict[tuple[int, int], _Scores | Unpaired]:
+    """An episode's texts of the task: scores, or why there are none.
 
     The key is the query that requested a text, and its index among those requested there.
     """
     found: dict[tuple[int, int], _Scores | Unpaired] = {}
-    places, oracle = Counter[int](), False
+    places = Counter[int]()
     of_task = [each for each in requested_texts(queries) if each.request.task == task]
     for each in sorted(of_task, key=lambda each: each.request.request_id):
         query = each.request.query
         if each.text is None:
             scores = Unpaired.CUT_OFF if each.ended is None else Unpaired.DROPPED
         else:
-            oracle |= each.text.reason == ORACLE
             at_request, on_delivery = (headline_share(task, each.text.text, truth) for truth in each.truths)
             is_graded = at_request is not None and on_delivery is not None
             scores = (at_request, on_delivery) if is_graded else Unpaired.NOT_GRADED
         found[query, places[query]] = scores
         places[query] += 1
-    return found, oracle
+    return found
 
 
 @functools.lru_cache(maxsize=4096)  # texts and truths repeat over queries
 def headline_share(task: str, generated: str, truth: Truth | None) -> Share | None:
     """The headline measure of a text; None without a truth, or if the text cannot be read."""
     shares = None if truth is None else grade_text(task, generated, truth)
-    return None if shares is None else shares.get(HEADLINES[task], _NOTHING)
+    return None if shares is None else shares.get(HEADLINES[task], Share())
 
 
 Pair = tuple[EpisodeResult, EpisodeResult]
