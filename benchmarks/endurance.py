@@ -23,21 +23,16 @@ from oxygen.serving.scheduler import Mode
 
 _READINGS = 10
 _TEXT_TOKENS, _TOKENS_PER_FRAME = 30, 1
-_NO_NVML = "not measured: it needs the package nvidia-ml-py"
 
 
-def open_energy() -> tuple[Callable[[], float] | None, str]:
-    """The joules that the first GPU has used so far, and their source; None and the reason without them."""
+def open_energy() -> tuple[Callable[[], float | None], str]:
+    """Reads the joules that the first GPU has used so far, and their source; None, and why, without NVML."""
     try:
         import pynvml
     except ModuleNotFoundError:
-        return None, _NO_NVML
-    try:
-        pynvml.nvmlInit()
-        device = pynvml.nvmlDeviceGetHandleByIndex(0)
-        pynvml.nvmlDeviceGetTotalEnergyConsumption(device)
-    except pynvml.NVMLError as error:
-        return None, f"not measured: {error}"
+        return lambda: None, "not measured: it needs the package nvidia-ml-py"
+    pynvml.nvmlInit()
+    device = pynvml.nvmlDeviceGetHandleByIndex(0)
     return lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(device) / 1e3, "NVML's energy counter"
 
 
@@ -50,22 +45,21 @@ def memory_in_use() -> tuple[int, str]:
     return pages * os.sysconf("SC_PAGE_SIZE"), "process"
 
 
-def endure(runner: PolicyRunner, each: int, energy_j: Callable[[], float] | None) -> dict[str, Any]:
+def endure(runner: PolicyRunner, each: int, energy_j: Callable[[], float | None]) -> dict[str, Any]:
     """Run a configuration's queries in ten parts of `each`; returns its memory, frames and energy."""
     frames: list[Sequence[float]] = []
     memory, memory_of = [], ""
     runner.run(each)  # fills the pipeline
-    began, began_j = time.perf_counter(), energy_j and energy_j()
+    began, began_j = time.perf_counter(), energy_j()
     for _ in range(_READINGS):
         frames.append([query.frame_ms for query in runner.run(each)])
         used, memory_of = memory_in_use()
         memory.append(used)
-    joules = None if energy_j is None or began_j is None else energy_j() - began_j
-    seconds, counted = time.perf_counter() - began, each * _READINGS
-    configuration = runner.configuration
+    seconds, counted, ended_j = time.perf_counter() - began, each * _READINGS, energy_j()
+    joules = None if began_j is None or ended_j is None else ended_j - began_j
     return {
-        "mode": configuration.mode.value,
-        "tokens_per_frame": configuration.tokens_per_frame,
+        "mode": runner.configuration.mode.value,
+        "tokens_per_frame": runner.configuration.tokens_per_frame,
         "queries": counted,
         "seconds": seconds,
         "frame_ms_p50_first_tenth": statistics.median(frames[0]),
@@ -78,8 +72,18 @@ def endure(runner: PolicyRunner, each: int, energy_j: Callable[[], float] | None
     }
 
 
-def measure(options: argparse.Namespace) -> dict[str, Any]:
+def main() -> None:
     """Endure in each mode, one after the other."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--policy", default="small")
+    parser.add_argument("--modes", nargs="+", type=Mode, choices=list(Mode), default=[Mode.UNIFIED])
+    parser.add_argument("--queries", type=int, default=2000)
+    parser.add_argument("--output", type=Path, required=True)
+    options = parser.parse_args()
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    use_compile_cache()
     model = find_model(options.policy, random_weights=True, dtype=None, prompt_tokens=24)
     each = max(1, options.queries // _READINGS)
     workload = Workload(
@@ -93,10 +97,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     bench, rows = Bench(model), []
     for mode in options.modes:
         k = _TOKENS_PER_FRAME if mode is Mode.UNIFIED else None
-        configuration = BenchConfiguration(mode=mode, tokens_per_frame=k)
-        with bench.prepare(workload, [configuration]) as (runner,):
+        with bench.prepare(workload, [BenchConfiguration(mode=mode, tokens_per_frame=k)]) as (runner,):
             rows.append(endure(runner, each, energy_j))
-    return {
+    row = {
         "benchmark": "endurance",
         "policy": model.name,
         "dtype": model.config.dtype,
@@ -105,20 +108,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "energy": energy,
         "rows": rows,
     }
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--policy", default="small")
-    parser.add_argument("--modes", nargs="+", type=Mode, choices=list(Mode), default=[Mode.UNIFIED])
-    parser.add_argument("--queries", type=int, default=2000)
-    parser.add_argument("--output", type=Path, required=True)
-    options = parser.parse_args()
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    use_compile_cache()
-    record(measure(options), options.output)
+    record(row, options.output)
 
 
 if __name__ == "__main__":

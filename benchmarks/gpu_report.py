@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.bench.row import Row, RowFile
+from eval.bench.table import by_workload
 from eval.bench.workloads import BenchConfiguration
 from eval.report.figures import OTHER_COLOURS, STYLE, new_figure
 from eval.report.table import Column, Table, number, to_markdown
@@ -26,7 +27,7 @@ def report(folder: Path) -> str:
     """All tables of a folder of results, or `NOT_MEASURED`."""
     sections: dict[str, Callable[[Any], str]] = {
         "roofline_*.json": _roofline,
-        "adapter_*.jsonl": _adapter,
+        "adapter_*.jsonl": _modes,
         "modes_*.jsonl": _modes,
         "service_*.jsonl": lambda rows: _modes(rows, ", with the multi-process service"),
         "soak.json": _soak,
@@ -53,9 +54,6 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _modes(rows: Sequence[Row], added: str = "") -> str:
-    workloads: dict[str, list[Row]] = {}
-    for row in rows:
-        workloads.setdefault(row.title, []).append(row)
     columns: dict[str, Callable[[Row], str]] = {
         "mode": lambda row: row.label,
         "action p50, ms": lambda row: f"{row.action_ms_p50:.2f}",
@@ -63,23 +61,7 @@ def _modes(rows: Sequence[Row], added: str = "") -> str:
         "× isolated": lambda row: _with_interval(row.speedup_over_isolated, row.speedup_ci95),
         "actions equal": lambda row: {True: "yes", False: "**no**", None: "–"}[row.actions_equal],
     }
-    return "\n\n".join(_table(title + added, group, columns) for title, group in workloads.items())
-
-
-def _adapter(rows: Sequence[Row]) -> str:
-    """The modes, and what the adapter adds to a frame of `shared`, beside what OxyGen's authors measured."""
-    frames = {row.adapter: row for row in rows if row.mode == "shared"}
-    without = frames.pop("off")
-    added = " and ".join(
-        f"{row.frame_ms_p50 - without.frame_ms_p50:.2f} ms (mask {mask})" for mask, row in frames.items()
-    )
-    said = (
-        f"A text of {without.text_tokens} tokens takes {added} longer with the adapter than without; "
-        f"prefill takes {without.stage_ms['prefill']:.2f} ms."
-    )
-    if "4090" in without.device and without.text_tokens == 11:
-        said += " OxyGen's authors measured 8.16 and 47.66 ms on this device."
-    return f"{_modes(rows)}\n\n{said}"
+    return "\n\n".join(_table(group[0].title + added, group, columns) for group in by_workload(rows))
 
 
 def _roofline(record: Mapping[str, Any]) -> str:

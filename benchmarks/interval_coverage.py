@@ -10,8 +10,9 @@ truth, or with that verdict; `repetitions` with an interval, and `without` one.
 
 import functools
 import itertools
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,14 +46,18 @@ SUITES = 4
 _WRONG = {0.0: (Verdict.INFERIOR, Verdict.SUPERIOR), -MARGIN: (Verdict.NON_INFERIOR, Verdict.SUPERIOR)}
 """True difference to the verdicts that are wrong then."""
 _LIMIT_S = 30.0  # time limit of a simulated episode
+_BOOTSTRAPS = {10: 1000, 50: 500, 200: 300, 500: 200}
+"""Episodes to repetitions; a bootstrap over more of them takes longer."""
 
 app = App(name="python -m benchmarks.interval_coverage")
 
 
 Rate = dict[str, Any]
 """A simulated rate, as in the record."""
-Part = Callable[[float, np.random.Generator], Iterator[Rate]]
-"""Simulates the rates of one interval, given a factor of the repetitions and a source of random numbers."""
+Repeat = Callable[[int], range]
+"""Scales a number of repetitions."""
+
+_wilson, _tango = functools.cache(wilson_95), functools.cache(paired_difference_95)
 
 
 @app.default
@@ -79,43 +84,59 @@ def main(
 
 
 def simulate(scale: float = 1.0) -> Iterator[Rate]:
-    """Every rate, in the order of the table."""
+    """Every rate."""
     for part in PARTS:
-        yield from part(scale, np.random.default_rng(0))
+        yield from part(np.random.default_rng(0), lambda count: range(max(2, round(scale * count))))
 
 
-def wilson(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
+def success(rng: np.random.Generator, repeat: Repeat) -> Iterator[Rate]:
     """Intervals of a success rate."""
     for rate, n in itertools.product(RATES, SIZES):
-        sampled = rng.binomial(n, rate, _times(20_000, scale)).tolist()
-        interval = functools.cache(functools.partial(wilson_95, trials=n))
-        yield _coverage(
-            "success rate (Wilson)", f"rate {rate:g}", n, (interval(each) for each in sampled), rate
-        )
+        found = [_wilson(int(rng.binomial(n, rate)), n) for _ in repeat(20_000)]
+        yield _coverage("success rate (Wilson)", f"rate {rate:g}", n, found, rate)
 
 
-def tango(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
-    """Intervals of a paired difference of success rates."""
-    for (gap, discordant), n in itertools.product(_pair_truths((0.0, -MARGIN, -0.2)), SIZES):
-        sampled = _draw_pairs(rng, n, gap, discordant, _times(20_000, scale))
-        found = (_interval(*pair, n) for pair in sampled)
-        yield _coverage("paired difference (Tango)", _format_pairs(gap, discordant), n, found, gap)
+def paired_success(rng: np.random.Generator, repeat: Repeat) -> Iterator[Rate]:
+    """Intervals of a paired difference of success rates, and wrong verdicts.
+
+    These tell identical runs apart, or call runs at the margin non-inferior.
+    """
+    truths = [(gap, share) for gap in (*_WRONG, -0.2) for share in DISCORDANT if share >= abs(gap)]
+    for (gap, discordant), n in itertools.product(truths, SIZES):
+        found = [_tango(*_draw_pairs(rng, n, gap, discordant), n) for _ in repeat(20_000)]
+        of = f"difference {gap:g}, discordant {discordant:g}"
+        yield _coverage("paired difference (Tango)", of, n, found, gap)
+        if wrong := _WRONG.get(gap):
+            called = [verdict_of(each, MARGIN) in wrong for each in found if each is not None]
+            yield _share(f"called {' or '.join(wrong)}", of, n, called)
 
 
-def by_rate(
+def suites(rng: np.random.Generator, repeat: Repeat) -> Iterator[Rate]:
+    """Rates at which any of several suites of equal size has a wrong verdict."""
+    for (gap, wrong), n in itertools.product(_WRONG.items(), SIZES):
+        found = []
+        for _ in repeat(2000):
+            drawn = [_draw_pairs(rng, n, gap, 0.1) for _ in range(SUITES)]
+            counts = [PairCounts(only_a=a, only_b=b, pairs=n) for a, b in drawn]
+            found.append(not set(wrong).isdisjoint(corrected_verdicts(counts, MARGIN)))
+        what = f"any of {SUITES} suites {' or '.join(wrong)}"
+        yield _share(what, f"difference {gap:g}, discordant 0.1", n, found)
+
+
+def bootstrap(
     what: str,
     interval: Callable[[np.random.Generator, int, float], Interval | None],
     truth: Callable[[float], float],
+    rng: np.random.Generator,
+    repeat: Repeat,
+    *,
     of: str = "rate {:g}",
-) -> Part:
-    """Bootstrap intervals of simulated episodes, at every rate; `interval` draws and resamples some."""
-
-    def part(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
-        for rate, n in itertools.product(RATES, SIZES):
-            found = (interval(rng, n, rate) for _ in range(_bootstraps(n, scale)))
-            yield _coverage(f"{what} (bootstrap)", of.format(rate, 0.8 * rate), n, found, truth(rate))
-
-    return part
+    settings: Sequence[float] = RATES,
+) -> Iterator[Rate]:
+    """Bootstrap intervals of simulated episodes, in every setting; `interval` draws and resamples some."""
+    for setting, n in itertools.product(settings, SIZES):
+        found = [interval(rng, n, setting) for _ in repeat(_BOOTSTRAPS[n])]
+        yield _coverage(f"{what} (bootstrap)", of.format(setting, 0.8 * setting), n, found, truth(setting))
 
 
 def texts(rng: np.random.Generator, n: int, rate: float) -> Interval | None:
@@ -150,97 +171,91 @@ def _restricted_truth(rate: float) -> float:
     return b / a
 
 
-def motion(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
-    """Intervals of a paired difference of means of a skewed measure, whose scatter is half its median."""
-    for ratio, n in itertools.product((1.0, 1.2), SIZES):
-        sampled = (
-            np.exp(0.5 * rng.standard_normal((n, 2))) * (1, ratio) for _ in range(_bootstraps(n, scale))
-        )
-        found = (mean_difference(pairs.tolist()) for pairs in sampled)
-        truth = (ratio - 1) * np.exp(0.125)
-        intervals = (each and each.ci95 for each in found)
-        yield _coverage("quality of motion (bootstrap)", f"ratio {ratio:g}", n, intervals, truth)
+def motion(rng: np.random.Generator, n: int, ratio: float) -> Interval | None:
+    """Of a paired difference of means of a skewed measure, whose scatter is half its median."""
+    pairs = np.exp(0.5 * rng.standard_normal((n, 2))) * (1, ratio)
+    found = mean_difference(pairs.tolist())
+    return found and found.ci95
 
 
-def times(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
-    """Intervals of the ratio of times to success, and their verdicts."""
+def times(rng: np.random.Generator, repeat: Repeat) -> Iterator[Rate]:
+    """Intervals of the ratio of times to success, and their verdicts.
+
+    Of pairs solved by both, in which either run needs a second try (1.8 times as long) in one of ten.
+    """
     kinds = {1.0: (Verdict.INFERIOR, Verdict.SUPERIOR), 1 + TIME_MARGIN / 100: (Verdict.NON_INFERIOR,)}
     for (ratio, wrong), n in itertools.product(kinds.items(), SIZES):
-        found = [time_ratio(_timed(rng, n, ratio)) for _ in range(_bootstraps(n, scale))]
+        found = []
+        for _ in repeat(_BOOTSTRAPS[n]):
+            seconds = rng.uniform(3, 12, n)
+            noise = np.exp(0.1 * rng.standard_normal((2, n)) + np.log(1.8) * (rng.random((2, n)) < 0.1))
+            both = zip((seconds * noise[0]).tolist(), (ratio * seconds * noise[1]).tolist(), strict=True)
+            found.append(time_ratio([(_episode(a), _episode(b)) for a, b in both]))
         of = f"ratio {ratio:g}"
-        yield _coverage("time ratio (bootstrap)", of, n, (each and each.ci95 for each in found), ratio)
-        judged = [judgement.verdict for each in found if (judgement := judge_time(each))]
-        yield _share(f"time called {_format(wrong)}", of, n, [verdict in wrong for verdict in judged])
+        yield _coverage("time ratio (bootstrap)", of, n, [each and each.ci95 for each in found], ratio)
+        judged = [judgement.verdict in wrong for each in found if (judgement := judge_time(each))]
+        yield _share(f"time called {' or '.join(wrong)}", of, n, judged)
 
 
-def bench_ratios(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
+def bench_ratios(rng: np.random.Generator, repeat: Repeat) -> Iterator[Rate]:
     """Intervals of a benchmark's ratio, under common drift and long-tailed noise of 2 %."""
     for n in (6, 10, 20, 50):
-        sampled = (
-            (np.exp(np.cumsum(rng.normal(0, 0.3, n))), np.exp(0.02 * rng.standard_t(3, (2, n))))
-            for _ in range(_times(500, scale))
-        )
-        intervals = (paired_ratio(3 * drift * noise[0], drift * noise[1]).ci95 for drift, noise in sampled)
-        yield _coverage("bench ratio (order statistics)", "ratio 3", n, intervals, 3)
+        found = []
+        for _ in repeat(500):
+            drift = np.exp(np.cumsum(rng.normal(0, 0.3, n)))
+            noise = np.exp(0.02 * rng.standard_t(3, (2, n)))
+            found.append(paired_ratio(3 * drift * noise[0], drift * noise[1]).ci95)
+        yield _coverage("bench ratio (order statistics)", "ratio 3", n, found, 3)
 
 
-def curves(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
-    """The band of success over time at the times by which a half and all of the successes are expected."""
+def curves(rng: np.random.Generator, repeat: Repeat) -> Iterator[Rate]:
+    """The band of success over time at the times by which a half and all of the successes are expected.
+
+    Successes come at every half second up to 12, all alike.
+    """
     for rate, n in itertools.product(RATES, SIZES):
-        sampled = [_curve_bands(rng, n, rate) for _ in range(_times(500, scale))]
-        for place, part in enumerate((0.5, 1.0)):
-            of = f"rate {rate:g}, {100 * part:g} % of it by then"
-            bands = (bands[place] for bands in sampled)
-            yield _coverage("success by a time (Wilson)", of, n, bands, 100 * rate * part)
+        bands: dict[float, list[Interval]] = {6.0: [], 12.0: []}
+        for _ in repeat(500):
+            solved = rng.random(n) < rate
+            seconds = 0.5 * rng.integers(1, 25, n)
+            ends = zip(seconds.tolist(), solved, strict=True)
+            curve = success_curve([_episode(s if yes else None) for s, yes in ends])
+            for until, found in bands.items():
+                last = [point for point in curve if point.seconds <= until][-1]
+                found.append(Interval(low=last.low, high=last.high))
+        for until, found in bands.items():
+            of = f"rate {rate:g}, {100 * until / 12:g} % of it by then"
+            yield _coverage("success by a time (Wilson)", of, n, found, 100 * rate * until / 12)
 
 
-def verdicts(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
-    """Rates at which identical runs are told apart, and runs at the margin are called non-inferior."""
-    for (gap, discordant), n in itertools.product(_pair_truths(_WRONG), SIZES):
-        sampled = _draw_pairs(rng, n, gap, discordant, _times(20_000, scale))
-        wrong = [verdict_of(_interval(*pair, n), MARGIN) in _WRONG[gap] for pair in sampled]
-        yield _share(f"called {_format(_WRONG[gap])}", _format_pairs(gap, discordant), n, wrong)
-
-
-def holm_verdicts(scale: float, rng: np.random.Generator) -> Iterator[Rate]:
-    """Rates at which any of several suites of equal size has a wrong verdict."""
-    for (gap, wrong), n in itertools.product(_WRONG.items(), SIZES):
-        pairs = _draw_pairs(rng, n, gap, 0.1, _times(2000, scale) * SUITES)
-        sampled = (PairCounts(only_a=a, only_b=b, pairs=n) for a, b in pairs)
-        found = [
-            not set(wrong).isdisjoint(corrected_verdicts(suites, MARGIN))
-            for suites in zip(*[sampled] * SUITES, strict=True)
-        ]
-        yield _share(f"any of {SUITES} suites {_format(wrong)}", _format_pairs(gap, 0.1), n, found)
-
-
-PARTS: Sequence[Part] = (
-    wilson,
-    tango,
-    by_rate("texts", texts, lambda rate: 100 * rate),
-    by_rate("difference of texts", text_difference, lambda rate: 20 * rate, "rate {:g} and {:g}"),
-    by_rate("currency of texts", currency, lambda rate: rate),
+PARTS: Sequence[Callable[[np.random.Generator, Repeat], Iterator[Rate]]] = (
+    success,
+    paired_success,
+    suites,
+    functools.partial(bootstrap, "texts", texts, lambda rate: 100 * rate),
+    functools.partial(
+        bootstrap, "difference of texts", text_difference, lambda rate: 20 * rate, of="rate {:g} and {:g}"
+    ),
+    functools.partial(bootstrap, "currency of texts", currency, lambda rate: rate),
+    functools.partial(
+        bootstrap, "restricted mean time", restricted, _restricted_truth, of="rate {:g} and {:g}"
+    ),
+    functools.partial(
+        bootstrap,
+        "quality of motion",
+        motion,
+        lambda ratio: (ratio - 1) * math.exp(0.125),
+        of="ratio {:g}",
+        settings=(1.0, 1.2),
+    ),
     times,
-    by_rate("restricted mean time", restricted, _restricted_truth, "rate {:g} and {:g}"),
-    motion,
     bench_ratios,
     curves,
-    verdicts,
-    holm_verdicts,
 )
+"""Simulate the rates of an interval each, with a source of random numbers of their own."""
 
 
-def _times(repetitions: int, scale: float) -> int:
-    return max(2, round(scale * repetitions))
-
-
-def _bootstraps(n: int, scale: float) -> int:
-    """Repetitions; a bootstrap over more episodes takes longer."""
-    return _times({10: 1000, 50: 500, 200: 300, 500: 200}[n], scale)
-
-
-def _coverage(what: str, of: str, n: int, intervals: Iterable[Interval | None], truth: float) -> Rate:
-    found = list(intervals)
+def _coverage(what: str, of: str, n: int, found: Sequence[Interval | None], truth: float) -> Rate:
     # The tolerance is for rounding at a bound.
     covered = [each.low - 1e-9 <= truth <= each.high + 1e-9 for each in found if each is not None]
     return _share(what, of, n, covered, without=len(found) - len(covered))
@@ -252,33 +267,11 @@ def _share(what: str, of: str, n: int, happened: Sequence[bool], *, without: int
     return {"what": what, "of": of, "episodes": n, "percent": percent, **repetitions}
 
 
-def _format(verdicts: Iterable[Verdict]) -> str:
-    return " or ".join(verdicts)
-
-
-def _pair_truths(gaps: Iterable[float]) -> Iterator[tuple[float, float]]:
-    """B minus A, and the share of discordant pairs: none is less than the difference."""
-    for gap in gaps:
-        yield from ((gap, discordant) for discordant in DISCORDANT if discordant >= abs(gap))
-
-
-def _format_pairs(gap: float, discordant: float) -> str:
-    return f"difference {gap:g}, discordant {discordant:g}"
-
-
-def _draw_pairs(
-    rng: np.random.Generator, n: int, gap: float, discordant: float, repetitions: int
-) -> list[tuple[int, int]]:
+def _draw_pairs(rng: np.random.Generator, n: int, gap: float, discordant: float) -> tuple[int, int]:
     """Pairs that A alone and that B alone solved."""
     shares = [(discordant - gap) / 2, (discordant + gap) / 2, 1 - discordant]
-    return [(a, b) for a, b, _ in rng.multinomial(n, shares, repetitions).tolist()]
-
-
-@functools.cache
-def _interval(only_a: int, only_b: int, pairs: int) -> Interval:
-    found = paired_difference_95(only_a, only_b, pairs)
-    assert found is not None
-    return found
+    only_a, only_b, _ = rng.multinomial(n, shares).tolist()
+    return only_a, only_b
 
 
 def _episodes(rng: np.random.Generator, n: int, rate: float) -> tuple[np.ndarray, np.ndarray]:
@@ -312,25 +305,6 @@ def _episode(seconds: float | None) -> EpisodeResult:
         wall_s=0.0,
         simulated_s=_LIMIT_S if seconds is None else seconds,
     )
-
-
-def _timed(rng: np.random.Generator, n: int, ratio: float) -> list[tuple[EpisodeResult, EpisodeResult]]:
-    """Pairs solved by both, in which either run needs a second try (1.8 times as long) in one of ten."""
-    seconds = rng.uniform(3, 12, n)
-    noise = np.exp(0.1 * rng.standard_normal((2, n)) + np.log(1.8) * (rng.random((2, n)) < 0.1))
-    a, b = seconds * noise[0], ratio * seconds * noise[1]
-    return [(_episode(x), _episode(y)) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
-
-
-def _curve_bands(rng: np.random.Generator, n: int, rate: float) -> list[Interval]:
-    """The band at 6 seconds and at 12: successes come at every half second up to 12, all alike."""
-    solved = rng.random(n) < rate
-    seconds = 0.5 * rng.integers(1, 25, n)
-    curve = success_curve(
-        [_episode(s if yes else None) for s, yes in zip(seconds.tolist(), solved, strict=True)]
-    )
-    points = [[each for each in curve if each.seconds <= at][-1] for at in (6.0, 12.0)]
-    return [Interval(low=point.low, high=point.high) for point in points]
 
 
 if __name__ == "__main__":

@@ -2,11 +2,10 @@
 
 import json
 import os
-import sys
 
 import pytest
 
-from benchmarks import clock, endurance, gpu_report, modes
+from benchmarks import clock, gpu_report, modes
 from benchmarks.interval_coverage import simulate
 from benchmarks.record import record
 from configs.latency import Latency
@@ -14,11 +13,6 @@ from eval.records import provenance
 from eval.records.query_logs import QueryRecord, read_queries
 from tests.commands import ROOT, printed
 from tests.eval.factory import RunBuilder, asked, episode, key, query, said
-
-
-def test_without_the_drivers_package_the_reason_is_recorded(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert endurance.open_energy() == (None, "not measured: it needs the package nvidia-ml-py")
 
 
 def test_records_have_code_machine_and_command(tmp_path, capsys):
@@ -95,24 +89,6 @@ def test_the_documents_tables_are_those_of_the_records(tmp_path):
     assert gpu_report.report(tmp_path) == gpu_report.NOT_MEASURED
 
 
-def test_the_adapters_part_stands_beside_what_its_authors_measured_on_their_device(tmp_path):
-    (line, *_) = (ROOT / "benchmarks/results/bench_small.jsonl").read_text(encoding="utf-8").splitlines()
-    row = json.loads(line) | {"mode": "shared", "text_tokens": 11, "tokens_per_frame": None}
-    row["stage_ms"]["prefill"] = 40.0
-    frames = {"off": 60.0, "exact": 68.5, "published": 69.25}
-    for device, theirs in (("NVIDIA GeForce RTX 4090", True), ("NVIDIA H200", False)):
-        rows = [
-            row | {"device": device, "adapter": mask, "frame_ms_p50": frame} for mask, frame in frames.items()
-        ]
-        (tmp_path / "adapter_x.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows))
-        tables = gpu_report.report(tmp_path)
-        assert (
-            "takes 8.50 ms (mask exact) and 9.25 ms (mask published) longer with the adapter than without; "
-            "prefill takes 40.00 ms." in tables
-        )
-        assert ("measured 8.16 and 47.66 ms on this device" in tables) == theirs
-
-
 _TIMEOUT = (
     '#!/bin/sh\nfor word in "$@"; do case $word in --*) ;; *) echo "$word" >>"$LIMITS"; exit ;; esac; done\n'
 )
@@ -147,8 +123,8 @@ RATES = json.loads((ROOT / "benchmarks/results/interval_coverage.json").read_tex
 
 def test_recorded_rates_are_those_that_are_simulated_and_intervals_have_about_nominal_coverage():
     what = ("what", "of", "episodes")
-    simulated = [[rate[name] for name in what] for rate in simulate(0.0)]
-    assert simulated == [[rate[name] for name in what] for rate in RATES]
+    simulated = sorted([rate[name] for name in what] for rate in simulate(0.0))
+    assert simulated == sorted([rate[name] for name in what] for rate in RATES)
     intervals = [rate for rate in RATES if rate["what"].endswith(")")]
     assert len(intervals) > 80
     poor = {tuple(rate[name] for name in what) for rate in intervals if rate["percent"] < 89}
