@@ -15,14 +15,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column
 from rich.text import Text
 
-from configs.console import TextConsole, visible_text
+from configs.console import TextConsole
 from configs.errors import UsageError, pluralize
 from configs.motion import NONE
-from eval.metrics.language import HEADLINES
 from eval.metrics.success import Results, rate_of
 from eval.records.reader import read_episodes
 from eval.records.run_folders import Run, policy_name
-from eval.records.schema import EpisodeResult, Outcome, RunFolder, Share, graded_only, solved
+from eval.records.schema import EpisodeResult, Outcome, RunFolder, graded_only, solved
 from eval.report.comparison import compare
 from eval.report.comparison_verdict import judge_all, show
 from eval.report.pages.run_report import REPORT, write_report
@@ -104,8 +103,7 @@ class EvaluationConsole(Monitor):
         if result.error is not None:
             # A policy's message is not markup: `[/INST]` is part of a prompt.
             outcome = result.outcome.value.replace("_", " ")
-            error = escape(visible_text(result.error))
-            self._rich.print(f"[red]{outcome}[/] in {result.key}: {error}")
+            self._rich.print(f"[red]{outcome}[/] in {result.key}: {escape(result.error)}")
         (bar,) = self._progress.tasks
         is_due = self._played == _FIRST_ESTIMATE or time.monotonic() - self._reported >= _REPORT_EVERY_S
         if is_due and not bar.finished and not self._rich.is_terminal:
@@ -184,7 +182,7 @@ class EvaluationConsole(Monitor):
             self._print(f"No report: {error}")
 
     def _print(self, line: str) -> None:
-        self._rich.print(visible_text(line), soft_wrap=True, markup=False)
+        self._rich.print(line, soft_wrap=True, markup=False)
 
     def _dim(self, *lines: str) -> None:
         for line in lines:
@@ -247,27 +245,18 @@ class SweepConsole(EvaluationConsole):
 def best_video(run: RunFolder) -> tuple[Path, str] | None:
     """The video of the best graded episode, and what that did; None without one.
 
-    It is solved, else the one with most progress; then the one with the truest narrations when requested,
-    with most texts, and the shortest.
+    It is solved, else the one with most progress; then the one with most texts, and the shortest.
     """
 
-    def narrated(episode: EpisodeResult) -> Share:
-        scores = episode.texts.get("narration")
-        return Share() if scores is None else scores.at_request.get(HEADLINES["narration"], Share())
-
     def rank(episode: EpisodeResult) -> tuple[float, ...]:
-        right, texts = narrated(episode), episode.requests.finished
-        share = right.hits / right.of if right.of else 0.0
-        return solved(episode), episode.progress or 0.0, share, texts, -episode.steps
+        return solved(episode), episode.progress or 0.0, episode.requests.finished, -episode.steps
 
     shown = [each for each in graded_only(list(read_episodes(run).values())) if each.video is not None]
     if not shown:
         return None
     best = max(shown, key=rank)
-    right, outcome = narrated(best), best.outcome.value.replace("_", " ")
-    narrations = f"narration right {right.hits:g} of {right.of} times" if right.of else "no narration graded"
-    why = f"{outcome} in {best.steps} steps, {narrations}, {best.requests.finished} texts: {best.language}"
-    return run.path / str(best.video), why
+    outcome, texts = best.outcome.value.replace("_", " "), pluralize(best.requests.finished, "text")
+    return run.path / str(best.video), f"{outcome} in {best.steps} steps, {texts}: {best.language}"
 
 
 def _percent(rate: Mapping[str, Any] | None) -> str:
