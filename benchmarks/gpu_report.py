@@ -13,7 +13,6 @@ from typing import Any
 from eval.bench.row import Row, RowFile
 from eval.bench.table import by_workload
 from eval.bench.workloads import BenchConfiguration
-from eval.report.figures import OTHER_COLOURS, STYLE, new_figure
 from eval.report.table import Column, Table, number, to_markdown
 from oxygen.serving.scheduler import Mode
 from scripts.pages import replace_block
@@ -115,7 +114,7 @@ def _reference(record: Mapping[str, Any]) -> str:
         f"load average {record['hardware']['load_average'][0]}",
         record["rows"],
         {
-            "code": _format_code,
+            "code": lambda row: row["code"] if row["code"] == "published" else f"ours, {row['code']}",
             "mode": _label,
             "frame, ms": lambda row: f"{row['frame_ms_median']:.2f}",
             "published / this": lambda row: _with_interval(
@@ -123,35 +122,6 @@ def _reference(record: Mapping[str, Any]) -> str:
             ),
         },
     )
-
-
-def draw_reference(record: Mapping[str, Any], path: Path) -> None:
-    """Plot frame times of the published code and ours: a bar at the median, a mark for every turn."""
-    import matplotlib as mpl
-
-    codes = list(dict.fromkeys(row["code"] for row in record["rows"]))
-    labels = list(dict.fromkeys(map(_label, record["rows"])))
-    width = 0.8 / len(codes)
-    with mpl.rc_context(STYLE):
-        figure = new_figure(7.6, 3.8)
-        axes = figure.subplots()
-        for row in record["rows"]:
-            number = codes.index(row["code"])
-            at = labels.index(_label(row)) + (number - (len(codes) - 1) / 2) * width
-            name = _format_code(row) if _label(row) == labels[0] else None
-            axes.bar(
-                at, row["frame_ms_median"], 0.9 * width, color=OTHER_COLOURS[number], alpha=0.75, label=name
-            )
-            axes.plot([at] * len(row["frame_ms"]), row["frame_ms"], "o", color="#404654", markersize=3)
-        axes.set_xticks(range(len(labels)), labels)
-        axes.set_ylabel("frame (ms)")
-        axes.set_title(f"{record['policy']} on {record['published']['device']}, N = {record['text_tokens']}")
-        axes.legend(frameon=False)
-        figure.savefig(path, bbox_inches="tight")
-
-
-def _format_code(row: Mapping[str, Any]) -> str:
-    return row["code"] if row["code"] == "published" else f"ours, {row['code']}"
 
 
 def _label(row: Mapping[str, Any]) -> str:
@@ -177,10 +147,7 @@ def main() -> None:
     )
     parser.add_argument("folder", type=Path, nargs="?", default=RESULTS)
     parser.add_argument("--into", type=Path, metavar="FILE", help="the document to put the tables into")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw reference.json as a PNG or SVG")
     options = parser.parse_args()
-    if options.plot is not None:
-        draw_reference(_read(options.folder / "reference.json"), options.plot)
     if options.into is None:
         sys.stdout.write(f"{report(options.folder)}\n")
     else:
