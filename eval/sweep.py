@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from configs.cli import Names, run_app
+from configs.cli import run_app
 from configs.load import check, names, overlay
 from configs.paths import usable_folder
 from configs.schema import OUTPUT, WHAT, ExecutionConfig, GridConfig, PlayConfig, SweepConfig
@@ -30,7 +30,6 @@ def sweep(
     *,
     axes: Annotated[GridConfig, Parameter(name="*")] = GridConfig(),  # noqa: B008 - frozen
     options: Annotated[SweepConfig, Parameter(name="*")] = SweepConfig(),  # noqa: B008 - frozen
-    profiles: Annotated[Names, WHAT] = (),
     config: Annotated[str | None, WHAT, Parameter(help=_CONFIG)] = None,
     play: Annotated[PlayConfig, Parameter(name="*")] = PlayConfig(),  # noqa: B008 - frozen
     output_dir: Annotated[Path, OUTPUT] = Path("runs"),
@@ -42,7 +41,6 @@ def sweep(
     Args:
         axes: What varies.
         options: What is the same in every cell.
-        profiles: The same as --clock profile:NAME, by name alone.
         config: A YAML file, or the name of a preset.
         play: How it is played.
         output_dir: Parent of the sweep's folder.
@@ -51,8 +49,6 @@ def sweep(
         resume: Complete the newest unfinished sweep with these options.
     """
     varied = axes.model_dump(exclude_unset=True)
-    if profiles:
-        varied["clock"] = (*varied.get("clock", ()), *(f"profile:{name}" for name in profiles))
     flags = options.model_dump(exclude_unset=True)
     usable_folder(output_dir, "--output-dir")
     from eval.loggers import with_log

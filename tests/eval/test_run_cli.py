@@ -120,18 +120,18 @@ def test_flags_override_presets_and_files(started, tmp_path):
 def test_options_with_several_values_are_a_grid_and_replace_those_of_a_preset(monkeypatch, tmp_path):
     asked: list[SweepConfig] = []
     monkeypatch.setattr("eval.report.sweep.run_sweep", lambda folder, **how: asked.append(folder.config()))
-    line = "--suite libero_object --init-ids 0-1 --num-envs 4 --clock fixed:0,0 fixed:50,90 --profiles h200"
+    line = "--suite libero_object --init-ids 0-1 --num-envs 4 --clock fixed:0,0 fixed:50,90"
     line += " --mode actions unified --text-every 1,4 --replan-steps 5 asap"
     assert call(sweep.app, *line.split(), "--output-dir", tmp_path) == 0
     grid = GridConfig(
-        clock=("fixed:0,0", "fixed:50,90", "profile:h200"),
+        clock=("fixed:0,0", "fixed:50,90"),
         mode=("actions", "unified"),
         text_every=(1, 4),
         replan_steps=(5, "asap"),
     )
     shared = {"suites": ("libero_object",), "init_ids": (0, 1), "video": "none", "batch_size": 2}
     assert asked == [SweepConfig(**shared, grids=(grid,))]
-    line = "--config modes --profiles h200 --init-ids 3"
+    line = "--config modes --clock profile:h200 --init-ids 3"
     assert call(sweep.app, *line.split(), "--output-dir", tmp_path) == 0
     assert asked[1].init_ids == (3,)
     assert {grid.clock for grid in asked[1].grids} == {("profile:h200",)}
