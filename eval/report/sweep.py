@@ -14,7 +14,7 @@ from eval.metrics.language import HEADLINES, currency_differences
 from eval.metrics.motion_quality import motion_differences
 from eval.metrics.noninferiority import Verdict
 from eval.metrics.simulated_time import RestrictedTimes, TimeRatio, restricted_times, time_ratio
-from eval.metrics.statistics import bounds, cluster_bootstrap_95
+from eval.metrics.statistics import bounds, mean_95
 from eval.metrics.success import Results
 from eval.records.query_logs import read_queries
 from eval.records.reader import read_episodes, read_identity
@@ -173,7 +173,6 @@ def _row(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict[str,
     overall, episodes = cell.results["overall"], list(cell.episodes.values())
     identity = read_identity(cell.run.folder)
     seconds = [episode.success_s for episode in episodes if episode.success_s is not None]
-    interval = cluster_bootstrap_95(np.mean, np.array(seconds), method="percentile") if seconds else None
     simulated_s = sum(episode.simulated_s or 0.0 for episode in graded_only(episodes))
     texts = sum(scores.texts for episode in graded_only(episodes) for scores in episode.texts.values())
     ages = [  # of the observations that texts in prompts describe
@@ -196,7 +195,7 @@ def _row(cell: _Cell, reference: _Cell | None, config: SweepConfig) -> dict[str,
         },
         "outcomes": "".join(_OUTCOMES.get(episode.outcome, "0") for episode in episodes),
         "current": {task: texts["current"] for task, texts in overall["texts"].items() if texts["current"]},
-        "time_to_success_ci95": bounds(interval),
+        "time_to_success_ci95": bounds(mean_95(seconds)),
         **_verdicts(cell, reference, config),
     }
 
