@@ -2,21 +2,19 @@
 
 import datetime as dt
 import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from cyclopts import App
 
 from configs.cli import run_app
 from eval.media import EpisodePair, find_pair
-from eval.metrics.language import HEADLINES
 from eval.metrics.success import summarize
 from eval.records.reader import read_identity
 from eval.records.schema import RunFolder
+from eval.report import result_tables as columns
 from eval.report.comparison import compare
 from eval.report.comparison_verdict import judge_all
-from eval.report.table import Column, Table, format_clock_of, in_markdown, number
+from eval.report.table import format_clock_of, in_markdown
 from eval.report.table import to_markdown as table_markdown
 from scripts.pages import replace_block
 from videos.mp4 import save_clip, save_still
@@ -71,31 +69,11 @@ def to_markdown(run: RunFolder, other: RunFolder, why: str) -> str:
         "equally likely."
     )
     caption = f"*`{shown.policy}`, assets {shown.assets.name}, {in_markdown(why)}*"
-    return "\n\n".join([caption, _table(run, other), verdicts, note])
-
-
-def _table(*runs: RunFolder) -> str:
-    def score(task: str) -> Callable[[Any], str]:
-        def cell(row: Any) -> str:
-            graded = row["texts"][task]
-            moments = (graded[when][HEADLINES[task]]["pc"] for when in ("at_request", "on_delivery"))
-            return "{:.1f} → {:.1f} %".format(*moments)
-
-        return cell
-
-    rows = [{**summarize(run.path)["overall"], "mode": read_identity(run).mode} for run in runs]
-    cells: dict[str, Callable[[Any], str]] = {
-        "solved": lambda row: f"{row['n_success']} of {row['n_episodes']}",
-        "95 %": lambda row: "{:.0f} – {:.0f} %".format(*row["pc_success_ci95"]),
-        "time to success": lambda row: number((row["time_to_success_s"] or {}).get("median"), ".1f", " s"),
-        "query rate": lambda row: number(row["query_hz"], ".2f", " Hz"),
-        "narration right": score("narration"),
-        "memory F1": score("memory"),
-        "texts delivered after": lambda row: number(row["staleness_ms"], ".0f", " ms"),
-    }
-    mode = Column(heading="mode", cell=lambda row: f"`{row['mode']}`", align="left", is_markdown=True)
-    numbers = [Column(heading=heading, cell=cell) for heading, cell in cells.items()]
-    return table_markdown(Table(columns=[mode, *numbers], groups=[rows]))
+    numbers = [columns.N, columns.SUCCESS, columns.INTERVAL, columns.TIME, columns.QUERIES]
+    numbers += [columns.text_column("narration"), columns.text_column("memory"), columns.STALENESS]
+    rows = [(read_identity(each).mode, summarize(each.path)["overall"]) for each in (run, other)]
+    table = table_markdown(columns.labelled("mode", numbers, [rows]))
+    return "\n\n".join([caption, table, verdicts, note])
 
 
 def _write_pictures(pair: EpisodePair, docs: Path) -> None:

@@ -15,7 +15,7 @@ from eval.metrics.success import Results, summarize
 from eval.records.reader import RunIdentity, read_episodes, read_identity
 from eval.records.schema import EpisodeResult, Outcome, RunFolder, graded_only, solved
 from eval.report import result_tables as columns
-from eval.report.table import PAUSED, Column, Table, number, to_csv, to_latex
+from eval.report.table import PAUSED, Column, number, to_csv, to_latex
 
 _RATES = ("n_episodes", "n_success", "pc_success", "pc_success_ci95")
 _REWARDS = ("avg_sum_reward", "avg_max_reward", "video_paths")
@@ -179,11 +179,9 @@ def latex(folder: RunFolder) -> str:
         columns.INTERVAL,
         columns.TIME,
     ]
-    label = Column(heading="suite", cell=lambda named: named[0], align="left")
     suites = list(results["per_suite"].items())
     overall = [[("all suites", results["overall"])]] if len(suites) > 1 else []
-    shown = [label, *(column.of(lambda named: named[1]) for column in numbers)]
-    return f"% {described}\n{to_latex(Table(columns=shown, groups=[suites, *overall]))}"
+    return f"% {described}\n{to_latex(columns.labelled('suite', numbers, [suites, *overall]))}"
 
 
 def model_card(folder: RunFolder) -> str:

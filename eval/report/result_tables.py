@@ -1,6 +1,5 @@
 """Columns of aggregated results, the tables at the end of a run or an evaluation, and notes on them."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,29 +21,25 @@ def format_interval(row: Row) -> str:
 N = Column(heading="n", cell=lambda row: str(row["n_episodes"]))
 SUCCESS = Column(
     heading="success",
-    width=7,
     cell=lambda row: number(row["pc_success"], ".1f", " %"),
     legend="Errors are counted separately, not as failures.",
 )
-INTERVAL = Column(heading="95 % interval", short="95 %", width=10, cell=format_interval)
+INTERVAL = Column(heading="95 % interval", short="95 %", cell=format_interval)
 TIME = Column(
     heading="time to success (s)",
     short="time\ns",
-    width=5,
     cell=lambda row: number((row["time_to_success_s"] or {}).get("median"), ".1f"),
     legend="time: median simulated seconds to success, of the episodes that a row solved.",
 )
 QUERIES = Column(
     heading="queries (Hz)",
     short="query\nHz",
-    width=5,
     cell=lambda row: number(row["query_hz"], ".1f" if (row["query_hz"] or 0) >= 10 else ".2f"),
     legend="query: queries per simulated second.",
 )
 HELD = Column(
     heading="held (%)",
     short="held\n%",
-    width=4,
     optional=1,
     cell=lambda row: number(row["pc_held"], ".0f"),
     legend="held: control steps in which the robot is held still.",
@@ -52,7 +47,6 @@ HELD = Column(
 STALENESS = Column(
     heading="staleness (ms)",
     short="stale\nms",
-    width=5,
     optional=2,
     cell=lambda row: number(row["staleness_ms"], ".0f"),
     legend="stale: simulated time from a text's request to its delivery, mean.",
@@ -60,11 +54,10 @@ STALENESS = Column(
 TOKENS = Column(
     heading="tokens/s",
     short="tok/s",
-    width=5,
     optional=1,
     cell=lambda row: number(row["tokens_per_s"] or None, ".0f"),
 )
-ERRORS = Column(heading="errors", width=6, cell=lambda row: str(row["n_errors"]))
+ERRORS = Column(heading="errors", cell=lambda row: str(row["n_errors"]))
 
 TEXT_HEADINGS = {"narration": "narr.", "memory": "mem.", "textual_memory": "goals"}
 MEASURES = {
@@ -119,7 +112,7 @@ def _short_text_column(task: str, clock: str) -> Column:
 
     heading = f"{TEXT_HEADINGS[task]}\n%"
     legend = f"{TEXT_HEADINGS[task]}: {MEASURES[task]}."
-    return Column(heading=heading, cell=cell, width=5 if clock == PAUSED else 7, legend=legend)
+    return Column(heading=heading, cell=cell, legend=legend)
 
 
 def _median_column(stage: str, optional: int) -> Column:
@@ -132,7 +125,7 @@ def _median_column(stage: str, optional: int) -> Column:
     legend = (
         "action, frame: median milliseconds until a query's actions were there, and until all of it was done."
     )
-    return Column(heading=f"{stage}\nms", cell=cell, width=6, optional=optional, legend=legend)
+    return Column(heading=f"{stage}\nms", cell=cell, optional=optional, legend=legend)
 
 
 def _progress_column(rows: Sequence[Row]) -> Column:
@@ -141,7 +134,6 @@ def _progress_column(rows: Sequence[Row]) -> Column:
     between = "" if interval is None else " (95 %: {:.1f}–{:.1f})".format(*interval)
     return Column(
         heading="progr.",
-        width=7,
         cell=lambda row: number(
             row["pc_success"] if row["pc_progress"] is None else row["pc_progress"], ".1f", " %"
         ),
@@ -150,12 +142,11 @@ def _progress_column(rows: Sequence[Row]) -> Column:
 
 
 def _columns(rows: Sequence[Row], clock: str) -> list[Column]:
-    largest = max(row["n_episodes"] for row in rows)
     measured = [_median_column("action", 3), _median_column("frame", 2), TOKENS]
     is_stale = any(row["staleness_ms"] is not None for row in rows)
     charged = [QUERIES, HELD, *([STALENESS] if is_stale else [])]
     return [
-        dataclasses.replace(N, width=max(2, len(str(largest)))),
+        N,
         SUCCESS,
         INTERVAL,
         *([_progress_column(rows)] if any(row["pc_progress"] is not None for row in rows) else []),
@@ -172,7 +163,8 @@ _MIN_ROOM = 11  # minimum width of the first column, characters
 _EDGES = 2  # characters beside a table's columns
 
 
-def _labelled(first: str, columns: Sequence[Column], groups: Sequence[Sequence[Any]], **look: Any) -> Table:
+def labelled(first: str, columns: Sequence[Column], groups: Sequence[Sequence[Any]], **look: Any) -> Table:
+    """A table of pairs of a label and a row, which has the columns."""
     label = Column(heading=first, cell=lambda labelled: labelled[0], align="left")
     numbers = [column.of(lambda labelled: labelled[1]) for column in columns]
     return Table(columns=[label, *numbers], groups=groups, **look)
@@ -191,7 +183,7 @@ def run_table(title: str, results: Results, *, width: int) -> Table:
         groups.append([*zip(_labels(tasks, room), tasks, strict=True), (name, suites[suite])])
     if len(groups) > 1:
         groups.append([("all suites", overall)])
-    return _labelled("task", columns, groups, title=title, is_bold=lambda row: "task_id" not in row[1])
+    return labelled("task", columns, groups, title=title, is_bold=lambda row: "task_id" not in row[1])
 
 
 def variants_table(variants: Mapping[str, Results], *, width: int) -> Table:
@@ -205,7 +197,7 @@ def variants_table(variants: Mapping[str, Results], *, width: int) -> Table:
     rows = [*overall, *(row for group in groups for _, row in group)]
     columns = _columns(overall, next(iter(variants.values()))["clock"])
     columns, _ = fitting(columns, rows, width - _EDGES, beside=max(map(len, [*variants, *names])))
-    return _labelled("mode", columns, groups, names=names)
+    return labelled("mode", columns, groups, names=names)
 
 
 def tasks_table(title: str, variants: Mapping[str, Results], *, width: int) -> Table:

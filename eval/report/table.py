@@ -48,8 +48,6 @@ class Column:
     align: Literal["left", "center", "right"] = "right"
     # Heading in a terminal, with the unit in a second line. Default: `heading`.
     short: str = ""
-    # Minimum width in a terminal, characters. Default: that of the longest cell.
-    width: int | None = None
     # Order in which columns are left out of a narrow terminal, 1 first; None if never.
     optional: int | None = None
     legend: str = ""  # a sentence on what it shows
@@ -141,7 +139,7 @@ def fitting(
 
 def _width(column: Column, rows: Sequence[Any]) -> int:
     texts = [column.short or column.heading, *(visible_text(column.cell(row)) for row in rows)]
-    return max(column.width or 0, *(cell_len(line) for text in texts for line in text.split("\n")))
+    return max(cell_len(line) for text in texts for line in text.split("\n"))
 
 
 def to_terminal(table: Table, *, ruled: bool = True) -> TerminalTable:
