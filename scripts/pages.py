@@ -28,21 +28,10 @@ from configs.load import load
 from configs.profile import ProfileConfig
 from configs.schema import Mode as ModeName
 from eval.metrics.statistics import holm, mcnemar_exact, paired_difference_95, wilson_95
+from eval.report import sweep_table
 from eval.report.figures import STYLE
 from eval.report.sweep_plots import Mark, draw_surface
-from eval.report.sweep_table import (
-    JUDGED_NOTE,
-    MEASURES_NOTE,
-    NOTE,
-    TEXTS_NOTE,
-    Record,
-    Row,
-    episodes_of,
-    format_value,
-)
-from eval.report.sweep_table import (
-    to_markdown as cells_markdown,
-)
+from eval.report.sweep_table import Record, Row, episodes_of, format_value
 from eval.report.table import Table, to_markdown
 from eval.rollout.clock import LatencyModel
 from oxygen.serving.requests import DecodeWork
@@ -318,13 +307,15 @@ def table(record: Record) -> str:
     policy, assets = record["provenance"]["policy"], record["provenance"]["assets"]["name"]
     return (
         f"\n\n{policy} on {', '.join(config['suites'])}, {where}, assets {assets}: "
-        f"{len(record['cells'])} cells of {episodes_of(record)} episodes.\n\n{cells_markdown(record)}\n\n"
+        f"{len(record['cells'])} cells of {episodes_of(record)} episodes.\n\n"
+        f"{sweep_table.to_markdown(record)}\n\n"
     )
 
 
 def legend() -> str:
     """What the columns and signs of `table` mean."""
-    return f"\n\n{NOTE} {MEASURES_NOTE} {TEXTS_NOTE} {JUDGED_NOTE}\n\n"
+    notes = sweep_table.NOTE, sweep_table.MEASURES_NOTE, sweep_table.TEXTS_NOTE, sweep_table.JUDGED_NOTE
+    return f"\n\n{' '.join(notes)}\n\n"
 
 
 def marks_of(profiles: Sequence[str]) -> list[Mark]:
