@@ -41,6 +41,7 @@ from tests.eval.bench.conftest import MODEL, workload
         (["stray"], "stray"),
         (["--roofline", "--resume", "--slots", "3"], "--slots, --resume"),
         (["--peaks", "measured"], "--roofline"),
+        (["--roofline", "--cameras", "5"], "cameras: 5"),
         (["--modes", "shared", "--tokens-per-frame", "2,3"], "--tokens-per-frame 2 3 is for mode unified"),
         (["--modes", "actions,shared", "--deadline-ms", "9"], "--modes is actions shared; leave it out, or"),
         (["--modes", "actions", "--adapter", "exact"], "--adapter exact is for mode isolated or"),

@@ -12,7 +12,6 @@ from rich.console import Console
 
 from configs.errors import UsageError
 from eval.bench import roofline
-from eval.bench.options import read
 from eval.bench.roofline import Cost, Peaks, print_roofline, report_roofline
 from oxygen.model import pi05
 from oxygen.model.config import PI05_LIBERO, TINY
@@ -152,11 +151,6 @@ def test_a_roofline_does_not_replace_another_kind_of_file(content, tmp_path):
     with pytest.raises(UsageError, match=r"rows\.jsonl.* is not a roofline"):
         report_roofline(options(path), MODEL)
     assert path.read_text() == content
-
-
-def test_more_than_two_robots_cameras_are_refused():
-    with pytest.raises(UsageError, match="cameras: 5"):
-        report_roofline(read(["--roofline", "--cameras", "5"]), MODEL)
 
 
 def test_a_roofline_shows_measured_by_minimum_time():
