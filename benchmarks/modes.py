@@ -1,6 +1,6 @@
 """`python -m benchmarks.modes RUN…`: the timeline of one episode in several modes, from their query logs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +86,8 @@ def _draw_mode(panel: Any, place: int, mode: str, queries: Sequence[QueryRecord]
         panel.plot(start, row, "|", color=colour, markersize=5)
         panel.plot(end, row, ">", color=colour, markersize=5)
     for kind, face in (("new", colour), ("continued", _CONTINUED), ("held", _HELD)):
-        bars = [bar for of, bar in _executed(queries, hz) if of == kind]
+        spans = [span for query in queries for span in query.executed_spans() if span[0] == kind]
+        bars = [(start / hz, (end - start) / hz) for _, start, end in spans]
         panel.broken_barh(bars, (tops["robot"], height), color=face, alpha=0.75, linewidth=0)
     at_left = panel.get_yaxis_transform()  # x in axes coordinates, y in data coordinates
     panel.text(-0.01, place + 0.1, mode, ha="right", color=colour, weight="bold", transform=at_left)
@@ -102,15 +103,6 @@ def _computed(query: QueryRecord, mode: str, hz: float) -> tuple[Bar, Bar]:
     first = 0.0 if mode == "parallel" else until
     spoken = 0.0 if mode == "actions" else query.latency.busy_ms / 1e3 - first
     return (start, until), (start + first, max(0.0, spoken))
-
-
-def _executed(queries: Sequence[QueryRecord], hz: float) -> Iterator[tuple[str, Bar]]:
-    for number, query in enumerate(queries):
-        step = query.step
-        for chunk, _, steps in query.spans:
-            kind = "held" if chunk is None else "new" if chunk == number else "continued"
-            yield kind, (step / hz, steps / hz)
-            step += steps
 
 
 if __name__ == "__main__":

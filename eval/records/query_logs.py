@@ -102,6 +102,19 @@ class QueryRecord:
         """Ground truth when a text of `delivered` was delivered; None if the world provides none."""
         return None if text.step is None else self.truths.get(text.step)
 
+    def executed_spans(self) -> list[tuple[str, int, int]]:
+        """First control step, and the one after the last, of each span, and whose actions it executed.
+
+        `new` is this query's chunk, `continued` the previous one; `held` is none. In logs without spans all
+        are new.
+        """
+        found, start = [], self.step
+        for chunk, _, steps in self.spans or [ActionSpan(self.index, 0, self.steps)]:
+            kind = "held" if chunk is None else "new" if chunk == self.index else "continued"
+            found.append((kind, start, start + steps))
+            start += steps
+        return found
+
     def to_json(self) -> dict[str, Any]:
         """One line of the query log."""
         timing: dict[str, Any] = {}

@@ -232,7 +232,7 @@ class EpisodeCaptions:
 
     def add(self, query: QueryRecord) -> None:
         """Add the next query, with the control steps until the one after."""
-        hz, number = self._control_hz, len(self._issued)
+        hz = self._control_hz
         self._issued.append(query.step)
         self._coming += [(text, query.truth_on_delivery(text)) for text in query.delivered]
         self._coming.sort(key=lambda coming: delivery_step(coming[0]))
@@ -243,13 +243,10 @@ class EpisodeCaptions:
                     actions_ms=actions, busy_ms=max(actions, query.timings_ms.get("frame", 0.0))
                 )
         else:
-            spans: dict[str, list[tuple[float, float]]] = {"held": [], "continued": []}
-            step = query.step
-            since_s = step / hz - theme.TIMELINE_S  # what ended before has scrolled away
-            for chunk, _, steps in query.spans:
-                if chunk != number:
-                    spans["held" if chunk is None else "continued"].append((step / hz, (step + steps) / hz))
-                step += steps
+            spans: dict[str, list[tuple[float, float]]] = {"held": [], "continued": [], "new": []}
+            since_s = query.step / hz - theme.TIMELINE_S  # what ended before has scrolled away
+            for kind, start, end in query.executed_spans():
+                spans[kind].append((start / hz, end / hz))
             issued = QuerySpan(
                 issued_s=query.step / hz, actions_s=query.actions_step / hz, free_s=query.free_step / hz
             )

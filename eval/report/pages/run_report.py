@@ -334,13 +334,8 @@ def _episode_data(
     episode: EpisodeResult, queries: Sequence[QueryRecord], *, deadline_ms: float | None
 ) -> dict[str, Any]:
     """One variant of an episode. Times are control steps; `deadline_ms` is the latency budget of a query."""
-    spans, truths = [], []
-    for number, query in enumerate(queries):
-        start = query.step
-        for chunk, _, steps in query.spans or [(number, 0, query.steps)]:
-            kind = "held" if chunk is None else "new" if chunk == number else "continued"
-            spans.append((kind, start, start + steps))
-            start += steps
+    truths = []
+    for query in queries:
         if query.truth is not None:
             texts = [(task.replace("_", " "), true_text(task, query.truth)) for task in HEADLINES]
             words = [f"{task.capitalize()}: “{text}”" for task, text in texts if text is not None]
@@ -361,7 +356,7 @@ def _episode_data(
             }
             for query in queries
         ],
-        "spans": spans,
+        "spans": [span for query in queries for span in query.executed_spans()],
         "texts": _texts(queries),
         "truths": truths,
     }
