@@ -3,7 +3,6 @@
 import dataclasses
 import enum
 import functools
-import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -118,34 +117,30 @@ def compare_texts(episodes: Sequence[EpisodeQueries], *, in_pairs: bool) -> list
     """
     found = []
     for task in HEADLINES:
-        texts = [(_texts(task, episode.a), _texts(task, episode.b)) for episode in episodes]
-        if in_pairs:
-            never = Unpaired.NEVER
-            matched = [[(a.get(at, never), b.get(at, never)) for at in a | b] for a, b in texts]
-            pairs = list(itertools.chain.from_iterable(matched))
-            only_a = Counter(b for a, b in pairs if isinstance(a, tuple) and isinstance(b, Unpaired))
-            only_b = Counter(a for a, b in pairs if isinstance(b, tuple) and isinstance(a, Unpaired))
-            both = [
-                [(a, b) for a, b in each if isinstance(a, tuple) and isinstance(b, tuple)] for each in matched
-            ]
-            graded = [[[pair[side] for pair in each] for each in both] for side in (0, 1)]
-        else:
-            graded = [
-                [[text for text in each[side].values() if isinstance(text, tuple)] for each in texts]
-                for side in (0, 1)
-            ]
-            only_a, only_b = (Counter({Unpaired.OTHER_MOMENT: sum(map(len, side))}) for side in graded)
+        only_a, only_b = Counter[Unpaired](), Counter[Unpaired]()
+        graded: list[tuple[list[_Scores], list[_Scores]]] = []
+        for episode in episodes:
+            (a, lost_a), (b, lost_b) = _texts(task, episode.a), _texts(task, episode.b)
+            if in_pairs:
+                only_a.update(lost_b.get(at, Unpaired.NEVER) for at in a if at not in b)
+                only_b.update(lost_a.get(at, Unpaired.NEVER) for at in b if at not in a)
+                graded.append(([a[at] for at in a if at in b], [b[at] for at in a if at in b]))
+            else:
+                only_a[Unpaired.OTHER_MOMENT] += len(a)
+                only_b[Unpaired.OTHER_MOMENT] += len(b)
+                graded.append((list(a.values()), list(b.values())))
         differences = []
         for moment, when in enumerate(("at_request", "on_delivery")):
             shares_a, shares_b = (
-                [sum((scores[moment] for scores in each), Share()) for each in side] for side in graded
+                [sum((scores[moment] for scores in texts[side]), Share()) for texts in graded]
+                for side in (0, 1)
             )
-            a, b = percentage(shares_a), percentage(shares_b)
+            rate_a, rate_b = percentage(shares_a), percentage(shares_b)
             gain = difference(shares_b, shares_a)  # the drop from B to A
-            if a is not None and b is not None and gain is not None:
-                values = {"a": a["pc"], "b": b["pc"], "difference": gain["pc"], "interval": gain["ci95"]}
-                differences.append(TextDifference(task=task, when=when, **values))
-        n_pairs = sum(map(len, graded[0])) if in_pairs else 0
+            if rate_a is not None and rate_b is not None and gain is not None:
+                values = {"a": rate_a["pc"], "b": rate_b["pc"], "difference": gain["pc"]}
+                differences.append(TextDifference(task=task, when=when, **values, interval=gain["ci95"]))
+        n_pairs = sum(len(of_a) for of_a, _ in graded) if in_pairs else 0
         if differences or (in_pairs and (n_pairs or only_a or only_b)):
             found.append(
                 TextPairs(
@@ -165,25 +160,30 @@ def _is_oracle(task: str, queries: Sequence[QueryRecord]) -> bool:
     return any(text.task == task and text.reason == ORACLE for query in queries for text in query.delivered)
 
 
-def _texts(task: str, queries: Sequence[QueryRecord]) -> dict[tuple[int, int], _Scores | Unpaired]:
-    """An episode's texts of the task: scores, or why there are none.
+def _texts(
+    task: str, queries: Sequence[QueryRecord]
+) -> tuple[dict[tuple[int, int], _Scores], dict[tuple[int, int], Unpaired]]:
+    """An episode's texts of the task: the scores of those that are graded, and why others are not.
 
     The key is the query that requested a text, and its index among those requested there.
     """
-    found: dict[tuple[int, int], _Scores | Unpaired] = {}
+    graded: dict[tuple[int, int], _Scores] = {}
+    lost: dict[tuple[int, int], Unpaired] = {}
     places = Counter[int]()
     of_task = [each for each in requested_texts(queries) if each.request.task == task]
     for each in sorted(of_task, key=lambda each: each.request.request_id):
         query = each.request.query
-        if each.text is None:
-            scores = Unpaired.CUT_OFF if each.ended is None else Unpaired.DROPPED
-        else:
-            at_request, on_delivery = (headline_share(task, each.text.text, truth) for truth in each.truths)
-            is_graded = at_request is not None and on_delivery is not None
-            scores = (at_request, on_delivery) if is_graded else Unpaired.NOT_GRADED
-        found[query, places[query]] = scores
+        at = query, places[query]
         places[query] += 1
-    return found
+        if each.text is None:
+            lost[at] = Unpaired.CUT_OFF if each.ended is None else Unpaired.DROPPED
+            continue
+        requested, delivered = (headline_share(task, each.text.text, truth) for truth in each.truths)
+        if requested is None or delivered is None:
+            lost[at] = Unpaired.NOT_GRADED
+        else:
+            graded[at] = requested, delivered
+    return graded, lost
 
 
 @functools.lru_cache(maxsize=4096)  # texts and truths repeat over queries
