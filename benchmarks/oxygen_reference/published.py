@@ -22,13 +22,8 @@ import jax
 import numpy as np
 
 _ABSENT = (
-    *("augmax", "safetensors", "sentencepiece", "torch", "transformers"),
-    *(
-        "openpi.models.tokenizer",
-        "openpi.models_pytorch",
-        "openpi.shared.download",
-        "openpi.shared.normalize",
-    ),
+    *("augmax", "safetensors", "sentencepiece", "torch", "transformers", "openpi.models_pytorch"),
+    *("openpi.models.tokenizer", "openpi.shared.download", "openpi.shared.normalize"),
 )
 _NO_END = -1  # no end token, so that every text has its full length
 
@@ -83,20 +78,13 @@ def _policy(checkout: str, sizes: dict[str, Any]) -> Any:
     )
     model = nnx.eval_shape(config.create, jax.random.key(0))
     graph, state = nnx.split(model)
-    state.replace_by_pure_dict(_random(state.to_pure_dict(), sizes["dtype"]))
-    return Policy(nnx.merge(graph, state))
-
-
-def _random(shapes: Any, dtype: str) -> Any:
-    leaves, tree = jax.tree.flatten(shapes)
     random = np.random.default_rng(0)
-    return jax.tree.unflatten(
-        tree,
-        [
-            jax.numpy.asarray(random.standard_normal(leaf.shape, np.float32) * 0.02, dtype=dtype)
-            for leaf in leaves
-        ],
-    )
+
+    def drawn(leaf: Any) -> jax.Array:
+        return jax.numpy.asarray(random.standard_normal(leaf.shape, np.float32) * 0.02, dtype=sizes["dtype"])
+
+    state.replace_by_pure_dict(jax.tree.map(drawn, state.to_pure_dict()))
+    return Policy(nnx.merge(graph, state))
 
 
 def _observations(sizes: dict[str, Any], count: int) -> list[dict[str, Any]]:
