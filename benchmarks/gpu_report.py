@@ -29,8 +29,8 @@ def report(folder: Path) -> str:
         "adapter_*.jsonl": _modes,
         "modes_*.jsonl": _modes,
         "service_*.jsonl": lambda rows: _modes(rows, ", with the multi-process service"),
-        "soak.json": _soak,
-        "energy.json": _energy,
+        "soak.json": _endurance,
+        "energy.json": _endurance,
         "reference*.json": _reference,
     }
     found = [
@@ -77,9 +77,9 @@ def _roofline(record: Mapping[str, Any]) -> str:
     )
 
 
-def _soak(record: Mapping[str, Any]) -> str:
+def _endurance(record: Mapping[str, Any]) -> str:
     return _table(
-        f"{record['policy']}, {record['device']}: many queries in a row",
+        f"{record['policy']}, {record['device']}: many queries in a row; energy: {record['energy']}",
         record["rows"],
         {
             "mode": _label,
@@ -90,16 +90,6 @@ def _soak(record: Mapping[str, Any]) -> str:
             "frame p50, first and last tenth, ms": lambda row: ", ".join(
                 f"{row[f'frame_ms_p50_{which}_tenth']:.2f}" for which in ("first", "last")
             ),
-        },
-    )
-
-
-def _energy(record: Mapping[str, Any]) -> str:
-    return _table(
-        f"{record['policy']}, {record['device']}: energy ({record['energy']})",
-        record["rows"],
-        {
-            "mode": _label,
             "joules per query": lambda row: number(row["joules_per_query"], ".2f"),
             "mean power, W": lambda row: number(row["mean_watts"], ".0f"),
         },
