@@ -77,7 +77,7 @@ def format_condition(options: Mapping[str, Any], varied: Sequence[str]) -> str:
     return ", ".join(filter(None, (format_value(axis, options) for axis in shown)))
 
 
-def format_cell(options: Mapping[str, Any], varied: Sequence[str], *, with_mode: bool = True) -> str:
+def format_cell(options: Mapping[str, Any], varied: Sequence[str], *, with_mode: bool) -> str:
     """The mode, then other axes that vary except conditions, such as `unified, k=1, text every 4 queries`."""
     parts = [str(options["mode"])] if with_mode else []
     for axis in varied:
