@@ -100,8 +100,7 @@ class DroidExpert:
     def __init__(self, sim: DroidSim, *, noise: float = 0.0) -> None:
         """Bind it to a world; noise from 0 to 1 varies pace and path, and drops objects.
 
-        Raises:
-            UsageError: The expert cannot do the task, or the noise is not between 0 and 1.
+        A UsageError if it cannot do the task, or the noise is not between 0 and 1.
         """
         self._sim = sim
         self._level = checked_level(noise)
@@ -154,10 +153,9 @@ class DroidExpert:
         return self._executed.copy()
 
     def _advanced(self, station: Station, progress: _Progress) -> tuple[_Progress, JointWaypoint]:
-        """Advance past reached waypoints, planning the next move if none is left.
+        """Advance past reached waypoints, and plan the next move if none is left.
 
-        Raises:
-            UsageError: The first move of an episode is impossible.
+        A UsageError if an episode's first move is impossible.
         """
         path, waited, move = progress.path, progress.waited, progress.move
         if path and _is_passed(station, progress):

@@ -8,19 +8,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from configs.errors import UsageError
+from sim_envs.droid import shapes
 from sim_envs.droid.control import ARM_JOINTS, FINGER_JOINTS, GRIP_SITE, GRIPPER_SPEED, GRIPPER_STROKE, Joints
-from sim_envs.droid.shapes import (
-    BananaShape,
-    BinShape,
-    BoxShape,
-    ConveyorShape,
-    RampShape,
-    Shape,
-    TurntableShape,
-    Vessel,
-    depth,
-    footprint,
-)
+from sim_envs.droid.shapes import BananaShape, BinShape, Shape, Vessel
 from sim_envs.droid.station import RESET_JOINTS, ObjectPose, Station
 from sim_envs.droid.task_file import (
     InsideCriterion,
@@ -76,9 +66,9 @@ def carrier_motion(station: Station, name: str) -> CarrierMotion:
         return CarrierMotion()
     shape, pose, below = station.task.objects[carrier].shape, station.pose(carrier), station.pose(name).low[2]
     match shape:
-        case ConveyorShape() if below > shape.size[2] - _OFF:
+        case shapes.ConveyorShape() if below > shape.size[2] - _OFF:
             return CarrierMotion(velocity=shape.speed * pose.rotation[:, 0])
-        case TurntableShape() if below > shape.height - _OFF:
+        case shapes.TurntableShape() if below > shape.height - _OFF:
             return CarrierMotion(rate=math.radians(shape.turn_rate), axis=pose.position)
         case _:
             return CarrierMotion()
@@ -107,11 +97,6 @@ class JointWaypoint:
     not_before: float = 0.0  # simulated time (s) until which to wait there
     # The object that the waypoint moves with, and its displacement (m) at `joints`; None if fixed.
     follows: tuple[str, Vector3] | None = None
-
-    def following(self, station: Station, name: str) -> "JointWaypoint":
-        """The waypoint, moving with an object from now on if that moves by itself."""
-        mover = station.movers.get(name)
-        return dataclasses.replace(self, follows=(name, mover.offset())) if mover and mover.leads else self
 
     def after(self, station: Station, seconds: float) -> "JointWaypoint":
         """The waypoint some seconds from now; the arm waits while it cannot follow."""
@@ -232,11 +217,7 @@ Move = Carry | StoppedCriterion
 
 
 def moves(task: TaskConfig) -> tuple[Move, ...]:
-    """The moves of a task.
-
-    Raises:
-        UsageError: It has other goals, or an object is too wide for the gripper.
-    """
+    """The moves of a task; a UsageError if it has other goals, or an object is too wide for the gripper."""
     found = tuple(each for each in task.rubric if isinstance(each, Move))
     known = Move | ReachCriterion | LiftCriterion
     others = {each.kind for each in task.rubric if not isinstance(each, known)}
@@ -261,8 +242,7 @@ def _width(shape: Shape) -> float:
 def carry(station: Station, move: Carry) -> Iterator[JointWaypoint]:
     """Pick and place an object, from the current state; moving objects and targets are intercepted.
 
-    Raises:
-        UsageError: The arm cannot reach them.
+    A UsageError if the arm cannot reach them.
     """
     reach, hand = _reach_of(station), Pose.of(station.data.site(GRIP_SITE))
     obj, target = station.pose(move.object), station.pose(move.target)
@@ -292,9 +272,10 @@ def carry(station: Station, move: Carry) -> Iterator[JointWaypoint]:
                     if entry is not None and station.gripper > _CLOSED_ON_SOMETHING[0]:
                         here = station.joints.copy() if above is None else above[0]
                         yield JointWaypoint(joints=here, grip=0.0, grips=True)
-                    body = station.model.body(move.object).id
+                    body, mover = station.model.body(move.object).id, station.movers.get(move.object)
+                    follows = (move.object, mover.offset()) if mover and mover.leads else None
                     for each in _pick(reach, grasp, body, highest=highest):
-                        yield each.following(station, move.object)
+                        yield dataclasses.replace(each, follows=follows)
                 when = None if ride.at_rest else station.data.time + seconds
                 yield from _place(reach, drop, when, highest=highest if held else math.inf)
                 return
@@ -312,15 +293,11 @@ def has_lost(station: Station, move: Carry, goal: JointWaypoint) -> bool:
 
 
 def block(station: Station, move: StoppedCriterion) -> Iterator[JointWaypoint]:
-    """Lower the open hand into a ball's path, as near to the line as reachable, and wait.
-
-    Raises:
-        UsageError: The arm cannot reach the path.
-    """
+    """Lower the open hand into a ball's path near the line, and wait; a UsageError if it cannot reach it."""
     carrier = station.task.objects[move.object].carrier
     assert carrier is not None
     ramp, shape = station.pose(carrier), station.task.objects[carrier].shape
-    assert isinstance(shape, RampShape)
+    assert isinstance(shape, shapes.RampShape)
     way = ramp.rotation[:, 0]
     start = ramp.position + way * shape.size[0] / 2
     line, reach = station.pose(move.line), _reach_of(station)
@@ -340,8 +317,7 @@ def block(station: Station, move: StoppedCriterion) -> Iterator[JointWaypoint]:
 def _grasps(station: Station, reach: ReachabilityCheck, name: str, height: float) -> Iterator[_TimedGrasp]:
     """Feasible grasps that the arm reaches in time, earliest first."""
     obj, shape = station.pose(name), station.task.objects[name].shape
-    ride = carrier_motion(station, name)
-    now = station.data.time
+    ride, now = carrier_motion(station, name), station.data.time
     takes = max(0.0, 1 - _width(shape) / GRIPPER_STROKE) / GRIPPER_SPEED  # until the fingers touch it
     for seconds in ride.times(0.0):
         middle = ride.after(obj.middle, seconds)
@@ -358,7 +334,7 @@ def _grasps(station: Station, reach: ReachabilityCheck, name: str, height: float
                 continue
             if speed == 0:
                 yield _TimedGrasp(pose=pose, closing=closing, closes=None, lifted=arrives + takes)
-            elif arrives < seconds - max(takes, (footprint(shape) + _FINGER) / speed):
+            elif arrives < seconds - max(takes, (shapes.footprint(shape) + _FINGER) / speed):
                 closes = now + seconds - takes
                 yield _TimedGrasp(pose=pose, closing=closing, closes=closes, lifted=seconds)
 
@@ -385,7 +361,7 @@ def _release(task: TaskConfig, move: Carry, target: ObjectPose) -> tuple[Vector3
     shape, height = task.objects[move.target].shape, float(target.high[2]) + _DROP
     if isinstance(move, InsideCriterion):
         assert isinstance(shape, Vessel)
-        height = float(target.position[2]) + shape.extent[2] - _INTO * depth(shape)
+        height = float(target.position[2]) + shape.extent[2] - _INTO * shapes.depth(shape)
     spot = np.array([*target.middle[:2], height])
     if not isinstance(shape, BinShape):
         return spot, None
@@ -408,7 +384,7 @@ def _closing_angles(shape: Shape, heading: float) -> list[float]:
     """Closing directions (rad) for a shape, smallest wrist rotation first."""
     if isinstance(shape, BananaShape):
         return _least_turn([heading + math.pi / 2])
-    if isinstance(shape, BoxShape):
+    if isinstance(shape, shapes.BoxShape):
         return _least_turn([heading + math.pi / 2 * turn for turn in (0, 1) if shape.size[turn] <= _WIDEST])
     return _least_turn([math.pi / 2 + math.radians(turn) for turn in (0, 30, -30, 60, -60, 90)])
 

@@ -201,12 +201,13 @@ _GATE_DROP = 0.065  # distance by which it sinks
 _SLACK = 0.001  # gap between the gate, the ramp and the ball
 
 
-class ConveyorShape(Preset):
-    """Driven rollers that carry objects along x into a covered box, from which they cannot be taken."""
+class ConveyorShape(SizedShape):
+    """Driven rollers that carry objects along x into a covered box, from which they cannot be taken.
+
+    `size`: length along x, with the box; width along y, between the rails; height of the rollers' top.
+    """
 
     kind: Literal["conveyor"]
-    # Length along x, with the box; width along y, between the rails; height of the rollers' top.
-    size: tuple[Length, Length, Length]
     speed: float = Field(ge=0, le=0.3)  # speed of the rollers' surface, m/s
 
     def pieces(self) -> tuple[Piece, ...]:
@@ -414,11 +415,10 @@ class BananaShape(Preset):
         return self.length, sag + 2 * self.radius, 2 * self.radius
 
 
-class DrawerShape(Preset):
-    """A fixed cabinet with one drawer, which slides out along -x and has a bar; `size` along x, y, z."""
+class DrawerShape(SizedShape):
+    """A fixed cabinet with one drawer, which slides out along -x and has a bar."""
 
     kind: Literal["drawer"]
-    size: tuple[Length, Length, Length]
     travel: Length
     wall: Length = 0.008
 

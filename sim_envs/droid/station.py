@@ -25,17 +25,7 @@ from sim_envs.droid.control import (
     gripper_target,
 )
 from sim_envs.droid.shapes import Articulated, Painted, about_z, corners, half_extent, is_too_wide
-from sim_envs.droid.task_file import (
-    FARTHEST,
-    NEAREST,
-    InsideCriterion,
-    LiftCriterion,
-    ObjectConfig,
-    OnCriterion,
-    TaskConfig,
-    UprightCriterion,
-    draw,
-)
+from sim_envs.droid.task_file import FARTHEST, NEAREST, ObjectConfig, TaskConfig, draw
 from sim_envs.droid.variation import TABLE_COLOR, VariedScene, distractors
 from sim_envs.moving import Bounds, Mover, sample_movers
 from sim_envs.scripted.poses import Pose
@@ -157,8 +147,8 @@ class ObjectPose(Pose):
 
 def movable(task: TaskConfig) -> list[str]:
     """The objects that the rubric requires to be grasped and that initially stand on the table."""
-    grasping = LiftCriterion | OnCriterion | InsideCriterion | UprightCriterion
-    wanted = dict.fromkeys(each.object for each in task.rubric if isinstance(each, grasping))
+    grasping = ("lift", "on_top", "inside", "upright")
+    wanted = dict.fromkeys(each.object for each in task.rubric if each.kind in grasping)
     objects = ((name, task.objects[name]) for name in wanted)
     return [name for name, obj in objects if not (obj.carrier or obj.is_fixed or is_too_wide(obj.shape))]
 
@@ -290,11 +280,7 @@ class Station:
             self.movers = sample_movers(self.data, bodies, self._motion, bounds, digest=digest)
 
     def step(self, action: Float64[np.ndarray, " 8"]) -> None:
-        """Run one control step.
-
-        Raises:
-            PhysicsError: The physics diverged.
-        """
+        """Run one control step; a PhysicsError if the physics diverged."""
         self._drive(arm_target(self.control, action[:7], self.joints), float(action[7]))
 
     def _drive(self, arm: Float64[np.ndarray, " 7"], gripper: float) -> None:

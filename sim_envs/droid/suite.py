@@ -38,11 +38,7 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
     supports = ("variation", "motion")
 
     def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
-        """Read the tasks; see `ConfiguredSuite`.
-
-        Raises:
-            UsageError: Invalid `environment` or task file, or assets are named.
-        """
+        """Read the tasks; a UsageError for an invalid `environment` or task file, or if assets are named."""
         super().__init__(protocol, assets=assets)
         self.interface = interface(self.environment.control, image_height=protocol.camera_size)
         self._tasks = tuple(load_task(name, protocol.folder) for name in self.environment.tasks)
@@ -106,19 +102,15 @@ class DroidSuite(ConfiguredSuite[DroidEnvironment]):
         """The tasks of picking, placing and blocking."""
         from sim_envs.droid.planning import moves  # imports MuJoCo
 
-        def can_play(task: Task) -> bool:
+        playable = []
+        for task in self.tasks():
             with contextlib.suppress(UsageError):
-                return bool(moves(self._tasks[task.task_id]))
-            return False
-
-        return tuple(task for task in self.tasks() if can_play(task))
+                moves(self._tasks[task.task_id])
+                playable.append(task)
+        return tuple(playable)
 
     def expert(self, world: World, *, noise: float = 0.0) -> ScriptedPolicy | None:
-        """The scripted expert.
-
-        Raises:
-            UsageError: It cannot do the task, or the noise is not between 0 and 1.
-        """
+        """The scripted expert; a UsageError if it cannot do the task, or for noise not between 0 and 1."""
         from sim_envs.droid.expert import DroidExpert
         from sim_envs.droid.sim import DroidSim
 

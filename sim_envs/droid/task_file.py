@@ -16,22 +16,10 @@ from configs.hashing import seed_of
 from configs.load import check
 from configs.paths import parse_yaml, read_text
 from configs.schema import Name, Preset
-from sim_envs.droid.shapes import (
-    Articulated,
-    ConveyorShape,
-    DrawerShape,
-    LineShape,
-    Machine,
-    Painted,
-    RampShape,
-    Shape,
-    SphereShape,
-    Vessel,
-    footprint,
-)
+from sim_envs.droid import shapes
+from sim_envs.droid.shapes import ConveyorShape, DrawerShape, LineShape, Machine, RampShape, Shape
 
-NEAREST, FARTHEST = 0.28, 0.72
-"""Distances (m) from the robot's axis that are reachable from above."""
+NEAREST, FARTHEST = 0.28, 0.72  # distances (m) from the robot's axis that are reachable from above
 
 Range = tuple[float, float]
 Channel = Annotated[float, Field(ge=0, le=1)]
@@ -74,13 +62,13 @@ class ObjectConfig(Preset):
     @property
     def is_fixed(self) -> bool:
         """Whether it cannot be moved."""
-        return isinstance(self.shape, Articulated | Painted)
+        return isinstance(self.shape, shapes.Articulated | shapes.Painted)
 
     @property
     def footprint(self) -> float:
         """Radius (m) of a circle about its center that contains it, standing or lying."""
         x, y, z = self.shape.extent
-        return math.hypot(z, max(x, y)) / 2 if self.lying else footprint(self.shape)
+        return math.hypot(z, max(x, y)) / 2 if self.lying else shapes.footprint(self.shape)
 
 
 class ReachCriterion(Preset):
@@ -187,7 +175,7 @@ class TaskConfig(Preset):
                 raise UsageError(f"{start}only a conveyor, turntable or ramp carries objects")
             if obj.is_fixed or obj.lying:
                 raise UsageError(f"{start}a carried object must be movable and standing")
-            if isinstance(shape, RampShape) and not isinstance(obj.shape, SphereShape):
+            if isinstance(shape, RampShape) and not isinstance(obj.shape, shapes.SphereShape):
                 raise UsageError(f"{start}only a sphere rolls, not a {obj.shape.kind}")
             sides = zip((obj.x, obj.y), shape.extent, strict=False)
             if any(max(map(abs, span)) > side / 2 for span, side in sides):
@@ -197,24 +185,21 @@ class TaskConfig(Preset):
     @model_validator(mode="after")
     def _criteria_fit_their_objects(self) -> "TaskConfig":
         for each in self.rubric:
-            for name in (each.object, getattr(each, "target", None), getattr(each, "line", None)):
-                if name is not None and name not in self.objects:
-                    raise unknown(f"object in criterion `{each.kind}`:", name, self.objects)
-            shape = self.objects[each.object].shape
-            match each:
-                case InsideCriterion(target=name) if not isinstance(self.objects[name].shape, Vessel):
-                    kind = self.objects[name].shape.kind
-                    raise UsageError(f"nothing can be inside {name!r}, a {kind}: take a bowl, mug or bin")
-                case StoppedCriterion(line=name) if not isinstance(self.objects[name].shape, LineShape):
-                    kind = self.objects[name].shape.kind
-                    raise UsageError(f"{name!r} is a {kind}: only a line can be crossed")
-                case OpenedCriterion(object=name, by=by):
-                    if not isinstance(shape, DrawerShape):
-                        raise UsageError(f"{name!r} is a {shape.kind}: only a drawer is opened")
-                    if by > shape.travel:
-                        raise UsageError(f"{name!r} is to open by {by:g} m, its travel is {shape.travel:g} m")
-                case _:
-                    pass
+            name = getattr(each, "target", None) or getattr(each, "line", each.object)
+            for named in (each.object, name):
+                if named not in self.objects:
+                    raise unknown(f"object in criterion `{each.kind}`:", named, self.objects)
+            shape = self.objects[name].shape
+            kind = shape.kind
+            if isinstance(each, InsideCriterion) and not isinstance(shape, shapes.Vessel):
+                raise UsageError(f"nothing can be inside {name!r}, a {kind}: take a bowl, mug or bin")
+            if isinstance(each, StoppedCriterion) and not isinstance(shape, LineShape):
+                raise UsageError(f"{name!r} is a {kind}: only a line can be crossed")
+            if isinstance(each, OpenedCriterion):
+                if not isinstance(shape, DrawerShape):
+                    raise UsageError(f"{name!r} is a {kind}: only a drawer is opened")
+                if (by := each.by) > shape.travel:
+                    raise UsageError(f"{name!r} is to open by {by:g} m, its travel is {shape.travel:g} m")
         return self
 
 
@@ -227,8 +212,7 @@ def task_names() -> tuple[str, ...]:
 def load_task(name: str, folder: Path | None = None) -> TaskConfig:
     """Load a task by name, or from the YAML file at a path in a folder, else in the current one.
 
-    Raises:
-        UsageError: Unknown task, or an invalid file.
+    A UsageError if there is no such task, or the file is invalid.
     """
     if name.endswith((".yaml", ".yml")):
         places = [Path(name)] if folder is None else [folder / name, Path(name)]
@@ -266,11 +250,7 @@ class Placement:
 
 
 def draw(task: TaskConfig, *, init_id: int, seed: int) -> Mapping[str, Placement]:
-    """Sample an initial state of a task.
-
-    Raises:
-        UsageError: The objects' ranges leave too little room.
-    """
+    """Sample an initial state of a task; a UsageError if the objects' ranges leave too little room."""
     draws = random_stream(task, init_id=init_id, seed=seed)
     objects, crowded = task.objects, ("", "")
     for _ in range(_TRIES):

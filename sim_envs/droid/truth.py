@@ -7,16 +7,7 @@ import numpy as np
 
 from configs.errors import UsageError
 from sim_envs.droid.control import GRIP_SITE
-from sim_envs.droid.shapes import (
-    DRAWER,
-    ConveyorShape,
-    DrawerShape,
-    MarkShape,
-    RampShape,
-    Vessel,
-    depth,
-    is_too_wide,
-)
+from sim_envs.droid.shapes import DRAWER, DrawerShape, Vessel, depth, is_too_wide
 from sim_envs.droid.station import UPRIGHT, ObjectPose, Station, part_name
 from sim_envs.droid.task_file import (
     Criterion,
@@ -146,26 +137,19 @@ _SHALLOW = 0.03  # objects lie on, not in, vessels up to this depth (m), unless 
 
 
 def nouns_of(task: TaskConfig) -> Nouns:
-    """The vocabulary of a task.
-
-    Raises:
-        UsageError: Two objects share a noun.
-    """
+    """The vocabulary of a task; a UsageError if two objects share a noun."""
     names: dict[str, str] = {}
     for name in task.objects:
-        other = names.setdefault(noun_of(name), name)
-        if other != name:
+        if (other := names.setdefault(noun_of(name), name)) != name:
             raise UsageError(
                 f"objects {other!r} and {name!r} of task {task.name} are both called {noun_of(name)!r}: "
                 "rename one of them"
             )
     places = {GROUND: "on"}
     for name, obj in task.objects.items():  # the rubric's preposition, else that of the shape
-        targets = [each for each in task.rubric if isinstance(each, OnCriterion | InsideCriterion)]
-        kinds = {type(each) for each in targets if each.target == name}
+        kinds = {type(each) for each in task.rubric if getattr(each, "target", None) == name}
         is_deep = isinstance(obj.shape, Vessel) and depth(obj.shape) > _SHALLOW
-        is_in = InsideCriterion in kinds if kinds else is_deep
-        places[noun_of(name)] = "in" if is_in else "on"
+        places[noun_of(name)] = "in" if (InsideCriterion in kinds if kinds else is_deep) else "on"
     drawers = [name for name, obj in task.objects.items() if isinstance(obj.shape, DrawerShape)]
     return Nouns(
         movable=frozenset(noun_of(name) for name in task.objects if _is_thing(task, name)),
@@ -204,18 +188,13 @@ class DroidScene(TruthScene):
     """One episode of a task."""
 
     def __init__(self, rubric: Rubric) -> None:
-        """Describe the simulation of a rubric.
-
-        Raises:
-            UsageError: Two objects share a noun.
-        """
+        """Describe the simulation of a rubric; a UsageError if two objects share a noun."""
         self._rubric, self._station = rubric, rubric.station
         self._task = task = rubric.station.task
         model = rubric.station.model
         items = _items(task, model)
         owner = np.full(model.nbody, NOTHING)
-        for item in items:
-            owner[item.body] = item.index
+        owner[[item.body for item in items]] = [item.index for item in items]
         super().__init__(
             rubric.station.data,
             items,
@@ -234,16 +213,13 @@ class DroidScene(TruthScene):
         self._goals = _goals(task)
         self._lasts = [task.rubric[criteria[-1]] for criteria in self._goals]
         by_name = {item.name: item for item in items}
-        targets = []
+        self.targets = []
         for number, last in enumerate(self._lasts):
             item, stays = by_name[last.object], isinstance(last, UprightCriterion)
-            if item.articulation is not None:
-                targets.append(GoalTarget(number=number, item=item, wanted=Phase.OPEN))
-                continue
+            wanted = None if item.articulation is None else Phase.OPEN
             place = noun_of(last.target) if isinstance(last, OnCriterion | InsideCriterion) else None
             place = GROUND if stays else place
-            targets.append(GoalTarget(number=number, item=item, place=place, stays=stays))
-        self.targets = targets
+            self.targets.append(GoalTarget(number=number, item=item, place=place, wanted=wanted, stays=stays))
 
     def capture(self) -> RawState:
         """As in the base class, but a finger that does not press towards the other one counts as palm.
@@ -299,11 +275,11 @@ class DroidScene(TruthScene):
         touched = frozenset(pairs[:, ::-1][pairs == self._objects.index(item.name)].tolist())
         pose = self._station.pose(item.name)
         for number, (name, obj) in enumerate(self._task.objects.items()):
-            if (_TABLE if isinstance(obj.shape, MarkShape) else number) in touched:
+            if (_TABLE if obj.shape.kind == "mark" else number) in touched:
                 place = self._station.pose(name)
                 holds = isinstance(obj.shape, Vessel) and _is_inside(pose, place, obj.shape)
                 # The tops of their bounding boxes are not where objects ride.
-                rides = isinstance(obj.shape, ConveyorShape | RampShape) and _TABLE not in touched
+                rides = obj.shape.kind in ("conveyor", "ramp") and _TABLE not in touched
                 is_on = self._nouns.prepositions[noun_of(name)] == "on"
                 if holds or rides or (is_on and _rests(pose, place, _HALF)):
                     return self._nouns.phrase(noun_of(name))
