@@ -80,7 +80,7 @@ def _has_avx512() -> bool:
 
 @contextlib.contextmanager
 def environment_variable(name: str, value: str) -> Iterator[None]:
-    """Set an environment variable inside the context."""
+    """Set an environment variable inside the context, touching no other: threads may be reading them."""
     before = os.environ.get(name)
     os.environ[name] = value
     try:

@@ -32,10 +32,7 @@ def choose_backend() -> str | None:
 
     `MUJOCO_GL`, if set, decides. Otherwise each backend is probed in a child process, since a broken driver
     kills a process instead of raising. The choice is written to the environment for MuJoCo and child
-    processes.
-
-    Raises:
-        UsageError: `MUJOCO_GL` or `PYOPENGL_PLATFORM` is invalid.
+    processes. A UsageError if `MUJOCO_GL` or `PYOPENGL_PLATFORM` is invalid.
     """
     requested = os.environ.get("MUJOCO_GL", "").strip().lower()
     if requested in _DISABLED:
@@ -59,14 +56,9 @@ def choose_backend() -> str | None:
 
 
 def require_backend() -> str:
-    """The rendering backend of this process, probed even if `MUJOCO_GL` names it.
-
-    Raises:
-        UsageError: No backend works here, or the one that `MUJOCO_GL` names does not.
-    """
+    """The backend of this process, probed even if `MUJOCO_GL` names it; a UsageError if none works."""
     backend = _chosen()
-    reason = _failure(backend)
-    if reason is not None:
+    if (reason := _failure(backend)) is not None:
         raise _broken(backend, reason)
     return backend
 
@@ -89,11 +81,7 @@ def gpu_count() -> int:
 
 
 def context_class() -> Callable[[int, int], Any]:
-    """MuJoCo's OpenGL context class for the chosen backend; its arguments are the largest width and height.
-
-    Raises:
-        UsageError: No backend works here, or the one that `MUJOCO_GL` names does not.
-    """
+    """MuJoCo's OpenGL context class, of a largest width and height; a UsageError if no backend works here."""
     backend = _chosen()
     try:
         return importlib.import_module(f"mujoco.{backend}").GLContext
@@ -108,8 +96,7 @@ def _chosen() -> str:
         return chosen
     found: dict[str, str] = {}
     for backend in _candidates():
-        reason = _failure(backend)
-        if reason is None:
+        if (reason := _failure(backend)) is None:
             raise UsageError(f"{_NO_OPENGL}: MUJOCO_GL is {os.environ['MUJOCO_GL']!r}; unset it")
         found[backend] = reason
     reasons = "; ".join(f"{each}: {reason}" for each, reason in found.items())

@@ -15,9 +15,7 @@ from jaxtyping import UInt8
 from configs.errors import UsageError, unknown
 from sim_envs.suite import open_suite
 
-OBS_TYPES = ("flat", "pixels", "state", "pixels_agent_pos")
-"""Observation formats: cameras and `state` in one dictionary; `pixels` only; the state array only; `pixels`
-and `agent_pos`, as in LeRobot."""
+OBS_TYPES = ("flat", "pixels", "state", "pixels_agent_pos")  # observation formats; the last is LeRobot's
 
 
 class SuiteEnv(gymnasium.Env[Any, np.ndarray]):

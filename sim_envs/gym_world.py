@@ -152,11 +152,7 @@ class GymSuite(ConfiguredSuite[GymEnvironment]):
     environment_type = GymEnvironment
 
     def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
-        """Open the suite; see `ConfiguredSuite`.
-
-        Raises:
-            UsageError: The `environment` is invalid or inconsistent, or assets are named.
-        """
+        """Open the suite; a UsageError if its `environment` is invalid, or assets are named."""
         super().__init__(protocol, assets=assets)
         declared, side = self.environment, protocol.camera_size
         for camera in declared.cameras:

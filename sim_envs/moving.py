@@ -176,9 +176,7 @@ def _pace(seconds: float) -> float:
 
 _AT_REST = (0.005, 0.1)  # a body slower than this (m/s, rad/s) is at rest, and its trajectory may start
 
-
-PredictedMotion = Callable[[float], Vector3]
-"""Displacement (m) of a moving object after a number of seconds from now."""
+PredictedMotion = Callable[[float], Vector3]  # displacement (m) of an object after some seconds from now
 
 
 class Mover:
@@ -189,9 +187,9 @@ class Mover:
     the body's current velocity.
     """
 
-    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData, body: int, trajectory: Trajectory) -> None:
+    def __init__(self, data: mujoco.MjData, body: int, trajectory: Trajectory) -> None:
         """Start an episode; the body has a free joint."""
-        joint = int(model.body_jntadr[body])
+        model, joint = data.model, int(data.model.body_jntadr[body])
         assert model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE, "only a free body can be moved"
         self._trajectory = trajectory
         self._qpos, self._dof = int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint])
@@ -292,7 +290,7 @@ def sample_movers(
     The state is that after settling, each body has a free joint, and `digest`, a hash of the episode,
     determines directions and phases.
     """
-    collisions = Collisions(data.model, data, robot=bounds.robot)
+    collisions = Collisions(data, robot=bounds.robot)
     roots = data.model.body_rootid
     found: dict[str, Mover] = {}
     swept: list[Points] = []
@@ -303,6 +301,6 @@ def sample_movers(
         room = FreeSpace(obj, np.concatenate([others, *swept]), may_be_at=allowed)
         trajectory = sample_trajectory(motion, room, np.random.default_rng([digest, number]))
         if trajectory is not None:
-            found[name] = Mover(data.model, data, body, trajectory)
+            found[name] = Mover(data, body, trajectory)
             swept += [obj + trajectory.offset(seconds) for seconds in np.arange(0.0, 10.0, 0.5)]
     return found

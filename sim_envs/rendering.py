@@ -98,10 +98,9 @@ class Cameras:
             mujoco.mjv_updateScene(self._model, data, self._option, self._perturbation, camera, every, scene)
 
     def draw(self, camera: str, *, cull: bool = False) -> UInt8[np.ndarray, "height width 3"]:
-        """Draw a camera's captured scene, culled first if the image is square. Rows run upwards.
+        """Draw a camera's captured scene, `cull`ed first if the image is square. Rows run upwards.
 
-        Raises:
-            UsageError: No rendering backend works on this machine.
+        A UsageError if no rendering backend works on this machine.
         """
         if self._renderer is None:
             self._renderer = _Renderer(self._model, height=self._size[0], width=self._size[1])

@@ -19,11 +19,11 @@ from sim_envs.scripted.policy import ScriptedPolicy
 from sim_envs.world import EpisodeKey, World
 
 ENTRY_POINTS = "oxygen_eval.suites"  # the entry-point group for suites of other packages: suite name to class
+# Protocol fields for suites whose class names them in `supports`; why others refuse them, for errors.
 _OPTIONAL = {
     "variation": "does not vary its scenes",
     "motion": "does not know which object is to be grasped, so it cannot move it",
 }
-"""Protocol fields for suites whose class names them in `supports`; why others refuse them, for errors."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -152,11 +152,7 @@ class ConfiguredSuite(Generic[EnvironmentT]):
     supports: ClassVar[tuple[str, ...]] = ()  # which of `variation` and `motion` its worlds follow
 
     def __init__(self, protocol: SuiteConfig, *, assets: str = "auto") -> None:
-        """Check the `environment` of a protocol.
-
-        Raises:
-            UsageError: It is invalid, or assets are named.
-        """
+        """Check the `environment` of a protocol; a UsageError if it is invalid, or assets are named."""
         if assets != "auto":
             raise UsageError(f"assets {assets!r}: {protocol.name} brings its own; leave them out")
         source = f"environment of suite {protocol.name}"
@@ -177,11 +173,7 @@ class ConfiguredSuite(Generic[EnvironmentT]):
         return None
 
     def _enumerated(self, tasks: Iterable[tuple[str, str]]) -> tuple[Task, ...]:
-        """Tasks by name and instruction, in order of task id.
-
-        Raises:
-            UsageError: Two have the same name.
-        """
+        """Tasks by name and instruction, in order of task id; a UsageError if two have the same name."""
         tasks = list(tasks)
         if repeated := [name for name, count in Counter(name for name, _ in tasks).items() if count > 1]:
             raise UsageError(f"{self.protocol.name} has two tasks {repeated[0]!r}; give each its own `name`")
@@ -191,8 +183,8 @@ class ConfiguredSuite(Generic[EnvironmentT]):
         )
 
 
+# Opens a suite: `Factory(protocol, assets="auto")`. Entry points have their protocol in `published`.
 SuiteFactory = Callable[..., Suite]
-"""Opens a suite: `Factory(protocol, assets="auto")`. Entry points have their protocol in `published`."""
 
 
 def find_suite(name: str) -> tuple[SuiteConfig, SuiteFactory]:
@@ -266,8 +258,7 @@ def require_movable(
 ) -> None:
     """Check that every task to be run has an object that can move, if a motion (as in `--motion`) is given.
 
-    Raises:
-        UsageError: Some tasks have none; the message names those of the suite, `others`, that do.
+    The UsageError names those of the suite's tasks, `others`, that have one.
     """
     if motion is None or parse_motion(motion) is None:
         return
@@ -284,11 +275,7 @@ def require_movable(
 
 
 def load_object(path: str, *, what: str) -> Any:
-    """Import the object at `package.module:name`.
-
-    Raises:
-        UsageError: The path is malformed, the module cannot be imported, or it lacks the object.
-    """
+    """Import the object at `package.module:name`; a UsageError if there is none."""
     module, _, attribute = path.partition(":")
     if not module or not attribute:
         raise UsageError(f"{what} is {path!r}; write it as package.module:Class")

@@ -26,25 +26,18 @@ Actions = Float64[np.ndarray, "steps action"]
 _SEED = 7
 _STEPS = 6  # control steps of each test episode
 
-
+# Maps a world that has just been reset to actions that reach success before the last one. May first edit the
+# simulator state.
 Solver = Callable[[Any], Actions]
-"""Maps a world that has just been reset to actions that reach success before the last one. May first edit the
-simulator state."""
 
 
-def check_suite(
-    suite: Suite,
-    *,
-    task_ids: Iterable[int] = (0,),
-    solve: Solver | None = None,
-    hold_tolerances: Mapping[str, float] | None = None,
-    renders_every_step: bool = False,
-) -> None:
+def check_suite(suite: Suite, *, task_ids: Iterable[int] = (0,), **how: Any) -> None:
     """Check that a suite implements `sim_envs.suite.Suite`, and that its worlds implement `World`.
 
     Args:
         suite: The suite.
-        task_ids: Tasks whose worlds are checked. The other arguments are those of `check_world`.
+        task_ids: Tasks whose worlds are checked.
+        how: The options of `check_world`: `solve`, `hold_tolerances`, `renders_every_step`.
 
     Raises:
         AssertionError: Names the violation in one line.
@@ -61,14 +54,7 @@ def check_suite(
     suite.check(chosen)
     for task in chosen:
         with contextlib.closing(suite.open(task)) as world:
-            check_world(
-                world,
-                suite.interface,
-                init_ids=range(min(2, suite.init_ids(task).stored)),
-                solve=solve,
-                hold_tolerances=hold_tolerances,
-                renders_every_step=renders_every_step,
-            )
+            check_world(world, suite.interface, init_ids=range(min(2, suite.init_ids(task).stored)), **how)
 
 
 def check_world(

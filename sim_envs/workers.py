@@ -29,11 +29,7 @@ WORLD_MB = 500.0  # memory of a worker process with one world, megabytes
 
 
 def check_memory(num_envs: int) -> None:
-    """Check that the worlds of `--num-envs` fit into memory.
-
-    Raises:
-        UsageError: They do not fit; the message says how many do.
-    """
+    """Check that the worlds of `--num-envs` fit into memory; a UsageError says how many do."""
     available = available_mb()
     if num_envs * WORLD_MB > available:
         raise UsageError(
@@ -176,9 +172,9 @@ class _PipeConnection:
             raise OrphanedError from None
 
 
+# Opens, in a worker, the function that runs a job. Its exceptions stop all workers; `run_in_workers` raises
+# them. Has to be picklable: a copy is sent to every worker.
 OpenRunner = Callable[[WorkerConnection], AbstractContextManager[Callable[[JobT], ResultT]]]
-"""Opens, in a worker, the function that runs a job. Its exceptions stop all workers; `run_in_workers` raises
-them. Has to be picklable: a copy is sent to every worker."""
 
 
 class _WorkerReady:

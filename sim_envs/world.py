@@ -135,11 +135,7 @@ class World(Protocol):
 
 
 def checked_actions(actions: Any, *, size: int) -> Float64[np.ndarray, "steps action"]:
-    """Validate actions and convert them to an array.
-
-    Raises:
-        ValueError: The shape is not [steps, size], or a value is not finite.
-    """
+    """Convert actions to an array; a ValueError if it is not [steps, size], or a value is not finite."""
     actions = np.asarray(actions, np.float64)
     if actions.ndim != 2 or actions.shape[1] != size:
         raise ValueError(f"actions have shape {list(actions.shape)}, but must have [steps, {size}]")

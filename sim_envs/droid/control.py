@@ -41,10 +41,10 @@ GRIPPER_SPEED = 0.05 / GRIPPER_STROKE  # speed of the gripper as a fraction of i
 _CLOSES_ABOVE = 0.5
 _GRIPPER_LEAD = 0.1  # lead of the gripper's target, as a fraction of its range: enough for full torque
 
-Joints = Float64[np.ndarray, " 7"]
-
+# Lead (rad) of a target at which spring and damper balance at maximal velocity.
 _LONGEST_LEAD = np.array(DAMPING) * np.array(MAX_VELOCITY) / np.array(STIFFNESS)
-"""Lead (rad) of a target at which spring and damper balance at maximal velocity."""
+
+Joints = Float64[np.ndarray, " 7"]
 
 
 class Control(enum.StrEnum):
@@ -78,9 +78,7 @@ def gripper_target(command: float, target: float, measured: float) -> float:
 
 
 ASPECT = 16 / 9  # width of an image over its height
-
 EXTERIOR_IMAGE, WRIST_IMAGE = "exterior_image_1_left", "wrist_image_left"
-
 EXTERIOR_CAMERA = "exterior"  # the model's name of the exterior camera
 
 

@@ -54,13 +54,9 @@ class JointNoise:
         self._velocities = level * wandering + np.where(pushed[:, None], directions[number], 0.0)
         self._loose = _begun(draws, _LOOSENED * level, steps=(_LOOSE_STEPS, _LOOSE_STEPS))
 
-    def velocity(self, step: int) -> Float64[np.ndarray, " 7"]:
-        """Disturbance of the joint velocities (rad/s) in a control step."""
-        return self._velocities[step % _STEPS]
-
-    def loosens(self, step: int) -> bool:
-        """Whether a closed gripper is opened in a control step."""
-        return bool(self._loose[step % _STEPS])
+    def at(self, step: int) -> tuple[Float64[np.ndarray, " 7"], bool]:
+        """Disturbance of the joint velocities (rad/s), and whether a closed gripper is opened, in a step."""
+        return self._velocities[step % _STEPS], bool(self._loose[step % _STEPS])
 
 
 def _begun(
@@ -142,10 +138,8 @@ class DroidExpert:
             if self._noise is None:
                 done.append(meant[-1])
             else:
-                number = round(now * CONTROL_HZ) + step
-                if self._noise.loosens(number):
-                    goal = dataclasses.replace(goal, grip=0.0)
-                drift = self._noise.velocity(number)
+                drift, loosens = self._noise.at(round(now * CONTROL_HZ) + step)
+                goal = dataclasses.replace(goal, grip=0.0) if loosens else goal
                 done.append(_command(self._twin, goal, pace=self._noise.pace, drift=drift))
             self._twin.step(done[-1])
             self._history.append(progress)

@@ -63,7 +63,7 @@ class DroidSim(World):
         option.geomgroup[:] = [group == _VISUAL_GROUP for group in range(len(option.geomgroup))]
         option.sitegroup[:] = 0
         self._cameras = Cameras(self.station.model, _CAMERAS, size=image_size(image_height), option=option)
-        self._tracker: TruthTracker | None = None
+        self._tracker: TruthTracker  # of the episode, from its reset on
 
     @override
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
@@ -74,7 +74,6 @@ class DroidSim(World):
     @override
     def advance(self, actions: Float64[np.ndarray, "steps action"]) -> AdvanceResult:
         actions = checked_actions(actions, size=ACTION_SIZE)
-        assert self._tracker is not None, "no episode: reset the simulator first"
         success, path = False, [self.station.end_effector]
         for action in actions:
             self.station.step(action)
@@ -98,7 +97,6 @@ class DroidSim(World):
 
     @override
     def truth(self) -> Truth:
-        assert self._tracker is not None, "no episode: reset the simulator first"
         return self._tracker.truth()
 
     @override

@@ -153,9 +153,8 @@ def movable(task: TaskConfig) -> list[str]:
     return [name for name, obj in objects if not (obj.carrier or obj.is_fixed or is_too_wide(obj.shape))]
 
 
+# DROID's initial joint positions, rad.
 RESET_JOINTS = np.array([0, -np.pi / 5, 0, -4 * np.pi / 5, 0, 3 * np.pi / 5, 0])
-"""DROID's initial joint positions, rad."""
-
 _DIVERGED = [getattr(mujoco.mjtWarning, f"mjWARN_BAD{kind}") for kind in ("QPOS", "QVEL", "QACC")]
 
 

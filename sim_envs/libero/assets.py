@@ -31,9 +31,8 @@ from configs.paths import temporary_folder
 from sim_envs.blas import environment_variable, pin_kernels, use_one_thread
 from sim_envs.gl import choose_backend
 
+# The versions of LIBERO's published scores. Later versions of MuJoCo silently change objects and lighting.
 PINNED_VERSIONS = {"mujoco": "3.2.3", "robosuite": "1.4.0", "hf-libero": "0.1.4"}
-"""Versions of LIBERO's published scores. Later versions of MuJoCo silently change objects and lighting."""
-
 _lock = threading.RLock()
 
 
@@ -67,10 +66,8 @@ def load_libero() -> types.ModuleType:
     """LIBERO's `envs` module, imported once per process.
 
     By default the import prompts on standard input, prints, writes a log under /tmp, changes the process's
-    warning filters and creates `~/.libero`; here it does none of these.
-
-    Raises:
-        UsageError: LIBERO is missing or of another version.
+    warning filters and creates `~/.libero`; here it does none of these. A UsageError if LIBERO is missing or
+    of another version.
     """
     check_versions()
     choose_backend()
@@ -142,14 +139,9 @@ def _silence_robosuite() -> None:
     sys.modules.setdefault("robosuite.macros_private", types.ModuleType("robosuite.macros_private"))
 
 
-STANDINS = "standins"
-"""The assets that need no download: shapes of the same sizes, masses, joints and regions."""
-
+STANDINS = "standins"  # assets that need no download: shapes of the same sizes, masses, joints and regions
 _ARCHIVE = Path(__file__).parent / "standins" / "assets.tar.xz"
-
-ENVIRONMENT_VARIABLE = "OXYGEN_LIBERO_ASSETS"
-"""Environment variable with the folder of the asset tree, the default of `--assets`."""
-
+ENVIRONMENT_VARIABLE = "OXYGEN_LIBERO_ASSETS"  # names the folder of the asset tree, the default of `--assets`
 _PARTS = (
     "articulated_objects",
     "scenes",
@@ -193,8 +185,7 @@ def find_assets(source: str | os.PathLike[str] | None = None) -> AssetSet:
             `OXYGEN_LIBERO_ASSETS`, the one in the installed hf-libero package, and an earlier download, else
             the stand-ins.
 
-    Raises:
-        UsageError: The folder is not an asset tree, or a download failed.
+    A UsageError if the folder is not an asset tree, or a download failed.
     """
     if source is None or source == "auto":
         if named := os.environ.get(ENVIRONMENT_VARIABLE):
@@ -231,11 +222,7 @@ def find_assets(source: str | os.PathLike[str] | None = None) -> AssetSet:
 def unpack_standins(root: Path | None = None) -> Path:
     """The folder of the stand-ins, unpacked if it is missing: whole, and safe against other processes.
 
-    Args:
-        root: The folder; by default one in the cache, named after the archive's digest.
-
-    Raises:
-        UsageError: The folder cannot be written.
+    `root` is by default in the cache, named after the archive's digest. A UsageError if it cannot be written.
     """
     if root is None:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "oxygen-eval")

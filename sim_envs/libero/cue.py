@@ -7,29 +7,18 @@ from typing import Any
 import mujoco
 import numpy as np
 
-CUE_STEPS = 20
-"""Control steps after which the marker is gone, and the covers are let go."""
+CUE_STEPS = 20  # control steps after which the marker is gone, and the covers are let go
 
-MARKER = "floor_marker_region"
-"""Site of the marker; the model of a task without one has none."""
-
+MARKER = "floor_marker_region"  # site of the marker; the model of a task without one has none
 _HALF_SIZE = (0.03, 0.03, 0.002)
 _COLOR = (0.9, 0.1, 0.1, 1.0)
 _DISTANCE = 0.085  # distance (m) between the middles of the marker and of its object
-
 _AROUND = np.arange(8) * np.pi / 4
 
-COVER = "cover"
-"""Category of the covers, whose model is ours."""
-
-COVERS = ("cover_1", "cover_2", "cover_3")
-"""The covers, from left to right."""
-
+COVER = "cover"  # category of the covers, whose model is ours
+COVERS = ("cover_1", "cover_2", "cover_3")  # the covers, from left to right
 _COVER_MODEL = Path(__file__).parent / "memory" / "cover.xml"
-
-HIDDEN_OBJECTS = ("cream_cheese_1", "butter_1", "chocolate_pudding_1")
-"""What they hide; the first is asked for."""
-
+HIDDEN_OBJECTS = ("cream_cheese_1", "butter_1", "chocolate_pudding_1")  # below them; the first is asked for
 _PLATE = "plate_1"
 _HELD_AT = 0.16  # height (m) at which the covers are held above the table: the camera sees what is below
 _FALL_STEPS = 10  # control steps in which they fall and come to rest

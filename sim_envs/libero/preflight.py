@@ -16,9 +16,8 @@ from sim_envs.libero.tasks import get_task
 from sim_envs.preflight import CheckResult, Status
 
 REFERENCE = Path(__file__).parent / "reference.npz"
-
+# Its bowl stands on a ramekin; with MuJoCo 3.4 and later it slips off while the scene settles.
 _SUITE, _TASK_ID = "libero_spatial", 5
-"""Its bowl stands on a ramekin; with MuJoCo 3.4 and later it slips off while the scene settles."""
 _BOWL_ON_RAMEKIN = ("on", "akita_black_bowl_1", "glazed_rim_porcelain_ramekin_1")
 _CAMERA_SIZE = 64
 _SEED, _SETTLE_STEPS, _STEPS = 7, 10, 20

@@ -3,18 +3,14 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-Subgoal = tuple[str, ...]
-"""A predicate of BDDL with its arguments, in lower case."""
+Subgoal = tuple[str, ...]  # a predicate of BDDL with its arguments, in lower case
 
+# Consecutive control steps for which a subgoal does not hold, and then holds, before it counts.
 FALSE_STEPS, TRUE_STEPS = 16, 6
-"""Consecutive control steps for which a subgoal does not hold, and then holds, before it counts."""
-
-OVERSHOT_STEPS = 6
-"""Control steps without the last subgoal, after it has counted, that fail the episode."""
-
+OVERSHOT_STEPS = 6  # control steps without the last subgoal, after it has counted, that fail the episode
+# Control steps for which the last subgoal has to hold at the end: longer than it takes to release, grasp and
+# lift once more, so that a robot that cannot stop fails.
 STILL_STEPS = 60
-"""Control steps for which the last subgoal has to hold at the end: longer than it takes to release, grasp and
-lift once more, so that a robot that cannot stop fails."""
 
 
 def _bowls(*moves: tuple[int, int]) -> tuple[Subgoal, ...]:

@@ -31,15 +31,10 @@ from sim_envs.truth.tracker import TruthTracker
 from sim_envs.world import AdvanceResult, EpisodeKey, Observation, PhysicsError, World, checked_actions
 
 _PLACEMENT_ATTEMPTS = 100
-
+# Fixtures of BDDL that are part of a scene.
 _WORKSPACES = {"floor", "table", "kitchen_table", "living_room_table", "study_table"}
-"""Fixtures of BDDL that are part of a scene."""
 
 T = TypeVar("T")
-
-
-class SimulationError(RuntimeError):
-    """LIBERO could not set up the episode."""
 
 
 def _restorer(env: Any) -> Callable[[], None]:
@@ -138,7 +133,7 @@ def _until_placed(attempt: Callable[[], T]) -> T:
     for _ in range(_PLACEMENT_ATTEMPTS):
         with contextlib.suppress(RandomizationError):
             return attempt()
-    raise SimulationError(f"LIBERO found no room for the task's objects in {_PLACEMENT_ATTEMPTS} attempts")
+    raise RuntimeError(f"LIBERO found no room for the task's objects in {_PLACEMENT_ATTEMPTS} attempts")
 
 
 @contextlib.contextmanager
@@ -206,19 +201,13 @@ def movable(problem: Mapping[str, Any]) -> list[str]:
     return [name for name in dict.fromkeys(wanted) if name in objects & on_ground]
 
 
-ACTION_SIZE = 7
-"""End-effector delta (position, axis-angle) and gripper (-1 open, +1 close), clipped to [-1, 1]."""
+ACTION_SIZE = 7  # end-effector delta (position, axis-angle) and gripper (-1 open, +1 close), in [-1, 1]
+SETTLE_ACTION = np.array([0.0, 0, 0, 0, 0, 0, -1])  # holds still with an open gripper
 
-SETTLE_ACTION = np.array([0.0, 0, 0, 0, 0, 0, -1])
-"""Holds still with an open gripper."""
-
+# Standard deviation (rad) of the resting arm's joints over LIBERO's stored initial states: robosuite's.
 _REST_NOISE = 0.02
-"""Standard deviation (rad) of each joint of the resting arm over LIBERO's stored initial states; robosuite's
-default."""
-
 _PLATES_APART = 0.18  # smallest distance (m) between plates that others stand on
 _REDRAWS = 200  # most placements drawn for it
-
 _COLLISION_GROUP, _VISUAL_GROUP = 0, 1
 _PHYSICS_STEPS = 25
 _EXPOSED_STEP = 23  # after this physics step robosuite's sensors sample, given LIBERO's order of calls
@@ -256,8 +245,7 @@ class LiberoSim(World):
             camera_size: Height and width of camera images, pixels.
             motion: Motion of objects to be grasped, until they are touched; None for no motion.
 
-        Raises:
-            UsageError: A library has an unsupported version, or assets are missing.
+        A UsageError if a library has an unsupported version, or assets are missing.
         """
         self.task = task
         self.assets = assets if isinstance(assets, AssetSet) else find_assets(assets)
@@ -298,7 +286,7 @@ class LiberoSim(World):
         self._cue = find_cue(self.env, init_id)
         self._judge()
         self._arm = ArmController(self.env)
-        self._expose(self._arm)
+        self._expose()
         for _ in range(settle_steps):
             self._control_step(SETTLE_ACTION)
         if self._motion is not None:
@@ -421,18 +409,17 @@ class LiberoSim(World):
 
     def _control_step(self, action: Float64[np.ndarray, " 7"]) -> bool:
         """Run one control step. Returns whether the task's goal holds after it."""
-        arm = self._arm
-        assert arm is not None, "no episode: reset the simulator first"
+        assert self._arm is not None, "no episode: reset the simulator first"
         if self._cue is not None and self._tracker is not None:
             self._cue.step()  # before the scene is captured
         for step in range(_PHYSICS_STEPS):
-            arm.physics_step(action, new_goal=step == 0)
+            self._arm.physics_step(action, new_goal=step == 0)
             for mover in self._movers.values():
                 mover.lead()
             if self._cue is not None:
                 self._cue.hold()
             if step == _EXPOSED_STEP:
-                self._expose(arm)
+                self._expose()
         if self._data.warning[mujoco.mjtWarning.mjWARN_BADQACC].number:
             raise PhysicsError(
                 f"MuJoCo's accelerations diverged in {self.task.suite} task {self.task.task_id}"
@@ -456,6 +443,7 @@ class LiberoSim(World):
         overshot = self.sequence is not None and self.sequence.overshot
         return overshot or (self._cue is not None and self._cue.failed)
 
-    def _expose(self, arm: ArmController) -> None:
+    def _expose(self) -> None:
+        assert self._arm is not None
         self._cameras.capture(self._data)
-        self._state = arm.policy_state()
+        self._state = self._arm.policy_state()

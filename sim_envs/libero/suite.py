@@ -10,7 +10,7 @@ from configs.motion import NONE, parse_motion
 from configs.schema import Preset, SuiteConfig, Wordings
 from sim_envs.eef_interface import delta_eef_interface
 from sim_envs.gl import require_backend
-from sim_envs.libero.assets import PINNED_VERSIONS, STANDINS, check_versions, find_assets
+from sim_envs.libero.assets import PINNED_VERSIONS, check_versions, find_assets
 from sim_envs.libero.sequences import SEQUENCES
 from sim_envs.libero.tasks import CONTROL_HZ, FIRST_SAMPLED, LiberoTask, init_states, list_tasks
 from sim_envs.libero.wordings import wordings as wordings_of
@@ -32,8 +32,7 @@ class LiberoSuite:
             protocol: Its name is the suite's in LIBERO.
             assets: LIBERO's asset tree: a folder, or the name of a source (auto, standins, download).
 
-        Raises:
-            UsageError: There is no such suite or asset source, or `environment` is not empty.
+        A UsageError if there is no such suite or asset source, or `environment` is not empty.
         """
         check(Preset, protocol.environment, source=f"environment of suite {protocol.name}")
         self.protocol = protocol
@@ -64,12 +63,11 @@ class LiberoSuite:
         """Check versions, renderer and assets, and with `--motion` that the tasks have an object to move."""
         check_versions()
         require_backend()  # first: importing MuJoCo with an invalid MUJOCO_GL raises a traceback
-        own = [self._tasks[task.task_id] for task in tasks]
-        if self._asset_set.name == STANDINS:  # others have all tasks
-            from sim_envs.libero.sim import require_assets
+        from sim_envs.libero.sim import require_assets
 
-            for task in own:
-                require_assets(task, self._asset_set)
+        own = [self._tasks[task.task_id] for task in tasks]
+        for task in own:
+            require_assets(task, self._asset_set)
         require_movable(own, self.protocol.motion, self._tasks, _can_move)
 
     def open(self, task: Task) -> World:

@@ -19,34 +19,27 @@ from sim_envs.libero.sequences import SEQUENCES
 from sim_envs.suite import InitIds, Task
 
 CONTROL_HZ = 20.0
-CAMERAS = {"image": "agentview", "wrist_image": "robot0_eye_in_hand"}
-"""Policies' camera names to LIBERO's."""
-
+CAMERAS = {"image": "agentview", "wrist_image": "robot0_eye_in_hand"}  # policies' camera names to LIBERO's
+# The published interface, to be compared with that of a policy.
 LIBERO_INTERFACE = delta_eef_interface("LIBERO", camera_size=256, control_hz=CONTROL_HZ)
-"""The published interface, to be compared with that of a policy."""
 
+# LIBERO's suites, in the order of publications.
 SUITES = ("libero_spatial", "libero_object", "libero_goal", "libero_10", "libero_90")
-"""LIBERO's suites, in the order of publications."""
-
+# Tasks that need memory, on LIBERO's objects: LIBERO-Mem's in problem files of our own, and short ones.
 MEMORY_SUITE, SHORT_SUITE = "libero_memory", "libero_memory_short"
-"""Tasks that need memory, on LIBERO's objects: LIBERO-Mem's in problem files of our own, and short ones."""
-
 _SHORT_TASKS = {
     "cue": "pick up the marked object and place it in the basket",
     "count_twice": "lift the black bowl and put it back on the plate twice",
     "count_three_times": "lift the black bowl and put it back on the plate three times",
     "hidden": "put the cover that hides the cream cheese on the plate",
 }
-_MEMORY_TASKS = {
+_MEMORY_TASKS = {  # suite to the instructions of its tasks, by name
     MEMORY_SUITE: {name: name.replace("_", " ") for name in SEQUENCES if name not in _SHORT_TASKS},
     SHORT_SUITE: _SHORT_TASKS,
 }
-"""Suite to the instructions of its tasks, by name."""
-
 _MEMORY_FILES = Path(__file__).parent / "memory"
 
-FIRST_SAMPLED = 1000
-"""Initial states from this id on are sampled by LIBERO's placement."""
+FIRST_SAMPLED = 1000  # initial states from this id on are sampled by LIBERO's placement
 
 
 class LiberoTask(Task):
@@ -59,16 +52,8 @@ class LiberoTask(Task):
     @property
     def bddl_file(self) -> Path:
         """The BDDL problem: scene, objects, regions, goal."""
-        if self.suite in _MEMORY_TASKS:
-            return _MEMORY_FILES / f"{self.name}.bddl"
-        return package_root() / "bddl_files" / self.suite / f"{self.name}.bddl"
-
-    @property
-    def init_states_file(self) -> Path:
-        """The stored initial states: LIBERO's in torch's zip format, ours in NumPy's."""
-        if self.suite in _MEMORY_TASKS:
-            return _MEMORY_FILES / f"{self.name}.npy"
-        return package_root() / "init_files" / self.suite / f"{self.name}.pruned_init"
+        own = self.suite in _MEMORY_TASKS
+        return (_MEMORY_FILES if own else package_root() / "bddl_files" / self.suite) / f"{self.name}.bddl"
 
 
 @functools.cache
@@ -102,8 +87,11 @@ def get_task(suite: str, task_id: int) -> LiberoTask:
 @functools.lru_cache(maxsize=16)
 def init_states(task: LiberoTask) -> Float64[np.ndarray, "init state"]:
     """The task's stored initial states: time, joint positions, joint velocities. Read-only."""
-    file = task.init_states_file
-    states = (np.load(file) if file.suffix == ".npy" else _read_torch_array(file)).astype(np.float64)
+    if task.suite in _MEMORY_TASKS:
+        states = np.load(_MEMORY_FILES / f"{task.name}.npy").astype(np.float64)
+    else:
+        file = package_root() / "init_files" / task.suite / f"{task.name}.pruned_init"
+        states = _read_torch_array(file).astype(np.float64)
     states.flags.writeable = False
     return states
 

@@ -25,14 +25,13 @@ from sim_envs.truth.scene import (
 )
 from sim_envs.truth.textual_memory import AREAS, GoalSentences, noun_of
 
-GROUNDS = {"table": -2, "floor": -3}
-"""Owners of the geoms of table and floor."""
+GROUNDS = {"table": -2, "floor": -3}  # owners of the geoms of table and floor
 
 _POSITION_WORDS = re.compile(r"\b(left|right|front|back|middle|both)\b")
 _ZONE = re.compile(r"(\w+)_(left|right|front|back)_region")
+# LIBERO's words for objects of one noun, by increasing y and x: as seen from opposite the robot.
 _ACROSS = {2: ("left", "right"), 3: ("left", "middle", "right")}
 _ALONG = {2: ("back", "front"), 3: ("back", "middle", "front")}
-"""LIBERO's words for objects of one noun, by increasing y and x: as seen from opposite the robot."""
 
 
 class Names:
@@ -54,8 +53,7 @@ class Names:
             instruction: The instruction; decides how similar objects are distinguished.
             positions: If given, they are distinguished by these positions (m) alone.
 
-        Raises:
-            KeyError: The category of an object has no noun.
+        A KeyError if the category of an object has no noun.
         """
         objects, fixtures = (
             {name: category for category, names in problem[group].items() for name in names}

@@ -31,8 +31,7 @@ class GripperShape:
     inner: float = 0.038  # distance of an open finger's inner face from the center
     outer: float = 0.054  # distance of an open finger's outer face from the center, at the tip
     thick: float = 0.035  # height above the fingertips from which the fingers are thicker
-    # Distance of an open finger's outer face from the center, in the thicker part.
-    thick_outer: float = 0.0655
+    thick_outer: float = 0.0655  # likewise `outer`, in the thicker part
     half_width: float = 0.0105  # half the width of a finger
     hand: tuple[float, float] = (0.104, 0.032)  # half extents of the hand
     back: float = 0.123  # distance of the back of the hand behind the grip site
@@ -58,14 +57,9 @@ def pointing(heading: float, tilt: float) -> Matrix3:
 
 
 FULLY_OPEN = 2 * PANDA.inner
-
+# Half the sides (m) of two closed fingers, along the closing direction and across it.
 FIST_HALF = (PANDA.outer - PANDA.inner, PANDA.half_width)
-"""Half the sides (m) of two closed fingers, along the closing direction and across it."""
-
-_HAND_DEPTH = 0.066
-_WRIST_HALF = 0.05
-_WRIST_DEPTH = 0.11  # sizes (m) of Franka's hand and the last link above it
-
+_HAND_DEPTH, _WRIST_HALF, _WRIST_DEPTH = 0.066, 0.05, 0.11  # sizes (m) of Franka's hand and the last link
 _SPACING = 0.01
 _FINGER_BOXES = 4
 
@@ -133,7 +127,6 @@ _CELL = 0.005
 _STRIDE = 0.02  # distance (m) between the positions checked along a path
 _SURROUND = 0.3  # margin (m) of the height map beyond the ends of a path
 _WAY_OUT = 0.12  # longest sideways move (m) to get an object out from under an obstacle
-
 _DIRECTIONS = 24
 
 XY = Float64[np.ndarray, " 2"]

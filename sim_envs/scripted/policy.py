@@ -9,8 +9,7 @@ from configs.errors import UsageError
 from configs.interface import Interface
 from sim_envs.world import EpisodeKey
 
-HORIZON = 10
-"""Actions per chunk."""
+HORIZON = 10  # actions per chunk
 
 
 @runtime_checkable

@@ -96,9 +96,9 @@ _FINE_EXTENT = 0.3  # boxes longer than this (m) are sampled coarsely; fingers a
 class Collisions:
     """The collision shapes of a model at their current poses; with bounding boxes for what is not a box."""
 
-    def __init__(self, model: Any, data: Any, *, robot: int) -> None:
-        """Read MuJoCo's model and data; `robot` is the id of the robot's root body."""
-        self._model, self._data, self._robot = model, data, robot
+    def __init__(self, data: Any, *, robot: int) -> None:
+        """Read MuJoCo's data; `robot` is the id of the robot's root body."""
+        self._model, self._data, self._robot = data.model, data, robot
 
     def surface(self, bodies: Set[int]) -> Points:
         """Points on the surfaces of some bodies, in world coordinates."""

@@ -74,14 +74,11 @@ FIXTURES: Mapping[str, str] = {
 }
 """Maps the category of a fixture to its noun."""
 
+# Distinguish objects of one noun, as in LIBERO's instructions: seen from opposite the robot.
 QUALIFIERS = ("left", "right", "front", "middle", "back", "other")
-"""Distinguish objects of one noun, as in LIBERO's instructions: seen from opposite the robot."""
-
 LEVELS = ("top", "middle", "bottom")
 DRAWERS = tuple(f"{level} drawer of the cabinet" for level in LEVELS)
-PARTS = (*DRAWERS, "microwave", "stove")
-"""Parts that can be opened or turned on."""
-
+PARTS = (*DRAWERS, "microwave", "stove")  # can be opened or turned on
 _SIDES = ("left", "right", "front", "back")
 _COMPARTMENTS = tuple(f"{side} compartment of the caddy" for side in _SIDES)
 _TOPS = tuple(f"top of the {fixture}" for fixture in ("cabinet", "microwave", "shelf"))
@@ -97,13 +94,9 @@ _BESIDE = frozenset(
 MOVABLE = frozenset(
     [*_THING_NOUNS, *(f"{qualifier} {noun}" for qualifier in QUALIFIERS for noun in _THING_NOUNS)]
 )
-"""Nouns of movable objects."""
-
 PLACES = frozenset(
     [*MOVABLE, *_FIXTURE_NOUNS, *DRAWERS, *_COMPARTMENTS, *_TOPS, _CENTER, UPPER_SHELF, LOWER_SHELF, *_BESIDE]
 )
-"""Nouns of places."""
-
 _INSIDE = frozenset(
     [
         *DRAWERS,
@@ -124,11 +117,9 @@ def _preposition(place: str) -> str:
     return "in" if place in _INSIDE else "on"
 
 
-HOUSEHOLD = Nouns(
+HOUSEHOLD = Nouns(  # the default vocabulary
     movable=MOVABLE,
     parts=frozenset(PARTS),
     places=frozenset((place, _preposition(place)) for place in PLACES),
 )
-"""The default vocabulary."""
-
 phrase = HOUSEHOLD.phrase

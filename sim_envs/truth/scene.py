@@ -15,12 +15,8 @@ from sim_envs.truth.ground_truth import CompletedAction, Phase
 from sim_envs.truth.nouns import Nouns
 from sim_envs.truth.textual_memory import GoalSentences
 
-LEFT, RIGHT, HAND = 1, 2, 4
-"""Parts of the gripper, as bits: the fingers, and the rest of the hand."""
-
-NOTHING = -1
-"""The owner of geoms that belong to no item."""
-
+LEFT, RIGHT, HAND = 1, 2, 4  # parts of the gripper, as bits: the fingers, and the rest of the hand
+NOTHING = -1  # the owner of geoms that belong to no item
 _AJAR = 0.05  # a drawer or door counts as closed up to this fraction of its range; LIBERO's own limit is 0
 
 Vector3 = Float64[np.ndarray, " 3"]

@@ -12,9 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from sim_envs.truth.ground_truth import Fact
 from sim_envs.truth.nouns import FIXTURES, LEVELS, THINGS
 
-STABLE_STEPS = 3
-"""Control steps for which a goal must have been true, and an object lifted."""
-
+STABLE_STEPS = 3  # control steps for which a goal must have been true, and an object lifted
 NOTHING = "No relevant task progress is visible yet."
 
 ORDINALS = ("first", "second", "third", "fourth")

@@ -11,12 +11,8 @@ from sim_envs.truth.nouns import HOUSEHOLD
 from sim_envs.truth.scene import GoalTarget, Item, RawState, TruthScene, Vector3
 from sim_envs.truth.textual_memory import GoalTracker
 
-CONFIRM_S = 0.15
-"""A change of phase, or a lost grasp, must last this long to count."""
-
-HOLD_S = 0.3
-"""Shortest duration of a phase."""
-
+CONFIRM_S = 0.15  # a change of phase, or a lost grasp, must last this long to count
+HOLD_S = 0.3  # shortest duration of a phase
 _LOOK_AHEAD_S, _LOOK_BACK_S = 0.4, 0.25
 _QUERY_EVERY = 3
 _LIFTED, _MOVED = 0.015, 0.02  # thresholds since grasping: lift, and horizontal motion (m)

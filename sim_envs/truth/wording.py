@@ -20,8 +20,7 @@ from sim_envs.truth.ground_truth import (
 )
 from sim_envs.truth.nouns import HOUSEHOLD, Nouns
 
-WORDINGS = 3
-"""Number of wordings of each sentence."""
+WORDINGS = 3  # number of wordings of each sentence
 
 _NARRATIONS: Mapping[Phase, Sequence[str]] = {
     Phase.APPROACH: ("Reaching for the {object}.", "Moving to the {object}.", "Approaching the {object}."),

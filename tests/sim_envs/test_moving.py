@@ -111,7 +111,7 @@ def play(data: mujoco.MjData, seconds: float, mover: Mover | None = None) -> Non
 
 
 def test_a_contact_ends_the_trajectory_for_good(data):
-    mover = Mover(data.model, data, data.body("bottle").id, TRAJECTORY)
+    mover = Mover(data, data.body("bottle").id, TRAJECTORY)
     play(data, 3.0, mover)
     assert not mover.leads
     assert data.qpos[0] == pytest.approx(0.07, abs=0.005)  # stopped by the post
@@ -125,7 +125,7 @@ def test_the_trajectory_starts_when_the_body_is_at_rest(data):
     data.qpos[2] += 0.05
     mujoco.mj_forward(data.model, data)
     data.qvel[2] = -0.1
-    mover = Mover(data.model, data, data.body("bottle").id, TRAJECTORY)
+    mover = Mover(data, data.body("bottle").id, TRAJECTORY)
     play(data, 0.05, mover)
     assert not mover.leads
     assert data.qvel[2] < -0.1  # it still falls

@@ -13,30 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from sim_envs.libero.experts.motions import (
-    CLOSED,
-    OPEN,
-    GripperMotion,
-    Skill,
-    Waypoint,
-    grab,
-    leave,
-    reach,
-    stay,
-    time_for,
-)
+from sim_envs.libero.experts import motions
+from sim_envs.libero.experts.motions import CLOSED, OPEN, GripperMotion, Skill, Waypoint
 from sim_envs.libero.experts.scene import ExpertScene, FixtureJoint, Goal
-from sim_envs.scripted.gripper import (
-    FIST_HALF,
-    FULLY_OPEN,
-    PANDA,
-    downward,
-    fingers_have_room,
-    hand_rotation,
-    has_room,
-    near,
-    thinned,
-)
+from sim_envs.scripted import gripper
+from sim_envs.scripted.gripper import FULLY_OPEN, PANDA, has_room, near, thinned
 from sim_envs.scripted.poses import Box, Matrix3, Pose, Vector3
 from sim_envs.truth.ground_truth import Phase
 
@@ -49,7 +30,7 @@ _WAYS = 8  # number of candidate pushes, including those that have failed
 
 _OPENING_STEPS = 8
 
-_RESTING = downward(math.pi / 2)  # rotation of the hand of the resting arm
+_RESTING = gripper.downward(math.pi / 2)  # rotation of the hand of the resting arm
 _HALF_TURN = np.diag([-1.0, -1.0, 1.0])  # rotation that a symmetric gripper does not notice
 _CLOSE_BEHIND = 0.015  # distance (m) behind the part at which the hand descends if there is no room for more
 _STAND_OFF = 0.06  # distance (m) from the part at which the hand stops before it approaches
@@ -70,9 +51,7 @@ _AGAINST = 0.9  # minimal cosine between a face's normal and the direction oppos
 _LEVER_WORTH = 4.0  # cost of a metre of lever, in radians of hand rotation
 _MAX_STRAIN = 2.2  # maximal rotation (rad) of the hand from rest
 _GRIP_WORTH = 20.0  # value of a metre of material between the pads, in radians of hand rotation
-
 _LONG_ENOUGH = 0.03
-
 _REACH = 0.45
 _FINGERS_REACH = 0.065
 _FINE, _COARSE = 0.003, 0.007  # cells (m) to which points near the fingers, and the hand, are thinned
@@ -88,11 +67,11 @@ def pull(scene: ExpertScene, goal: Goal) -> Skill:
             yield from push(scene, goal)
             return
         tried.append(hold)
-        yield reach(scene, hold, hold.backed_off(_STAND_OFF), OPEN)
-        yield from grab(scene, _joint(scene, goal).fixture)
+        yield motions.reach(scene, hold, hold.backed_off(_STAND_OFF), OPEN)
+        yield from motions.grab(scene, _joint(scene, goal).fixture)
         yield _along(scene, goal, functools.partial(_joint(scene, goal).carried, scene.gripper))
-        yield stay(scene, Phase.RETREAT, OPEN, _OPENING_STEPS)
-        yield leave(scene, -_STAND_OFF * scene.gripper.rotation[:, 2], OPEN)
+        yield motions.stay(scene, Phase.RETREAT, OPEN, _OPENING_STEPS)
+        yield motions.leave(scene, -_STAND_OFF * scene.gripper.rotation[:, 2], OPEN)
 
 
 def push(scene: ExpertScene, goal: Goal) -> Skill:
@@ -104,13 +83,13 @@ def push(scene: ExpertScene, goal: Goal) -> Skill:
         fresh = [way for way in ways if _differs(way.pose, tried)]
         if not fresh:
             tried.clear()
-            yield stay(scene, Phase.RETREAT, OPEN, _OPENING_STEPS)
+            yield motions.stay(scene, Phase.RETREAT, OPEN, _OPENING_STEPS)
             continue
         tried.append(fresh[0].pose)
         before = fresh[0].before(joint, travel)
-        yield reach(scene, before, before, CLOSED)
+        yield motions.reach(scene, before, before, CLOSED)
         yield _along(scene, goal, functools.partial(fresh[0].after, _joint(scene, goal)))
-        yield leave(scene, before.position - fresh[0].pose.position, CLOSED)
+        yield motions.leave(scene, before.position - fresh[0].pose.position, CLOSED)
 
 
 def _joint(scene: ExpertScene, goal: Goal) -> FixtureJoint:
@@ -157,7 +136,7 @@ def _along(scene: ExpertScene, goal: Goal, pose_after: Callable[[float], Pose]) 
         phase=goal.phase,
         path=path,
         grip=CLOSED,
-        steps=time_for(begin.carried(end, begin.value - aim), (Waypoint(pose=end),)),
+        steps=motions.time_for(begin.carried(end, begin.value - aim), (Waypoint(pose=end),)),
         interrupted=lambda: (_joint(scene, goal).value - aim) * beyond >= 0.0,
     )
 
@@ -262,7 +241,7 @@ class _Obstacles:
             return []
         reach = _FINGERS_REACH + max(np.abs(pose.position - poses[0].position).max() for pose in poses)
         points = near(self._closely, poses[0].position, float(reach))
-        return [pose for pose in poses if fingers_have_room(pose, opening, points)]
+        return [pose for pose in poses if gripper.fingers_have_room(pose, opening, points)]
 
 
 def _grasps_of(box: Box) -> Iterator[Pose]:
@@ -279,7 +258,7 @@ def _grasps_of(box: Box) -> Iterator[Pose]:
             for angle in _FAN:
                 approach = math.cos(angle) * across + math.sin(angle) * along
                 if approach[2] < _STEEP:
-                    pose = Pose(position=box.pose.position, rotation=hand_rotation(closing, approach))
+                    pose = Pose(position=box.pose.position, rotation=gripper.hand_rotation(closing, approach))
                     cosines = np.abs(approach @ box.pose.rotation)
                     depth = float((box.half / np.maximum(cosines, 1e-9)).min())
                     back = max(0.0, depth - _DEEPEST)
@@ -307,8 +286,11 @@ def _closed_hands(spot: Vector3, way: Vector3) -> Iterator[Pose]:
     across = np.cross(np.array([0.0, 0.0, 1.0]), flat)
     for lean in _LEANS:
         approach = math.sin(lean) * flat - math.cos(lean) * np.array([0.0, 0.0, 1.0])
-        for closing, half in ((np.cross(across, approach), FIST_HALF[0]), (across, FIST_HALF[1])):
-            rotation = hand_rotation(closing, approach)
+        for closing, half in (
+            (np.cross(across, approach), gripper.FIST_HALF[0]),
+            (across, gripper.FIST_HALF[1]),
+        ):
+            rotation = gripper.hand_rotation(closing, approach)
             rotation = min((rotation, rotation @ _HALF_TURN), key=_turned)
             gap = half * math.cos(lean) + PANDA.tip * math.sin(lean) + _TOUCH
             yield Pose(position=spot - gap * flat, rotation=rotation)

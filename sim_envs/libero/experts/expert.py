@@ -12,20 +12,9 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from configs.errors import UsageError
+from sim_envs.libero.experts import motions
 from sim_envs.libero.experts.articulated import pull, push
-from sim_envs.libero.experts.motions import (
-    ACTION_SCALE,
-    CLOSED,
-    CONTROL_SECONDS,
-    ArmModel,
-    GripperMotion,
-    Path,
-    Skill,
-    Waypoint,
-    leave,
-    progress,
-    reach,
-)
+from sim_envs.libero.experts.motions import CLOSED, GripperMotion, Path, Skill, Waypoint
 from sim_envs.libero.experts.pick_and_place import insert, insertion, lift, pick, place, release
 from sim_envs.libero.experts.scene import ExpertScene, Goal
 from sim_envs.libero.sequences import GoalSequence
@@ -46,9 +35,7 @@ _AHEAD = 0.025  # commanded lead (m) of the fingers: small enough that they do n
 _SLIPPED = 0.07  # distance (m) from the object's center beyond which the fingers have slipped off
 _STEPS = 200  # control steps after which sliding starts again
 _MIDDLE = 0.02  # radius (m) around the object's center in which its inside is searched
-
-_UP = 0.08
-_Z = np.array([0.0, 0.0, 1.0])
+_UP = 0.08 * np.array([0.0, 0.0, 1.0])  # how the hand comes and leaves (m)
 
 
 def achieve(scene: ExpertScene) -> Skill:
@@ -135,12 +122,13 @@ def put(scene: ExpertScene, goal: Goal) -> Skill:
 
 def _slide(scene: ExpertScene, goal: Goal) -> Skill:
     """Slide a flat object, which cannot be grasped from above, to the middle of a region of the table."""
+    obj, target = goal.arguments
     while not scene.satisfied(goal):
-        obj, target = goal.arguments
-        start = Pose(position=_inside(scene, obj) + PANDA.tip * _Z, rotation=downward(np.pi / 2))
-        yield reach(scene, start, start.at_height(start.position[2] + _UP), CLOSED)
+        top = _inside(scene, obj)
+        start = Pose(position=np.array([*top[:2], top[2] + PANDA.tip]), rotation=downward(np.pi / 2))
+        yield motions.reach(scene, start, start.shifted(_UP), CLOSED)
         yield _drag(scene, obj, target)
-        yield leave(scene, _UP * _Z, CLOSED)
+        yield motions.leave(scene, _UP, CLOSED)
 
 
 def _inside(scene: ExpertScene, obj: str) -> Vector3:
@@ -170,7 +158,7 @@ def _drag(scene: ExpertScene, obj: str, target: str) -> GripperMotion:
     return GripperMotion(phase=Phase.PUSH, path=path, grip=CLOSED, steps=_STEPS, interrupted=has_ended)
 
 
-SKILLS: Mapping[str, Callable[[ExpertScene, Goal], Skill]] = {
+SKILLS: Mapping[str, Callable[[ExpertScene, Goal], Skill]] = {  # that achieve each of BDDL's predicates
     "in": put,
     "on": put,
     "open": pull,
@@ -178,7 +166,6 @@ SKILLS: Mapping[str, Callable[[ExpertScene, Goal], Skill]] = {
     "turnon": pull,
     "turnoff": pull,
 }
-"""The skill that achieves each of BDDL's predicates."""
 
 
 def _require_skills(scene: ExpertScene) -> None:
@@ -188,10 +175,8 @@ def _require_skills(scene: ExpertScene) -> None:
             raise UsageError(
                 f"no scripted skill achieves {goal}; skills: {', '.join(SKILLS)}. Use another policy"
             )
-        if SKILLS[goal.predicate] is put:
-            continue
         joint = scene.joint(goal.arguments[0])
-        if joint is None or scene.wanted(goal.predicate, joint) is None:
+        if goal.predicate not in _PUTTING and (joint is None or not scene.wanted(goal.predicate, joint)):
             raise UsageError(f"{goal}: {goal.arguments[0]} has no joint for it; use another policy")
 
 
@@ -202,9 +187,8 @@ _ROOMY = 0.015  # minimal position tolerance (m) of waypoints that may be shifte
 _ASIDE = 0.015  # standard deviation (m) of their shift sideways, at level 1
 _HIGHER = 0.06  # largest shift (m) upwards, at level 1
 
+# Standard deviation of the noise on every executed action at level 1.
 _JITTER = np.array([0.1, 0.1, 0.1, 0.03, 0.03, 0.03, 0.0])
-"""Standard deviation of the noise on every executed action at level 1."""
-
 _DISTURBED = 0.08  # probability per query that a disturbance begins, at level 1
 _MISSED = 0.3  # probability per query that closing fingers open instead, at level 1
 _QUERIES = 2  # maximal duration of a disturbance, in queries
@@ -253,9 +237,8 @@ class ExpertNoise:
         return np.clip(noisy, -1.0, 1.0), disturbed
 
 
+# Holds still with an open gripper.
 _HOLD = np.tile(LIBERO_INTERFACE.hold_action(np.empty(8), None), (HORIZON, 1))
-"""Holds still with an open gripper."""
-
 _STILL = (0.002, 0.02)
 _STILL_STEPS = 4  # a gripper that moves less than this (m, rad) in this many control steps is stuck
 
@@ -274,12 +257,8 @@ class Expert:
     def __init__(self, sim: LiberoSim, noise: float = 0.0) -> None:
         """Bind to a simulator with a task loaded, which is only read.
 
-        Args:
-            sim: The simulator.
-            noise: Variation of pace and path, and frequency of mistakes, from 0 (none) to 1.
-
-        Raises:
-            UsageError: No skill achieves one of the goals, or the noise is not between 0 and 1.
+        `noise` is the variation of pace and path, and frequency of mistakes, from 0 (none) to 1. A UsageError
+        if it is another, or no skill achieves one of the goals.
         """
         self._sim = sim
         self._level = checked_level(noise)
@@ -315,7 +294,7 @@ def _play(
     while True:
         while active.has_ended():
             active = _ActiveMotion(scene, next(skill), noise)
-        intended = executed = active.actions()
+        intended = executed = active.follow(active.motion.path())
         if noise is not None:
             executed, disturbed = noise.disturb(active.varied_actions(), active.motion.phase)
             if disturbed:
@@ -345,7 +324,7 @@ class _ActiveMotion:
         if self._predicted is not None:  # waypoints count as passed if the plan predicted it
             steps = min(self._steps_since(self._planned), len(self._predicted) - 1)
             self._passed = min(int(self._predicted[steps]), len(path) - 1)
-        if progress(path, gripper, self._passed) == len(path):
+        if motions.progress(path, gripper, self._passed) == len(path):
             self._arrived = self._scene.seconds if self._arrived is None else self._arrived
             over = self._steps_since(self._arrived) >= motion.dwell or motion.finished()
         elif self._predicted is not None:  # it is stuck if it has not moved since, though it should have
@@ -353,28 +332,26 @@ class _ActiveMotion:
             over = due and self._planned_at.is_within(gripper, *_STILL)
         return over or self._steps_since(self._began) >= motion.steps
 
-    def actions(self) -> Actions:
-        return self._follow(self.motion.path(), pace=1.0)
-
     def varied_actions(self) -> Actions:
         path = [
             dataclasses.replace(point, pose=point.pose.shifted(shift))
             for point, shift in zip(self.motion.path(), self._shifts, strict=True)
         ]
-        return self._follow(path, pace=self._pace)
+        return self.follow(path, pace=self._pace)
 
     def forget_plan(self) -> None:
         """Discard the plan after a disturbance: it counts neither as progress nor as being stuck."""
         self._predicted = None
 
-    def _follow(self, path: Path, *, pace: float) -> Actions:
+    def follow(self, path: Path, *, pace: float = 1.0) -> Actions:
+        """Plan, and return its actions."""
         scene = self._scene
-        deltas, self._predicted = ArmModel(scene.mobility).follow(
+        deltas, self._predicted = motions.ArmModel(scene.mobility).follow(
             path, scene.gripper, scene.gripper_velocity, passed=self._passed, steps=HORIZON, pace=pace
         )
         self._planned, self._planned_at = scene.seconds, scene.gripper
         grips = np.full((len(deltas), 1), self.motion.grip)
-        return np.clip(np.concatenate([deltas / ACTION_SCALE, grips], axis=1), -1.0, 1.0)
+        return np.clip(np.concatenate([deltas / motions.ACTION_SCALE, grips], axis=1), -1.0, 1.0)
 
     def _steps_since(self, seconds: float) -> int:
-        return round((self._scene.seconds - seconds) / CONTROL_SECONDS)
+        return round((self._scene.seconds - seconds) / motions.CONTROL_SECONDS)

@@ -14,8 +14,7 @@ from sim_envs.scripted.gripper import FULLY_OPEN, Terrain, hand_underside, has_r
 from sim_envs.scripted.poses import Pose, Vector3, Vector6
 from sim_envs.truth.ground_truth import Phase
 
-OPEN, CLOSED = -1.0, 1.0
-"""Gripper commands of LIBERO's action space."""
+OPEN, CLOSED = -1.0, 1.0  # gripper commands of LIBERO's action space
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,21 +51,17 @@ class GripperMotion:
     steps: int  # time limit in control steps
     dwell: int = 0  # control steps to stay at the end of the path
     interrupted: Callable[[], bool] = lambda: False  # checked at each query; true ends the motion at once
-    # Checked at each query at the end of the path; true ends the dwell early.
-    finished: Callable[[], bool] = lambda: False
+    finished: Callable[[], bool] = lambda: False  # likewise at the end of the path; true ends the dwell early
 
 
+# A skill yields motions; it continues when one has ended, and may read the scene in between.
 Skill = Iterator[GripperMotion]
-"""A skill yields motions; it continues when one has ended, and may read the scene in between."""
+Path = Sequence[Waypoint]
 
-CORNER = 0.015
-"""Position tolerance (m) of waypoints on the way; less than the clearances below the hand."""
-
+CORNER = 0.015  # position tolerance (m) of waypoints on the way; less than the clearances below the hand
 METRES_PER_STEP = 0.012
-_FAST = (METRES_PER_STEP, np.inf, 30)
-_CAREFUL = (0.008, 0.04, 40)
-"""Expected metres and radians per control step, and steps to spare, of time limits."""
-
+# Expected metres and radians per control step, and steps to spare, of time limits.
+_FAST, _CAREFUL = (METRES_PER_STEP, np.inf, 30), (0.008, 0.04, 40)
 _MARGIN = 0.03  # clearance (m) below the hand on its way to a part
 _NEARBY = 0.12  # length (m) of a way up to which the hand goes straight if nothing is in between
 _STRIDE = 0.01  # distance (m) between the poses checked on it
@@ -74,8 +69,6 @@ _AROUND = 0.25  # half the side (m) of the surroundings of a hand with its wrist
 _CLOSING_STEPS = 30  # control steps in which the fingers close, even if they push the object
 SQUEEZE_STEPS = 5  # control steps in which the grip force then builds up
 CLOSED_ON_NOTHING = 0.003  # opening (m) at which there is nothing between the fingers
-
-Path = Sequence[Waypoint]
 
 
 def move(
@@ -187,19 +180,15 @@ def time_for(start: Pose, path: Path, pace: tuple[float, float, int] = _CAREFUL)
     return round(2 * float(steps)) + spare
 
 
+# Metres and radians per control step at an action of 1 (robosuite's osc_pose.json).
 ACTION_SCALE = np.array([0.05, 0.05, 0.05, 0.5, 0.5, 0.5])
-"""Metres and radians per control step at an action of 1 (robosuite's osc_pose.json)."""
-
 CONTROL_SECONDS = 0.05
 _STIFFNESS = 150.0
 _DAMPING = 2 * _STIFFNESS**0.5
-
+# Minimal acceleration per wrench (1/kg, 1/(kg m²)) along any direction: a stretched arm cannot move in one
+# direction, for which the regulator has no solution.
 _MIN_MOBILITY = 1e-3
-"""Minimal acceleration per wrench (1/kg, 1/(kg m²)) along any direction: a stretched arm cannot move in one
-direction, for which the regulator has no solution."""
-
 _FARTHEST = np.array([0.06, 0.3])  # errors (m, rad) beyond which the gripper moves at full speed
-
 _ERROR_COST = np.repeat([1.0, 0.05], 3)
 _VELOCITY_COST = np.repeat([1e-3, 1e-5], 3)
 _DELTA_COST = np.repeat([0.05, 0.002], 3)
@@ -226,7 +215,7 @@ class ArmModel:
         self._moved_by_velocity, self._velocity_kept = step[:6, 6:], step[6:, 6:]
         # The regulator that is optimal for the linear-quadratic costs above.
         state_to_state = np.block([[np.eye(6), self._moved_by_velocity], [still, self._velocity_kept]])
-        delta_to_state = np.concatenate([self._moved_by_delta, self._velocity_by_delta])
+        delta_to_state = self._by_delta = np.concatenate([self._moved_by_delta, self._velocity_by_delta])
         costs, effort = np.diag(np.concatenate([_ERROR_COST, _VELOCITY_COST])), np.diag(_DELTA_COST)
         curved = delta_to_state.T @ solve_discrete_are(state_to_state, delta_to_state, costs, effort)
         # Feedback gain from pose and velocity error to delta.
@@ -242,8 +231,7 @@ class ArmModel:
         delta = self.gain @ np.concatenate([error.ravel(), -velocity])
         if moves is not None:
             by_velocity = np.concatenate([self._moved_by_velocity, self._velocity_kept - np.eye(6)])
-            by_delta = np.concatenate([self._moved_by_delta, self._velocity_by_delta])
-            response = np.concatenate([by_velocity, by_delta], axis=1)
+            response = np.concatenate([by_velocity, self._by_delta], axis=1)
             way = np.concatenate([moves * CONTROL_SECONDS, np.zeros(9)])
             # Velocity at the start of each step, and delta, with which the gripper keeps up with the target.
             steady, kept = np.split(np.linalg.solve(response, way), 2)

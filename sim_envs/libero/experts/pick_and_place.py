@@ -11,38 +11,11 @@ import numpy as np
 from jaxtyping import Float64
 from scipy.spatial import KDTree
 
-from sim_envs.libero.experts.motions import (
-    CLOSED,
-    CLOSED_ON_NOTHING,
-    CONTROL_SECONDS,
-    CORNER,
-    METRES_PER_STEP,
-    OPEN,
-    SQUEEZE_STEPS,
-    GripperMotion,
-    Path,
-    Skill,
-    Waypoint,
-    can_go_straight,
-    grab,
-    holds,
-    move,
-    stay,
-)
+from sim_envs.libero.experts import motions
+from sim_envs.libero.experts.motions import CLOSED, CORNER, OPEN, GripperMotion, Skill, Waypoint, holds, move
 from sim_envs.libero.experts.scene import ExpertScene
-from sim_envs.scripted.gripper import (
-    FULLY_OPEN,
-    XY,
-    Grasp,
-    Terrain,
-    downward,
-    grasps_from_above,
-    grasps_turned,
-    gripper_surface,
-    lowest_points,
-    pointing,
-    underside_of,
-)
+from sim_envs.scripted import gripper
+from sim_envs.scripted.gripper import FULLY_OPEN, XY, Grasp, Terrain, downward, lowest_points, underside_of
 from sim_envs.scripted.poses import Box, Matrix3, Pose, Vector3
 from sim_envs.scripted.surfaces import Points
 from sim_envs.truth.ground_truth import Phase
@@ -61,7 +34,6 @@ _FROM_THE_EDGE = 0.01  # minimal distance (m) of a placed object's position from
 _SPACING = 0.01  # distance (m) between candidate spots
 _LEVEL = 0.01  # spots whose heights differ by up to this (m) count as level
 _GAPS = (0.02, 0.012, 0.006, 0.0)  # clearances (m) between objects, tried in this order
-
 _AROUND = np.array([[np.cos(a), np.sin(a)] for a in np.arange(8) * np.pi / 4])
 
 _DOWN = 0.03  # distance (m) by which an inserted object is lowered before release, unless the ground stops it
@@ -87,7 +59,7 @@ def pick(scene: ExpertScene, obj: str, tried: list[Grasp]) -> Skill:
     while not holds(scene, obj):
         tried.append(_best_grasp(scene, obj, tried))
         yield _approach(scene, obj, tried[-1])
-        yield from grab(scene, obj)
+        yield from motions.grab(scene, obj)
         if not holds(scene, obj):
             yield _retreat(scene)
 
@@ -111,7 +83,7 @@ def place(scene: ExpertScene, obj: str, target: str, *, stays: bool = False) -> 
     free = terrain.nearest_open(underside, start.position[:2], low)
     out = Pose(position=np.array([*free, low]), rotation=start.rotation)
 
-    def carrying() -> Path:
+    def carrying() -> motions.Path:
         return (
             Waypoint(pose=out, near=0.005, aligned=np.pi),
             Waypoint(pose=out.at_height(height), near=CORNER, aligned=np.pi),
@@ -125,7 +97,7 @@ def place(scene: ExpertScene, obj: str, target: str, *, stays: bool = False) -> 
     terrain = Terrain(scene.surroundings(obj), start=start.position[:2], end=over().position[:2])
     underside = _underside(scene, obj)
 
-    def lowering() -> Path:
+    def lowering() -> motions.Path:
         end = over()
         return (Waypoint(pose=end.at_height(terrain.lowest(underside, end.position[:2]) + _DROP)),)
 
@@ -146,11 +118,11 @@ def lift(scene: ExpertScene, obj: str, until: Callable[[], bool]) -> Skill:
         if not _is_around(scene, obj):
             tried.append(_best_grasp(scene, obj, tried))
             yield _approach(scene, obj, tried[-1])
-        yield from grab(scene, obj)
+        yield from motions.grab(scene, obj)
         path = (Waypoint(pose=scene.gripper.at_height(scene.gripper.position[2] + _RAISED), near=CORNER),)
         yield move(scene, Phase.CARRY, path, CLOSED)
-        while scene.opening > CLOSED_ON_NOTHING and not until():
-            yield stay(scene, Phase.CARRY, CLOSED, SQUEEZE_STEPS)
+        while scene.opening > motions.CLOSED_ON_NOTHING and not until():
+            yield motions.stay(scene, Phase.CARRY, CLOSED, motions.SQUEEZE_STEPS)
 
 
 def _is_around(scene: ExpertScene, obj: str) -> bool:
@@ -161,7 +133,7 @@ def _is_around(scene: ExpertScene, obj: str) -> bool:
 
 def _grasps(scene: ExpertScene, obj: str, shift: Vector3) -> list[Grasp]:
     """All grasps of an object from above, best first, once it has moved by a shift (m)."""
-    return grasps_from_above(
+    return gripper.grasps_from_above(
         scene.surface(obj) + shift,
         scene.surroundings(obj),
         frame=scene.pose(obj).shifted(shift),
@@ -171,7 +143,7 @@ def _grasps(scene: ExpertScene, obj: str, shift: Vector3) -> list[Grasp]:
 
 def release(scene: ExpertScene, phase: Phase) -> GripperMotion:
     """Open the fingers without moving the hand."""
-    return stay(scene, phase, OPEN, _OPENING_STEPS)
+    return motions.stay(scene, phase, OPEN, _OPENING_STEPS)
 
 
 def _retreat(scene: ExpertScene) -> GripperMotion:
@@ -183,14 +155,14 @@ def _retreat(scene: ExpertScene) -> GripperMotion:
 def _approach(scene: ExpertScene, obj: str, grasp: Grasp) -> GripperMotion:
     start, met = scene.gripper, _predicted_shift(scene, obj)
     goal = _grasp_pose(scene, obj, grasp).shifted(met)
-    if scene.predicted_motion(obj) is None and can_go_straight(scene, goal):
+    if scene.predicted_motion(obj) is None and motions.can_go_straight(scene, goal):
         return move(scene, Phase.APPROACH, (Waypoint(pose=goal),), OPEN)
     obstacles = np.concatenate([scene.surroundings(), scene.surface(obj) + met])
     terrain = Terrain(obstacles, start=start.position[:2], end=goal.position[:2])
     height = terrain.lowest_along(underside_of(goal, opening=FULLY_OPEN)) + _MARGIN
     up = start.at_height(max(start.position[2], height))
 
-    def path() -> Path:
+    def path() -> motions.Path:
         end = _grasp_pose(scene, obj, grasp)
         over = end.at_height(max(height, end.position[2] + _MARGIN))
         ahead = scene.predicted_motion(obj)
@@ -240,7 +212,7 @@ def _predicted_shift(scene: ExpertScene, obj: str) -> Vector3:
     if ahead is None:
         return np.zeros(3)
     way = float(np.linalg.norm(scene.pose(obj).position - scene.gripper.position))
-    return ahead(way / METRES_PER_STEP * CONTROL_SECONDS + _LOWERING_S)
+    return ahead(way / motions.METRES_PER_STEP * motions.CONTROL_SECONDS + _LOWERING_S)
 
 
 def _underside(scene: ExpertScene, obj: str) -> Points:
@@ -344,7 +316,7 @@ def insert(scene: ExpertScene, obj: str, plan: Insertion) -> Skill:
         Waypoint(pose=plan.grasping),
     )
     yield move(scene, Phase.APPROACH, path, OPEN)
-    yield from grab(scene, obj)
+    yield from motions.grab(scene, obj)
     if holds(scene, obj):
         height = _travel_height(scene, plan.outside, held=obj)
         path = (
@@ -400,7 +372,7 @@ class _InsertionPath:
         cos, sin = np.cos(angle), np.sin(angle)
         rotation = np.array([[cos, -sin, 0.0], [sin, cos, 0.0], [0.0, 0.0, 1.0]]) @ self._frame.rotation
         hand = Pose(position=np.zeros(3), rotation=rotation).after(grip)
-        end = self._end(rotation, hand.to_world(gripper_surface(opening=FULLY_OPEN)))
+        end = self._end(rotation, hand.to_world(gripper.gripper_surface(opening=FULLY_OPEN)))
         return None if end is None else end.after(grip)
 
     def begin(self, inside: Pose, grasping: Pose) -> Pose:
@@ -448,8 +420,10 @@ def _tilted_grasps(scene: ExpertScene, obj: str) -> list[Grasp]:
     found: list[Grasp] = []
     for tilt in _TILTS:
         for heading in _HEADINGS:
-            turn, kept = pointing(float(heading), float(tilt)), []
-            for grasp in grasps_turned([turn], surface, surroundings, frame=frame, center_of_mass=center):
+            turn, kept = gripper.pointing(float(heading), float(tilt)), []
+            for grasp in gripper.grasps_turned(
+                [turn], surface, surroundings, frame=frame, center_of_mass=center
+            ):
                 if len(kept) < _PER_TURN and all(grasp.differs_from(other) for other in kept):
                     kept.append(grasp)
             found += kept

@@ -245,7 +245,7 @@ class ExpertScene:
 
     @functools.cached_property
     def _collisions(self) -> Collisions:
-        return Collisions(self._model, self._data, robot=self.robot_root)
+        return Collisions(self._data, robot=self.robot_root)
 
     def _root(self, name: str) -> int:
         return int(self._model.body_rootid[self.body(name)])

@@ -107,10 +107,14 @@ def test_stored_states_are_the_same_for_every_seed_and_sampled_ones_are_not(name
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "cube_in_bowl")) for name in task_names()]
+    ("name", "every"),
+    [
+        *[("cube_in_bowl", 5), *((name, 25) for name in MOVING)],
+        *(pytest.param(name, 1, marks=pytest.mark.slow) for name in task_names()),
+    ],
 )
-def test_stored_states_are_settled_collision_free_and_reachable(begin_droid, name):
-    for init_id in range(0, STORED, 1 if name != "cube_in_bowl" else 5):
+def test_stored_states_are_settled_collision_free_and_reachable(begin_droid, name, every):
+    for init_id in range(0, STORED, every):
         sim = begin_droid(name, init_id=init_id, settle_steps=0)
         assert sim.station.data.contact.dist.min(initial=0) > -0.001
         placed = {each: sim.station.pose(each).middle for each in sim.task.objects}
