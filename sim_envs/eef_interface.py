@@ -15,10 +15,7 @@ from configs.interface import (
 
 
 def delta_eef_interface(name: str, *, camera_size: int, control_hz: float) -> Interface:
-    """The interface of delta end-effector control, as of robosuite's OSC_POSE on a Panda.
-
-    An agent-view and a wrist camera; actions are fractions of the largest step (5 cm, 0.5 rad).
-    """
+    """An agent-view and a wrist camera; actions are fractions of the largest step (5 cm, 0.5 rad)."""
     size = (camera_size, camera_size)
     pose = [
         ActionChannels(name=each, size=3, unit="1", motion=Motion.RELATIVE, hold=Hold.ZERO)

@@ -117,7 +117,6 @@ class FakeSuite(ConfiguredSuite[FakeEnvironment]):
     environment_type = FakeEnvironment
 
     def __init__(self, protocol: SuiteConfig = published, *, assets: str = "auto") -> None:
-        """Open the suite; see `ConfiguredSuite`."""
         super().__init__(protocol, assets=assets)
         self.interface = delta_eef_interface(
             protocol.name, camera_size=protocol.camera_size, control_hz=protocol.control_hz

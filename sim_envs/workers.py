@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterable
 from contextlib import AbstractContextManager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -40,22 +40,17 @@ def check_memory(num_envs: int) -> None:
 
 def available_mb() -> float:
     """Available memory in megabytes, within the cgroup's limit; infinite if unknown."""
-    bounds = [1024 * free for free in _numbers_in("/proc/meminfo", head="MemAvailable:")]
+    bounds = []
+    with contextlib.suppress(OSError):
+        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        bounds.append(1024 * int(lines["MemAvailable"].split()[0]))
     for limit, used in (
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
         ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
     ):
-        bounds += [most - now for most in _numbers_in(limit) for now in _numbers_in(used)]
+        with contextlib.suppress(OSError, ValueError):  # there is no such file, or no limit but "max"
+            bounds.append(int(Path(limit).read_text()) - int(Path(used).read_text()))
     return min(bounds, default=float("inf")) / 1e6
-
-
-def _numbers_in(path: str, *, head: str = "") -> Iterator[float]:
-    """The numbers in a system file on lines that begin with `head`; none if it does not exist."""
-    with contextlib.suppress(OSError), Path(path).open(encoding="ascii") as lines:
-        for line in lines:
-            words = line.removeprefix(head).split()
-            if line.startswith(head) and words and words[0].isdigit():
-                yield float(words[0])
 
 
 JobT = TypeVar("JobT")

@@ -31,7 +31,6 @@ FINGER_JOINTS = (
     "right_inner_finger_joint",
 )
 GRIP_SITE = "grip_site"
-WRIST_CAMERA = "wrist"
 
 MAX_VELOCITY = (2.175, 2.175, 2.175, 2.175, 2.61, 2.61, 2.61)  # the Panda's velocity limits, rad/s
 FRICTION = (0.3, 0.3, 0.3, 0.3, 0.2, 0.15, 0.1)  # dry friction of each joint (Nm), with Franka's compensation
@@ -78,8 +77,8 @@ def gripper_target(command: float, target: float, measured: float) -> float:
 
 
 ASPECT = 16 / 9  # width of an image over its height
-EXTERIOR_IMAGE, WRIST_IMAGE = "exterior_image_1_left", "wrist_image_left"
 EXTERIOR_CAMERA = "exterior"  # the model's name of the exterior camera
+CAMERAS = {"exterior_image_1_left": EXTERIOR_CAMERA, "wrist_image_left": "wrist"}  # policies' names to them
 
 
 def image_size(height: int) -> tuple[int, int]:
@@ -100,7 +99,7 @@ def interface(control: Control, *, image_height: int) -> Interface:
     return Interface(
         name=f"DROID, {control.value.replace('_', ' ')}",
         observation=ObservationSpec(
-            cameras=(Camera(name=EXTERIOR_IMAGE, size=size), Camera(name=WRIST_IMAGE, size=size)),
+            cameras=tuple(Camera(name=camera, size=size) for camera in CAMERAS),
             state=(
                 Channels(name="joint_position", size=7, unit="rad"),
                 Channels(name="gripper_position", size=1, unit="1"),

@@ -102,49 +102,36 @@ class DroidExpert:
         self._level = checked_level(noise)
         self._noise: JointNoise | None = None
         self._moves = moves(sim.task)
-        self._twin = sim.station
         self._history: list[_Progress] = [_Progress()]
-        self._states: list[Float64[np.ndarray, " number"]] = []
         self._asked_at = 0.0
         self.intended: Float64[np.ndarray, "horizon action"] = np.empty((0, ACTION_SIZE))
-        self._executed = self.intended
 
     def reset(self, key: EpisodeKey) -> None:
         """Start an episode, or continue from the world's current state."""
         self._noise = JointNoise(self._level, key) if self._level else None
-        self._history, self._states = [_Progress()], []
+        self._history = [_Progress()]
         self._asked_at = self._sim.station.data.time
 
     def query(self, state: Float64[np.ndarray, " state"]) -> Float64[np.ndarray, "horizon action"]:
-        """The next action chunk, simulated on a copy of the world.
-
-        Steps that the last query simulated are not simulated again if the world is where they led.
-        """
+        """The next action chunk, simulated on a copy of the world."""
         del state
         station = self._sim.station
         now = station.data.time
         passed = min(round((now - self._asked_at) * CONTROL_HZ), len(self._history) - 1)
-        self._asked_at = now
-        self._history, self._states = self._history[passed:], self._states[passed:]
-        meant, done = [*self.intended[passed:]], [*self._executed[passed:]]
-        as_simulated = self._states and np.array_equal(self._states[0], station.dynamic_state())
-        if not as_simulated or station.movers:
-            self._twin, meant, done = station.copy(), [], []
-            self._history, self._states = self._history[:1], []
-        for step in range(len(meant), HORIZON):
-            self._states.append(self._twin.dynamic_state())
-            progress, goal = self._advanced(self._twin, self._history[-1])
-            meant.append(_command(self._twin, goal))
-            if self._noise is None:
-                done.append(meant[-1])
-            else:
+        self._asked_at, self._history = now, [self._history[passed]]
+        twin, meant, done = station.copy(), [], []
+        for step in range(HORIZON):
+            progress, goal = self._advanced(twin, self._history[-1])
+            self._history.append(progress)
+            meant.append(_command(twin, goal))
+            done.append(meant[-1])
+            if self._noise is not None:
                 drift, loosens = self._noise.at(round(now * CONTROL_HZ) + step)
                 goal = dataclasses.replace(goal, grip=0.0) if loosens else goal
-                done.append(_command(self._twin, goal, pace=self._noise.pace, drift=drift))
-            self._twin.step(done[-1])
-            self._history.append(progress)
-        self.intended, self._executed = np.array(meant), np.array(done)
-        return self._executed.copy()
+                done[-1] = _command(twin, goal, pace=self._noise.pace, drift=drift)
+            twin.step(done[-1])
+        self.intended = np.array(meant)
+        return np.array(done)
 
     def _advanced(self, station: Station, progress: _Progress) -> tuple[_Progress, JointWaypoint]:
         """Advance past reached waypoints, and plan the next move if none is left.

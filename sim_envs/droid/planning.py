@@ -12,14 +12,7 @@ from sim_envs.droid import shapes
 from sim_envs.droid.control import ARM_JOINTS, FINGER_JOINTS, GRIP_SITE, GRIPPER_SPEED, GRIPPER_STROKE, Joints
 from sim_envs.droid.shapes import BananaShape, BinShape, Shape, Vessel
 from sim_envs.droid.station import RESET_JOINTS, ObjectPose, Station
-from sim_envs.droid.task_file import (
-    InsideCriterion,
-    LiftCriterion,
-    OnCriterion,
-    ReachCriterion,
-    StoppedCriterion,
-    TaskConfig,
-)
+from sim_envs.droid.task_file import InsideCriterion, OnCriterion, StoppedCriterion, TaskConfig
 from sim_envs.scripted.gripper import downward
 from sim_envs.scripted.kinematics import ReachabilityCheck
 from sim_envs.scripted.poses import Pose, Vector3
@@ -214,13 +207,13 @@ _BEFORE_LINE = (0.12, 0.17, 0.22, 0.27, 0.32)  # where a ball may be blocked, m 
 
 Carry = InsideCriterion | OnCriterion
 Move = Carry | StoppedCriterion
+_ON_THE_WAY = ("reach", "lift")  # criteria that moves meet, too
 
 
 def moves(task: TaskConfig) -> tuple[Move, ...]:
     """The moves of a task; a UsageError if it has other goals, or an object is too wide for the gripper."""
     found = tuple(each for each in task.rubric if isinstance(each, Move))
-    known = Move | ReachCriterion | LiftCriterion
-    others = {each.kind for each in task.rubric if not isinstance(each, known)}
+    others = {each.kind for each in task.rubric if not (isinstance(each, Move) or each.kind in _ON_THE_WAY)}
     wide = [each.object for each in _carried(task) if _width(task.objects[each.object].shape) > _WIDEST]
     if others or wide or not found:
         reason = f"{wide[0]!r} is too wide" if wide else f"{', '.join(sorted(others))} is beyond it"

@@ -79,7 +79,6 @@ class MovingPart:
 
 
 def _box(half: Vector, pos: Vector) -> Piece:
-    """A box of these half sides, not rotated."""
     return Piece(type="box", size=half, pos=pos)
 
 

@@ -7,14 +7,7 @@ from typing_extensions import override
 
 from configs.droid import CONTROL_HZ
 from configs.motion import Drift, Shuttle
-from sim_envs.droid.control import (
-    EXTERIOR_CAMERA,
-    EXTERIOR_IMAGE,
-    WRIST_CAMERA,
-    WRIST_IMAGE,
-    Control,
-    image_size,
-)
+from sim_envs.droid.control import CAMERAS, Control, image_size
 from sim_envs.droid.station import Station
 from sim_envs.droid.task_file import TaskConfig
 from sim_envs.droid.truth import DroidScene, Rubric
@@ -24,8 +17,6 @@ from sim_envs.truth.tracker import TruthTracker
 from sim_envs.world import AdvanceResult, Observation, World, checked_actions
 
 ACTION_SIZE = 8  # seven joint velocities or positions, see `Control`, and the gripper (above 0.5 closes)
-_CAMERAS = {EXTERIOR_IMAGE: EXTERIOR_CAMERA, WRIST_IMAGE: WRIST_CAMERA}  # policies' names to the model's
-
 _VISUAL_GROUP = 1
 
 
@@ -62,7 +53,7 @@ class DroidSim(World):
         option = mujoco.MjvOption()
         option.geomgroup[:] = [group == _VISUAL_GROUP for group in range(len(option.geomgroup))]
         option.sitegroup[:] = 0
-        self._cameras = Cameras(self.station.model, _CAMERAS, size=image_size(image_height), option=option)
+        self._cameras = Cameras(self.station.model, CAMERAS, size=image_size(image_height), option=option)
         self._tracker: TruthTracker  # of the episode, from its reset on
 
     @override
@@ -87,7 +78,7 @@ class DroidSim(World):
     @override
     def observe(self) -> Observation:
         state = self.policy_state()
-        images = {camera: self.render(camera) for camera in _CAMERAS}
+        images = {camera: self.render(camera) for camera in CAMERAS}
         return Observation(images=images, state=state, language=self.task.instruction)
 
     @override

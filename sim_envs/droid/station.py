@@ -232,13 +232,6 @@ class Station:
         twin.movers = {name: mover.copy(twin.data) for name, mover in self.movers.items()}
         return twin
 
-    def dynamic_state(self) -> Float64[np.ndarray, " number"]:
-        """All that the next control steps depend on, but for movers: MuJoCo's state and the gripper."""
-        kind = int(mujoco.mjtState.mjSTATE_INTEGRATION)
-        state = np.empty(mujoco.mj_stateSize(self.model, kind))
-        mujoco.mj_getState(self.model, self.data, state, kind)
-        return np.append(state, self._gripper_target)
-
     def reset(self, *, init_id: int, seed: int, settle_steps: int) -> None:
         """Load an initial state and hold still for `settle_steps`.
 

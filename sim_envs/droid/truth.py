@@ -20,20 +20,11 @@ from sim_envs.droid.task_file import (
     TaskConfig,
     UprightCriterion,
 )
+from sim_envs.scripted.poses import Vector3
+from sim_envs.truth import scene
 from sim_envs.truth.ground_truth import ELSEWHERE, Phase
 from sim_envs.truth.nouns import Nouns
-from sim_envs.truth.scene import (
-    HAND,
-    LEFT,
-    NOTHING,
-    RIGHT,
-    Articulation,
-    GoalTarget,
-    Item,
-    RawState,
-    TruthScene,
-    Vector3,
-)
+from sim_envs.truth.scene import HAND, LEFT, NOTHING, RIGHT, Articulation, GoalTarget, Item, TruthScene
 
 _OPEN = 0.1  # the gripper counts as open below this
 _RESTING = 0.012  # an object rests on a target if its underside is this near (m) to the target's top
@@ -221,7 +212,7 @@ class DroidScene(TruthScene):
             place = GROUND if stays else place
             self.targets.append(GoalTarget(number=number, item=item, place=place, wanted=wanted, stays=stays))
 
-    def capture(self) -> RawState:
+    def capture(self) -> scene.RawState:
         """As in the base class, but a finger that does not press towards the other one counts as palm.
 
         Otherwise a vessel would count as grasped when the backs of the fingers touch its walls.

@@ -1,5 +1,6 @@
 """Variation of camera, lights, table and distractors from (task, init id, seed, strength)."""
 
+import copy
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -132,17 +133,7 @@ class VariedScene:
     def __init__(self, task: TaskConfig, model: mujoco.MjModel, *, strength: float) -> None:
         """Vary a scene built with `varies`, relative to its current values; `strength` is at most 1."""
         self._task, self._model, self._strength = task, model, strength
-        self._camera = model.camera(EXTERIOR_CAMERA).id
-        self._pos = model.cam_pos[self._camera].copy()
-        self._quat = model.cam_quat[self._camera].copy()
-        self._light_dir, self._light_diffuse = model.light_dir.copy(), model.light_diffuse.copy()
-        self._ambient = model.vis.headlight.ambient.copy()
-        self._diffuse = model.vis.headlight.diffuse.copy()
-        self._table = int(model.geom("table").matid[0])
-        self._tint = model.mat_rgba[self._table, :3] / TABLE_COLOR
-        self._contype, self._conaffinity = model.geom_contype.copy(), model.geom_conaffinity.copy()
-        self._group = model.geom_group.copy()
-        self._bodies = {name: model.body(name).id for name in distractors(task)}
+        self._plain = copy.copy(model)
 
     def apply(self, data: mujoco.MjData, *, init_id: int, seed: int) -> None:
         """Vary the scene for an episode; the task's objects are not affected.
@@ -150,7 +141,7 @@ class VariedScene:
         The strength scales everything but the distractors' placements and colours. The variation of a stored
         initial state is the same for every seed. `data` has just been reset; call `mj_forward` afterwards.
         """
-        task, model, strength = self._task, self._model, self._strength
+        task, model, plain, strength = self._task, self._model, self._plain, self._strength
         draws = random_stream(task, init_id=init_id, seed=seed, purpose=1)
 
         def spread(*shape: int) -> Float64[np.ndarray, "..."]:
@@ -158,26 +149,30 @@ class VariedScene:
 
         radius = math.sqrt(3)  # of the cube that is sampled from
         shift, turn = CAMERA_SHIFT / radius * spread(3), CAMERA_TURN / radius * spread(3)
-        model.cam_pos[self._camera] = self._pos + shift
-        mujoco.mju_mulQuat(model.cam_quat[self._camera], _quaternion(turn), self._quat)
+        camera = model.camera(EXTERIOR_CAMERA).id
+        model.cam_pos[camera] = plain.cam_pos[camera] + shift
+        mujoco.mju_mulQuat(model.cam_quat[camera], _quaternion(turn), plain.cam_quat[camera])
         for light, light_turn in enumerate(LIGHT_TURN / radius * spread(model.nlight, 3)):
-            mujoco.mju_rotVecQuat(model.light_dir[light], self._light_dir[light], _quaternion(light_turn))
+            mujoco.mju_rotVecQuat(model.light_dir[light], plain.light_dir[light], _quaternion(light_turn))
         brightness = 1 + BRIGHTNESS * spread(model.nlight + 1)  # of the lights, and last of the headlight
         warmth = 1 + spread(1) * np.array(WARMTH)
-        model.light_diffuse[:] = self._light_diffuse * brightness[:-1, None] * warmth
-        model.vis.headlight.ambient = self._ambient * brightness[-1] * warmth
-        model.vis.headlight.diffuse = self._diffuse * brightness[-1] * warmth
-        plain, other = np.array(TABLE_COLOR), np.array(_TABLE_COLORS)[draws.integers(len(_TABLE_COLORS))]
-        model.mat_rgba[self._table, :3] = self._tint * (plain + strength * draws.uniform() * (other - plain))
+        model.light_diffuse[:] = plain.light_diffuse * brightness[:-1, None] * warmth
+        model.vis.headlight.ambient = plain.vis.headlight.ambient * brightness[-1] * warmth
+        model.vis.headlight.diffuse = plain.vis.headlight.diffuse * brightness[-1] * warmth
+        wood, other = np.array(TABLE_COLOR), np.array(_TABLE_COLORS)[draws.integers(len(_TABLE_COLORS))]
+        table = int(model.geom("table").matid[0])
+        tint = plain.mat_rgba[table, :3] / TABLE_COLOR
+        model.mat_rgba[table, :3] = tint * (wood + strength * draws.uniform() * (other - wood))
         count = int((MAX_DISTRACTORS + 1) * strength * draws.uniform())
         places = place_distractors(task, draw(task, init_id=init_id, seed=seed), count, draws)
         colors = dict(zip(places, pick_colors(task, len(places), draws), strict=True))
-        for name, body in self._bodies.items():
-            shown, first = name in places, int(model.body_geomadr[body])
+        for name in distractors(task):
+            body, shown = model.body(name).id, name in places
+            first = int(model.body_geomadr[body])
             geoms = slice(first, first + int(model.body_geomnum[body]))
-            model.geom_contype[geoms] = self._contype[geoms] * shown
-            model.geom_conaffinity[geoms] = self._conaffinity[geoms] * shown
-            model.geom_group[geoms] = self._group[geoms] if shown else _HIDDEN_GROUP
+            model.geom_contype[geoms] = plain.geom_contype[geoms] * shown
+            model.geom_conaffinity[geoms] = plain.geom_conaffinity[geoms] * shown
+            model.geom_group[geoms] = plain.geom_group[geoms] if shown else _HIDDEN_GROUP
             model.body_gravcomp[body] = 0 if shown else 1
             if shown:
                 place = places[name]

@@ -4,10 +4,11 @@ It wraps LIBERO's own environment, built without a renderer and reset without re
 """
 
 import contextlib
+import functools
 import gc
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -33,8 +34,6 @@ from sim_envs.world import AdvanceResult, EpisodeKey, Observation, PhysicsError,
 _PLACEMENT_ATTEMPTS = 100
 # Fixtures of BDDL that are part of a scene.
 _WORKSPACES = {"floor", "table", "kitchen_table", "living_room_table", "study_table"}
-
-T = TypeVar("T")
 
 
 def _restorer(env: Any) -> Callable[[], None]:
@@ -98,25 +97,6 @@ def _build_env(task: LiberoTask, assets: AssetSet) -> Any:
         )
 
 
-def _reset_env(env: Any) -> None:
-    """Reset as LIBERO's hard reset does, without recompiling the model.
-
-    Every `forward` is needed: each changes the constraint solver's warm start.
-    """
-
-    def attempt() -> None:
-        env.visualization_sites_list = []
-        env._load_model()
-        env.sim.reset()
-        env.sim.forward()
-        env.sim.forward()  # in LIBERO, by opening the renderer
-        env._reset_internal()
-
-    _until_placed(attempt)
-    env.sim.forward()
-    env.visualize(vis_settings=dict.fromkeys(env._visualizations, False))
-
-
 def read_problem(task: LiberoTask) -> dict[str, Any]:
     """The task's BDDL problem, as LIBERO's `robosuite_parse_problem` returns it."""
     load_libero()
@@ -126,7 +106,7 @@ def read_problem(task: LiberoTask) -> dict[str, Any]:
     return problem
 
 
-def _until_placed(attempt: Callable[[], T]) -> T:
+def _until_placed(attempt: Callable[[], Any]) -> Any:
     """Retry, as LIBERO does, while its random placement fails, up to a limit."""
     from robosuite.utils.errors import RandomizationError
 
@@ -147,35 +127,29 @@ def _numpy_seed(seed: int) -> Iterator[None]:
         np.random.set_state(before)  # noqa: NPY002
 
 
-class ContactChecker:
-    """Robosuite's `MujocoEnv.check_contact`, twenty times faster: a group of geoms is a cached mask."""
+def contact_checker(data: mujoco.MjData) -> Callable[..., bool]:
+    """Robosuite's `MujocoEnv.check_contact`, twenty times faster: a group of geoms is a cached mask.
 
-    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData) -> None:
-        self._model, self._data = model, data
-        self._masks: dict[tuple[str, ...], Bool[np.ndarray, " geom"]] = {}
+    It says whether a geom of the first group touches one of the second, or any geom if None. A group is the
+    name of a geom, names, or a robosuite model, which stands for its contact geoms.
+    """
 
-    def __call__(self, geoms_1: Any, geoms_2: Any = None) -> bool:
-        """Whether a geom of the first group touches one of the second, or any geom if None.
+    @functools.cache
+    def mask_of(names: tuple[str, ...]) -> Bool[np.ndarray, " geom"]:
+        mask = np.zeros(data.model.ngeom, np.bool_)
+        numbers = [mujoco.mj_name2id(data.model, mujoco.mjtObj.mjOBJ_GEOM, name) for name in names]
+        mask[[number for number in numbers if number >= 0]] = True
+        return mask
 
-        A group is the name of a geom, names, or a robosuite model, which stands for its contact geoms.
-        """
-        pairs = self._data.contact.geom
-        first = self._mask(geoms_1)[pairs]
-        if geoms_2 is None:
-            return bool(first.any())
-        second = self._mask(geoms_2)[pairs]
-        return bool((first & second[:, ::-1]).any())
+    def in_contact(geoms: Any) -> Bool[np.ndarray, "contact 2"]:
+        names = geoms if isinstance(geoms, str | list | tuple) else geoms.contact_geoms
+        return mask_of((names,) if isinstance(names, str) else tuple(names))[data.contact.geom]
 
-    def _mask(self, geoms: Any) -> Bool[np.ndarray, " geom"]:
-        if not isinstance(geoms, str | list | tuple):
-            geoms = geoms.contact_geoms
-        names = (geoms,) if isinstance(geoms, str) else tuple(geoms)
-        if names not in self._masks:
-            mask = np.zeros(self._model.ngeom, np.bool_)
-            numbers = [mujoco.mj_name2id(self._model, mujoco.mjtObj.mjOBJ_GEOM, name) for name in names]
-            mask[[number for number in numbers if number >= 0]] = True
-            self._masks[names] = mask
-        return self._masks[names]
+    def check_contact(geoms_1: Any, geoms_2: Any = None) -> bool:
+        first = in_contact(geoms_1)
+        return bool((first if geoms_2 is None else first & in_contact(geoms_2)[:, ::-1]).any())
+
+    return check_contact
 
 
 _REACH = (0.4, 0.75)  # distances (m) from the robot's base between a folded and a stretched arm (0.85)
@@ -254,7 +228,7 @@ class LiberoSim(World):
         # Nobody reads the gripper's force sensors, which MuJoCo would compute in every physics step.
         self._model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_SENSOR
         self._data: mujoco.MjData = self.env.sim.data._data
-        self.env.check_contact = ContactChecker(self._model, self._data)
+        self.env.check_contact = contact_checker(self._data)
         self._restore = _restorer(self.env)
         option = mujoco.MjvOption()
         option.geomgroup[_COLLISION_GROUP], option.geomgroup[_VISUAL_GROUP] = 0, 1
@@ -403,9 +377,25 @@ class LiberoSim(World):
         return float(np.linalg.norm(way))
 
     def _reset_env(self, seed: int) -> None:
+        """Reset as LIBERO's hard reset does, without recompiling the model.
+
+        Every `forward` is needed: each changes the constraint solver's warm start.
+        """
+        env = self.env
+
+        def attempt() -> None:
+            env.visualization_sites_list = []
+            env._load_model()
+            env.sim.reset()
+            env.sim.forward()
+            env.sim.forward()  # in LIBERO, by opening the renderer
+            env._reset_internal()
+
         with use_assets(self.assets.path), _numpy_seed(seed):
             self._restore()
-            _reset_env(self.env)
+            _until_placed(attempt)
+            env.sim.forward()
+            env.visualize(vis_settings=dict.fromkeys(env._visualizations, False))
 
     def _control_step(self, action: Float64[np.ndarray, " 7"]) -> bool:
         """Run one control step. Returns whether the task's goal holds after it."""

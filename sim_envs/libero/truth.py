@@ -10,19 +10,10 @@ import numpy as np
 
 from sim_envs.libero.experts.scene import Goal
 from sim_envs.libero.sequences import GoalSequence, Subgoal
+from sim_envs.scripted.poses import Vector3
 from sim_envs.truth.ground_truth import ELSEWHERE, CompletedAction, Fact, Verb
 from sim_envs.truth.nouns import FIXTURES, LEVELS, LOWER_SHELF, THINGS, UPPER_SHELF, phrase
-from sim_envs.truth.scene import (
-    HAND,
-    LEFT,
-    NOTHING,
-    RIGHT,
-    Articulation,
-    GoalTarget,
-    Item,
-    TruthScene,
-    Vector3,
-)
+from sim_envs.truth.scene import HAND, LEFT, NOTHING, RIGHT, Articulation, GoalTarget, Item, TruthScene
 from sim_envs.truth.textual_memory import AREAS, GoalSentences, noun_of
 
 GROUNDS = {"table": -2, "floor": -3}  # owners of the geoms of table and floor
@@ -247,13 +238,10 @@ class LiberoScene(TruthScene):
 
         Memory tells the place of a `hidden` object, besides those of the goals.
         """
-        self._env, self._hidden = env, hidden
-        self._sequence = sequence
+        self._env, self._sequence, self._hidden = env, sequence, hidden
         self._model: mujoco.MjModel = env.sim.model._model
-        positions = None
-        if sequence is not None:
-            positions = {name: env.sim.data.body_xpos[body].copy() for name, body in env.obj_body_id.items()}
-        self._names = Names(env.parsed_problem, instruction, positions)
+        positions = {name: env.sim.data.body_xpos[body].copy() for name, body in env.obj_body_id.items()}
+        self._names = Names(env.parsed_problem, instruction, None if sequence is None else positions)
         items = find_items(env, self._model, self._names)
         super().__init__(
             env.sim.data._data,
@@ -267,10 +255,10 @@ class LiberoScene(TruthScene):
         self._goals = Goal.all_of(goals)
         self.targets = [self._target(number, goal) for number, goal in enumerate(self._goals)]
         self.sentences = goal_sentences(self._goals, instruction) if sequence is None else None
-        counted = () if self.sentences is None else self.sentences.alike
-        alike = [self._by_name[name] for names in counted for name in names]
-        self._before_lift = {
-            item.name: (float(self._xpos[item.body][2]), self._neighbours(item)) for item in alike
+        self._before_lift = {  # of objects that look alike: height, and what they stand on
+            name: (float(self._xpos[self._by_name[name].body][2]), self._neighbours(self._by_name[name]))
+            for names in (() if self.sentences is None else self.sentences.alike)
+            for name in names
         }
         self._geoms = {item.index: np.flatnonzero(self._owner == item.index) for item in self.named}
         self._regions = [
@@ -302,15 +290,10 @@ class LiberoScene(TruthScene):
         times: dict[Subgoal, int] = {}
         for subgoal in self._sequence.counted:  # ordered by when each was last completed
             times[subgoal] = times.pop(subgoal, 0) + 1
-        done = [
-            CompletedAction(
-                verb=Verb.PUT,
-                subject=self._by_name[subgoal[1]].noun,
-                place=self._names.place(subgoal[2]),
-                times=number,
-            )
-            for subgoal, number in times.items()
-        ]
+        done = []
+        for (_, obj, place), number in times.items():
+            noun, there = self._by_name[obj].noun, self._names.place(place)
+            done.append(CompletedAction(verb=Verb.PUT, subject=noun, place=there, times=number))
         coming = self._sequence.next
         if coming is not None and self._sequence.next_is_undone:
             done.append(CompletedAction(verb=Verb.LIFTED, subject=self._by_name[coming[1]].noun))
@@ -320,9 +303,8 @@ class LiberoScene(TruthScene):
         """As in the base class; in a sequence, the next subgoal, even if it has to be undone first."""
         if self._sequence is None:
             return super().missing()
-        return [
-            target for target in self.targets if self._sequence.subgoals[target.number] == self._sequence.next
-        ]
+        coming = self._sequence.next
+        return [target for target in self.targets if self._sequence.subgoals[target.number] == coming]
 
     def satisfied(self, target: GoalTarget) -> bool:
         """As in the base class, by LIBERO's predicates."""
@@ -361,15 +343,13 @@ class LiberoScene(TruthScene):
         return frozenset(bodies.tolist()) - {item.body}
 
     def is_near(self, target: GoalTarget, position: Vector3, margin: float) -> bool:
-        """Whether a position is above the place of a goal, within a margin (m)."""
+        """As in the base class."""
         name = self._goals[target.number].arguments[1]
         if name in self._by_name:
             center, half = self._xpos[self._by_name[name].body], np.full(2, 0.03)
         else:
-            site = self._env.object_sites_dict[name]
-            which = self._model.site(name).id
-            center = self._data.site_xpos[which]
-            half = np.abs(self._data.site_xmat[which].reshape(3, 3) @ np.asarray(site.size))[:2]
+            site, size = self._data.site(name), np.asarray(self._env.object_sites_dict[name].size)
+            center, half = site.xpos, np.abs(site.xmat.reshape(3, 3) @ size)[:2]
         return bool(np.all(np.abs(position - center)[:2] <= half + margin))
 
     def location(self, item: Item) -> str:

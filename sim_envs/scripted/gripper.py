@@ -225,7 +225,6 @@ class Grasp:
     """A gripper pose for grasping an object."""
 
     pose: Pose  # pose of the grip site in the object's frame
-    width: float  # width of the material between the fingers (m)
     cost: float  # cost for ranking; lower is better
 
     def differs_from(self, other: "Grasp") -> bool:
@@ -337,4 +336,4 @@ class _View:
             + sum(abs(float(offset)) for offset in offsets)
         )
         pose = Pose(position=self._upright @ np.array([x, y, tip + PANDA.tip]), rotation=self._turn)
-        return Grasp(pose=pose, width=float(high - low), cost=float(cost))
+        return Grasp(pose=pose, cost=float(cost))

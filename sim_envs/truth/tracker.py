@@ -106,7 +106,6 @@ class PhaseTracker:
             self._grasped_at = self._past[-1].positions[self.held.index]
 
     def _release(self, item: Item) -> None:
-        """Start the retreat from an item."""
         self._released, self._released_at = item, self._gap(item)
 
     def _gap(self, item: Item) -> float:

@@ -16,33 +16,15 @@ from sim_envs.libero.experts.scene import Goal
 from sim_envs.libero.sim import LiberoSim
 from sim_envs.libero.tasks import CONTROL_HZ, get_task
 from sim_envs.libero.truth import goal_sentences
-from sim_envs.truth.ground_truth import (
-    ELSEWHERE,
-    CompletedAction,
-    Fact,
-    Memory,
-    Narration,
-    Phase,
-    Truth,
-    Verb,
-)
+from sim_envs.truth.ground_truth import ELSEWHERE, CompletedAction, Fact, Memory, Narration, Phase, Verb
 from sim_envs.truth.nouns import MOVABLE, PARTS, PLACES, phrase
 from sim_envs.truth.scene import GoalTarget, Item, RawState, TruthScene
 from sim_envs.truth.textual_memory import GoalTracker, parse_textual_memory, write_textual_memory
 from sim_envs.truth.tracker import HOLD_S, Debouncer, PhaseTracker
 from sim_envs.truth.wording import WORDINGS, narrate, parse_memory, parse_narration, remember
+from tests.sim_envs import vocabulary
 from tests.sim_envs.conftest import key_of, put_thing, told_by
-from tests.sim_envs.vocabulary import (
-    ALL_TASKS,
-    carried,
-    fullest_memories,
-    goals,
-    memories,
-    names,
-    narrations,
-    things_and_places,
-    tokens,
-)
+from tests.sim_envs.vocabulary import ALL_TASKS, carried, goals, memories, narrations, tokens
 
 
 @given(narrations(), memories(), st.integers(0, WORDINGS - 1))
@@ -86,8 +68,8 @@ def test_what_is_cut_off_makes_no_sense_or_is_outside_the_vocabulary_is_not_read
 
 def test_every_text_of_every_task_fits_its_language_task():
     limits = {name: load(LanguageTaskConfig, name).max_tokens for name in ("narration", "memory")}
-    said_of = [said for task in ALL_TASKS for said in carried(*things_and_places(task))]
-    told = [memory for task in ALL_TASKS for memory in fullest_memories(task)]
+    said_of = [said for task in ALL_TASKS for said in carried(*vocabulary.things_and_places(task))]
+    told = [memory for task in ALL_TASKS for memory in vocabulary.fullest_memories(task)]
     phases = (Phase.APPROACH, Phase.OPEN, Phase.TURN_OFF, Phase.RETREAT)
     said_of += [Narration(phase=phase, object=part) for part in PARTS for phase in phases]
     for wording in range(WORDINGS):
@@ -195,7 +177,7 @@ def put_joint(sim: LiberoSim, joint: str, position: float) -> None:
     sim.advance(STILL)
 
 
-def state_of(truth: Truth, subject: str) -> str:
+def state_of(truth, subject):
     return {fact.subject: fact.state for fact in truth.memory.facts}[subject]
 
 
@@ -297,7 +279,7 @@ def test_an_episode_of_the_expert_is_told_as_it_is(open_standin, suite, task_id)
 
 @pytest.mark.parametrize("task", ALL_TASKS, ids=lambda task: f"{task.suite}-{task.task_id}")
 def test_every_task_has_its_nouns_in_the_vocabulary(task):
-    things = names(task).things
+    things = vocabulary.names(task).things
     assert set(things.values()) <= MOVABLE
     assert len(set(things.values())) == len(things)
     for _, subject, *place in goals(task):

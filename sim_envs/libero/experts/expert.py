@@ -199,7 +199,6 @@ class ExpertNoise:
     """All randomness of a noisy expert in one episode: a function of level and episode key."""
 
     def __init__(self, level: float, key: EpisodeKey) -> None:
-        """Start an episode."""
         self._level = level
         self._draws = np.random.default_rng([key.digest(), round(level * 1e6)])
         self._kind: Literal["pause", "drift", "missed grasp"] = "pause"

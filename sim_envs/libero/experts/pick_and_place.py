@@ -127,7 +127,7 @@ def lift(scene: ExpertScene, obj: str, until: Callable[[], bool]) -> Skill:
 
 def _is_around(scene: ExpertScene, obj: str) -> bool:
     """Whether the fingers are where one of an object's grasps has them."""
-    here = Grasp(pose=scene.gripper.seen_from(scene.pose(obj)), width=0.0, cost=0.0)
+    here = Grasp(pose=scene.gripper.seen_from(scene.pose(obj)), cost=0.0)
     return any(not grasp.differs_from(here) for grasp in _grasps(scene, obj, np.zeros(3)))
 
 
@@ -191,7 +191,7 @@ def _best_grasp(scene: ExpertScene, obj: str, tried: Sequence[Grasp]) -> Grasp:
         return sum(not grasp.differs_from(other) for other in tried) < _TRIES_OF_A_GRASP
 
     straight = Pose(position=frame.to_local(center), rotation=frame.rotation.T @ downward(np.pi / 2))
-    fallback = Grasp(pose=straight, width=FULLY_OPEN, cost=np.inf)
+    fallback = Grasp(pose=straight, cost=np.inf)
     return min(filter(is_fresh, _grasps(scene, obj, met)), key=cost, default=fallback)
 
 

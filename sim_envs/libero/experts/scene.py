@@ -80,7 +80,6 @@ class ExpertScene:
     def __init__(
         self, env: Any, predicted_motion: Callable[[str], PredictedMotion | None] = lambda _: None
     ) -> None:
-        """Read an episode."""
         self.predicted_motion = predicted_motion
         self._env = env
         self._model = env.sim.model._model
@@ -251,7 +250,6 @@ class ExpertScene:
         return int(self._model.body_rootid[self.body(name)])
 
     def _moved_by(self, joint: FixtureJoint) -> set[int]:
-        """The bodies that a joint moves."""
         moved = {joint.body}
         for body in range(joint.body + 1, self._model.nbody):
             if int(self._model.body_parentid[body]) in moved:

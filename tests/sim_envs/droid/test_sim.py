@@ -12,19 +12,12 @@ from hypothesis.extra import numpy as arrays
 
 from configs.droid import CONTROL_HZ, DAMPING, MAX_STEP, STIFFNESS
 from configs.errors import UsageError
-from sim_envs.droid.control import (
-    ARM_JOINTS,
-    FRICTION,
-    GRIPPER_SPEED,
-    MAX_VELOCITY,
-    Control,
-    arm_target,
-    gripper_target,
-)
+from sim_envs.droid import control
+from sim_envs.droid.control import MAX_VELOCITY, Control, gripper_target
 from sim_envs.droid.expert import DroidExpert, JointNoise
 from sim_envs.droid.planning import carrier_motion
 from sim_envs.droid.sim import DroidSim
-from sim_envs.droid.station import PHYSICS_STEPS, RESET_JOINTS, Station
+from sim_envs.droid.station import PHYSICS_STEPS, RESET_JOINTS
 from sim_envs.suite import open_suite
 from sim_envs.world import EpisodeKey
 from tests.sim_envs.conftest import attempt
@@ -35,10 +28,10 @@ STILL = np.zeros((1, 8))
 
 def test_the_model_has_the_gains_that_the_expert_reckons_with(begin_droid):
     model = begin_droid().station.model
-    for number, joint in enumerate(ARM_JOINTS):
+    for number, joint in enumerate(control.ARM_JOINTS):
         _, stiffness, damping = -model.actuator(joint).biasprm[:3]
         assert (stiffness, damping) == (STIFFNESS[number], DAMPING[number])
-        assert model.joint(joint).frictionloss == FRICTION[number]
+        assert model.joint(joint).frictionloss == control.FRICTION[number]
     assert model.opt.timestep * PHYSICS_STEPS == pytest.approx(1 / CONTROL_HZ)
 
 
@@ -130,10 +123,10 @@ JOINTS = arrays.arrays(np.float64, 7, elements=st.floats(-3, 3))
 def test_no_target_asks_for_more_than_the_greatest_velocity_and_velocities_are_scaled_together(
     command, measured
 ):
-    for control in Control:
-        lead = arm_target(control, command, measured) - measured
+    for mode in Control:
+        lead = control.arm_target(mode, command, measured) - measured
         assert (np.abs(STIFFNESS * lead) <= np.array(DAMPING) * MAX_VELOCITY + 1e-9).all()
-    lead = arm_target(Control.JOINT_VELOCITY, command, measured) - measured
+    lead = control.arm_target(Control.JOINT_VELOCITY, command, measured) - measured
     scale = max(1.0, np.abs(command).max())
     np.testing.assert_allclose(lead, MAX_STEP * command / scale, atol=1e-12)  # 0.2 rad is below every limit
 
@@ -141,7 +134,7 @@ def test_no_target_asks_for_more_than_the_greatest_velocity_and_velocities_are_s
 @pytest.mark.parametrize(("command", "closes"), [(0.0, False), (0.5, False), (0.51, True), (1.0, True)])
 def test_the_gripper_closes_above_a_half_at_its_own_speed_and_does_not_wind_up(command, closes):
     target = gripper_target(command, 0.5, 0.5)
-    assert abs(target - 0.5) == pytest.approx(GRIPPER_SPEED / CONTROL_HZ)
+    assert abs(target - 0.5) == pytest.approx(control.GRIPPER_SPEED / CONTROL_HZ)
     assert (target > 0.5) == closes
     for _ in range(60):  # blocked
         target = gripper_target(command, target, 0.5)
@@ -258,23 +251,6 @@ def test_the_expert_goes_on_from_where_somebody_else_has_left_the_world(begin_dr
     successor = DroidExpert(sim)
     successor.reset(KEY)
     assert play(sim, successor, steps=200)
-
-
-def test_what_the_expert_has_simulated_it_does_not_simulate_again(begin_droid, monkeypatch):
-    steps, real = [], Station.step
-    monkeypatch.setattr(Station, "step", lambda station, action: steps.append(1) or real(station, action))
-    sim = begin_droid()
-    expert = begun(sim, noise=1.0)
-    for _ in range(12):
-        steps.clear()
-        actions = expert.query(sim.policy_state())
-        simulated = len(steps)
-        fresh = begun(sim, noise=1.0)
-        fresh._history = expert._history[:1]
-        assert np.array_equal(actions, fresh.query(sim.policy_state()))
-        assert np.array_equal(expert.intended, fresh.intended)
-        sim.advance(actions[:3])
-    assert simulated == 3
 
 
 def test_the_expert_does_not_rise_first_out_of_a_grasp_that_is_almost_right(begin_droid):

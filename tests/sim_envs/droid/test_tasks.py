@@ -17,18 +17,12 @@ from configs.errors import UsageError
 from configs.language_task import LanguageTaskConfig
 from configs.load import load
 from configs.schema import SuiteConfig
+from sim_envs.droid import variation
 from sim_envs.droid.expert import DroidExpert
 from sim_envs.droid.shapes import footprint
 from sim_envs.droid.task_file import FIRST_SAMPLED, STORED, draw, load_task, task_names
 from sim_envs.droid.truth import DroidScene, noun_of, nouns_of
-from sim_envs.droid.variation import (
-    BRIGHTNESS,
-    CAMERA_SHIFT,
-    CAMERA_TURN,
-    WARMTH,
-    distractors,
-    place_distractors,
-)
+from sim_envs.droid.variation import distractors, place_distractors
 from sim_envs.suite import open_suite
 from sim_envs.truth.ground_truth import CompletedAction, Fact, Memory, Narration, Phase, Verb
 from sim_envs.truth.tracker import PhaseTracker
@@ -222,9 +216,9 @@ def test_variation_is_mild_and_grows_with_its_strength(begin_droid):
     plain = scene(0.0, 0)
     for state in STATES:
         half, full = (scene(strength, state) for strength in (0.5, 1.0))
-        assert 0 < np.linalg.norm(full[0] - plain[0]) <= CAMERA_SHIFT
-        assert 2 * math.acos(min(1.0, abs(full[1] @ plain[1]))) <= CAMERA_TURN
-        assert np.abs(full[2] / plain[2] - 1).max() <= BRIGHTNESS + WARMTH[0] + 0.01
+        assert 0 < np.linalg.norm(full[0] - plain[0]) <= variation.CAMERA_SHIFT
+        assert 2 * math.acos(min(1.0, abs(full[1] @ plain[1]))) <= variation.CAMERA_TURN
+        assert np.abs(full[2] / plain[2] - 1).max() <= variation.BRIGHTNESS + variation.WARMTH[0] + 0.01
         np.testing.assert_allclose(2 * (half[0] - plain[0]), full[0] - plain[0], atol=1e-12)
         assert half[3] <= full[3]
     assert not any(scene(1 / 3, state)[3] for state in STATES)

@@ -9,18 +9,12 @@ import pytest
 
 from configs.load import load
 from configs.schema import SuiteConfig
+from sim_envs.libero import tasks
 from sim_envs.libero.cue import CUE_STEPS, MARKER, Covers
 from sim_envs.libero.experts.expert import Expert
 from sim_envs.libero.sequences import FALSE_STEPS, OVERSHOT_STEPS, STILL_STEPS, TRUE_STEPS, GoalSequence
 from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
-from sim_envs.libero.tasks import (
-    LIBERO_INTERFACE,
-    MEMORY_SUITE,
-    SHORT_SUITE,
-    get_task,
-    init_states,
-    list_tasks,
-)
+from sim_envs.libero.tasks import MEMORY_SUITE, SHORT_SUITE, get_task, list_tasks
 from sim_envs.scripted.policy import Noop, Random
 from sim_envs.truth.ground_truth import Fact, Phase
 from sim_envs.truth.wording import parse_memory, remember
@@ -194,7 +188,7 @@ def test_states_in_turn_mark_another_object_and_truth_names_it(marked, first):
 
 def test_the_marker_is_in_place_before_anything_settles_and_changes_no_physics(marked):
     """Neither where it lies nor when it goes: the goal alone depends on which object is marked."""
-    states, model = init_states(marked.task), marked.env.sim.model._model
+    states, model = tasks.init_states(marked.task), marked.env.sim.model._model
     assert states.shape == (50, 1 + model.nq + model.nv)
     ends = []
     for shift in (0.0, 0.1):
@@ -285,5 +279,5 @@ def test_the_expert_waits_until_it_has_to_remember_and_solves_every_arrangement(
 )
 def test_holding_still_and_random_actions_solve_nothing(standins, task):
     with LiberoSim(task, assets=standins, camera_size=32) as world:
-        for policy in (Noop(LIBERO_INTERFACE), Random(LIBERO_INTERFACE)):
+        for policy in (Noop(tasks.LIBERO_INTERFACE), Random(tasks.LIBERO_INTERFACE)):
             assert not attempt(world, policy).success

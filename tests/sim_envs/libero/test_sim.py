@@ -19,26 +19,9 @@ from configs.paths import read_json_object
 from oxygen.robots import tokenizer
 from sim_envs.blas import pin_kernels
 from sim_envs.libero import assets, tasks
-from sim_envs.libero.assets import (
-    ENVIRONMENT_VARIABLE,
-    STANDINS,
-    AssetSet,
-    find_assets,
-    load_libero,
-    unpack_standins,
-    use_assets,
-)
+from sim_envs.libero.assets import STANDINS, AssetSet, find_assets
 from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
-from sim_envs.libero.tasks import (
-    CONTROL_HZ,
-    MEMORY_SUITE,
-    SHORT_SUITE,
-    SUITES,
-    get_init_state,
-    get_task,
-    init_states,
-    list_tasks,
-)
+from sim_envs.libero.tasks import SUITES, get_task, init_states, list_tasks
 from sim_envs.libero.wordings import wordings
 from sim_envs.suite import open_suite
 from tests.sim_envs.vocabulary import ALL_TASKS
@@ -57,7 +40,7 @@ def _tree(folder: Path) -> Path:
 def test_the_variable_comes_before_hf_libero_s_own_places_and_these_before_the_stand_ins(
     tmp_path, monkeypatch
 ):
-    monkeypatch.delenv(ENVIRONMENT_VARIABLE, raising=False)
+    monkeypatch.delenv(assets.ENVIRONMENT_VARIABLE, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(assets, "package_root", lambda: tmp_path / "package")
@@ -68,7 +51,7 @@ def test_the_variable_comes_before_hf_libero_s_own_places_and_these_before_the_s
         _tree(tmp_path / place)
         found = find_assets()
         assert (found.name, found.path) == ("hf-libero", tmp_path / place)
-    monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(_tree(tmp_path / "from_env")))
+    monkeypatch.setenv(assets.ENVIRONMENT_VARIABLE, str(_tree(tmp_path / "from_env")))
     assert find_assets().name == find_assets("auto").name == "from_env"
 
 
@@ -86,7 +69,7 @@ def test_the_digest_changes_with_any_content_and_with_nothing_else(tmp_path):
 def test_processes_that_unpack_at_once_agree(tmp_path):
     root = tmp_path / "shared"
     with concurrent.futures.ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
-        assert list(pool.map(unpack_standins, [root] * 2)) == [root] * 2
+        assert list(pool.map(assets.unpack_standins, [root] * 2)) == [root] * 2
     assert AssetSet(name=STANDINS, path=root).digest == DIGEST
     assert [child.name for child in tmp_path.iterdir()] == ["shared"]
 
@@ -141,7 +124,7 @@ def test_a_task_with_other_objects_is_refused(standins):
         LiberoSim(get_task("libero_90", 88), assets=standins)
 
 
-@pytest.mark.parametrize("suite", [*SUITES, MEMORY_SUITE, SHORT_SUITE])
+@pytest.mark.parametrize("suite", [*SUITES, tasks.MEMORY_SUITE, tasks.SHORT_SUITE])
 def test_every_task_has_its_problem_and_fifty_initial_states(suite):
     for task in list_tasks(suite):
         assert task.bddl_file.is_file()
@@ -162,7 +145,7 @@ def test_task_ids_follow_libero_not_the_file_listing(golden):
         (lambda: find_assets("standin"), r"'standin'; did you mean 'standins'\?.*path of a folder"),
         (lambda: list_tasks("libero-object"), "did you mean 'libero_object'"),
         (lambda: get_task("libero_goal", 10), "task ids are 0 to 9"),
-        (lambda: get_init_state(get_task("libero_goal", 0), 50), "give ids from 0 to 49"),
+        (lambda: tasks.get_init_state(get_task("libero_goal", 0), 50), "give ids from 0 to 49"),
     ],
 )
 def test_what_does_not_exist_is_named_with_what_does(call, complaint):
@@ -209,7 +192,7 @@ def test_a_task_loads_resets_and_moves_and_leaves_numpy_s_global_generator_alone
         advanced = sim.advance(np.full((2, 7), 0.5))
         assert (advanced.steps, advanced.success) == (2, False)
         elapsed = sim.flat_state()[0] - init_states(task)[last][0]
-        assert elapsed == pytest.approx(2 / CONTROL_HZ)
+        assert elapsed == pytest.approx(2 / tasks.CONTROL_HZ)
     np.testing.assert_equal(np.random.get_state(), before)  # noqa: NPY002
 
 
@@ -293,10 +276,11 @@ def test_the_same_calls_give_the_same_states_and_pictures_as_in_liberos_environm
     """Of a task that turns on a stove, and of one that closes a drawer."""
     sim, actions = open_sim(suite, task_id), np.random.default_rng(1).uniform(-1, 1, (6, 7))
     how = {"bddl_file_name": str(sim.task.bddl_file), "camera_heights": 256, "camera_widths": 256}
-    with use_assets(sim.assets.path), contextlib.closing(load_libero().OffScreenRenderEnv(**how)) as usual:
+    libero_env = assets.load_libero().OffScreenRenderEnv
+    with assets.use_assets(sim.assets.path), contextlib.closing(libero_env(**how)) as usual:
         usual.seed(11)
         usual.reset()
-        usual.set_init_state(get_init_state(sim.task, 5))
+        usual.set_init_state(tasks.get_init_state(sim.task, 5))
         for action in [SETTLE_ACTION, SETTLE_ACTION, *actions]:
             expected, _, done, _ = usual.step(action)
         sim.reset(init_id=5, seed=11, settle_steps=2)
