@@ -91,14 +91,11 @@ def context_class() -> Callable[[int, int], Any]:
 
 def _chosen() -> str:
     """The rendering backend, or an error: unset a variable that disables rendering, or install a backend."""
-    chosen = choose_backend()
-    if chosen is not None:
+    if (chosen := choose_backend()) is not None:
         return chosen
-    found: dict[str, str] = {}
-    for backend in _candidates():
-        if (reason := _failure(backend)) is None:
-            raise UsageError(f"{_NO_OPENGL}: MUJOCO_GL is {os.environ['MUJOCO_GL']!r}; unset it")
-        found[backend] = reason
+    found = {backend: _failure(backend) for backend in _candidates()}
+    if None in found.values():
+        raise UsageError(f"{_NO_OPENGL}: MUJOCO_GL is {os.environ['MUJOCO_GL']!r}; unset it")
     reasons = "; ".join(f"{each}: {reason}" for each, reason in found.items())
     set_by = " and ".join(name for name in ("MUJOCO_GL", "PYOPENGL_PLATFORM") if os.environ.get(name))
     raise UsageError(

@@ -118,8 +118,8 @@ def sample_trajectory(
     phase = draws.uniform(0.0, 2 * math.pi)
     ways = [np.array([math.cos(angle), math.sin(angle), 0.0]) for angle in angles]
     if isinstance(motion, Drift):
-        way, length = _first_with(_LONGEST, lambda way: room.along(way, _LONGEST), ways)
-        if length < _MIN:
+        way = max(ways, key=lambda way: room.along(way, _LONGEST))
+        if (length := room.along(way, _LONGEST)) < _MIN:
             return None
         return straight_line(way, length=length, cruise=min(motion.speed, length / RISE_S))
     wanted = motion.speed * motion.period / math.pi
@@ -127,8 +127,8 @@ def sample_trajectory(
     def width(way: Vector3) -> float:
         return min(room.along(way, wanted) + room.along(-way, wanted), wanted)
 
-    way, widest = _first_with(wanted, width, ways)
-    amplitude = widest / 2
+    way = max(ways, key=width)
+    amplitude = width(way) / 2
     if 2 * amplitude < _MIN:
         return None
     # The initial phase is shifted as far as the free space on both sides requires.
@@ -144,20 +144,6 @@ def sample_trajectory(
         return distance, amplitude * rate * math.cos(angle) * _pace(seconds)
 
     return Trajectory(way=way, along=along)
-
-
-def _first_with(
-    wanted: float, room: Callable[[Vector3], float], ways: list[Vector3]
-) -> tuple[Vector3, float]:
-    """The first direction with enough free space (m), else the one with most; and that space."""
-    best, most = ways[0], -math.inf
-    for way in ways:
-        free = room(way)
-        if free > most:
-            best, most = way, free
-        if free >= wanted:
-            break
-    return best, most
 
 
 def _eased(seconds: float) -> float:

@@ -13,7 +13,6 @@ import io
 import logging
 import os
 import runpy
-import shutil
 import sys
 import tarfile
 import tempfile
@@ -231,14 +230,12 @@ def unpack_standins(root: Path | None = None) -> Path:
         return root
     try:
         root.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
-        try:
-            with tarfile.open(_ARCHIVE) as archive:
-                archive.extractall(draft, filter="data")
-            draft.chmod(0o755)
-            draft.rename(root)
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
+        with (
+            tempfile.TemporaryDirectory(prefix=f".{root.name}-", dir=root.parent) as draft,
+            tarfile.open(_ARCHIVE) as archive,
+        ):
+            archive.extractall(Path(draft, root.name), filter="data")
+            Path(draft, root.name).rename(root)
     except OSError as error:
         if not root.is_dir():  # otherwise another process was faster
             raise UsageError(

@@ -139,7 +139,7 @@ class Truth:
 
     narration: Narration  # what the robot is doing
     memory: Memory  # completed actions and current facts
-    nouns: Nouns | None = None  # vocabulary of the world; None for `places.HOUSEHOLD`
+    nouns: Nouns | None = None  # vocabulary of the world; None for `nouns.HOUSEHOLD`
     # The goals reached, in OxyGen's words (`sim_envs.truth.textual_memory`); None if the world has none.
     textual_memory: tuple[Fact, ...] | None = None
 

@@ -80,7 +80,7 @@ class TruthScene(abc.ABC):
         items: The objects, then the parts.
         targets: The goals' targets, in the task's order.
         named: The items of the goals, without duplicates.
-        nouns: Vocabulary of texts; None for `places.HOUSEHOLD`.
+        nouns: Vocabulary of texts; None for `nouns.HOUSEHOLD`.
         sentences: The goals in OxyGen's words, in the order of `targets`; None if the world has none.
     """
 

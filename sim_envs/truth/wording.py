@@ -2,7 +2,7 @@
 
 Parsing inverts writing: `parse_narration(narrate(n, w)) == n` for every narration and wording, likewise for
 memories. A text that matches no wording, or has nouns that the world does not have, is not parsed and cannot
-be graded. `nouns` is the world's vocabulary; None stands for `places.HOUSEHOLD`.
+be graded. `nouns` is the world's vocabulary; None stands for `nouns.HOUSEHOLD`.
 """
 
 import re

@@ -16,7 +16,6 @@ from gymnasium.utils.env_checker import check_env
 from configs.errors import UsageError
 from configs.load import load, names
 from configs.schema import SuiteConfig
-from sim_envs import NAMESPACE, register
 from sim_envs.fake import FakeSuite
 from sim_envs.gym_env import SuiteEnv
 from sim_envs.gym_world import GymSuite, GymWorld
@@ -245,7 +244,7 @@ def test_the_description_changes_with_everything_that_determines_an_episode():
     assert plain not in (larger, more)
 
 
-REACHER = f"{NAMESPACE}/gym_reacher-v0"
+REACHER = "oxygen_eval/gym_reacher-v0"
 INFINITE = "ignore:.*A Box .* space (minimum|maximum) value is"
 
 
@@ -273,7 +272,7 @@ def fake(tmp_path: Path) -> str:
     ],
 )
 def test_gymnasiums_environment_checker_passes(suite, options):
-    with gymnasium.make(f"{NAMESPACE}/{suite}-v0", **options) as env:
+    with gymnasium.make(f"oxygen_eval/{suite}-v0", **options) as env:
         check_env(env.unwrapped, skip_render_check="render_mode" not in options)
 
 
@@ -288,10 +287,9 @@ def test_what_is_observed_and_what_is_rendered_may_be_changed_by_whoever_got_it(
 
 
 def test_every_built_in_suite_has_its_step_limit_which_can_be_lowered_and_gymnasiums_changed(fake):
-    register()
-    specs = {name: spec for name, spec in gymnasium.registry.items() if name.startswith(f"{NAMESPACE}/")}
+    specs = {name: spec for name, spec in gymnasium.registry.items() if name.startswith("oxygen_eval/")}
     assert {name: spec.max_episode_steps for name, spec in specs.items()} == {
-        f"{NAMESPACE}/{suite}-v0": load(SuiteConfig, suite).max_steps for suite in names(SuiteConfig)
+        f"oxygen_eval/{suite}-v0": load(SuiteConfig, suite).max_steps for suite in names(SuiteConfig)
     }
     with gymnasium.make(REACHER, camera_size=32, max_episode_steps=150) as env:
         env.reset(seed=0)

@@ -173,7 +173,7 @@ class ExpertScene:
     def owner(self, name: str) -> str:
         """The object that a region belongs to; an object's own name; empty for regions of floor or table."""
         region = self._env.object_sites_dict.get(name)
-        return name if region is None else region.parent_name or ""
+        return name if region is None else getattr(region, "parent_name", None) or ""
 
     def pose(self, name: str) -> Pose:
         """The pose of an object."""
@@ -212,9 +212,7 @@ class ExpertScene:
 
     def container(self, region: str) -> FixtureJoint | None:
         """The joint that opens a region: of its drawer, or of its fixture's door; None if always open."""
-        joint = self.joint(region)
-        if joint is None and region in self._env.object_sites_dict:
-            joint = self.joint(getattr(self._env.object_sites_dict[region], "parent_name", None) or "")
+        joint = self.joint(region) or self.joint(self.owner(region))
         return joint if joint is not None and self.wanted("open", joint) else None
 
     def wanted(self, predicate: str, joint: FixtureJoint) -> tuple[float, float] | None:
