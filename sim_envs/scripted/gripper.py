@@ -232,15 +232,11 @@ class Grasp:
         return not self.pose.is_within(other.pose, _ANOTHER_PLACE, _ANOTHER_YAW)
 
 
-def grasps_from_above(
-    obj: Points, surroundings: Points, *, frame: Pose, center_of_mass: Vector3
-) -> list[Grasp]:
-    """All grasps from straight above, best first; arguments as for `grasps_turned`."""
-    turns = [downward(float(yaw)) for yaw in np.arange(_YAWS) * math.pi / _YAWS]
-    return grasps_turned(turns, obj, surroundings, frame=frame, center_of_mass=center_of_mass)
+# Gripper rotations of grasps from straight above.
+FROM_ABOVE = [downward(float(yaw)) for yaw in np.arange(_YAWS) * math.pi / _YAWS]
 
 
-def grasps_turned(
+def find_grasps(
     turns: Iterable[Matrix3], obj: Points, surroundings: Points, *, frame: Pose, center_of_mass: Vector3
 ) -> list[Grasp]:
     """All grasps found, best first.

@@ -5,7 +5,7 @@ import functools
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from sim_envs.libero.sim import SETTLE_ACTION, LiberoSim
 from sim_envs.libero.tasks import get_task
 from sim_envs.scripted.policy import ScriptedPolicy
 from sim_envs.truth.ground_truth import Truth
-from sim_envs.world import EpisodeKey
+from sim_envs.world import AdvanceResult, EpisodeKey
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -94,18 +94,13 @@ def begin_droid() -> Iterator[Callable[..., DroidSim]]:
         yield begun
 
 
-class Attempt(NamedTuple):
-    success: bool
-    steps: int
-
-
 def key_of(sim: LiberoSim, init_id: int = 0) -> EpisodeKey:
     return EpisodeKey(suite=sim.task.suite, task_id=sim.task.task_id, init_id=init_id, seed=7)
 
 
 def attempt(
     world: Any, policy: ScriptedPolicy, init_id: int = 0, *, key: EpisodeKey | None = None
-) -> Attempt:
+) -> AdvanceResult:
     """An episode of any world; in LIBERO's simulator, of its own task unless a key is given."""
     key = key or key_of(world, init_id)
     protocol = load(SuiteConfig, key.suite)
@@ -116,7 +111,7 @@ def attempt(
         actions = policy.query(world.policy_state())[: min(protocol.replan_steps, protocol.max_steps - steps)]
         result = world.advance(actions)
         steps, success = steps + result.steps, result.success
-    return Attempt(success, steps)
+    return AdvanceResult(success=success, steps=steps)
 
 
 def told_by(world: Any, expert: ScriptedPolicy, key: EpisodeKey, *, steps: int = 600) -> Iterator[Truth]:

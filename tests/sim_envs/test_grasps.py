@@ -26,7 +26,7 @@ def ring(radius: float, height: float) -> np.ndarray:
 
 
 def grasps(obj: np.ndarray, around: np.ndarray = FLOOR) -> list[Grasp]:
-    return gripper.grasps_from_above(obj, around, frame=HERE, center_of_mass=obj.mean(axis=0))
+    return gripper.find_grasps(gripper.FROM_ABOVE, obj, around, frame=HERE, center_of_mass=obj.mean(axis=0))
 
 
 def closing_axis(grasp: Grasp) -> np.ndarray:
@@ -49,7 +49,7 @@ def test_a_mug_is_taken_from_the_side_by_its_handle():
     handle = box(0.004, 0.012, 0.02, at=(0.0, -0.055)) + np.array([0.0, 0.0, 0.03])
     mug = np.concatenate([ring(0.045, 0.1), handle])
     turn = gripper.pointing(np.pi / 2, np.pi / 3)
-    grasp = gripper.grasps_turned([turn], mug, FLOOR, frame=HERE, center_of_mass=mug.mean(axis=0))[0]
+    grasp = gripper.find_grasps([turn], mug, FLOOR, frame=HERE, center_of_mass=mug.mean(axis=0))[0]
     assert np.abs(handle - grasp.pose.position).sum(axis=1).min() < 0.02
     np.testing.assert_allclose(grasp.pose.rotation, turn)
 

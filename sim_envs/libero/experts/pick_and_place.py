@@ -133,7 +133,8 @@ def _is_around(scene: ExpertScene, obj: str) -> bool:
 
 def _grasps(scene: ExpertScene, obj: str, shift: Vector3) -> list[Grasp]:
     """All grasps of an object from above, best first, once it has moved by a shift (m)."""
-    return gripper.grasps_from_above(
+    return gripper.find_grasps(
+        gripper.FROM_ABOVE,
         scene.surface(obj) + shift,
         scene.surroundings(obj),
         frame=scene.pose(obj).shifted(shift),
@@ -421,7 +422,7 @@ def _tilted_grasps(scene: ExpertScene, obj: str) -> list[Grasp]:
     for tilt in _TILTS:
         for heading in _HEADINGS:
             turn, kept = gripper.pointing(float(heading), float(tilt)), []
-            for grasp in gripper.grasps_turned(
+            for grasp in gripper.find_grasps(
                 [turn], surface, surroundings, frame=frame, center_of_mass=center
             ):
                 if len(kept) < _PER_TURN and all(grasp.differs_from(other) for other in kept):
