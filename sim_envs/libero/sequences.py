@@ -31,6 +31,7 @@ def _baskets(*pairs: tuple[int, int]) -> tuple[tuple[Subgoal, ...], ...]:
 _BOWL = (("on", "akita_black_bowl_1", "plate_1"),)
 _BOTTLE = (("on", "wine_bottle_1", "plate_2"),)
 
+# Task to its alternatives, of which one has to be completed; each is a sequence of subgoals.
 SEQUENCES: Mapping[str, tuple[tuple[Subgoal, ...], ...]] = {
     "lift_the_black_bowl_and_put_it_back_on_the_plate_once": (_BOWL,),
     "lift_the_wine_bottle_and_put_it_back_on_the_plate_once": (_BOTTLE,),
@@ -54,7 +55,6 @@ SEQUENCES: Mapping[str, tuple[tuple[Subgoal, ...], ...]] = {
     "count_twice": (_BOWL * 2,),
     "count_three_times": (_BOWL * 3,),
 }
-"""Task to its alternatives, of which one has to be completed; each is a sequence of subgoals."""
 
 
 @dataclasses.dataclass(kw_only=True)

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from configs.errors import UsageError
 from configs.schema import Wordings
 
-_Templates = Mapping[str, Sequence[str]]
-"""Templates of a clause: of its training and of its held-out wordings."""
+_Templates = Mapping[str, Sequence[str]]  # of a clause: of its training and of its held-out wordings
 
 
 def _templates(training: str, *, held_out: str) -> _Templates:
@@ -26,6 +25,7 @@ _MOVE = _templates(
     "{place} put {thing}",
     held_out="set {thing} {place} | grab {thing} and put {it} {place} | {place} {goes} {thing}",
 )
+# For `the black bowl on the stove`, whose place must not be mistaken for the target.
 _MOVE_WHAT_IS_SOMEWHERE = _templates(
     "pick up {thing} and place {it} {place} | take {thing} and put {it} {place} | "
     "grab {thing} and set {it} {place} | pick up {thing} and set {it} {place} | put {place} {thing} | "
@@ -33,22 +33,18 @@ _MOVE_WHAT_IS_SOMEWHERE = _templates(
     held_out="take {thing} and place {it} {place} | grab {thing} and put {it} {place} | "
     "{place} {goes} {thing}",
 )
-"""For `the black bowl on the stove`, whose place must not be mistaken for the target."""
-
+# For `the book on the left`, which after a verb of placing would be the target.
 _MOVE_WHAT_IS_AT_A_SIDE = _templates(
     "pick up {thing} and place {it} {place} | take {thing} and put {it} {place} | "
     "grab {thing} and set {it} {place} | pick up {thing} and set {it} {place} | {thing} {goes} {place}",
     held_out="take {thing} and place {it} {place} | grab {thing} and put {it} {place} | "
     "take {thing} and set {it} {place}",
 )
-"""For `the book on the left`, which after a verb of placing would be the target."""
-
+# For the target `on it`, next to which another `it` would be ambiguous.
 _MOVE_TO_IT = _templates(
     "put {thing} {place} | place {thing} {place} | {thing} {goes} {place} | {place} set {thing}",
     held_out="set {thing} {place} | {place} place {thing} | {place} {goes} {thing}",
 )
-"""For the target `on it`, next to which another `it` would be ambiguous."""
-
 _MOVE_THEM = _templates(
     "place them {place} | put them {place} | they go {place} | {place} set them",
     held_out="set them {place} | {place} place them | {place} they go",
@@ -85,8 +81,8 @@ _RULES = (
 )
 _IS_AT_A_SIDE = re.compile(r" (?:at|in|on) the (?:back|front|left|right|middle)$")
 _IS_SOMEWHERE = re.compile(r" (?:at|between|from|in|next to|on) ")
+# Clauses with `goes` or with an `and` of their own, which are joined by `then`.
 _IS_NO_SHORT_COMMAND = re.compile(r"\b(?:go|goes|and (?:place|put|set) (?:it|them))\b")
-"""Matches clauses with `goes` or with an `and` of their own, which are joined by `then`."""
 
 
 def wordings(instruction: str, name: Wordings) -> tuple[str, ...]:

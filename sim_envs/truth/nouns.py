@@ -43,6 +43,7 @@ _CALLED_BY_THEIR_NAMES = (
     "alphabet_soup basket bbq_sauce butter chocolate_pudding cover cream_cheese ketchup milk moka_pot "
     "orange_juice plate salad_dressing tomato_sauce white_bowl wine_bottle"
 )
+# The noun of a movable object, by its category.
 THINGS: Mapping[str, str] = {name: name.replace("_", " ") for name in _CALLED_BY_THEIR_NAMES.split()} | {
     "akita_black_bowl": "black bowl",
     "black_book": "book",
@@ -56,8 +57,7 @@ THINGS: Mapping[str, str] = {name: name.replace("_", " ") for name in _CALLED_BY
     "wooden_tray": "tray",
     "yellow_book": "book",
 }
-"""Maps the category of a movable object to its noun."""
-
+# The noun of a fixture, by its category.
 FIXTURES: Mapping[str, str] = {
     "desk_caddy": "caddy",
     "flat_stove": "stove",
@@ -72,8 +72,6 @@ FIXTURES: Mapping[str, str] = {
     "wooden_cabinet": "cabinet",
     "wooden_two_layer_shelf": "shelf",
 }
-"""Maps the category of a fixture to its noun."""
-
 # Distinguish objects of one noun, as in LIBERO's instructions: seen from opposite the robot.
 QUALIFIERS = ("left", "right", "front", "middle", "back", "other")
 LEVELS = ("top", "middle", "bottom")
