@@ -36,7 +36,7 @@ from eval.records.schema import Outcome, RunFolder
 from eval.rollout.clock import PAUSED
 from eval.rollout.episode import EpisodeJob, Variant
 from eval.rollout.executors.executor import SERIAL, Processes
-from eval.rollout.plan import EpisodePlan, check_feedback, check_playable, check_scripted, make_plan
+from eval.rollout.plan import EpisodePlan, check_feedback, check_playable, make_plan
 from oxygen.model.compile_cache import use_compile_cache
 from oxygen.presets.policies import weights_sha256
 from oxygen.training import layout
@@ -77,7 +77,6 @@ def collect_demonstrations(config: CollectConfig, dataset: Path, *, workers: int
     if learning and learning.policy.kind != "oxygen":
         raise UsageError(f"--learner is {config.learner}, which has no weights; give a policy that has")
     plan = make_plan(run)
-    check_scripted(plan, kind)
     if config.feedback is not None:
         check_feedback([learner or run], player.feedback, policy=player.policy.name)
     elif player.policy.feedback:
@@ -85,7 +84,7 @@ def collect_demonstrations(config: CollectConfig, dataset: Path, *, workers: int
             f"policy {player.policy.name} reads its own texts: give their origin, such as --feedback own"
         )
     for each in filter(None, (resolved, learning)):
-        check_playable(plan, policy=each.policy.name, interface=each.interface, horizon=each.horizon)
+        check_playable(plan, kind=each.policy.kind, interface=each.interface)
     model = run if kind == "oxygen" else learner
     if model is not None:
         use_compile_cache()  # fails before anything is written if JAX does not start

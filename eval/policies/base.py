@@ -125,7 +125,6 @@ class LoadedPolicy:
     """A loaded policy."""
 
     interface: Interface | None  # conventions of observations and actions; None if it takes the suite's
-    horizon: int | None  # actions per chunk; None if unknown
     inputs: Mapping[str, Any]  # its inputs (prompt template, cameras), for the manifest
     # Returns the policy for one episode; scripted policies read the world.
     in_world: Callable[[Suite, World], Policy]

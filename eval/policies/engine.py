@@ -69,7 +69,6 @@ def open_engine(
             served.append((own, groups))
             opened[place] = LoadedPolicy(
                 interface=interface,
-                horizon=interface.horizon,
                 inputs=inputs,
                 in_world=_first_row(groups, interface),
                 groups=groups,

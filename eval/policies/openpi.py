@@ -157,7 +157,6 @@ def opened(policy: OpenpiPolicy, *, remark: str | None = None, **inputs: Any) ->
     inputs = {"keys": list(policy.keys.names), "image_size": size and list(size), **inputs}
     return LoadedPolicy(
         interface=policy.interface,
-        horizon=policy.interface.horizon,
         inputs=inputs,
         in_world=lambda *_: policy,
         writes_texts=policy.writes_texts,

@@ -69,7 +69,6 @@ def _opened(policy: Any, target: str) -> LoadedPolicy:
         inputs = {"cameras": list(interface.observation.camera_names)}
         return LoadedPolicy(
             interface=interface,
-            horizon=interface.horizon,
             inputs=inputs,
             in_world=lambda *_: policy,
             groups=(SingleRowBatch(policy),),

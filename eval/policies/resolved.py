@@ -14,8 +14,7 @@ from configs.load import check, load, names
 from configs.schema import PolicyConfig, RunConfig
 from eval.policies.base import LoadedPolicy
 from eval.records.run_folders import policy_name
-from oxygen.model import config as model_configs
-from oxygen.model.config import Pi05Config
+from oxygen.model.config import preset
 from oxygen.presets.policies import (
     check_learnt,
     chosen_adapter,
@@ -27,7 +26,6 @@ from oxygen.presets.policies import (
 from oxygen.robots.transforms import embodiment
 from oxygen.weights import fetch
 from oxygen.weights.source import CARD
-from sim_envs.scripted.policy import HORIZON
 
 ENTRY_POINTS = "oxygen_eval.policies"
 """Entry-point group of policies of other packages: policy name to class."""
@@ -118,24 +116,13 @@ class ResolvedPolicy:
     remark: str | None = None  # one line about the texts for the user, or None
 
     @property
-    def model(self) -> Pi05Config:
-        """The model configuration of a policy of kind `oxygen`."""
-        return model_configs.preset(self.policy.model or self.policy.name)
-
-    @property
     def interface(self) -> Interface | None:
         """Its conventions if known before loading; None for scripted policies, which take any suite's."""
         if self.policy.kind != "oxygen":
             return None
         robot = embodiment(str(self.policy.embodiment))
-        return dataclasses.replace(robot.interface, name=self.policy.name, horizon=self.model.horizon)
-
-    @property
-    def horizon(self) -> int | None:
-        """Actions per chunk; None if not known before loading."""
-        if self.policy.kind == "oxygen":
-            return self.model.horizon
-        return None if self.policy.kind in ("python", "websocket") else HORIZON
+        horizon = preset(self.policy.model or self.policy.name).horizon
+        return dataclasses.replace(robot.interface, name=self.policy.name, horizon=horizon)
 
     @property
     def is_served(self) -> bool:

@@ -14,7 +14,7 @@ from eval.metrics.language import HEADLINES, ORACLE, true_text
 from eval.policies.base import LoadedPolicy
 from oxygen.policy.reply import EpisodeEnd, Reply, Text
 from oxygen.presets.language_tasks import language_task
-from sim_envs.scripted.policy import HORIZON, Noop, Random, ScriptedPolicy
+from sim_envs.scripted.policy import Noop, Random, ScriptedPolicy
 from sim_envs.suite import Suite
 from sim_envs.truth.wording import WORDINGS
 from sim_envs.world import EpisodeKey, Observation, World
@@ -35,7 +35,6 @@ def open_scripted(
 
     return LoadedPolicy(
         interface=None,
-        horizon=HORIZON,
         inputs={"privileged_state": True},
         in_world=in_world,
         writes_texts=generates_text,

@@ -245,11 +245,7 @@ class PolicySource:
         block = ImageBlock(SharedMemory(self.blocks[connection.worker])) if self.blocks else None
         served = PolicyProxy(connection, block, self.variant, self.interface)
         return LoadedPolicy(
-            interface=self.interface,
-            horizon=None,
-            inputs={},
-            in_world=lambda *_: served,
-            feedback=self.feedback,
+            interface=self.interface, inputs={}, in_world=lambda *_: served, feedback=self.feedback
         )
 
 

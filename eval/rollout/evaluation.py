@@ -29,7 +29,6 @@ from eval.rollout.plan import (
     check_feedback,
     check_overlap,
     check_playable,
-    check_scripted,
     make_plans,
 )
 from eval.rollout.preflight import require_quick_checks
@@ -79,11 +78,10 @@ def run_evaluation(
     plans = make_plans(configs)
     resolved = resolve_policy(configs[0])
     name = resolved.policy.name
-    check_scripted(plans[0], resolved.policy.kind)
     if resolved.policy.kind == "oxygen":  # before it is loaded
         check_feedback(configs, resolved.feedback, policy=name)
     limit_s = query_limit_s(resolved.policy, query_timeout_s)
-    check_playable(*plans, policy=name, interface=resolved.interface, horizon=resolved.horizon)
+    check_playable(*plans, kind=resolved.policy.kind, interface=resolved.interface)
     for config, plan in zip(configs, plans, strict=True):
         check_overlap(plan, config.overlap, resolved.policy)
     clocks = [find_clock(config, plan.keys) for config, plan in zip(configs, plans, strict=True)]
@@ -92,8 +90,8 @@ def run_evaluation(
     policies = [limited(policy, limit_s) for policy in executor.open_policies(resolved, configs, _print)]
     for remark in dict.fromkeys(policy.remark for policy in policies if policy.remark):
         _print(remark)
-    if resolved.interface is None:  # its conventions are known only now
-        check_playable(*plans, policy=name, interface=policies[0].interface, horizon=policies[0].horizon)
+    if resolved.interface is None and policies[0].interface is not None:  # its conventions are known only now
+        check_playable(*plans, interface=policies[0].interface)
     check_feedback(configs, policies[0].feedback, policy=name)
     if not any(policy.writes_texts for policy in policies):
         if default_mode:

@@ -14,7 +14,7 @@ from configs.load import check
 from configs.schema import AXES, OverlapRule, PolicyConfig, RunConfig, SuiteConfig, SweepConfig, Wordings
 from eval.rollout.clock import find_clock
 from eval.rollout.rollout import averaged_channels
-from sim_envs.scripted.policy import Random
+from sim_envs.scripted.policy import HORIZON, Random
 from sim_envs.suite import Suite, Task, open_suite
 from sim_envs.world import EpisodeKey
 
@@ -139,56 +139,56 @@ def make_plans(variants: Sequence[RunConfig]) -> list[EpisodePlan]:
     return plans
 
 
-def check_playable(
-    *plans: EpisodePlan, policy: str, interface: Interface | None, horizon: int | None
-) -> None:
+def check_playable(*plans: EpisodePlan, kind: str | None = None, interface: Interface | None = None) -> None:
     """Reject a policy or plan that would fail in every episode.
 
-    The policy has a name, conventions (None if it takes the suite's) and actions per chunk (None if unknown).
+    The policy has a kind, and conventions; None if they are unknown, or the suite's.
 
     Raises:
-        UsageError: The conventions differ, `replan_steps` exceeds the horizon, or the suite cannot run here.
+        UsageError: The conventions differ, `replan_steps` exceeds the horizon, a scripted policy cannot play
+            these tasks, or the suite cannot run here.
     """
     tasks = {id(task): task for plan in plans for task in plan.tasks}.values()
     for suite in {id(task.suite): task.suite for task in tasks}.values():
+        chosen, steps = [each.task for each in tasks if each.suite is suite], suite.protocol.replan_steps
+        horizon = HORIZON if kind in ("expert", "noop", "random") else None
         if interface is not None:
-            try:
-                compare(interface, suite.interface)
-            except UsageError as error:
-                from eval.policies.resolved import policies_for  # imports JAX, which workers do without
-
-                fitting = policies_for(suite.interface)
-                such_as = f", such as {', '.join(fitting)}" if fitting else ""
-                raise UsageError(f"{error}{such_as}") from None
-        if horizon is not None and (steps := suite.protocol.replan_steps) > horizon:
-            raise UsageError(
-                f"{steps} control steps between queries of {suite.protocol.name}: policy {policy!r} answers "
-                f"a query with {horizon} actions; give --replan-steps {horizon} or less"
-            )
-        suite.check([each.task for each in tasks if each.suite is suite])
-
-
-def check_scripted(plan: EpisodePlan, kind: str) -> None:
-    """Reject what a policy of this kind cannot play, if it is scripted.
-
-    Raises:
-        UsageError: The actions have no limits, for `random`; or names the tasks that the suite's expert
-            cannot play, and the ids of those that it plays.
-    """
-    for name, suite in plan.suites.items():
-        if kind == "random":
+            _check_conventions(interface, suite)
+            horizon = interface.horizon
+        elif kind == "random":
             Random(suite.interface)
-        if kind != "expert":
-            continue
-        played = suite.expert_tasks()
-        if not played:
-            raise UsageError(f"suite {name} has no expert; choose another policy, such as noop")
-        beyond = [each.task for each in plan.tasks if each.suite is suite and each.task not in played]
-        if beyond:
+        elif kind == "expert":
+            _check_expert(suite, chosen)
+        if horizon is not None and steps > horizon:
             raise UsageError(
-                f"the expert of {name} cannot play {', '.join(task.name for task in beyond)}; give "
-                f"--task-ids {' '.join(ranges(task.task_id for task in played))}, or another policy"
+                f"{steps} control steps between queries of {suite.protocol.name}: policy "
+                f"{interface.name if interface else kind!r} answers a query with {horizon} actions; give "
+                f"--replan-steps {horizon} or less"
             )
+        suite.check(chosen)
+
+
+def _check_conventions(interface: Interface, suite: Suite) -> None:
+    try:
+        compare(interface, suite.interface)
+    except UsageError as error:
+        from eval.policies.resolved import policies_for  # imports JAX, which workers do without
+
+        fitting = policies_for(suite.interface)
+        such_as = f", such as {', '.join(fitting)}" if fitting else ""
+        raise UsageError(f"{error}{such_as}") from None
+
+
+def _check_expert(suite: Suite, tasks: Sequence[Task]) -> None:
+    played = suite.expert_tasks()
+    if not played:
+        raise UsageError(f"suite {suite.protocol.name} has no expert; choose another policy, such as noop")
+    beyond = [task.name for task in tasks if task not in played]
+    if beyond:
+        raise UsageError(
+            f"the expert of {suite.protocol.name} cannot play {', '.join(beyond)}; give --task-ids "
+            f"{' '.join(ranges(task.task_id for task in played))}, or another policy"
+        )
 
 
 def check_feedback(configs: Sequence[RunConfig], feedback: FeedbackByTask, *, policy: str) -> None:

@@ -37,15 +37,14 @@ def all_checks(config: RunConfig, output_dir: Path, *, num_envs: int) -> Iterato
 
     def suites() -> str:
         plan = make_plan(config)
-        check_playable(plan, policy="noop", interface=None, horizon=None)
+        check_playable(plan)
         assets = {suite.assets.name for suite in plan.suites.values() if suite.assets is not None}
         return ", ".join(plan.suites) + (f", assets {', '.join(sorted(assets))}" if assets else "")
 
     def policy() -> str:
         resolved = resolve_policy(config)
-        name, interface = resolved.policy.name, resolved.interface
-        check_playable(make_plan(config), policy=name, interface=interface, horizon=resolved.horizon)
-        return f"{name} has the conventions of these suites"
+        check_playable(make_plan(config), kind=resolved.policy.kind, interface=resolved.interface)
+        return f"{resolved.policy.name} has the conventions of these suites"
 
     versions = provenance.versions()
     packages = [f"{package} {version}" for package, version in versions.items() if version]

@@ -61,13 +61,14 @@ def run_training(options: TrainConfig, folder: Path, *, minutes: float | None = 
     if vocabulary is None and options.model in names(PolicyConfig):
         vocabulary = load(PolicyConfig, options.model).tokenizer
     tokenizer = tokenizers.load(vocabulary) if vocabulary else tokenizers.tiny()
-    interface = dataclasses.replace(embodiment(training.embodiment).interface, name=options.model)
     if rollouts is not None:  # checked now rather than at the first checkpoint
         choose_executor(ExecutionConfig(num_envs=options.eval_num_envs))
-        horizon = training.model.horizon
+        interface = dataclasses.replace(
+            embodiment(training.embodiment).interface, name=options.model, horizon=training.model.horizon
+        )
         feedback = {task.name: task.feedback for task in training.tasks if task.feedback}
         check_feedback([rollouts], feedback, policy=options.model)
-        check_playable(make_plan(rollouts), policy=options.model, interface=interface, horizon=horizon)
+        check_playable(make_plan(rollouts), interface=interface)
     demonstrations = [Demonstrations(data) for data in options.data]
     for each in demonstrations if options.trains_actions else ():
         each.check_robot(training.embodiment)

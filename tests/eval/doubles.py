@@ -103,9 +103,7 @@ def text_finished(query: int, **changes: Any) -> Text:
 
 def opened(policy: Policy, inputs: Mapping[str, Any] | None = None) -> LoadedPolicy:
     """The policy as a run is handed it, the same in every world."""
-    return LoadedPolicy(
-        interface=policy.interface, horizon=10, inputs=inputs or {}, in_world=lambda *_: policy
-    )
+    return LoadedPolicy(interface=policy.interface, inputs=inputs or {}, in_world=lambda *_: policy)
 
 
 def libero_object(**protocol: Any) -> Suite:

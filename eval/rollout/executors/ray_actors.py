@@ -126,7 +126,7 @@ class WorldActor:
             return LostJob(reason="the actor of its policy was lost")
 
 
-_SENT_FIELDS = ("interface", "horizon", "inputs", "writes_texts", "reports_work", "remark", "feedback")
+_SENT_FIELDS = ("interface", "inputs", "writes_texts", "reports_work", "remark", "feedback")
 """Fields of `LoadedPolicy` that are sent to the driver."""
 
 

@@ -98,7 +98,6 @@ def demonstrator(open_one: Callable[[], Policy] = Counting) -> LoadedPolicy:
     """A demonstrator as a collection is handed it."""
     return LoadedPolicy(
         interface=None,
-        horizon=10,
         inputs={},
         in_world=lambda *_: open_one(),
         opener=functools.partial(demonstrator, open_one),

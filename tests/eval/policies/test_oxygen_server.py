@@ -54,7 +54,7 @@ def test_a_server_without_texts_is_not_polled():
 def test_the_declared_interface_is_the_policys():
     with serving() as server, server.opened(embodiment="libero") as policy:  # which it may be told
         compare(policy.interface, LIBERO_INTERFACE)
-        assert policy.horizon == 10
+        assert policy.interface.horizon == 10
         assert policy.inputs["server_metadata"] == served_metadata()
     slow = dataclasses.replace(LIBERO, action=dataclasses.replace(LIBERO.action, control_hz=10.0))
     cameras = dataclasses.replace(LIBERO.observation, cameras=(Camera(name="front"),))

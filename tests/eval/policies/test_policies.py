@@ -149,7 +149,7 @@ def test_missing_weights_are_refused_before_a_tokenizer_is_downloaded(preset, tm
 def test_policies_for_libero_have_its_conventions(name):
     suite, resolved = libero_object(), resolve_policy(RunConfig(policy=name))
     plan = EpisodePlan(tasks=(TaskPlan(suite=suite, task=suite.tasks()[0], keys=(KEY,)),))
-    check_playable(plan, policy=name, interface=resolved.interface, horizon=resolved.horizon)
+    check_playable(plan, interface=resolved.interface)
 
 
 @pytest.mark.parametrize(

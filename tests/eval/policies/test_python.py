@@ -85,9 +85,9 @@ def test_a_class_names_its_robot_or_is_assumed_to_be_for_libero(written):
     target = written(OPENPI)
     opened = open_python(target, {})
     compare(opened.interface, LIBERO)
-    assert (opened.interface.name, opened.horizon) == (target, None)
+    assert (opened.interface.name, opened.interface.horizon) == (target, None)
     assert re.search("observation/image.*embodiment", opened.remark)
-    assert open_python(target, {"horizon": 10}).horizon == 10
+    assert open_python(target, {"horizon": 10}).interface.horizon == 10
     droid = OPENPI.replace("class Mine:", "class Mine:\n        embodiment = 'droid'")
     opened = open_python(written(droid), {})
     assert (opened.remark, opened.interface.observation) == (None, DROID.observation)
