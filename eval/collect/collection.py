@@ -230,7 +230,6 @@ def _manifest(
     kept: Sequence[StoredEpisode],
     failed: Sequence[DemonstrationKey],
 ) -> dict[str, Any]:
-    """Provenance of the demonstrations, with the options of the last command."""
     learner, learner_sha256 = config.learner, options["learner_weights_sha256"]
     frames = sum(pq.read_metadata(each.path).num_rows for each in kept)
     return {

@@ -5,6 +5,7 @@ import functools
 import io
 import json
 import shutil
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,17 +13,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from PIL import Image, ImageDraw
+from matplotlib.figure import Figure
+from PIL import Image
 
 from configs.interface import Interface
 from configs.training import CollectConfig
 from eval.collect.store import Histogram, StoredEpisode
-from oxygen.robots.images import resize_with_pad
 from oxygen.training import layout
 from oxygen.training.demonstrations import Demonstrations, as_array
 from oxygen.training.layout import Feature
 from videos.mp4 import Mp4Writer
-from videos.text import load_font, wrap
+from videos.text import clean
 
 QUANTILES = {"q01": 0.01, "q10": 0.10, "q50": 0.50, "q90": 0.90, "q99": 0.99}
 
@@ -37,14 +38,6 @@ _PARTS = ("data", "videos", "meta")
 """The folders of a dataset. `meta` is put in place last; a folder without it is not a dataset."""
 
 _SHEET_EPISODES = 8
-_SIDE = 224
-_GAP = 8
-_TEXT = 13
-_LINE = 17
-_TITLE_LINES, _CAPTION_LINES = 2, 3
-_WIDTH = 3 * _SIDE + 2 * _GAP
-_ROW = _TITLE_LINES * _LINE + _SIDE + _CAPTION_LINES * _LINE + 2 * _GAP
-_PAPER, _INK, _GREY = "white", "black", "#767676"
 
 
 def assemble(
@@ -170,7 +163,6 @@ class _Writer:
         self._frames += count
 
     def _add_video(self, camera: str, rows: pa.Table) -> dict[str, Any]:
-        """Append an episode's images; returns their file and time in it."""
         files = self._videos[camera]
         writer = files.open_for(0)
         start = files.frames / self._fps
@@ -315,34 +307,29 @@ def _task_table(tasks: Mapping[str, int]) -> pa.Table:
 
 def write_contact_sheet(demonstrations: Demonstrations, path: Path) -> None:
     """Draw the first, middle and last image of up to eight episodes, evenly spread, with their narrations."""
-    episodes = demonstrations.episodes
+    episodes, columns = demonstrations.episodes, demonstrations.columns
     count = min(len(episodes), _SHEET_EPISODES)
-    chosen = [episodes[number * len(episodes) // count] for number in range(count)]
-    sheet = Image.new("RGB", (_WIDTH + 2 * _GAP, len(chosen) * _ROW + _GAP), _PAPER)
-    for number, episode in enumerate(chosen):
-        top, last, columns = _GAP + number * _ROW, episode.stop - 1, demonstrations.columns
+    figure = Figure(figsize=(7.0, 3.2 * count), layout="constrained")
+    for number, part in enumerate(figure.subfigures(count, squeeze=False)[:, 0]):
+        episode = episodes[number * len(episodes) // count]
+        start, last = episode.start, episode.stop - 1
         suite, task_id, init_id, seed, noise = (
-            columns[layout.OWN + name][episode.start]
-            for name in ("suite", "task_id", "init_id", "seed", "noise")
+            columns[layout.OWN + name][start] for name in ("suite", "task_id", "init_id", "seed", "noise")
         )
         title = (
             f"{suite} {task_id}, init {init_id}, seed {seed}{f', noise {noise:g}' if noise else ''}, "
-            f"{episode.stop - episode.start} frames: {columns[layout.LANGUAGE][episode.start]}"
+            f"{episode.stop - start} frames: {columns[layout.LANGUAGE][start]}"
         )
-        _write(sheet, title, (_GAP, top), width=_WIDTH, lines=_TITLE_LINES, ink=_INK)
-        top += _TITLE_LINES * _LINE
-        for column, index in enumerate((episode.start, (episode.start + last) // 2, last)):
-            frame, left = demonstrations[index], _GAP + column * (_SIDE + _GAP)
-            image = resize_with_pad(frame[layout.IMAGES + demonstrations.cameras[0]], _SIDE)
-            sheet.paste(Image.fromarray(image), (left, top))
+        part.suptitle(_wrapped(title, 90), fontsize=9, parse_math=False)
+        for axes, index in zip(part.subplots(1, 3), (start, (start + last) // 2, last), strict=True):
+            frame = demonstrations[index]
             narration = frame[layout.OWN + "narration"]
             caption = f"step {frame[layout.STEP]}{f': {narration}' if narration else ''}"
-            below = (left, top + _SIDE + 2)
-            _write(sheet, caption, below, width=_SIDE, lines=_CAPTION_LINES, ink=_GREY)
-    sheet.save(path)
+            axes.imshow(frame[layout.IMAGES + demonstrations.cameras[0]])
+            axes.set(xticks=[], yticks=[])
+            axes.set_xlabel(_wrapped(caption, 36), fontsize=7, parse_math=False)
+    figure.savefig(path)
 
 
-def _write(sheet: Image.Image, text: str, at: tuple[int, int], *, width: int, lines: int, ink: str) -> None:
-    font = load_font(_TEXT)
-    for number, line in enumerate(wrap(text, font, width=width, max_lines=lines)):
-        ImageDraw.Draw(sheet).text((at[0], at[1] + number * _LINE), line, fill=ink, font=font)
+def _wrapped(text: str, width: int) -> str:
+    return textwrap.fill(clean(text), width, max_lines=3, placeholder="…")

@@ -1,17 +1,6 @@
 """Records one episode of a demonstrator as a table, one row per query, with action chunks as labels.
 
-The label of a frame has the actions intended at each of the next `horizon` control steps, in the states
-then reached, for two reasons. An expert plans a chunk within one motion and stands still at its end, so the
-second half of a chunk often differs from its later actions. And noise on executed actions leads to states
-off the path; the actions intended there lead back, and a policy must learn them (DART, Laskey et al. 2017).
-Labels have no noise. The first `replan_steps` actions of a chunk are those intended at the frame's own
-state; later ones also respond to disturbances that could not be foreseen, with mean zero.
-
-A learner and an expert may act in turns; only the expert's actions are then training targets, and a label
-ends with the expert's turn. Such demonstrations start in states that the learner's own mistakes lead to
-(DAgger, Ross et al., 2011, arXiv 1011.0686; in turns as in HG-DAgger, Kelly et al., 2019, arXiv 1810.02890).
-Instead of a person, a random number of queries ends a turn, and so does a learner that stands still. Each of
-the expert's turns is three times as long as the one before, so that long motions are finished.
+Why labels are intended actions, and why a learner and an expert act in turns: docs/demonstrations.md.
 """
 
 import dataclasses

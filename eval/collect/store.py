@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from jaxtyping import Int64
-from pydantic import Field
-from typing_extensions import TypedDict
+from pydantic import BeforeValidator
 
 from configs.cli import check
 from configs.errors import UsageError
@@ -27,8 +26,6 @@ from sim_envs.world import EpisodeKey
 
 Histogram = Int64[np.ndarray, "channel 256"]
 """Counts of the 256 levels in each channel of a camera's images."""
-
-_Levels = Annotated[list[int], Field(min_length=256, max_length=256)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, order=True)
@@ -55,15 +52,6 @@ class DemonstrationKey:
         return cls(**dataclasses.asdict(episode), **shared)
 
 
-class _Metadata(TypedDict):
-    """The metadata of a demonstration's Parquet file."""
-
-    key: DemonstrationKey
-    solved: bool
-    language: str
-    histograms: dict[str, Annotated[list[_Levels], Field(min_length=3, max_length=3)]]
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StoredEpisode:
     """A demonstration on disk: its table at `path`, and the histogram of each camera's images.
@@ -71,10 +59,12 @@ class StoredEpisode:
     If it is not `solved`, none of its actions is a training target.
     """
 
+    __pydantic_config__ = {"arbitrary_types_allowed": True}  # noqa: RUF012 - as pydantic wants it
+
     key: DemonstrationKey
     solved: bool
     language: str
-    histograms: Mapping[str, Histogram]
+    histograms: dict[str, Annotated[Histogram, BeforeValidator(np.asarray)]]
     path: Path
 
     def rows(self) -> pa.Table:
@@ -162,10 +152,7 @@ class EpisodeStore:
             with readable_table(path):
                 metadata = pq.read_schema(path).metadata or {}
             content = parse_json_object(metadata.get(b"about", b""), str(path))
-            about = check(_Metadata, content, source=str(path))
-            histograms = {camera: np.array(counts) for camera, counts in about["histograms"].items()}
-            stored: Any = {**about, "histograms": histograms}
-            found.append(StoredEpisode(**stored, path=path))
+            found.append(check(StoredEpisode, {**content, "path": path}, source=str(path)))
         return sorted(found, key=lambda episode: episode.key)
 
     def failures(self) -> list[DemonstrationKey]:
