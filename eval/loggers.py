@@ -161,7 +161,6 @@ class WandbLogger:
 
 
 def _require_login(wandb: Any) -> None:
-    """Check that W&B is offline or has an API key."""
     remedy = "log offline with WANDB_MODE=offline"
     try:
         is_ready = wandb.setup().settings.mode != "online" or wandb.login(prompt=False)
@@ -182,21 +181,6 @@ _LOGGERS: Mapping[str, LoggerFactory] = {
 }
 
 
-def choose_logger(name: str) -> LoggerFactory:
-    """The logger of a name.
-
-    Raises:
-        UsageError: There is none of this name, or it needs a login.
-        ModuleNotFoundError: Its package is not installed.
-    """
-    if name not in _LOGGERS:
-        raise unknown("logger", name, _LOGGERS)
-    module = importlib.import_module("tensorboardX" if name == "tensorboard" else name)
-    if name == "wandb":
-        _require_login(module)
-    return _LOGGERS[name]
-
-
 def with_log(monitor: MonitorFactory, name: str | None) -> MonitorFactory:
     """The monitor together with a logger; the monitor alone without a name.
 
@@ -206,8 +190,13 @@ def with_log(monitor: MonitorFactory, name: str | None) -> MonitorFactory:
     """
     if name is None:
         return monitor
-    log = functools.partial(LoggingMonitor, name=name, open_logger=choose_logger(name))
-    return lambda runs, plan: Monitor.of(log(runs, plan), monitor(runs, plan))
+    if name not in _LOGGERS:
+        raise unknown("logger", name, _LOGGERS)
+    module = importlib.import_module("tensorboardX" if name == "tensorboard" else name)
+    if name == "wandb":
+        _require_login(module)
+    log = functools.partial(LoggingMonitor, name=name, open_logger=_LOGGERS[name])
+    return lambda runs, plan: Monitor(log(runs, plan), monitor(runs, plan))
 
 
 class LoggingMonitor(Monitor):

@@ -16,12 +16,8 @@ class Monitor:
 
     _monitors: Sequence["Monitor"] = ()
 
-    @classmethod
-    def of(cls, *monitors: "Monitor") -> "Monitor":
-        """A monitor that forwards each event to several."""
-        forwarding = Monitor()
-        forwarding._monitors = monitors
-        return forwarding
+    def __init__(self, *monitors: "Monitor") -> None:
+        self._monitors = monitors
 
     def __enter__(self) -> Self:
         """Start reporting."""

@@ -9,7 +9,7 @@ import pytest
 
 from configs.errors import UsageError
 from configs.exits import INPUT_ERROR, exit_code_of
-from eval.loggers import LoggingMonitor, choose_logger, log_id, with_log
+from eval.loggers import LoggingMonitor, log_id, with_log
 from eval.records.run_folders import find_unfinished, new_run
 from eval.report.console import EvaluationConsole
 from eval.rollout.evaluation import run_evaluation
@@ -60,7 +60,7 @@ def logs(monkeypatch):
 def evaluate(*runs, opens=Log):
     def monitor(of, plan):
         log = LoggingMonitor(of, plan, name="memory", open_logger=opens)
-        return Monitor.of(log, EvaluationConsole(of, plan))
+        return Monitor(log, EvaluationConsole(of, plan))
 
     return run_evaluation(*runs, monitor=monitor, max_errors=9)
 
@@ -184,12 +184,12 @@ def test_wandb_without_a_key_is_refused_before_anything_runs(monkeypatch):
     module = Tracker(mode="online")
     monkeypatch.setitem(sys.modules, "wandb", module)
     with pytest.raises(UsageError, match="WANDB_MODE=offline"):
-        choose_logger("wandb")
+        with_log(EvaluationConsole, "wandb")
     module.has_key = module.key_is_stale = True
     with pytest.raises(UsageError, match="verification failed: invalid key; run wandb login --relogin"):
-        choose_logger("wandb")
+        with_log(EvaluationConsole, "wandb")
     module.key_is_stale = False
-    assert choose_logger("wandb")
+    assert with_log(EvaluationConsole, "wandb")
 
 
 def scalars(folder):
