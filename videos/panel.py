@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw
 
 from configs.latency import Latency
 from videos import theme
-from videos.text import clean, cut, draw_label, fit, load_font, ring_mask, round_mask, wrap
+from videos.text import cut, draw_label, fit, load_font, ring_mask, round_mask, wrap
 from videos.theme import Mark
 from videos.timeline import QueryTimeline, draw_latencies, draw_timeline
 
@@ -60,10 +60,10 @@ def compose(
         tag = _label(name) if index == 0 else f"{_label(name)}, last query"
         canvas.paste(_camera(tag, pixels), _camera_corner(index), _camera_mask())
     if outcome is not None:
-        colour = theme.OUTCOME_COLOURS.get(outcome, theme.TEXT)
+        sign, colour = theme.OUTCOMES[outcome]
         for index in range(cameras):
             canvas.paste(colour, _camera_corner(index), ring_mask(theme.CAMERA, theme.CORNER, 5))
-        text = f"{theme.OUTCOME_SIGNS.get(outcome, '')} {clean(outcome.replace('_', ' '))}".strip()
+        text = f"{sign} {outcome.replace('_', ' ')}"
         font = load_font(28, bold=True)
         width, height = round(font.getlength(text)) + 56, 58
         left = theme.MARGIN + (theme.CAMERA - width) // 2

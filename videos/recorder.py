@@ -32,7 +32,7 @@ class EpisodeVideo:
     back until the next ones or until `close`, which adds the outcome and shows it long enough to be read.
     Drawing and encoding run in the background, at most one image behind.
 
-    The file has a temporary name until it is complete. Leaving a `with` block without `close` abandons it.
+    The file has a temporary name until it is complete.
 
     Args:
         stem: Path without outcome and suffix: `videos/libero_object/task00_ep000` becomes
@@ -109,12 +109,6 @@ class EpisodeVideo:
                 self._writer.close()
             self._partial.unlink(missing_ok=True)
 
-    def __enter__(self) -> "EpisodeVideo":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.abandon()
-
     def _remove_earlier(self) -> None:
         for earlier in self._stem.parent.glob(f"{self._stem.name}_*.mp4"):
             earlier.unlink()
@@ -132,7 +126,6 @@ class EpisodeVideo:
         self._drawing = self._worker.submit(self._draw, self._writer, scene, before, outcome)
 
     def _wait(self) -> None:
-        """Wait for the background drawing, and raise its errors."""
         drawing, self._drawing = self._drawing, None
         if drawing is not None:
             drawing.result()

@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw
 
 from videos import theme
 from videos.panel import Caption, draw_heading, draw_narration, draw_progress, format_milliseconds
-from videos.text import clean, cut, draw_label, fit, load_font, round_mask
+from videos.text import cut, draw_label, fit, load_font, round_mask
 from videos.timeline import AXIS_BOTTOM, draw_latencies, draw_timeline
 
 _CAMERA = 448
@@ -62,9 +62,8 @@ def _draw_side(canvas: Image.Image, left: int, side: Side) -> None:
     canvas.paste(colour, (left, middle - 7), round_mask(14, 14, 7))
     draw.text((left + 24, middle), cut(side.name, font, _CAMERA // 2), colour, font, anchor="lm")
     if side.outcome is not None:
-        ended = f"{clean(side.outcome.replace('_', ' '))} at {caption.time_s:.2f} s"
-        text = f"{theme.OUTCOME_SIGNS.get(side.outcome, '')} {ended}".strip()
-        colour = theme.OUTCOME_COLOURS.get(side.outcome, theme.TEXT)
+        sign, colour = theme.OUTCOMES[side.outcome]
+        text = f"{sign} {side.outcome.replace('_', ' ')} at {caption.time_s:.2f} s"
         draw.text((left + _CAMERA, middle), text, colour, load_font(17, bold=True), anchor="rm")
     view = Image.fromarray(cv2.resize(side.view, (_CAMERA, _CAMERA), interpolation=cv2.INTER_AREA))
     canvas.paste(view, (left, _CAMERA_TOP), round_mask(_CAMERA, _CAMERA, theme.CORNER))

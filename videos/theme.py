@@ -22,28 +22,20 @@ MODE_COLOURS: Mapping[str, Rgb] = {
     "unified": (0, 128, 200),
 }
 """After Okabe and Ito's colour-blind-safe palette; legible as text on the video's card and on white."""
-OUTCOME_COLOURS: Mapping[str, Rgb] = {
-    "success": (88, 204, 144),
-    "timeout": (240, 178, 92),
-    "failure": (242, 148, 98),
-    "invalid_action": (240, 132, 200),
-    "error": (242, 104, 98),
+OUTCOMES: Mapping[str, tuple[str, Rgb]] = {
+    "success": ("✓", (88, 204, 144)),
+    "timeout": ("◔", (240, 178, 92)),
+    "failure": ("✕", (242, 148, 98)),
+    "invalid_action": ("✕", (240, 132, 200)),
+    "error": ("✕", (242, 104, 98)),
 }
-OUTCOME_SIGNS: Mapping[str, str] = {
-    "success": "✓",
-    "timeout": "◔",
-    "failure": "✕",
-    "invalid_action": "✕",
-    "error": "✕",
-}
-
 MARKS: Mapping[Mark, tuple[str, Rgb]] = {
     "right": ("✓", (88, 204, 144)),
     "partly right": ("◐", (240, 178, 92)),
     "wrong": ("✗", (242, 104, 98)),
     "unreadable": ("?", (242, 104, 98)),
 }
-"""Sign and colour of a text's grade. The signs differ, since some viewers cannot tell the colours."""
+"""Sign and colour of an outcome, and of a text's grade: some viewers cannot tell the colours."""
 
 HELD: Rgb = (240, 228, 66)
 CONTINUED: Rgb = (112, 120, 137)

@@ -113,7 +113,7 @@ def test_every_field_of_the_caption_is_visible_and_the_outcome_in_its_colour_ove
     for outcome in ("success", "timeout", "invalid_action", "error"):
         marked = compose(cameras(), CAPTION, outcome=outcome)
         assert within(changed(before, marked), over)
-        assert (marked == theme.OUTCOME_COLOURS[outcome]).all(axis=2).sum() > 5000
+        assert (marked == theme.OUTCOMES[outcome][1]).all(axis=2).sum() > 5000
 
 
 @example(text="00m00", width=30, max_lines=2)

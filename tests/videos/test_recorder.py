@@ -30,10 +30,13 @@ def cameras(level=120):
 
 
 def record(stem, pieces, *, control_hz=20.0, outcome="success"):
-    with EpisodeVideo(stem, control_hz=control_hz) as video:
+    video = EpisodeVideo(stem, control_hz=control_hz)
+    try:
         for steps in pieces:
             video.add(cameras(), steps, caption=CAPTION)
         return video.close(outcome)
+    finally:
+        video.abandon()
 
 
 def ffmpeg(*arguments):
@@ -77,10 +80,10 @@ def test_time_advances_with_every_frame_until_the_end(tmp_path):
     query = QuerySpan(issued_s=0.0, actions_s=3 / 20, free_s=7 / 20)
     timeline = QueryTimeline(queries=(query,), held=((0.0, 3 / 20),))
     captions = [dataclasses.replace(CAPTION, timeline=timeline, time_s=step / 20) for step in range(10)]
-    with EpisodeVideo(tmp_path / "task00_ep000", control_hz=20.0) as video:
-        video.add(cameras(), 5, caption=captions[0])
-        video.add(cameras(), 4, caption=captions[5])
-        _, frames = decode(video.close("success"))
+    video = EpisodeVideo(tmp_path / "task00_ep000", control_hz=20.0)
+    video.add(cameras(), 5, caption=captions[0])
+    video.add(cameras(), 4, caption=captions[5])
+    _, frames = decode(video.close("success"))
     assert len(frames) == 5 + 30
     place = (slice(theme.TIMELINE_TOP, theme.BOTTOM), slice(theme.sidebar_left(2), None))
     moments = np.stack([compose(cameras(), caption)[place] for caption in captions]).astype(int)
@@ -107,12 +110,12 @@ def test_the_finished_file_carries_the_outcome_and_replaces_earlier_ones_and_no_
 
 def test_images_are_copied_when_they_are_added(tmp_path):
     images = cameras()
-    with EpisodeVideo(tmp_path / "task00_ep000", control_hz=20.0) as video:
-        video.add(images, 2, caption=CAPTION)
-        for pixels in images.values():
-            pixels[:] = 0  # a renderer that draws the next image into the same buffer
-        video.add(images, 2, caption=CAPTION)
-        _, frames = decode(video.close("success"))
+    video = EpisodeVideo(tmp_path / "task00_ep000", control_hz=20.0)
+    video.add(images, 2, caption=CAPTION)
+    for pixels in images.values():
+        pixels[:] = 0  # a renderer that draws the next image into the same buffer
+    video.add(images, 2, caption=CAPTION)
+    _, frames = decode(video.close("success"))
     assert np.abs(frames[0].astype(int) - compose(cameras(), CAPTION)).mean() < 2
 
 

@@ -66,8 +66,7 @@ def test_both_are_shown_at_the_same_time_and_the_one_that_ends_first_holds_its_l
     ]
     assert moves == [[True] * 7, [True] * 4 + [False] * 3]
     shown = [
-        (side[:, :40] == theme.OUTCOME_COLOURS["success"]).all(axis=3).any(axis=(1, 2))
-        for side in (left, right)
+        (side[:, :40] == theme.OUTCOMES["success"][1]).all(axis=3).any(axis=(1, 2)) for side in (left, right)
     ]
     assert [list(each) for each in shown] == [[False] * 7 + [True], [False] * 4 + [True] * 4]
     clock = frames[:, 30:88, -200:]
