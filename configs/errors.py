@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 _LONGEST_WORD, _LONGEST_LINE = 300, 900  # limits of a message, characters; longer ones are cut
+_MOST_NAMES = 8  # of those allowed
 
 
 class UsageError(ValueError):
@@ -37,21 +38,19 @@ def install_command(extra: str) -> str:
     return f"uv pip install -e '.[{extra}]' in a checkout, or with a wheel's file 'FILE.whl[{extra}]'"
 
 
-def unknown(
-    kind: str, value: object, allowed: Iterable[object], *, remedy: str = "", max_shown: int = 8
-) -> UsageError:
+def unknown(kind: str, value: object, allowed: Iterable[object], *, remedy: str = "") -> UsageError:
     """The error for a name that is not among the `allowed` ones.
 
     Args:
         kind: What the value names, in words ("suite", "policy").
         value: What was given.
-        allowed: Every valid name; the nearest `max_shown` are printed.
+        allowed: Every valid name; the eight nearest are printed.
         remedy: What to do, if naming the nearest one does not say it already.
     """
     names = nearest_first(value, allowed)
     if not names:
         return UsageError(f"unknown {kind} {str(value)!r}: there is none to choose from. {remedy}")
-    listed = ", ".join(names[:max_shown]) + (f", … ({len(names)} in all)" if len(names) > max_shown else "")
+    listed = ", ".join(names[:_MOST_NAMES]) + (f", … ({len(names)} in all)" if names[_MOST_NAMES:] else "")
     return UsageError(
         f"unknown {kind} {str(value)!r}; did you mean {names[0]!r}? Allowed: {listed}. {remedy}"
     )

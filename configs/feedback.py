@@ -4,7 +4,6 @@ The same functions compose the prompt in training, in rollouts and for policy se
 """
 
 import dataclasses
-import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -61,10 +60,6 @@ class Feedback:
                 f"`lookback_s` of {self.field} is {self.lookback_s}, `max_chars` {self.max_chars}; give 0 to "
                 "3600 seconds, 1 to 4000 characters"
             )
-
-    def lookback_steps(self, control_hz: float) -> int:
-        """The control steps for which a text must have been delivered."""
-        return math.ceil(self.lookback_s * control_hz - 1e-9)
 
 
 FeedbackByTask = Mapping[str, tuple[Feedback, ...]]

@@ -50,7 +50,6 @@ def load(schema: type[PresetT], name: str) -> PresetT:
 
 
 def _read(schema: type[Preset], name: str) -> dict[str, Any]:
-    """The unchecked content of a preset, by name or path."""
     if name.endswith((".yaml", ".yml")):
         path: Path | Traversable = Path(name)
         if not path.is_file():

@@ -13,6 +13,7 @@ from configs.feedback import (
     prompt_fields,
     true_tasks,
 )
+from configs.latency import steps_in
 from eval.metrics.language import true_text
 from eval.records.query_logs import FedText, delivery_step
 from oxygen.policy.reply import Text
@@ -33,7 +34,7 @@ class EpisodeFeedback:
         self._fields = prompt_fields(feedback)
         self._source, _, frozen = source.partition(":")
         self._max_chars = {each.field: each.max_chars for each in self._fields}
-        self._lookback = {each.field: each.lookback_steps(control_hz) for each in self._fields}
+        self._lookback = {each.field: steps_in(1e3 * each.lookback_s, control_hz) for each in self._fields}
         self._applied: dict[str, list[FedText]] = {each.field: [] for each in self._fields}  # by delivery
         self._queries: list[tuple[int, Truth | None]] = []
         for task in feedback if frozen else ():
