@@ -42,14 +42,10 @@ def build_app(
     demo: str | None = None,
     smoke_preset: str = "smoke",
 ) -> App:
-    """The command line of an evaluation.
+    """The command line of an evaluation, called by `python -m MODULE`; `about` is the head of its help.
 
-    Args:
-        module: How the command is called: `python -m MODULE`.
-        about: The head of its help.
-        defaults: Default options; flags and presets override them.
-        demo: The preset that runs if no option selects what to run; None if a suite is required.
-        smoke_preset: The preset of `--smoke`.
+    Flags and presets override the `defaults`. `demo` is the preset that runs if no option selects what to
+    run; None if a suite is required.
     """
     app = App(name=f"python -m {module}", help=about, default_parameter=Parameter(negative=""))
 
@@ -69,11 +65,8 @@ def build_app(
         """Run the episodes and print the results.
 
         Args:
-            options: What to run and how.
             policy_kwargs: Keyword arguments of a class or a server: key=value.
-            config: A YAML file with options, or the name of a preset.
             smoke: Run one short episode as an end-to-end check, in a minute on a laptop.
-            execution: How it is played, and where.
             output_dir: Parent of the run's folder.
             report: Write a page of the results into the first run's folder.
             log: Log success, latency and videos while the run goes on: tensorboard (into the run's folder),

@@ -39,10 +39,6 @@ def sweep(
     """Run every cell, print the table, and write `sweep.json` and figures beside the cells' runs.
 
     Args:
-        axes: What varies.
-        options: What is the same in every cell.
-        config: A YAML file, or the name of a preset.
-        play: How it is played.
         output_dir: Parent of the sweep's folder.
         log: Log every cell's run while it goes on: tensorboard, wandb (extra [wandb]) or trackio (extra
             [trackio]).

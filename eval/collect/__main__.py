@@ -35,7 +35,6 @@ def collect(
     """Collect demonstrations.
 
     Args:
-        options: What to play and how to write it.
         config: A YAML file with these options, or the name of a preset (smoke). Flags override it.
         output: The dataset's folder.
         workers: Processes that play, each with its own simulator. Default: one per core.

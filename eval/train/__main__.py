@@ -35,7 +35,6 @@ def train(
     """Train until the last step, the time limit or Ctrl-C; each saves a checkpoint to resume from.
 
     Args:
-        options: What to train and how.
         config: A YAML file with these options, or a preset's name (smoke). Flags override it.
         output_dir: The training's folder.
         minutes: Time limit; saves a checkpoint, whose rollouts are left to --resume.
