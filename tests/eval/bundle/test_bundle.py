@@ -420,16 +420,6 @@ def test_no_local_path_is_bundled_and_no_wordings_twice(tmp_path, checkpoint, co
         assert str(tmp_path.parent.parent) not in (tmp_path / "tiny" / file).read_text()
 
 
-def test_a_training_from_a_bundle_has_its_provenance(tmp_path, second, demonstrations, monkeypatch):
-    monkeypatch.setattr("oxygen.weights.source.bundled", {"tiny": second}.__getitem__)
-    write_checkpoint(tmp_path / "third", demonstrations, seed=2, start="bundled://tiny")
-    bundle(tmp_path / "third", [], tmp_path / "next")
-    record = read_record(tmp_path / "next")
-    assert record["start_from"] == "bundled://tiny"
-    assert [each["recipe"]["seed"] for each in trainings_of(record)] == [0, 1, 2]
-    assert names_of(tmp_path / "next") == ["corrections", "demos"]
-
-
 def test_unknown_provenance_is_reported(tmp_path, checkpoint, demonstrations, corrections, capsys):
     gone = shutil.copytree(checkpoint, tmp_path / "step_0000007")
     write_checkpoint(tmp_path / "orphan", corrections, seed=1, start=gone)
